@@ -5,6 +5,7 @@ import pytest
 from op_cases import CASES
 from test_against_numpy import as_numpy, build, tolerance
 
+import unity
 from unity.ir.op import OPS
 from unity.vm.virtual_machine import VirtualMachine
 
@@ -15,7 +16,7 @@ CHOSEN = [c for k, c in enumerate(CASES) if sum(d[0] == c[0] for d in CASES[:k])
 def test_machine_code_means_what_numpy_says(case):
     name, inputs, attrs = case
     mod, arrays = build(name, inputs, attrs, False)
-    got = as_numpy(VirtualMachine(compiled(mod))["main"](*arrays))
+    got = as_numpy(VirtualMachine(unity.compile(mod))["main"](*arrays))
     expected = OPS[f"R.{name}"].ref(*inputs, **attrs)
     for g, e in zip(got, expected, strict=True) if isinstance(expected, tuple) else [(got, expected)]:
         e = np.asarray(e)
@@ -30,7 +31,7 @@ def test_machine_code_means_what_numpy_says(case):
 
 def test_memory_of_no_elements():
     """Buffers of size 0 in loops that never run stay as they are."""
-    u, s, vh = VirtualMachine(compiled(build("linalg.svd", [np.zeros((0, 3), "float32")], {}, False)[0]))["main"](
+    u, s, vh = VirtualMachine(unity.compile(build("linalg.svd", [np.zeros((0, 3), "float32")], {}, False)[0]))["main"](
         np.zeros((0, 3), "float32")
     )
     assert u.shape == (0, 0) and s.shape == (0,)
