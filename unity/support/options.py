@@ -36,7 +36,7 @@ OPTIONS: dict[str, Option] = {
             "UNITY_EXPLAIN",
             bool,
             False,
-            "Print which schedule each tensor program got, or why none, and its accesses.",
+            "Print which schedule each tensor program got, or why none, its accesses, and why builds were not found again.",
         ),
         Option(
             "UNITY_CHECK",
