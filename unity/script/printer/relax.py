@@ -36,6 +36,7 @@ from ...ir.op import OPS, REQUIRED, OpInfo
 from ...ir.types import Expr
 from ...ir.walk import used_vars
 from ...op.building.call_inputs import call_cost
+from ...op.common.table import R
 from .attr import attr, attr_dict
 from .comments import comments
 from .core import EXPRS, INDEX, VALUE, Printer, quote
@@ -45,8 +46,8 @@ from .types import same_type, types
 
 LEAVES = (Var, DataflowVar, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, IntImm, FloatImm)
 """Values that end a branch without a binding of their own."""
-_CALL_DPS = {"R.call_dps", "R.call_inplace", "R.call_dps_with_grad"}
-_PACKED = {"R.call_packed", "R.call_pure_packed", "R.call_inplace_packed", "R.call_builtin_with_ctx"}
+_CALL_DPS = {o.name for o in (R.call_dps, R.call_inplace, R.call_dps_with_grad)}
+_PACKED = {o.name for o in (R.call_packed, R.call_pure_packed, R.call_inplace_packed, R.call_builtin_with_ctx)}
 _EVIDENT = (Var, DataflowVar, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, Function)
 
 
@@ -161,7 +162,7 @@ def _keywords(p: Printer, node: Call, attrs: dict[str, Any], comma: bool) -> Non
 
 def _call_dps(p: Printer, node: Call, name: str) -> None:
     callee = node.args[0]
-    if p.dialect.tvm and name == "R.call_dps":
+    if p.dialect.tvm and name == R.call_dps.name:
         p.out.append("R.call_dps_packed(" if type(callee) is ExternFunc else "R.call_tir(")
     else:
         p.out.append(f"{p.word(name)}(")

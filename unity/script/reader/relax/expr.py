@@ -32,7 +32,7 @@ from ....ir import (
     build as b,
     op,
 )  # fmt: skip
-from ....op.common.table import constant
+from ....op.common.table import R, constant
 from ....support.errors import suggest
 from ...parser import syntax as s
 from ...spelling.spelling import INFIX, PREFIX_GRAPH
@@ -129,8 +129,8 @@ def subscript(r: Reading, value: Any, node: s.Subscript) -> Any:
         index = read_integer(r, node.items[0])
         if -len(ty.values) <= index < len(ty.values):
             return ty.values[index]
-    if type(value) is Call and value.op is op("R.shape_of"):  # of a tensor whose rank only running knows
-        return call_operator(r, "R.inspect.tensor_shape_i", [value.args[0], read_expr(r, node.items[0])], {}, node)
+    if type(value) is Call and value.op is R.shape_of.op:  # of a tensor whose rank only running knows
+        return call_operator(r, R.inspect.tensor_shape_i.name, [value.args[0], read_expr(r, node.items[0])], {}, node)
     if isinstance(ty, TensorType):
         raise r.error("E113", "a tensor takes no index in a graph function", node, "use R.strided_slice or R.take")
     if not isinstance(ty, (PrimType, ShapeType, TupleType)) and only:
@@ -158,7 +158,7 @@ def attribute(r: Reading, value: Any, node: s.Attribute) -> Any:
         return value.functions[name]
     if isinstance(value, Expr) and isinstance(value.ty, TensorType):
         if name == "shape":
-            return call_operator(r, "R.shape_of", [value], {}, node)
+            return call_operator(r, R.shape_of.name, [value], {}, node)
         if name == "dtype":
             return value.ty.dtype or RunTimeDtype(value)
         if name in ("ndim", "byte_offset", "elem_offset"):
@@ -181,7 +181,7 @@ def method(r: Reading, value: Any, name: str, node: s.Call) -> Any:
         return access.method(r, value, name, node)
     if name == "astype":
         args, keywords = arguments(r, node)
-        return call_operator(r, "R.astype", [value, *args], keywords, node)
+        return call_operator(r, R.astype.name, [value, *args], keywords, node)
     known = f"use R.{name}(...)" if f"R.{name}" in OPS else None
     raise r.error("E111", f"no method {name!r} here", node.func, known)
 
