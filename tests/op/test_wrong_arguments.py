@@ -9,8 +9,20 @@ import op_cases
 import pytest
 
 import unity.script  # noqa: F401 - messages show script
-from unity.ir import FuncType, ObjectType, ShapeExpr, ShapeType, Tuple, TupleType, Var, build as b, prim_type
-from unity.ir.op import OPS
+from unity.ir import (
+    FuncType,
+    ObjectType,
+    ShapeExpr,
+    ShapeType,
+    Tuple,
+    TupleType,
+    Var,
+    build as b,
+    make_call,
+    op,
+    prim_type,
+)
+from unity.ir.op import OPS, REQUIRED
 from unity.ir.relation import tensor_type
 from unity.op import OPERATORS
 from unity.support.errors import TypeRuleError
@@ -114,3 +126,17 @@ def test_wrong_arguments(name):
 def test_messages(name, args, attrs, words):
     message = refusal(name, args, attrs)
     assert message is not None and words in message
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_number_of_operands(name):
+    """A call made as a node, whose operands no parameter list has bound."""
+    params = [p for p in OPS[name].params if p.kind != "attr"]
+    least = len([p for p in params if p.kind == "expr" and p.default is REQUIRED])
+    wrong = ([least - 1] if least else []) + (
+        [] if [p for p in params if p.kind == "exprs"] else [len(params) + 1, len(params) + 7]
+    )
+    for count in wrong:
+        with pytest.raises(TypeRuleError, match="operands") as caught:
+            make_call(op(name), [VARS[0]] * count)
+        assert caught.value.code == "E215"

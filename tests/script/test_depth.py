@@ -16,11 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from unity.ir import first_difference
+from unity.ir import IRModule, PrimFunc, first_difference
+from unity.ir.verifier.verifier import verify
 from unity.script import parse, script
 from unity.script.parser.read_text import grammar_parser
 from unity.script.spelling.spelling import INFIX
 from unity.support.errors import ScriptError
+from unity.transform.tir.expressions.simplify import simplify
 
 Symbol = tuple[bool, str]
 """Whether it is a terminal, and its name."""
@@ -158,8 +160,32 @@ def operator_chains() -> Iterator[tuple[str, str]]:
         yield line, f"{HEADS['T']}\n" + f"    {line}\n" * 300 + "    B[0] = x\n"
     many = ", ".join(["T.attr(0, 'a', 1)"] * 300)
     yield "with", f"{HEADS['T']}\n    with {many}:\n        B[0] = x\n"
+    yield from branches(300).items()
     many = ", ".join(["(1, 4)"] * 300)
     yield "grid", f"{HEADS['T']}\n    for i in T.grid({many}):\n        B[0] = x\n"
+
+
+def branches(links: int) -> dict[str, str]:
+    """Conditionals of so many branches, in both levels."""
+    scalar = "".join([f"    elif x == {k}:\n        B[0] = {k}\n" for k in range(links)])
+    graph = "    elif c:\n        y = R.add(x, x)\n" * links
+    return {
+        "T elif": f"{HEADS['T']}\n    if x < 0:\n        B[0] = x\n{scalar}    else:\n        B[1] = x\n",
+        "R elif": f'{HEADS["R"][:-2]}, c: R.Tensor((), "bool")):\n    if c:\n        y = x\n{graph}    else:\n        y = x\n    return y\n',
+    }
+
+
+NESTS = {
+    "T for": "for i{k} in range(2):", "T if": "if x == {k}:", "T while": "while x < {k}:", "T with": 'with T.block("b{k}"):',
+    "T else": "if x == {k}:\n{i} B[0] = x\n{i}else:", "R if": "if c:", "R with": "with R.dataflow():",
+}  # fmt: skip
+"""Statements that hold others; ``k`` counts them, ``i`` is the indentation."""
+
+
+def nest(kind: str, links: int) -> str:
+    """Statements of a kind inside each other."""
+    lines = [" " * (k + 1) + NESTS[kind].format(k=k, i=" " * (k + 1)) for k in range(links)]
+    return "\n".join([HEADS[kind[0]], *lines, " " * (links + 1) + ("B[0] = x" if kind[0] == "T" else "y = x"), ""])
 
 
 def check(text: str) -> str:
@@ -211,6 +237,27 @@ def test_a_hundred_thousand_links(link: str) -> None:
     text = f"{HEADS['T']}\n    B[0] = x{link * 100_000}\n"
     with pytest.raises(ScriptError, match="E105"):
         parse(text)
+
+
+@pytest.mark.parametrize("kind", ["T elif", "R elif", *NESTS])
+def test_many_statements_inside_each_other(kind: str) -> None:
+    texts = (
+        [branches(count)[kind] for count in (10_000, 100_000)]
+        if "elif" in kind
+        else [nest(kind, n) for n in (101, 2_000)]
+    )
+    for text in texts:
+        with pytest.raises(ScriptError, match="E105"):
+            parse(text)
+
+
+def test_branches_pass_every_walk() -> None:
+    for text in branches(1_000).values():
+        node = parse(text)
+        assert check(text) == "equal"
+        verify(node)
+        if isinstance(node, PrimFunc):
+            verify(simplify(IRModule.from_expr(node)))
 
 
 if __name__ == "__main__":

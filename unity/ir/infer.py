@@ -15,7 +15,7 @@ from .expr import (
     VarBinding,
 )  # fmt: skip
 from .function import Function
-from .op import OPS, check_attributes, is_pure_op, similar_ops
+from .op import OPS, check_attributes, check_operands, is_pure_op, similar_ops
 from .relation import Answer, call_result, is_subtype
 from .types import OBJECT, Expr, FuncType, ObjectType, Type
 
@@ -30,6 +30,7 @@ def infer_call(call: Call) -> Type:
             hint = f"did you mean {', '.join(close)}?" if close else None
             raise TypeRuleError("E203", f"no operator {callee.name}", call.span, help=hint)
         try:
+            check_operands(info, call)
             check_attributes(info, call)
             return info.infer(call)
         except TypeRuleError as error:

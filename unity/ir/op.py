@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ..ffi.dtype import DataType
@@ -142,6 +144,21 @@ def within_int64(value: Any) -> bool:
 OPS: dict[str, OpInfo] = {}
 NO_ROW = OpInfo("", (), lambda call: call.ty, "No operator.", pure=False)
 """The result of ``row_of`` for anything but a call of an operator."""
+
+
+@cache
+def _operands(info: OpInfo) -> tuple[int, float]:
+    """Least and greatest number of operands."""
+    kinds = [(p.kind, p.default is REQUIRED) for p in info.params if p.kind != "attr"]
+    return kinds.count(("expr", True)), math.inf if "exprs" in dict(kinds) else len(kinds)
+
+
+def check_operands(info: OpInfo, call: Call) -> None:
+    """Raise TypeRuleError E215 for a call with more or fewer operands than the operator takes."""
+    least, most = _operands(info)
+    if not least <= len(call.args) <= most:
+        count = f"{least}" if least == most else f"{least} or more" if most == math.inf else f"{least} to {most}"
+        raise TypeRuleError("E215", f"{info.name} takes {count} operands, got {len(call.args)}", help=usage(info))
 
 
 def register_op(info: OpInfo) -> OpInfo:

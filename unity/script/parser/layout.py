@@ -1,7 +1,8 @@
 """Layout between lexer and parser: indentation tokens, line joining inside brackets, and the bounds on nesting.
 
 Not here: grammar; the nesting of operators, conditions and calls (``script/reader/common/values.py``). Invariant: every failure is
-a ``TextError`` with offsets, and no text opens more than ``MAX_BRACKETS`` brackets or ``MAX_INDENTS`` blocks.
+a ``TextError`` with offsets, and no text opens more than ``MAX_BRACKETS`` brackets, ``MAX_INDENTS`` blocks or
+``MAX_BRANCHES`` branches.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from lark.lark import PostLex
 MAX_BRACKETS = 200
 MAX_INDENTS = 100
 MAX_STATEMENT_TOKENS = 200_000
+MAX_BRANCHES = 4_000
+"""Clauses ``elif`` inside each other: each is a conditional in the one before, which every walk enters."""
 
 _OPENING = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 _CLOSING = frozenset(_OPENING.values())
@@ -44,6 +47,7 @@ class Layout(PostLex):
         self.statement_start = 0
         self.brackets: list[Token] = []
         self.indents = [0]
+        self.branches = [0]
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
         """Generator of the tokens the parser sees."""
@@ -67,6 +71,7 @@ class Layout(PostLex):
             if fresh:
                 fresh = False
                 self.statement_start = token.start_pos or 0
+                self._count_branch(token)
             count += 1
             if count > MAX_STATEMENT_TOKENS:
                 raise TextError(
@@ -96,6 +101,16 @@ class Layout(PostLex):
             self.indents.pop()
             yield Token("_DEDENT", "")
 
+    def _count_branch(self, token: Token) -> None:
+        """Count a clause of the chains that are open here."""
+        if token.type != "ELSE":
+            self.branches[-1] = self.branches[-1] + 1 if token.type == "ELIF" else 0
+        if token.type == "ELIF" and sum(self.branches) > MAX_BRANCHES:
+            raise TextError(
+                "E105", f"more than {MAX_BRANCHES} branches of conditionals inside each other", token.start_pos, token.end_pos,
+                "write conditionals one after the other, or look a value up in a buffer",
+            )  # fmt: skip
+
     def _first(self, token: Token) -> Iterator[Token]:
         width = _width(token)
         if width:
@@ -116,10 +131,12 @@ class Layout(PostLex):
                     None,
                 )
             indents.append(width)
+            self.branches.append(0)
             yield Token.new_borrow_pos("_INDENT", token.value[-width:], token)
             return
         while width < indents[-1]:
             indents.pop()
+            self.branches.pop()
             yield Token.new_borrow_pos("_DEDENT", "", token)
         if width != indents[-1]:
             raise TextError(
