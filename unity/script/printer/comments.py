@@ -1,12 +1,14 @@
 """Comments of the text that a program was read from, written above the statements they stand at, or at the end of their block.
 
-The place of a node is enough: its text holds the comment lines above it, the comment behind it, and those that end its block, which
-are indented as the block is. Invariant: a comment is written once, at the first statement that comes from its line.
+The place of a node is enough: its text holds the comments between it and the statement before, the one behind it, and those that
+end its block, which are indented as the block is. Invariant: a comment is written once, in the order of the text.
 """
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +17,6 @@ from ...ir.stmt import SeqStmt
 from ...support.source import Source
 
 _HEADER = re.compile(r":\s*(#[^\"']*)?$")
-_AFTER = re.compile(r"[ \t),\]]*(#[^\n]*)")
 _IMPORTS = "# from tvm.script import"
 
 
@@ -24,6 +25,10 @@ class Comments:
     """The comments written so far, and where the statements written last come from."""
 
     written: set[tuple[int, int]] = field(default_factory=set)
+    tables: dict[int, dict[int, str]] = field(default_factory=dict)
+    """Text -> its comments by line."""
+    reached: dict[int, int] = field(default_factory=dict)
+    """Text -> the line up to which its comments are written."""
     blocks: dict[int, tuple[Source, int]] = field(default_factory=dict)
     """Level of indentation in print -> the text that its first statement comes from, and the column it begins at there."""
     last: tuple[Source, int] | None = None
@@ -31,30 +36,40 @@ class Comments:
 
 
 def comments(p: Any, node: Any) -> None:
-    """Write the comments at a node on lines of their own, where they are asked for."""
+    """Write the comments up to a node on lines of their own, where they are asked for."""
     kept = p.comments
     span = None if kept is None or type(node) is SeqStmt else getattr(node, "span", None)
     if span is None:
         return
     source, first = span.source, span.line
-    found: list[tuple[int, str]] = []
-    line = first - 1
-    while line >= source.first_line:
-        text = source.line_text(line).strip()
-        if text and text[0] not in "#@" and text != "with R.dataflow():":
-            break
-        found.append((line, text))
-        line -= 1
-    found.reverse()
-    header = _HEADER.search(source.line_text(first))
+    if id(source) not in kept.reached:  # a function that stands alone: the comments above it
+        line = first - 1
+        while line >= source.first_line and source.line_text(line).strip()[:1] in ("", "#", "@"):
+            line -= 1
+        kept.reached[id(source)] = line
     value = getattr(node.value, "span", None) if isinstance(node, VarBinding) else None
     end = max(span.end, value.end) if value is not None and value.source is source else span.end
-    behind = header or _AFTER.match(source.text, end)
-    found.append((first, behind.group(1) if behind is not None and behind.group(1) else ""))
-    for place, text in found:
-        _write(p, source, place, text)
+    last = source.line_column(max(end - 1, span.start))[0]
+    whole = _HEADER.search(source.line_text(first)) or hasattr(node, "body") or hasattr(node, "then_case")
+    _write_up_to(p, source, first if whole else last)
     kept.blocks.setdefault(p.indent, (source, _column(source.line_text(first))))
-    kept.last = (source, source.line_column(max(end - 1, span.start))[0])
+    kept.last = (source, last)
+
+
+def comments_above(p: Any, source: Source | None) -> None:
+    """Write the comments above a module's class."""
+    if p.comments is not None and source is not None:
+        lines = range(source.first_line, source.first_line + len(source.line_starts()))
+        p.comments.reached[id(source)] = source.first_line - 1
+        _write_up_to(
+            p, source, next((n for n in lines if source.line_text(n).startswith("class ")), source.first_line - 1)
+        )
+
+
+def comments_below(p: Any, source: Source | None) -> None:
+    """Write the comments behind a module's end."""
+    if p.comments is not None and source is not None:
+        _write_up_to(p, source, source.first_line + len(source.line_starts()) - 1)
 
 
 def comments_at_end(p: Any) -> None:
@@ -64,18 +79,47 @@ def comments_at_end(p: Any) -> None:
         return
     source, column = kept.blocks.pop(p.indent)
     first = kept.last[1] + 1 if kept.last[0] is source else source.first_line + len(source.line_starts())
+    found: list[tuple[int, str, int]] = []
     for line in range(first, source.first_line + len(source.line_starts())):
         whole = source.line_text(line)
-        text = whole.strip()
-        inside = _column(whole) >= column
-        if text and text[0] != "#" and not inside:
-            return
-        if inside:
-            _write(p, source, line, text)
+        text, at = whole.strip(), _column(whole)
+        if text.startswith(("@", "def ", "class ")):  # the next function, whose comments stand above it
+            found = [row for row in found if row[2] > at]
+            break
+        if text and text[0] != "#" and at < column:
+            break
+        if at >= column:
+            found.append((line, text, at))
+    for line, text, _ in found:
+        _write(p, source, line, text)
 
 
 def _column(line: str) -> int:
     return len(line) - len(line.lstrip())
+
+
+def _write_up_to(p: Any, source: Source, last: int) -> None:
+    """Write the comments of a text up to a line that are not written yet."""
+    kept = p.comments
+    table = kept.tables.get(id(source))
+    if table is None:
+        table = kept.tables[id(source)] = _comments_of(source)
+    for line, text in table.items():
+        if kept.reached[id(source)] < line <= last:
+            _write(p, source, line, text)
+    kept.reached[id(source)] = max(kept.reached[id(source)], last)
+
+
+def _comments_of(source: Source) -> dict[int, str]:
+    """The comments of a text by line, as Python's own lexer sees them."""
+    found: dict[int, str] = {}
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+            if token.type == tokenize.COMMENT:
+                found[source.first_line + token.start[0] - 1] = token.string
+    except (tokenize.TokenError, SyntaxError):  # what follows is no Python
+        pass
+    return found
 
 
 def _write(p: Any, source: Source, line: int, text: str) -> None:

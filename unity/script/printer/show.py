@@ -24,7 +24,7 @@ from ...support.errors import OptionError, VerifyError
 from ...support.recursion import deep_recursion
 from . import block as show_block, relax as show_relax
 from .attr import METADATA_KEY, attr, attr_dict
-from .comments import Comments, comments_at_end
+from .comments import Comments, comments_above, comments_at_end, comments_below
 from .core import DIALECTS, RAW, Dialect, Names, Printer, excerpt, is_name, quote
 from .highlight import ansi, html_block, wants_color
 from .scalar import bounds, comm_reducer, iter_var, region
@@ -146,6 +146,9 @@ def _module(p: Printer, mod: IRModule) -> None:
         p.line("# from tvm.script import tirx as T")
         p.line("# from tvm.script import relax as R")
         p.line()
+    spans = [fn.span for fn in mod.functions.values() if getattr(fn, "span", None) is not None]
+    source = spans[0].source if spans else None
+    comments_above(p, source)
     p.line("@I.ir_module" if mod.checked else "@I.ir_module(check_well_formed=False)")
     p.line(f"class {p.class_name}:")
     p.indent = 1
@@ -165,6 +168,7 @@ def _module(p: Printer, mod: IRModule) -> None:
     if empty:
         p.line("pass")
     p.dedent()
+    comments_below(p, source)
 
 
 def _global_infos(p: Printer, infos: dict[str, Any]) -> None:
