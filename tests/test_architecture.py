@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import pkgutil
 import re
 from functools import cache
@@ -404,6 +405,43 @@ def test_names_in_generated_files_exist() -> None:
                 found += 1
                 assert pkgutil.resolve_name(f"{module}:{name.split()[0]}") is not None, f"{path.name}: {module}.{name}"
     assert found >= 5
+
+
+TYPE_OF = r"type\([^()]*\)"
+
+
+def asks_for_classes(node: ast.AST) -> list[str]:
+    """The classes that a test names with ``type(x)`` in place of ``isinstance``; none where a plain type is among them."""
+    parts: list[ast.expr] = []
+    if isinstance(node, ast.BoolOp):
+        word = ast.Is if isinstance(node.op, ast.Or) else ast.IsNot
+        tests = [v for v in node.values if isinstance(v, ast.Compare) and isinstance(v.ops[0], word)]
+        asked = [ast.unparse(v.left) for v in tests]
+        parts = [v.comparators[0] for v, a in zip(tests, asked) if re.fullmatch(TYPE_OF, a) and asked.count(a) > 1]
+    elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        if re.fullmatch(TYPE_OF, ast.unparse(node.left)) and isinstance(node.comparators[0], ast.Tuple):
+            parts = node.comparators[0].elts
+    names = [ast.unparse(part) for part in parts]
+    return [] if any(hasattr(builtins, text.partition("(")[0]) for text in names) else names
+
+
+def test_several_classes_are_asked_for_with_isinstance() -> None:
+    found = [f"{name(path)}:{node.lineno}" for path in FILES for node in nodes(path) if asks_for_classes(node)]
+    assert found == []
+    wrong = ("type(x) in (A, B)", "type(x) is A or y or type(x) is B", "type(x) is not A and type(x) is not B")
+    assert all(asks_for_classes(ast.parse(text, mode="eval").body) for text in wrong)
+    right = ("type(x) in (int, float)", "type(x) is A", "type(x) is A or type(y) is A", "type(x) in TABLE")
+    assert not any(asks_for_classes(ast.parse(text, mode="eval").body) for text in right)
+
+
+def test_skipped_formatting_is_of_rows() -> None:
+    """``fmt: skip`` closes what holds several rows: a line of its own is formatted like any other."""
+    found = []
+    for path in FILES:
+        skipped = {n for n, line in enumerate(SOURCES[path].splitlines(), 1) if "# fmt: skip" in line}
+        alone = [n for n in nodes(path) if isinstance(n, ast.stmt) and n.lineno == n.end_lineno]
+        found += [f"{name(path)}:{n.lineno}" for n in alone if n.lineno in skipped]
+    assert found == []
 
 
 def test_the_quick_tests_exist() -> None:

@@ -61,7 +61,7 @@ def _leaves(stmt: Stmt) -> bool:
     """Does control never go on behind the statement?"""
     if type(stmt) is SeqStmt:
         return bool(stmt.stmts) and _leaves(stmt.stmts[-1])
-    return type(stmt) in (Break, Continue, Return) or (type(stmt) is Evaluate and _op_name(stmt.value) in _LEAVE)
+    return isinstance(stmt, (Break, Continue, Return)) or (type(stmt) is Evaluate and _op_name(stmt.value) in _LEAVE)
 
 
 class _Walk:
@@ -75,7 +75,7 @@ class _Walk:
         for node in nodes:
             if type(node) is Call and any([_is_pointer(arg) for arg in node.args]):
                 opaque = True
-            leaves = leaves or type(node) in (Break, Continue, Return) or _op_name(node) in _LEAVE
+            leaves = leaves or isinstance(node, (Break, Continue, Return)) or _op_name(node) in _LEAVE
         self.written = None if opaque else written
         self.scope = Scope(uncertain=leaves)
         self.judge = Judge(fn)

@@ -387,7 +387,7 @@ def is_graph_call(expr: Expr) -> bool:
 
 def _is_nested(expr: Expr) -> bool:
     """Must the expression be bound to a variable before it is used?"""
-    return type(expr) in (TupleGetItem, If, SeqExpr, Function) or is_graph_call(expr)
+    return isinstance(expr, (TupleGetItem, If, SeqExpr, Function)) or is_graph_call(expr)
 
 
 def make_call(name_or_op: Any, args: Sequence[Expr], attrs: dict[str, Any] | None = None, ty_args: Sequence[Type] = (),

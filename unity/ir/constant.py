@@ -138,7 +138,7 @@ def number(expr: Expr) -> int | float:
 
 def is_const(expr: Expr) -> bool:
     """True for IntImm and FloatImm."""
-    return type(expr) is IntImm or type(expr) is FloatImm
+    return isinstance(expr, (IntImm, FloatImm))
 
 
 def is_int(expr: Expr, value: int) -> bool:

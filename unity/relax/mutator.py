@@ -75,7 +75,7 @@ class PyExprMutator(ExprFunctor):
     def _finished(self, made: Any, expr: Expr, name: str) -> Expr:
         if made is None:
             raise nothing_returned(self, name, expr)
-        if made is expr or type(expr) in (SeqExpr, Function) or isinstance(made, Var):
+        if made is expr or isinstance(expr, (SeqExpr, Function)) or isinstance(made, Var):
             return made  # type: ignore[no-any-return]
         return self.builder_.normalize(to_expr(made))
 

@@ -162,7 +162,7 @@ class _Upgrader(Rewriter):
                 if (
                     used
                     and not used & known
-                    and type(dim) in (s.Name, s.BinOp)
+                    and isinstance(dim, (s.Name, s.BinOp))
                     and not any([self._outer(n) for n in used])
                 ):
                     start, end = self.at(dim)
@@ -260,9 +260,9 @@ class _Upgrader(Rewriter):
             self.rename(node.func, row.new[2:])
         args = node.args
         dtype = next((k for k in node.keywords if k.name == "dtype"), None)
-        if len(args) >= 3 and type(args[0]) in (s.TupleLit, s.ListLit):
+        if len(args) >= 3 and isinstance(args[0], (s.TupleLit, s.ListLit)):
             self._shape_first(node, dtype)
-        elif len(args) >= 3 and type(args[2]) in (s.TupleLit, s.ListLit, s.Number):
+        elif len(args) >= 3 and isinstance(args[2], (s.TupleLit, s.ListLit, s.Number)):
             self._as_tuple(args[1])
             self._bare_shape(node, args[2], dtype)
         elif len(args) >= 2:
@@ -274,7 +274,7 @@ class _Upgrader(Rewriter):
             start = keyword.start + self.base
             if new == "out_ty" and index == 0 and len(args) == 2:
                 self.edits.replace(start, keyword.value.start + self.base, "")
-                if type(keyword.value) in (s.TupleLit, s.Number, s.ListLit):
+                if isinstance(keyword.value, (s.TupleLit, s.Number, s.ListLit)):
                     self._bare_shape(node, keyword.value, dtype)
             elif new != keyword.name:
                 self.edits.replace(start, start + len(keyword.name), new)
@@ -301,8 +301,8 @@ class _Upgrader(Rewriter):
     def _bare_shape(self, node: s.Call, shape: s.Syntax, dtype: s.Keyword | None) -> None:
         """A shape with ``dtype=``, or with the type of the first operand, -> tensor types."""
         items = shape.items if isinstance(shape, (s.TupleLit, s.ListLit)) else []
-        shapes = items if items and all([type(item) in (s.TupleLit, s.ListLit) for item in items]) else [shape]
-        if shapes[0] is shape and any([type(item) not in (s.Name, s.Number, s.BinOp, s.String) for item in items]):
+        shapes = items if items and all([isinstance(item, (s.TupleLit, s.ListLit)) for item in items]) else [shape]
+        if shapes[0] is shape and any([not isinstance(item, (s.Name, s.Number, s.BinOp, s.String)) for item in items]):
             return
         written = self._dtypes(node, dtype, len(shapes))
         if len(written) != len(shapes):

@@ -56,7 +56,7 @@ class _Arguments:
             return value.values if type(value) is ShapeExpr else value.ty.values
         if type(value) is Constant and value.data.ndim == 0 and scalars:
             return te.const(value.data.numpy()[()].item(), value.data.dtype)
-        if type(value) in (IntImm, FloatImm) or isinstance(value.ty, PrimType):
+        if isinstance(value, (IntImm, FloatImm)) or isinstance(value.ty, PrimType):
             return te.Value(value)
         if type(value) is Constant:
             raise TypeRuleError("E217", "an array cannot stand in a tensor expression", help="make it a te.placeholder")

@@ -152,7 +152,7 @@ class _Reader:
 
     def loads(self, expr: Expr) -> None:
         """Note the loads of an expression; names bound in it are replaced."""
-        if type(expr) is IntImm or type(expr) is Var:
+        if isinstance(expr, (IntImm, Var)):
             return
         found = collect(expr, (Let, BufferLoad, Call))
         for node in found:

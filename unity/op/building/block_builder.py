@@ -73,7 +73,7 @@ class _Inputs:
 
     def scalar(self, value: Expr, ty: PrimType) -> te.Value:
         """A literal or an expression of symbols as it is; another scalar becomes a parameter."""
-        if type(value) in (IntImm, FloatImm) or ty.dtype.name == "int64":
+        if isinstance(value, (IntImm, FloatImm)) or ty.dtype.name == "int64":
             return te.Value(value)
         if value not in self.scalars:
             scalar = Var(_letter(len(self.params)).lower(), ty)

@@ -48,7 +48,7 @@ class CallInputs:
             return [self.convert(f, f"{name}{i}") for i, f in enumerate(fields)]
         if isinstance(ty, ShapeType):
             return arg.values if type(arg) is ShapeExpr else ty.values
-        if isinstance(ty, PrimType) and type(arg) not in (IntImm, FloatImm):
+        if isinstance(ty, PrimType) and not isinstance(arg, (IntImm, FloatImm)):
             scalar = Var(name, ty)
             self.params.append(scalar)
             self.values.append(arg)

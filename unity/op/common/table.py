@@ -297,7 +297,7 @@ def _float_type(given: Any) -> DataType | None:
 
 
 def _adopt(value: Any, dtype: DataType) -> Expr:
-    number = value.value if type(value) in (FloatImm, IntImm) else value
+    number: Any = value.value if isinstance(value, (FloatImm, IntImm)) else value
     if type(number) is float:
         return constant(number, dtype) if dtype.is_float else to_expr(value)
     if type(value) is not IntImm:

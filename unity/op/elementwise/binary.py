@@ -31,7 +31,7 @@ def operand(call: Call, index: int, name: str) -> TensorType | None:
     if isinstance(arg.ty, TensorType):
         return arg.ty
     if isinstance(arg.ty, PrimType):
-        return None if type(arg) in (IntImm, FloatImm) else tensor_type((), arg.ty.dtype)
+        return None if isinstance(arg, (IntImm, FloatImm)) else tensor_type((), arg.ty.dtype)
     raise fail(call, "E210", f"{name} must be a tensor or a scalar, got {arg.ty}", arg=arg)
 
 
@@ -328,7 +328,7 @@ def _where(call: Call, cond: Any, a: Any, b: Any) -> te.Tensor:
     dtype = next(
         x.data_type if isinstance(x, te.Tensor) else x.dtype
         for x, e in zip((a, b), call.args[1:])
-        if type(e) not in (IntImm, FloatImm)
+        if not isinstance(e, (IntImm, FloatImm))
     )
     a, b = [te.const(e.value, dtype) if isinstance(e, (IntImm, FloatImm)) else x for e, x in zip(call.args[1:], (a, b))]
     return elementwise(call, te.if_then_else, cond, a, b)

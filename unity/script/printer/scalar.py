@@ -20,7 +20,7 @@ from ...ir.build import dtype_of, round_float, scalar_type
 from ...ir.expr import DataflowVar, FloatImm, IntImm, StringImm, Var
 from ...ir.types import Expr, PrimType, prim_type
 from ..spelling.ranges import stop_of
-from ..spelling.spelling import INFIX_BY_NODE, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_NOT, LEVEL_UNARY  # fmt: skip
+from ..spelling.spelling import INFIX_BY_NODE, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_NOT, LEVEL_UNARY
 from .core import EXPRS, INDEX, PAIR, RAW, VALUE, Printer, quote
 
 _ARITH = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Div, sc.Mod, sc.Min, sc.Max)

@@ -304,7 +304,7 @@ def _accumulations(value: Expr) -> set[Expr]:
     """The addition a value is, under conversions and local bindings, and its products."""
     while isinstance(value, (Cast, Let)):
         value = value.value if isinstance(value, Cast) else value.body
-    if type(value) is not Add and type(value) is not Sub:
+    if not isinstance(value, (Add, Sub)):
         return set()
     return {value, *[part for part in (_unbound(value.a), _unbound(value.b)) if type(part) is Mul]}
 

@@ -131,7 +131,7 @@ class _Emitter:
         """The value as an argument."""
         if type(value) is Tuple:
             return self.flat(value)
-        if type(value) not in (Call, TupleGetItem, If, SeqExpr) or getattr(
+        if not isinstance(value, (Call, TupleGetItem, If, SeqExpr)) or getattr(
             getattr(value, "op", None), "name", ""
         ).startswith("T."):
             return value

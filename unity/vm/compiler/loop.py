@@ -48,13 +48,13 @@ def _is_kill(binding: Binding) -> bool:
 def _split(seq: SeqExpr) -> tuple[list[Binding], Expr | None]:
     """The bindings of a sequence, and the conditional or call whose result is its value (not among the bindings then)."""
     bindings = [b for block in seq.blocks for b in block.bindings]
-    if type(seq.body) in (If, Call):
+    if isinstance(seq.body, (If, Call)):
         return bindings, seq.body
     at = len(bindings)
     while at and _is_kill(bindings[at - 1]):
         at -= 1
     last = bindings[at - 1] if at else None
-    if type(last) is VarBinding and last.var is seq.body and type(last.value) in (If, Call):
+    if type(last) is VarBinding and last.var is seq.body and isinstance(last.value, (If, Call)):
         return bindings[: at - 1], last.value
     return bindings, None
 

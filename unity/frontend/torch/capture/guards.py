@@ -159,7 +159,9 @@ def _product(tree: ast.expr) -> tuple[int, Counter[str]]:
 
 def _is_range(tree: ast.expr) -> bool:
     """Is one size compared with constants? Such bounds stand in the ranges."""
-    if not isinstance(tree, ast.Compare) or not all([type(o) in (ast.Lt, ast.LtE, ast.Gt, ast.GtE) for o in tree.ops]):
+    if not isinstance(tree, ast.Compare) or not all(
+        [isinstance(o, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for o in tree.ops]
+    ):
         return False
     sides = [tree.left, *tree.comparators]
     return sum([not isinstance(s, ast.Constant) for s in sides]) == 1 and any([_size_of(s) is not None for s in sides])

@@ -10,7 +10,7 @@ from ....ir import build
 from ....ir.expr import IntImm, ShapeExpr
 from ....ir.types import Expr
 from ....op.common.type_rules import product
-from ..context.context import ATEN, Args, Context, aten, axis_of, rank_of, refuse, shape_of, static, to_dim  # fmt: skip
+from ..context.context import ATEN, Args, Context, aten, axis_of, rank_of, refuse, shape_of, static, to_dim
 from .shape import cut, permute
 
 

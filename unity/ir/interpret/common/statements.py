@@ -247,7 +247,7 @@ class StmtCompiler(BlockCompiler):
                 return self._break(None)
             if value.op.name == "T.continue_loop":
                 return self._continue(None)
-        if type(value) is Var or type(value) is IntImm:
+        if isinstance(value, (Var, IntImm)):
             return lambda env: env
         effect = self.alone(value) if type(value) is Call and type(value.op) is GlobalVar else self.expr.visit(value)
 

@@ -53,7 +53,7 @@ def call_value(r: Reading, callee: Any, node: s.Call) -> Any:
     """A call of a function, an operator or a macro."""
     if type(callee) is Macro:
         return _expand(r, callee, node)
-    if type(callee) in (PrimFunc, Function):
+    if isinstance(callee, (PrimFunc, Function)):
         callee = r.module.adopt(r, callee, node)
     if type(callee) is Op:
         return call_operator(r, callee.name, *arguments(r, node), node)

@@ -63,7 +63,7 @@ class RunTimeDtype:
 
 def convert(r: Reading, value: Any, node: s.Syntax) -> Expr:
     """A value as graph expression."""
-    if type(value) in (Function, PrimFunc):
+    if isinstance(value, (Function, PrimFunc)):
         return r.module.adopt(r, value, node)
     if isinstance(value, Expr):
         return value

@@ -62,7 +62,7 @@ def _no_place(r: GraphReading, node: s.Syntax) -> None:
 def _expr_stmt(r: GraphReading, node: s.ExprStmt) -> None:
     value_node = node.value
     r.hint = ""
-    if type(value_node) in (s.String, s.Literal):
+    if isinstance(value_node, (s.String, s.Literal)):
         return
     if type(value_node) is s.Call:
         match path_of(r, value_node.func):

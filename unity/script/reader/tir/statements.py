@@ -95,7 +95,7 @@ def _if(r: ProgramReading, node: s.If) -> None:
 
 def _expr_stmt(r: ProgramReading, node: s.ExprStmt) -> None:
     value_node = node.value
-    if type(value_node) in (s.String, s.Literal):
+    if isinstance(value_node, (s.String, s.Literal)):
         return  # a docstring, or ...
     r.hint = ""
     if type(value_node) is s.Call and type(value_node.func) is s.Name:

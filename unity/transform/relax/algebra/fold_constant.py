@@ -48,8 +48,8 @@ def _operand(value: Expr, known: dict[Var, Expr]) -> Any:
     if type(value) is Tuple:
         fields = [_operand(f, known) for f in value.fields]
         return None if any([f is None for f in fields]) else tuple(fields)
-    if type(value) in (IntImm, FloatImm):
-        return value.value  # type: ignore[attr-defined]
+    if isinstance(value, (IntImm, FloatImm)):
+        return value.value
     if type(value) is ShapeExpr and all([type(v) is IntImm for v in value.values]):
         return plain(value)
     return None

@@ -186,7 +186,7 @@ def _matches(
 
 
 def _may_move(value: Expr) -> bool:
-    return type(value) in (Tuple, TupleGetItem) or (type(value) is Call and is_pure_call(value))
+    return isinstance(value, (Tuple, TupleGetItem)) or (type(value) is Call and is_pure_call(value))
 
 
 def _context(

@@ -120,7 +120,7 @@ class _Generalise(Rewriter):
         self.plain = True
 
     def enter(self, node: Any) -> Any | None:
-        if type(node) is AttrStmt or (type(node) in (For, Block) and node.annotations):
+        if type(node) is AttrStmt or (isinstance(node, (For, Block)) and node.annotations):
             self.plain = False
         return None
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....ir.analysis import detect_recursion
 from ....ir.binders import bound_symbols
-from ....ir.expr import Binding, Call, DataflowVar, GlobalVar, If, SeqExpr, Tuple, TupleGetItem, Var  # fmt: skip
+from ....ir.expr import Binding, Call, DataflowVar, GlobalVar, If, SeqExpr, Tuple, TupleGetItem, Var
 from ....ir.function import Function, has_global_symbol
 from ....ir.module import IRModule
 from ....ir.relation import Answer, bind_symbols, is_subtype

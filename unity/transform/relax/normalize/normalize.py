@@ -65,7 +65,7 @@ def _closed(value: Expr, rewriter: GraphRewriter) -> SeqExpr:
 
 def _nested(value: Expr) -> bool:
     return type(value) is Tuple and any(
-        [is_graph_call(f) or type(f) in (If, SeqExpr, TupleGetItem) or _nested(f) for f in value.fields]
+        [is_graph_call(f) or isinstance(f, (If, SeqExpr, TupleGetItem)) or _nested(f) for f in value.fields]
     )
 
 

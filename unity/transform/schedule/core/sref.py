@@ -113,7 +113,7 @@ def items_below(stmt: Stmt) -> list[Item]:
     pending = list(reversed(inner_statements(stmt)))
     while pending:
         inner = pending.pop()
-        if type(inner) is For or type(inner) is BlockRealize:
+        if isinstance(inner, (For, BlockRealize)):
             found.append(inner)
         else:
             pending.extend(reversed(inner_statements(inner)))
@@ -122,7 +122,7 @@ def items_below(stmt: Stmt) -> list[Item]:
 
 def items_in(stmt: Stmt) -> list[Item]:
     """The topmost loops and blocks of a statement, itself included."""
-    return [stmt] if type(stmt) is For or type(stmt) is BlockRealize else items_below(stmt)
+    return [stmt] if isinstance(stmt, (For, BlockRealize)) else items_below(stmt)
 
 
 def statements_in(stmt: Stmt) -> list[Stmt]:

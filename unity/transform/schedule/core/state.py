@@ -144,7 +144,7 @@ class ScheduleState:
     def sref(self, func: str, node: Item | Var | Block) -> Sref:
         """The sref of a loop, block or loop variable that stands in the function. Raises InternalError E901 if there is
         none."""
-        found = self.index[func].get(key_of(node) if type(node) is For or type(node) is BlockRealize else node)
+        found = self.index[func].get(key_of(node) if isinstance(node, (For, BlockRealize)) else node)
         if found is None:
             raise InternalError("E901", f"schedule: no loop or block {getattr(node, 'name', node)!r} in the index")
         return found

@@ -85,7 +85,7 @@ def relaxed_region(
 
 def _defined(bound: Expr | None) -> Expr | None:
     """A bound, unless it divides by a size, which may be zero where the loops around run not at all."""
-    if bound is None or type(bound) is IntImm or type(bound) is Var:
+    if bound is None or isinstance(bound, (IntImm, Var)):
         return bound
     return None if any([type(d.b) is not IntImm for d in collect(bound, (FloorDiv, FloorMod))]) else bound
 

@@ -61,9 +61,7 @@ def _own(state: ScheduleState, item: Item) -> tuple[Node, ...]:
             assert type(realize) is BlockRealize
             domains = [axis.dom for axis in realize.block.iter_vars if axis.dom is not None]
             parts = [*realize.iter_values, realize.predicate, *[e for d in domains for e in (d.min, d.extent)]]
-        loads = [
-            x for part in parts if type(part) is not Var and type(part) is not IntImm for x in collect(part, BufferLoad)
-        ]
+        loads = [x for part in parts if not isinstance(part, (Var, IntImm)) for x in collect(part, BufferLoad)]
         found = state.cache["own loads", item] = tuple(loads)
     return found
 

@@ -234,10 +234,10 @@ class _Relocate(BlockTracker):
         self.ana = Analyzer()
 
     def visit(self, node: Any) -> Any:
-        if type(node) not in (For, Block):
+        if not isinstance(node, (For, Block)):
             return super().visit(node)
         with self.ana.scope():
-            if type(node) is For:
+            if isinstance(node, For):
                 self.ana.bind(node.loop_var, Range(node.min, node.extent))
             else:
                 for axis in node.iter_vars:

@@ -81,7 +81,7 @@ def _padding(block: Sref) -> tuple[BufferStore, Expr, Expr, Expr]:
             parts = value.args
         elif type(value) is Select:
             parts = (value.cond, value.true_value, value.false_value)
-        if len(parts) == 3 and type(parts[2]) in (IntImm, FloatImm):
+        if len(parts) == 3 and isinstance(parts[2], (IntImm, FloatImm)):
             return store, parts[0], parts[1], parts[2]
     refuse(
         "E446",

@@ -150,7 +150,7 @@ def work(value: Expr) -> int:
         node = stack.pop()
         if type(node) is BufferLoad:
             continue
-        count += type(node) not in (IntImm, FloatImm, Var, Let)
+        count += not isinstance(node, (IntImm, FloatImm, Var, Let))
         stack += [child for child in children(node) if isinstance(child, Expr)]
     return count
 

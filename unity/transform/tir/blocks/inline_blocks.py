@@ -285,7 +285,7 @@ class _Region(Rewriter):
         if is_lazy(node):
             args = (self.visit(node.args[0]), self.later(node.args[1]), self.later(node.args[2]))
             return node if _same(args, node.args) else replace(node, args=args)
-        if type(node) is And or type(node) is Or:
+        if isinstance(node, (And, Or)):
             a, b = self.visit(node.a), self.later(node.b)
             return node if a is node.a and b is node.b else replace(node, a=a, b=b)
         return None
@@ -337,7 +337,7 @@ def _resolve(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
 def is_trivial(value: Expr) -> bool:
     """True for what costs nothing to compute again: constants, variables, plain loads."""
     if type(value) is BufferLoad:
-        return all([type(i) in (IntImm, Var) for i in value.indices])
+        return all([isinstance(i, (IntImm, Var)) for i in value.indices])
     return not collect(value, (BufferLoad, Call)) and not children(value)
 
 

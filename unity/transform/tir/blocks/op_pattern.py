@@ -79,7 +79,7 @@ def _is_plain(stmt: Stmt) -> bool:
             if node.kind == "thread_binding":
                 return False
             stack.append(node.body)
-        elif type(node) is not AllocBuffer and type(node) is not BlockRealize:
+        elif not isinstance(node, (AllocBuffer, BlockRealize)):
             return False
     return True
 

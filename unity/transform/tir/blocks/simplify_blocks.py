@@ -37,7 +37,7 @@ class _Indices(Rewriter):
         return all([self.over_known(child) for child in children(expr)])
 
     def enter(self, node: Any) -> Any | None:
-        if not isinstance(node, Expr) or type(node) in (IntImm, Var):
+        if not isinstance(node, Expr) or isinstance(node, (IntImm, Var)):
             return None
         if type(node) is Select or is_lazy(node):
             return self.choice(node)

@@ -138,7 +138,9 @@ def _why_not(loop: For, whole: Stmt, alloc: AllocBuffer | None) -> str | None:
     if [s for s in stores if s.buffer is alloc.buffer]:
         return "another statement of the loop writes it too"
     changed = {s.buffer.data for s in stores}
-    changed |= {v for node in rest if type(node) not in (BufferLoad, BufferStore) for v in reads if _touches(node, v)}
+    changed |= {
+        v for node in rest if not isinstance(node, (BufferLoad, BufferStore)) for v in reads if _touches(node, v)
+    }
     own = {s.var if isinstance(s, Bind) else s.buffer.data for s in before if isinstance(s, _DEFINING)}
     if reads & changed or own & set(used_vars(fill)):
         return "what fills it depends on what the loop computes"

@@ -44,7 +44,7 @@ class _Simplify(Rewriter):
 
     def _is_index(self, expr: Expr) -> bool:
         dtype = dtype_of(expr)
-        if dtype.lanes != 1 or not (dtype.is_integral or dtype.is_bool) or type(expr) in (IntImm, Var):
+        if dtype.lanes != 1 or not (dtype.is_integral or dtype.is_bool) or isinstance(expr, (IntImm, Var)):
             return False
         return self.over_indices(expr)
 

@@ -10,7 +10,7 @@ from ....ir.build import logical_and
 from ....ir.expr import Call, IntImm
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.scalar import And, BufferLoad, Div, FloorDiv, FloorMod, Mod
+from ....ir.scalar import And, Binary, BufferLoad, Div, FloorDiv, FloorMod, Mod
 from ....ir.stmt import For, IfThenElse, Stmt
 from ....ir.types import Expr
 from ....ir.walk import collect, fresh_copy, rewrite, used_vars
@@ -32,8 +32,8 @@ def is_plain(cond: Expr) -> bool:
     return not collect(cond, (BufferLoad, Call)) and all([_constant_divisor(d) for d in divisions])
 
 
-def _constant_divisor(expr: Expr) -> bool:
-    return type(expr.b) is IntImm and expr.b.value != 0  # type: ignore[attr-defined]
+def _constant_divisor(expr: Binary) -> bool:
+    return type(expr.b) is IntImm and expr.b.value != 0
 
 
 def _loop(loop: For) -> Stmt:

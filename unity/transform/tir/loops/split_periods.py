@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.build import add, floordiv, int_imm, is_int, mul
+from ....ir.build import add, floordiv, int_imm, is_int, mul, scalar_type
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -38,11 +38,11 @@ class _Within(Rewriter):
     """Puts a number of periods and a place within one for a loop variable."""
 
     def __init__(self, var: Var, period: int, outer: Var, inner: Var) -> None:
-        super().__init__(None, {var: add(mul(outer, int_imm(period, var.ty)), inner)})  # type: ignore[arg-type]
+        super().__init__(None, {var: add(mul(outer, int_imm(period, scalar_type(var))), inner)})
         self.var, self.period, self.outer, self.inner = var, period, outer, inner
 
     def enter(self, node: Any) -> Any | None:
-        if type(node) in (FloorMod, FloorDiv) and node.a is self.var and is_int(node.b, self.period):
+        if isinstance(node, (FloorMod, FloorDiv)) and node.a is self.var and is_int(node.b, self.period):
             return self.inner if type(node) is FloorMod else self.outer
         return None
 

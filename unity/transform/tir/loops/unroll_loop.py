@@ -62,9 +62,9 @@ class _Unroll(StatementRewriter):
         saved = self.steps, self.explicit
         self.steps = _number(asked[PRAGMA]) if PRAGMA in asked else self.steps
         self.explicit = _number(asked[EXPLICIT]) != 0 if EXPLICIT in asked else self.explicit
-        result = self.visit(body)
+        result: Stmt = self.visit(body)
         self.steps, self.explicit = saved
-        return result  # type: ignore[no-any-return]
+        return result
 
     def leave(self, node: Any) -> Any:
         if type(node) is not For or type(node.extent) is not IntImm or node.step is not None:
@@ -91,7 +91,7 @@ def statement_count(body: Stmt) -> int:
     count, rest = 0, [body]
     while rest:
         stmt = rest.pop()
-        count += type(stmt) is BufferStore or type(stmt) is Evaluate
+        count += isinstance(stmt, (BufferStore, Evaluate))
         rest += [part for part in children(stmt) if isinstance(part, Stmt)]
     return count
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ....arith.analyzer import Analyzer
 from ....arith.intset import eval_set
-from ....ir.build import const, ge, gt, logical_and, sub
+from ....ir.build import const, dtype_of, ge, gt, logical_and, sub
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import Node, replace
@@ -48,11 +48,10 @@ class _Check:
 
 def difference_of(atom: Expr) -> tuple[Expr, bool] | None:
     """(expression, strict) for a comparison: it says ``expression > 0`` or ``expression >= 0``."""
-    kind = type(atom)
-    if kind is LT or kind is LE:
-        return sub(atom.b, atom.a), kind is LT  # type: ignore[attr-defined]
-    if kind is GT or kind is GE:
-        return sub(atom.a, atom.b), kind is GT  # type: ignore[attr-defined]
+    if isinstance(atom, (LT, LE)):
+        return sub(atom.b, atom.a), type(atom) is LT
+    if isinstance(atom, (GT, GE)):
+        return sub(atom.a, atom.b), type(atom) is GT
     return None
 
 
@@ -92,7 +91,7 @@ class _Checks:
         least = eval_set(difference[0], domains_of(loops, self.ana), self.ana).low
         if least is None or type(least) is IntImm or any([v in variables for v in used_vars(least)]):
             return
-        zero = const(0, least.ty.dtype)  # type: ignore[attr-defined]
+        zero = const(0, dtype_of(least))
         self.found.append(_Check(atom, gt(least, zero) if difference[1] else ge(least, zero)))
 
 

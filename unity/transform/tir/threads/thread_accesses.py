@@ -231,7 +231,7 @@ def values_of(expr: Expr, values: Mapping[Var, np.ndarray]) -> np.ndarray | None
         return None
     assert isinstance(expr, Binary)
     a, b = values_of(expr.a, values), values_of(expr.b, values)
-    if a is None or b is None or (type(expr) in (FloorDiv, FloorMod) and not np.all(b)):
+    if a is None or b is None or (isinstance(expr, (FloorDiv, FloorMod)) and not np.all(b)):
         return None
     found: np.ndarray = function(a, b)
     return found

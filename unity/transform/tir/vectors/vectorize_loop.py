@@ -163,7 +163,7 @@ class _Lanes:
             return seq(*[self.all_vector(s) for s in stmt.stmts])
         if type(stmt) is AttrStmt:
             return replace(stmt, body=self.all_vector(stmt.body))
-        if type(stmt) not in (BufferStore, Bind):
+        if not isinstance(stmt, (BufferStore, Bind)):
             raise CannotVectorize
         return self._stmt(stmt)
 
