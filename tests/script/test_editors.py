@@ -9,8 +9,19 @@ from unity.ir import IRModule, PrimFunc
 from unity.script import ir, relax, tir
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SIGNATURES = [ROOT / "unity" / name for name in ("__init__.pyi", "frontend/entry.py", "vm/virtual_machine.py")]
+SIGNATURES = [
+    ROOT / "unity" / name for name in ("__init__.pyi", "frontend/entry.py", "vm/virtual_machine.py", "ffi/dtype.py")
+]
 SIGNATURES += sorted((ROOT / "unity" / "script").glob("*.pyi"))
+SIGNATURES += sorted((ROOT / "unity" / "te").glob("*.py"))
+SIGNATURES += [
+    ROOT / "unity" / "transform" / "schedule" / name
+    for name in ("__init__.py", "schedule.py", "methods.pyi", "traces/values.py")
+]
+SIGNATURES += [
+    ROOT / "unity" / "ir" / f"{name}.py"
+    for name in ("__init__", "node", "types", "expr", "scalar", "function", "module")
+]
 """What the samples are checked against; a look into all that these import would check the whole package."""
 SAMPLES = sorted((Path(__file__).parent / "editor").glob("*.py"))
 
@@ -32,7 +43,7 @@ def mypy(*arguments, cwd):
 def test_samples_pass_a_type_checker_and_run(tmp_path):
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
-        "import unity; from unity.script import relax as R, tir as T\n"
+        "import unity; from unity import te; from unity.script import relax as R, tir as T\n"
         "R.no_such_operator\n"
         "T.exp()\n"
         "R.nn.softmax(1, axes=2)\n"
@@ -43,9 +54,9 @@ def test_samples_pass_a_type_checker_and_run(tmp_path):
         "sch.split(sch.get_block('C'), [2, 3])\n"
         "sch.parallel()\n"
         "sch.bind(sch.get_loops('C')[0], 1)\n"
-        "unity.te.compute((4,), 'x')\n"
-        "unity.te.placeholder((4,)).ndims\n"
-        "unity.te.create_prim_func(unity.te.reduce_axis(4))\n"
+        "te.compute((4,), 'x')\n"
+        "te.placeholder((4,)).ndims\n"
+        "te.create_prim_func(te.reduce_axis(4))\n"
         'def f(A: T.Buffer((4,), "float32")) -> None: ...\n'
     )
     result = mypy(*map(str, [*SIGNATURES, *SAMPLES, wrong]), cwd=tmp_path)
