@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.scheduled.by_hand import bfloat16, bfloat16_tiles, float32
 from benchmarks.scheduled.measure import build, set_num_threads
-from unity.ffi.target import runnable_processor
+from unity.ffi.targets.target import runnable_processor
 
 SIZES = (512, 1024, 2048)
 WORK = 1e10

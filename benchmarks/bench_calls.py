@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 
 from unity.ffi import Tensor
-from unity.ffi.engine import Engine
-from unity.ffi.entry_spec import EntrySpec, ShapeArg, TensorArg
-from unity.ffi.fastcall import driver_function, kernel_function
-from unity.ffi.native_helpers import HELPER_DECLARATIONS, dtype_index, helper_symbols
+from unity.ffi.calls.entry_spec import EntrySpec, ShapeArg, TensorArg
+from unity.ffi.calls.fastcall import driver_function, kernel_function
+from unity.ffi.machine_code.engine import Engine
+from unity.ffi.native.native_helpers import HELPER_DECLARATIONS, dtype_index, helper_symbols
 
 IR = (
     HELPER_DECLARATIONS

@@ -16,9 +16,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from unity.ffi.engine import Engine
-from unity.ffi.pool import pool_symbols
-from unity.ffi.target import Target
+from unity.ffi.machine_code.engine import Engine
+from unity.ffi.native.pool import pool_symbols
+from unity.ffi.targets.target import Target
 from unity.script import parse
 from unity.target.cpu.codegen import build_kernels
 from unity.transform.tir.pipeline import lower_prim_funcs

@@ -12,8 +12,8 @@ import time
 
 import numpy as np
 
-from unity.ffi.engine import Engine
-from unity.ffi.pool import ensure_pool, num_threads, pool_symbols
+from unity.ffi.machine_code.engine import Engine
+from unity.ffi.native.pool import ensure_pool, num_threads, pool_symbols
 
 KERNELS = """
 declare i32 @unity_parallel_for(ptr, ptr, i64, i64)

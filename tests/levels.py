@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from unity.ffi.processor import Processor, host_processor
-from unity.ffi.target import Target
+from unity.ffi.targets.processor import Processor, host_processor
+from unity.ffi.targets.target import Target
 from unity.vm.executable.executable import Executable
 from unity.vm.virtual_machine import VirtualMachine
 

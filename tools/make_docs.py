@@ -21,7 +21,7 @@ import make_schedule_docs  # noqa: E402
 import make_stages_page  # noqa: E402
 import make_stubs  # noqa: E402
 
-from unity.ffi.target import Target  # noqa: E402
+from unity.ffi.targets.target import Target  # noqa: E402
 
 DOCS = ROOT / "docs"
 PAGES: dict[Path, Callable[[], str]] = {

@@ -11,7 +11,7 @@ import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from unity.ffi.target import Target
+from unity.ffi.targets.target import Target
 from unity.ir import IRModule
 from unity.script import parse, script
 from unity.target.cpu.codegen import write_module

@@ -11,7 +11,7 @@ from . import (
 from .ffi.device import Device as Device, cpu as cpu, cuda as cuda, device as device
 from .ffi.dtype import DataType as DataType
 from .ffi.library import register_library_kernel as register_library_kernel
-from .ffi.pool import num_threads as num_threads, set_num_threads as set_num_threads
+from .ffi.native.pool import num_threads as num_threads, set_num_threads as set_num_threads
 from .ffi.registry import (
     get_global_func as get_global_func,
     list_global_func_names as list_global_func_names,
@@ -19,7 +19,7 @@ from .ffi.registry import (
     register_func as register_func,
     remove_global_func as remove_global_func,
 )
-from .ffi.target import Target as Target
+from .ffi.targets.target import Target as Target
 from .ffi.tensor import Tensor as Tensor, tensor as tensor
 from .frontend.entry import compile as compile
 from .frontend.precision.precision import (

@@ -11,7 +11,7 @@ import numpy as np
 
 from .ffi.device import CPU, Device, cpu, cuda, device
 from .ffi.dtype import DataType
-from .ffi.pool import num_threads
+from .ffi.native.pool import num_threads
 from .ffi.tensor import Tensor, tensor as shared
 from .vm.executable.executable import Executable
 from .vm.load import load

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from unity.ffi.processor import host_features, llvm_version
+from unity.ffi.targets.processor import host_features, llvm_version
 
 from .measure import Result
 from .runtimes import RUNTIMES

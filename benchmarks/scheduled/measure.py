@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unity.ffi.engine import Engine
-from unity.ffi.llvm import compile_ir
-from unity.ffi.pool import pool_symbols, set_num_threads
-from unity.ffi.target import Target
+from unity.ffi.machine_code.engine import Engine
+from unity.ffi.machine_code.llvm import compile_ir
+from unity.ffi.native.pool import pool_symbols, set_num_threads
+from unity.ffi.targets.target import Target
 from unity.ir.function import PrimFunc
 from unity.script import parse
 from unity.target.cpu.codegen import compile_options, write_module

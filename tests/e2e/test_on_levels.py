@@ -14,7 +14,7 @@ from tolerance import assert_close
 import unity
 from unity.arith.cost import cost_of
 from unity.ffi.abi import evaluate
-from unity.ffi.llvm import assembly
+from unity.ffi.machine_code.llvm import assembly
 from unity.ir.interpret import run
 from unity.script import parse
 from unity.target.cpu.codegen import build_kernels, compile_options

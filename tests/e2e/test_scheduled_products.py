@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import unity
-from unity.ffi.target import runnable_processor
+from unity.ffi.targets.target import runnable_processor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 

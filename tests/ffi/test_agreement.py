@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from unity.ffi import Tensor
 from unity.ffi.abi import evaluate
-from unity.ffi.check import ArgumentChecker
+from unity.ffi.calls.check import ArgumentChecker
+from unity.ffi.calls.entry_spec import EntrySpec, ScalarArg, ShapeArg, TensorArg
+from unity.ffi.calls.fastcall import driver_function
 from unity.ffi.dtype import DataType
-from unity.ffi.entry_spec import EntrySpec, ScalarArg, ShapeArg, TensorArg
-from unity.ffi.fastcall import driver_function
 from unity.support.errors import UnityError, VMError
 
 DTYPES = ("float32", "int8", "bfloat16", "float64", "bool")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unity.ffi.checksum import PIECE, checksum
-from unity.ffi.pool import num_threads, set_num_threads
+from unity.ffi.native.checksum import PIECE, checksum
+from unity.ffi.native.pool import num_threads, set_num_threads
 
 SIZES = (0, 1, 255, 256, 257, PIECE, PIECE + 300, 3 * PIECE + 5)
 

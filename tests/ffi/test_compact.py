@@ -7,8 +7,8 @@ import pytest
 from fuzz import TIMES
 from hypothesis import given, settings, strategies as st
 
-from unity.ffi import compact
-from unity.ffi.pool import num_threads, set_num_threads
+from unity.ffi.native import compact
+from unity.ffi.native.pool import num_threads, set_num_threads
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from unity.ffi import Tensor, tensor
+from unity.ffi.calls.entry_spec import EntrySpec, ScalarArg, ShapeArg, TensorArg
+from unity.ffi.calls.fastcall import driver_function
 from unity.ffi.dtype import dtype_names
-from unity.ffi.engine import Engine
-from unity.ffi.entry_spec import EntrySpec, ScalarArg, ShapeArg, TensorArg
-from unity.ffi.fastcall import driver_function
-from unity.ffi.native_helpers import HELPER_DECLARATIONS, dtype_index, helper_symbols
+from unity.ffi.machine_code.engine import Engine
+from unity.ffi.native.native_helpers import HELPER_DECLARATIONS, dtype_index, helper_symbols
 from unity.support.errors import VMError
 
 N = ("sym", 0)

@@ -15,8 +15,13 @@ import pytest
 import torch
 
 import unity
-from unity.ffi.memory_ir import LEAST_KEPT
-from unity.ffi.native_helpers import allocator_symbols, helper_engine, recycled_bytes, release_recycled
+from unity.ffi.native.memory_ir import LEAST_KEPT
+from unity.ffi.native.native_helpers import (
+    allocator_symbols,
+    helper_engine,
+    recycled_bytes,
+    release_recycled,
+)
 from unity.script import parse
 from unity.support.errors import VMError
 
@@ -186,7 +191,7 @@ class M:
 def test_nothing_is_kept_on_request():
     program = f"""
 import numpy as np, unity
-from unity.ffi.native_helpers import recycled_bytes
+from unity.ffi.native.native_helpers import recycled_bytes
 from unity.script import parse
 from unity.support.errors import VMError
 run = unity.VirtualMachine(unity.compile(parse('''{TEXT}''')))["main"]

@@ -10,10 +10,10 @@ import time
 
 import pytest
 
-from unity.ffi import object_cache as cache_module
-from unity.ffi.cache_key import Key
-from unity.ffi.engine import compile_ir
-from unity.ffi.object_cache import ObjectCache
+from unity.ffi.cache import object_cache as cache_module
+from unity.ffi.cache.cache_key import Key
+from unity.ffi.cache.object_cache import ObjectCache
+from unity.ffi.machine_code.engine import compile_ir
 from unity.support.errors import OptionError
 
 ADD = "define i64 @add_k(i64 %a) {{\n  %r = add i64 %a, {}\n  ret i64 %r\n}}\n"
@@ -22,8 +22,8 @@ OVERHEAD = 46 + len(Key("test", of="0").head())  # magic, checksum, and the desc
 WRITER = """
 import sys
 from pathlib import Path
-from unity.ffi.cache_key import Key
-from unity.ffi.object_cache import ObjectCache
+from unity.ffi.cache.cache_key import Key
+from unity.ffi.cache.object_cache import ObjectCache
 store = ObjectCache(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()

@@ -17,7 +17,7 @@ from unity.ffi import (
     tensor,
 )
 from unity.ffi.cfunc import parse_signature
-from unity.ffi.engine import Engine, process_symbol
+from unity.ffi.machine_code.engine import Engine, process_symbol
 from unity.ffi.registry import PackedFunc
 from unity.support.errors import FFIError
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import unity
-from unity.ffi import pool
+from unity.ffi.native import pool
 
 
 def test_threads_can_be_set():

@@ -8,16 +8,16 @@ import sys
 
 import pytest
 
-from unity.ffi import layout
+from unity.ffi.machine_code import layout
 from unity.support.errors import InternalError
 
 PROGRAM = """
 import builtins
 import numpy as np
-from unity.ffi.engine import Engine
-from unity.ffi.entry_spec import EntrySpec, ShapeArg
-from unity.ffi.fastcall import driver_function
-from unity.ffi.native_helpers import HELPER_DECLARATIONS, dtype_index, helper_symbols
+from unity.ffi.machine_code.engine import Engine
+from unity.ffi.calls.entry_spec import EntrySpec, ShapeArg
+from unity.ffi.calls.fastcall import driver_function
+from unity.ffi.native.native_helpers import HELPER_DECLARATIONS, dtype_index, helper_symbols
 E = Engine(helper_symbols()).add_ir(HELPER_DECLARATIONS + f'''
 define ptr @make(ptr %env, ptr %leaves, ptr %symbols) {{
   %out = alloca ptr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unity.ffi import processor
+from unity.ffi.targets import processor
 
 FOUND = "+avx512f,+amx-tile,-amx-fp16,+amx-bf16,+amx-int8"
 

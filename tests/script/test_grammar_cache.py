@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from unity.ffi.object_cache import cache_folder, object_cache
+from unity.ffi.cache.object_cache import cache_folder, object_cache
 from unity.script.parser import read_text
 
 

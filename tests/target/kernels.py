@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from unity.ffi.abi import BufferParam, KernelSignature
+from unity.ffi.calls.kernel_calls import BRIDGE, BRIDGE_ADDRESS
 from unity.ffi.dtype import DataType, from_numpy
-from unity.ffi.engine import Engine
-from unity.ffi.kernel_calls import BRIDGE, BRIDGE_ADDRESS
-from unity.ffi.pool import ensure_pool, pool_symbols
-from unity.ffi.target import Target
+from unity.ffi.machine_code.engine import Engine
+from unity.ffi.native.pool import ensure_pool, pool_symbols
+from unity.ffi.targets.target import Target
 from unity.ir.buffer import Buffer, Range
 from unity.ir.build import cast, const
 from unity.ir.expr import Var

@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 
-from unity.ffi.engine import Engine
-from unity.ffi.target import runnable_processor
+from unity.ffi.machine_code.engine import Engine
+from unity.ffi.targets.target import runnable_processor
 from unity.target.cpu.math.lanes import type_name
 from unity.target.cpu.math.library import (
     FLOAT_KINDS,

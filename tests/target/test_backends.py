@@ -9,10 +9,10 @@ import pytest
 from test_toy_target import DEVICE, MODULE, RUNS, TOY, WANTED, X, generate, link
 
 import unity
-from unity.ffi import runtime
 from unity.ffi.dtype import DataType
-from unity.ffi.processor import host_processor
-from unity.ffi.target import Target, processor_in_use, target
+from unity.ffi.runtime import runtime
+from unity.ffi.targets.processor import host_processor
+from unity.ffi.targets.target import Target, processor_in_use, target
 from unity.script import parse
 from unity.target import Backend, Runtime, TargetKind, register_target
 from unity.transform import Pipeline, annotate_tir_op_pattern, fuse_ops, fuse_tir, legalize_ops

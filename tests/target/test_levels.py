@@ -14,10 +14,10 @@ from kernels import Loaded
 from test_truncation import VALUES
 
 from unity.ffi.dtype import DataType, dtype_names
-from unity.ffi.engine import CompileOptions, Engine, compile_ir
-from unity.ffi.pool import pool_symbols
-from unity.ffi.processor import host_processor
-from unity.ffi.target import Target
+from unity.ffi.machine_code.engine import CompileOptions, Engine, compile_ir
+from unity.ffi.native.pool import pool_symbols
+from unity.ffi.targets.processor import host_processor
+from unity.ffi.targets.target import Target
 from unity.ir.constant import round_float
 from unity.ir.interpret import run
 from unity.ir.module import IRModule

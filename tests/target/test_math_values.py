@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from math_kernel import SCALES, MathKernel, kernel_text, math_kernel
 
-from unity.ffi.elf import read_symbols
-from unity.ffi.engine import CompileOptions, compile_ir
+from unity.ffi.machine_code.elf import read_symbols
+from unity.ffi.machine_code.engine import CompileOptions, compile_ir
 from unity.support.errors import CodegenError
 from unity.target.cpu.math.library import FLOAT_KINDS, MATH_FUNCTIONS, ULP, is_math_function, math_function, ulp_table
 

@@ -13,8 +13,16 @@ import time
 import numpy as np
 import pytest
 
-from unity.ffi.engine import Engine
-from unity.ffi.pool import PARALLEL_FOR, ChunkFunction, ParallelFor, ensure_pool, num_threads, pool_ir, pool_symbols
+from unity.ffi.machine_code.engine import Engine
+from unity.ffi.native.pool import (
+    PARALLEL_FOR,
+    ChunkFunction,
+    ParallelFor,
+    ensure_pool,
+    num_threads,
+    pool_ir,
+    pool_symbols,
+)
 from unity.support.errors import FFIError
 
 KERNELS = """
@@ -248,7 +256,7 @@ def test_fork(kernels: Kernels) -> None:
 def test_the_process_ends_while_workers_spin() -> None:
     program = (
         "import numpy, ctypes\n"
-        "from unity.ffi.pool import *\n"
+        "from unity.ffi.native.pool import *\n"
         "f = ChunkFunction(lambda c, b, e: 0)\n"
         "call = ParallelFor(ensure_pool(4))\n"
         "print(call(ctypes.cast(f, ctypes.c_void_p), None, 100, 1))\n"

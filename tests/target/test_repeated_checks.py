@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unity
-from unity.ffi.target import Target
+from unity.ffi.targets.target import Target
 from unity.script import parse
 from unity.support.errors import VMError
 from unity.target.cpu.codegen import write_module

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import unity
-from unity.ffi.target import Target
+from unity.ffi.targets.target import Target
 from unity.script import parse
 from unity.target.cpu.codegen import write_module
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import unity
-from unity.ffi.processor import host_processor, named_processor
-from unity.ffi.target import Target, processor_in_use, runnable_processor, target
-from unity.ffi.target_kind import KINDS, TAGS
+from unity.ffi.targets.processor import host_processor, named_processor
+from unity.ffi.targets.target import Target, processor_in_use, runnable_processor, target
+from unity.ffi.targets.target_kind import KINDS, TAGS
 from unity.support.errors import CodegenError, OptionError, VMError
 from unity.target import backend_of
 from unity.target.cpu.codegen import build_kernels

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from kernels import KernelError, Loaded, buffer, load, loop, prim_func, run, store, var
 
-from unity.ffi.target import Target
+from unity.ffi.targets.target import Target
 from unity.ir import build as b
 from unity.ir.scalar import NE, Add, Cast, FloorDiv, Sub
 from unity.ir.stmt import AllocBuffer, AssertStmt, seq

@@ -3,7 +3,7 @@
 import numpy as np
 
 import unity
-from unity.ffi.target import target
+from unity.ffi.targets.target import target
 from unity.script import parse
 from unity.target.cpu.codegen import write_module
 from unity.transform.tir.pipeline import lower_prim_funcs

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import unity
-from unity.ffi.target import runnable_processor
+from unity.ffi.targets.target import runnable_processor
 from unity.ir.interpret import run
 from unity.ir.verifier.verifier import verify
 from unity.script import parse

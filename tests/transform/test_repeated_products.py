@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import unity
-from unity.ffi.pool import default_threads
+from unity.ffi.native.pool import default_threads
 from unity.ir.interpret import run
 from unity.ir.stmt import AttrStmt
 from unity.ir.verifier.verifier import verify

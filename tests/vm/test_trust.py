@@ -82,9 +82,9 @@ def test_machine_code_that_is_not_trusted_is_never_linked(tmp_path, monkeypatch)
     assert unity.load(lying)["main"](x).numpy().tolist() == [2, 2, 2]
     assert unity.load(lying, trust=False)["main"](x).numpy().tolist() == [1, 1, 1]
     linked = []
-    add = unity.ffi.engine.Engine.add_object
+    add = unity.ffi.machine_code.engine.Engine.add_object
     monkeypatch.setattr(
-        unity.ffi.engine.Engine, "add_object", lambda self, data: linked.append(data) or add(self, data)
+        unity.ffi.machine_code.engine.Engine, "add_object", lambda self, data: linked.append(data) or add(self, data)
     )
     broken = edit(tmp_path, one, kernels=b"\xcc" * 999, driver=b"\xcc" * 99)
     assert unity.load(broken, trust=False)["main"](x).numpy().tolist() == [1, 1, 1]

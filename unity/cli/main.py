@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ..ffi.object_cache import differs, object_cache
+from ..ffi.cache.object_cache import differs, object_cache
 from ..ir.module import IRModule
 from ..ir.verifier.verifier import violations
 from ..script import parse

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..ffi.target import Target
+from ..ffi.targets.target import Target
 from ..ffi.tensor import Tensor
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule

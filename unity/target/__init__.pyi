@@ -2,10 +2,10 @@
 
 from ..ffi.abi import KernelSignature as KernelSignature
 from ..ffi.device import DeviceKind as DeviceKind
-from ..ffi.python_kernels import python_kernels as python_kernels
-from ..ffi.runtime import Runtime as Runtime
-from ..ffi.target import Target as Target
-from ..ffi.target_kind import TargetKind as TargetKind
+from ..ffi.runtime.python_kernels import python_kernels as python_kernels
+from ..ffi.runtime.runtime import Runtime as Runtime
+from ..ffi.targets.target import Target as Target
+from ..ffi.targets.target_kind import TargetKind as TargetKind
 from ..transform.infra.backend import (
     Backend as Backend,
     KernelCode as KernelCode,

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from ..ffi.discard import is_discarded
-from ..ffi.target import Target
+from ..ffi.native.trim import trim_heap
+from ..ffi.targets.target import Target
 from ..ffi.tensor import Tensor
-from ..ffi.trim import trim_heap
 from ..ir.expr import Constant, Var
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule

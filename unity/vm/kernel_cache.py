@@ -1,7 +1,7 @@
 """Tensor programs to their target's code, each remembered between processes by what goes in: its text, pipeline, target.
 
 A build lowers and compiles only the programs it has not seen; code is made in the background while the next program is lowered.
-Here: when and under which key. Not here: the folder (`ffi/object_cache.py`), code generation (the target's `Backend`). Invariant:
+Here: when and under which key. Not here: the folder (`ObjectCache`), code generation (the target's `Backend`). Invariant:
 whatever may change the result is part of the key - the package's own files, the target and its tools, the options of every pass -
 and not the program's name: equal programs are compiled once. A pipeline with a pass from outside the package is never looked up,
 nor one that somebody watches, nor code of a target without a `cache_key`.
@@ -16,9 +16,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from ..ffi.abi import KernelSignature
-from ..ffi.cache_key import Key, package_state
-from ..ffi.object_cache import object_cache
-from ..ffi.target import Target
+from ..ffi.cache.cache_key import Key, package_state
+from ..ffi.cache.object_cache import object_cache
+from ..ffi.targets.target import Target
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..ir.node import replace as replace_node

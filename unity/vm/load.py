@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from ..ffi.dtype import DataType
-from ..ffi.processor import host_triple, lacking_features
+from ..ffi.targets.processor import host_triple, lacking_features
 from ..ffi.tensor import Tensor
 from ..support.errors import ArtifactError, FFIError
 from ..support.lazy import load as load_room

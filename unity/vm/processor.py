@@ -6,7 +6,7 @@ before it is loaded.
 
 from __future__ import annotations
 
-from ..ffi.processor import lacking_features
+from ..ffi.targets.processor import lacking_features
 from ..support.errors import VMError
 
 

@@ -4,7 +4,7 @@ The key is everything but the elements of larger constants: the module with its 
 the machine, the package's own files. The entry holds bytecode, machine code, and how each constant of the program is made of the
 module's (`transform/infra/constant_provenance.py`); so other weights in the same module find it
 too and are folded and packed by the same steps.
-Not here: the folder (`ffi/object_cache.py`). Invariant: what is found equals what a build would make, to the bit. A build that
+Not here: the folder (`ObjectCache`). Invariant: what is found equals what a build would make, to the bit. A build that
 somebody watches, or that anything from outside the package takes part in, is neither looked up nor remembered.
 """
 
@@ -14,9 +14,9 @@ import json
 
 import numpy as np
 
-from ..ffi.cache_key import Key
-from ..ffi.object_archive import join_objects, split_objects
-from ..ffi.object_cache import object_cache
+from ..ffi.cache.cache_key import Key
+from ..ffi.cache.object_cache import object_cache
+from ..ffi.machine_code.object_archive import join_objects, split_objects
 from ..ffi.tensor import Tensor
 from ..ir.module import IRModule
 from ..ir.op import OPS, OpInfo

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..ffi.engine import Engine
-from ..ffi.llvm import CompileOptions
-from ..ffi.pool import num_threads
-from ..ffi.target import runnable_processor
+from ..ffi.machine_code.engine import Engine
+from ..ffi.machine_code.llvm import CompileOptions
+from ..ffi.native.pool import num_threads
+from ..ffi.targets.target import runnable_processor
 
 CHAINS = 12
 """Independent accumulators: latency times throughput of FMA on current processors, within 16 registers."""

@@ -15,8 +15,8 @@ from functools import partial
 from ..arith.cost import cost_of
 from ..arith.formula import NoFormula, to_formula
 from ..ffi.abi import Dim
-from ..ffi.object_archive import join_objects
-from ..ffi.target import Target, target as make_target
+from ..ffi.machine_code.object_archive import join_objects
+from ..ffi.targets.target import Target, target as make_target
 from ..ir.build import add
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule, module

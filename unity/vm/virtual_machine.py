@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..ffi import cpu_runtime as _cpu_runtime  # noqa: F401 - the runtime that is always there
-from ..ffi.check import ArgumentChecker, Finished, OutHandler
+from ..ffi.calls.check import ArgumentChecker, Finished, OutHandler
+from ..ffi.calls.entry_spec import ObjectArg, spec_of_kernel
+from ..ffi.calls.fastcall import kernel_function_of, of_bits
+from ..ffi.calls.kernel_calls import BRIDGE, BRIDGE_ADDRESS
 from ..ffi.device import CPU, Device, device as make_device
 from ..ffi.dtype import DataType
-from ..ffi.engine import Engine
-from ..ffi.entry_spec import ObjectArg, spec_of_kernel
-from ..ffi.fastcall import kernel_function_of, of_bits
-from ..ffi.kernel_calls import BRIDGE, BRIDGE_ADDRESS
 from ..ffi.library import require_library
-from ..ffi.object_archive import split_objects
-from ..ffi.runtime import DRIVER, runtime_of
+from ..ffi.machine_code.engine import Engine
+from ..ffi.machine_code.object_archive import split_objects
+from ..ffi.runtime import cpu_runtime as _cpu_runtime  # noqa: F401 - the runtime that is always there
+from ..ffi.runtime.runtime import DRIVER, runtime_of
 from ..ffi.tensor import Tensor
 from ..support.errors import VMError
 from .builtins.values import Closure, to_value

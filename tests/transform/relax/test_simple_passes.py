@@ -1,6 +1,6 @@
 import numpy as np
 
-from unity.ffi.compact import compact
+from unity.ffi.native.compact import compact
 from unity.ir import Call, SeqExpr, collect
 from unity.ir.node import replace
 from unity.script import parse

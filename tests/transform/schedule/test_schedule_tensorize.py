@@ -9,7 +9,7 @@ from schedule_programs import MM_RELU, assert_same, module
 
 import unity
 import unity.target.tensor_intrin
-from unity.ffi.target import runnable_processor
+from unity.ffi.targets.target import runnable_processor
 from unity.script import parse
 from unity.support.errors import CodegenError, ScheduleError, VMError
 from unity.transform.schedule import Schedule, Trace

@@ -22,8 +22,8 @@ import numpy as np
 
 from ...ffi.dtype import DataType
 from ...ffi.library import KERNELS, Anchor, LibraryKernel, packed_name
-from ...ffi.pool import num_threads
-from ...ffi.target import Target
+from ...ffi.native.pool import num_threads
+from ...ffi.targets.target import Target
 from ...ffi.tensor import Tensor
 from ...ir.build import const, le
 from ...ir.builder import BlockBuilder, make_call

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...ffi.native.trim import trim_heap
 from ...ffi.tensor import Tensor
-from ...ffi.trim import trim_heap
 from ...ir.expr import Constant, Var
 from ...ir.module import IRModule
 from ...ir.types import Expr

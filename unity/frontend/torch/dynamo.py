@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ... import op
-from ...ffi.target import Target
+from ...ffi.targets.target import Target
 from ...ffi.tensor import Tensor
 from ...ir.builder import BlockBuilder
 from ...ir.expr import ShapeExpr, Tuple, Var

@@ -1,7 +1,7 @@
 """The parser of a grammar; its tables are kept between processes, for making them takes a second.
 
 They are kept as JSON of lark's own plain form, and not in lark's cache, which is a pickle: nothing in the file is code or names any
-but classes of lark's tables. Not here: the folder, and whose files are believed (`ffi/object_cache.py`).
+but classes of lark's tables. Not here: the folder, and whose files are believed (`ffi/cache/object_cache.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from lark.grammar import Rule
 from lark.lark import LarkOptions, PostLex
 from lark.lexer import TerminalDef
 
-from ...ffi.cache_key import Key
-from ...ffi.object_cache import cached
+from ...ffi.cache.cache_key import Key
+from ...ffi.cache.object_cache import cached
 
 _OPTIONS: dict[str, Any] = {"parser": "lalr", "lexer": "contextual", "maybe_placeholders": False}
 

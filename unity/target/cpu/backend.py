@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from ...ffi.cpu_runtime import CPU_RUNTIME
-from ...ffi.kinds import LLVM
-from ...ffi.llvm import object_key
-from ...ffi.processor import llvm_version
-from ...ffi.target import Target
+from ...ffi.machine_code.llvm import object_key
+from ...ffi.runtime.cpu_runtime import CPU_RUNTIME
+from ...ffi.targets.kinds import LLVM
+from ...ffi.targets.processor import llvm_version
+from ...ffi.targets.target import Target
 from ...ir.function import PrimFunc
 from ...transform.default_schedule.matmul import CONTRACTION
 from ...transform.default_schedule.recurrent_matmul import REPEATED

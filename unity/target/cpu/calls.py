@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from ...ffi.calls.kernel_calls import BRIDGE
 from ...ffi.dtype import DataType
-from ...ffi.engine import process_symbol
-from ...ffi.kernel_calls import BRIDGE
-from ...ffi.probe import compile_problem
+from ...ffi.machine_code.engine import process_symbol
+from ...ffi.targets.probe import compile_problem
 from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, IntImm, StringImm, Var
 from ...ir.types import Expr
@@ -156,7 +156,7 @@ def _native(w: FunctionWriter, text: str, dtype: DataType) -> str:
 
 
 def call_packed(w: FunctionWriter, call: Call) -> str:
-    """A registered function; see ``ffi/kernel_calls.py`` for how arguments travel."""
+    """A registered function; see ``ffi/calls/kernel_calls.py`` for how arguments travel."""
     name = _name(call)
     if w.inside_parallel:
         raise CodegenError("E526", "a registered function cannot be called inside a parallel loop", call.span)

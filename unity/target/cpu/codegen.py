@@ -13,10 +13,10 @@ from pathlib import Path
 
 from ...ffi.abi import KernelSignature, linkage_ir
 from ...ffi.dtype import DataType
-from ...ffi.kinds import LLVM
-from ...ffi.llvm import CompileOptions, assembly, compile_ir
-from ...ffi.processor import host_triple
-from ...ffi.target import Target
+from ...ffi.machine_code.llvm import CompileOptions, assembly, compile_ir
+from ...ffi.targets.kinds import LLVM
+from ...ffi.targets.processor import host_triple
+from ...ffi.targets.target import Target
 from ...ir.build import dtype_of
 from ...ir.expr import Var
 from ...ir.function import PrimFunc

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cache
 
 from ...ffi.dtype import DataType
-from ...ffi.elf import read_symbols
-from ...ffi.llvm import CompileOptions, compile_ir
+from ...ffi.machine_code.elf import read_symbols
+from ...ffi.machine_code.llvm import CompileOptions, compile_ir
 from .lltypes import llvm_type, value_type
 from .narrow import narrow, widen
 from .writer import FunctionWriter, Kernel, ModuleWriter

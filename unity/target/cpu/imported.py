@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import llvmlite.binding as binding
 
-from ...ffi.engine import process_symbol
-from ...ffi.llvm import LLVM_LOCK, parse_ir
-from ...ffi.probe import compile_problem
-from ...ffi.processor import host_triple
-from ...ffi.target import processor_in_use
+from ...ffi.machine_code.engine import process_symbol
+from ...ffi.machine_code.llvm import LLVM_LOCK, parse_ir
+from ...ffi.targets.probe import compile_problem
+from ...ffi.targets.processor import host_triple
+from ...ffi.targets.target import processor_in_use
 from ...support.errors import CodegenError, FFIError
 from ..kernel_groups import Importer
 

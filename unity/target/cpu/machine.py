@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...ffi.processor import Processor
-from ...ffi.target import Target
+from ...ffi.targets.processor import Processor
+from ...ffi.targets.target import Target
 from ...transform.infra.backend import Machine
 
 _INTRINSICS = {

@@ -7,7 +7,7 @@ Not here: how large a chunk is (the pass ``chunk_parallel``).
 
 from __future__ import annotations
 
-from ...ffi.pool import PARALLEL_FOR
+from ...ffi.native.pool import PARALLEL_FOR
 from ...ir.build import dtype_of
 from ...ir.expr import IntImm, Var
 from ...ir.stmt import AllocBuffer, For, SeqStmt, Stmt, seq

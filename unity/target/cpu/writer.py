@@ -13,8 +13,8 @@ from typing import Any
 
 from ...ffi.abi import KernelSignature
 from ...ffi.dtype import DataType
-from ...ffi.processor import Processor
-from ...ffi.target import processor_in_use
+from ...ffi.targets.processor import Processor
+from ...ffi.targets.target import processor_in_use
 from ...ir.buffer import Buffer
 from ...ir.build import dtype_of
 from ...ir.expr import Var

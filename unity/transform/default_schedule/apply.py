@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...arith.cost import keep_cost
-from ...ffi.target import target as make_target
+from ...ffi.targets.target import target as make_target
 from ...ir.build import const
 from ...ir.expr import Call, Constant, GlobalVar, ShapeExpr, Tuple
 from ...ir.function import Function, PrimFunc

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ffi.compact import compact, copy_into, empty
+from ...ffi.native.compact import compact, copy_into, empty
 from ...ir.build import const, dtype_of, floordiv, floormod
 from ...ir.stmt import BlockRealize, For, Stmt
 from ...ir.types import Expr

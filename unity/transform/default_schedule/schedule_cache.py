@@ -1,6 +1,6 @@
 """Schedules that the rules made of programs, remembered between processes beside the compiled objects.
 
-Here: when and under which key. Not here: the folder (`ffi/object_cache.py`), the rules. Invariant: whatever may change the result
+Here: when and under which key. Not here: the folder (`ObjectCache`), the rules. Invariant: whatever may change the result
 is part of the key - the package's own files, the program, which parameters are constants, the machine, the rules - and rules
 from outside the package are always asked. A program's name is no part of it; a remembered program has no spans inside.
 """
@@ -13,8 +13,8 @@ from dataclasses import astuple
 from functools import partial
 from typing import Any
 
-from ...ffi.cache_key import Key, package_state
-from ...ffi.object_cache import cached
+from ...ffi.cache.cache_key import Key, package_state
+from ...ffi.cache.object_cache import cached
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...ffi.abi import KernelSignature
-from ...ffi.runtime import Runtime, origin, register_runtime
-from ...ffi.target import Target, target as make_target
-from ...ffi.target_kind import KINDS, TargetKind, register_kind
+from ...ffi.runtime.runtime import Runtime, origin, register_runtime
+from ...ffi.targets.target import Target, target as make_target
+from ...ffi.targets.target_kind import KINDS, TargetKind, register_kind
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...support.errors import CodegenError

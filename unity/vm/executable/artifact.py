@@ -4,7 +4,7 @@
     8   4  format version (little-endian)
     12  4  number of sections
     16  32 sha256 of the section table
-    48     the table: per section name (16 bytes, zero padded), offset, size (u64 each), checksum (32; `ffi/checksum.py`)
+    48     the table: per section name (16 bytes, zero padded), offset, size (u64 each), checksum (32; `ffi/native/checksum.py`)
     then the sections, each at a multiple of 64 bytes; the file ends with the last one.
 
 Data only: nothing here interprets a section. Invariant: every byte of the file is covered by a checksum or must be zero,
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ...ffi.checksum import checksum
+from ...ffi.native.checksum import checksum
 from ...support.errors import ArtifactError
 
 MAGIC = b"UNITYVM\0"

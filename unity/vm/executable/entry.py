@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...ffi.abi import Dim, map_symbols
-from ...ffi.entry_spec import Arg, EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, symbols_in
+from ...ffi.calls.entry_spec import Arg, EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, symbols_in
 from .bytecode import Bind, Call, Imm, Program, Reg, Size, VMFunction
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ...ffi.abi import BufferParam, Dim, KernelSignature, map_symbols, product, symbols_of
 from ...ffi.dtype import DataType
-from ...ffi.runtime_table import DTYPE_INDEX
+from ...ffi.native.runtime_table import DTYPE_INDEX
 from ...support.schema import Misfit, need
 from ..builtins.builtins import ARITHMETIC, BUILTINS, CHECKS, INSPECTED
 from . import bytecode as bc

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...ffi.abi import BufferParam, KernelSignature, ScalarParam, check_failed
 from ...ffi.dtype import DataType, dtype_names
-from ...ffi.engine import Engine
+from ...ffi.machine_code.engine import Engine
 from ...ffi.tensor import Tensor, float_of_bits
 from ...support.errors import VMError
 from ..executable.bytecode import Program

@@ -3,7 +3,7 @@ kinds, run as the same instruction in Python, which raises the error or hands th
 
 from __future__ import annotations
 
-from ...ffi.native_helpers import LEAF_BYTES
+from ...ffi.native.native_helpers import LEAF_BYTES
 from ..executable import bytecode as bc
 from .ir import FunctionWriter
 from .values import boxed, drop, integer, register_type

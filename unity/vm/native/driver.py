@@ -6,11 +6,11 @@ Not here: the third, which does the work (``frame.py``).
 from __future__ import annotations
 
 from ...ffi.abi import BufferParam, Dim, KernelSignature
+from ...ffi.calls.fastcall_ir import llvm_scalar
 from ...ffi.dtype import DataType
-from ...ffi.fastcall_ir import llvm_scalar
 from ...ffi.formula import FormulaEmitter
-from ...ffi.native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
-from ...ffi.runtime_table import SLOTS
+from ...ffi.native.native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
+from ...ffi.native.runtime_table import SLOTS
 from ..executable import bytecode as bc
 from ..executable.entry import Param
 from .frame import Frame

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from ...ffi.abi import Dim, symbols_of
 from ...ffi.dtype import DataType
 from ...ffi.formula import FormulaEmitter
-from ...ffi.layout import ALIGNED, C_CONTIGUOUS
-from ...ffi.runtime_table import DTYPE_INDEX, packed_dlpack_type, slot_offset
+from ...ffi.machine_code.layout import ALIGNED, C_CONTIGUOUS
+from ...ffi.native.runtime_table import DTYPE_INDEX, packed_dlpack_type, slot_offset
 from ..executable import bytecode as bc
 from ..executable.entry import EntryPlan, plan_entry
 from .segments import Segment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ffi.abi import Dim
 from ...ffi.dtype import DataType
-from ...ffi.runtime_table import DTYPE_INDEX
+from ...ffi.native.runtime_table import DTYPE_INDEX
 from ..executable import bytecode as bc
 from .ir import FunctionWriter
 from .values import boxed, boxed_register, covered, owned, python, register_type, set_object

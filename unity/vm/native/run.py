@@ -18,14 +18,14 @@ import numpy as np
 
 from ...ffi import registry
 from ...ffi.abi import evaluate
-from ...ffi.cache_key import content_key
-from ...ffi.check import OutHandler
-from ...ffi.elf import read_symbols
-from ...ffi.engine import CompileOptions, Engine, compile_ir
-from ...ffi.fastcall import driver_function
-from ...ffi.layout import member_offset
-from ...ffi.native_helpers import allocator_symbols, helper_symbols
-from ...ffi.processor import Processor, llvm_version
+from ...ffi.cache.cache_key import content_key
+from ...ffi.calls.check import OutHandler
+from ...ffi.calls.fastcall import driver_function
+from ...ffi.machine_code.elf import read_symbols
+from ...ffi.machine_code.engine import CompileOptions, Engine, compile_ir
+from ...ffi.machine_code.layout import member_offset
+from ...ffi.native.native_helpers import allocator_symbols, helper_symbols
+from ...ffi.targets.processor import Processor, llvm_version
 from ...support.errors import ArtifactError, InternalError, UnityError, VMError
 from ...version import VERSION
 from ..builtins.builtins import BUILTINS, truth

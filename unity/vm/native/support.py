@@ -6,7 +6,7 @@ Invariant: only the frame that has the lock takes from the arena; the others all
 
 from __future__ import annotations
 
-from ...ffi.runtime_table import slot_offset
+from ...ffi.native.runtime_table import slot_offset
 from .ir import ARENA_WORDS, FIXED, STACK_BYTES
 
 RESERVED_BYTES = 256 << 10

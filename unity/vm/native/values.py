@@ -6,10 +6,10 @@ Invariant: ``boxed`` says whether the code that follows owns the reference; ``se
 from __future__ import annotations
 
 from ...ffi.abi import Dim
+from ...ffi.calls.fastcall_ir import llvm_scalar
 from ...ffi.dtype import DataType
-from ...ffi.fastcall_ir import llvm_scalar
-from ...ffi.native_helpers import LEAF_BYTES
-from ...ffi.runtime_table import DTYPE_INDEX
+from ...ffi.native.native_helpers import LEAF_BYTES
+from ...ffi.native.runtime_table import DTYPE_INDEX
 from ..executable import bytecode as bc
 from .ir import FunctionWriter
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ....ffi.check import Refused
+from ....ffi.calls.check import Refused
 from ....ffi.tensor import Tensor
 from ....support.errors import ArtifactError, FrontendError, UnityError, VMError
 from ....support.schema import Misfit

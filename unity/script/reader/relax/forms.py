@@ -11,7 +11,7 @@ from typing import Any
 
 from ....arith.index_map import IndexMap
 from ....ffi.device import Device, device_from_dlpack
-from ....ffi.kinds import DEFAULT
+from ....ffi.targets.kinds import DEFAULT
 from ....ir import Constant, DataTypeImm, Expr, ExternFunc, GlobalVar, IntImm, PrimType, ShapeExpr, StringImm, Tuple
 from ....ir.relation import tensor_type
 from ....op.composite import COMPOSITES

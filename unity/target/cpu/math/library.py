@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from ....ffi.processor import llvm_version
+from ....ffi.targets.processor import llvm_version
 from ....support.errors import CodegenError
 from . import (
     arc as math_arc,

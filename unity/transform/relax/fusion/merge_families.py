@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ....ffi.target import target as make_target
+from ....ffi.targets.target import target as make_target
 from ....ir.build import add, int_imm, mul
 from ....ir.expr import Call, GlobalVar, IntImm, ShapeExpr, Tuple, Var
 from ....ir.function import PrimFunc, has_global_symbol

@@ -5,7 +5,7 @@ Until here they cost nothing, so that a pass which lays weights out anew copies 
 
 from __future__ import annotations
 
-from ....ffi.compact import compact
+from ....ffi.native.compact import compact
 from ....ir.expr import Constant
 from ....ir.function import Function
 from ....ir.walk import rewrite

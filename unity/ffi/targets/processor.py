@@ -14,9 +14,9 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as binding
 
-from ..support.errors import CodegenError
-from .cache_key import Key
-from .object_cache import cached
+from ...support.errors import CodegenError
+from ..cache.cache_key import Key
+from ..cache.object_cache import cached
 from .probe import probe_features
 from .tiles import allow_tiles, without_tiles
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..support.errors import FFIError
-from .abi import BufferParam, Dim, KernelSignature
-from .dtype import DataType
+from ...support.errors import FFIError
+from ..abi import BufferParam, Dim, KernelSignature
+from ..dtype import DataType
 
 
 @dataclass(slots=True, frozen=True)

@@ -14,9 +14,9 @@ from functools import cache
 from types import TracebackType
 from typing import Any
 
-from ..support.context_stack import ContextStack
-from ..support.errors import CodegenError, OptionError
-from ..support.options import str_option
+from ...support.context_stack import ContextStack
+from ...support.errors import CodegenError, OptionError
+from ...support.options import str_option
 from .kinds import DEFAULT
 from .processor import Processor, host_processor, host_triple, named_processor
 from .target_kind import KINDS, read_target

@@ -7,13 +7,11 @@ returns arguments that pass, or returns the result itself (``Finished``); native
 
 from __future__ import annotations
 
-from ..support.errors import FFIError
-from .abi import Dim
-from .check import Finished
-from .dtype import DataType
-from .entry_spec import Arg, EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg, is_symbol
-from .formula import FormulaEmitter
-from .layout import (
+from ...support.errors import FFIError
+from ..abi import Dim
+from ..dtype import DataType
+from ..formula import FormulaEmitter
+from ..machine_code.layout import (
     ALIGNED,
     ARRAY_DATA,
     C_CONTIGUOUS,
@@ -24,8 +22,10 @@ from .layout import (
     WRITEABLE,
     member_offset,
 )
-from .native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
-from .runtime_table import DTYPE_INDEX, SLOTS, packed_dlpack_type, slot_offset
+from ..native.native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
+from ..native.runtime_table import DTYPE_INDEX, SLOTS, packed_dlpack_type, slot_offset
+from .check import Finished
+from .entry_spec import Arg, EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg, is_symbol
 
 FINISHED_VALUE = member_offset(Finished.__dict__["value"])
 """Byte offset of the value of a ``Finished``."""

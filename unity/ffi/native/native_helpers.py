@@ -10,11 +10,9 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-from ..support.options import int_option
-from .engine import CompileOptions, Engine
-from .helpers_object_ir import OBJECTS_IR
-from .helpers_tensor_ir import EXTRACT_IR, TENSORS_IR
-from .layout import (
+from ...support.options import int_option
+from ..machine_code.engine import CompileOptions, Engine
+from ..machine_code.layout import (
     ALIGNED,
     ARRAY_DATA,
     ARRAY_DESCR,
@@ -28,6 +26,8 @@ from .layout import (
     check_layouts,
     immortal,
 )
+from .helpers_object_ir import OBJECTS_IR
+from .helpers_tensor_ir import EXTRACT_IR, TENSORS_IR
 from .memory_ir import memory_ir
 from .runtime_table import DTYPE_INDEX, SLOTS, TABLE, set_memory_handler, slot_offset
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..support.errors import InternalError, VMError
-from .device import CPU
-from .dlpack import dlpack_type
-from .dtype import DataType, dtype_names
-from .layout import immortal, member_offset
-from .tensor import Tensor
+from ...support.errors import InternalError, VMError
+from ..device import CPU
+from ..dlpack import dlpack_type
+from ..dtype import DataType, dtype_names
+from ..machine_code.layout import immortal, member_offset
+from ..tensor import Tensor
 
 _FIXED = (
     "ndarray", "tensor", "torch_tensor", "torch_parameter", "torch_exchange", "tensor_array", "tensor_device",

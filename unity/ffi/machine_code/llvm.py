@@ -16,13 +16,13 @@ from functools import cache, partial
 import llvmlite.binding as binding
 from llvmlite.binding.ffi import OutputString, lib as LLVMLITE
 
-from ..support.errors import FFIError
-from ..support.forking import fork_lock, hold_over_fork
-from ..support.interrupts import interrupts_held
-from .cache_key import Key
-from .object_cache import cached
-from .processor import host_triple, llvm_version
-from .target import runnable_processor
+from ...support.errors import FFIError
+from ...support.forking import fork_lock, hold_over_fork
+from ...support.interrupts import interrupts_held
+from ..cache.cache_key import Key
+from ..cache.object_cache import cached
+from ..targets.processor import host_triple, llvm_version
+from ..targets.target import runnable_processor
 
 _single_calls = getattr(getattr(binding.ffi.lib, "_lock", None), "_lock", None)  # llvmlite's own lock around each call
 if _single_calls is not None:

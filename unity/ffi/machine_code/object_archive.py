@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..support.errors import FFIError
+from ...support.errors import FFIError
 
 _MAGIC = b"UNITYAR\0"
 _SIZE = 8

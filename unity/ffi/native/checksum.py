@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .engine import CompileOptions, Engine
-from .layout import immortal
+from ..machine_code.engine import CompileOptions, Engine
+from ..machine_code.layout import immortal
 from .pool import ParallelFor, ensure_pool
 
 PIECE = 1 << 20

@@ -1,7 +1,7 @@
 """Running the code of each kind of targets: its device, its section of a saved program, how code gets into this process.
 
 Not here: how code is made (`Backend` in `transform/infra/backend.py`). Invariant: whatever a device does, each tensor program has a
-raw entry (`abi.py`) in this process, so that the virtual machine calls all alike.
+raw entry (`ffi/abi.py`) in this process, so that the virtual machine calls all alike.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..support.errors import ArtifactError, CodegenError
-from .abi import KernelSignature
-from .device import DeviceKind, register_device_kind
-from .engine import Engine
+from ...support.errors import ArtifactError, CodegenError
+from ..abi import KernelSignature
+from ..device import DeviceKind, register_device_kind
+from ..machine_code.engine import Engine
 
 Link = Callable[[Engine, list[bytes], Mapping[str, KernelSignature]], None]
 """(where code is linked, what the code generator made, the program's signatures by symbol): give each of one's tensor programs a

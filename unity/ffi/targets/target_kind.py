@@ -1,7 +1,7 @@
 """Kinds of targets: how their descriptions are written, and the table of those that are known.
 
 A description is text (``llvm -mcpu=znver4``), a dict with the key ``kind``, or a tag. Not here: the kinds of this package
-(`kinds.py`), what targets mean (`target.py`), how code for them is made and run (`Backend`, `runtime.py`).
+(`kinds.py`), what targets mean (`target.py`), how code for them is made and run (`Backend`, `ffi/runtime/runtime.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..support.errors import CodegenError, suggest
+from ...support.errors import CodegenError, suggest
 
 
 @dataclass(slots=True, frozen=True)

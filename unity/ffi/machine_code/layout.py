@@ -11,7 +11,7 @@ import struct
 
 import numpy as np
 
-from ..support.errors import InternalError
+from ...support.errors import InternalError
 
 OBJECT_TYPE = 8
 VAR_SIZE, TUPLE_ITEMS, FLOAT_VALUE = 16, tuple.__basicsize__, 16

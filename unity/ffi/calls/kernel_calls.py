@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from .dtype import DataType
-from .registry import get_global_func
-from .tensor import Tensor
+from ..dtype import DataType
+from ..registry import get_global_func
+from ..tensor import Tensor
 
 BRIDGE = "unity_packed_bridge"
 """Symbol whose address is the Python callable ``call_from_kernel``."""

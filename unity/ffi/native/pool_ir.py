@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import platform
 
-from ..support.errors import FFIError
+from ...support.errors import FFIError
 from .pool_threads_ir import THREADS_IR
 
 MAX_WORKERS = 255

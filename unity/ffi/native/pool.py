@@ -13,10 +13,10 @@ import math
 import os
 from pathlib import Path
 
-from ..support.errors import FFIError
-from ..support.forking import fork_lock
-from ..support.options import int_option
-from .engine import Engine
+from ...support.errors import FFIError
+from ...support.forking import fork_lock
+from ...support.options import int_option
+from ..machine_code.engine import Engine
 from .pool_ir import MAX_WORKERS, pool_ir
 
 PARALLEL_FOR = "unity_parallel_for"

@@ -14,7 +14,7 @@ from functools import cache
 
 import llvmlite.binding as binding
 
-from ..support.errors import FFIError
+from ...support.errors import FFIError
 from .elf import read_symbols
 from .layout import immortal
 from .llvm import LLVM_LOCK, CompileOptions, compile_ir

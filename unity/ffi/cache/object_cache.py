@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ..support.options import bool_option, int_option, str_option
+from ...support.options import bool_option, int_option, str_option
 from .cache_key import Key, difference, read_head
 
 _MAGIC = b"UNITYOBJ3\n"

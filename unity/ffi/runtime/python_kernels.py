@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from .abi import BufferParam, KernelSignature, evaluate, linkage_ir
-from .dtype import DataType
-from .engine import Engine
-from .fastcall_ir import llvm_scalar
+from ..abi import BufferParam, KernelSignature, evaluate, linkage_ir
+from ..calls.fastcall_ir import llvm_scalar
+from ..dtype import DataType
+from ..machine_code.engine import Engine
 
 _DECLARATIONS = """\
 declare i32 @PyGILState_Ensure()

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from ..support.forking import fork_lock
-from .abi import KernelSignature, check_failed
+from ...support.forking import fork_lock
+from ..abi import KernelSignature, check_failed
+from ..dtype import DataType
+from ..machine_code.engine import CompileOptions, Engine
+from ..native.native_helpers import helper_symbols
+from ..tensor import float_of_bits
 from .check import ArgumentChecker, OutHandler
-from .dtype import DataType
-from .engine import CompileOptions, Engine
 from .entry_spec import EntrySpec, spec_of_kernel, validate
 from .fastcall_ir import entry_ir
-from .native_helpers import helper_symbols
-from .tensor import float_of_bits
 
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 _OPTIONS = CompileOptions(pipeline="O1")

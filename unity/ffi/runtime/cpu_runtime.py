@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .abi import KernelSignature
-from .device import CPU_KIND
-from .elf import read_symbols
-from .engine import Engine
-from .native_helpers import allocator_symbols, helper_symbols
-from .pool import PARALLEL_FOR, pool_symbols
+from ..abi import KernelSignature
+from ..device import CPU_KIND
+from ..machine_code.elf import read_symbols
+from ..machine_code.engine import Engine
+from ..native.native_helpers import allocator_symbols, helper_symbols
+from ..native.pool import PARALLEL_FOR, pool_symbols
 from .runtime import Runtime, register_runtime
 
 

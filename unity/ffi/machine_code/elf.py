@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from ..support.errors import FFIError
+from ...support.errors import FFIError
 
 _SYMTAB = 2
 _UNDEFINED = 0

@@ -12,16 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from ..support.errors import FFIError, Note, UnityError, VMError
-from .abi import Dim, evaluate
-from .conditions import Fault, compact_fault, dimension_fault, kind_fault, length_fault, range_fault, written_fault
-from .device import CPU
-from .dtype import DataType, from_numpy
+from ...support.errors import FFIError, Note, UnityError, VMError
+from ..abi import Dim, evaluate
+from ..conditions import (
+    Fault,
+    compact_fault,
+    dimension_fault,
+    kind_fault,
+    length_fault,
+    range_fault,
+    written_fault,
+)
+from ..device import CPU
+from ..dtype import DataType, from_numpy
+from ..formula import formula_text
+from ..native.runtime_table import activate_torch
+from ..tensor import Tensor, float_bits, plain_array
+from ..torch_bridge import array_from_torch, is_torch_tensor
 from .entry_spec import Arg, EntrySpec, Leaf, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg
-from .formula import formula_text
-from .runtime_table import activate_torch
-from .tensor import Tensor, float_bits, plain_array
-from .torch_bridge import array_from_torch, is_torch_tensor
 
 COMPACT = "pass numpy.ascontiguousarray(x) or x.contiguous()"
 COMPACT_RESULT = "it is written in place: make it compact, e.g. numpy.empty(shape, dtype), and copy the result from it"

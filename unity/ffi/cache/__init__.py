@@ -1,0 +1,1 @@
+"""The folder of results of earlier builds, and the keys of its entries."""

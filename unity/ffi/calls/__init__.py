@@ -1,0 +1,1 @@
+"""Calls from Python into machine code, with checks of every argument."""

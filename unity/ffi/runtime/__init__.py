@@ -1,0 +1,1 @@
+"""Running the code of each kind of targets."""
