@@ -146,7 +146,12 @@ def _bind_symbol(w: FunctionWriter, var: Var, text: str, is_param: bool) -> None
         given = convert(w, w.env[var], dtype, I64)
         w.fail_unless(w.emit(f"icmp eq i64 {given}, {text}"), f"{var.name} differs from the extent declared with it")
         return
-    w.env[var] = convert(w, text, I64, dtype) if value_type(dtype) != "i64" else text
+    if value_type(dtype) == "i64":
+        w.env[var] = text
+        return
+    w.env[var] = convert(w, text, I64, dtype)
+    whole = w.emit(f"icmp eq i64 {convert(w, w.env[var], dtype, I64)}, {text}")
+    w.fail_unless(whole, f"{var.name} does not fit into {dtype.name}")
 
 
 def compile_options(target: Target) -> CompileOptions:

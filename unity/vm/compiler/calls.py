@@ -7,6 +7,7 @@ constants only, of the dtype and rank of its signature, and sizes that were comp
 from __future__ import annotations
 
 from ...ffi.abi import BufferParam, Dim, KernelSignature, ScalarParam, SymbolSource, product
+from ...ffi.conditions import range_fault
 from ...ffi.dtype import DataType
 from ...ir.expr import (
     Call,
@@ -127,7 +128,8 @@ def kernel_on(fc: FunctionCompiler, name: str, values: list[bc.Arg], types: list
 
 
 def number(fc: FunctionCompiler, arg: bc.Arg, ty: Type, param: ScalarParam, name: str, call: Call) -> bc.Arg:
-    """A scalar argument as kernels take it: pointers as addresses, narrow floats as bits, values of unknown kind checked."""
+    """A scalar argument as kernels take it: pointers as addresses, narrow floats as bits, values of unknown kind checked, and
+    integers that the parameter's type may not hold."""
     if param.dtype == "handle":
         if isinstance(arg, bc.Const):
             message = f"{fc.name}: {name} may write through its parameter {param.name}, which is a constant here"
@@ -135,7 +137,9 @@ def number(fc: FunctionCompiler, arg: bc.Arg, ty: Type, param: ScalarParam, name
         if isinstance(arg, bc.Reg) and arg.index in fc.parameter_contexts and isinstance(ty, TensorType):
             fc.writable.add(arg.index)
         return fc.result("address", arg)
-    if not isinstance(ty, PrimType):
+    if not isinstance(ty, PrimType) or (
+        isinstance(arg, bc.Size) and not _fits(arg.dim, ty.dtype, DataType(param.dtype))
+    ):
         scalar = prim_type(param.dtype)
         ctx = fc.context(f"argument {param.name} of {name}", scalar, call.span)
         arg = fc.boxed(arg)
@@ -145,6 +149,13 @@ def number(fc: FunctionCompiler, arg: bc.Arg, ty: Type, param: ScalarParam, name
             fc.emit("bind_scalar", arg, bc.Bind(slot))
             return bc.Size(("sym", slot), param.dtype)
     return fc.result("float_bits", bc.Imm(param.dtype), arg) if DataType(param.dtype).is_narrow else arg
+
+
+def _fits(dim: Dim, dtype: DataType, wanted: DataType) -> bool:
+    """Is a formula of an integer type always a value of another one?"""
+    if isinstance(dim, int):
+        return range_fault(dim, wanted.name) is None
+    return dtype is wanted or (dtype.bits < wanted.bits and (dtype.is_uint or wanted.is_int))
 
 
 def _symbol(source: SymbolSource, values: list[bc.Arg], shapes: list[tuple[Dim, ...]]) -> Dim:

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ....ffi.conditions import range_fault
 from ....ffi.dtype import DataType, from_numpy
 from ....support.errors import InterpreterError
 from ...analysis.empty_reduction import init_of_nothing
 from ...buffer import Buffer
+from ...build import dtype_of
 from ...expr import Var
 from ...function import PrimFunc
 from ...types import PrimType
@@ -86,14 +88,22 @@ class CompiledPrimFunc:
         target = param.ty.dtype
         if source.is_float and not target.is_float:
             raise InterpreterError("E316", f"{self.name}: parameter {param.name} is {target.name}, got {arg!r}", span)
-        return caster(source, target)(value)
+        return self._whole(param, int(value), span) if source.is_int else caster(source, target)(value)
+
+    def _whole(self, var: Var, value: int, span: Any) -> Any:
+        """A whole number for a scalar or a symbol. Raises InterpreterError E316 where its type cannot hold it."""
+        target = dtype_of(var)
+        fault = range_fault(value, target.name) if target.is_integral and not target.is_bool else None
+        if fault is not None:
+            raise InterpreterError("E316", f"{self.name}: {var.name}: {fault[1]}", span)
+        return caster(DataType("int64"), target)(value)
 
     def _bind_symbols(self, env: Env, buffer: Buffer, view: View) -> None:
         """Symbols that stand alone as a dimension, stride or offset get their value from the argument."""
         if len(buffer.shape) == len(view.shape):
             for dim, size in zip(buffer.shape, view.shape):
-                if isinstance(dim, Var):
-                    env.setdefault(dim, size)
+                if isinstance(dim, Var) and dim not in env:
+                    env[dim] = self._whole(dim, size, buffer.span)
             for stride, step in zip(buffer.strides, view.strides):
                 if isinstance(stride, Var):
                     env.setdefault(stride, step)
