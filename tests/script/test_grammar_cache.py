@@ -1,4 +1,4 @@
-"""The grammar's cache on hard days: damage of every byte is noticed, and nobody's home is no folder."""
+"""The grammar's cache: damage of every byte is noticed, and nobody's home is no folder."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from unity.ffi.cache.cache_key import Key
 from unity.ffi.cache.object_cache import cache_folder, object_cache
 from unity.script.parser import read_text
 
@@ -70,7 +71,8 @@ def test_damage_is_noticed_and_repaired(folder):
 def test_a_pickle_in_the_place_of_the_tables_is_not_read(folder):
     parser()
     (file,) = entries(folder)
-    key, data = file.parent.name + file.stem, pickle.dumps(Trap(folder / "sprung"))
+    key, data = str.__new__(Key, file.parent.name + file.stem), pickle.dumps(Trap(folder / "sprung"))
+    key.stage, key.parts = "grammar", {}
     file.write_bytes(data)
     for _ in range(2):
         with suppress(ValueError):
