@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 import warnings
 from types import SimpleNamespace
@@ -50,24 +51,87 @@ def test_a_divisor_of_zero_is_a_condition_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["L['x'].size()[0] ** 2 < 100", "math.trunc(torch.sym_float(L['x'].size()[0]) ** 0.5) == 2"]
+    "text",
+    [
+        f"{N} ** 2 < 100",
+        f"math.trunc(0.7 * {FLOAT}) == {M}",
+        f"{N} > 2 and 0.7 * {FLOAT} + torch.sym_float({M}) < 4.0",
+        f"{FLOAT} - 0.5 * torch.sym_float({N} * {N}) > 1.0",
+        f"2.0 ** {FLOAT} < 9.0",
+        f"7.0 / ({FLOAT} - 5.0) < 1.0",
+        f"(3.0 - {FLOAT}) * ({FLOAT} - 9.0) < 1.0",
+    ],
 )
 def test_a_condition_without_words_is_told(text) -> None:
     with pytest.warns(FallbackWarning, match="not checked: " + re.escape(text)):
         assert not conditions(text)
 
 
-@pytest.mark.parametrize("rounding", ["trunc", "floor", "ceil"])
+def held(condition: Expr, **sizes: int) -> bool:
+    values = {n: const(sizes[n.name], "int64") for n in free_vars(condition)}
+    return bool(Analyzer().simplify(substitute(condition, values)).value)
+
+
+def in_torch(text: str, n: int, m: int = 0) -> bool:
+    """What torch says of a condition at sizes, by Python's own floats."""
+    names = {"math": math, "torch": SimpleNamespace(sym_float=float, _sym_sqrt=math.sqrt)}
+    return bool(eval(text.replace(N, str(n)).replace(M, str(m)), names))
+
+
+@pytest.mark.parametrize("rounding", ["math.trunc", "math.floor", "math.ceil", "round", ""])
 @pytest.mark.parametrize("relation", ["==", "!=", "<", "<=", ">", ">="])
-def test_a_rounded_float_of_a_size_is_a_range_of_it(rounding, relation) -> None:
+def test_a_float_of_a_size_is_a_range_of_it(rounding, relation) -> None:
     """As torch's floats say for every size, also where they differ from the real numbers (``10 * 0.7`` is 7, ``3 * 0.1`` more than 0.3)."""
-    for text in (f"0.7 * {FLOAT}", f"{FLOAT} * 0.1", f"{FLOAT} / 3 + 0.5", f"2 * {FLOAT} / 0.3"):
+    rises = (
+        f"0.7 * {FLOAT}",
+        f"{FLOAT} * 0.1",
+        f"{FLOAT} / 3 + 0.5",
+        f"2 * {FLOAT} / 0.3",
+        f"{N} / 4",
+        f"{FLOAT} ** 0.5",
+    )
+    for inner in (*rises, f"-0.3 * {FLOAT} + 5.0", f"torch._sym_sqrt(torch.sym_float({N} * {N} + 3))"):
         for number in (0, 1, 2, 7):
-            (found,) = conditions(f"math.{rounding}({text}) {relation} {number}") or [const(True, "bool")]
-            for size in range(40):
-                value = eval(text.replace(FLOAT, f"float({size})"))
-                held = Analyzer().simplify(substitute(found, {n: const(size, "int64") for n in free_vars(found)}))
-                assert bool(held.value) == eval(f"{getattr(math, rounding)(value)} {relation} {number}"), (text, size)
+            for text in (
+                f"{rounding}({inner}) {relation} {number}",
+                f"{number} {relation} 3 - max(1, {rounding}({inner}))",
+            ):
+                (found,) = conditions(text)
+                for size in range(40):
+                    assert held(found, n0=size) == in_torch(text, size), (text, size)
+
+
+def test_floats_within_larger_conditions_are_ranges_too() -> None:
+    chance = random.Random(7)
+
+    def condition(depth: int) -> str:
+        if depth:
+            first, second = condition(depth - 1), condition(chance.randrange(depth))
+            return chance.choice([f"({first} and {second})", f"({first} or {second})", f"(not {first})"])
+        relation, other = [chance.choice(["==", "!=", "<", "<=", ">", ">="]) for _ in range(2)]
+        rounded, number = chance.choice(["math.trunc", "math.floor", "math.ceil", ""]), chance.randrange(9)
+        float_ = f"{rounded}({chance.choice([0.7, 0.5, 0.1, 1.3])} * torch.sym_float({chance.choice([N, M])}))"
+        plain = f"{N} % 3 {other} {M} - 2"
+        return chance.choice(
+            [f"({float_} {relation} {number})", f"(1 {other} {float_} {relation} {number})", f"({plain})"]
+        )
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for text in [condition(depth) for depth in (1, 2, 3) for _ in range(20)]:
+            (found,) = conditions(text)
+            for n, m in [(chance.randrange(12), chance.randrange(12)) for _ in range(20)]:
+                assert held(found, n0=n, n1=m) == in_torch(text, n, m), (text, n, m)
+
+
+@pytest.mark.parametrize("rounding", ["trunc", "floor", "ceil"])
+def test_an_exact_quotient_of_several_sizes_is_a_formula(rounding) -> None:
+    for inner in (f"({N} - {M}) / 3", f"0.25 * {FLOAT}", f"1.5 * {FLOAT}"):
+        text = f"math.{rounding}({inner}) + {M} == 4"
+        (found,) = conditions(text)
+        for n in range(12):
+            for m in range(12):
+                assert held(found, n0=n, n1=m) == in_torch(text, n, m), (text, n, m)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +166,22 @@ def test_a_size_that_torch_fixed_by_a_float_is_checked() -> None:
     for size in (2, 5, 10):
         with pytest.raises(VMError, match="E635"):
             f(torch.randn(size, 8))
+
+
+class Grid(torch.nn.Module):
+    def forward(self, x):
+        side = int(x.shape[0] ** 0.5)
+        return x.sum(0) * side if (x.shape[0] > 2) & (0.7 * x.shape[0] < 8) else x.sum(0)
+
+
+def test_a_condition_around_floats_is_checked() -> None:
+    vary = ({0: torch.export.Dim.AUTO},)
+    f = unity.compile(Grid(), example_inputs=(torch.randn(9, 8),), dynamic_shapes=vary)
+    for size in (9, 11):
+        x = torch.randn(size, 8)
+        torch.testing.assert_close(f(x), Grid()(x))
+    with pytest.raises(VMError, match="E635"):
+        f(torch.randn(12, 8))
 
 
 def test_what_holds_for_all_sizes_says_nothing() -> None:

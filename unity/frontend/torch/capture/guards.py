@@ -10,9 +10,11 @@ import ast
 import math
 import operator
 import warnings
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
+from functools import reduce
 from typing import Any
 
 from ....ir import build
@@ -22,25 +24,36 @@ from ..context.report import FallbackWarning, Gap
 
 Size = Callable[[str, int | None], Expr]
 """Expression of a size: name of an input, axis; or the input itself, a number, without an axis. Raises Gap."""
+Curve = Callable[[int], float]
+"""Value of a part of a guard at every size of the only one in it, by torch's own floats: it only grows, or only falls."""
 
 _ARITHMETIC: dict[type, Callable[[Any, Any], Expr]] = {
     ast.Add: build.add, ast.Sub: build.sub, ast.Mult: build.mul, ast.FloorDiv: build.floordiv, ast.Mod: build.floormod,
 }  # fmt: skip
-_COMPARISONS: dict[type, Callable[[Any, Any], Expr]] = {
-    ast.Eq: build.eq, ast.NotEq: build.ne, ast.Lt: build.lt, ast.LtE: build.le, ast.Gt: build.gt, ast.GtE: build.ge,
+_COMPARISONS: dict[type, tuple[Callable[[Any, Any], Expr], Callable[[float, float], bool]]] = {
+    ast.Eq: (build.eq, operator.eq), ast.NotEq: (build.ne, operator.ne), ast.Lt: (build.lt, operator.lt),
+    ast.LtE: (build.le, operator.le), ast.Gt: (build.gt, operator.gt), ast.GtE: (build.ge, operator.ge),
 }  # fmt: skip
 _CALLS = {"max": build.maximum, "min": build.minimum}
-_QUOTIENTS = {"math.trunc": build.floordiv, "math.floor": build.floordiv, "math.ceil": build.ceildiv}
-"""Roundings of a quotient of sizes, which are not negative."""
-_ROUNDINGS: dict[str, Callable[[float], int]] = {
-    "math.trunc": math.trunc,
-    "math.floor": math.floor,
-    "math.ceil": math.ceil,
-}
+_QUOTIENTS = {"math.trunc": build.truncdiv, "math.floor": build.floordiv, "math.ceil": build.ceildiv}
 _EXACT = 1 << 20
 """Numerators and denominators below it leave products of sizes exact."""
 _MOST = 1 << 48
 """Sizes are below it."""
+_GROWING: dict[str, Callable[..., float]] = {
+    "torch.sym_float": float, "torch._sym_sqrt": math.sqrt, "math.trunc": math.trunc, "math.floor": math.floor,
+    "math.ceil": math.ceil, "round": round, "max": max, "min": min,
+}  # fmt: skip
+"""Functions that grow with each argument."""
+_NUMBERS: dict[type, tuple[Callable[[Any, Any], float], Callable[[Curve, Curve], bool]]] = {
+    ast.Add: (operator.add, lambda a, b: _slope(a) * _slope(b) >= 0),
+    ast.Sub: (operator.sub, lambda a, b: _slope(a) * _slope(b) <= 0),
+    ast.Mult: (operator.mul, lambda a, b: _slope(a) * _slope(b) == 0 or min(a(0), b(0), _slope(a), _slope(b)) >= 0),
+    ast.Div: (operator.truediv, lambda a, b: _slope(b) == 0),
+    ast.FloorDiv: (operator.floordiv, lambda a, b: _slope(b) == 0),
+    ast.Pow: (operator.pow, lambda a, b: _slope(b) == 0 and min(a(0), _slope(a)) >= 0),
+}
+"""Operators, and whether the result only grows, or only falls, where both operands do."""
 _SPECIAL = {(ast.NotEq, 0), (ast.NotEq, 1), (ast.Gt, 0), (ast.Gt, 1), (ast.GtE, 1), (ast.GtE, 2)}
 """Comparisons of a size with a constant that torch adds by itself."""
 _OF_LAYOUTS = frozenset([
@@ -57,9 +70,9 @@ def guard_conditions(program: Any, size: Size) -> list[Expr]:
     found = []
     texts = getattr(program, "_guards_code", None) or ()
     layouts = _layout_guards(program) if texts else set()
-    for text in [text for text in texts if text not in layouts]:
+    for text in texts:
         tree = ast.parse(text, mode="eval").body
-        if _is_special(tree) or _is_range(tree) or _is_of_unit_size(tree) or _is_multiple(tree):
+        if text in layouts or _is_special(tree) or _is_range(tree) or _is_of_layouts(tree):
             continue
         reader = _Reader(size)
         try:
@@ -125,23 +138,15 @@ def _is_count(tree: ast.expr) -> bool:
     return _size_of(tree) is not None
 
 
-def _is_of_unit_size(tree: ast.expr) -> bool:
-    """Is it ``a * b != a``, by which torch sees strides of axes of size one, which it takes for none?"""
+def _is_of_layouts(tree: ast.expr) -> bool:
+    """Is it ``a * b != a``, by which torch sees strides of axes of size one, which it takes for none, or ``a * max(1, b) >= a``?"""
     parts = _parts(tree)
-    if parts is None or parts[1] is not ast.NotEq:
+    if parts is None:
         return False
     (first, left), (second, right) = [_product(side) for side in (parts[0], parts[2])]
-    return first == second and bool(left & right) and bool(left - right) != bool(right - left)
-
-
-def _is_multiple(tree: ast.expr) -> bool:
-    """Is it ``a * max(1, b) >= a``, which holds for all sizes?"""
-    parts = _parts(tree)
-    if parts is None or parts[1] is not ast.GtE:
-        return False
-    (first, left), (second, right) = [_product(side) for side in (parts[0], parts[2])]
-    more = left - right
-    return first == second and left - more == right and all([k.startswith(_AT_LEAST_ONE) for k in more])
+    more, less = left - right, right - left
+    holds = parts[1] is ast.GtE and not less and all([k.startswith(_AT_LEAST_ONE) for k in more])
+    return first == second and (holds or (parts[1] is ast.NotEq and bool(left & right) and bool(more) != bool(less)))
 
 
 _AT_LEAST_ONE = ast.dump(ast.parse("max(1, 0)", mode="eval").body).partition("Constant(value=0)")[0]
@@ -164,7 +169,7 @@ def _is_range(tree: ast.expr) -> bool:
     ):
         return False
     sides = [tree.left, *tree.comparators]
-    return sum([not isinstance(s, ast.Constant) for s in sides]) == 1 and any([_size_of(s) is not None for s in sides])
+    return sum([not isinstance(s, ast.Constant) for s in sides]) == 1 and any([_size_of(s) for s in sides])
 
 
 def _size_of(tree: ast.expr) -> tuple[ast.expr, int] | None:
@@ -179,10 +184,16 @@ def _size_of(tree: ast.expr) -> tuple[ast.expr, int] | None:
 
 def _is_of_sizes(tree: ast.expr) -> bool:
     """Does a condition speak of sizes, and of no strides? ``math.trunc`` and ``torch.sym_float`` are functions, no attributes."""
-    nodes = list(ast.walk(tree))
-    sizes = [n for n in nodes if isinstance(n, ast.expr) and _size_of(n) is not None]
-    asked = [n for n in nodes if isinstance(n, ast.Attribute) and n.attr != "size"]
-    return bool(sizes) and all([isinstance(n.value, ast.Name) and n.value.id in ("math", "torch") for n in asked])
+    asked = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr != "size"]
+    return bool(_sizes(tree)) and all(
+        [isinstance(n.value, ast.Name) and n.value.id in ("math", "torch") for n in asked]
+    )
+
+
+def _sizes(tree: ast.expr) -> list[ast.expr]:
+    """The sizes in a part of a guard, each once."""
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.expr) and _size_of(n)]
+    return list({ast.unparse(n): n for n in found}.values())
 
 
 def _name(tree: ast.expr) -> str:
@@ -195,43 +206,53 @@ def _name(tree: ast.expr) -> str:
     raise Gap(f"the guard speaks of {ast.unparse(tree)}")
 
 
-def _growing(tree: ast.expr) -> Callable[[int], float] | None:
-    """The float that grows with the one size in it: the size itself, times or over positive constants, plus constants."""
-    made: Callable[[float], float]
+def _slope(curve: Curve) -> int:
+    """1 where a curve grows, -1 where it falls, 0 for a constant."""
+    return (curve(0) < curve(_MOST)) - (curve(_MOST) < curve(0))
+
+
+def _curve(tree: ast.expr) -> Curve:
+    """The curve of a part of a guard. Raises Gap."""
     match tree:
-        case ast.Call(func=ast.Attribute(attr="sym_float"), args=[inner]):
-            return _growing(inner)
-        case ast.BinOp(left=ast.Constant(value=int() | float() as first), op=ast.Mult(), right=inner) if first > 0:
-            made = partial(operator.mul, first)
-        case ast.BinOp(left=inner, op=ast.Mult(), right=ast.Constant(value=int() | float() as last)) if last > 0:
-            made = partial(operator.mul, last)
-        case ast.BinOp(left=inner, op=ast.Div(), right=ast.Constant(value=int() | float() as last)) if last > 0:
-            made = partial(_over, last)
-        case ast.BinOp(left=inner, op=ast.Add(), right=ast.Constant(value=int() | float() as last)):
-            made = partial(operator.add, last)
-        case _:
-            return float if _size_of(tree) is not None else None
-    value = _growing(inner)
-    return None if value is None else lambda size: made(value(size))
+        case ast.Constant(value=int() | float() as number):
+            return lambda _: number
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return _curve(ast.BinOp(ast.Constant(0), ast.Sub(), inner))
+        case ast.BinOp(left=left, op=kind, right=right) if type(kind) in _NUMBERS:
+            (fn, is_curve), a, b = _NUMBERS[type(kind)], _curve(left), _curve(right)
+            if is_curve(a, b):
+                return lambda size: fn(a(size), b(size))
+        case ast.Call(func=called, args=args) if ast.unparse(called) in _GROWING:
+            grows, parts = _GROWING[ast.unparse(called)], [_curve(a) for a in args]
+            if not {-1, 1} <= {_slope(part) for part in parts}:
+                return lambda size: grows(*[part(size) for part in parts])
+        case _ if _size_of(tree):
+            return int
+    raise Gap(f"no curve of a size: {ast.unparse(tree)}")
 
 
-def _is_rounded(called: ast.expr, inner: ast.expr) -> bool:
-    """Is it a rounding of a float that grows with one size?"""
-    floats = any([isinstance(n, ast.Attribute) and n.attr == "sym_float" for n in ast.walk(inner)])
-    return floats and ast.unparse(called) in _ROUNDINGS and _growing(inner) is not None
+def _bounds(size: Expr, curve: Curve, kind: type[ast.cmpop]) -> Expr:
+    """The sizes at which a curve compares so with zero."""
+    if kind is ast.Eq:
+        return build.logical_and(_bounds(size, curve, ast.GtE), _bounds(size, curve, ast.LtE))
+    if kind is ast.NotEq:
+        return build.logical_or(_bounds(size, curve, ast.Lt), _bounds(size, curve, ast.Gt))
+    compare = _COMPARISONS[kind][1]
+    last = compare(curve(_MOST), 0)
+    bound = bisect_left(range(_MOST), True, key=lambda n: compare(curve(n), 0) == last)
+    return (build.ge if last else build.lt)(size, build.const(bound, "int64"))
 
 
-def _over(last: float, value: float) -> float:
-    return value / last
-
-
-def _least(holds: Callable[[int], bool]) -> int:
-    """The least size for which something holds that holds for all larger ones; ``_MOST`` where there is none."""
-    low, high = 0, _MOST
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
+def _exact_quotient(tree: ast.expr) -> tuple[ast.expr, int, int]:
+    """(part, numerator, denominator) of a float that is exactly ``part * numerator / denominator``. Raises Gap."""
+    match tree:
+        case ast.BinOp(left=part, op=ast.Div(), right=ast.Constant(value=int(by))) if by > 0:
+            return part, 1, by
+        case ast.BinOp(left=ast.Constant(value=float(factor)), op=ast.Mult(), right=ast.Call(args=[part])):
+            times, over = factor.as_integer_ratio()
+            if max(times, over) < _EXACT and _size_of(part):
+                return part, times, over
+    raise Gap(f"no quotient of integers: {ast.unparse(tree)}")
 
 
 class _Reader:
@@ -243,68 +264,41 @@ class _Reader:
     def read(self, tree: ast.expr) -> Expr:
         """Expression of a guard's part. Raises Gap."""
         match tree:
-            case ast.Constant(value=bool(flag)):
-                return build.const(flag, "bool")
             case ast.Constant(value=int(number)):
-                return build.const(number, "int64")
+                return build.const(number, "bool" if isinstance(number, bool) else "int64")
             case ast.BoolOp(op=kind, values=values):
                 join = build.logical_and if isinstance(kind, ast.And) else build.logical_or
-                return self._joined(join, [self.read(v) for v in values])
+                return reduce(join, [self.read(v) for v in values])
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 return build.logical_not(self.read(inner))
             case ast.UnaryOp(op=ast.USub(), operand=inner):
-                return build.sub(build.const(0, "int64"), self.read(inner))
+                return build.negate(self.read(inner))
             case ast.BinOp(left=left, op=kind, right=right) if type(kind) in _ARITHMETIC:
                 over, by = self.read(left), self.read(right)
                 if isinstance(kind, (ast.FloorDiv, ast.Mod)):
                     self.divisible.append(build.ne(by, build.const(0, "int64")))
                 return _ARITHMETIC[type(kind)](over, by)
-            case ast.Compare(
-                left=ast.Call(func=called, args=[inner]), ops=[kind], comparators=[ast.Constant(value=int(number))]
-            ) if _is_rounded(called, inner) and type(kind) in _COMPARISONS:
-                return self._rounded(_ROUNDINGS[ast.unparse(called)], inner, type(kind), number)
             case ast.Compare(left=left, ops=kinds, comparators=others) if all([type(k) in _COMPARISONS for k in kinds]):
-                sides = [self.read(side) for side in (left, *others)]
-                made = [_COMPARISONS[type(k)](a, b) for k, a, b in zip(kinds, sides, sides[1:])]
-                return self._joined(build.logical_and, made)
+                made = [self._compared(a, type(k), b) for a, k, b in zip([left, *others], kinds, others)]
+                return reduce(build.logical_and, made)
             case ast.Call(func=ast.Name(id=name), args=args) if name in _CALLS:
-                return self._joined(_CALLS[name], [self.read(a) for a in args])
-            case ast.Call(func=called, args=[ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=int(by)))]):
-                rounding = _QUOTIENTS.get(ast.unparse(called))
-                if rounding is not None and by > 0:
-                    return rounding(self.read(left), build.const(by, "int64"))
-            case ast.Call(
-                func=called,
-                args=[ast.BinOp(left=ast.Constant(value=float(factor)), op=ast.Mult(), right=ast.Call(args=[part]))],
-            ) if ast.unparse(called) in _QUOTIENTS and _size_of(part) is not None:
-                times, parts = factor.as_integer_ratio()
-                if 0 <= times < _EXACT and parts < _EXACT:  # the product is exact
-                    scaled = build.mul(self.read(part), build.const(times, "int64"))
-                    return _QUOTIENTS[ast.unparse(called)](scaled, build.const(parts, "int64"))
-        axis = _size_of(tree)
-        return self._size(_name(tree), None) if axis is None else self._size(_name(axis[0]), axis[1])
+                return reduce(_CALLS[name], [self.read(a) for a in args])
+            case ast.Call(func=called, args=[inner]) if ast.unparse(called) in _QUOTIENTS:
+                part, times, parts = _exact_quotient(inner)
+                scaled = build.mul(self.read(part), build.const(times, "int64"))
+                return _QUOTIENTS[ast.unparse(called)](scaled, build.const(parts, "int64"))
+        source, axis = _size_of(tree) or (tree, None)
+        return self._size(_name(source), axis)
 
-    def _rounded(self, rounding: Callable[[float], int], inner: ast.expr, kind: type[ast.cmpop], number: int) -> Expr:
-        """``math.trunc(0.7 * torch.sym_float(n)) == 2`` as bounds of n, found by torch's own floats. Raises Gap."""
-        grows = _growing(inner)
-        assert grows is not None
-        (tree,) = [n for n in ast.walk(inner) if isinstance(n, ast.expr) and _size_of(n) is not None]
-        size = self.read(tree)
-        first = build.const(_least(lambda n: rounding(grows(n)) >= number), "int64")
-        behind = build.const(_least(lambda n: rounding(grows(n)) > number), "int64")
-        reached, before = build.ge(size, first), build.lt(size, first)
-        passed, within = build.ge(size, behind), build.lt(size, behind)
-        return {
-            ast.Eq: build.logical_and(reached, within), ast.NotEq: build.logical_or(before, passed),
-            ast.GtE: reached, ast.Lt: before, ast.Gt: passed, ast.LtE: within,
-        }[kind]  # fmt: skip
-
-    @staticmethod
-    def _joined(join: Callable[[Any, Any], Expr], values: list[Expr]) -> Expr:
-        made = values[0]
-        for value in values[1:]:
-            made = join(made, value)
-        return made
+    def _compared(self, left: ast.expr, kind: type[ast.cmpop], right: ast.expr) -> Expr:
+        """A comparison: as bounds of the size where its floats follow a single one, else of integers. Raises Gap."""
+        difference = ast.BinOp(left, ast.Sub(), right)
+        floats = [n for n in ast.walk(difference) if isinstance(n, ast.Div) or getattr(n, "attr", "size") != "size"]
+        sizes = _sizes(difference)
+        if floats and len(sizes) == 1:
+            with suppress(Gap, ArithmeticError, ValueError):
+                return _bounds(self.read(sizes[0]), _curve(difference), kind)
+        return _COMPARISONS[kind][0](self.read(left), self.read(right))
 
 
 __all__ = ["guard_conditions"]
