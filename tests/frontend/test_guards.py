@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 import unity  # noqa: E402
 from unity.arith.analyzer import Analyzer  # noqa: E402
 from unity.frontend.torch.capture.guards import guard_conditions  # noqa: E402
-from unity.frontend.torch.context.report import FallbackWarning  # noqa: E402
+from unity.frontend.torch.context.report import FallbackWarning, Gap  # noqa: E402
 from unity.ir.build import const  # noqa: E402
 from unity.ir.expr import Var  # noqa: E402
 from unity.ir.types import Expr, prim_type  # noqa: E402
@@ -60,6 +60,8 @@ def test_a_divisor_of_zero_is_a_condition_of_its_own() -> None:
         f"2.0 ** {FLOAT} < 9.0",
         f"7.0 / ({FLOAT} - 5.0) < 1.0",
         f"(3.0 - {FLOAT}) * ({FLOAT} - 9.0) < 1.0",
+        "torch.sym_float(L['n']) ** 0.5 > 2.0",
+        f"0.5 * torch.sym_float(L['n']) + {FLOAT} > 3.0",
     ],
 )
 def test_a_condition_without_words_is_told(text) -> None:
@@ -99,6 +101,54 @@ def test_a_float_of_a_size_is_a_range_of_it(rounding, relation) -> None:
                 (found,) = conditions(text)
                 for size in range(40):
                     assert held(found, n0=size) == in_torch(text, size), (text, size)
+
+
+@pytest.mark.parametrize("rounding", ["math.trunc", "math.floor", "math.ceil", "round", ""])
+@pytest.mark.parametrize("relation", ["==", "!=", "<", "<=", ">", ">="])
+def test_a_float_of_an_integer_input_is_a_range_of_it(rounding, relation) -> None:
+    """An input may be negative."""
+    count, given = "torch.sym_float(L['n'])", "L['n']"
+    for inner in (
+        f"0.7 * {count}",
+        f"{given} / 4",
+        f"{count} * 0.1 - 0.3",
+        f"2.5 - {count} / 3",
+        f"max(0.5 * {count}, 1.5)",
+    ):
+        for number in (-3, 0, 2):
+            text = f"{rounding}({inner}) {relation} {number}"
+            (found,) = conditions(text)
+            for value in range(-20, 20):
+                assert held(found, n0=value) == in_torch(text.replace(given, f"({value})"), 0), (text, value)
+
+
+@pytest.mark.parametrize(
+    "text", ["L['flag'] == 3", "L['kind'] is None", "len(L['parts']) == 2", "L['x'].stride()[0] == 4"]
+)
+def test_conditions_of_objects_and_strides_are_passed_over(text) -> None:
+    """Objects are compared with the example's elsewhere, and inputs are made compact."""
+
+    def size(name: str, axis: int | None) -> Expr:
+        raise Gap(name)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not guard_conditions(SimpleNamespace(_guards_code=[text]), size)
+
+
+class Chooses(torch.nn.Module):
+    def forward(self, x, n):
+        return x * 2 if n * 0.5 > 3.0 else x - 1
+
+
+def test_the_branch_that_an_integer_input_decided() -> None:
+    vary = {"x": None, "n": torch.export.Dim.DYNAMIC}
+    f, x = unity.compile(Chooses(), example_inputs=(torch.ones(4), 8), dynamic_shapes=vary), torch.ones(4)
+    torch.testing.assert_close(f(x, 7), Chooses()(x, 7))
+    for n in (6, 0, -9):
+        with pytest.raises(VMError) as caught:
+            f(x, n)
+        assert caught.value.code == "E635"
 
 
 def test_floats_within_larger_conditions_are_ranges_too() -> None:

@@ -25,7 +25,7 @@ from ..context.report import FallbackWarning, Gap
 Size = Callable[[str, int | None], Expr]
 """Expression of a size: name of an input, axis; or the input itself, a number, without an axis. Raises Gap."""
 Curve = Callable[[int], float]
-"""Value of a part of a guard at every size of the only one in it, by torch's own floats: it only grows, or only falls."""
+"""Value of a part of a guard at every value of the only count in it, by torch's own floats: it only grows, or only falls."""
 
 _ARITHMETIC: dict[type, Callable[[Any, Any], Expr]] = {
     ast.Add: build.add, ast.Sub: build.sub, ast.Mult: build.mul, ast.FloorDiv: build.floordiv, ast.Mod: build.floormod,
@@ -39,21 +39,21 @@ _QUOTIENTS = {"math.trunc": build.truncdiv, "math.floor": build.floordiv, "math.
 _EXACT = 1 << 20
 """Numerators and denominators below it leave products of sizes exact."""
 _MOST = 1 << 48
-"""Sizes are below it."""
+"""Sizes are below it, and integers among the inputs between it and its negative."""
 _GROWING: dict[str, Callable[..., float]] = {
     "torch.sym_float": float, "torch._sym_sqrt": math.sqrt, "math.trunc": math.trunc, "math.floor": math.floor,
     "math.ceil": math.ceil, "round": round, "max": max, "min": min,
 }  # fmt: skip
 """Functions that grow with each argument."""
-_NUMBERS: dict[type, tuple[Callable[[Any, Any], float], Callable[[Curve, Curve], bool]]] = {
-    ast.Add: (operator.add, lambda a, b: _slope(a) * _slope(b) >= 0),
-    ast.Sub: (operator.sub, lambda a, b: _slope(a) * _slope(b) <= 0),
-    ast.Mult: (operator.mul, lambda a, b: _slope(a) * _slope(b) == 0 or min(a(0), b(0), _slope(a), _slope(b)) >= 0),
-    ast.Div: (operator.truediv, lambda a, b: _slope(b) == 0),
-    ast.FloorDiv: (operator.floordiv, lambda a, b: _slope(b) == 0),
-    ast.Pow: (operator.pow, lambda a, b: _slope(b) == 0 and min(a(0), _slope(a)) >= 0),
+_NUMBERS: dict[type, tuple[Callable[[Any, Any], float], Callable[[int, int, float, float], bool]]] = {
+    ast.Add: (operator.add, lambda a, b, low_a, low_b: a * b >= 0),
+    ast.Sub: (operator.sub, lambda a, b, low_a, low_b: a * b <= 0),
+    ast.Mult: (operator.mul, lambda a, b, low_a, low_b: a * b == 0 or min(a, b, low_a, low_b) >= 0),
+    ast.Div: (operator.truediv, lambda a, b, low_a, low_b: b == 0),
+    ast.FloorDiv: (operator.floordiv, lambda a, b, low_a, low_b: b == 0),
+    ast.Pow: (operator.pow, lambda a, b, low_a, low_b: b == 0 and min(a, low_a) >= 0),
 }
-"""Operators, and whether the result only grows, or only falls, where both operands do."""
+"""Operators, and whether the result only grows, or only falls, where operands of these slopes and least values do."""
 _SPECIAL = {(ast.NotEq, 0), (ast.NotEq, 1), (ast.Gt, 0), (ast.Gt, 1), (ast.GtE, 1), (ast.GtE, 2)}
 """Comparisons of a size with a constant that torch adds by itself."""
 _OF_LAYOUTS = frozenset([
@@ -78,7 +78,7 @@ def guard_conditions(program: Any, size: Size) -> list[Expr]:
         try:
             condition = reader.read(tree)
         except Gap:
-            if _is_of_sizes(tree):
+            if _is_of_counts(tree):
                 warnings.warn(f"a condition of the export is not checked: {text}", FallbackWarning, stacklevel=2)
             continue  # a condition on strides or objects: inputs are made compact, objects are compared with the example
         found += [c for c in (*reader.divisible, condition) if not build.is_const(c)]
@@ -182,17 +182,31 @@ def _size_of(tree: ast.expr) -> tuple[ast.expr, int] | None:
     return None
 
 
-def _is_of_sizes(tree: ast.expr) -> bool:
-    """Does a condition speak of sizes, and of no strides? ``math.trunc`` and ``torch.sym_float`` are functions, no attributes."""
+def _is_of_counts(tree: ast.expr) -> bool:
+    """Does a condition speak of sizes, or compute with inputs, and of no strides? ``math.trunc`` and ``torch.sym_float`` are
+    functions, no attributes."""
     asked = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr != "size"]
-    return bool(_sizes(tree)) and all(
-        [isinstance(n.value, ast.Name) and n.value.id in ("math", "torch") for n in asked]
-    )
+    used = [part for n in ast.walk(tree) if _computes(n) for part in ast.iter_child_nodes(n) if _is_input(part)]
+    counted = used or [part for part in _counts(tree) if _size_of(part)]
+    return bool(counted) and all([isinstance(n.value, ast.Name) and n.value.id in ("math", "torch") for n in asked])
 
 
-def _sizes(tree: ast.expr) -> list[ast.expr]:
-    """The sizes in a part of a guard, each once."""
-    found = [n for n in ast.walk(tree) if isinstance(n, ast.expr) and _size_of(n)]
+def _computes(node: ast.AST) -> bool:
+    return isinstance(node, ast.BinOp) or (isinstance(node, ast.Call) and ast.unparse(node.func) in _GROWING)
+
+
+def _is_input(node: ast.AST) -> bool:
+    """Is it ``L['n']``, or a part of an input, ``L['pair'][0]``?"""
+    while isinstance(node, ast.Subscript) and not isinstance(node.value, ast.Name):
+        node = node.value
+    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "L"
+
+
+def _counts(tree: ast.AST) -> list[ast.expr]:
+    """The sizes and the inputs in a part of a guard, each once."""
+    if isinstance(tree, ast.expr) and (_size_of(tree) or _is_input(tree)):
+        return [tree]
+    found = [count for part in ast.iter_child_nodes(tree) for count in _counts(part)]
     return list({ast.unparse(n): n for n in found}.values())
 
 
@@ -206,41 +220,41 @@ def _name(tree: ast.expr) -> str:
     raise Gap(f"the guard speaks of {ast.unparse(tree)}")
 
 
-def _slope(curve: Curve) -> int:
-    """1 where a curve grows, -1 where it falls, 0 for a constant."""
-    return (curve(0) < curve(_MOST)) - (curve(_MOST) < curve(0))
+def _slope(curve: Curve, low: int) -> int:
+    """1 where a curve grows from ``low`` on, -1 where it falls, 0 for a constant."""
+    return (curve(low) < curve(_MOST)) - (curve(_MOST) < curve(low))
 
 
-def _curve(tree: ast.expr) -> Curve:
-    """The curve of a part of a guard. Raises Gap."""
+def _curve(tree: ast.expr, low: int) -> Curve:
+    """The curve of a part of a guard from ``low`` on. Raises Gap."""
     match tree:
         case ast.Constant(value=int() | float() as number):
             return lambda _: number
         case ast.UnaryOp(op=ast.USub(), operand=inner):
-            return _curve(ast.BinOp(ast.Constant(0), ast.Sub(), inner))
+            return _curve(ast.BinOp(ast.Constant(0), ast.Sub(), inner), low)
         case ast.BinOp(left=left, op=kind, right=right) if type(kind) in _NUMBERS:
-            (fn, is_curve), a, b = _NUMBERS[type(kind)], _curve(left), _curve(right)
-            if is_curve(a, b):
-                return lambda size: fn(a(size), b(size))
+            (fn, is_curve), a, b = _NUMBERS[type(kind)], _curve(left, low), _curve(right, low)
+            if is_curve(_slope(a, low), _slope(b, low), a(low), b(low)):
+                return lambda count: fn(a(count), b(count))
         case ast.Call(func=called, args=args) if ast.unparse(called) in _GROWING:
-            grows, parts = _GROWING[ast.unparse(called)], [_curve(a) for a in args]
-            if not {-1, 1} <= {_slope(part) for part in parts}:
-                return lambda size: grows(*[part(size) for part in parts])
-        case _ if _size_of(tree):
+            grows, parts = _GROWING[ast.unparse(called)], [_curve(a, low) for a in args]
+            if not {-1, 1} <= {_slope(part, low) for part in parts}:
+                return lambda count: grows(*[part(count) for part in parts])
+        case _ if _size_of(tree) or _is_input(tree):
             return int
-    raise Gap(f"no curve of a size: {ast.unparse(tree)}")
+    raise Gap(f"no curve of a count: {ast.unparse(tree)}")
 
 
-def _bounds(size: Expr, curve: Curve, kind: type[ast.cmpop]) -> Expr:
-    """The sizes at which a curve compares so with zero."""
+def _bounds(count: Expr, curve: Curve, kind: type[ast.cmpop], low: int) -> Expr:
+    """The counts from ``low`` on at which a curve compares so with zero."""
     if kind is ast.Eq:
-        return build.logical_and(_bounds(size, curve, ast.GtE), _bounds(size, curve, ast.LtE))
+        return build.logical_and(_bounds(count, curve, ast.GtE, low), _bounds(count, curve, ast.LtE, low))
     if kind is ast.NotEq:
-        return build.logical_or(_bounds(size, curve, ast.Lt), _bounds(size, curve, ast.Gt))
+        return build.logical_or(_bounds(count, curve, ast.Lt, low), _bounds(count, curve, ast.Gt, low))
     compare = _COMPARISONS[kind][1]
     last = compare(curve(_MOST), 0)
-    bound = bisect_left(range(_MOST), True, key=lambda n: compare(curve(n), 0) == last)
-    return (build.ge if last else build.lt)(size, build.const(bound, "int64"))
+    bound = low + bisect_left(range(low, _MOST), True, key=lambda n: compare(curve(n), 0) == last)
+    return (build.ge if last else build.lt)(count, build.const(bound, "int64"))
 
 
 def _exact_quotient(tree: ast.expr) -> tuple[ast.expr, int, int]:
@@ -291,13 +305,14 @@ class _Reader:
         return self._size(_name(source), axis)
 
     def _compared(self, left: ast.expr, kind: type[ast.cmpop], right: ast.expr) -> Expr:
-        """A comparison: as bounds of the size where its floats follow a single one, else of integers. Raises Gap."""
+        """A comparison: as bounds of the count where its floats follow a single one, else of integers. Raises Gap."""
         difference = ast.BinOp(left, ast.Sub(), right)
         floats = [n for n in ast.walk(difference) if isinstance(n, ast.Div) or getattr(n, "attr", "size") != "size"]
-        sizes = _sizes(difference)
-        if floats and len(sizes) == 1:
+        counts = _counts(difference)
+        if floats and len(counts) == 1:
+            low = 0 if _size_of(counts[0]) else -_MOST
             with suppress(Gap, ArithmeticError, ValueError):
-                return _bounds(self.read(sizes[0]), _curve(difference), kind)
+                return _bounds(self.read(counts[0]), _curve(difference, low), kind, low)
         return _COMPARISONS[kind][0](self.read(left), self.read(right))
 
 
