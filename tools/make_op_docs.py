@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from unity.ir.op import OPS, OpInfo
 from unity.op import usage
 from unity.op.common.parameters import DESCRIPTIONS
-from unity.op.common.samples import read_samples, sample_call, short_type
+from unity.op.common.samples import Draw, Sample, read_samples, sample_call, short_type
+from unity.support.errors import TypeRuleError
 
 TARGET = Path(__file__).parent.parent / "docs" / "operators.md"
 FAMILIES = ("unary", "binary", "compare", "reduce", "linalg", "manipulate", "index", "create", "dtype", "nn", "core")
+KINDS = {"float32": "float", "int32": "integer", "bool": "bool"}
+"""A data type of each kind."""
 
 
 def _part(value: object, word: str) -> str:
@@ -24,12 +29,39 @@ def _example(info: OpInfo) -> str:
     return f"`{sample}` gives `{short_type(sample_call(info, sample).ty)}`" if sample else ""
 
 
+def _flat(values: list[Any]) -> list[Any]:
+    return [part for v in values for part in (v if isinstance(v, list) else [v])]
+
+
+def _types(info: OpInfo) -> str:
+    """The kinds of data types that the type rule takes for the first tensor of a sample, and all others of its data type."""
+    count = len([p for p in info.params if p.kind == "expr"])
+    sample = next(read_samples(info.samples), Sample([Draw("float32", (3,))] * count if info.pointwise else [], {}))
+    given = next((v.dtype for v in _flat(sample.inputs) if isinstance(v, Draw)), "")
+    taken = [word for dtype, word in KINDS.items() if given and _takes(info, sample, given, dtype)]
+    return "any" if len(taken) == len(KINDS) else ", ".join(taken) or "-"
+
+
+def _takes(info: OpInfo, sample: Sample, given: str, dtype: str) -> bool:
+    def drawn(value: Any) -> Any:
+        if isinstance(value, list):
+            return [drawn(v) for v in value]
+        return replace(value, dtype=dtype) if isinstance(value, Draw) and value.dtype == given else value
+
+    try:
+        sample_call(info, replace(sample, inputs=drawn(sample.inputs)))
+    except TypeRuleError:
+        return False
+    return True
+
+
 def _row(info: OpInfo) -> str:
     effect = "" if info.pure is True else " Has effects."
     own = "; ".join([f"`{p.name}`: {p.doc}" for p in info.params if DESCRIPTIONS.get(p.name) != p.doc])
     columns = [
         f"`{usage(info)}`",
         info.doc + effect + (f" {own}." if own else ""),
+        _types(info),
         _part(info.lower, "yes"),
         _part(info.grad, "yes"),
         _part(info.ref, "yes"),
@@ -44,10 +76,18 @@ def render() -> str:
         "# Graph operators",
         "",
         f"{len(OPS)} operators, written from the rows in `unity/op` by `python tools/make_op_docs.py`.",
-        "Columns: lowers to a tensor program; has a gradient; has a numpy meaning that the tests compare with; the arguments of a",
-        'call and the type of its result (`f32[3, 4]` is `R.Tensor((3, 4), "float32")`). Operators by element have no example:',
-        "the shapes of their operands are broadcast. A gradient may need a layout, a reduction or constant sizes, and then says so",
-        "(E214, E218).",
+        "",
+        "| column | says |",
+        "|---|---|",
+        "| types | data types of the first tensor; a result has its data type, a test gives bool, unless the row says more |",
+        "| lowering | there is a tensor program; the others run in the VM |",
+        "| gradient | there is one; where it needs a layout, a reduction or constant sizes, it says so (E214, E218) |",
+        "| numpy | there is a numpy meaning that the tests compare with |",
+        '| example | arguments and the type of the result; `f32[3, 4]` is `R.Tensor((3, 4), "float32")` |',
+        "",
+        "Operators without an example work by element and broadcast the shapes of their operands as numpy does. They compute",
+        "float16 and bfloat16 in float32 and round once. NaN, infinities and overflow are treated as in numpy, unless the row says",
+        "more.",
         "",
         "## Parameters that operators share",
         "",
@@ -64,8 +104,8 @@ def render() -> str:
             "",
             f"## {family}",
             "",
-            "| operator | meaning | lowering | gradient | numpy | example |",
-            "|---|---|---|---|---|---|",
+            "| operator | meaning | types | lowering | gradient | numpy | example |",
+            "|---|---|---|---|---|---|---|",
         ]
         lines += [_row(info) for info in rows]
     return "\n".join(lines) + "\n"

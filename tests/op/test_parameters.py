@@ -1,5 +1,7 @@
 """What rows and the shared table say of parameters: all are described, and what is said of axes, sizes and types holds."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,11 @@ def call_type(info, sample, **attrs):
 
 def test_every_parameter_is_described():
     assert [(info.name, p.name) for info in ROWS for p in info.params if not p.doc] == []
+
+
+def test_rows_are_described_by_sentences():
+    """A verb comes first: "Returns the sum of ..."."""
+    assert [info.name for info in ROWS if not re.fullmatch(r"[A-Z][a-z]+s .*\.", info.doc)] == []
 
 
 def test_shared_descriptions_are_shared():

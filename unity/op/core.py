@@ -125,61 +125,61 @@ def _inplace_packed(call: Call) -> Type:
 
 
 _FUNC_ARGS = ("func", "args: tuple of arguments")
-_DPS = (*_FUNC_ARGS, optional("tir_vars", doc="shape of further scalar arguments, passed after the outputs"))
+_DPS = (*_FUNC_ARGS, optional("tir_vars", doc="shape value of scalar arguments passed after the outputs"))
 
 call_dps = row(
     "call_dps",
     _DPS,
     dps_type,
-    "Call of a tensor program or registered function that writes its results into memory given to it (out types in ty_args).",
+    "Calls a tensor program or registered function that writes its results into memory it is given; ty_args are their types.",
 )
 call_inplace = row(
     "call_inplace",
     (*_DPS, attribute("inplace_indices")),
     inplace_type,
-    "As call_dps, but output i takes the memory of argument inplace_indices[i], which must not be used afterwards.",
+    "Calls as call_dps does, but output i takes the memory of argument inplace_indices[i], which must not be used afterwards.",
 )
 call_dps_with_grad = row(
     "call_dps_with_grad",
     (
         *_DPS,
         attribute("te_grad_name", doc="name of the gradient"),
-        attribute("te_grad_kwargs", None, doc="further arguments of the gradient"),
+        attribute("te_grad_kwargs", None, doc="keyword arguments of the gradient"),
     ),
     with_grad_type,
-    "As call_dps, naming the registered gradient of the tensor program.",
+    "Calls a tensor program as call_dps does, and names its registered gradient.",
 )
 call_packed = row(
     "call_packed",
-    (Param("func"), Param("args", "exprs", doc="its arguments")),
+    (Param("func"), Param("args", "exprs", doc="the arguments")),
     _packed,
-    "Call of a registered function; it may have effects.",
+    "Calls a registered function that may have effects.",
     pure=False,
 )
 call_pure_packed = row(
     "call_pure_packed",
-    (Param("func"), Param("args", "exprs", doc="its arguments")),
+    (Param("func"), Param("args", "exprs", doc="the arguments")),
     _packed,
-    "Call of a registered function without effects.",
+    "Calls a registered function that has no effects.",
 )
 call_inplace_packed = row(
     "call_inplace_packed",
-    (Param("func"), Param("args", "exprs", doc="its arguments"), attribute("inplace_indices")),
+    (Param("func"), Param("args", "exprs", doc="the arguments"), attribute("inplace_indices")),
     _inplace_packed,
-    "Call of a registered function that changes only the arguments named by inplace_indices, which must not be used afterwards.",
+    "Calls a registered function that changes only the arguments at inplace_indices, which must not be used afterwards.",
 )
 call_py_func = row(
     "call_py_func",
-    (Param("func"), Param("args", "exprs", doc="its arguments")),
+    (Param("func"), Param("args", "exprs", doc="the arguments")),
     _packed,
-    "Call of a Python function of the module by name.",
+    "Calls a Python function of the module by name.",
     pure=False,
 )
 call_builtin_with_ctx = row(
     "call_builtin_with_ctx",
     _FUNC_ARGS,
     _with_context,
-    "Call of a registered function that receives a handle of the VM as first argument.",
+    "Calls a registered function that takes a handle of the VM as its first argument.",
     pure=False,
 )
 
@@ -190,21 +190,21 @@ def _make_closure(call: Call) -> Type:
     return OBJECT
 
 
-make_closure = row("make_closure", _FUNC_ARGS, _make_closure, "Function with its captured values as a value.")
+make_closure = row("make_closure", _FUNC_ARGS, _make_closure, "Returns a function with the values it captures.")
 invoke_closure = row(
     "invoke_closure",
     (Param("closure"), Param("args", doc="tuple of arguments")),
     _operands_tuple,
-    "Call of a closure; it may have effects.",
+    "Calls a closure that may have effects.",
     pure=False,
 )
 invoke_pure_closure = row(
     "invoke_pure_closure",
     (Param("closure"), Param("args", doc="tuple of arguments")),
     _operands_tuple,
-    "Call of a closure without effects.",
+    "Calls a closure that has no effects.",
 )
-null_value = row("null_value", (), lambda call: OBJECT, "The value that stands for nothing.")
+null_value = row("null_value", (), lambda call: OBJECT, "Returns the value that stands for nothing.")
 
 
 def _print(call: Call) -> Type:
@@ -227,9 +227,9 @@ def _assert(call: Call) -> Type:
 
 print_value = row(
     "print",
-    (Param("values", "exprs", doc="what is printed"), attribute("format", "")),
+    (Param("values", "exprs", doc="the values"), attribute("format", "")),
     _print,
-    "Print values through a format with {} places.",
+    "Prints values.",
     pure=False,
 )
 assert_op = row(
@@ -240,7 +240,7 @@ assert_op = row(
         attribute("format", ""),
     ),
     _assert,
-    "Stop with a message unless the condition holds.",
+    "Stops with an error unless the condition is true.",
     pure=False,
 )
 
@@ -276,7 +276,7 @@ shape_of = row(
     "shape_of",
     ("x",),
     _shape_of,
-    "Shape of a tensor as a value.",
+    "Returns the shape of a tensor as a shape value.",
     ref=lambda x: tuple(x.shape),
     samples="f32[3,4]",
 )
@@ -284,7 +284,7 @@ shape_to_tensor = row(
     "shape_to_tensor",
     ("shape: a shape value",),
     _shape_to_tensor,
-    "Shape value as an int64 tensor.",
+    "Converts a shape value to an int64 tensor of rank 1.",
     ref=lambda shape: np.array(shape, np.int64),
     samples="(3,4)",
 )
@@ -292,7 +292,7 @@ tensor_to_shape = row(
     "tensor_to_shape",
     ("x",),
     _tensor_to_shape,
-    "Rank-1 int64 tensor as a shape value.",
+    "Converts an int64 tensor of rank 1 to a shape value.",
     ref=lambda x: tuple([int(v) for v in x]),
     samples="i64([3,4])",
 )
@@ -300,7 +300,7 @@ size = row(
     "size",
     ("x",),
     _size,
-    "Number of elements as an int64 scalar tensor.",
+    "Returns the number of elements as an int64 scalar tensor.",
     ref=lambda x: np.array(x.size, np.int64),
     samples="f32[3,4]",
 )
@@ -331,21 +331,21 @@ to_vdevice = row(
     "to_vdevice",
     ("x", attribute("dst_vdevice", doc="the device")),
     _to_vdevice,
-    "Copy to a virtual device.",
+    "Copies a tensor to a virtual device.",
     grad=_device_grad,
 )
 hint_on_device = row(
     "hint_on_device",
     ("x", attribute("device", doc="the device"), attribute("memory_scope", "global", doc="kind of memory")),
     lambda c: tensor_arg(c, 0),
-    "Says on which device the value should live; a copy where it does not.",
+    "Places a value on a device, with a copy if it is elsewhere.",
     grad=same,
 )
 stop_lift_params = row(
     "builtin.stop_lift_params",
     ("x",),
     lambda c: argument(c, 0, "x").ty,
-    "Identity that keeps weight computations behind it out of transform_params.",
+    "Returns x and stops lift_transform_params from moving what is computed from it.",
     grad=same,
 )
 
@@ -373,7 +373,7 @@ tensor_ndim = row(
     "inspect.tensor_ndim",
     ("tensor",),
     _inspect("int32"),
-    "Rank of a run-time tensor.",
+    "Returns the rank of a tensor at run time.",
     ref=lambda t: t.ndim,
     samples="f32[3,4]",
 )
@@ -381,7 +381,7 @@ tensor_dtype_code = row(
     "inspect.tensor_dtype_code",
     ("tensor",),
     _inspect("uint8"),
-    "DLPack code of the dtype.",
+    "Returns the DLPack code of the data type.",
     ref=_dtype_code,
     samples="f32[3,4]",
 )
@@ -389,7 +389,7 @@ tensor_dtype_bits = row(
     "inspect.tensor_dtype_bits",
     ("tensor",),
     _inspect("uint8"),
-    "Bits of an element.",
+    "Returns the number of bits of an element.",
     ref=lambda t: t.dtype.itemsize * 8,
     samples="f32[3,4]",
 )
@@ -397,7 +397,7 @@ tensor_dtype_lanes = row(
     "inspect.tensor_dtype_lanes",
     ("tensor",),
     _inspect("uint16"),
-    "Lanes of an element.",
+    "Returns the number of lanes of an element.",
     ref=lambda t: 1,
     samples="f32[3,4]",
 )
@@ -405,7 +405,7 @@ tensor_shape_i = row(
     "inspect.tensor_shape_i",
     ("tensor", "axis: number of the dimension, from 0"),
     _inspect("int64", True),
-    "One dimension of a run-time tensor.",
+    "Returns one dimension of a tensor at run time.",
     ref=lambda t, axis: t.shape[axis],
     samples="f32[3,4], 1",
 )
@@ -413,7 +413,7 @@ tensor_stride_i = row(
     "inspect.tensor_stride_i",
     ("tensor", "axis: number of the dimension, from 0"),
     _inspect("int64", True),
-    "One stride, in elements.",
+    "Returns one stride of a tensor at run time, in elements.",
     ref=lambda t, axis: t.strides[axis] // t.itemsize,
     samples="f32[3,4], 1",
 )
@@ -421,7 +421,7 @@ tensor_byte_offset = row(
     "inspect.tensor_byte_offset",
     ("tensor",),
     _inspect("uint64"),
-    "Byte offset of the first element.",
+    "Returns the offset of the first element in bytes.",
     ref=lambda t: 0,
     samples="f32[3,4]",
 )
@@ -429,7 +429,7 @@ tensor_elem_offset = row(
     "inspect.tensor_elem_offset",
     ("tensor",),
     _inspect("uint64"),
-    "Element offset of the first element.",
+    "Returns the offset of the first element in elements.",
     ref=lambda t: 0,
     samples="f32[3,4]",
 )

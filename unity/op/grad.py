@@ -60,11 +60,11 @@ def _mark(name: str, doc: str, grad: Rule = same) -> Operator:
     )
 
 
-no_grad = _mark("no_grad", "The tensor itself; no gradient flows through it.", nowhere)
+no_grad = _mark("no_grad", "Returns input and lets no gradient flow through it.", nowhere)
 start_checkpoint = _mark(
-    "start_checkpoint", "The tensor itself; a segment that is computed again for the gradient begins."
+    "start_checkpoint", "Returns input and begins a segment that the backward pass computes again."
 )
-end_checkpoint = _mark("end_checkpoint", "The tensor itself; a segment that is computed again for the gradient ends.")
+end_checkpoint = _mark("end_checkpoint", "Returns input and ends a segment that the backward pass computes again.")
 
 
 def _wide(dtype: DataType) -> DataType:
@@ -135,7 +135,7 @@ take_backward = row(
     "grad.take_backward",
     ("output_grad", "x", "indices", attribute("axis", 0)),
     _take_type,
-    "Gradient of take with respect to x.",
+    "Returns the gradient of take with respect to x.",
     family=FAMILY,
     lower=_take,
     ref=_take_ref,
@@ -260,7 +260,7 @@ def _pool_row(largest: bool) -> Operator:
         f"grad.{name}_pool2d_backward",
         params,
         _pool_back_type,
-        f"Gradient of nn.{name}_pool2d with respect to data, for layout NCHW.",
+        f"Returns the gradient of nn.{name}_pool2d with respect to data, for layout NCHW.",
         family=FAMILY,
         lower=_max_back if largest else _mean_back,
         ref=_pool_ref(largest),
@@ -333,14 +333,14 @@ nll_loss_backward = row(
     "grad.nll_loss_backward",
     (
         "output_grad",
-        "predictions: log probabilities (batch, classes, ...), or (classes,)",
+        "predictions: log probabilities (batch, classes, ...) or (classes,)",
         "targets",
         optional("weights"),
         attribute("reduction", "mean", doc='"mean", "sum" or "none"'),
         attribute("ignore_index", -100),
     ),
     _nll_type,
-    "Gradient of nn.nll_loss with respect to predictions.",
+    "Returns the gradient of nn.nll_loss with respect to predictions.",
     family=FAMILY,
     lower=_nll,
     ref=_nll_ref,

@@ -112,37 +112,37 @@ builtin_alloc_tensor = row(
     "builtin.alloc_tensor",
     (Param("shape"), Param("dtype"), optional("runtime_device_index", 0), optional("storage_scope", "global")),
     _alloc_tensor,
-    "New memory of a shape and dtype, not planned.",
+    "Allocates a tensor before memory is planned.",
 )
 alloc_storage = row(
     "memory.alloc_storage",
     (
-        "size: its bytes",
+        "size: the number of bytes",
         "virtual_device_index: number of the device",
         "storage_scope",
-        "dtype: the data type of its elements",
+        "dtype: uint8",
     ),
     _storage,
-    "Memory of ``size`` elements that tensors are placed in.",
+    "Allocates memory in which tensors are placed.",
 )
 alloc_tensor = row(
     "memory.alloc_tensor",
     ("storage", "offset", "shape", "dtype", optional("runtime_device_index", 0)),
     _tensor_in_storage,
-    "Tensor placed in a storage at a byte offset.",
+    "Places a tensor in a storage.",
 )
-kill_tensor = row("memory.kill_tensor", ("tensor",), _kill_tensor, "The tensor is not used any more.", pure=False)
-kill_storage = row("memory.kill_storage", ("storage",), _kill, "The storage is not used any more.", pure=False)
+kill_tensor = row("memory.kill_tensor", ("tensor",), _kill_tensor, "Marks the last use of a tensor.", pure=False)
+kill_storage = row("memory.kill_storage", ("storage",), _kill, "Marks the last use of a storage.", pure=False)
 view = row(
     "memory.view",
     (
         "data",
         optional("shape", doc="the new shape; None: that of data"),
         optional("dtype", doc="the new data type; None: that of data"),
-        optional("relative_byte_offset", doc="where it begins in data, in bytes"),
+        optional("relative_byte_offset", doc="start in data, in bytes; None: 0"),
     ),
     _view,
-    "The same memory with another shape, dtype and start; never a copy.",
+    "Returns the memory of data with another shape, data type or start, without a copy.",
     aliases=True,
     implied=_implied,
 )
@@ -150,31 +150,31 @@ ensure_zero_offset = row(
     "memory.ensure_zero_offset",
     ("x",),
     _same,
-    "The tensor, copied if its data does not start at its memory.",
+    "Returns the tensor, copied if its data does not start at the beginning of its memory.",
     aliases=True,
 )
 vm_alloc_storage = row(
     "vm.alloc_storage",
-    ("shape: its bytes", "runtime_device_index", "dtype", optional("storage_scope", "global")),
+    ("shape: the number of bytes", "runtime_device_index", "dtype", optional("storage_scope", "global")),
     _vm_storage,
-    "Memory taken from the VM's allocator.",
+    "Allocates memory from the VM's allocator.",
 )
 vm_alloc_tensor = row(
     "vm.alloc_tensor",
     ("storage", "offset", "shape", "dtype", optional("runtime_device_index", 0)),
     _tensor_in_storage,
-    "Tensor placed in VM storage at a byte offset.",
+    "Places a tensor in a storage of the VM.",
 )
 vm_call_tir_dyn = row(
     "vm.call_tir_dyn",
     (
         Param("func"),
-        Param("args", doc="tuple of tensors, outputs among them; then scalars, or a shape that stands for its values"),
+        Param("args", doc="tuple of tensors, outputs among them, then scalars; a shape stands for its dimensions"),
     ),
     _call_tir_dyn,
-    "Call of a tensor program with explicit outputs and sizes: a shape among the arguments is unpacked into scalars.",
+    "Calls a tensor program with its outputs among the arguments.",
     pure=False,
 )
 vm_kill_object = row(
-    "vm.kill_object", ("obj: what is dropped",), _kill, "The VM drops its reference to the object.", pure=False
+    "vm.kill_object", ("obj: the object",), _kill, "Drops the VM's reference to an object.", pure=False
 )

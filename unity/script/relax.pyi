@@ -154,70 +154,70 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     """``value`` where the mask is true, else ``x``: short for ``R.where``."""
 
 def abs(x: Any) -> Any:
-    """Absolute value."""
+    """Returns the absolute value of each element."""
 
 def acos(x: Any) -> Any:
-    """Inverse cosine, in radians."""
+    """Returns the inverse cosine in radians, from 0 to pi; NaN outside [-1, 1]."""
 
 def acosh(x: Any) -> Any:
-    """Inverse hyperbolic cosine."""
+    """Returns the inverse hyperbolic cosine; NaN below 1."""
 
 def add(x1: Any, x2: Any) -> Any:
-    """x1 + x2."""
+    """Returns x1 + x2."""
 
 def all(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Are all elements over axes not 0."""
+    """Tests whether all elements over the axes are nonzero."""
 
 def any(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Is any element over axes not 0."""
+    """Tests whether any element over the axes is nonzero."""
 
 def arange(start: Any, end: Any = None, step: Any = None, dtype: Any = None) -> Any:
-    """start, start + step, ... below end; with one bound it is the end."""
+    """Returns start, start + step, ... up to but not including end."""
 
 def argmax(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Index of the largest element, the first of equal ones; NaN is largest."""
+    """Returns the int64 index of the largest element, the first of equal ones; NaN counts as largest."""
 
 def argmin(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Index of the smallest element, the first of equal ones; NaN is smallest."""
+    """Returns the int64 index of the smallest element, the first of equal ones; NaN counts as smallest."""
 
 def argsort(data: Any, axis: Any = -1, descending: builtins.bool = False, dtype: builtins.str = "int32") -> Any:
-    """Indices that sort along an axis; equal elements keep their order."""
+    """Returns the indices that sort along an axis; equal elements keep their order, and NaN counts as largest."""
 
 def asin(x: Any) -> Any:
-    """Inverse sine, in radians."""
+    """Returns the inverse sine in radians, from -pi/2 to pi/2; NaN outside [-1, 1]."""
 
 def asinh(x: Any) -> Any:
-    """Inverse hyperbolic sine."""
+    """Returns the inverse hyperbolic sine."""
 
 def assert_op(condition: Any, *values: Any, format: builtins.str = "") -> Any:
-    """Stop with a message unless the condition holds."""
+    """Stops with an error unless the condition is true."""
 
 def astype(x: Any, dtype: Any) -> Any:
-    """The values in another data type; floats to integers truncate."""
+    """Converts the elements to another data type; floats to integers truncate."""
 
 def atan(x: Any) -> Any:
-    """Inverse tangent, in radians."""
+    """Returns the inverse tangent in radians, from -pi/2 to pi/2."""
 
 def atan2(x1: Any, x2: Any) -> Any:
-    """Angle of the point (x2, x1), in radians."""
+    """Returns the angle of the point (x2, x1) in radians, from -pi to pi."""
 
 def atanh(x: Any) -> Any:
-    """Inverse hyperbolic tangent."""
+    """Returns the inverse hyperbolic tangent; NaN outside [-1, 1]."""
 
 def bitwise_and(x1: Any, x2: Any) -> Any:
-    """Bits set in both."""
+    """Returns the bits that are set in both operands."""
 
 def bitwise_not(x: Any) -> Any:
-    """Complement of every bit; logical negation of bool."""
+    """Inverts every bit of an integer; negates bool."""
 
 def bitwise_or(x1: Any, x2: Any) -> Any:
-    """Bits set in either."""
+    """Returns the bits that are set in either operand."""
 
 def bitwise_xor(x1: Any, x2: Any) -> Any:
-    """Bits set in one of two."""
+    """Returns the bits that are set in exactly one operand."""
 
 def broadcast_to(x: Any, shape: Any) -> Any:
-    """Repeated along axes of size 1 up to a shape."""
+    """Repeats x along axes of size 1, and along new leading axes, up to a shape."""
 
 def bucketize(
     input_tensor: Any,
@@ -225,130 +225,130 @@ def bucketize(
     out_int32: builtins.bool = False,
     right: builtins.bool = False,
 ) -> Any:
-    """For each value the number of rising boundaries below it (not above it, with right)."""
+    """Returns for each value the number of boundaries below it."""
 
 def ceil(x: Any) -> Any:
-    """Smallest integer not below x."""
+    """Rounds up to the nearest integer."""
 
 def clip(x: Any, min: Any, max: Any) -> Any:
-    """x limited to [min, max]; NaN stays NaN."""
+    """Limits x to [min, max]; NaN stays NaN."""
 
 def collapse_sum_like(data: Any, collapse_target: Any) -> Any:
-    """collapse_sum_to the shape of a tensor."""
+    """Sums data to the shape of another tensor, as collapse_sum_to does."""
 
 def collapse_sum_to(data: Any, shape: Any) -> Any:
-    """Sum over the axes a tensor of the shape was broadcast along."""
+    """Sums over the axes along which a tensor of the given shape was broadcast to data."""
 
 def concat(tensors: Any, axis: Any = 0) -> Any:
-    """Tensors joined along an axis."""
+    """Joins tensors along an existing axis."""
 
 def cos(x: Any) -> Any:
-    """Cosine of radians."""
+    """Returns the cosine of x in radians."""
 
 def cosh(x: Any) -> Any:
-    """Hyperbolic cosine."""
+    """Returns the hyperbolic cosine."""
 
 def cummax(data: Any, axis: Any) -> Any:
-    """Largest element so far along an axis and its index, the last of equal ones; NaN stays."""
+    """Returns the largest element so far along an axis and its int64 index, the last of equal ones; NaN stays."""
 
 def cummin(data: Any, axis: Any) -> Any:
-    """Smallest element so far along an axis and its index, the last of equal ones; NaN stays."""
+    """Returns the smallest element so far along an axis and its int64 index, the last of equal ones; NaN stays."""
 
 def cumprod(data: Any, axis: Any = None, dtype: Any = None, exclusive: builtins.bool = False) -> Any:
-    """Running product along an axis; None flattens first."""
+    """Returns the cumulative product along an axis."""
 
 def cumsum(data: Any, axis: Any = None, dtype: Any = None, exclusive: builtins.bool = False) -> Any:
-    """Running sum along an axis; None flattens first."""
+    """Returns the cumulative sum along an axis."""
 
 def dequantize(data: Any, scale: Any, zero_point: Any, axis: Any = -1, out_dtype: builtins.str = "float32") -> Any:
-    """(data - zero_point) * scale in a float type."""
+    """Returns (data - zero_point) * scale."""
 
 def digamma(x: Any) -> Any:
-    """Derivative of the logarithm of the gamma function."""
+    """Returns the derivative of log(gamma(x)), by recurrence and asymptotic series; NaN at negative integers."""
 
 def divide(x1: Any, x2: Any) -> Any:
-    """x1 / x2 of floats."""
+    """Returns x1 / x2 of floats."""
 
 def dynamic_strided_slice(x: Any, begin: Any, end: Any, strides: Any) -> Any:
-    """Part of a tensor: begin, end and stride of every axis in tensors, as in Python."""
+    """Slices every axis by begin, end and stride given as tensors, as strided_slice does."""
 
 def einsum(operands: Any, subscripts: Any) -> Any:
-    """Sum of products of a tuple of tensors, as the letters of the subscripts say."""
+    """Sums products of the operands over the axes that the subscripts name."""
 
 def equal(x1: Any, x2: Any) -> Any:
-    """x1 == x2."""
+    """Tests x1 == x2."""
 
 def erf(x: Any) -> Any:
-    """Error function."""
+    """Returns the error function."""
 
 def erfc(x: Any) -> Any:
-    """1 - erf(x), exact far from 0."""
+    """Returns 1 - erf(x) without loss of digits for large x."""
 
 def erfcx(x: Any) -> Any:
-    """exp(x^2) times R.erfc of x, which does not underflow."""
+    """Returns exp(x^2) * erfc(x), which does not underflow for large x."""
 
 def erfinv(x: Any) -> Any:
-    """Inverse of the error function."""
+    """Returns the inverse of erf (Giles 2012, refined); NaN outside [-1, 1]."""
 
 def ewise_fma(x1: Any, x2: Any, x3: Any) -> Any:
-    """x1 * x2 + x3."""
+    """Returns x1 * x2 + x3."""
 
 def exp(x: Any) -> Any:
-    """e to the power x."""
+    """Returns e to the power x."""
 
 def exp2(x: Any) -> Any:
-    """2 to the power x."""
+    """Returns 2 to the power x."""
 
 def expand_dims(x: Any, axis: Any) -> Any:
-    """Axes of size 1 put in."""
+    """Inserts axes of size 1."""
 
 def expm1(x: Any) -> Any:
-    """exp(x) - 1, exact near 0."""
+    """Returns exp(x) - 1 without loss of digits near 0."""
 
 def eye(n: Any, m: Any = None, k: Any = 0, dtype: builtins.str = "float32") -> Any:
-    """Ones on diagonal k, zeros elsewhere."""
+    """Returns a matrix with ones on diagonal k and zeros elsewhere."""
 
 def eye_like(x: Any, k: Any = 0, dtype: Any = None) -> Any:
-    """Ones on diagonal k, zeros elsewhere, in the shape of a matrix."""
+    """Returns a matrix in the shape of x with ones on diagonal k and zeros elsewhere."""
 
 def flatten(x: Any) -> Any:
-    """All elements in one axis."""
+    """Reshapes to one axis, in row-major order."""
 
 def flip(data: Any, axis: Any) -> Any:
-    """Elements along an axis in reverse order."""
+    """Reverses the elements along an axis."""
 
 def floor(x: Any) -> Any:
-    """Largest integer not above x."""
+    """Rounds down to the nearest integer."""
 
 def floor_divide(x1: Any, x2: Any) -> Any:
-    """Quotient rounded down; integers by 0 give 0."""
+    """Returns floor(x1 / x2); integers divided by 0 give 0."""
 
 def floor_mod(x1: Any, x2: Any) -> Any:
-    """Remainder with the sign of x2; integers by 0 give 0."""
+    """Returns the remainder of floor division, with the sign of x2; integers divided by 0 give 0."""
 
 def frexp(x: Any) -> Any:
-    """Mantissa, at least 0.5 and below 1 in size, and exponent of 2 whose product is x; exponent 0 for 0, NaN and infinities."""
+    """Splits x into a mantissa m, 0.5 <= |m| < 1, and an int32 exponent e: x = m * 2^e; e is 0 for 0, NaN and infinities."""
 
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """A tensor of one value."""
+    """Returns a tensor filled with one value."""
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """One value in the shape of a tensor."""
+    """Returns a tensor in the shape of x filled with one value."""
 
 def gather_elements(data: Any, indices: Any, axis: Any = 0) -> Any:
-    """out[i, j] = data[indices[i, j], j] for axis 0."""
+    """Picks elements along an axis: out[i, j] = data[indices[i, j], j] for axis 0."""
 
 def gather_nd(data: Any, indices: Any, batch_dims: Any = 0) -> Any:
-    """Slices of data at the index tuples in the last axis of indices."""
+    """Picks the slices of data at the index tuples in the last axis of indices."""
 
 def gcd(x1: Any, x2: Any) -> Any:
-    """Greatest common divisor of integers."""
+    """Returns the greatest common divisor of integers, never negative."""
 
 def greater(x1: Any, x2: Any) -> Any:
-    """x1 > x2."""
+    """Tests x1 > x2."""
 
 def greater_equal(x1: Any, x2: Any) -> Any:
-    """x1 >= x2."""
+    """Tests x1 >= x2."""
 
 def hamming_window(
     window_size: Any,
@@ -357,37 +357,37 @@ def hamming_window(
     beta: Any = 0.46,
     dtype: builtins.str = "float32",
 ) -> Any:
-    """alpha - beta * cos(2 pi i / n), over n = window_size (periodic) or window_size - 1."""
+    """Returns alpha - beta * cos(2 pi i / n) for i < window_size; n is window_size if periodic, else window_size - 1."""
 
 def hint_on_device(x: Any, device: Any, memory_scope: builtins.str = "global") -> Any:
-    """Says on which device the value should live; a copy where it does not."""
+    """Places a value on a device, with a copy if it is elsewhere."""
 
 def i0(x: Any) -> Any:
-    """Modified Bessel function of order 0."""
+    """Returns the modified Bessel function of the first kind of order 0, by Chebyshev series."""
 
 def i0e(x: Any) -> Any:
-    """exp(-|x|) times R.i0 of x."""
+    """Returns exp(-|x|) * i0(x), which does not overflow."""
 
 def i1(x: Any) -> Any:
-    """Modified Bessel function of order 1."""
+    """Returns the modified Bessel function of the first kind of order 1, by Chebyshev series."""
 
 def i1e(x: Any) -> Any:
-    """exp(-|x|) times R.i1 of x."""
+    """Returns exp(-|x|) * i1(x), which does not overflow."""
 
 def index_put(data: Any, indices: Any, values: Any, accumulate: builtins.bool = False) -> Any:
-    """data with the elements at index tensors set to values, or added to."""
+    """Returns data with the elements at the index tensors replaced by values; of several writes to one place the last wins."""
 
 def index_tensor(data: Any, indices: Any) -> Any:
-    """Elements at broadcast index tensors, one for each leading axis."""
+    """Picks elements at index tensors, one for each leading axis, as numpy's data[i, j] does."""
 
 def isfinite(x: Any) -> Any:
-    """Neither infinite nor NaN."""
+    """Tests whether each element is finite."""
 
 def isinf(x: Any) -> Any:
-    """Infinite, of either sign."""
+    """Tests whether each element is infinite."""
 
 def isnan(x: Any) -> Any:
-    """Not a number."""
+    """Tests whether each element is NaN."""
 
 def layout_transform(
     x: Any,
@@ -396,163 +396,163 @@ def layout_transform(
     axis_separators: Any = None,
     input_axis_separators: Any = None,
 ) -> Any:
-    """The elements in another layout: element ``i`` stands at ``index_map(i)``; dimensions the map divides are rounded up."""
+    """Moves the element at index i to index_map(i); dimensions that the map divides are rounded up."""
 
 def lcm(x1: Any, x2: Any) -> Any:
-    """Least common multiple of integers; 0 with anything is 0."""
+    """Returns the least common multiple of integers, never negative; 0 if either is 0."""
 
 def left_shift(x1: Any, x2: Any) -> Any:
-    """Bits moved up; 0 from the width on."""
+    """Shifts x1 left by x2 bits; 0 where x2 is negative or at least the width."""
 
 def less(x1: Any, x2: Any) -> Any:
-    """x1 < x2."""
+    """Tests x1 < x2."""
 
 def less_equal(x1: Any, x2: Any) -> Any:
-    """x1 <= x2."""
+    """Tests x1 <= x2."""
 
 def lgamma(x: Any) -> Any:
-    """Logarithm of the absolute value of the gamma function."""
+    """Returns log(|gamma(x)|), by Lanczos's approximation; infinity at 0 and negative integers."""
 
 def log(x: Any) -> Any:
-    """Natural logarithm."""
+    """Returns the natural logarithm; -infinity at 0, NaN below."""
 
 def log10(x: Any) -> Any:
-    """Logarithm to base 10."""
+    """Returns the logarithm to base 10; -infinity at 0, NaN below."""
 
 def log1p(x: Any) -> Any:
-    """Natural logarithm of 1 + x, exact near 0."""
+    """Returns log(1 + x) without loss of digits near 0; -infinity at -1, NaN below."""
 
 def log2(x: Any) -> Any:
-    """Logarithm to base 2."""
+    """Returns the logarithm to base 2; -infinity at 0, NaN below."""
 
 def log_add_exp(x1: Any, x2: Any) -> Any:
-    """log(exp(x1) + exp(x2)) without overflow."""
+    """Returns log(exp(x1) + exp(x2)) without overflow."""
 
 def logcumsumexp(data: Any, axis: Any) -> Any:
-    """Logarithm of the running sum of exponentials along an axis, without overflow."""
+    """Returns the logarithm of the cumulative sum of exp(data) along an axis, without overflow."""
 
 def logical_and(x1: Any, x2: Any) -> Any:
-    """Both hold."""
+    """Tests whether both operands are true."""
 
 def logical_not(x: Any) -> Any:
-    """Logical negation of bool."""
+    """Negates bool."""
 
 def logical_or(x1: Any, x2: Any) -> Any:
-    """One holds."""
+    """Tests whether either operand is true."""
 
 def logical_xor(x1: Any, x2: Any) -> Any:
-    """Exactly one holds."""
+    """Tests whether exactly one operand is true."""
 
 def logsumexp(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Logarithm of the sum of exponentials over axes, without overflow."""
+    """Returns the logarithm of the sum of exp(x) over the axes, without overflow."""
 
 def make_closure(func: Any, args: Any) -> Any:
-    """Function with its captured values as a value."""
+    """Returns a function with the values it captures."""
 
 def matmul(x1: Any, x2: Any, out_dtype: Any = None) -> Any:
-    """Matrix product with numpy's rules for batches and vectors."""
+    """Multiplies matrices; leading axes are broadcast, and a vector counts as a row on the left and as a column on the right."""
 
 def max(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Largest over axes; NaN if any is NaN."""
+    """Returns the largest element over the axes; NaN if any is NaN."""
 
 def maximum(x1: Any, x2: Any) -> Any:
-    """Larger of two; NaN if either is NaN."""
+    """Returns the larger operand; NaN if either is NaN."""
 
 def mean(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Mean over axes."""
+    """Returns the mean over the axes."""
 
 def median(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """The lower of the middle values over axes, and its index where it is one axis; NaN if any is NaN (the last of them)."""
+    """Returns the median over the axes, the lower of two middle values, and with one axis its int64 index; NaN if any is NaN."""
 
 def meshgrid(tensors: Any, indexing: builtins.str = "ij") -> Any:
-    """Each of n vectors repeated over a grid with one axis for each; indexing xy swaps the first two axes."""
+    """Repeats each of n vectors over a grid with one axis per vector."""
 
 def min(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Smallest over axes; NaN if any is NaN."""
+    """Returns the smallest element over the axes; NaN if any is NaN."""
 
 def minimum(x1: Any, x2: Any) -> Any:
-    """Smaller of two; NaN if either is NaN."""
+    """Returns the smaller operand; NaN if either is NaN."""
 
 def mod(x1: Any, x2: Any) -> Any:
-    """Remainder with the sign of x1; integers by 0 give 0."""
+    """Returns the remainder of division towards 0, with the sign of x1; integers divided by 0 give 0."""
 
 def multinomial_from_uniform(prob: Any, uniform_sample: Any, sample_indices: Any, dtype: builtins.str = "int64") -> Any:
-    """For each uniform sample the first class of its row whose running probability is above it."""
+    """Samples classes: the first class of a row whose cumulative probability exceeds the uniform sample."""
 
 def multiply(x1: Any, x2: Any) -> Any:
-    """x1 * x2."""
+    """Returns x1 * x2."""
 
 def negative(x: Any) -> Any:
-    """-x."""
+    """Returns -x."""
 
 def nextafter(x1: Any, x2: Any) -> Any:
-    """The float next to x1 on the way to x2."""
+    """Returns the float next to x1 in the direction of x2; NaN if either is NaN."""
 
 def nonzero(x: Any) -> Any:
-    """Indices of the elements that are not 0, one row for each axis and one column for each element."""
+    """Returns the int64 indices of nonzero elements: one row per axis, one column per element."""
 
 def not_equal(x1: Any, x2: Any) -> Any:
-    """x1 != x2."""
+    """Tests x1 != x2."""
 
 def null_value() -> Any:
-    """The value that stands for nothing."""
+    """Returns the value that stands for nothing."""
 
 def one_hot(indices: Any, on_value: Any, off_value: Any, depth: Any, axis: Any = -1) -> Any:
-    """on_value where the position along the new axis equals the index."""
+    """Returns on_value where the position along a new axis equals the index, else off_value."""
 
 def ones(shape: Any, dtype: Any) -> Any:
-    """A tensor of ones."""
+    """Returns a tensor of ones."""
 
 def ones_like(x: Any, dtype: Any = None) -> Any:
-    """A tensor of ones in the shape of another."""
+    """Returns a tensor of ones in the shape of x."""
 
 def outer(x1: Any, x2: Any) -> Any:
-    """Products of all pairs of elements of two vectors."""
+    """Returns the product of each element of one vector with each of another."""
 
 def permute_dims(x: Any, axes: Any = None) -> Any:
-    """Axes in another order; None reverses them."""
+    """Permutes the axes."""
 
 def polygamma(x: Any, n: Any) -> Any:
-    """The n-th derivative of digamma, n at least 1."""
+    """Returns the n-th derivative of digamma, by Euler-Maclaurin series and reflection."""
 
 def power(x1: Any, x2: Any) -> Any:
-    """x1 to the power x2; integers wrap, and a negative exponent gives the integer part."""
+    """Returns x1 to the power x2; integers wrap, and negative integer exponents give the integer part."""
 
 def print(*values: Any, format: builtins.str = "") -> Any:
-    """Print values through a format with {} places."""
+    """Prints values."""
 
 def prod(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Product over axes; of bool int64."""
+    """Returns the product over the axes; bool is counted in int64."""
 
 def quantize(data: Any, scale: Any, zero_point: Any, axis: Any = -1, out_dtype: builtins.str = "int8") -> Any:
-    """round(data / scale) + zero_point limited to the integers of out_dtype; NaN gives zero_point."""
+    """Returns round(data / scale) + zero_point, clipped to the range of out_dtype; NaN gives zero_point."""
 
 def reinterpret(x: Any, dtype: Any) -> Any:
-    """The memory of x read as another dtype; its last axis grows or shrinks with the size of an element."""
+    """Reads the bytes of x as another data type; the last axis grows or shrinks with the element size."""
 
 def repeat(data: Any, repeats: Any, axis: Any = None) -> Any:
-    """Each element several times in a row."""
+    """Repeats each element along an axis."""
 
 def reshape(x: Any, shape: Any) -> Any:
-    """The same elements in another shape; one dimension may be -1."""
+    """Returns the elements in row-major order in another shape."""
 
 def reverse_sequence(data: Any, seq_lengths: Any, seq_axis: Any = 1, batch_axis: Any = 0) -> Any:
-    """The first seq_lengths[b] elements of each sequence in reverse; a length above the axis counts as the whole."""
+    """Reverses the first seq_lengths[b] elements of each sequence; a length beyond the axis reverses all of it."""
 
 def right_shift(x1: Any, x2: Any) -> Any:
-    """Bits moved down, keeping the sign."""
+    """Shifts x1 right by x2 bits, keeping the sign; 0 or -1 where x2 is negative or at least the width."""
 
 def round(x: Any) -> Any:
-    """Nearest integer, halves to even."""
+    """Rounds to the nearest integer, halves to the even one."""
 
 def rsqrt(x: Any) -> Any:
-    """1 over the square root."""
+    """Returns 1 / sqrt(x); infinity at 0, NaN below."""
 
 def scatter_elements(data: Any, indices: Any, updates: Any, axis: Any = 0, reduction: builtins.str = "update") -> Any:
-    """data with data[indices[i, j], j] = updates[i, j] for axis 0, or combined by the reduction."""
+    """Returns data with data[indices[i, j], j] = updates[i, j] for axis 0, or combined by the reduction."""
 
 def scatter_nd(data: Any, indices: Any, updates: Any, reduction: builtins.str = "update") -> Any:
-    """data with the slices at the index tuples in the last axis of indices set to updates, or combined by the reduction."""
+    """Returns data with the slices at the index tuples set to updates, or combined by the reduction."""
 
 def searchsorted(
     sorted_sequence: Any,
@@ -560,52 +560,52 @@ def searchsorted(
     right: builtins.bool = False,
     out_int32: builtins.bool = False,
 ) -> Any:
-    """Where each value would be put into the sorted last axis: before equal elements, or after them with right."""
+    """Returns for each value the index that keeps the last axis of the sequence sorted when it is inserted there."""
 
 def shape_of(x: Any) -> Any:
-    """Shape of a tensor as a value."""
+    """Returns the shape of a tensor as a shape value."""
 
 def shape_to_tensor(shape: Any) -> Any:
-    """Shape value as an int64 tensor."""
+    """Converts a shape value to an int64 tensor of rank 1."""
 
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
+    """Returns 1 / (1 + exp(-x))."""
 
 def sign(x: Any) -> Any:
-    """-1, 0 or 1; NaN stays NaN."""
+    """Returns -1, 0 or 1, the sign of x; NaN stays NaN."""
 
 def sin(x: Any) -> Any:
-    """Sine of radians."""
+    """Returns the sine of x in radians."""
 
 def sinh(x: Any) -> Any:
-    """Hyperbolic sine."""
+    """Returns the hyperbolic sine."""
 
 def size(x: Any) -> Any:
-    """Number of elements as an int64 scalar tensor."""
+    """Returns the number of elements as an int64 scalar tensor."""
 
 def slice_scatter(input_tensor: Any, src: Any, start: Any, end: Any, step: Any = 1, axis: Any = 0) -> Any:
-    """A tensor with input_tensor[start:end:step] along an axis set to src."""
+    """Returns input_tensor with the slice start:end:step of an axis replaced by src."""
 
 def sort(data: Any, axis: Any = -1, descending: builtins.bool = False) -> Any:
-    """Elements along an axis in order, NaN largest."""
+    """Sorts along an axis; equal elements keep their order, and NaN counts as largest."""
 
 def split(x: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
-    """Parts along an axis: a number of sections, of which only the last ones may be smaller, or the positions of the cuts."""
+    """Splits a tensor along an axis into sections or at given positions."""
 
 def sqrt(x: Any) -> Any:
-    """Square root."""
+    """Returns the square root; NaN below 0."""
 
 def square(x: Any) -> Any:
-    """x * x."""
+    """Returns x * x."""
 
 def squeeze(x: Any, axis: Any = None) -> Any:
-    """Axes of size 1 left out."""
+    """Removes axes of size 1."""
 
 def stack(tensors: Any, axis: Any = 0) -> Any:
-    """Tensors of one shape joined along a new axis."""
+    """Joins tensors of one shape along a new axis."""
 
 def std(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Square root of the variance."""
+    """Returns the standard deviation over the axes, dividing by the number of elements."""
 
 def strided_slice(
     x: Any,
@@ -615,31 +615,31 @@ def strided_slice(
     strides: Any = None,
     assume_inbound: builtins.bool = False,
 ) -> Any:
-    """Part of a tensor: begin, end and stride per axis, as in Python."""
+    """Slices axes by begin, end and stride, as Python does: negative bounds count from the end, those outside are clamped."""
 
 def subtract(x1: Any, x2: Any) -> Any:
-    """x1 - x2."""
+    """Returns x1 - x2."""
 
 def sum(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Sum over axes; of bool int64."""
+    """Returns the sum over the axes; bool is counted in int64."""
 
 def take(x: Any, indices: Any, axis: Any = None, mode: builtins.str = "fast") -> Any:
-    """Slices along an axis chosen by indices."""
+    """Picks slices along an axis by index."""
 
 def tan(x: Any) -> Any:
-    """Tangent of radians."""
+    """Returns the tangent of x in radians."""
 
 def tanh(x: Any) -> Any:
-    """Hyperbolic tangent."""
+    """Returns the hyperbolic tangent."""
 
 def tensor_to_shape(x: Any) -> Any:
-    """Rank-1 int64 tensor as a shape value."""
+    """Converts an int64 tensor of rank 1 to a shape value."""
 
 def tile(data: Any, repeats: Any) -> Any:
-    """The whole tensor several times along each axis."""
+    """Repeats the whole tensor along each axis."""
 
 def to_vdevice(x: Any, dst_vdevice: Any) -> Any:
-    """Copy to a virtual device."""
+    """Copies a tensor to a virtual device."""
 
 def topk(
     data: Any,
@@ -649,16 +649,16 @@ def topk(
     largest: builtins.bool = True,
     dtype: builtins.str = "int32",
 ) -> Any:
-    """The k largest (or smallest) elements along an axis (all of a symbolic axis with fewer), in order, and their indices."""
+    """Returns the k largest or smallest elements along an axis in order, and their indices; NaN counts as largest."""
 
 def tril(x: Any, k: Any = 0) -> Any:
-    """Lower triangle of matrices, zero above diagonal k."""
+    """Returns the lower triangles of matrices, with zeros above diagonal k."""
 
 def triu(x: Any, k: Any = 0) -> Any:
-    """Upper triangle of matrices, zero below diagonal k."""
+    """Returns the upper triangles of matrices, with zeros below diagonal k."""
 
 def trunc(x: Any) -> Any:
-    """Integer part."""
+    """Rounds towards 0."""
 
 def unique(
     x: Any,
@@ -668,22 +668,22 @@ def unique(
     return_counts: builtins.bool = False,
     axis: Any = None,
 ) -> Any:
-    """Different elements (or slices along an axis) in order, and where wanted their first index, the way back and how often."""
+    """Returns the distinct elements or slices in rising order."""
 
 def variance(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Mean squared distance from the mean over axes."""
+    """Returns the variance over the axes, dividing by the number of elements."""
 
 def where(condition: Any, x1: Any, x2: Any) -> Any:
-    """x1 where the condition holds, else x2."""
+    """Selects x1 where the condition is true, else x2."""
 
 def wrap_param(data: Any, dtype: builtins.str = "float32") -> Any:
-    """A weight, seen in a data type."""
+    """Converts a weight to a data type."""
 
 def zeros(shape: Any, dtype: Any) -> Any:
-    """A tensor of zeros."""
+    """Returns a tensor of zeros."""
 
 def zeros_like(x: Any, dtype: Any = None) -> Any:
-    """A tensor of zeros in the shape of another."""
+    """Returns a tensor of zeros in the shape of x."""
 
 class builtin:
     """Operators ``R.builtin.*``."""
@@ -695,11 +695,11 @@ class builtin:
         runtime_device_index: Any = 0,
         storage_scope: builtins.str = "global",
     ) -> Any:
-        """New memory of a shape and dtype, not planned."""
+        """Allocates a tensor before memory is planned."""
 
     @staticmethod
     def stop_lift_params(x: Any) -> Any:
-        """Identity that keeps weight computations behind it out of transform_params."""
+        """Returns x and stops lift_transform_params from moving what is computed from it."""
 
 class grad:
     """Operators ``R.grad.*``."""
@@ -717,15 +717,15 @@ class grad:
         layout: builtins.str = "NCHW",
         out_layout: Any = None,
     ) -> Any:
-        """Gradient of nn.avg_pool2d with respect to data, for layout NCHW."""
+        """Returns the gradient of nn.avg_pool2d with respect to data, for layout NCHW."""
 
     @staticmethod
     def end_checkpoint(input: Any) -> Any:
-        """The tensor itself; a segment that is computed again for the gradient ends."""
+        """Returns input and ends a segment that the backward pass computes again."""
 
     @staticmethod
     def linear_recurrence(factor: Any, term: Any, start: Any, reverse: builtins.bool = False) -> Any:
-        """States of all steps of y[t] = factor[t] * y[t - 1] + term[t]: the cells of an LSTM."""
+        """Returns all states of y[t] = factor[t] * y[t - 1] + term[t], such as the cells of an LSTM."""
 
     @staticmethod
     def lstm_backward(
@@ -738,7 +738,7 @@ class grad:
         through: Any,
         reverse: builtins.bool = False,
     ) -> Any:
-        """Gradients of the outputs and cells of all steps of nn.lstm and of both first states; weight is (4 * hidden, hidden)."""
+        """Returns the gradients of the outputs and cells of all steps of nn.lstm and of both initial states."""
 
     @staticmethod
     def max_pool2d_backward(
@@ -753,7 +753,7 @@ class grad:
         layout: builtins.str = "NCHW",
         out_layout: Any = None,
     ) -> Any:
-        """Gradient of nn.max_pool2d with respect to data, for layout NCHW."""
+        """Returns the gradient of nn.max_pool2d with respect to data, for layout NCHW."""
 
     @staticmethod
     def nll_loss_backward(
@@ -764,11 +764,11 @@ class grad:
         reduction: builtins.str = "mean",
         ignore_index: Any = -100,
     ) -> Any:
-        """Gradient of nn.nll_loss with respect to predictions."""
+        """Returns the gradient of nn.nll_loss with respect to predictions."""
 
     @staticmethod
     def no_grad(input: Any) -> Any:
-        """The tensor itself; no gradient flows through it."""
+        """Returns input and lets no gradient flow through it."""
 
     @staticmethod
     def recurrent_backward(
@@ -779,22 +779,22 @@ class grad:
         weight: Any,
         reverse: builtins.bool = False,
     ) -> Any:
-        """Gradients of the outputs of all steps of nn.rnn or nn.gru and of the first state; weight is (n * hidden, hidden)."""
+        """Returns the gradients of the outputs of all steps of nn.rnn or nn.gru and of the initial state."""
 
     @staticmethod
     def start_checkpoint(input: Any) -> Any:
-        """The tensor itself; a segment that is computed again for the gradient begins."""
+        """Returns input and begins a segment that the backward pass computes again."""
 
     @staticmethod
     def take_backward(output_grad: Any, x: Any, indices: Any, axis: Any = 0) -> Any:
-        """Gradient of take with respect to x."""
+        """Returns the gradient of take with respect to x."""
 
 class image:
     """Operators ``R.image.*``."""
 
     @staticmethod
     def affine_grid(data: Any, size: Any, align_corners: builtins.bool = True) -> Any:
-        """Places of the pixels of an image of a given size under affine maps (batch, 2, 3)."""
+        """Returns the sampling grid of an image or volume of the given size under affine maps; coordinates run from -1 to 1."""
 
     @staticmethod
     def grid_sample(
@@ -805,7 +805,7 @@ class image:
         padding_mode: builtins.str = "zeros",
         align_corners: builtins.bool = True,
     ) -> Any:
-        """Images read at the places of a grid (batch, 2, height, width): bilinear, nearest or bicubic; volumes alike (NCDHW)."""
+        """Samples images or volumes (layout NCDHW) at the coordinates of a grid; a NaN coordinate reads pixel 0."""
 
     @staticmethod
     def resize1d(
@@ -822,7 +822,7 @@ class image:
         out_dtype: Any = None,
         scales: Any = None,
     ) -> Any:
-        """Signals in another length: nearest_neighbor, linear or cubic."""
+        """Resizes the spatial axes by interpolation; coordinates are float64."""
 
     @staticmethod
     def resize2d(
@@ -839,7 +839,7 @@ class image:
         out_dtype: Any = None,
         scales: Any = None,
     ) -> Any:
-        """Images in another height and width: nearest_neighbor, linear or cubic."""
+        """Resizes the spatial axes by interpolation; coordinates are float64."""
 
     @staticmethod
     def resize3d(
@@ -856,114 +856,116 @@ class image:
         out_dtype: Any = None,
         scales: Any = None,
     ) -> Any:
-        """Volumes in another size: nearest_neighbor, linear or cubic."""
+        """Resizes the spatial axes by interpolation; coordinates are float64."""
 
 class inspect:
     """Operators ``R.inspect.*``."""
 
     @staticmethod
     def tensor_byte_offset(tensor: Any) -> Any:
-        """Byte offset of the first element."""
+        """Returns the offset of the first element in bytes."""
 
     @staticmethod
     def tensor_dtype_bits(tensor: Any) -> Any:
-        """Bits of an element."""
+        """Returns the number of bits of an element."""
 
     @staticmethod
     def tensor_dtype_code(tensor: Any) -> Any:
-        """DLPack code of the dtype."""
+        """Returns the DLPack code of the data type."""
 
     @staticmethod
     def tensor_dtype_lanes(tensor: Any) -> Any:
-        """Lanes of an element."""
+        """Returns the number of lanes of an element."""
 
     @staticmethod
     def tensor_elem_offset(tensor: Any) -> Any:
-        """Element offset of the first element."""
+        """Returns the offset of the first element in elements."""
 
     @staticmethod
     def tensor_ndim(tensor: Any) -> Any:
-        """Rank of a run-time tensor."""
+        """Returns the rank of a tensor at run time."""
 
     @staticmethod
     def tensor_shape_i(tensor: Any, axis: Any) -> Any:
-        """One dimension of a run-time tensor."""
+        """Returns one dimension of a tensor at run time."""
 
     @staticmethod
     def tensor_stride_i(tensor: Any, axis: Any) -> Any:
-        """One stride, in elements."""
+        """Returns one stride of a tensor at run time, in elements."""
 
 class linalg:
     """Operators ``R.linalg.*``."""
 
     @staticmethod
     def cholesky(a: Any) -> Any:
-        """Lower triangular factor l of positive definite matrices a = l l^T; only the lower triangle is read."""
+        """Returns the lower triangular l with a = l l^T of positive definite matrices; only the lower triangle of a is read."""
 
     @staticmethod
     def eigh(a: Any, UPLO: builtins.str = "L") -> Any:
-        """Eigenvalues of symmetric matrices in rising order and the eigenvectors as columns; only one triangle is read."""
+        """Returns the eigenvalues of symmetric matrices in rising order and their eigenvectors as columns (LAPACK)."""
 
     @staticmethod
     def geqrf(a: Any) -> Any:
-        """Householder's reflections that make matrices upper triangular: R with the vectors below its diagonal, and the
-        scales tau.
+        """Returns a QR factorisation as Householder reflections (LAPACK): R with their vectors below the diagonal, and
+        their factors.
         """
 
     @staticmethod
     def householder_product(a: Any, tau: Any) -> Any:
-        """The first columns (as many as a has) of the product of the reflections that R.linalg.geqrf gives."""
+        """Returns the columns of Q, as many as a has, of the reflections that geqrf returns."""
 
     @staticmethod
     def lu_factor(a: Any) -> Any:
-        """LU factors of matrices in one tensor (the unit diagonal of L left out) and the row exchanges."""
+        """Returns L and U in one tensor (the unit diagonal of L is left out) and the row exchanges of partial pivoting,
+        counted from 1.
+        """
 
     @staticmethod
     def lu_solve(a: Any, pivots: Any, b: Any) -> Any:
-        """Solution x of a x = b, with a given by lu_factor."""
+        """Solves a x = b with the factors that lu_factor returns."""
 
     @staticmethod
     def matrix_exp(a: Any) -> Any:
-        """Exponential of square matrices: the sum of the powers a^k / k!."""
+        """Returns the exponential of square matrices, by scaling and squaring (Moler and Van Loan 2003)."""
 
     @staticmethod
     def qr(a: Any, mode: builtins.str = "reduced") -> Any:
-        """Orthogonal q and upper triangular r with a = q r; mode complete gives a square q."""
+        """Returns orthogonal q and upper triangular r with a = q r (LAPACK)."""
 
     @staticmethod
     def solve_triangular(a: Any, b: Any, upper: builtins.bool = False, unitriangular: builtins.bool = False) -> Any:
-        """Solution x of a x = b for triangular a; the other triangle is not read."""
+        """Solves a x = b for triangular a; the other triangle is not read."""
 
     @staticmethod
     def svd(a: Any, full_matrices: builtins.bool = True) -> Any:
-        """Singular values in falling order between orthogonal u and vh: a = u diag(s) vh; full_matrices makes both square."""
+        """Returns u, the singular values s in falling order and vh with a = u diag(s) vh (LAPACK)."""
 
 class memory:
     """Operators ``R.memory.*``."""
 
     @staticmethod
     def alloc_storage(size: Any, virtual_device_index: Any, storage_scope: Any, dtype: Any) -> Any:
-        """Memory of ``size`` elements that tensors are placed in."""
+        """Allocates memory in which tensors are placed."""
 
     @staticmethod
     def alloc_tensor(storage: Any, offset: Any, shape: Any, dtype: Any, runtime_device_index: Any = 0) -> Any:
-        """Tensor placed in a storage at a byte offset."""
+        """Places a tensor in a storage."""
 
     @staticmethod
     def ensure_zero_offset(x: Any) -> Any:
-        """The tensor, copied if its data does not start at its memory."""
+        """Returns the tensor, copied if its data does not start at the beginning of its memory."""
 
     @staticmethod
     def kill_storage(storage: Any) -> Any:
-        """The storage is not used any more."""
+        """Marks the last use of a storage."""
 
     @staticmethod
     def kill_tensor(tensor: Any) -> Any:
-        """The tensor is not used any more."""
+        """Marks the last use of a tensor."""
 
     @staticmethod
     def view(data: Any, shape: Any = None, dtype: Any = None, relative_byte_offset: Any = None) -> Any:
-        """The same memory with another shape, dtype and start; never a copy."""
+        """Returns the memory of data with another shape, data type or start, without a copy."""
 
 class nn:
     """Operators ``R.nn.*``."""
@@ -975,7 +977,7 @@ class nn:
         layout: builtins.str = "NCW",
         out_layout: Any = None,
     ) -> Any:
-        """Mean of windows chosen so that the output has a given size."""
+        """Returns the means of windows chosen so that the output has a given size."""
 
     @staticmethod
     def adaptive_avg_pool2d(
@@ -984,7 +986,7 @@ class nn:
         layout: builtins.str = "NCHW",
         out_layout: Any = None,
     ) -> Any:
-        """Mean of windows chosen so that the output has a given size."""
+        """Returns the means of windows chosen so that the output has a given size."""
 
     @staticmethod
     def adaptive_avg_pool3d(
@@ -993,19 +995,19 @@ class nn:
         layout: builtins.str = "NCDHW",
         out_layout: Any = None,
     ) -> Any:
-        """Mean of windows chosen so that the output has a given size."""
+        """Returns the means of windows chosen so that the output has a given size."""
 
     @staticmethod
     def adaptive_max_pool1d(data: Any, output_size: Any) -> Any:
-        """Largest of windows chosen so that the output has a given size, and its index in the spatial axes."""
+        """Returns the largest elements of windows chosen for an output size, and their int64 indices in the spatial axes."""
 
     @staticmethod
     def adaptive_max_pool2d(data: Any, output_size: Any) -> Any:
-        """Largest of windows chosen so that the output has a given size, and its index in the spatial axes."""
+        """Returns the largest elements of windows chosen for an output size, and their int64 indices in the spatial axes."""
 
     @staticmethod
     def adaptive_max_pool3d(data: Any, output_size: Any) -> Any:
-        """Largest of windows chosen so that the output has a given size, and its index in the spatial axes."""
+        """Returns the largest elements of windows chosen for an output size, and their int64 indices in the spatial axes."""
 
     @staticmethod
     def attention(
@@ -1019,10 +1021,7 @@ class nn:
         layout: builtins.str = "BSHD",
         empty: Any = None,
     ) -> Any:
-        """softmax(query key^T * scale + bias) value; heads may share keys. layout: BSHD (batch, sequence, heads, width),
-        BHSD, or one each for query,key,value,result. A bool bias is true where a key is seen; rows that see none are
-        empty (None: NaN).
-        """
+        """Returns softmax(query key^T * scale + bias) value per head (online softmax over blocks: Dao et al. 2022)."""
 
     @staticmethod
     def attention_bias(
@@ -1036,7 +1035,7 @@ class nn:
         layout: builtins.str = "BSHD",
         empty: Any = None,
     ) -> Any:
-        """nn.attention with a bias that must be given."""
+        """Returns nn.attention with a bias that must be given."""
 
     @staticmethod
     def avg_pool1d(
@@ -1050,7 +1049,7 @@ class nn:
         layout: builtins.str = "NCW",
         out_layout: Any = None,
     ) -> Any:
-        """Mean of each window, of integers towards zero; the border counts with count_include_pad."""
+        """Returns the mean of each window; integers round towards 0."""
 
     @staticmethod
     def avg_pool2d(
@@ -1064,7 +1063,7 @@ class nn:
         layout: builtins.str = "NCHW",
         out_layout: Any = None,
     ) -> Any:
-        """Mean of each window, of integers towards zero; the border counts with count_include_pad."""
+        """Returns the mean of each window; integers round towards 0."""
 
     @staticmethod
     def avg_pool3d(
@@ -1078,11 +1077,11 @@ class nn:
         layout: builtins.str = "NCDHW",
         out_layout: Any = None,
     ) -> Any:
-        """Mean of each window, of integers towards zero; the border counts with count_include_pad."""
+        """Returns the mean of each window; integers round towards 0."""
 
     @staticmethod
     def batch_flatten(data: Any) -> Any:
-        """All axes but the first in one."""
+        """Reshapes to two axes, keeping the first."""
 
     @staticmethod
     def batch_norm(
@@ -1098,9 +1097,7 @@ class nn:
         momentum: Any = 0.1,
         training: builtins.bool = False,
     ) -> Any:
-        """Normalised per channel with given mean and variance; also hands these on. With training those of the data are
-        used, and the given ones are handed on after a step of size momentum towards them.
-        """
+        """Normalises each channel with the moving mean and variance, or those of the batch; also returns the new moving values."""
 
     @staticmethod
     def conv1d(
@@ -1115,7 +1112,7 @@ class nn:
         out_layout: Any = None,
         out_dtype: Any = None,
     ) -> Any:
-        """Convolution over 1 spatial axes (no flipping of the kernel)."""
+        """Convolves data with weight over the spatial axes, without flipping the kernel."""
 
     @staticmethod
     def conv1d_transpose(
@@ -1131,7 +1128,7 @@ class nn:
         out_layout: Any = None,
         out_dtype: Any = None,
     ) -> Any:
-        """Transpose of a convolution over 1 spatial axes."""
+        """Applies the transpose of nn.conv1d with the same weight and options."""
 
     @staticmethod
     def conv2d(
@@ -1146,7 +1143,7 @@ class nn:
         out_layout: Any = None,
         out_dtype: Any = None,
     ) -> Any:
-        """Convolution over 2 spatial axes (no flipping of the kernel)."""
+        """Convolves data with weight over the spatial axes, without flipping the kernel."""
 
     @staticmethod
     def conv2d_transpose(
@@ -1162,7 +1159,7 @@ class nn:
         out_layout: Any = None,
         out_dtype: Any = None,
     ) -> Any:
-        """Transpose of a convolution over 2 spatial axes."""
+        """Applies the transpose of nn.conv2d with the same weight and options."""
 
     @staticmethod
     def conv3d(
@@ -1177,7 +1174,7 @@ class nn:
         out_layout: Any = None,
         out_dtype: Any = None,
     ) -> Any:
-        """Convolution over 3 spatial axes (no flipping of the kernel)."""
+        """Convolves data with weight over the spatial axes, without flipping the kernel."""
 
     @staticmethod
     def conv3d_transpose(
@@ -1193,23 +1190,23 @@ class nn:
         out_layout: Any = None,
         out_dtype: Any = None,
     ) -> Any:
-        """Transpose of a convolution over 3 spatial axes."""
+        """Applies the transpose of nn.conv3d with the same weight and options."""
 
     @staticmethod
     def cross_entropy_with_logits(predictions: Any, labels: Any) -> Any:
-        """Minus the sum of predictions times labels, divided by the size of the first axis where there are more."""
+        """Returns -sum(predictions * labels), divided by the size of the first axis if there are several."""
 
     @staticmethod
     def dropout(data: Any, rate: Any = 0.5) -> Any:
-        """At inference the data itself, and a mask of ones."""
+        """Returns data unchanged and a mask of ones: dropout at inference."""
 
     @staticmethod
     def gelu(data: Any) -> Any:
-        """x times the normal distribution function of x."""
+        """Returns x times the standard normal distribution function of x (Hendrycks and Gimpel 2016)."""
 
     @staticmethod
     def gelu_tanh(data: Any) -> Any:
-        """gelu approximated with tanh."""
+        """Returns the tanh approximation of gelu."""
 
     @staticmethod
     def group_norm(
@@ -1223,15 +1220,15 @@ class nn:
         center: builtins.bool = True,
         scale: builtins.bool = True,
     ) -> Any:
-        """Normalised over groups of channels and all places, then times gamma plus beta per channel."""
+        """Normalises groups of channels to mean 0 and variance 1, then scales by gamma and shifts by beta per channel."""
 
     @staticmethod
     def grouped_matmul(x: Any, weight: Any, ends: Any) -> Any:
-        """Rows of x up to ends[0] times weight[0], the next up to ends[1] times weight[1], and so on."""
+        """Multiplies consecutive groups of rows of x by a matrix each; rows behind the last group give zeros."""
 
     @staticmethod
     def gru(gates: Any, hidden: Any, weight: Any, bias: Any = None, reverse: builtins.bool = False) -> Any:
-        """GRU layer: outputs of all steps and last hidden state; bias is added to the hidden part."""
+        """Runs a GRU layer, gates in the order reset, update, new; returns all outputs and the last state."""
 
     @staticmethod
     def instance_norm(
@@ -1244,7 +1241,7 @@ class nn:
         center: builtins.bool = True,
         scale: builtins.bool = True,
     ) -> Any:
-        """Shifted to mean 0 and scaled to variance 1 over axes of each instance, then times gamma plus beta of the channel."""
+        """Normalises each channel of each instance to mean 0 and variance 1, then scales by gamma and shifts by beta."""
 
     @staticmethod
     def layer_norm(
@@ -1256,19 +1253,19 @@ class nn:
         center: builtins.bool = True,
         scale: builtins.bool = True,
     ) -> Any:
-        """Shifted to mean 0 and scaled to variance 1 over axes, then times gamma plus beta."""
+        """Normalises over the axes to mean 0 and variance 1, then scales by gamma and shifts by beta."""
 
     @staticmethod
     def leakyrelu(data: Any, alpha: Any = 0.01) -> Any:
-        """x for positive x, alpha * x below."""
+        """Returns x if positive, else alpha * x."""
 
     @staticmethod
     def log_softmax(data: Any, axis: Any = -1) -> Any:
-        """Logarithm of softmax."""
+        """Returns the logarithm of softmax along an axis, without overflow."""
 
     @staticmethod
     def lstm(gates: Any, hidden: Any, cell: Any, weight: Any, reverse: builtins.bool = False) -> Any:
-        """LSTM layer: outputs of all steps, last hidden state, last cell state."""
+        """Runs an LSTM layer, gates in the order input, forget, cell, output; returns all outputs and the last two states."""
 
     @staticmethod
     def max_pool1d(
@@ -1282,7 +1279,7 @@ class nn:
         layout: builtins.str = "NCW",
         out_layout: Any = None,
     ) -> Any:
-        """Largest of each window."""
+        """Returns the largest element of each window; NaN if any is NaN."""
 
     @staticmethod
     def max_pool1d_with_indices(
@@ -1293,7 +1290,7 @@ class nn:
         dilation: Any = (1,),
         ceil_mode: builtins.bool = False,
     ) -> Any:
-        """Largest of each window and its index in the spatial axes."""
+        """Returns the largest element of each window and its int64 index in the flattened spatial axes."""
 
     @staticmethod
     def max_pool2d(
@@ -1307,7 +1304,7 @@ class nn:
         layout: builtins.str = "NCHW",
         out_layout: Any = None,
     ) -> Any:
-        """Largest of each window."""
+        """Returns the largest element of each window; NaN if any is NaN."""
 
     @staticmethod
     def max_pool2d_with_indices(
@@ -1318,7 +1315,7 @@ class nn:
         dilation: Any = (1, 1),
         ceil_mode: builtins.bool = False,
     ) -> Any:
-        """Largest of each window and its index in the spatial axes."""
+        """Returns the largest element of each window and its int64 index in the flattened spatial axes."""
 
     @staticmethod
     def max_pool3d(
@@ -1332,7 +1329,7 @@ class nn:
         layout: builtins.str = "NCDHW",
         out_layout: Any = None,
     ) -> Any:
-        """Largest of each window."""
+        """Returns the largest element of each window; NaN if any is NaN."""
 
     @staticmethod
     def max_pool3d_with_indices(
@@ -1343,7 +1340,7 @@ class nn:
         dilation: Any = (1, 1, 1),
         ceil_mode: builtins.bool = False,
     ) -> Any:
-        """Largest of each window and its index in the spatial axes."""
+        """Returns the largest element of each window and its int64 index in the flattened spatial axes."""
 
     @staticmethod
     def nll_loss(
@@ -1353,31 +1350,31 @@ class nn:
         reduction: builtins.str = "mean",
         ignore_index: Any = -100,
     ) -> Any:
-        """Minus the log probability of the target class, weighted; the mean divides by the sum of the weights."""
+        """Returns minus the log probability of each target class, weighted; the mean divides by the sum of the weights."""
 
     @staticmethod
     def pad(data: Any, pad_width: Any, pad_mode: builtins.str = "constant", pad_value: Any = 0.0) -> Any:
-        """A border around the tensor: a constant, or the tensor reflected, replicated or wrapped around."""
+        """Pads each axis with a constant, or with the tensor reflected, replicated or wrapped around."""
 
     @staticmethod
     def pixel_shuffle(data: Any, upscale_factor: Any) -> Any:
-        """Channels laid out as blocks of pixels: (..., c * r * r, h, w) to (..., c, h * r, w * r)."""
+        """Rearranges channels into blocks of pixels: (..., c * r * r, h, w) to (..., c, h * r, w * r)."""
 
     @staticmethod
     def prelu(data: Any, alpha: Any, axis: Any = 1) -> Any:
-        """x for positive x, alpha of its channel times x below."""
+        """Returns x if positive, else x times the slope of its channel."""
 
     @staticmethod
     def relu(data: Any) -> Any:
-        """max(x, 0)."""
+        """Returns max(x, 0); NaN stays NaN."""
 
     @staticmethod
     def relu6(data: Any) -> Any:
-        """x limited to [0, 6]."""
+        """Limits x to [0, 6]; NaN stays NaN."""
 
     @staticmethod
     def rms_norm(data: Any, weight: Any, axes: Any, epsilon: Any = 1e-05) -> Any:
-        """Divided by the root of the mean square over axes, then times weight."""
+        """Divides by the root mean square over the axes, then multiplies by weight."""
 
     @staticmethod
     def rnn(
@@ -1387,42 +1384,42 @@ class nn:
         nonlinearity: builtins.str = "tanh",
         reverse: builtins.bool = False,
     ) -> Any:
-        """Recurrent layer with tanh or relu: outputs of all steps and last hidden state."""
+        """Runs an Elman recurrent layer; returns all outputs and the last state."""
 
     @staticmethod
     def selu(data: Any) -> Any:
-        """Self-normalising unit."""
+        """Returns the scaled exponential linear unit (Klambauer et al. 2017)."""
 
     @staticmethod
     def silu(data: Any) -> Any:
-        """x times sigmoid of x."""
+        """Returns x * sigmoid(x)."""
 
     @staticmethod
     def softmax(data: Any, axis: Any = -1) -> Any:
-        """exp(x) divided by its sum along an axis, without overflow."""
+        """Returns exp(x) divided by its sum along an axis, without overflow."""
 
     @staticmethod
     def softplus(data: Any, beta: Any = 1.0, threshold: Any = 20.0) -> Any:
-        """log(1 + exp(beta * x)) / beta; x itself above the threshold."""
+        """Returns log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold."""
 
 class vm:
     """Operators ``R.vm.*``."""
 
     @staticmethod
     def alloc_storage(shape: Any, runtime_device_index: Any, dtype: Any, storage_scope: builtins.str = "global") -> Any:
-        """Memory taken from the VM's allocator."""
+        """Allocates memory from the VM's allocator."""
 
     @staticmethod
     def alloc_tensor(storage: Any, offset: Any, shape: Any, dtype: Any, runtime_device_index: Any = 0) -> Any:
-        """Tensor placed in VM storage at a byte offset."""
+        """Places a tensor in a storage of the VM."""
 
     @staticmethod
     def call_tir_dyn(func: Any, args: Any) -> Any:
-        """Call of a tensor program with explicit outputs and sizes: a shape among the arguments is unpacked into scalars."""
+        """Calls a tensor program with its outputs among the arguments."""
 
     @staticmethod
     def kill_object(obj: Any) -> Any:
-        """The VM drops its reference to the object."""
+        """Drops the VM's reference to an object."""
 
 call_tir = call_dps
 

@@ -242,50 +242,59 @@ def _log_add_exp_slopes(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
 
 
 # fmt: off
-add = _binary("add", _arithmetic, np.add, lambda a, b: a + b, "x1 + x2.", grad=slopes(lambda g, a, b: (g, g)),
+add = _binary("add", _arithmetic, np.add, lambda a, b: a + b, "Returns x1 + x2.", grad=slopes(lambda g, a, b: (g, g)),
               mixed_precision="follow")
-subtract = _binary("subtract", _arithmetic, np.subtract, lambda a, b: a - b, "x1 - x2.",
+subtract = _binary("subtract", _arithmetic, np.subtract, lambda a, b: a - b, "Returns x1 - x2.",
                    grad=slopes(lambda g, a, b: (g, -g)), mixed_precision="follow")
-multiply = _binary("multiply", _arithmetic, np.multiply, lambda a, b: a * b, "x1 * x2.",
+multiply = _binary("multiply", _arithmetic, np.multiply, lambda a, b: a * b, "Returns x1 * x2.",
                    grad=slopes(lambda g, a, b: (R.multiply(g, b), R.multiply(g, a))), mixed_precision="follow")
-divide = _binary("divide", _floats, np.divide, lambda a, b: a / b, "x1 / x2 of floats.", grad=slopes(_quotient_slopes))
+divide = _binary("divide", _floats, np.divide, lambda a, b: a / b, "Returns x1 / x2 of floats.", grad=slopes(_quotient_slopes))
 floor_divide = _binary("floor_divide", _arithmetic, np.floor_divide, _floor_divide,
-                       "Quotient rounded down; integers by 0 give 0.", "floor_divide", "floor_divide.Scalar",
+                       "Returns floor(x1 / x2); integers divided by 0 give 0.", "floor_divide", "floor_divide.Scalar",
                        grad=zeros)
-floor_mod = _binary("floor_mod", _arithmetic, np.remainder, _floor_mod, "Remainder with the sign of x2; integers by 0 give 0.",
+floor_mod = _binary("floor_mod", _arithmetic, np.remainder, _floor_mod,
+                    "Returns the remainder of floor division, with the sign of x2; integers divided by 0 give 0.",
                     *_both("remainder"), "remainder.Scalar_Tensor",
                     grad=slopes(lambda g, a, b: (g, -(g * R.floor_divide(a, b)))))
-mod = _binary("mod", _arithmetic, np.fmod, _mod, "Remainder with the sign of x1; integers by 0 give 0.", *_both("fmod"),
-              grad=slopes(lambda g, a, b: (g, -(g * R.trunc(R.divide(a, b))))))
-atan2 = _binary("atan2", _floats, np.arctan2, te.atan2, "Angle of the point (x2, x1), in radians.", "atan2",
-                grad=slopes(_angle_slopes))
-maximum = _binary("maximum", _ordered, np.maximum, te.maximum, "Larger of two; NaN if either is NaN.", "maximum", "max.other",
+mod = _binary("mod", _arithmetic, np.fmod, _mod,
+              "Returns the remainder of division towards 0, with the sign of x1; integers divided by 0 give 0.",
+              *_both("fmod"), grad=slopes(lambda g, a, b: (g, -(g * R.trunc(R.divide(a, b))))))
+atan2 = _binary("atan2", _floats, np.arctan2, te.atan2,
+                "Returns the angle of the point (x2, x1) in radians, from -pi to pi.", "atan2", grad=slopes(_angle_slopes))
+maximum = _binary("maximum", _ordered, np.maximum, te.maximum, "Returns the larger operand; NaN if either is NaN.",
+                  "maximum", "max.other",
                   grad=slopes(lambda g, a, b: (pick(g, R.greater_equal(a, b)), pick(g, R.greater(b, a)))),
                   mixed_precision="follow")
-minimum = _binary("minimum", _ordered, np.minimum, te.minimum, "Smaller of two; NaN if either is NaN.", "minimum", "min.other",
+minimum = _binary("minimum", _ordered, np.minimum, te.minimum, "Returns the smaller operand; NaN if either is NaN.",
+                  "minimum", "min.other",
                   grad=slopes(lambda g, a, b: (pick(g, R.less_equal(a, b)), pick(g, R.greater(a, b)))),
                   mixed_precision="follow")
-log_add_exp = _binary("log_add_exp", _floats, np.logaddexp, _log_add_exp, "log(exp(x1) + exp(x2)) without overflow.",
+log_add_exp = _binary("log_add_exp", _floats, np.logaddexp, _log_add_exp, "Returns log(exp(x1) + exp(x2)) without overflow.",
                       "logaddexp", grad=slopes(_log_add_exp_slopes))
-bitwise_and = _binary("bitwise_and", _bits, np.bitwise_and, lambda a, b: a & b, "Bits set in both.",
+bitwise_and = _binary("bitwise_and", _bits, np.bitwise_and, lambda a, b: a & b, "Returns the bits that are set in both operands.",
                       *_both("bitwise_and"), *_both("__and__"))
-bitwise_or = _binary("bitwise_or", _bits, np.bitwise_or, lambda a, b: a | b, "Bits set in either.",
+bitwise_or = _binary("bitwise_or", _bits, np.bitwise_or, lambda a, b: a | b, "Returns the bits that are set in either operand.",
                      *_both("bitwise_or"), *_both("__or__"))
-bitwise_xor = _binary("bitwise_xor", _bits, np.bitwise_xor, lambda a, b: a ^ b, "Bits set in one of two.",
-                      *_both("bitwise_xor"), *_both("__xor__"))
-left_shift = _binary("left_shift", _shift, np.left_shift, _left_shift, "Bits moved up; 0 from the width on.",
+bitwise_xor = _binary("bitwise_xor", _bits, np.bitwise_xor, lambda a, b: a ^ b,
+                      "Returns the bits that are set in exactly one operand.", *_both("bitwise_xor"), *_both("__xor__"))
+left_shift = _binary("left_shift", _shift, np.left_shift, _left_shift,
+                     "Shifts x1 left by x2 bits; 0 where x2 is negative or at least the width.",
                      *_shifts("bitwise_left_shift", "__lshift__"))
-right_shift = _binary("right_shift", _shift, np.right_shift, _right_shift, "Bits moved down, keeping the sign.",
+right_shift = _binary("right_shift", _shift, np.right_shift, _right_shift,
+                      "Shifts x1 right by x2 bits, keeping the sign; 0 or -1 where x2 is negative or at least the width.",
                       *_shifts("bitwise_right_shift", "__rshift__"))
-logical_and = _binary("logical_and", _logical, np.logical_and, lambda a, b: a & b, "Both hold.", "logical_and")
-logical_or = _binary("logical_or", _logical, np.logical_or, lambda a, b: a | b, "One holds.", "logical_or")
-logical_xor = _binary("logical_xor", _logical, np.logical_xor, lambda a, b: a ^ b, "Exactly one holds.", "logical_xor")
-equal = _comparison("equal", np.equal, lambda a, b: a == b, "x1 == x2.", "eq")
-not_equal = _comparison("not_equal", np.not_equal, lambda a, b: a != b, "x1 != x2.", "ne")
-less = _comparison("less", np.less, lambda a, b: a < b, "x1 < x2.", "lt")
-less_equal = _comparison("less_equal", np.less_equal, lambda a, b: a <= b, "x1 <= x2.", "le")
-greater = _comparison("greater", np.greater, lambda a, b: a > b, "x1 > x2.", "gt")
-greater_equal = _comparison("greater_equal", np.greater_equal, lambda a, b: a >= b, "x1 >= x2.", "ge")
+logical_and = _binary("logical_and", _logical, np.logical_and, lambda a, b: a & b, "Tests whether both operands are true.",
+                      "logical_and")
+logical_or = _binary("logical_or", _logical, np.logical_or, lambda a, b: a | b, "Tests whether either operand is true.",
+                     "logical_or")
+logical_xor = _binary("logical_xor", _logical, np.logical_xor, lambda a, b: a ^ b,
+                      "Tests whether exactly one operand is true.", "logical_xor")
+equal = _comparison("equal", np.equal, lambda a, b: a == b, "Tests x1 == x2.", "eq")
+not_equal = _comparison("not_equal", np.not_equal, lambda a, b: a != b, "Tests x1 != x2.", "ne")
+less = _comparison("less", np.less, lambda a, b: a < b, "Tests x1 < x2.", "lt")
+less_equal = _comparison("less_equal", np.less_equal, lambda a, b: a <= b, "Tests x1 <= x2.", "le")
+greater = _comparison("greater", np.greater, lambda a, b: a > b, "Tests x1 > x2.", "gt")
+greater_equal = _comparison("greater_equal", np.greater_equal, lambda a, b: a >= b, "Tests x1 >= x2.", "ge")
 # fmt: on
 
 
@@ -296,9 +305,9 @@ def _fma_type(call: Call) -> Type:
 
 ewise_fma = row(
     "ewise_fma",
-    ("x1", "x2", "x3: what is added; broadcast"),
+    ("x1", "x2", "x3: the term added, broadcast"),
     _fma_type,
-    "x1 * x2 + x3.",
+    "Returns x1 * x2 + x3.",
     family="binary",
     scalars_from=0,
     ref=in_float32(lambda a, b, c: a * b + c),
@@ -341,9 +350,9 @@ def _where_grad(call: Call, g: Expr) -> list[Any]:
 
 where = row(
     "where",
-    ("condition: bool; broadcast", "x1", "x2"),
+    ("condition: bool, broadcast", "x1", "x2"),
     _where_type,
-    "x1 where the condition holds, else x2.",
+    "Selects x1 where the condition is true, else x2.",
     family="binary",
     ref=np.where,
     lower=_where,

@@ -112,5 +112,5 @@ def _row(name: str, program: Program, ref: np.ufunc, doc: str, torch: tuple[str,
     return row(name, ("x1", "x2"), _integers, doc, family="binary", lower=lower, ref=ref, pointwise=True, torch=torch)
 
 
-gcd = _row("gcd", _euclid, np.gcd, "Greatest common divisor of integers.", ("gcd",))
-lcm = _row("lcm", _multiple, np.lcm, "Least common multiple of integers; 0 with anything is 0.")
+gcd = _row("gcd", _euclid, np.gcd, "Returns the greatest common divisor of integers, never negative.", ("gcd",))
+lcm = _row("lcm", _multiple, np.lcm, "Returns the least common multiple of integers, never negative; 0 if either is 0.")

@@ -163,11 +163,11 @@ def _erfinv_ref(value: float) -> float:
 
 
 # fmt: off
-erfc = unary("erfc", float_operand, in_numpy(math.erfc), _of_width(_erfc_f32, _erfc), "1 - erf(x), exact far from 0.",
-             grad=slope(lambda g, x: g * (R.exp(-R.square(x)) * (-2 / math.sqrt(math.pi)))),
-             torch=("erfc", "special_erfc"))
+erfc = unary("erfc", float_operand, in_numpy(math.erfc), _of_width(_erfc_f32, _erfc),
+             "Returns 1 - erf(x) without loss of digits for large x.",
+             grad=slope(lambda g, x: g * (R.exp(-R.square(x)) * (-2 / math.sqrt(math.pi)))), torch=("erfc", "special_erfc"))
 erfinv = unary("erfinv", float_operand, in_numpy(_erfinv_ref), _of_width(_erfinv_f32, _erfinv),
-               "Inverse of the error function.", domain=(-0.99, 0.99),
+               "Returns the inverse of erf (Giles 2012, refined); NaN outside [-1, 1].", domain=(-0.99, 0.99),
                grad=slope(lambda g, x: g * (R.exp(R.square(R.erfinv(x))) * (math.sqrt(math.pi) / 2))),
                torch=("erfinv", "special_erfinv"))
 # fmt: on

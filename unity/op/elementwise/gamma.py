@@ -116,9 +116,9 @@ def _lower(call: Call, x: te.Tensor) -> te.Tensor:
 
 polygamma = row(
     "polygamma",
-    ("x", attribute("n", doc="the order, at least 1")),
+    ("x", attribute("n", doc="order of the derivative, at least 1")),
     _type,
-    "The n-th derivative of digamma, n at least 1.",
+    "Returns the n-th derivative of digamma, by Euler-Maclaurin series and reflection.",
     family="unary",
     ref=in_float32(_ref),
     lower=_lower,

@@ -108,7 +108,7 @@ power = row(
     "power",
     ("x1", "x2"),
     _power_type,
-    "x1 to the power x2; integers wrap, and a negative exponent gives the integer part.",
+    "Returns x1 to the power x2; integers wrap, and negative integer exponents give the integer part.",
     family="binary",
     ref=in_float32(_power_ref),
     lower=_power,

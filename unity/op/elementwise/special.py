@@ -156,20 +156,22 @@ def _digamma_ref(value: float) -> float:
 
 
 # fmt: off
-log1p = unary("log1p", float_operand, np.log1p, te.log1p, "Natural logarithm of 1 + x, exact near 0.",
+log1p = unary("log1p", float_operand, np.log1p, te.log1p,
+              "Returns log(1 + x) without loss of digits near 0; -infinity at -1, NaN below.",
               grad=slope(lambda g, x: g / (x + 1.0)), domain=(-0.9, 3), torch=("log1p", "special_log1p"))
-expm1 = unary("expm1", float_operand, np.expm1, _expm1, "exp(x) - 1, exact near 0.",
+expm1 = unary("expm1", float_operand, np.expm1, _expm1, "Returns exp(x) - 1 without loss of digits near 0.",
               grad=slope(lambda g, x: g * R.exp(x)), torch=("expm1", "special_expm1"))
-log2 = unary("log2", float_operand, np.log2, te.log2, "Logarithm to base 2.",
+log2 = unary("log2", float_operand, np.log2, te.log2, "Returns the logarithm to base 2; -infinity at 0, NaN below.",
              grad=slope(lambda g, x: g / (x * math.log(2))), domain=(0.1, 3), torch=("log2",))
-log10 = unary("log10", float_operand, np.log10, te.log10, "Logarithm to base 10.",
+log10 = unary("log10", float_operand, np.log10, te.log10, "Returns the logarithm to base 10; -infinity at 0, NaN below.",
               grad=slope(lambda g, x: g / (x * math.log(10))), domain=(0.1, 3), torch=("log10",))
-exp2 = unary("exp2", float_operand, np.exp2, lambda x: te.intrinsic("exp2", x), "2 to the power x.",
+exp2 = unary("exp2", float_operand, np.exp2, lambda x: te.intrinsic("exp2", x), "Returns 2 to the power x.",
              grad=slope(lambda g, x: g * (R.exp2(x) * math.log(2))), torch=("exp2", "special_exp2"))
 lgamma = unary("lgamma", float_operand, in_numpy(math.lgamma, math.inf), in_float64(log_gamma),
-               "Logarithm of the absolute value of the gamma function.", domain=(0.1, 3),
+               "Returns log(|gamma(x)|), by Lanczos's approximation; infinity at 0 and negative integers.", domain=(0.1, 3),
                grad=slope(lambda g, x: g * R.digamma(x)), torch=("lgamma", "special_gammaln"))
 digamma = unary("digamma", float_operand, in_numpy(_digamma_ref), in_float64(_digamma),
-                "Derivative of the logarithm of the gamma function.", domain=(0.1, 3),
-                grad=slope(lambda g, x: g * R.polygamma(x, n=1)), torch=("digamma", "special_digamma", "special_psi"))
+                "Returns the derivative of log(gamma(x)), by recurrence and asymptotic series; NaN at negative integers.",
+                domain=(0.1, 3), grad=slope(lambda g, x: g * R.polygamma(x, n=1)),
+                torch=("digamma", "special_digamma", "special_psi"))
 # fmt: on

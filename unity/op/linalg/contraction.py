@@ -168,9 +168,9 @@ def _einsum_grad(call: Call, g: Expr) -> list[Any]:
 
 einsum = row(
     "einsum",
-    ("operands: a tuple of tensors", attribute("subscripts", doc='"ij,jk->ik"; ... stands for further axes')),
+    ("operands: tuple of tensors", attribute("subscripts", doc='letters of axes: "ij,jk->ik"; ... for further axes')),
     _einsum_type,
-    "Sum of products of a tuple of tensors, as the letters of the subscripts say.",
+    "Sums products of the operands over the axes that the subscripts name.",
     family=FAMILY,
     lower=_einsum,
     ref=_einsum_ref,
@@ -203,7 +203,7 @@ outer = row(
     "outer",
     ("x1", "x2"),
     _outer_type,
-    "Products of all pairs of elements of two vectors.",
+    "Returns the product of each element of one vector with each of another.",
     family=FAMILY,
     ref=in_float32(np.outer),
     lower=lambda call, a, b: te.compute((a.shape[0], b.shape[0]), lambda i, j: a[i] * b[j], "outer"),

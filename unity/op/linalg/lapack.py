@@ -102,7 +102,7 @@ eigh = row(
     "linalg.eigh",
     ("a", attribute("UPLO", "L", doc='"L" or "U": the triangle that is read')),
     _eigh_type,
-    "Eigenvalues of symmetric matrices in rising order and the eigenvectors as columns; only one triangle is read.",
+    "Returns the eigenvalues of symmetric matrices in rising order and their eigenvectors as columns (LAPACK).",
     family=FAMILY,
     lower=lambda call, a: _called(f"eigh.{attr(call, 'UPLO', 'L')}", [a], [a.shape[:-1], a.shape]),
     ref=_rounded(lapack.eigh),
@@ -157,9 +157,9 @@ def _svd_grad(call: Call, g: Expr) -> list[Any]:
 
 svd = row(
     "linalg.svd",
-    ("a", attribute("full_matrices", True, doc="square factors")),
+    ("a", attribute("full_matrices", True, doc="make u and vh square")),
     _svd_type,
-    "Singular values in falling order between orthogonal u and vh: a = u diag(s) vh; full_matrices makes both square.",
+    "Returns u, the singular values s in falling order and vh with a = u diag(s) vh (LAPACK).",
     family=FAMILY,
     lower=_svd,
     ref=_rounded(lapack.svd),
@@ -179,7 +179,7 @@ geqrf = row(
     "linalg.geqrf",
     ("a",),
     _geqrf_type,
-    "Householder's reflections that make matrices upper triangular: R with the vectors below its diagonal, and the scales tau.",
+    "Returns a QR factorisation as Householder reflections (LAPACK): R with their vectors below the diagonal, and their factors.",
     family=FAMILY,
     lower=lambda call, a: _called("geqrf", [a], [a.shape, (*a.shape[:-2], rank_bound(a.shape))]),
     grad="no gradient of its own: R.linalg.qr has one",
@@ -204,9 +204,9 @@ def _product_type(call: Call) -> Type:
 
 householder_product = row(
     "linalg.householder_product",
-    ("a", "tau: factors of the reflections"),
+    ("a", "tau: (..., k): factors of the reflections"),
     _product_type,
-    "The first columns (as many as a has) of the product of the reflections that R.linalg.geqrf gives.",
+    "Returns the columns of Q, as many as a has, of the reflections that geqrf returns.",
     family=FAMILY,
     grad="no gradient of its own: R.linalg.qr has one",
     lower=lambda call, a, tau: _called("householder_product", [a, tau], [a.shape])[0],
@@ -260,9 +260,9 @@ def _square_qr(call: Call, q: Expr, r: Expr, gq: Expr, gr: Expr) -> Expr:
 
 qr = row(
     "linalg.qr",
-    ("a", attribute("mode", "reduced", doc='"reduced" or "complete"')),
+    ("a", attribute("mode", "reduced", doc='"reduced", or "complete" for a square q')),
     _qr_type,
-    "Orthogonal q and upper triangular r with a = q r; mode complete gives a square q.",
+    "Returns orthogonal q and upper triangular r with a = q r (LAPACK).",
     family=FAMILY,
     lower=lambda call, a: _called(f"qr.{attr(call, 'mode', 'reduced')}", [a], _qr_shapes(call, a.shape)),
     ref=_rounded(lapack.qr),
@@ -294,7 +294,7 @@ matrix_exp = row(
     "linalg.matrix_exp",
     ("a",),
     _exp_type,
-    "Exponential of square matrices: the sum of the powers a^k / k!.",
+    "Returns the exponential of square matrices, by scaling and squaring (Moler and Van Loan 2003).",
     family=FAMILY,
     lower=lambda call, a: _called("matrix_exp", [a], [a.shape])[0],
     ref=_rounded(lapack.matrix_exp),

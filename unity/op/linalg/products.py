@@ -124,7 +124,7 @@ matmul = row(
     "matmul",
     ("x1", "x2", attribute("out_dtype", None)),
     _matmul_type,
-    "Matrix product with numpy's rules for batches and vectors.",
+    "Multiplies matrices; leading axes are broadcast, and a vector counts as a row on the left and as a column on the right.",
     family="linalg",
     ref=_matmul_ref,
     lower=_matmul,

@@ -73,7 +73,7 @@ flatten = row(
     "flatten",
     ("x",),
     _flatten_type,
-    "All elements in one axis.",
+    "Reshapes to one axis, in row-major order.",
     family=FAMILY,
     view=True,
     lower=reorder,
@@ -134,7 +134,7 @@ reshape = row(
     "reshape",
     ("x", "shape: the new shape; one dimension may be -1"),
     _reshape_type,
-    "The same elements in another shape; one dimension may be -1.",
+    "Returns the elements in row-major order in another shape.",
     family=FAMILY,
     view=True,
     lower=lambda call, x, shape: reorder(call, x),
@@ -166,9 +166,9 @@ def _expand_type(call: Call) -> Type:
 
 expand_dims = row(
     "expand_dims",
-    ("x", attribute("axis", doc="where new axes stand in the result")),
+    ("x", attribute("axis", doc="positions of the new axes in the result")),
     _expand_type,
-    "Axes of size 1 put in.",
+    "Inserts axes of size 1.",
     family=FAMILY,
     view=True,
     lower=reorder,
@@ -198,9 +198,9 @@ def _squeeze_type(call: Call) -> Type:
 
 squeeze = row(
     "squeeze",
-    ("x", attribute("axis", None, doc="axes of size 1; None: all of them")),
+    ("x", attribute("axis", None, doc="the axes to remove; None: all of size 1")),
     _squeeze_type,
-    "Axes of size 1 left out.",
+    "Removes axes of size 1.",
     family=FAMILY,
     view=True,
     lower=reorder,
@@ -225,7 +225,7 @@ batch_flatten = row(
     "nn.batch_flatten",
     ("data",),
     _batch_flatten_type,
-    "All axes but the first in one.",
+    "Reshapes to two axes, keeping the first.",
     family=FAMILY,
     view=True,
     lower=reorder,
@@ -269,9 +269,9 @@ def _permute_grad(call: Call, g: Expr) -> list[Any]:
 
 permute_dims = row(
     "permute_dims",
-    ("x", attribute("axes", None, doc="for each axis of the result the one of x; None: reversed")),
+    ("x", attribute("axes", None, doc="the axis of x for each axis of the result; None: reversed")),
     _permute_type,
-    "Axes in another order; None reverses them.",
+    "Permutes the axes.",
     family=FAMILY,
     lower=_permute,
     ref=lambda x, axes=None: np.transpose(x, axes),
@@ -303,7 +303,7 @@ broadcast_to = row(
     "broadcast_to",
     ("x", "shape"),
     _broadcast_to_type,
-    "Repeated along axes of size 1 up to a shape.",
+    "Repeats x along axes of size 1, and along new leading axes, up to a shape.",
     family=FAMILY,
     lower=_broadcast_to,
     ref=lambda x, shape: np.broadcast_to(x, tuple(shape)).copy(),
@@ -329,7 +329,7 @@ flip = row(
     "flip",
     ("data", attribute("axis")),
     _flip_type,
-    "Elements along an axis in reverse order.",
+    "Reverses the elements along an axis.",
     family=FAMILY,
     lower=_flip,
     ref=lambda x, axis: np.flip(x, axis).copy(),
@@ -382,7 +382,7 @@ repeat = row(
     "repeat",
     ("data", attribute("repeats", doc="how often"), attribute("axis", None, doc="the axis; None: flattened first")),
     _repeat_type,
-    "Each element several times in a row.",
+    "Repeats each element along an axis.",
     family=FAMILY,
     lower=_repeat,
     ref=lambda x, repeats, axis=None: np.repeat(x, repeats, axis),
@@ -421,9 +421,9 @@ def _tile_grad(call: Call, g: Expr) -> list[Any]:
 
 tile = row(
     "tile",
-    ("data", attribute("repeats", doc="how often along each axis; fewer numbers are for the last axes")),
+    ("data", attribute("repeats", doc="number of repetitions along each axis; fewer numbers mean the last axes")),
     _tile_type,
-    "The whole tensor several times along each axis.",
+    "Repeats the whole tensor along each axis.",
     family=FAMILY,
     lower=_tile,
     ref=lambda x, repeats: np.tile(x, tuple(repeats) if isinstance(repeats, (list, tuple)) else repeats),
@@ -462,5 +462,5 @@ def _triangle(name: str, doc: str, upper: bool, ref: Any) -> Any:
     )
 
 
-tril = _triangle("tril", "Lower triangle of matrices, zero above diagonal k.", False, np.tril)
-triu = _triangle("triu", "Upper triangle of matrices, zero below diagonal k.", True, np.triu)
+tril = _triangle("tril", "Returns the lower triangles of matrices, with zeros above diagonal k.", False, np.tril)
+triu = _triangle("triu", "Returns the upper triangles of matrices, with zeros below diagonal k.", True, np.triu)

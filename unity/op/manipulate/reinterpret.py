@@ -98,7 +98,7 @@ reinterpret = row(
     "reinterpret",
     ("x", attribute("dtype")),
     _type,
-    "The memory of x read as another dtype; its last axis grows or shrinks with the size of an element.",
+    "Reads the bytes of x as another data type; the last axis grows or shrinks with the element size.",
     family="manipulate",
     lower=_lower,
     ref=_ref,

@@ -114,14 +114,15 @@ def _leaky_grad(call: Call, g: Expr) -> list[Any]:
 
 
 # fmt: off
-relu = _activation("relu", _number, lambda x: np.maximum(x, x.dtype.type(0)), lambda c, x: te.maximum(x, _c(0, x)), "max(x, 0).",
-                   grad=slope(lambda g, x: pick(g, R.greater(x, 0.0))), mixed_precision="follow", torch=("relu",))
+relu = _activation("relu", _number, lambda x: np.maximum(x, x.dtype.type(0)), lambda c, x: te.maximum(x, _c(0, x)),
+                   "Returns max(x, 0); NaN stays NaN.", grad=slope(lambda g, x: pick(g, R.greater(x, 0.0))),
+                   mixed_precision="follow", torch=("relu",))
 relu6 = _activation("relu6", _number, lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)),
-                    lambda c, x: te.minimum(te.maximum(x, _c(0, x)), _c(6, x)), "x limited to [0, 6].",
+                    lambda c, x: te.minimum(te.maximum(x, _c(0, x)), _c(6, x)), "Limits x to [0, 6]; NaN stays NaN.",
                     grad=slope(_relu6_slope), torch=("relu6",))
 leakyrelu = _activation("leakyrelu", _float, lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),
                         lambda c, x: te.select(x > _c(0, x), x, x * _c(float_attr(c, "alpha", 0.01), x)),
-                        "x for positive x, alpha * x below.", attribute("alpha", 0.01, "slope below 0"),
+                        "Returns x if positive, else alpha * x.", attribute("alpha", 0.01, "slope below 0"),
                         samples="f32[5], alpha=0.3", grad=_leaky_grad, mixed_precision="follow", torch=("leaky_relu",))
 # fmt: on
 _TAIL = (
@@ -180,21 +181,22 @@ def _softplus_grad(call: Call, g: Expr) -> list[Any]:
 
 
 # fmt: off
-gelu = _activation("gelu", _float, lambda x: x * _phi(x), _gelu, "x times the normal distribution function of x.",
+gelu = _activation("gelu", _float, lambda x: x * _phi(x), _gelu,
+                   "Returns x times the standard normal distribution function of x (Hendrycks and Gimpel 2016).",
                    grad=slope(_gelu_slope), mixed_precision="follow")
 gelu_tanh = _activation("gelu_tanh", _float, _gelu_tanh_ref,
                         lambda c, x: x * 0.5 * (te.tanh((x + x * x * x * 0.044715) * _GELU_TANH) + 1.0),
-                        "gelu approximated with tanh.", grad=slope(_gelu_tanh_slope))
-silu = _activation("silu", _float, _silu_ref, lambda c, x: x * te.sigmoid(x), "x times sigmoid of x.",
+                        "Returns the tanh approximation of gelu.", grad=slope(_gelu_tanh_slope))
+silu = _activation("silu", _float, _silu_ref, lambda c, x: x * te.sigmoid(x), "Returns x * sigmoid(x).",
                    grad=slope(_silu_slope), mixed_precision="follow", torch=("silu",))
 selu = _activation("selu", _float,
                    lambda x: (_SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(np.minimum(x, 0)))).astype(x.dtype),
                    lambda c, x: te.select(x > _c(0, x), x, (te.exp(x) - 1.0) * _SELU_ALPHA) * _SELU_SCALE,
-                   "Self-normalising unit.", grad=slope(_selu_slope), torch=("selu",))
+                   "Returns the scaled exponential linear unit (Klambauer et al. 2017).", grad=slope(_selu_slope), torch=("selu",))
 softplus = _activation("softplus", _float, _softplus_ref, _softplus,
-                       "log(1 + exp(beta * x)) / beta; x itself above the threshold.",
-                       attribute("beta", 1.0, "steepness"), attribute("threshold", 20.0, "linear where beta * x is larger"),
-                       grad=_softplus_grad,
+                       "Returns log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold.",
+                       attribute("beta", 1.0, "steepness"),
+                       attribute("threshold", 20.0, "value of beta * x above which the result is x"), grad=_softplus_grad,
                        torch=("softplus",), samples="f32[4], beta=2.0")
 # fmt: on
 
@@ -251,7 +253,7 @@ softmax = row(
     "nn.softmax",
     ("data", attribute("axis", -1)),
     _softmax_type,
-    "exp(x) divided by its sum along an axis, without overflow.",
+    "Returns exp(x) divided by its sum along an axis, without overflow.",
     family=FAMILY,
     lower=_softmax(False),
     ref=in_float32(_softmax_ref),
@@ -263,7 +265,7 @@ log_softmax = row(
     "nn.log_softmax",
     ("data", attribute("axis", -1)),
     _softmax_type,
-    "Logarithm of softmax.",
+    "Returns the logarithm of softmax along an axis, without overflow.",
     family=FAMILY,
     lower=_softmax(True),
     ref=in_float32(_log_softmax_ref),

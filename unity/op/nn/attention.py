@@ -138,10 +138,10 @@ def _attention_ref(
 
 
 _OPTIONS = (
-    attribute("scale", None, "factor of query times key; None: 1 over the root of the width"),
+    attribute("scale", None, "factor of query key^T; None: 1 / sqrt(width)"),
     attribute("causal_mask", None),
     attribute("window_size", None),
-    attribute("layout", "BSHD", "BSHD, BHSD, or one each for query,key,value,result: batch, sequence, heads, width"),
+    attribute("layout", "BSHD", "BSHD or BHSD, or four of them: query,key,value,result"),
     attribute("empty", None),
 )
 
@@ -227,12 +227,11 @@ attention = row(
         "query",
         "key",
         "value",
-        optional("bias", doc="added before softmax, broadcast to (batch, heads, queries, keys); or bool"),
+        optional("bias", doc="added to (batch, heads, queries, keys) before softmax, broadcast; bool: true where seen"),
         *_OPTIONS,
     ),
     _attention_type,
-    "softmax(query key^T * scale + bias) value; heads may share keys. layout: BSHD (batch, sequence, heads, width), BHSD, or one "
-    "each for query,key,value,result. A bool bias is true where a key is seen; rows that see none are empty (None: NaN).",
+    "Returns softmax(query key^T * scale + bias) value per head (online softmax over blocks: Dao et al. 2022).",
     family=FAMILY,
     lower=_attention,
     ref=_attention_ref,
@@ -252,11 +251,11 @@ attention_bias = row(
         "query",
         "key",
         "value",
-        "bias: added before softmax, broadcast to (batch, heads, queries, keys); or bool",
+        "bias: added to (batch, heads, queries, keys) before softmax, broadcast; bool: true where seen",
         *_OPTIONS,
     ),
     _attention_type,
-    "nn.attention with a bias that must be given.",
+    "Returns nn.attention with a bias that must be given.",
     family=FAMILY,
     lower=_attention,
     ref=_attention_ref,
@@ -374,12 +373,12 @@ pad = row(
     "nn.pad",
     (
         "data",
-        attribute("pad_width", doc="for each axis the width before and after"),
+        attribute("pad_width", doc="widths before and after each axis, in one row"),
         attribute("pad_mode", "constant", doc='"constant", "reflect", "replicate" or "circular"'),
-        attribute("pad_value", 0.0, doc="of constant"),
+        attribute("pad_value", 0.0, doc="the constant"),
     ),
     _pad_type,
-    "A border around the tensor: a constant, or the tensor reflected, replicated or wrapped around.",
+    "Pads each axis with a constant, or with the tensor reflected, replicated or wrapped around.",
     family=FAMILY,
     lower=_pad,
     ref=_pad_ref,

@@ -87,9 +87,9 @@ def _prelu_grad(call: Call, g: Expr) -> list[Any]:
 
 prelu = row(
     "nn.prelu",
-    ("data", "alpha: slopes below 0, one for each channel or one", attribute("axis", 1, doc="the axis of channels")),
+    ("data", "alpha: slopes below 0, one or one per channel", attribute("axis", 1, doc="the axis of channels")),
     _prelu_type,
-    "x for positive x, alpha of its channel times x below.",
+    "Returns x if positive, else x times the slope of its channel.",
     family=FAMILY,
     lower=_prelu,
     ref=in_float32(_prelu_ref),
@@ -178,7 +178,7 @@ instance_norm = row(
         attribute("scale", True),
     ),
     _instance_type,
-    "Shifted to mean 0 and scaled to variance 1 over axes of each instance, then times gamma plus beta of the channel.",
+    "Normalises each channel of each instance to mean 0 and variance 1, then scales by gamma and shifts by beta.",
     family=FAMILY,
     lower=_instance,
     ref=_instance_ref,
@@ -239,9 +239,9 @@ def _shuffle_grad(call: Call, g: Expr) -> list[Any]:
 
 pixel_shuffle = row(
     "nn.pixel_shuffle",
-    ("data", attribute("upscale_factor", doc="r, the growth of height and width")),
+    ("data", attribute("upscale_factor", doc="r, the factor of height and width")),
     _shuffle_type,
-    "Channels laid out as blocks of pixels: (..., c * r * r, h, w) to (..., c, h * r, w * r).",
+    "Rearranges channels into blocks of pixels: (..., c * r * r, h, w) to (..., c, h * r, w * r).",
     family=FAMILY,
     lower=_shuffle,
     ref=_shuffle_ref,

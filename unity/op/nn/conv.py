@@ -376,7 +376,7 @@ def _conv_row(rank: int) -> Operator:
         f"nn.conv{rank}d",
         conv_params(rank),
         _conv_type(rank),
-        f"Convolution over {rank} spatial axes (no flipping of the kernel).",
+        "Convolves data with weight over the spatial axes, without flipping the kernel.",
         family=FAMILY,
         lower=_conv(rank),
         ref=_conv_ref(rank),

@@ -259,7 +259,7 @@ def _row(rank: int) -> Operator:
         f"nn.conv{rank}d_transpose",
         conv_params(rank, "IO", attribute("output_padding", (0,) * rank)),
         _type(rank),
-        f"Transpose of a convolution over {rank} spatial axes.",
+        f"Applies the transpose of nn.conv{rank}d with the same weight and options.",
         family="nn",
         lower=_lower(rank),
         ref=_ref(rank),

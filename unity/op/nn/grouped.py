@@ -84,9 +84,9 @@ def _grad(call: Call, g: Expr) -> list[Any]:
 
 grouped_matmul = row(
     "nn.grouped_matmul",
-    ("x: (rows, inner)", "weight: (groups, inner, columns)", "ends: where the rows of each group end; integers"),
+    ("x: (rows, inner)", "weight: (groups, inner, columns)", "ends: (groups,): end of each group's rows"),
     _type,
-    "Rows of x up to ends[0] times weight[0], the next up to ends[1] times weight[1], and so on.",
+    "Multiplies consecutive groups of rows of x by a matrix each; rows behind the last group give zeros.",
     family=FAMILY,
     lower=_lower,
     ref=_ref,

@@ -117,14 +117,14 @@ def _nll_grad(call: Call, g: Expr) -> list[Any]:
 nll_loss = row(
     "nn.nll_loss",
     (
-        "predictions: log probabilities (batch, classes, ...), or (classes,)",
+        "predictions: log probabilities (batch, classes, ...) or (classes,)",
         "targets",
         optional("weights"),
         attribute("reduction", "mean", doc='"mean", "sum" or "none"'),
         attribute("ignore_index", -100),
     ),
     _nll_type,
-    "Minus the log probability of the target class, weighted; the mean divides by the sum of the weights.",
+    "Returns minus the log probability of each target class, weighted; the mean divides by the sum of the weights.",
     family=FAMILY,
     lower=_nll,
     ref=_nll_ref,
@@ -165,9 +165,9 @@ def _entropy_grad(call: Call, g: Expr) -> list[Any]:
 
 cross_entropy_with_logits = row(
     "nn.cross_entropy_with_logits",
-    ("predictions: log probabilities", "labels: probabilities, of the same shape"),
+    ("predictions: log probabilities", "labels: probabilities, in the shape of predictions"),
     _entropy_type,
-    "Minus the sum of predictions times labels, divided by the size of the first axis where there are more.",
+    "Returns -sum(predictions * labels), divided by the size of the first axis if there are several.",
     family=FAMILY,
     lower=_entropy,
     ref=in_float32(_entropy_ref),

@@ -243,9 +243,9 @@ def _pool_row(largest: bool, rank: int) -> Operator:
         f"nn.{'max' if largest else 'avg'}_pool{rank}d",
         params,
         pool_type(rank),
-        "Largest of each window."
+        "Returns the largest element of each window; NaN if any is NaN."
         if largest
-        else "Mean of each window, of integers towards zero; the border counts with count_include_pad.",
+        else "Returns the mean of each window; integers round towards 0.",
         family=FAMILY,
         lower=_pool(largest, rank),
         ref=_pool_ref(largest, rank),
@@ -362,7 +362,7 @@ def _adaptive_row(rank: int) -> Operator:
         f"nn.adaptive_avg_pool{rank}d",
         ("data", attribute("output_size", None), attribute("layout", _layout(rank)), attribute("out_layout", None)),
         adaptive_type(rank),
-        "Mean of windows chosen so that the output has a given size.",
+        "Returns the means of windows chosen so that the output has a given size.",
         family=FAMILY,
         lower=_adaptive(rank),
         ref=_adaptive_ref(rank),

@@ -328,9 +328,9 @@ def _lstm_grad(call: Call, g: Expr) -> list[Any]:
 
 
 _PARAMS: dict[str, Param | str] = {
-    "bias": optional("bias", doc="(n * hidden,): added to the products with the state; None: nothing"),
-    "cell": "cell: (batch, hidden): the first cell state",
-    "weight": "weight: (hidden, n * hidden), for the state",
+    "bias": optional("bias", doc="(n * hidden,): added to the products of state and weight; None: 0"),
+    "cell": "cell: (batch, hidden): the initial cell state",
+    "weight": "weight: (hidden, n * hidden), multiplied with the state",
 }
 
 
@@ -360,15 +360,17 @@ def _row(
 
 
 lstm = _row("lstm", ("gates", "hidden", "cell", "weight"), 4, _lstm_update, _lstm_ref,
-            "LSTM layer: outputs of all steps, last hidden state, last cell state.", grad=_lstm_grad,
+            "Runs an LSTM layer, gates in the order input, forget, cell, output; returns all outputs and the last two states.",
+            grad=_lstm_grad,
             samples="f32[3,2,12], f32[2,3], f32[2,3], f32[3,12], reverse=each(False, True); "
                     "f32[0,2,4], f32[2,1], f32[2,1], f32[1,4]")  # fmt: skip
 gru = _row("gru", ("gates", "hidden", "weight", "bias"), 3, _gru_update, _gru_ref,
-           "GRU layer: outputs of all steps and last hidden state; bias is added to the hidden part.", grad=_gru_grad,
+           "Runs a GRU layer, gates in the order reset, update, new; returns all outputs and the last state.",
+           grad=_gru_grad,
            samples="f32[4,3,6], f32[3,2], f32[2,6], f32[6], reverse=each(False, True); f32[2,1,3], f32[1,1], f32[1,3]; "
                    "f16[2,1,6], f16[1,2], f16[2,6]")  # fmt: skip
 rnn = _row("rnn", ("gates", "hidden", "weight"), 1, _rnn_update, _rnn_ref,
-           "Recurrent layer with tanh or relu: outputs of all steps and last hidden state.",
+           "Runs an Elman recurrent layer; returns all outputs and the last state.",
            attribute("nonlinearity", "tanh", '"tanh" or "relu"'), grad=_rnn_grad,
            samples="f32[3,2,4], f32[2,4], f32[4,4], reverse=each(False, True), nonlinearity=each('tanh', 'relu'); "
                    "f32[1,1,1], f32[1,1], f32[1,1]")  # fmt: skip

@@ -104,9 +104,9 @@ def _recurrence_ref(factor: Any, term: Any, start: Any, reverse: bool = False) -
 
 linear_recurrence = row(
     "grad.linear_recurrence",
-    ("factor: (time, batch, size)", "term: of the same shape", "start: (batch, size)", attribute("reverse", False)),
+    ("factor: (time, batch, size)", "term: (time, batch, size)", "start: (batch, size)", attribute("reverse", False)),
     _recurrence_type,
-    "States of all steps of y[t] = factor[t] * y[t - 1] + term[t]: the cells of an LSTM.",
+    "Returns all states of y[t] = factor[t] * y[t - 1] + term[t], such as the cells of an LSTM.",
     family=FAMILY,
     lower=_recurrence,
     ref=lambda *args, **attrs: in_wide(_recurrence_ref)(*args, **attrs)[0],
@@ -118,6 +118,7 @@ linear_recurrence = row(
 # ---- the loops against the direction of the layer
 
 _LAYER = ("output_grad", "hidden_grad", "keep", "factors", "weight")
+_WEIGHT = "weight: (n * hidden, hidden), multiplied with the gradients of the gates"
 _LSTM = ("output_grad", "hidden_grad", "keep", "factors", "weight", "cell_grad", "through")
 
 
@@ -228,9 +229,9 @@ def _lstm_ref(
 
 recurrent_backward = row(
     "grad.recurrent_backward",
-    (*_LAYER, attribute("reverse", False)),
+    (*_LAYER[:-1], _WEIGHT, attribute("reverse", False)),
     _backward_type(_LAYER),
-    "Gradients of the outputs of all steps of nn.rnn or nn.gru and of the first state; weight is (n * hidden, hidden).",
+    "Returns the gradients of the outputs of all steps of nn.rnn or nn.gru and of the initial state.",
     family=FAMILY,
     lower=_backward,
     ref=in_wide(_backward_ref),
@@ -241,13 +242,14 @@ recurrent_backward = row(
 lstm_backward = row(
     "grad.lstm_backward",
     (
-        *_LAYER,
-        "cell_grad: the gradient of the last cell",
-        "through: what a step hands on to its cell",
+        *_LAYER[:-1],
+        _WEIGHT,
+        "cell_grad: the gradient of the last cell state",
+        "through: factor of each output's gradient in that of its cell",
         attribute("reverse", False),
     ),
     _backward_type(_LSTM),
-    "Gradients of the outputs and cells of all steps of nn.lstm and of both first states; weight is (4 * hidden, hidden).",
+    "Returns the gradients of the outputs and cells of all steps of nn.lstm and of both initial states.",
     family=FAMILY,
     lower=_backward,
     ref=in_wide(_lstm_ref),

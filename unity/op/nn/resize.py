@@ -317,7 +317,6 @@ _SAMPLES = {
 
 
 def _row(rank: int) -> Operator:
-    what = {1: "Signals in another length", 2: "Images in another height and width", 3: "Volumes in another size"}[rank]
     return row(
         f"image.resize{rank}d",
         (
@@ -335,7 +334,7 @@ def _row(rank: int) -> Operator:
             attribute("scales", None),
         ),
         _resize_type(rank),
-        f"{what}: nearest_neighbor, linear or cubic.",
+        "Resizes the spatial axes by interpolation; coordinates are float64.",
         family=FAMILY,
         lower=_resize(rank),
         ref=_resize_ref(rank),

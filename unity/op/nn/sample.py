@@ -91,9 +91,9 @@ def _affine_grad(call: Call, g: Expr) -> list[Any]:
 
 affine_grid = row(
     "image.affine_grid",
-    ("data: (batch, 2, 3), or (batch, 3, 4) of volumes", "size", attribute("align_corners", True)),
+    ("data: affine maps (batch, 2, 3); (batch, 3, 4) for volumes", "size", attribute("align_corners", True)),
     _affine_type,
-    "Places of the pixels of an image of a given size under affine maps (batch, 2, 3).",
+    "Returns the sampling grid of an image or volume of the given size under affine maps; coordinates run from -1 to 1.",
     family=FAMILY,
     lower=_affine,
     ref=_affine_ref,
@@ -325,14 +325,14 @@ grid_sample = row(
     "image.grid_sample",
     (
         "data",
-        "grid: (batch, 2, height, width): x and y from -1 to 1",
+        "grid: (batch, 2, height, width): x and y from -1 to 1; (batch, 3, depth, height, width): x, y and z",
         attribute("method", "bilinear", doc='"bilinear", "nearest" or "bicubic"'),
         attribute("layout", "NCHW"),
         attribute("padding_mode", "zeros", doc='"zeros", "border" or "reflection"'),
         attribute("align_corners", True),
     ),
     _sample_type,
-    "Images read at the places of a grid (batch, 2, height, width): bilinear, nearest or bicubic; volumes alike (NCDHW).",
+    "Samples images or volumes (layout NCDHW) at the coordinates of a grid; a NaN coordinate reads pixel 0.",
     family=FAMILY,
     lower=_sample,
     ref=_sample_ref,

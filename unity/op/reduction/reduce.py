@@ -275,19 +275,21 @@ def _prod_grad(call: Call, g: Expr) -> list[Any]:
 
 
 # fmt: off
-sum_ = _reduction("sum", _numbers, np.sum, _lower(te.sum), "Sum over axes; of bool int64.",
+sum_ = _reduction("sum", _numbers, np.sum, _lower(te.sum), "Returns the sum over the axes; bool is counted in int64.",
                   grad=lambda call, g: [spread_back(call, g)])
-prod = _reduction("prod", _numbers, np.prod, _lower(te.prod, exact), "Product over axes; of bool int64.", grad=_prod_grad)
+prod = _reduction("prod", _numbers, np.prod, _lower(te.prod, exact),
+                  "Returns the product over the axes; bool is counted in int64.", grad=_prod_grad)
 max_ = _reduction("max", _ordered, _extreme(np.max, True), _lower(te.max, _comparable),
-                  "Largest over axes; NaN if any is NaN.",
+                  "Returns the largest element over the axes; NaN if any is NaN.",
                   grad=lambda call, g: shared_by(kept_reduction(call, R.max), call, g))
 min_ = _reduction("min", _ordered, _extreme(np.min, False), _lower(te.min, _comparable),
-                  "Smallest over axes; NaN if any is NaN.",
+                  "Returns the smallest element over the axes; NaN if any is NaN.",
                   grad=lambda call, g: shared_by(kept_reduction(call, R.min), call, g))
-mean = _reduction("mean", _floats, np.mean, _statistic(mean_tensor), "Mean over axes.", grad=_mean_grad)
-variance = _reduction("variance", _floats, np.var, _statistic(_exact_variance), "Mean squared distance from the mean over axes.",
-                      grad=_variance_grad)
-std = _reduction("std", _floats, np.std, _statistic(_exact_variance, True), "Square root of the variance.", grad=_std_grad)
+mean = _reduction("mean", _floats, np.mean, _statistic(mean_tensor), "Returns the mean over the axes.", grad=_mean_grad)
+variance = _reduction("variance", _floats, np.var, _statistic(_exact_variance),
+                      "Returns the variance over the axes, dividing by the number of elements.", grad=_variance_grad)
+std = _reduction("std", _floats, np.std, _statistic(_exact_variance, True),
+                 "Returns the standard deviation over the axes, dividing by the number of elements.", grad=_std_grad)
 # fmt: on
 
 
@@ -353,7 +355,7 @@ argmax = row(
     "argmax",
     _AXES,
     _arg_type,
-    "Index of the largest element, the first of equal ones; NaN is largest.",
+    "Returns the int64 index of the largest element, the first of equal ones; NaN counts as largest.",
     family="reduce",
     ref=_arg_ref(np.argmax),
     lower=_arg_lower(True),
@@ -363,7 +365,7 @@ argmin = row(
     "argmin",
     _AXES,
     _arg_type,
-    "Index of the smallest element, the first of equal ones; NaN is smallest.",
+    "Returns the int64 index of the smallest element, the first of equal ones; NaN counts as smallest.",
     family="reduce",
     ref=_arg_ref(np.argmin),
     lower=_arg_lower(False),
@@ -406,9 +408,9 @@ def _collapse_ref(data: np.ndarray, shape: Any) -> np.ndarray:
 
 collapse_sum_to = row(
     "collapse_sum_to",
-    ("data", "shape: what was broadcast"),
+    ("data", "shape: the shape before broadcasting"),
     _collapse_type,
-    "Sum over the axes a tensor of the shape was broadcast along.",
+    "Sums over the axes along which a tensor of the given shape was broadcast to data.",
     family="reduce",
     lower=_collapse,
     ref=_collapse_ref,
@@ -427,7 +429,7 @@ collapse_sum_like = row(
     "collapse_sum_like",
     ("data", "collapse_target: a tensor of the wanted shape"),
     _collapse_like_type,
-    "collapse_sum_to the shape of a tensor.",
+    "Sums data to the shape of another tensor, as collapse_sum_to does.",
     family="reduce",
     lower=lambda call, x, like: _collapse(call, x, like.shape),
     ref=lambda data, target: _collapse_ref(data, target.shape),

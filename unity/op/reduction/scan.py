@@ -155,7 +155,7 @@ cumsum = row(
     "cumsum",
     _SCAN,
     _scan_type,
-    "Running sum along an axis; None flattens first.",
+    "Returns the cumulative sum along an axis.",
     family="reduce",
     lower=_scan(build.add, 0),
     ref=_scan_ref(np.cumsum, 0),
@@ -167,7 +167,7 @@ cumprod = row(
     "cumprod",
     _SCAN,
     _scan_type,
-    "Running product along an axis; None flattens first.",
+    "Returns the cumulative product along an axis.",
     family="reduce",
     lower=_scan(build.mul, 1),
     ref=_scan_ref(np.cumprod, 1),
@@ -260,12 +260,12 @@ def _extreme_grad(call: Call, g: Expr) -> list[Any]:
 
 
 def _extreme_row(largest: bool) -> Operator:
-    name, what = ("cummax", "Largest") if largest else ("cummin", "Smallest")
+    name, what = ("cummax", "largest") if largest else ("cummin", "smallest")
     return row(
         name,
         ("data", attribute("axis")),
         _extreme_type,
-        f"{what} element so far along an axis and its index, the last of equal ones; NaN stays.",
+        f"Returns the {what} element so far along an axis and its int64 index, the last of equal ones; NaN stays.",
         family=FAMILY,
         lower=_extreme(largest),
         ref=_extreme_ref(largest),
@@ -326,7 +326,7 @@ logcumsumexp = row(
     "logcumsumexp",
     ("data", attribute("axis")),
     _log_type,
-    "Logarithm of the running sum of exponentials along an axis, without overflow.",
+    "Returns the logarithm of the cumulative sum of exp(data) along an axis, without overflow.",
     family=FAMILY,
     lower=_logcumsumexp,
     ref=in_float32(lambda x, axis: np.logaddexp.accumulate(x, axis=axis, dtype=np.float64).astype(x.dtype)),

@@ -51,8 +51,8 @@ def _truth(name: str, reducer: Any, ref: Any, doc: str) -> Operator:
     return row(name, _AXES, _truth_type, doc, family=FAMILY, lower=lower, ref=meaning, samples=samples)
 
 
-any_ = _truth("any", te.max, np.any, "Is any element over axes not 0.")
-all_ = _truth("all", te.min, np.all, "Are all elements over axes not 0.")
+any_ = _truth("any", te.max, np.any, "Tests whether any element over the axes is nonzero.")
+all_ = _truth("all", te.min, np.all, "Tests whether all elements over the axes are nonzero.")
 
 
 def _floats(call: Call) -> Type:
@@ -101,7 +101,7 @@ logsumexp = row(
     "logsumexp",
     _AXES,
     _floats,
-    "Logarithm of the sum of exponentials over axes, without overflow.",
+    "Returns the logarithm of the sum of exp(x) over the axes, without overflow.",
     family=FAMILY,
     lower=_logsumexp,
     ref=in_float32(_logsumexp_ref),
@@ -183,7 +183,7 @@ median = row(
     "median",
     _AXES,
     _median_type,
-    "The lower of the middle values over axes, and its index where it is one axis; NaN if any is NaN (the last of them).",
+    "Returns the median over the axes, the lower of two middle values, and with one axis its int64 index; NaN if any is NaN.",
     family=FAMILY,
     lower=_median,
     ref=_median_ref,
