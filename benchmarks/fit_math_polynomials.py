@@ -1,8 +1,8 @@
-"""Fits the polynomial coefficients of `unity/target/cpu/math/coefficients.py` and prints that file.
+"""Fits the polynomial coefficients of `unity/target/llvm/math/coefficients.py` and prints that file.
 
 Each row names a function g, an interval and the degree for float32 and float64. g is interpolated at Chebyshev nodes in
 high precision, which is within a small factor of the best polynomial; the degrees leave room for that factor.
-Run: ``python benchmarks/fit_math_polynomials.py > unity/target/cpu/math/coefficients.py``.
+Run: ``python benchmarks/fit_math_polynomials.py > unity/target/llvm/math/coefficients.py``.
 """
 
 from __future__ import annotations

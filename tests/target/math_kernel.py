@@ -9,8 +9,8 @@ import numpy as np
 
 from unity.ffi.machine_code.engine import Engine
 from unity.ffi.targets.target import runnable_processor
-from unity.target.cpu.math.lanes import type_name
-from unity.target.cpu.math.library import (
+from unity.target.llvm.math.lanes import type_name
+from unity.target.llvm.math.library import (
     FLOAT_KINDS,
     INTEGER_KINDS,
     MATH_FUNCTIONS,

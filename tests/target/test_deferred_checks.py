@@ -8,7 +8,7 @@ import pytest
 import unity
 from unity.script import parse
 from unity.target.cpu.codegen import write_kernels
-from unity.target.cpu.writer import MOST_WAITING
+from unity.target.llvm.writer import MOST_WAITING
 from unity.transform.tir.pipeline import lower_prim_func
 
 HEAD = "@T.prim_func\ndef main(A: T.Buffer((4,), 'int64'), B: T.Buffer((4,), 'int64'), d: T.int64, e: T.int64):\n"

@@ -8,7 +8,7 @@ import pytest
 from math_kernel import math_kernel
 from math_reference import EXTENDED, MPMATH, mpmath_ulp_error, ulp_errors
 
-from unity.target.cpu.math.library import MATH_FUNCTIONS, ULP
+from unity.target.llvm.math.library import MATH_FUNCTIONS, ULP
 
 DOMAINS = {
     "log": (0, np.inf), "log2": (0, np.inf), "log10": (0, np.inf), "log1p": (-1, np.inf), "sqrt": (0, np.inf),

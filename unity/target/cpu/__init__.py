@@ -1,1 +1,1 @@
-"""Code for processors: LLVM IR as text, and the math library."""
+"""Code for processors."""

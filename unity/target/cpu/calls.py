@@ -8,29 +8,21 @@ from ...ffi.calls.kernel_calls import BRIDGE
 from ...ffi.dtype import DataType
 from ...ffi.machine_code.engine import process_symbol
 from ...ffi.targets.probe import compile_problem
+from ...ffi.targets.target import processor_in_use
 from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, IntImm, StringImm, Var
 from ...ir.types import Expr
 from ...support.errors import CodegenError
-from .casts import convert
-from .lltypes import llvm_type, memory_type, value_type
-from .math.library import math_function
-from .memory import index, strides_of
-from .narrow import widen
-from .writer import FunctionWriter
+from ..llvm.casts import convert
+from ..llvm.lltypes import llvm_type, memory_type, value_type
+from ..llvm.memory import index, strides_of
+from ..llvm.narrow import widen
+from ..llvm.writer import FunctionWriter
 
 _I64, _F64 = DataType("int64"), DataType("float64")
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*$")
 _VARIADIC = {"printf": 1, "fprintf": 2, "dprintf": 2, "sprintf": 2, "snprintf": 3}
 """C functions with a variable tail, and their number of fixed parameters."""
-
-
-def math_symbol(w: FunctionWriter, name: str, dtype: DataType, span: object) -> str:
-    """Symbol of a math library function, its texts added to the module."""
-    symbol, needed = math_function(name, dtype.element.name, dtype.lanes, w.module.scales)
-    for key, text in needed.items():
-        w.module.declare("@" + key.lstrip("@"), text)
-    return symbol
 
 
 def _name(call: Call) -> str:
@@ -138,7 +130,8 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
     probe = f"define {ty} @probe({params}) {{\n" + (
         f"  {call_text}\n  ret void\n}}\n" if ty == "void" else f"  %r = {call_text}\n  ret {ty} %r\n}}\n"
     )
-    problem = compile_problem(probe, w.module.processor.cpu, w.module.processor.changes)
+    processor = processor_in_use()
+    problem = compile_problem(probe, processor.cpu, processor.changes)
     if problem:
         raise CodegenError("E527", f"{name} with ({', '.join(kinds)}) -> {ty}: {problem}", call.span)
     actual = ", ".join([f"{k} {t}" for k, t in zip(kinds, texts)])

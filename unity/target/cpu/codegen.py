@@ -29,21 +29,19 @@ from ...support.graph import strongly_connected
 from ...support.options import str_option
 from ...support.recursion import deep_recursion
 from ..kernel_groups import callees, imported_texts, special_nodes
+from ..llvm.casts import convert
+from ..llvm.lltypes import memory_type, value_type
+from ..llvm.math.library import scales_by_instruction
+from ..llvm.writer import I64, FunctionWriter, Kernel, ModuleWriter
 from ..signature import find_symbols, kernel_signature, result_dtype
-from . import expressions, intrinsics, memory, statements
-from .casts import convert
 from .half import conversion_functions, converts_half
 from .imported import linked, read_imported
-from .lltypes import memory_type, value_type
-from .math.library import scales_by_instruction
-from .writer import I64, FunctionWriter, Kernel, ModuleWriter
+from .rules import CPU_RULES
 
 MANY_BRANCHES = 256
 """Branches of one function up to which LLVM's own pipeline is used."""
 MANY_LINES = 20_000
 """The same of instructions."""
-RULE_MODULES = (expressions, intrinsics, memory, statements)
-"""Imported for the rules they register."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,10 +70,9 @@ def write_module(
         nodes = {name: special_nodes(func) for name, func in functions.items()}
         _refuse_recursion(functions, nodes)
         signatures = {name: kernel_signature(name, func, nodes[name]) for name, func in functions.items()}
-        module = ModuleWriter(functions, symbols, signatures)
-        module.processor = target.processor
-        module.scales = scales_by_instruction(module.processor.features)
-        module.converts_half = "f16c" in module.processor.features or converts_half(compile_options(target))
+        module = ModuleWriter(functions, CPU_RULES, symbols, signatures, features=target.processor.features)
+        module.scales = scales_by_instruction(module.features)
+        module.converts_half = "f16c" in module.features or converts_half(compile_options(target))
         texts = imported_texts([node for held in nodes.values() for node in held])
         module.imported, needed = read_imported(texts)
         module.externs.update(dict.fromkeys(needed))

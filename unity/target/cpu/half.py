@@ -1,6 +1,6 @@
 """Which conversions of ``half`` and ``bfloat`` LLVM writes as calls, and what those calls reach.
 
-Our own code asks before it writes such a conversion (`narrow.py`). LLVM intrinsics called by name and imported IR come as they
+Our own code asks before it writes such a conversion (`llvm/narrow.py`). LLVM intrinsics called by name and imported IR come as they
 are: their module gets the functions that LLVM calls, under the names of GCC's and LLVM's run-time libraries, private.
 """
 
@@ -11,9 +11,9 @@ from functools import cache
 from ...ffi.dtype import DataType
 from ...ffi.machine_code.elf import read_symbols
 from ...ffi.machine_code.llvm import CompileOptions, compile_ir
-from .lltypes import llvm_type, value_type
-from .narrow import narrow, widen
-from .writer import FunctionWriter, Kernel, ModuleWriter
+from ..llvm.lltypes import llvm_type, value_type
+from ..llvm.narrow import narrow, widen
+from ..llvm.writer import FunctionWriter, Kernel, ModuleWriter
 
 _TRIAL = """
 define void @trial(ptr %p, float %x, half %y) {

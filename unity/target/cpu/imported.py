@@ -8,7 +8,6 @@ kernels that import them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import llvmlite.binding as binding
 
@@ -19,14 +18,7 @@ from ...ffi.targets.processor import host_triple
 from ...ffi.targets.target import processor_in_use
 from ...support.errors import CodegenError, FFIError
 from ..kernel_groups import Importer
-
-
-@dataclass(slots=True, frozen=True)
-class Imported:
-    """A function defined in imported text: LLVM types of its result and parameters."""
-
-    result: str
-    params: tuple[str, ...]
+from ..llvm.writer import Imported
 
 
 def read_imported(texts: Mapping[str, Importer]) -> tuple[dict[str, Imported], list[str]]:

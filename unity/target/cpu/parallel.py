@@ -13,9 +13,9 @@ from ...ir.expr import IntImm, Var
 from ...ir.stmt import AllocBuffer, For, SeqStmt, Stmt, seq
 from ...ir.types import PointerType
 from ...ir.walk import used_vars
-from .casts import convert
-from .lltypes import value_type
-from .writer import I64, FunctionWriter, LoopScope
+from ..llvm.casts import convert
+from ..llvm.lltypes import value_type
+from ..llvm.writer import I64, FunctionWriter, LoopScope
 
 
 def _captured(w: FunctionWriter, stmt: For) -> list[tuple[Var, str, str]]:
@@ -67,7 +67,7 @@ def _own_memory(body: Stmt) -> tuple[list[AllocBuffer], Stmt]:
     return own, seq(*parts[len(own) :])
 
 
-def turned_place(w: FunctionWriter, ty: str, place: str, ends: str, backwards: str) -> str:
+def turned_place(w: FunctionWriter, backwards: str, ty: str, place: str, ends: str) -> str:
     """``place``, or where ``backwards`` holds, the place as far from the other end; ``ends`` is the sum of begin and end."""
     other = w.emit(f"sub {ty} {w.emit(f'sub {ty} {ends}, 1')}, {place}")
     return w.emit(f"select i1 {backwards}, {ty} {other}, {ty} {place}")
@@ -98,7 +98,7 @@ def _write_body(
     inner.lines.append(f"  %at = phi i64 [ %begin, %{before} ], [ %after, %next ]")
     inner.branch(inner.emit("icmp slt i64 %at, %end"), "body", "done")
     inner.start("body")
-    place = turned_place(inner, "i64", "%at", inner.emit("add i64 %begin, %end"), "%backwards") if turned else "%at"
+    place = turned_place(inner, "%backwards", "i64", "%at", inner.emit("add i64 %begin, %end")) if turned else "%at"
     offset = convert(inner, place, I64, dtype)
     inner.env[stmt.loop_var] = inner.emit(f"add {ty} {offset}, %first")
     inner.loops.append(LoopScope("", "next", held))

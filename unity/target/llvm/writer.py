@@ -1,8 +1,8 @@
 """State of code generation: one ModuleWriter per LLVM module, one FunctionWriter per LLVM function being written.
 
-Here: naming, basic blocks, failure exits, what must be freed on the way out. The rules that translate nodes register
-themselves in ``EXPRESSIONS`` and ``STATEMENTS`` (`expressions.py`, `statements.py`, ...). Invariant: after each rule the
-current block is open (has no terminator yet).
+Here: naming, basic blocks, failure exits, what must be freed on the way out. The rules that translate nodes, as far as all targets
+share them, register themselves in ``EXPRESSIONS`` and ``STATEMENTS`` (`expressions.py`, `statements.py`, ...); a target puts its
+``Rules`` together from these and its own. Invariant: after each rule the current block is open (has no terminator yet).
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from typing import Any
 
 from ...ffi.abi import KernelSignature
 from ...ffi.dtype import DataType
-from ...ffi.targets.processor import Processor
-from ...ffi.targets.target import processor_in_use
 from ...ir.buffer import Buffer
 from ...ir.build import dtype_of
 from ...ir.expr import Var
@@ -22,13 +20,20 @@ from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from .deferred_checks import DeferredChecks
-from .imported import Imported
 from .lltypes import value_type
 
-EXPRESSIONS: dict[type, Callable[[Any, Any], str]] = {}
-"""Rule (writer, expression) -> operand text, by exact node type."""
-STATEMENTS: dict[type, Callable[[Any, Any], None]] = {}
-"""Rule (writer, statement) -> None, by exact node type."""
+Expressions = dict[type, Callable[[Any, Any], str]]
+"""Rules (writer, expression) -> operand text, by exact node type."""
+Statements = dict[type, Callable[[Any, Any], None]]
+"""Rules (writer, statement) -> None, by exact node type."""
+Intrinsics = dict[str, Callable[[Any, Any], str]]
+"""Rules (writer, call) -> operand text, by the name of a ``T.*`` intrinsic."""
+EXPRESSIONS: Expressions = {}
+"""The rules of expressions that all targets share."""
+STATEMENTS: Statements = {}
+"""The same of statements."""
+INTRINSICS: Intrinsics = {}
+"""The same of intrinsics."""
 
 I64 = DataType("int64")
 PURE = frozenset((
@@ -40,6 +45,30 @@ PURE = frozenset((
 
 MOST_WAITING = 16
 """Checks that one branch tests. LLVM's time is quadratic in branches, and in the instructions between two of them."""
+
+
+@dataclass(slots=True, frozen=True)
+class Rules:
+    """How a kind of targets writes each node. ``leave`` ends the current block and the function with a status. ``call_function``
+    calls another tensor program of the module."""
+
+    target: str
+    """The target in messages: "a processor"."""
+    statements: Statements
+    intrinsics: Intrinsics
+    leave: Callable[[Any, str], None]
+    call_function: Callable[[Any, Any], str]
+    expressions: Expressions = field(default_factory=lambda: EXPRESSIONS)
+    release: tuple[str, str] = ("@free", "declare void @free(ptr)\n")
+    """The function that gives heap memory back, and its text."""
+
+
+@dataclass(slots=True, frozen=True)
+class Imported:
+    """A function defined in imported text: LLVM types of its result and parameters."""
+
+    result: str
+    params: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -68,6 +97,7 @@ class ModuleWriter:
     """Texts of one LLVM module. ``definitions`` maps symbols to their text (declarations, helpers, global data)."""
 
     functions: Mapping[str, PrimFunc]
+    rules: Rules
     symbols: dict[str, str]
     """LLVM symbol of each function."""
     signatures: dict[str, KernelSignature]
@@ -75,8 +105,8 @@ class ModuleWriter:
     bodies: list[str] = field(default_factory=list)
     metadata: list[str] = field(default_factory=lambda: ['!0 = !{!"branch_weights", i32 1048575, i32 1}'])
     externs: dict[str, None] = field(default_factory=dict)
-    processor: Processor = field(default_factory=processor_in_use)
-    """The processor that code is made for."""
+    features: frozenset[str] = frozenset()
+    """Features of the processor that code is made for."""
     scales: bool = False
     """It multiplies by powers of two in one instruction."""
     converts_half: bool = False
@@ -223,10 +253,11 @@ class FunctionWriter:
 
     def value(self, expr: Expr) -> str:
         """Operand text of an expression. Raises CodegenError E520 for a node that has no rule."""
-        rule = EXPRESSIONS.get(type(expr))
+        rules = self.module.rules
+        rule = rules.expressions.get(type(expr))
         if rule is None:
             raise CodegenError(
-                "E520", f"{type(expr).__name__} cannot stand in code for a processor", getattr(expr, "span", None)
+                "E520", f"{type(expr).__name__} cannot stand in code for {rules.target}", getattr(expr, "span", None)
             )
         return rule(self, expr)
 
@@ -243,7 +274,7 @@ class FunctionWriter:
 
     def statement(self, stmt: Any) -> None:
         """Write a statement. Raises CodegenError E520 for a node that has no rule."""
-        rule = STATEMENTS.get(type(stmt))
+        rule = self.module.rules.statements.get(type(stmt))
         if rule is None:
             raise CodegenError(
                 "E520", f"{type(stmt).__name__} must be lowered before code generation", getattr(stmt, "span", None)
@@ -290,10 +321,11 @@ class FunctionWriter:
         """Free what is held and return a status; ends the block."""
         self.settle()
         self.free_down_to(0)
-        self.lines.append(f"  ret i32 {status}")
+        self.module.rules.leave(self, status)
 
     def free_down_to(self, depth: int) -> None:
         """Write calls freeing heap blocks above a depth; the list itself stays (other paths need it)."""
         for pointer in reversed(self.heap[depth:]):
-            self.module.declare("@free", "declare void @free(ptr)\n")
-            self.do(f"call void @free(ptr {pointer})")
+            symbol, text = self.module.rules.release
+            self.module.declare(symbol, text)
+            self.do(f"call void {symbol}(ptr {pointer})")

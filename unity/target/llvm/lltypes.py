@@ -31,7 +31,7 @@ def _element(dtype: DataType) -> str:
         return "ptr"
     if dtype.code == "void":
         return "void"
-    raise CodegenError("E521", f"the processor target has no values of type {dtype.name}")
+    raise CodegenError("E521", f"no target has values of type {dtype.name}")
 
 
 def value_type(dtype: DataType, span: Span | None = None) -> str:
@@ -39,7 +39,7 @@ def value_type(dtype: DataType, span: Span | None = None) -> str:
     found = _VALUE.get(dtype.name)
     if found is None:
         if dtype.scalable:
-            raise CodegenError("E521", f"the processor target has no scalable vectors ({dtype.name})", span)
+            raise CodegenError("E521", f"no target has scalable vectors ({dtype.name})", span)
         if dtype.lanes > MAX_LANES:
             raise CodegenError(
                 "E521", f"{dtype.name} has more than {MAX_LANES} lanes", span, help="loop over shorter vectors"

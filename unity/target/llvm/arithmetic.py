@@ -88,14 +88,19 @@ def _in_halves(w: FunctionWriter, name: str, dtype: DataType, arguments: tuple[s
     return w.emit(f"shufflevector {half} {results[0]}, {half} {results[1]}, <{lanes} x i32> <{whole}>")
 
 
+def math_symbol(w: FunctionWriter, name: str, dtype: DataType) -> str:
+    """Symbol of a math library function, its texts added to the module."""
+    symbol, needed = math_function(name, dtype.element.name, dtype.lanes, w.module.scales)
+    for key, text in needed.items():
+        w.module.declare("@" + key.lstrip("@"), text)
+    return symbol
+
+
 def math_call(w: FunctionWriter, name: str, dtype: DataType, *arguments: str) -> str:
     """Call a function of the math library on values of one type; wide vectors in parts."""
     if dtype.lanes > MATH_LANES:
         return _in_halves(w, name, dtype, arguments)
-    symbol, needed = math_function(name, dtype.element.name, dtype.lanes, w.module.scales)
-    for key, text in needed.items():
-        w.module.declare("@" + key.lstrip("@"), text)
-    ty = value_type(dtype)
+    symbol, ty = math_symbol(w, name, dtype), value_type(dtype)
     return w.emit(f"call {ty} @{symbol}({', '.join([f'{ty} {a}' for a in arguments])})")
 
 

@@ -48,7 +48,7 @@ FORMATS: dict[str, Format] = {
 def _format(dtype: DataType) -> Format:
     found = FORMATS.get(dtype.element.name)
     if found is None:
-        raise CodegenError("E521", f"the processor target has no arithmetic for {dtype.name}")
+        raise CodegenError("E521", f"there is no arithmetic for {dtype.name}")
     return found
 
 

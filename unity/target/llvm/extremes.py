@@ -25,7 +25,7 @@ def float_extreme(w: FunctionWriter, largest: bool, a: str, b: str, dtype: DataT
         above = w.emit(f"fcmp ugt {ty} {value}, {zero}")
         return w.emit(f"select {value_type(_BOOL.with_lanes(dtype.lanes))} {above}, {ty} {value}, {ty} {zero}")
     register = 512 // dtype.bits
-    has_instruction = {"avx512dq", "avx512vl"} <= w.module.processor.features and dtype.lanes in (
+    has_instruction = {"avx512dq", "avx512vl"} <= w.module.features and dtype.lanes in (
         register,
         register // 2,
         register // 4,
