@@ -31,7 +31,7 @@ FRONT = (
 )
 """The right end: TVM's names and argument orders, as modules to import from. No room imports them."""
 FOLDERS = {
-    "ffi": "ffi < cache < targets < machine_code < native < calls < runtime",
+    "ffi": "cuda < ffi < cache < targets < machine_code < native < calls < runtime",
     "ir": "ir < analysis < verifier < interpret.common < interpret.scalar < interpret.threads < interpret",
     "op": "common < elementwise < manipulate < reduction < linalg < nn < op < building",
     "script": "spelling < parser < reader.common < reader.tir < reader.relax < reader < printer < script",

@@ -1,0 +1,288 @@
+"""The driver's functions, contexts, memory and launches, over a driver whose statuses the test gives."""
+
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import threading
+from ctypes import c_uint64
+
+import pytest
+from scripted_driver import LIBC, ScriptedDriver
+
+from unity import UnityError
+from unity.ffi.cuda import driver as drivers
+from unity.ffi.cuda.context import STREAM_KEY, context, launching, stream_key
+from unity.ffi.cuda.driver import FUNCTIONS, Driver, device_count, driver_in_use, use_driver
+from unity.ffi.cuda.launch import launch, launch_failed, launch_symbols
+from unity.ffi.cuda.memory import (
+    allocate,
+    copy_on_device,
+    copy_to_device,
+    copy_to_host,
+    fill,
+    memory_info,
+    release_pool,
+    rounded,
+)
+from unity.ffi.cuda.module import Module
+
+
+@pytest.fixture
+def scripted():
+    made = ScriptedDriver(devices=2)
+    with use_driver(made.driver):
+        yield made
+
+
+def code_of(call, *args):
+    with pytest.raises(UnityError) as caught:
+        call(*args)
+    return caught.value.code
+
+
+def test_a_driver_is_started_once_and_counts(scripted):
+    assert device_count() == 2
+    assert context(1) is context(1)
+    assert scripted.calls.count("cuInit") == 1 and scripted.calls.count("cuDevicePrimaryCtxRetain") == 1
+    assert context(0).arch == "sm_90" and context(1).name == "Scripted 1" and driver_in_use().version() == (13, 0)
+    assert code_of(context, 2) == "E734"
+
+
+def test_no_driver_no_devices(monkeypatch):
+    monkeypatch.setattr(drivers, "_MACHINE", [])
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: (_ for _ in ()).throw(OSError(f"{name}: not there")))
+    assert device_count() == 0
+    for _ in range(2):
+        assert code_of(context, 0) == "E734"
+
+
+def test_a_driver_that_does_not_start():
+    made = ScriptedDriver()
+    made.fail["cuInit"] = 803
+    with pytest.raises(UnityError, match="803") as caught, use_driver(made.driver):
+        pass
+    assert caught.value.code == "E734" and "restart the machine" in caught.value.help
+
+
+def test_importing_loads_no_driver():
+    text = "import sys, unity, unity.ffi.cuda.launch, unity.ffi.cuda.memory\nfrom unity.ffi.cuda import driver\nassert not driver._MACHINE"
+    subprocess.run([sys.executable, "-c", text], check=True)
+
+
+@pytest.mark.parametrize("function", sorted(FUNCTIONS))
+def test_every_status_of_every_function_is_looked_at(function):
+    """A call whose function fails raises, whatever the function is."""
+    ours = ctypes.CFUNCTYPE(ctypes.c_int, *FUNCTIONS[function])(lambda *args: 999)
+    started = Driver("failing", lambda name: ctypes.cast(ours, ctypes.c_void_p).value if name == function else 0)
+    started.process = os.getpid()
+    with pytest.raises(UnityError, match="999") as caught:
+        started.call(function, *[0 if kind is not ctypes.c_char_p else b"" for kind in FUNCTIONS[function]])
+    assert caught.value.code == "E735"
+
+
+def test_a_function_that_the_driver_lacks(scripted):
+    assert code_of(scripted.driver.call, "cuEventElapsedTime", None, 0, 0) == "E735"
+
+
+def test_bytes_go_there_and_back(scripted):
+    here = context(0)
+    a, b = allocate(here, 100), allocate(here, 100)
+    source, back = ctypes.create_string_buffer(bytes(range(100)), 100), ctypes.create_string_buffer(100)
+    copy_to_device(here, a.address, ctypes.addressof(source), 100)
+    fill(here, b.address, 7, 100)
+    copy_on_device(here, b.address + 10, a.address, 50)
+    copy_to_host(here, ctypes.addressof(back), b.address, 100)
+    assert back.raw == bytes([7] * 10 + list(range(50)) + [7] * 40)
+    assert scripted.calls.index("cuMemcpyDtoHAsync_v2") < len(scripted.calls) - 1 - scripted.calls[::-1].index(
+        "cuStreamSynchronize"
+    )
+    copy_to_host(here, 0, 0, 0)
+
+
+def test_dropped_memory_is_used_again(scripted):
+    here = context(0)
+    first = allocate(here, 1000)
+    address = first.address
+    assert allocate(here, 1000).address != address
+    del first
+    assert allocate(here, 900).address == address, "the same size of the pool"
+    assert here.held == 0 and here.pooled == 2048
+    release_pool(here)
+    assert here.pooled == 0 and not scripted.blocks
+    block = allocate(here, 1000)
+    assert here.held == 1024 and block.nbytes == 1000
+
+
+def test_a_driver_may_forbid_the_pool():
+    made = ScriptedDriver()
+    made.driver.recycles = False
+    with use_driver(made.driver):
+        allocate(context(0), 1000)
+        assert not made.blocks and rounded(1000) == 1024
+        block = allocate(context(0), 1000)
+        assert list(made.blocks.values()) == [1000] and block.address in made.blocks
+
+
+@pytest.mark.parametrize(
+    "nbytes", [0, 1, 511, 512, 513, 1 << 20, (1 << 20) + 1, (1 << 21) - 1, 1 << 21, 3 << 30, (1 << 40) + 1]
+)
+def test_blocks_are_a_little_larger(nbytes):
+    size = rounded(nbytes)
+    assert max(nbytes, 1) <= size <= max(512, nbytes * 9 / 8 + 512) and rounded(size) == size
+
+
+def test_memory_of_another_stream_waits_for_this_one(scripted):
+    here = context(0)
+    stream = here.new_stream()
+    block = allocate(here, 64)
+    with here.use_stream(stream):
+        scripted.calls.clear()
+        del block
+        assert "cuEventRecord" in scripted.calls and "cuStreamWaitEvent" in scripted.calls
+        assert allocate(here, 64).stream == stream
+    here.free_stream(stream)
+
+
+def test_out_of_memory_names_sizes_and_gives_the_pool_back_first(scripted):
+    here = context(0)
+    total = memory_info(here)[1]
+    allocate(here, total // 5)
+    assert here.pooled > 0
+    big = allocate(here, total * 9 // 10)
+    assert here.pooled == 0
+    with pytest.raises(UnityError, match=f"{total // 2} bytes are more than cuda:0") as caught:
+        allocate(here, total // 2)
+    assert caught.value.code == "E736" and f"of {total} bytes are free" in caught.value.message
+    assert f"{rounded(big.nbytes)} belong to" in caught.value.message
+
+
+def test_a_lost_context_says_so_from_then_on(scripted):
+    here, other = context(0), context(1)
+    block = allocate(here, 64)
+    scripted.fail["cuCtxSynchronize"] = 700
+    with pytest.raises(UnityError, match="CUDA_ERROR_ILLEGAL_ADDRESS") as caught:
+        here.synchronize()
+    assert caught.value.code == "E737"
+    scripted.fail.clear()
+    scripted.calls.clear()
+    for call in (
+        here.synchronize,
+        lambda: allocate(here, 8),
+        lambda: fill(here, block.address, 0, 4),
+        lambda: Module(here, b""),
+    ):
+        with pytest.raises(UnityError, match="CUDA_ERROR_ILLEGAL_ADDRESS") as caught:
+            call()
+        assert caught.value.code == "E737"
+    del block
+    gc.collect()
+    assert scripted.calls == [], "nothing asks the driver any more"
+    other.synchronize()
+
+
+def test_a_forked_process_is_told(scripted):
+    here = context(0)
+    block = allocate(here, 64)
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:  # no assertion here: the answer goes to the parent
+        codes = []
+        for call in (driver_in_use, here.synchronize, lambda: allocate(here, 8)):
+            try:
+                call()
+                codes.append("none")
+            except UnityError as error:
+                codes.append(error.code)
+        del block
+        os.write(writes, f"{' '.join(codes)} {device_count()}".encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reads, 100) == b"E738 E738 E738 0"
+    here.synchronize()
+
+
+def test_a_thread_gets_its_context_back(scripted):
+    seen = []
+
+    def run():
+        first, second = context(0), context(1)
+        with first.current():
+            with second.current():
+                seen.append(scripted.contexts[threading.get_native_id()] == second.handle)
+            seen.append(scripted.contexts[threading.get_native_id()] == first.handle)
+        seen.append(scripted.contexts[threading.get_native_id()] == 0)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [True, True, True]
+
+
+def test_machine_code_sees_the_stream_of_its_thread(scripted):
+    here = context(0)
+    read = LIBC.pthread_getspecific
+    read.restype = ctypes.c_uint64
+    seen = []
+
+    def run(stream):
+        with here.use_stream(stream), launching(here):
+            seen.append(read(STREAM_KEY))
+            with here.use_stream(stream + 1), launching(here):
+                seen.append(read(STREAM_KEY))
+            seen.append(read(STREAM_KEY))
+        seen.append(read(STREAM_KEY))
+
+    symbols = launch_symbols(scripted.driver)
+    assert symbols["unity_cuda_stream_key"] == ctypes.addressof(stream_key())
+    assert not symbols["cuFuncSetAttribute"] and symbols["cuLaunchKernel"] == scripted.driver.address("cuLaunchKernel")
+    for start in (0x100, 0x200):
+        thread = threading.Thread(target=run, args=(start,))
+        thread.start()
+        thread.join()
+    assert seen == [0x100, 0x101, 0x100, 0, 0x200, 0x201, 0x200, 0]
+
+
+def double(driver, params):
+    address, count = [
+        ctypes.c_uint64.from_address(ctypes.c_uint64.from_address(params + 8 * k).value).value for k in (0, 1)
+    ]
+    data = driver.bytes_of(address, count)
+    data[:] = bytes([2 * b for b in data[:]])
+
+
+def test_a_kernel_is_launched(scripted):
+    here = context(0)
+    scripted.kernels["double"] = double
+    module = Module(here, b".version 8.0")
+    function = module.function("double")
+    assert code_of(module.function, "triple") == "E739"
+    block = allocate(here, 4)
+    fill(here, block.address, 21, 4)
+    with here.use_stream(0x500):
+        launch(here, function, (2, 3), (32,), [c_uint64(block.address), c_uint64(4)], shared=16)
+    assert bytes(scripted.bytes_of(block.address, 4)) == bytes([42] * 4)
+    assert scripted.launches == [("double", (2, 3, 1), (32, 1, 1), 16, 0x500)]
+    scripted.calls.clear()
+    del module
+    gc.collect()
+    assert "cuModuleUnload" in scripted.calls
+
+
+def test_machine_code_asks_for_memory_and_learns_why_there_is_none(scripted):
+    symbols = launch_symbols(scripted.driver)
+    get = ctypes.CFUNCTYPE(c_uint64, ctypes.c_size_t)(symbols["unity_cuda_allocate"])
+    give = ctypes.CFUNCTYPE(None, c_uint64)(symbols["unity_cuda_release"])
+    assert get(16) == 0 and code_of(launch_failed, 2, "k") == "E735", "no context: nobody is inside a call"
+    with launching(context(1)) as stream:
+        address = get(16)
+        assert stream == 0 and address and context(1).held == 512
+        give(address)
+        assert context(1).held == 0
+        assert get(1 << 50) == 0
+        with pytest.raises(UnityError, match=f"{1 << 50} bytes") as caught:
+            launch_failed(2, "k")
+        assert caught.value.code == "E736"
+        assert code_of(launch_failed, 1, "k") == "E735" and code_of(launch_failed, 719, "k") == "E737"
+    assert code_of(context(1).synchronize) == "E737"

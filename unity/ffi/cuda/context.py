@@ -1,0 +1,218 @@
+"""Contexts and streams: the primary context of each device, which torch uses too, and the current stream of a thread.
+
+Machine code launches on the stream that ``launching`` has published for its thread (`launch.py` gives the addresses). Invariant: a
+context is retained once in a process; a thread gets back the context that it had.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import c_int
+from typing import Any
+
+from ...support.errors import FFIError
+from ...support.forking import fork_lock
+from .driver import Driver, driver_in_use
+
+_LOCK = fork_lock()
+_ATTRIBUTES = {
+    "max_threads_per_block": 1, "max_shared_memory_per_block": 8, "warp_size": 10, "multi_processor_count": 16,
+    "l2_cache_size_bytes": 38, "max_threads_per_multi_processor": 39, "compute_capability_major": 75,
+    "compute_capability_minor": 76, "max_shared_memory_per_multi_processor": 81, "max_shared_memory_per_block_optin": 97,
+}  # fmt: skip
+"""Numbers of a device's attributes. Source: CUdevice_attribute of cuda.h."""
+
+
+class Context:
+    """The primary context of a device in a driver: ``handle``, and the calls that need it."""
+
+    __slots__ = ("_attributes", "driver", "handle", "held", "index", "most", "name", "number", "pooled", "waiting")
+
+    def __init__(self, driver: Driver, index: int) -> None:
+        self.driver, self.index = driver, index
+        self.number = driver.get("cuDeviceGet", index, kind=c_int)
+        text = ctypes.create_string_buffer(256)
+        driver.call("cuDeviceGetName", text, 256, self.number)
+        self.name = text.value.decode(errors="replace")
+        self.handle = driver.get("cuDevicePrimaryCtxRetain", self.number)
+        self._attributes: dict[str, int] = {}
+        self.held = self.pooled = 0
+        """Bytes that tensors have, and bytes that wait for their next use (`memory.py`)."""
+        self.most: int | None = None
+        """Bytes that may wait, once somebody asked."""
+        self.waiting: dict[tuple[int, int], list[int]] = {}
+        """Addresses of blocks that wait, by stream and size."""
+
+    def __repr__(self) -> str:
+        return f"<CUDA context of cuda:{self.index}, {self.name}>"
+
+    def attribute(self, name: str) -> int:
+        """A fact about the device, by its name in ``_ATTRIBUTES``."""
+        found = self._attributes.get(name)
+        if found is None:
+            found = self.driver.get("cuDeviceGetAttribute", _ATTRIBUTES[name], self.number, kind=c_int)
+            self._attributes[name] = found
+        return found
+
+    @property
+    def arch(self) -> str:
+        """The architecture, such as ``sm_90``."""
+        return f"sm_{self.attribute('compute_capability_major')}{self.attribute('compute_capability_minor')}"
+
+    def require_alive(self, what: str) -> None:
+        """Raises FFIError E737 where the context was lost, before anything can wait for it."""
+        lost = self.driver.lost
+        if lost and self.handle in lost:
+            raise self.driver.lost_error(what, lost[self.handle])
+
+    @contextmanager
+    def current(self, what: str = "the call") -> Iterator[Context]:
+        """Make the context that of the thread; behind the block the thread has its former one. Raises FFIError E737, E738."""
+        self.require_alive(what)
+        driver = self.driver
+        before = driver.get("cuCtxGetCurrent")
+        if before == self.handle:
+            yield self
+            return
+        driver.call("cuCtxSetCurrent", self.handle)
+        try:
+            yield self
+        finally:
+            driver.call("cuCtxSetCurrent", before)
+
+    def synchronize(self) -> None:
+        """Wait until the device has done everything. What a kernel did wrong is raised here: FFIError E737."""
+        with self.current("synchronize"):
+            self.driver.call("cuCtxSynchronize")
+
+    def stream(self) -> int:
+        """The handle of the thread's current stream: that of ``use_stream``, else torch's where torch uses the device, else 0."""
+        chosen = _THREAD.streams.get(self)
+        return _torch_stream(self.index) if chosen is None else chosen
+
+    def set_stream(self, stream: int | None) -> int | None:
+        """Make a stream, by its handle, the thread's current one, or none of ours (None); gives the former one."""
+        before = _THREAD.streams.get(self)
+        _THREAD.streams[self] = stream
+        return before
+
+    @contextmanager
+    def use_stream(self, stream: int) -> Iterator[int]:
+        """Within the block a stream, by its handle, is the current one of this thread."""
+        before = self.set_stream(stream)
+        try:
+            yield stream
+        finally:
+            self.set_stream(before)
+
+    def new_stream(self) -> int:
+        """A new stream, which waits for no other one; whoever asked for it destroys it."""
+        with self.current("new_stream"):
+            return self.driver.get("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
+
+    def free_stream(self, stream: int) -> None:
+        """Destroy a stream of ``new_stream`` once its work is done."""
+        with self.current("free_stream"):
+            self.driver.call("cuStreamDestroy_v2", stream)
+
+    def synchronize_stream(self, stream: int) -> None:
+        """Wait for the work of a stream."""
+        with self.current("synchronize"):
+            self.driver.call("cuStreamSynchronize", stream)
+
+    def order(self, first: int, then: int) -> None:
+        """Let work that a stream is given from now on wait for all that another one has been given; the host does not wait."""
+        if first == then:
+            return
+        with self.current("order of streams"):
+            event = self.driver.get("cuEventCreate", 2)  # CU_EVENT_DISABLE_TIMING
+            try:
+                self.driver.call("cuEventRecord", event, first)
+                self.driver.call("cuStreamWaitEvent", then, event, 0)
+            finally:
+                self.driver.call("cuEventDestroy_v2", event)
+
+
+class _Thread(threading.local):
+    """The choices of a thread: its stream of each context; the stream that machine code sees."""
+
+    def __init__(self) -> None:
+        self.streams: dict[Context, int | None] = {}
+        self.published = 0
+
+
+_THREAD = _Thread()
+
+
+def context(index: int) -> Context:
+    """The context of device number ``index`` of the driver in force. Raises FFIError E734 where there is no such device."""
+    driver = driver_in_use()
+    found: Context | None = driver.contexts.get(index)
+    if found is None:
+        with _LOCK:
+            found = driver.contexts.get(index)
+            if found is None:
+                count = driver.get("cuDeviceGetCount", kind=c_int)
+                if not 0 <= index < count:
+                    raise FFIError("E734", f"there is no device cuda:{index}: the CUDA driver has {count}",
+                                   help="unity.cuda(0) is the first one; CUDA_VISIBLE_DEVICES hides devices")  # fmt: skip
+                found = driver.contexts[index] = Context(driver, index)
+    return found
+
+
+def _torch_stream(index: int) -> int:
+    """The handle of torch's current stream of a device; 0, the default stream, where torch does not use CUDA."""
+    torch_cuda: Any = sys.modules.get("torch.cuda")
+    if torch_cuda is None or not torch_cuda.is_initialized():
+        return 0
+    return int(torch_cuda.current_stream(index).cuda_stream)
+
+
+# ---- the stream of a thread, for machine code
+
+
+STREAM_KEY = ctypes.c_uint(0xFFFFFFFF)
+"""The key under which ``pthread_getspecific`` gives the stream of a thread, once ``stream_key`` has made it."""
+LIBC = ctypes.CDLL(None)
+LIBC.pthread_setspecific.argtypes = [ctypes.c_uint, ctypes.c_void_p]
+
+
+def _key_made() -> bool:
+    return STREAM_KEY.value != 0xFFFFFFFF
+
+
+def stream_key() -> ctypes.c_uint:
+    """The cell that holds the key; machine code reads it at ``launch_symbols()["unity_cuda_stream_key"]``."""
+    if not _key_made():
+        with _LOCK:
+            if not _key_made():
+                made = ctypes.c_uint()
+                if LIBC.pthread_key_create(ctypes.byref(made), None) != 0:
+                    raise FFIError("E735", "the process has no key of a thread left for the current CUDA stream")
+                STREAM_KEY.value = made.value
+    return STREAM_KEY
+
+
+def _publish(stream: int) -> None:
+    if stream != _THREAD.published:
+        LIBC.pthread_setspecific(STREAM_KEY, stream)
+        _THREAD.published = stream
+
+
+@contextmanager
+def launching(of: Context) -> Iterator[int]:
+    """Around calls of machine code that launches: the thread has the context, and its current stream is published. Gives the
+    stream."""
+    stream_key()
+    before = _THREAD.published
+    with of.current("the call"):
+        stream = of.stream()
+        _publish(stream)
+        try:
+            yield stream
+        finally:
+            _publish(before)

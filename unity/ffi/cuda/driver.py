@@ -1,0 +1,244 @@
+"""The CUDA driver in force: its functions by address, typed and checked.
+
+A ``Driver`` is a name and the addresses of functions. NVIDIA's ``libcuda.so.1`` and an emulated driver are used in exactly this one
+way. Invariant: importing this file loads nothing; every status that a driver gives is looked at; after a fork, a driver that the
+parent had started is refused, for it hangs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ctypes import c_char_p, c_int, c_size_t, c_uint, c_uint8, c_uint64, c_void_p
+from typing import Any
+
+from ...support.errors import FFIError
+from ...support.forking import fork_lock
+
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "cuInit": (c_uint,),
+    "cuDriverGetVersion": (c_void_p,),
+    "cuGetErrorName": (c_int, c_void_p),
+    "cuGetErrorString": (c_int, c_void_p),
+    "cuDeviceGetCount": (c_void_p,),
+    "cuDeviceGet": (c_void_p, c_int),
+    "cuDeviceGetName": (c_void_p, c_int, c_int),
+    "cuDeviceGetAttribute": (c_void_p, c_int, c_int),
+    "cuDevicePrimaryCtxRetain": (c_void_p, c_int),
+    "cuDevicePrimaryCtxRelease_v2": (c_int,),
+    "cuCtxSetCurrent": (c_void_p,),
+    "cuCtxGetCurrent": (c_void_p,),
+    "cuCtxSynchronize": (),
+    "cuMemAlloc_v2": (c_void_p, c_size_t),
+    "cuMemFree_v2": (c_uint64,),
+    "cuMemGetInfo_v2": (c_void_p, c_void_p),
+    "cuMemHostAlloc": (c_void_p, c_size_t, c_uint),
+    "cuMemFreeHost": (c_void_p,),
+    "cuMemcpyHtoD_v2": (c_uint64, c_void_p, c_size_t),
+    "cuMemcpyDtoH_v2": (c_void_p, c_uint64, c_size_t),
+    "cuMemcpyDtoD_v2": (c_uint64, c_uint64, c_size_t),
+    "cuMemcpyHtoDAsync_v2": (c_uint64, c_void_p, c_size_t, c_void_p),
+    "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, c_size_t, c_void_p),
+    "cuMemcpyDtoDAsync_v2": (c_uint64, c_uint64, c_size_t, c_void_p),
+    "cuMemsetD8_v2": (c_uint64, c_uint8, c_size_t),
+    "cuMemsetD8Async": (c_uint64, c_uint8, c_size_t, c_void_p),
+    "cuPointerGetAttribute": (c_void_p, c_int, c_uint64),
+    "cuStreamCreate": (c_void_p, c_uint),
+    "cuStreamDestroy_v2": (c_void_p,),
+    "cuStreamSynchronize": (c_void_p,),
+    "cuStreamQuery": (c_void_p,),
+    "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
+    "cuEventCreate": (c_void_p, c_uint),
+    "cuEventRecord": (c_void_p, c_void_p),
+    "cuEventSynchronize": (c_void_p,),
+    "cuEventQuery": (c_void_p,),
+    "cuEventElapsedTime": (c_void_p, c_void_p, c_void_p),
+    "cuEventDestroy_v2": (c_void_p,),
+    "cuModuleLoadDataEx": (c_void_p, c_void_p, c_uint, c_void_p, c_void_p),
+    "cuModuleUnload": (c_void_p,),
+    "cuModuleGetFunction": (c_void_p, c_void_p, c_char_p),
+    "cuModuleGetGlobal_v2": (c_void_p, c_void_p, c_void_p, c_char_p),
+    "cuFuncGetAttribute": (c_void_p, c_int, c_void_p),
+    "cuFuncSetAttribute": (c_void_p, c_int, c_int),
+    "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p),
+}
+"""Types of the arguments of each function; each gives a status. Source: cuda.h of CUDA 13.0."""
+
+SUCCESS, OUT_OF_MEMORY, NOT_FOUND = 0, 2, 500
+LOST = frozenset((214, 220, 226, 700, 702, 709, 710, *range(714, 720)))
+"""Statuses after which a context answers nothing but this status: bad memory, and kernels that did what they must not."""
+IMAGE = frozenset((200, 209, 218, 220, 221, 222, 223, 225, 300, 301, NOT_FOUND)) - LOST
+"""Statuses that speak of a module's code."""
+_HELP = {
+    1: "an argument is outside of what the function takes, as a grid of no blocks, or more threads than a block has",
+    3: "the driver was shut down: the process is ending",
+    201: "the thread has no context of the device",
+    701: "the kernel asks for more threads, registers or shared memory than a block of this device has",
+    802: "the system is not ready: nvidia-fabricmanager may not run",
+    803: "the driver and its libraries are of different versions: restart the machine",
+    804: "the driver is too old for this device's compatibility package",
+}
+_NOT_HERE = 'unity.cuda(0).exist says whether there is one; target="llvm" runs on the processor'
+
+
+class Driver:
+    """A CUDA driver: ``name``, and ``address(function)``, 0 for what it lacks. ``recycles``: may freed memory wait for its
+    next use.
+
+    Calls go through ``call`` and ``get``, which raise FFIError E735 to E739 for a status that is no success, and E738 in a process
+    forked after the driver was started.
+    """
+
+    def __init__(self, name: str, address: Callable[[str], int], recycles: bool = True) -> None:
+        self.name, self.address, self.recycles = name, address, recycles
+        self.contexts: dict[int, Any] = {}
+        """Contexts by number of the device (`context.py`)."""
+        self.lost: dict[int, str] = {}
+        """Contexts that answer nothing any more, by handle, and why."""
+        self.process = 0
+        """The process in which the driver was started; 0 before."""
+        self._lock = fork_lock()
+        self._typed: dict[str, Callable[..., int]] = {}
+
+    def __repr__(self) -> str:
+        return f"<CUDA driver {self.name}>"
+
+    def start(self) -> Driver:
+        """Initialise the driver, once. Raises FFIError E734 where it has no device, E738 after a fork."""
+        if self.process != _PROCESS[0]:
+            with self._lock:
+                self._require_own_process()
+                if not self.process:
+                    status = self.status("cuInit", 0)
+                    if status != SUCCESS:
+                        raise FFIError("E734", f"the CUDA driver {self.name} does not start: {self.text(status)}",
+                                       help=_HELP.get(status, _NOT_HERE))  # fmt: skip
+                    self.process = _PROCESS[0]
+        return self
+
+    def _require_own_process(self) -> None:
+        if self.process and self.process != _PROCESS[0]:
+            raise FFIError("E738", f"process {self.process} started the CUDA driver and forked: it cannot be used in this one",
+                           help='start processes before the first use of a GPU, or with the method "spawn"')  # fmt: skip
+
+    def typed(self, function: str) -> Callable[..., int]:
+        """A function of the driver. Raises FFIError E735 where the driver lacks it."""
+        found = self._typed.get(function)
+        if found is None:
+            address = self.address(function)
+            if not address:
+                raise FFIError("E735", f"the CUDA driver {self.name} has no {function}", help="install a newer driver")
+            found = self._typed[function] = ctypes.CFUNCTYPE(c_int, *FUNCTIONS[function])(address)
+        return found
+
+    def status(self, function: str, *args: Any) -> int:
+        """Call a function; its status, unchecked."""
+        return self.typed(function)(*args)
+
+    def call(self, function: str, *args: Any) -> None:
+        """Call a function and check its status."""
+        if self.process != _PROCESS[0]:
+            self._require_own_process()
+        status = (self._typed.get(function) or self.typed(function))(*args)
+        if status:
+            raise self.error(function, status)
+
+    def get(self, function: str, *args: Any, kind: Any = c_void_p) -> int:
+        """Call a function that stores what it gives at its first argument, and check its status."""
+        place = kind()
+        self.call(function, ctypes.byref(place), *args)
+        return place.value or 0
+
+    def version(self) -> tuple[int, int]:
+        """The version of CUDA that the driver serves."""
+        number = self.get("cuDriverGetVersion", kind=c_int)
+        return number // 1000, number % 1000 // 10
+
+    def text(self, status: int) -> str:
+        """A status in words."""
+        words = []
+        for function in ("cuGetErrorName", "cuGetErrorString"):
+            place = c_char_p()
+            known = self.address(function) and self.status(function, status, ctypes.byref(place)) == SUCCESS
+            words.append(place.value.decode(errors="replace") if known and place.value else "")
+        name, meaning = words
+        return f"{name or 'status'} ({status})" + (f", {meaning}" if meaning else "")
+
+    def error(self, what: str, status: int) -> FFIError:
+        """The error of a status; a context that is lost is noted, so that later calls say the same."""
+        text = self.text(status)
+        if status in LOST:
+            place = c_void_p()
+            self.status("cuCtxGetCurrent", ctypes.byref(place))
+            self.lost.setdefault(place.value or 0, text)
+            return self.lost_error(what, text)
+        if status == OUT_OF_MEMORY:
+            return FFIError("E736", f"{what}: {text}", help="drop tensors that are not needed, or use smaller batches")
+        if status in IMAGE:
+            return FFIError("E739", f"{what}: {text}", help="compile for the architecture of this device")
+        return FFIError("E735", f"{what} failed: {text}", help=_HELP.get(status))
+
+    def lost_error(self, what: str, reason: str) -> FFIError:
+        """The error of whoever uses a context that was lost."""
+        return FFIError("E737", f"{what}: the context of the CUDA device is lost: {reason}",
+                        help="a kernel accessed memory that is not its own, or was stopped; every tensor there is gone: "
+                             "restart the process. To find the kernel, run it in unity.testing.emulated_gpu()")  # fmt: skip
+
+
+_PROCESS = [os.getpid()]
+"""This process."""
+_FORCED: list[Driver] = []
+"""Drivers put in force by ``use_driver``, the last one first in line."""
+_MACHINE: list[Driver | FFIError] = []
+"""The driver of this machine, or why there is none, once somebody asked."""
+_LOCK = fork_lock()
+os.register_at_fork(after_in_child=lambda: _PROCESS.__setitem__(0, os.getpid()))
+
+
+def _machine() -> Driver:
+    """NVIDIA's driver of this machine."""
+    with _LOCK:
+        if not _MACHINE:
+            try:
+                library = ctypes.CDLL("libcuda.so.1")
+                _MACHINE.append(Driver("libcuda.so.1", lambda name: _address(library, name)))
+            except OSError as error:
+                _MACHINE.append(FFIError("E734", f"there is no CUDA driver on this machine: {error}", help=_NOT_HERE))
+    (found,) = _MACHINE
+    if isinstance(found, FFIError):
+        raise FFIError(found.code, found.message, help=found.help)
+    return found
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    function = getattr(library, name, None)
+    return 0 if function is None else ctypes.cast(function, c_void_p).value or 0
+
+
+def driver_in_use() -> Driver:
+    """The driver in force, started: that of ``use_driver``, else this machine's. Raises FFIError E734 where there is none, E738."""
+    forced = _FORCED[-1:]  # one look: another thread may leave its block
+    return (forced[0] if forced else _machine()).start()
+
+
+@contextmanager
+def use_driver(driver: Driver) -> Iterator[Driver]:
+    """Put a driver in force for the whole process, as an emulated one in tests."""
+    driver.start()
+    with _LOCK:
+        _FORCED.append(driver)
+    try:
+        yield driver
+    finally:
+        with _LOCK:
+            _FORCED.remove(driver)
+
+
+def device_count() -> int:
+    """Number of CUDA devices that programs can run on here; 0 where there is no driver, or it cannot be used."""
+    try:
+        return driver_in_use().get("cuDeviceGetCount", kind=c_int)
+    except FFIError:
+        return 0

@@ -1,0 +1,156 @@
+"""Memory of a device: allocation with a pool, copies, fills.
+
+A dropped block waits for the next request of its size on its stream, up to a quarter of the device's memory together. Invariant: a
+block that is used again was last used by work that its new stream waits for; nothing is copied out before the stream has done it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from ctypes import c_size_t, c_uint64
+
+from ...support.errors import FFIError
+from ...support.forking import fork_lock
+from .context import Context
+from .driver import OUT_OF_MEMORY, SUCCESS
+
+_LOCK = fork_lock()
+KEPT = 4
+"""A pool keeps at most this part of the memory of its device."""
+GRANULE, SMALL, STEPS = 512, 1 << 20, 8
+"""Sizes that the pool tells apart: multiples of ``GRANULE`` up to ``SMALL`` bytes, above that ``STEPS`` between powers of two."""
+
+
+class Block:
+    """Memory of a device at ``address``, given back when nothing refers to it."""
+
+    __slots__ = ("address", "context", "nbytes", "size", "stream")
+
+    def __init__(self, context: Context, nbytes: int, size: int, stream: int, address: int) -> None:
+        self.context, self.nbytes, self.size, self.stream, self.address = context, nbytes, size, stream, address
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            _release(self)
+
+
+def rounded(nbytes: int) -> int:
+    """The size of a block of the pool for so many bytes."""
+    step = GRANULE if nbytes <= SMALL else (1 << (nbytes - 1).bit_length()) // (2 * STEPS)
+    return max(step, -(-nbytes // step) * step)
+
+
+def allocate(context: Context, nbytes: int) -> Block:
+    """Memory for the current stream, not set. Raises FFIError E736 where the device has not so much."""
+    recycles = context.driver.recycles
+    size, stream = rounded(nbytes) if recycles else max(1, nbytes), context.stream()
+    context.require_alive("allocation")
+    with _LOCK:
+        waiting = context.waiting.get((stream, size)) if recycles else None
+        address = waiting.pop() if waiting else 0
+        if address:
+            context.pooled -= size
+        else:
+            address = _new(context, size, nbytes)
+        context.held += size
+    return Block(context, nbytes, size, stream, address)
+
+
+def _new(context: Context, size: int, nbytes: int) -> int:
+    """Memory from the driver; where it has none left the pool goes back first."""
+    place = c_uint64()
+    with context.current("allocation"):
+        driver = context.driver
+        status = driver.status("cuMemAlloc_v2", ctypes.byref(place), size)
+        if status == OUT_OF_MEMORY and context.pooled:
+            release_pool(context)
+            status = driver.status("cuMemAlloc_v2", ctypes.byref(place), size)
+        if status == OUT_OF_MEMORY:
+            free, total = memory_info(context)
+            raise FFIError(
+                "E736", f"{nbytes} bytes are more than cuda:{context.index} ({context.name}) has left: {free} of {total} bytes "
+                f"are free, {context.held} belong to tensors and programs of this process",
+                help="drop tensors that are not needed, or use smaller batches; executable.memory() says what a program needs, "
+                     "torch.cuda.empty_cache() gives back what torch keeps")  # fmt: skip
+        if status != SUCCESS:
+            raise driver.error("cuMemAlloc_v2", status)
+    return place.value
+
+
+def _release(block: Block) -> None:
+    """Take a block back: into the pool, behind what this thread's stream was given, or to the driver."""
+    context, size = block.context, block.size
+    with _LOCK:
+        context.held -= size
+        try:
+            if context.driver.recycles and context.pooled + size <= _most(context):
+                context.order(context.stream(), block.stream)
+                context.waiting.setdefault((block.stream, size), []).append(block.address)
+                context.pooled += size
+            else:
+                _free(context, [block.address])
+        except FFIError:  # a lost context, a forked process: the memory is gone with it
+            pass
+
+
+def _most(context: Context) -> int:
+    """Bytes that the pool may keep."""
+    if context.most is None:
+        context.most = memory_info(context)[1] // KEPT
+    return context.most
+
+
+def _free(context: Context, addresses: list[int]) -> None:
+    with context.current("free"):
+        for address in addresses:
+            context.driver.call("cuMemFree_v2", address)
+
+
+def release_pool(context: Context) -> None:
+    """Give what waits for its next use back to the driver."""
+    with _LOCK:
+        addresses = [address for blocks in context.waiting.values() for address in blocks]
+        context.waiting.clear()
+        context.pooled = 0
+        _free(context, addresses)
+
+
+def memory_info(context: Context) -> tuple[int, int]:
+    """Free bytes of the device, and all of them."""
+    free, total = c_size_t(), c_size_t()
+    with context.current("memory_info"):
+        context.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    return free.value, total.value
+
+
+def copy_to_device(context: Context, target: int, source: int, nbytes: int) -> None:
+    """Bytes of the host to the device, in order with the current stream; the source may change behind it."""
+    if nbytes:
+        with context.current("copy to the device"):
+            stream = context.stream()
+            context.driver.call("cuMemcpyHtoDAsync_v2", target, source, nbytes, stream)
+            context.driver.call("cuStreamSynchronize", stream)
+
+
+def copy_to_host(context: Context, target: int, source: int, nbytes: int) -> None:
+    """Bytes of the device to the host, once the current stream has done what it was given."""
+    if nbytes:
+        with context.current("copy to the host"):
+            stream = context.stream()
+            context.driver.call("cuMemcpyDtoHAsync_v2", target, source, nbytes, stream)
+            context.driver.call("cuStreamSynchronize", stream)
+
+
+def copy_on_device(context: Context, target: int, source: int, nbytes: int) -> None:
+    """Bytes inside the device, on the current stream."""
+    if nbytes:
+        with context.current("copy on the device"):
+            context.driver.call("cuMemcpyDtoDAsync_v2", target, source, nbytes, context.stream())
+
+
+def fill(context: Context, target: int, value: int, nbytes: int) -> None:
+    """Set bytes of the device, on the current stream."""
+    if nbytes:
+        with context.current("fill"):
+            context.driver.call("cuMemsetD8Async", target, value, nbytes, context.stream())

@@ -1,0 +1,83 @@
+"""Modules: kernels and global memory of a cubin, a fat binary or PTX, loaded into a context."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int, c_size_t, c_uint64, c_void_p
+
+from ...support.errors import FFIError
+from .context import Context
+from .driver import IMAGE, SUCCESS
+
+_LOG_BYTES = 8192
+_ERROR_LOG, _ERROR_LOG_BYTES = 5, 6
+"""CU_JIT_ERROR_LOG_BUFFER and its size."""
+_FUNCTION_ATTRIBUTES = {
+    "max_threads_per_block": 0, "shared_bytes": 1, "const_bytes": 2, "local_bytes": 3, "registers": 4,
+    "max_dynamic_shared_bytes": 8,
+}  # fmt: skip
+"""Numbers of a function's attributes. Source: CUfunction_attribute of cuda.h."""
+
+
+class Module:
+    """An image loaded into a context; it is unloaded when nothing refers to it."""
+
+    def __init__(self, context: Context, image: bytes) -> None:
+        self.context, self.handle = context, 0
+        log = ctypes.create_string_buffer(_LOG_BYTES)
+        options = (c_int * 2)(_ERROR_LOG, _ERROR_LOG_BYTES)
+        values = (c_void_p * 2)(ctypes.addressof(log), _LOG_BYTES)
+        place = c_void_p()
+        text = image if image.endswith(b"\0") else image + b"\0"  # PTX is read up to its end
+        with context.current("loading a module"):
+            driver = context.driver
+            status = driver.status("cuModuleLoadDataEx", ctypes.byref(place), text, 2, options, values)
+            if status != SUCCESS:
+                error = driver.error("cuModuleLoadDataEx", status)
+                said = log.value.decode(errors="replace").strip()
+                if status in IMAGE:
+                    error = FFIError("E739", f"{context.name} ({context.arch}) does not take the code of a program: "
+                                     f"{driver.text(status)}{': ' + said if said else ''}", help=error.help)  # fmt: skip
+                raise error
+        self.handle = place.value or 0
+
+    def function(self, name: str) -> int:
+        """The handle of a kernel. Raises FFIError E739 where the module has none of the name."""
+        with self.context.current(name):
+            place = c_void_p()
+            status = self.context.driver.status("cuModuleGetFunction", ctypes.byref(place), self.handle, name.encode())
+            if status != SUCCESS:
+                raise self.context.driver.error(f"the kernel {name}", status)
+        return place.value or 0
+
+    def symbol(self, name: str) -> tuple[int, int]:
+        """Address and bytes of a global. Raises FFIError E739 where the module has none of the name."""
+        with self.context.current(name):
+            place, size = c_uint64(), c_size_t()
+            status = self.context.driver.status(
+                "cuModuleGetGlobal_v2", ctypes.byref(place), ctypes.byref(size), self.handle, name.encode()
+            )
+            if status != SUCCESS:
+                raise self.context.driver.error(f"the global {name}", status)
+        return place.value, size.value
+
+    def attribute(self, function: int, name: str) -> int:
+        """A fact about a kernel, by its name in ``_FUNCTION_ATTRIBUTES``."""
+        with self.context.current(name):
+            return self.context.driver.get("cuFuncGetAttribute", _FUNCTION_ATTRIBUTES[name], function, kind=c_int)
+
+    def allow_shared(self, function: int, bytes_: int) -> None:
+        """Let launches of a kernel ask for so many bytes of dynamic shared memory (more than 48 KiB have to be allowed)."""
+        with self.context.current("shared memory"):
+            number = _FUNCTION_ATTRIBUTES["max_dynamic_shared_bytes"]
+            self.context.driver.call("cuFuncSetAttribute", function, number, bytes_)
+
+    def __del__(self) -> None:
+        handle, self.handle = getattr(self, "handle", 0), 0
+        if not handle:
+            return
+        try:
+            with self.context.current("unloading a module"):
+                self.context.driver.status("cuModuleUnload", handle)
+        except FFIError:  # a lost context, a forked process: the code is gone with it
+            pass
