@@ -83,7 +83,7 @@ CPU = Device("cpu", 0)
 
 
 def device(text: str | Device, index: int | None = None) -> Device:
-    """A device from text: ``"cpu"``, ``"cpu:0"``, ``"cuda:1"``, or ``"cuda"`` with ``index`` 1. Raises FFIError E703."""
+    """Read a device from text: "cpu", "cpu:0", "cuda:1", or "cuda" with an ``index``. Raises FFIError E703."""
     if isinstance(text, Device):
         return text
     if index is not None:
@@ -114,7 +114,7 @@ def device_from_dlpack(code: int, index: int) -> Device:
 
 
 def cpu(index: int = 0) -> Device:
-    """The CPU; ``index`` is its number, 0."""
+    """Return the CPU as a device; its ``index`` is 0."""
     return CPU if index == 0 else Device("cpu", index)
 
 

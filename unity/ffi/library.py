@@ -58,11 +58,11 @@ def register_library_kernel(
     packed_func: Callable[..., Any] | str,
     override: bool = False,
 ) -> None:
-    """Offer a function for the operator ``op_name`` (``"matmul"`` or ``"R.matmul"``) under a name.
+    """Offer a library's function as a kernel of the operator ``op_name`` ("matmul" or "R.matmul"), called ``name`` in tables.
 
-    ``predicate(anchor)`` gives True, or False or a sentence where the kernel does not take the call. ``packed_func`` (or the
-    name of a registered one) is called with the operator's tensors, then the result's tensor, and the attributes by name.
-    Raises VMError E984 where the name is taken and ``override`` is false.
+    ``predicate(anchor)``: True if the kernel takes the call; False, or a sentence that says why not. ``packed_func``: a function or
+    the name of a registered one; it is called with the operator's tensors, the result's tensor, and the attributes by name. Raises
+    VMError E984 if the name is taken and ``override`` is false.
     """
     if name in KERNELS and not override:
         raise VMError(

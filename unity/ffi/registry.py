@@ -71,10 +71,10 @@ def register_func(
 def register_func(
     name: str | AnyFunction | None = None, f: AnyFunction | None = None, override: bool = False
 ) -> AnyFunction | Callable[[AnyFunction], AnyFunction]:
-    """Register the function ``f`` under a name (default: its ``__name__``) and return it unchanged.
+    """Register the function ``f`` as ``name`` (default: its ``__name__``) and return it unchanged.
 
-    As a call ``register_func("my.relu", relu)`` or as a decorator ``@register_func("my.relu")``, ``@register_func``.
-    Raises FFIError E705 where the name is taken and ``override`` is false.
+    Works as a call, ``register_func("my.relu", relu)``, and as a decorator, with or without a name. Raises FFIError E705 if the
+    name is taken and ``override`` is false.
     """
     if callable(name):
         _insert(PackedFunc(name.__name__, name), override)
@@ -91,9 +91,10 @@ def register_func(
 
 
 def register_c_func(name: str, address: int, signature: str, override: bool = False) -> PackedFunc:
-    """Register a C function by address, e.g. with the signature ``(const float32*, float32*, int64) -> int32``.
+    """Register a C function under ``name`` by its ``address``.
 
-    Raises FFIError E705 (name taken, and ``override`` is false) and E707 (signature).
+    ``signature``: its C type, e.g. ``(const float32*, float32*, int64) -> int32``. Raises FFIError E705 if the name is taken and
+    ``override`` is false, E707 for a wrong signature.
     """
     packed = PackedFunc(name, CFunction(name, address, parse_signature(signature)))
     _insert(packed, override)
@@ -105,7 +106,7 @@ def get_global_func(name: str, allow_missing: Literal[False] = False) -> PackedF
 @overload
 def get_global_func(name: str, allow_missing: bool) -> PackedFunc | None: ...
 def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
-    """The function registered under a name; FFIError E706 where there is none, or None with ``allow_missing``."""
+    """Return the function registered as ``name``. Raises FFIError E706 if there is none; with ``allow_missing`` the result is None."""
     found = _TABLE.get(name)
     if found is None and not allow_missing:
         near = get_close_matches(name, list(_TABLE), 3)
@@ -115,7 +116,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
 
 
 def list_global_func_names() -> list[str]:
-    """All registered names, sorted."""
+    """Return all registered names in order."""
     return sorted(_TABLE)
 
 

@@ -231,10 +231,10 @@ def _numbers(value: object, dtype: DataType) -> np.ndarray:
 
 
 def tensor(value: object, dtype: str | DataType | None = None) -> Tensor:
-    """A tensor from ``value``: numpy, torch, DLPack objects (sharing memory where the type fits), numbers and nested lists.
+    """Make a tensor from numpy, torch or DLPack objects (sharing memory where the type fits), numbers or nested lists.
 
-    Python floats become float32 and Python integers int64 unless ``dtype`` says otherwise.
-    Raises FFIError E702, E703 (a tensor that is not on the cpu) and E704.
+    ``dtype``: data type of the elements; None: that of ``value``, float32 for Python floats, int64 for Python integers. Raises
+    FFIError E702, E703 (a tensor that is not on the CPU) and E704.
     """
     wanted = None if dtype is None else DataType(dtype).numpy
     if isinstance(value, Tensor):

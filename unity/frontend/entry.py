@@ -49,26 +49,28 @@ def compile(
     calibration: Any = None,
     discard_parameters: bool = False,
 ) -> Any:
-    """Compile ``mod``, a module (or one function, which becomes ``main``), to an Executable for ``target``, or a torch model to a
-    ``CompiledModel``.
+    """Compile a module or one function to an ``Executable``, or a torch model to a ``CompiledModel``.
 
-    A torch model is exported on ``example_inputs`` (and ``example_kwargs``, ``dynamic_shapes``, ``strict`` as in ``torch.export``);
-    an ``ExportedProgram`` needs none. ``exec_mode="native"`` also compiles the driver; ``pipeline`` replaces the graph passes,
-    ``tir_pipeline`` the lowering of tensor programs.
+    ``mod``: an ``IRModule``, a function (it becomes ``main``), a ``torch.nn.Module``, or a ``torch.export.ExportedProgram``.
+    ``target``: a ``Target`` or its text; None: the current one. ``example_inputs``, ``example_kwargs``, ``dynamic_shapes``:
+    arguments of ``torch.export``. ``strict``: raise FrontendError E010 for a torch operator that cannot be translated, instead of
+    running it in torch. ``exec_mode``: "native" also compiles the driver, "bytecode" does not. ``pipeline`` and ``tir_pipeline``
+    replace the graph passes and the lowering of tensor programs.
 
-    ``precision`` ("bf16", "int8", "int4"; float32 by default) computes or stores in fewer bits; the ``accuracy`` of the result
-    then compares it with float32 on the example inputs (for a module: where they are given; ``UNITY_EXPLAIN=1`` prints it).
-    "int8" with ``calibration`` (a list of inputs, a tuple for each call) multiplies integers, else weights alone are 8 bits.
-    ``choose="measured"`` times our kernels and registered library kernels for each product and convolution on this machine and
-    keeps the fastest; ``unity.explain_choices`` shows the table (by default it is estimated from a cost model).
-    ``"measured+winograd"`` also tries Winograd's algorithm for 3x3 convolutions, which rounds differently (docs/choose.md).
+    ``precision``: "bf16", "int8" or "int4"; None: float32. With "int8" and ``calibration`` (a list of inputs, one tuple for each
+    call) products are computed in integers; without it only weights have fewer bits. The result's ``accuracy`` compares it with
+    float32 on ``example_inputs``; ``UNITY_EXPLAIN=1`` prints it.
 
-    ``discard_parameters=True`` halves the memory of a torch model: weights that the program keeps in another form (folded, packed)
-    are given up by the model as soon as that form is made. The model cannot run afterwards (FrontendError E018), even if
-    compiling fails later; the constants of a module are emptied likewise. The saved program holds no module text then.
+    ``choose``: "analytic" picks the kernel of each product and convolution by a cost model; "measured" times our kernels and
+    registered library kernels on this machine and keeps the fastest; "measured+winograd" also tries Winograd's algorithm for 3x3
+    convolutions, which rounds differently. ``unity.explain_choices`` shows the table.
 
-    Raises VerifyError, PassError, CodegenError, VMError E62x, FrontendError E010 to E016, E693, E961, E962, E980, E981,
-    PassError E987.
+    ``discard_parameters``: free each weight that the program keeps in another form (folded, packed) as soon as that form is made.
+    This halves the memory of a torch model, which cannot run afterwards (FrontendError E018), even if compiling fails later. The
+    constants of a module are freed likewise. The saved file then holds no module text.
+
+    Raises VerifyError, PassError (E987 for calibration), CodegenError, VMError E62x, and FrontendError: E010 to E016 for models,
+    E693, E961, E962, E980 and E981 for arguments.
     """
     reduction = (
         None if precision is None and calibration is None else load("options").reduction_of(precision, calibration)

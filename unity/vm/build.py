@@ -46,14 +46,12 @@ def build(
     tir_pipeline: Pipeline | None = None,
     discard_parameters: bool | Callable[[Tensor], None] = False,
 ) -> Executable:
-    """Build the module ``mod`` (or one function, which becomes ``main``) for a target.
+    """Build a module or one function, which becomes ``main``, for a target.
 
-    ``exec_mode="native"`` also compiles the driver, so that loading a saved file compiles nothing; an executable of either mode
-    runs in both. ``pipeline`` replaces the graph passes (a pipeline, a function, a list of passes, or a pipeline's text),
-    ``tir_pipeline`` the lowering of tensor programs. With ``discard_parameters`` the constants of the module that the program
-    reads in another form (folded, packed) let go of their memory as soon as that form is made, even if the build fails later; a
-    function is called with each before. The saved program then holds no module text. Raises VerifyError, PassError,
-    CodegenError, VMError E62x.
+    ``mod``, ``target``, ``pipeline``, ``tir_pipeline``: as in ``unity.compile``; ``pipeline`` may also be a function, a list of
+    passes, or a pipeline's text. ``exec_mode``: "native" also compiles the driver, so that loading a saved file compiles nothing;
+    an executable of either mode runs in both. ``discard_parameters``: as in ``unity.compile``; a function is called with each
+    constant before it is freed. Raises VerifyError, PassError, CodegenError, VMError E62x.
     """
     config = configure(target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
     with Progress("compiling"), config.target, young_collection():

@@ -59,9 +59,10 @@ class Choices:
 
 
 def explain_choices(compiled: Any) -> str:
-    """The table of a build as text: operator, shape, candidate, microseconds, reason; ``*`` marks what computes the call.
+    """Return the table of kernel choices of a build as text: operator, shape, candidate, microseconds, reason; ``*`` marks the
+    choice.
 
-    ``compiled`` is what ``unity.compile`` gave. A loaded file has no table: the text is then empty. Raises VMError E695.
+    ``compiled``: the result of ``unity.compile``. A loaded file has no table, and the text is empty. Raises VMError E695.
     """
     executable = getattr(compiled, "executable", compiled)
     if not hasattr(executable, "choices"):

@@ -51,11 +51,12 @@ class _Meta:
 
 
 def load(path: str | Path, trust: bool = True) -> Executable:
-    """The executable saved in the file ``path``. Its constants are the mapped file: no copy is made, and processes share them.
+    """Load the executable saved in the file ``path``.
 
-    The file holds machine code: ``trust=True`` runs it after its checksums hold (they find damage, not malice). ``trust=False``
-    never touches it: the program is compiled again from the module text saved beside it, as it is when the file was made for
-    a processor with features this one lacks; text that leaves its tensor programs is refused. Raises ArtifactError E801 to E808.
+    Constants are mapped, not copied: processes that load one file share them. ``trust=True`` runs the machine code of the file
+    after its checksums hold; they find damage, not malice. ``trust=False`` never runs it: the module text in the file is compiled
+    again, and text that refers to anything but its own tensor programs is refused. A file made for a processor with features that
+    this one lacks is compiled again too. Raises ArtifactError E801 to E808.
     """
     parts = open_sections(path)
     try:

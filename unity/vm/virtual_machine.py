@@ -83,10 +83,10 @@ class BenchmarkResult:
 
 
 class VirtualMachine:
-    """Runs an executable. ``vm["main"](x, w)`` takes numpy arrays, torch tensors, ``unity.Tensor``, numbers and tuples.
+    """Runs an executable: ``vm["main"](x, w)`` takes numpy arrays, torch tensors, ``unity.Tensor``, numbers and tuples.
 
-    ``exec_mode``: ``native`` (machine code) or ``bytecode`` (interpreter: instruments, every check at every step).
-    Several Python threads may call one machine. Raises VMError E602 to E613 for arguments that do not fit.
+    ``device``: the CPU. ``exec_mode``: "native" (machine code) or "bytecode" (interpreter: instruments, every check at every step).
+    Several Python threads may call one virtual machine. Raises VMError E602 to E613 for arguments that do not fit.
     """
 
     def __init__(
@@ -147,8 +147,9 @@ class VirtualMachine:
         return interpreted(program, self.interpreter, name, self._outputs_of(name))
 
     def silent(self, name: str) -> Callable[..., Any] | None:
-        """A graph function that raises ``Refused`` where its arguments do not fit as they are, before anything runs; None where
-        only the function itself can tell."""
+        """Return the graph function ``name`` in a form that raises ``Refused`` for arguments that do not fit, before anything runs;
+        None where only the function itself can tell.
+        """
         program = self.executable.program
         if any([isinstance(leaf, ObjectArg) for leaf in plan_entry(program.functions[name], program).spec.leaves()]):
             return None
@@ -181,19 +182,19 @@ class VirtualMachine:
         return call if result is None or not DataType(result).is_narrow else of_bits(call, result)
 
     def invoke_closure(self, closure: Closure, *args: Any) -> Any:
-        """Call a closure the program returned."""
+        """Call a closure that the program returned."""
         if not callable(closure):
             raise VMError("E636", f"a {type(closure).__name__} is no closure")
         return to_value(closure(*args))
 
     def save_function(self, name: str, saved_name: str, *args: Any) -> None:
-        """Bind arguments to a function under a new name: ``vm[saved_name]()``."""
+        """Bind arguments to the function ``name``; ``vm[saved_name]()`` calls it."""
         function = self[name]
         values = tuple([to_value(a) for a in args])
         self._functions[saved_name] = _bound(lambda: function(*values), saved_name, f"{saved_name}()")
 
     def set_input(self, name: str, *args: Any, **named: Any) -> None:
-        """Keep arguments, by position or by the parameters' names, for ``invoke_stateful(name)``."""
+        """Keep arguments, by position or by parameter name, for ``invoke_stateful(name)``."""
         self[name]
         self._inputs[name] = ([to_value(a) for a in args], {key: to_value(a) for key, a in named.items()})
 
@@ -205,21 +206,19 @@ class VirtualMachine:
         self._outputs[name] = self[name](*args, **named)
 
     def get_outputs(self, name: str) -> Any:
-        """Result of the last ``invoke_stateful(name)``."""
+        """Return the result of the last ``invoke_stateful(name)``."""
         if name not in self._outputs:
             raise VMError("E637", f"{name!r} has no outputs yet", help=f'call vm.invoke_stateful("{name}") first')
         return self._outputs[name]
 
     def set_instrument(self, before: Instrument | None = None, after: Instrument | None = None) -> None:
-        """Watch every call inside the program: ``before(name, args, None)`` and ``after(name, args, result)``.
+        """Call ``before(name, args, None)`` and ``after(name, args, result)`` around every call inside the program; None removes
+        one.
 
-        Watched are tensor programs, graph functions and registered functions; not the function called from outside, nor the VM's
-        own operations. A tensor program works in place: behind its inputs ``args`` holds the tensors it writes, then the values of
-        its symbols, and ``result`` is None. Before the call those tensors hold nothing. Graph functions and registered functions
-        get their arguments, and give ``result``. Where ``before`` returns ``SKIP`` (of ``unity.vm.interpreter.interpret``) the call
-        is left out: what it would have written is not set, and ``after`` is not called. None takes an instrument away.
-
-        Raises VMError E637 in native mode.
+        Calls of tensor programs, graph functions and registered functions count; the call from outside and the VM's own operations
+        do not. For a tensor program ``args`` holds its inputs, the tensors it writes (undefined before the call) and the values of
+        its symbols, and ``result`` is None. If ``before`` returns ``SKIP`` (of ``unity.vm.interpreter.interpret``), the call is
+        left out: its outputs stay unset, and ``after`` is not called. Raises VMError E637 in native mode.
         """
         if self.exec_mode != "bytecode":
             raise VMError("E637", "instruments need the interpreter", help='make the machine with exec_mode="bytecode"')
@@ -233,9 +232,10 @@ class VirtualMachine:
         repeat: int = 1,
         min_repeat_ms: float = 0.0,
     ) -> Callable[..., BenchmarkResult]:
-        """A function that times ``name`` on its arguments: ``repeat`` means of ``number`` calls (more until ``min_repeat_ms``).
+        """Return a function that times ``name`` on its arguments and returns a ``BenchmarkResult``, in seconds per call.
 
-        ``device`` is the machine's own. Raises VMError E612 for another one.
+        It takes ``repeat`` means over ``number`` calls each; ``number`` grows until a mean covers ``min_repeat_ms`` milliseconds.
+        ``device``: that of this machine. Raises VMError E612 for another one.
         """
         if device is not None and make_device(device) != self.device:
             raise VMError("E612", f"this machine runs on {self.device}, not on {make_device(device)}")
@@ -260,9 +260,9 @@ class VirtualMachine:
         return run
 
     def profile(self, name: str, *args: Any, runs: int = 10) -> Profile:
-        """Where the time of ``name`` goes on these arguments: a table of kernels (print it), a timeline, a roofline.
+        """Profile ``name`` on these arguments: a table of kernels (print it), a timeline and a roofline.
 
-        The function runs ``runs`` times in the bytecode interpreter; its results are dropped. Raises what a call raises.
+        The function runs ``runs`` times in the bytecode interpreter; results are dropped. Raises what a call raises.
         """
         program = self.executable.program
         if name not in program.functions or not program.functions[name].exported:

@@ -99,15 +99,15 @@ def ensure_pool(num_threads: int | None = None) -> int:
 
 
 def num_threads() -> int:
-    """Threads a parallel loop uses, the caller included."""
+    """Return the number of threads of a parallel loop, the caller included."""
     ensure_pool()
     return _POOL[0].threads
 
 
 def set_num_threads(count: int) -> None:
-    """Let parallel loops of this process run on ``count`` threads, the caller included; 1 runs them serially.
+    """Run parallel loops of this process on ``count`` threads, the caller included; 1 runs them serially.
 
-    Not to be called from inside a region. Raises FFIError E731 for anything but an integer from 1 to 256.
+    Must not be called inside a parallel loop. Raises FFIError E731 for anything but an integer from 1 to 256.
     """
     if count is None:
         raise FFIError("E731", "the number of threads must be an integer, got None")

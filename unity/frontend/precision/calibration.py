@@ -31,12 +31,12 @@ Run = Callable[..., Any]
 
 @dataclass(slots=True, frozen=True)
 class Calibration:
-    """Static quantisation: ``inputs`` of calls that look like real ones, and how to use them.
+    """Settings of static quantisation, with inputs that look like real ones.
 
-    ``ranges``: "mse" (the least square error), "percentile" (without the outermost 1 in 10,000 elements on each side) or "minmax".
-    ``max_error``: the relative error of the results to stay below on the inputs; layers that cost the most accuracy for their work
-    stay out until it is met (``Quantization.error`` says what was reached). ``keep``: layers that stay out, by the name of their
-    variable or part of their torch module path. ``rest``: what those are computed in, "float32" or "bf16".
+    ``inputs``: a tuple for each call. ``ranges``: "mse" (least square error), "percentile" (without the outermost 1 in 10,000
+    elements on each side) or "minmax". ``max_error``: upper bound of the relative error of the results; layers that cost the most
+    accuracy for their work stay out until it is met (``Quantization.error`` is the value reached). ``keep``: layers that stay out,
+    by the name of their variable or a part of their torch module path. ``rest``: data type of those layers, "float32" or "bf16".
     """
 
     inputs: Sequence[Any]

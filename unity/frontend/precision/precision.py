@@ -60,12 +60,10 @@ class Reduction:
 
 
 def calibrate(mod: IRModule, calibration: Calibration | Sequence[Any], run: Run | None = None) -> Quantization:
-    """The layers of the module ``mod`` that would be quantised, with the ranges of their data and the cost in accuracy: prints as
-    a table.
+    """Choose the layers of a module to quantise, with the ranges of their data and their cost in accuracy; prints as a table.
 
-    ``calibration``: a ``Calibration``, or inputs of ``main``, a tuple for each call. ``run`` executes a module on such inputs;
-    None: compiled. Raises PassError E987 for inputs that give no
-    ranges.
+    ``mod``: the module. ``calibration``: a ``Calibration``, or inputs of ``main``, one tuple for each call. ``run``: a function
+    that executes a module on such inputs; None: compiled. Raises PassError E987 for inputs that give no ranges.
     """
     machines: dict[IRModule, Any] = {}
 
@@ -78,10 +76,11 @@ def calibrate(mod: IRModule, calibration: Calibration | Sequence[Any], run: Run 
 
 
 def quantize(mod: IRModule, calibration: Calibration | Quantization | Sequence[Any]) -> IRModule:
-    """The module ``mod`` with its products in 8-bit integers (``transform/relax/precision/quantize_products.py``).
+    """Return the module ``mod`` with its products in 8-bit integers.
 
-    ``calibration``: a ``Calibration``, inputs of ``main`` (a tuple for each call), or what ``calibrate`` decided. The ranges of the
-    data are those seen on the inputs. Raises PassError E987 for inputs that give no ranges.
+    ``calibration``: a ``Calibration``, inputs of ``main`` (one tuple for each call), or the result of ``calibrate``. Ranges of data
+    are those seen on the inputs. Raises PassError E987 for inputs that give no ranges. Source:
+    ``transform/relax/precision/quantize_products.py``.
     """
     decided = calibration if isinstance(calibration, Quantization) else calibrate(mod, calibration)
     made = quantize_products(_prepared(mod), decided.ranges)

@@ -29,8 +29,11 @@ _FOREIGN_SUFFIXES = (".so", ".dylib", ".dll", ".o", ".a", ".tar")
 
 @dataclass(slots=True)
 class Executable:
-    """A compiled module. ``objects`` are ELF objects: ``kernels`` and, in native mode, ``driver``; ``driver_tag`` says what
-    the driver was made for, ``driver_words`` which objects stand in its environment."""
+    """A compiled module: bytecode, constants and machine code.
+
+    ``objects``: ELF objects, ``kernels`` and, in native mode, ``driver``. ``driver_tag``: the machine and options of the driver.
+    ``driver_words``: the objects that stand in its environment.
+    """
 
     program: Program
     objects: dict[str, bytes] = field(default_factory=dict)
@@ -84,11 +87,11 @@ class Executable:
         return self.machine.time_evaluator(name, *args, **kwargs)  # type: ignore[no-any-return]
 
     def as_text(self) -> str:
-        """Disassembly of the bytecode."""
+        """Return the disassembly of the bytecode."""
         return program_text(self.program)
 
     def stats(self) -> str:
-        """Counts and sizes in words."""
+        """Return counts and sizes as text."""
         program = self.program
         instructions = sum([len(fn.code) for fn in program.functions.values()])
         constants = sum([c.numpy().nbytes for c in program.constants])
@@ -97,7 +100,9 @@ class Executable:
                 f"{len(program.constants)} constants ({constants} bytes), machine code: {code or 'none'}")  # fmt: skip
 
     def memory(self, name: str = "main") -> MemoryFormula:
-        """Memory of one call as formulas of the symbols: ``print(executable.memory())``. Raises VMError E631."""
+        """Return the memory of one call as formulas of its symbols: ``print(executable.memory())``. Units: bytes. Raises VMError
+        E631.
+        """
         return memory_formula(self.program, name)
 
     @property
@@ -112,10 +117,11 @@ class Executable:
             self.count = None
 
     def save(self, path: str | Path, source: bool = True) -> None:
-        """Write everything to one file; without ``source`` the module's text and constants are left out: the file is smaller, and
-        cannot be compiled again for another processor. They are left out too where constants were discarded.
+        """Write the executable to one file.
 
-        Raises ArtifactError E801; E809 for a name such as ``m.so``, which says another format.
+        ``source=False`` leaves out the module's text and constants: the file is smaller, but cannot be compiled again for another
+        processor. They are also left out after ``discard_parameters``. Raises ArtifactError E801; E809 for a name such as ``m.so``,
+        which names another format.
         """
         suffix = Path(path).suffix
         if suffix.lower() in _FOREIGN_SUFFIXES:
@@ -145,10 +151,7 @@ class Executable:
         write_sections(path, sections)
 
     def export_library(self, file_name: str | Path) -> None:
-        """``save`` by TVM's name. The file is one of ours, which ``load`` reads and no linker does: call it ``m.unity``.
-
-        Raises what ``save`` raises: ArtifactError E809 for ``m.so`` and ``m.tar``.
-        """
+        """Save the executable: TVM's name of ``save``. No linker reads the file; call it ``m.unity``. Raises what ``save`` raises."""
         self.save(file_name)
 
     def __repr__(self) -> str:

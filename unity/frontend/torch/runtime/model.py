@@ -304,12 +304,12 @@ class TorchModel(CompiledModule):
 def load_model(
     path: str | Path, trust: bool = True, exec_mode: str = "native", allow: Iterable[type] = ()
 ) -> TorchModel:
-    """A model that ``TorchModel.save`` wrote to ``path``: it runs without the model's own code and without ``torch.export``.
+    """Load the model that ``TorchModel.save`` wrote to ``path``; it runs without the model's own code and without ``torch.export``.
 
-    Loading needs torch (MissingExtraError E002 without it), since the model takes and gives torch's tensors. ``unity.load`` reads
-    the same file without torch: a program whose arguments and results are flat. The weights are the mapped file; the state is the
-    model's own. ``trust`` as in ``unity.load``, ``exec_mode`` as in ``unity.compile``; operators that run in torch are
-    registered. ``allow``: classes of inputs and results that this process does not know yet. Raises ArtifactError E801 to E807.
+    Needs torch (MissingExtraError E002), since the model takes and returns torch tensors; ``unity.load`` reads the same file
+    without torch, as a program with flat arguments and results. Weights are mapped from the file; the state belongs to the model.
+    Operators that run in torch are registered. ``trust``: as in ``unity.load``. ``exec_mode``: as in ``unity.compile``. ``allow``:
+    classes of inputs and results that this process does not know yet. Raises ArtifactError E801 to E807.
     """
     executable = load(path, trust)
     if not executable.model:
