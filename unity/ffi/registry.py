@@ -106,7 +106,7 @@ def get_global_func(name: str, allow_missing: Literal[False] = False) -> PackedF
 @overload
 def get_global_func(name: str, allow_missing: bool) -> PackedFunc | None: ...
 def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
-    """Return the function registered as ``name``. Raises FFIError E706 if there is none; with ``allow_missing`` the result is None."""
+    """Return the function registered as ``name``. Raises FFIError E706 if there is none, or returns None with ``allow_missing``."""
     found = _TABLE.get(name)
     if found is None and not allow_missing:
         near = get_close_matches(name, list(_TABLE), 3)

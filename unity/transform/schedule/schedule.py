@@ -41,12 +41,11 @@ and after in the reference interpreter."""
 
 
 class Schedule(Primitives):
-    """A module being transformed step by step. Every primitive of the table is a method, with TVM's names and argument
-    order.
+    """A module that is transformed step by step. Every primitive is a method, with TVM's names and argument order.
 
-    ``seed`` starts the sampling (None: from the system). ``debug_mask`` "all", "none" or bits CHECK_STATE |
-    CHECK_RESULT asks for checks after each step. ``error_render_level`` "detail" draws refusals with the loop nest,
-    "fast" on one line, "none" bare.
+    ``seed`` starts the sampling (None: from the system). ``debug_mask``: checks after each step, "all", "none" or bits CHECK_STATE
+    | CHECK_RESULT. ``error_render_level``: "detail" draws refusals with the loop nest, "fast" leaves it out, "none" gives the
+    sentence alone.
     """
 
     def __init__(
@@ -97,11 +96,11 @@ class Schedule(Primitives):
 
     @property
     def func_working_on(self) -> str | None:
-        """Name of the function in which blocks are looked up when none is named."""
+        """Name of the function in which blocks are looked up by default."""
         return self._func
 
     def work_on(self, func_name: str) -> None:
-        """Look up blocks in this function from now on. Raises ScheduleError E407 for a name that is no tensor program."""
+        """Look up blocks in this function from now on. Raises ScheduleError E407 if it is no tensor program."""
         self.state.root(func_name)
         self._func = func_name
 
@@ -110,8 +109,9 @@ class Schedule(Primitives):
         self.mod.show(**options)
 
     def get(self, rv: RandomVar) -> Any:
-        """The value of a random variable: a Block with the regions it reads and writes, a For, or an integer. Raises
-        ScheduleError E402 for one that is gone."""
+        """Return the value of a random variable: a Block with the regions it reads and writes, a For, or an integer. Raises
+        ScheduleError E402 for one that is gone.
+        """
         found = self._resolve(rv)
         if not isinstance(found, Sref):
             return found
@@ -125,13 +125,13 @@ class Schedule(Primitives):
         return cache["shown", block]
 
     def get_sref(self, rv: BlockRV | LoopRV) -> Sref:
-        """The reference behind a random variable. Raises ScheduleError E402 for one that is gone."""
+        """Return the reference behind a random variable. Raises ScheduleError E402 for one that is gone."""
         found = self._resolve(rv)
         assert isinstance(found, Sref)
         return found
 
     def can_decompose_padding(self, block: BlockRV, loop: LoopRV) -> bool:
-        """Would ``decompose_padding`` apply. Nothing changes."""
+        """True if ``decompose_padding`` applies. Nothing changes."""
         try:
             self.copy().run(ROWS["decompose_padding"], {"block": block, "loop": loop})
         except ScheduleError:
@@ -145,15 +145,15 @@ class Schedule(Primitives):
     # ---- random numbers, copies
 
     def seed(self, seed: int) -> None:
-        """Start the sampling anew."""
+        """Restart the sampling from a seed."""
         self._rng.seed(seed)
 
     def fork_seed(self) -> int:
-        """A seed for another schedule, taken from this one's sampling."""
+        """Draw a seed for another schedule."""
         return self._rng.randrange(1, 2**31 - 1)
 
     def copy(self) -> Schedule:
-        """An independent schedule at the same point; random variables of this one are known to it."""
+        """Return an independent schedule at the same point; it knows the random variables of this one."""
         made = Schedule.__new__(Schedule)
         made.debug_mask, made.error_render_level = self.debug_mask, self.error_render_level
         made._func = self._func
@@ -166,7 +166,7 @@ class Schedule(Primitives):
     # ---- running primitives
 
     def run(self, row: Row, args: dict[str, Any], decision: Any = None) -> Any:
-        """Run a primitive of the table on arguments by name: the one entry of methods and replay."""
+        """Run a primitive on arguments by name: the one entry of methods and replay."""
         positional, named = [], {}
         for key, parameter in row.signature.parameters.items():
             if key not in args:

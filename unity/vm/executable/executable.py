@@ -151,7 +151,7 @@ class Executable:
         write_sections(path, sections)
 
     def export_library(self, file_name: str | Path) -> None:
-        """Save the executable: TVM's name of ``save``. No linker reads the file; call it ``m.unity``. Raises what ``save`` raises."""
+        """Save the executable: TVM's name of ``save``, which raises the same. No linker reads the file; call it ``m.unity``."""
         self.save(file_name)
 
     def __repr__(self) -> str:

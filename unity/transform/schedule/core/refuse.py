@@ -27,8 +27,7 @@ class Clash:
 
 
 LEVELS = ("detail", "fast", "none")
-"""How much of a refusal is drawn: "detail" with the picture, "fast" one line, "none" the code and the condition
-alone."""
+"""Levels of detail of a refusal: "detail" draws the loop nest, "fast" leaves it out, "none" gives code and message alone."""
 CONTEXT = 12
 
 

@@ -35,8 +35,9 @@ def annotate(
     ann_key: str,
     ann_val: str | int | float | bool | list[Any] | dict[str, Any],
 ) -> None:
-    """Note a value under a key on a block or loop (numbers, strings, lists, dictionaries). Raises ScheduleError E426
-    for a key that is there already with another value, or a value of another kind."""
+    """Attach a value under a key to a block or loop: a number, string, list or dictionary. Raises ScheduleError E426 if the key is
+    present with another value, or the value is of another kind.
+    """
     known = notes(block_or_loop)
     if ann_key in known and known[ann_key] != frozen(ann_val):
         refuse(
@@ -74,7 +75,7 @@ def _plain(value: Any) -> bool:
 @primitive(checks=("key present",), rewrite="removes ann_key from the annotations",
            example='block = sch.get_block("C")\nsch.annotate(block, "note", 1)\nsch.unannotate(block, "note")')  # fmt: skip
 def unannotate(state: ScheduleState, block_or_loop: ItemRef, ann_key: str) -> None:
-    """Remove a note. Raises ScheduleError E426 for a key that is not there."""
+    """Remove an annotation. Raises ScheduleError E426 if the key is absent."""
     known = notes(block_or_loop)
     if ann_key not in known:
         there = ", ".join(known) or "none"

@@ -45,9 +45,9 @@ def iterator_map(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> I
     normalize={"index_map": iterator_map},
 )
 def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any) -> None:
-    """Let a block iterate over the results of ``index_map`` of its iterators, with one loop for each.
+    """Iterate a block over the results of ``index_map`` of its iterators, with one loop for each.
 
-    Each iterator must be bound to a loop of its own that holds this block alone; the map must be bijective and keep spatial and
+    Each iterator must be bound to a loop of its own that contains only this block; the map must be bijective and keep spatial and
     reduction iterators apart. Raises ScheduleError E445.
     """
     axes, loops = block.block.iter_vars, loops_of(block)

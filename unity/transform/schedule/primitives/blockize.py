@@ -44,11 +44,12 @@ from ..rewrites.rewriting import BlockTracker, analyzer_at, loop_range
     "sch.reorder(i0, j, k, i1)\nsch.blockize(i1)",
 )
 def blockize(state: ScheduleState, target: ItemRef | list[BlockRef], preserve_unit_iters: bool = True) -> BlockRef:
-    """Make the subtree of a loop, or neighbouring blocks with their loops, one outer block named ``<name>_o``; gives that block.
+    """Turn the subtree of a loop, or neighbouring blocks with their loops, into one outer block ``<name>_o``. Returns that block.
 
-    Each iterator ``v`` is divided into ``v_o`` of the loops outside and ``v_i`` of those inside. A reduction's initialisation goes
-    to the outer block, over the inner spatial iterators. Without ``preserve_unit_iters`` outer iterators of one value are left out.
-    Raises ScheduleError E440 where a loop holds anything but one block, or an iterator cannot be divided between the loops.
+    Each iterator ``v`` is divided into ``v_o``, bound to the loops outside, and ``v_i``, bound to those inside. The initialisation
+    of a reduction moves to the outer block, over the inner spatial iterators. ``preserve_unit_iters=False`` leaves out outer
+    iterators of one value. Raises ScheduleError E440 if a loop contains anything but one block, or an iterator cannot be divided
+    between the loops.
     """
     with deep_recursion():
         if isinstance(target, list):

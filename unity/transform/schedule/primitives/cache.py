@@ -51,10 +51,10 @@ from .storage import SCOPES, known_scope, named_buffer, written_buffer
 def cache_read(
     state: ScheduleState, block: BlockRef, read_buffer_index: int | str, storage_scope: str, consumer_blocks: Any = None
 ) -> BlockRef:
-    """Copy a buffer that a block reads into ``storage_scope``, and let the block read the copy; gives the copying block.
+    """Copy a buffer that a block reads into ``storage_scope``, and let the block read the copy. Returns the copying block.
 
-    ``read_buffer_index`` counts the buffers the block reads, or names one. ``consumer_blocks`` are the blocks that read the
-    copy: by default all that read the buffer after it is written. Raises ScheduleError E438.
+    ``read_buffer_index``: number of the buffer among those the block reads, or its name. ``consumer_blocks``: blocks that read the
+    copy; default: all that read the buffer after it is written. Raises ScheduleError E438.
     """
     buffer = read_buffer(state, block, read_buffer_index)
     require_scope(block, storage_scope)
@@ -113,10 +113,10 @@ def cache_write(
     storage_scope: str,
     consumer_blocks: Any = None,
 ) -> BlockRef:
-    """Let a block write into a buffer in ``storage_scope`` and copy that out afterwards; gives the copying block.
+    """Let a block write into a buffer in ``storage_scope``, and copy that to the old buffer afterwards. Returns the copying block.
 
-    ``write_buffer_index`` counts the buffers the block writes, or names one. ``consumer_blocks`` read the cache itself instead
-    of the buffer. Raises ScheduleError E438, E429.
+    ``write_buffer_index``: number of the buffer among those the block writes, or its name. ``consumer_blocks``: blocks that read
+    the new buffer instead of the old one. Raises ScheduleError E438, E429.
     """
     buffer = written_buffer(state, block, write_buffer_index)
     require_scope(block, storage_scope)

@@ -55,12 +55,11 @@ _CHECKS = ("same scope", "loop not around the block", "stage pipeline", "complet
 def compute_at(
     state: ScheduleState, block: BlockRef, loop: LoopRef, preserve_unit_loops: bool = False, index: int = -1
 ) -> None:
-    """Move a producer under a loop that all its consumers stand under, and run it there only for the cells they read in
-    one iteration (loops ``ax0``, ``ax1``, ... over these cells replace its own).
+    """Move a producer into a loop that contains all its consumers, and compute in each iteration only the cells they read there.
 
-    ``index`` is the place in the loop's body: -1 as late as possible (before the first consumer), -2 as early as
-    possible (after the last producer). ``preserve_unit_loops`` keeps loops of one iteration. Cells that two iterations
-    read are computed twice. Raises ScheduleError E430 to E436.
+    New loops ``ax0``, ``ax1``, ... over these cells replace the producer's own. Cells that two iterations read are computed twice.
+    ``index``: position in the loop's body; -1 is as late as possible (before the first consumer), -2 as early as possible (after
+    the last producer). ``preserve_unit_loops``: keep loops of one iteration. Raises ScheduleError E430 to E436.
     """
     scope = _require_movable(state, block, loop)
     if scope.is_output(block):
@@ -116,10 +115,10 @@ def compute_at(
 def reverse_compute_at(
     state: ScheduleState, block: BlockRef, loop: LoopRef, preserve_unit_loops: bool = False, index: int = -1
 ) -> None:
-    """Move a consumer under a loop of its producers, and run it there for the cells they finish in one iteration.
+    """Move a consumer into a loop of its producers, and run it in each iteration for the cells that are finished there.
 
-    ``index`` is the place in the loop's body: -1 as late as possible, -2 directly after the last producer. Raises
-    ScheduleError E430 to E437.
+    ``index``: position in the loop's body; -1 is as late as possible, -2 directly after the last producer. ``preserve_unit_loops``:
+    keep loops of one iteration. Raises ScheduleError E430 to E437.
     """
     scope = _require_movable(state, block, loop)
     producers = [p for p in scope.producers(block) if loop in p.above()]

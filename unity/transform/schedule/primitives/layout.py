@@ -148,16 +148,14 @@ def transform_layout(
 ) -> None:
     """Change the layout of a buffer that a block reads or writes; every access in the function follows.
 
-    ``buffer`` is ``("read", 0)``, ``("write", 0)``, a name or the buffer; ``index_map`` a function of the buffer's indices, in
-    which ``...`` (``IndexMap.AXIS_SEPARATOR``) divides the new axes. A parameter comes in the new layout then: its shape in the
-    signature changes, and no function of the module may call the program.
+    ``buffer``: ``("read", 0)``, ``("write", 0)``, a name, or the buffer. ``index_map``: a function of the buffer's indices; ``...``
+    (``IndexMap.AXIS_SEPARATOR``) among its results divides the new axes. A parameter changes its shape in the signature, and no
+    function of the module may call the program.
 
-    Where the map does not fill the new shape, the cells that are left over hold ``pad_value``: a number or a function of the new
-    indices. None leaves them as they are, which a parameter that is written allows only with ``assume_injective_transform``. The
-    caller sees to it that a parameter that is only read holds the pad value there: ``T.assume`` says so in the program, and the
-    interpreter checks it.
-
-    With ``assume_injective_transform`` a map that is not proved to keep cells apart is tested. Raises ScheduleError E444.
+    ``pad_value``: value of the cells that the map leaves over, a number or a function of the new indices; None leaves them
+    undefined, which a parameter that is written allows only with ``assume_injective_transform``. A parameter that is only read must
+    hold the pad value there: ``T.assume`` states it in the program, and the interpreter checks it. ``assume_injective_transform``:
+    test a map that cannot be proved to keep cells apart. Raises ScheduleError E444.
     """
     found = buffer_of(state, block, buffer)
     owner = _owner(state, block, found)
@@ -301,7 +299,7 @@ def _padding(buffer: Buffer, padding: tuple[IndexMap, Expr], pad_value: Any, fil
     example='sch.set_axis_separator(sch.get_block("C"), ("write", 0), [1])',
 )
 def set_axis_separator(state: ScheduleState, block: BlockRef, buffer: Any, axis_separators: list[int]) -> None:
-    """Divide the axes of a buffer into groups, each a dimension of the memory it lies in. Raises ScheduleError E444."""
+    """Divide the axes of a buffer into groups, each a dimension of the physical memory. Raises ScheduleError E444."""
     found = buffer_of(state, block, buffer)
     owner = _owner(state, block, found)
     param = parameter_of(state, block.func, found)

@@ -36,10 +36,11 @@ class Mark(Sref):
            example='loop = sch.sample_compute_location(sch.get_block("C"), decision=0)\n'
                    'sch.compute_at(sch.get_block("C"), loop)')  # fmt: skip
 def sample_compute_location(state: ScheduleState, block: BlockRef, decision: int | None = None) -> LoopRef:
-    """Choose where ``compute_at`` may put a block: one of the loops around its consumers, the root (where it stands), or inline.
+    """Choose where ``compute_at`` may put a block: a loop around its consumers, the root (where it stands), or inline. Returns a
+    loop for ``compute_at``.
 
-    Each legal choice is equally likely. The decision counts the loops from the outside in that ``compute_at`` accepts;
-    -1 is the root, -2 inline. Give the result to ``compute_at``. Raises ScheduleError E428 for a decision that is not legal here.
+    Each legal choice is equally likely. ``decision``: number of the loop, from the outside in, among those that ``compute_at``
+    accepts; -1 is the root, -2 inline. Raises ScheduleError E428 for a decision that is not legal here.
     """
     loops = [s for s in _around_consumers(state, block) if _legal(state, "compute_at", block, s)]
     choices = list(range(len(loops)))

@@ -38,8 +38,9 @@ def _set_kind(state: ScheduleState, loop: Sref, kind: str, thread: str | None = 
 def parallel(state: ScheduleState, loop: LoopRef) -> None:
     """Run the iterations of a loop on several threads.
 
-    Buffers that only serve inside an iteration (caches, packed panels) are allocated inside of the loop from then on, so that each
-    thread has its own. Raises ScheduleError E411 to E418 naming why the iterations are not independent."""
+    Buffers used inside one iteration only (caches, packed panels) are allocated inside the loop from then on, so that each thread
+    has its own. Raises ScheduleError E411 to E418 if the iterations are not independent.
+    """
     private = require_parallel(state, loop, private=True)
     _set_kind(state, loop, "parallel")
     allocate_inside(state, loop, private)
@@ -48,8 +49,7 @@ def parallel(state: ScheduleState, loop: LoopRef) -> None:
 @primitive(checks=CHECKS, rewrite="for j in 8  ->  for j in T.vectorized(8)",
            example='i, j, k = sch.get_loops(sch.get_block("C"))\nj0, j1 = sch.split(j, [None, 8])\nsch.vectorize(j1)')  # fmt: skip
 def vectorize(state: ScheduleState, loop: LoopRef) -> None:
-    """Run the iterations of a loop as lanes of vector instructions. Raises ScheduleError E411 to E417 as
-    ``parallel``."""
+    """Run the iterations of a loop as lanes of vector instructions. Raises ScheduleError E411 to E417 as ``parallel`` does."""
     require_parallel(state, loop)
     _set_kind(state, loop, "vectorized")
 
@@ -57,7 +57,7 @@ def vectorize(state: ScheduleState, loop: LoopRef) -> None:
 @primitive(rewrite="for k in 4  ->  for k in T.unroll(4)",
            example='i, j, k = sch.get_loops(sch.get_block("C"))\nk0, k1 = sch.split(k, [None, 4])\nsch.unroll(k1)')  # fmt: skip
 def unroll(state: ScheduleState, loop: LoopRef) -> None:
-    """Write the iterations of a loop out one after the other. Needs no condition: the order stays."""
+    """Unroll a loop. It needs no condition: the order of iterations stays."""
     _set_kind(state, loop, "unrolled")
 
 
@@ -103,11 +103,11 @@ def _depends(block: Sref, loop: Sref) -> bool:
            example='i, j, k = sch.get_loops(sch.get_block("C"))\n'
                    'sch.bind(i, "blockIdx.x")\nsch.bind(j, "threadIdx.x")')  # fmt: skip
 def bind(state: ScheduleState, loop: LoopRef, thread_axis: str) -> None:
-    """Bind a loop to a thread axis: blockIdx.x to z, threadIdx.x to z, or vthread.
+    """Bind a loop to a thread axis: "blockIdx.x" to z, "threadIdx.x" to z, or "vthread".
 
     A loop bound to threadIdx may drive reduction iterators of a block with an initialisation: each thread reduces its part, and
-    the lowering joins the parts (``lower_cross_thread_reduction``). Raises ScheduleError E425 for an axis that is not known, or
-    that a block would run over twice, E411 to E417 as ``parallel``.
+    lowering combines the parts (``lower_cross_thread_reduction``). Raises ScheduleError E425 for an unknown axis, or one that is
+    bound around the block already; E411 to E417 as ``parallel`` does.
     """
     if not _THREAD.fullmatch(thread_axis):
         refuse(

@@ -32,11 +32,11 @@ from .split_fuse import require_plain
 def loop_partition(
     state: ScheduleState, loop: LoopRef, factors: list[int | None], preserve_unit_iters: bool = True
 ) -> list[LoopRef]:
-    """Cut a loop into consecutive loops with the given numbers of iterations; what is left over makes one more.
+    """Cut a loop into consecutive loops with the given numbers of iterations; the rest becomes one more loop.
 
-    At most one factor is None: it takes what the others leave. The blocks inside are copied: those of part ``n`` are
-    named ``<name>_<n>``, and references to the old ones go stale. Each part runs from zero. Raises ScheduleError E421
-    for a bound or annotated loop, E422 for factors that do not fit.
+    At most one factor is None: it takes what the others leave. The blocks inside are copied: those of part ``n`` are named
+    ``<name>_<n>``, and references to the old ones become invalid. Each part runs from zero. Raises ScheduleError E421 for a bound
+    or annotated loop, E422 for factors that do not fit.
     """
     stmt = require_plain(loop)
     extent = int_value(stmt.extent)
@@ -123,12 +123,11 @@ def _parts(loop: Sref, extent: int, factors: list[int | None]) -> list[int]:
     example='i, j, k = sch.get_loops(sch.get_block("C"))\nx, y = sch.get_loops(sch.get_block("D"))\nm = sch.merge(j, y)',
 )
 def merge(state: ScheduleState, *loops: LoopRef) -> LoopRef:
-    """Merge loops of nests that follow each other into one nest that does the work of all; gives the innermost merged
-    loop.
+    """Merge loops of consecutive nests into one nest that does the work of all. Returns the innermost merged loop.
 
-    From where the nests meet down to each given loop there must be equally many loops, each the only child of the one
-    before, with equal extents. Refused with ScheduleError E423 where they are not, E415 where an iteration of a later
-    nest would read what the merged iteration has not computed yet.
+    From the common ancestor down to each given loop there must be equally many loops, each the only child of its parent, with equal
+    extents. Raises ScheduleError E423 if not, E415 if an iteration of a later nest would read what the merged iteration has not
+    computed yet.
     """
     if len(loops) < 2 or len(set(loops)) != len(loops):
         refuse(

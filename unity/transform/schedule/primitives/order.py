@@ -43,11 +43,10 @@ from ..preconditions.reducers import assume_free_steps
     example='i, j, k = sch.get_loops(sch.get_block("C"))\nsch.reorder(k, j)',
 )
 def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
-    """Put loops of one nest into the given order, outermost first; loops between them that are not named keep their
-    places.
+    """Put loops of one nest into the given order, outermost first; loops between them that are not named keep their places.
 
-    Raises ScheduleError E424 where the loops are no single chain or an extent would use a loop inside of it, E413 where
-    a block inside is not bound affinely, E414 for iterators that are neither spatial nor reductions.
+    Raises ScheduleError E424 if the loops are no single chain or an extent would use a loop inside it, E413 if a block inside is
+    not bound affinely, E414 for iterators that are neither spatial nor reductions.
     """
     if len(set(ordered_loops)) != len(ordered_loops):
         twice = next(s for s in ordered_loops if ordered_loops.count(s) > 1)
@@ -155,8 +154,7 @@ def _chain(loops: list[Sref]) -> list[Sref]:
 @primitive(checks=("a permutation",), rewrite="vi, vj = T.axis.remap(...)  ->  vj, vi = T.axis.remap(...)",
            example='sch.reorder_block_iter_var(sch.get_block("C"), [2, 0, 1])')  # fmt: skip
 def reorder_block_iter_var(state: ScheduleState, block: BlockRef, new_order: list[int]) -> None:
-    """Permute the iterators of a block: ``new_order[k]`` is the present place of the new k-th. Raises ScheduleError
-    E424."""
+    """Permute the iterators of a block: ``new_order[k]`` is the present position of the new k-th. Raises ScheduleError E424."""
     count = len(block.block.iter_vars)
     if sorted([n for n in new_order if isinstance(n, int)]) != list(range(count)) or len(new_order) != count:
         refuse(

@@ -39,10 +39,10 @@ from ..rewrites.rewriting import BlockTracker, analyzer_at, int_value
     "sch.decompose_padding(pad, sch.get_loops(pad)[0])",
 )
 def decompose_padding(state: ScheduleState, block: BlockRef, loop: LoopRef) -> BlockRef:
-    """Divide a block that pads into one that stores the padding everywhere, in front of ``loop``, and one that stores the
-    inside; gives the first, named ``<name>_pad_const``.
+    """Divide a padding block into one that stores the padding everywhere, before ``loop``, and one that stores the inside. Returns
+    the first, named ``<name>_pad_const``.
 
-    The block must store ``if_then_else(condition, value, constant)``. Loops that drive one iterator of a condition alone run over
+    The block must store ``if_then_else(condition, value, constant)``. Loops that drive a single iterator of a condition run over
     the inside only; other conditions stay. Raises ScheduleError E446.
     """
     require_complete(state, block)
@@ -163,11 +163,11 @@ def _inside(
     example='sch.pad_einsum(sch.get_block("C"), [5, 16, 12])',
 )
 def pad_einsum(state: ScheduleState, block: BlockRef, padding: list[int]) -> None:
-    """Round the extents of a sum of products up to multiples: ``padding`` has a number for each iterator of the block.
+    """Round the extents of a sum of products up to multiples of ``padding``, one number for each iterator of the block.
 
-    Operands that a padded iterator selects are copied with zeros (blocks ``<buffer>_pad`` in front), the result is computed in a
-    padded buffer and copied back where a spatial iterator is padded. Iterators must be bound to loops of their own, indices must be
-    iterators. Raises ScheduleError E447.
+    Operands that a padded iterator indexes are copied with zeros (blocks ``<buffer>_pad`` before it); with a padded spatial
+    iterator the result is computed in a padded buffer and copied back. Each iterator must be bound to a loop of its own, and
+    indices must be iterators. Raises ScheduleError E447.
     """
     require_reduction(state, block)
     axes = block.block.iter_vars

@@ -36,8 +36,7 @@ def _find(state: ScheduleState, name: str, func_name: str | None) -> Sref:
 
 @primitive(kind=QUERY, checks=("the block exists", "unique name"), example='block = sch.get_block("C")')
 def get_block(state: ScheduleState, name: str, func_name: str | None = None) -> BlockRef:
-    """The block of a name in a function (the one worked on when none is given). Raises ScheduleError E407 for none or
-    several."""
+    """Return the block ``name`` of a function (None: the one set by ``work_on``). Raises ScheduleError E407 for none or several."""
     return _find(state, name, func_name)
 
 
@@ -49,7 +48,7 @@ def get_sblock(state: ScheduleState, name: str, func_name: str | None = None) ->
 
 @primitive(kind=QUERY, example='i, j, k = sch.get_loops(sch.get_block("C"))')
 def get_loops(state: ScheduleState, block: BlockRef) -> list[LoopRef]:
-    """The loops around a block within its enclosing block, from the outside in."""
+    """Return the loops around a block within its enclosing block, from the outside in."""
     found: list[Sref] = []
     for above in block.above():
         if above.is_block:
@@ -60,25 +59,25 @@ def get_loops(state: ScheduleState, block: BlockRef) -> list[LoopRef]:
 
 @primitive(kind=QUERY, example='first, second = sch.get_child_blocks(sch.get_block("root"))')
 def get_child_blocks(state: ScheduleState, block_or_loop: ItemRef) -> list[BlockRef]:
-    """The blocks directly inside a block or a loop (none between but loops), in program order."""
+    """Return the blocks directly inside a block or a loop, with nothing but loops between, in program order."""
     return state.blocks_below(block_or_loop)
 
 
 @primitive(kind=QUERY, example='(c,) = sch.get_producers(sch.get_block("D"))')
 def get_producers(state: ScheduleState, block: BlockRef) -> list[BlockRef]:
-    """The blocks of the same scope that write what this block reads, in program order."""
+    """Return the blocks of the same scope that write what this block reads, in program order."""
     return block_scope(state, block).producers(block)
 
 
 @primitive(kind=QUERY, example='(d,) = sch.get_consumers(sch.get_block("C"))')
 def get_consumers(state: ScheduleState, block: BlockRef) -> list[BlockRef]:
-    """The blocks of the same scope that read what this block writes, in program order."""
+    """Return the blocks of the same scope that read what this block writes, in program order."""
     return block_scope(state, block).consumers(block)
 
 
 @primitive(kind=QUERY, example='(d,) = sch.get_output_blocks(sch.get_block("root"))')
 def get_output_blocks(state: ScheduleState, scope_block: BlockRef) -> list[BlockRef]:
-    """The blocks inside a scope that write buffers allocated outside of it, in program order."""
+    """Return the blocks inside a scope that write buffers allocated outside it, in program order."""
     local = set(scope_block.block.alloc_buffers)
     blocks = state.blocks_below(scope_block)
     scope = block_scope(state, blocks[0]) if blocks else None
@@ -87,4 +86,4 @@ def get_output_blocks(state: ScheduleState, scope_block: BlockRef) -> list[Block
 
 @primitive(kind=STEP, rewrite="nothing: a mark in the trace")
 def enter_postproc(state: ScheduleState) -> None:
-    """Mark the point in the trace after which postprocessing steps follow."""
+    """Mark the point in the trace after which postprocessing begins."""

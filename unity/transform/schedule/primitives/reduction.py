@@ -33,11 +33,11 @@ from ..rewrites.rewriting import analyzer_at
     example='block = sch.get_block("C")\ni, j, k = sch.get_loops(block)\ninit = sch.decompose_reduction(block, k)',
 )
 def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) -> BlockRef:
-    """Move the initialisation of a reduction in front of a loop; gives the initialisation block.
+    """Move the initialisation of a reduction into a block before ``loop``. Returns that block.
 
-    The new block is named ``<name>_init`` and stands in copies of the loops inside ``loop`` (itself included) that
-    spatial iterators use; the old block goes on as ``<name>_update``. Raises ScheduleError E412 unless the block is a
-    reduction block, E427 unless ``loop`` is around it and no reduction loop is outside of ``loop``.
+    It is named ``<name>_init``, in copies of ``loop`` and of the loops inside it that spatial iterators use; the old block becomes
+    ``<name>_update``. Raises ScheduleError E412 unless the block is a reduction block, E427 unless ``loop`` is around it and no
+    reduction loop is outside ``loop``.
     """
     require_reduction(state, block)
     loops = loops_of(block)

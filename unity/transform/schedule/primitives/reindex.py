@@ -59,10 +59,11 @@ _CHECKS = ("one access", "accesses inside the buffer", "one cell for each iterat
 def reindex_cache_read(
     state: ScheduleState, block: BlockRef, read_buffer_index: int | str, storage_scope: str, index_map: Any
 ) -> BlockRef:
-    """Copy a buffer that a block reads into ``storage_scope``, laid out by ``index_map`` of the block's iterators; gives the
-    copying block. Packing for a matrix product is ``lambda i, j, k: (j // 64, k, j % 64)``.
+    """Copy a buffer that a block reads into ``storage_scope``, laid out by ``index_map`` of the block's iterators. Returns the
+    copying block.
 
-    The block must access the buffer at one place. Raises ScheduleError E438, also where two iterations would share a cell.
+    ``lambda i, j, k: (j // 64, k, j % 64)`` packs an operand of a matrix product. ``read_buffer_index``: as in ``cache_read``; the
+    block must access the buffer at one place. Raises ScheduleError E438, also if two iterations would share a cell.
     """
     return _read(state, block, read_buffer(state, block, read_buffer_index), storage_scope, index_map, storage_scope)
 
@@ -76,8 +77,9 @@ def reindex_cache_read(
 def reindex_cache_write(
     state: ScheduleState, block: BlockRef, write_buffer_index: int | str, storage_scope: str, index_map: Any
 ) -> BlockRef:
-    """Let a block write into a buffer in ``storage_scope`` laid out by ``index_map`` of its iterators, and copy that out
-    afterwards; gives the copying block. Raises ScheduleError E438, E429."""
+    """Let a block write into a buffer in ``storage_scope``, laid out by ``index_map`` of its iterators, and copy that out
+    afterwards. Returns the copying block. Raises ScheduleError E438, E429.
+    """
     return _write(
         state, block, written_buffer(state, block, write_buffer_index), storage_scope, index_map, storage_scope
     )
@@ -89,8 +91,10 @@ def reindex_cache_write(
     example='sch.reindex(sch.get_block("C"), ("read", 1))',
 )
 def reindex(state: ScheduleState, block: BlockRef, buffer: Any) -> BlockRef:
-    """Copy a buffer that a block reads (``("read", 0)``) or writes (``("write", 0)``), or one by name, into a layout with one
-    axis for each iterator of the block that selects its elements; gives the copying block. Raises ScheduleError E438."""
+    """Copy a buffer of a block into a layout with one axis for each iterator that selects its elements. Returns the copying block.
+
+    ``buffer``: ``("read", 0)``, ``("write", 0)``, or a name. Raises ScheduleError E438.
+    """
     kind, which = buffer if isinstance(buffer, (tuple, list)) and len(buffer) == 2 else ("", buffer)
     writes = regions(state, block.block)[1]
     if kind not in ("read", "write"):

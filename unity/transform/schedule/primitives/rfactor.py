@@ -51,11 +51,12 @@ REDUCERS = (*NEUTRAL, Min, Max)
     example='i, j, k = sch.get_loops(sch.get_block("C"))\nk0, k1 = sch.split(k, factors=[None, 4])\nsch.rfactor(k1, 0)',
 )
 def rfactor(state: ScheduleState, loop: LoopRef, factor_axis: int, merge_loops: bool = False) -> BlockRef:
-    """Give each value of a reduction loop a partial result of its own, as a block ``<name>_rf``; gives that block.
+    """Compute a partial result for each value of a reduction loop in a block ``<name>_rf``; the old block reduces them. Returns the
+    new block.
 
-    The partial results lie in a new buffer with an axis of the loop's extent at ``factor_axis`` (negative counts from the end); the
-    loop becomes spatial there, so that it can be parallel or vectorized. The old block goes on to reduce them. With ``merge_loops``
-    both stand in the spatial loops outside of all reduction loops. Sums are taken in another order. Raises ScheduleError E443.
+    The partial results lie in a new buffer with an axis of the loop's extent at ``factor_axis`` (negative counts from the end). The
+    loop becomes spatial there, so that it can be parallel or vectorized. ``merge_loops``: put both blocks into the spatial loops
+    outside all reduction loops. Sums are taken in another order. Raises ScheduleError E443.
     """
     with deep_recursion():
         block = _only_block(state, loop)

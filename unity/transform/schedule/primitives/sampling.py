@@ -19,10 +19,9 @@ from ..rewrites.rewriting import int_value
 def sample_categorical(
     state: ScheduleState, candidates: list[int], probs: list[float], decision: int | None = None
 ) -> int:
-    """Choose one of the candidates with the given probabilities; ``decision`` is the place of the one to take. Gives an
-    ExprRV.
+    """Choose one of ``candidates`` with the probabilities ``probs``. Returns an ExprRV.
 
-    Raises ScheduleError E428 for probabilities that do not fit.
+    ``decision``: position of the candidate to take. Raises ScheduleError E428 for probabilities that do not fit.
     """
     if not candidates or len(candidates) != len(probs):
         refuse(
@@ -129,9 +128,10 @@ def _decided(loop: LoopRef, extent: int, n: int, decision: Any) -> list[int]:
 def sample_perfect_tile(
     state: ScheduleState, loop: LoopRef, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
 ) -> list[int]:
-    """Choose ``n`` factors whose product is exactly the extent of a loop, the innermost at most
-    ``max_innermost_factor`` (-1: no limit); each factorisation is equally likely. Gives ExprRVs for ``split``. Raises
-    ScheduleError E428."""
+    """Choose ``n`` factors whose product is the extent of a loop, each factorisation equally likely. Returns ExprRVs for ``split``.
+
+    ``max_innermost_factor``: limit of the last factor; -1: none. ``decision``: the factors to take. Raises ScheduleError E428.
+    """
     extent = _extent(loop)
     if not 1 <= n <= MAX_PARTS or max_innermost_factor == 0 or max_innermost_factor < -1:
         refuse(
@@ -165,7 +165,10 @@ def sample_partitioned_tile(
     decision: list[int] | None = None,
 ) -> list[int]:
     """Choose ``n`` factors of a loop's extent such that the product of those from ``partition_pos`` on is a multiple of
-    ``innerpart_factor``. Where the extent allows none, all factors are 1 but the first. Raises ScheduleError E428."""
+    ``innerpart_factor``. Returns ExprRVs for ``split``.
+
+    If the extent allows none, all factors but the first are 1. Raises ScheduleError E428.
+    """
     extent = _extent(loop)
     if not 1 <= n <= MAX_PARTS or not 0 <= partition_pos <= n or innerpart_factor < 1:
         refuse(

@@ -104,12 +104,12 @@ def split(
     preserve_unit_iters: bool = True,
     disable_predication: bool = False,
 ) -> list[LoopRef]:
-    """Split a loop into nested loops with the given extents, outermost first.
+    """Split a loop into nested loops with the given extents, outermost first. Returns them.
 
-    At most one factor is None: it is inferred (rounded up). Where the factors do not multiply to the extent exactly,
-    the blocks inside get a predicate. Factors may be symbolic. ``preserve_unit_iters=False`` leaves loops of one
-    iteration out of the bindings; ``disable_predication=True`` leaves the predicate out: the step is then tested, or
-    refused. Raises ScheduleError E421 for a bound or annotated loop, E422 for wrong factors.
+    ``factors``: integers or expressions; at most one is None and is inferred (rounded up). If they do not multiply to the extent
+    exactly, the blocks inside get a predicate. ``preserve_unit_iters=False``: leave loops of one iteration out of the bindings.
+    ``disable_predication``: leave out the predicate; the step is then tested or refused. Raises ScheduleError E421 for a bound or
+    annotated loop, E422 for wrong factors.
     """
     stmt = require_plain(loop)
     extent, var = stmt.extent, stmt.loop_var
@@ -177,10 +177,10 @@ def _range(extent: Expr, like: Var) -> Range:
     example='i, j, k = sch.get_loops(sch.get_block("C"))\nij = sch.fuse(i, j)',
 )
 def fuse(state: ScheduleState, *loops: LoopRef, preserve_unit_iters: bool = True) -> LoopRef:
-    """Fuse nested loops, each the only child of the one before, into one.
+    """Fuse nested loops, each the only child of the one before, into one. Returns it.
 
-    Raises ScheduleError E421 for a bound or annotated loop, E423 where they are no chain, one's extent uses another,
-    or they run in different ways (one parallel, one not).
+    Raises ScheduleError E421 for a bound or annotated loop; E423 if the loops are no chain, the extent of one uses another, or they
+    run in different ways (one parallel, one not).
     """
     if not loops:
         refuse("E423", "fuse needs at least one loop", condition="at least one loop", nearest="sch.fuse(i, j)")

@@ -78,8 +78,8 @@ def allocated(state: ScheduleState, block: Sref, buffer: Buffer) -> Sref:
 def set_scope(state: ScheduleState, block: BlockRef, buffer_index: int | str, storage_scope: str) -> None:
     """Put a buffer that a block writes into another storage scope ("shared", "local", ...).
 
-    ``buffer_index`` counts the buffers the block writes, or names one. Raises ScheduleError E429 for a parameter of the
-    function, or a scope that is not known.
+    ``buffer_index``: number of the buffer among those the block writes, or its name. Raises ScheduleError E429 for a parameter of
+    the function, or an unknown scope.
     """
     buffer = written_buffer(state, block, buffer_index)
     where = allocated(state, block, buffer)
@@ -100,10 +100,10 @@ def _pointer(buffer: Buffer, dtype: DataType, scope: str) -> Var:
 def storage_align(
     state: ScheduleState, block: BlockRef, buffer_index: int, axis: int, factor: int, offset: int
 ) -> None:
-    """Ask that the stride of an axis of a written buffer be ``k * factor + offset`` (against bank conflicts).
+    """Request that the stride of an axis of a written buffer be ``k * factor + offset``, in elements (against bank conflicts).
 
-    Recorded as the block's annotation ``buffer_dim_align``, a list of [buffer, axis, factor, offset]. Negative axes
-    count from the end. Raises ScheduleError E429.
+    The block gets the annotation ``buffer_dim_align``, a list of [buffer, axis, factor, offset]. Negative axes count from the end.
+    Raises ScheduleError E429.
     """
     buffer = written_buffer(state, block, buffer_index)
     allocated(state, block, buffer)
@@ -132,9 +132,12 @@ def storage_align(
            rewrite="every store into the buffer converts, every load converts back",
            example='sch.unsafe_set_dtype(sch.get_block("C"), 0, "float16")')  # fmt: skip
 def unsafe_set_dtype(state: ScheduleState, block: BlockRef, buffer_index: int | str, dtype: str) -> None:
-    """Keep a buffer that a block writes in another data type. Values are converted when stored and back when loaded, so
-    results change by rounding: the step is graded "unsafe". What is combined with a cell of floats that become wider is
-    combined in the wider type: a sum of float32 then is one of float64. Raises ScheduleError E429."""
+    """Keep a buffer that a block writes in another data type.
+
+    Values are converted when stored and converted back when loaded, so results change by rounding: the step is graded "unsafe".
+    What is combined with cells that became wider is computed in the wider type: a float32 sum becomes a float64 sum. Raises
+    ScheduleError E429.
+    """
     buffer = written_buffer(state, block, buffer_index)
     where = allocated(state, block, buffer)
     try:

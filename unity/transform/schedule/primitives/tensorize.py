@@ -41,12 +41,12 @@ from .blockize import blockize_one
 def tensorize(
     state: ScheduleState, block_or_loop: ItemRef, tensor_intrin: str, preserve_unit_iters: bool = True
 ) -> None:
-    """Replace a block, or the subtree of a loop (which is blockized first), by the tensor intrinsic of a name.
+    """Replace a block, or the subtree of a loop (which is blockized first), by the tensor intrinsic named ``tensor_intrin``.
 
     The block must compute what the intrinsic's description says: same loops, iterators and accesses, up to names, loops of one
-    iteration and the order of operands of ``+`` and ``*``. Buffers may have more axes in front than the description's, and any
-    strides and offset that the implementation declares as symbols. Raises ScheduleError E441 with the first difference,
-    also for one that is not registered, E442 where strides or offset are not what the implementation needs.
+    iteration, and the order of operands of ``+`` and ``*``. Buffers may have more leading axes than the description's, and any
+    strides and offset that the implementation declares as symbols. Raises ScheduleError E441, with the first difference, if the
+    block differs or no such intrinsic is registered; E442 for wrong strides or offset.
     """
     found = TensorIntrin.get(tensor_intrin, allow_missing=True)
     if found is None:
