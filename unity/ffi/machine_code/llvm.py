@@ -40,7 +40,8 @@ class CompileOptions:
     ``pipeline``: ``none``, ``long`` (passes whose time is linear in a function), ``light`` (always-inline, SROA, instruction
     combining, CFG clean-up) or LLVM's ``O1`` to ``O3``. ``opt`` is the code generator's level. ``cpu`` and ``features`` are
     LLVM's names; empty means those of the default processor, or this machine's where it cannot run code for that.
-    ``reloc``/``codemodel``: keep ``pic``/``small`` for objects that get linked or loaded by an ``Engine``.
+    ``reloc``/``codemodel``: keep ``pic``/``small`` for objects that get linked or loaded by an ``Engine``. ``triple`` is this
+    machine's where it is empty. With ``assembly`` the object is assembler text.
     """
 
     pipeline: str = "O2"
@@ -51,6 +52,7 @@ class CompileOptions:
     codemodel: str = "small"
     vectorize: bool = True
     triple: str = ""
+    assembly: bool = False
 
     def resolved(self) -> CompileOptions:
         """The same options with the processor's names filled in, so that they decide the result alone."""
@@ -73,8 +75,17 @@ def target_machine(options: CompileOptions) -> binding.TargetMachine:
     return _make_machine(options)
 
 
+@cache
+def _initialise_all() -> None:
+    with LLVM_LOCK:
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
+
+
 def _make_machine(options: CompileOptions) -> binding.TargetMachine:
     _initialise()
+    if options.triple != host_triple():
+        _initialise_all()
     with LLVM_LOCK:
         try:
             target = binding.Target.from_triple(options.triple)
@@ -213,7 +224,7 @@ def _emit(module: binding.ModuleRef, machine: binding.TargetMachine, options: Co
     library = _unlocked()
     _run_passes(module, machine, options, library)
     with OutputString() as problem:
-        memory = library.LLVMPY_TargetMachineEmitToMemory(machine, module, 1, problem)
+        memory = library.LLVMPY_TargetMachineEmitToMemory(machine, module, 0 if options.assembly else 1, problem)
         if not memory:
             raise FFIError("E708", f"LLVM cannot generate code: {problem}")
     try:

@@ -32,7 +32,7 @@ from ..kernel_groups import callees, imported_texts, special_nodes
 from ..llvm.casts import convert
 from ..llvm.lltypes import memory_type, value_type
 from ..llvm.math.library import scales_by_instruction
-from ..llvm.writer import I64, FunctionWriter, Kernel, ModuleWriter
+from ..llvm.writer import I64, FunctionWriter, Kernel, ModuleWriter, Rules
 from ..signature import find_symbols, kernel_signature, result_dtype
 from .half import conversion_functions, converts_half
 from .imported import linked, read_imported
@@ -62,7 +62,7 @@ def kernel_symbol(name: str) -> str:
 
 
 def write_module(
-    functions: Mapping[str, PrimFunc], target: Target, suffix: str = ""
+    functions: Mapping[str, PrimFunc], target: Target, suffix: str = "", rules: Rules = CPU_RULES
 ) -> tuple[str, dict[str, KernelSignature], dict[str, str], tuple[str, ...]]:
     """IR text, signatures, symbols and needed external symbols of lowered tensor programs. Raises CodegenError."""
     symbols = {name: kernel_symbol(name) + suffix for name in functions}
@@ -70,7 +70,7 @@ def write_module(
         nodes = {name: special_nodes(func) for name, func in functions.items()}
         _refuse_recursion(functions, nodes)
         signatures = {name: kernel_signature(name, func, nodes[name]) for name, func in functions.items()}
-        module = ModuleWriter(functions, CPU_RULES, symbols, signatures, features=target.processor.features)
+        module = ModuleWriter(functions, rules, symbols, signatures, features=target.processor.features)
         module.scales = scales_by_instruction(module.features)
         module.converts_half = "f16c" in module.features or converts_half(compile_options(target))
         texts = imported_texts([node for held in nodes.values() for node in held])

@@ -1,0 +1,78 @@
+"""The runtime of CUDA devices: kernels loaded by the driver, host code linked into this process that launches them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+
+from ...support.errors import FFIError
+from ..abi import KernelSignature, check_failed
+from ..cuda.context import Context, context_of
+from ..cuda.driver import driver_in_use
+from ..cuda.image import CudaCode, Image
+from ..cuda.launch import launch_symbols
+from ..cuda.module import Module
+from ..device import CUDA_KIND
+from ..machine_code.engine import Engine
+from .cpu_runtime import host_symbols
+from .runtime import Runtime, register_runtime
+
+FUNCTION = "unity.cuda.function."
+"""Prefix of the cell with a kernel's handle, which host code reads."""
+STATUS = "unity_status"
+"""The word of a module in which a thread leaves the number of the check that failed."""
+
+
+def _link(engine: Engine, objects: list[bytes], kernels: Mapping[str, KernelSignature]) -> None:
+    """Load the kernels for the device in use, and add the host code with the cells of their handles."""
+    context = context_of(0)
+    symbols = launch_symbols(driver_in_use())
+    parts = [CudaCode.unpack(data) for data in objects]
+    for part in parts:
+        if part.images:
+            symbols |= _loaded(engine, part, context)
+    symbols |= host_symbols([part.host for part in parts])
+    for name, address in symbols.items():
+        engine.add_symbol(name, address)
+    for part in parts:
+        engine.add_object(part.host)
+
+
+def _loaded(engine: Engine, code: CudaCode, context: Context) -> dict[str, int]:
+    """Cells with the handles of the kernels of some code."""
+    module = Module(context, chosen_image(code, context).data)
+    engine.keep_alive(module)
+    cells = {}
+    for kernel in code.kernels:
+        cell = ctypes.c_void_p(module.function(kernel))
+        engine.keep_alive(cell)
+        cells[FUNCTION + kernel] = ctypes.addressof(cell)
+    return cells
+
+
+def chosen_image(code: CudaCode, context: Context) -> Image:
+    """The image that a device runs: its own machine code, else PTX for an architecture that is not newer. Raises FFIError E739."""
+    own = _capability(context.arch)
+    exact = [image for image in code.images if image.kind == "cubin" and _capability(image.arch) == own]
+    older = [image for image in code.images if image.kind == "ptx" and _fits(image.arch, own)]
+    if exact or older:
+        return (exact or older)[-1]
+    archs = ", ".join(sorted({image.arch for image in code.images}))
+    raise FFIError("E739", f"the program has code for {archs}, and {context.name} is {context.arch}",
+                   help=f'compile for it: target="cuda -arch={context.arch}"')  # fmt: skip
+
+
+def _capability(arch: str) -> int:
+    """The number in the name of an architecture."""
+    digits = "".join([letter for letter in arch if letter.isdigit()])
+    return int(digits or 0)
+
+
+def _fits(arch: str, own: int) -> bool:
+    """May a device of the capability ``own`` run PTX for ``arch``; what is made for one family (``a``) runs there alone."""
+    return _capability(arch) == own if arch.endswith("a") else _capability(arch) <= own
+
+
+CUDA_RUNTIME = Runtime(CUDA_KIND, "cuda", _link)
+register_runtime(CUDA_RUNTIME)
+__all__ = ["CUDA_RUNTIME", "check_failed", "chosen_image"]

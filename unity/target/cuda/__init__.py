@@ -1,0 +1,1 @@
+"""Code for CUDA devices: kernels as PTX through LLVM, and host code that launches them."""

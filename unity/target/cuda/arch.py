@@ -1,0 +1,55 @@
+"""The architectures of CUDA devices that code is made for, and the facts about each that code generation needs.
+
+Sources: CUDA C++ Programming Guide, "Compute Capabilities"; PTX ISA, "Release Notes".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ffi.targets.target import Target
+from ...support.errors import CodegenError
+
+DEFAULT_ARCH = "sm_80"
+
+
+@dataclass(slots=True, frozen=True)
+class Arch:
+    """An architecture. ``capability``: the compute capability, 80 for 8.0. ``ptx``: the version of PTX that is written, 80 for
+    8.0. ``shared_bytes``: the most shared memory of one block. ``max_threads``: of one block."""
+
+    name: str
+    capability: int
+    ptx: int
+    shared_bytes: int
+    max_threads: int = 1024
+    warp: int = 32
+
+
+ARCHS = {
+    row.name: row
+    for row in (
+        Arch("sm_75", 75, 80, 64 << 10),
+        Arch("sm_80", 80, 80, 163 << 10),
+        Arch("sm_86", 86, 80, 99 << 10),
+        Arch("sm_87", 87, 80, 163 << 10),
+        Arch("sm_89", 89, 80, 99 << 10),
+        Arch("sm_90", 90, 80, 227 << 10),
+        Arch("sm_90a", 90, 80, 227 << 10),
+        Arch("sm_100", 100, 86, 227 << 10),
+        Arch("sm_100a", 100, 86, 227 << 10),
+        Arch("sm_120", 120, 87, 99 << 10),
+    )
+}
+"""Architectures by name."""
+STATIC_SHARED_BYTES = 48 << 10
+"""Shared memory that a block may have without asking the driver for more."""
+
+
+def arch_of(target: Target) -> Arch:
+    """The architecture of a target of the kind ``cuda``. Raises CodegenError E531 for one that is not known."""
+    name = str(target.get("arch", DEFAULT_ARCH))
+    found = ARCHS.get(name)
+    if found is None:
+        raise CodegenError("E531", f"unknown architecture {name!r} of CUDA devices", help=f"known: {', '.join(ARCHS)}")
+    return found

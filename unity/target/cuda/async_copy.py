@@ -1,0 +1,67 @@
+"""Copies from global to shared memory that run beside the threads: ``cp.async`` and its groups. Arguments are TVM's."""
+
+from __future__ import annotations
+
+from ...ffi.dtype import DataType
+from ...ir.build import dtype_of
+from ...ir.expr import Call, IntImm, Var
+from ...ir.types import Expr, PointerType, PrimType
+from ...support.errors import CodegenError
+from ..llvm.intrinsics import pointer
+from ..llvm.lltypes import memory_type
+from ..llvm.memory import index
+from ..llvm.writer import FunctionWriter, Intrinsics
+from .registers import nvvm
+
+
+def _element(expr: Expr, call: Call) -> DataType:
+    """Type of the elements behind a pointer; that of the call where the pointer does not say."""
+    ty = expr.ty if isinstance(expr, Var) else None
+    if isinstance(ty, PointerType) and isinstance(ty.element, PrimType) and ty.element.dtype.code != "void":
+        return ty.element.dtype.element
+    return dtype_of(call).element
+
+
+def _place(w: FunctionWriter, call: Call, number: int, space: int) -> str:
+    base = call.args[number]
+    item = memory_type(_element(base, call))
+    at = w.emit(f"getelementptr {item}, ptr {pointer(w, base)}, i64 {index(w, call.args[number + 1])}")
+    return w.emit(f"addrspacecast ptr {at} to ptr addrspace({space})")
+
+
+def cp_async(w: FunctionWriter, call: Call) -> str:
+    """Arguments: shared pointer and offset, global pointer and offset (in elements), bytes, and optionally a condition: where it
+    does not hold, zeros are written."""
+    size = call.args[4].value if type(call.args[4]) is IntImm else 0
+    if size not in (4, 8, 16):
+        raise CodegenError("E526", "T.ptx_cp_async copies 4, 8 or 16 bytes", call.span)
+    to, source = _place(w, call, 0, 3), _place(w, call, 2, 1)
+    operands = [("ptr addrspace(3)", to), ("ptr addrspace(1)", source)]
+    name = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global.{size}"
+    if len(call.args) > 5:
+        name += ".s"
+        operands.append(("i32", w.emit(f"select i1 {w.value(call.args[5])}, i32 {size}, i32 0")))
+    nvvm(w, name, "void", *operands)
+    return "undef"
+
+
+def commit_group(w: FunctionWriter, call: Call) -> str:
+    """The copies begun since the last group become one."""
+    nvvm(w, "cp.async.commit.group", "void")
+    return "undef"
+
+
+def wait_group(w: FunctionWriter, call: Call) -> str:
+    """Wait until at most so many groups of the thread are on their way."""
+    count = call.args[0]
+    if type(count) is not IntImm or count.value < 0:
+        raise CodegenError("E526", "T.ptx_wait_group takes a constant", call.span)
+    nvvm(w, "cp.async.wait.group", "void", ("i32", str(count.value)))
+    return "undef"
+
+
+RULES: Intrinsics = {
+    "T.ptx_cp_async": cp_async,
+    "T.ptx_commit_group": commit_group,
+    "T.ptx_wait_group": wait_group,
+}

@@ -1,0 +1,21 @@
+"""The backend of CUDA devices: targets of the kind ``cuda``."""
+
+from __future__ import annotations
+
+from ...ffi.runtime.cuda_runtime import CUDA_RUNTIME
+from ...ffi.targets.kinds import CUDA
+from ...ffi.targets.processor import llvm_version
+from ...ffi.targets.target import Target
+from ...transform.infra.backend import Backend, register_target
+from ...transform.tir.gpu_pipeline import GPU_PIPELINE
+from ..cpu.codegen import compile_options
+from .arch import arch_of
+from .codegen import generate, ptx_options
+
+
+def _cache_key(target: Target) -> str:
+    return repr((ptx_options(arch_of(target)), compile_options(target).resolved())) + llvm_version()
+
+
+CUDA_BACKEND = Backend(CUDA, CUDA_RUNTIME, generate, pipeline=GPU_PIPELINE, cache_key=_cache_key)
+register_target(CUDA_BACKEND)

@@ -1,0 +1,85 @@
+"""Tensor programs to PTX and to host code that launches it, in one piece of a saved program (`ffi/cuda/image.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ...ffi.abi import KernelSignature
+from ...ffi.cuda.image import CudaCode, Image
+from ...ffi.machine_code.llvm import CompileOptions, compile_ir
+from ...ffi.targets.target import Target
+from ...ir.function import PrimFunc
+from ...support.errors import FFIError, InternalError
+from ...support.options import str_option
+from ...transform.infra.backend import KernelCode
+from ..cpu.codegen import compile_options, write_module
+from .arch import Arch, arch_of
+from .kernels import TRIPLE, DeviceModule, is_device_function, write_kernels
+from .launch import Launcher
+
+
+@dataclass(slots=True, frozen=True)
+class CudaText:
+    """Tensor programs as LLVM IR: kernels, and the host code that launches them."""
+
+    device: DeviceModule
+    host: str
+    arch: Arch
+    host_options: CompileOptions
+    signatures: dict[str, KernelSignature]
+    symbols: dict[str, str]
+
+
+def ptx_options(arch: Arch) -> CompileOptions:
+    """How LLVM is to compile kernels."""
+    return CompileOptions(
+        pipeline="O3", opt=3, cpu=arch.name, features=f"+ptx{arch.ptx}", vectorize=False, triple=TRIPLE, assembly=True
+    )
+
+
+def write_programs(functions: Mapping[str, PrimFunc], target: Target, suffix: str = "") -> CudaText:
+    """Write lowered tensor programs, host functions and device functions together. Raises CodegenError E52x, E531."""
+    arch = arch_of(target)
+    kernels = {name: func for name, func in functions.items() if is_device_function(func)}
+    programs = {name: func for name, func in functions.items() if name not in kernels}
+    device = write_kernels(kernels, suffix)
+    launcher = Launcher(kernels, device)
+    host, signatures, symbols, _ = write_module(programs, target, suffix, launcher.rules())
+    return CudaText(device, host, arch, compile_options(target), signatures, symbols)
+
+
+def ptx_of(text: str, arch: Arch) -> str:
+    """PTX of kernels in LLVM IR. Raises InternalError E905 where LLVM refuses them."""
+    try:
+        return compile_ir(text, ptx_options(arch)).decode()
+    except FFIError as error:
+        raise InternalError("E905", f"LLVM refuses generated code: {error.message}") from error
+
+
+def compile_programs(written: CudaText) -> KernelCode:
+    """Compile what ``write_programs`` wrote; several threads may at the same time."""
+    folder = str_option("UNITY_KEEP")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / "kernels.device.ll").write_text(written.device.text)
+        (Path(folder) / "kernels.host.ll").write_text(written.host)
+    ptx = ptx_of(written.device.text, written.arch) if written.device.symbols else ""
+    if folder:
+        (Path(folder) / "kernels.ptx").write_text(ptx)
+    try:
+        host = compile_ir(written.host, written.host_options)
+    except FFIError as error:
+        raise InternalError("E905", f"LLVM refuses generated code: {error.message}") from error
+    images = (Image("ptx", written.arch.name, ptx.encode()),) if ptx else ()
+    code = CudaCode(tuple(written.device.symbols.values()), tuple(written.device.messages), images, host)
+    return KernelCode(code.pack(), written.signatures, written.symbols)
+
+
+def generate(functions: Mapping[str, PrimFunc], target: Target, suffix: str) -> Callable[[], KernelCode]:
+    """Write LLVM IR now, compile it when asked."""
+    return partial(compile_programs, write_programs(functions, target, suffix))
+
+

@@ -1,0 +1,122 @@
+"""Device functions to LLVM IR for NVPTX: one module for all kernels of a group of tensor programs.
+
+A device function is a PrimFunc that ``split_host_device`` made: data pointers and scalars come in, thread axes stand at the top.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...ir.build import dtype_of
+from ...ir.expr import IntImm, Var
+from ...ir.function import PrimFunc
+from ...ir.scalar import BufferLoad
+from ...ir.stmt import AttrStmt, BufferStore
+from ...ir.types import PointerType
+from ...ir.walk import collect
+from ...support.errors import CodegenError
+from ..kernel_groups import special_nodes
+from ..llvm.lltypes import memory_type
+from ..llvm.writer import FunctionWriter, Kernel, ModuleWriter
+from ..signature import written_pointers
+from .registers import AXES
+from .rules import GPU_RULES
+
+DEVICE = "calling_conv"
+"""The attribute of device functions, with the value ``DEVICE_KERNEL_LAUNCH``."""
+DEVICE_KERNEL_LAUNCH = 2
+VECTOR_ALIGN = 16
+"""Bytes that a vector access may want a pointer aligned to."""
+TRIPLE = "nvptx64-nvidia-cuda"
+
+
+def is_device_function(func: PrimFunc) -> bool:
+    """Is the function a kernel?"""
+    return func.attrs.get(DEVICE) == DEVICE_KERNEL_LAUNCH
+
+
+@dataclass(slots=True, frozen=True)
+class DeviceModule:
+    """Kernels as LLVM IR: the text, symbols by function name, messages of checks (numbered from 1), and by function name the
+    positions of pointers that must be aligned to ``VECTOR_ALIGN``."""
+
+    text: str
+    symbols: dict[str, str]
+    messages: list[str]
+    aligned: dict[str, set[int]]
+
+
+def device_symbol(name: str, suffix: str) -> str:
+    """Symbol of a kernel, in PTX's letters."""
+    return "unity_" + re.sub(r"[^A-Za-z0-9_]", lambda m: f"${ord(m.group()):x}", name + suffix.replace(".", "_"))
+
+
+def write_kernels(functions: Mapping[str, PrimFunc], suffix: str) -> DeviceModule:
+    """LLVM IR of device functions; their symbols end in ``suffix``. Raises CodegenError E52x."""
+    symbols = {name: device_symbol(name, suffix) for name in functions}
+    module = ModuleWriter(functions, GPU_RULES, symbols, {})
+    module.converts_half = True
+    messages: list[str] = []
+    codes: dict[str, int] = {}
+    aligned: dict[str, set[int]] = {}
+    attributes: list[str] = []
+    for number, (name, func) in enumerate(functions.items()):
+        aligned[name] = _vector_parameters(func)
+        _write_kernel(module, Kernel(name, func, messages, codes), aligned[name], number + 1)
+        bounds = ",".join([str(n) for n in block_bounds(func)])
+        limit = f' "nvvm.maxntid"="{bounds}"' if bounds else ""
+        attributes.append(f"attributes #{number + 1} = {{ nounwind{limit} }}")
+    text = f'target triple = "{TRIPLE}"\n{module.text()}\nattributes #0 = {{ nounwind }}\n' + "\n".join(attributes) + "\n"
+    return DeviceModule(text, symbols, messages, aligned)
+
+
+def _write_kernel(module: ModuleWriter, kernel: Kernel, aligned: set[int], group: int) -> None:
+    func = kernel.func
+    w = FunctionWriter(module, kernel)
+    no_alias = func.attrs.get("tir.noalias", True)
+    written = written_pointers(special_nodes(func))
+    parameters = []
+    for number, param in enumerate(func.params):
+        place, dtype = f"%p{number}", dtype_of(param)
+        if type(param.ty) is PointerType or dtype.code == "handle":
+            hints = " noalias" * no_alias + " readonly" * (no_alias and param not in written)
+            parameters.append(f"ptr{hints}{f' align {VECTOR_ALIGN}' if number in aligned else ''} {place}")
+            w.env[param] = place
+            continue
+        if dtype.lanes != 1:
+            raise CodegenError("E521", f"parameter {param.name} is a vector ({dtype.name})", param.span)
+        parameters.append(f"{memory_type(dtype)} {place}")
+        w.env[param] = w.emit(f"trunc i8 {place} to i1") if dtype.is_bool else place
+    for buffer in func.buffer_map.values():
+        raise CodegenError("E520", f"the kernel {kernel.name} takes the buffer {buffer.name}, not its pointer", func.span)
+    w.statement(func.body)
+    w.leave("0")
+    body = "\n".join(["entry:", *w.entry, *w.lines])
+    symbol = module.symbols[kernel.name]
+    module.bodies.append(f"define ptx_kernel void @{symbol}({', '.join(parameters)}) #{group} {{\n{body}\n}}")
+
+
+def _vector_parameters(func: PrimFunc) -> set[int]:
+    """Positions of the pointers through which vectors are read or written."""
+    accesses = [a for a in collect(func.body, (BufferLoad, BufferStore)) if a.indices and dtype_of(a.indices[-1]).lanes > 1]
+    used: set[Var] = {access.buffer.data for access in accesses}
+    return {number for number, param in enumerate(func.params) if param in used}
+
+
+def thread_extents(func: PrimFunc) -> dict[str, object]:
+    """Extent of each thread axis of a device function by its tag, in order of appearance."""
+    found: dict[str, object] = {}
+    for attr in collect(func.body, AttrStmt):
+        if attr.key == "thread_extent" and attr.node.thread_tag in AXES:
+            found.setdefault(attr.node.thread_tag, attr.value)
+    return found
+
+
+def block_bounds(func: PrimFunc) -> list[int]:
+    """Threads of a block along x, y, z; nothing where an extent is no constant."""
+    extents = thread_extents(func)
+    bounds = [extents.get(f"threadIdx.{axis}", IntImm) for axis in "xyz"]
+    counts = [1 if bound is IntImm else bound.value if type(bound) is IntImm else None for bound in bounds]
+    return [] if None in counts else counts  # type: ignore[return-value]

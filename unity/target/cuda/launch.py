@@ -1,0 +1,205 @@
+"""Host functions of programs for CUDA devices: they launch kernels through the driver, and ask it for the memory between kernels.
+
+A call of a device function becomes ``cuLaunchKernel`` on the stream of the thread; grid, block and shared bytes are computed
+here from the extents in the device function. Addresses come from ``launch_symbols`` (`ffi/cuda/launch.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...ir.build import const, dtype_of
+from ...ir.expr import Call, GlobalVar, Var
+from ...ir.function import PrimFunc
+from ...ir.stmt import AllocBuffer
+from ...ir.types import Expr
+from ...ir.walk import collect, substitute
+from ...support.errors import CodegenError
+from ..cpu import calls
+from ..cpu.rules import CPU_RULES
+from ..cpu.statements import symbolic_size
+from ..llvm.lltypes import memory_type
+from ..llvm.memory import index
+from ..llvm.statements import constant_count
+from ..llvm.writer import FunctionWriter, Rules
+from .kernels import VECTOR_ALIGN, DeviceModule, thread_extents
+
+FUNCTION = "unity.cuda.function."
+"""Prefix of the cell with a kernel's handle."""
+_EXTENTS = [f"{kind}Idx.{axis}" for kind in ("block", "thread") for axis in "xyz"]
+_LAUNCH = """\
+@unity_cuda_stream_key = external global i32
+@unity_cuda_launch_failed = external global i8
+@unity.cuda.format = private constant [3 x i8] c"is\\00"
+declare ptr @pthread_getspecific(i32)
+declare i32 @cuLaunchKernel(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare ptr @PyObject_CallFunction(ptr, ptr, ...)
+declare void @Py_DecRef(ptr)
+define internal i32 @unity.cuda.raise(i32 %status, ptr %name) nounwind {
+  %held = call i32 @PyGILState_Ensure()
+  %answer = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr @unity_cuda_launch_failed, ptr @unity.cuda.format, i32 %status, ptr %name)
+  %failed = icmp eq ptr %answer, null
+  br i1 %failed, label %done, label %drop
+drop:
+  call void @Py_DecRef(ptr %answer)
+  br label %done
+done:
+  call void @PyGILState_Release(i32 %held)
+  ret i32 -1
+}
+define internal i32 @unity.cuda.launch(ptr %cell, i64 %gx, i64 %gy, i64 %gz, i64 %bx, i64 %by, i64 %bz, i64 %shared, ptr %arguments, ptr %name) nounwind {
+  %xy = mul i64 %gx, %gy
+  %blocks = mul i64 %xy, %gz
+  %ex = icmp eq i64 %gx, 0
+  %ey = icmp eq i64 %gy, 0
+  %ez = icmp eq i64 %gz, 0
+  %exy = or i1 %ex, %ey
+  %empty = or i1 %exy, %ez
+  br i1 %empty, label %nothing, label %check
+check:
+  %a = or i64 %gx, %gy
+  %b = or i64 %gz, %bx
+  %c = or i64 %by, %bz
+  %ab = or i64 %a, %b
+  %abc = or i64 %ab, %c
+  %all = or i64 %abc, %shared
+  %fits = icmp ult i64 %all, 2147483648
+  br i1 %fits, label %go, label %bad
+go:
+  %function = load ptr, ptr %cell
+  %key = load i32, ptr @unity_cuda_stream_key
+  %stream = call ptr @pthread_getspecific(i32 %key)
+  %gx32 = trunc i64 %gx to i32
+  %gy32 = trunc i64 %gy to i32
+  %gz32 = trunc i64 %gz to i32
+  %bx32 = trunc i64 %bx to i32
+  %by32 = trunc i64 %by to i32
+  %bz32 = trunc i64 %bz to i32
+  %shared32 = trunc i64 %shared to i32
+  %status = call i32 @cuLaunchKernel(ptr %function, i32 %gx32, i32 %gy32, i32 %gz32, i32 %bx32, i32 %by32, i32 %bz32, i32 %shared32, ptr %stream, ptr %arguments, ptr null)
+  %good = icmp eq i32 %status, 0
+  br i1 %good, label %nothing, label %bad
+nothing:
+  ret i32 0
+bad:
+  %code = phi i32 [ 1, %check ], [ %status, %go ]
+  %raised = call i32 @unity.cuda.raise(i32 %code, ptr %name)
+  ret i32 %raised
+}
+"""
+_MEMORY = """\
+declare i64 @unity_cuda_allocate(i64)
+declare void @unity_cuda_release(i64)
+define internal void @unity.cuda.free(ptr %place) nounwind {
+  %address = ptrtoint ptr %place to i64
+  call void @unity_cuda_release(i64 %address)
+  ret void
+}
+"""
+
+
+@dataclass(slots=True, frozen=True)
+class Launcher:
+    """What host functions know of the device functions that they call."""
+
+    functions: Mapping[str, PrimFunc]
+    module: DeviceModule
+
+    def rules(self) -> Rules:
+        """How a host function is written."""
+        return Rules(
+            "the host of a GPU",
+            {**CPU_RULES.statements, AllocBuffer: _allocate},
+            CPU_RULES.intrinsics,
+            CPU_RULES.leave,
+            self.call,
+            release=("@unity.cuda.free", _MEMORY),
+        )
+
+    def call(self, w: FunctionWriter, call: Call) -> str:
+        """Launch a kernel; another function is called as on processors."""
+        assert type(call.op) is GlobalVar
+        name = call.op.name
+        func = self.functions.get(name)
+        if func is None:
+            return calls.call_kernel(w, call)
+        if len(call.args) != len(func.params):
+            raise CodegenError("E526", f"{name} takes {len(func.params)} arguments, got {len(call.args)}", call.span)
+        words = w.slot("ptr", 16, max(1, len(func.params)))
+        for number, (param, argument) in enumerate(zip(func.params, call.args)):
+            self._pass(w, words, number, param, argument, name)
+        given = dict(zip(func.params, call.args))
+        extents = thread_extents(func)
+        counts = [_extent(w, extents.get(axis), given) for axis in _EXTENTS]
+        counts.append(_dynamic_bytes(w, func, given))
+        cell = f'@"{FUNCTION}{self.module.symbols[name]}"'
+        w.module.declare(cell, f"{cell} = external global ptr\n")
+        w.module.declare("unity.cuda.launch", _LAUNCH)
+        shown = ", ".join([f"i64 {count}" for count in counts])
+        status = w.emit(f"call i32 @unity.cuda.launch(ptr {cell}, {shown}, ptr {words}, ptr {w.module.string(name)})")
+        good, bad = w.label("launched"), w.label("failed")
+        w.branch(w.emit(f"icmp eq i32 {status}, 0"), good, bad)
+        w.start(bad)
+        w.leave(status)
+        w.start(good)
+        return "undef"
+
+    def _pass(self, w: FunctionWriter, words: str, number: int, param: Var, argument: Expr, name: str) -> None:
+        """Put an argument into memory, and its address into the array of arguments."""
+        expected, text = dtype_of(param), w.value(argument)
+        if expected is not dtype_of(argument):
+            raise CodegenError("E523", f"{name}: {param.name} is a {expected.name}, got {dtype_of(argument).name}")
+        if number in self.module.aligned[name]:
+            low = w.emit(f"and i64 {w.emit(f'ptrtoint ptr {text} to i64')}, {VECTOR_ALIGN - 1}")
+            shown = getattr(argument, "name", param.name)
+            w.fail_unless(w.emit(f"icmp eq i64 {low}, 0"), f"{shown} does not begin at a multiple of {VECTOR_ALIGN} bytes")
+        kind = memory_type(expected)
+        place = w.slot(kind, 16)
+        if expected.is_bool:
+            text = w.emit(f"zext i1 {text} to i8")
+        w.do(f"store {kind} {text}, ptr {place}")
+        at = w.emit(f"getelementptr ptr, ptr {words}, i64 {number}")
+        w.do(f"store ptr {place}, ptr {at}")
+
+
+def _extent(w: FunctionWriter, extent: object, given: Mapping[Var, Expr]) -> str:
+    """Operand of an extent of a device function, in terms of a call; 1 for an axis that it has not."""
+    return "1" if extent is None else index(w, substitute(extent, given))  # type: ignore[arg-type]
+
+
+def _dynamic_bytes(w: FunctionWriter, func: PrimFunc, given: Mapping[Var, Expr]) -> str:
+    """Bytes of shared memory that the launch brings."""
+    total = "0"
+    for alloc in collect(func.body, AllocBuffer):
+        buffer = alloc.buffer
+        if buffer.scope != "shared.dyn":
+            continue
+        size = const(buffer.dtype.itemsize, "int64")
+        bytes_ = index(w, size)
+        for extent in buffer.shape:
+            bytes_ = w.emit(f"mul nsw i64 {bytes_}, {index(w, substitute(extent, given))}")
+        total = bytes_ if total == "0" else w.emit(f"add nsw i64 {total}, {bytes_}")
+    return total
+
+
+def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
+    """Memory of the device between kernels, given back when the function ends."""
+    buffer = stmt.buffer
+    w.buffers[buffer.data] = buffer
+    count = constant_count(buffer, stmt.span)
+    total = symbolic_size(w, buffer) if count is None else str(count * buffer.dtype.itemsize)
+    w.module.declare("unity.cuda.launch", _LAUNCH)
+    w.module.declare("@unity.cuda.free", _MEMORY)
+    some = w.emit(f"call i64 @llvm.umax.i64(i64 {total}, i64 1)")
+    address = w.emit(f"call i64 @unity_cuda_allocate(i64 {some})")
+    pointer = w.emit(f"inttoptr i64 {address} to ptr")
+    good, bad = w.label("allocated"), w.label("failed")
+    w.branch(w.emit(f"icmp ne i64 {address}, 0"), good, bad)
+    w.start(bad)
+    w.leave(w.emit(f"call i32 @unity.cuda.raise(i32 2, ptr {w.module.string(buffer.name)})"))
+    w.start(good)
+    w.heap.append(pointer)
+    w.env[buffer.data] = pointer

@@ -1,0 +1,97 @@
+"""How CUDA devices write each node: memory of the scopes, thread axes, instructions for threads that work together."""
+
+from __future__ import annotations
+
+from ...ir.build import dtype_of
+from ...ir.expr import Call
+from ...ir.scalar import IterVar
+from ...ir.stmt import AllocBuffer, AttrStmt, For
+from ...support.errors import CodegenError
+from ..llvm import arithmetic, expressions, intrinsics  # noqa: F401 - the rules they register
+from ..llvm.casts import convert
+from ..llvm.lltypes import memory_type
+from ..llvm.statements import attribute, constant_count, serial_loop
+from ..llvm.writer import INTRINSICS, STATEMENTS, FunctionWriter, Rules
+from . import async_copy, matrix, warp
+from .registers import AXES, DYNAMIC_SHARED, I32, read_register
+
+LOCAL_BYTES = 64 << 10
+"""Bytes of one buffer of a thread: what does not fit into registers lies in slow memory of its own."""
+STATUS = "unity_status"
+"""The word of a module in which a thread leaves the number of the check that failed."""
+
+
+def _leave(w: FunctionWriter, status: str) -> None:
+    """End a thread; a check that failed leaves its number for the host."""
+    if status != "0":
+        w.module.declare(f"@{STATUS}", f"@{STATUS} = addrspace(1) global i32 0, align 4\n")
+        w.lines.append(f"  store i32 {status}, ptr addrspace(1) @{STATUS}")
+    w.lines.append("  ret void")
+
+
+def _call_function(w: FunctionWriter, call: Call) -> str:
+    raise CodegenError("E526", f"a kernel cannot call the tensor program {call.op.name}", call.span)  # type: ignore[attr-defined]
+
+
+def _loop(w: FunctionWriter, stmt: For) -> None:
+    if stmt.kind == "thread_binding":
+        raise CodegenError("E520", f"loop {stmt.loop_var.name} is bound to {stmt.thread} inside a kernel", stmt.span,
+                           help="lower the program with unity.target.GPU_PIPELINE first")  # fmt: skip
+    serial_loop(w, stmt)
+
+
+def _attribute(w: FunctionWriter, stmt: AttrStmt) -> None:
+    if stmt.key != "thread_extent":
+        attribute(w, stmt)
+        return
+    axis = stmt.node
+    register = AXES.get(axis.thread_tag) if type(axis) is IterVar else None
+    if register is None:
+        raise CodegenError("E520", f"a kernel has no thread axis {getattr(axis, 'thread_tag', axis)!r}", stmt.span)
+    dtype = dtype_of(axis.var)
+    w.env[axis.var] = convert(w, read_register(w, register), I32, dtype)
+    w.statement(stmt.body)
+
+
+def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
+    """Memory of a thread (``local``), of a block (``shared``, ``shared.dyn``)."""
+    buffer = stmt.buffer
+    w.buffers[buffer.data] = buffer
+    item, scope = memory_type(buffer.dtype, stmt.span), buffer.scope
+    if scope == "shared.dyn":
+        text = f"@{DYNAMIC_SHARED} = external addrspace(3) global [0 x i8], align 128\n"
+        w.module.declare(f"@{DYNAMIC_SHARED}", text)
+        w.env[buffer.data] = w.emit(f"addrspacecast ptr addrspace(3) @{DYNAMIC_SHARED} to ptr")
+        return
+    count = constant_count(buffer, stmt.span)
+    if count is None:
+        raise CodegenError("E525", f"buffer {buffer.name} of scope {scope} has no constant size", stmt.span,
+                           help="memory of a thread or a block has a constant size; shared.dyn is sized at the launch")  # fmt: skip
+    align = max(16, min(buffer.align if buffer.align > 0 else 16, 1024))
+    if scope == "shared":
+        symbol = "@" + w.module.unique(f"{w.module.symbols[w.kernel.name]}.shared")
+        w.module.definitions[symbol] = (
+            f"{symbol} = internal addrspace(3) global [{max(1, count)} x {item}] undef, align {align}\n"
+        )
+        w.env[buffer.data] = w.emit(f"addrspacecast ptr addrspace(3) {symbol} to ptr")
+    elif scope.startswith("wmma."):
+        matrix.fragments(w, buffer, count, stmt.span)
+    elif scope in ("local", "") and count * buffer.dtype.itemsize <= LOCAL_BYTES:
+        w.env[buffer.data] = w.slot(item, align, max(1, count))
+    else:
+        help = "cache what a block needs in shared memory" if scope == "local" else "lower the program with GPU_PIPELINE"
+        text = f"{buffer.name} needs {count * buffer.dtype.itemsize} bytes of scope {scope or 'global'!r} inside a kernel"
+        raise CodegenError("E525", text, stmt.span, help=help)
+
+
+def _ignored(w: FunctionWriter, call: Call) -> str:
+    return "undef"
+
+
+GPU_RULES = Rules(
+    "a GPU",
+    {**STATEMENTS, For: _loop, AllocBuffer: _allocate, AttrStmt: _attribute},
+    {**INTRINSICS, "T.prefetch": _ignored, **warp.RULES, **matrix.RULES, **async_copy.RULES},
+    _leave,
+    _call_function,
+)

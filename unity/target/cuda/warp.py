@@ -1,0 +1,94 @@
+"""Instructions of threads that work together: barriers, exchange between the lanes of a warp, atomic operations.
+
+Arguments are TVM's; the meaning stands in ``ir/interpret/threads/warp.py``.
+"""
+
+from __future__ import annotations
+
+from ...ffi.dtype import DataType
+from ...ir.build import dtype_of
+from ...ir.expr import Call, IntImm, StringImm
+from ...support.errors import CodegenError
+from ..llvm.casts import convert
+from ..llvm.lltypes import value_type
+from ..llvm.writer import FunctionWriter, Intrinsics
+from .registers import I32, nvvm
+
+FULL = ("i32", "-1")
+"""All lanes of a warp."""
+_SHUFFLES = {
+    "T.tvm_warp_shuffle": "idx",
+    "T.tvm_warp_shuffle_up": "up",
+    "T.tvm_warp_shuffle_down": "down",
+    "T.tvm_warp_shuffle_xor": "bfly",
+}
+
+
+def storage_sync(w: FunctionWriter, call: Call) -> str:
+    """A barrier of the block or of the warp."""
+    scope = call.args[0].value if type(call.args[0]) is StringImm else ""
+    if scope in ("shared", "shared.dyn"):
+        nvvm(w, "barrier.cta.sync.aligned.all", "void", ("i32", "0"))
+    elif scope == "warp":
+        nvvm(w, "bar.warp.sync", "void", FULL)
+    else:
+        raise CodegenError("E526", f"T.tvm_storage_sync of scope {scope!r} has no code on a GPU", call.span,
+                           help="a barrier of the whole grid is the end of a kernel")  # fmt: skip
+    return "undef"
+
+
+def shuffle(w: FunctionWriter, call: Call) -> str:
+    """The value of another lane, in groups of ``width`` lanes. Arguments: mask, value, lane or distance, width, warp size."""
+    assert call.op_name in _SHUFFLES
+    kind, dtype = _SHUFFLES[call.op_name], dtype_of(call.args[1])
+    width = call.args[3].value if type(call.args[3]) is IntImm else 0
+    if width not in (1, 2, 4, 8, 16, 32) or dtype.lanes != 1 or dtype.code == "handle":
+        raise CodegenError("E526", f"{call.op_name} of {dtype.name} in groups of {width or 'an unknown number of'} lanes", call.span)
+    mask = convert(w, w.value(call.args[0]), dtype_of(call.args[0]), I32)
+    lane = convert(w, w.value(call.args[2]), dtype_of(call.args[2]), I32)
+    clamp = (32 - width) << 8 | (0 if kind == "up" else 31)
+    words = [
+        nvvm(w, f"shfl.sync.{kind}.i32", "i32", ("i32", mask), ("i32", word), ("i32", lane), ("i32", str(clamp)))
+        for word in _words(w, w.value(call.args[1]), dtype)
+    ]
+    return _from_words(w, words, dtype)
+
+
+def _words(w: FunctionWriter, text: str, dtype: DataType) -> list[str]:
+    """The 32-bit words of a value."""
+    ty, bits = value_type(dtype), max(8, dtype.bits)
+    if dtype.is_bool:
+        return [w.emit(f"zext i1 {text} to i32")]
+    whole = text if ty == f"i{bits}" else w.emit(f"bitcast {ty} {text} to i{bits}")
+    if bits < 32:
+        return [w.emit(f"zext i{bits} {whole} to i32")]
+    if bits == 32:
+        return [whole]
+    high = w.emit(f"lshr i64 {whole}, 32")
+    return [w.emit(f"trunc i64 {part} to i32") for part in (whole, high)]
+
+
+def _from_words(w: FunctionWriter, words: list[str], dtype: DataType) -> str:
+    ty, bits = value_type(dtype), max(8, dtype.bits)
+    if dtype.is_bool:
+        return w.emit(f"trunc i32 {words[0]} to i1")
+    whole = words[0]
+    if bits < 32:
+        whole = w.emit(f"trunc i32 {whole} to i{bits}")
+    elif bits == 64:
+        low, high = [w.emit(f"zext i32 {word} to i64") for word in words]
+        moved = w.emit(f"shl i64 {high}, 32")
+        whole = w.emit(f"or i64 {moved}, {low}")
+    return whole if ty == f"i{bits}" else w.emit(f"bitcast i{bits} {whole} to {ty}")
+
+
+def active_mask(w: FunctionWriter, call: Call) -> str:
+    """The lanes that are here, as bits."""
+    return convert(w, nvvm(w, "activemask", "i32"), DataType("uint32"), dtype_of(call))
+
+
+RULES: Intrinsics = {
+    "T.tvm_storage_sync": storage_sync,
+    "T.tvm_warp_activemask": active_mask,
+    **dict.fromkeys(_SHUFFLES, shuffle),
+}
