@@ -40,7 +40,7 @@ FOLDERS = {
     " < schedule < default_schedule < relax.rewriting < relax.analysis < relax.normalize < relax.lowering < relax.memory < dpl"
     " < relax.algebra < relax.gradient < relax.params < relax.fusion < relax.interprocedural < relax.precision < relax.layout"
     " < relax < validation < transform",
-    "target": "target < llvm.math < llvm < cpu < tensor_intrin < shipped",
+    "target": "target < llvm.math < llvm < cpu < cuda < tensor_intrin < shipped",
     "vm": "builtins < executable < compiler < interpreter < native < vm",
     "frontend": "frontend < precision < choose < torch.runtime < torch.context < torch.operators < torch.translate"
     " < torch.capture < torch",

@@ -135,7 +135,7 @@ def test_this_process_never_runs_what_the_machine_lacks(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "text", ["llvm -mcpu=nonsense", "lvm", "llvm -mcppu=x", "cuda", "llvm -mattr=+nonsense", 'llvm "']
+    "text", ["llvm -mcpu=nonsense", "lvm", "llvm -mcppu=x", "c", "llvm -mattr=+nonsense", 'llvm "']
 )
 def test_an_option_that_names_no_target(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("UNITY_TARGET", text)

@@ -116,10 +116,12 @@ class _Kernels:
         for key, users in names.items():
             code = self.found[key]
             for user in users:
-                for name, (known, signature) in zip(user, code.signatures.items(), strict=True):
+                names_of = dict(zip(self.groups[key], user, strict=True))
+                for known, signature in code.signatures.items():
+                    name = names_of[known]
                     rows[name] = signature if known == name else replace(signature, name=name), code.symbols[known]
         data = [self.found[key].data for key in names]
-        made.add(self.target, data, {name: rows[name] for name in functions})
+        made.add(self.target, data, {name: rows[name] for name in functions if name in rows})
 
     def key(self, group: Group) -> Key:
         """The key of a group: everything that decides its machine code."""

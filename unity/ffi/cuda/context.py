@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import c_int
 from typing import Any
+from weakref import WeakSet
 
 from ...support.errors import FFIError
 from ...support.forking import fork_lock
@@ -30,7 +31,20 @@ _ATTRIBUTES = {
 class Context:
     """The primary context of a device in a driver: ``handle``, and the calls that need it."""
 
-    __slots__ = ("_attributes", "driver", "handle", "held", "index", "most", "name", "number", "pooled", "waiting")
+    __slots__ = (
+        "__weakref__",
+        "_attributes",
+        "checks",
+        "driver",
+        "handle",
+        "held",
+        "index",
+        "most",
+        "name",
+        "number",
+        "pooled",
+        "waiting",
+    )
 
     def __init__(self, driver: Driver, index: int) -> None:
         self.driver, self.index = driver, index
@@ -40,6 +54,8 @@ class Context:
         self.name = text.value.decode(errors="replace")
         self.handle = driver.get("cuDevicePrimaryCtxRetain", self.number)
         self._attributes: dict[str, int] = {}
+        self.checks: WeakSet[Any] = WeakSet()
+        """The checks inside the kernels that are loaded (`checks.py`)."""
         self.held = self.pooled = 0
         """Bytes that tensors have, and bytes that wait for their next use (`memory.py`)."""
         self.most: int | None = None
@@ -88,6 +104,12 @@ class Context:
         """Wait until the device has done everything. What a kernel did wrong is raised here: FFIError E737."""
         with self.current("synchronize"):
             self.driver.call("cuCtxSynchronize")
+            self.raise_failed_checks()
+
+    def raise_failed_checks(self) -> None:
+        """Raise VMError E614 where a check inside a kernel failed; for whoever has waited in the context."""
+        for check in tuple(self.checks):
+            check.raise_if_failed()
 
     def stream(self) -> int:
         """The handle of the thread's current stream: that of ``use_stream``, else torch's where torch uses the device, else 0."""
@@ -123,6 +145,7 @@ class Context:
         """Wait for the work of a stream."""
         with self.current("synchronize"):
             self.driver.call("cuStreamSynchronize", stream)
+            self.raise_failed_checks()
 
     def order(self, first: int, then: int) -> None:
         """Let work that a stream is given from now on wait for all that another one has been given; the host does not wait."""

@@ -40,7 +40,13 @@ class CudaCode:
         """One byte string."""
         rows = [[image.kind, image.arch, len(image.data)] for image in self.images]
         header = json.dumps({"kernels": self.kernels, "messages": self.messages, "images": rows}).encode()
-        parts = [_MAGIC, len(header).to_bytes(_SIZE, "little"), header, *[image.data for image in self.images], self.host]
+        parts = [
+            _MAGIC,
+            len(header).to_bytes(_SIZE, "little"),
+            header,
+            *[image.data for image in self.images],
+            self.host,
+        ]
         return b"".join(parts)
 
     @staticmethod

@@ -140,6 +140,7 @@ def copy_to_host(context: Context, target: int, source: int, nbytes: int) -> Non
             stream = context.stream()
             context.driver.call("cuMemcpyDtoHAsync_v2", target, source, nbytes, stream)
             context.driver.call("cuStreamSynchronize", stream)
+            context.raise_failed_checks()
 
 
 def copy_on_device(context: Context, target: int, source: int, nbytes: int) -> None:

@@ -13,15 +13,20 @@ from ..native.pool import PARALLEL_FOR, pool_symbols
 from .runtime import Runtime, register_runtime
 
 
-def _link(engine: Engine, objects: list[bytes], kernels: Mapping[str, KernelSignature]) -> None:
-    """Add object files; the entries are what they define."""
+def host_symbols(objects: list[bytes]) -> dict[str, int]:
+    """Addresses in this process of what object files of the host need from the package."""
     needed = {name for part in objects for name in read_symbols(part).undefined}
     symbols = dict(pool_symbols()) if PARALLEL_FOR in needed else {}
     if any([name.startswith(("unity_", "Py")) for name in needed]):
         symbols |= helper_symbols()
     if "aligned_alloc" in needed:
         symbols |= allocator_symbols()
-    for name, address in symbols.items():
+    return symbols
+
+
+def _link(engine: Engine, objects: list[bytes], kernels: Mapping[str, KernelSignature]) -> None:
+    """Add object files; the entries are what they define."""
+    for name, address in host_symbols(objects).items():
         engine.add_symbol(name, address)
     for part in objects:
         engine.add_object(part)

@@ -6,8 +6,9 @@ import ctypes
 from collections.abc import Mapping
 
 from ...support.errors import FFIError
-from ..abi import KernelSignature, check_failed
-from ..cuda.context import Context, context_of
+from ..abi import KernelSignature
+from ..cuda.checks import KernelChecks
+from ..cuda.context import Context, context as context_of
 from ..cuda.driver import driver_in_use
 from ..cuda.image import CudaCode, Image
 from ..cuda.launch import launch_symbols
@@ -19,8 +20,6 @@ from .runtime import Runtime, register_runtime
 
 FUNCTION = "unity.cuda.function."
 """Prefix of the cell with a kernel's handle, which host code reads."""
-STATUS = "unity_status"
-"""The word of a module in which a thread leaves the number of the check that failed."""
 
 
 def _link(engine: Engine, objects: list[bytes], kernels: Mapping[str, KernelSignature]) -> None:
@@ -41,7 +40,7 @@ def _link(engine: Engine, objects: list[bytes], kernels: Mapping[str, KernelSign
 def _loaded(engine: Engine, code: CudaCode, context: Context) -> dict[str, int]:
     """Cells with the handles of the kernels of some code."""
     module = Module(context, chosen_image(code, context).data)
-    engine.keep_alive(module)
+    engine.keep_alive(KernelChecks(module, code.messages) if code.messages else module)
     cells = {}
     for kernel in code.kernels:
         cell = ctypes.c_void_p(module.function(kernel))
@@ -75,4 +74,3 @@ def _fits(arch: str, own: int) -> bool:
 
 CUDA_RUNTIME = Runtime(CUDA_KIND, "cuda", _link)
 register_runtime(CUDA_RUNTIME)
-__all__ = ["CUDA_RUNTIME", "check_failed", "chosen_image"]

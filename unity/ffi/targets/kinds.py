@@ -33,8 +33,9 @@ CUDA = TargetKind(
         "nvidia/nvidia-h100": {"arch": "sm_90a", "max_threads_per_block": 1024},
         "nvidia/nvidia-h200": {"arch": "sm_90a", "max_threads_per_block": 1024},
     },
-    generates=False,
+    generates=True,
 )
+"""CUDA devices, through LLVM and PTX."""
 C = TargetKind("c", {"mcpu": str}, generates=False)
 DEFAULT = LLVM.name
 """The kind of a target that nobody names, and of the code around tensor programs."""

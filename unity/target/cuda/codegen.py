@@ -81,5 +81,3 @@ def compile_programs(written: CudaText) -> KernelCode:
 def generate(functions: Mapping[str, PrimFunc], target: Target, suffix: str) -> Callable[[], KernelCode]:
     """Write LLVM IR now, compile it when asked."""
     return partial(compile_programs, write_programs(functions, target, suffix))
-
-

@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...ir.build import dtype_of
+from ...ir.build import const, dtype_of
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import AttrStmt, BufferStore
-from ...ir.types import PointerType
+from ...ir.types import Expr, PointerType
 from ...ir.walk import collect
 from ...support.errors import CodegenError
 from ..kernel_groups import special_nodes
@@ -68,7 +68,9 @@ def write_kernels(functions: Mapping[str, PrimFunc], suffix: str) -> DeviceModul
         bounds = ",".join([str(n) for n in block_bounds(func)])
         limit = f' "nvvm.maxntid"="{bounds}"' if bounds else ""
         attributes.append(f"attributes #{number + 1} = {{ nounwind{limit} }}")
-    text = f'target triple = "{TRIPLE}"\n{module.text()}\nattributes #0 = {{ nounwind }}\n' + "\n".join(attributes) + "\n"
+    text = (
+        f'target triple = "{TRIPLE}"\n{module.text()}\nattributes #0 = {{ nounwind }}\n' + "\n".join(attributes) + "\n"
+    )
     return DeviceModule(text, symbols, messages, aligned)
 
 
@@ -90,7 +92,9 @@ def _write_kernel(module: ModuleWriter, kernel: Kernel, aligned: set[int], group
         parameters.append(f"{memory_type(dtype)} {place}")
         w.env[param] = w.emit(f"trunc i8 {place} to i1") if dtype.is_bool else place
     for buffer in func.buffer_map.values():
-        raise CodegenError("E520", f"the kernel {kernel.name} takes the buffer {buffer.name}, not its pointer", func.span)
+        raise CodegenError(
+            "E520", f"the kernel {kernel.name} takes the buffer {buffer.name}, not its pointer", func.span
+        )
     w.statement(func.body)
     w.leave("0")
     body = "\n".join(["entry:", *w.entry, *w.lines])
@@ -100,14 +104,16 @@ def _write_kernel(module: ModuleWriter, kernel: Kernel, aligned: set[int], group
 
 def _vector_parameters(func: PrimFunc) -> set[int]:
     """Positions of the pointers through which vectors are read or written."""
-    accesses = [a for a in collect(func.body, (BufferLoad, BufferStore)) if a.indices and dtype_of(a.indices[-1]).lanes > 1]
+    accesses = [
+        a for a in collect(func.body, (BufferLoad, BufferStore)) if a.indices and dtype_of(a.indices[-1]).lanes > 1
+    ]
     used: set[Var] = {access.buffer.data for access in accesses}
     return {number for number, param in enumerate(func.params) if param in used}
 
 
-def thread_extents(func: PrimFunc) -> dict[str, object]:
+def thread_extents(func: PrimFunc) -> dict[str, Expr]:
     """Extent of each thread axis of a device function by its tag, in order of appearance."""
-    found: dict[str, object] = {}
+    found: dict[str, Expr] = {}
     for attr in collect(func.body, AttrStmt):
         if attr.key == "thread_extent" and attr.node.thread_tag in AXES:
             found.setdefault(attr.node.thread_tag, attr.value)
@@ -117,6 +123,6 @@ def thread_extents(func: PrimFunc) -> dict[str, object]:
 def block_bounds(func: PrimFunc) -> list[int]:
     """Threads of a block along x, y, z; nothing where an extent is no constant."""
     extents = thread_extents(func)
-    bounds = [extents.get(f"threadIdx.{axis}", IntImm) for axis in "xyz"]
-    counts = [1 if bound is IntImm else bound.value if type(bound) is IntImm else None for bound in bounds]
-    return [] if None in counts else counts  # type: ignore[return-value]
+    bounds = [extents.get(f"threadIdx.{axis}", const(1)) for axis in "xyz"]
+    counts = [bound.value for bound in bounds if type(bound) is IntImm]
+    return counts if len(counts) == len(bounds) else []

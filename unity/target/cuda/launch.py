@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...ffi.runtime.cuda_runtime import FUNCTION
 from ...ir.build import const, dtype_of
 from ...ir.expr import Call, GlobalVar, Var
 from ...ir.function import PrimFunc
@@ -25,8 +26,6 @@ from ..llvm.statements import constant_count
 from ..llvm.writer import FunctionWriter, Rules
 from .kernels import VECTOR_ALIGN, DeviceModule, thread_extents
 
-FUNCTION = "unity.cuda.function."
-"""Prefix of the cell with a kernel's handle."""
 _EXTENTS = [f"{kind}Idx.{axis}" for kind in ("block", "thread") for axis in "xyz"]
 _LAUNCH = """\
 @unity_cuda_stream_key = external global i32
@@ -40,7 +39,8 @@ declare ptr @PyObject_CallFunction(ptr, ptr, ...)
 declare void @Py_DecRef(ptr)
 define internal i32 @unity.cuda.raise(i32 %status, ptr %name) nounwind {
   %held = call i32 @PyGILState_Ensure()
-  %answer = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr @unity_cuda_launch_failed, ptr @unity.cuda.format, i32 %status, ptr %name)
+  %answer = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr @unity_cuda_launch_failed,
+    ptr @unity.cuda.format, i32 %status, ptr %name)
   %failed = icmp eq ptr %answer, null
   br i1 %failed, label %done, label %drop
 drop:
@@ -50,7 +50,8 @@ done:
   call void @PyGILState_Release(i32 %held)
   ret i32 -1
 }
-define internal i32 @unity.cuda.launch(ptr %cell, i64 %gx, i64 %gy, i64 %gz, i64 %bx, i64 %by, i64 %bz, i64 %shared, ptr %arguments, ptr %name) nounwind {
+define internal i32 @unity.cuda.launch(ptr %cell, i64 %gx, i64 %gy, i64 %gz, i64 %bx, i64 %by, i64 %bz,
+    i64 %shared, ptr %arguments, ptr %name) nounwind {
   %xy = mul i64 %gx, %gy
   %blocks = mul i64 %xy, %gz
   %ex = icmp eq i64 %gx, 0
@@ -79,7 +80,8 @@ go:
   %by32 = trunc i64 %by to i32
   %bz32 = trunc i64 %bz to i32
   %shared32 = trunc i64 %shared to i32
-  %status = call i32 @cuLaunchKernel(ptr %function, i32 %gx32, i32 %gy32, i32 %gz32, i32 %bx32, i32 %by32, i32 %bz32, i32 %shared32, ptr %stream, ptr %arguments, ptr null)
+  %status = call i32 @cuLaunchKernel(ptr %function, i32 %gx32, i32 %gy32, i32 %gz32, i32 %bx32, i32 %by32,
+    i32 %bz32, i32 %shared32, ptr %stream, ptr %arguments, ptr null)
   %good = icmp eq i32 %status, 0
   br i1 %good, label %nothing, label %bad
 nothing:
@@ -155,7 +157,9 @@ class Launcher:
         if number in self.module.aligned[name]:
             low = w.emit(f"and i64 {w.emit(f'ptrtoint ptr {text} to i64')}, {VECTOR_ALIGN - 1}")
             shown = getattr(argument, "name", param.name)
-            w.fail_unless(w.emit(f"icmp eq i64 {low}, 0"), f"{shown} does not begin at a multiple of {VECTOR_ALIGN} bytes")
+            w.fail_unless(
+                w.emit(f"icmp eq i64 {low}, 0"), f"{shown} does not begin at a multiple of {VECTOR_ALIGN} bytes"
+            )
         kind = memory_type(expected)
         place = w.slot(kind, 16)
         if expected.is_bool:
@@ -165,9 +169,9 @@ class Launcher:
         w.do(f"store ptr {place}, ptr {at}")
 
 
-def _extent(w: FunctionWriter, extent: object, given: Mapping[Var, Expr]) -> str:
+def _extent(w: FunctionWriter, extent: Expr | None, given: Mapping[Var, Expr]) -> str:
     """Operand of an extent of a device function, in terms of a call; 1 for an axis that it has not."""
-    return "1" if extent is None else index(w, substitute(extent, given))  # type: ignore[arg-type]
+    return "1" if extent is None else index(w, substitute(extent, given))
 
 
 def _dynamic_bytes(w: FunctionWriter, func: PrimFunc, given: Mapping[Var, Expr]) -> str:

@@ -38,6 +38,7 @@ class Form:
 
 
 _HALF = "<2 x half>"
+_BYTES = {"int8": "s8", "uint8": "u8"}
 MMA: dict[tuple[str, str, str, str], Form] = {
     ("m16n8k8", "float16", "float16", "float32"): Form("f32.f32", 2, 1, 4, _HALF, "float"),
     ("m16n8k16", "float16", "float16", "float32"): Form("f32.f32", 4, 2, 4, _HALF, "float"),
@@ -46,10 +47,10 @@ MMA: dict[tuple[str, str, str, str], Form] = {
     ("m16n8k8", "bfloat16", "bfloat16", "float32"): Form("bf16", 2, 1, 4, "i32", "float"),
     ("m16n8k16", "bfloat16", "bfloat16", "float32"): Form("bf16", 4, 2, 4, "i32", "float"),
     **{
-        (shape, a, b, "int32"): Form(a[0].replace("i", "s") + "8" if a == b else f"{a[0].replace('i', 's')}8.{b[0].replace('i', 's')}8", *counts)
+        (shape, a, b, "int32"): Form(_BYTES[a] if a == b else f"{_BYTES[a]}.{_BYTES[b]}", *counts)
         for shape, counts in (("m16n8k16", (2, 1, 4)), ("m16n8k32", (4, 2, 4)))
-        for a in ("int8", "uint8")
-        for b in ("int8", "uint8")
+        for a in _BYTES
+        for b in _BYTES
     },
 }  # fmt: skip
 """Products by shape and types of A, B and C; A by rows, B by columns."""
@@ -107,10 +108,12 @@ def mma(w: FunctionWriter, call: Call) -> str:
     """``C += A @ B``. Arguments: shape, layouts of A and B, types of A, B, C, pointer and offset of A, B, C, saturate."""
     kinds = [_TYPES.get(_text(call, place), _text(call, place)) for place in (3, 4, 5)]
     form = MMA.get((_text(call, 0), kinds[0], kinds[1], kinds[2]))
-    saturated = len(call.args) > 12 and getattr(call.args[12], "value", 0)
+    saturated = any([type(flag) is IntImm and flag.value for flag in call.args[12:13]])
     if form is None or (_text(call, 1), _text(call, 2)) != ("row", "col") or saturated:
         shown = ", ".join(kinds)
-        raise CodegenError("E526", f"no mma.sync {_text(call, 0)} {_text(call, 1)} by {_text(call, 2)} of {shown}", call.span)
+        raise CodegenError(
+            "E526", f"no mma.sync {_text(call, 0)} {_text(call, 1)} by {_text(call, 2)} of {shown}", call.span
+        )
     a, b, c = [_place(w, call.args[k], call.args[k + 1], DataType(kind)) for k, kind in zip((6, 8, 10), kinds)]
     operands = _load_words(w, a, form.a, form.operand) + _load_words(w, b, form.b, form.operand)
     operands += _load_words(w, c, form.c, form.total)
@@ -120,9 +123,9 @@ def mma(w: FunctionWriter, call: Call) -> str:
 
 
 def ldmatrix(w: FunctionWriter, call: Call) -> str:
-    """8x8 matrices of 16 bits from shared memory. Arguments: trans, number, ".b16", pointer and offset of the registers, pointer and
-    offset of the row that the lane gives."""
-    trans, number = getattr(call.args[0], "value", None), getattr(call.args[1], "value", None)
+    """8x8 matrices of 16 bits from shared memory. Arguments: trans, number, ".b16", pointer and offset of the registers,
+    pointer and offset of the row that the lane gives."""
+    trans, number = [argument.value if type(argument) is IntImm else None for argument in call.args[:2]]
     dtype = dtype_of(call).element
     if number not in (1, 2, 4) or _text(call, 2) != ".b16" or trans is None or dtype.itemsize > 2:
         raise CodegenError("E526", "T.ptx_ldmatrix takes 1, 2 or 4 matrices of .b16", call.span)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ...ffi.cuda.checks import STATUS
 from ...ir.build import dtype_of
 from ...ir.expr import Call
 from ...ir.scalar import IterVar
-from ...ir.stmt import AllocBuffer, AttrStmt, For
+from ...ir.stmt import AllocBuffer, AttrStmt, DeclBuffer, For
 from ...support.errors import CodegenError
 from ..llvm import arithmetic, expressions, intrinsics  # noqa: F401 - the rules they register
 from ..llvm.casts import convert
@@ -17,8 +18,6 @@ from .registers import AXES, DYNAMIC_SHARED, I32, read_register
 
 LOCAL_BYTES = 64 << 10
 """Bytes of one buffer of a thread: what does not fit into registers lies in slow memory of its own."""
-STATUS = "unity_status"
-"""The word of a module in which a thread leaves the number of the check that failed."""
 
 
 def _leave(w: FunctionWriter, status: str) -> None:
@@ -79,9 +78,19 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
     elif scope in ("local", "") and count * buffer.dtype.itemsize <= LOCAL_BYTES:
         w.env[buffer.data] = w.slot(item, align, max(1, count))
     else:
-        help = "cache what a block needs in shared memory" if scope == "local" else "lower the program with GPU_PIPELINE"
-        text = f"{buffer.name} needs {count * buffer.dtype.itemsize} bytes of scope {scope or 'global'!r} inside a kernel"
+        help = (
+            "cache what a block needs in shared memory" if scope == "local" else "lower the program with GPU_PIPELINE"
+        )
+        text = (
+            f"{buffer.name} needs {count * buffer.dtype.itemsize} bytes of scope {scope or 'global'!r} inside a kernel"
+        )
         raise CodegenError("E525", text, stmt.span, help=help)
+
+
+def _declare(w: FunctionWriter, stmt: DeclBuffer) -> None:
+    if stmt.buffer.data not in w.env:
+        raise CodegenError("E524", f"buffer {stmt.buffer.name} is declared over a pointer without value", stmt.span)
+    w.buffers.setdefault(stmt.buffer.data, stmt.buffer)
 
 
 def _ignored(w: FunctionWriter, call: Call) -> str:
@@ -90,7 +99,7 @@ def _ignored(w: FunctionWriter, call: Call) -> str:
 
 GPU_RULES = Rules(
     "a GPU",
-    {**STATEMENTS, For: _loop, AllocBuffer: _allocate, AttrStmt: _attribute},
+    {**STATEMENTS, For: _loop, AllocBuffer: _allocate, AttrStmt: _attribute, DeclBuffer: _declare},
     {**INTRINSICS, "T.prefetch": _ignored, **warp.RULES, **matrix.RULES, **async_copy.RULES},
     _leave,
     _call_function,

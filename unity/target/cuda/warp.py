@@ -43,7 +43,9 @@ def shuffle(w: FunctionWriter, call: Call) -> str:
     kind, dtype = _SHUFFLES[call.op_name], dtype_of(call.args[1])
     width = call.args[3].value if type(call.args[3]) is IntImm else 0
     if width not in (1, 2, 4, 8, 16, 32) or dtype.lanes != 1 or dtype.code == "handle":
-        raise CodegenError("E526", f"{call.op_name} of {dtype.name} in groups of {width or 'an unknown number of'} lanes", call.span)
+        raise CodegenError(
+            "E526", f"{call.op_name} of {dtype.name} in groups of {width or 'an unknown number of'} lanes", call.span
+        )
     mask = convert(w, w.value(call.args[0]), dtype_of(call.args[0]), I32)
     lane = convert(w, w.value(call.args[2]), dtype_of(call.args[2]), I32)
     clamp = (32 - width) << 8 | (0 if kind == "up" else 31)

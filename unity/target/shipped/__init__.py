@@ -2,3 +2,4 @@
 
 from .. import tensor_intrin as _tensor_intrin
 from ..cpu import backend as _cpu
+from ..cuda import backend as _cuda
