@@ -45,7 +45,7 @@ def register_rule(rule: Rule, kind: str = "llvm") -> None:
 
 @module_pass()
 def schedule_default(mod: IRModule) -> IRModule:
-    """Schedule tensor programs by the rules of their targets."""
+    """Schedule tensor programs by the rules of their target, and pack the constants they read."""
     calls = _calls(mod)
     chosen = make_target()
     watched = PassContext.current().is_special or bool_option("UNITY_EXPLAIN")

@@ -38,7 +38,7 @@ def _may_replace(var: Var, value: Expr) -> bool:
 
 @function_pass()
 def canonicalize(fn: Function) -> Function:
-    """Remove alias bindings, packing followed by unpacking, and trivial checks."""
+    """Remove alias bindings, fields of known tuples and checks that always hold."""
     made = _simplest(_promote_outputs(fn))
     while (more := _promote_outputs(made)) is not made:  # outputs that became aliases
         made = _simplest(more)

@@ -101,7 +101,10 @@ def _groups(fn: Function, options: CombineParallelMatmulOptions) -> dict[Var, _G
 
 @function_pass(options=CombineParallelMatmulOptions)
 def combine_parallel_matmul(fn: Function, options: CombineParallelMatmulOptions) -> Function:
-    """Join products of one left operand."""
+    """Join products of one left operand into one product that is split afterwards.
+
+    Requires right operands of rank 2 with equal rows and data type and known columns.
+    """
     groups = _groups(fn, options)
     if not groups:
         return fn

@@ -40,7 +40,10 @@ def _program(value: Expr, symbols: list[Var]) -> PrimFunc:
 
 @module_pass()
 def compute_prim_value(mod: IRModule) -> IRModule:
-    """Compute scalar expressions in tensor programs of their own."""
+    """Compute scalar expressions on symbols in tensor programs of their own.
+
+    Requires functions without dataflow blocks (E541). Gives functions marked ``force_pure``.
+    """
     programs = KernelTable(mod)
 
     def call(value: Expr, rewriter: GraphRewriter) -> Call:

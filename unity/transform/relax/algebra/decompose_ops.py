@@ -169,11 +169,11 @@ def _each(mod: IRModule, rules: dict[str, Rule], options: DecomposeOptions) -> I
 
 @module_pass(options=DecomposeOptions)
 def decompose_ops_for_inference(mod: IRModule, options: DecomposeOptions) -> IRModule:
-    """Take batch normalisation and dropout apart."""
+    """Decompose batch normalisation and dropout as inference computes them. ``custom``: rules of your own by operator."""
     return _each(mod, INFERENCE, options)
 
 
 @module_pass(options=DecomposeOptions)
 def decompose_ops_for_training(mod: IRModule, options: DecomposeOptions) -> IRModule:
-    """Take normalisations apart into operators with simple gradients."""
+    """Decompose normalisations into operators with simple gradients. ``custom``: rules of your own by operator."""
     return _each(mod, TRAINING, options)

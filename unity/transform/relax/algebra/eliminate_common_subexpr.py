@@ -143,5 +143,5 @@ class CommonSubexprOptions:
 
 @function_pass(options=CommonSubexprOptions)
 def eliminate_common_subexpr(fn: Function, options: CommonSubexprOptions) -> Function:
-    """Share equal expressions without effects."""
+    """Compute equal expressions without effects once."""
     return _Sharing(fn, options.call_only).function(fn)

@@ -120,7 +120,10 @@ class _Folder:
 
 @function_pass(options=FoldBatchNormOptions)
 def fold_batch_norm_to_conv2d(fn: Function, options: FoldBatchNormOptions) -> Function:
-    """Scale convolution weights instead of normalising their results."""
+    """Fold batch normalisation behind a convolution into its weight and a bias.
+
+    Gives operators on constants that ``fold_constant`` evaluates.
+    """
     if not any([op_called(b.value) == R.nn.batch_norm.name for _, b in each_binding(fn)]):
         return fn
     folder = _Folder(fn, options)

@@ -112,7 +112,10 @@ def _constant(value: Any, ty: Type, origin: tuple[Any, ...], path: tuple[int, ..
 
 @function_pass(options=FoldOptions)
 def fold_constant(fn: Function, options: FoldOptions) -> Function:
-    """Evaluate operators on constants."""
+    """Evaluate operators on constants whose results have up to ``max_bytes`` bytes.
+
+    Requires a lowering and a numpy meaning of the operator.
+    """
     known: dict[Var, Expr] = {}
     written = changed_vars(fn)
 

@@ -40,7 +40,10 @@ _RESHAPES = (R.reshape.name, R.expand_dims.name)
 
 @function_pass()
 def fuse_attention(fn: Function) -> Function:
-    """Make attention of products around a softmax, and share heads that are repeated."""
+    """Replace a written-out attention by ``R.nn.attention``, and share heads that are repeated.
+
+    Results are the same up to rounding.
+    """
     chains = _Chains(fn)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:

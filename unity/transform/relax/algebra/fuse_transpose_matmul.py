@@ -33,7 +33,7 @@ def _transposed(value: Expr, source: dict[Var, Call]) -> Expr | None:
 
 @function_pass()
 def fuse_transpose_matmul(fn: Function) -> Function:
-    """Join a transposition with the product behind it."""
+    """Multiply by a transposed matrix without transposing it. Gives ``R.einsum``."""
     fixed, visible = changed_vars(fn), Visibility(fn)
     source: dict[Var, Call] = {
         b.var: b.value

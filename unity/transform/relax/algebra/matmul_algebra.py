@@ -36,7 +36,7 @@ def _same_shape(a: Expr, b: Expr) -> bool:
 
 @function_pass()
 def expand_matmul_of_sum(fn: Function) -> Function:
-    """A product with a sum of matrices as a sum of products."""
+    """Rewrite a product with a sum of matrices as a sum of products. Changes rounding."""
 
     def change(call: Call, source: Source, rewriter: GraphRewriter) -> Expr | None:
         total = source(call.args[1]) if is_product(call) else None
@@ -50,7 +50,7 @@ def expand_matmul_of_sum(fn: Function) -> Function:
 
 @function_pass()
 def reorder_take_after_matmul(fn: Function) -> Function:
-    """A product with some columns of a matrix as those columns of the product."""
+    """Take columns of a product instead of columns of its right operand."""
 
     def change(call: Call, source: Source, rewriter: GraphRewriter) -> Expr | None:
         taken = source(call.args[1]) if is_product(call) else None
@@ -66,7 +66,7 @@ def reorder_take_after_matmul(fn: Function) -> Function:
 
 @function_pass()
 def reorder_permute_dims_after_concat(fn: Function) -> Function:
-    """Tensors transposed alike and joined, as the transposition of the joined ones."""
+    """Concatenate before transposing: tensors that are transposed alike are joined first."""
 
     def change(call: Call, source: Source, rewriter: GraphRewriter) -> Expr | None:
         if op_called(call) != R.concat.name or type(call.args[0]) is not Tuple or not call.args[0].fields:

@@ -29,7 +29,7 @@ _HEADS_SWAPPED = (0, 2, 1, 3)
 
 @function_pass()
 def remove_redundant_reshape(fn: Function) -> Function:
-    """Join reshapes and permutations that follow each other."""
+    """Join consecutive reshapes and permutations, and remove those without effect."""
     source: dict[Var, Call] = {}
     changed, visible = changed_vars(fn), Visibility(fn)
     kept = changed | returned_vars(fn)

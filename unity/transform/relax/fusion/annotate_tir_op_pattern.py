@@ -14,7 +14,7 @@ from ...tir.blocks.op_pattern import analyze_pattern
 
 @prim_func_pass()
 def annotate_tir_op_pattern(func: PrimFunc) -> PrimFunc:
-    """Classify tensor programs for fusion."""
+    """Classify tensor programs for fusion. Gives the attribute ``op_pattern``, in TVM's numbers."""
     if "op_pattern" in func.attrs:
         return func
     return replace(func, attrs={**func.attrs, "op_pattern": int(analyze_pattern(func).kind)})

@@ -213,7 +213,11 @@ class _Sequences(Rewriter):
 
 @module_pass(options=FuseOptions)
 def fuse_ops(mod: IRModule, options: FuseOptions) -> IRModule:
-    """Group calls of tensor programs into primitive functions."""
+    """Group calls of tensor programs into primitive functions.
+
+    Requires calls of tensor programs in dataflow blocks (``legalize_ops``, ``convert_to_dataflow``). Gives private functions with
+    the attribute ``Primitive``, for ``fuse_tir``.
+    """
     level = options.fuse_opt_level if options.fuse_opt_level >= 0 else PassContext.current().opt_level
     if level == 0:
         return mod

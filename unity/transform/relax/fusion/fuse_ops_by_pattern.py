@@ -243,7 +243,10 @@ def wrap_for_codegen(fn: Function, name: str, codegen: str) -> Function:
 
 @module_pass(options=FuseByPatternOptions)
 def fuse_ops_by_pattern(mod: IRModule, options: FuseByPatternOptions) -> IRModule:
-    """Group what patterns describe into composite functions."""
+    """Group the matches of patterns into composite functions.
+
+    Gives private functions with the attribute ``Composite``, and ``Codegen`` with ``annotate_codegen``.
+    """
     patterns = [as_pattern(p) for p in options.patterns]
     table = FunctionTable(mod)
     changes: dict[str, Any] = {}

@@ -52,7 +52,10 @@ def can_fuse(mod: IRModule, fn: Function) -> bool:
 
 @module_pass()
 def fuse_tir(mod: IRModule) -> IRModule:
-    """Merge the tensor programs of primitive functions."""
+    """Merge the tensor programs of each primitive function into one.
+
+    Requires the functions that ``fuse_ops`` makes. Gives ``R.call_dps`` of the merged programs.
+    """
     primitives = {name: fn for name, fn in mod.graph_functions().items() if can_fuse(mod, fn)}
     if not primitives:
         return mod

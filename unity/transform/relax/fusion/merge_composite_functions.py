@@ -95,7 +95,10 @@ def _inlined(mod: IRModule, fn: Function) -> Function:
 
 @module_pass()
 def merge_composite_functions(mod: IRModule) -> IRModule:
-    """Join composites of one library into functions for its code generator."""
+    """Join neighbouring composites of one library into functions for its code generator.
+
+    Requires the attribute ``Composite``. Gives the attribute ``Codegen``, for ``run_codegen``.
+    """
     table = FunctionTable(mod)
 
     def rule(block: DataflowBlock) -> DataflowBlock:

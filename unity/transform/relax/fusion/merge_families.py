@@ -39,7 +39,7 @@ _INDEX = prim_type("int64")
 
 @module_pass()
 def merge_families(mod: IRModule) -> IRModule:
-    """Make one program of many that differ in one number."""
+    """Merge programs that differ in one number into one program that takes the number."""
     near: dict[Hashable, list[str]] = {}
     programs = mod.prim_funcs()
     for name, fn in programs.items():

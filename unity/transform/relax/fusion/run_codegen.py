@@ -86,7 +86,7 @@ def _target(name: str, made: Any) -> Expr | PrimFunc | Function:
 
 @module_pass(options=RunCodegenOptions)
 def run_codegen(mod: IRModule, options: RunCodegenOptions) -> IRModule:
-    """Hand marked functions to their code generators."""
+    """Hand functions marked for a code generator to it, and replace them by its results. Requires the attribute ``Codegen``."""
     marked: dict[str, dict[str, Function]] = {}
     for name, fn in mod.graph_functions().items():
         if fn.attrs.get("Codegen"):

@@ -218,7 +218,10 @@ def differentiate(fn: Function, options: GradientOptions, bb: BlockBuilder, name
 
 @module_pass(options=GradientOptions)
 def gradient(mod: IRModule, options: GradientOptions) -> IRModule:
-    """Add the adjoint of a function."""
+    """Add ``main_adjoint``: the results of a function and the gradients of its parameters, in reverse mode.
+
+    Requires a straight line of operators and a float scalar result, field ``target_index`` of a tuple. Raises PassError E559.
+    """
     fn = mod[options.func_name]
     if not isinstance(fn, Function):
         raise PassError("E559", f"{options.func_name} is not a graph function")

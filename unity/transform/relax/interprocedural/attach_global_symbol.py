@@ -17,7 +17,7 @@ from ...infra.passes import module_pass
 
 @module_pass()
 def attach_global_symbol(mod: IRModule) -> IRModule:
-    """Name the tensor programs of the module."""
+    """Name every public function and tensor program by its name in the module. Gives the attribute ``global_symbol``."""
     changes: dict[str, Any] = {}
     for name, fn in mod.functions.items():
         kernel = type(fn) is PrimFunc

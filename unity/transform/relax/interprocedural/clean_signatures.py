@@ -79,7 +79,7 @@ def _update_calls(
 
 @module_pass()
 def expand_tuple_arguments(mod: IRModule) -> IRModule:
-    """Pass the fields of tuples one by one."""
+    """Pass tuple arguments of private functions as their fields."""
     changed: dict[str, Function] = {}
     arguments: dict[str, Arguments] = {}
     for name, fn in _candidates(mod).items():
@@ -118,7 +118,7 @@ def _fields_of(params: tuple[Var, ...]) -> Arguments:
 
 @module_pass()
 def remove_unused_parameters(mod: IRModule) -> IRModule:
-    """Drop parameters the body does not need."""
+    """Remove unused parameters of private functions."""
     changed: dict[str, Function] = {}
     arguments: dict[str, Arguments] = {}
     for name, fn in _candidates(mod).items():
@@ -152,7 +152,7 @@ def _chosen(kept: list[int]) -> Arguments:
 
 @module_pass()
 def remove_unused_outputs(mod: IRModule) -> IRModule:
-    """Drop fields of returned tuples that no call reads."""
+    """Remove fields of tuples that private functions return and no call reads."""
     found = {
         name: fn
         for name, fn in _candidates(mod).items()

@@ -94,7 +94,7 @@ def inline_call(call: Call, fn: Function, rewriter: GraphRewriter) -> Any:
 
 @module_pass()
 def inline_private_functions(mod: IRModule) -> IRModule:
-    """Replace calls of private graph functions by their bodies."""
+    """Replace calls of private graph functions by their bodies. Recursive functions and those of fusion and libraries stay."""
     found = _inlinable(mod)
     if not found:
         return mod

@@ -144,7 +144,10 @@ def _returned(fn: Function, var: Var) -> bool:
 
 @module_pass()
 def lambda_lift(mod: IRModule) -> IRModule:
-    """Move local functions to the module."""
+    """Move local functions to the module; captured values become leading parameters.
+
+    Gives ``R.make_closure`` and ``R.invoke_closure`` where functions are values.
+    """
     lifter = _Lifter(mod)
     changes: dict[str, Any] = {}
     for name, fn in mod.graph_functions().items():

@@ -18,7 +18,7 @@ from ...infra.passes import module_pass
 
 @module_pass()
 def normalize_global_var(mod: IRModule) -> IRModule:
-    """Name public functions by their symbols."""
+    """Rename public functions in the module to their ``global_symbol``."""
     symbols = {name: fn.attrs["global_symbol"] for name, fn in mod.functions.items() if "global_symbol" in fn.attrs}
     taken = set(symbols.values())
     supply = NameSupply([*mod.functions, *taken])

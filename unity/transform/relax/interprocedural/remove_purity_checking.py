@@ -27,7 +27,10 @@ _UNWRAPPED = {
 
 @function_pass()
 def remove_purity_checking(fn: Function) -> Function:
-    """Mark functions force_pure and unwrap calls that only say they are pure."""
+    """Mark functions ``force_pure``, and unwrap calls that only mark purity.
+
+    Requires functions without dataflow blocks (E541).
+    """
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         name = _UNWRAPPED.get(op_called(value))

@@ -77,7 +77,10 @@ def _moved_back(value: Expr, layout: Layout, ty: Type, rewriter: GraphRewriter) 
 
 @module_pass(options=AlterOpImplOptions)
 def alter_op_impl(mod: IRModule, options: AlterOpImplOptions) -> IRModule:
-    """Replace named tensor programs by programs with other layouts."""
+    """Replace tensor programs that have the attribute ``operator_name`` by programs with other layouts.
+
+    Gives calls of ``R.layout_transform`` around the new programs; ``optimize_layout_transform`` joins them.
+    """
     kernels, programs = KernelTable(mod), mod.prim_funcs()
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:

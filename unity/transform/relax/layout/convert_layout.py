@@ -287,7 +287,10 @@ def _transposed(fn: Function) -> int:
 
 @function_pass(options=ConvertLayoutOptions)
 def convert_layout(fn: Function, options: ConvertLayoutOptions) -> Function:
-    """Compute convolutions with channels last."""
+    """Compute convolutions with channels last, and what stands between them.
+
+    Gives weights as ``R.permute_dims`` of constants; ``fold_constant`` computes them. Types of variables stay.
+    """
     if not any([op_called(b.value) in (*CONVOLUTIONS, *TRANSPOSED) for _, b in each_binding(fn)]):
         return fn
     converter = _Converter(fn, options)

@@ -36,7 +36,7 @@ class _Flat:
 
 @function_pass()
 def keep_unit_axes(fn: Function) -> Function:
-    """Leave axes of size one where they were, around products and what is computed of them by element."""
+    """Keep axes of size one through products and elementwise operators, so that no reshape separates what can be fused."""
     changed, visible = changed_vars(fn), Visibility(fn)
     flat: dict[Var, _Flat] = {}
     wanted: set[Var] = set()

@@ -80,7 +80,7 @@ def _takes_padding_off(call: Call, shape: Sequence[Expr]) -> bool:
 
 @function_pass()
 def optimize_layout_transform(fn: Function) -> Function:
-    """Join layouts that follow each other."""
+    """Join consecutive layout transformations, and remove those that cancel."""
     kept = changed_vars(fn) | returned_vars(fn)
 
     def change(call: Call, source: Source, rewriter: GraphRewriter) -> Any:

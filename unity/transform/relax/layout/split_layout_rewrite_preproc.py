@@ -116,7 +116,10 @@ def _split(func: PrimFunc) -> _Split | None:
 
 @module_pass()
 def split_layout_rewrite_preproc(mod: IRModule) -> IRModule:
-    """Take the steps that prepare weights out of tensor programs."""
+    """Move the steps of a tensor program that prepare a weight into a program of its own.
+
+    Requires the annotation ``meta_schedule.layout_rewrite_preproc``.
+    """
     kernels = KernelTable(mod)
     splits = {name: found for name, fn in mod.prim_funcs().items() if (found := _split(fn)) is not None}
     if not splits:

@@ -131,7 +131,10 @@ def by_tiles(mod: IRModule, tile_of: Callable[[Call], int]) -> IRModule:
 
 @module_pass(options=WinogradOptions)
 def winograd(mod: IRModule, options: WinogradOptions) -> IRModule:
-    """Compute 3x3 convolutions by Winograd's algorithm."""
+    """Compute 3x3 convolutions by Winograd's algorithm. Changes rounding.
+
+    Requires float32, channels last and constant weights, behind ``fold_constant``.
+    """
     if options.tile not in MATRICES:
         raise PassError("E988", f"tile must be one of {list(MATRICES)}, got {options.tile}")
     return by_tiles(mod, lambda call: options.tile)

@@ -85,7 +85,10 @@ class LegalizeOptions:
 
 @module_pass(options=LegalizeOptions)
 def legalize_ops(mod: IRModule, options: LegalizeOptions) -> IRModule:
-    """Replace operators by calls of tensor programs."""
+    """Replace operators by calls of tensor programs.
+
+    Requires known result shapes (E218). Gives ``R.call_dps``; operators without a lowering stay.
+    """
     kernels, lowered, left = KernelTable(mod), Lowered(), set[str]()
     custom = dict(options.custom)
 

@@ -18,7 +18,10 @@ recipe("compact")(compact)
 
 @function_pass()
 def compact_constants(fn: Function) -> Function:
-    """Copy constants that are not in row-major order; one that several places share is copied once."""
+    """Copy constants that are not in row-major order; one that several calls share is copied once.
+
+    Gives compact constants, which kernels require.
+    """
     made: dict[int, Constant] = {}
 
     def rule(node: Constant) -> Constant:

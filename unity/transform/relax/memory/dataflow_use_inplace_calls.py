@@ -133,7 +133,10 @@ class _InPlace(Rewriter):
 
 @module_pass()
 def dataflow_use_inplace_calls(mod: IRModule) -> IRModule:
-    """Let elementwise programs write into arguments that end with them."""
+    """Let elementwise programs write into arguments that nothing uses afterwards.
+
+    Requires calls of tensor programs in dataflow blocks (``legalize_ops``, ``fuse_tir``). Gives ``R.call_inplace``.
+    """
     kernels = KernelTable(mod)
     known: dict[str, dict[int, PrimFunc]] = {}
     changes: dict[str, Any] = {}

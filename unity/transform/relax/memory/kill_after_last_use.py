@@ -72,7 +72,11 @@ class _Killer:
 
 @module_pass()
 def kill_after_last_use(mod: IRModule) -> IRModule:
-    """Mark the end of life of tensors and storages."""
+    """Free tensors and storages after their last use.
+
+    Requires explicit memory (``lower_call_dps``). Gives ``R.memory.kill_tensor``, ``R.memory.kill_storage`` and
+    ``R.vm.kill_object``.
+    """
     changes: dict[str, Any] = {}
     for name, fn in mod.graph_functions().items():
         if type(fn.body) is SeqExpr:

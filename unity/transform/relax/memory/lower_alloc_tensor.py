@@ -21,7 +21,7 @@ from .plan_memory import Storage, alloc_in, alloc_storage, bytes_of
 
 @function_pass()
 def lower_alloc_tensor(fn: Function) -> Function:
-    """Give each tensor allocated whole a storage of its own."""
+    """Give each tensor that ``plan_memory`` left whole a storage of its own."""
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         if op_called(value) != R.builtin.alloc_tensor.name or not isinstance(value.ty, TensorType):

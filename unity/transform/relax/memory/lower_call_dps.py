@@ -122,7 +122,10 @@ def _forced(fn: Function) -> Function:
 
 @module_pass()
 def lower_call_dps(mod: IRModule) -> IRModule:
-    """Allocate outputs before calls of tensor programs and registered functions."""
+    """Allocate outputs before calls of tensor programs and registered functions.
+
+    Requires functions without dataflow blocks (E541). Gives ``R.builtin.alloc_tensor`` and functions marked ``force_pure``.
+    """
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         if type(value) is Call and value.op_name in _KINDS:

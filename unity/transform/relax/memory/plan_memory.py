@@ -206,7 +206,10 @@ def _planned(fn: Function, body: SeqExpr, mod: IRModule, options: PlanMemoryOpti
 
 @module_pass(options=PlanMemoryOptions)
 def plan_memory(mod: IRModule, options: PlanMemoryOptions) -> IRModule:
-    """Let tensors that are never alive together share storage."""
+    """Let tensors that are never alive together share storage.
+
+    Requires ``R.builtin.alloc_tensor`` (``lower_call_dps``). Gives ``R.memory.alloc_storage`` and ``R.memory.alloc_tensor``.
+    """
     changes: dict[str, Any] = {}
     for name, fn in mod.graph_functions().items():
         if type(fn.body) is SeqExpr:

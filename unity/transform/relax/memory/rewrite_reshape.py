@@ -87,7 +87,7 @@ def _vars(value: Expr) -> list[Var]:
 
 @function_pass()
 def rewrite_reshape(fn: Function) -> Function:
-    """Make views of reshapes where no memory can be shared with the outside."""
+    """Replace reshapes by views where no memory is shared with the caller. Gives ``R.memory.view``."""
     origins = _Origins(fn)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:

@@ -55,7 +55,10 @@ def _require(call: Call, rewriter: GraphRewriter) -> None:
 
 @function_pass()
 def check_shapes(fn: Function) -> Function:
-    """Make run-time checks of annotations and operator requirements that are not proved."""
+    """Check at run time what annotations and operators require of shapes and the compiler could not prove.
+
+    Requires normal form. Gives ``R.match_cast``.
+    """
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         var = rewriter.var

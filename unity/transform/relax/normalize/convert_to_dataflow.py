@@ -97,6 +97,6 @@ class _Grouping(Rewriter):
 
 @function_pass(options=ConvertToDataflowOptions)
 def convert_to_dataflow(fn: Function, options: ConvertToDataflowOptions) -> Function:
-    """Group bindings without effects into dataflow blocks."""
+    """Group at least ``min_size`` neighbouring bindings without effects into a dataflow block. Requires normal form."""
     made: Function = _Grouping(options.min_size)(fn)
     return made

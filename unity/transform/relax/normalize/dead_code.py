@@ -143,7 +143,7 @@ def require_functions(mod: IRModule, names: Sequence[str]) -> None:
 
 @module_pass(options=DeadCodeOptions)
 def dead_code(mod: IRModule, options: DeadCodeOptions) -> IRModule:
-    """Remove unused bindings, then private functions nothing public reaches."""
+    """Remove unused bindings without effects, then private functions that nothing public or in ``entry_functions`` reaches."""
     require_functions(mod, options.entry_functions)
     changes: dict[str, Any] = {}
     for name, fn in mod.graph_functions().items():

@@ -71,7 +71,7 @@ def _nested(value: Expr) -> bool:
 
 @function_pass()
 def normalize(fn: Function) -> Function:
-    """Bind nested expressions to variables."""
+    """Bind nested expressions to variables, and deduce missing types. Gives A-normal form."""
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         return normal_form(value, rewriter)

@@ -31,6 +31,6 @@ class _Plain(Rewriter):
 
 @function_pass()
 def to_non_dataflow(fn: Function) -> Function:
-    """Dissolve dataflow blocks."""
+    """Turn dataflow blocks into plain binding blocks."""
     made: Function = _Plain()(fn)
     return made

@@ -81,7 +81,10 @@ class _Sorting(Rewriter):
 
 @function_pass(options=TopologicalSortOptions)
 def topological_sort(fn: Function, options: TopologicalSortOptions) -> Function:
-    """Order the bindings of dataflow blocks."""
+    """Order the bindings of each dataflow block.
+
+    ``order``: "depth_first" or "breadth_first". ``direction``: "from_inputs" or "from_outputs".
+    """
     if options.order not in _ORDERS or options.direction not in _DIRECTIONS:
         raise PassError(
             "E556",

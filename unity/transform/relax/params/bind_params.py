@@ -70,7 +70,10 @@ def bind(fn: Function, values: Mapping[Var, Expr]) -> Function:
 
 @module_pass(options=BindParamsOptions)
 def bind_params(mod: IRModule, options: BindParamsOptions) -> IRModule:
-    """Make constants of parameters."""
+    """Replace parameters by constants.
+
+    ``params``: name or variable -> array; the data is shared. Symbols that a bound parameter fixes become numbers.
+    """
     given = dict(options.params)
     if not given:
         return mod

@@ -47,7 +47,10 @@ def _bind(fn: Function, sizes: Mapping[Any, int], used: set[Any]) -> Function:
 
 @module_pass(options=BindSymbolicVarsOptions)
 def bind_symbolic_vars(mod: IRModule, options: BindSymbolicVarsOptions) -> IRModule:
-    """Make numbers of symbols."""
+    """Replace symbols of shapes by numbers.
+
+    ``symbols``: name or variable -> integer. ``func_name``: the function; empty: every public one.
+    """
     sizes = dict(options.symbols)
     for key, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:

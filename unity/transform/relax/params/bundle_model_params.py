@@ -34,7 +34,7 @@ def with_head(heads: tuple[VarBinding, ...], body: SeqExpr) -> SeqExpr:
 
 @function_pass(options=BundleModelParamsOptions)
 def bundle_model_params(fn: Function, options: BundleModelParamsOptions) -> Function:
-    """Pass the parameters behind ``num_input`` as one tuple."""
+    """Pass the parameters behind ``num_input`` as one tuple. Functions without the attribute ``num_input`` stay."""
     count = fn.attrs.get("num_input")
     if not isinstance(count, int) or count >= len(fn.params):
         return fn

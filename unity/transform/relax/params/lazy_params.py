@@ -87,7 +87,7 @@ def with_stores(body: SeqExpr, names: NameSupply, store: Callable[[int, Expr], C
 
 @function_pass()
 def lazy_get_input(fn: Function) -> Function:
-    """Ask a callback for the parameters behind ``num_input``."""
+    """Ask a callback for each parameter behind ``num_input`` at its first use."""
     count = _inputs(fn)
     if count is None or count == len(fn.params) or "global_symbol" not in fn.attrs:
         return fn
@@ -105,7 +105,7 @@ def lazy_get_input(fn: Function) -> Function:
 
 @function_pass()
 def lazy_set_output(fn: Function) -> Function:
-    """Hand each result to a callback when it is there."""
+    """Hand each result to a callback as soon as it is computed."""
     if "global_symbol" not in fn.attrs:
         return fn
     names = NameSupply([v.name for v in used_vars(fn)])

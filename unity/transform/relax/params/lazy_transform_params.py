@@ -98,7 +98,10 @@ def _lazy(fn: Function, options: LazyTransformParamsOptions) -> Function:
 
 @module_pass(options=LazyTransformParamsOptions)
 def lazy_transform_params(mod: IRModule, options: LazyTransformParamsOptions) -> IRModule:
-    """Load and store weights one by one in functions that transform them."""
+    """Load and store weights one by one in functions that transform them.
+
+    Requires functions whose names end with ``transform_params`` (``lift_transform_params``).
+    """
     changes = {
         name: _lazy(to_non_dataflow.on(fn), options)
         for name, fn in mod.graph_functions().items()

@@ -170,7 +170,10 @@ def _together(lifted: dict[str, _Lifted]) -> dict[str, Function]:
 
 @module_pass(options=LiftTransformParamsOptions)
 def lift_transform_params(mod: IRModule, options: LiftTransformParamsOptions) -> IRModule:
-    """Move computation on weights into functions of its own."""
+    """Move computation on weights into functions to be run once.
+
+    Requires the attribute ``num_input``. Gives ``<name>_transform_params``, or one ``transform_params`` with ``shared``.
+    """
     lifted: dict[str, _Lifted] = {}
     for name, fn in mod.graph_functions().items():
         count = fn.attrs.get("num_input")

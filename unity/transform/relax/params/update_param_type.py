@@ -26,7 +26,7 @@ class UpdateParamTypeOptions:
 
 @function_pass(options=UpdateParamTypeOptions)
 def update_param_type(fn: Function, options: UpdateParamTypeOptions) -> Function:
-    """Give parameters other types."""
+    """Change types of parameters by the function ``update(var)``, and deduce all types that follow."""
     if options.update is None:
         return fn
     mapping: dict[Any, Any] = {}

@@ -159,7 +159,10 @@ def _program(lead: tuple[Expr, ...], stored: np.ndarray, scales: np.ndarray, row
 
 @module_pass(options=QuantizeWeightsOptions)
 def quantize_weights(mod: IRModule, options: QuantizeWeightsOptions) -> IRModule:
-    """Store constant weights of products in fewer bits."""
+    """Store constant weights of products in 8 or 4 bits. Changes rounding.
+
+    Requires float32 constants (k, n) as right operands.
+    """
     if options.bits not in (8, 4) or options.group < 2 or options.group % 2:
         raise PassError("E986", f"bits must be 8 or 4 and group even, got bits={options.bits}, group={options.group}")
     known, kernels = constants_of(mod), KernelTable(mod)

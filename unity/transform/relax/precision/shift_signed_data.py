@@ -46,7 +46,7 @@ def _signed(value: Expr) -> Site | None:
 
 @function_pass()
 def shift_signed_data(fn: Function) -> Function:
-    """Compute products of signed bytes with the instructions for unsigned ones."""
+    """Compute products of signed bytes by instructions for unsigned ones. Results are exact."""
     sites = [site for _, b in each_binding(fn) if (site := _signed(b.value)) is not None]
     intrinsics = machine_in_use().intrinsics if sites else ()
     if UNSIGNED not in intrinsics or SIGNED in intrinsics:

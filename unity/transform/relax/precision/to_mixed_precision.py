@@ -153,7 +153,7 @@ class _Narrowing:
 
 @function_pass(options=MixedPrecisionOptions)
 def to_mixed_precision(fn: Function, options: MixedPrecisionOptions) -> Function:
-    """Compute products in 16-bit floats."""
+    """Compute products in 16-bit floats. Changes rounding. Types of variables stay, but for parameters in ``narrow_inputs``."""
     if options.dtype not in _SMALL:
         raise PassError("E560", f"dtype must be float16 or bfloat16, got {options.dtype!r}")
     narrowing = _Narrowing(fn, options)

@@ -288,7 +288,10 @@ def inline_all(body: Stmt) -> Stmt:
 
 @prim_func_pass()
 def auto_inline(func: PrimFunc) -> PrimFunc:
-    """Inline blocks where it costs nothing, or less than keeping their values."""
+    """Inline blocks whose values are cheaper to compute again than to keep.
+
+    For unscheduled programs with blocks. Results are the same to the bit.
+    """
     if func.attrs.get("tir.is_scheduled"):
         return func
     body = inline_all(func.body)

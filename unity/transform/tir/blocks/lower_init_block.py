@@ -39,6 +39,6 @@ def _block(block: Block) -> Block:
 
 @prim_func_pass()
 def lower_init_block(func: PrimFunc) -> PrimFunc:
-    """Initialisation as a condition in the body."""
+    """Run the initialisation of a reduction block under a condition in its body. Gives blocks without ``T.init``."""
     body = rewrite(init_of_nothing(func.body), {Block: _block})
     return func if body is func.body else replace(func, body=body)

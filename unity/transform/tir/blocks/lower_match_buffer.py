@@ -82,6 +82,6 @@ def _block(block: Block) -> Block:
 
 @prim_func_pass()
 def lower_match_buffer(func: PrimFunc) -> PrimFunc:
-    """Accesses to views become accesses to what they are views of."""
+    """Replace accesses to views by accesses to their buffers. Gives blocks without ``T.match_buffer``."""
     body = rewrite(func.body, {Block: _block})
     return func if body is func.body else replace(func, body=body)

@@ -85,6 +85,9 @@ def _leaves(body: Stmt) -> bool:
 
 @prim_func_pass()
 def lower_opaque_block(func: PrimFunc) -> PrimFunc:
-    """Blocks become plain statements."""
+    """Replace blocks by allocations, conditions and plain statements.
+
+    Requires ``convert_blocks_to_opaque``. Gives programs without blocks.
+    """
     body = rewrite(func.body, {BlockRealize: _realize, For: _loop})
     return func if body is func.body else replace(func, body=body)

@@ -52,6 +52,6 @@ def _block(block: Block) -> Block:
 
 @prim_func_pass()
 def plan_buffer_allocation(func: PrimFunc) -> PrimFunc:
-    """Move allocations to the innermost block around their uses."""
+    """Move allocations to the innermost block around their uses. For programs with blocks."""
     body = rewrite(func.body, {Block: _block})
     return func if body is func.body else replace(func, body=body)

@@ -104,7 +104,7 @@ def _over(stmt: Stmt, buffer: Buffer, other: Buffer) -> Stmt:
 
 @prim_func_pass()
 def share_blocks(func: PrimFunc) -> PrimFunc:
-    """Compute equal intermediate results of a tensor program once."""
+    """Compute equal intermediate results of a tensor program once. For programs with blocks."""
     if func.attrs.get("tir.is_scheduled"):
         return func
     body = share(func.body)

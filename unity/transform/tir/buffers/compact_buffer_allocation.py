@@ -200,7 +200,10 @@ def _rebuilt(path: list[Stmt], inner: Stmt) -> Stmt:
 
 @prim_func_pass()
 def compact_buffer_allocation(func: PrimFunc) -> PrimFunc:
-    """Allocate inside loops, no more than is touched there."""
+    """Allocate buffers inside the loops that use them, no larger than what is used there.
+
+    For programs without blocks whose buffers have their axes.
+    """
     symbols = [e for buffer in func.buffer_map.values() for e in buffer.shape if type(e) is Var]
     body = _Compact(symbols)(func.body)
     return func if body is func.body else replace(func, body=body)

@@ -107,7 +107,7 @@ class _Flattener:
 
 @prim_func_pass()
 def flatten_buffer(func: PrimFunc) -> PrimFunc:
-    """One-dimensional buffers."""
+    """Make every buffer one-dimensional. For programs without blocks. Parameters keep their shapes in the signature."""
     flattener = _Flattener(func)
     body = rewrite(
         func.body,

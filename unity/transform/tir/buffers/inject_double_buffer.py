@@ -189,7 +189,10 @@ def _touches(node: Node, data: Var) -> bool:
 
 @prim_func_pass()
 def inject_double_buffer(func: PrimFunc) -> PrimFunc:
-    """Fill buffers one step ahead."""
+    """Allocate annotated buffers twice and fill them one step ahead.
+
+    Requires the annotation ``double_buffer_scope``. Raises PassError E532 where earlier writes could change a result.
+    """
     body = func.body
     while [a for a in collect(body, AttrStmt) if a.key == DOUBLE_BUFFER]:
         loop = next((f for f in collect(body, For) if _parts(f)[1] is not None), None)

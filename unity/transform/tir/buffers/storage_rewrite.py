@@ -128,6 +128,6 @@ class _Threads(StatementRewriter):
 
 @prim_func_pass(options=StorageOptions)
 def storage_rewrite(func: PrimFunc, options: StorageOptions) -> PrimFunc:
-    """Allocate large buffers once, and let them share memory."""
+    """Allocate large buffers once per function or thread, and let them share memory. For flat buffers."""
     body = _scope(func.body, options)
     return func if body is func.body else replace(func, body=body)

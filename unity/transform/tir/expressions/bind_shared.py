@@ -13,5 +13,5 @@ from ...infra.passes import prim_func_pass
 
 @prim_func_pass()
 def bind_shared(func: PrimFunc) -> PrimFunc:
-    """Bind expression objects used in many places."""
+    """Bind expression objects that stand in many places to variables. Gives ``T.Let``. Programs read from script share none."""
     return bind_shared_values(func)

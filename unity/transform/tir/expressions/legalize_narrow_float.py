@@ -85,6 +85,6 @@ class _Legalize(Rewriter):
 
 @prim_func_pass()
 def legalize_narrow_float(func: PrimFunc) -> PrimFunc:
-    """Compute in float32 what is stored in fewer bits."""
+    """Compute float16, bfloat16 and float8 arithmetic in float32."""
     body = _Legalize()(func.body)
     return func if body is func.body else replace(func, body=body)

@@ -36,7 +36,7 @@ def _select(expr: Select) -> Expr:
 
 @prim_func_pass()
 def rewrite_unsafe_select(func: PrimFunc) -> PrimFunc:
-    """Make unsafe selects lazy."""
+    """Make a ``T.Select`` lazy if one side reads memory or may fail. Gives ``T.if_then_else``."""
     if not collect(func.body, Select):
         return func
     body = rewrite(func.body, {Select: _select})

@@ -165,7 +165,7 @@ _RULES: dict[type, Any] = {
 
 @prim_func_pass()
 def simplify(func: PrimFunc) -> PrimFunc:
-    """Simplify index arithmetic and conditions."""
+    """Simplify index arithmetic and conditions of lowered programs. For programs without blocks."""
     parameters = set(func.params)
     symbols = [e for buffer in func.buffer_map.values() for e in buffer.shape if type(e) is Var and e not in parameters]
     body = _Simplify(symbols)(func.body)

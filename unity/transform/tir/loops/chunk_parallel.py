@@ -33,7 +33,10 @@ UNKNOWN_EXTENT = 16
 
 @prim_func_pass()
 def chunk_parallel(func: PrimFunc) -> PrimFunc:
-    """The chunks of parallel loops."""
+    """Choose the chunks of parallel loops, and run loops with little work serially.
+
+    For programs without blocks. Gives the attribute ``parallel_chunk``, which code generation reads.
+    """
     body = _Chunk()(func.body)
     return func if body is func.body else replace(func, body=body)
 

@@ -118,7 +118,7 @@ class _Coalesce(StatementRewriter):
 
 @prim_func_pass()
 def coalesce_loops(func: PrimFunc) -> PrimFunc:
-    """Join loops that walk through memory like one."""
+    """Join two nested loops that walk through memory like one. For flat buffers."""
     if func.attrs.get("tir.is_scheduled"):
         return func
     parameters = set(func.params)

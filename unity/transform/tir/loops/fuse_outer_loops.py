@@ -115,7 +115,10 @@ class _Fuse(StatementRewriter):
 
 @prim_func_pass()
 def fuse_outer_loops(func: PrimFunc) -> PrimFunc:
-    """One loop over rows in place of several."""
+    """Fuse neighbouring loops over the same rows where a buffer passes from one to the other.
+
+    For programs without blocks whose buffers have their axes.
+    """
     if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
         return func
     body = _Fuse()(func.body)

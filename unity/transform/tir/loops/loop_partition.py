@@ -226,7 +226,10 @@ def _value(nest: Stmt) -> Expr:
 
 @prim_func_pass(options=PartitionOptions)
 def loop_partition(func: PrimFunc, options: PartitionOptions) -> PrimFunc:
-    """Cut innermost loops where their conditions change."""
+    """Cut innermost loops where their conditions change.
+
+    For programs without blocks; ``simplify`` removes the decided conditions.
+    """
     if not has_choices(func.body):
         return func
     body = _Copies(options)(func.body)

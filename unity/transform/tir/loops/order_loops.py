@@ -222,7 +222,10 @@ class _Outermost(StatementRewriter):
 
 @prim_func_pass(options=TileOptions)
 def order_loops(func: PrimFunc, options: TileOptions) -> PrimFunc:
-    """Reorder unscheduled nests so that the innermost loop has unit stride, and split off initialisation."""
+    """Order the loops of unscheduled nests for unit stride, and split off initialisation.
+
+    For programs with blocks. Scheduled programs stay.
+    """
     if func.attrs.get("tir.is_scheduled"):
         return func
     body = _Outermost(options, options.parallel and func.attrs.get("tir.noalias", True) is not False)(func.body)

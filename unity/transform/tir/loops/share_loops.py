@@ -75,7 +75,7 @@ class _Share(StatementRewriter):
 
 @prim_func_pass(options=TileOptions)
 def share_loops(func: PrimFunc, options: TileOptions) -> PrimFunc:
-    """Outermost independent loops shared between threads."""
+    """Share outermost independent loops between threads. For programs without blocks whose buffers have their axes."""
     if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False or not options.parallel:
         return func
     body = _Share()(func.body)

@@ -62,7 +62,7 @@ class _Split(StatementRewriter):
 
 @prim_func_pass()
 def split_periods(func: PrimFunc) -> PrimFunc:
-    """Split innermost loops at the period of what they read."""
+    """Split innermost loops at the period of what they read. For flat buffers."""
     if func.attrs.get("tir.is_scheduled"):
         return func
     body = _Split()(func.body)

@@ -104,6 +104,6 @@ def _number(value: object) -> int:
 
 @prim_func_pass(options=UnrollOptions)
 def unroll_loop(func: PrimFunc, options: UnrollOptions) -> PrimFunc:
-    """Write out unrolled loops."""
+    """Write out unrolled loops of constant extent."""
     body = _Unroll(options)(func.body)
     return func if body is func.body else replace(func, body=body)

@@ -161,7 +161,7 @@ class Assume(Rewriter):
 
 @prim_func_pass(options=VersionOptions)
 def version_predicates(func: PrimFunc, options: VersionOptions) -> PrimFunc:
-    """Check bounds once for a tile."""
+    """Check the bounds of a tile once instead of in every iteration. For programs without blocks."""
     if not has_choices(func.body):
         return func
     body = _Version(options)(func.body)

@@ -256,7 +256,7 @@ class _Tile:
 
 @prim_func_pass(options=TileOptions)
 def tile_reductions(func: PrimFunc, options: TileOptions) -> PrimFunc:
-    """Keep tiles of reductions' outputs in registers."""
+    """Compute outputs of reductions in tiles that stay in registers. For programs with blocks. Scheduled programs stay."""
     return tile_outermost(
         func, lambda loop: _plan(loop, options), _nest, lambda plan: iterators_of(plan.update)[plan.columns.loop_var]
     )

@@ -341,5 +341,8 @@ def _nest(plan: _Plan) -> Stmt:
 
 @prim_func_pass(options=TileOptions)
 def vectorize_reductions(func: PrimFunc, options: TileOptions) -> PrimFunc:
-    """Accumulate reductions along contiguous memory in vectors."""
+    """Accumulate reductions along contiguous memory in vectors. Changes the order of sums.
+
+    For programs with blocks. Scheduled programs stay.
+    """
     return tile_outermost(func, lambda loop: _plan(loop, options), _nest, lambda plan: None)

@@ -140,6 +140,6 @@ def _under_blocks(alloc: AllocBuffer, loop: For) -> For:
 
 @prim_func_pass()
 def compact_thread_buffers(func: PrimFunc) -> PrimFunc:
-    """Shrink buffers of kernels to what one owner touches."""
+    """Shrink shared, warp and local buffers of GPU programs to what one owner touches. For programs without blocks."""
     body = _Compact(func)(func.body)
     return func if body is func.body else replace(func, body=body)

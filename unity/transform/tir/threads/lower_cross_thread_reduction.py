@@ -102,6 +102,9 @@ def _without(predicate: Expr, variables: set[Var]) -> Expr:
 
 @prim_func_pass()
 def lower_cross_thread_reduction(func: PrimFunc) -> PrimFunc:
-    """Reductions over loops that are bound to threads."""
+    """Reduce over loops bound to threads: each thread computes a part, and a collective combines them.
+
+    For programs with blocks. Gives ``T.tvm_thread_allreduce``.
+    """
     body = _Lower()(func.body)
     return func if body is func.body else replace(func, body=body)

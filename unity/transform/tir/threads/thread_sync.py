@@ -271,7 +271,10 @@ class _Kernels(Rewriter):
 
 @prim_func_pass(options=ThreadSyncOptions)
 def thread_sync(func: PrimFunc, options: ThreadSyncOptions) -> PrimFunc:
-    """Insert barriers where threads of a kernel could touch shared memory in the wrong order."""
+    """Insert barriers between accesses to shared memory that threads could make in the wrong order.
+
+    For programs without blocks. Gives ``T.tvm_storage_sync``.
+    """
     if options.storage_scope not in SCOPES:
         raise PassError("E371", f"thread_sync has nothing to do for scope {options.storage_scope!r}", func.span,
                         help=f"use one of {', '.join(SCOPES)}")  # fmt: skip

@@ -21,6 +21,9 @@ def _loop(loop: For) -> Stmt:
 
 @prim_func_pass()
 def independent_lanes(func: PrimFunc) -> PrimFunc:
-    """Run vectorized loops in order where their iterations may depend on each other."""
+    """Make vectorized loops serial unless their iterations are proved independent.
+
+    For programs without blocks whose buffers have their axes.
+    """
     body = rewrite(func.body, {For: _loop})
     return func if body is func.body else replace(func, body=body)

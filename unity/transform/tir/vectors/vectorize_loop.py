@@ -402,6 +402,6 @@ def _serial(loop: For, lanes: int) -> Stmt:
 
 @prim_func_pass(options=VectorizeOptions)
 def vectorize_loop(func: PrimFunc, options: VectorizeOptions) -> PrimFunc:
-    """Turn vectorized loops into vector code."""
+    """Turn vectorized loops into vector code. For flat buffers and independent lanes (``independent_lanes``)."""
     body = rewrite(func.body, {For: lambda loop: _loop(loop, options)})
     return func if body is func.body else replace(func, body=body)
