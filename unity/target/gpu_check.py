@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.analysis.threads import is_device_function
 from ..ir.function import Function, PrimFunc
 from ..ir.interpret.threads import DEFAULT_MAX_LANES, Finding, Site, ThreadedInterpreter, has_kernels
 from ..ir.module import IRModule
@@ -107,9 +108,10 @@ def check_gpu(
 ) -> GpuReport:
     """Run a GPU-shaped program on the processor with all its threads and report faults and traffic.
 
-    ``args`` are those of the function ``name`` ("main", or the only function): numpy arrays, tensors, numbers. A tensor program
-    writes into its arrays, as on the device. ``pipeline`` is run on the module first: ``GPU_PIPELINE`` for a scheduled program
-    that has no barriers yet. ``max_lanes`` bounds the threads run side by side, ``max_steps`` the turns of loops.
+    ``args`` are those of the function ``name`` ("main", or the only function that is no kernel): numpy arrays, tensors,
+    numbers. A tensor program writes into its arrays, as on the device. ``pipeline`` is run on the module first: ``GPU_PIPELINE``
+    for a scheduled program that has no barriers yet. ``max_lanes`` bounds the threads run side by side, ``max_steps`` the turns of
+    loops.
 
     Raises: InterpreterError for arguments that do not fit and for programs that cannot be run at all (E367 to E369 and E372
     among them), VerifyError for a program that breaks the rules of the IR. Faults of the program itself are not raised, see
@@ -117,7 +119,8 @@ def check_gpu(
     """
     if isinstance(program, IRModule):
         module = program
-        name = name or (next(iter(module)) if len(module) == 1 else "main")
+        called = [n for n, f in module.functions.items() if not is_device_function(f)]
+        name = name or (called[0] if len(called) == 1 else "main")
     else:
         name = name or str(program.attrs.get("global_symbol", "main"))
         module = IRModule({name: program}, {}, {})

@@ -23,8 +23,11 @@ TIR_NAMES = {
     "RemoveNoOp": "remove_no_op",
     "RewriteUnsafeSelect": "rewrite_unsafe_select",
     "Simplify": "simplify",
+    "SplitHostDevice": "split_host_device",
     "StmtSimplify": "simplify",
     "StorageRewrite": "storage_rewrite",
+    "ThreadSync": "thread_sync storage_scope",
+    "UnifyThreadBinding": "unify_thread_binding",
     "UnrollLoop": "unroll_loop",
     "VectorizeLoop": "vectorize_loop",
 }

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...support.source import Span
+from ..build import const, dtype_of
 from ..expr import Var
-from ..node import Node
+from ..function import PrimFunc
 from ..scalar import IterVar
 from ..stmt import AttrStmt, For, Stmt
 from ..types import Expr
@@ -32,19 +33,46 @@ def is_thread_axis(stmt: Any) -> bool:
     return type(stmt) is AttrStmt and stmt.key in ("thread_extent", "virtual_thread") and type(stmt.node) is IterVar
 
 
+DEVICE_KERNEL_LAUNCH = 2
+"""``calling_conv`` of a kernel that is a function of its own: only a launch calls it."""
+
+
+def is_device_function(func: Any) -> bool:
+    """Is a function of a module a kernel, which its host functions launch."""
+    return isinstance(func, PrimFunc) and func.attrs.get("calling_conv") == DEVICE_KERNEL_LAUNCH
+
+
+def is_virtual(tag: str) -> bool:
+    """Does a tag name an axis of virtual threads, which each thread runs itself."""
+    return tag.startswith(("vthread", "cthread"))
+
+
+def axis_of(stmt: For | AttrStmt, outer: tuple[str, ...] = ()) -> ThreadAxis:
+    """The axis that a statement binds, under axes of the tags ``outer``."""
+    if type(stmt) is For:
+        var, tag, extent = stmt.loop_var, stmt.thread or "", stmt.extent
+    else:
+        assert type(stmt) is AttrStmt
+        var, tag, extent = stmt.node.var, stmt.node.thread_tag, stmt.value
+    return ThreadAxis(var, tag, (tag, outer.count(tag)), extent, stmt.span)
+
+
+def as_loop(stmt: For | AttrStmt) -> For:
+    """The loop over the threads of an axis that a statement binds."""
+    if type(stmt) is For:
+        return stmt
+    axis, body = axis_of(stmt), stmt.body
+    return For(axis.var, const(0, dtype_of(axis.var)), axis.extent, "thread_binding", body, axis.tag, span=stmt.span)
+
+
 def thread_axes(stmt: Stmt) -> list[ThreadAxis]:
     """All thread axes bound in a statement, in order."""
     found: list[ThreadAxis] = []
 
-    def visit(node: Node, tags: tuple[str, ...]) -> None:
+    def visit(node: Any, tags: tuple[str, ...]) -> None:
         if is_thread_axis(node):
-            if type(node) is For:
-                var, tag, extent = node.loop_var, node.thread or "", node.extent
-            else:
-                assert type(node) is AttrStmt
-                var, tag, extent = node.node.var, node.node.thread_tag, node.value
-            found.append(ThreadAxis(var, tag, (tag, tags.count(tag)), extent, getattr(node, "span", None)))
-            tags = (*tags, tag)
+            found.append(axis_of(node, tags))
+            tags = (*tags, found[-1].tag)
         for child in children(node):
             visit(child, tags)
 

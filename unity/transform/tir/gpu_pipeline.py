@@ -1,6 +1,7 @@
-"""The lowering of scheduled tensor programs for a device with threads, as far as it is done before code generation.
+"""The lowering of scheduled tensor programs for a device with threads, in order.
 
-Blocks become plain statements, buffers of kernels shrink to what one owner touches, and barriers are inserted.
+Blocks become plain statements, buffers of kernels shrink to what one owner touches, barriers are inserted, and at last
+kernels become functions of their own, which the program calls.
 """
 
 from __future__ import annotations
@@ -11,13 +12,24 @@ from .blocks.lower_init_block import lower_init_block
 from .blocks.lower_match_buffer import lower_match_buffer
 from .blocks.lower_opaque_block import lower_opaque_block
 from .blocks.plan_buffer_allocation import plan_buffer_allocation
+from .buffers.flatten_buffer import flatten_buffer
+from .expressions.bind_shared import bind_shared
+from .expressions.legalize_narrow_float import legalize_narrow_float
+from .expressions.remove_no_op import remove_no_op
+from .expressions.rewrite_unsafe_select import rewrite_unsafe_select
 from .expressions.simplify import simplify
 from .loops.canonicalize_loop import canonicalize_loop
+from .loops.unroll_loop import unroll_loop
 from .threads.compact_thread_buffers import compact_thread_buffers
 from .threads.lower_cross_thread_reduction import lower_cross_thread_reduction
+from .threads.split_host_device import split_host_device
 from .threads.thread_sync import thread_sync
+from .threads.unify_thread_binding import unify_thread_binding
+from .vectors.independent_lanes import independent_lanes
+from .vectors.vectorize_loop import vectorize_loop
 
 GPU_PIPELINE = Pipeline((
+    bind_shared,
     canonicalize_loop,
     lower_cross_thread_reduction,
     lower_init_block,
@@ -27,9 +39,19 @@ GPU_PIPELINE = Pipeline((
     lower_opaque_block,
     simplify,
     compact_thread_buffers,
+    independent_lanes,
+    unify_thread_binding,
     simplify,
     thread_sync,
     thread_sync.with_options(storage_scope="shared.dyn"),
     thread_sync.with_options(storage_scope="warp"),
+    flatten_buffer,
+    simplify,
+    legalize_narrow_float,
+    vectorize_loop,
+    rewrite_unsafe_select,
+    unroll_loop,
+    remove_no_op,
+    split_host_device,
 ))  # fmt: skip
-"""Scheduled programs to kernels with their memory and barriers: ``check_gpu(GPU_PIPELINE(sch.mod), ...)``."""
+"""Scheduled programs to kernels and the programs that launch them: ``check_gpu(GPU_PIPELINE(sch.mod), ...)``."""

@@ -70,7 +70,7 @@ class Kernel:
             ):
                 used.update(dict.fromkeys(free_vars(expr)))
         self.outside = [v for v in used if v not in inner]
-        self.written = written_buffers(stmt)
+        self.written = written_pointers(stmt)
         self.buffers = [b for b in collect(stmt, Buffer) if b not in _declared(stmt)]
         self.atomics = any([s.atomic for s in log.sites])
         self.makers = {b: self.statements.allocation(b) for b in self.buffers if rank_of(b.scope) not in (None, "grid")}
@@ -127,7 +127,10 @@ class Kernel:
         for var in self.outside:
             found = env.get(var)
             if isinstance(found, Pointer):
-                values[var] = Address(self._global(found, storages), np.int64(found.offset))
+                storage = self._global(found, storages)
+                values[var] = Address(storage, np.int64(found.offset))
+                if var in self.written:
+                    storage.track(self.warp_syncs, self.atomics)
             elif found is not None and isinstance(var.ty, PrimType) and var.ty.dtype.code != "handle":
                 values[var] = typed(found, dtype_of(var))
         for buffer in self.buffers:
@@ -136,7 +139,7 @@ class Kernel:
                 continue
             pointer = Pointer(view.memory, view.start)
             storage = self._global(pointer, storages)
-            if buffer in self.written:
+            if buffer.data in self.written:
                 storage.track(self.warp_syncs, self.atomics)
             values[buffer] = _array_of(view, storage)
             values.setdefault(buffer.data, Address(storage, np.int64(view.start)))
@@ -180,8 +183,8 @@ def _declared(stmt: Stmt) -> set[Buffer]:
     return found
 
 
-def written_buffers(stmt: Stmt) -> set[Buffer]:
-    """Buffers that may be written: stored into, or with their address handed on (unless that is marked as read only)."""
+def written_pointers(stmt: Stmt) -> set[Any]:
+    """Pointers of memory that may be written: stored into, or with the address handed on (unless that is marked as read only)."""
     pointers: set[Any] = set()
     for node in collect(stmt, (BufferStore, Call, Block, DeclBuffer)):
         match node:
@@ -196,4 +199,4 @@ def written_buffers(stmt: Stmt) -> set[Buffer]:
                 else:
                     pointers.update([a for a in node.args if isinstance(a, Var)])
                     pointers.update([a.buffer.data for a in node.args if type(a) is BufferLoad])
-    return {b for b in collect(stmt, Buffer) if b.data in pointers}
+    return pointers

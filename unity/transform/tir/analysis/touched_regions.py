@@ -12,6 +12,7 @@ from typing import Any
 
 from ....arith.analyzer import Analyzer
 from ....arith.intset import IntSet, eval_set
+from ....ir.analysis.threads import as_loop, is_thread_axis
 from ....ir.buffer import Buffer
 from ....ir.build import add, const, dtype_of, logical_not, lt, sub
 from ....ir.expr import Call, IntImm, Var
@@ -60,6 +61,8 @@ class _Walk:
             self.visit(node.min, loops, conditions)
             self.visit(node.extent, loops, conditions)
             self.visit(node.body, (*loops, node), conditions)
+        elif is_thread_axis(node):
+            self.visit(as_loop(node), loops, conditions)
         elif kind is IfThenElse:
             self.visit(node.cond, loops, conditions)
             self.visit(node.then_case, loops, (*conditions, *_atoms(node.cond)))

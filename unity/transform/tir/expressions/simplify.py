@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from ....arith.analyzer import Analyzer
+from ....ir.analysis.threads import is_thread_axis
 from ....ir.buffer import Buffer, Range
-from ....ir.build import dtype_of, is_int, logical_not
+from ....ir.build import dtype_of, int_imm, is_int, logical_not
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Cast, Select
-from ....ir.stmt import AssertStmt, Bind, For, IfThenElse, SeqStmt, Stmt, While, seq
+from ....ir.stmt import AssertStmt, AttrStmt, Bind, For, IfThenElse, SeqStmt, Stmt, While, seq
 from ....ir.types import Expr, PrimType
 from ....ir.walk import Rewriter, children, substitute
 from ...infra.passes import prim_func_pass
@@ -82,6 +83,21 @@ def _for(s: _Simplify, loop: For) -> Stmt:
     if low is loop.min and extent is loop.extent and body is loop.body:
         return loop
     return replace(loop, min=low, extent=extent, body=body)
+
+
+def _attr(s: _Simplify, stmt: AttrStmt) -> Stmt | None:
+    """A thread axis bounds its variable."""
+    if not is_thread_axis(stmt):
+        return None
+    extent, axis = s.visit(stmt.value), stmt.node.var
+    if type(extent) is IntImm and extent.value <= 0:
+        return NOTHING
+    with s.analyzer.scope():
+        if s.over_indices(extent):
+            s.analyzer.bind(axis, Range(int_imm(0, axis.ty), extent))
+            s.indices.add(axis)
+        body = s.visit(stmt.body)
+    return stmt if extent is stmt.value and body is stmt.body else replace(stmt, value=extent, body=body)
 
 
 def _if(s: _Simplify, stmt: IfThenElse) -> Stmt:
@@ -158,7 +174,7 @@ def _call(s: _Simplify, expr: Call) -> Expr | None:
 
 
 _RULES: dict[type, Any] = {
-    Call: _call,
+    Call: _call, AttrStmt: _attr,
     For: _for, IfThenElse: _if, SeqStmt: _seq, AssertStmt: _assert, While: _while, Select: _select,
 }  # fmt: skip
 

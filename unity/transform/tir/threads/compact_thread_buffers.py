@@ -17,13 +17,13 @@ from typing import Any
 
 from ....arith.analyzer import Analyzer
 from ....arith.intset import IntSet, union
-from ....ir.analysis.threads import is_thread_axis
+from ....ir.analysis.threads import as_loop, is_thread_axis
 from ....ir.buffer import Buffer, Range
 from ....ir.build import dtype_of, int_imm, sub
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.stmt import AllocBuffer, For, SeqStmt, Stmt, seq
+from ....ir.stmt import AllocBuffer, AttrStmt, For, SeqStmt, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, collect, free_vars, used_vars
 from ...infra.passes import prim_func_pass
@@ -44,8 +44,21 @@ class _Compact(Rewriter):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__()
         self.analyzer = Analyzer([n for b in func.buffer_map.values() for n in b.shape if type(n) is Var])
-        for loop in collect(func.body, For):
+        self.around: list[For] = []
+        """Thread axes around the statement in hand."""
+        for loop in [
+            *collect(func.body, For),
+            *[as_loop(axis) for axis in collect(func.body, AttrStmt) if is_thread_axis(axis)],
+        ]:
             self.analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
+
+    def enter(self, node: Any) -> Any | None:
+        if not is_thread_axis(node):
+            return None
+        self.around.append(as_loop(node))
+        body = self.visit(node.body)
+        self.around.pop()
+        return node if body is node.body else replace(node, body=body)
 
     def leave(self, node: Any) -> Any:
         if type(node) is not SeqStmt:
@@ -67,8 +80,10 @@ class _Compact(Rewriter):
         if not accesses or buffer.strides or buffer.elem_offset is not None or not buffer.shape:
             return None
         fixed = self._fixed(buffer, accesses)
+        owned = (*OWNED_BY[buffer.scope], "vthread", "cthread")
+        sharing = [axis for axis in self.around if not (axis.thread or "").startswith(owned)]
         moving = [
-            Access(a.node, tuple([l for l in a.loops if l.loop_var not in fixed]), a.conditions) for a in accesses
+            Access(a.node, (*sharing, *[l for l in a.loops if l.loop_var not in fixed]), a.conditions) for a in accesses
         ]
         boxes = [box(access, self.analyzer) for access in moving]
         inner = {l.loop_var for a in accesses for l in a.loops}
@@ -79,6 +94,14 @@ class _Compact(Rewriter):
             seen = [v for v in free_vars(low) if v in inner]
             if any([v not in {l.loop_var for l in a.loops} for v in seen for a in accesses]):
                 low, size = int_imm(0, prim_type(dtype_of(extent))), extent  # a corner that some access does not know
+            padding = bool(self.around) and axis == len(buffer.shape) - 1
+            if (
+                padding
+                and type(extent) is IntImm
+                and type(size) is IntImm
+                and 4 * (extent.value - size.value) <= size.value
+            ):
+                size = extent  # what a kernel leaves free on purpose keeps the rows of shared memory in different banks
             corner.append(low)
             shape.append(size)
         if all([a is b for a, b in zip(shape, buffer.shape)]):
