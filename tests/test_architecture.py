@@ -311,6 +311,29 @@ def test_files_that_docstrings_name_exist() -> None:
     assert not missing, "\n".join(missing)
 
 
+ELSEWHERE = {
+    "compute_index_ranges_weights", "f_inplace", "fused_add_relu", "main_adjoint", "split_host_device", "sym_max",
+    "torch_dynamo_backends", "v_i", "v_o", "visit_add_", "visit_cal_", "visit_int_imm_",
+}  # fmt: skip
+"""Names that programs of examples, torch or TVM have."""
+
+
+def test_names_that_docstrings_name_exist() -> None:
+    """A name in backquotes with an underscore stands in the code, or in a text of it."""
+    said, words = {}, {path.stem for path in FILES}
+    for path in FILES:
+        docs = {
+            node.value for node in nodes(path) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        }
+        for node in nodes(path):
+            if node not in docs:
+                words.update(re.findall(r"\w+", " ".join([v for _, v in ast.iter_fields(node) if isinstance(v, str)])))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                said.update(dict.fromkeys(re.findall(r"`(?:\w+\.)*([a-z]+(?:_[a-z]+)+_?)`", node.value), name(path)))
+    gone = [f"{where} names {found}" for found, where in said.items() if found not in words | ELSEWHERE]
+    assert not gone, "\n".join(gone)
+
+
 def test_docstrings_name_their_subject() -> None:
     """None begins with "What ...": the subject or the verb comes first."""
     texts = [

@@ -105,7 +105,7 @@ define internal void @unity.cuda.free(ptr %place) nounwind {
 
 @dataclass(slots=True, frozen=True)
 class Launcher:
-    """What host functions know of the device functions that they call."""
+    """The device functions that host functions call."""
 
     functions: Mapping[str, PrimFunc]
     module: DeviceModule
