@@ -1,7 +1,7 @@
 """Which conversions of ``half`` and ``bfloat`` LLVM writes as calls, and what those calls reach.
 
-Our own code asks before it writes such a conversion (`target/llvm/narrow.py`). LLVM intrinsics called by name and imported IR come as they
-are: their module gets the functions that LLVM calls, under the names of GCC's and LLVM's run-time libraries, private.
+Our own code asks before it writes such a conversion (`target/llvm/narrow.py`). LLVM intrinsics called by name and imported IR
+come as they are: their module gets the functions that LLVM calls, under the names of GCC's and LLVM's run-time libraries, private.
 """
 
 from __future__ import annotations
