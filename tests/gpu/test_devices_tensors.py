@@ -16,6 +16,7 @@ from unity.ffi.cuda.context import context
 from unity.ffi.cuda.driver import use_driver
 from unity.ffi.device import DeviceKind, register_device_kind
 from unity.ffi.dtype import dtype_names
+from unity.script import parse
 
 
 @pytest.fixture(params=["toy", "cuda"])
@@ -266,3 +267,13 @@ def test_out_of_memory_and_no_device(place):
     if place.kind == "cuda":
         assert code_of(lambda: runtime.empty((1 << 40,), "float32", big)) == "E736"
         assert code_of(lambda: tensor(VALUES, device=unity.cuda(5))) == "E734"
+
+
+def test_a_program_of_the_host_refuses_a_tensor_of_a_device(place):
+    mod = parse("@R.function\ndef main(x: R.Tensor((2, 3, 4), 'float32')):\n    return R.add(x, x)")
+    for mode in ("native", "bytecode"):
+        vm = unity.VirtualMachine(unity.compile(mod), exec_mode=mode)
+        assert (vm["main"](VALUES).numpy() == VALUES * 2).all()
+        with pytest.raises(UnityError, match=f"on cpu:0, got one on {place}") as caught:
+            vm["main"](tensor(VALUES, device=place))
+        assert caught.value.code == "E612"

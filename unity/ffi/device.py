@@ -167,7 +167,7 @@ def device(text: str | Device, index: int | None = None) -> Device:
 def memory_device(place: Device | str) -> Device:
     """The device whose memory a tensor for this one lies in: the CPU for one that works on the host's memory."""
     found = device(place)
-    return CPU if found.host_memory and found.kind != CPU.kind else found
+    return CPU if found.host_memory else found
 
 
 def device_from_dlpack(code: int, index: int) -> Device:
