@@ -25,6 +25,13 @@ class Arch:
     max_threads: int = 1024
     warp: int = 32
 
+    @property
+    def includes(self) -> frozenset[str]:
+        """Names of the architectures whose instructions this one has."""
+        return frozenset(
+            [f"sm_{row}" for row in (75, 80, 86, 87, 89, 90, 100, 120) if row <= self.capability] + [self.name]
+        )
+
 
 ARCHS = {
     row.name: row

@@ -24,8 +24,8 @@ _FOLDERS = ("nvidia/cuda_nvcc/bin", "nvidia/cu13/bin", "triton/backends/nvidia/b
 _TOOLKITS = ("/usr/local/cuda/bin", "/opt/cuda/bin")
 _SECONDS = 300
 _REPORT = re.compile(
-    r"Compiling entry function '(?P<name>[^']+)' for '(?P<arch>[^']+)'.*?(?P<stack>\d+) bytes stack frame, (?P<out>\d+) bytes spill "
-    r"stores, (?P<back>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers(?P<rest>[^\n]*)",
+    r"Compiling entry function '(?P<name>[^']+)' for '(?P<arch>[^']+)'.*?(?P<stack>\d+) bytes stack frame, "
+    r"(?P<out>\d+) bytes spill stores, (?P<back>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers(?P<rest>[^\n]*)",
     re.S,
 )
 

@@ -48,7 +48,7 @@ def write_programs(functions: Mapping[str, PrimFunc], target: Target, suffix: st
     arch = arch_of(target)
     kernels = {name: func for name, func in functions.items() if is_device_function(func)}
     programs = {name: func for name, func in functions.items() if name not in kernels}
-    device = write_kernels(kernels, suffix)
+    device = write_kernels(kernels, arch, suffix)
     launcher = Launcher(kernels, device)
     host, signatures, symbols, _ = write_module(programs, target, suffix, launcher.rules())
     return CudaText(device, host, arch, assembled_archs(target), compile_options(target), signatures, symbols)
