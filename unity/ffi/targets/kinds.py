@@ -31,7 +31,7 @@ CUDA = TargetKind(
         "max_threads_per_block": int,
         "max_shared_memory_per_block": int,
         "thread_warp_size": int,
-    },  # fmt: skip
+    },
     {
         "nvidia/nvidia-a100": {"arch": "sm_80", "max_threads_per_block": 1024},
         "nvidia/geforce-rtx-3090": {"arch": "sm_86", "max_threads_per_block": 1024},

@@ -168,8 +168,8 @@ class LoopBody:
         return BlockRealize(values, predicate, block, stmt.span)
 
     def _bindings(self, values: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """The values of a block's variables. Where one divides a sum of loops, all stay as written: simplified apart from each other
-        they no longer show that they are digits of one number (``(i * 64 + j) // 56`` becomes ``i + (i * 8 + j) // 56``)."""
+        """The values of a block's variables. Where one divides a sum of loops, all stay as written: simplified apart from each
+        other they no longer show that they are digits of one number (``(i * 64 + j) // 56`` becomes ``i + (i * 8 + j) // 56``)."""
         simple = tuple([self.value(v) for v in values])
         if any([divides_sum(v) for v in simple]):
             return tuple([substitute(v, self.mapping) for v in values])
