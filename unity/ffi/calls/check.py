@@ -252,6 +252,8 @@ class _Call:
             self.compare(arg, path, dim, evaluate(dim, symbols), value)
 
     def integer(self, arg: Leaf, value: object, path: str, what: str) -> int:
+        if isinstance(value, np.bool_):
+            return int(value)
         if isinstance(value, (float, str)) or not hasattr(value, "__index__"):
             raise self.fail("E603", arg, path, f"expected {what}, got {type(value).__name__}")
         try:
