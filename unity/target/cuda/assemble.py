@@ -32,7 +32,7 @@ _REPORT = re.compile(
 
 @dataclass(slots=True, frozen=True)
 class KernelResources:
-    """What a kernel takes: ``registers`` of a thread, ``shared_bytes`` of a block, and bytes in slow memory of a thread: its
+    """The resources of a kernel: ``registers`` of a thread, ``shared_bytes`` of a block, and bytes in slow memory of a thread: its
     ``stack_bytes``, and ``spill_bytes`` of registers that did not fit."""
 
     registers: int
