@@ -27,6 +27,11 @@ Report = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 """Called with cells, earlier codes and present codes of racing accesses."""
 
 
+def grown(rows: np.ndarray, count: int, fill: np.int64) -> np.ndarray:
+    """Rows with more behind them."""
+    return np.concatenate([rows, np.full(count - len(rows), fill)])
+
+
 class Pair:
     """Two accesses of each cell whose threads differ in ``code >> shift``, valid from ``since`` on."""
 
@@ -37,6 +42,11 @@ class Pair:
         self.first = np.full(cells, NOBODY)
         self.second = np.full(cells, NOBODY)
         self.since = np.zeros(cells, np.int64)
+
+    def grow(self, cells: int) -> None:
+        """Make room for more cells."""
+        self.first, self.second = grown(self.first, cells, NOBODY), grown(self.second, cells, NOBODY)
+        self.since = grown(self.since, cells, np.int64(0))
 
     def note(self, cells: np.ndarray, codes: np.ndarray, clock: int, base: Value) -> None:
         """Remember accesses; ``base`` is the clock before which entries are ordered."""
@@ -65,6 +75,11 @@ class Accessors:
             self.ranks.append((Pair(cells, WARP_SHIFT), BLOCK_SHIFT))
         if across_blocks:
             self.ranks.append((Pair(cells, BLOCK_SHIFT), EVERYWHERE))
+
+    def grow(self, cells: int) -> None:
+        """Make room for more cells."""
+        for pair, _ in self.ranks:
+            pair.grow(cells)
 
     def _bases(self, now: Now) -> list[Value]:
         _, block, warp, grid = now
@@ -97,6 +112,13 @@ class Shadow:
         self.written_at = np.zeros(cells, np.int64)
         self.readers = Accessors(cells, across_blocks, warps)
         self.atomics = Accessors(cells, across_blocks, warps) if atomics else None
+
+    def grow(self, cells: int) -> None:
+        """Make room for more cells."""
+        self.writer, self.written_at = grown(self.writer, cells, NOBODY), grown(self.written_at, cells, np.int64(0))
+        self.readers.grow(cells)
+        if self.atomics is not None:
+            self.atomics.grow(cells)
 
     def read(self, cells: np.ndarray, codes: np.ndarray, now: Now, report: Report) -> None:
         """Note reads and report races with earlier writes."""

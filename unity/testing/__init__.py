@@ -1,8 +1,10 @@
-"""``unity.testing``: TVM's ``tvm.testing.assert_allclose``."""
+"""``unity.testing``: TVM's ``tvm.testing.assert_allclose``, and an emulated CUDA device."""
 
 from typing import Any
 
 import numpy as np
+
+from .emulated_gpu import emulated_gpu
 
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
@@ -12,4 +14,4 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
     np.testing.assert_allclose(given, wanted, rtol=rtol, atol=atol, verbose=True)
 
 
-__all__ = ["assert_allclose"]
+__all__ = ["assert_allclose", "emulated_gpu"]

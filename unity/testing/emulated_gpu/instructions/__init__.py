@@ -1,0 +1,18 @@
+"""Semantics of PTX instructions, a file for each idea: importing the package fills the tables."""
+
+from . import asynchronous, bits, convert, floating, flow, integer, matrix, memory, select, warp
+from .table import compile_program
+
+__all__ = [
+    "asynchronous",
+    "bits",
+    "compile_program",
+    "convert",
+    "floating",
+    "flow",
+    "integer",
+    "matrix",
+    "memory",
+    "select",
+    "warp",
+]

@@ -1,0 +1,270 @@
+"""Logic, shifts and fields of bits. Amounts beyond the width are clamped, or taken by their low bits, as each instruction says."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..machine.batch import Batch, Index
+from ..machine.reading import U32, Reading, Run
+from ..ptx.program import Number
+from ..ptx.types import UNSIGNED
+from .integer import compute
+from .table import instruction
+
+Rows = np.ndarray
+LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+
+
+@instruction(*LOGIC)
+def _logic(reading: Reading) -> Run:
+    type_ = reading.type()
+    if type_.kind == "p":
+        a, b, put = reading.predicate(1), reading.predicate(2), reading.into(0, type_)
+        run = LOGIC[reading.opcode]
+        return lambda batch, ix: put(batch, ix, run(a(batch, ix), b(batch, ix)))
+    return compute(reading, LOGIC[reading.opcode], type_, type_, type_)
+
+
+@instruction("not", "cnot")
+def _not(reading: Reading) -> Run:
+    type_ = reading.type()
+    if reading.opcode == "cnot":
+        return compute(reading, lambda a: (a == 0).astype(type_.numpy), type_, type_)
+    if type_.kind == "p":
+        a, put = reading.predicate(1), reading.into(0, type_)
+        return lambda batch, ix: put(batch, ix, ~a(batch, ix))
+    return compute(reading, np.invert, type_, type_)
+
+
+@instruction("shl", "shr")
+def _shift(reading: Reading) -> Run:
+    """Amounts beyond the width count as the width: zeros, or signs."""
+    type_ = reading.type()
+    kind, bits = type_.numpy, type_.bits
+    most = np.uint32(bits - 1)
+    left, signed = reading.opcode == "shl", type_.kind == "s"
+    put, a = reading.into(0, type_), reading.value(1, type_)
+    amount = reading.value(2, U32)
+    if isinstance(reading.operands[2], Number):
+        steps = min(reading.integer(2) & 0xFFFFFFFF, bits)
+        if steps >= bits and not (signed and not left):
+            return lambda batch, ix: put(batch, ix, np.zeros(1, kind))
+        fixed = np.array([min(steps, bits - 1)], kind)
+        if left:
+            return lambda batch, ix: put(batch, ix, a(batch, ix) << fixed)
+        return lambda batch, ix: put(batch, ix, a(batch, ix) >> fixed)
+
+    def run(batch: Batch, ix: Index) -> None:
+        x, n = a(batch, ix), amount(batch, ix)
+        within = np.minimum(n, most).astype(kind)
+        found = x << within if left else x >> within
+        if left or not signed:
+            found = np.where(n > most, np.zeros(1, kind), found)
+        put(batch, ix, found)
+
+    return run
+
+
+@instruction("shf")
+def _funnel(reading: Reading) -> Run:
+    """shf.{l, r}.{clamp, wrap}.b32 d, a, b, c: a window on the 64 bits of b (upper) and a."""
+    way, mode = reading.one("l", "r"), reading.one("clamp", "wrap")
+    type_ = reading.type()
+    half = np.uint64(32)
+
+    def run(a: Rows, b: Rows, c: Rows) -> Rows:
+        n = (np.minimum(c, 32) if mode == "clamp" else c & np.uint32(31)).astype("u8")
+        both = b.astype("u8") << half | a
+        if way == "r":
+            rows: np.ndarray = (both >> n).astype("u4")
+            return rows
+        return np.where(n == half, a, (both << n >> half).astype("u4"))
+
+    return compute(reading, run, type_, type_, type_, U32)
+
+
+def leading_zeros(a: Rows) -> Rows:
+    """Zero bits above the highest one."""
+    bits = a.dtype.itemsize * 8
+    x = a.view(UNSIGNED[a.dtype.itemsize]).copy()
+    found = np.zeros(x.shape, np.uint32)
+    empty = x == 0
+    step = bits // 2
+    while step:
+        low = x < (x.dtype.type(1) << x.dtype.type(bits - step))
+        found += np.where(low, step, 0).astype(np.uint32)
+        x = np.where(low, x << x.dtype.type(step), x)
+        step //= 2
+    return np.where(empty, np.uint32(bits), found)
+
+
+@instruction("popc", "clz")
+def _count(reading: Reading) -> Run:
+    type_ = reading.type()
+    if reading.opcode == "clz":
+        return compute(reading, leading_zeros, U32, type_)
+    return compute(reading, lambda a: np.bitwise_count(a).astype(np.uint32), U32, type_)
+
+
+@instruction("brev")
+def _brev(reading: Reading) -> Run:
+    type_ = reading.type()
+
+    def run(a: Rows) -> Rows:
+        rows = np.ascontiguousarray(a).view("u1").reshape(-1, type_.bytes)
+        bits = np.unpackbits(rows, axis=1, bitorder="little")[:, ::-1]
+        return np.ascontiguousarray(np.packbits(bits, axis=1, bitorder="little")).view(type_.numpy).ravel()
+
+    return compute(reading, run, type_, type_)
+
+
+@instruction("bfind")
+def _bfind(reading: Reading) -> Run:
+    """The highest bit that is not the sign; with .shiftamt how far it is from the top."""
+    amount = reading.flag("shiftamt")
+    type_ = reading.type()
+
+    def run(a: Rows) -> Rows:
+        plain = np.where(a < 0, ~a, a) if type_.kind == "s" else a
+        zeros = leading_zeros(plain)
+        nothing = plain == 0
+        found = zeros if amount else np.uint32(type_.bits - 1) - zeros
+        return np.where(nothing, np.uint32(0xFFFFFFFF), found)
+
+    return compute(reading, run, U32, type_)
+
+
+@instruction("bfe")
+def _bfe(reading: Reading) -> Run:
+    """bfe.type d, a, position, length: bits beyond the top are the sign."""
+    type_ = reading.type()
+    bits = type_.bits
+    one = UNSIGNED[type_.bytes].type(1)
+    unsigned = UNSIGNED[type_.bytes]
+
+    def run(a: Rows, b: Rows, c: Rows) -> Rows:
+        position, length = b & np.uint32(255), c & np.uint32(255)
+        x = a.view(unsigned)
+        down = np.where(position < bits, x >> np.minimum(position, bits - 1).astype(unsigned), unsigned.type(0))
+        whole = length >= bits
+        mask = np.where(whole, ~unsigned.type(0), (one << np.minimum(length, bits - 1).astype(unsigned)) - one)
+        found = down & mask
+        if type_.kind == "s":
+            top = np.minimum(position.astype("i8") + length.astype("i8") - 1, bits - 1)
+            sign = (x >> np.maximum(top, 0).astype(unsigned)) & one
+            kept = np.clip(bits - position.astype("i8"), 0, bits)
+            reach = np.minimum(length.astype("i8"), kept)
+            low = np.where(
+                reach >= bits, ~unsigned.type(0), (one << np.minimum(reach, bits - 1).astype(unsigned)) - one
+            )
+            found = np.where((sign == one) & (length > 0), (found & low) | ~low, found & low)
+        rows: np.ndarray = np.where(length == 0, unsigned.type(0), found).view(type_.numpy)
+        return rows
+
+    return compute(reading, run, type_, type_, U32, U32)
+
+
+@instruction("bfi")
+def _bfi(reading: Reading) -> Run:
+    """bfi.type d, a, b, position, length: the low bits of a inside b."""
+    type_ = reading.type()
+    bits, kind = type_.bits, type_.numpy
+    one = kind.type(1)
+
+    def run(a: Rows, b: Rows, c: Rows, d: Rows) -> Rows:
+        position, length = c & np.uint32(255), d & np.uint32(255)
+        mask = np.where(length >= bits, ~kind.type(0), (one << np.minimum(length, bits - 1).astype(kind)) - one)
+        at = np.minimum(position, bits - 1).astype(kind)
+        mask = np.where(position < bits, mask << at, kind.type(0))
+        rows: np.ndarray = (b & ~mask) | (np.where(position < bits, a << at, kind.type(0)) & mask)
+        return rows
+
+    return compute(reading, run, type_, type_, type_, U32, U32)
+
+
+@instruction("bmsk")
+def _bmsk(reading: Reading) -> Run:
+    """bmsk.{clamp, wrap}.b32 d, position, length"""
+    mode = reading.one("clamp", "wrap")
+    type_ = reading.type()
+
+    def run(a: Rows, b: Rows) -> Rows:
+        x, y = a.astype("u8"), b.astype("u8")
+        x, y = (np.minimum(x, 32), np.minimum(y, 32)) if mode == "clamp" else (x & np.uint64(31), y & np.uint64(31))
+        return ((((np.uint64(1) << y) - np.uint64(1)) << x) & np.uint64(0xFFFFFFFF)).astype("u4")
+
+    return compute(reading, run, type_, type_, type_)
+
+
+@instruction("szext")
+def _szext(reading: Reading) -> Run:
+    """szext.{clamp, wrap}.type d, a, n: the sign of bit n - 1 in all higher bits."""
+    mode = reading.one("clamp", "wrap")
+    type_ = reading.type()
+
+    def run(a: Rows, b: Rows) -> Rows:
+        n = np.minimum(b, 32) if mode == "clamp" else b & np.uint32(31)
+        up = (np.uint32(32) - n).astype("i8")
+        wide_ = (a.astype("i8") & np.int64(0xFFFFFFFF)) << (up + 32)
+        found = (wide_ if type_.kind == "s" else wide_.view("u8")) >> (up + 32).astype(
+            "i8" if type_.kind == "s" else "u8"
+        )
+        return np.where(n == 0, 0, found).astype("i8").astype(type_.numpy)
+
+    return compute(reading, run, type_, type_, U32)
+
+
+@instruction("prmt")
+def _prmt(reading: Reading) -> Run:
+    """prmt.b32{.mode} d, a, b, c: each byte one of the eight of b and a, or the sign of one."""
+    mode = reading.one("f4e", "b4e", "rc8", "ecl", "ecr", "rc16", default="default")
+    type_ = reading.type()
+    base = {"f4e": (0, 1, 2, 3), "b4e": (0, -1, -2, -3)}
+
+    def run(a: Rows, b: Rows, c: Rows) -> Rows:
+        a, b, c = np.broadcast_arrays(a, b, c)
+        pool = np.stack([a, b], axis=1).view("u1").reshape(-1, 8)
+        rows = np.arange(len(pool))
+        out = np.zeros((len(pool), 4), np.uint8)
+        n = (c & np.uint32(3)).astype("i8")
+        for k in range(4):
+            if mode == "default":
+                choice = (c >> np.uint32(4 * k)) & np.uint32(15)
+                byte = pool[rows, choice & 7]
+                out[:, k] = np.where(choice & 8, (byte.view("i1") >> 7).view("u1"), byte)
+                continue
+            if mode in base:
+                place = (n + base[mode][k]) % 8
+            elif mode == "rc8":
+                place = n
+            elif mode == "ecl":
+                place = np.maximum(n, k)
+            elif mode == "ecr":
+                place = np.minimum(n, k)
+            else:
+                place = (n & 1) * 2 + k % 2
+            out[:, k] = pool[rows, place]
+        return out.view("u4").ravel()
+
+    return compute(reading, run, type_, type_, type_, U32)
+
+
+@instruction("lop3")
+def _lop3(reading: Reading) -> Run:
+    """lop3.b32 d, a, b, c, table: any logic of three words."""
+    if reading.flag("or", "and"):
+        raise reading.refuse("a predicate of the result")
+    type_ = reading.type()
+    table = reading.integer(4)
+    put = reading.into(0, type_)
+    gets = [reading.value(k, type_) for k in (1, 2, 3)]
+
+    def run(batch: Batch, ix: Index) -> None:
+        a, b, c = [get(batch, ix) for get in gets]
+        found = np.zeros(1, np.uint32)
+        for k in range(8):
+            if table >> k & 1:
+                found = found | ((a if k & 4 else ~a) & (b if k & 2 else ~b) & (c if k & 1 else ~c))
+        put(batch, ix, found)
+
+    return run

@@ -1,0 +1,257 @@
+"""Loads and stores, of one value or a vector, in every space; atomic updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..machine.access import Access, Apply
+from ..machine.batch import Batch, Index
+from ..machine.reading import Put, Reading, Run
+from ..machine.rounding import flush, odd_sum, pack, unpack
+from ..ptx.program import Sink
+from ..ptx.types import UNSIGNED, Type
+from .table import instruction
+
+Rows = np.ndarray
+SCOPES = ("cta", "cluster", "gpu", "sys")
+HINTS = (
+    "ca", "cg", "cs", "lu", "cv", "wb", "wt", "unified", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first",
+    "L1::evict_last", "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B", "L2::evict_normal", "L2::evict_first", "L2::evict_last",
+)  # fmt: skip
+"""Words about caches, which change no value."""
+
+
+def space_of(reading: Reading) -> str:
+    """The space that the words name; what is in constant memory lies in the device's."""
+    for word in ("global", "shared", "local", "const", "param"):
+        for suffix in ("", "::cta", "::cluster", "::entry", "::func"):
+            if reading.flag(word + suffix):
+                return "global" if word == "const" else word
+    return "generic"
+
+
+def _strong(reading: Reading) -> bool:
+    """Is it an access that others may make at the same time? Such ones do not race."""
+    strong = reading.flag("volatile", "relaxed", "acquire", "release", "mmio")
+    reading.drop("weak", *SCOPES, *HINTS)
+    return strong
+
+
+@instruction("ld", "ldu")
+def _ld(reading: Reading) -> Run:
+    """ld{.weak, .relaxed, ...}{.space}{.nc}{.hints}{.vector}.type d, [a]"""
+    strong = _strong(reading)
+    reading.flag("nc")
+    space = space_of(reading)
+    count = int(reading.one("v2", "v4", "v8", default="v1")[1:])
+    type_ = reading.type()
+    into = reading.items(0)
+    if len(into) != count:
+        raise reading.refuse()
+    puts: list[Put | None] = [None if isinstance(one, Sink) else reading.into(one, type_) for one in into]
+    space, width = _param_space(reading, 1, space), type_.bytes * count
+    address = reading.address(1)
+    if width > 16:
+        return _load_wide(reading, space, type_, puts, strong)
+    access = Access(reading, space, "load", width, strong)
+    kind = UNSIGNED[type_.bytes]
+    (first,) = puts if count == 1 else (None,)
+
+    if count == 1:
+
+        def run(batch: Batch, ix: Index) -> None:
+            ix = batch.everyone if ix is None else ix
+            found = access.load(batch, ix, address(batch, ix))
+            if first is not None:
+                first(batch, ix, found)
+
+        return run
+
+    def vector(batch: Batch, ix: Index) -> None:
+        ix = batch.everyone if ix is None else ix
+        rows = access.load(batch, ix, address(batch, ix)).view(kind).reshape(-1, count)
+        for k, put in enumerate(puts):
+            if put is not None:
+                put(batch, ix, rows[:, k].copy())
+
+    return vector
+
+
+def _load_wide(reading: Reading, space: str, type_: Type, puts: list[Put | None], strong: bool) -> Run:
+    """A vector of 32 bytes as two of 16."""
+    access = Access(reading, space, "load", 16, strong)
+    address, per = reading.address(1), 16 // type_.bytes
+
+    def run(batch: Batch, ix: Index) -> None:
+        ix = batch.everyone if ix is None else ix
+        start = address(batch, ix)
+        for part in range(len(puts) // per):
+            rows = access.load(batch, ix, start + 16 * part).view(UNSIGNED[type_.bytes]).reshape(-1, per)
+            for k in range(per):
+                put = puts[part * per + k]
+                if put is not None:
+                    put(batch, ix, rows[:, k].copy())
+
+    return run
+
+
+def _param_space(reading: Reading, place: int, space: str) -> str:
+    """Parameters of a kernel are memory of their own; those of functions and calls lie in local memory."""
+    known = reading.constant_place(place)
+    if space != "param":
+        return space if known is None or space != "generic" else known[0]
+    if known is not None:
+        return known[0]
+    return "param" if reading.placed.function.entry else "local"
+
+
+@instruction("st")
+def _st(reading: Reading) -> Run:
+    """st{...}{.space}{.vector}.type [a], b"""
+    strong = _strong(reading)
+    reading.flag("async")
+    space = space_of(reading)
+    count = int(reading.one("v2", "v4", "v8", default="v1")[1:])
+    type_ = reading.type()
+    bits = Type("", "b", type_.bits, UNSIGNED[type_.bytes])
+    gets = [reading.value(one, bits) for one in reading.items(1)]
+    if len(gets) != count:
+        raise reading.refuse()
+    space, width = _param_space(reading, 0, space), type_.bytes * count
+    address = reading.address(0)
+    access = Access(reading, space, "store", min(width, 16), strong)
+    if count == 1:
+        (get,) = gets
+
+        def run(batch: Batch, ix: Index) -> None:
+            ix = batch.everyone if ix is None else ix
+            access.store(batch, ix, address(batch, ix), get(batch, ix))
+
+        return run
+    per = min(count, 16 // type_.bytes)
+    kind = UNSIGNED[min(width, 16)]
+
+    def vector(batch: Batch, ix: Index) -> None:
+        ix = batch.everyone if ix is None else ix
+        start = address(batch, ix)
+        for part in range(0, count, per):
+            rows = np.stack(np.broadcast_arrays(*[one(batch, ix) for one in gets[part : part + per]]), axis=1)
+            place = start + part * type_.bytes if part else start
+            access.store(batch, ix, place, rows.view(kind).ravel())
+
+    return vector
+
+
+# ---- atomic updates
+
+Join = Callable[[Rows, Rows], Rows]
+
+
+def _increase(old: Rows, top: Rows) -> Rows:
+    return np.where(old >= top, 0, old + 1).astype(old.dtype)
+
+
+def _decrease(old: Rows, top: Rows) -> Rows:
+    return np.where((old == 0) | (old > top), top, old - 1).astype(old.dtype)
+
+
+JOINS: dict[str, Join] = {
+    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "inc": _increase, "dec": _decrease, "exch": lambda old, new: new,
+}  # fmt: skip
+UFUNCS: dict[str, np.ufunc] = {
+    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+
+
+def _packed_join(operation: str, type_: Type) -> Join:
+    """Updates of formats that numpy lacks, or lacks in pairs."""
+
+    def join(old: Rows, new: Rows) -> Rows:
+        a, b = unpack(old, type_), unpack(new, type_)
+        found = odd_sum(a, b) if operation == "add" else np.fmin(a, b) if operation == "min" else np.fmax(a, b)
+        return pack(found, type_)
+
+    return join
+
+
+@instruction("atom", "red")
+def _atom(reading: Reading) -> Run:
+    """atom{.sem}{.scope}{.space}.operation.type d, [a], b{, c}; red gives nothing back. Lanes take turns in their order."""
+    reading.drop("relaxed", "acquire", "release", "acq_rel", "noftz", *SCOPES, *HINTS)
+    space = space_of(reading)
+    operation = reading.one(*JOINS, "cas")
+    count = int(reading.one("v2", "v4", "v8", default="v1")[1:])
+    type_ = reading.type()
+    gives = reading.opcode == "atom"
+    first = 1 if gives else 0
+    address = reading.address(first)
+    access = Access(reading, space, f"atomic {operation}", type_.bytes, atomic=True)
+    values = [reading.value(one, type_) for one in reading.items(first + 1)]
+    puts = [reading.into(one, type_) for one in reading.items(0)] if gives else []
+    kept = gives and not all([isinstance(one, Sink) for one in reading.items(0)])
+    swap = reading.value(first + 2, type_) if operation == "cas" else None
+    if len(values) != count:
+        raise reading.refuse()
+    plain = type_.name in ("f32", "f64", "f16") or type_.kind != "f"
+    join = JOINS.get(operation) if plain else _packed_join(operation, type_)
+    if operation == "add" and type_.name == "f32" and space != "shared":
+        join = _flushed_sum  # the machine's float sums in global memory flush denormal numbers
+
+    def run(batch: Batch, ix: Index) -> None:
+        ix = batch.everyone if ix is None else ix
+        lanes = batch.lanes(ix)
+        start = np.broadcast_to(address(batch, ix), len(lanes))
+        for k, value in enumerate(values):
+            new = np.ascontiguousarray(np.broadcast_to(value(batch, ix), len(lanes)))
+            other = np.broadcast_to(swap(batch, ix), len(lanes)) if swap is not None else None
+            apply = _apply(operation, join, new, other, kept, type_)
+            found = access.update(batch, ix, start + k * type_.bytes if k else start, type_.numpy, apply)
+            if kept:
+                assert found is not None
+                puts[k](batch, ix, found)
+
+    return run
+
+
+def _flushed_sum(old: Rows, new: Rows) -> Rows:
+    return flush(flush(old) + flush(new))
+
+
+def _apply(operation: str, join: Join | None, new: Rows, other: Rows | None, kept: bool, type_: Type) -> Apply:
+    """The update of places, each by its lane's value in the order of the lanes."""
+
+    def apply(memory: Rows, at: Rows) -> Rows | None:
+        if not kept and operation in UFUNCS and type_.kind != "f":
+            UFUNCS[operation].at(memory, at, new)
+            return None
+        order = np.argsort(at, kind="stable")
+        ordered = at[order]
+        fresh = np.ones(len(at), bool)
+        fresh[1:] = ordered[1:] != ordered[:-1]
+        starts = np.flatnonzero(fresh)
+        rank = np.arange(len(at)) - np.repeat(starts, np.diff(np.append(starts, len(at))))
+        old = np.empty(len(at), memory.dtype)
+        for turn in range(int(rank.max()) + 1):
+            lanes = order[rank == turn] if turn else order[starts]
+            place = at[lanes]
+            before = memory[place]
+            old[lanes] = before
+            if other is not None:
+                memory[place] = np.where(_same(before, new[lanes]), other[lanes], before)
+            else:
+                assert join is not None
+                memory[place] = join(before, new[lanes])
+        return old
+
+    return apply
+
+
+def _same(a: Rows, b: Rows) -> Rows:
+    rows: np.ndarray = a == b
+    return rows
+
+
+__all__ = ["space_of"]

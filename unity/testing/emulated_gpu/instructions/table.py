@@ -1,0 +1,102 @@
+"""The table of instructions: for each opcode a builder that turns one instruction of a program into a closure over lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..machine.batch import Batch, Index
+from ..machine.link import Program
+from ..machine.reading import Get, Reading, Run
+
+Builder = Callable[[Reading], Run]
+Step = Callable[[Batch, Index, int], "int | None"]
+"""A control instruction: given lanes and its place, the place where they go on together, or None where they part or wait."""
+Control = Callable[[Reading], Step]
+
+PLAIN: dict[str, Builder] = {}
+CONTROL: dict[str, Control] = {}
+
+
+def instruction(*opcodes: str) -> Callable[[Builder], Builder]:
+    """Add a builder for some opcodes."""
+
+    def add(build: Builder) -> Builder:
+        for opcode in opcodes:
+            PLAIN[opcode] = build
+        return build
+
+    return add
+
+
+def control(*opcodes: str) -> Callable[[Control], Control]:
+    """Add a builder of control instructions."""
+
+    def add(build: Control) -> Control:
+        for opcode in opcodes:
+            CONTROL[opcode] = build
+        return build
+
+    return add
+
+
+def guarded(reading: Reading, run: Run) -> Run:
+    """The instruction for those lanes whose guard holds."""
+    guard = reading.instruction.guard
+    if guard is None:
+        return run
+    holds = reading.predicate(guard)
+
+    def only(batch: Batch, ix: Index) -> None:
+        where = holding(batch, ix, holds)
+        if where is not False:
+            run(batch, ix if where is True else where)
+
+    return only
+
+
+def holding(batch: Batch, ix: Index, holds: Get) -> bool | np.ndarray:
+    """The lanes of an index for which a predicate holds: True for all, False for none."""
+    found = holds(batch, ix)
+    if len(found) == 1:
+        return bool(found[0])
+    if ix is None and batch.everyone is not None:
+        ix = batch.everyone
+        found = found[ix]
+    lanes = np.flatnonzero(found)
+    if len(lanes) == len(found):
+        return True
+    if not len(lanes):
+        return False
+    return lanes if ix is None else ix[lanes]
+
+
+def compile_program(program: Program) -> None:
+    """Fill in what each instruction of a linked program does. Raises InterpreterError E390 for what is not modelled."""
+    retiring = [
+        place
+        for place, (placed, one) in enumerate(program.code)
+        if one.opcode in ("ret", "exit") and one.guard is None and (placed.function.entry or one.opcode == "exit")
+    ]
+    program.retiring = frozenset(retiring)
+    for place, (placed, one) in enumerate(program.code):
+        reading = Reading(program, placed, one)
+        if one.opcode in CONTROL and not (one.opcode in PLAIN and "sync" not in one.modifiers):
+            program.control[place] = CONTROL[one.opcode](reading)
+            program.plain.append(None)
+        elif one.opcode in PLAIN:
+            program.plain.append(guarded(reading, PLAIN[one.opcode](reading)))
+        else:
+            raise reading.refuse()
+        if reading.words:
+            raise reading.refuse(f".{reading.words[0]} is not known here")
+    end = len(program.code)
+    program.ends = [end] * (end + 1)
+    for place in range(end - 1, -1, -1):
+        program.ends[place] = place if place in program.control else program.ends[place + 1]
+    program.control[end] = _fell_off
+
+
+def _fell_off(batch: Batch, ix: Index, place: int) -> None:
+    batch.leave(batch.lanes(ix))

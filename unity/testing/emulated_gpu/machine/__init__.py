@@ -1,0 +1,1 @@
+"""Lanes in lockstep: linking and compiling kernels, the scheduler, memory accesses, rounding, findings."""

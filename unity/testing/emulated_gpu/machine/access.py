@@ -1,0 +1,395 @@
+"""Accesses of memory by the lanes: each is checked against its allocation, noted for races and for undefined reads, and counted.
+
+Every function here takes lanes that live (``ix`` None: all) and addresses as int64 rows, one where all lanes agree, and moves bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ....ir.interpret.threads.findings import Finding
+from ....ir.interpret.threads.lanes import SITE_BITS, WARP, WHOLE_WARP
+from ....ir.interpret.threads.shadow import WARP_SHIFT, Shadow
+from ....ir.interpret.threads.traffic import count_global, count_shared
+from ....support.errors import Note
+from ..ptx.types import UNSIGNED
+from .batch import Batch, Index
+from .findings import ILLEGAL_ADDRESS, MISALIGNED, fault
+from .global_races import GlobalRaces
+from .link import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
+from .reading import Reading
+
+WRITTEN = {width: np.full(width, 1, np.uint8).view(kind)[0] for width, kind in UNSIGNED.items()}
+"""Flags of so many bytes that are all written."""
+WINDOW_SHIFT = np.int64(60)
+WINDOW_MASK = np.int64((1 << 60) - 1)
+SPACES = {0: "global", SHARED_WINDOW >> 60: "shared", LOCAL_WINDOW >> 60: "local", PARAM_WINDOW >> 60: "param"}
+Apply = Callable[[np.ndarray, np.ndarray], np.ndarray | None]
+"""Given the array of a memory and places in it, one per lane: changes it, and gives what was there."""
+
+
+class Access:
+    """One access in the program: ``width`` bytes per lane in a space ("generic": each lane's address says which)."""
+
+    def __init__(
+        self, reading: Reading, space: str, kind: str, width: int, atomic: bool = False, collective: bool = False
+    ):
+        if space not in ("global", "shared", "local", "param", "generic"):
+            raise reading.refuse(f"memory of {space}")
+        self.space, self.kind, self.width, self.atomic = space, kind, width, atomic
+        self.instruction = reading.instruction
+        self.shift = np.int64(width.bit_length() - 1)
+        self.low = np.int64(width - 1)
+        spaces = ("global", "shared") if space == "generic" else (space,)
+        program, instruction = reading.program, reading.instruction
+        self.sites = {one: program.site(kind, one, instruction, width, atomic, collective) for one in spaces}
+
+    # ---- plain accesses
+
+    def load(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
+        """Bits at the addresses."""
+        if self.space == "global":
+            return self._load_global(batch, ix, address)
+        if self.space == "shared":
+            return self._load_shared(batch, ix, address)
+        if self.space == "local":
+            return self._load_local(batch, ix, address)
+        if self.space == "param":
+            return self._load_param(batch, ix, address)
+        return self._parted(batch, ix, address, None)
+
+    def store(self, batch: Batch, ix: Index, address: np.ndarray, bits: np.ndarray) -> None:
+        """Store bits at the addresses."""
+        if self.space == "global":
+            self._store_global(batch, ix, address, bits)
+        elif self.space == "shared":
+            self._store_shared(batch, ix, address, bits)
+        elif self.space == "local":
+            self._store_local(batch, ix, address, bits)
+        elif self.space == "param":
+            raise fault(
+                ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", "store into the parameters of a kernel", 0)
+            )
+        else:
+            self._parted(batch, ix, address, bits)
+
+    def _parted(self, batch: Batch, ix: Index, address: np.ndarray, bits: np.ndarray | None) -> np.ndarray:
+        """An access through generic addresses: lanes by the window that their addresses lie in."""
+        windows = address >> WINDOW_SHIFT
+        present = np.unique(windows)
+        found = np.zeros(0)
+        lanes = batch.lanes(ix)
+        for window in present.tolist():
+            space = SPACES.get(window, "global")
+            part = Access.__new__(Access)
+            part.space, part.kind, part.width, part.atomic = space, self.kind, self.width, self.atomic
+            part.instruction, part.shift, part.low, part.sites = self.instruction, self.shift, self.low, self.sites
+            inside = address & WINDOW_MASK if space != "global" else address
+            if len(present) == 1:
+                if bits is not None:
+                    part.store(batch, ix, inside, bits)
+                    return bits
+                return part.load(batch, ix, inside)
+            here = windows == window
+            if bits is not None:
+                part.store(batch, lanes[here], inside[here], bits if len(bits) == 1 else bits[here])
+                continue
+            got = part.load(batch, lanes[here], inside[here])
+            found = np.zeros(len(lanes), got.dtype) if not len(found) else found
+            found[here] = got
+        return found
+
+    # ---- global memory
+
+    def offsets(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
+        """Bytes' numbers in the device's memory, all inside allocations."""
+        memory = batch.memory
+        offset = address - np.int64(memory.base)
+        if np.bitwise_or.reduce(offset) & self.low:
+            self.misaligned(batch, ix, address)
+        low, high = int(offset.min()), int(offset.max())
+        found = memory.find(memory.base + low)
+        if found is None or high + self.width > found.start + found.size:
+            self._each_inside(batch, ix, address, offset)
+        return offset
+
+    def _each_inside(self, batch: Batch, ix: Index, address: np.ndarray, offset: np.ndarray) -> None:
+        memory = batch.memory
+        starts = np.array([one.start for one in memory.live], np.int64)
+        ends = np.array([one.start + one.size for one in memory.live], np.int64)
+        if not len(starts):
+            self.outside(batch, ix, address, 0)
+        at = np.searchsorted(starts, offset, "right") - 1
+        wrong = (at < 0) | (offset + self.width > ends[at])
+        if wrong.any():
+            self.outside(batch, ix, address, int(wrong.argmax()))
+
+    def outside(self, batch: Batch, ix: Index, address: np.ndarray, row: int) -> None:
+        """End the launch: the address of a row lies in no allocation."""
+        one = int(address[row])
+        why = batch.memory.describe(one, self.width)
+        text = f"{self.kind} of {self.width} bytes at {one & (1 << 64) - 1:#x}, outside the device's memory: {why}"
+        raise fault(ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", text, self._lane(batch, ix, row, address)))
+
+    def misaligned(self, batch: Batch, ix: Index, address: np.ndarray) -> None:
+        """End the launch: an address is no multiple of the width."""
+        row = int(((address & self.low) != 0).argmax())
+        text = f"{self.kind} of {self.width} bytes at {int(address[row]) & (1 << 64) - 1:#x}, which is no multiple of {self.width}"
+        raise fault(MISALIGNED, self._finding(batch, "E366", "alignment", text, self._lane(batch, ix, row, address)))
+
+    def _load_global(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
+        memory = batch.memory
+        offset = self.offsets(batch, ix, address)
+        place = offset >> self.shift
+        found = memory.views[self.width][place]
+        self._defined_global(batch, ix, offset, place)
+        self.note_global(batch, ix, offset, False)
+        rows: np.ndarray = found
+        return rows
+
+    def _defined_global(self, batch: Batch, ix: Index, offset: np.ndarray, place: np.ndarray) -> None:
+        memory = batch.memory
+        first = memory.find(memory.base + int(offset[0]))
+        if first is not None and first.full and first.start <= offset.min() and offset.max() < first.start + first.size:
+            return
+        bad = memory.flags[self.width][place] != WRITTEN[self.width]
+        if bad.any():
+            self._undefined(batch, ix, bad, offset, "global")
+
+    def _store_global(self, batch: Batch, ix: Index, address: np.ndarray, bits: np.ndarray) -> None:
+        memory = batch.memory
+        offset = self.offsets(batch, ix, address)
+        place = offset >> self.shift
+        if memory.constants:
+            self._not_constant(batch, ix, address)
+        memory.views[self.width][place] = bits if len(place) > 1 or len(bits) == 1 else bits[-1:]
+        memory.flags[self.width][place] = WRITTEN[self.width]
+        self.note_global(batch, ix, offset, True)
+
+    def _not_constant(self, batch: Batch, ix: Index, address: np.ndarray) -> None:
+        for one in batch.memory.constants:
+            inside = (address >= batch.memory.base + one.start) & (address < batch.memory.base + one.start + one.size)
+            if inside.any():
+                row = int(inside.argmax())
+                text = f"{self.kind} into the constant {one.name}"
+                lane = self._lane(batch, ix, row, address)
+                raise fault(ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", text, lane))
+
+    def note_global(self, batch: Batch, ix: Index, offset: np.ndarray, writes: bool) -> None:
+        """Count an access, and tell the race memory."""
+        site = self.sites["global"]
+        if batch.options.traffic:
+            rows = self._rows(batch, ix, offset)
+            count_global(batch.sites[site], rows, batch.mask(ix).reshape(-1, WARP), self.width)
+        if batch.options.races:
+            races: GlobalRaces = batch.launch.state["races"]
+            races.note(batch, self, site, ix, offset, writes)
+
+    # ---- memory of a block
+
+    def places(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
+        """Bytes' numbers in the shared memory of all blocks."""
+        if np.bitwise_or.reduce(address) & self.low:
+            self.misaligned(batch, ix, address)
+        if address.min() < 0 or address.max() + self.width > batch.shared_limit:
+            row = int(((address < 0) | (address + self.width > batch.shared_limit)).argmax())
+            text = (
+                f"{self.kind} of {self.width} bytes at byte {int(address[row])} of shared memory, of which a block has"
+                f" {batch.shared_limit}"
+            )
+            raise fault(
+                ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", text, self._lane(batch, ix, row, address))
+            )
+        base = batch.shared_base if ix is None else batch.shared_base[ix]
+        found: np.ndarray = address + base
+        return found
+
+    def _load_shared(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
+        place = self.places(batch, ix, address)
+        at = place >> self.shift
+        found = batch.shared_views[self.width][at]
+        bad = batch.shared_flags[self.width][at] != WRITTEN[self.width]
+        if bad.any():
+            self._undefined(batch, ix, bad, place % batch.stride, "shared")
+        self.note_shared(batch, ix, address, place, False)
+        rows: np.ndarray = found
+        return rows
+
+    def _store_shared(self, batch: Batch, ix: Index, address: np.ndarray, bits: np.ndarray) -> None:
+        place = self.places(batch, ix, address)
+        at = place >> self.shift
+        batch.shared_views[self.width][at] = bits
+        batch.shared_flags[self.width][at] = WRITTEN[self.width]
+        self.note_shared(batch, ix, address, place, True)
+
+    def note_shared(self, batch: Batch, ix: Index, address: np.ndarray, place: np.ndarray, writes: bool) -> None:
+        """Count an access, and tell the race memory."""
+        site = self.sites["shared"]
+        if batch.options.traffic:
+            rows = self._rows(batch, ix, address)
+            count_shared(batch.sites[site], rows, batch.mask(ix).reshape(-1, WARP), self.width)
+        if batch.options.races:
+            self.race_shared(batch, ix, place, writes)
+
+    def race_shared(self, batch: Batch, ix: Index, place: np.ndarray, writes: bool) -> None:
+        """Tell the race memory of an access of shared memory."""
+        granule = batch.launch.state["granules"]["shared"]
+        shadow = batch.shared_shadow
+        if shadow is None:
+            cells = len(batch.shared) // granule
+            shadow = batch.shared_shadow = Shadow(cells, False, batch.program.warp_barriers, batch.program.atomics)
+        site = self.sites["shared"]
+        cells_, codes, now = timed(batch, ix, place // granule, self.width // granule, site)
+        method = shadow.atomic if self.atomic else shadow.write if writes else shadow.read
+        method(
+            cells_,
+            codes,
+            now,
+            lambda c, before, after: self.race(batch, "shared", c * granule % batch.stride, before, after),
+        )
+
+    # ---- memory of a thread, parameters
+
+    def _local(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
+        if np.bitwise_or.reduce(address) & self.low:
+            self.misaligned(batch, ix, address)
+        batch.open_local()
+        if address.min() < 0 or address.max() + self.width > batch.frame:
+            row = int(((address < 0) | (address + self.width > batch.frame)).argmax())
+            text = f"{self.kind} of {self.width} bytes at byte {int(address[row])} of the {batch.frame} bytes of local memory"
+            raise fault(
+                ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", text, self._lane(batch, ix, row, address))
+            )
+        found: np.ndarray = (batch.lanes(ix) * batch.frame + address) >> self.shift
+        return found
+
+    def _load_local(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
+        at = self._local(batch, ix, address)
+        bad = batch.local_flags[self.width][at] != WRITTEN[self.width]
+        if bad.any():
+            self._undefined(batch, ix, bad, np.broadcast_to(address, len(at)), "local")
+        found: np.ndarray = batch.local_views[self.width][at]
+        return found
+
+    def _store_local(self, batch: Batch, ix: Index, address: np.ndarray, bits: np.ndarray) -> None:
+        at = self._local(batch, ix, address)
+        batch.local_views[self.width][at] = bits
+        batch.local_flags[self.width][at] = WRITTEN[self.width]
+
+    def _load_param(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
+        if np.bitwise_or.reduce(address) & self.low:
+            self.misaligned(batch, ix, address)
+        if address.min() < 0 or address.max() + self.width > batch.program.param_bytes:
+            text = f"{self.kind} beyond the {batch.program.param_bytes} bytes of the kernel's parameters"
+            raise fault(
+                ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", text, self._lane(batch, ix, 0, address))
+            )
+        found: np.ndarray = batch.launch.arguments.view(UNSIGNED[self.width])[address >> self.shift]
+        return found
+
+    # ---- atomic updates
+
+    def update(self, batch: Batch, ix: Index, address: np.ndarray, kind: np.dtype, apply: Apply) -> np.ndarray | None:
+        """Let ``apply`` change memory seen as numbers of a kind."""
+        lanes = batch.lanes(ix)
+        address = np.broadcast_to(address, len(lanes))
+        space = self.space
+        if space == "generic":
+            windows = np.unique(address >> WINDOW_SHIFT)
+            if len(windows) != 1 or SPACES.get(int(windows[0])) not in ("global", "shared"):
+                text = f"{self.kind} through addresses of several kinds of memory, or of local memory"
+                raise fault(ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", text, int(lanes[0])))
+            space = SPACES[int(windows[0])]
+            address = address & WINDOW_MASK if space == "shared" else address
+        if space == "shared":
+            place = self.places(batch, ix, address)
+            at = place >> self.shift
+            self.note_shared(batch, ix, address, place, True)
+            bad = batch.shared_flags[self.width][at] != WRITTEN[self.width]
+            if bad.any():
+                self._undefined(batch, ix, bad, address, "shared")
+            return apply(batch.shared.view(kind), at)
+        offset = self.offsets(batch, ix, address)
+        if batch.memory.constants:
+            self._not_constant(batch, ix, address)
+        at = offset >> self.shift
+        self._defined_global(batch, ix, offset, at)
+        self.note_global(batch, ix, offset, True)
+        return apply(batch.memory.raw.view(kind), at)
+
+    # ---- messages
+
+    def _rows(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
+        if len(address) == 1:
+            return np.broadcast_to(address, batch.n).reshape(-1, WARP)
+        return batch.whole(ix, address).reshape(-1, WARP)
+
+    def _lane(self, batch: Batch, ix: Index, row: int, address: np.ndarray) -> int:
+        lanes = batch.lanes(ix)
+        return int(lanes[row if len(address) == len(lanes) else 0])
+
+    def _finding(self, batch: Batch, code: str, kind: str, text: str, lane: int) -> Finding:
+        who = batch.thread(lane)
+        return Finding(code, kind, f"{batch.launch.name}: {text}, by {who}", self.instruction.span, threads=(who,))
+
+    def _undefined(self, batch: Batch, ix: Index, bad: np.ndarray, offset: np.ndarray, space: str) -> None:
+        key = ("uninitialised", self.instruction)
+        if batch.launch.log.known(key, int(bad.sum())):
+            return
+        row = int(bad.argmax())
+        lane = self._lane(batch, ix, row, bad)
+        where = self._called(batch, space, int(offset[row if len(offset) > 1 else 0]))
+        text = f"{self.kind} of {self.width} bytes of {where} before anything was stored there"
+        batch.launch.log.add(key, self._finding(batch, "E364", "uninitialised", text, lane), int(bad.sum()))
+
+    def _called(self, batch: Batch, space: str, offset: int) -> str:
+        if space == "global":
+            found = batch.memory.find(batch.memory.base + offset)
+            name = f"{found.name or 'an allocation'} ({found.size} bytes)" if found else "memory"
+            return f"{name} at byte {offset - found.start if found else offset}"
+        if space == "shared":
+            for start, variable in reversed(batch.program.variables):
+                if start <= offset < start + variable.size:
+                    return f"{variable.name} in shared memory at byte {offset - start}"
+        return f"{space} memory at byte {offset}"
+
+    def race(self, batch: Batch, space: str, offsets: np.ndarray, before: np.ndarray, now: np.ndarray) -> None:
+        """Note accesses that race with earlier ones, one finding for each pair of instructions."""
+        low = (1 << SITE_BITS) - 1
+        log, geometry = batch.launch.log, batch.geometry
+        pairs = (before & low) << SITE_BITS | (now & low)
+        for pair in np.unique(pairs).tolist():
+            chosen = np.flatnonzero(pairs == pair)
+            if log.known(("race", pair), chosen.size):
+                continue
+            at = int(chosen[0])
+            first, second = log.sites[pair >> SITE_BITS], log.sites[pair & low]
+            one, two = [geometry.thread_id(int(codes[at]) >> SITE_BITS) for codes in (before, now)]
+            where = self._called(batch, space, int(offsets[at]))
+            text = f"{batch.launch.name}: race on {where}: {one} ({first.kind}) and {two} ({second.kind}), no barrier between"
+            log.add(("race", pair), Finding(
+                "E360" if space == "shared" else "E361", "race", text, second.span,
+                [Note(f"the other access, a {first.kind}", first.span)], buffer=second.buffer, threads=(one, two),
+            ), chosen.size)  # fmt: skip
+
+
+def timed(
+    batch: Batch, ix: Index, cells: np.ndarray, per: int, site: int
+) -> tuple[np.ndarray, np.ndarray, tuple[int, np.ndarray | np.int64, np.ndarray | np.int64, np.int64]]:
+    """Cells, codes of the accesses, and the present time, as the race memory wants them; ``per`` cells for each lane."""
+    lanes = batch.lanes(ix)
+    codes = (batch.code if len(lanes) == batch.n else batch.code[lanes]) + site
+    if batch.sites[site].collective:
+        codes = codes >> WARP_SHIFT << WARP_SHIFT | WHOLE_WARP << SITE_BITS | site
+    block = batch.block_base[lanes] if isinstance(batch.block_base, np.ndarray) else batch.block_base
+    warp = batch.warp_base[lanes] if isinstance(batch.warp_base, np.ndarray) else batch.warp_base
+    if len(cells) != len(codes):
+        cells = np.broadcast_to(cells, len(codes))
+    if per > 1:
+        cells = (cells[:, None] + np.arange(per)).ravel()
+        codes = np.repeat(codes, per)
+        block = block if np.ndim(block) == 0 else np.repeat(block, per)
+        warp = warp if np.ndim(warp) == 0 else np.repeat(warp, per)
+    return cells, codes, (batch.clock, block, warp, np.int64(0))

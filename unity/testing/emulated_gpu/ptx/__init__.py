@@ -1,0 +1,1 @@
+"""PTX text to objects: types, tokens, modules, instructions, operands."""
