@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from .ffi.device import CPU, Device, cpu, cuda, device
+from .ffi.device import CPU, Device, cpu, cuda, device, memory_device
+from .ffi.device_array import empty as device_empty
 from .ffi.dtype import DataType
 from .ffi.native.pool import num_threads
 from .ffi.tensor import Tensor, tensor as shared
@@ -21,22 +22,21 @@ load_module = load
 from_dlpack = Tensor.from_dlpack
 
 
-def _on(where: Device | str | None) -> Device:
-    return CPU if where is None else device(where)
-
-
 def array(value: object, device: Device | str | None = None) -> Tensor:
-    """A tensor with memory of its own, of what numpy makes of the value (Python floats are float64).
+    """A tensor with memory of its own, of what numpy makes of the value (Python floats are float64); on the CPU, or on ``device``.
 
-    Raises FFIError E702, E703 (a device whose memory is not the host's) and E704.
+    Raises FFIError E702, E704, E734 (there is no such device) and E736 (it has not so much memory).
     """
-    given = value if isinstance(value, Tensor) or hasattr(value, "__dlpack__") else np.asarray(value)
-    return Tensor(shared(given).numpy().copy(order="C"), _on(device))
+    known = isinstance(value, Tensor) or hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
+    return shared(value if known else np.asarray(value)).copyto(CPU if device is None else device)
 
 
 def empty(shape: int | Sequence[int], dtype: str | DataType = "float32", device: Device | str | None = None) -> Tensor:
-    """A tensor of a shape whose elements are not set. Raises FFIError E702, E703 (as ``array``)."""
-    return Tensor(np.empty(shape, DataType(dtype).numpy), _on(device))
+    """A tensor of a shape whose elements are not set. Raises FFIError E702, E734, E736 (as ``array``)."""
+    place, item = memory_device(CPU if device is None else device), DataType(dtype).numpy
+    if place.host_memory:
+        return Tensor(np.empty(shape, item), place)
+    return Tensor.over(device_empty(place, (shape,) if isinstance(shape, int) else tuple(shape), item), place)
 
 
 def ShapeTuple(values: Iterable[int]) -> tuple[int, ...]:

@@ -33,11 +33,12 @@ def test_elements_move_between_tensors() -> None:
 
 
 def test_devices() -> None:
-    assert nd.device("cpu", 0) == nd.cpu() and nd.cpu().exist and not nd.cuda(0).exist
+    assert nd.device("cpu", 0) == nd.cpu() and nd.cpu().exist and not nd.cuda(999).exist
     assert nd.device("cuda", 1) == unity.cuda(1) and nd.cpu().device_type == 1
     assert runtime.ShapeTuple(np.array([1, 2])) == (1, 2)
 
 
+@pytest.mark.skipif(unity.cuda(0).exist, reason="tests/gpu makes tensors on a device")
 @pytest.mark.parametrize("place", ["cuda", "cuda:1", unity.cuda(0), unity.device("cuda", 1)], ids=str)
 def test_no_tensor_is_labelled_as_a_gpus(place) -> None:
     host = unity.tensor([1.0, 2.0])
@@ -46,9 +47,9 @@ def test_no_tensor_is_labelled_as_a_gpus(place) -> None:
         lambda: unity.Tensor(np.ones(2), place), lambda: host.copyto(unity.device(place)), lambda: host.copyto(place),
     )  # fmt: skip
     for make in makers:
-        with pytest.raises(FFIError, match="no memory of a cuda device here") as refused:
+        with pytest.raises(FFIError, match="no CUDA driver") as refused:
             make()
-        assert refused.value.code == "E703" and "unity.cpu()" in refused.value.help
+        assert refused.value.code == "E734" and "exist" in refused.value.help
     with pytest.raises(FFIError, match="E703"):
         nd.empty((2,), device=3)
     assert nd.array([1], "cpu").device is nd.array([1], nd.cpu()).device is nd.cpu()

@@ -39,6 +39,7 @@ def title(info: Any) -> str:
 
 def check(outcome: Outcome) -> None:
     assert not outcome.different and not outcome.errors, "\n".join([*outcome.different, *outcome.errors])
+    assert not outcome.fallbacks, f"run in torch: {outcome.fallbacks}"
 
 
 if CHOSEN:

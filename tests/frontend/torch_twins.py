@@ -265,34 +265,57 @@ def torchvision_twins() -> Iterator[tuple[str, Twin]]:
             yield name, picture(lambda name=name: models.get_model(name, weights=None), side)
 
 
+SMALL_TIMM = [
+    "atto",
+    "femto",
+    "pico",
+    "nano",
+    "xxs",
+    "xx_small",
+    "tiny",
+    "_050",
+    "_s0",
+    "_b0",
+    "_002",
+    "18",
+    "small",
+    "s12",
+]
+"""What the names of the small models of timm say."""
+FEWER: tuple[dict[str, Any], ...] = (
+    {"side": 64}, {"num_classes": 10}, {"img_size": 64}, {"depth": 2}, {"depths": (1, 1, 1, 1)}, {"depths": (1, 1, 1)},
+    {"layers": (1, 1, 1, 1)}, {"layers": (1, 1, 1)}, {"num_heads": 2, "embed_dim": 64},
+)  # fmt: skip
+"""What makes a model of timm small, where it takes it and still runs; ``side`` is that of the pictures alone."""
+
+
 def timm_twins() -> Iterator[tuple[str, Twin]]:
     """One model of each module of timm, chosen by what its name says of its size."""
     timm = importlib.import_module("timm")
-    small = (
-        "atto",
-        "femto",
-        "pico",
-        "nano",
-        "xxs",
-        "xx_small",
-        "tiny",
-        "_050",
-        "_s0",
-        "_b0",
-        "_002",
-        "18",
-        "small",
-        "s12",
-    )
     for module in timm.list_modules():
         names = timm.list_models(module=module)
-        if names:
-            name = min(names, key=lambda n: (next((i for i, s in enumerate(small) if s in n), 99), len(n)))
-            entry = timm.get_pretrained_cfg(name)
-            side = (
-                entry.input_size[-1] if entry is not None and (entry.fixed_input_size or entry.min_input_size) else 64
-            )
-            yield name, picture(lambda name=name: timm.create_model(name), side)
+        if not names:
+            continue
+        name = min(names, key=lambda n: (next((i for i, s in enumerate(SMALL_TIMM) if s in n), 99), len(n)))
+        entry, kept = timm.get_pretrained_cfg(name), dict[str, Any]()
+        side = 224 if entry is None else entry.input_size[-1]
+        for fewer in FEWER:
+            size, more = fewer.get("side", fewer.get("img_size", side)), {k: v for k, v in fewer.items() if k != "side"}
+            try:
+                with torch.device("meta"):
+                    timm.create_model(name, **kept, **more).eval()(torch.zeros(1, 3, size, size))
+            except Exception:  # what the model does not take, or does not run with
+                continue
+            kept, side = kept | more, size
+
+        def make(name: str = name, kept: dict[str, Any] = kept) -> nn.Module:
+            model: nn.Module = timm.create_model(name, **kept)
+            return model
+
+        with torch.device("meta"):
+            model = make()
+        if sum([p.numel() for p in model.parameters()]) <= LIMIT:
+            yield name, picture(make, side)
 
 
 SMALL: dict[str, Any] = {

@@ -26,6 +26,8 @@ class ScriptedDriver:
         self.base = LIBC.mmap(None, LIMIT, 0, 0x4022, -1, 0)  # no access, private, without memory
         self.shadow = ctypes.create_string_buffer(LIMIT)
         self.blocks: dict[int, int] = {}
+        self.owners: dict[int, int] = {}
+        """Number of the device that a block is on."""
         self.top = 1 << 12
         self.contexts: dict[int, int] = {}
         self.handles = 0x1000
@@ -100,11 +102,18 @@ class ScriptedDriver:
         address = self.base + self.top
         self.top += (count + 511) // 512 * 512
         self.blocks[address] = count
+        self.owners[address] = self.contexts[thread()] - 0xC0000 - 100
         self.bytes_of(address, count)[:] = b"\xff" * count
         put(out, address)
 
     def cuMemFree_v2(self, address):
         return 1 if self.blocks.pop(address, None) is None else 0
+
+    def cuPointerGetAttribute(self, out, attribute, address):
+        inside = [start for start, size in self.blocks.items() if start <= address < start + size]
+        if attribute != 9 or not inside:
+            return 1
+        put(out, self.owners[inside[0]], ctypes.c_int)
 
     def cuMemGetInfo_v2(self, free, total):
         put(free, LIMIT // 2 - sum(self.blocks.values()))

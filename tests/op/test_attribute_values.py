@@ -5,6 +5,7 @@ Values that no sample has are put into the first sample whose call stays right w
 
 import re
 
+import numpy as np
 import op_cases
 import pytest
 import test_gradients
@@ -12,6 +13,7 @@ from test_against_numpy import build, check
 
 from unity.ir.op import OPS
 from unity.support.errors import TypeRuleError
+from unity.transform.relax.lowering.legalize_ops import legalize_ops
 
 
 def refusal(name, inputs, attrs):
@@ -55,6 +57,30 @@ def variants(cases, part):
     return made, refused
 
 
+NUMBERS = (1.5, 2.0, 300, -1, -129, float("inf"), float("nan"), True)
+
+
+def narrow(value):
+    """A sample in int8 in place of float."""
+    if type(value) is tuple:
+        return tuple([narrow(v) for v in value])
+    return (
+        np.nan_to_num(value).clip(-9, 9).astype("int8")
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f"
+        else value
+    )
+
+
+def numbers(cases):
+    """Every sample with a plain number, by operator and place: another number there, the tensors as they are and in int8."""
+    made = {}
+    for name, inputs, attrs in cases:
+        for key, value in [*enumerate(inputs), *attrs.items()]:
+            if type(value) in (int, float):
+                made.setdefault(name, {})[key] = inputs, attrs
+    return made
+
+
 LOWERED, NOT_LOWERED = variants(op_cases.CASES, "lower")
 DERIVED, NOT_DERIVED = variants(test_gradients.CASES, "grad")
 
@@ -78,3 +104,21 @@ def test_gradient(case):
         test_gradients.check_gradient(*case)
     except TypeRuleError as problem:
         assert "the gradient needs" in problem.message
+
+
+NUMBERED = numbers(op_cases.CASES)
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_other_numbers_lower_or_are_refused(name):
+    """Refused by the type rule, in words that name the operator; what it takes has a lowering."""
+    for key, (given, attrs) in NUMBERED[name].items():
+        for inputs in (given, [narrow(v) for v in given]):
+            for number in NUMBERS:
+                put = dict(enumerate(inputs)) | attrs | {key: number}
+                try:
+                    mod, _ = build(name, [put.pop(k) for k in range(len(inputs))], put, False)
+                except TypeRuleError as problem:
+                    assert f"R.{name}" in problem.message, (key, number)
+                else:
+                    legalize_ops(mod)

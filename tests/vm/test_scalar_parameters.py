@@ -45,7 +45,7 @@ class M:
 """
 NUMBERS = {
     "float": (0.0, 1.0, -1.5, 0.1, 1 + 2**-8 + 2**-30, 3e38, 1e-40, float("inf"), float("-inf"), float("nan"), 7),
-    "int": (0, 1, -1, 100, -128, 2**31 - 1, -(2**63), 2**63 - 1), "uint": (0, 1, 255, 2**32 - 1, 2**63, 2**64 - 1), "bool": (True, False),
+    "int": (0, True, np.True_, 1, -1, 100, -128, 2**31 - 1, -(2**63), 2**63 - 1), "uint": (0, True, np.True_, 1, 255, 2**32 - 1, 2**63, 2**64 - 1), "bool": (True, False),
 }  # fmt: skip
 WRONG = (None, "x", (1,), 1.5, True, 2**70, -(2**70), np.ones(2, "float32"), object())
 
@@ -55,7 +55,7 @@ def numbers(dtype):
     kind = DataType(dtype)
     name = "bool" if kind.is_bool else "uint" if kind.is_uint else "int" if kind.is_integral else "float"
     low, high = (0, 2**kind.bits - 1) if kind.is_uint else (-(2 ** (kind.bits - 1)), 2 ** (kind.bits - 1) - 1)
-    return [n for n in NUMBERS[name] if name in ("float", "bool") or low <= n <= high]
+    return [n for n in NUMBERS[name] if name in ("float", "bool") or low <= int(n) <= high]
 
 
 def machines(text, tmp_path):
@@ -104,12 +104,61 @@ def test_what_is_no_such_scalar(dtype, tmp_path):
     found = machines(text, tmp_path)
     for value in WRONG:
         kind = DataType(dtype)
-        if (kind.is_float and type(value) in (float, int)) or (not kind.is_float and type(value) is bool):
+        if type(value) in (float, int) if kind.is_float else type(value) is bool:
             continue
         for way in WAYS:
             args = (value, np.zeros(3, DataType(dtype).numpy)) if way == "kernel" else (value,)
             codes = {outcome(vm[way], *args) for vm in found}
             assert len(codes) == 1 and codes <= {"E603", "E613"}, (value, way, codes)
+
+
+LITERAL = """
+from unity.script import ir as I, relax as R, tir as T
+@I.ir_module
+class M:
+    @T.prim_func
+    def kernel(x: T.Buffer((1,), "float32"), s: T.DTYPE, B: T.Buffer((3,), "DTYPE")):
+        for i in range(3):
+            B[i] = s
+
+    @T.prim_func
+    def echo(s: T.DTYPE) -> T.DTYPE:
+        return s
+
+    @R.function
+    def main(x: R.Tensor((1,), "float32")):
+        y = R.call_tir(M.kernel, (x, VALUE), R.Tensor((3,), "DTYPE"))
+        z: R.Prim("DTYPE") = M.echo(VALUE)
+        return y, z
+"""
+
+
+@pytest.mark.parametrize("value", ["0.1", "1.5", "2", "300", "-1", "True", "R.prim_value(0.1)"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "int8", "uint8", "int64", "bool"])
+def test_a_plain_number_has_the_type_of_its_parameter(dtype, value):
+    """With all digits; one that the type does not have is refused, in either way to call."""
+    text, number = LITERAL.replace("DTYPE", dtype).replace("VALUE", value), eval(value.removeprefix("R.prim_value"))
+    kind = DataType(dtype)
+    if not kind.is_float and (number % 1 or (not kind.is_bool and np.array(number).astype(kind.numpy) != number)):
+        with pytest.raises(UnityError) as caught:
+            from_source(text)
+        assert caught.value.code == "E201"
+        return
+    mod = from_source(text)
+    assert str(from_source(str(mod))) == str(mod)
+    found, returned = unity.VirtualMachine(unity.build(mod))["main"](np.ones(1, "float32"))
+    expected = np.full(3, number, kind.numpy)
+    np.testing.assert_array_equal(plain(found.numpy()), plain(expected))
+    np.testing.assert_array_equal(plain(np.array([returned], kind.numpy)), plain(expected[:1]))
+
+
+@pytest.mark.parametrize("given", ['R.Prim("float32")', 'R.Prim("float64")', 'R.Tensor((), "int8")'])
+@pytest.mark.parametrize("dtype", ["int8", "bool", "int64"])
+def test_what_never_fits_is_refused_before_the_build(dtype, given):
+    text = LITERAL.replace("DTYPE", dtype).replace("VALUE", "s").replace("main(", f"main(s: {given}, ")
+    with pytest.raises(UnityError) as caught:
+        unity.build(from_source(text))
+    assert [caught.value.code, str(caught.value).count("E346")] == ["E346", 2]
 
 
 POINTER = """
@@ -174,6 +223,10 @@ class M:
     @R.function
     def graph(a: R.Tensor(("n",), "float32"), k: R.Prim("int32"), f: R.Prim("DTYPE"), u: R.Prim("uint64"), b: R.Prim("bool")):
         return R.call_tir(M.kernel, (a, k, f, u, b), R.Tensor((1,), "DTYPE"))
+
+    @R.function
+    def object(a: R.Object, k: R.Object, f: R.Object, u: R.Object, b: R.Object):
+        return R.call_tir(M.kernel, (a, k, f, u, b), R.Tensor((1,), "DTYPE"))
 """
 
 
@@ -182,11 +235,9 @@ def test_a_failed_check_shows_symbols_and_scalars(dtype, tmp_path, monkeypatch):
     monkeypatch.setenv("UNITY_BOUNDS", "1")
     array, given = np.ones(3, "float32"), (7, 0.5, 2**63, True)
     for vm in machines(BOUNDS.replace("DTYPE", dtype), tmp_path):
-        with pytest.raises(
-            UnityError, match=r"\(called with n = 3, k = 7, f = 0.5, u = 9223372036854775808, b = True\)"
-        ) as caught:
-            vm["kernel"](array, *given, np.zeros(1, DataType(dtype).numpy))
-        assert caught.value.code == "E614"
-        with pytest.raises(UnityError, match=r"called with n = 3, k = 7, .*u = 9223372036854775808") as caught:
-            vm["graph"](array, *given)
-        assert caught.value.code == "E614"
+        for way, out in (("kernel", [np.zeros(1, DataType(dtype).numpy)]), ("graph", []), ("object", [])):
+            with pytest.raises(
+                UnityError, match=r"\(called with n = 3, k = 7, f = 0.5, u = 9223372036854775808, b = True\)"
+            ) as caught:
+                vm[way](array, *given, *out)
+            assert caught.value.code == "E614"

@@ -100,6 +100,15 @@ class IterMapDetector:
 
     # ---- rewriting
 
+    def index(self, expr: Expr, fused: bool) -> IterSum:
+        """Normal form of an index, as it is written or else simplified; one split where ``fused``. Raises NotAffine."""
+        try:
+            s = self.rewrite(expr)
+            return self.fuse(s) if fused else s
+        except NotAffine:
+            s = self.rewrite(self.ana.simplify(expr))
+            return self.fuse(s) if fused else s
+
     def rewrite(self, expr: Expr) -> IterSum:
         """Normal form of an index. Raises NotAffine with the reason."""
         one = const(1, dtype_of(expr))
@@ -337,8 +346,7 @@ def detect_iter_map(
             detector.constrain(predicate)
         sums = []
         for index in indices:
-            s = detector.rewrite(detector.ana.simplify(index))
-            sums.append(detector.fuse(s) if check != "none" else s)
+            sums.append(detector.index(index, check != "none"))
     except NotAffine as reason:
         return IterMap(errors=[str(reason)])
     if check != "none":

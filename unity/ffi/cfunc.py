@@ -16,7 +16,7 @@ import numpy as np
 from ..support.errors import FFIError
 from .dtype import DataType
 from .tensor import Tensor
-from .torch_bridge import array_from_torch, is_torch_tensor
+from .torch_bridge import is_torch_tensor
 
 _SCALARS: dict[str, type] = {
     "bool": ctypes.c_bool, "int8": ctypes.c_int8, "int16": ctypes.c_int16, "int32": ctypes.c_int32,
@@ -94,8 +94,10 @@ class CFunction:
 
     def _pointer(self, index: int, param: CType, value: object) -> int:
         if is_torch_tensor(value):
-            value = array_from_torch(value)  # type: ignore[arg-type]
+            value = Tensor.from_torch(value)  # type: ignore[arg-type]
         if isinstance(value, Tensor):
+            if not value.device.host_memory:
+                raise self._fail(index, f"in the host's memory ({param})", f"a tensor on {value.device}")
             value = value.numpy()
         if not isinstance(value, np.ndarray):
             if param.dtype == "void" and isinstance(value, int):

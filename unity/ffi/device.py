@@ -1,24 +1,63 @@
-"""Devices: a kind such as ``cpu`` or ``cuda`` and an index. Memory and queues of a device live elsewhere."""
+"""Devices: a kind such as ``cpu`` or ``cuda`` and an index; the memory of a kind, as functions.
+
+Invariant: a device that ``device`` gives exists once, so that machine code compares devices by address.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from ..support.errors import CodegenError, FFIError
+from .cuda import memory as cuda_memory
+from .cuda.context import Context, context as cuda_context, launching
+from .cuda.driver import device_count
+
+
+class Allocation(Protocol):
+    """Memory of a device, which goes back when nothing refers to this object."""
+
+    @property
+    def address(self) -> int:
+        """Where it lies."""
+
+
+@dataclass(slots=True, frozen=True)
+class DeviceMemory:
+    """Memory of a kind of devices that the host does not read, as functions; the first argument of each is a device's index.
+
+    ``allocate(index, bytes)``; ``to_device`` and ``to_host(index, target, source, bytes)`` copy between an address of the device
+    and one of the host, and are done when they return; ``within(index, target, source, bytes)`` copies inside the device.
+    ``synchronize(index)`` waits for all work. A device that works asynchronously says on which ``stream(index)``, a number, and
+    ``order(index, first, then)`` makes one stream wait for another. ``calling(index)`` is around every call of a program.
+    """
+
+    allocate: Callable[[int, int], Allocation]
+    to_device: Callable[[int, int, int, int], None]
+    to_host: Callable[[int, int, int, int], None]
+    within: Callable[[int, int, int, int], None]
+    synchronize: Callable[[int], None] = lambda index: None
+    stream: Callable[[int], int] = lambda index: 0
+    order: Callable[[int, int, int], None] = lambda index, first, then: None
+    calling: Callable[[int], AbstractContextManager[Any]] = nullcontext
+    default_stream: int | None = None
+    """DLPack's number of stream 0."""
 
 
 @dataclass(slots=True, frozen=True)
 class DeviceKind:
     """A family of devices. ``dlpack_code`` is DLPack's number; ``host_memory``: it works on the host's memory, by plain pointers;
-    ``count`` says how many there are here."""
+    ``count`` says how many there are here; ``memory``: how tensors lie on one whose memory is its own."""
 
     name: str
     dlpack_code: int
     host_memory: bool
     doc: str = field(compare=False)
     count: Callable[[], int] = field(default=lambda: 1, compare=False)
+    memory: DeviceMemory | None = field(default=None, compare=False)
 
 
 DEVICE_KINDS: dict[str, DeviceKind] = {}
@@ -37,7 +76,21 @@ def register_device_kind(kind: DeviceKind) -> None:
 
 
 CPU_KIND = DeviceKind("cpu", 1, True, "The machine Python runs on.")
-CUDA_KIND = DeviceKind("cuda", 2, False, "An NVIDIA GPU: a name in scripts; no tensor lies there.", lambda: 0)
+
+
+def _of_context(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a context, as one of the index of a CUDA device."""
+    return lambda index, *args: function(cuda_context(index), *args)
+
+
+CUDA_MEMORY = DeviceMemory(
+    allocate=_of_context(cuda_memory.allocate), to_device=_of_context(cuda_memory.copy_to_device),
+    to_host=_of_context(cuda_memory.copy_to_host), within=_of_context(cuda_memory.copy_on_device),
+    synchronize=_of_context(Context.synchronize), stream=_of_context(Context.stream), order=_of_context(Context.order),
+    calling=_of_context(launching), default_stream=1,
+)  # fmt: skip
+"""Memory of CUDA devices, through the driver in force."""
+CUDA_KIND = DeviceKind("cuda", 2, False, "An NVIDIA GPU.", device_count, CUDA_MEMORY)
 for _kind in (CPU_KIND, CUDA_KIND):
     register_device_kind(_kind)
 
@@ -64,6 +117,20 @@ class Device:
         return DEVICE_KINDS[self.kind].host_memory
 
     @property
+    def memory(self) -> DeviceMemory:
+        """The functions of a memory that the host does not read. Raises FFIError E703 where the kind is only a name."""
+        found = DEVICE_KINDS[self.kind].memory
+        if found is None:
+            raise FFIError("E703", f"no tensor can lie on {self}: nobody said how its memory is used",
+                           help="register the device with a DeviceMemory, or give unity.cpu()")  # fmt: skip
+        return found
+
+    def sync(self) -> None:
+        """Wait until the device has done all that it was given."""
+        if not self.host_memory:
+            self.memory.synchronize(self.index)
+
+    @property
     def device_type(self) -> int:
         """DLPack's number of the kind."""
         return self.dlpack[0]
@@ -82,27 +149,25 @@ class Device:
 CPU = Device("cpu", 0)
 
 
+_DEVICES: dict[tuple[str, int], Device] = {("cpu", 0): CPU}
+
+
 def device(text: str | Device, index: int | None = None) -> Device:
-    """Read a device from text: "cpu", "cpu:0", "cuda:1", or "cuda" with an ``index``. Raises FFIError E703."""
+    """A device from text: ``"cpu"``, ``"cpu:0"``, ``"cuda:1"``, or ``"cuda"`` with ``index`` 1. Raises FFIError E703."""
     if isinstance(text, Device):
-        return text
+        return _DEVICES.setdefault((text.kind, text.index), text)
     if index is not None:
         return device(f"{text}:{index}")
     match = _PATTERN.match(text) if isinstance(text, str) else None
     if match is None:
         raise FFIError("E703", f"cannot read the device {text!r}", help='write for example "cpu" or "cuda:0"')
-    found = Device(match.group(1), int(match.group(2) or 0))
-    return CPU if found == CPU else found
+    return device(Device(match.group(1), int(match.group(2) or 0)))
 
 
-def with_host_memory(place: Device | str) -> Device:
-    """The device where a tensor for this one lies: the CPU for one that works on the host's memory. No other memory is managed
-    here. Raises FFIError E703."""
+def memory_device(place: Device | str) -> Device:
+    """The device whose memory a tensor for this one lies in: the CPU for one that works on the host's memory."""
     found = device(place)
-    if found.host_memory:
-        return found if found.kind == CPU.kind else CPU
-    raise FFIError("E703", f"no tensor can lie on {found}: there is no memory of a {found.kind} device here",
-                   help="leave the device out, or give unity.cpu(): every tensor lies in the host's memory")  # fmt: skip
+    return CPU if found.host_memory else found
 
 
 def device_from_dlpack(code: int, index: int) -> Device:
@@ -114,10 +179,10 @@ def device_from_dlpack(code: int, index: int) -> Device:
 
 
 def cpu(index: int = 0) -> Device:
-    """Return the CPU as a device; its ``index`` is 0."""
-    return CPU if index == 0 else Device("cpu", index)
+    """The CPU; ``index`` is its number, 0."""
+    return device(Device("cpu", index))
 
 
 def cuda(index: int = 0) -> Device:
-    """GPU number ``index``, as the name of a device: programs do not run there, and tensors have no memory there."""
-    return Device("cuda", index)
+    """GPU number ``index``; ``cuda(0).exist`` says whether there is one."""
+    return device(Device("cuda", index))

@@ -12,6 +12,8 @@ import ctypes
 import numpy as np
 
 from ..support.errors import FFIError
+from .device import CPU, Device, device_from_dlpack
+from .device_array import array_at, to_device, to_host
 from .dtype import DataType, from_numpy
 
 DLPACK_CODES: dict[str, int] = {
@@ -24,7 +26,11 @@ DLPACK_CODES: dict[str, int] = {
 _FOREIGN = {code: name for name, code in DLPACK_CODES.items() if name == "bfloat" or name.startswith("float8")}
 _HOST_MEMORY = (1, 3, 11, 13)
 """DLPack's devices whose memory the host reads through plain pointers: cpu, and what CUDA and ROCm pin or manage."""
-_DTYPE_OFFSET = {b"dltensor": 20, b"dltensor_versioned": 52}
+_TENSOR_OFFSET = {b"dltensor": 0, b"dltensor_versioned": 32}
+"""Where in the memory that a capsule points to its DLTensor begins."""
+_DEVICE, _RANK, _TYPE, _SHAPE, _STRIDES, _START = 8, 16, 20, 24, 32, 40
+"""Where the fields of a DLTensor lie; the address of its data is its first one."""
+_FLAGS, _READ_ONLY = 24, 1
 
 _api = ctypes.pythonapi
 _api.PyCapsule_GetName.restype = ctypes.c_char_p
@@ -38,13 +44,18 @@ def dlpack_type(dtype: DataType) -> tuple[int, int]:
     return DLPACK_CODES[dtype.code], dtype.bits
 
 
-def _type_field(capsule: object) -> ctypes.Array[ctypes.c_uint8]:
+def _dltensor(capsule: object) -> tuple[int, int]:
+    """The address of a fresh capsule's DLTensor, and the flags of its memory."""
     name = _api.PyCapsule_GetName(capsule)
-    offset = _DTYPE_OFFSET.get(name)
+    offset = _TENSOR_OFFSET.get(name)
     if offset is None:
         raise FFIError("E704", f"not a fresh DLPack capsule (its name is {name!r})")
     pointer = _api.PyCapsule_GetPointer(capsule, name)
-    return (ctypes.c_uint8 * 4).from_address(pointer + offset)
+    return pointer + offset, ctypes.c_uint64.from_address(pointer + _FLAGS).value if offset else 0
+
+
+def _type_field(capsule: object) -> ctypes.Array[ctypes.c_uint8]:
+    return (ctypes.c_uint8 * 4).from_address(_dltensor(capsule)[0] + _TYPE)
 
 
 def export_array(array: np.ndarray, **options: object) -> object:
@@ -95,3 +106,60 @@ def import_array(producer: object) -> np.ndarray:
     except (BufferError, RuntimeError, AttributeError, TypeError, ValueError) as error:
         raise FFIError("E704", f"cannot share the memory of a {type(producer).__name__}: {error}") from error
     return array if patched.dtype is None else array.view(patched.dtype.numpy)
+
+
+# ---- memory that is not the host's
+
+
+def export_from(
+    array: np.ndarray, device: Device, stream: int | None = None, dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None, **options: object,
+) -> object:  # fmt: skip
+    """A DLPack capsule of a device's array, for work on the consumer's ``stream``; a copy for ``dl_device`` on the host."""
+    if dl_device is not None and tuple(dl_device) != device.dlpack:
+        if tuple(dl_device) != CPU.dlpack or copy is False:
+            raise BufferError(f"a tensor on {device} is shared there, and copied to the cpu alone")
+        return export_array(to_host(array, device), **options)
+    memory = device.memory
+    if copy:
+        array = to_device(to_host(array, device), device)
+    if stream != -1:  # DLPack's word for a consumer that waits by itself
+        then = 0 if stream is None or stream == memory.default_stream else stream
+        memory.order(device.index, memory.stream(device.index), then)
+    capsule = export_array(array, **options)
+    (ctypes.c_int32 * 2).from_address(_dltensor(capsule)[0] + _DEVICE)[:] = list(device.dlpack)
+    return capsule
+
+
+def import_from(producer: object) -> tuple[np.ndarray, Device]:
+    """An array over the memory of an object with ``__dlpack__``, and the device it lies on. Raises FFIError E702 to E704."""
+    try:
+        kind, index = producer.__dlpack_device__()  # type: ignore[attr-defined]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise FFIError("E704", f"cannot share the memory of a {type(producer).__name__}: {error}") from error
+    if kind in _HOST_MEMORY:
+        return import_array(producer), CPU
+    device = device_from_dlpack(int(kind), index)
+    stream = device.memory.stream(device.index)
+    try:
+        capsule = producer.__dlpack__(stream=stream or device.memory.default_stream)  # type: ignore[attr-defined]
+    except (BufferError, RuntimeError, AttributeError, TypeError, ValueError) as error:
+        raise FFIError("E704", f"cannot share the memory of a {type(producer).__name__}: {error}") from error
+    return _read(capsule), device
+
+
+def _read(capsule: object) -> np.ndarray:
+    """The array of a capsule, which is kept and never consumed: its own end tells the producer."""
+    place, flags = _dltensor(capsule)
+    code, bits, lanes, more = (ctypes.c_uint8 * 4).from_address(place + _TYPE)
+    name = next((name for name, known in DLPACK_CODES.items() if known == code), None)
+    if name is None or lanes != 1 or more:
+        raise FFIError("E702", f"no data type has DLPack's code {code} with {bits} bits in {lanes + 256 * more} lanes")
+    dtype = DataType(name if name == "bool" or name.startswith("float8") else f"{name}{bits}")
+    rank = ctypes.c_int32.from_address(place + _RANK).value
+    data, shape, strides, start = [ctypes.c_uint64.from_address(place + k).value for k in (0, _SHAPE, _STRIDES, _START)]
+    extents = list((ctypes.c_int64 * rank).from_address(shape)) if rank else []
+    steps = (
+        [step * dtype.itemsize for step in (ctypes.c_int64 * rank).from_address(strides)] if strides and rank else None
+    )
+    return array_at(data + start, dtype.numpy, extents, capsule, steps, bool(flags & _READ_ONLY))

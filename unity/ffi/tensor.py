@@ -1,7 +1,8 @@
 """``Tensor``: the run-time value. A thin wrapper around memory of a device; on the cpu, around a numpy array.
 
 Invariant: ``_array`` is an exact ``numpy.ndarray`` whose dtype object is the canonical one of its ``DataType``, so
-that generated code compares types by pointer. Wrapping never copies. Native code creates tensors by storing the two
+that generated code compares types by pointer; ``_device`` says whose memory it is over, and the host reads the elements only where
+that is the host's (else they are copied: `device_array.py`). Wrapping never copies. Native code creates tensors by storing the two
 slots directly, so the slots and their meaning are part of the calling convention.
 """
 
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..support.errors import FFIError
-from .device import CPU, Device, with_host_memory
-from .dlpack import export_array, import_array
+from .cuda_array_interface import export_cuda, import_cuda
+from .device import CPU, CUDA_KIND, Device, memory_device
+from .device_array import assign, copy_within, empty, to_device, to_host
+from .dlpack import export_array, export_from, import_from
 from .dtype import DataType, from_numpy
-from .torch_bridge import array_from_torch, is_torch_tensor, torch_from_array
+from .torch_bridge import array_from_torch, is_torch_tensor, torch_from_array, torch_from_device
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +49,18 @@ class Tensor:
             raise FFIError("E704", f"Tensor wraps a numpy array, got {type(array).__name__}",
                            help="use unity.tensor(...) for other values")  # fmt: skip
         self._array = plain_array(array)
-        self._device = device if device is CPU else with_host_memory(device)
+        self._device = CPU
+        if device is not CPU:
+            self._device = place = memory_device(device)
+            if not place.host_memory:
+                self._array = to_device(self._array, place)
+
+    @classmethod
+    def over(cls, array: np.ndarray, device: Device) -> Tensor:
+        """A tensor over memory of a device: ``array`` is one of ``device_array``, or one of the host with the CPU."""
+        made = cls.__new__(cls)
+        made._array, made._device = plain_array(array), device
+        return made
 
     @staticmethod
     def from_numpy(array: np.ndarray) -> Tensor:
@@ -55,17 +69,18 @@ class Tensor:
 
     @staticmethod
     def from_torch(value: torch.Tensor) -> Tensor:
-        """A tensor over a torch tensor's memory (cpu, strided); gradients are cut as by ``detach``."""
-        return Tensor(array_from_torch(value))
+        """A tensor over a torch tensor's memory (on the cpu or a CUDA device, strided); gradients are cut as by ``detach``."""
+        return Tensor.over(*array_from_torch(value))
 
     @staticmethod
     def from_dlpack(producer: object) -> Tensor:
-        """A tensor over the memory of any object with ``__dlpack__``. Raises FFIError E703 (not on the cpu), E704."""
+        """A tensor over the memory of any object with ``__dlpack__``. Raises FFIError E702 to E704 (E703: a device that
+        nobody knows)."""
         if isinstance(producer, Tensor):
             return producer
         if is_torch_tensor(producer):
-            return Tensor(array_from_torch(producer))  # type: ignore[arg-type]
-        return Tensor(import_array(producer))
+            return Tensor.from_torch(producer)  # type: ignore[arg-type]
+        return Tensor.over(*import_from(producer))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -110,55 +125,104 @@ class Tensor:
         """Address of the first element."""
         return int(self._array.__array_interface__["data"][0])
 
-    def numpy(self) -> np.ndarray:
-        """The memory as a numpy array; not a copy."""
+    @property
+    def layout(self) -> np.ndarray:
+        """The memory as an array: its shape, strides, data type and address. The host must not read a device's elements by it."""
         return self._array
 
+    def numpy(self) -> np.ndarray:
+        """The memory as a numpy array, which is no copy; of a device's memory it is one, once the device has computed it."""
+        return self._array if self._device is CPU or self._device.host_memory else to_host(self._array, self._device)
+
     def torch(self) -> torch.Tensor:
-        """The memory as a torch tensor; not a copy. Raises FFIError E712 for read-only memory."""
-        return torch_from_array(self._array)
+        """The memory as a torch tensor; not a copy. Raises FFIError E712 for read-only memory, E703 for a device torch has not."""
+        return torch_from_array(self._array) if self._device.host_memory else torch_from_device(self, self._device)
 
     def item(self) -> Any:
         """The single element as a Python number. Raises FFIError E704 where there is not exactly one."""
         if self._array.size != 1:
             raise FFIError("E704", f"item() needs exactly one element, this tensor has shape {self.shape}")
-        return self._array.item()
+        return self.numpy().item()
 
     def copyfrom(self, source: object) -> Tensor:
         """Fill this tensor with the elements of another one, an array or a number, cast to its type. Raises FFIError E704."""
-        given = tensor(source).numpy()
+        given = tensor(source)
         if given.shape != self.shape:
             raise FFIError("E704", f"cannot copy shape {given.shape} into a tensor of shape {self.shape}")
-        np.copyto(self._array, given, casting="unsafe")
+        if self._device.host_memory:
+            np.copyto(self._array, given.numpy(), casting="unsafe")
+        elif given._device == self._device and given._array.dtype == self._array.dtype:
+            copy_within(self._array, given._array, self._device)
+        else:
+            assign(self._array, self._device, given.numpy().astype(self._array.dtype))
         return self
 
-    def copyto(self, target: Tensor | Device) -> Tensor:
+    def copyto(self, target: Tensor | Device | str) -> Tensor:
         """Copy the elements into another tensor of this shape, or into a new one on a device; gives that.
 
-        Raises FFIError E703 for a device whose memory is not the host's, E704 for another shape.
+        Raises FFIError E734 where there is no such device, E704 for another shape.
         """
         if isinstance(target, Tensor):
             return target.copyfrom(self)
-        return Tensor(self._array.copy(order="C"), target)
+        place = memory_device(target)
+        if place.host_memory:
+            return Tensor(np.array(self.numpy(), order="C") if self._device.host_memory else self.numpy(), place)
+        return Tensor.over(empty(place, self.shape, self._array.dtype), place).copyfrom(self)
+
+    def to(self, device: Device | str) -> Tensor:
+        """This tensor where it lies on the device already, else a copy there."""
+        return self if self._device == memory_device(device) else self.copyto(device)
 
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
-        if dtype is None or np.dtype(dtype) == self._array.dtype:
-            return self._array.copy() if copy else self._array
-        if copy is False:
-            raise ValueError(f"a copy is needed to turn {self.dtype} into {dtype}")
-        return self._array.astype(dtype)
+        here = self._device.host_memory
+        if copy is False and (not here or (dtype is not None and np.dtype(dtype) != self._array.dtype)):
+            raise ValueError(
+                f"a copy is needed to turn a {self.dtype} tensor on {self._device} into {dtype or 'an array'}"
+            )
+        found = self.numpy()
+        if dtype is None or np.dtype(dtype) == found.dtype:
+            return found.copy() if copy and here else found
+        return found.astype(dtype)
 
-    def __dlpack__(self, **options: object) -> object:
-        return export_array(self._array, **options)
+    def __dlpack__(self, **options: Any) -> object:
+        return (
+            export_array(self._array, **options)
+            if self._device.host_memory
+            else export_from(self._array, self._device, **options)
+        )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._device.dlpack
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory of a CUDA device, as pycuda, cupy, numba and torch show it to each other."""
+        if self._device.kind != CUDA_KIND.name:
+            raise AttributeError(f"a tensor on {self._device} is no CUDA array")
+        return export_cuda(self._array, self._device)
+
     def __getitem__(self, index: Any) -> Tensor:
-        return Tensor(np.asarray(self._array[index]), self._device)
+        if self._device.host_memory:
+            return Tensor(np.asarray(self._array[index]), self._device)
+        view = _part(self._array, index)
+        return (
+            Tensor(np.asarray(self.numpy()[index]), self._device) if view is None else Tensor.over(view, self._device)
+        )
 
     def __setitem__(self, index: Any, value: object) -> None:
-        self._array[index] = tensor(value).numpy()
+        given = tensor(value)
+        if self._device.host_memory:
+            self._array[index] = given.numpy()
+            return
+        view = _part(self._array, index)
+        if view is None:
+            whole = self.numpy()
+            whole[index] = given.numpy()
+            assign(self._array, self._device, whole)
+        elif given.shape == view.shape:
+            Tensor.over(view, self._device).copyfrom(given)
+        else:
+            assign(view, self._device, np.broadcast_to(given.numpy(), view.shape).astype(view.dtype))
 
     def __len__(self) -> int:
         if self._array.ndim == 0:
@@ -170,7 +234,7 @@ class Tensor:
             yield self[index]
 
     def __repr__(self) -> str:
-        text = np.array2string(self._array, separator=", ", threshold=100, edgeitems=3, prefix="tensor(")
+        text = np.array2string(self.numpy(), separator=", ", threshold=100, edgeitems=3, prefix="tensor(")
         return f'tensor({text}, shape={self.shape}, dtype="{self.dtype}", device="{self._device}")'
 
     def __int__(self) -> int:
@@ -183,7 +247,17 @@ class Tensor:
         return bool(self.item())
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Tensor, (self._array,)
+        return Tensor, (self.numpy(), self._device)
+
+
+def _part(array: np.ndarray, index: Any) -> np.ndarray | None:
+    """A view of part of a device's array; None for an index that numpy follows by reading elements."""
+    parts = index if isinstance(index, tuple) else (index,)
+    plain = (int, np.integer, slice, type(None), type(...))
+    if any([isinstance(p, bool) or not isinstance(p, plain) for p in parts]):
+        return None
+    found: np.ndarray = array[parts if ... in parts else (*parts, ...)]
+    return found
 
 
 def rounded(values: np.ndarray | np.float64, dtype: DataType) -> np.ndarray:
@@ -230,21 +304,22 @@ def _numbers(value: object, dtype: DataType) -> np.ndarray:
     return made
 
 
-def tensor(value: object, dtype: str | DataType | None = None) -> Tensor:
-    """Make a tensor from numpy, torch or DLPack objects (sharing memory where the type fits), numbers or nested lists.
+def tensor(value: object, dtype: str | DataType | None = None, device: Device | str | None = None) -> Tensor:
+    """Make a tensor from numpy, torch, DLPack or CUDA array objects (sharing memory where the type fits), numbers or nested lists.
 
-    ``dtype``: data type of the elements; None: that of ``value``, float32 for Python floats, int64 for Python integers. Raises
-    FFIError E702, E703 (a tensor that is not on the CPU) and E704.
+    ``dtype``: data type of the elements; None: that of ``value``, float32 for Python floats, int64 for Python integers. ``device``:
+    where the tensor is to lie; None: where ``value`` does. Raises FFIError E702, E703 (memory that nobody here knows), E704, and
+    E734 where there is no such device.
     """
     wanted = None if dtype is None else DataType(dtype).numpy
-    if isinstance(value, Tensor):
-        array = value.numpy()
-    elif is_torch_tensor(value):
-        array = array_from_torch(value)  # type: ignore[arg-type]
-    elif isinstance(value, (np.ndarray, np.generic)):
+    place = CPU if device is None else memory_device(device)
+    if isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
-    elif hasattr(value, "__dlpack__"):
-        array = import_array(value)
+    elif (found := shared_tensor(value)) is not None:
+        place = found._device if device is None else place
+        if not place.host_memory and (wanted is None or found._array.dtype == wanted):
+            return found.to(place)
+        array = found.numpy()
     elif wanted is not None and not hasattr(value, "__array__"):
         array = _numbers(value, DataType(dtype))  # type: ignore[arg-type]
     else:
@@ -258,4 +333,17 @@ def tensor(value: object, dtype: str | DataType | None = None) -> Tensor:
         if array.dtype.kind in "OUSMm":
             raise FFIError("E704", f"cannot make a {dtype} tensor from {type(value).__name__} values")
         array = rounded(array, DataType(dtype)) if array.dtype == np.float64 else array.astype(wanted)  # type: ignore[arg-type]
-    return Tensor(array)
+    return Tensor(array, place)
+
+
+def shared_tensor(value: object) -> Tensor | None:
+    """A tensor over the memory of an object that has such, wherever it lies; None for numbers, lists and the like."""
+    if isinstance(value, Tensor):
+        return value
+    if is_torch_tensor(value):
+        return Tensor.from_torch(value)  # type: ignore[arg-type]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return Tensor(np.asarray(value))
+    if hasattr(value, "__dlpack__"):
+        return Tensor.over(*import_from(value))
+    return Tensor.over(*import_cuda(value)) if hasattr(value, "__cuda_array_interface__") else None

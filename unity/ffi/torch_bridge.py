@@ -10,6 +10,8 @@ import numpy as np
 
 from ..support.errors import FFIError
 from ..support.optional import require
+from .device import CPU, DEVICE_KINDS, Device, device
+from .device_array import array_at
 from .dtype import DataType, from_numpy
 
 if TYPE_CHECKING:
@@ -37,15 +39,32 @@ def _is_carried(dtype: DataType) -> bool:
     return dtype.code == "bfloat" or dtype.code.startswith("float8")
 
 
-def array_from_torch(value: torch.Tensor) -> np.ndarray:
-    """A numpy array over a torch tensor's memory; gradients are cut as by ``detach``. Raises FFIError E703, E704."""
+def array_from_torch(value: torch.Tensor) -> tuple[np.ndarray, Device]:
+    """An array over a torch tensor's memory, and the device; gradients are cut as by ``detach``. Raises FFIError E703, E704."""
     torch_module = require("torch")
-    if value.device.type != "cpu":
-        raise FFIError("E703", f"the torch tensor is on {value.device}, expected cpu", help="call .cpu() first")
+    kind = value.device.type
+    if kind not in DEVICE_KINDS or (kind != CPU.kind and DEVICE_KINDS[kind].memory is None):
+        raise FFIError(
+            "E703", f"the torch tensor is on {value.device}, where no tensor can lie", help="call .cpu() first"
+        )
     plain = value.detach()
     if plain.layout is not torch_module.strided or plain.is_conj() or plain.is_neg():
         raise FFIError("E704", "a sparse, conjugated or negated torch tensor has no plain memory to share",
                        help="call .to_dense() or .resolve_neg() first")  # fmt: skip
+    if kind != CPU.kind:
+        dtype = DataType(str(plain.dtype).removeprefix("torch."))
+        steps = [step * dtype.itemsize for step in plain.stride()]
+        try:
+            address = plain.data_ptr()
+        except RuntimeError as error:
+            raise _without_memory(plain, error) from error
+        return array_at(address, dtype.numpy, plain.shape, plain, steps), device(kind, value.device.index or 0)
+    return _host_array(plain), CPU
+
+
+def _host_array(plain: torch.Tensor) -> np.ndarray:
+    """A numpy array over the memory of a torch tensor on the host."""
+    torch_module = require("torch")
     name = str(plain.dtype).removeprefix("torch.")
     dtype = DataType(name)
     try:
@@ -56,12 +75,17 @@ def array_from_torch(value: torch.Tensor) -> np.ndarray:
         shared: np.ndarray = plain.numpy()
         return shared
     except ValueError as error:
-        raise FFIError("E704", f"a tensor of {value.dim()} dimensions cannot be shared: {error}") from error
-    except RuntimeError as error:  # tensors torch.export, torch.vmap and the like trace with
-        raise FFIError(
-            "E704", f"a torch {type(value).__name__} without memory of its own cannot be shared: {error}",
-            help="call compiled functions outside of torch.export, torch.vmap and other transformations of torch",
-        ) from error  # fmt: skip
+        raise FFIError("E704", f"a tensor of {plain.dim()} dimensions cannot be shared: {error}") from error
+    except RuntimeError as error:
+        raise _without_memory(plain, error) from error
+
+
+def _without_memory(plain: torch.Tensor, error: RuntimeError) -> FFIError:
+    """The error of tensors that torch.export, torch.vmap and the like trace with."""
+    return FFIError(
+        "E704", f"a torch {type(plain).__name__} without memory of its own cannot be shared: {error}",
+        help="call compiled functions outside of torch.export, torch.vmap and other transformations of torch",
+    )  # fmt: skip
 
 
 @cache
@@ -80,6 +104,17 @@ def torch_from_array(array: np.ndarray) -> torch.Tensor:
     """A torch tensor over a numpy array's memory. Raises FFIError E704 (type unknown to torch), E712 (read-only)."""
     made = _over_memory(array)
     return made if array.size else made.new_empty(array.shape)  # numpy gives arrays without elements no strides
+
+
+def torch_from_device(producer: object, place: Device) -> torch.Tensor:
+    """A torch tensor over a tensor's memory on a device. Raises FFIError E703 where torch has no such device."""
+    try:
+        made: torch.Tensor = require("torch").from_dlpack(producer)
+        return made
+    except (BufferError, RuntimeError, AssertionError, ValueError) as error:
+        raise FFIError(
+            "E703", f"torch cannot share memory of {place}: {error}", help="copy: tensor.to(unity.cpu()).torch()"
+        ) from error
 
 
 def _over_memory(array: np.ndarray) -> torch.Tensor:

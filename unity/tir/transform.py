@@ -19,6 +19,8 @@ TIR_NAMES = {
     "LowerInitBlock": "lower_init_block",
     "LowerMatchBuffer": "lower_match_buffer",
     "LowerOpaqueBlock": "lower_opaque_block",
+    "LowerThreadAllreduce": "lower_thread_allreduce",
+    "MergeSharedMemoryAllocations": "merge_shared_memory_allocations",
     "PlanAndUpdateBufferAllocationLocation": "plan_buffer_allocation",
     "RemoveNoOp": "remove_no_op",
     "RewriteUnsafeSelect": "rewrite_unsafe_select",

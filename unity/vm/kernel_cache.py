@@ -118,7 +118,7 @@ class _Kernels:
             for user in users:
                 names_of = dict(zip(self.groups[key], user, strict=True))
                 for known, signature in code.signatures.items():
-                    name = names_of[known]
+                    name = names_of[known] if len(user) > 1 else user[0]  # the key of one program has no name in it
                     rows[name] = signature if known == name else replace(signature, name=name), code.symbols[known]
         data = [self.found[key].data for key in names]
         made.add(self.target, data, {name: rows[name] for name in functions if name in rows})

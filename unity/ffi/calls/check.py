@@ -180,7 +180,7 @@ class _Call:
             if value.device.type != "cpu":  # type: ignore[attr-defined]
                 raise self.fail("E612", arg, path, f"expected a tensor on cpu, got one on {value.device}",  # type: ignore[attr-defined]
                                 help="call .cpu() first")  # fmt: skip
-            return array_from_torch(value)  # type: ignore[arg-type]
+            return array_from_torch(value)[0]  # type: ignore[arg-type]
         if isinstance(value, np.ndarray) or (
             isinstance(value, np.generic) and type(arg) is TensorArg and not arg.written
         ):
@@ -252,6 +252,8 @@ class _Call:
             self.compare(arg, path, dim, evaluate(dim, symbols), value)
 
     def integer(self, arg: Leaf, value: object, path: str, what: str) -> int:
+        if isinstance(value, np.bool_):
+            return int(value)
         if isinstance(value, (float, str)) or not hasattr(value, "__index__"):
             raise self.fail("E603", arg, path, f"expected {what}, got {type(value).__name__}")
         try:

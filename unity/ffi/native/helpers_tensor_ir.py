@@ -4,15 +4,30 @@
 """
 
 EXTRACT_IR = """
-; Read a tensor: leaf.{{data, object, dims, ndim}}; strides receives {{ptr strides, i64 unit}} where it is not null.
+; Read a tensor of the host: leaf.{{data, object, dims, ndim}}; strides receives {{ptr strides, i64 unit}} where it is not null.
 define i1 @unity_extract(ptr %o, ptr %leaf, i64 %dtype, i32 %dl, i32 %ndim, i32 %flags, i64 %mask, ptr %strides) {{
+  %cpu = load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {cpu})
+  %fits = call i1 @unity_extract_any(ptr %o, ptr %leaf, i64 %dtype, i32 %dl, i32 %ndim, i32 %flags, i64 %mask, ptr %strides,
+    ptr %cpu, i1 true, i64 1)
+  ret i1 %fits
+}}
+; The same for a tensor of a device, by the object of that and DLPack's (type, index << 32): arrays of numpy do not fit.
+define i1 @unity_extract_on(ptr %o, ptr %leaf, i64 %dtype, i32 %dl, i32 %ndim, i32 %flags, i64 %mask, ptr %strides,
+  ptr %device, i64 %place) {{
+  %fits = call i1 @unity_extract_any(ptr %o, ptr %leaf, i64 %dtype, i32 %dl, i32 %ndim, i32 %flags, i64 %mask, ptr %strides,
+    ptr %device, i1 false, i64 %place)
+  ret i1 %fits
+}}
+define internal i1 @unity_extract_any(ptr %o, ptr %leaf, i64 %dtype, i32 %dl, i32 %ndim, i32 %flags, i64 %mask, ptr %strides,
+  ptr %device, i1 %host, i64 %place) alwaysinline {{
 entry:
   %dlt = alloca [6 x i64], align 8
   %tp = getelementptr i8, ptr %o, i64 8
   %type = load ptr, ptr %tp
   %ndt = load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {ndarray})
   %isnd = icmp eq ptr %type, %ndt
-  br i1 %isnd, label %numpy, label %nottensor
+  %isarray = and i1 %isnd, %host
+  br i1 %isarray, label %numpy, label %nottensor
 nottensor:
   %tt = load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {tensor})
   %istt = icmp eq ptr %type, %tt
@@ -22,7 +37,13 @@ unity:
   %ap = getelementptr i8, ptr %o, i64 %off
   %inner = load ptr, ptr %ap
   %isnull = icmp eq ptr %inner, null
-  br i1 %isnull, label %no, label %unity2
+  br i1 %isnull, label %no, label %where
+where:
+  %dof = load i64, ptr getelementptr (i8, ptr @unity_runtime, i64 {tensor_device})
+  %dp = getelementptr i8, ptr %o, i64 %dof
+  %lies = load ptr, ptr %dp
+  %there = icmp eq ptr %lies, %device
+  br i1 %there, label %unity2, label %no
 unity2:
   %itp = getelementptr i8, ptr %inner, i64 8
   %itype = load ptr, ptr %itp
@@ -87,8 +108,8 @@ torcherr:
   br label %no
 torch2:
   %devp = getelementptr i8, ptr %dlt, i64 8
-  %dev = load i32, ptr %devp
-  %devok = icmp eq i32 %dev, 1
+  %dev = load i64, ptr %devp
+  %devok = icmp eq i64 %dev, %place
   br i1 %devok, label %torch3, label %no
 torch3:
   %tndp = getelementptr i8, ptr %dlt, i64 16

@@ -39,7 +39,7 @@ def _link(engine: Engine, objects: list[bytes], kernels: Mapping[str, KernelSign
 
 def _loaded(engine: Engine, code: CudaCode, context: Context) -> dict[str, int]:
     """Cells with the handles of the kernels of some code."""
-    module = Module(context, chosen_image(code, context).data)
+    module = _module(code, context)
     engine.keep_alive(KernelChecks(module, code.messages) if code.messages else module)
     cells = {}
     for kernel in code.kernels:
@@ -49,13 +49,26 @@ def _loaded(engine: Engine, code: CudaCode, context: Context) -> dict[str, int]:
     return cells
 
 
-def chosen_image(code: CudaCode, context: Context) -> Image:
-    """The image that a device runs: its own machine code, else PTX for an architecture that is not newer. Raises FFIError E739."""
+def _module(code: CudaCode, context: Context) -> Module:
+    """The first image that the driver takes. Raises FFIError E739 where there is none."""
+    *others, last = images_for(code, context)
+    for image in others:
+        try:
+            return Module(context, image.data)
+        except FFIError as error:
+            if error.code != "E739":
+                raise
+    return Module(context, last.data)
+
+
+def images_for(code: CudaCode, context: Context) -> list[Image]:
+    """The images that a device may run, best first: its own machine code, PTX for an architecture that is not newer. Raises
+    FFIError E739 where there is none."""
     own = _capability(context.arch)
     exact = [image for image in code.images if image.kind == "cubin" and _capability(image.arch) == own]
     older = [image for image in code.images if image.kind == "ptx" and _fits(image.arch, own)]
     if exact or older:
-        return (exact or older)[-1]
+        return exact + older
     archs = ", ".join(sorted({image.arch for image in code.images}))
     raise FFIError("E739", f"the program has code for {archs}, and {context.name} is {context.arch}",
                    help=f'compile for it: target="cuda -arch={context.arch}"')  # fmt: skip

@@ -41,17 +41,30 @@ answered:
 """
 
 
+Bytes = Callable[[int, int], Any]
+"""The bytes of memory, as a buffer that numpy takes, by their address and number."""
+
+
+def host_bytes(address: int, nbytes: int) -> Any:
+    """Memory of the host."""
+    return (ctypes.c_char * nbytes).from_address(address)
+
+
 def python_kernels(
-    engine: Engine, functions: Mapping[str, Callable[..., Any]], kernels: Mapping[str, KernelSignature]
+    engine: Engine,
+    functions: Mapping[str, Callable[..., Any]],
+    kernels: Mapping[str, KernelSignature],
+    memory: Bytes = host_bytes,
 ) -> None:
     """Give tensor programs entries that call Python functions: ``functions`` by symbol, ``kernels`` their signatures.
 
     A function is called with its parameters in order; it writes into the arrays and gives the scalar that the program returns.
+    ``memory(address, bytes)`` is the memory of a buffer, for a device whose addresses the host cannot follow.
     """
     text = _DECLARATIONS
     for symbol, function in functions.items():
         if symbol in kernels:
-            call = _Call(function, kernels[symbol])
+            call = _Call(function, kernels[symbol], memory)
             engine.add_symbol(f"{symbol}.function", id(call))
             engine.keep_alive(call)
             text += _entry_ir(symbol, kernels[symbol])
@@ -77,17 +90,17 @@ def _entry_ir(symbol: str, signature: KernelSignature) -> str:
 class _Call:
     """The Python object behind an entry. Called with the address of the words."""
 
-    def __init__(self, function: Callable[..., Any], signature: KernelSignature) -> None:
-        self.function, self.signature = function, signature
+    def __init__(self, function: Callable[..., Any], signature: KernelSignature, memory: Bytes) -> None:
+        self.function, self.signature, self.memory = function, signature, memory
 
     def __call__(self, address: int) -> None:
         signature = self.signature
         first = address + 8 * len(signature.params)
         symbols = [ctypes.c_int64.from_address(first + 8 * k).value for k in range(len(signature.symbols))]
         values = [
-            _array(address + 8 * k, p, symbols) if isinstance(p, BufferParam) else _scalar(address + 8 * k, p.dtype).item()
-            for k, p in enumerate(signature.params)
-        ]  # fmt: skip
+            _array(place, p, symbols, self.memory) if isinstance(p, BufferParam) else _scalar(place, p.dtype).item()
+            for place, p in zip(range(address, first, 8), signature.params, strict=True)
+        ]
         result = self.function(*values)
         if signature.result is not None:
             place = ctypes.c_uint64.from_address(first + 8 * len(symbols)).value
@@ -101,7 +114,7 @@ def _scalar(address: int, dtype: str) -> np.ndarray[Any, Any]:
     return np.frombuffer(memory, item.numpy).reshape(())
 
 
-def _array(address: int, param: BufferParam, symbols: list[int]) -> np.ndarray[Any, Any]:
+def _array(address: int, param: BufferParam, symbols: list[int], bytes_of: Bytes) -> np.ndarray[Any, Any]:
     """The array of a buffer whose address lies at an address."""
     item = DataType(param.dtype).numpy
     shape = [evaluate(dim, symbols) for dim in param.shape]
@@ -109,5 +122,5 @@ def _array(address: int, param: BufferParam, symbols: list[int]) -> np.ndarray[A
         return np.empty(shape, item)
     steps = [evaluate(dim, symbols) for dim in param.strides]
     count = 1 + sum([(extent - 1) * step for extent, step in zip(shape, steps)]) if steps else math.prod(shape)
-    memory: Any = (ctypes.c_char * (count * item.itemsize)).from_address(ctypes.c_uint64.from_address(address).value)
+    memory = bytes_of(ctypes.c_uint64.from_address(address).value, count * item.itemsize)
     return np.ndarray(shape, item, memory, strides=[step * item.itemsize for step in steps] or None)

@@ -25,7 +25,13 @@ LLVM = TargetKind(
 """Processors, through LLVM."""
 CUDA = TargetKind(
     "cuda",
-    {"arch": str, "max_threads_per_block": int, "max_shared_memory_per_block": int, "thread_warp_size": int},
+    {
+        "arch": str,
+        "cubin": str,
+        "max_threads_per_block": int,
+        "max_shared_memory_per_block": int,
+        "thread_warp_size": int,
+    },
     {
         "nvidia/nvidia-a100": {"arch": "sm_80", "max_threads_per_block": 1024},
         "nvidia/geforce-rtx-3090": {"arch": "sm_86", "max_threads_per_block": 1024},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...support.errors import TypeRuleError, VerifyError
@@ -246,6 +247,8 @@ class GraphVerifier:
             count = len(fn.params) if isinstance(fn, (Function, PrimFunc)) else len(call.args)
             if count != len(call.args):
                 self.report.add("E337", f"{call.op.name} takes {count} arguments, got {len(call.args)}", call.span)
+            elif isinstance(fn, PrimFunc):
+                self._fits(call, call.op.name, fn, [arg.ty for arg in call.args], call.args)
             elif isinstance(fn, Function):
                 for index, (param, arg) in enumerate(zip(fn.params, call.args)):
                     if is_subtype(arg.ty, param.ty) is Answer.NO:
@@ -271,7 +274,10 @@ class GraphVerifier:
         if len(types) != len(fn.params):
             self.report.add("E346", f"{name} takes {len(fn.params)} arguments, the call gives {len(types)}", call.span)
             return
-        given = call.args[1].fields if isinstance(call.args[1], Tuple) else ()
+        self._fits(call, name, fn, types, call.args[1].fields if isinstance(call.args[1], Tuple) else ())
+
+    def _fits(self, call: Call, name: str, fn: PrimFunc, types: Sequence[Type], given: Sequence[Expr]) -> None:
+        """The types of what a tensor program is given, against its parameters."""
         for index, (param, ty) in enumerate(zip(fn.params, types)):
             reason = _parameter_mismatch(fn, param, ty)
             if reason:

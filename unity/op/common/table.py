@@ -284,7 +284,7 @@ def call_arguments(info: OpInfo, values: Sequence[Any], attrs: Mapping[str, Any]
     dtype = next((ty.dtype for ty in tensors if ty.dtype is not None), None)
     if dtype is None:
         return [to_expr(v) for v in made]
-    return [*made[:first], *[_adopt(v, dtype) for v in made[first:]]]
+    return [*made[:first], *[_adopt(info, v, dtype) for v in made[first:]]]
 
 
 def _float_type(given: Any) -> DataType | None:
@@ -296,7 +296,7 @@ def _float_type(given: Any) -> DataType | None:
     return dtype if dtype.is_float else None
 
 
-def _adopt(value: Any, dtype: DataType) -> Expr:
+def _adopt(info: OpInfo, value: Any, dtype: DataType) -> Expr:
     number: Any = value.value if isinstance(value, (FloatImm, IntImm)) else value
     if type(number) is float:
         return constant(number, dtype) if dtype.is_float else to_expr(value)
@@ -305,7 +305,7 @@ def _adopt(value: Any, dtype: DataType) -> Expr:
     if dtype.is_integral and wrap_int(number, dtype) != number:
         raise TypeRuleError(
             "E211",
-            f"{number} is no {dtype.name} value",
+            f"{info.name}: {number} is no {dtype.name} value",
             value.span,
             help="cast the tensor first: R.astype(x, ...)",
         )

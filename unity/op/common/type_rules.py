@@ -6,11 +6,13 @@ of the promised kind or raises; unknown (dtype None, shape None) is passed on, n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ...ffi.dtype import DataType
 from ...ir.build import const, eq, mul, select
+from ...ir.constant import wrap_int
 from ...ir.expr import Call, DataTypeImm, FloatImm, IntImm, ShapeExpr, StringImm, Var
 from ...ir.op import OPS, numbers_alone, usage
 from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
@@ -129,6 +131,18 @@ def int_attr(call: Call, name: str, default: int | None = None) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise fail(call, "E214", f"{name} must be an integer, got {value!r}")
     return value
+
+
+def element(call: Call, value: Any, dtype: DataType | None, name: str) -> int | float:
+    """A number as an element of a data type. Raises E214 for one that the type does not have."""
+    whole = None if dtype is None or dtype.is_float else dtype
+    number = isinstance(value, (bool, int, float))
+    if number and whole is None:
+        return value  # type: ignore[no-any-return]
+    if number and whole is not None and abs(value) < math.inf and wrap_int(int(value), whole) == value:
+        return int(value)
+    shown = "" if dtype is None else f" that {dtype.name} has"
+    raise fail(call, "E214", f"{name} must be a number{shown}, got {value!r}")
 
 
 def bool_attr(call: Call, name: str, default: bool = False) -> bool:

@@ -35,13 +35,13 @@ def operand(call: Call, index: int, name: str) -> TensorType | None:
     raise fail(call, "E210", f"{name} must be a tensor or a scalar, got {arg.ty}", arg=arg)
 
 
-def operands(call: Call) -> list[TensorType]:
+def operands(call: Call, first: int = 0) -> list[TensorType]:
     """Types of both operands without literals; literals must fit the dtype. Raises E210, E211."""
-    found = [operand(call, 0, "x1"), operand(call, 1, "x2")]
+    found = [operand(call, first, "x1"), operand(call, first + 1, "x2")]
     types = [t for t in found if t is not None]
     if not types:
-        raise fail(call, "E210", "at least one operand must be a tensor", "write R.const(value, dtype)", 0)
-    for arg in call.args[:2]:
+        raise fail(call, "E210", "at least one operand must be a tensor", "write R.const(value, dtype)", first)
+    for arg in call.args[first : first + 2]:
         dtype = types[0].dtype
         if type(arg) is FloatImm and dtype is not None and not dtype.is_float:
             raise fail(call, "E211", f"{arg.value} is no {dtype.name}", 'cast first: R.astype(x, "float32")', arg)
@@ -327,9 +327,7 @@ def _where_type(call: Call) -> Type:
             'cast first: R.astype(x, "bool")',
             0,
         )
-    sides = [t for t in (operand(call, 1, "x1"), operand(call, 2, "x2")) if t is not None]
-    if not sides:
-        raise fail(call, "E210", "one of the values must be a tensor", "write R.const(value, dtype)", 1)
+    sides = operands(call, 1)
     return broadcast_type(call, [cond, *sides], same_dtype(call, *sides))
 
 

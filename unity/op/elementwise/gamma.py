@@ -23,14 +23,18 @@ TERMS = 9
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
 """B2, B4, ..."""
 
+LARGEST = 60
+"""The largest order: the terms of the series give all digits of float64 up to here."""
+
 
 def _order(call: Call) -> int:
     return int_attr(call, "n")
 
 
 def _type(call: Call) -> Type:
-    if _order(call) < 1:
-        raise fail(call, "E214", f"n must be at least 1, got {_order(call)}", "R.digamma is the function of order 0")
+    if not 1 <= _order(call) <= LARGEST:
+        said = f"n must be from 1 to {LARGEST}, got {_order(call)}"
+        raise fail(call, "E214", said, "R.digamma is the function of order 0")
     return float_operand(call)
 
 
@@ -116,7 +120,7 @@ def _lower(call: Call, x: te.Tensor) -> te.Tensor:
 
 polygamma = row(
     "polygamma",
-    ("x", attribute("n", doc="order of the derivative, at least 1")),
+    ("x", attribute("n", doc="order of the derivative, from 1 to 60")),
     _type,
     "Returns the n-th derivative of digamma, by Euler-Maclaurin series and reflection.",
     family="unary",

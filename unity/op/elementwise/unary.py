@@ -189,11 +189,14 @@ trunc = _unary("trunc", _number, np.trunc, _on_floats(te.trunc), "Rounds towards
 
 
 def _clip_type(call: Call) -> TensorType:
+    ty = _number(call)
     for name in ("min", "max"):
         value = attr(call, name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise fail(call, "E214", f"{name} must be a number, got {value!r}")
-    return _number(call)
+        if value != value and ty.dtype is not None and not ty.dtype.is_float:
+            raise fail(call, "E214", f"{name} must be a number that can be compared, got {value!r}")
+    return ty
 
 
 def _clip(call: Call, x: te.Tensor) -> te.Tensor:
@@ -202,8 +205,7 @@ def _clip(call: Call, x: te.Tensor) -> te.Tensor:
     def body(v: te.Value) -> te.Value:
         if not v.dtype.is_float:
             least, most = number(min_value(v.dtype)), number(max_value(v.dtype))
-            bounds = [max(least, min(most, math.ceil(low) if low > -math.inf else least))]
-            bounds.append(max(least, min(most, math.floor(high) if high < math.inf else most)))
+            bounds = [math.ceil(max(least, min(most, low))), math.floor(max(least, min(most, high)))]
         else:
             bounds = [low, high]
         return te.minimum(te.maximum(v, te.const(bounds[0], v.dtype)), te.const(bounds[1], v.dtype))

@@ -20,6 +20,7 @@ from ..common.type_rules import (
     argument,
     attr,
     dtype_value,
+    element,
     fail,
     int_attr,
     like,
@@ -45,9 +46,17 @@ def _fill_dtype(call: Call, index: int) -> DataType | None:
     raise fail(call, "E210", f"fill_value must be a scalar, got {ty}", arg=index)
 
 
+def _filled(call: Call, dtype: DataType | None) -> DataType | None:
+    """The data type of the result, which must have the whole part of a number that is known."""
+    value = plain(call.args[1])
+    if dtype is not None and dtype.is_integral and isinstance(value, (int, float)):
+        element(call, math.trunc(value) if abs(value) < math.inf else value, dtype, "fill_value")
+    return dtype
+
+
 def _full_type(call: Call) -> Type:
     found = _fill_dtype(call, 1)
-    return _shaped(call, dtype_value(call, attr(call, "dtype")) or found)
+    return _shaped(call, _filled(call, dtype_value(call, attr(call, "dtype")) or found))
 
 
 def _fill(call: Call, value: Any) -> te.Tensor:
@@ -91,7 +100,7 @@ full = row(
 def _full_like_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     _fill_dtype(call, 1)
-    return like(ty, dtype_value(call, attr(call, "dtype")) or ty.dtype)
+    return like(ty, _filled(call, dtype_value(call, attr(call, "dtype")) or ty.dtype))
 
 
 full_like = row(
@@ -164,11 +173,13 @@ def _range_of(call: Call) -> tuple[Any, Any, Any]:
     return values[0], values[1], values[2] if len(values) > 2 else 1
 
 
+def _any_float(*values: Any) -> bool:
+    return any([isinstance(v, float) or (isinstance(v, Expr) and build.dtype_of(v).is_float) for v in values])
+
+
 def _arange_type(call: Call) -> Type:
     start, end, step = _range_of(call)
-    floats = any(
-        [isinstance(v, float) or (isinstance(v, Expr) and build.dtype_of(v).is_float) for v in (start, end, step)]
-    )
+    floats = _any_float(start, end, step)
     dtype = dtype_value(call, attr(call, "dtype")) or DataType("float32" if floats else "int64")
     if isinstance(step, (int, float)) and step == 0:
         raise fail(call, "E214", "a step of 0 has no meaning")
@@ -187,7 +198,7 @@ def _arange_type(call: Call) -> Type:
 def _arange(call: Call, *inputs: Any) -> te.Tensor:
     start, _, step = _range_of(call)
     dtype = result_dtype(call)
-    wide = "float64" if dtype.is_float else "int64"
+    wide = "float64" if dtype.is_float or _any_float(start, step) else "int64"
 
     def body(i: te.Value) -> te.Value:
         first, stride = [
@@ -221,7 +232,7 @@ arange = row(
     family=FAMILY,
     lower=_arange,
     ref=_arange_ref,
-    samples="5; 2, 9, 3, dtype='float32'; 5, -2, -2; 0.0, 1.0, 0.3",
+    samples="5; 2, 9, 3, dtype='float32'; 5, -2, -2; 0.0, 1.0, 0.3; 0.0, 4.5, 1.5, dtype='int32'",
 )
 
 

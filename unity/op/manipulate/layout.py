@@ -17,14 +17,14 @@ from ... import te
 from ...arith.evaluate import evaluate
 from ...arith.index_map import IndexMap
 from ...ir.build import const, index_var
-from ...ir.expr import Call, FloatImm, IntImm
+from ...ir.expr import Call, IntImm
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, PrimType, TensorType, Type
 from ...ir.walk import substitute
 from ...support.errors import TypeRuleError
 from ..common.lowering import known_dims, result_dims, short_name
 from ..common.table import Operator, attribute, row
-from ..common.type_rules import attr, fail, tensor_arg
+from ..common.type_rules import attr, element, fail, tensor_arg
 from .slicing import strided_slice
 
 FAMILY = "manipulate"
@@ -110,15 +110,8 @@ def mapped_shape(index_map: IndexMap, shape: Sequence[Expr]) -> tuple[Expr, ...]
 
 def _pad_value(call: Call, ty: TensorType) -> int | float:
     """The value of the places that no element maps to. Raises E214."""
-    value = attr(call, "pad_value", None)
-    if isinstance(value, (IntImm, FloatImm)):
-        value = value.value
-    if value is None:
-        return 0
-    whole = ty.dtype is not None and not ty.dtype.is_float
-    if not isinstance(value, (bool, int, float)) or (whole and value != int(value)):
-        raise fail(call, "E214", f"pad_value must be a number of the tensor's dtype, got {value!r}")
-    return int(value) if whole else value
+    value = attr(call, "pad_value")
+    return 0 if value is None else element(call, value, ty.dtype, "pad_value")
 
 
 def _is_false(condition: Expr) -> bool:

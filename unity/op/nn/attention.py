@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
+from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, IntImm, ShapeExpr, Tuple
@@ -19,7 +20,17 @@ from ..common import channels_last
 from ..common.gradients import dtype_of, operand_shape
 from ..common.lowering import result_dims
 from ..common.table import R, attribute, constant, optional, row
-from ..common.type_rules import attr, choice_attr, fail, float_tensor, ints_attr, is_one, same_dtype, tensor_arg
+from ..common.type_rules import (
+    attr,
+    choice_attr,
+    element,
+    fail,
+    float_tensor,
+    ints_attr,
+    is_one,
+    same_dtype,
+    tensor_arg,
+)
 from .activations import float_attr
 from .attention_blocks import Attention, Tensor4
 from .conv import pad_tensor
@@ -284,9 +295,14 @@ def _pad_widths(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]
     return widths[::2], widths[1::2]
 
 
+def _pad_value(call: Call, dtype: DataType | None) -> int | float:
+    return element(call, attr(call, "pad_value", 0.0), dtype, "pad_value")
+
+
 def _pad_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     choice_attr(call, "pad_mode", "constant", _MODES)
+    _pad_value(call, ty.dtype)
     known = dims(ty)
     if known is None:
         return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
@@ -303,7 +319,7 @@ def _pad(call: Call, x: te.Tensor) -> te.Tensor:
     before, after = _pad_widths(call, x.ndim)
     mode = attr(call, "pad_mode", "constant")
     if mode == "constant":
-        return pad_tensor(x, range(x.ndim), before, after, te.const(attr(call, "pad_value", 0.0), x.dtype))
+        return pad_tensor(x, range(x.ndim), before, after, te.const(_pad_value(call, x.data_type), x.dtype))
 
     def places(i: te.Value, axis: int) -> tuple[te.Value, te.Value, te.Value]:
         """Where an element of the border before, one inside, and one of the border behind come from."""

@@ -5,9 +5,10 @@ Invariant: tensor programs are read first, so that every call of a function sees
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ...ir import ExternFunc, Function, GlobalVar, PrimFunc, Type, replace
+from ...ir import Expr, ExternFunc, Function, FuncType, GlobalVar, PrimFunc, Type, replace
 from ...ir.types import VOID_TYPE
 from ...support.errors import UnityError, suggest
 from ..parser import syntax as s
@@ -91,6 +92,13 @@ class ModuleFunctions:
         if node is None or kind != "T.prim_func":
             return VOID_TYPE
         return returned_type(self.text, self.reading.scope, self, node)
+
+    def parameters(self, callee: Expr) -> Sequence[Type | None] | None:
+        """The types of a function's parameters, None for a buffer's; None where they are not known."""
+        made = self.made.get(callee.name) if isinstance(callee, GlobalVar) else None
+        if isinstance(made, PrimFunc):
+            return [None if param in made.buffer_map else param.ty for param in made.params]
+        return callee.ty.params if isinstance(callee.ty, FuncType) else None
 
     def member(self, r: Reading, name: str, node: s.Syntax) -> GlobalVar:
         """A reference to a function of the module, with its type; tensor programs need none."""

@@ -25,6 +25,13 @@ class Arch:
     max_threads: int = 1024
     warp: int = 32
 
+    @property
+    def includes(self) -> frozenset[str]:
+        """Names of the architectures whose instructions this one has."""
+        return frozenset(
+            [f"sm_{row}" for row in (75, 80, 86, 87, 89, 90, 100, 120) if row <= self.capability] + [self.name]
+        )
+
 
 ARCHS = {
     row.name: row
@@ -48,7 +55,15 @@ STATIC_SHARED_BYTES = 48 << 10
 
 def arch_of(target: Target) -> Arch:
     """The architecture of a target of the kind ``cuda``. Raises CodegenError E531 for one that is not known."""
-    name = str(target.get("arch", DEFAULT_ARCH))
+    return _named(str(target.get("arch", DEFAULT_ARCH)))
+
+
+def assembled_archs(target: Target) -> tuple[Arch, ...]:
+    """The architectures of a target's option ``cubin``, "sm_80,sm_90a". Raises CodegenError E531."""
+    return tuple([_named(name.strip()) for name in str(target.get("cubin", "")).split(",") if name.strip()])
+
+
+def _named(name: str) -> Arch:
     found = ARCHS.get(name)
     if found is None:
         raise CodegenError("E531", f"unknown architecture {name!r} of CUDA devices", help=f"known: {', '.join(ARCHS)}")

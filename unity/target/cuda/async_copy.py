@@ -11,7 +11,7 @@ from ..llvm.intrinsics import pointer
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter, Intrinsics
-from .registers import nvvm
+from .registers import nvvm, require
 
 
 def _element(expr: Expr, call: Call) -> DataType:
@@ -35,6 +35,7 @@ def cp_async(w: FunctionWriter, call: Call) -> str:
     size = call.args[4].value if type(call.args[4]) is IntImm else 0
     if size not in (4, 8, 16):
         raise CodegenError("E526", "T.ptx_cp_async copies 4, 8 or 16 bytes", call.span)
+    require(w, "sm_80", call)
     to, source = _place(w, call, 0, 3), _place(w, call, 2, 1)
     operands = [("ptr addrspace(3)", to), ("ptr addrspace(1)", source)]
     name = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global.{size}"
@@ -47,6 +48,7 @@ def cp_async(w: FunctionWriter, call: Call) -> str:
 
 def commit_group(w: FunctionWriter, call: Call) -> str:
     """The copies begun since the last group become one."""
+    require(w, "sm_80", call)
     nvvm(w, "cp.async.commit.group", "void")
     return "undef"
 
@@ -56,6 +58,7 @@ def wait_group(w: FunctionWriter, call: Call) -> str:
     count = call.args[0]
     if type(count) is not IntImm or count.value < 0:
         raise CodegenError("E526", "T.ptx_wait_group takes a constant", call.span)
+    require(w, "sm_80", call)
     nvvm(w, "cp.async.wait.group", "void", ("i32", str(count.value)))
     return "undef"
 

@@ -16,7 +16,8 @@ from ...support.errors import FFIError, InternalError
 from ...support.options import str_option
 from ...transform.infra.backend import KernelCode
 from ..cpu.codegen import compile_options, write_module
-from .arch import Arch, arch_of
+from .arch import Arch, arch_of, assembled_archs
+from .assemble import assemble
 from .kernels import TRIPLE, DeviceModule, is_device_function, write_kernels
 from .launch import Launcher
 
@@ -28,6 +29,8 @@ class CudaText:
     device: DeviceModule
     host: str
     arch: Arch
+    assembled: tuple[Arch, ...]
+    """Architectures that machine code is made for at build."""
     host_options: CompileOptions
     signatures: dict[str, KernelSignature]
     symbols: dict[str, str]
@@ -45,10 +48,10 @@ def write_programs(functions: Mapping[str, PrimFunc], target: Target, suffix: st
     arch = arch_of(target)
     kernels = {name: func for name, func in functions.items() if is_device_function(func)}
     programs = {name: func for name, func in functions.items() if name not in kernels}
-    device = write_kernels(kernels, suffix)
+    device = write_kernels(kernels, arch, suffix)
     launcher = Launcher(kernels, device)
     host, signatures, symbols, _ = write_module(programs, target, suffix, launcher.rules())
-    return CudaText(device, host, arch, compile_options(target), signatures, symbols)
+    return CudaText(device, host, arch, assembled_archs(target), compile_options(target), signatures, symbols)
 
 
 def ptx_of(text: str, arch: Arch) -> str:
@@ -73,8 +76,10 @@ def compile_programs(written: CudaText) -> KernelCode:
         host = compile_ir(written.host, written.host_options)
     except FFIError as error:
         raise InternalError("E905", f"LLVM refuses generated code: {error.message}") from error
-    images = (Image("ptx", written.arch.name, ptx.encode()),) if ptx else ()
-    code = CudaCode(tuple(written.device.symbols.values()), tuple(written.device.messages), images, host)
+    images = [Image("ptx", written.arch.name, ptx.encode())] if ptx else []
+    for arch in written.assembled if ptx else ():
+        images.append(Image("cubin", arch.name, assemble(ptx_of(written.device.text, arch), arch.name).cubin))
+    code = CudaCode(tuple(written.device.symbols.values()), tuple(written.device.messages), tuple(images), host)
     return KernelCode(code.pack(), written.signatures, written.symbols)
 
 

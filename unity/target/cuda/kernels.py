@@ -21,6 +21,7 @@ from ..kernel_groups import special_nodes
 from ..llvm.lltypes import memory_type
 from ..llvm.writer import FunctionWriter, Kernel, ModuleWriter
 from ..signature import written_pointers
+from .arch import Arch
 from .registers import AXES
 from .rules import GPU_RULES
 
@@ -53,10 +54,10 @@ def device_symbol(name: str, suffix: str) -> str:
     return "unity_" + re.sub(r"[^A-Za-z0-9_]", lambda m: f"${ord(m.group()):x}", name + suffix.replace(".", "_"))
 
 
-def write_kernels(functions: Mapping[str, PrimFunc], suffix: str) -> DeviceModule:
-    """LLVM IR of device functions; their symbols end in ``suffix``. Raises CodegenError E52x."""
+def write_kernels(functions: Mapping[str, PrimFunc], arch: Arch, suffix: str) -> DeviceModule:
+    """LLVM IR of device functions for an architecture; their symbols end in ``suffix``. Raises CodegenError E52x."""
     symbols = {name: device_symbol(name, suffix) for name in functions}
-    module = ModuleWriter(functions, GPU_RULES, symbols, {})
+    module = ModuleWriter(functions, GPU_RULES, symbols, {}, features=arch.includes)
     module.converts_half = True
     messages: list[str] = []
     codes: dict[str, int] = {}

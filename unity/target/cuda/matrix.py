@@ -21,13 +21,13 @@ from ..llvm.intrinsics import pointer
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter, Intrinsics
-from .registers import nvvm
+from .registers import nvvm, require
 
 
 @dataclass(slots=True, frozen=True)
 class Form:
-    """A product of matrices as LLVM writes it: the end of the intrinsic's name, how many registers A, B and C take of a lane, and
-    their LLVM types."""
+    """A product of matrices as LLVM writes it: the end of the intrinsic's name, how many registers A, B and C take of a lane, their
+    LLVM types, and the first architecture that has it."""
 
     name: str
     a: int
@@ -35,14 +35,15 @@ class Form:
     c: int
     operand: str = "i32"
     total: str = "i32"
+    arch: str = "sm_80"
 
 
 _HALF = "<2 x half>"
 _BYTES = {"int8": "s8", "uint8": "u8"}
 MMA: dict[tuple[str, str, str, str], Form] = {
-    ("m16n8k8", "float16", "float16", "float32"): Form("f32.f32", 2, 1, 4, _HALF, "float"),
+    ("m16n8k8", "float16", "float16", "float32"): Form("f32.f32", 2, 1, 4, _HALF, "float", "sm_75"),
     ("m16n8k16", "float16", "float16", "float32"): Form("f32.f32", 4, 2, 4, _HALF, "float"),
-    ("m16n8k8", "float16", "float16", "float16"): Form("f16.f16", 2, 1, 2, _HALF, _HALF),
+    ("m16n8k8", "float16", "float16", "float16"): Form("f16.f16", 2, 1, 2, _HALF, _HALF, "sm_75"),
     ("m16n8k16", "float16", "float16", "float16"): Form("f16.f16", 4, 2, 2, _HALF, _HALF),
     ("m16n8k8", "bfloat16", "bfloat16", "float32"): Form("bf16", 2, 1, 4, "i32", "float"),
     ("m16n8k16", "bfloat16", "bfloat16", "float32"): Form("bf16", 4, 2, 4, "i32", "float"),
@@ -56,11 +57,11 @@ MMA: dict[tuple[str, str, str, str], Form] = {
 """Products by shape and types of A, B and C; A by rows, B by columns."""
 
 WMMA: dict[tuple[str, str], tuple[Form, str, str]] = {
-    ("float16", "float32"): (Form("f32.f32", 8, 8, 8, _HALF, "float"), "f16", "f32"),
-    ("float16", "float16"): (Form("f16.f16", 8, 8, 4, _HALF, _HALF), "f16", "f16"),
+    ("float16", "float32"): (Form("f32.f32", 8, 8, 8, _HALF, "float", "sm_75"), "f16", "f32"),
+    ("float16", "float16"): (Form("f16.f16", 8, 8, 4, _HALF, _HALF, "sm_75"), "f16", "f16"),
     ("bfloat16", "float32"): (Form("bf16", 4, 4, 8, "i32", "float"), "bf16", "f32"),
-    ("int8", "int32"): (Form("s8", 2, 2, 8), "s8", "s32"),
-    ("uint8", "int32"): (Form("u8", 2, 2, 8), "u8", "s32"),
+    ("int8", "int32"): (Form("s8", 2, 2, 8, arch="sm_75"), "s8", "s32"),
+    ("uint8", "int32"): (Form("u8", 2, 2, 8, arch="sm_75"), "u8", "s32"),
 }
 """Products of fragments of 16x16x16 by types of the operands and of the accumulator, and the names of these types in PTX."""
 _TYPES = {
@@ -114,6 +115,7 @@ def mma(w: FunctionWriter, call: Call) -> str:
         raise CodegenError(
             "E526", f"no mma.sync {_text(call, 0)} {_text(call, 1)} by {_text(call, 2)} of {shown}", call.span
         )
+    require(w, form.arch, call)
     a, b, c = [_place(w, call.args[k], call.args[k + 1], DataType(kind)) for k, kind in zip((6, 8, 10), kinds)]
     operands = _load_words(w, a, form.a, form.operand) + _load_words(w, b, form.b, form.operand)
     operands += _load_words(w, c, form.c, form.total)
@@ -199,6 +201,8 @@ def load_fragment(w: FunctionWriter, call: Call) -> str:
     name, count, kind = _accumulator(buffer, call) if part == "accumulator" else _operand(buffer, call)
     letter = {"matrix_a": "a", "matrix_b": "b", "accumulator": "c"}[part]
     layout = _text(call, 7).removesuffix("_major")
+    if name == "bf16":
+        require(w, "sm_80", call)
     source = pointer(w, call.args[5])
     stride = w.emit(f"trunc i64 {index(w, call.args[6])} to i32")
     made = nvvm(
@@ -237,6 +241,7 @@ def mma_fragments(w: FunctionWriter, call: Call) -> str:
     if found is None:
         raise CodegenError("E526", f"no product of fragments of {left.dtype.name} into {total.dtype.name}", call.span)
     form = found[0]
+    require(w, form.arch, call)
     words = _load_words(w, a, form.a, form.operand) + _load_words(w, b, form.b, form.operand)
     words += _load_words(w, c, form.c, form.total)
     layouts = f"{_layout(w, call.args[2], call)}.{_layout(w, call.args[4], call)}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ...ffi.dtype import DataType
+from ...ir.expr import Call
+from ...support.errors import CodegenError
 from ..llvm.writer import FunctionWriter
 
 I32 = DataType("int32")
@@ -14,6 +16,14 @@ AXES = {
 """Special register of each thread axis."""
 DYNAMIC_SHARED = "unity_shared"
 """The memory of a block whose size is given at the launch."""
+
+
+def require(w: FunctionWriter, arch: str, call: Call) -> None:
+    """Raises CodegenError E526 where the architecture that code is made for is older than one: LLVM ends the process over an
+    instruction that the architecture has not."""
+    if arch not in w.module.features:
+        raise CodegenError("E526", f"{call.op_name} needs {arch}, and this code is for an older architecture", call.span,
+                           help=f'give the target "cuda -arch={arch}"')  # fmt: skip
 
 
 def read_register(w: FunctionWriter, name: str) -> str:

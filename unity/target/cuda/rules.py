@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...ffi.cuda.checks import STATUS
+from ...ir.buffer import Buffer
 from ...ir.build import dtype_of
 from ...ir.expr import Call
 from ...ir.scalar import IterVar
@@ -60,7 +61,7 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
     if scope == "shared.dyn":
         text = f"@{DYNAMIC_SHARED} = external addrspace(3) global [0 x i8], align 128\n"
         w.module.declare(f"@{DYNAMIC_SHARED}", text)
-        w.env[buffer.data] = w.emit(f"addrspacecast ptr addrspace(3) @{DYNAMIC_SHARED} to ptr")
+        _in_shared(w, buffer, f"@{DYNAMIC_SHARED}")
         return
     count = constant_count(buffer, stmt.span)
     if count is None:
@@ -72,7 +73,7 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
         w.module.definitions[symbol] = (
             f"{symbol} = internal addrspace(3) global [{max(1, count)} x {item}] undef, align {align}\n"
         )
-        w.env[buffer.data] = w.emit(f"addrspacecast ptr addrspace(3) {symbol} to ptr")
+        _in_shared(w, buffer, symbol)
     elif scope.startswith("wmma."):
         matrix.fragments(w, buffer, count, stmt.span)
     elif scope in ("local", "") and count * buffer.dtype.itemsize <= LOCAL_BYTES:
@@ -85,6 +86,12 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
             f"{buffer.name} needs {count * buffer.dtype.itemsize} bytes of scope {scope or 'global'!r} inside a kernel"
         )
         raise CodegenError("E525", text, stmt.span, help=help)
+
+
+def _in_shared(w: FunctionWriter, buffer: Buffer, symbol: str) -> None:
+    """A buffer is a symbol of shared memory; the generic pointer is for intrinsics that take its address."""
+    w.spaces[buffer.data] = ("ptr addrspace(3)", symbol)
+    w.env[buffer.data] = w.emit(f"addrspacecast ptr addrspace(3) {symbol} to ptr")
 
 
 def _declare(w: FunctionWriter, stmt: DeclBuffer) -> None:

@@ -52,12 +52,15 @@ def splat(w: FunctionWriter, text: str, dtype: DataType) -> str:
     return w.emit(f"shufflevector {ty} {single}, {ty} poison, <{dtype.lanes} x i32> zeroinitializer")
 
 
-def data_pointer(w: FunctionWriter, buffer: Buffer, span: Span | None = None) -> str:
-    """Operand of a buffer's pointer. Raises CodegenError E524 for a buffer that is not declared here."""
-    found = w.env.get(buffer.data)
-    if found is None:
+def data_pointer(w: FunctionWriter, buffer: Buffer, span: Span | None = None) -> tuple[str, str]:
+    """Type and operand of a buffer's pointer. Raises CodegenError E524 for a buffer that is not declared here."""
+    found = w.spaces.get(buffer.data)
+    if found is not None:
+        return found
+    generic = w.env.get(buffer.data)
+    if generic is None:
         raise CodegenError("E524", f"buffer {buffer.name} is used outside its declaration", span)
-    return found
+    return "ptr", generic
 
 
 def strides_of(w: FunctionWriter, buffer: Buffer) -> list[str]:
@@ -109,12 +112,18 @@ def _linear(
     return vector, lanes, None
 
 
-def element_place(w: FunctionWriter, buffer: Buffer, pointer: str, offset: str) -> str:
-    """Pointer to an element. Vector elements lie close together in memory: LLVM's own vectors would be padded to powers of two."""
+def space_of(kind: str) -> str:
+    """Number of the address space of a pointer type."""
+    return kind.removeprefix("ptr addrspace(").removesuffix(")") if kind != "ptr" else "0"
+
+
+def element_place(w: FunctionWriter, buffer: Buffer, kind: str, pointer: str, offset: str) -> str:
+    """Pointer of a type to an element. Vector elements lie close together in memory: LLVM's own vectors would be padded to powers
+    of two."""
     if offset == "0":
         return pointer
     ty = memory_type(buffer.dtype) if buffer.dtype.lanes == 1 else f"[{buffer.dtype.itemsize} x i8]"
-    return w.emit(f"getelementptr {ty}, ptr {pointer}, i64 {offset}")
+    return w.emit(f"getelementptr {ty}, {kind} {pointer}, i64 {offset}")
 
 
 def _is_parameter(w: FunctionWriter, buffer: Buffer) -> bool:
@@ -122,12 +131,13 @@ def _is_parameter(w: FunctionWriter, buffer: Buffer) -> bool:
 
 
 def address(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: Span | None = None) -> str:
-    """Pointer to an element."""
+    """Generic pointer to an element."""
     offset, lanes, step = _linear(w, buffer, indices, span)
     if lanes > 1 and step is None:
         raise CodegenError("E524", f"the address of a vector of elements of {buffer.name}", span)
-    pointer = data_pointer(w, buffer, span)
-    return element_place(w, buffer, pointer, offset)
+    kind, pointer = data_pointer(w, buffer, span)
+    place = element_place(w, buffer, kind, pointer, offset)
+    return place if kind == "ptr" else w.emit(f"addrspacecast {kind} {place} to ptr")
 
 
 def _active(w: FunctionWriter, predicate: Expr | None, lanes: int) -> str | None:
@@ -151,7 +161,7 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     if rows is not None:
         return w.value(rows)
     offset, lanes, step = _linear(w, buffer, expr.indices, expr.span, NEAR)
-    pointer = data_pointer(w, buffer, expr.span)
+    kind, pointer = data_pointer(w, buffer, expr.span)
     result = expr.ty.dtype
     if result is not buffer.dtype.with_lanes(lanes * buffer.dtype.lanes):
         raise CodegenError(
@@ -161,16 +171,16 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     align = _alignment(buffer)
     active = _active(w, expr.predicate, lanes)
     if lanes == 1 or (step == "1" and buffer.dtype.lanes == 1):
-        place = element_place(w, buffer, pointer, offset)
+        place = element_place(w, buffer, kind, pointer, offset)
         ty = memory_type(result)
         if active is None or lanes == 1:
-            loaded = w.emit(f"load {ty}, ptr {place}, align {align}")
+            loaded = w.emit(f"load {ty}, {kind} {place}, align {align}")
             if lanes == 1 and active is not None:
                 raise CodegenError("E524", f"a predicate on a single element of {buffer.name}", expr.span)
         else:
-            name = f"@llvm.masked.load.v{lanes}{element_suffix(element)}.p0"
+            name = f"@llvm.masked.load.v{lanes}{element_suffix(element)}.p{space_of(kind)}"
             loaded = w.emit(
-                f"call {ty} {name}(ptr align {align} {place}, <{lanes} x i1> {active}, {ty} zeroinitializer)"
+                f"call {ty} {name}({kind} align {align} {place}, <{lanes} x i1> {active}, {ty} zeroinitializer)"
             )
         return from_memory(w, loaded, result)
     if buffer.dtype.lanes != 1:
@@ -179,29 +189,31 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     if step is not None:
         return from_memory(
             w,
-            _every_nth(w, element, element_place(w, buffer, pointer, offset), align, lanes, int(step), active),
+            _every_nth(
+                w, kind, element, element_place(w, buffer, kind, pointer, offset), align, lanes, int(step), active
+            ),
             result,
         )
-    places = w.emit(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {offset}")
+    places = w.emit(f"getelementptr {element}, {kind} {pointer}, <{lanes} x i64> {offset}")
     mask = active or "splat (i1 true)"
-    name = f"@llvm.masked.gather.v{lanes}{element_suffix(element)}.v{lanes}p0"
+    name = f"@llvm.masked.gather.v{lanes}{element_suffix(element)}.v{lanes}p{space_of(kind)}"
     loaded = w.emit(
-        f"call {ty} {name}(<{lanes} x ptr> align {align} {places}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
+        f"call {ty} {name}(<{lanes} x {kind}> align {align} {places}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
     )
     return from_memory(w, loaded, result)
 
 
 def _every_nth(
-    w: FunctionWriter, element: str, place: str, align: int, lanes: int, step: int, active: str | None
+    w: FunctionWriter, kind: str, element: str, place: str, align: int, lanes: int, step: int, active: str | None
 ) -> str:
     """Elements 0, step, 2 * step, ... as a vector: whole vectors are read under a mask, so that nothing else is touched."""
     if lanes > PIECE and lanes % PIECE == 0:  # LLVM picks well from few registers only
         half = lanes // 2 if lanes // 2 % PIECE == 0 else PIECE
         parts = []
         for first, count in ((0, half), (half, lanes - half)):
-            there = w.emit(f"getelementptr {element}, ptr {place}, i64 {first * step}") if first else place
+            there = w.emit(f"getelementptr {element}, {kind} {place}, i64 {first * step}") if first else place
             picked = active and shuffled(w, f"<{lanes} x i1>", active, range(first, first + count))
-            parts.append(_every_nth(w, element, there, align, count, step, picked))
+            parts.append(_every_nth(w, kind, element, there, align, count, step, picked))
         return joined(w, element, parts, (half, lanes - half))
     wide = lanes * step
     if active is None:
@@ -212,9 +224,9 @@ def _every_nth(
         mask = w.emit(
             f"shufflevector <{lanes} x i1> {active}, <{lanes} x i1> zeroinitializer, <{wide} x i32> <{spread}>"
         )
-    name = f"@llvm.masked.load.v{wide}{element_suffix(element)}.p0"
+    name = f"@llvm.masked.load.v{wide}{element_suffix(element)}.p{space_of(kind)}"
     ty = f"<{wide} x {element}>"
-    read = w.emit(f"call {ty} {name}(ptr align {align} {place}, <{wide} x i1> {mask}, {ty} zeroinitializer)")
+    read = w.emit(f"call {ty} {name}({kind} align {align} {place}, <{wide} x i1> {mask}, {ty} zeroinitializer)")
     return shuffled(w, ty, read, range(0, wide, step))
 
 
@@ -260,8 +272,8 @@ def store(
                 "E523", f"a value of type {dtype.name} is stored into {buffer.name} ({wanted.name})", span
             )
     text = to_memory(w, text, wanted)
-    pointer = data_pointer(w, buffer, span)
-    if pointer.startswith("@"):
+    kind, pointer = data_pointer(w, buffer, span)
+    if pointer.startswith("@") and kind == "ptr":
         raise CodegenError("E524", f"a store into the constant {buffer.name}", span)
     element = memory_type(buffer.dtype, span)
     ty, align = memory_type(wanted), _alignment(buffer)
@@ -269,19 +281,19 @@ def store(
     if lanes == 1 or (step == "1" and buffer.dtype.lanes == 1):
         if lanes == 1 and active is not None:
             raise CodegenError("E524", f"a predicate on a single element of {buffer.name}", span)
-        place = element_place(w, buffer, pointer, offset)
+        place = element_place(w, buffer, kind, pointer, offset)
         if active is None:
-            w.do(f"store {ty} {text}, ptr {place}, align {align}")
+            w.do(f"store {ty} {text}, {kind} {place}, align {align}")
         else:
-            name = f"@llvm.masked.store.v{lanes}{element_suffix(element)}.p0"
-            w.do(f"call void {name}({ty} {text}, ptr align {align} {place}, <{lanes} x i1> {active})")
+            name = f"@llvm.masked.store.v{lanes}{element_suffix(element)}.p{space_of(kind)}"
+            w.do(f"call void {name}({ty} {text}, {kind} align {align} {place}, <{lanes} x i1> {active})")
         return
     if buffer.dtype.lanes != 1:
         raise CodegenError("E524", f"a vector of indices into {buffer.name}, whose elements are vectors", span)
-    places = w.emit(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {offset}")
+    places = w.emit(f"getelementptr {element}, {kind} {pointer}, <{lanes} x i64> {offset}")
     mask = active or "splat (i1 true)"
-    name = f"@llvm.masked.scatter.v{lanes}{element_suffix(element)}.v{lanes}p0"
-    w.do(f"call void {name}({ty} {text}, <{lanes} x ptr> align {align} {places}, <{lanes} x i1> {mask})")
+    name = f"@llvm.masked.scatter.v{lanes}{element_suffix(element)}.v{lanes}p{space_of(kind)}"
+    w.do(f"call void {name}({ty} {text}, <{lanes} x {kind}> align {align} {places}, <{lanes} x i1> {mask})")
 
 
 def variable(w: FunctionWriter, var: Var) -> str:

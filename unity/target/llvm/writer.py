@@ -174,6 +174,8 @@ class FunctionWriter:
     heap: list[str] = field(default_factory=list)
     buffers: dict[Var, Buffer] = field(default_factory=dict)
     """The buffer that declared each data pointer."""
+    spaces: dict[Var, tuple[str, str]] = field(default_factory=dict)
+    """Data pointers that are known in an address space of their own: (type, operand) beside the generic one in ``env``."""
     block: str = "entry"
     counter: int = 0
     mask: str | None = None

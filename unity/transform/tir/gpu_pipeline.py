@@ -22,6 +22,8 @@ from .loops.canonicalize_loop import canonicalize_loop
 from .loops.unroll_loop import unroll_loop
 from .threads.compact_thread_buffers import compact_thread_buffers
 from .threads.lower_cross_thread_reduction import lower_cross_thread_reduction
+from .threads.lower_thread_allreduce import lower_thread_allreduce
+from .threads.merge_shared_memory_allocations import merge_shared_memory_allocations
 from .threads.split_host_device import split_host_device
 from .threads.thread_sync import thread_sync
 from .threads.unify_thread_binding import unify_thread_binding
@@ -41,6 +43,7 @@ GPU_PIPELINE = Pipeline((
     compact_thread_buffers,
     independent_lanes,
     unify_thread_binding,
+    lower_thread_allreduce,
     simplify,
     thread_sync,
     thread_sync.with_options(storage_scope="shared.dyn"),
@@ -51,6 +54,7 @@ GPU_PIPELINE = Pipeline((
     vectorize_loop,
     rewrite_unsafe_select,
     unroll_loop,
+    merge_shared_memory_allocations,
     remove_no_op,
     split_host_device,
 ))  # fmt: skip

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ffi.tensor import Tensor
-from ...ffi.torch_bridge import array_from_torch, is_torch_tensor
+from ...ffi.tensor import Tensor, shared_tensor
+from ...ffi.torch_bridge import is_torch_tensor
 from ...support.errors import FFIError, VMError
 
 
@@ -50,14 +50,13 @@ def _value(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return Tensor(value)
     if is_torch_tensor(value):
-        return Tensor(array_from_torch(value))
+        return Tensor.from_torch(value)
     if isinstance(value, (tuple, list)):
         return tuple([_value(v) for v in value])
     if isinstance(value, np.generic):
         return value.item()
-    if hasattr(value, "__dlpack__"):
-        return Tensor.from_dlpack(value)
-    return value
+    found = shared_tensor(value)
+    return value if found is None else found
 
 
 def describe(value: Any) -> str:

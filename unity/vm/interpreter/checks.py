@@ -55,10 +55,10 @@ def _shape(value: Any, ndim: int) -> Fault | None:
 
 
 def _scalar(value: Any, dtype: str) -> Fault | None:
-    """A Python number that fits a dtype."""
+    """A Python number that fits a dtype; a bool is an integer, as in Python, and no float."""
     kind = DataType(dtype)
-    types = (int, float) if kind.is_float else (int,)
-    good = isinstance(value, bool) if kind.is_bool else isinstance(value, types) and not isinstance(value, bool)
+    types = (int, float) if kind.is_float else bool if kind.is_bool else int
+    good = isinstance(value, types) and not (kind.is_float and isinstance(value, bool))
     return _kind(good, f"a {dtype} number", value) or (range_fault(value, dtype) if kind.is_integral else None)
 
 

@@ -14,7 +14,7 @@ from ...ffi.abi import BufferParam, Dim, KernelSignature
 from ...ffi.dtype import DataType
 from ..executable import bytecode as bc
 from .checks import bind_scalar, check_bounds, check_equal, check_tensor, match_shape, recheck, set_slot
-from .ir import FunctionWriter, quoted
+from .ir import FunctionWriter, quoted, register_scalars
 from .memory import alloc_storage, builtin, kill, move, new_tensor, tensor_in, view
 from .segments import Segment, cut_places
 from .values import (
@@ -158,6 +158,9 @@ def kernel(w: FunctionWriter, signature: KernelSignature, name: str, instruction
     good, bad = w.label(), w.label()
     w.do(f"br i1 {w.emit(f'icmp eq i32 {status}, 0')}, label %{good}, label %{bad}")
     w.start(bad)
+    for k, position in enumerate(register_scalars(w.program, instruction), len(w.fn.slots)):
+        kind, value = parts[position].split()
+        w.store(kind, value, "%slots", 8 * k)
     wide = w.emit(f"sext i32 {status} to i64")
     w.go_report(1, str(instruction.function), wide, "failed")
     w.start(good)

@@ -67,7 +67,7 @@ class Frame:
         for name in ("%at", "%result", "%value", "%code", "%first", "%second"):
             layout.add(name)
         layout.add("%arena", 4)
-        slots = layout.add("%slots", len(self.w.fn.slots) + 1)
+        slots = layout.add("%slots", self.w.slot_words)
         layout.offsets |= {f"%s{k}": slots + k for k in range(len(self.w.fn.slots))}
         for k, register in enumerate(registers):
             for letter in {"object": "", "storage": "pz"}.get(register.kind, "p"):
@@ -91,7 +91,7 @@ class Frame:
         """The places of a function of one segment, each by itself, so that most of them are no memory at all."""
         fn = self.w.fn
         lines = ["  %at = alloca i64", "  %result = alloca ptr", "  %arena = alloca [4 x i64]"]
-        lines += [f"  %slots = alloca [{len(fn.slots) + 1} x i64]", "  %value = alloca ptr"]
+        lines += [f"  %slots = alloca [{self.w.slot_words} x i64]", "  %value = alloca ptr"]
         lines += [f"  %s{k} = getelementptr i64, ptr %slots, i64 {k}" for k in range(len(fn.slots))]
         lines.append(f"  %refs = alloca [{len(self.places) + 1} x ptr]")
         lines += [f"  {place} = getelementptr ptr, ptr %refs, i64 {number}" for number, place in enumerate(self.places)]

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ...ffi.abi import Dim, symbols_of
+from ...ffi.abi import Dim, ScalarParam, symbols_of
 from ...ffi.dtype import DataType
 from ...ffi.formula import FormulaEmitter
 from ...ffi.machine_code.layout import ALIGNED, C_CONTIGUOUS
@@ -72,6 +72,18 @@ class EnvLayout:
         return found * 8
 
 
+def register_scalars(program: bc.Program, instruction: bc.Instruction) -> list[int]:
+    """Which arguments of a kernel are scalars in registers: where it fails, their values follow the slots."""
+    if not isinstance(instruction, bc.Call):
+        return []
+    entry = program.table[instruction.function]
+    params = program.kernels[entry.name].params if entry.kind == "kernel" else ()
+    return [
+        k for k, (arg, param) in enumerate(zip(instruction.args, params))
+        if isinstance(arg, bc.Reg) and isinstance(param, ScalarParam) and param.dtype != "handle"
+    ]  # fmt: skip
+
+
 def quoted(name: str) -> str:
     """A global name of LLVM IR."""
     plain = [chr(b) if b < 128 and (chr(b).isalnum() or b in b"._$") else f"\\{b:02X}" for b in name.encode()]
@@ -98,6 +110,7 @@ class FunctionWriter:
         for instruction in fn.code:
             if isinstance(instruction, bc.Call):
                 self.writers.setdefault(instruction.dst, []).append(instruction)
+        self.slot_words = len(fn.slots) + max([len(register_scalars(program, i)) for i in fn.code], default=0) + 1
         self.current = 0
         """Number of the instruction that is being written."""
         self.records: dict[int, str] = {}

@@ -35,13 +35,13 @@ from ..executable.codec import encode
 from ..executable.entry import plan_entry
 from ..executable.executable import Executable
 from ..interpreter.interpret import Interpreter, add_frame, find_packed, frame_text, run_check
-from ..interpreter.kernels import kernel_failure
+from ..interpreter.kernels import C_TYPES, kernel_failure
 from .driver import driver_ir
-from .ir import ARENA_WORDS, FIXED, KERNEL_FAILED
+from .ir import ARENA_WORDS, FIXED, KERNEL_FAILED, register_scalars
 
 OPTIONS = CompileOptions(pipeline="light")
 EXPLAIN_DEPTH = 100
-PROTOCOL = 3
+PROTOCOL = 4
 """The agreement of machine code and ``Callbacks``: another number when it changes."""
 _PYTHON_NAMES = ("PyDict_GetItemWithError", "PyTuple_GetItem", "PyObject_Vectorcall", "PyCallable_Check", "PyErr_Fetch",
                  "PyErr_NormalizeException", "PyErr_Restore", "PyErr_Clear")  # fmt: skip
@@ -206,6 +206,8 @@ class Callbacks:
             evaluate(a.dim, tuple(known)) if isinstance(a, Size) else getattr(a, "value", None)
             for a in instruction.args
         ]
+        for k, position in enumerate(register_scalars(self.program, instruction), len(fn.slots)):
+            values[position] = C_TYPES[signature.params[position].dtype].from_address(slots + 8 * k).value
         return kernel_failure(signature, status, values)
 
     def recheck(self, function: int, at: int, value: Any, slots: tuple[int, ...]) -> tuple[int, ...]:

@@ -49,6 +49,9 @@ class Module(Protocol):
     def returned(self, name: str) -> Type:
         """The type that a tensor program of the module returns."""
 
+    def parameters(self, callee: Expr) -> Sequence[Type | None] | None:
+        """The types of a function's parameters, None for a buffer's; None where they are not known."""
+
 
 @dataclass(slots=True, frozen=True)
 class Level:

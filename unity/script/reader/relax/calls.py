@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import chain, repeat
 from typing import Any
 
 from ....ir import (
     Call,
     ExternFunc,
     Function,
-    FuncType,
     GlobalVar,
     If,
     Op,
     PrimFunc,
-    PrimType,
     TupleGetItem,
     Var,
     make_call,
@@ -24,13 +21,11 @@ from ...spelling.spelling import TYPE_FIELDS
 from ..common.calls import arguments
 from ..common.constants import attribute_value
 from ..common.macros import expansion
-from ..common.plain import is_number
 from ..common.reading import Reading
 from ..common.scope import Macro
-from ..common.values import as_expr, as_typed
 from ..tir import calls as scalar_calls
 from .graph import GraphReading
-from .operators import call_operator, type_arguments
+from .operators import call_operator, operands_of, type_arguments
 from .sequence import read_statements
 
 _REFUSED = {
@@ -62,12 +57,7 @@ def call_value(r: Reading, callee: Any, node: s.Call) -> Any:
     args, keywords = arguments(r, node)
     ty_args = type_arguments(r, keywords.pop("ty_args", keywords.pop("sinfo_args", None)), node)
     attrs = {key: attribute_value(value) for key, value in keywords.items()}
-    params = callee.ty.params if isinstance(callee.ty, FuncType) else None
-    exprs = [
-        as_typed(r, arg, param.dtype, node) if is_number(arg) and isinstance(param, PrimType) else as_expr(r, arg, node)
-        for arg, param in zip(args, chain(params or (), repeat(None)))
-    ]
-    return make_call(callee, exprs, attrs, ty_args, r.span(node))
+    return make_call(callee, operands_of(r, callee, args, node), attrs, ty_args, r.span(node))
 
 
 def _expand(r: Reading, macro: Macro, node: s.Call) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....ffi.dtype import DataType
-from ....ir import Expr, ExternFunc, ShapeExpr, TensorType, TupleType, Type, make_call, op
+from ....ir import Expr, ShapeExpr, TensorType, Tuple, TupleType, Type, make_call, op
 from ....ir.relation import tensor_type
 from ...parser import syntax as s
 from ...spelling.spelling import KEYWORDS
@@ -15,8 +15,8 @@ from ..common.dimensions import extents
 from ..common.reading import Form, Reading, bind_arguments
 from ..common.scope import Dotted
 from ..common.types import as_type
-from ..common.values import as_dtype, as_expr, as_typed
-from .operators import as_callee, tuple_of
+from ..common.values import as_dtype, as_expr
+from .operators import as_callee, operands_of
 
 _GRADIENT = ("te_grad_name", "te_grad_kwargs")
 _EXAMPLE = 'R.Tensor((n, m), "float32")'
@@ -36,11 +36,10 @@ def _call_dps(r: Reading, path: str, node: s.Call) -> Expr:
     attrs = {key: attribute_value(keywords.pop(key)) for key in _GRADIENT if key in keywords}
     bound = bind_arguments(r, node, path, fields, args, keywords, 2)
     func, given = as_callee(r, bound["func"], node), bound["args"]
-    if type(func) is ExternFunc and isinstance(given, (tuple, list)):  # a registered function gets all digits
-        given = [as_typed(r, v, DataType("float64"), node) if type(v) is float else v for v in given]
-    operands = tuple_of(r, given, node) if isinstance(given, (tuple, list)) else as_expr(r, given, node)
-    if not isinstance(operands.ty, TupleType):
-        operands = tuple_of(r, (operands,), node)
+    values = given if isinstance(given, (tuple, list)) else (given,)
+    exprs = operands_of(r, func, values, node)
+    whole = values is not given and isinstance(exprs[0].ty, TupleType)
+    operands = exprs[0] if whole else Tuple(exprs, r.span(node))
     if bound.get("out_ty") is None:
         raise r.error("E112", f"{path} needs the type of its result", node, f"write it last: {_EXAMPLE}")
     ty_args = _out_types(r, bound["out_ty"], dtype, operands, node)

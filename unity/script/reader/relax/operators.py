@@ -5,19 +5,24 @@ Invariant: a call read here carries its inferred type; nothing is bound to a var
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain, repeat
 from typing import Any
 
-from ....ir import OPS, Expr, ExternFunc, Function, PrimFunc, Tuple, Type, make_call, op
+from ....ffi.dtype import DataType
+from ....ir import OPS, Expr, ExternFunc, Function, PrimFunc, PrimType, Tuple, Type, make_call, op
 from ....ir.op import similar_ops
 from ....op.common.table import bind_arguments, call_arguments
 from ....support.errors import suggest
 from ...parser import syntax as s
 from ...spelling.spelling import KEYWORDS, TYPE_FIELDS
 from ..common.constants import attribute_value
+from ..common.plain import is_number
 from ..common.reading import Reading
 from ..common.types import as_type
-from ..common.values import as_expr
+from ..common.values import as_expr, as_typed
 
+FLOAT64 = DataType("float64")
 _PACKED = frozenset(("R.call_packed", "R.call_pure_packed", "R.call_inplace_packed", "R.call_py_func"))
 
 
@@ -39,7 +44,7 @@ def call_operator(r: Reading, path: str, args: list[Any], keywords: dict[str, An
     if info.params and info.params[0].name == "func":
         values[0] = as_callee(r, values[0], node)
     if [(p.name, p.kind) for p in info.params[1:2]] == [("args", "expr")] and isinstance(values[1], (tuple, list)):
-        values[1] = tuple_of(r, values[1], node)  # scalars among them are no shape
+        values[1] = Tuple(operands_of(r, values[0], values[1], node), span)  # scalars among them are no shape
     operands = [value if type(value) is float else as_expr(r, value, node) for value in values]
     exprs = call_arguments(info, operands, attrs)
     made = {key: attribute_value(value) for key, value in (attrs | extra).items()}
@@ -56,6 +61,17 @@ def similar(r: Reading, path: str) -> str | None:
 def tuple_of(r: Reading, values: tuple[Any, ...] | list[Any], node: s.Syntax) -> Tuple:
     """The tuple of some values."""
     return Tuple(tuple([as_expr(r, value, node) for value in values]), r.span(node))
+
+
+def operands_of(r: Reading, callee: Expr, values: Sequence[Any], node: s.Syntax) -> tuple[Expr, ...]:
+    """The arguments of a function: a plain number is of the type of the scalar parameter; where parameters are not known, a float
+    keeps all its digits."""
+    params = r.module.parameters(callee)
+    if params is None:
+        return tuple([as_typed(r, v, FLOAT64, node) if type(v) is float else as_expr(r, v, node) for v in values])
+    scalars = [p.dtype if type(p) is PrimType and p.dtype.code != "handle" else None for p in params]
+    wanted = zip(values, chain(scalars, repeat(None)))
+    return tuple([as_typed(r, v, ty, node) if ty and is_number(v) else as_expr(r, v, node) for v, ty in wanted])
 
 
 def type_arguments(r: Reading, value: Any, node: s.Syntax) -> tuple[Type, ...]:

@@ -15,7 +15,7 @@ from ....ir.buffer import Buffer, Range
 from ....ir.build import const, dtype_of, is_int, logical_and
 from ....ir.expr import IntImm, Var
 from ....ir.node import replace as with_fields
-from ....ir.scalar import BufferLoad
+from ....ir.scalar import BufferLoad, FloorDiv, FloorMod
 from ....ir.stmt import (
     AllocBuffer,
     AllocConst,
@@ -158,7 +158,7 @@ class LoopBody:
         return self.value(value) if isinstance(value, Expr) else value
 
     def _realize(self, stmt: BlockRealize, guard: Expr | None) -> BlockRealize:
-        values = tuple([self.value(v) for v in stmt.iter_values])
+        values = self._bindings(stmt.iter_values)
         predicate = self.value(stmt.predicate)
         if guard is not None:
             predicate = guard if is_int(predicate, 1) else _both(predicate, guard)
@@ -166,6 +166,14 @@ class LoopBody:
         if not self.mapping.keys().isdisjoint(block_uses(self.state, block)):
             block = self._block(block)
         return BlockRealize(values, predicate, block, stmt.span)
+
+    def _bindings(self, values: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The values of a block's variables. Where one divides a sum of loops, all stay as written: simplified apart from each
+        other they no longer show that they are digits of one number (``(i * 64 + j) // 56`` becomes ``i + (i * 8 + j) // 56``)."""
+        simple = tuple([self.value(v) for v in values])
+        if any([divides_sum(v) for v in simple]):
+            return tuple([substitute(v, self.mapping) for v in values])
+        return simple
 
     def _block(self, block: Block) -> Block:
         made: dict[str, Any] = {}
@@ -190,6 +198,11 @@ def _mapped(value: Any, mapping: Mapping[Var, Expr]) -> Any:
     if type(value) is dict:
         return {key: _mapped(item, mapping) for key, item in value.items()}
     return substitute(value, mapping) if hasattr(value, "walked") else value
+
+
+def divides_sum(expr: Expr) -> bool:
+    """Does a quotient or remainder in an expression have several variables in its dividend?"""
+    return any([len(set(free_vars(part.a))) > 1 for part in collect(expr, (FloorDiv, FloorMod))])
 
 
 def int_value(expr: Expr) -> int | None:

@@ -12,11 +12,12 @@ from typing import Any
 
 from ....arith.analyzer import Analyzer
 from ....arith.intset import IntSet, eval_set
+from ....arith.itermap import detect_iter_map
 from ....ir.analysis.threads import as_loop, is_thread_axis
-from ....ir.buffer import Buffer
+from ....ir.buffer import Buffer, Range
 from ....ir.build import add, const, dtype_of, logical_not, lt, sub
 from ....ir.expr import Call, IntImm, Var
-from ....ir.scalar import LT, And, BufferLoad
+from ....ir.scalar import LT, And, BufferLoad, FloorDiv, FloorMod
 from ....ir.stmt import Break, BufferStore, Continue, For, IfThenElse, Stmt, While
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
@@ -126,10 +127,25 @@ def _inside(access: Access, shared: int) -> Access:
     return Access(access.node, access.loops[shared:], access.conditions)
 
 
+def _is_onto(access: Access) -> bool:
+    """True when the indices are digits of the loops put together, so that every combination of them is met."""
+    if any(
+        [loop.step is not None or dtype_of(index).lanes != 1 for loop in access.loops for index in access.node.indices]
+    ):
+        return False
+    ranges = {loop.loop_var: Range(loop.min, loop.extent) for loop in access.loops}
+    used = {v for index in access.node.indices for v in used_vars(index)}
+    return bool(
+        detect_iter_map(access.node.indices, {v: r for v, r in ranges.items() if v in used}, check="surjective")
+    )
+
+
 def _fills_box(access: Access) -> bool:
     """True when an access under no condition reaches every cell of its box: each loop moves one axis, and the steps of the
     loops along an axis leave no gap."""
     variables = {loop.loop_var for loop in access.loops}
+    if any([collect(index, (FloorDiv, FloorMod)) for index in access.node.indices]):
+        return _is_onto(access)
     extents: dict[Var, int] = {}
     for loop in access.loops:
         if (

@@ -55,6 +55,15 @@ class _Axes(Rewriter):
         self.mapping[axis.var] = add(here, self.visit(node.min)) if type(node) is For else here
         return self.visit(node.body)
 
+    def leave(self, node: Any) -> Any:
+        if type(node) is not Call or node.op_name != "T.tvm_thread_allreduce":
+            return node
+        first = 2 + 2 * getattr(node.args[0], "value", 0)
+        axes = [
+            var for axis in node.args[first:] for var in used_vars(axis)
+        ]  # bare, whatever the variables of loops were
+        return replace(node, args=(*node.args[:first], *axes))
+
     def _virtual(self, node: For | AttrStmt, axis: ThreadAxis) -> Stmt | None:
         if type(node) is AttrStmt:
             return None

@@ -1,0 +1,108 @@
+"""merge_shared_memory_allocations: one buffer of dynamic shared memory, places used again, barriers between their users."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from stages import through
+
+from unity.ir.module import IRModule
+from unity.ir.stmt import AllocBuffer
+from unity.ir.walk import collect
+from unity.script import parse
+
+HEAD = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(x: T.handle, y: T.handle):
+        n = T.int64()
+        X = T.match_buffer(x, (n,), "float32")
+        Y = T.match_buffer(y, (n,), "float32")
+        for bx in T.thread_binding((n + 63) // 64, thread="blockIdx.x"):
+            for tx in T.thread_binding(64, thread="threadIdx.x"):
+"""
+THREE = (
+    HEAD
+    + """
+                A = T.alloc_buffer((64,), "float32", scope="shared.dyn")
+                B = T.alloc_buffer((64,), "float16", scope="shared.dyn")
+                C = T.alloc_buffer((64,), "float32", scope="shared.dyn")
+                S = T.alloc_buffer((64,), "float32", scope="shared")
+                A[tx] = T.if_then_else(bx * 64 + tx < n, X[bx * 64 + tx], T.float32(0))
+                B[tx] = T.Cast("float16", A[63 - tx])
+                C[tx] = T.Cast("float32", B[tx // 2 * 2])
+                S[tx] = C[63 - tx]
+                if bx * 64 + tx < n:
+                    Y[bx * 64 + tx] = S[tx]
+"""
+)
+LOOP = (
+    HEAD
+    + """
+                acc = T.alloc_buffer((1,), "float32", scope="local")
+                acc[0] = T.float32(0)
+                for k in range(5):
+                    A = T.alloc_buffer((64,), "float32", scope="shared.dyn")
+                    B = T.alloc_buffer((32,), "float64", scope="shared.dyn")
+                    A[tx] = T.if_then_else(bx * 64 + tx < n, X[bx * 64 + tx] * T.Cast("float32", k), T.float32(0))
+                    acc[0] = acc[0] + A[tx // 2 * 2]
+                    if tx < 32:
+                        B[tx] = T.Cast("float64", acc[0])
+                    acc[0] = acc[0] + T.Cast("float32", B[tx // 2])
+                if bx * 64 + tx < n:
+                    Y[bx * 64 + tx] = acc[0]
+"""
+)
+SYMBOLIC = (
+    HEAD
+    + """
+                A = T.alloc_buffer((n,), "float32", scope="shared.dyn")
+                B = T.alloc_buffer((64,), "float32", scope="shared.dyn")
+                C = T.alloc_buffer((n, 2), "float16", scope="shared.dyn")
+                for k in range((n + 63) // 64):
+                    if k * 64 + tx < n:
+                        A[k * 64 + tx] = X[k * 64 + tx]
+                        C[k * 64 + tx, 1] = T.float16(2)
+                B[tx] = A[n - 1]
+                if bx * 64 + tx < n:
+                    Y[bx * 64 + tx] = A[n - 1 - bx * 64 - tx] * B[63 - tx] * T.Cast("float32", C[bx * 64 + tx, 1])
+"""
+)
+
+
+def dynamic(mod: IRModule) -> list[AllocBuffer]:
+    return [alloc for alloc in collect(mod, AllocBuffer) if alloc.buffer.scope == "shared.dyn"]
+
+
+def padded(x: np.ndarray) -> np.ndarray:
+    return np.pad(x, (0, -len(x) % 64)).reshape(-1, 64)
+
+
+@pytest.mark.parametrize("n", [1, 64, 100])
+def test_places_are_used_again(n: int) -> None:
+    x = np.random.default_rng(n).integers(-9, 9, n).astype("float32")
+    turned = padded(x)[:, ::-1]
+    expected = np.repeat(turned[:, ::2], 2, axis=1)[:, ::-1].ravel()[:n]
+    mod = through(parse(THREE), [x], np.zeros_like(x), expected)
+    (alloc,) = dynamic(mod)
+    assert alloc.buffer.shape[0].value == 384, "A and C have one place, B stands behind it"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("n", [64, 70])
+def test_places_in_a_loop(n: int) -> None:
+    x = np.random.default_rng(n).integers(-9, 9, n).astype("float32")
+    acc = np.zeros_like(padded(x))
+    for k in range(5):
+        acc = acc + np.repeat(padded(x)[:, ::2] * k, 2, axis=1)
+        acc = acc + np.repeat(acc[:, :32], 2, axis=1)
+    mod = through(parse(LOOP), [x], np.zeros_like(x), acc.ravel()[:n], 1e-4)
+    (alloc,) = dynamic(mod)
+    assert alloc.buffer.shape[0].value == 256  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("n", [1, 100])
+def test_symbolic_sizes_have_places_of_their_own(n: int) -> None:
+    x = np.random.default_rng(n).integers(-9, 9, n).astype("float32")
+    mod = through(parse(SYMBOLIC), [x], np.zeros_like(x), x[::-1] * x[-1] * 2)
+    assert len(dynamic(mod)) == 1

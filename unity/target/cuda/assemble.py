@@ -1,0 +1,111 @@
+"""PTX to machine code by NVIDIA's assembler, wherever it is: ``ptxas`` from the path, a toolkit's usual folder, or its wheel.
+
+No GPU is needed. Where there is no assembler, the driver translates PTX when a program is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ...ffi.cache.cache_key import Key
+from ...ffi.cache.object_cache import cached
+from ...support.errors import CodegenError, InternalError
+
+_FOLDERS = ("nvidia/cuda_nvcc/bin", "nvidia/cu13/bin", "triton/backends/nvidia/bin")
+"""Where wheels keep the assembler, under a folder of packages."""
+_TOOLKITS = ("/usr/local/cuda/bin", "/opt/cuda/bin")
+_SECONDS = 300
+_REPORT = re.compile(
+    r"Compiling entry function '(?P<name>[^']+)' for '(?P<arch>[^']+)'.*?(?P<stack>\d+) bytes stack frame, "
+    r"(?P<out>\d+) bytes spill stores, (?P<back>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers(?P<rest>[^\n]*)",
+    re.S,
+)
+
+
+@dataclass(slots=True, frozen=True)
+class KernelResources:
+    """The resources of a kernel: ``registers`` of a thread, ``shared_bytes`` of a block, and bytes in slow memory of a thread: its
+    ``stack_bytes``, and ``spill_bytes`` of registers that did not fit."""
+
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    spill_bytes: int
+
+
+@dataclass(slots=True, frozen=True)
+class Assembled:
+    """Machine code for one architecture, and the resources of each kernel by its symbol."""
+
+    cubin: bytes
+    kernels: dict[str, KernelResources]
+
+
+@cache
+def find_assembler() -> str:
+    """The path of ``ptxas``; "" where there is none."""
+    roots = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", "")]
+    places = [Path(root) / "bin" for root in roots if root] + [Path(folder) for folder in _TOOLKITS]
+    places += [Path(root) / folder for root in sys.path if root for folder in _FOLDERS]
+    found = shutil.which("ptxas") or shutil.which("ptxas", path=os.pathsep.join([str(place) for place in places]))
+    return found or ""
+
+
+def require_assembler() -> str:
+    """The path of ``ptxas``. Raises CodegenError E534 where there is none."""
+    found = find_assembler()
+    if not found:
+        raise CodegenError("E534", "there is no assembler for CUDA devices here",
+                           help="pip install nvidia-cuda-nvcc-cu12, or put ptxas on the path")  # fmt: skip
+    return found
+
+
+def assemble(ptx: str, arch: str) -> Assembled:
+    """Machine code of PTX for an architecture such as "sm_90a". Raises CodegenError E534 where there is no assembler, InternalError
+    E905 where it refuses the text."""
+    tool = require_assembler()
+    key = Key("cubin", ptx=ptx, arch=arch, tools=_version(tool))
+    data = cached(key, lambda: _assembled(tool, ptx, arch), lambda value: value, bytes)
+    size = int.from_bytes(data[:8], "little")
+    return Assembled(data[8 + size :], resources(data[8 : 8 + size].decode()))
+
+
+def _assembled(tool: str, ptx: str, arch: str) -> bytes:
+    """The assembler's report with its length in front, then the machine code."""
+    with tempfile.TemporaryDirectory(prefix="unity-ptxas-") as folder:
+        source, made = Path(folder) / "kernels.ptx", Path(folder) / "kernels.cubin"
+        source.write_text(ptx)
+        command = [tool, "-v", f"-arch={arch}", str(source), "-o", str(made)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        if done.returncode != 0:
+            raise InternalError("E905", f"the assembler refuses generated code: {done.stderr.strip()[-2000:]}")
+        report = (done.stderr + done.stdout).encode()
+        return len(report).to_bytes(8, "little") + report + made.read_bytes()
+
+
+def resources(report: str) -> dict[str, KernelResources]:
+    """Resources of kernels by symbol, from what ``ptxas -v`` says."""
+    found = {}
+    for part in re.split(r"(?=Compiling entry function)", report):
+        match = _REPORT.search(part)
+        if match is not None:
+            shared = re.search(r"(\d+) bytes smem", match["rest"])
+            spilled = int(match["out"]) + int(match["back"])
+            found[match["name"]] = KernelResources(
+                int(match["registers"]), int(shared[1]) if shared else 0, int(match["stack"]), spilled
+            )
+    return found
+
+
+@cache
+def _version(tool: str) -> str:
+    done = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False)
+    return done.stdout

@@ -1,0 +1,188 @@
+"""merge_shared_memory_allocations: the dynamic shared memory of a kernel is one buffer, in which buffers that never live together
+share their place.
+
+A launch brings one piece of dynamic shared memory (scope "shared.dyn"). Buffers become views of it at offsets in bytes. The life of
+a buffer goes from the first to the last statement of a sequence that uses it: the kernel's, or that of the one loop that holds all
+uses, where all threads turn equally often. Where a buffer takes the place of one that is dead, a barrier stands between the two,
+and in a loop one at its beginning too.
+Buffers of symbolic size have a place of their own behind the others. Static shared memory (scope "shared") stays as it is.
+
+Rewrite: ``A: alloc (256,) float32 shared.dyn; B: alloc (64,) float16 shared.dyn; ..`` -> ``m: alloc (1152,) uint8 shared.dyn;
+a = m.data + 0; A: view of a; b = m.data + 1024; B: view of b; ..``. Run it behind ``thread_sync`` and ``flatten_buffer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....ffi.dtype import DataType
+from ....ir.analysis.threads import is_thread_axis
+from ....ir.buffer import Buffer
+from ....ir.build import add, cast, const, floordiv, intrinsic, mul
+from ....ir.expr import Call, IntImm, StringImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import AllocBuffer, Bind, DeclBuffer, Evaluate, For, SeqStmt, Stmt, seq
+from ....ir.types import Expr, PointerType, prim_type
+from ....ir.walk import StatementRewriter, collect, free_vars, used_vars
+from ...infra.passes import prim_func_pass
+from ..blocks.lower_opaque_block import _leaves
+from .unify_thread_binding import launch_of, with_launch
+
+SCOPE = "shared.dyn"
+ALIGN = 128
+"""Bytes that a place is a multiple of: what the widest copies and matrix instructions ask for."""
+
+
+@dataclass(slots=True)
+class _Life:
+    """A buffer of constant size, the statements that use it, and its place."""
+
+    buffer: Buffer
+    size: int
+    first: int
+    last: int
+    place: int = 0
+
+    def meets(self, other: _Life) -> bool:
+        """Do both live at some time."""
+        return self.first <= other.last and other.first <= self.last
+
+    def covers(self, other: _Life) -> bool:
+        """Do both places have a byte in common."""
+        return self.place < other.place + other.size and other.place < self.place + self.size
+
+
+def _parts(body: Stmt) -> tuple[Stmt, ...]:
+    return body.stmts if type(body) is SeqStmt else (body,)
+
+
+def _size(buffer: Buffer) -> Expr:
+    size: Expr = const(buffer.dtype.itemsize, "int64")
+    for extent in buffer.shape:
+        size = mul(size, cast(extent, "int64"))
+    return size
+
+
+def _rounded(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
+
+
+def _placed(lives: Sequence[_Life]) -> int:
+    """Give each buffer its place, the largest first, at the lowest offset that is free while it lives. Gives the bytes used."""
+    done: list[_Life] = []
+    for life in sorted(lives, key=lambda one: -one.size):
+        others = sorted([one for one in done if one.meets(life)], key=lambda one: one.place)
+        for other in others:
+            if life.covers(other):
+                life.place = _rounded(other.place + other.size)
+        done.append(life)
+    return max([_rounded(life.place + life.size) for life in lives], default=0)
+
+
+def _is_barrier(stmt: Stmt) -> bool:
+    value = stmt.value if type(stmt) is Evaluate else None
+    scope = value.args[0] if type(value) is Call and value.op_name == "T.tvm_storage_sync" else None
+    return type(scope) is StringImm and scope.value.startswith("shared")
+
+
+class _Merge:
+    """Merges the buffers of one kernel."""
+
+    def __init__(self, allocs: Sequence[AllocBuffer], uniform: set[Var]) -> None:
+        self.uniform = uniform
+        """Variables that have one value in all threads of a block."""
+        self.fixed = [a.buffer for a in allocs if type(_size(a.buffer)) is IntImm]
+        self.free = [a.buffer for a in allocs if a.buffer not in self.fixed]
+        self.pointers = {a.buffer.data for a in allocs}
+        self.lives: list[_Life] = []
+
+    def kernel(self, body: Stmt) -> Stmt:
+        """The body of a kernel with one buffer of dynamic shared memory."""
+        body = _without(body, self.pointers)
+        body = self._within(body, looped=False)
+        total: Expr = const(_placed(self.lives), "int64")
+        places: dict[Buffer, Expr] = {life.buffer: const(life.place, "int64") for life in self.lives}
+        for buffer in self.free:
+            places[buffer] = total
+            total = add(total, mul(floordiv(add(_size(buffer), ALIGN - 1), ALIGN), ALIGN))
+        memory = Buffer(
+            Var("shared_dyn", PointerType(prim_type("uint8"), SCOPE)),
+            DataType("uint8"),
+            (total,),
+            name="shared_dyn",
+            align=ALIGN,
+        )
+        views: list[Stmt] = [AllocBuffer(memory)]
+        for buffer, place in places.items():
+            address = intrinsic("handle_add_byte_offset", memory.data, place)
+            views += [Bind(buffer.data, address), DeclBuffer(buffer)]
+        return seq(*views, body)
+
+    def _within(self, body: Stmt, looped: bool) -> Stmt:
+        """Finds the lives of buffers in the sequence that holds their uses, and puts barriers between lives at one place."""
+        parts = _parts(body)
+        uses = [set(used_vars(part)) & self.pointers for part in parts]
+        users = [position for position, used in enumerate(uses) if used]
+        inner = parts[users[0]] if len(users) == 1 else None
+        if type(inner) is For and type(inner.body) is SeqStmt and self._is_uniform(inner):
+            self.uniform.add(inner.loop_var)
+            made = replace(inner, body=self._within(inner.body, looped=True))
+            return seq(*parts[: users[0]], made, *parts[users[0] + 1 :])
+        for buffer in self.fixed:
+            at = [position for position, used in enumerate(uses) if buffer.data in used] or [0]
+            size = _size(buffer)
+            assert type(size) is IntImm
+            self.lives.append(_Life(buffer, max(1, size.value), at[0], at[-1]))
+        _placed(self.lives)
+        reused = [(a, b) for a in self.lives for b in self.lives if a.last < b.first and a.covers(b)]
+        if not reused:
+            return body
+        barriers = [position for position, part in enumerate(parts) if _is_barrier(part)]
+        needed = {b.first for a, b in reused if not any([a.last < position < b.first for position in barriers])}
+        if looped:
+            needed.add(users[0])
+        barrier = Evaluate(intrinsic("tvm_storage_sync", StringImm("shared")))
+        return seq(*[part for k, stmt in enumerate(parts) for part in ((barrier, stmt) if k in needed else (stmt,))])
+
+    def _is_uniform(self, loop: For) -> bool:
+        bounds = (loop.min, loop.extent)
+        even = all([v in self.uniform for bound in bounds for v in used_vars(bound)])
+        return (
+            loop.kind == "serial"
+            and even
+            and not any([collect(b, (BufferLoad, Call)) for b in bounds])
+            and not _leaves(loop.body)
+        )
+
+
+def _without(body: Stmt, pointers: set[Var]) -> Stmt:
+    """A kernel without the allocations of some memory."""
+
+    class Drop(StatementRewriter):
+        def enter(self, node: Any) -> Any | None:
+            return SeqStmt(()) if type(node) is AllocBuffer and node.buffer.data in pointers else None
+
+    return Drop()(body)
+
+
+class _Kernels(StatementRewriter):
+    def enter(self, node: Any) -> Any | None:
+        if not is_thread_axis(node):
+            return None
+        allocs = [alloc for alloc in collect(node, AllocBuffer) if alloc.buffer.scope == SCOPE]
+        if len(allocs) < 2:
+            return node
+        axes, body = launch_of(node)
+        uniform = set(free_vars(node)) | {a.node.var for a in axes if a.node.thread_tag.startswith("blockIdx")}
+        return with_launch(axes, _Merge(allocs, uniform).kernel(body))
+
+
+@prim_func_pass()
+def merge_shared_memory_allocations(func: PrimFunc) -> PrimFunc:
+    """One buffer of dynamic shared memory for each kernel."""
+    body = _Kernels()(func.body)
+    return func if body is func.body else replace(func, body=body)
