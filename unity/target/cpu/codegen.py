@@ -7,9 +7,10 @@ module before any of its passes do. Symbols of kernels are ``unity.kernel.<name>
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ...ffi.abi import KernelSignature, linkage_ir
 from ...ffi.dtype import DataType
@@ -62,12 +63,13 @@ def kernel_symbol(name: str) -> str:
 
 
 def write_module(
-    functions: Mapping[str, PrimFunc], target: Target, suffix: str = "", rules: Rules = CPU_RULES
-) -> tuple[str, dict[str, KernelSignature], dict[str, str], tuple[str, ...]]:
+    functions: Mapping[str, PrimFunc], target: Target, suffix: str = "", rules: Rules = CPU_RULES,
+    nodes_of: Callable[[PrimFunc], list[Any]] = special_nodes,
+) -> tuple[str, dict[str, KernelSignature], dict[str, str], tuple[str, ...]]:  # fmt: skip
     """IR text, signatures, symbols and needed external symbols of lowered tensor programs. Raises CodegenError."""
     symbols = {name: kernel_symbol(name) + suffix for name in functions}
     with target, deep_recursion():
-        nodes = {name: special_nodes(func) for name, func in functions.items()}
+        nodes = {name: nodes_of(func) for name, func in functions.items()}
         _refuse_recursion(functions, nodes)
         signatures = {name: kernel_signature(name, func, nodes[name]) for name, func in functions.items()}
         module = ModuleWriter(functions, rules, symbols, signatures, features=target.processor.features)

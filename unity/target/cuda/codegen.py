@@ -50,7 +50,7 @@ def write_programs(functions: Mapping[str, PrimFunc], target: Target, suffix: st
     programs = {name: func for name, func in functions.items() if name not in kernels}
     device = write_kernels(kernels, arch, suffix)
     launcher = Launcher(kernels, device)
-    host, signatures, symbols, _ = write_module(programs, target, suffix, launcher.rules())
+    host, signatures, symbols, _ = write_module(programs, target, suffix, launcher.rules(), launcher.nodes)
     return CudaText(device, host, arch, assembled_archs(target), compile_options(target), signatures, symbols)
 
 

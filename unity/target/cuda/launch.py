@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ...ffi.runtime.cuda_runtime import FUNCTION
 from ...ir.build import const, dtype_of
 from ...ir.expr import Call, GlobalVar, Var
 from ...ir.function import PrimFunc
+from ...ir.node import replace
 from ...ir.stmt import AllocBuffer
 from ...ir.types import Expr
 from ...ir.walk import collect, substitute
@@ -20,10 +22,12 @@ from ...support.errors import CodegenError
 from ..cpu import calls
 from ..cpu.rules import CPU_RULES
 from ..cpu.statements import symbolic_size
+from ..kernel_groups import special_nodes
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.statements import constant_count
 from ..llvm.writer import FunctionWriter, Rules
+from ..signature import written_pointers
 from .kernels import VECTOR_ALIGN, DeviceModule, thread_extents
 
 _EXTENTS = [f"{kind}Idx.{axis}" for kind in ("block", "thread") for axis in "xyz"]
@@ -120,6 +124,17 @@ class Launcher:
             self.call,
             release=("@unity.cuda.free", _MEMORY),
         )
+
+    def nodes(self, func: PrimFunc) -> list[Any]:
+        """``special_nodes`` of a host function, with the pointers alone that a kernel writes through."""
+        return [self._writing(node) if type(node) is Call else node for node in special_nodes(func)]
+
+    def _writing(self, call: Call) -> Call:
+        kernel = self.functions.get(call.op.name) if type(call.op) is GlobalVar else None
+        if kernel is None:
+            return call
+        written = written_pointers(special_nodes(kernel))
+        return replace(call, args=tuple([a for p, a in zip(kernel.params, call.args) if p in written]))
 
     def call(self, w: FunctionWriter, call: Call) -> str:
         """Launch a kernel; another function is called as on processors."""
