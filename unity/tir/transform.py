@@ -14,6 +14,7 @@ TIR_NAMES = {
     "FlattenBuffer": "flatten_buffer",
     "HoistIfThenElse": "hoist_if_then_else",
     "InjectDoubleBuffer": "inject_double_buffer",
+    "InjectVirtualThread": "inject_virtual_thread",
     "LoopPartition": "loop_partition",
     "LowerCrossThreadReduction": "lower_cross_thread_reduction",
     "LowerInitBlock": "lower_init_block",

@@ -21,6 +21,7 @@ from .expressions.simplify import simplify
 from .loops.canonicalize_loop import canonicalize_loop
 from .loops.unroll_loop import unroll_loop
 from .threads.compact_thread_buffers import compact_thread_buffers
+from .threads.inject_virtual_thread import inject_virtual_thread
 from .threads.lower_cross_thread_reduction import lower_cross_thread_reduction
 from .threads.lower_thread_allreduce import lower_thread_allreduce
 from .threads.merge_shared_memory_allocations import merge_shared_memory_allocations
@@ -43,6 +44,7 @@ GPU_PIPELINE = Pipeline((
     compact_thread_buffers,
     independent_lanes,
     unify_thread_binding,
+    inject_virtual_thread,
     lower_thread_allreduce,
     simplify,
     thread_sync,
