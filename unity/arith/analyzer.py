@@ -166,6 +166,8 @@ class Analyzer:
 
     def simplify(self, expr: Expr) -> Expr:
         """An equal expression in canonical form; the same object when it is in that form already."""
+        if type(expr) is IntImm:
+            return expr
         with deep_recursion():
             for _ in range(4):  # a merged division can open another: repeat until nothing changes
                 if type(expr) is IntImm or (
@@ -176,6 +178,8 @@ class Analyzer:
                 if simple is expr:
                     break
                 expr = simple
+                if self._simplifier.is_linear:
+                    break
             return expr
 
     def const_int_bound(self, expr: Expr) -> Interval:

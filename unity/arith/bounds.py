@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.build import dtype_of
-from .interval import EVERYTHING, Interval, point
+from .interval import EVERYTHING, Bound, Interval, plus, point, times
 from .modular import EVERY, ModularSet
 from .poly import ONE, Atom, AtomTable, Mono, Poly, constant_value
 
@@ -37,14 +37,20 @@ class Knowledge:
 
     def bound(self, p: Poly) -> Interval:
         """Interval of a polynomial."""
-        total = point(p.get(ONE, 0))
+        low: Bound
+        high: Bound
+        low = high = p.get(ONE, 0)
         for mono, coefficient in p.items():
             if mono:
-                total = total + self.mono_bound(mono).scale(coefficient)
-        return total
+                factor = self.mono_bound(mono)
+                ends = times(factor.low, coefficient), times(factor.high, coefficient)
+                low, high = plus(low, ends[coefficient < 0]), plus(high, ends[coefficient > 0])
+        return Interval(low, high)
 
     def mono_bound(self, mono: Mono) -> Interval:
         """Interval of a product of atoms; even powers are not negative."""
+        if len(mono) == 1:
+            return self.atom_bound(mono[0])
         result = point(1)
         index = 0
         while index < len(mono):

@@ -11,7 +11,7 @@ from ..ir.scalar import Add, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, 
 from ..ir.types import Expr, PrimType
 from ..ir.walk import free_vars
 from .bounds import Knowledge
-from .poly import ONE, Poly, add_into, constant, constant_value, divide_mono, plus, poly_key, scaled, times
+from .poly import ONE, Poly, add_into, add_term, constant, constant_value, divide_mono, plus, poly_key, scaled, times
 
 
 def is_index(expr: Expr) -> bool:
@@ -39,7 +39,7 @@ class Canonical:
 
     def _accumulate(self, expr: Expr, scale: int, result: Poly) -> None:
         if type(expr) is IntImm:
-            add_into(result, constant(expr.value), scale)
+            add_term(result, ONE, expr.value * scale)
         elif type(expr) is Add:
             self._accumulate(expr.a, scale, result)
             self._accumulate(expr.b, scale, result)
@@ -54,6 +54,8 @@ class Canonical:
                 self._accumulate(b, scale * a.value, result)
             else:
                 add_into(result, self.table.product(self.poly(a), self.poly(b)), scale)
+        elif type(expr) is Var and (number := self.table.variable(expr)) not in self.known.value:
+            add_term(result, (number,), scale)
         else:
             add_into(result, self._atom(expr), scale)
 
@@ -281,8 +283,13 @@ class Canonical:
 
     def merge_divisions(self, p: Poly) -> Poly:
         """``(x // c) * c * k + (x % c) * k`` becomes ``x * k``."""
-        p = self._exact_quotients(p)
-        divisions = [m for m in p if len(m) >= 1 and any([self.table[n].kind == "floormod" for n in m])]
+        atoms = self.table.atoms
+        kinds = {atoms[number].kind for mono in p for number in mono}
+        if "floordiv" in kinds:
+            p = self._exact_quotients(p)
+        if "floormod" not in kinds and "floordiv" not in kinds:
+            return p
+        divisions = [m for m in p if any([atoms[n].kind == "floormod" for n in m])]
         for mono in divisions:
             if mono not in p:
                 continue

@@ -57,11 +57,11 @@ class Interval:
         """Every member times a constant."""
         if factor == 0:
             return POINT_ZERO
-        a, b = _times(self.low, factor), _times(self.high, factor)
+        a, b = times(self.low, factor), times(self.high, factor)
         return Interval(a, b) if factor > 0 else Interval(b, a)
 
     def __mul__(self, other: Interval) -> Interval:
-        ends = [_times(x, y) for x in (self.low, self.high) for y in (other.low, other.high)]
+        ends = [times(x, y) for x in (self.low, self.high) for y in (other.low, other.high)]
         return Interval(min(ends), max(ends))
 
     def floordiv(self, other: Interval) -> Interval:
@@ -95,7 +95,8 @@ def plus(a: Bound, b: Bound) -> Bound:
     return a if isinstance(a, float) else b if isinstance(b, float) else a + b
 
 
-def _times(a: Bound, b: Bound) -> Bound:
+def times(a: Bound, b: Bound) -> Bound:
+    """Product of two ends; zero times infinity is zero."""
     if a == 0 or b == 0:
         return 0
     if isinstance(a, float) or isinstance(b, float):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ..ir.buffer import Range
 from ..ir.build import add, const, dtype_of, floordiv, floormod, maximum, minimum, mul, sub
-from ..ir.expr import IntImm, Var
+from ..ir.expr import Var
 from ..ir.scalar import Add, Broadcast, Cast, FloorDiv, FloorMod, Max, Min, Mul, Ramp, Select, Sub
 from ..ir.types import Expr
-from ..ir.walk import free_vars
+from ..ir.walk import uses_any
 from .analyzer import Analyzer
 from .canonical import is_index
 
@@ -83,7 +83,7 @@ class _Evaluator:
     def visit(self, expr: Expr) -> IntSet:
         if isinstance(expr, Var):
             return self.domains.get(expr, of_point(expr))
-        if type(expr) is IntImm or not any([v in self.domains for v in free_vars(expr)]):
+        if not uses_any(expr, self.domains):
             return of_point(expr)
         match expr:
             case Add(a, b):

@@ -16,7 +16,7 @@ from ..ir.build import add, const, dtype_of, floordiv, floormod, mul, sub
 from ..ir.expr import Var
 from ..ir.scalar import LE, LT, Add, And, Cast, FloorDiv, FloorMod, Mul, Sub
 from ..ir.types import Expr
-from ..ir.walk import free_vars
+from ..ir.walk import uses_any
 from .analyzer import Analyzer
 from .canonical import is_index
 
@@ -111,11 +111,10 @@ class IterMapDetector:
 
     def rewrite(self, expr: Expr) -> IterSum:
         """Normal form of an index. Raises NotAffine with the reason."""
-        one = const(1, dtype_of(expr))
         if isinstance(expr, Var) and expr in self.marks:
-            mark = self.marks[expr]
+            one, mark = const(1, dtype_of(expr)), self.marks[expr]
             return IterSum((self._split(mark, one, mark.extent, one),), self.ranges[expr].min)
-        if not any([v in self.marks for v in free_vars(expr)]):
+        if not uses_any(expr, self.marks):
             return IterSum((), expr)
         if type(expr) is Add:
             return self._plus(self.rewrite(expr.a), self.rewrite(expr.b))
@@ -246,7 +245,7 @@ class IterMapDetector:
 
     def _limit(self, value: Expr, bound: Expr) -> None:
         s = self.rewrite(value)
-        if len(s.args) < 2 or any([v in self.marks for v in free_vars(bound)]):
+        if len(s.args) < 2 or uses_any(bound, self.marks):
             if not self.ana.can_prove_less(value, bound) and not self._shorten(s, bound):
                 self.exact = False
             return
@@ -266,7 +265,7 @@ class IterMapDetector:
 
     def _shorten(self, s: IterSum, bound: Expr) -> bool:
         """Let an iterator that no index was made of yet end at a bound."""
-        if len(s.args) != 1 or any([v in self.marks for v in free_vars(bound)]):
+        if len(s.args) != 1 or uses_any(bound, self.marks):
             return False
         (split,) = s.args
         limit = self.ana.simplify(sub(bound, s.base))

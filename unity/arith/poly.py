@@ -54,11 +54,16 @@ def constant_value(p: Poly) -> int | None:
 def add_into(target: Poly, p: Poly, scale: int = 1) -> None:
     """``target += scale * p`` in place."""
     for mono, coefficient in p.items():
-        value = target.get(mono, 0) + coefficient * scale
-        if value:
-            target[mono] = value
-        else:
-            target.pop(mono, None)
+        add_term(target, mono, coefficient * scale)
+
+
+def add_term(target: Poly, mono: Mono, coefficient: int) -> None:
+    """``target += coefficient * mono`` in place."""
+    value = target.get(mono, 0) + coefficient
+    if value:
+        target[mono] = value
+    else:
+        target.pop(mono, None)
 
 
 def plus(a: Poly, b: Poly, scale: int = 1) -> Poly:
@@ -74,11 +79,7 @@ def times(a: Poly, b: Poly) -> Poly:
     for mono_a, ca in a.items():
         for mono_b, cb in b.items():
             mono = tuple(sorted(mono_a + mono_b)) if mono_a and mono_b else mono_a or mono_b
-            value = result.get(mono, 0) + ca * cb
-            if value:
-                result[mono] = value
-            else:
-                result.pop(mono, None)
+            add_term(result, mono, ca * cb)
     return result
 
 
@@ -191,7 +192,8 @@ class AtomTable:
         ty = ty or prim_type("int64")
         result: Expr | None = None
         for mono, coefficient in [item for item in p.items() if item[0] and item[1] > 0]:
-            term = mul(self.mono_expr(mono, ty), int_imm(coefficient, ty))
+            term = self.mono_expr(mono, ty)
+            term = term if coefficient == 1 else mul(term, int_imm(coefficient, ty))
             result = term if result is None else add(result, term)
         rest = p.get(ONE, 0)
         negatives = [item for item in p.items() if item[0] and item[1] < 0]

@@ -89,6 +89,10 @@ def const(value: Any, dtype: DataType | str | None = None, span: Span | None = N
 
     Raises TypeRuleError E201 for a value that the type does not have, a fraction of an integer too; ``int_imm`` wraps one.
     """
+    if type(value) is int and type(dtype) is DataType and dtype.code == "int" and dtype.lanes == 1:
+        half = 1 << (dtype.bits - 1)
+        if -half <= value < half:  # nearly all constants are indices
+            return IntImm(value, prim_type(dtype), span)
     if isinstance(value, np.generic):
         dtype = dtype or str(value.dtype)
         value = value.item()

@@ -13,10 +13,10 @@ from ..ffi.tensor import Tensor
 from ..support.recursion import deep_recursion
 from .binders import bound_symbols
 from .buffer import Buffer
-from .expr import GlobalVar, Op, Var
+from .expr import GlobalVar, IntImm, Op, Var
 from .module import IRModule
 from .node import ASIDE, BINDING, DEF, DERIVED, LEAF, Node
-from .scalar import Let
+from .scalar import Binary, Let
 from .stmt import DeclBuffer
 from .types import PrimType
 
@@ -229,7 +229,30 @@ def first_difference(a: Any, b: Any, map_free_vars: bool = False) -> str | None:
 
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
     """Equality up to renaming of bound variables and buffers; free ones must be identical unless ``map_free_vars``."""
-    return first_difference(a, b, map_free_vars) is None
+    equal = None if map_free_vars else _arithmetic_equal(a, b)
+    return first_difference(a, b, map_free_vars) is None if equal is None else equal
+
+
+def _arithmetic_equal(a: Any, b: Any) -> bool | None:
+    """``structural_equal`` of arithmetic over scalars, which binds nothing; None where anything else stands in it."""
+    pending = [(a, b)]
+    while pending:
+        x, y = pending.pop()
+        kind = type(x)
+        if kind is not type(y):
+            return False
+        if isinstance(x, Binary):
+            if x.ty is not y.ty:
+                return False
+            pending += ((x.b, y.b), (x.a, y.a))
+        elif kind is IntImm:
+            if x.ty is not y.ty or not plain_equal(x.value, y.value):
+                return False
+        elif kind is not Var:
+            return None
+        elif x is not y:
+            return False
+    return True
 
 
 def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, TypeVar
 
 from ..support.recursion import deep_recursion
@@ -12,6 +12,7 @@ from .expr import Binding, BindingBlock, DataflowVar, IntImm, MatchCast, ShapeEx
 from .function import Function, PrimFunc
 from .module import IRModule
 from .node import BINDING, DEF, OWN, Node
+from .scalar import Binary
 from .stmt import Block, DeclBuffer, SeqStmt, Stmt
 from .types import Expr, Type
 
@@ -303,11 +304,28 @@ def free_vars(root: Node, in_types: bool = True) -> list[Var]:
     Types of bound variables bind the symbols they show first when they stand in parameters, match_cast targets and buffer
     declarations.
     """
-    if type(root) is IntImm:
-        return []
-    if type(root) is Var and not (in_types and root.ty.walked):
-        return [root]
-    return _deeply(lambda: _free_vars(root, in_types))
+    found = _arithmetic_vars(root)
+    return found if found is not None else _deeply(lambda: _free_vars(root, in_types))
+
+
+def uses_any(root: Node, variables: Container[Var]) -> bool:
+    """Does one of the variables occur free."""
+    return any([v in variables for v in free_vars(root)])
+
+
+def _arithmetic_vars(root: Node) -> list[Var] | None:
+    """``free_vars`` of arithmetic over scalars, which binds nothing; None where anything else stands in it."""
+    found: dict[Var, None] = {}
+    stack: list[Any] = [root]
+    while stack:
+        node = stack.pop()
+        if type(node) is Var and not node.ty.walked:
+            found[node] = None
+        elif isinstance(node, Binary):
+            stack += (node.b, node.a)
+        elif type(node) is not IntImm:
+            return None
+    return list(found)
 
 
 def _free_vars(root: Node, in_types: bool) -> list[Var]:

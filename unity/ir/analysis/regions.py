@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..buffer import Buffer, BufferRegion, Range
@@ -14,7 +14,7 @@ from ..scalar import Add, BufferLoad, FloorDiv, FloorMod, Let, Max, Min, Mul, Ra
 from ..stmt import AllocBuffer, AllocConst, Block, BlockRealize, BufferStore, DeclBuffer, For
 from ..structural import structural_equal
 from ..types import Expr
-from ..walk import children, collect, free_vars, substitute
+from ..walk import children, collect, free_vars, nodes_in, substitute
 
 Bounds = dict[Var, tuple[Expr, Expr]]
 """Inner variables with their least and greatest values."""
@@ -27,11 +27,15 @@ def buffer_accesses(root: Node) -> list[BufferLoad | BufferStore]:
 
 def opaque_buffers(root: Node) -> list[Buffer]:
     """Buffers whose address is taken or whose pointer is passed on: their accesses cannot be seen."""
-    nodes = collect(root, (Buffer, Call))
+    return opaque_among(nodes_in(root))
+
+
+def opaque_among(nodes: Sequence[Node]) -> list[Buffer]:
+    """``opaque_buffers`` of what a walk has found."""
     buffers = {b.data: b for b in nodes if type(b) is Buffer}
     found: dict[Buffer, None] = {}
     for call in nodes:
-        if type(call) is Buffer:
+        if not isinstance(call, Call):
             continue
         if call.op_name == "T.address_of" and type(call.args[0]) is BufferLoad:
             found[call.args[0].buffer] = None

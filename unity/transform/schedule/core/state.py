@@ -8,11 +8,12 @@ gives the outer form back.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ....arith.index_map import IndexMap
 from ....ir.expr import Var
@@ -24,6 +25,22 @@ from ....support.errors import InternalError, ScheduleError
 from ....support.recursion import deep_recursion
 from .sref import Item, Sref, items_below, items_in, key_of, statements_in
 from .tree import as_root, outer_form, swap
+
+_R = TypeVar("_R")
+
+
+def while_standing(ask: Callable[[ScheduleState, Sref], _R]) -> Callable[[ScheduleState, Sref], _R]:
+    """A question about a loop or block whose answer is remembered until the program changes."""
+
+    @functools.wraps(ask)
+    def asked(state: ScheduleState, at: Sref) -> _R:
+        key = (ask, at)
+        if key not in state.now:
+            state.now[key] = ask(state, at)
+        found: _R = state.now[key]
+        return found
+
+    return asked
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,7 +57,8 @@ class ScheduleState:
     """Functions by name as trees of srefs.
 
     ``index[func]`` finds an sref by loop variable or block. ``cache`` holds analyses keyed by the (immutable) nodes
-    they depend on, so it never has to be invalidated. ``values`` are the sampled integers by the variables that stand for them.
+    they depend on, so it never has to be invalidated; ``now`` holds what is known of srefs as they stand, which every change
+    forgets. ``values`` are the sampled integers by the variables that stand for them.
     """
 
     def __init__(self, mod: IRModule, rng: random.Random) -> None:
@@ -52,6 +70,7 @@ class ScheduleState:
         self.wrapped: dict[str, bool] = {}
         self.index: dict[str, dict[Any, Sref]] = {}
         self.cache: dict[Any, Any] = {}
+        self.now: dict[Any, Any] = {}
         self.values: dict[Var, int] = {}
         self.draws = True
         """Refusals are shown with iterations that meet in a cell."""
@@ -137,6 +156,7 @@ class ScheduleState:
         """Change parameters, buffer map or attributes of a function (its ``body`` is ignored)."""
         old = self.shells[func]
         self.shells[func] = shell
+        self.now.clear()
         self._log(lambda: self.shells.__setitem__(func, old))
 
     # ---- lookup
@@ -154,7 +174,8 @@ class ScheduleState:
         index = self.index[at.func]
         return [index[key_of(node)] for node in items_below(at.node)] if at.node is not None else []
 
-    def blocks_below(self, at: Sref) -> list[Sref]:
+    @while_standing
+    def blocks_below(self, at: Sref) -> tuple[Sref, ...]:
         """Blocks below whose nearest enclosing block is ``at`` or the block that holds the loop ``at``, in program
         order."""
         found: list[Sref] = []
@@ -165,7 +186,7 @@ class ScheduleState:
                 found.append(child)
             else:
                 pending.extend(reversed(self.children(child)))
-        return found
+        return tuple(found)
 
     # ---- changes
 
@@ -183,26 +204,38 @@ class ScheduleState:
     def rollback(self) -> None:
         """Undo all changes since ``begin``."""
         undo, self._undo = self._undo or [], None
+        self.now.clear()
         for action in reversed(undo):
             action()
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Undo at the end what is done inside, and forget what was assumed."""
+        """Undo at the end what is done inside, and forget what was assumed. Refusals inside are not drawn."""
         outer = self._undo is None
         if self._undo is None:
             self.begin()
         assert self._undo is not None
         count, assumed = len(self._undo), list(self.assumptions)
         try:
-            yield
+            with self.undrawn():
+                yield
         finally:
             for action in reversed(self._undo[count:]):
                 action()
+            self.now.clear()
             del self._undo[count:]
             self.assumptions = assumed
             if outer:
                 self._undo = None
+
+    @contextmanager
+    def undrawn(self) -> Iterator[None]:
+        """Draw no refusals inside: nobody sees them."""
+        draws, self.draws = self.draws, False
+        try:
+            yield
+        finally:
+            self.draws = draws
 
     def _log(self, action: Callable[[], None]) -> None:
         if self._undo is not None:
@@ -210,6 +243,7 @@ class ScheduleState:
 
     def _set(self, sref: Sref, node: Item | None, parent: Sref | None) -> None:
         """Let an sref stand for another node, or for nothing."""
+        self.now.clear()
         index = self.index[sref.func]
         old_node, old_parent, old_gone = sref.node, sref.parent, sref.gone
         old_key = key_of(old_node) if old_node is not None else None

@@ -16,14 +16,14 @@ from ....ir.expr import IntImm, Var
 from ....ir.stmt import AllocBuffer, AllocConst, BlockRealize, DeclBuffer, For, SeqStmt, While
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
-from ....ir.walk import free_vars
+from ....ir.walk import free_vars, uses_any
 from ..core.refuse import refuse
 from ..core.sref import Sref, inner_statements
 from ..core.state import ScheduleState
-from ..rewrites.rewriting import analyzer_at, iteration_map, loop_range
+from ..rewrites.rewriting import analyzer_at, int_value, iteration_map, loop_range
 from .cell_conflicts import shown_clash
 from .dependence import block_scope, regions
-from .enclosing import why_irregular
+from .enclosing import standing, why_irregular
 
 
 def loops_of(block: Sref) -> list[Sref]:
@@ -39,11 +39,11 @@ def loops_of(block: Sref) -> list[Sref]:
 def iter_map(state: ScheduleState, block: Sref, within: Sref | None = None) -> IterMap:
     """Normal form of a block's bindings over the loops around it, from ``within`` inwards where one is given (its truth
     value: they are quasi-affine and independent)."""
-    loops = loops_of(block)
-    loops = loops[loops.index(within) :] if within is not None else loops
-    key = ("affine", block.node, *[(s.loop.loop_var, s.loop.min, s.loop.extent) for s in loops])
+    key = ("affine", within and within.loop.loop_var, standing(state, block))
     found = state.cache.get(key)
     if found is None:
+        loops = loops_of(block)
+        loops = loops[loops.index(within) :] if within is not None else loops
         ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops}
         found = state.cache[key] = iteration_map(
             block.realize.iter_values, ranges, block.realize.predicate, analyzer_at(state, block, inside=False)
@@ -211,7 +211,7 @@ def require_blocks_only(at: Sref) -> None:
 _DECLARATIONS = (AllocBuffer, AllocConst, DeclBuffer)
 
 
-def require_complete_values(state: ScheduleState, blocks: list[Sref]) -> None:
+def require_complete_values(state: ScheduleState, blocks: Sequence[Sref]) -> None:
     """Refuse E415 when one of the blocks reads the result of another inside a loop that still reduces into it."""
     known = block_scope(state, blocks[0])
     inside = set(blocks)
@@ -248,10 +248,10 @@ def require_not_empty(state: ScheduleState, inside: Sref, loops: Sequence[Sref])
         if block.block.init is None:
             continue
         for loop in loops:
-            ana = analyzer_at(state, loop, inside=False)
-            if any([kind == "R" for kind, _ in iterators_driven(block, loop)]) and not ana.can_prove(
-                ge(loop.loop.extent, 1)
-            ):
+            runs = (int_value(loop.loop.extent) or 0) > 0
+            if runs or all([kind != "R" for kind, _ in iterators_driven(block, loop)]):
+                continue
+            if not analyzer_at(state, loop, inside=False).can_prove(ge(loop.loop.extent, 1)):
                 refuse(
                     "E419", f"loop {loop.name} may have no iteration: block {block.name} would not be initialised",
                     condition="reduction not empty", at=[loop, block], nearest=f"decompose_reduction of {block.name} first",
@@ -293,7 +293,7 @@ def iterators_driven(block: Sref, loop: Sref) -> list[tuple[str, Expr]]:
     return [
         (axis.kind, value)
         for axis, value in zip(block.block.iter_vars, block.realize.iter_values)
-        if var in free_vars(value)
+        if uses_any(value, (var,))
     ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ....arith import Analyzer
 from ....arith.intset import IntSet, eval_set, of_range
@@ -23,7 +24,7 @@ from ..core.sref import Sref
 from ..core.state import ScheduleState
 from ..rewrites.rewriting import analyzer_at, iteration_map, loop_range
 from .dependence import block_scope, regions, scope_of
-from .enclosing import loads_around, triangular, why_irregular
+from .enclosing import loads_around, standing, triangular, value_key, why_irregular
 from .first_step import init_predicate
 from .full_write import fills
 from .same_layout import reads_what_the_map_wrote
@@ -67,9 +68,28 @@ def relaxed_region(
 ) -> list[IntSet]:
     """Box that holds a region of a block for all iterations of the loops inside ``upto`` and of the loops ``also`` (an
     over-approximation)."""
+    key = ("relaxed", *_cells_key(region), _span(state, block, upto, also))
+    if key not in state.cache:
+        state.cache[key] = _relaxed_region(state, block, region, [*also, *loops_between(block, upto)])
+    return list(state.cache[key])
+
+
+def _cells_key(region: BufferRegion) -> tuple[Any, ...]:
+    """The cells of a region, whatever the buffer, in its block's iterators."""
+    return tuple([value_key(e) for r in region.region for e in (r.min, r.extent)])
+
+
+def _span(state: ScheduleState, block: Sref, upto: Sref, also: Sequence[Sref]) -> tuple[Any, ...]:
+    """What the cells depend on that a block reaches inside ``upto`` while the loops ``also`` run too."""
+    loops = [loop.loop for loop in also]
+    below = None if upto.is_block else upto.loop.loop_var
+    return below, *[(loop.loop_var, loop.min, loop.extent) for loop in loops], standing(state, block)
+
+
+def _relaxed_region(state: ScheduleState, block: Sref, region: BufferRegion, loops: Sequence[Sref]) -> list[IntSet]:
     ana = analyzer_at(state, block)
     domains: dict[Var, IntSet] = {}
-    for s in [*also, *loops_between(block, upto)]:
+    for s in loops:
         domain = of_range(loop_range(s.loop))
         if domains and type(s.loop.extent) is not IntImm:  # bounds may use the loops outside of it
             last = eval_set(sub(add(s.loop.min, s.loop.extent), const(1, dtype_of(s.loop.min))), domains, ana)
@@ -101,19 +121,26 @@ def exact_region(
     """
     if not fills(state, block, region) or not _filled_inside(state, block, region):
         return None
-    return exact_box(state, block, bound_region(block, region), region.buffer.shape, upto, also)
+    shape = region.buffer.shape
+    key = ("exact", *_cells_key(region), *[value_key(dim) for dim in shape], _span(state, block, upto, also))
+    if key not in state.cache:
+        state.cache[key] = exact_box(state, block, bound_region(block, region), shape, upto, also)
+    found: list[IntSet] | None = state.cache[key]
+    return found
 
 
 def _filled_inside(state: ScheduleState, block: Sref, region: BufferRegion) -> bool:
     """Does one of the blocks inside a block write all of a region; True where none writes its buffer."""
     inner = [(b, w) for b in state.blocks_below(block) for w in regions(state, b.block)[1] if w.buffer is region.buffer]
+    if not inner:
+        return True
     wanted = [of_range(r) for r in region.region]
     ana = analyzer_at(state, block)
     for other, write in inner:
         box = exact_region(state, other, write, block)
         if box is not None and covers(ana, box, wanted, region.buffer.shape):
             return True
-    return not inner
+    return False
 
 
 def exact_box(
@@ -199,8 +226,7 @@ def why_not_covered(state: ScheduleState, consumer: Sref) -> Fault | None:
     it."""
     scope = block_scope(state, consumer)
     producers = scope.producers(consumer)
-    key = ("cover", consumer.node, *[s.node for p in producers for s in (p, *loops_between(p, scope.root))],
-           *[s.node for s in loops_between(consumer, scope.root)])  # fmt: skip
+    key = ("cover", *[(block.block, standing(state, block)) for block in (consumer, *producers)])
     if key not in state.cache:
         state.cache[key] = _why_not_covered(state, consumer, producers)
     reason = state.cache[key]
@@ -232,7 +258,12 @@ def _covered(state: ScheduleState, consumer: Sref, read: BufferRegion, producer:
     if made is None:
         return reads_what_the_map_wrote(state, consumer, read, producer, write, loops_between(producer, meet))
     wanted = relaxed_region(state, consumer, read, meet)
-    return covers(analyzer_at(state, meet), made, wanted, read.buffer.shape)
+    shape = read.buffer.shape
+    key = ("covers", *[e and value_key(e) for box in (made, wanted) for part in box for e in (part.low, part.high)],
+           *[value_key(dim) for dim in shape], None if meet.is_block else meet.loop.loop_var)  # fmt: skip
+    if key not in state.cache:
+        state.cache[key] = covers(analyzer_at(state, meet), made, wanted, shape)
+    return bool(state.cache[key])
 
 
 def why_no_stage_pipeline(state: ScheduleState, scope: Sref) -> Fault | None:

@@ -1,7 +1,7 @@
 """Dependences inside one scope: which blocks write and read which buffers, producers, consumers, outputs.
 
 Not here: whether a block is complete or covered (``conditions.py``). Invariant: a scope is computed from the blocks as
-they stand and kept as long as none of them changes.
+they stand and kept until the program changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ....ir.analysis import block_regions
 from ....ir.buffer import Buffer, BufferRegion
 from ....ir.stmt import Block
 from ..core.sref import Sref
-from ..core.state import ScheduleState
+from ..core.state import ScheduleState, while_standing
 from .enclosing import loads_around
 
 Regions = tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]
@@ -77,17 +77,16 @@ class Scope:
 
 def block_scope(state: ScheduleState, block: Sref) -> Scope:
     """The scope a block stands in."""
-    root = scope_of(block)
+    return _scope_at(state, scope_of(block))
+
+
+@while_standing
+def _scope_at(state: ScheduleState, root: Sref) -> Scope:
     blocks = state.blocks_below(root)
-    key = ("scope", root, *[b.block for b in blocks])
-    found = state.cache.get(key)
-    if found is None:
-        reads = {b: list(dict.fromkeys([r.buffer for r in regions(state, b.block)[0]])) for b in blocks}
-        writes = {b: list(dict.fromkeys([r.buffer for r in regions(state, b.block)[1]])) for b in blocks}
-        found = state.cache[key] = Scope(root, blocks, reads, writes)
-    found.root = root
+    reads: dict[Sref, list[Buffer]] = {}
+    writes: dict[Sref, list[Buffer]] = {}
     for block in blocks:  # what decides whether a block runs is read too
-        for buffer in loads_around(state, block):
-            if buffer not in found.reads[block]:
-                found.reads[block].append(buffer)
-    return found
+        read, written = regions(state, block.block)
+        reads[block] = list(dict.fromkeys([*[r.buffer for r in read], *loads_around(state, block)]))
+        writes[block] = list(dict.fromkeys([w.buffer for w in written]))
+    return Scope(root, list(blocks), reads, writes)

@@ -10,7 +10,7 @@ from ....arith.index_map import IndexMap
 from ....ir.buffer import BufferRegion, Range
 from ....ir.build import is_int, le
 from ....ir.expr import Var
-from ....ir.walk import free_vars
+from ....ir.walk import free_vars, uses_any
 from ....support.errors import TypeRuleError
 from ..core.refuse import refuse
 from ..core.sref import Sref
@@ -51,10 +51,7 @@ def moving_iterators(block: Sref, loop: Sref) -> dict[Var, Range]:
     return {
         axis.var: axis.dom
         for axis, value in zip(block.block.iter_vars, block.realize.iter_values)
-        if axis.kind == "S"
-        and axis.dom is not None
-        and not is_int(axis.dom.extent, 1)
-        and any([v in loops for v in free_vars(value)])
+        if axis.kind == "S" and axis.dom is not None and not is_int(axis.dom.extent, 1) and uses_any(value, loops)
     }
 
 
@@ -75,7 +72,7 @@ def _cells_of(state: ScheduleState, block: Sref, spatial: dict[Var, Range], regi
     used = {v for r in region.region for v in free_vars(r.min) if v in spatial}
     if len(used) < len(spatial):
         return False
-    moving = [r for r in region.region if any([v in spatial for v in free_vars(r.min)])]
+    moving = [r for r in region.region if uses_any(r.min, spatial)]
     plain = [r.min for r in moving if isinstance(r.min, Var) and is_int(r.extent, 1)]
     if len(plain) == len(set(plain)) == len(spatial) == len(moving):
         return True

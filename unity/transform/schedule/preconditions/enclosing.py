@@ -7,14 +7,17 @@ iteration of its loops that its predicate lets through, and what decides that is
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....ir.buffer import Buffer
 from ....ir.expr import IntImm, Var
 from ....ir.node import Node
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import Bind, BlockRealize, For, IfThenElse, SeqStmt, Stmt, While
+from ....ir.types import Expr
 from ....ir.walk import collect, free_vars
 from ..core.sref import Item, Sref, inner_statements
-from ..core.state import ScheduleState
+from ..core.state import ScheduleState, while_standing
 
 _Around = dict[int, tuple[tuple[str, Node], ...]]
 
@@ -78,6 +81,28 @@ def _chain(block: Sref) -> list[tuple[Sref, Sref]]:
     return found
 
 
+@while_standing
+def standing(state: ScheduleState, block: Sref) -> tuple[Any, ...]:
+    """What decides which instances of a block run, to key what follows from it: its iterators and their values, its predicate, the
+    loops around it and what else stands between."""
+    found: list[Any] = [*block.block.iter_vars, *block.realize.iter_values, block.realize.predicate]
+    for item, parent in _chain(block):
+        assert parent.node is not None
+        found.append(_around(state, parent.node).get(id(item.node)))
+    for above in block.above():
+        if above.is_block:
+            found += above.block.iter_vars
+        else:
+            found += [above.loop.loop_var, value_key(above.loop.min), value_key(above.loop.extent)]
+    return tuple(found)
+
+
+def value_key(expr: Expr) -> Any:
+    """A key that equal constants share."""
+    return (expr.value, expr.ty) if type(expr) is IntImm else expr
+
+
+@while_standing
 def why_irregular(state: ScheduleState, block: Sref) -> str | None:
     """Why a block may not run in every iteration of its loops, or runs as data says; None where neither is so."""
     for item, parent in _chain(block):
@@ -100,6 +125,7 @@ def why_irregular(state: ScheduleState, block: Sref) -> str | None:
     return None
 
 
+@while_standing
 def loads_around(state: ScheduleState, block: Sref) -> list[Buffer]:
     """Buffers that are read outside of a block to know whether and where it runs."""
     found: list[Buffer] = []
@@ -140,4 +166,4 @@ def triangular(loops: list[Sref]) -> Sref | None:
     return None
 
 
-__all__ = ["loads_around", "loads_outside", "triangular", "why_irregular"]
+__all__ = ["loads_around", "loads_outside", "standing", "triangular", "value_key", "why_irregular"]

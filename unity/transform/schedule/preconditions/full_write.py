@@ -63,6 +63,8 @@ def _believed(stmt: Stmt, region: BufferRegion, loops: dict[Var, Range], found: 
 def _reached(block: Sref, region: BufferRegion, store: _Store) -> bool:
     """Do the indices of a store take every value of the region while the loops inside the block run."""
     access, loops = store
+    if not loops and all([i is r.min and is_int(r.extent, 1) for i, r in zip(access.indices, region.region)]):
+        return True
     if any([dtype_of(i).lanes > 1 for i in access.indices]):
         return True  # lanes are contiguous: the region was made from them
     ana = Analyzer()

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from ....ir.buffer import Buffer
 from ....ir.node import replace as with_fields
-from ....ir.stmt import AllocBuffer, SeqStmt, seq
-from ....ir.walk import used_vars
+from ....ir.stmt import AllocBuffer, seq
 from ..core.refuse import Refused, refuse
 from ..core.sref import Sref
 from ..core.state import ScheduleState
-from ..core.tree import swap
 from ..rewrites.rewriting import int_value
 from .cell_conflicts import shown_clash
 from .conditions import (
@@ -26,7 +24,8 @@ from .conditions import (
 )
 from .coverage import why_not_independent
 from .dependence import block_scope, scope_of
-from .distinct import require_distinct
+from .distinct import distinct_cells, require_distinct
+from .ownership import used_outside
 
 _WORDS = {"R": "reduction", "opaque": "opaque", "scan": "scan"}
 
@@ -47,11 +46,15 @@ def require_parallel(state: ScheduleState, loop: Sref, threads: str = "", privat
         candidates = {buffer for buffer in candidates if has_own(threads, buffer.scope)}
     for block in state.blocks_below(loop):
         written = block_scope(state, block).writes[block]
-        try:
+        if not candidates.issuperset(written):
             _require_block(state, loop, block, threads)
+            continue
+        if not private and distinct_cells(state, block, loop):
+            continue  # nothing of it is refused or assumed
+        try:
+            with state.undrawn():
+                _require_block(state, loop, block, threads)
         except Refused:
-            if not candidates.issuperset(written):
-                raise
             own += [buffer for buffer in written if buffer not in own]
     fault = why_not_independent(state, loop)
     if fault is not None:
@@ -106,24 +109,13 @@ def private_buffers(state: ScheduleState, loop: Sref) -> set[Buffer]:
     if not blocks or loop.node is None:
         return set()
     scope = block_scope(state, blocks[0])
-    elsewhere = set(used_vars(swap_out(root, loop)))
+    elsewhere = used_outside(state, loop, root)
     found = set()
     for buffer in root.block.alloc_buffers:
         users = [b for b in blocks if buffer in scope.writes[b] or buffer in scope.reads[b]]
         if users and buffer.data not in elsewhere and buffer not in scope.reads[users[0]]:
             found.add(buffer)
     return found
-
-
-def swap_out(root: Sref, loop: Sref) -> SeqStmt:
-    """The body of a scope without a loop in it."""
-    nothing = SeqStmt(())
-    inner = swap(loop.parent.node, loop.node, nothing) if loop.parent is not None else nothing  # type: ignore[arg-type]
-    at = loop.parent
-    while at is not None and at is not root and at.parent is not None:
-        inner = swap(at.parent.node, at.node, inner)  # type: ignore[arg-type]
-        at = at.parent
-    return SeqStmt((inner.block.body,))  # type: ignore[attr-defined]
 
 
 def allocate_inside(state: ScheduleState, loop: Sref, buffers: list[Buffer]) -> None:

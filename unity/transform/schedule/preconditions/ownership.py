@@ -96,10 +96,25 @@ def _require_inside(state: ScheduleState, owner: Sref, data: Var) -> None:
         at = above
 
 
+def used_outside(state: ScheduleState, loop: Sref, scope: Sref) -> set[Var]:
+    """Pointers that the body of a scope uses outside of a loop in it."""
+    found: set[Var] = set()
+    at = loop
+    while at is not scope:
+        assert at.parent is not None and at.parent.node is not None
+        inside, at = at, at.parent
+        assert at.node is not None
+        others = [item for item in items_below(at.node) if item is not inside.node]
+        found = found.union(*[_held(state, item)[0] for item in others])
+        held = at.block.body if at.is_block else at.node
+        found |= {n for n in nodes_in(held, {id(item) for item in (*others, inside.node)}) if type(n) is Var}
+    return found
+
+
 def _user(state: ScheduleState, at: Sref, data: Var) -> Sref:
     """The innermost loop or block below that uses a pointer."""
     inner = [s for s in state.children(at) if s.node is not None and data in _held(state, s.node)[0]]
     return _user(state, inner[0], data) if inner else at
 
 
-__all__ = ["allocate", "require_owned"]
+__all__ = ["allocate", "require_owned", "used_outside"]

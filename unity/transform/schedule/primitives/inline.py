@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....ir.buffer import Buffer
 from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, Stmt
+from ....ir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ....ir.walk import collect, used_vars
+from ....support.errors import PassError
 from ....support.recursion import deep_recursion
 from ...tir.blocks import inline_blocks, reverse_inline
 from ..core.refuse import refuse
@@ -35,7 +35,7 @@ def compute_inline(state: ScheduleState, block: BlockRef) -> None:
     if it does not, or if what it reads is overwritten before a consumer runs.
     """
     nearest = "compute_at moves a block to where it is read, reverse_compute_inline folds it into what it reads"
-    _inline(state, block, inline_blocks.inline_problem, inline_blocks.compute_inline, nearest)
+    _inline(state, block, inline_blocks.compute_inline, nearest)
 
 
 @primitive(
@@ -50,14 +50,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockRef) -> None:
     ScheduleError E439 otherwise.
     """
     nearest = "reverse_compute_at moves a block to where what it reads is computed"
-    _inline(state, block, reverse_inline.reverse_inline_problem, reverse_inline.reverse_compute_inline, nearest)
-
-
-def _allocated(stmt: Stmt) -> set[Buffer]:
-    """The buffers a statement allocates."""
-    return {b for block in collect(stmt, Block) for b in block.alloc_buffers} | {
-        s.buffer for s in collect(stmt, AllocBuffer)
-    }
+    _inline(state, block, reverse_inline.reverse_compute_inline, nearest)
 
 
 def _require_own_scope(state: ScheduleState, block: Sref) -> None:
@@ -74,22 +67,16 @@ def _require_own_scope(state: ScheduleState, block: Sref) -> None:
                    condition="can be inlined", at=[block, scope], nearest="inline before blockize")  # fmt: skip
 
 
-def _inline(
-    state: ScheduleState,
-    block: Sref,
-    problem: Callable[[Stmt, Block], str | None],
-    rewrite: Callable[[Stmt, Block], Stmt],
-    nearest: str,
-) -> None:
+def _inline(state: ScheduleState, block: Sref, rewrite: Callable[[Stmt, Block], Stmt], nearest: str) -> None:
     root = state.root(block.func)
     _require_own_scope(state, block)
-    with deep_recursion():
-        reason = problem(root.realize, block.block)
-        if reason is not None:
-            refuse("E439", f"cannot inline: {reason}", condition="can be inlined", at=block, nearest=nearest)
-        made = rewrite(root.realize, block.block)
+    try:
+        with deep_recursion():
+            made = rewrite(root.realize, block.block)
+    except PassError as problem:
+        refuse("E439", problem.message, condition="can be inlined", at=block, nearest=nearest)
     assert isinstance(made, BlockRealize)
-    left = _allocated(root.realize) - _allocated(made)
+    left = inline_blocks.allocations(root.realize) - inline_blocks.allocations(made)
     used = set(used_vars(made)) if left else set()
     for buffer in left:
         if buffer.data in used:  # an enclosing block declares that it touches the buffer

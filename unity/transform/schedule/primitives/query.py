@@ -60,7 +60,7 @@ def get_loops(state: ScheduleState, block: BlockRef) -> list[LoopRef]:
 @primitive(kind=QUERY, example='first, second = sch.get_child_blocks(sch.get_block("root"))')
 def get_child_blocks(state: ScheduleState, block_or_loop: ItemRef) -> list[BlockRef]:
     """Return the blocks directly inside a block or a loop, with nothing but loops between, in program order."""
-    return state.blocks_below(block_or_loop)
+    return list(state.blocks_below(block_or_loop))
 
 
 @primitive(kind=QUERY, example='(c,) = sch.get_producers(sch.get_block("D"))')

@@ -7,11 +7,11 @@ Invariant: the readers see bit by bit the values they read before; a value read 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard, TypeVar
 
-from ....ir.analysis.regions import block_regions, opaque_buffers
+from ....ir.analysis.regions import block_regions, opaque_among
 from ....ir.buffer import Buffer
 from ....ir.build import is_int
 from ....ir.expr import Call, IntImm, Var
@@ -20,7 +20,7 @@ from ....ir.scalar import And, Binary, BufferLoad, Let, Or
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
-from ....ir.walk import Rewriter, children, collect, fresh_copy, substitute, used_vars
+from ....ir.walk import Rewriter, children, collect, fresh_copy, nodes_in, substitute, used_vars
 from ....support.errors import PassError
 from ..analysis.loop_nests import JOINS, calls_are_pure
 
@@ -101,13 +101,14 @@ def inline_problem(body: Stmt, block: Block) -> str | None:
     if isinstance(found, str):
         return found
     stores = in_order(body, BufferStore)
-    if not allocated(body, found.buffer):
+    if found.buffer not in allocations(body):
         return f"{found.buffer.name} is no buffer of the program's own"
     if sum([s.buffer.data is found.buffer.data for s in stores]) != 1:
         return f"{found.buffer.name} is written elsewhere too"
-    if found.buffer in opaque_buffers(body) or has_aliases(body, found.buffer):
+    nodes = nodes_in(body)
+    if found.buffer in opaque_among(nodes) or has_aliases(nodes, found.buffer):
         return f"{found.buffer.name} is reached through a pointer or a view"
-    if any([x.buffer is found.buffer and x.predicate is not None for x in collect(body, BufferLoad)]):
+    if any([type(x) is BufferLoad and x.buffer is found.buffer and x.predicate is not None for x in nodes]):
         return f"{found.buffer.name} is read under a mask"
     reads = {load.buffer.data for load in collect(found.value, BufferLoad)}
     later = stores[[s is block.body for s in stores].index(True) + 1 :]
@@ -117,16 +118,17 @@ def inline_problem(body: Stmt, block: Block) -> str | None:
     return None
 
 
-def has_aliases(body: Stmt, buffer: Buffer) -> bool:
-    return any([other.data is buffer.data for other in collect(body, Buffer) if other is not buffer]) or any(
-        [match.source.buffer is buffer for b in collect(body, Block) for match in b.match_buffers]
+def has_aliases(nodes: Sequence[Node], buffer: Buffer) -> bool:
+    """Does another buffer among the nodes of a body lie in the memory of one, or a view of it."""
+    return any([type(n) is Buffer and n.data is buffer.data and n is not buffer for n in nodes]) or any(
+        [match.source.buffer is buffer for b in nodes if type(b) is Block for match in b.match_buffers]
     )
 
 
-def allocated(body: Stmt, buffer: Buffer) -> bool:
-    return any([a.buffer is buffer for a in collect(body, AllocBuffer)]) or any(
-        [buffer in b.alloc_buffers for b in collect(body, Block)]
-    )
+def allocations(body: Stmt) -> set[Buffer]:
+    """The buffers that a body allocates."""
+    inside = [buffer for block in in_order(body, Block) for buffer in block.alloc_buffers]
+    return {*inside, *[stmt.buffer for stmt in in_order(body, AllocBuffer)]}
 
 
 def compute_inline(body: Stmt, block: Block) -> Stmt:
@@ -343,7 +345,7 @@ def is_trivial(value: Expr) -> bool:
 
 __all__ = [
     "Definition",
-    "allocated",
+    "allocations",
     "compute_inline",
     "definition",
     "has_aliases",

@@ -6,7 +6,7 @@ The counterpart of ``compute_inline`` (`inline_blocks.py`), for producers that c
 
 from __future__ import annotations
 
-from ....ir.analysis.regions import block_regions, opaque_buffers
+from ....ir.analysis.regions import block_regions, opaque_among
 from ....ir.buffer import Buffer
 from ....ir.build import is_int
 from ....ir.expr import Var
@@ -15,11 +15,11 @@ from ....ir.scalar import BufferLoad
 from ....ir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
-from ....ir.walk import collect, rewrite, substitute
+from ....ir.walk import collect, nodes_in, rewrite, substitute
 from ....support.errors import PassError
 from .inline_blocks import (
     Definition,
-    allocated,
+    allocations,
     definition,
     has_aliases,
     in_order,
@@ -41,7 +41,8 @@ def reverse_inline_problem(body: Stmt, block: Block) -> str | None:
     if len(sources) != 1:
         return f"block {block.name} must read exactly one buffer that another block computes, it reads {len(sources)}"
     source = sources[0]
-    loads = [load for load in collect(body, BufferLoad) if load.buffer is source]
+    nodes = nodes_in(body)
+    loads = [load for load in nodes if type(load) is BufferLoad and load.buffer is source]
     inside = collect(found.value, BufferLoad)
     if any([load not in inside for load in loads]):
         return f"{source.name} is read elsewhere too"
@@ -54,7 +55,7 @@ def reverse_inline_problem(body: Stmt, block: Block) -> str | None:
         return f"{source.name} is not written by one block with one store"
     if isinstance(reason := definition(writers[0]), str):
         return reason
-    if source in opaque_buffers(body) or has_aliases(body, source):
+    if source in opaque_among(nodes) or has_aliases(nodes, source):
         return f"{source.name} is reached through a pointer or a view"
     return _why_not_earlier(body, found, writers[0], realize)
 
@@ -85,14 +86,15 @@ def _covers(indices: tuple[Expr, ...], shape: tuple[Expr, ...], variables: list[
 
 def _sources(body: Stmt, found: Definition) -> list[Buffer]:
     """Allocated buffers that a definition reads."""
-    return [b for b in dict.fromkeys([x.buffer for x in collect(found.value, BufferLoad)]) if allocated(body, b)]
+    own = allocations(body)
+    return [b for b in dict.fromkeys([x.buffer for x in collect(found.value, BufferLoad)]) if b in own]
 
 
 def reverse_compute_inline(body: Stmt, block: Block) -> Stmt:
     """The body without ``block``: the producer of what it reads computes its value at once. Raises PassError E552."""
     problem = reverse_inline_problem(body, block)
     if problem is not None:
-        raise PassError("E552", f"cannot inline into the producer: {problem}", block.span)
+        raise PassError("E552", f"cannot inline: {problem}", block.span)
     realize = next(r for r in realizes(body) if r.block is block)
     consumer = definition(realize)
     assert isinstance(consumer, Definition)
