@@ -59,7 +59,7 @@ class Simplifier:
         self.known = known
         self.decide = decide
         self.is_linear = False
-        """What was visited last is a sum of multiples of variables: to simplify it again changes nothing."""
+        """The last visit gave a sum of multiples of variables: to simplify it again changes nothing."""
         self.canonical = Canonical(known, self._inside)
         self._rules: dict[type, Callable[[Any], Expr]] = {
             And: self._and, Or: self._or, Not: self._not, Select: self._select, Cast: self._cast, Call: self._call, Let: self._let,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from schedule_programs import ELEMENTWISE, MM_RELU, SYMBOLIC, assert_same, module
 
+from unity.ir import IRModule
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import Schedule, Trace
 
@@ -199,6 +200,34 @@ def own_buffers(sch: Schedule, block: Any, rng: random.Random) -> None:
     targets = [loop for consumer in sch.get_consumers(block) for loop in sch.get_loops(consumer)]
     if targets and rng.random() < 0.7:
         sch.compute_at(block, rng.choice(targets))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_remembered_answers_change_nothing(name: str) -> None:
+    """A schedule that forgets all it knows of blocks before each step is refused, graded and rewritten as one that remembers."""
+    mod = module(PROGRAMS[name])
+    for seed in range(6 * TIMES):
+        found = [_outcomes(mod, f"{name} {seed}", forgets) for forgets in (False, True)]
+        assert found[0] == found[1], f"seed {seed}"
+
+
+def _outcomes(mod: IRModule, seed: str, forgets: bool) -> list[str]:
+    """What each step of a random schedule says, blocks inside blocks among them, and where it ends."""
+    rng, texts = random.Random(seed), []
+    sch = Schedule(mod, seed=0)
+    for _ in range(10):
+        if forgets:
+            sch.state.cache.clear()
+            sch.state.now.clear()
+        try:
+            if rng.random() < 0.15:
+                sch.blockize(rng.choice(sch.get_loops(rng.choice(blocks_of(sch))) or blocks_of(sch)))
+            else:
+                random_step(sch, rng)
+            texts.append(sch.trace.insts[-1].grade)
+        except (ScheduleError, ValueError) as refusal:
+            texts.append(str(refusal))
+    return [*texts, sch.mod.script()]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

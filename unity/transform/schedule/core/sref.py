@@ -109,6 +109,8 @@ def inner_statements(stmt: Stmt) -> tuple[Stmt, ...]:
 def items_below(stmt: Stmt) -> list[Item]:
     """Loops and blocks directly below a statement (none between), in program order; the statement itself is not looked
     at."""
+    if type(stmt) is For and isinstance(stmt.body, (For, BlockRealize)):
+        return [stmt.body]
     found: list[Item] = []
     pending = list(reversed(inner_statements(stmt)))
     while pending:

@@ -80,7 +80,7 @@ def _cells_key(region: BufferRegion) -> tuple[Any, ...]:
 
 
 def _span(state: ScheduleState, block: Sref, upto: Sref, also: Sequence[Sref]) -> tuple[Any, ...]:
-    """What the cells depend on that a block reaches inside ``upto`` while the loops ``also`` run too."""
+    """A key of all that decides the cells that a block reaches inside ``upto`` while the loops ``also`` run too."""
     loops = [loop.loop for loop in also]
     below = None if upto.is_block else upto.loop.loop_var
     return below, *[(loop.loop_var, loop.min, loop.extent) for loop in loops], standing(state, block)

@@ -20,10 +20,13 @@ from ..core.sref import Item, Sref, inner_statements
 from ..core.state import ScheduleState, while_standing
 
 _Around = dict[int, tuple[tuple[str, Node], ...]]
+_NOTHING: _Around = {}
 
 
 def _around(state: ScheduleState, item: Item) -> _Around:
     """For the items directly below a loop or block: what stands between, as (words, node)."""
+    if type(item) is For and isinstance(item.body, (For, BlockRealize)):
+        return _NOTHING
     found: _Around | None = state.cache.get(("around", item))
     if found is None:
         found = state.cache["around", item] = {}
@@ -83,8 +86,8 @@ def _chain(block: Sref) -> list[tuple[Sref, Sref]]:
 
 @while_standing
 def standing(state: ScheduleState, block: Sref) -> tuple[Any, ...]:
-    """What decides which instances of a block run, to key what follows from it: its iterators and their values, its predicate, the
-    loops around it and what else stands between."""
+    """A key of all that decides which instances of a block run: its iterators and their values, its predicate, the loops around it,
+    what else stands between."""
     found: list[Any] = [*block.block.iter_vars, *block.realize.iter_values, block.realize.predicate]
     for item, parent in _chain(block):
         assert parent.node is not None

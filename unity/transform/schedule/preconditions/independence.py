@@ -109,13 +109,13 @@ def private_buffers(state: ScheduleState, loop: Sref) -> set[Buffer]:
     if not blocks or loop.node is None:
         return set()
     scope = block_scope(state, blocks[0])
-    elsewhere = used_outside(state, loop, root)
     found = set()
     for buffer in root.block.alloc_buffers:
-        users = [b for b in blocks if buffer in scope.writes[b] or buffer in scope.reads[b]]
-        if users and buffer.data not in elsewhere and buffer not in scope.reads[users[0]]:
+        users = [b for b in scope.blocks if buffer in scope.writes[b] or buffer in scope.reads[b]]
+        if users and buffer not in scope.reads[users[0]] and all([b in blocks for b in users]):
             found.add(buffer)
-    return found
+    elsewhere = used_outside(state, loop, root) if found else set()
+    return {buffer for buffer in found if buffer.data not in elsewhere}
 
 
 def allocate_inside(state: ScheduleState, loop: Sref, buffers: list[Buffer]) -> None:

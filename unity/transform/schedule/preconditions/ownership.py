@@ -11,28 +11,11 @@ from collections.abc import Iterable
 from ....ir.buffer import Buffer
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
-from ....ir.stmt import AllocBuffer
-from ....ir.types import PointerType
 from ....ir.walk import nodes_in
+from ..core.pointers import pointers
 from ..core.refuse import refuse
-from ..core.sref import Item, Sref, items_below
+from ..core.sref import Sref, items_below
 from ..core.state import ScheduleState
-
-_Held = tuple[frozenset[Var], tuple[Var, ...], bool]
-
-
-def _held(state: ScheduleState, item: Item) -> _Held:
-    """Pointers used anywhere in a loop or block; those it allocates outside of inner loops and blocks; whether any stand inside."""
-    found: _Held | None = state.cache.get(("held", item))
-    if found is None:
-        below = items_below(item)
-        inner = [_held(state, i) for i in below]
-        nodes = nodes_in(item, {id(i) for i in below})
-        used = frozenset([n for n in nodes if type(n) is Var and type(n.ty) is PointerType])
-        own = tuple([n.buffer.data for n in nodes if type(n) is AllocBuffer])
-        found = used.union(*[i[0] for i in inner]), own, bool(own) or any([i[2] for i in inner])
-        state.cache["held", item] = found
-    return found
 
 
 def require_owned(state: ScheduleState) -> None:
@@ -43,7 +26,7 @@ def require_owned(state: ScheduleState) -> None:
         while pending:
             at = pending.pop()
             assert at.node is not None
-            _, own, inside = _held(state, at.node)
+            _, own, inside = pointers(state, at.node)
             if not inside:
                 continue
             for data in own:
@@ -65,14 +48,14 @@ def allocate(state: ScheduleState, scope: Sref, buffers: Iterable[Buffer], used:
 
 
 def _require_shared(state: ScheduleState, func: str, used: Iterable[Var]) -> None:
-    pointers = frozenset(used)
+    wanted = frozenset(used)
     pending = [state.roots[func]] if func in state.owning else []
     while pending:
         at = pending.pop()
         assert at.node is not None
-        _, own, inside = _held(state, at.node)
+        _, own, inside = pointers(state, at.node)
         for data in own:
-            if data in pointers and not at.is_block:
+            if data in wanted and not at.is_block:
                 refuse("E448", f"iterations of loop {at.name} would share what stands for {data.name}, of which each has its own",
                        condition="an owner for each buffer", at=at,
                        nearest="take this step before parallel gives the iterations buffers of their own")  # fmt: skip
@@ -86,7 +69,7 @@ def _require_inside(state: ScheduleState, owner: Sref, data: Var) -> None:
     for above in owner.above():
         for other in state.children(above):
             assert other.node is not None
-            if other is not at and data in _held(state, other.node)[0]:
+            if other is not at and data in pointers(state, other.node)[0]:
                 user = _user(state, other, data)
                 refuse(
                     "E448", f"{user.name} would use {data.name} outside of loop {owner.name}, each iteration of which has its own",
@@ -105,7 +88,7 @@ def used_outside(state: ScheduleState, loop: Sref, scope: Sref) -> set[Var]:
         inside, at = at, at.parent
         assert at.node is not None
         others = [item for item in items_below(at.node) if item is not inside.node]
-        found = found.union(*[_held(state, item)[0] for item in others])
+        found = found.union(*[pointers(state, item)[0] for item in others])
         held = at.block.body if at.is_block else at.node
         found |= {n for n in nodes_in(held, {id(item) for item in (*others, inside.node)}) if type(n) is Var}
     return found
@@ -113,7 +96,7 @@ def used_outside(state: ScheduleState, loop: Sref, scope: Sref) -> set[Var]:
 
 def _user(state: ScheduleState, at: Sref, data: Var) -> Sref:
     """The innermost loop or block below that uses a pointer."""
-    inner = [s for s in state.children(at) if s.node is not None and data in _held(state, s.node)[0]]
+    inner = [s for s in state.children(at) if s.node is not None and data in pointers(state, s.node)[0]]
     return _user(state, inner[0], data) if inner else at
 
 

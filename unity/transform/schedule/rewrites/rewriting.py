@@ -33,6 +33,7 @@ from ....ir.stmt import (
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, collect, flat_statements, free_vars, substitute
 from ....support.recursion import deep_recursion
+from ..core.pointers import pointers
 from ..core.sref import Sref
 from ..core.state import ScheduleState
 
@@ -224,12 +225,25 @@ class BlockTracker(Rewriter):
         return made
 
 
+class _BufferUses(BlockTracker):
+    """Puts one buffer in the place of another; loops and blocks that do not use it are not looked into."""
+
+    def __init__(self, state: ScheduleState, old: Buffer, new: Buffer, rules: Mapping[type, Any] | None) -> None:
+        super().__init__(rules, {old: new, old.data: new.data})
+        self.state, self.old = state, old
+
+    def enter(self, node: Any) -> Any | None:
+        """A loop or block as it is where it does not use the buffer."""
+        item = isinstance(node, (For, BlockRealize))
+        return node if item and self.old.data not in pointers(self.state, node)[0] else None
+
+
 def replace_buffer(
     state: ScheduleState, at: Sref, old: Buffer, new: Buffer, rules: Mapping[type, Any] | None = None
 ) -> None:
     """Use buffer ``new`` for ``old`` everywhere inside the block ``at`` that allocates it (``rules`` see nodes with
     ``new`` in place)."""
-    tracker = BlockTracker(rules, {old: new, old.data: new.data})
+    tracker = _BufferUses(state, old, new, rules)
     with deep_recursion():
         made = tracker(at.realize)
     state.replace(at, made, tracker.blocks)
