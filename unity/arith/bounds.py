@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ir.build import dtype_of
+from ..ir.types import Expr
 from .interval import EVERYTHING, Bound, Interval, plus, point, times
 from .modular import EVERY, ModularSet
 from .poly import ONE, Atom, AtomTable, Mono, Poly, constant_value
@@ -18,10 +19,13 @@ class Knowledge:
         self.nonnegative: list[Poly] = []
         self.value: dict[int, Poly] = {}
         self._bound_memo: dict[int, Interval] = {}
+        self.atom_memo: dict[Expr, Poly] = {}
+        """Polynomials of operations that are not linear, under the present knowledge."""
 
     def changed(self) -> None:
         """Forget what was derived from older knowledge."""
         self._bound_memo.clear()
+        self.atom_memo.clear()
 
     def snapshot(self) -> tuple[dict[int, Interval], dict[int, ModularSet], int, dict[int, Poly]]:
         """State to go back to with ``restore``."""

@@ -62,6 +62,12 @@ class Canonical:
     def _atom(self, expr: Expr) -> Poly:
         if isinstance(expr, Var):
             return self._number(self.table.variable(expr))
+        known = self.known.atom_memo.get(expr)
+        if known is None:
+            known = self.known.atom_memo[expr] = self._operation_atom(expr)
+        return known
+
+    def _operation_atom(self, expr: Expr) -> Poly:
         if type(expr) is FloorDiv:
             return self.floordiv(self.poly(expr.a), self.poly(expr.b))
         if type(expr) is FloorMod:

@@ -36,7 +36,7 @@ class Atom:
 
 def poly_key(p: Poly) -> PolyKey:
     """Hashable form of a polynomial."""
-    return tuple(sorted(p.items()))
+    return tuple(sorted(p.items())) if len(p) > 1 else tuple(p.items())
 
 
 def constant(value: int) -> Poly:

@@ -97,8 +97,9 @@ def _relaxed_region(state: ScheduleState, block: Sref, region: BufferRegion, loo
         domains[s.loop.loop_var] = domain
     boxes = []
     for r in bound_region(block, region):
-        low = eval_set(r.min, domains, ana)
-        last = eval_set(sub(add(r.min, r.extent), const(1, dtype_of(r.min))), domains, ana)
+        low = last = eval_set(r.min, domains, ana)
+        if not is_int(r.extent, 1):
+            last = eval_set(sub(add(r.min, r.extent), const(1, dtype_of(r.min))), domains, ana)
         boxes.append(IntSet(_defined(low.low), _defined(last.high)))
     return boxes
 
