@@ -25,14 +25,14 @@ from_dlpack = Tensor.from_dlpack
 def array(value: object, device: Device | str | None = None) -> Tensor:
     """A tensor with memory of its own, of what numpy makes of the value (Python floats are float64); on the CPU, or on ``device``.
 
-    Raises FFIError E702, E704, E734 (there is no such device) and E736 (it has not so much memory).
+    Raises FFIError E702, E704, DeviceError E734 (there is no such device) and E736 (it has not so much memory).
     """
     known = isinstance(value, Tensor) or hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
     return shared(value if known else np.asarray(value)).copyto(CPU if device is None else device)
 
 
 def empty(shape: int | Sequence[int], dtype: str | DataType = "float32", device: Device | str | None = None) -> Tensor:
-    """A tensor of a shape whose elements are not set. Raises FFIError E702, E734, E736 (as ``array``)."""
+    """A tensor of a shape whose elements are not set. Raises FFIError E702, DeviceError E734, E736 (as ``array``)."""
     place, item = memory_device(CPU if device is None else device), DataType(dtype).numpy
     if place.host_memory:
         return Tensor(np.empty(shape, item), place)

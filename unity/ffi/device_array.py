@@ -52,7 +52,7 @@ def address_of(array: np.ndarray) -> int:
 
 
 def empty(device: Device, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """Memory of a device, its elements not set. Raises FFIError E736 where there is not so much."""
+    """Memory of a device, its elements not set. Raises DeviceError E736 where there is not so much."""
     block = device.memory.allocate(device.index, math.prod(shape) * dtype.itemsize)
     return array_at(block.address, dtype, shape, block)
 

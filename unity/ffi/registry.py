@@ -18,11 +18,13 @@ AnyFunction = Callable[..., Any]
 
 
 class PackedFunc:
-    """A callable with a name. ``address`` and ``signature`` are those of a C function, else 0 and None."""
+    """A callable with a name. ``address`` and ``signature`` are those of a C function, else 0 and None. ``on_device``: see
+    ``register_func``."""
 
-    __slots__ = ("__weakref__", "address", "function", "name", "signature")
+    __slots__ = ("__weakref__", "address", "function", "name", "on_device", "signature")
 
-    def __init__(self, name: str, function: AnyFunction) -> None:
+    def __init__(self, name: str, function: AnyFunction, on_device: bool = False) -> None:
+        self.on_device = on_device
         if isinstance(function, PackedFunc):
             function = function.function
         self.name = name
@@ -61,30 +63,36 @@ def _insert(packed: PackedFunc, override: bool) -> None:
 
 
 @overload
-def register_func(name: AnyFunction, f: None = None, override: bool = False) -> AnyFunction: ...
+def register_func(
+    name: AnyFunction, f: None = None, override: bool = False, on_device: bool = False
+) -> AnyFunction: ...
 @overload
-def register_func(name: str, f: AnyFunction, override: bool = False) -> AnyFunction: ...
+def register_func(name: str, f: AnyFunction, override: bool = False, on_device: bool = False) -> AnyFunction: ...
 @overload
 def register_func(
-    name: str | None = None, f: None = None, override: bool = False
+    name: str | None = None, f: None = None, override: bool = False, on_device: bool = False
 ) -> Callable[[AnyFunction], AnyFunction]: ...
 def register_func(
-    name: str | AnyFunction | None = None, f: AnyFunction | None = None, override: bool = False
+    name: str | AnyFunction | None = None,
+    f: AnyFunction | None = None,
+    override: bool = False,
+    on_device: bool = False,
 ) -> AnyFunction | Callable[[AnyFunction], AnyFunction]:
     """Register the function ``f`` as ``name`` (default: its ``__name__``) and return it unchanged.
 
-    Works as a call, ``register_func("my.relu", relu)``, and as a decorator, with or without a name. Raises FFIError E705 if the
-    name is taken and ``override`` is false.
+    Works as a call, ``register_func("my.relu", relu)``, and as a decorator, with or without a name. A program of a device
+    gives the function copies of its tensors in the host's memory, and takes what it writes there back; with ``on_device`` it gets
+    the tensors themselves. Raises FFIError E705 if the name is taken and ``override`` is false.
     """
     if callable(name):
-        _insert(PackedFunc(name.__name__, name), override)
+        _insert(PackedFunc(name.__name__, name, on_device), override)
         return name
     given: str | None = name
 
     def register(function: AnyFunction) -> AnyFunction:
         if not callable(function):
             raise FFIError("E713", f"cannot register a {type(function).__name__}: it is not callable")
-        _insert(PackedFunc(given if given is not None else function.__name__, function), override)
+        _insert(PackedFunc(given if given is not None else function.__name__, function, on_device), override)
         return function
 
     return register if f is None else register(f)

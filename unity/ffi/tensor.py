@@ -160,7 +160,7 @@ class Tensor:
     def copyto(self, target: Tensor | Device | str) -> Tensor:
         """Copy the elements into another tensor of this shape, or into a new one on a device; gives that.
 
-        Raises FFIError E734 where there is no such device, E704 for another shape.
+        Raises DeviceError E734 where there is no such device, FFIError E704 for another shape.
         """
         if isinstance(target, Tensor):
             return target.copyfrom(self)

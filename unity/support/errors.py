@@ -165,6 +165,10 @@ class FFIError(UnityError):
     """A problem with a registered function or a foreign tensor."""
 
 
+class DeviceError(FFIError):
+    """A device that is not there, has no memory left, or is lost."""
+
+
 class ArtifactError(UnityError):
     """A saved file that is damaged, too new, or not ours."""
 

@@ -180,9 +180,9 @@ class OutCall:
             raise VMError("E982", f"{self.name}: out= takes {want}, got {got}",
                           help="one output for each result, None for a result that is to be made anew")  # fmt: skip
         labels = ["out" if plan.single else f"out[{k}]" for k in range(len(outs))]
-        arrays = [None if o is None else self._array(o, label) for o, label in zip(outs, labels)]
-        inputs = [v.numpy() for v in [_tensor(a) for a in given] if v is not None]
-        real = [a for a in arrays if a is not None]
+        targets = [None if o is None else self._target(o, label) for o, label in zip(outs, labels)]
+        inputs = [v.layout for v in [_tensor(a) for a in given] if v is not None]
+        real = [t.layout for t in targets if t is not None]
         if any([np.may_share_memory(a, b) for k, a in enumerate(real) for b in real[:k]]):
             raise VMError("E982", f"{self.name}: two tensors of out= share memory")
         overlaps = any([np.may_share_memory(a, b) for a in real for b in inputs])
@@ -196,36 +196,35 @@ class OutCall:
             results = self.plain(*given)
         values = [results] if plan.single else list(results)
         pairs = [
-            (self._fitting(values[k], array, labels[k]), array) for k in copied if (array := arrays[k]) is not None
+            (self._fitting(values[k], target, labels[k]), target) for k in copied if (target := targets[k]) is not None
         ]
-        for value, array in [(value.copy() if overlaps else value, array) for value, array in pairs]:
-            array[...] = value
+        for value, target in [(value.copyto(value.device) if overlaps else value, target) for value, target in pairs]:
+            target.copyfrom(value)
         made = [v if o is None else o for v, o in zip(values, outs)]
         return made[0] if plan.single else tuple(made)
 
-    def _array(self, value: Any, label: str) -> np.ndarray:
+    def _target(self, value: Any, label: str) -> Tensor:
         """The memory of an output. Raises VMError E982 where it is no writable compact tensor."""
         found = _tensor(value)
         if found is None:
             raise VMError("E982", f"{self.name}: {label} is no tensor but {type(value).__name__}",
                           help="give a numpy array, a unity.Tensor or a torch tensor")  # fmt: skip
-        array = found.numpy()
-        if not array.flags.c_contiguous or not array.flags.writeable:
-            problem = "is not C-contiguous" if array.flags.writeable else "is read-only"
+        flags = found.layout.flags
+        if not flags.c_contiguous or not flags.writeable:
+            problem = "is not C-contiguous" if flags.writeable else "is read-only"
             raise VMError("E982", f"{self.name}: {label} {problem}")
-        return array
+        return found
 
-    def _fitting(self, value: Any, array: np.ndarray, label: str) -> np.ndarray:
+    def _fitting(self, value: Any, target: Tensor, label: str) -> Tensor:
         """A result that is copied into an output. Raises VMError E982, E983 where it cannot be."""
         if not isinstance(value, Tensor):
             raise VMError("E983", f"{self.name}: the result for {label} is no tensor but {type(value).__name__}",
                           help=f"give None for {label}")  # fmt: skip
-        have = value.numpy()
-        if have.dtype != array.dtype:
-            raise VMError("E982", f"{self.name}: {label} is {array.dtype.name}, the result is {have.dtype.name}")
-        if have.shape != array.shape:
-            raise VMError("E982", f"{self.name}: {label} has shape {array.shape}, the result has {have.shape}")
-        return have
+        if value.dtype != target.dtype:
+            raise VMError("E982", f"{self.name}: {label} is {target.dtype}, the result is {value.dtype}")
+        if value.shape != target.shape:
+            raise VMError("E982", f"{self.name}: {label} has shape {target.shape}, the result has {value.shape}")
+        return value
 
 
 def _apart(args: tuple[Any, ...], outs: tuple[Any, ...]) -> bool:
@@ -236,7 +235,7 @@ def _apart(args: tuple[Any, ...], outs: tuple[Any, ...]) -> bool:
         if type(value) is np.ndarray:
             start, size = value.__array_interface__["data"][0], value.nbytes
         elif type(value) is Tensor:
-            start, size = value.data_ptr, value.numpy().nbytes
+            start, size = value.data_ptr, value.layout.nbytes
         elif is_torch_tensor(value):
             start, size = value.data_ptr(), value.nbytes
         elif position < len(args) and isinstance(value, (int, float)):

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..ffi.abi import evaluate
-from .executable.bytecode import Program
+from ..support.errors import VMError
 from .interpreter.interpret import Interpreter
-from .interpreter.kernels import RawKernel
 from .roofline import Roofline, machine_roofline
 from .roofline_plot import plot_roofline
 
@@ -62,7 +61,7 @@ class Profile:
     """Rows, dearest first; ``str(profile)`` is a table, ``save_trace`` a timeline, ``plot_roofline`` a picture."""
 
     def __init__(
-        self, function: str, runs: Sequence[Sequence[CallRecord]], wall: Sequence[float], peak: Roofline
+        self, function: str, runs: Sequence[Sequence[CallRecord]], wall: Sequence[float], peak: Roofline | None
     ) -> None:
         self.function = function
         self.runs = tuple([tuple(run) for run in runs])
@@ -86,7 +85,7 @@ class Profile:
             count = len(self.runs)
             seconds = sum([r.seconds for r in records]) / count
             flops, moved = sum([r.flops for r in records]) // count, sum([r.moved for r in records]) // count
-            bound = self.peak.seconds(flops, moved) / seconds if seconds else 0.0
+            bound = self.peak.seconds(flops, moved) / seconds if seconds and self.peak else 0.0
             rows.append(ProfileRow(name, place, len(records) // count, seconds, seconds / total, flops, moved, bound))
         return tuple(sorted(rows, key=lambda row: -row.seconds))
 
@@ -98,7 +97,7 @@ class Profile:
             cells.append(
                 (row.name, str(row.calls), f"{row.seconds * 1e6:.1f}", f"{row.share:.1%}",
                  f"{row.gflops:.1f}" if row.flops else "-", f"{row.bandwidth:.1f}" if row.moved else "-",
-                 f"{row.roofline:.0%}" if worked else "-", row.place)
+                 f"{row.roofline:.0%}" if worked and self.peak else "-", row.place)
             )  # fmt: skip
         width = [max([len(line[k]) for line in cells]) for k in range(len(head))]
         lines = []
@@ -109,10 +108,15 @@ class Profile:
             ]
             lines.append("  ".join(parts).rstrip())
         lines.append(
-            f"{self.function}: {self.seconds * 1e6:.1f} us in kernels, mean of {len(self.runs)} runs; roofline "
-            f"{self.peak.flops / 1e9:.0f} GFLOP/s ({self.peak.threads} threads), {self.peak.bandwidth / 1e9:.0f} GB/s"
+            f"{self.function}: {self.seconds * 1e6:.1f} us in kernels, mean of {len(self.runs)} runs{self._peak_text()}"
         )
         return "\n".join(lines)
+
+    def _peak_text(self) -> str:
+        peak = self.peak
+        if peak is None:
+            return ""
+        return f"; roofline {peak.flops / 1e9:.0f} GFLOP/s ({peak.threads} threads), {peak.bandwidth / 1e9:.0f} GB/s"
 
     def trace(self) -> dict[str, Any]:
         """The last run in the Trace Event Format that Chrome's ``about:tracing`` and Perfetto read (times in microseconds)."""
@@ -131,14 +135,16 @@ class Profile:
 
     def plot_roofline(self, path: str | Path | None = None) -> Any:
         """The kernels under the roofline as a matplotlib Figure, saved where ``path`` says. Raises E002 without matplotlib."""
+        if self.peak is None:
+            raise VMError("E637", "there is no roofline of a device: print the profile, or save its trace")
         return plot_roofline(self.function, self.rows, self.peak, path)
 
 
 class ProfilingInterpreter(Interpreter):
     """An interpreter that writes down every call that leaves the bytecode."""
 
-    def __init__(self, program: Program, kernels: dict[str, RawKernel]) -> None:
-        super().__init__(program, kernels)
+    def __init__(self, of: Interpreter) -> None:
+        super().__init__(of.program, of.kernels, of.placement, of.constants)
         self.records: list[CallRecord] = []
         self.origin = 0.0
 
@@ -154,6 +160,7 @@ class ProfilingInterpreter(Interpreter):
             flops, moved = [evaluate(dim, symbols) for dim in self.program.costs[entry.name]]
         begin = time.perf_counter()
         result = super().call_row(row, args, depth)
+        self.placement.device.sync()
         seconds = time.perf_counter() - begin
         self.records.append(CallRecord(entry.name, entry.kind, place, begin - self.origin, seconds, flops, moved))
         return result
@@ -166,9 +173,11 @@ class ProfilingInterpreter(Interpreter):
         return self.records, time.perf_counter() - self.origin
 
 
-def profile(program: Program, kernels: dict[str, RawKernel], name: str, args: tuple[Any, ...], runs: int) -> Profile:
-    """Run a function once to warm up and ``runs`` times with the clock."""
-    interpreter = ProfilingInterpreter(program, kernels)
+def profile(of: Interpreter, name: str, args: tuple[Any, ...], runs: int) -> Profile:
+    """Run a function of an interpreter's program once to warm up and ``runs`` times with the clock; a device is waited for behind
+    every kernel."""
+    interpreter = ProfilingInterpreter(of)
     interpreter.record(name, args)
     recorded = [interpreter.record(name, args) for _ in range(runs)]
-    return Profile(name, [r for r, _ in recorded], [w for _, w in recorded], machine_roofline())
+    return Profile(name, [r for r, _ in recorded], [w for _, w in recorded],
+                   None if of.placement.own_memory else machine_roofline())  # fmt: skip

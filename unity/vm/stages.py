@@ -68,7 +68,8 @@ class BuildConfig:
     @property
     def options(self) -> dict[str, str]:
         """The options that a saved program keeps, to be built again."""
-        return {"target": str(self.target), "exec_mode": self.exec_mode}
+        device = backend_of(self.target).runtime.device.name
+        return {"target": str(self.target), "exec_mode": self.exec_mode, "device": device}
 
 
 def configure(

@@ -13,7 +13,7 @@ from ..ffi.calls.check import ArgumentChecker, Finished, OutHandler
 from ..ffi.calls.entry_spec import ObjectArg, spec_of_kernel
 from ..ffi.calls.fastcall import kernel_function_of, of_bits
 from ..ffi.calls.kernel_calls import BRIDGE, BRIDGE_ADDRESS
-from ..ffi.device import CPU, Device, device as make_device
+from ..ffi.device import CPU, DEVICE_KINDS, Device, device as make_device, memory_device
 from ..ffi.dtype import DataType
 from ..ffi.library import require_library
 from ..ffi.machine_code.engine import Engine
@@ -22,13 +22,14 @@ from ..ffi.runtime import cpu_runtime as _cpu_runtime  # noqa: F401 - the runtim
 from ..ffi.runtime.runtime import DRIVER, runtime_of
 from ..ffi.tensor import Tensor
 from ..support.errors import VMError
+from .builtins.placement import Placement
 from .builtins.values import Closure, to_value
 from .executable.bytecode import Program
 from .executable.entry import plan_entry
 from .executable.executable import Executable
 from .interpreter.interpret import Instrument, Interpreter
 from .interpreter.kernels import raw_kernels
-from .native.run import NativeProgram
+from .native.run import NativeProgram, has_own_memory
 from .out_calls import OutCall, with_outputs
 from .processor import require_processor
 from .profile import Profile, profile
@@ -98,17 +99,17 @@ class VirtualMachine:
             raise VMError("E625", f"VirtualMachine takes an Executable, got {type(executable).__name__}",
                           help="compile a module first: unity.VirtualMachine(unity.compile(mod))")  # fmt: skip
         found = device if device is None or isinstance(device, (str, Device)) else device[0] if len(device) else None
-        own = devices_of(executable)
-        self.device = own[0] if found is None else make_device(found)
-        if self.device not in own:
-            raise VMError("E612", f"this program runs on {', '.join(map(str, own))}, not on {self.device}")
+        self.device = device_for(executable, None if found is None else make_device(found))
+        self.placement = Placement(memory_device(self.device))
         for entry in executable.program.table:
             if entry.kind == "packed":
                 require_library(entry.name)
         self.executable = executable
         self.exec_mode = exec_mode
-        self.engine = link_kernels(executable)
-        self.interpreter = Interpreter(executable.program, {})
+        with self.placement.running():
+            self.engine = link_kernels(executable)
+            constants = self.placement.constants(executable.program.constants)
+        self.interpreter = Interpreter(executable.program, {}, self.placement, constants)
         self.native = NativeProgram(executable, self.interpreter, self.engine) if exec_mode == "native" else None
         if self.native is not None:
             self.native.outputs = self._outputs_of
@@ -151,7 +152,8 @@ class VirtualMachine:
         None where only the function itself can tell.
         """
         program = self.executable.program
-        if any([isinstance(leaf, ObjectArg) for leaf in plan_entry(program.functions[name], program).spec.leaves()]):
+        plan = plan_entry(program.functions[name], program)
+        if any([isinstance(leaf, ObjectArg) for leaf in plan.spec.leaves()]):
             return None
         if self.native is not None:
             return self.native.function(name, silent=True)
@@ -169,15 +171,18 @@ class VirtualMachine:
         return call
 
     def _kernel_function(self, name: str) -> Callable[..., Any]:
-        kernel = self.kernels[name]
+        kernel, placement = self.kernels[name], self.placement
         if self.native is not None:
-            return kernel_function_of(kernel.signature, kernel.address, keep=(self.engine,))
-        checker = ArgumentChecker(spec_of_kernel(kernel.signature))
+            entry = kernel_function_of(kernel.signature, kernel.address, keep=(self.engine,), device=placement.device)
+            return running_in(placement, entry) if placement.own_memory else entry
+        checker = ArgumentChecker(spec_of_kernel(kernel.signature, placement.device))
 
         def call(*args: Any, **kwargs: Any) -> Any:
             values, symbols = checker.bind(args, kwargs)
             return kernel([Tensor(v) if hasattr(v, "ctypes") else v for v in values] + symbols)
 
+        if placement.own_memory:
+            call = running_in(placement, call)
         result = kernel.signature.result
         return call if result is None or not DataType(result).is_narrow else of_bits(call, result)
 
@@ -190,13 +195,14 @@ class VirtualMachine:
     def save_function(self, name: str, saved_name: str, *args: Any) -> None:
         """Bind arguments to the function ``name``; ``vm[saved_name]()`` calls it."""
         function = self[name]
-        values = tuple([to_value(a) for a in args])
+        values = tuple([self.placement.value(a) for a in args])
         self._functions[saved_name] = _bound(lambda: function(*values), saved_name, f"{saved_name}()")
 
     def set_input(self, name: str, *args: Any, **named: Any) -> None:
         """Keep arguments, by position or by parameter name, for ``invoke_stateful(name)``."""
         self[name]
-        self._inputs[name] = ([to_value(a) for a in args], {key: to_value(a) for key, a in named.items()})
+        value = self.placement.value
+        self._inputs[name] = ([value(a) for a in args], {key: value(a) for key, a in named.items()})
 
     def invoke_stateful(self, name: str) -> None:
         """Call a function with the arguments kept by ``set_input``."""
@@ -239,17 +245,19 @@ class VirtualMachine:
         """
         if device is not None and make_device(device) != self.device:
             raise VMError("E612", f"this machine runs on {self.device}, not on {make_device(device)}")
-        function = self[name]
+        function, wait = self[name], self.placement.device.sync
 
         def run(*args: Any) -> BenchmarkResult:
-            values = [to_value(a) for a in args]
+            values = [self.placement.value(a) for a in args]
             function(*values)
+            wait()
             calls = number
             results: list[float] = []
             while len(results) < repeat:
                 start = time.perf_counter()
                 for _ in range(calls):
                     function(*values)
+                wait()
                 took = time.perf_counter() - start
                 if took * 1000 < min_repeat_ms:
                     calls *= 2
@@ -268,30 +276,61 @@ class VirtualMachine:
         if name not in program.functions or not program.functions[name].exported:
             raise VMError("E631", f"the program has no graph function {name!r}", help="time_evaluator times a kernel")
         self.executable.count_work()
-        checker = ArgumentChecker(plan_entry(program.functions[name], program).spec)
-        values = tuple([to_value(a) for a in checker.bind(args)[0]])
-        return profile(program, self.kernels, name, values, runs)
+        checker = ArgumentChecker(plan_entry(program.functions[name], program, self.placement.device).spec)
+        with self.placement.running():
+            values = tuple([to_value(a) for a in checker.bind(args)[0]])
+            return profile(self.interpreter, name, values, runs)
 
 
-def devices_of(executable: Executable) -> list[Device]:
-    """The devices that a program runs on, those of its tensor programs before the host. Raises ArtifactError E810."""
-    kinds = [runtime_of(section).device.name for section in executable.objects if section != DRIVER]
-    return list(dict.fromkeys([*[Device(kind) for kind in kinds if kind != CPU.kind], CPU]))
+def device_for(executable: Executable, wanted: Device | None) -> Device:
+    """The device of a machine: the one that is wanted, else the first that the program runs on. Raises VMError E612 for another
+    one, or where a program mixes memories, ArtifactError E810."""
+    kinds = {runtime_of(section).device for section in executable.objects if section != DRIVER}
+    if has_own_memory(executable):
+        main = DEVICE_KINDS[executable.options["device"]]
+        if kinds - {main}:
+            others = ", ".join(sorted([kind.name for kind in kinds - {main}]))
+            raise VMError("E612", f"the program's tensors lie on {main.name}, and it has tensor programs for {others}",
+                          help="compile every tensor program for one device")  # fmt: skip
+        if wanted is not None and wanted.kind != main.name:
+            raise VMError("E612", f"this program was compiled for {main.name}, it does not run on {wanted}",
+                          help=f'VirtualMachine(ex, unity.device("{main.name}")), or compile it for another target')  # fmt: skip
+        return wanted or make_device(main.name)
+    strange = sorted([kind.name for kind in kinds if not kind.host_memory])
+    if strange:
+        raise VMError("E612", f"the program's tensors lie on the host, and it has tensor programs for {', '.join(strange)}",
+                      help=f'compile it for the target of {strange[0]}: unity.compile(mod, target="{strange[0]}")')  # fmt: skip
+    own = list(dict.fromkeys([*[Device(kind.name) for kind in kinds if kind.name != CPU.kind], CPU]))
+    if wanted is not None and wanted not in own:
+        raise VMError("E612", f"this program runs on {', '.join(map(str, own))}, not on {wanted}",
+                      help=f'compile it for that device: unity.compile(mod, target="{wanted.kind}")')  # fmt: skip
+    return make_device(wanted or own[0])
+
+
+def running_in(placement: Placement, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of machine code, called as a program of a device."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with placement.running():
+            return function(*args, **kwargs)
+
+    return call
 
 
 def interpreted(
     program: Program, interpreter: Interpreter, name: str, out: OutHandler | None = None, silent: bool = False
 ) -> Callable[..., Any]:
     """A function run by the interpreter, with the checks of its entry."""
-    checker = ArgumentChecker(plan_entry(program.functions[name], program).spec, out, silent)
+    placement = interpreter.placement
+    checker = ArgumentChecker(plan_entry(program.functions[name], program, placement.device).spec, out, silent)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         given = checker(*args, **kwargs)
-        return (
-            given.value if isinstance(given, Finished) else interpreter.run(name, tuple([to_value(a) for a in given]))
-        )
+        if isinstance(given, Finished):
+            return given.value
+        return interpreter.run(name, tuple([placement.value(a) for a in given]))
 
-    return call
+    return running_in(placement, call) if placement.own_memory else call
 
 
 def out_call(vm: VirtualMachine, name: str) -> OutCall:
@@ -302,12 +341,13 @@ def out_call(vm: VirtualMachine, name: str) -> OutCall:
     order = ArgumentChecker(plan_entry(program.functions[name], program).spec).order
     direct = plain
     if plan is not None and plan.program is not program:
-        interpreter = Interpreter(plan.program, vm.kernels)
+        interpreter = Interpreter(plan.program, vm.kernels, vm.placement, vm.interpreter.constants)
         direct = interpreted(plan.program, interpreter, name)
         if vm.native is not None:
             derived = Executable(plan.program, {k: v for k, v in vm.executable.objects.items() if k != DRIVER},
-                                 vm.executable.triple, vm.executable.features)  # fmt: skip
-            direct = NativeProgram(derived, interpreter, link_kernels(derived)).function(name)
+                                 vm.executable.triple, vm.executable.features, options=vm.executable.options)  # fmt: skip
+            with vm.placement.running():
+                direct = NativeProgram(derived, interpreter, link_kernels(derived)).function(name)
     return OutCall(plan, name, plain, direct, order)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ...support.errors import FFIError, Note, UnityError, VMError
+from ...support.errors import DeviceError, FFIError, Note, UnityError, VMError
 from ..abi import Dim, evaluate
 from ..conditions import (
     Fault,
@@ -27,7 +28,7 @@ from ..device import CPU
 from ..dtype import DataType, from_numpy
 from ..formula import formula_text
 from ..native.runtime_table import activate_torch
-from ..tensor import Tensor, float_bits, plain_array
+from ..tensor import Tensor, float_bits, plain_array, shared_tensor
 from ..torch_bridge import array_from_torch, is_torch_tensor
 from .entry_spec import Arg, EntrySpec, Leaf, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg
 
@@ -199,8 +200,40 @@ class _Call:
         except FFIError as error:
             raise self.fail("E604" if error.code == "E702" else "E603", arg, path, error.message) from error
 
-    def tensor(self, arg: TensorArg, value: object, path: str) -> np.ndarray:
-        array = self.plain(arg, value, path)
+    def on_device(self, arg: TensorArg, value: object, path: str) -> Tensor:
+        """The tensor of a device; an array of the host is copied there, where it is only read."""
+        place = arg.device
+        if isinstance(value, (np.ndarray, np.generic, memoryview, bytearray)):
+            if arg.written:
+                raise self.fail("E612", arg, path, f"is written in place: expected a tensor on {place}, got memory of the host",
+                                f'make it there: unity.runtime.empty(shape, dtype, "{place}")')  # fmt: skip
+            return Tensor(self.plain(replace(arg, device=CPU), value, path), place)
+        activate_torch()  # native code reads the next one itself
+        try:
+            found = shared_tensor(value)
+        except DeviceError:
+            raise
+        except FFIError as error:
+            raise self.fail("E604" if error.code == "E702" else "E603", arg, path, error.message) from error
+        if found is None:
+            raise self.fail("E603", arg, path, f"expected a tensor, got {type(value).__name__}",
+                            help=f"pass a numpy array or a tensor on {place}")  # fmt: skip
+        if found.device != place:
+            raise self.fail("E612", arg, path, f"expected a tensor on {place}, got one on {found.device}",
+                            help=f'copy it first: unity.tensor(x, device="{place}"), or x.to(...) in torch')  # fmt: skip
+        return found
+
+    def tensor(self, arg: TensorArg, value: object, path: str) -> np.ndarray | Tensor:
+        if arg.device is CPU:
+            return self.fitting(arg, self.plain(arg, value, path), path)
+        found = self.on_device(arg, value, path)
+        layout = self.fitting(arg, found.layout, path)
+        return (
+            found if layout is found.layout else Tensor(layout, arg.device)
+        )  # no elements, at an address that does not fit
+
+    def fitting(self, arg: TensorArg, array: np.ndarray, path: str) -> np.ndarray:
+        """The array, after all checks of it."""
         ndim = None if arg.shape is None else len(arg.shape)
         self.require(arg, path, kind_fault(array, from_numpy(array.dtype).name, arg.dtype, ndim))
         for axis, dim in enumerate(arg.shape or ()):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...support.errors import FFIError
 from ..abi import BufferParam, Dim, KernelSignature
+from ..device import CPU, Device
 from ..dtype import DataType
 
 
@@ -19,7 +20,7 @@ class TensorArg:
     """A tensor. ``dtype`` None: any type; ``shape`` None: any rank. ``strides`` None: C-contiguous; else in elements.
 
     ``written``: the memory must be writeable. ``align``: bytes the address must be a multiple of (0: the element's).
-    ``where`` says where the argument is declared, e.g. ``model.py:12:9``.
+    ``where`` says where the argument is declared, e.g. ``model.py:12:9``; ``device``, where the tensor must lie.
     """
 
     name: str
@@ -29,6 +30,7 @@ class TensorArg:
     written: bool = False
     align: int = 0
     where: str = ""
+    device: Device = CPU
 
 
 @dataclass(slots=True, frozen=True)
@@ -93,6 +95,11 @@ class EntrySpec:
                 result.append(arg)
         return result
 
+    def devices(self) -> list[Device]:
+        """The devices, other than the CPU, where tensors of the entry must lie."""
+        found = [leaf.device for leaf in self.leaves() if isinstance(leaf, TensorArg) and leaf.device is not CPU]
+        return list(dict.fromkeys(found))
+
     def shown_scalars(self) -> list[ScalarArg]:
         """The scalars that errors show: all but addresses."""
         return [leaf for leaf in self.leaves() if isinstance(leaf, ScalarArg) and leaf.dtype != "handle"]
@@ -153,12 +160,14 @@ def validate(spec: EntrySpec) -> None:
         raise FFIError("E711", f"{spec.name}: no argument defines the symbols {', '.join(undefined)}")
 
 
-def spec_of_kernel(signature: KernelSignature) -> EntrySpec:
-    """The checked entry of a compiled tensor program."""
+def spec_of_kernel(signature: KernelSignature, device: Device = CPU) -> EntrySpec:
+    """The checked entry of a compiled tensor program, whose tensors lie on a device."""
     args: list[Arg] = []
     for param in signature.params:
         if isinstance(param, BufferParam):
-            args.append(TensorArg(param.name, param.dtype, param.shape, param.strides or None, param.written))
+            args.append(
+                TensorArg(param.name, param.dtype, param.shape, param.strides or None, param.written, device=device)
+            )
         else:
             args.append(ScalarArg(param.name, param.dtype, bits=DataType(param.dtype).is_narrow))
     return EntrySpec(signature.name, tuple(args), tuple([symbol.name for symbol in signature.symbols]))

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...support.forking import fork_lock
 from ..abi import KernelSignature, check_failed
+from ..device import CPU, Device
 from ..dtype import DataType
 from ..machine_code.engine import CompileOptions, Engine
 from ..native.native_helpers import helper_symbols
@@ -44,7 +45,7 @@ _new_method.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p, ctyp
 
 
 class EntryTable(np.ndarray):
-    """The words ``[raw, env, slow, status]`` an entry reads; ``keep`` holds what they point to."""
+    """The words ``[raw, env, slow, status, devices...]`` an entry reads; ``keep`` holds what they point to."""
 
     keep: tuple[object, ...]
 
@@ -97,8 +98,9 @@ def _make(
     checker = ArgumentChecker(spec, out, silent)
     doc = f"{spec.name}({', '.join([arg.name for arg in spec.args])})".encode()
     method = _MethodDef(spec.name.encode(), engine.address("entry"), _METH_FASTCALL_KEYWORDS, doc)
-    table = np.array([raw, env, id(checker), id(reporter)], dtype=np.uint64).view(EntryTable)
-    table.keep = (method, checker, reporter, engine, *keep)
+    devices = spec.devices()
+    table = np.array([raw, env, id(checker), id(reporter), *map(id, devices)], dtype=np.uint64).view(EntryTable)
+    table.keep = (method, checker, reporter, engine, devices, *keep)
     result: Callable[..., Any] = _new_method(ctypes.addressof(method), table, None, None)
     return result
 
@@ -129,11 +131,16 @@ def of_bits(function: Callable[..., int], dtype: str) -> Callable[..., float]:
 
 
 def kernel_function_of(
-    signature: KernelSignature, address: int, *, release_gil: bool = False, keep: Iterable[object] = ()
+    signature: KernelSignature,
+    address: int,
+    *,
+    release_gil: bool = False,
+    keep: Iterable[object] = (),
+    device: Device = CPU,
 ) -> Callable[..., Any]:
-    """``kernel_function`` of a compiled tensor program."""
+    """``kernel_function`` of a compiled tensor program, whose tensors lie on a device."""
     return kernel_function(
-        spec_of_kernel(signature), address,
+        spec_of_kernel(signature, device), address,
         messages=signature.messages, result=signature.result, release_gil=release_gil, keep=keep,
     )  # fmt: skip
 

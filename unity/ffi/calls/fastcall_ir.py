@@ -1,14 +1,16 @@
 """The checked entry as LLVM IR: a ``METH_FASTCALL | METH_KEYWORDS`` function that checks, calls, converts the result.
 
 The text depends on the spec and the mode alone; addresses come at run time from the words of ``self``, a numpy array:
-``[raw, env, slow, status]``. Invariant: every check that fails goes to ``%slow`` (the Python checker), which raises,
-returns arguments that pass, or returns the result itself (``Finished``); native memory is touched only after all checks.
+``[raw, env, slow, status]``, then the devices of the spec. Invariant: every check that fails goes to ``%slow`` (the Python
+checker), which raises, returns arguments that pass, or returns the result itself (``Finished``); native memory is touched only
+after all checks.
 """
 
 from __future__ import annotations
 
 from ...support.errors import FFIError
 from ..abi import Dim
+from ..device import CPU, Device
 from ..dtype import DataType
 from ..formula import FormulaEmitter
 from ..machine_code.layout import (
@@ -29,6 +31,8 @@ from .entry_spec import Arg, EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorAr
 
 FINISHED_VALUE = member_offset(Finished.__dict__["value"])
 """Byte offset of the value of a ``Finished``."""
+TABLE_BYTES = 32
+"""Bytes of the words of ``self`` that every entry has."""
 _EXTERNALS = """\
 @unity_runtime = external global [{words} x i64]
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
@@ -37,6 +41,12 @@ declare void @PyErr_Clear()
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
 """
+
+
+def place_number(device: Device) -> int:
+    """DLPack's type and index of a device, as the number that a DLTensor holds."""
+    kind, index = device.dlpack
+    return kind | index << 32
 
 
 def llvm_scalar(dtype: DataType) -> str:
@@ -61,6 +71,7 @@ class EntryWriter:
         self.symbols: dict[int, str] = {}
         self.waiting: list[tuple[Dim, str]] = []
         self.formulas = FormulaEmitter(self.emit, self.require)
+        self.devices = spec.devices()
         self.has_strides = any(isinstance(leaf, TensorArg) and leaf.strides is not None for leaf in spec.leaves())
 
     def emit(self, instruction: str) -> str:
@@ -150,10 +161,12 @@ class EntryWriter:
                 max(arg.align, size) - 1,
             )
         steps = "null" if arg.strides is None else "%strides"
-        self.require(self.emit(
-            f"call i1 @unity_extract(ptr {obj}, ptr {place}, i64 {index}, i32 {packed}, i32 {rank}, i32 {flags}, "
-            f"i64 {mask}, ptr {steps})"
-        ))  # fmt: skip
+        what = f"ptr {obj}, ptr {place}, i64 {index}, i32 {packed}, i32 {rank}, i32 {flags}, i64 {mask}, ptr {steps}"
+        if arg.device is CPU:
+            self.require(self.emit(f"call i1 @unity_extract({what})"))
+        else:
+            device = self.at(self.at("%self", ARRAY_DATA), TABLE_BYTES + 8 * self.devices.index(arg.device))
+            self.require(self.emit(f"call i1 @unity_extract_on({what}, ptr {device}, i64 {place_number(arg.device)})"))
         self.raw_args.append(f"ptr {self.at(place, 0)}")
         dims = self.at(place, 16) if arg.shape else ""
         extents = [self.at(dims, 8 * axis, "i64") for axis in range(len(arg.shape or ()))]

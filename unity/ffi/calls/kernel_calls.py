@@ -9,33 +9,23 @@ extents); the result's item is ``i:<dtype>``, ``f`` or ``v`` (none), its word co
 from __future__ import annotations
 
 import ctypes
-import math
 import struct
 from typing import Any
 
-import numpy as np
-
+from ..device import CPU
+from ..device_array import array_at
 from ..dtype import DataType
 from ..registry import get_global_func
 from ..tensor import Tensor
+from .host_copies import call_from_device, running_device
 
 BRIDGE = "unity_packed_bridge"
 """Symbol whose address is the Python callable ``call_from_kernel``."""
 
 
-def _array(address: int, dtype: str, shape: list[int]) -> np.ndarray[Any, Any]:
-    item = DataType(dtype)
-    size = math.prod(shape) * item.itemsize
-    if size == 0:
-        return np.empty(shape, item.numpy)
-    memory: Any = (ctypes.c_char * size).from_address(address)
-    found: np.ndarray[Any, Any] = np.frombuffer(memory, item.numpy).reshape(shape)
-    return found
-
-
 def call_from_kernel(name: bytes, layout: bytes, address: int) -> None:
     """Decode the words, call the registered function, write its result back. Raises what the function raises."""
-    items = layout.decode().split(",")
+    items, device = layout.decode().split(","), running_device()
     arguments: list[Any] = []
     place = address
     for item in items[:-1]:
@@ -54,8 +44,9 @@ def call_from_kernel(name: bytes, layout: bytes, address: int) -> None:
             ndim = int(rest[1])
             shape = [ctypes.c_int64.from_address(place + 8 * axis).value for axis in range(ndim)]
             place += 8 * ndim
-            arguments.append(Tensor(_array(word, rest[0], shape)))
-    result = get_global_func(name.decode())(*arguments)
+            arguments.append(Tensor.over(array_at(word, DataType(rest[0]).numpy, shape, None), device))
+    function = get_global_func(name.decode())
+    result = function.function(*arguments) if device is CPU else call_from_device(function, arguments)
     kind = items[-1]
     if kind == "f":
         ctypes.c_double.from_address(place).value = float(0.0 if result is None else result)

@@ -15,7 +15,7 @@ from ctypes import c_int
 from typing import Any
 from weakref import WeakSet
 
-from ...support.errors import FFIError
+from ...support.errors import DeviceError
 from ...support.forking import fork_lock
 from .driver import Driver, driver_in_use
 
@@ -80,14 +80,14 @@ class Context:
         return f"sm_{self.attribute('compute_capability_major')}{self.attribute('compute_capability_minor')}"
 
     def require_alive(self, what: str) -> None:
-        """Raises FFIError E737 where the context was lost, before anything can wait for it."""
+        """Raises DeviceError E737 where the context was lost, before anything can wait for it."""
         lost = self.driver.lost
         if lost and self.handle in lost:
             raise self.driver.lost_error(what, lost[self.handle])
 
     @contextmanager
     def current(self, what: str = "the call") -> Iterator[Context]:
-        """Make the context that of the thread; behind the block the thread has its former one. Raises FFIError E737, E738."""
+        """Make the context that of the thread; behind the block the thread has its former one. Raises DeviceError E737, E738."""
         self.require_alive(what)
         driver = self.driver
         before = driver.get("cuCtxGetCurrent")
@@ -101,7 +101,7 @@ class Context:
             driver.call("cuCtxSetCurrent", before)
 
     def synchronize(self) -> None:
-        """Wait until the device has done everything. What a kernel did wrong is raised here: FFIError E737."""
+        """Wait until the device has done everything. What a kernel did wrong is raised here: DeviceError E737."""
         with self.current("synchronize"):
             self.driver.call("cuCtxSynchronize")
             self.raise_failed_checks()
@@ -172,7 +172,7 @@ _THREAD = _Thread()
 
 
 def context(index: int) -> Context:
-    """The context of device number ``index`` of the driver in force. Raises FFIError E734 where there is no such device."""
+    """The context of device number ``index`` of the driver in force. Raises DeviceError E734 where there is no such device."""
     driver = driver_in_use()
     found: Context | None = driver.contexts.get(index)
     if found is None:
@@ -181,7 +181,7 @@ def context(index: int) -> Context:
             if found is None:
                 count = driver.get("cuDeviceGetCount", kind=c_int)
                 if not 0 <= index < count:
-                    raise FFIError("E734", f"there is no device cuda:{index}: the CUDA driver has {count}",
+                    raise DeviceError("E734", f"there is no device cuda:{index}: the CUDA driver has {count}",
                                    help="unity.cuda(0) is the first one; CUDA_VISIBLE_DEVICES hides devices")  # fmt: skip
                 found = driver.contexts[index] = Context(driver, index)
     return found
@@ -215,7 +215,7 @@ def stream_key() -> ctypes.c_uint:
             if not _key_made():
                 made = ctypes.c_uint()
                 if LIBC.pthread_key_create(ctypes.byref(made), None) != 0:
-                    raise FFIError("E735", "the process has no key of a thread left for the current CUDA stream")
+                    raise DeviceError("E735", "the process has no key of a thread left for the current CUDA stream")
                 STREAM_KEY.value = made.value
     return STREAM_KEY
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from ctypes import c_char_p, c_int, c_size_t, c_uint, c_uint8, c_uint64, c_void_p
 from typing import Any
 
-from ...support.errors import FFIError
+from ...support.errors import DeviceError
 from ...support.forking import fork_lock
 
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
@@ -87,8 +87,8 @@ class Driver:
     """A CUDA driver: ``name``, and ``address(function)``, 0 for what it lacks. ``recycles``: may freed memory wait for its
     next use.
 
-    Calls go through ``call`` and ``get``, which raise FFIError E735 to E739 for a status that is no success, and E738 in a process
-    forked after the driver was started.
+    Calls go through ``call`` and ``get``, which raise DeviceError E735 to E739 for a status that is no success, and E738 in a
+    process forked after the driver was started.
     """
 
     def __init__(self, name: str, address: Callable[[str], int], recycles: bool = True) -> None:
@@ -106,30 +106,32 @@ class Driver:
         return f"<CUDA driver {self.name}>"
 
     def start(self) -> Driver:
-        """Initialise the driver, once. Raises FFIError E734 where it has no device, E738 after a fork."""
+        """Initialise the driver, once. Raises DeviceError E734 where it has no device, E738 after a fork."""
         if self.process != _PROCESS[0]:
             with self._lock:
                 self._require_own_process()
                 if not self.process:
                     status = self.status("cuInit", 0)
                     if status != SUCCESS:
-                        raise FFIError("E734", f"the CUDA driver {self.name} does not start: {self.text(status)}",
+                        raise DeviceError("E734", f"the CUDA driver {self.name} does not start: {self.text(status)}",
                                        help=_HELP.get(status, _NOT_HERE))  # fmt: skip
                     self.process = _PROCESS[0]
         return self
 
     def _require_own_process(self) -> None:
         if self.process and self.process != _PROCESS[0]:
-            raise FFIError("E738", f"process {self.process} started the CUDA driver and forked: it cannot be used in this one",
+            raise DeviceError("E738", f"process {self.process} started the CUDA driver and forked: it cannot be used in this one",
                            help='start processes before the first use of a GPU, or with the method "spawn"')  # fmt: skip
 
     def typed(self, function: str) -> Callable[..., int]:
-        """A function of the driver. Raises FFIError E735 where the driver lacks it."""
+        """A function of the driver. Raises DeviceError E735 where the driver lacks it."""
         found = self._typed.get(function)
         if found is None:
             address = self.address(function)
             if not address:
-                raise FFIError("E735", f"the CUDA driver {self.name} has no {function}", help="install a newer driver")
+                raise DeviceError(
+                    "E735", f"the CUDA driver {self.name} has no {function}", help="install a newer driver"
+                )
             found = self._typed[function] = ctypes.CFUNCTYPE(c_int, *FUNCTIONS[function])(address)
         return found
 
@@ -166,7 +168,7 @@ class Driver:
         name, meaning = words
         return f"{name or 'status'} ({status})" + (f", {meaning}" if meaning else "")
 
-    def error(self, what: str, status: int) -> FFIError:
+    def error(self, what: str, status: int) -> DeviceError:
         """The error of a status; a context that is lost is noted, so that later calls say the same."""
         text = self.text(status)
         if status in LOST:
@@ -175,14 +177,16 @@ class Driver:
             self.lost.setdefault(place.value or 0, text)
             return self.lost_error(what, text)
         if status == OUT_OF_MEMORY:
-            return FFIError("E736", f"{what}: {text}", help="drop tensors that are not needed, or use smaller batches")
+            return DeviceError(
+                "E736", f"{what}: {text}", help="drop tensors that are not needed, or use smaller batches"
+            )
         if status in IMAGE:
-            return FFIError("E739", f"{what}: {text}", help="compile for the architecture of this device")
-        return FFIError("E735", f"{what} failed: {text}", help=_HELP.get(status))
+            return DeviceError("E739", f"{what}: {text}", help="compile for the architecture of this device")
+        return DeviceError("E735", f"{what} failed: {text}", help=_HELP.get(status))
 
-    def lost_error(self, what: str, reason: str) -> FFIError:
+    def lost_error(self, what: str, reason: str) -> DeviceError:
         """The error of whoever uses a context that was lost."""
-        return FFIError("E737", f"{what}: the context of the CUDA device is lost: {reason}",
+        return DeviceError("E737", f"{what}: the context of the CUDA device is lost: {reason}",
                         help="a kernel accessed memory that is not its own, or was stopped; every tensor there is gone: "
                              "restart the process. To find the kernel, run it in unity.testing.emulated_gpu()")  # fmt: skip
 
@@ -191,7 +195,7 @@ _PROCESS = [os.getpid()]
 """This process."""
 _FORCED: list[Driver] = []
 """Drivers put in force by ``use_driver``, the last one first in line."""
-_MACHINE: list[Driver | FFIError] = []
+_MACHINE: list[Driver | DeviceError] = []
 """The driver of this machine, or why there is none, once somebody asked."""
 _LOCK = fork_lock()
 os.register_at_fork(after_in_child=lambda: _PROCESS.__setitem__(0, os.getpid()))
@@ -205,10 +209,12 @@ def _machine() -> Driver:
                 library = ctypes.CDLL("libcuda.so.1")
                 _MACHINE.append(Driver("libcuda.so.1", lambda name: _address(library, name)))
             except OSError as error:
-                _MACHINE.append(FFIError("E734", f"there is no CUDA driver on this machine: {error}", help=_NOT_HERE))
+                _MACHINE.append(
+                    DeviceError("E734", f"there is no CUDA driver on this machine: {error}", help=_NOT_HERE)
+                )
     (found,) = _MACHINE
-    if isinstance(found, FFIError):
-        raise FFIError(found.code, found.message, help=found.help)
+    if isinstance(found, DeviceError):
+        raise DeviceError(found.code, found.message, help=found.help)
     return found
 
 
@@ -218,7 +224,7 @@ def _address(library: ctypes.CDLL, name: str) -> int:
 
 
 def driver_in_use() -> Driver:
-    """The driver in force, started: that of ``use_driver``, else this machine's. Raises FFIError E734 where there is none, E738."""
+    """The driver in force, started: that of ``use_driver``, else the machine's. Raises DeviceError E734 (none), E738."""
     forced = _FORCED[-1:]  # one look: another thread may leave its block
     return (forced[0] if forced else _machine()).start()
 
@@ -240,5 +246,5 @@ def device_count() -> int:
     """Number of CUDA devices that programs can run on here; 0 where there is no driver, or it cannot be used."""
     try:
         return driver_in_use().get("cuDeviceGetCount", kind=c_int)
-    except FFIError:
+    except DeviceError:
         return 0

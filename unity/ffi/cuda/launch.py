@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from ctypes import c_size_t, c_uint64, c_void_p
 from typing import Any, NoReturn
 
-from ...support.errors import FFIError, UnityError
+from ...support.errors import DeviceError, UnityError
 from .context import LIBC, Context, stream_key
 from .driver import OUT_OF_MEMORY, Driver, driver_in_use
 from .memory import Block, allocate
@@ -46,7 +46,7 @@ def _three(extents: Sequence[int]) -> tuple[int, ...]:
 
 
 def launch_failed(status: int, kernel: str) -> NoReturn:
-    """Raise the error of a launch by machine code: FFIError E735 to E739."""
+    """Raise the error of a launch by machine code: DeviceError E735 to E739."""
     kept, _FAILED.error = _FAILED.error, None
     if status == OUT_OF_MEMORY and kept is not None:
         raise kept
@@ -85,7 +85,7 @@ def _current_context() -> Context:
     for found in driver.contexts.values():
         if found.handle == handle:
             return found  # type: ignore[no-any-return]
-    raise FFIError(
+    raise DeviceError(
         "E735", "the thread has no context of a CUDA device", help="call programs through the virtual machine"
     )
 

@@ -10,7 +10,7 @@ import ctypes
 import sys
 from ctypes import c_size_t, c_uint64
 
-from ...support.errors import FFIError
+from ...support.errors import DeviceError
 from ...support.forking import fork_lock
 from .context import Context
 from .driver import OUT_OF_MEMORY, SUCCESS
@@ -42,7 +42,7 @@ def rounded(nbytes: int) -> int:
 
 
 def allocate(context: Context, nbytes: int) -> Block:
-    """Memory for the current stream, not set. Raises FFIError E736 where the device has not so much."""
+    """Memory for the current stream, not set. Raises DeviceError E736 where the device has not so much."""
     recycles = context.driver.recycles
     size, stream = rounded(nbytes) if recycles else max(1, nbytes), context.stream()
     context.require_alive("allocation")
@@ -68,7 +68,7 @@ def _new(context: Context, size: int, nbytes: int) -> int:
             status = driver.status("cuMemAlloc_v2", ctypes.byref(place), size)
         if status == OUT_OF_MEMORY:
             free, total = memory_info(context)
-            raise FFIError(
+            raise DeviceError(
                 "E736", f"{nbytes} bytes are more than cuda:{context.index} ({context.name}) has left: {free} of {total} bytes "
                 f"are free, {context.held} belong to tensors and programs of this process",
                 help="drop tensors that are not needed, or use smaller batches; executable.memory() says what a program needs, "
@@ -90,7 +90,7 @@ def _release(block: Block) -> None:
                 context.pooled += size
             else:
                 _free(context, [block.address])
-        except FFIError:  # a lost context, a forked process: the memory is gone with it
+        except DeviceError:  # a lost context, a forked process: the memory is gone with it
             pass
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_int, c_size_t, c_uint64, c_void_p
 
-from ...support.errors import FFIError
+from ...support.errors import DeviceError
 from .context import Context
 from .driver import IMAGE, SUCCESS
 
@@ -36,13 +36,13 @@ class Module:
                 error = driver.error("cuModuleLoadDataEx", status)
                 said = log.value.decode(errors="replace").strip()
                 if status in IMAGE:
-                    error = FFIError("E739", f"{context.name} ({context.arch}) does not take the code of a program: "
+                    error = DeviceError("E739", f"{context.name} ({context.arch}) does not take the code of a program: "
                                      f"{driver.text(status)}{': ' + said if said else ''}", help=error.help)  # fmt: skip
                 raise error
         self.handle = place.value or 0
 
     def function(self, name: str) -> int:
-        """The handle of a kernel. Raises FFIError E739 where the module has none of the name."""
+        """The handle of a kernel. Raises DeviceError E739 where the module has none of the name."""
         with self.context.current(name):
             place = c_void_p()
             status = self.context.driver.status("cuModuleGetFunction", ctypes.byref(place), self.handle, name.encode())
@@ -51,7 +51,7 @@ class Module:
         return place.value or 0
 
     def symbol(self, name: str) -> tuple[int, int]:
-        """Address and bytes of a global. Raises FFIError E739 where the module has none of the name."""
+        """Address and bytes of a global. Raises DeviceError E739 where the module has none of the name."""
         with self.context.current(name):
             place, size = c_uint64(), c_size_t()
             status = self.context.driver.status(
@@ -79,5 +79,5 @@ class Module:
         try:
             with self.context.current("unloading a module"):
                 self.context.driver.status("cuModuleUnload", handle)
-        except FFIError:  # a lost context, a forked process: the code is gone with it
+        except DeviceError:  # a lost context, a forked process: the code is gone with it
             pass

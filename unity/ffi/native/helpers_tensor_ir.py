@@ -351,6 +351,22 @@ fill:
   store ptr %cpu, ptr %pd
   ret ptr %t
 }}
+; A unity.Tensor (taken over, null stays null) that was just made over memory of a device, labelled so.
+define ptr @unity_on(ptr %t, ptr %device) {{
+entry:
+  %none = icmp eq ptr %t, null
+  br i1 %none, label %done, label %label
+label:
+  %od = load i64, ptr getelementptr (i8, ptr @unity_runtime, i64 {tensor_device})
+  %pd = getelementptr i8, ptr %t, i64 %od
+  %old = load ptr, ptr %pd
+  call void @Py_IncRef(ptr %device)
+  store ptr %device, ptr %pd
+  call void @Py_DecRef(ptr %old)
+  br label %done
+done:
+  ret ptr %t
+}}
 ; A new unity.Tensor with uninitialised memory.
 define ptr @unity_new_tensor(i64 %dtype, i64 %nd, ptr %dims, ptr %out) {{
   %a = call ptr @unity_new_array(i64 %dtype, i64 %nd, ptr %dims, ptr %out)

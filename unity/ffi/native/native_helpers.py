@@ -75,6 +75,8 @@ HELPER_DECLARATIONS = """\
 declare void @unity_incref(ptr)
 declare void @unity_decref(ptr)
 declare i1 @unity_extract(ptr, ptr, i64, i32, i32, i32, i64, ptr)
+declare i1 @unity_extract_on(ptr, ptr, i64, i32, i32, i32, i64, ptr, ptr, i64)
+declare ptr @unity_on(ptr, ptr)
 declare void @unity_raise(i64, i64, i64)
 declare void @unity_raise_by(ptr, i64, i64, i64)
 declare ptr @unity_new_array(i64, i64, ptr, ptr)

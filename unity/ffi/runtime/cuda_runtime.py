@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ...support.errors import FFIError
 from ..abi import KernelSignature
+from ..calls.host_copies import running_device
 from ..cuda.checks import KernelChecks
 from ..cuda.context import Context, context as context_of
 from ..cuda.driver import driver_in_use
@@ -24,7 +25,8 @@ FUNCTION = "unity.cuda.function."
 
 def _link(engine: Engine, objects: list[bytes], kernels: Mapping[str, KernelSignature]) -> None:
     """Load the kernels for the device in use, and add the host code with the cells of their handles."""
-    context = context_of(0)
+    device = running_device()
+    context = context_of(device.index if device.kind == CUDA_KIND.name else 0)
     symbols = launch_symbols(driver_in_use())
     parts = [CudaCode.unpack(data) for data in objects]
     for part in parts:

@@ -6,21 +6,24 @@ Each takes run-time values (sizes as int) and returns a value. Checks and contro
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ...ffi.device import CPU, Device
+from ...ffi.device_array import empty
 from ...ffi.dtype import DataType
 from ...ffi.registry import CONTEXT, register_func
 from ...ffi.tensor import Tensor, float_bits, float_of_bits
-from ...support.errors import FFIError, VMError
+from ...support.errors import DeviceError, FFIError, VMError
 from .dynamic import dynamic_strided_slice, nonzero, unique
-from .values import describe, new_array
+from .values import describe, new_array, to_device_value
 
 
-def alloc_storage(size: int) -> np.ndarray:
+def alloc_storage(size: int, *, device: Device = CPU) -> np.ndarray:
     """Bytes that tensors are placed in."""
-    return new_tensor("uint8", size).numpy()
+    return new_tensor("uint8", size, device=device).layout
 
 
 def check_extent(extent: int) -> int:
@@ -30,8 +33,8 @@ def check_extent(extent: int) -> int:
     return extent
 
 
-def new_tensor(dtype: str, *shape: int) -> Tensor:
-    """A tensor with memory of its own."""
+def new_tensor(dtype: str, *shape: int, device: Device = CPU) -> Tensor:
+    """A tensor with memory of its own. Raises VMError E615, DeviceError E736."""
     data_type = DataType(dtype).numpy
     total = most = data_type.itemsize
     for extent in shape:
@@ -39,13 +42,15 @@ def new_tensor(dtype: str, *shape: int) -> Tensor:
         most *= max(extent, 1)  # numpy bounds the product of the other extents also where one is zero
     if total >= 2**47 or most >= 2**63:
         raise VMError("E615", f"a tensor of shape {shape} is too large")
+    if not device.host_memory:
+        return Tensor.over(empty(device, shape, data_type), device)
     try:
         return Tensor(new_array(shape, data_type))
     except MemoryError:
         raise VMError("E615", f"out of memory: {total} bytes for a tensor of shape {shape}") from None
 
 
-def _placed(memory: np.ndarray, offset: int, dtype: str, shape: tuple[int, ...], what: str) -> Tensor:
+def _placed(memory: np.ndarray, offset: int, dtype: str, shape: tuple[int, ...], what: str, device: Device) -> Tensor:
     data_type = DataType(dtype).numpy
     size = data_type.itemsize
     for extent in shape:
@@ -53,23 +58,23 @@ def _placed(memory: np.ndarray, offset: int, dtype: str, shape: tuple[int, ...],
     if offset < 0 or offset + size > memory.size:
         raise VMError("E638", f"a {what} of {size} bytes at offset {offset} does not fit into {memory.size} bytes")
     if size == 0:
-        return Tensor(np.empty(shape, data_type))
+        return new_tensor(dtype, *shape, device=device)
     piece = memory[offset : offset + size]
     if piece.ctypes.data % data_type.itemsize:
         raise VMError("E638", f"a {what} at offset {offset} is not aligned for {dtype}")
-    return Tensor(piece.view(data_type).reshape(shape))
+    return Tensor.over(piece.view(data_type).reshape(shape), device)
 
 
-def tensor_in(storage: np.ndarray, offset: int, dtype: str, *shape: int) -> Tensor:
+def tensor_in(storage: np.ndarray, offset: int, dtype: str, *shape: int, device: Device = CPU) -> Tensor:
     """A tensor inside storage at a byte offset."""
-    return _placed(storage, offset, dtype, shape, "tensor")
+    return _placed(storage, offset, dtype, shape, "tensor", device)
 
 
 def view(source: Tensor, offset: int, dtype: str, *shape: int) -> Tensor:
     """The same memory with another shape, dtype and start."""
-    array = source.numpy()
+    array = source.layout
     memory = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
-    return _placed(memory, offset, dtype, shape, "view")
+    return _placed(memory, offset, dtype, shape, "view", source.device)
 
 
 def arith(kind: str, a: float, b: float) -> float:
@@ -170,6 +175,8 @@ def _guarded(name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         try:
             return operation(*args)
+        except DeviceError:
+            raise
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, FFIError) as error:
             raise VMError("E603", f"{name} cannot take {', '.join([describe(a) for a in args])}: {error}") from error
 
@@ -183,9 +190,9 @@ INSPECTED = ("ndim", "dtype_code", "dtype_bits", "dtype_lanes", "shape_i", "stri
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "alloc_storage": alloc_storage,
     "new_tensor": new_tensor,
-    "new_tensor_of": lambda dtype, shape: new_tensor(dtype, *shape),
+    "new_tensor_of": lambda dtype, shape, **where: new_tensor(dtype, *shape, **where),
     "tensor_in": tensor_in,
-    "tensor_in_of": lambda storage, offset, dtype, shape: tensor_in(storage, offset, dtype, *shape),
+    "tensor_in_of": lambda storage, offset, dtype, shape, **where: tensor_in(storage, offset, dtype, *shape, **where),
     "view": view,
     "view_of": lambda source, offset, dtype, shape: view(source, offset, dtype, *shape),
     "move": lambda value: value,
@@ -212,6 +219,23 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 }
 BUILTINS = {name: _guarded(name, operation) for name, operation in _OPERATIONS.items()}
 """Operations by name."""
+_ALLOCATIONS = ("alloc_storage", "new_tensor", "new_tensor_of", "tensor_in", "tensor_in_of")
+
+
+def builtins_on(device: Device) -> dict[str, Callable[..., Any]]:
+    """The operations for tensors of a device: what is allocated lies there, and what is computed on the host is copied there."""
+    if device.host_memory:
+        return BUILTINS
+
+    def moved(operation: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: to_device_value(operation(*args), device)
+
+    return {
+        name: _guarded(name, partial(operation, device=device) if name in _ALLOCATIONS else moved(operation))
+        for name, operation in _OPERATIONS.items()
+    }
+
+
 CHECKS = (
     "check_tensor", "check_writable", "check_shape", "check_scalar", "check_tuple", "check_function", "match_shape", "check_equal",
     "check_bounds", "bind_scalar", "set_slot", "kill", "closure", "invoke",
@@ -219,6 +243,6 @@ CHECKS = (
 """Names the executors handle themselves."""
 
 
-@register_func("vm.builtin.invoke_closure", override=True)
+@register_func("vm.builtin.invoke_closure", override=True, on_device=True)
 def _invoke_closure(context: Any, closure: Any, *args: Any) -> Any:
     return closure(*args)

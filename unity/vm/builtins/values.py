@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ...ffi.device import Device
 from ...ffi.tensor import Tensor, shared_tensor
 from ...ffi.torch_bridge import is_torch_tensor
-from ...support.errors import FFIError, VMError
+from ...support.errors import DeviceError, FFIError, VMError
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +40,8 @@ def to_value(value: Any) -> Any:
     """
     try:
         return _value(value)
+    except DeviceError:
+        raise
     except FFIError as error:
         code = "E604" if error.code == "E702" else "E603"
         raise VMError(code, f"a {type(value).__name__} cannot be used: {error.message}", help=error.help) from error
@@ -57,6 +60,18 @@ def _value(value: Any) -> Any:
         return value.item()
     found = shared_tensor(value)
     return value if found is None else found
+
+
+def to_device_value(value: Any, device: Device) -> Any:
+    """A value of the VM whose tensors lie on a device: those of the host are copied there. Raises VMError E612 for others."""
+    if isinstance(value, tuple):
+        return tuple([to_device_value(v, device) for v in value])
+    if not isinstance(value, Tensor) or value.device == device:
+        return value
+    if not value.device.host_memory:
+        raise VMError("E612", f"expected a tensor on {device}, got one on {value.device}",
+                      help=f'copy it first: x.to("{device}")')  # fmt: skip
+    return value.to(device)
 
 
 def describe(value: Any) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ...ffi.abi import Dim, map_symbols
 from ...ffi.calls.entry_spec import Arg, EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, symbols_in
+from ...ffi.device import CPU, Device
 from .bytecode import Bind, Call, Imm, Program, Reg, Size, VMFunction
 
 
@@ -37,8 +38,8 @@ class EntryPlan:
     params: list[Param]
 
 
-def plan_entry(fn: VMFunction, program: Program) -> EntryPlan:
-    """The plan of a function's entry."""
+def plan_entry(fn: VMFunction, program: Program, device: Device = CPU) -> EntryPlan:
+    """The plan of a function's entry; its tensors lie on a device."""
     params = _read(fn, program)
     while True:
         defined = _defined(params)
@@ -49,7 +50,7 @@ def plan_entry(fn: VMFunction, program: Program) -> EntryPlan:
             param.kind = "object"
     slots = tuple(sorted(_defined(params)))
     number = {slot: index for index, slot in enumerate(slots)}
-    args = tuple([_arg(p, number) for p in params])
+    args = tuple([_arg(p, number, device) for p in params])
     names = tuple([fn.slots[s].name for s in slots])
     return EntryPlan(EntrySpec(fn.name, args, names), slots, params)
 
@@ -118,7 +119,7 @@ def _uses(param: Param) -> set[int]:
     return found
 
 
-def _arg(param: Param, number: dict[int, int]) -> Arg:
+def _arg(param: Param, number: dict[int, int], device: Device) -> Arg:
     formulas: dict[int, Dim] = {slot: ("sym", index) for slot, index in number.items()}
     axes = (
         tuple([None if a is None else map_symbols(a, formulas) for a in param.axes])
@@ -126,7 +127,7 @@ def _arg(param: Param, number: dict[int, int]) -> Arg:
         else ()
     )
     if param.kind == "tensor":
-        return TensorArg(param.name, param.dtype, axes, None, param.written, 0, param.where)
+        return TensorArg(param.name, param.dtype, axes, None, param.written, 0, param.where, device)
     if param.kind == "shape":
         return ShapeArg(param.name, axes, param.where)
     if param.kind == "scalar":

@@ -19,6 +19,7 @@ from ...ffi.conditions import (
     range_fault,
     written_fault,
 )
+from ...ffi.device import Device
 from ...ffi.dtype import DataType
 from ...ffi.tensor import Tensor
 from ...support.errors import Note, VMError
@@ -41,7 +42,7 @@ def _tensor(value: Any, dtype: str | None, ndim: int) -> Fault | None:
     """A C-contiguous tensor of a dtype and rank (None and -1: any)."""
     if not isinstance(value, Tensor):
         return _kind(False, "a tensor", value)
-    array = value.numpy()
+    array = value.layout
     fault = kind_fault(array, str(value.dtype), dtype, ndim if ndim >= 0 else None) or compact_fault(array)
     return fault or (None if array.flags.aligned else ("E609", "expected a tensor at an aligned address"))
 
@@ -69,9 +70,16 @@ def _tuple(value: Any, count: int) -> Fault | None:
 
 CONDITIONS: dict[str, Callable[..., Fault | None]] = {
     "check_tensor": _tensor, "check_shape": _shape, "check_scalar": _scalar, "check_tuple": _tuple,
-    "check_writable": lambda value: written_fault(value.numpy()),
+    "check_writable": lambda value: written_fault(value.layout),
     "check_function": lambda value: _kind(isinstance(value, Closure) or callable(value), "a function", value),
 }  # fmt: skip
+
+
+def device_fault(value: Any, device: Device) -> Fault | None:
+    """A tensor that lies on the device of the program."""
+    if not isinstance(value, Tensor) or value.device == device:
+        return None
+    return "E612", f"expected a tensor on {device}, got one on {value.device}"
 
 
 def bounds_fault(value: int, least: int | None, most: int | None) -> Fault | None:

@@ -5,18 +5,19 @@ A frame has registers and slots. Errors leave with one note per frame: function 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...ffi.abi import BufferParam, evaluate
 from ...ffi.conditions import Fault
 from ...ffi.library import require_library
-from ...ffi.registry import get_global_func
+from ...ffi.registry import PackedFunc, get_global_func
 from ...ffi.tensor import Tensor
 from ...support.errors import InternalError, Note, UnityError, VMError
 from ...support.recursion import deep_recursion
-from ..builtins.builtins import BUILTINS, truth
-from ..builtins.values import Closure, to_value
+from ..builtins.builtins import truth
+from ..builtins.placement import HOST, Placement
+from ..builtins.values import Closure
 from ..executable import bytecode as bc
 from . import checks
 from .kernels import RawKernel
@@ -31,8 +32,17 @@ Instrument = Callable[[str, list[Any], Any], Any]
 class Interpreter:
     """Runs the functions of a program. ``before(name, args, None)`` and ``after(name, args, result)`` watch every call."""
 
-    def __init__(self, program: bc.Program, kernels: dict[str, RawKernel]) -> None:
+    def __init__(
+        self,
+        program: bc.Program,
+        kernels: dict[str, RawKernel],
+        placement: Placement = HOST,
+        constants: Sequence[Tensor] | None = None,
+    ) -> None:
         self.program = program
+        self.placement = placement
+        self.constants = program.constants if constants is None else constants
+        """The program's constants, where its tensors lie."""
         self.kernels = kernels
         self.before: Instrument | None = None
         self.after: Instrument | None = None
@@ -54,7 +64,12 @@ class Interpreter:
 
     def closure(self, row: int, captured: tuple[Any, ...], depth: int = 0) -> Closure:
         """A row of the function table as a value."""
-        return Closure(self.program.table[row].name, captured, lambda *args: self.call_row(row, list(args), depth))
+
+        def call(*args: Any) -> Any:
+            with self.placement.running():
+                return self.call_row(row, [self.placement.value(a) for a in args], depth)
+
+        return Closure(self.program.table[row].name, captured, call)
 
     def call_row(self, row: int, args: list[Any], depth: int) -> Any:
         """Call a row of the function table with values."""
@@ -66,15 +81,15 @@ class Interpreter:
         elif entry.kind == "vm":
             result = self.run(entry.name, tuple(args), depth + 1)
         elif entry.kind == "packed":
-            result = to_value(find_packed(entry.name)(*args))
+            result = self.placement.call(find_packed(entry.name), args)
         else:
-            result = BUILTINS[entry.name](*args)
+            result = self.placement.builtins[entry.name](*args)
         if self.after is not None and entry.kind != "builtin":
             self.after(entry.name, args, result)
         return result
 
 
-def find_packed(name: str) -> Callable[..., Any]:
+def find_packed(name: str) -> PackedFunc:
     """A registered function. Raises VMError E630 when there is none now."""
     require_library(name)
     found = get_global_func(name, allow_missing=True)
@@ -82,7 +97,7 @@ def find_packed(name: str) -> Callable[..., Any]:
         raise VMError(
             "E630", f"the program calls {name!r}, which is not registered", help="unity.register_func(name, function)"
         )
-    return found.function
+    return found
 
 
 class _Frame:
@@ -129,7 +144,7 @@ class _Frame:
         if isinstance(arg, bc.Imm):
             return arg.value
         if isinstance(arg, bc.Const):
-            return self.program.constants[arg.index]
+            return self.owner.constants[arg.index]
         if isinstance(arg, bc.Size):
             number = evaluate(arg.dim, self.slots)
             return bool(number) if arg.dtype == "bool" else number & 2**64 - 1 if arg.dtype == "uint64" else number
@@ -176,9 +191,11 @@ def add_frame(error: UnityError, program: bc.Program, fn: bc.VMFunction, at: int
         error.notes.append(Note(frame_text(program, fn, at)))
 
 
-def run_check(program: bc.Program, fn: bc.VMFunction, at: int, value: Any, slots: tuple[int, ...]) -> tuple[int, ...]:
+def run_check(
+    program: bc.Program, fn: bc.VMFunction, at: int, value: Any, slots: tuple[int, ...], placement: Placement
+) -> tuple[int, ...]:
     """Run one check instruction on a value, for native code; the slots afterwards."""
-    frame = _Frame(Interpreter(program, {}), fn, (), 0)
+    frame = _Frame(Interpreter(program, {}, placement), fn, (), 0)
     instruction = fn.code[at]
     assert isinstance(instruction, bc.Call)
     frame.slots = list(slots)
@@ -204,8 +221,10 @@ def _checked(name: str) -> Special:
     condition = checks.CONDITIONS[name]
 
     def check(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
-        value, context, *operands = args
-        _require(frame, context, condition(frame.value(value), *[frame.value(a) for a in operands]))
+        register, context, *operands = args
+        value = frame.value(register)
+        fault = checks.device_fault(value, frame.owner.placement.device)
+        _require(frame, context, fault or condition(value, *[frame.value(a) for a in operands]))
 
     return check
 
@@ -253,7 +272,9 @@ def _invoke(frame: _Frame, args: tuple[bc.Arg, ...]) -> Any:
         return frame.owner.call_row(args[0].index, rest, frame.depth)
     if not callable(function):
         raise VMError("E636", f"{frame.fn.name}: a {type(function).__name__} was called as a function")
-    return to_value(function(*rest))
+    if isinstance(function, Closure):
+        return frame.owner.placement.value(function(*rest))
+    return frame.owner.placement.call(PackedFunc(frame.fn.name, function), rest)
 
 
 _SPECIAL: dict[str, Special] = {

@@ -123,6 +123,10 @@ def call(w: FunctionWriter, instruction: bc.Call) -> None:
 def packed(w: FunctionWriter, instruction: bc.Call) -> None:
     """A registered function, looked up now."""
     row = instruction.function
+    if w.on_device:
+        args = [(w.env("name", row), False), *[boxed(w, a) for a in instruction.args]]
+        set_object(w, instruction.dst, w.require_object(python(w, w.env("fixed", "packed"), args)))
+        return
     args = [boxed(w, a) for a in instruction.args]
     w.scratch = max(w.scratch, len(args))
     for position, (value, _) in enumerate(args):
@@ -154,7 +158,7 @@ def kernel(w: FunctionWriter, signature: KernelSignature, name: str, instruction
         w.store("i64", "0", place)
         parts.append(f"ptr {place}")
     text = f"call i32 {quoted(w.program.linked(name))}({', '.join(parts)})"
-    status = w.emit(text) if signature.packed_calls else released(w, text, work, sizes)
+    status = w.emit(text) if signature.packed_calls or w.on_device else released(w, text, work, sizes)
     good, bad = w.label(), w.label()
     w.do(f"br i1 {w.emit(f'icmp eq i32 {status}, 0')}, label %{good}, label %{bad}")
     w.start(bad)
@@ -261,8 +265,12 @@ def invoke(w: FunctionWriter, instruction: bc.Call) -> None:
     function, owns = boxed(w, instruction.args[0])
     known = w.emit(f"call i32 @PyCallable_Check(ptr {function})")
     w.report_unless(w.emit(f"icmp ne i32 {known}, 0"), 8, "0")
-    result = python(w, function, [boxed(w, a) for a in instruction.args[1:]])
-    drop(w, [(function, owns)])
+    args = [boxed(w, a) for a in instruction.args[1:]]
+    if w.on_device:
+        result = python(w, w.env("fixed", "invoke"), [(function, owns), *args])
+    else:
+        result = python(w, function, args)
+        drop(w, [(function, owns)])
     set_object(w, instruction.dst, normal(w, w.require_object(result)))
 
 

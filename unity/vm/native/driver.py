@@ -14,20 +14,27 @@ from ...ffi.native.runtime_table import SLOTS
 from ..executable import bytecode as bc
 from ..executable.entry import Param
 from .frame import Frame
-from .ir import DECLARATIONS, FIXED, EnvLayout, FunctionWriter, quoted
-from .support import SUPPORT_IR
+from .ir import DECLARATIONS, FIXED, ON_DEVICE, EnvLayout, FunctionWriter, quoted
+from .support import ARENA_IR, SUPPORT_IR, device_arena_ir
 
 
-def driver_ir(program: bc.Program) -> tuple[str, EnvLayout]:
-    """LLVM IR text of a program's driver and the layout of its environment."""
+def driver_ir(program: bc.Program, on_device: bool = False) -> tuple[str, EnvLayout]:
+    """LLVM IR text of a program's driver and the layout of its environment. ``on_device``: its tensors lie in memory that the host
+    does not read."""
     layout = EnvLayout()
     for name in FIXED:
         layout.word("fixed", name)
     used: set[str] = set()
-    parts = [function_ir(program, fn, index, layout, used) for index, fn in enumerate(program.functions.values())]
+    for name in ON_DEVICE if on_device else ():
+        layout.word("fixed", name)
+    parts = [
+        function_ir(program, fn, index, layout, used, on_device) for index, fn in enumerate(program.functions.values())
+    ]
     symbols = {program.linked(name): program.kernels[name] for name in sorted(used)}
     kernels = [_declaration(symbol, signature) for symbol, signature in symbols.items()]  # equal programs share one
-    return "".join([DECLARATIONS.format(words=len(SLOTS)), HELPER_DECLARATIONS, *kernels, SUPPORT_IR, *parts]), layout
+    arena = device_arena_ir(layout) if on_device else ARENA_IR
+    head = [DECLARATIONS.format(words=len(SLOTS)), HELPER_DECLARATIONS, *kernels, SUPPORT_IR, arena]
+    return "".join([*head, *parts]), layout
 
 
 def _declaration(symbol: str, signature: KernelSignature) -> str:
@@ -36,9 +43,11 @@ def _declaration(symbol: str, signature: KernelSignature) -> str:
     return f"declare i32 {quoted(symbol)}({', '.join(kinds)})\n"
 
 
-def function_ir(program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvLayout, used: set[str]) -> str:
+def function_ir(
+    program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvLayout, used: set[str], on_device: bool
+) -> str:
     """``body.F``, ``drive.F`` and ``call.F``."""
-    body = Frame(FunctionWriter(program, fn, index, layout, used)).text()
+    body = Frame(FunctionWriter(program, fn, index, layout, used, on_device)).text()
     drive = f"""
 define ptr {quoted("drive." + fn.name)}(ptr %env, ptr %leaves, ptr %symbols) {{
   %limit = call i64 @unity.limit(ptr %env)
@@ -46,7 +55,7 @@ define ptr {quoted("drive." + fn.name)}(ptr %env, ptr %leaves, ptr %symbols) {{
   ret ptr %r
 }}
 """
-    return body + drive + InternalEntry(program, fn, index, layout, used).text()
+    return body + drive + InternalEntry(program, fn, index, layout, used, on_device).text()
 
 
 class InternalEntry(FunctionWriter):

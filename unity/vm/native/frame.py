@@ -126,10 +126,14 @@ class Frame:
 
     def leave(self) -> list[str]:
         """The one exit."""
-        lines = ["exit:", f"  call void @unity.drop(ptr %refs, i64 {len(self.places)})"]
+        lines = [
+            "exit:",
+            f"  call void @unity.drop(ptr %refs, i64 {len(self.places)})",
+            "  %returned = load ptr, ptr %result",
+        ]
         if self.uses_arena():
-            lines.append("  call void @unity.arena.leave(ptr %env, ptr %arena)")
-        return [*lines, "  %returned = load ptr, ptr %result", "  ret ptr %returned"]
+            lines.append("  call void @unity.arena.leave(ptr %env, ptr %arena, ptr %returned)")
+        return [*lines, "  ret ptr %returned"]
 
     def errors(self) -> list[str]:
         """Where errors are raised and noted."""

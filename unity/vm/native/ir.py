@@ -31,6 +31,8 @@ ARENA_WORDS = 8
 """Words before the objects: arena address, its size, its lock, spare; the last thread, the lowest address of its stack."""
 FIXED = ("report", "recheck", "explain", "note", "value", "truth", "table", "closure_of", "function_offset")
 """Objects every program has: callbacks of ``Callbacks`` in ``run.py`` and the table of registered functions."""
+ON_DEVICE = ("device", "place", "packed", "invoke", "new_storage", "new_tensor", "new_block", "grow")
+"""Objects of a program whose tensors lie in a device's own memory: that device, its number as DLPack has it, callbacks."""
 KERNEL_FAILED = 64
 """Number of the error of a failed check in a kernel, plus that of the function which calls the kernel."""
 STACK_BYTES = 3 << 20
@@ -93,8 +95,12 @@ def quoted(name: str) -> str:
 class FunctionWriter:
     """Writes one function. ``emit`` appends an instruction with a result, ``do`` one without."""
 
-    def __init__(self, program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvLayout, used: set[str]) -> None:
+    def __init__(
+        self, program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvLayout, used: set[str], on_device: bool
+    ) -> None:
         self.program = program
+        self.on_device = on_device
+        """Do tensors lie in memory that the host does not read."""
         self.fn = fn
         self.index = index
         self.layout = layout
@@ -250,10 +256,15 @@ class FunctionWriter:
         index, packed, mask = -1, 0, 0
         if dtype is not None:
             index, packed, mask = DTYPE_INDEX[dtype], packed_dlpack_type(dtype), DataType(dtype).itemsize - 1
-        return self.emit(
-            f"call i1 @unity_extract(ptr {obj}, ptr {leaf}, i64 {index}, i32 {packed}, i32 {ndim}, i32 {flags}, "
-            f"i64 {mask}, ptr null)"
-        )
+        what = f"ptr {obj}, ptr {leaf}, i64 {index}, i32 {packed}, i32 {ndim}, i32 {flags}, i64 {mask}, ptr null"
+        if not self.on_device:
+            return self.emit(f"call i1 @unity_extract({what})")
+        place = self.load("%env", self.layout.word("fixed", "place"), "i64")
+        return self.emit(f"call i1 @unity_extract_on({what}, ptr {self.env('fixed', 'device')}, i64 {place})")
+
+    def placed(self, obj: str) -> str:
+        """A tensor that was just made over memory of the program (may be null), labelled with the program's device."""
+        return self.emit(f"call ptr @unity_on(ptr {obj}, ptr {self.env('fixed', 'device')})") if self.on_device else obj
 
 
 def boxes_storage(fn: bc.VMFunction, program: bc.Program) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...ffi.abi import Dim
 from ...ffi.dtype import DataType
+from ...ffi.native.native_helpers import LEAF_BYTES
 from ...ffi.native.runtime_table import DTYPE_INDEX
 from ..executable import bytecode as bc
 from .ir import FunctionWriter
@@ -41,6 +42,13 @@ def alloc_storage(w: FunctionWriter, instruction: bc.Call) -> None:
     count, dst = w.dim(size.dim), instruction.dst
     w.report_unless(w.emit(f"icmp sge i64 {count}, 0"), 5, count)
     w.do(f"store i64 {count}, ptr %z{dst}")
+    if w.on_device and w.owned_storage:
+        made = w.require_object(python(w, w.env("fixed", "new_storage"), [number_object(w, count)]))
+        record = w.alloca(f"[{LEAF_BYTES} x i8]")
+        w.report_unless(w.extract(made, record, "uint8", 1, False), 9, str(dst))
+        w.do(f"store ptr {made}, ptr %w{dst}")
+        w.do(f"store ptr {w.load(record, 0)}, ptr %p{dst}")
+        return
     if w.owned_storage:
         place, out = w.alloca("i64"), w.alloca("ptr")
         w.store("i64", count, place)
@@ -50,8 +58,16 @@ def alloc_storage(w: FunctionWriter, instruction: bc.Call) -> None:
         w.do(f"store ptr {w.emit(f'load ptr, ptr {out}')}, ptr %p{dst}")
         return
     data = w.emit(f"call ptr @unity.arena(ptr %env, ptr %arena, i64 {count})")
-    w.report_unless(w.emit(f"icmp ne ptr {data}, null"), 10, count)
+    if w.on_device:
+        w.require_object(data)  # Python has raised
+    else:
+        w.report_unless(w.emit(f"icmp ne ptr {data}, null"), 10, count)
     w.do(f"store ptr {data}, ptr %p{dst}")
+
+
+def number_object(w: FunctionWriter, value: str) -> tuple[str, bool]:
+    """An i64 as a Python object, which this code owns."""
+    return w.require_object(w.emit(f"call ptr @unity_int(i64 {value})")), True
 
 
 def extent_bytes(w: FunctionWriter, dtype: str, dims: tuple[Dim, ...]) -> str:
@@ -134,6 +150,11 @@ def set_owner(w: FunctionWriter, index: int, owner: str) -> None:
 def new_tensor(w: FunctionWriter, instruction: bc.Call) -> None:
     """A tensor with memory of its own: it is a Python object from the start."""
     known, dst = register_type(w, instruction.dst), instruction.dst
+    if w.on_device:
+        sizes = [number_object(w, w.dim(d)) for d in known.dims]
+        dtype = w.env("imm", "str", known.dtype), False
+        set_object(w, dst, w.require_object(python(w, w.env("fixed", "new_tensor"), [dtype, *sizes])))
+        return
     dims, out = w.dims_array(known.dims), w.alloca("ptr")
     made = w.emit(
         f"call ptr @unity_new_tensor(i64 {DTYPE_INDEX[known.dtype]}, i64 {len(known.dims)}, ptr {dims}, ptr {out})"

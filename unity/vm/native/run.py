@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from ...ffi.abi import evaluate
 from ...ffi.cache.cache_key import content_key
 from ...ffi.calls.check import OutHandler
 from ...ffi.calls.fastcall import driver_function
+from ...ffi.calls.fastcall_ir import place_number
+from ...ffi.device import CPU, DEVICE_KINDS
 from ...ffi.machine_code.elf import read_symbols
 from ...ffi.machine_code.engine import CompileOptions, Engine, compile_ir
 from ...ffi.machine_code.layout import member_offset
@@ -28,8 +31,8 @@ from ...ffi.native.native_helpers import allocator_symbols, helper_symbols
 from ...ffi.targets.processor import Processor, llvm_version
 from ...support.errors import ArtifactError, InternalError, UnityError, VMError
 from ...version import VERSION
-from ..builtins.builtins import BUILTINS, truth
-from ..builtins.values import Closure, to_value
+from ..builtins.builtins import truth
+from ..builtins.values import Closure
 from ..executable.bytecode import Call, Size, VMFunction
 from ..executable.codec import encode
 from ..executable.entry import plan_entry
@@ -37,12 +40,13 @@ from ..executable.executable import Executable
 from ..interpreter.interpret import Interpreter, add_frame, find_packed, frame_text, run_check
 from ..interpreter.kernels import C_TYPES, kernel_failure
 from .driver import driver_ir
-from .ir import ARENA_WORDS, FIXED, KERNEL_FAILED, register_scalars
+from .ir import ARENA_WORDS, FIXED, KERNEL_FAILED, ON_DEVICE, register_scalars
 
 OPTIONS = CompileOptions(pipeline="light")
 EXPLAIN_DEPTH = 100
 PROTOCOL = 4
 """The agreement of machine code and ``Callbacks``: another number when it changes."""
+_FIXED = (*FIXED, *ON_DEVICE)
 _PYTHON_NAMES = ("PyDict_GetItemWithError", "PyTuple_GetItem", "PyObject_Vectorcall", "PyCallable_Check", "PyErr_Fetch",
                  "PyErr_NormalizeException", "PyErr_Restore", "PyErr_Clear")  # fmt: skip
 
@@ -54,12 +58,21 @@ def driver_tag() -> str:
 
 def add_driver(executable: Executable, processor: Processor | None = None) -> None:
     """Compile the driver into an executable (from the object cache where it has it), for a processor or to run here."""
-    text, layout = driver_ir(executable.program)
+    text, layout = driver_ir(executable.program, has_own_memory(executable))
     executable.driver_tag = driver_tag()
     executable.driver_words = [list(key) for key in layout.words]
     text += f'@"{driver_name(executable)}" = constant i8 0\n'
     options = OPTIONS if processor is None else replace(OPTIONS, cpu=processor.cpu, features=processor.changes)
     executable.objects["driver"] = compile_ir(text, options)
+
+
+def has_own_memory(executable: Executable) -> bool:
+    """Do the tensors of a program lie in memory that the host does not read? Raises ArtifactError E810 for an unknown device."""
+    kind = executable.options.get("device", CPU.kind)
+    if kind not in DEVICE_KINDS:
+        raise ArtifactError("E810", f"the program is for a {kind} device, and nobody registered such a one",
+                            help="import the package that defines the target first")  # fmt: skip
+    return not DEVICE_KINDS[kind].host_memory
 
 
 def driver_name(executable: Executable) -> str:
@@ -82,74 +95,104 @@ class NativeProgram:
 
     def __init__(self, executable: Executable, interpreter: Interpreter, engine: Engine) -> None:
         self.program = executable.program
+        self.placement, self.constants = interpreter.placement, interpreter.constants
         self.interpreter = interpreter
         self.engine = engine
         if not has_driver(executable):
             add_driver(executable)
+        self.words = executable.driver_words
         symbols = helper_symbols() | allocator_symbols()
         for name in _PYTHON_NAMES:
             symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
         for name, address in symbols.items():
             engine.add_symbol(name, address)
         engine.add_object(executable.objects["driver"])
-        self.functions: dict[tuple[str, bool], Callable[..., Any]] = {}
+        self.functions: dict[tuple[str, bool, int], Callable[..., Any]] = {}
         self.outputs: Callable[[str], OutHandler] | None = None
         """Gives, for a function, what does its calls with ``out=``."""
         self.callbacks = Callbacks(self)
         self.keep: list[Any] = []
+        self.arenas: dict[int, Any] = {}
+        """Memory of a device that is the arena of each of its streams."""
+        self.envs: dict[int, ctypes.Array[ctypes.c_uint64]] = {}
+        """An environment, with an arena, for each stream of a device; one in all on the host."""
         try:
-            self.env = self._environment(executable.driver_words)
+            self.env(0)
         except (LookupError, TypeError, ValueError) as error:
             raise ArtifactError("E805", f"the description of the driver is not valid: {error}") from error
 
     def function(self, name: str, silent: bool = False) -> Callable[..., Any]:
         """The checked entry of a graph function; ``silent`` as of ``ArgumentChecker``."""
-        found = self.functions.get((name, silent))
+        if not self.placement.own_memory:
+            return self._entry(name, silent, 0)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self.placement.running() as lane:
+                return self._entry(name, silent, lane)(*args, **kwargs)
+
+        return call
+
+    def _entry(self, name: str, silent: bool, lane: int) -> Callable[..., Any]:
+        found = self.functions.get((name, silent, lane))
         if found is None:
-            plan = plan_entry(self.program.functions[name], self.program)
+            plan = plan_entry(self.program.functions[name], self.program, self.placement.device)
+            env = self.env(lane)
             address = self.engine.address(f"drive.{name}")
             found = driver_function(
-                plan.spec, address, env=ctypes.addressof(self.env), keep=(self.engine, self.env, self),
+                plan.spec, address, env=ctypes.addressof(env), keep=(self.engine, env, self),
                 out=self.outputs(name) if self.outputs is not None and not silent else None, silent=silent,
             )  # fmt: skip
-            self.functions[name, silent] = found
+            self.functions[name, silent, lane] = found
         return found
 
     def closure(self, row: int, captured: tuple[Any, ...] = ()) -> Closure:
         """A row of the function table as a value."""
         entry = self.program.table[row]
         if entry.kind == "vm":
-            return Closure(entry.name, captured, lambda *args: self.function(entry.name)(*args))
+
+            def call(*args: Any) -> Any:
+                return self.function(entry.name)(*[self.placement.value(a) for a in args])
+
+            return Closure(entry.name, captured, call)
         if entry.kind == "packed":
-            return Closure(entry.name, captured, lambda *args: to_value(find_packed(entry.name)(*args)))
-        return Closure(entry.name, captured, lambda *args: self.interpreter.call_row(row, list(args), 0))
+            return Closure(entry.name, captured, lambda *args: self.placement.call(find_packed(entry.name), args))
+        return Closure(entry.name, captured, self.interpreter.closure(row, ()).call)
 
-    def _environment(self, words: list[list[Any]]) -> ctypes.Array[ctypes.c_uint64]:
-        env = (ctypes.c_uint64 * (ARENA_WORDS + len(words)))()
-        for position, key in enumerate(words):
-            env[ARENA_WORDS + position] = self._word(key)
-        weakref.finalize(self, _free_arena, env)
-        return env
+    def env(self, lane: int) -> ctypes.Array[ctypes.c_uint64]:
+        """The environment of a stream."""
+        found = self.envs.get(lane)
+        if found is None:
+            env = (ctypes.c_uint64 * (ARENA_WORDS + len(self.words)))()
+            for position, key in enumerate(self.words):
+                env[ARENA_WORDS + position] = self._word(key, lane)
+            if not self.placement.own_memory:
+                weakref.finalize(self, _free_arena, env)
+            found = self.envs.setdefault(lane, env)
+        return found
 
-    def _word(self, key: list[Any]) -> int:
+    def _word(self, key: list[Any], lane: int) -> int:
         kind, *rest = key
         value: Any
         if kind == "data":
-            return int(self.program.constants[rest[0]].data_ptr)
+            return int(self.constants[rest[0]].data_ptr)
         if kind == "fixed":
             if rest[0] == "function_offset":
                 return member_offset(registry.PackedFunc.__dict__["function"])
-            value = registry._TABLE if rest[0] == "table" else getattr(self.callbacks, FIXED[FIXED.index(rest[0])])
+            if rest[0] == "place":
+                return place_number(self.placement.device)
+            value = registry._TABLE if rest[0] == "table" else getattr(self.callbacks, _FIXED[_FIXED.index(rest[0])])
+            if rest[0] == "grow":
+                value = partial(value, lane)
         elif kind == "imm":
             value = float.fromhex(rest[1]) if rest[0] == "float" else rest[1]
         elif kind == "const":
-            value = self.program.constants[rest[0]]
+            value = self.constants[rest[0]]
         elif kind == "row":
             value = self.closure(rest[0])
         elif kind == "name":
             value = self.program.table[rest[0]].name
         elif kind == "builtin":
-            value = BUILTINS[rest[0]]
+            value = self.placement.builtins[rest[0]]
         else:
             raise ValueError(f"unknown word {key!r} of the environment")
         self.keep.append(value)
@@ -168,8 +211,11 @@ class Callbacks:
         self.program = owner.program
         self.functions = list(owner.program.functions.values())
         self.local = threading.local()
-        self.value = to_value
+        self.value = owner.placement.value
         self.truth = truth
+        self.device = owner.placement.device
+        self.new_storage = partial(owner.placement.builtins["new_tensor"], "uint8")
+        self.new_tensor = owner.placement.builtins["new_tensor"]
 
     def report(self, code: int, first: int, second: int) -> None:
         """Raise the error with a number."""
@@ -212,7 +258,28 @@ class Callbacks:
 
     def recheck(self, function: int, at: int, value: Any, slots: tuple[int, ...]) -> tuple[int, ...]:
         """Run one check instruction; the slots afterwards."""
-        return run_check(self.program, self.functions[function], at, value, slots)
+        return run_check(self.program, self.functions[function], at, value, slots, self.owner.placement)
+
+    def packed(self, name: str, *args: Any) -> Any:
+        """A registered function called from a device's program."""
+        return self.owner.placement.call(find_packed(name), args)
+
+    def invoke(self, function: Any, *args: Any) -> Any:
+        """A function value called in a device's program."""
+        if isinstance(function, Closure):
+            return function(*args)
+        return self.owner.placement.call(registry.PackedFunc("a function", function), args)
+
+    def new_block(self, chain: Any, count: int) -> tuple[Any, int]:
+        """Memory of the device beside the arena: behind the blocks that a frame has, and where it lies."""
+        block = self.device.memory.allocate(self.device.index, count)
+        return (chain, block), block.address
+
+    def grow(self, lane: int, count: int) -> int:
+        """A larger arena for a stream, in place of its former one; where it lies."""
+        self.owner.arenas.pop(lane, None)
+        block = self.owner.arenas[lane] = self.device.memory.allocate(self.device.index, count)
+        return block.address
 
     def explain(self, function: int, *args: Any) -> Any:
         """A call inside the program whose arguments failed the fast checks: raise, or convert and call."""

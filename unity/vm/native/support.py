@@ -7,7 +7,7 @@ Invariant: only the frame that has the lock takes from the arena; the others all
 from __future__ import annotations
 
 from ...ffi.native.runtime_table import slot_offset
-from .ir import ARENA_WORDS, FIXED, STACK_BYTES
+from .ir import ARENA_WORDS, FIXED, STACK_BYTES, EnvLayout
 
 RESERVED_BYTES = 256 << 10
 """Part of a thread's stack that calls inside the program leave to kernels and Python (three quarters of a small
@@ -15,6 +15,10 @@ stack: Python 3.14 keeps 32 KiB of every stack for itself)."""
 
 ARENA_LIMIT = 1 << 30
 """Bytes of arena that a machine keeps between calls; what goes beyond is allocated for each call."""
+
+
+DEVICE_ALIGN = 256
+"""Bytes to a multiple of which a block of an arena on a device is rounded."""
 
 
 def _word(name: str) -> int:
@@ -134,6 +138,19 @@ other:
   call void @unity_decref(ptr %v)
   ret ptr %made
 }}
+; The same where tensors lie on a device: Python says whether the value lies there, and copies it.
+define internal ptr @unity.normal.on(ptr %f, ptr %v) noinline {{
+  %args = alloca ptr
+  %failed = icmp eq ptr %v, null
+  br i1 %failed, label %done, label %ask
+done:
+  ret ptr %v
+ask:
+  store ptr %v, ptr %args
+  %made = call ptr @unity_call(ptr %f, ptr %args, i64 1)
+  call void @unity_decref(ptr %v)
+  ret ptr %made
+}}
 ; The entry of the table of registered functions under a name (borrowed), or null.
 define internal ptr @unity.find(ptr %env, ptr %name) noinline {{
   %tp = getelementptr i8, ptr %env, i64 {_word("table")}
@@ -184,6 +201,36 @@ define internal void @unity.arena.enter(ptr %env, ptr %f) {{
   ret void
 }}
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+; Put a note about a frame on the Python error that is set.
+define internal void @unity.note(ptr %f, i64 %fn, i64 %at) noinline cold {{
+  %t = alloca ptr
+  %v = alloca ptr
+  %b = alloca ptr
+  %args = alloca [3 x ptr]
+  call void @PyErr_Fetch(ptr %t, ptr %v, ptr %b)
+  call void @PyErr_NormalizeException(ptr %t, ptr %v, ptr %b)
+  %value = load ptr, ptr %v
+  %number = call ptr @unity_int(i64 %fn)
+  %place = call ptr @unity_int(i64 %at)
+  store ptr %value, ptr %args
+  %a1 = getelementptr ptr, ptr %args, i64 1
+  %a2 = getelementptr ptr, ptr %args, i64 2
+  store ptr %number, ptr %a1
+  store ptr %place, ptr %a2
+  %r = call ptr @PyObject_Vectorcall(ptr %f, ptr %args, i64 3, ptr null)
+  call void @unity_decref(ptr %r)
+  call void @unity_decref(ptr %number)
+  call void @unity_decref(ptr %place)
+  call void @PyErr_Clear()
+  %t1 = load ptr, ptr %t
+  %v1 = load ptr, ptr %v
+  %b1 = load ptr, ptr %b
+  call void @PyErr_Restore(ptr %t1, ptr %v1, ptr %b1)
+  ret void
+}}
+"""
+
+ARENA_IR = f"""
 define internal ptr @unity.arena(ptr %env, ptr %f, i64 %n) {{
   %empty = icmp eq i64 %n, 0
   %least = select i1 %empty, i64 1, i64 %n
@@ -227,7 +274,7 @@ chain:
   %d = getelementptr i8, ptr %m, i64 64
   ret ptr %d
 }}
-define internal void @unity.arena.leave(ptr %env, ptr %f) {{
+define internal void @unity.arena.leave(ptr %env, ptr %f, ptr %result) {{
 entry:
   %hp = getelementptr i8, ptr %f, i64 16
   %h = load ptr, ptr %hp
@@ -269,31 +316,125 @@ unlock:
 out:
   ret void
 }}
-; Put a note about a frame on the Python error that is set.
-define internal void @unity.note(ptr %f, i64 %fn, i64 %at) noinline cold {{
-  %t = alloca ptr
-  %v = alloca ptr
-  %b = alloca ptr
-  %args = alloca [3 x ptr]
-  call void @PyErr_Fetch(ptr %t, ptr %v, ptr %b)
-  call void @PyErr_NormalizeException(ptr %t, ptr %v, ptr %b)
-  %value = load ptr, ptr %v
-  %number = call ptr @unity_int(i64 %fn)
-  %place = call ptr @unity_int(i64 %at)
-  store ptr %value, ptr %args
+"""
+
+
+def device_arena_ir(layout: EnvLayout) -> str:
+    """The arena in memory of a device: blocks come from Python, which keeps them as long as the frame's chain of them."""
+    return f"""
+define internal ptr @unity.arena(ptr %env, ptr %f, i64 %n) {{
+  %args = alloca [2 x ptr]
+  %out = alloca i64
+  %least = call i64 @llvm.umax.i64(i64 %n, i64 1)
+  %more = add i64 %least, {DEVICE_ALIGN - 1}
+  %up = and i64 %more, -{DEVICE_ALIGN}
+  %wp = getelementptr i8, ptr %f, i64 24
+  %w = load i64, ptr %wp
+  %w2 = add i64 %w, %up
+  store i64 %w2, ptr %wp
+  %mine = load i64, ptr %f
+  %locked = icmp ne i64 %mine, 0
+  br i1 %locked, label %try, label %ask
+try:
+  %bp = getelementptr i8, ptr %f, i64 8
+  %b = load i64, ptr %bp
+  %b2 = add i64 %b, %up
+  %sp = getelementptr i8, ptr %env, i64 8
+  %s = load i64, ptr %sp
+  %fits = icmp ule i64 %b2, %s
+  br i1 %fits, label %take, label %ask
+take:
+  store i64 %b2, ptr %bp
+  %a = load ptr, ptr %env
+  %p = getelementptr i8, ptr %a, i64 %b
+  ret ptr %p
+ask:  ; (chain or None, bytes) -> (the longer chain, address)
+  %hp = getelementptr i8, ptr %f, i64 16
+  %h = load ptr, ptr %hp
+  %empty = icmp eq ptr %h, null
+  %none = load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {slot_offset("None")})
+  %chain = select i1 %empty, ptr %none, ptr %h
+  %count = call ptr @unity_int(i64 %up)
+  store ptr %chain, ptr %args
   %a1 = getelementptr ptr, ptr %args, i64 1
-  %a2 = getelementptr ptr, ptr %args, i64 2
-  store ptr %number, ptr %a1
-  store ptr %place, ptr %a2
-  %r = call ptr @PyObject_Vectorcall(ptr %f, ptr %args, i64 3, ptr null)
-  call void @unity_decref(ptr %r)
-  call void @unity_decref(ptr %number)
-  call void @unity_decref(ptr %place)
+  store ptr %count, ptr %a1
+  %cp = getelementptr i8, ptr %env, i64 {layout.word("fixed", "new_block")}
+  %callback = load ptr, ptr %cp
+  %made = call ptr @unity_call(ptr %callback, ptr %args, i64 2)
+  call void @unity_decref(ptr %count)
+  %failed = icmp eq ptr %made, null
+  br i1 %failed, label %raised, label %got
+raised:
+  ret ptr null
+got:
+  %longer = call ptr @PyTuple_GetItem(ptr %made, i64 0)
+  %where = call ptr @PyTuple_GetItem(ptr %made, i64 1)
+  call void @unity_incref(ptr %longer)
+  store ptr %longer, ptr %hp
+  %read = call i32 @unity_as_int(ptr %where, ptr %out)
+  call void @unity_decref(ptr %made)
+  br i1 %empty, label %keep, label %drop
+drop:
+  call void @unity_decref(ptr %h)
+  br label %keep
+keep:
+  %address = load i64, ptr %out
+  %d = inttoptr i64 %address to ptr
+  ret ptr %d
+}}
+define internal void @unity.arena.leave(ptr %env, ptr %f, ptr %result) {{
+  %args = alloca ptr
+  %out = alloca i64
+  %hp = getelementptr i8, ptr %f, i64 16
+  %h = load ptr, ptr %hp
+  %none = icmp eq ptr %h, null
+  br i1 %none, label %freed, label %drop
+drop:
+  call void @unity_decref(ptr %h)
+  br label %freed
+freed:
+  %mine = load i64, ptr %f
+  %locked = icmp ne i64 %mine, 0
+  br i1 %locked, label %grow, label %leave
+grow:  ; not while an error is set
+  %wp = getelementptr i8, ptr %f, i64 24
+  %w = load i64, ptr %wp
+  %sp = getelementptr i8, ptr %env, i64 8
+  %s = load i64, ptr %sp
+  %more = icmp ugt i64 %w, %s
+  %small = icmp ule i64 %w, {ARENA_LIMIT}
+  %fine = icmp ne ptr %result, null
+  %wanted = and i1 %more, %small
+  %do = and i1 %wanted, %fine
+  br i1 %do, label %replace, label %unlock
+replace:
+  %count = call ptr @unity_int(i64 %w)
+  store ptr %count, ptr %args
+  %cp = getelementptr i8, ptr %env, i64 {layout.word("fixed", "grow")}
+  %callback = load ptr, ptr %cp
+  %made = call ptr @unity_call(ptr %callback, ptr %args, i64 1)
+  call void @unity_decref(ptr %count)
+  store i64 0, ptr %out
+  %failed = icmp eq ptr %made, null
+  br i1 %failed, label %without, label %with
+without:
   call void @PyErr_Clear()
-  %t1 = load ptr, ptr %t
-  %v1 = load ptr, ptr %v
-  %b1 = load ptr, ptr %b
-  call void @PyErr_Restore(ptr %t1, ptr %v1, ptr %b1)
+  br label %store
+with:
+  %read = call i32 @unity_as_int(ptr %made, ptr %out)
+  call void @unity_decref(ptr %made)
+  br label %store
+store:
+  %address = load i64, ptr %out
+  %size = select i1 %failed, i64 0, i64 %w
+  store i64 %address, ptr %env
+  store i64 %size, ptr %sp
+  br label %unlock
+unlock:
+  %lock = getelementptr i8, ptr %env, i64 16
+  store atomic i64 0, ptr %lock release, align 8
+  br label %leave
+leave:
   ret void
 }}
 """

@@ -58,14 +58,14 @@ def boxed_register(w: FunctionWriter, index: int) -> tuple[str, bool]:
     if known.kind == "tensor":
         if covered(w, index):
             made = w.emit(f"call ptr @unity_leaf_tensor(ptr {leaf_record(w, index)}, i64 {DTYPE_INDEX[known.dtype]})")
-            return w.require_object(made), True
+            return w.require_object(w.placed(made)), True
         dims, number = w.dims_array(known.dims), DTYPE_INDEX[known.dtype]
         obj, data = w.emit(f"load ptr, ptr %o{index}"), w.emit(f"load ptr, ptr %p{index}")
         owner = w.emit(f"load ptr, ptr %w{index}")
         made = w.emit(
             f"call ptr @unity.box(ptr {obj}, i64 {number}, i64 {len(known.dims)}, ptr {dims}, ptr {data}, ptr {owner})"
         )
-        return w.require_object(made), True
+        return w.require_object(w.placed(made)), True
     obj = w.emit(f"load ptr, ptr %o{index}")
     none = w.word("None")
     return w.emit(f"select i1 {w.emit(f'icmp eq ptr {obj}, null')}, ptr {none}, ptr {obj}"), False
@@ -112,7 +112,8 @@ def set_object(w: FunctionWriter, index: int, value: str) -> None:
 
 def normal(w: FunctionWriter, value: str) -> str:
     """A result from Python as a value of the VM: arrays become tensors."""
-    made = w.emit(f"call ptr @unity.normal(ptr {w.env('fixed', 'value')}, ptr {value})")
+    how = "unity.normal.on" if w.on_device else "unity.normal"
+    made = w.emit(f"call ptr @{how}(ptr {w.env('fixed', 'value')}, ptr {value})")
     return w.require_object(made)
 
 
@@ -122,7 +123,7 @@ def condition(w: FunctionWriter, arg: bc.Arg) -> str:
         return w.emit(f"icmp ne i64 {w.dim(arg.dim)}, 0")
     if isinstance(arg, bc.Imm):
         return "true" if arg.value else "false"
-    if isinstance(arg, bc.Reg) and register_type(w, arg.index) == bc.RegType("tensor", "bool", ()):
+    if isinstance(arg, bc.Reg) and register_type(w, arg.index) == bc.RegType("tensor", "bool", ()) and not w.on_device:
         data = w.emit(f"load ptr, ptr %p{arg.index}")
         return w.emit(f"icmp ne i8 {w.load(data, 0, 'i8')}, 0")
     result = w.require_object(python(w, w.env("fixed", "truth"), [boxed(w, arg)]))
