@@ -45,7 +45,7 @@ class Block:
 
 def shadow(address, nbytes):
     """The bytes of device memory that lie inside one block."""
-    inside = [start for start, size in BLOCKS.items() if start <= address and address + nbytes <= start + size]
+    inside = [start for start, size in list(BLOCKS.items()) if start <= address and address + nbytes <= start + size]
     assert inside or nbytes == 0, f"{nbytes} bytes at {address:#x} are no memory of the toy"
     return SHADOW[address - BASE : address - BASE + nbytes]
 
