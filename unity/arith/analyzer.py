@@ -41,7 +41,7 @@ class Analyzer:
     # ---- knowledge
 
     def bind(self, var: Var, value: Range | Expr | int) -> None:
-        """Say that ``var`` lies in a range, or equals an expression."""
+        """Assume that ``var`` lies in the range ``value``, or equals that expression."""
         number = self.known.table.variable(var)
         if isinstance(value, Range) and type(value.min) is IntImm and type(value.extent) is IntImm:
             self.known.domain[number] = Interval(value.min.value, value.min.value + value.extent.value - 1)
@@ -160,12 +160,12 @@ class Analyzer:
     # ---- questions
 
     def poly(self, expr: Expr) -> Poly:
-        """Canonical polynomial of an integer expression."""
+        """Return the canonical polynomial of the integer expression ``expr``."""
         with deep_recursion():
             return self.canonical.poly(expr)
 
     def simplify(self, expr: Expr) -> Expr:
-        """An equal expression in canonical form; the same object when it is in that form already."""
+        """Return ``expr`` in canonical form; the same object if it is canonical."""
         if type(expr) is IntImm:
             return expr
         with deep_recursion():
@@ -183,12 +183,12 @@ class Analyzer:
             return expr
 
     def const_int_bound(self, expr: Expr) -> Interval:
-        """Interval of an integer expression."""
+        """Return the interval of the integer expression ``expr``."""
         with deep_recursion():
             return self.known.bound(self.canonical.poly(expr))
 
     def modular_set(self, expr: Expr) -> ModularSet:
-        """Modular set of an integer expression."""
+        """Return the modular set of the integer expression ``expr``."""
         with deep_recursion():
             return self.known.modular_set(self.canonical.poly(expr))
 
@@ -198,7 +198,7 @@ class Analyzer:
             return self._decide(condition) is True
 
     def can_prove_equal(self, a: Expr, b: Expr) -> bool:
-        """Are two integer expressions equal."""
+        """True if the integer expressions ``a`` and ``b`` are proved equal."""
         if a is b:
             return True
         if type(a) is IntImm and type(b) is IntImm:

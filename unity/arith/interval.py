@@ -36,7 +36,7 @@ class Interval:
         return self.is_empty or (other.low <= self.low and self.high <= other.high)
 
     def union(self, other: Interval) -> Interval:
-        """Smallest interval holding both."""
+        """Return the smallest interval that contains this one and ``other``."""
         if self.is_empty:
             return other
         if other.is_empty:
@@ -44,7 +44,7 @@ class Interval:
         return Interval(min(self.low, other.low), max(self.high, other.high))
 
     def intersect(self, other: Interval) -> Interval:
-        """Common part."""
+        """Return the common part with ``other``."""
         return Interval(max(self.low, other.low), min(self.high, other.high))
 
     def __add__(self, other: Interval) -> Interval:
@@ -54,7 +54,7 @@ class Interval:
         return Interval(-self.high, -self.low)
 
     def scale(self, factor: int) -> Interval:
-        """Every member times a constant."""
+        """Return the interval of members times ``factor``."""
         if factor == 0:
             return POINT_ZERO
         a, b = times(self.low, factor), times(self.high, factor)
@@ -65,14 +65,14 @@ class Interval:
         return Interval(min(ends), max(ends))
 
     def floordiv(self, other: Interval) -> Interval:
-        """Flooring division; a divisor that may be zero gives everything."""
+        """Return the interval of quotients by members of ``other``, rounded down; everything if a divisor may be zero."""
         if other.low <= 0 <= other.high:
             return EVERYTHING
         ends = [_floordiv(x, y) for x in (self.low, self.high) for y in (other.low, other.high)]
         return Interval(min(ends), max(ends))
 
     def floormod(self, other: Interval) -> Interval:
-        """Remainder of the flooring division."""
+        """Return the interval of remainders of floor division by members of ``other``."""
         if other.low > 0:
             if self.low >= 0 and self.high < other.low:
                 return self
@@ -82,11 +82,11 @@ class Interval:
         return EVERYTHING
 
     def minimum(self, other: Interval) -> Interval:
-        """Smaller of two members."""
+        """Return the interval of minima with members of ``other``."""
         return Interval(min(self.low, other.low), min(self.high, other.high))
 
     def maximum(self, other: Interval) -> Interval:
-        """Larger of two members."""
+        """Return the interval of maxima with members of ``other``."""
         return Interval(max(self.low, other.low), max(self.high, other.high))
 
 

@@ -23,7 +23,7 @@ class ModularSet:
         return ModularSet.make(gcd(self.coeff, other.coeff), self.base + other.base)
 
     def scale(self, factor: int) -> ModularSet:
-        """Every member times a constant."""
+        """Return the set of members times ``factor``."""
         return ModularSet.make(self.coeff * factor, self.base * factor)
 
     def __mul__(self, other: ModularSet) -> ModularSet:
@@ -32,7 +32,7 @@ class ModularSet:
         return ModularSet.make(coeff, self.base * other.base)
 
     def union(self, other: ModularSet) -> ModularSet:
-        """Smallest set holding both."""
+        """Return the smallest set that contains this one and ``other``."""
         return ModularSet.make(gcd(gcd(self.coeff, other.coeff), self.base - other.base), self.base)
 
     def floordiv(self, divisor: int) -> ModularSet:
@@ -42,7 +42,7 @@ class ModularSet:
         return EVERY
 
     def floormod(self, divisor: int) -> ModularSet:
-        """Remainder by a positive constant."""
+        """Return the set of remainders by the positive constant ``divisor``."""
         return (
             ModularSet.make(gcd(self.coeff, divisor), self.base % divisor)
             if self.coeff

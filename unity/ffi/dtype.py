@@ -157,7 +157,7 @@ class DataType:
         return self if self.lanes == 1 and not self.scalable else DataType(self.name.partition("x")[0])
 
     def with_lanes(self, lanes: int, scalable: bool = False) -> DataType:
-        """The same element type with another number of lanes."""
+        """Return the element type with ``lanes`` lanes; ``scalable``: times vscale."""
         base = self.element.name
         return DataType(f"{base}xvscalex{lanes}" if scalable else f"{base}x{lanes}" if lanes != 1 else base)
 

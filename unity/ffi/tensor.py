@@ -145,7 +145,7 @@ class Tensor:
         return self.numpy().item()
 
     def copyfrom(self, source: object) -> Tensor:
-        """Fill this tensor with the elements of another one, an array or a number, cast to its type. Raises FFIError E704."""
+        """Fill this tensor with the elements of ``source`` (a tensor, array or number), cast to its type. Raises FFIError E704."""
         given = tensor(source)
         if given.shape != self.shape:
             raise FFIError("E704", f"cannot copy shape {given.shape} into a tensor of shape {self.shape}")
@@ -158,9 +158,9 @@ class Tensor:
         return self
 
     def copyto(self, target: Tensor | Device | str) -> Tensor:
-        """Copy the elements into another tensor of this shape, or into a new one on a device; gives that.
+        """Copy the elements into ``target``, a tensor of this shape, or into a new one on that device; return it.
 
-        Raises DeviceError E734 where there is no such device, FFIError E704 for another shape.
+        Raises DeviceError E734 if there is no such device, FFIError E704 for another shape.
         """
         if isinstance(target, Tensor):
             return target.copyfrom(self)

@@ -84,9 +84,10 @@ class BlockBuilder:
         pure: bool | None = None,
         private: bool = False,
     ) -> Iterator[None]:
-        """Open a function; ``emit_func_output`` must be called inside. ``pure`` None infers it.
+        """Open the function ``name``; ``emit_func_output`` must be called inside.
 
-        The parameters may also be given to ``emit_func_output``. When the block ends with an error, the function is forgotten.
+        ``params``: parameters, here or in ``emit_func_output``. ``attrs``: attributes. ``pure``: None infers it. ``private``:
+        without a global symbol. If the block ends with an error, the function is dropped.
         """
         self.avoid_names([p.name for p in params])
         depth = len(self._frames)
@@ -113,7 +114,9 @@ class BlockBuilder:
         self, params: list[Var], result: Expr, attrs: dict[str, Any] | None, pure: bool | None, ret_ty: Type | None = None,
         span: Span | None = None,
     ) -> Function:  # fmt: skip
-        """Close the innermost frame into a Function."""
+        """Close the innermost frame into a Function with these ``params``, ``result``, ``attrs``, ``pure``, ``ret_ty`` and
+        ``span``.
+        """
         body = self.end_sequence(result)
         if pure is None:
             pure = find_impure_call(body) is None
@@ -124,7 +127,7 @@ class BlockBuilder:
         self._frames.append(_Frame())
 
     def end_sequence(self, result: Expr) -> SeqExpr:
-        """Close the innermost sequence with its value."""
+        """Close the innermost sequence with the value ``result``."""
         result = self._leaf(result)
         frame = self._frames.pop()
         frame.close_block()
@@ -152,7 +155,7 @@ class BlockBuilder:
             del self._frames[depth:]
 
     def begin_block(self, dataflow: bool = False) -> None:
-        """Open a block that ``end_block`` gives to the caller: it is not part of the sequence that is open."""
+        """Open a binding block (``dataflow``: a dataflow block) that ``end_block`` returns; it is not part of the open sequence."""
         self._frames.append(_Frame())
         self._frames[-1].dataflow = dataflow
 
@@ -195,7 +198,9 @@ class BlockBuilder:
     # ---- bindings
 
     def emit(self, expr: Expr, name_hint: str = "", output: bool = False) -> Var:
-        """Bind an expression (normalised) to a fresh variable and return it."""
+        """Bind the normalised ``expr`` to a fresh variable named after ``name_hint`` and return it; ``output``: visible outside the
+        dataflow block.
+        """
         value = self.normalize(expr)
         frame = self._frame()
         inside = frame.dataflow and not output
@@ -211,11 +216,11 @@ class BlockBuilder:
             self._values[binding.var] = binding.value
 
     def emit_output(self, expr: Expr, name_hint: str = "") -> Var:
-        """Bind an output of the dataflow block."""
+        """Bind ``expr`` to an output of the dataflow block named after ``name_hint``, and return it."""
         return self.emit(expr, name_hint, output=True)
 
     def emit_func_output(self, expr: Expr, params: Var | Sequence[Var] | None = None) -> None:
-        """Set the value the function returns, and its parameters where ``function`` was not given them."""
+        """Set the result ``expr`` of the function, and its ``params`` unless ``function`` was given them."""
         if params is not None:
             if self._params:
                 raise VerifyError("E303", "the parameters are given twice", help="give them to bb.function alone")
@@ -223,7 +228,9 @@ class BlockBuilder:
         self._result = self._leaf(expr)
 
     def match_cast(self, value: Expr, target: Type, name_hint: str = "", output: bool = False) -> Var:
-        """Bind ``match_cast(value, target)``. Raises TypeRuleError E206 when it can never hold."""
+        """Bind ``match_cast(value, target)`` as ``emit`` does (``name_hint``, ``output``). Raises TypeRuleError E206 if it can
+        never hold.
+        """
         leaf = self._leaf(value)
         if is_subtype(leaf.ty, target) is Answer.NO:
             raise TypeRuleError(
@@ -259,7 +266,7 @@ class BlockBuilder:
             self._shared = outer
 
     def normalize(self, expr: Expr) -> Expr:
-        """The expression in A-normal form with its type: nested calls are bound to variables first."""
+        """Return ``expr`` in A-normal form with its type: nested calls are bound to variables first."""
         with self.sharing(), deep_recursion():
             return self._normalize(expr)
 
@@ -335,7 +342,7 @@ class BlockBuilder:
         return self._frame().dataflow
 
     def lookup_binding(self, var: Var) -> Expr | None:
-        """The value bound to a variable in the function being built, None if there is none."""
+        """Return the value bound to ``var`` in the open function, or None."""
         return self._values.get(var)
 
     # ---- module
@@ -347,7 +354,7 @@ class BlockBuilder:
     finalize = get
 
     def get_unique_name(self, prefix: str) -> str:
-        """A variable name not used before in the open function."""
+        """Return a variable name that begins with ``prefix`` and is new in the open function."""
         return self._names.fresh(prefix)
 
     def avoid_names(self, taken: Iterable[str]) -> None:
@@ -355,13 +362,13 @@ class BlockBuilder:
         self._names, self._values = NameSupply(taken), {}
 
     def add_func(self, fn: Any, name_hint: str) -> GlobalVar:
-        """Add a function under a fresh name and return the reference to it."""
+        """Add the function ``fn`` under a fresh name made of ``name_hint``, and return the reference to it."""
         name = self._module.fresh_name(name_hint)
         self._module = self._module.with_functions({name: fn})
         return self._module.get_global_var(name)
 
     def update_func(self, ref: GlobalVar | str, fn: Any) -> None:
-        """Replace a function of the module, given by a reference or its name."""
+        """Replace the function that ``ref`` (a reference or a name) stands for by ``fn``."""
         self._module = self._module.with_functions({ref if isinstance(ref, str) else ref.name: fn})
 
 
@@ -392,7 +399,7 @@ def _is_nested(expr: Expr) -> bool:
 
 def make_call(name_or_op: Any, args: Sequence[Expr], attrs: dict[str, Any] | None = None, ty_args: Sequence[Type] = (),
               span: Span | None = None) -> Call:  # fmt: skip
-    """A call with its type inferred."""
+    """Return the call of ``name_or_op`` on ``args`` with ``attrs``, ``ty_args`` and ``span``, and infer its type."""
     call = Call(name_or_op, tuple(args), dict(attrs or {}), tuple(ty_args), UNKNOWN, span)
     return Call(call.op, call.args, call.attrs, call.ty_args, infer_call(call), span)
 

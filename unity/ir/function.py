@@ -72,11 +72,13 @@ class PrimFunc(_Attributes, Node):
     """False where its text says ``check_well_formed=False``."""
 
     def with_body(self, new_body: Stmt) -> PrimFunc:
-        """The program with another body."""
+        """Return the program with the body ``new_body``."""
         return replace(self, body=new_body)
 
     def specialize(self, param_map: Mapping[Any, Any]) -> PrimFunc:
-        """The program for some of its sizes and scalars, ``{n: 16}``, ``{a: tir.decl_buffer(...)}``. Raises VerifyError E715."""
+        """Return the program for some of its sizes and scalars. ``param_map``: ``{n: 16}``, ``{a: tir.decl_buffer(...)}``. Raises
+        VerifyError E715.
+        """
         return METHODS["specialize"](self, param_map)  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str:

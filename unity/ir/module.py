@@ -70,7 +70,7 @@ class IRModule(Node):
         return len(self.functions)
 
     def get_global_var(self, name: str) -> GlobalVar:
-        """A reference to a function of the module, with its type."""
+        """Return a reference, with its type, to the function ``name``."""
         fn = self[name]
         return GlobalVar(name, fn.ty) if isinstance(fn, (Function, ExternFunc)) else GlobalVar(name)
 
@@ -109,20 +109,20 @@ class IRModule(Node):
         return IRModule(functions, self.attrs, self.global_infos, self.name)
 
     def with_attrs(self, given: Mapping[str, Any] | None = None, /, **attrs: Any) -> IRModule:
-        """A module with attributes added or replaced."""
+        """Return the module with attributes added or replaced: those of ``given``, and ``attrs`` by name."""
         return IRModule(self.functions, {**self.attrs, **(given or {}), **attrs}, self.global_infos, self.name)
 
     def with_attr(self, key: str, value: Any) -> IRModule:
-        """A module with an attribute added or replaced."""
+        """Return the module with the attribute ``key`` set to ``value``."""
         return self.with_attrs({key: value})
 
     def without_attr(self, key: str) -> IRModule:
-        """A module without an attribute."""
+        """Return the module without the attribute ``key``."""
         attrs = {name: value for name, value in self.attrs.items() if name != key}
         return IRModule(self.functions, attrs, self.global_infos, self.name)
 
     def get_attr(self, key: str) -> Any:
-        """An attribute, or None."""
+        """Return the attribute ``key``, or None."""
         return self.attrs.get(key)
 
     def fresh_name(self, hint: str) -> str:

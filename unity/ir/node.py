@@ -57,15 +57,15 @@ class Node:
     """True for nodes that stand for themselves wherever they are used (variables, buffers)."""
 
     def same_as(self, other: object) -> bool:
-        """Is it the same object? (TVM's spelling of ``is``.)"""
+        """True if ``other`` is the same object: TVM's spelling of ``is``."""
         return self is other
 
     def script(self, dialect: str = "unity", **options: Any) -> str:
-        """The node as script. ``dialect="tvm"`` prints what TVM 0.27 reads."""
+        """Return the node as script; ``dialect="tvm"`` prints what TVM 0.27 reads. ``options``: as in ``unity.script.script``."""
         return script_hook("script")(self, dialect=dialect, **options)
 
     def show(self, **options: Any) -> None:
-        """Print the node as script, highlighted in a terminal."""
+        """Print the node as script, highlighted in a terminal. ``options``: as in ``script``."""
         script_hook("show")(self, **options)
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ def set_field(target: Node, name: str, value: object) -> None:
 
 
 def replace(target: _N, **changes: object) -> _N:
-    """A copy of a node with some fields changed."""
+    """Return a copy of ``target`` with the fields ``changes``."""
     values = [changes.pop(name) if name in changes else getattr(target, name) for name, _ in target.plan]
     if changes:
         raise TypeError(f"{type(target).__name__} has no field {next(iter(changes))!r}")

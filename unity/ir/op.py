@@ -86,7 +86,7 @@ class OpInfo:
 
 
 def usage(info: OpInfo) -> str:
-    """One line showing how the operator is called."""
+    """Return the call of the operator ``info`` with its parameters and defaults, in one line."""
     parts = []
     for p in info.params:
         text = f"*{p.name}" if p.kind == "exprs" else p.name
@@ -162,7 +162,7 @@ def check_operands(info: OpInfo, call: Call) -> None:
 
 
 def register_op(info: OpInfo) -> OpInfo:
-    """Add a row; a name may be registered once."""
+    """Register the row ``info``; a name may be registered once."""
     if info.name in OPS:
         raise InternalError("E901", f"operator {info.name} is registered twice")
     OPS[info.name] = info

@@ -16,10 +16,11 @@ from .walk import substitute
 
 
 def specialize(func: PrimFunc, param_map: Mapping[Any, Any]) -> PrimFunc:
-    """The program with scalars and sizes fixed: a scalar parameter or symbol is mapped to a number or an expression, a buffer (or
-    its parameter) to a buffer whose shape says what the symbols of its shape are. Scalars fixed are no parameters any more.
+    """Return the program ``func`` with scalars and sizes fixed.
 
-    Raises VerifyError E715 for what is no parameter, and for a buffer that does not fit.
+    ``param_map`` maps a scalar parameter or a symbol to a number or an expression, and a buffer (or its parameter) to a buffer
+    whose shape defines the symbols. Fixed scalars are no parameters any more. Raises VerifyError E715 for what is no parameter, and
+    for a buffer that does not fit.
     """
     mapping: dict[Any, Any] = {}
     for key, value in param_map.items():

@@ -198,7 +198,7 @@ class BlockRealize(Stmt):
 
 
 def seq(*stmts: Stmt, span: Span | None = None) -> Stmt:
-    """Statements in order, flattened; a single one stands alone."""
+    """Return ``stmts`` in order as one flat statement at ``span``; a single one stands alone."""
     flat: list[Stmt] = []
     for stmt in stmts:
         if type(stmt) is SeqStmt:

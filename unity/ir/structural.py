@@ -213,7 +213,9 @@ def tensors_equal(a: Tensor, b: Tensor) -> bool:
 
 
 def first_difference(a: Any, b: Any, map_free_vars: bool = False) -> str | None:
-    """Path and reason of the first difference, e.g. ``["main"].body.value: 1 against 2``; None when equal."""
+    """Return path and reason of the first difference of ``a`` and ``b``, e.g. ``["main"].body.value: 1 against 2``; None if they
+    are equal. ``map_free_vars``: as in ``structural_equal``.
+    """
     comparer = _Comparer(map_free_vars)
     with deep_recursion():
         try:
@@ -228,7 +230,9 @@ def first_difference(a: Any, b: Any, map_free_vars: bool = False) -> str | None:
 
 
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
-    """Equality up to renaming of bound variables and buffers; free ones must be identical unless ``map_free_vars``."""
+    """True if ``a`` and ``b`` are equal up to renaming of bound variables and buffers; free ones must be identical, unless
+    ``map_free_vars``.
+    """
     equal = None if map_free_vars else _arithmetic_equal(a, b)
     return first_difference(a, b, map_free_vars) is None if equal is None else equal
 
@@ -256,14 +260,14 @@ def _arithmetic_equal(a: Any, b: Any) -> bool | None:
 
 
 def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
-    """Raise ValueError that names the first difference as a path."""
+    """Raise ValueError with the first difference of ``a`` and ``b`` as a path; ``map_free_vars``: as in ``structural_equal``."""
     difference = first_difference(a, b, map_free_vars)
     if difference is not None:
         raise ValueError(f"not structurally equal at {difference}")
 
 
 def structural_hash(root: Any, map_free_vars: bool = False) -> int:
-    """Hash that agrees with ``structural_equal``: bound names do not count."""
+    """Return a hash of ``root`` that agrees with ``structural_equal`` (and its ``map_free_vars``)."""
     hasher = _Hasher(map_free_vars)
     with deep_recursion():
         return hasher.value(root)

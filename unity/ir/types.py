@@ -68,7 +68,7 @@ class Expr(Node):
         return _combine("sub", 0, self) if isinstance(self.ty, PrimType) else _of_graph("negative", self)
 
     def astype(self, dtype: DataType | str) -> Expr:
-        """The scalar or tensor cast to another data type."""
+        """Return the scalar or tensor cast to ``dtype``."""
         return ARITHMETIC["cast"](self, dtype) if isinstance(self.ty, PrimType) else _of_graph("astype", self, dtype)
 
     def __getitem__(self, index: int) -> Expr:
@@ -115,7 +115,7 @@ _PRIM: dict[str, PrimType] = {}
 
 
 def prim_type(dtype: DataType | str) -> PrimType:
-    """The one PrimType of a data type (interned: compare with ``is``)."""
+    """Return the PrimType of ``dtype``; it is interned: compare with ``is``."""
     name = dtype if isinstance(dtype, str) else dtype.name
     found = _PRIM.get(name)
     if found is None:

@@ -168,7 +168,7 @@ class Rewriter:
         return node if rule is None else rule(node)
 
     def define(self, node: Any) -> Any:
-        """A child in a binding field: variables and buffers are redefined if needed, other nodes visited."""
+        """Return a child ``node`` in a binding field: variables and buffers are redefined if needed, other nodes visited."""
         kind = type(node)
         if kind is Var or kind is DataflowVar:
             if node in self.mapping:
@@ -222,14 +222,16 @@ class StatementRewriter(Rewriter):
 
 
 def rewrite(node: Tree, rules: Mapping[type, Visit]) -> Tree:
-    """Bottom-up: rebuild children, then apply the rule of the node's exact type. Unchanged parts keep identity."""
+    """Rewrite ``node`` bottom-up: rebuild children, then apply the rule of ``rules`` for the node's exact type. Unchanged parts
+    keep their identity.
+    """
     of_statements = all([issubclass(kind, Stmt) for kind in rules])
     with deep_recursion():
         return (StatementRewriter if of_statements else Rewriter)(rules)(node)
 
 
 def substitute(node: Tree, mapping: Mapping[Var, Expr] | Mapping[Any, Any]) -> Tree:
-    """Replace variables (and buffers) everywhere, types and shapes included."""
+    """Replace variables and buffers of ``node`` by ``mapping`` everywhere, types and shapes included."""
     return _deeply(lambda: Rewriter(mapping=mapping)(node)) if mapping else node
 
 
@@ -243,12 +245,12 @@ def _deeply(walk: Callable[[], _R]) -> _R:
 
 
 def fresh_copy(node: Tree, mapping: Mapping[Any, Any] | None = None) -> Tree:
-    """A copy in which every bound variable and buffer is new."""
+    """Return a copy of ``node`` in which every bound variable and buffer is new; ``mapping`` replaces free ones."""
     return _deeply(lambda: Rewriter(mapping=mapping, fresh=True)(node))
 
 
 def post_order(root: Node, visit: Callable[[Any], None], seen: set[int] | None = None) -> None:
-    """Call ``visit`` on every node, as ``nodes_in`` orders them."""
+    """Call ``visit`` on every node of ``root`` that is not in ``seen``, in the order of ``nodes_in``."""
     for node in nodes_in(root, seen):
         visit(node)
 
@@ -288,7 +290,7 @@ def nodes_in(root: Node, seen: set[int] | None = None) -> list[Any]:
 
 
 def collect(root: Node, kinds: type | tuple[type, ...]) -> list[Any]:
-    """All nodes of some classes, children first, each once."""
+    """Return all nodes of the classes ``kinds`` in ``root``, children first, each once."""
     return [node for node in nodes_in(root) if isinstance(node, kinds)]
 
 

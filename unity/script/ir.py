@@ -17,7 +17,9 @@ def ir_module(mod: type) -> IRModule: ...
 @overload
 def ir_module(*, check_well_formed: bool = True, s_tir: bool = True) -> Callable[[type], IRModule]: ...
 def ir_module(mod: type | None = None, *, check_well_formed: bool = True, s_tir: bool = True) -> Any:
-    """Read the class as an IRModule: ``@I.ir_module`` or ``@I.ir_module(check_well_formed=False)``."""
+    """Read the class ``mod`` as an IRModule: ``@I.ir_module`` or ``@I.ir_module(check_well_formed=False)``. ``s_tir``: accepted for
+    TVM.
+    """
     if mod is not None:
         return decorate(mod)
     return decorate_later

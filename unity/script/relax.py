@@ -27,7 +27,10 @@ def function(
     private: bool = False,
     check_well_formed: bool = True,
 ) -> _Any:
-    """Read the function as a graph function. Without ``pure`` the purity is inferred from the body."""
+    """Read ``fn`` as a graph function.
+
+    ``pure``: checked if given, else inferred from the body. ``private``: without a global symbol. ``check_well_formed``: verify it.
+    """
     if fn is not None:
         return decorate(fn)
     return decorate_later

@@ -26,7 +26,10 @@ def prim_func(
 def prim_func(
     fn: Callable[..., Any] | None = None, *, private: bool = False, check_well_formed: bool = True, s_tir: bool = True
 ) -> Any:
-    """Read the function as a tensor program."""
+    """Read ``fn`` as a tensor program.
+
+    ``private``: without a global symbol. ``check_well_formed``: verify it. ``s_tir``: accepted for TVM.
+    """
     if fn is not None:
         return decorate(fn)
     return decorate_later

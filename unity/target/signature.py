@@ -95,8 +95,11 @@ def _only_reads(mask: Expr) -> bool:
 
 
 def kernel_signature(name: str, func: PrimFunc, nodes: Iterable[Node] | None = None) -> KernelSignature:
-    """The signature of a tensor program. ``nodes``: the stores and calls of its body, and maybe more, where they are known already.
-    Raises CodegenError E528 for a shape that no formula of its parameters gives."""
+    """Return the signature of the tensor program ``func``, called ``name``.
+
+    ``nodes``: the stores and calls of its body, and maybe more, if they are known already. Raises CodegenError E528 for a shape
+    that no formula of its parameters gives.
+    """
     nodes = special_nodes(func) if nodes is None else nodes
     sources = find_symbols(func)
     symbols = {var: number for number, var in enumerate(sources)}

@@ -71,17 +71,17 @@ def floor(x: Scalar) -> Value:
 
 
 def isfinite(x: Scalar) -> Value:
-    """Is the value neither infinite nor NaN."""
+    """True if x is neither infinite nor NaN."""
     return intrinsic("isfinite", x)
 
 
 def isinf(x: Scalar) -> Value:
-    """Is the value infinite."""
+    """True if x is infinite."""
     return intrinsic("isinf", x)
 
 
 def isnan(x: Scalar) -> Value:
-    """Is the value NaN."""
+    """True if x is NaN."""
     return intrinsic("isnan", x)
 
 

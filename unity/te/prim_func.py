@@ -30,10 +30,10 @@ TRUE = build.const(True)
 def create_prim_func(
     args: Sequence[Tensor | Value | Var], name: str | None = None, attrs: dict[str, Any] | None = None
 ) -> PrimFunc:
-    """The tensor program that computes the given tensors: placeholders and scalars are inputs, computed ones outputs.
+    """Return the tensor program that computes tensors: placeholders and scalars are inputs, computed tensors outputs.
 
-    ``args`` are its parameters in order, ``name`` becomes the global symbol, ``attrs`` are added.
-    Raises TypeRuleError E217 for a placeholder that is used but not given, and for a symbol no parameter defines.
+    ``args``: the parameters in order. ``name``: the global symbol. ``attrs``: further attributes. Raises TypeRuleError E217 for a
+    placeholder that is used but not given, and for a symbol that no parameter defines.
     """
     with deep_recursion():
         return _Builder().build(args, name, dict(attrs or {}), None)
@@ -42,7 +42,9 @@ def create_prim_func(
 def create_prim_func_with_symbols(
     args: Sequence[Tensor | Value | Var], name: str | None = None, attrs: dict[str, Any] | None = None
 ) -> tuple[PrimFunc, list[Var]]:
-    """As ``create_prim_func``, but symbols no argument defines become further scalar parameters; they are returned in order."""
+    """Do as ``create_prim_func`` (``args``, ``name``, ``attrs``), but make scalar parameters of symbols that no argument defines;
+    also return these, in order.
+    """
     symbols: list[Var] = []
     with deep_recursion():
         return _Builder().build(args, name, dict(attrs or {}), symbols), symbols
@@ -195,7 +197,7 @@ def _whole(buffer: Buffer) -> BufferRegion:
 
 
 def sort_stages(roots: Sequence[Tensor]) -> list[Compute | Extern]:
-    """The computations behind tensors, producers first."""
+    """Return the computations behind the tensors ``roots``, producers first."""
     order: list[Compute | Extern] = []
     seen: set[int] = set()
     stack: list[tuple[Compute | Extern, bool]] = [(t.op, False) for t in reversed(roots) if t.op is not None]

@@ -85,12 +85,12 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
 
 
 def lowest(dtype: str) -> Value:
-    """Neutral element of max: minus infinity of floats, the smallest integer."""
+    """Return the neutral element of max in ``dtype``: minus infinity, or the smallest integer."""
     return Value(build.const(float("-inf"), dtype)) if DataType(dtype).is_float else Value(build.min_value(dtype))
 
 
 def highest(dtype: str) -> Value:
-    """Neutral element of min: infinity of floats, the largest integer."""
+    """Return the neutral element of min in ``dtype``: infinity, or the largest integer."""
     return Value(build.infinity(dtype)) if DataType(dtype).is_float else Value(build.max_value(dtype))
 
 
@@ -101,20 +101,24 @@ _min = comm_reducer(lambda x, y: Value(build.minimum(x.expr, y.expr)), highest, 
 
 
 def sum(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
-    """Sum of ``expr`` over ``axis`` of the elements for which ``where`` holds; None: of all."""
+    """Return the sum of ``expr`` over ``axis`` where the condition ``where`` holds."""
     return _sum(expr, axis, where)
 
 
 def prod(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
-    """Product over axes."""
+    """Return the product of ``expr`` over ``axis`` where the condition ``where`` holds."""
     return _prod(expr, axis, where)
 
 
 def max(expr: Scalar, axis: Axes | Scalar, where: Scalar | None = None) -> Value:
-    """Largest ``expr`` over ``axis`` (``where`` a condition holds), or the larger of two values; NaN if any is NaN."""
+    """Return the largest ``expr`` over ``axis`` where the condition ``where`` holds, or the larger of two values; NaN if any is
+    NaN.
+    """
     return _max(expr, axis, where) if isinstance(axis, (ReduceAxis, list, tuple)) else maximum(expr, axis)
 
 
 def min(expr: Scalar, axis: Axes | Scalar, where: Scalar | None = None) -> Value:
-    """Smallest over axes, or the smaller of two values; NaN if any is NaN."""
+    """Return the smallest ``expr`` over ``axis`` where the condition ``where`` holds, or the smaller of two values; NaN if any is
+    NaN.
+    """
     return _min(expr, axis, where) if isinstance(axis, (ReduceAxis, list, tuple)) else minimum(expr, axis)

@@ -146,7 +146,7 @@ class Tensor:
         return operate("negative", self)
 
     def astype(self, dtype: str) -> Tensor:
-        """Every element cast."""
+        """Return the tensor with every element cast to ``dtype``."""
         return operate("astype", self, dtype)
 
     def __repr__(self) -> str:

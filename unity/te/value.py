@@ -33,12 +33,12 @@ def unwrap(value: Operand) -> Expr: ...
 @overload
 def unwrap(value: _T) -> _T: ...
 def unwrap(value: object) -> object:
-    """The IR expression of a Value or another Operand; other things as they are."""
+    """Return the IR expression of a Value or another Operand; other values of ``value`` as they are."""
     return value.expr if isinstance(value, Operand) else value
 
 
 def to_scalar(value: Scalar, dtype: str | None = None) -> Expr:
-    """IR expression of a Value, expression or number (``dtype`` for numbers)."""
+    """Return the IR expression of ``value``: a Value, an expression, or a number (of ``dtype``)."""
     found = unwrap(value)
     return found if isinstance(found, Expr) else build.const(found, dtype)
 
@@ -57,7 +57,7 @@ class Value(Operand):
         return build.dtype_of(self.expr)
 
     def astype(self, dtype: DataType | str) -> Value:
-        """Conversion to another type."""
+        """Return the value cast to ``dtype``."""
         return Value(build.cast(self.expr, dtype))
 
     def __bool__(self) -> bool:
@@ -221,7 +221,7 @@ def select(cond: Scalar, true_value: Scalar, false_value: Scalar) -> Value:
 
 
 def all(*conditions: Scalar) -> Value:
-    """Do all conditions hold."""
+    """True if all ``conditions`` hold."""
     result = build.const(True)
     for condition in conditions:
         result = build.logical_and(result, unwrap(condition))
@@ -229,7 +229,7 @@ def all(*conditions: Scalar) -> Value:
 
 
 def any(*conditions: Scalar) -> Value:
-    """Does one of the conditions hold."""
+    """True if one of the ``conditions`` holds."""
     result = build.const(False)
     for condition in conditions:
         result = build.logical_or(result, unwrap(condition))
@@ -237,20 +237,20 @@ def any(*conditions: Scalar) -> Value:
 
 
 def intrinsic(name: str, *args: Scalar, dtype: str | None = None) -> Value:
-    """Call of the intrinsic ``T.<name>``."""
+    """Call the intrinsic ``T.<name>`` on ``args``; ``dtype``: type of the result; None: inferred."""
     return Value(build.intrinsic(name, *[unwrap(a) for a in args], dtype=dtype))
 
 
 def min_value(dtype: DataType | str) -> Value:
-    """Smallest finite value of a type."""
+    """Return the smallest finite value of ``dtype``."""
     return Value(build.min_value(dtype))
 
 
 def max_value(dtype: DataType | str) -> Value:
-    """Largest finite value of a type."""
+    """Return the largest finite value of ``dtype``."""
     return Value(build.max_value(dtype))
 
 
 def infinity(dtype: DataType | str) -> Value:
-    """Positive infinity of a float type."""
+    """Return positive infinity of the float type ``dtype``."""
     return Value(build.infinity(dtype))

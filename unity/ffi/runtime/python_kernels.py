@@ -56,7 +56,7 @@ def python_kernels(
     kernels: Mapping[str, KernelSignature],
     memory: Bytes = host_bytes,
 ) -> None:
-    """Give tensor programs entries that call Python functions: ``functions`` by symbol, ``kernels`` their signatures.
+    """Give tensor programs entries in ``engine`` that call Python functions: ``functions`` by symbol, ``kernels`` their signatures.
 
     A function is called with its parameters in order; it writes into the arrays and gives the scalar that the program returns.
     ``memory(address, bytes)`` is the memory of a buffer, for a device whose addresses the host cannot follow.

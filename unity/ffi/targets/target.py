@@ -57,7 +57,7 @@ class Target:
         return dict(self.options)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Value of an option."""
+        """Return the value of the option ``name``, or ``default``."""
         return self.attrs.get(name, default)
 
     @property

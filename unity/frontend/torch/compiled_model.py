@@ -152,8 +152,9 @@ class CompiledModel(TorchModel):
         return self
 
     def results(self, args: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Any:
-        """The results of ``main`` for the arguments of a call (and further ones of ``main``), as they stand: state is not
-        updated, nothing is rearranged."""
+        """Return the results of ``main`` for the arguments ``args`` of a call and further ones (``more``) of ``main``, without
+        updating state or nesting results.
+        """
         return self._main(*self._leaves(args, {})[1], *more)
 
     def script(self, **options: Any) -> str:

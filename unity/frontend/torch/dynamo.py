@@ -52,9 +52,10 @@ class BackendOptions:
 def unity_backend(
     graph_module: Any, example_inputs: Sequence[Any], mode: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """The backend function torch calls for each captured graph. Backward graphs (training) run in torch.
+    """The backend that ``torch.compile`` calls with each captured graph: ``graph_module`` and its ``example_inputs``. Backward
+    graphs run in torch.
 
-    ``options``: those of ``BackendOptions``; ``mode``: "max-autotune" measures kernels (``choose="measured"``), others change
+    ``options``: the fields of ``BackendOptions``. ``mode``: "max-autotune" measures kernels (``choose="measured"``); others change
     nothing. Raises FrontendError E733.
     """
     known = [f.name for f in fields(BackendOptions)]

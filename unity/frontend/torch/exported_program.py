@@ -65,13 +65,16 @@ def from_exported_program(
     strict: bool = False,
     report: ImportReport | None = None,
 ) -> IRModule:
-    """The module of a ``torch.export.ExportedProgram``. Its results are the leaves of the model's, but for None.
+    """Return the module of a ``torch.export.ExportedProgram``; its results are the leaves of the model's, except None.
 
-    Symbolic sizes become symbols; their ranges are checked on entry and stand in the attribute ``range_constraints``. With
-    ``keep_params_as_input`` parameters follow the inputs (``num_input`` counts those) and their values stand in the attribute
-    ``params``; see ``detach_params``. Operators without translation are called back in torch, listed in ``report`` and in a
-    FallbackWarning; ``strict`` makes them an error. A buffer the model writes to is an input after the model's own, and its new
-    value a leading result: the attribute ``updates`` gives the results' places by name. Raises FrontendError E010 to E015.
+    Symbolic sizes become symbols; their ranges are checked on entry and are the attribute ``range_constraints``. A buffer that the
+    model writes to is an input after the model's, and its new value a leading result: the attribute ``updates`` gives positions of
+    results by name. Operators without translation run in torch; ``report`` and a FallbackWarning list them.
+
+    ``exported_program``: the result of ``torch.export.export``. ``keep_params_as_input``: pass parameters after the inputs
+    (``num_input`` counts those), with their values in the attribute ``params``: see ``detach_params``.
+    ``unwrap_unit_return_tuple``: return a single result without its tuple. ``no_bind_return_tuple``: return a tuple without binding
+    it to a variable. ``strict``: raise an error for operators without translation. Raises FrontendError E010 to E015.
     """
     options = Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple, strict, numbers=True)
     found = report if report is not None else ImportReport()
@@ -356,10 +359,12 @@ def from_fx(
     strict: bool = False,
     report: ImportReport | None = None,
 ) -> IRModule:
-    """The module of a ``torch.fx.GraphModule`` for inputs given as (shape, dtype), e.g. ``[((1, 3, 224, 224), "float32")]``.
+    """Return the module of the ``torch.fx.GraphModule`` ``graph_module`` for inputs ``input_info``, pairs of shape and dtype, e.g.
+    ``[((1, 3, 224, 224), "float32")]``.
 
-    A size given as text is symbolic. The graph is lowered to ATen by ``torch.export``, so both importers share one table. Raises
-    FrontendError E013 and those of ``from_exported_program``.
+    A size given as text is symbolic. ``torch.export`` lowers the graph to ATen. ``keep_params_as_input``,
+    ``unwrap_unit_return_tuple``, ``no_bind_return_tuple``, ``strict``, ``report``: as in ``from_exported_program``. Raises
+    FrontendError E013, and what that raises.
     """
     torch = require("torch")
     if not isinstance(graph_module, torch.nn.Module):

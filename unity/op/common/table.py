@@ -44,8 +44,9 @@ _ELEMENTS = {"int64": "int32", "float64": "float32"}
 
 
 def constant(value: Any, dtype: str | DataType | None = None) -> Constant:
-    """Tensor data as an expression; Python numbers and lists of them become tensors of int32, float32 or bool unless ``dtype``
-    says, arrays keep their dtype. Raises TypeRuleError E211 for an integer outside int32."""
+    """Return ``value`` as a constant: Python numbers and lists become tensors of int32, float32 or bool unless ``dtype`` is given,
+    arrays keep their dtype. Raises TypeRuleError E211 for an integer outside int32.
+    """
     if isinstance(value, Tensor):
         data = value
     elif dtype and DataType(dtype).name not in dtype_names():
@@ -104,10 +105,11 @@ def to_expr(value: Any) -> Expr:
 def bind_arguments(
     info: OpInfo, args: Sequence[Any], kwargs: Mapping[str, Any], span: Span | None = None
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Match Python-style arguments with the parameters: (values of "expr" parameters, values of "attr" parameters).
+    """Match Python arguments ``args`` and ``kwargs`` with the parameters of ``info``: (values of "expr" parameters, values of
+    "attr" parameters).
 
-    Defaults that are not None are put in; trailing optional expressions are left out. Raises TypeRuleError E215 for too many,
-    unknown, doubled or missing arguments.
+    Defaults that are not None are put in; trailing optional expressions are left out. Raises TypeRuleError E215, at ``span``, for
+    too many, unknown, doubled or missing arguments.
     """
     name = info.name
     given: dict[str, Any] = {}
@@ -328,9 +330,11 @@ def row(
     kind: type[Operator] = Operator,
     **fields: Any,
 ) -> Operator:
-    """Register an operator ``R.<name>``; a parameter given as text, ``name`` or ``name: what it is``, is a required expression.
+    """Register an operator ``R.<name>``.
 
-    Shared parameters are described by ``parameters.py``. ``kind`` is the class of what is called in Python.
+    ``params``: parameters in order; a text, ``name`` or ``name: meaning``, is a required expression, and ``parameters.py``
+    describes shared ones. ``infer``: type rule, a function of the call. ``doc``: one sentence that says what it computes. ``kind``:
+    class of what is called in Python. ``fields``: further fields of ``OpInfo``.
     """
     made = tuple([_param(p) for p in params])
     operator = OPERATORS[f"R.{name}"] = kind(register_op(OpInfo(f"R.{name}", made, infer, doc, **fields)))
@@ -338,12 +342,12 @@ def row(
 
 
 def attribute(name: str, default: Any = REQUIRED, doc: str = "") -> Param:
-    """A compile-time parameter."""
+    """Describe a compile-time parameter: its ``name``, its ``default`` (none: required), and ``doc``, its meaning."""
     return Param(name, "attr", default, doc)
 
 
 def optional(name: str, default: Any = None, doc: str = "") -> Param:
-    """An expression that may be left out."""
+    """Describe an expression that may be left out: its ``name``, its ``default``, and ``doc``, its meaning."""
     return Param(name, "expr", default, doc)
 
 

@@ -77,9 +77,10 @@ def unary(
     doc: str,
     **fields: Any,
 ) -> Operator:
-    """Register a unary operator: type rule, numpy meaning, meaning per element; ``fields`` are those of its row.
+    """Register a unary elementwise operator ``R.<name>``; 16-bit floats are computed in float32 and rounded once.
 
-    16-bit floats are computed in float32 and rounded once.
+    ``rule``: type rule. ``ref``: numpy meaning. ``fn``: meaning for one element. ``doc``: one sentence. ``fields``: further fields
+    of ``OpInfo``.
     """
     return row(
         name,

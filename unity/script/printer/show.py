@@ -52,12 +52,14 @@ def script(
     costs: bool = False,
     comments: bool = False,
 ) -> str:
-    """A node as script. ``underline`` marks nodes with ``^^^^`` (and ``note`` beside the first); ``context`` keeps only that
-    many lines around the marks. ``name`` names a function that stands alone. ``places`` writes where bindings
-    come from as comments. ``show_meta=False`` leaves large constants out: ``metadata["relax.expr.Constant"][0]`` stands for
-    them, and ``metadata(node)`` holds them. ``costs`` writes the work of operator calls and
-    tensor programs as comments. ``comments`` keeps those of the text that the program was
-    read from. Raises VerifyError E348 for what is too large."""
+    """Return a node as script text. Raises VerifyError E348 if it is too large.
+
+    ``dialect``: "unity" or "tvm". ``name``: name of a function that stands alone. ``underline``: nodes to mark with ``^^^^``, with
+    ``note`` beside the first; ``context`` keeps only that many lines around them. ``places``: write where bindings come from as
+    comments. ``show_meta=False``: replace large constants by ``metadata["relax.expr.Constant"][0]``, ...; ``metadata(node)`` holds
+    them. ``costs``: write the work of operator calls and tensor programs as comments. ``comments``: keep the comments of the source
+    text.
+    """
     marked: tuple[Node, ...] = ()
     if underline is not None:
         marked = (underline,) if isinstance(underline, Node) else tuple(underline)

@@ -203,11 +203,12 @@ def _member_value(r: Reading, functions: ModuleFunctions, name: str, value_node:
 def parse(
     text: str | Source, *, name: str = "<script>", scope: Mapping[str, Any] | None = None, check: bool = True
 ) -> IRModule | PrimFunc | Function:
-    """Read script text: a class gives its module, one function alone gives the function, several give a module.
+    """Read script text: a class becomes its module, a single function the function, several functions a module.
 
-    Nothing in the text is executed. ``scope`` lends names to it: numbers, texts, data types, numpy arrays and tensors
-    (constants), IR nodes and functions. ``check`` verifies what was read. Raises ScriptError with the errors found
-    (``error.errors``): the first of each statement, at most 100; the rules of the IR only where reading found none.
+    Nothing in the text is executed. ``name``: shown in errors. ``scope``: names that the text may use: numbers, texts, data types,
+    numpy arrays and tensors (constants), IR nodes and functions. ``check``: verify what was read. Raises ScriptError with the
+    errors found (``error.errors``): the first of each statement, at most 100; violations of the IR's rules only if there is no
+    other error.
     """
     if not isinstance(text, (str, Source)):
         raise ScriptError("E101", f"script is text, got {type(text).__name__}", help="bytes: decode them first")

@@ -35,7 +35,7 @@ class Machine:
     intrinsics: tuple[str, ...] = ()
 
     def lanes(self, item_bytes: int) -> int:
-        """Elements of one vector."""
+        """Return the number of elements of ``item_bytes`` bytes in a vector."""
         return max(1, self.vector_bytes // item_bytes)
 
     @property

@@ -102,7 +102,7 @@ class PassContext:
         return bool(self.instruments or self.required or self.disabled) or self.opt_level != 2
 
     def enables(self, step: Pass) -> bool:
-        """Does a pass run here, as far as its name and level go?"""
+        """True if the name and the level of the pass ``step`` allow it to run here."""
         return step.name not in self.disabled and (step.name in self.required or step.opt_level <= self.opt_level)
 
     @staticmethod
@@ -124,9 +124,9 @@ class PassContext:
             instrument.exit_pass_ctx()
 
     def run(self, step: Pass, mod: IRModule) -> IRModule:
-        """Run one pass, where nothing here leaves it out.
+        """Run the pass ``step`` on ``mod``, unless this context leaves it out.
 
-        An error that is not a UnityError becomes an InternalError E903 naming the pass. Raises PassError E690 for what is no
+        An error that is not a UnityError becomes an InternalError E903 naming the pass. Raises PassError E690 if the result is no
         module.
         """
         if not isinstance(mod, IRModule):

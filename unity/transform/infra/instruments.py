@@ -61,17 +61,17 @@ class Instrument:
         """Called where that ends."""
 
     def should_run(self, step: Pass, mod: IRModule) -> bool:
-        """Asked before a pass: False leaves it out."""
+        """Return False to leave out the pass ``step`` on ``mod``."""
         return True
 
     def before(self, step: Pass, mod: IRModule) -> None:
-        """Called before a pass."""
+        """Called before the pass ``step`` runs on ``mod``."""
 
     def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
-        """Called after a pass, ``new is old`` when it changed nothing."""
+        """Called after the pass ``step``, which took ``seconds``; ``new`` is ``old`` if it changed nothing."""
 
     def failed(self, step: Pass, mod: IRModule) -> None:
-        """Called instead of ``after`` when a pass raises an error."""
+        """Called instead of ``after`` if the pass ``step`` raises an error on ``mod``."""
 
 
 @dataclass(slots=True)

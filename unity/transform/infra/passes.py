@@ -45,7 +45,7 @@ class Pass:
         return PassContext.current().run(self, mod)
 
     def apply(self, mod: IRModule) -> IRModule:
-        """Run without instruments. Raises PassError E690 where the pass gives something of another kind."""
+        """Run the pass on ``mod`` without instruments. Raises PassError E690 if its result is no module."""
         context = PassContext.current() if self.contextual else None
         if self.level == "module":
             result: IRModule = self._checked(self.function(mod, context) if self.contextual else self.on(mod), IRModule)
@@ -73,7 +73,7 @@ class Pass:
         )  # fmt: skip
 
     def on(self, func: Any) -> Any:
-        """Run the bare pass of one function on it."""
+        """Run the bare pass on one function ``func``."""
         return self.function(func) if self.options is None else self.function(func, self.options)
 
     def with_options(self, **options: Any) -> Pass:
@@ -152,29 +152,34 @@ def _required(function: Callable[..., Any]) -> int:
 
 
 def module_pass(*, name: str | None = None, options: type | None = None, opt_level: int = 0) -> _Decorator:
-    """Make a pass of a function ``IRModule [, options] -> IRModule``; ``options`` is a frozen dataclass with defaults.
+    """Make a pass of a function ``IRModule [, options] -> IRModule``; or, as in TVM, of ``(mod, ctx)`` or a class with a method
+    ``transform_module(mod, ctx)``, whose calls return passes.
 
-    The forms of TVM are taken too: ``(mod, ctx)``, and a class with a method ``transform_module(mod, ctx)``, of which calls give
-    passes. ``opt_level``: the least level of a PassContext under which it runs.
+    ``name``: the pass's name, default that of the function. ``options``: a frozen dataclass with defaults. ``opt_level``: least
+    level of a PassContext under which the pass runs.
     """
     return _decorator("module", name, options, opt_level)
 
 
 def prim_func_pass(*, name: str | None = None, options: type | None = None, opt_level: int = 0) -> _Decorator:
-    """Make a pass of a function ``PrimFunc [, options] -> PrimFunc``, run on each tensor program; or as in TVM
-    ``(func, mod, ctx)``, or a class with a method ``transform_function``."""
+    """Make a pass of a function ``PrimFunc [, options] -> PrimFunc``, run on each tensor program; or, as in TVM, of ``(func, mod,
+    ctx)`` or a class with a method ``transform_function``. ``name``, ``opt_level``: as in ``module_pass``.
+    """
     return _decorator("prim_func", name, options, opt_level)
 
 
 def function_pass(*, name: str | None = None, options: type | None = None, opt_level: int = 0) -> _Decorator:
-    """Make a pass of a function ``Function [, options] -> Function``, run on each graph function; or as in TVM
-    ``(func, mod, ctx)``, or a class with a method ``transform_function``."""
+    """Make a pass of a function ``Function [, options] -> Function``, run on each graph function; or, as in TVM, of ``(func, mod,
+    ctx)`` or a class with a method ``transform_function``. ``name``, ``opt_level``: as in ``module_pass``.
+    """
     return _decorator("function", name, options, opt_level)
 
 
 def dataflowblock_pass(*, name: str | None = None, options: type | None = None, opt_level: int = 0) -> _Decorator:
-    """Make a pass of a function ``DataflowBlock [, options] -> DataflowBlock``, run on each block of each graph function; or as
-    in TVM ``(block, mod, ctx)``, or a class with a method ``transform_dataflowblock``."""
+    """Make a pass of a function ``DataflowBlock [, options] -> DataflowBlock``, run on each block of each graph function; or, as in
+    TVM, of ``(block, mod, ctx)`` or a class with a method ``transform_dataflowblock``. ``name``, ``opt_level``: as in
+    ``module_pass``.
+    """
     return _decorator("dataflow_block", name, options, opt_level)
 
 

@@ -68,7 +68,9 @@ class ImportReport:
     weights: dict[str, Tensor] = field(default_factory=dict)
 
     def add(self, operator: str, reason: str, place: str, bytes: int = 0) -> None:
-        """Count a call of an operator that stays in torch."""
+        """Count a call of an operator that stays in torch, with its ``reason``, its ``place`` in the model, and the ``bytes`` it
+        reads and writes.
+        """
         for entry in self.fallbacks:
             if entry.operator == operator and entry.reason == reason:
                 entry.places.append(place)

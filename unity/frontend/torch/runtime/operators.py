@@ -39,7 +39,9 @@ RUNS: dict[str, Runs] = {}
 
 
 def register_torch_operator(name: str) -> None:
-    """Register ``torch.ops.<namespace>.<operator>.<overload>`` for a saved program loaded in another process."""
+    """Register the operator ``name``, ``torch.ops.<namespace>.<operator>.<overload>``, for a saved program loaded in another
+    process.
+    """
     target = _operator(name.removeprefix(PREFIX))
     register_func(PREFIX + str(target), torch_function(target), override=True)
 

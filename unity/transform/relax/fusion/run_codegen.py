@@ -36,7 +36,7 @@ CODEGENS: dict[str, Codegen] = {}
 
 
 def register_codegen(name: str, codegen: Codegen | None = None) -> Any:
-    """Register a code generator; without ``codegen`` a decorator. A later one takes the place of an earlier one."""
+    """Register ``codegen`` as the code generator ``name``; without it, return a decorator. A later one replaces an earlier one."""
     if codegen is None:
         return lambda function: register_codegen(name, function)
     CODEGENS[name] = codegen
