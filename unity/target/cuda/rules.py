@@ -9,8 +9,9 @@ from ...ir.expr import Call
 from ...ir.scalar import IterVar
 from ...ir.stmt import AllocBuffer, AttrStmt, DeclBuffer, For
 from ...support.errors import CodegenError
-from ..llvm import arithmetic, expressions, intrinsics  # noqa: F401 - the rules they register
+from ..llvm import arithmetic, expressions  # noqa: F401 - the rules they register
 from ..llvm.casts import convert
+from ..llvm.intrinsics import shift
 from ..llvm.lltypes import memory_type
 from ..llvm.statements import attribute, constant_count, serial_loop
 from ..llvm.writer import INTRINSICS, STATEMENTS, FunctionWriter, Rules
@@ -104,10 +105,12 @@ def _ignored(w: FunctionWriter, call: Call) -> str:
     return "undef"
 
 
+_SHIFTS = {"T.shift_left": shift(True, by_minimum=True), "T.shift_right": shift(False, by_minimum=True)}
+"""NVPTX of LLVM 22 takes ``amount < 64 ? x << amount : 0`` for its own shift, which looks at 32 bits of the amount."""
 GPU_RULES = Rules(
     "a GPU",
     {**STATEMENTS, For: _loop, AllocBuffer: _allocate, AttrStmt: _attribute, DeclBuffer: _declare},
-    {**INTRINSICS, "T.prefetch": _ignored, **warp.RULES, **matrix.RULES, **async_copy.RULES},
+    {**INTRINSICS, "T.prefetch": _ignored, **_SHIFTS, **warp.RULES, **matrix.RULES, **async_copy.RULES},
     _leave,
     _call_function,
 )

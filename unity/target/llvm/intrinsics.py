@@ -87,7 +87,10 @@ def _bitwise_not(w: FunctionWriter, call: Call) -> str:
     return w.emit(f"xor {value_type(dtype)} {w.value(call.args[0])}, {ones}")
 
 
-def _shift(left: bool) -> Rule:
+def shift(left: bool, by_minimum: bool = False) -> Rule:
+    """Shifts of which any amount has a meaning. LLVM gets an amount below the width: 0 for one that is not, or with ``by_minimum``
+    the largest."""
+
     def rule(w: FunctionWriter, call: Call) -> str:
         dtype = dtype_of(call.args[0])
         if not dtype.is_integral:
@@ -97,7 +100,11 @@ def _shift(left: bool) -> Rule:
         amount = convert(w, w.value(call.args[1]), dtype_of(call.args[1]), dtype, call.span)
         inside = w.emit(f"icmp ult {ty} {amount}, {int_text(dtype.bits, dtype)}")
         if left or dtype.is_uint:
-            safe = w.emit(f"select {mask} {inside}, {ty} {amount}, {ty} {int_text(0, dtype)}")
+            if by_minimum:
+                least = f"@llvm.umin.{suffix(dtype)}"
+                safe = w.emit(f"call {ty} {least}({ty} {amount}, {ty} {int_text(dtype.bits - 1, dtype)})")
+            else:
+                safe = w.emit(f"select {mask} {inside}, {ty} {amount}, {ty} {int_text(0, dtype)}")
             shifted = w.emit(f"{'shl' if left else 'lshr'} {ty} {value}, {safe}")
             return w.emit(f"select {mask} {inside}, {ty} {shifted}, {ty} {int_text(0, dtype)}")
         safe = w.emit(f"select {mask} {inside}, {ty} {amount}, {ty} {int_text(dtype.bits - 1, dtype)}")
@@ -297,7 +304,7 @@ INTRINSICS["T.q_multiply_shift"] = fixed_point.q_multiply_shift
 INTRINSICS["T.q_multiply_shift_per_axis"] = fixed_point.q_multiply_shift_per_axis
 INTRINSICS.update({
     "T.bitwise_and": _bitwise("and"), "T.bitwise_or": _bitwise("or"), "T.bitwise_xor": _bitwise("xor"),
-    "T.bitwise_not": _bitwise_not, "T.shift_left": _shift(True), "T.shift_right": _shift(False),
+    "T.bitwise_not": _bitwise_not, "T.shift_left": shift(True), "T.shift_right": shift(False),
     "T.abs": _absolute, "T.fabs": _absolute, "T.floor": _rounding("floor"), "T.ceil": _rounding("ceil"),
     "T.trunc": _rounding("trunc"), "T.round": _rounding("round"), "T.nearbyint": _rounding("nearbyint"),
     "T.isnan": _predicate("isnan", False), "T.isinf": _predicate("isinf", False),

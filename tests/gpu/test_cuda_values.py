@@ -1,0 +1,111 @@
+"""Generated kernels on the emulated device: scalar code gives the bits of the processor's code, matrix instructions those of the
+reference interpreter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from device_programs import FLOATS, INTEGERS, device_function
+from emulated import Arrays
+from test_cuda_instructions import XY, matrix_programs, ptx, scalar_expressions
+
+import unity
+from unity.ffi.dtype import DataType
+from unity.ir import PrimFunc
+from unity.script import parse
+from unity.testing import emulated_gpu
+
+pytestmark = pytest.mark.gpu
+COUNT = 4096
+
+
+def values(dtype: str, seed: int) -> np.ndarray:
+    """Numbers of every size, the special ones first."""
+    draw, item = np.random.default_rng(seed), DataType(dtype).numpy
+    if dtype == "bool":
+        return draw.integers(0, 2, COUNT).astype(bool) | (seed == 2)
+    if dtype in INTEGERS:
+        info: Any = np.iinfo(item)
+        found = draw.integers(info.min, info.max, COUNT, dtype=item, endpoint=True)
+        found[:8] = [0, 1, 2, info.max, info.min, info.max - 1, 3, 5]
+        return np.where(found == 0, 1, found).astype(item) if seed == 2 else found
+    found = (draw.standard_normal(COUNT) * np.exp(draw.standard_normal(COUNT) * 3)).astype("float32")
+    found[:8] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-40]
+    with np.errstate(over="ignore"):
+        return found.astype(item)
+
+
+def on_device(func: PrimFunc, arrays: list[np.ndarray], arch: str = "sm_80") -> list[np.ndarray]:
+    """The arrays after a kernel of one warp, in which nothing is found wrong."""
+    with emulated_gpu(arch) as gpu:
+        memory = Arrays()
+        places = [memory.put(array) for array in arrays]
+        memory.run(ptx(func, arch), "unity_kernel", (1,), (32,), *places)
+        assert not gpu.findings
+        return [memory.get(place, array.shape, array.dtype) for place, array in zip(places, arrays)]
+
+
+def on_processor(expressions: list[str], dtype: str, kind: str, arrays: list[np.ndarray]) -> np.ndarray:
+    """The results of expressions by compiled code for this machine."""
+    body = "\n".join([f"        Z[{32 * place} + tx] = {text}" for place, text in enumerate(expressions)])
+    func = parse(f"""
+@T.prim_func
+def main(X: T.Buffer((4096,), "{dtype}"), Y: T.Buffer((4096,), "{dtype}"), Z: T.Buffer((4096,), "{kind}")):
+    for tx in range(32):
+{body}
+""")
+    result = np.zeros(COUNT, DataType(kind).numpy)
+    unity.VirtualMachine(unity.compile(func))["main"](*arrays, result)
+    return result
+
+
+def bits(array: np.ndarray, kind: str) -> np.ndarray:
+    """The bits of numbers, one pattern for NaN."""
+    if kind in FLOATS:
+        array = np.where(np.isnan(array.astype("float64")), array.dtype.type(1), array)
+    return array.view(f"u{array.itemsize}")
+
+
+@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+def test_scalar_code_has_the_bits_of_the_processors(dtype: str) -> None:
+    arrays = [values(dtype, 1), values(dtype, 2)]
+    for kind, texts in scalar_expressions(dtype).items():
+        expressions = [text for text in texts if "shuffle" not in text]
+        if not expressions:
+            continue
+        lines = [f"Z[{32 * place} + tx] = {text}" for place, text in enumerate(expressions)]
+        func = device_function("\n".join(lines), X=dtype, Y=dtype, Z=kind)
+        made = on_device(func, [*arrays, np.zeros(COUNT, DataType(kind).numpy)])[2]
+        wanted = on_processor(expressions, dtype, kind, arrays)
+        same = (bits(made, kind) == bits(wanted, kind)).reshape(-1, 32).all(axis=1)
+        assert same.all(), [expressions[k] for k in np.flatnonzero(~same)]
+
+
+def with_caller(func: PrimFunc) -> unity.IRModule:
+    """A module in which ``main`` calls a kernel."""
+    names = [param.name.removesuffix("_ptr") for param in func.params]
+    params = ", ".join([f'{name}: T.Buffer((4096,), "{XY[name]}")' for name in names])
+    kernel = "\n".join(
+        [f"    {line}" for line in func.script().replace("def main(", "def kernel(").strip().split("\n")]
+    )
+    call = f"M.kernel({', '.join([f'{name}.data' for name in names])})"
+    made = parse(f"@I.ir_module\nclass M:\n{kernel}\n\n    @T.prim_func\n    def main({params}):\n        {call}\n")
+    assert isinstance(made, unity.IRModule)
+    return made
+
+
+def test_matrix_and_copy_instructions_give_what_the_interpreter_gives() -> None:
+    draw = np.random.default_rng(0)
+    x = draw.integers(-8, 8, COUNT).astype("float32")
+    for instruction, func, _ in matrix_programs():
+        if "u8" in func.script() or "uint8" in func.script():
+            arrays = [np.abs(x), np.zeros(COUNT, "float32")]
+        else:
+            arrays = [x, np.zeros(COUNT, "float32")]
+        expected = [array.copy() for array in arrays]
+        unity.check_gpu(with_caller(func), *expected, name="main").raise_if_failed()
+        made = on_device(func, arrays)
+        assert (made[1] == expected[1]).all(), (instruction, func.script())
+        assert expected[1].any()
