@@ -93,3 +93,10 @@ def test_scalar_instructions(dtype: str, arch: str) -> None:
     ]
     pointers = {"X": dtype, "Y": dtype, **{f"Z_{kind}": kind for kind in results}}
     assert "st.global" in ptx(device_function("\n".join(lines), **pointers), arch)
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])
+@pytest.mark.parametrize("dtype", [*FLOATS[:4], *INTEGERS[:-1]])
+def test_atomic_sums(dtype: str, arch: str) -> None:
+    text = ptx(device_function("T.atomic_add(T.address_of(X[tx % 3]), Y[tx])", X=dtype, Y=dtype), arch)
+    assert "atom." in text or "red." in text

@@ -37,9 +37,9 @@ def values(dtype: str, seed: int) -> np.ndarray:
         return found.astype(item)
 
 
-def on_device(func: PrimFunc, arrays: list[np.ndarray], arch: str = "sm_80") -> list[np.ndarray]:
+def on_device(func: PrimFunc, arrays: list[np.ndarray], arch: str = "sm_80", races: bool = True) -> list[np.ndarray]:
     """The arrays after a kernel of one warp, in which nothing is found wrong."""
-    with emulated_gpu(arch) as gpu:
+    with emulated_gpu(arch, races=races) as gpu:
         memory = Arrays()
         places = [memory.put(array) for array in arrays]
         memory.run(ptx(func, arch), "unity_kernel", (1,), (32,), *places)
@@ -109,3 +109,13 @@ def test_matrix_and_copy_instructions_give_what_the_interpreter_gives() -> None:
         made = on_device(func, arrays)
         assert (made[1] == expected[1]).all(), (instruction, func.script())
         assert expected[1].any()
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS[:4], *INTEGERS[:-1]])
+def test_atomic_sums(dtype: str) -> None:
+    """Types that the device has no instruction for are exchanged in a loop, whose first look is a plain one."""
+    arrays = [np.zeros(COUNT, DataType(dtype).numpy), np.arange(COUNT).astype(DataType(dtype).numpy)]
+    made = on_device(
+        device_function("T.atomic_add(T.address_of(X[tx % 3]), Y[tx])", X=dtype, Y=dtype), arrays, races=False
+    )
+    assert [int(made[0][k]) for k in range(3)] == [sum(range(k, 32, 3)) for k in range(3)]

@@ -10,7 +10,8 @@ from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm, StringImm
 from ...support.errors import CodegenError
 from ..llvm.casts import convert
-from ..llvm.lltypes import value_type
+from ..llvm.intrinsics import pointer
+from ..llvm.lltypes import llvm_type, value_type
 from ..llvm.writer import FunctionWriter, Intrinsics
 from .registers import I32, nvvm
 
@@ -89,7 +90,20 @@ def active_mask(w: FunctionWriter, call: Call) -> str:
     return convert(w, nvvm(w, "activemask", "i32"), DataType("uint32"), dtype_of(call))
 
 
+def atomic_add(w: FunctionWriter, call: Call) -> str:
+    """Adds to the addressed element, gives the old value."""
+    dtype = dtype_of(call.args[1])
+    if dtype.lanes != 1 or dtype.is_bool or (dtype.bits < 16 and dtype.is_float):
+        raise CodegenError("E526", f"T.atomic_add of {dtype.name}", call.span)
+    own, kind, text = llvm_type(dtype), value_type(dtype), w.value(call.args[1])
+    given = text if own == kind else w.emit(f"bitcast {kind} {text} to {own}")
+    operation = "fadd" if dtype.is_float else "add"
+    old = w.emit(f"atomicrmw {operation} ptr {pointer(w, call.args[0])}, {own} {given} monotonic")
+    return old if own == kind else w.emit(f"bitcast {own} {old} to {kind}")
+
+
 RULES: Intrinsics = {
+    "T.atomic_add": atomic_add,
     "T.tvm_storage_sync": storage_sync,
     "T.tvm_warp_activemask": active_mask,
     **dict.fromkeys(_SHUFFLES, shuffle),
