@@ -255,7 +255,7 @@ class IterMapDetector:
             fused = self._overlapping(s)
         (split,) = fused.args
         limit = self.ana.simplify(sub(bound, s.base))
-        if self.ana.can_prove_less(limit, split.source.extent):
+        if self.ana.can_prove_less(limit, add(split.source.extent, 1)):
             self._splits.remove(split)
             split.source.extent = limit
             split.extent = limit

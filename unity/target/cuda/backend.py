@@ -6,16 +6,24 @@ from ...ffi.runtime.cuda_runtime import CUDA_RUNTIME
 from ...ffi.targets.kinds import CUDA
 from ...ffi.targets.processor import llvm_version
 from ...ffi.targets.target import Target
+from ...transform.default_schedule.gpu.rules import GPU_RULES
 from ...transform.infra.backend import Backend, register_target
 from ...transform.tir.gpu_pipeline import GPU_PIPELINE
 from ..cpu.codegen import compile_options
 from .arch import arch_of
 from .codegen import generate, ptx_options
+from .machine import machine_of
 
 
 def _cache_key(target: Target) -> str:
     return repr((ptx_options(arch_of(target)), compile_options(target).resolved())) + llvm_version()
 
 
-CUDA_BACKEND = Backend(CUDA, CUDA_RUNTIME, generate, pipeline=GPU_PIPELINE, cache_key=_cache_key)
+CUDA_BACKEND = Backend(
+    CUDA, CUDA_RUNTIME, generate,
+    pipeline=GPU_PIPELINE,
+    machine=machine_of,
+    rules=GPU_RULES,
+    cache_key=_cache_key,
+)  # fmt: skip
 register_target(CUDA_BACKEND)

@@ -26,13 +26,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, frozen=True)
+class GpuMachine:
+    """Facts about a device with threads: its compute capability (80 for 8.0), how many processors run blocks; of one block at most:
+    threads, bytes of shared memory, and those of them that it has without asking; registers of a thread."""
+
+    capability: int = 80
+    processors: int = 108
+    warp: int = 32
+    threads: int = 1024
+    shared_bytes: int = 163 << 10
+    static_shared_bytes: int = 48 << 10
+    registers: int = 255
+
+
+@dataclass(slots=True, frozen=True)
 class Machine:
-    """Facts about a machine that passes and rules need: bytes of a vector register, how many there are, and its tensor
-    intrinsics or families of them."""
+    """Facts about a machine that passes and rules need: bytes of a vector register, how many there are, its tensor intrinsics or
+    families of them, and what is known of its blocks of threads where it has any."""
 
     vector_bytes: int = 16
     registers: int = 16
     intrinsics: tuple[str, ...] = ()
+    gpu: GpuMachine = GpuMachine()
 
     def lanes(self, item_bytes: int) -> int:
         """Return the number of elements of ``item_bytes`` bytes in a vector."""

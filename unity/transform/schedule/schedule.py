@@ -75,6 +75,8 @@ class Schedule(Primitives):
             raise ScheduleError("E401", f"no debug_mask {debug_mask!r}", help='"all", "none" or bits')
         self.debug_mask: int = mask | (CHECK_STATE if int_option("UNITY_VERIFY") >= 2 else 0)
         self.error_render_level = error_render_level
+        self.tests = True
+        """A step that rests on what is not proved is tested; without, it is refused."""
         self._rng = random.Random(seed)
         self.state = ScheduleState(mod, self._rng)
         self.state.draws = error_render_level != "none"
@@ -225,6 +227,10 @@ class Schedule(Primitives):
             return "unsafe"
         if not assumptions and before is None:
             return "proved"
+        if assumptions and not self.tests:
+            raise ScheduleError(
+                "E404", f"it is not proved that {'; '.join(assumptions)}", help="a step that can be proved"
+            )
         seed = grade.check(self.state, assumptions)
         return f"tested({seed})" if assumptions else "proved"
 

@@ -100,7 +100,8 @@ def _relaxed_region(state: ScheduleState, block: Sref, region: BufferRegion, loo
         low = last = eval_set(r.min, domains, ana)
         if not is_int(r.extent, 1):
             last = eval_set(sub(add(r.min, r.extent), const(1, dtype_of(r.min))), domains, ana)
-        boxes.append(IntSet(_defined(low.low), _defined(last.high)))
+        moves = any([v in domains for e in (r.min, r.extent) for v in free_vars(e)])
+        boxes.append(IntSet(_defined(low.low), _defined(last.high)) if moves else IntSet(low.low, last.high))
     return boxes
 
 

@@ -161,6 +161,8 @@ def arguments(fn: PrimFunc, rng: np.random.Generator, size: int, below: int = 8)
         if any([type(dim) is not IntImm for dim in shape]):
             return None
         extents = [dim.value for dim in shape]  # type: ignore[attr-defined]
+        if any([n < 0 for n in extents]):
+            return None
         if buffer.dtype.is_float:
             found.append(np.asarray(rng.integers(-16, 16, extents) / 4).astype(buffer.dtype.numpy))
         else:

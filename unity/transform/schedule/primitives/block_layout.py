@@ -110,7 +110,7 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
     made: list[IterVar] = []
     variables: list[Var] = []
     for k, (expr, extent) in enumerate(zip(index_map.final_indices, shape)):
-        used = {kinds[v] for v in free_vars(expr)} or {"S"}
+        used = {kinds[v] for v in free_vars(expr) if v in kinds} or {"S"}
         if len(used) > 1:
             refuse(
                 "E445",

@@ -45,7 +45,8 @@ def _lowered(top: For) -> Stmt | None:
     joining = [loop for loop in threads if loop.loop_var in reducing]
     value = joined_to(store, collect(store.value, BufferLoad))
     first = top.loop_var in reducing or top in threads
-    plain = all([loop in threads or (loop.kind == "serial" and loop.loop_var in reducing - spatial) for loop in loops])
+    steps = [loop for loop in loops if loop.kind in ("serial", "unrolled") and loop.loop_var in reducing - spatial]
+    plain = all([loop in threads or loop in steps for loop in loops])
     if not joining or value is None or not first or not plain or not structural_equal(store.indices, init.indices):
         return None
     operation, dtype = type(store.value), store.buffer.dtype

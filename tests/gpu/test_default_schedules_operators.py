@@ -1,0 +1,124 @@
+"""Default schedules for devices with threads: the programs of operators, bound, lowered and run with all threads, against the programs
+as they were. ``UNITY_GPU_SWEEP=1`` runs every sample of every operator."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import unity
+from unity.ffi.targets.target import Target
+from unity.ir.interpret import run
+from unity.ir.interpret.threads import ThreadedInterpreter, has_kernels
+from unity.ir.verifier.verifier import verify
+from unity.support.errors import InterpreterError, TypeRuleError
+from unity.target import GPU_PIPELINE
+from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.default_schedule.gpu.rules import GPU_RULES
+from unity.transform.infra.backend import backend_of
+from unity.transform.relax.pipeline import GRAPH_PIPELINE
+
+sys.path.append(str(Path(__file__).parent.parent / "op"))
+from op_cases import CASES
+from test_against_numpy import as_numpy, build, tolerance
+
+TARGET = Target("cuda -arch=sm_80")
+MACHINE = backend_of(TARGET).machine(TARGET)
+SHOWN = [
+    "abs",
+    "add",
+    "argmax",
+    "bucketize",
+    "collapse_sum_to",
+    "concat",
+    "cumsum",
+    "einsum",
+    "gather_nd",
+    "matmul",
+    "max",
+    "mean",
+    "median",
+    "nn.attention",
+    "nn.avg_pool2d",
+    "nn.batch_norm",
+    "nn.conv2d",
+    "nn.group_norm",
+    "nn.layer_norm",
+    "nn.max_pool2d",
+    "nn.rms_norm",
+    "nn.softmax",
+    "permute_dims",
+    "image.resize2d",
+    "scatter_nd",
+    "sort",
+    "std",
+    "strided_slice",
+    "sum",
+    "take",
+    "topk",
+    "tril",
+    "where",
+]
+"""Operators whose first sample runs each time."""
+WHOLE = os.environ.get("UNITY_GPU_SWEEP") == "1"
+
+
+def _samples() -> list[Any]:
+    found: dict[str, Any] = {}
+    every = []
+    for number, case in enumerate(CASES):
+        every.append(pytest.param(case, id=f"{case[0]}-{number}"))
+        if case[0] in SHOWN and all([getattr(a, "size", 1) for a in case[1]]):
+            found.setdefault(case[0], every[-1])
+    assert set(found) == set(SHOWN)
+    return every if WHOLE else list(found.values())
+
+
+def scheduled(mod: unity.IRModule) -> unity.IRModule:
+    """The module with every tensor program scheduled; none is left that binds no thread, but for those that call the host."""
+    made = {}
+    for name, fn in mod.prim_funcs().items():
+        found = schedule_function(name, fn, set(), MACHINE, GPU_RULES)
+        if found is None:
+            assert "call_packed" in fn.script()
+            pytest.skip("it calls a function of the host")
+        assert has_kernels(found.func)
+        made[name] = found.func
+    return mod.with_functions(made)
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["fixed", "symbolic"])
+@pytest.mark.parametrize("case", _samples())
+def test_programs_of_operators(case: Any, symbolic: bool) -> None:
+    name, inputs, attrs = case
+    try:
+        mod, arrays = build(name, inputs, attrs, symbolic)
+        with TARGET:
+            plain = GRAPH_PIPELINE(mod)
+    except TypeRuleError:
+        assert symbolic
+        pytest.skip("its sizes must be known")
+    mod = scheduled(plain)
+    verify(mod)
+    try:
+        expected = as_numpy(run(plain, "main", *arrays))
+    except InterpreterError as problem:
+        assert symbolic and problem.code == "E317"
+        pytest.skip("sizes that are broadcast must be known")
+    interpreter = ThreadedInterpreter(GPU_PIPELINE(mod), None, 1 << 14)
+    got = as_numpy(interpreter.run("main", *arrays))
+    assert not interpreter.log.findings, "\n".join(map(str, interpreter.log.findings.values()))
+    for g, e in zip(got, expected) if isinstance(got, list) else [(got, expected)]:
+        if g.dtype.kind in "iub":
+            np.testing.assert_array_equal(g, e)
+            continue
+        g, e = np.asarray(g, "float64"), np.asarray(e, "float64")
+        wide = max(1.0, float(np.max(np.abs(e[np.isfinite(e)]), initial=0)))
+        np.testing.assert_allclose(
+            g, e, **tolerance(expected[0].dtype if isinstance(expected, list) else expected.dtype, wide)
+        )

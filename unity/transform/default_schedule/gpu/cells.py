@@ -1,0 +1,111 @@
+"""The rule for any nest whose cells are independent: one thread for each cell, or for a vector of neighbours in memory.
+
+Loops over cells become one, which is dealt out to blocks; reductions run inside of a thread.
+"""
+
+from __future__ import annotations
+
+from ....ir.buffer import Buffer
+from ....ir.expr import IntImm, Var
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import BufferStore
+from ....ir.walk import collect, used_vars
+from ....support.errors import ScheduleError
+from ...infra.backend import GpuMachine
+from ...schedule import Schedule
+from ...tir.analysis.loop_nests import stride_class
+from .stages import Stage, deal_out, one_loop_each, size_of, threads_for, variables
+
+VECTOR_BYTES = 16
+"""Bytes that a thread reads or writes at once, at most."""
+
+
+def bind_cells(sch: Schedule, stage: Stage, gpu: GpuMachine, count: bool = True) -> str:
+    """Bind a stage; says how. ``count``: by an iterator that counts its cells, where it can have one."""
+    cells, steps = stage.of_kind("S"), [[loop] for loop in stage.loops if loop not in stage.of_kind("S")]
+    lanes = _lanes(stage, gpu)
+    loop, *_ = one_loop_each(sch, stage, cells, *steps, count=count)
+    size = size_of([e for e, kind in zip(stage.extents, stage.kinds) if (kind or "S") == "S"])
+    threads = threads_for(size // lanes, gpu)
+    deal_out(sch, loop, threads, lanes)
+    return f"{stage.name} by {threads} threads" + (f" of {lanes}" if lanes > 1 else "")
+
+
+def bind_fused_cells(sch: Schedule, stage: Stage, gpu: GpuMachine) -> str:
+    """The same by its own iterators."""
+    return bind_cells(sch, stage, gpu, count=False)
+
+
+def bind_axes(sch: Schedule, stage: Stage, gpu: GpuMachine) -> str:
+    """The same with a grid of as many axes as it takes, for extents of which nothing is proved once they are one: threads along the
+    innermost loop, the outermost and the one behind it by blocks, the others one after the other."""
+    cells = stage.of_kind("S")
+    steps = [loop for loop in stage.loops if loop not in cells]
+    if not cells:
+        raise ScheduleError("E425", f"block {stage.name} has no loop for threads")
+    *outer, inner = cells
+    threads = threads_for(size_of(stage.extents), gpu)
+    block, thread = sch.split(inner, [None, threads])
+    sch.reorder(*outer[:2], block, thread, *outer[2:], *steps)
+    for loop, axis in zip([*outer[:1], block, *outer[1:2]], ("blockIdx.x", "blockIdx.y", "blockIdx.z")):
+        sch.bind(loop, axis)
+    sch.bind(thread, "threadIdx.x")
+    return f"{stage.name} by axes"
+
+
+def _lanes(stage: Stage, gpu: GpuMachine) -> int:
+    """Neighbours in memory that a thread computes: as many as fill its widest access, where there is work for all threads."""
+    store = stage.store
+    if store is None or not stage.loops or any([kind != "S" for kind in stage.kinds]):
+        return 1
+    accesses = [store, *collect(store.value, BufferLoad)]
+    widest = max([access.buffer.dtype.itemsize for access in accesses])
+    lanes = max(1, VECTOR_BYTES // widest)
+    count = size_of(stage.extents)
+    if lanes == 1 or count < lanes * gpu.warp * gpu.processors or store.predicate is not None:
+        return 1
+    inner = stage.extents[-1]
+    if all([_same_cell(access, store, stage) for access in accesses]):
+        constant = [e.value for e in stage.extents if type(e) is IntImm]
+        return lanes if any([n % lanes == 0 for n in constant]) or _product(constant) % lanes == 0 else 1
+    if type(inner) is not IntImm or inner.value % lanes:
+        return 1
+    var = variables(stage)[-1]
+    along = var is not None and all([_aligned(access, var, lanes) for access in accesses])
+    return lanes if along and stride_class(store, var) == 1 else 1  # type: ignore[arg-type]
+
+
+def _product(numbers: list[int]) -> int:
+    found = 1
+    for number in numbers:
+        found *= number
+    return found
+
+
+def _same_cell(access: BufferLoad | BufferStore, store: BufferStore, stage: Stage) -> bool:
+    """Does an access go over all of a compact buffer in the order of the loops."""
+    if len(access.indices) != len(stage.loops) or access.buffer.strides:
+        return False
+    order = all([index is var for index, var in zip(access.indices, variables(stage))])
+    return order and _extents_equal(access.buffer, store.buffer)
+
+
+def _extents_equal(a: Buffer, b: Buffer) -> bool:
+    same = [
+        x is y or (type(x) is IntImm and type(y) is IntImm and x.value == y.value) for x, y in zip(a.shape, b.shape)
+    ]
+    return all(same)
+
+
+def _aligned(access: BufferLoad | BufferStore, var: Var, lanes: int) -> bool:
+    """Is the access the same for all lanes, or of neighbours that begin at a multiple of their number."""
+    if not any([var in used_vars(index) for index in access.indices]):
+        return True
+    *outer, last = access.indices
+    if access.buffer.strides or access.buffer.elem_offset is not None or any([var in used_vars(i) for i in outer]):
+        return False
+    width = access.buffer.shape[-1]
+    return last is var and (not outer or (type(width) is IntImm and width.value % lanes == 0))
+
+
+__all__ = ["bind_cells"]

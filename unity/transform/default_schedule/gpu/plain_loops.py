@@ -1,0 +1,235 @@
+"""Programs, or parts of them, that are no nests of blocks: loops and statements as they stand.
+
+Blocks are lowered first. A loop whose iterations touch nothing of each other (or that is parallel as it was written) is dealt out
+to threads; others run on the host, around kernels, where they read no element, else in one thread with all that is inside them.
+What a thread has for itself lies in its local memory where it is small, else in a buffer with a place for each iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....ir.analysis.threads import is_thread_axis
+from ....ir.buffer import Buffer
+from ....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, is_int, lt, mul
+from ....ir.expr import Call, IntImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import (
+    AllocBuffer,
+    AllocConst,
+    Bind,
+    BlockRealize,
+    BufferStore,
+    DeclBuffer,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    seq,
+)  # fmt: skip
+from ....ir.types import Expr, PointerType, prim_type
+from ....ir.walk import Rewriter, collect, free_vars, rewrite, substitute, used_vars
+from ...infra.backend import GpuMachine
+from ...tir.blocks.convert_blocks_to_opaque import convert_blocks_to_opaque
+from ...tir.blocks.lower_init_block import lower_init_block
+from ...tir.blocks.lower_match_buffer import lower_match_buffer
+from ...tir.blocks.lower_opaque_block import lower_opaque_block
+from ...tir.expressions.simplify import simplify
+from .independent_loops import is_independent, is_set_first
+from .stages import size_of, threads_for
+
+LOCAL_BYTES = 1024
+"""Bytes of a buffer that a thread keeps in its local memory, at most."""
+_BLOCKS = (lower_init_block, lower_match_buffer, convert_blocks_to_opaque, lower_opaque_block, simplify)
+_DECLARATIONS = (AllocBuffer, AllocConst, DeclBuffer)
+
+
+def bind_plain_loops(func: PrimFunc, gpu: GpuMachine) -> PrimFunc:
+    """Bind whatever of a program no thread has been given to."""
+    body = func.body
+    root = body if type(body) is BlockRealize and not body.block.iter_vars else None
+    inside = root.block.body if root is not None else body
+    parts = inside.stmts if type(inside) is SeqStmt else (inside,)
+    made = seq(*_Host(func, gpu).sequence([_without_blocks(func, part) for part in parts]))
+    if root is None:
+        return replace(func, body=made)
+    return replace(func, body=replace(root, block=replace(root.block, body=made, reads=None, writes=None)))
+
+
+def is_bound(stmt: Stmt) -> bool:
+    """Does a statement launch a kernel, or nothing happens in it."""
+    return type(stmt) in _DECLARATIONS or bool([n for n in collect(stmt, For) if is_thread_axis(n)])
+
+
+def _without_blocks(func: PrimFunc, part: Stmt) -> Stmt:
+    if is_bound(part):
+        return part
+    alone = replace(func, body=part)
+    for step in _BLOCKS:
+        alone = step.on(alone)
+    return alone.body
+
+
+def _reads_elements(node: Stmt | Expr) -> bool:
+    return bool(collect(node, BufferLoad)) or any([c.op_name not in ("T.likely",) for c in collect(node, Call)])
+
+
+class _Host:
+    """Statements on the host: kernels, what is around them, and allocations."""
+
+    def __init__(self, func: PrimFunc, gpu: GpuMachine) -> None:
+        self.func, self.gpu = func, gpu
+
+    def sequence(self, parts: Sequence[Stmt]) -> list[Stmt]:
+        """Statements in order as kernels; those that one thread runs share one where they follow each other."""
+        made: list[Stmt] = []
+        pending: list[Stmt] = []
+
+        def flush() -> None:
+            if pending:
+                made.append(self.in_one_thread(seq(*pending)))
+                pending.clear()
+
+        for whole in parts:
+            rest = list(whole.stmts if type(whole) is SeqStmt else (whole,))
+            while rest:
+                part = rest.pop(0)
+                if isinstance(part, _DECLARATIONS) or (type(part) is Bind and not _reads_elements(part.value)):
+                    made.append(part)
+                    continue
+                if type(part) is Bind:
+                    pending += [part, *rest]
+                    break
+                kernel = part if is_bound(part) else self.by_threads(part, made)
+                if kernel is None:
+                    pending.append(part)
+                else:
+                    flush()
+                    made.append(kernel)
+        flush()
+        return made
+
+    def by_threads(self, stmt: Stmt, before: list[Stmt]) -> Stmt | None:
+        """A statement with its loops dealt out to threads, None where one thread has to run it. Allocations among those made
+        ``before`` that serve inside an iteration alone move into it."""
+        if type(stmt) is IfThenElse and not _reads_elements(stmt.cond):
+            cases = [stmt.then_case] + ([stmt.else_case] if stmt.else_case is not None else [])
+            found = [seq(*self.sequence([case])) for case in cases]
+            return replace(stmt, then_case=found[0], else_case=found[1] if len(found) > 1 else None)
+        if type(stmt) is not For or _reads_elements(stmt.extent) or not is_int(stmt.min, 0):
+            return None
+        own = self.scratch(stmt, before)
+        loops = _independent_chain(stmt, [alloc.buffer for alloc in own])
+        if loops:
+            before[:] = [part for part in before if part not in own]
+            body = seq(*own, loops[-1].body)
+            return self.dealt_out(loops, body)
+        if stmt.kind != "serial":
+            return None
+        inside = self.sequence([stmt.body])
+        if any([_is_wide(part) for part in inside]):
+            return replace(stmt, body=seq(*inside), annotations=None)
+        return None
+
+    def scratch(self, loop: For, before: list[Stmt]) -> list[AllocBuffer]:
+        """Allocations in front of a loop that only its iterations use, each of which sets what it reads."""
+        found = [part for part in before if type(part) is AllocBuffer and part.buffer.data in used_vars(loop)]
+        return [part for part in found if is_set_first(self.func.body, loop, part.buffer)]
+
+    def dealt_out(self, loops: list[For], body: Stmt) -> Stmt:
+        """Independent loops as one, by blocks of threads."""
+        extents = [loop.extent for loop in loops]
+        total: Expr = const(1, dtype_of(extents[0]))
+        for extent in extents:
+            total = mul(total, extent)
+        threads = const(threads_for(size_of(extents), self.gpu), dtype_of(total))
+        block, thread = [Var(name, loops[0].loop_var.ty) for name in ("block", "thread")]
+        place: Expr = add(mul(block, threads), thread)
+        values: dict[Var, Expr] = {}
+        rest = place
+        for number, loop in reversed(list(enumerate(loops))):
+            values[loop.loop_var] = rest if number == 0 else floormod(rest, loop.extent)
+            rest = floordiv(rest, loop.extent)
+        allocations, inner = _own_memory(substitute(body, dict(values)), place, total)
+        if not (type(total) is IntImm and total.value % threads.value == 0):  # type: ignore[attr-defined]
+            inner = IfThenElse(lt(place, total), inner)
+        kernel = _launch(block, ceildiv(total, threads), _launch(thread, threads, inner, "threadIdx.x"), "blockIdx.x")
+        return seq(*allocations, kernel)
+
+    def in_one_thread(self, stmt: Stmt) -> Stmt:
+        """A kernel of one thread."""
+        one = const(1, "int64")
+        block, thread = [Var(name, prim_type("int64")) for name in ("block", "thread")]
+        allocations, inner = _own_memory(stmt, None, one)
+        return seq(*allocations, _launch(block, one, _launch(thread, one, inner, "threadIdx.x"), "blockIdx.x"))
+
+
+def _launch(var: Var, extent: Expr, body: Stmt, axis: str) -> For:
+    return For(var, const(0, dtype_of(extent)), extent, "thread_binding", body, thread=axis)
+
+
+def _is_wide(stmt: Stmt) -> bool:
+    """Is there a kernel of more than one thread in a statement."""
+    return any([is_thread_axis(loop) and not is_int(loop.extent, 1) for loop in collect(stmt, For)])
+
+
+def _independent_chain(stmt: For, own: list[Buffer]) -> list[For]:
+    """The loops from a statement inwards, each the only content of the one before, whose iterations may run at once."""
+    loops: list[For] = []
+    at: Stmt = stmt
+    while type(at) is For and is_int(at.min, 0) and at.step is None and not _reads_elements(at.extent):
+        if any([v in {loop.loop_var for loop in loops} for v in free_vars(at.extent)]):
+            break
+        if at.kind != "parallel" and not is_independent(at, own):
+            break
+        loops.append(at)
+        at = at.body
+    return loops
+
+
+def _serial(loop: For) -> For:
+    return replace(loop, kind="serial", annotations=None) if loop.kind == "parallel" or loop.annotations else loop
+
+
+def _own_memory(body: Stmt, place: Expr | None, places: Expr) -> tuple[list[Stmt], Stmt]:
+    """Allocations for the host, and the body of a kernel in which each thread has its buffers for itself."""
+    body = rewrite(body, {For: _serial})
+    hoisted: list[Stmt] = []
+    inner = {loop.loop_var for loop in collect(body, For)} | {bind.var for bind in collect(body, Bind)}
+    for alloc in collect(body, AllocBuffer):
+        old = alloc.buffer
+        small = all([type(e) is IntImm for e in old.shape]) and size_of(old.shape) * old.dtype.itemsize <= LOCAL_BYTES
+        if small or any([v in inner for e in old.shape for v in free_vars(e)]):
+            near = _like(old, old.shape, "local")
+            mapping: dict[Buffer | Var, Buffer | Var] = {old: near, old.data: near.data}
+            body = substitute(body, mapping)
+            continue
+        new = _like(old, old.shape if place is None else (*old.shape, places), "global")
+        body = _Move(old, new, place)(_without(body, alloc))
+        hoisted.append(replace(alloc, buffer=new))
+    return hoisted, body
+
+
+def _like(old: Buffer, shape: tuple[Expr, ...], scope: str) -> Buffer:
+    return replace(old, shape=shape, data=Var(old.data.name, PointerType(prim_type(old.dtype), scope)))
+
+
+def _without(body: Stmt, alloc: AllocBuffer) -> Stmt:
+    return rewrite(body, {SeqStmt: lambda node: seq(*[part for part in node.stmts if part is not alloc])})
+
+
+class _Move(Rewriter):
+    """Accesses of a thread's own buffer become those of its place in a buffer for all."""
+
+    def __init__(self, old: Buffer, new: Buffer, place: Expr | None) -> None:
+        super().__init__({BufferLoad: self.access, BufferStore: self.access}, {old.data: new.data})
+        self.old, self.new, self.place = old, new, place
+
+    def access(self, node: BufferLoad | BufferStore) -> BufferLoad | BufferStore:
+        """A load or store at the thread's place."""
+        if node.buffer is not self.old:
+            return node
+        own = () if self.place is None else (self.place,)
+        return replace(node, buffer=self.new, indices=(*node.indices, *own))

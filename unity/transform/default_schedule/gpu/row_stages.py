@@ -1,0 +1,273 @@
+"""Chains of neighbouring stages over the same rows: at least one reduces along its row, the others feed it or follow from it.
+
+The loops over rows of one stage are found from another's through the buffers that pass between them: an axis at which the one has
+a row's loop must have one of the other's as well. Not here: how they are scheduled (`rows.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ....ir.buffer import Buffer
+from ....ir.build import is_int
+from ....ir.expr import IntImm, Var
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import BufferStore
+from ....ir.structural import structural_equal
+from ....ir.types import Expr
+from ....ir.walk import collect, used_vars
+from ...schedule import LoopRV, Schedule
+from ...schedule.core.tree import ROOT
+from ...tir.analysis.loop_nests import joined_to, slope, stride_class
+from .stages import Stage, size_of, stage_of, variables
+
+FEW_ROWS = 32
+"""Rows up to which a stage that does not reduce is no part of a chain where it goes over more than LONG elements of each."""
+LONG = 1 << 14
+HELD = 16 * 1024
+"""Bytes of a row that shared memory holds, at most."""
+
+
+@dataclass(slots=True, frozen=True)
+class Member:
+    """A stage of a chain: its loops over rows, in the order of the rows, and those along a row, with the iterators."""
+
+    stage: Stage
+    store: BufferStore
+    rows: tuple[LoopRV, ...]
+    along: tuple[LoopRV, ...]
+    row_vars: tuple[Var, ...]
+    along_vars: tuple[Var, ...]
+    along_extents: tuple[Expr, ...]
+
+    @property
+    def reduces(self) -> bool:
+        """Does it reduce along the row."""
+        return self.stage.block.init is not None
+
+    @property
+    def loads(self) -> list[BufferLoad]:
+        """The elements that it reads, its own cell aside."""
+        return [load for load in collect(self.store.value, BufferLoad) if load.buffer is not self.store.buffer]
+
+    @property
+    def reads(self) -> set[Buffer]:
+        """The buffers that it reads, its own aside."""
+        return {load.buffer for load in self.loads}
+
+
+@dataclass(slots=True)
+class RowStages:
+    """A chain: extents of the rows' loops, its stages in order, and for each buffer that passes between them the row's loop that
+    stands at each axis (None where none does). ``own``: what only these stages use."""
+
+    extents: tuple[Expr, ...]
+    members: list[Member]
+    places: dict[Buffer, tuple[int | None, ...]] = field(default_factory=dict)
+    own: set[Buffer] = field(default_factory=set)
+
+    def add(self, member: Member, number: int) -> None:
+        """Put a stage at a place of the chain."""
+        self.members.insert(number, member)
+        self.places[member.store.buffer] = _places(member.store, member)
+
+    @property
+    def name(self) -> str:
+        """The names of its blocks."""
+        return ", ".join([member.stage.name for member in self.members])
+
+    @property
+    def anchor(self) -> Member:
+        """The first stage that reduces."""
+        return next(member for member in self.members if member.reduces)
+
+    @property
+    def length(self) -> tuple[Expr, ...]:
+        """The extents along a row, of the first reduction."""
+        return self.anchor.along_extents
+
+    @property
+    def is_across(self) -> bool:
+        """Do neighbours in memory belong to different rows, of what the first reduction reads most of."""
+        anchor = self.anchor
+        if not anchor.rows or not anchor.along:
+            return False
+        loads = sorted(anchor.loads, key=lambda load: -len(load.indices))
+        return bool(loads) and stride_class(loads[0], anchor.row_vars[-1]) == 1
+
+
+def row_stages(sch: Schedule) -> list[RowStages]:
+    """The chains of a program whose stages are not bound."""
+    root = sch.get_block(ROOT)
+    blocks = sch.get_child_blocks(root)
+    stages = [stage_of(sch, rv) for rv in blocks]
+    used = [{region.buffer for region in (*sch.get(rv).reads, *sch.get(rv).writes)} for rv in blocks]
+    allocated = set(sch.get(root).alloc_buffers)
+    found: list[RowStages] = []
+    taken = 0
+    for number, stage in enumerate(stages):
+        anchor = _anchor(stage) if number >= taken and stage is not None else None
+        if anchor is None:
+            continue
+        group = RowStages(tuple([stage.extents[stage.loops.index(loop)] for loop in anchor.rows]), [])  # type: ignore[union-attr]
+        group.add(anchor, 0)
+        first, last = number, number + 1
+        while last < len(stages) and _join(group, stages[last], before=False):
+            last += 1
+        while first > taken and _join(group, stages[first - 1], before=True):
+            first -= 1
+        while len(group.members) > 1 and _is_apart(group):
+            group.members.pop()
+            last -= 1
+        outside = set().union(*used[:first], *used[last:])
+        while not group.members[0].reduces and group.members[0].store.buffer not in allocated - outside:
+            first += 1
+            outside |= group.members.pop(0).reads
+        group.own = {m.store.buffer for m in group.members} & (allocated - outside)
+        found.append(group)
+        taken = last
+    return found
+
+
+def _simple(stage: Stage) -> bool:
+    """Is a stage a nest over iterators of its own around one store under no condition."""
+    store = stage.store
+    plain = [axis is not None or is_int(extent, 1) for axis, extent in zip(stage.iterators, stage.extents)]
+    kinds = [axis.kind for axis in stage.block.iter_vars]
+    if store is None or store.predicate is not None or not all(plain) or not all([kind in "SR" for kind in kinds]):
+        return False
+    return is_int(stage.predicate, 1) and ("R" in kinds) == (stage.block.init is not None)
+
+
+def _member(stage: Stage, rows: Sequence[Var]) -> Member | None:
+    """The stage with the given iterators as its rows; None where it reduces over some of its other loops only."""
+    vars_ = variables(stage)
+    store = stage.store
+    assert store is not None
+    row_loops = [stage.loops[vars_.index(var)] for var in rows]
+    others = [
+        k for k, loop in enumerate(stage.loops)
+        if loop not in row_loops and not (is_int(stage.extents[k], 1) and stage.kinds[k] != "R")
+    ]  # fmt: skip
+    along = [k for k in others if vars_[k] is not None]
+    reduces = stage.block.init is not None
+    if len(along) != len(others) or any([(stage.kinds[k] == "R") != reduces for k in others]):
+        return None
+    loads = collect(store.value, BufferLoad)
+    if reduces and joined_to(store, loads) is None:
+        return None
+    return Member(
+        stage, store, tuple(row_loops), tuple([stage.loops[k] for k in along]), tuple(rows),
+        tuple([v for k, v in enumerate(vars_) if k in along and v is not None]),
+        tuple([stage.extents[k] for k in along]),
+    )  # fmt: skip
+
+
+def _anchor(stage: Stage) -> Member | None:
+    """A stage that reduces along rows: what it reads most of it reads once."""
+    if not _simple(stage) or stage.block.init is None:
+        return None
+    rows = [v for v, kind, e in zip(variables(stage), stage.kinds, stage.extents) if kind == "S" and not is_int(e, 1)]
+    found = _member(stage, [v for v in rows if v is not None])
+    if found is None or not any([_reads_once(load, found, stage) for load in found.loads]):
+        return None
+    return found
+
+
+def _reads_once(load: BufferLoad, member: Member, stage: Stage) -> bool:
+    """Does every point of a stage read another element."""
+    extents = {v: e for v, e in zip(variables(stage), stage.extents) if v is not None}
+    seen: list[Var] = []
+    for index, width in zip(load.indices, load.buffer.shape):
+        used = [v for v in used_vars(index) if v in extents and not is_int(extents[v], 1)]
+        seen += used
+        if len(used) == 1 and slope(index, used[0]) in (1, -1):
+            continue
+        if used and not (type(width) is IntImm and size_of([extents[v] for v in used]) <= width.value):
+            return False
+    wanted = {v for v in (*member.row_vars, *member.along_vars) if not is_int(extents[v], 1)}
+    return len(seen) == len(set(seen)) and wanted == set(seen)
+
+
+def _join(group: RowStages, stage: Stage | None, before: bool) -> bool:
+    """Add a neighbouring stage to a chain where it works on the same rows."""
+    if stage is None or not _simple(stage) or stage.store is None:
+        return False
+    store = stage.store
+    if before:
+        places = _places_read(group, store.buffer)
+        accesses: list[BufferLoad | BufferStore] = [store]
+        if places is None:
+            return False
+        known = {store.buffer: places}
+    else:
+        accesses = [load for load in collect(store.value, BufferLoad) if load.buffer in group.places]
+        known = group.places
+        if store.buffer in group.places or not accesses or any([store.buffer in m.reads for m in group.members]):
+            return False
+    rows = _rows_of(accesses, known, len(group.extents))
+    vars_ = variables(stage)
+    if rows is None or not all([var in vars_ and stage.kinds[vars_.index(var)] == "S" for var in rows]):
+        return False
+    if not all([structural_equal(stage.extents[vars_.index(var)], e) for var, e in zip(rows, group.extents)]):
+        return False
+    member = _member(stage, rows)
+    if member is None or (
+        not member.reduces and size_of(group.extents) < FEW_ROWS and size_of(member.along_extents) > LONG
+    ):
+        return False
+    group.add(member, 0 if before else len(group.members))
+    return True
+
+
+def _places_read(group: RowStages, buffer: Buffer) -> tuple[int | None, ...] | None:
+    """The row at each axis of a buffer, as the members of a chain read it; None where they do not, or do not agree."""
+    found = {_places(load, member) for member in group.members for load in member.loads if load.buffer is buffer}
+    written = any([member.store.buffer is buffer for member in group.members])
+    return found.pop() if len(found) == 1 and not written else None
+
+
+def _places(access: BufferLoad | BufferStore, member: Member) -> tuple[int | None, ...]:
+    rows: list[Expr] = list(member.row_vars)
+    return tuple([next((k for k, var in enumerate(rows) if index is var), None) for index in access.indices])
+
+
+def _rows_of(
+    accesses: list[BufferLoad | BufferStore], known: dict[Buffer, tuple[int | None, ...]], count: int
+) -> list[Var] | None:
+    """The iterators that stand where the rows do."""
+    found: dict[int, Var] = {}
+    for access in accesses:
+        for index, row in zip(access.indices, known[access.buffer]):
+            if row is None:
+                continue
+            if not isinstance(index, Var) or found.setdefault(row, index) is not index:
+                return None
+    rows = [found[k] for k in range(count) if k in found]
+    return rows if len(rows) == len(set(rows)) == count else None
+
+
+def _is_apart(group: RowStages) -> bool:
+    """Does the last member of a chain read what another thread of its block has computed and no shared memory holds."""
+    last = group.members[-1]
+    for member in group.members[:-1]:
+        if member.along and not member.reduces and not reads_own(member, last) and not is_held(member):
+            return True
+    return False
+
+
+def is_held(member: Member) -> bool:
+    """Can shared memory hold the elements of a row that a stage computes."""
+    constant = all([type(e) is IntImm for e in member.along_extents])
+    return constant and size_of(member.along_extents) * member.store.buffer.dtype.itemsize <= HELD
+
+
+def reads_own(writer: Member, reader: Member) -> bool:
+    """Does each thread read of a buffer only the elements that it writes: both go over them in one order."""
+    loads = [load for load in reader.loads if load.buffer is writer.store.buffer]
+    if loads and not structural_equal(writer.along_extents, reader.along_extents):
+        return False
+    mapping = dict(zip((*writer.row_vars, *writer.along_vars), (*reader.row_vars, *reader.along_vars)))
+    wanted = [mapping.get(i, i) if isinstance(i, Var) else i for i in writer.store.indices]
+    return all([structural_equal(tuple(wanted), load.indices) for load in loads])

@@ -1,0 +1,143 @@
+"""The rule for stages that work on one row together: reductions along it and what follows from them, in one kernel.
+
+A softmax, a norm or a sum along an axis is a chain of stages over the same rows. Their loops over rows become one. A group of
+threads goes along each row: each thread has every so many-th element, reductions are joined across the group. Results for a whole
+row, and elements that only the thread that computes them reads, are kept by each thread for itself; other elements in shared
+memory. Where neighbours in memory belong to different rows, threads side by side have rows side by side.
+Not here: which stages those are (`row_stages.py`), how a reduction is joined (`lower_cross_thread_reduction`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....arith.index_map import IndexMap
+from ....ir.build import add, const, floordiv, floormod, mul
+from ....ir.expr import IntImm, Var
+from ....ir.types import Expr, prim_type
+from ...infra.backend import GpuMachine
+from ...schedule import LoopRV, Schedule
+from .row_stages import HELD, Member, RowStages, is_held, reads_own, row_stages
+from .stages import THREADS, one_loop_each, size_of
+
+KEPT = 32
+"""Elements of a row that a thread keeps for itself, at most."""
+WARP_ROW = 1024
+"""Length of a row up to which one warp goes along it."""
+COLUMNS = 32
+"""Rows side by side that a block has, where neighbours in memory belong to different rows."""
+
+
+@dataclass(slots=True, frozen=True)
+class Shape:
+    """Threads of a block: ``rows`` at a time on the axis ``row_axis``, ``lanes`` along each on ``lane_axis``."""
+
+    rows: int
+    row_axis: str
+    lanes: int
+    lane_axis: str
+
+
+def bind_rows(sch: Schedule, group: RowStages, gpu: GpuMachine) -> str:
+    """Bind a chain of stages; says how. What other stages read as well, the chain gets a copy of."""
+    passed = [m for m in group.members if m.store.buffer not in group.own and _readers(group, m)]
+    for member in passed:
+        sch.cache_write(member.stage.rv, 0, "global", [reader.stage.rv for reader in _readers(group, member)])
+    if passed:
+        first = group.members[0].stage.block.name
+        group = next(found for found in row_stages(sch) if found.members[0].stage.block.name == first)
+    return _bind(sch, group, gpu)
+
+
+def _readers(group: RowStages, member: Member) -> list[Member]:
+    return [reader for reader in group.members if member.store.buffer in reader.reads]
+
+
+def _shape(group: RowStages, gpu: GpuMachine) -> Shape:
+    length, count = size_of(group.length), size_of(group.extents)
+    most = min(THREADS, gpu.threads)
+    if group.is_across:
+        columns = min(COLUMNS, gpu.warp)
+        lanes = most // columns
+        while lanes > 1 and lanes > length:
+            lanes //= 2
+        return Shape(columns, "threadIdx.x", lanes, "threadIdx.y")
+    lanes = gpu.warp
+    if length > WARP_ROW:
+        lanes = most if length <= 16 * WARP_ROW or count > gpu.processors else min(1024, gpu.threads)
+    while lanes > 4 and lanes // 2 >= length:
+        lanes //= 2
+    rows = max(1, most // 2 // lanes)
+    while rows > 1 and count < rows * gpu.processors:
+        rows //= 2
+    return Shape(rows, "threadIdx.y", lanes, "threadIdx.x")
+
+
+def _bind(sch: Schedule, group: RowStages, gpu: GpuMachine) -> str:
+    shape = _shape(group, gpu)
+    loops = [_loops(sch, member) for member in group.members]
+    top = sch.merge(*[head for head, *_ in loops]) if len(loops) > 1 else loops[0][0]
+    if shape.rows > 1:
+        block, row = sch.split(top, [None, shape.rows])
+    else:
+        block, row = top, None
+    for member, (_, *along) in zip(group.members, loops):
+        _lanes(sch, group, member, along[0] if along else None, shape)
+    for member in group.members:
+        _keep(sch, group, member, shape)
+    sch.bind(block, "blockIdx.x")
+    if row is not None:
+        sch.bind(row, shape.row_axis)
+    return f"{group.name} in rows, {shape.rows} of {shape.lanes} threads"
+
+
+def _loops(sch: Schedule, member: Member) -> list[LoopRV]:
+    """The loop of a stage over rows, and that along a row where it has any."""
+    units = [loop for loop in member.stage.loops if loop not in member.rows and loop not in member.along]
+    return one_loop_each(sch, member.stage, [*member.rows, *units], member.along)
+
+
+def _lanes(sch: Schedule, group: RowStages, member: Member, loop: LoopRV | None, shape: Shape) -> None:
+    """Let the threads of a row share the loop of a stage along it. Every thread computes what it keeps of a whole row."""
+    if loop is None:
+        if member.store.buffer in group.own:
+            return
+        loop = sch.add_unit_loop(member.stage.rv)
+    step, lane = sch.split(loop, [None, shape.lanes])
+    sch.reorder(lane, step)
+    sch.bind(lane, shape.lane_axis)
+    if type(sch.get(step).extent) is IntImm and sch.get(step).extent.value <= KEPT:
+        sch.unroll(step)
+
+
+def _keep(sch: Schedule, group: RowStages, member: Member, shape: Shape) -> None:
+    """Put the result of a stage where its readers have it nearest."""
+    buffer = member.store.buffer
+    if buffer not in group.own:
+        return
+    if not member.along or member.reduces:
+        sch.set_scope(member.stage.rv, 0, "local")
+        return
+    if not all([type(e) is IntImm for e in member.along_extents]):
+        return
+    length = size_of(member.along_extents)
+    if -(-length // shape.lanes) <= KEPT and all([reads_own(member, reader) for reader in group.members]):
+        sch.transform_layout(member.stage.rv, ("write", 0), _by_lane(member, shape.lanes))
+        sch.set_scope(member.stage.rv, 0, "local")
+    elif is_held(member) and size_of(member.along_extents) * shape.rows * buffer.dtype.itemsize <= HELD:
+        sch.set_scope(member.stage.rv, 0, "shared")
+
+
+def _by_lane(member: Member, lanes: int) -> IndexMap:
+    """The layout in which the elements of one thread are neighbours: the thread, then its elements, behind the row."""
+    cells = [Var(f"d{axis}", prim_type("int64")) for axis in range(len(member.store.indices))]
+    at = dict(zip(member.store.indices, cells))
+    flat: Expr = const(0, "int64")
+    for var, extent in zip(member.along_vars, member.along_extents):
+        flat = add(mul(flat, extent), at[var])
+    width = const(lanes, "int64")
+    rest = [cell for index, cell in at.items() if index not in member.along_vars]
+    return IndexMap(tuple(cells), (*rest, floormod(flat, width), floordiv(flat, width)))
+
+
+__all__ = ["bind_rows"]

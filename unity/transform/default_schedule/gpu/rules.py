@@ -1,0 +1,104 @@
+"""The rules for devices with threads, in the order in which they are tried.
+
+A rule takes the nests of a program that it is for; those that are left go to the rules after it, and what is no nest of a block,
+or refuses a step, to the last, which takes everything. Each part of the program that stands by itself becomes a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ....ir.expr import Call
+from ....ir.function import PrimFunc
+from ....ir.stmt import SeqStmt
+from ....ir.walk import collect
+from ....support.errors import ScheduleError
+from ...infra.backend import GpuMachine, Machine
+from ...schedule import Schedule
+from ..base import Rule, Scheduled, mark, program_of, schedule_of
+from .cells import bind_axes, bind_cells, bind_fused_cells
+from .plain_loops import bind_plain_loops, is_bound
+from .row_stages import row_stages
+from .rows import bind_rows
+from .stages import stages_of
+
+
+class _Part(Protocol):
+    """A stage, or several that one kernel does."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class _Take(NamedTuple):
+    """Parts of programs for one rule: ``find`` gives those of a program, ``bind`` binds one and says how."""
+
+    name: str
+    find: Callable[[Schedule], Sequence[_Part]]
+    bind: Callable[[Schedule, Any, GpuMachine], str]
+
+
+_TAKES = (
+    _Take("rows", row_stages, bind_rows),
+    _Take("cells", stages_of, bind_cells),
+    _Take("fused cells", stages_of, bind_fused_cells),
+    _Take("axes", stages_of, bind_axes),
+)
+_HOST_CALLS = ("T.call_packed", "T.tvm_call_packed")
+
+
+def _rule(number: int) -> Rule:
+    take = _TAKES[number]
+
+    def apply(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
+        made, said = _taken(fn, take, machine)
+        if not said:
+            return "no nest that it is for, or a step does not apply"
+        for other in _TAKES[number + 1 :]:
+            made, more = _taken(made, other, machine)
+            said += more
+        return _finished(made, machine, said)
+
+    return Rule(take.name, apply)
+
+
+def _taken(fn: PrimFunc, take: _Take, machine: Machine) -> tuple[PrimFunc, list[str]]:
+    """The program with all that a rule is for bound, as far as its steps apply, and how."""
+    said: list[str] = []
+    refused: set[str] = set()
+    sch = _schedule(fn)
+    while (part := next((p for p in take.find(sch) if p.name not in refused), None)) is not None:
+        try:
+            said.append(take.bind(sch, part, machine.gpu))
+            fn = program_of(sch)
+        except ScheduleError:
+            refused.add(part.name)
+            sch = _schedule(fn)
+    return fn, said
+
+
+def _schedule(fn: PrimFunc) -> Schedule:
+    """A schedule that takes no step which is not proved: a test takes longer than another step."""
+    sch = schedule_of(fn)
+    sch.tests = False
+    return sch
+
+
+def _finished(fn: PrimFunc, machine: Machine, said: list[str]) -> Scheduled | str:
+    """The program with what is left bound as it stands."""
+    if any([call.op_name in _HOST_CALLS for call in collect(fn.body, Call)]):
+        return "it calls a function of the host"
+    parts = fn.body.stmts if type(fn.body) is SeqStmt else (fn.body,)
+    if not all([is_bound(part) for part in parts]):
+        fn = bind_plain_loops(fn, machine.gpu)
+        said = [*said, "the rest as it stands"]
+    return Scheduled(mark(fn), "; ".join(said))
+
+
+def _plain(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
+    return _finished(fn, machine, [])
+
+
+GPU_RULES = (*[_rule(number) for number in range(len(_TAKES))], Rule("plain loops", _plain))
+"""Every program ends with its loops bound, but for those that call functions of the host."""

@@ -1,0 +1,157 @@
+"""Stages: the nests of a program as rules see them, and how a loop over cells is dealt out to blocks and threads.
+
+Not here: which stages belong together (the rules).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....arith.index_map import IndexMap
+from ....ir.build import add, is_int, mul
+from ....ir.expr import IntImm, Var
+from ....ir.scalar import IterVar
+from ....ir.stmt import Block, BufferStore, For
+from ....ir.types import Expr
+from ....ir.walk import collect, free_vars
+from ....support.errors import ScheduleError
+from ...infra.backend import GpuMachine
+from ...schedule import BlockRV, LoopRV, Schedule
+from ...schedule.core.tree import ROOT
+
+THREADS = 256
+"""Threads of a block, where nothing asks for another number."""
+UNKNOWN = 1 << 20
+"""The number that a symbolic extent is taken for where sizes are weighed."""
+
+
+@dataclass(slots=True, frozen=True)
+class Stage:
+    """A nest of serial loops around one block that no thread has been given to. For each loop: the iterator whose value it is,
+    where it is one's, and the kinds of those that it drives, "S", "R", "SR" or "" for none."""
+
+    rv: BlockRV
+    block: Block
+    loops: tuple[LoopRV, ...]
+    extents: tuple[Expr, ...]
+    kinds: tuple[str, ...]
+    iterators: tuple[IterVar | None, ...]
+    predicate: Expr
+
+    @property
+    def name(self) -> str:
+        """The name of its block."""
+        return self.block.name
+
+    @property
+    def store(self) -> BufferStore | None:
+        """The one store that the block is."""
+        return self.block.body if type(self.block.body) is BufferStore else None
+
+    def of_kind(self, kind: str) -> list[LoopRV]:
+        """The loops that drive iterators of one kind, or none at all where that is "S"."""
+        return [loop for loop, found in zip(self.loops, self.kinds) if (found or "S") == kind]
+
+
+def stages_of(sch: Schedule) -> list[Stage]:
+    """The stages of a program that are not bound yet, in order."""
+    found = [stage_of(sch, block) for block in sch.get_child_blocks(sch.get_block(ROOT))]
+    return [stage for stage in found if stage is not None]
+
+
+def stage_of(sch: Schedule, rv: BlockRV) -> Stage | None:
+    """The stage of a block; None where its nest is no chain of serial loops."""
+    loops = sch.get_loops(rv)
+    nodes: list[For] = [sch.get(loop) for loop in loops]
+    realize = sch.get_sref(rv).realize
+    if any([node.kind != "serial" or node.annotations or not is_int(node.min, 0) or node.step for node in nodes]):
+        return None
+    if any([a.body is not b for a, b in zip(nodes, [*nodes[1:], realize])]) or collect(
+        realize.block.body, (Block, For)
+    ):
+        return None
+    kinds, iterators = [], []
+    pairs = list(zip(realize.block.iter_vars, realize.iter_values))
+    for node in nodes:
+        driven = [(axis, value) for axis, value in pairs if node.loop_var in free_vars(value)]
+        kinds.append("".join(sorted({axis.kind for axis, _ in driven}, reverse=True)))
+        iterators.append(driven[0][0] if len(driven) == 1 and driven[0][1] is node.loop_var else None)
+    return Stage(
+        rv,
+        realize.block,
+        tuple(loops),
+        tuple([node.extent for node in nodes]),
+        tuple(kinds),
+        tuple(iterators),
+        realize.predicate,
+    )
+
+
+def size_of(extents: Sequence[Expr]) -> int:
+    """The product of extents, symbols taken for UNKNOWN."""
+    return math.prod([e.value if type(e) is IntImm else UNKNOWN for e in extents])
+
+
+def threads_for(cells: int, gpu: GpuMachine) -> int:
+    """Threads of a block for so many independent cells: fewer where blocks would be fewer than what runs them."""
+    threads = min(THREADS, gpu.threads)
+    while threads > gpu.warp and cells < threads * gpu.processors:
+        threads //= 2
+    return threads
+
+
+def one_loop_each(sch: Schedule, stage: Stage, *groups: Sequence[LoopRV], count: bool = True) -> list[LoopRV]:
+    """Each group of the loops of a stage as one loop, in this order; a new loop of one iteration for an empty first group.
+
+    Where each loop is an iterator, new iterators ``count`` through the groups: their values stay simple where loops are split."""
+    made: list[LoopRV] = []
+    wanted = [loop for group in groups for loop in group]
+    if count and len(wanted) > sum([bool(group) for group in groups]):
+        made = _by_iterators(sch, stage, [group for group in groups if group])
+    if not made:
+        if wanted != list(stage.loops):
+            sch.reorder(*wanted)
+        made = [
+            sch.fuse(*group, preserve_unit_iters=False) if len(group) > 1 else group[0] for group in groups if group
+        ]
+    return made if groups[0] else [sch.add_unit_loop(made[0] if made else stage.rv), *made]
+
+
+def _by_iterators(sch: Schedule, stage: Stage, groups: Sequence[Sequence[LoopRV]]) -> list[LoopRV]:
+    """The loops of new iterators that count through each group; none where the block cannot have them."""
+    axes = [axis.var for axis in stage.block.iter_vars]
+    extents = {var: e for var, e in zip(variables(stage), stage.extents) if var is not None}
+    if len(axes) != len(stage.loops) or set(axes) != extents.keys():
+        return []
+    of_loop = dict(zip(stage.loops, variables(stage)))
+    places: list[Expr] = []
+    for group in groups:
+        inside = [var for var in [of_loop[loop] for loop in group] if var is not None]
+        first, *others = [var for var in inside if not is_int(extents[var], 1)] or inside[:1]
+        place: Expr = first
+        for var in others:
+            place = add(mul(place, extents[var]), var)
+        places.append(place)
+    try:
+        sch.transform_block_layout(stage.rv, IndexMap(tuple(axes), tuple(places)))
+    except ScheduleError:
+        return []
+    return sch.get_loops(stage.rv)
+
+
+def deal_out(sch: Schedule, loop: LoopRV, threads: int, lanes: int = 1) -> None:
+    """A loop over independent cells to blocks of threads, each with a vector of them."""
+    if lanes > 1:
+        block, thread, lane = sch.split(loop, [None, threads, lanes])
+        sch.vectorize(lane)
+    else:
+        block, thread = sch.split(loop, [None, threads])
+    sch.bind(block, "blockIdx.x")
+    sch.bind(thread, "threadIdx.x")
+
+
+def variables(stage: Stage) -> list[Var | None]:
+    """The iterator that each loop is."""
+    return [None if axis is None else axis.var for axis in stage.iterators]
