@@ -11,6 +11,7 @@ from ctypes import c_uint64
 import pytest
 from scripted_driver import LIBC, ScriptedDriver
 
+import unity
 from unity import UnityError
 from unity.ffi.cuda import driver as drivers
 from unity.ffi.cuda.context import STREAM_KEY, context, launching, stream_key
@@ -286,3 +287,30 @@ def test_machine_code_asks_for_memory_and_learns_why_there_is_none(scripted):
         assert caught.value.code == "E736"
         assert code_of(launch_failed, 1, "k") == "E735" and code_of(launch_failed, 719, "k") == "E737"
     assert code_of(context(1).synchronize) == "E737"
+
+
+def test_streams_of_a_device(scripted):
+    """As TVM's devices and torch's blocks have them; a stream of another library by what that calls its handle."""
+    device = unity.cuda(1)
+    stream = device.create_raw_stream()
+    for given in (
+        stream,
+        type("T", (), {"cuda_stream": stream})(),
+        type("P", (), {"handle": stream})(),
+        type("C", (), {"ptr": stream})(),
+    ):
+        with device.use_stream(given):
+            assert context(1).stream() == stream and context(0).stream() == 0
+        assert context(1).stream() == 0
+    device.set_raw_stream(stream)
+    assert context(1).stream() == stream
+    device.set_raw_stream(None)
+    scripted.calls.clear()
+    device.sync(stream)
+    assert "cuStreamSynchronize" in scripted.calls
+    device.sync()
+    assert "cuCtxSynchronize" in scripted.calls
+    device.free_raw_stream(stream)
+    assert "cuStreamDestroy_v2" in scripted.calls
+    assert code_of(device.set_raw_stream, "s") == "E703" and code_of(unity.cpu().create_raw_stream) == "E703"
+    unity.cpu().sync()

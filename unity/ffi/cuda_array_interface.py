@@ -27,7 +27,7 @@ def export_cuda(array: np.ndarray, device: Device) -> dict[str, Any]:
         raise AttributeError(f"__cuda_array_interface__ has no name for {array.dtype.name}: use DLPack")
     return {
         "shape": array.shape, "typestr": array.dtype.str, "data": (address_of(array), not array.flags.writeable), "version": 3,
-        "strides": None if array.flags.c_contiguous else array.strides, "stream": device.memory.stream(device.index) or 1,
+        "strides": None if array.flags.c_contiguous else array.strides, "stream": device.memory.streams.current(device.index) or 1,
     }  # fmt: skip
 
 

@@ -6,8 +6,8 @@ Invariant: a device that ``device`` gives exists once, so that machine code comp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -25,14 +25,38 @@ class Allocation(Protocol):
         """Where it lies."""
 
 
+def _no_streams(*args: Any) -> Any:
+    raise FFIError("E703", "the device has no streams", help="it does its work in the order in which it is given")
+
+
+@dataclass(slots=True, frozen=True)
+class DeviceStreams:
+    """Streams of a kind of devices that work asynchronously, as functions; the first argument of each is a device's index, a stream
+    is its handle, 0 the default one.
+
+    ``current(index)``: that of the thread. ``choose(index, stream)`` makes one the thread's, None: the library's own choice again;
+    it gives what was chosen before. ``order(index, first, then)`` makes a stream wait for what another one has been given.
+    ``make(index)``, ``free(index, stream)``, ``wait(index, stream)``: a new one, the end of one, waiting for all its work.
+    """
+
+    current: Callable[[int], int] = lambda index: 0
+    choose: Callable[[int, int | None], int | None] = _no_streams
+    order: Callable[[int, int, int], None] = lambda index, first, then: None
+    make: Callable[[int], int] = _no_streams
+    free: Callable[[int, int], None] = _no_streams
+    wait: Callable[[int, int], None] = _no_streams
+    default: int | None = None
+    """DLPack's number of stream 0."""
+
+
 @dataclass(slots=True, frozen=True)
 class DeviceMemory:
     """Memory of a kind of devices that the host does not read, as functions; the first argument of each is a device's index.
 
     ``allocate(index, bytes)``; ``to_device`` and ``to_host(index, target, source, bytes)`` copy between an address of the device
     and one of the host, and are done when they return; ``within(index, target, source, bytes)`` copies inside the device.
-    ``synchronize(index)`` waits for all work. A device that works asynchronously says on which ``stream(index)``, a number, and
-    ``order(index, first, then)`` makes one stream wait for another. ``calling(index)`` is around every call of a program.
+    ``synchronize(index)`` waits for all work. ``calling(index)`` is around every call of a program; what it gives tells apart
+    calls that may run at the same time, each of which has an arena of its own.
     """
 
     allocate: Callable[[int, int], Allocation]
@@ -40,11 +64,8 @@ class DeviceMemory:
     to_host: Callable[[int, int, int, int], None]
     within: Callable[[int, int, int, int], None]
     synchronize: Callable[[int], None] = lambda index: None
-    stream: Callable[[int], int] = lambda index: 0
-    order: Callable[[int, int, int], None] = lambda index, first, then: None
     calling: Callable[[int], AbstractContextManager[Any]] = nullcontext
-    default_stream: int | None = None
-    """DLPack's number of stream 0."""
+    streams: DeviceStreams = DeviceStreams()
 
 
 @dataclass(slots=True, frozen=True)
@@ -86,13 +107,25 @@ def _of_context(function: Callable[..., Any]) -> Callable[..., Any]:
 CUDA_MEMORY = DeviceMemory(
     allocate=_of_context(cuda_memory.allocate), to_device=_of_context(cuda_memory.copy_to_device),
     to_host=_of_context(cuda_memory.copy_to_host), within=_of_context(cuda_memory.copy_on_device),
-    synchronize=_of_context(Context.synchronize), stream=_of_context(Context.stream), order=_of_context(Context.order),
-    calling=_of_context(launching), default_stream=1,
+    synchronize=_of_context(Context.synchronize), calling=_of_context(launching),
+    streams=DeviceStreams(
+        _of_context(Context.stream), _of_context(Context.set_stream), _of_context(Context.order), _of_context(Context.new_stream),
+        _of_context(Context.free_stream), _of_context(Context.synchronize_stream), 1,
+    ),
 )  # fmt: skip
 """Memory of CUDA devices, through the driver in force."""
 CUDA_KIND = DeviceKind("cuda", 2, False, "An NVIDIA GPU.", device_count, CUDA_MEMORY)
 for _kind in (CPU_KIND, CUDA_KIND):
     register_device_kind(_kind)
+
+
+def stream_handle(stream: object) -> int:
+    """The handle of a stream: a number, or what torch, cupy and pycuda call it. Raises FFIError E703."""
+    for name in ("cuda_stream", "ptr", "handle"):
+        stream = getattr(stream, name, stream)
+    if not isinstance(stream, int):
+        raise FFIError("E703", f"a {type(stream).__name__} is no stream", help="give a handle, or torch.cuda.Stream()")
+    return stream
 
 
 @dataclass(slots=True, frozen=True)
@@ -125,10 +158,33 @@ class Device:
                            help="register the device with a DeviceMemory, or give unity.cpu()")  # fmt: skip
         return found
 
-    def sync(self) -> None:
-        """Wait until the device has done all that it was given."""
-        if not self.host_memory:
+    def sync(self, stream: object = None) -> None:
+        """Wait until the device has done all that it was given, or all of a stream."""
+        if stream is not None:
+            self.memory.streams.wait(self.index, stream_handle(stream))
+        elif not self.host_memory:
             self.memory.synchronize(self.index)
+
+    def create_raw_stream(self) -> int:
+        """A new stream, by its handle; ``free_raw_stream`` ends it. Raises FFIError E703 where the device has no streams."""
+        return self.memory.streams.make(self.index)
+
+    def free_raw_stream(self, stream: int) -> None:
+        """End a stream of ``create_raw_stream``, once its work is done."""
+        self.memory.streams.free(self.index, stream)
+
+    def set_raw_stream(self, stream: object) -> None:
+        """Make a stream that of this thread, by which programs, copies and new memory are ordered; None takes it back."""
+        self.memory.streams.choose(self.index, None if stream is None else stream_handle(stream))
+
+    @contextmanager
+    def use_stream(self, stream: object) -> Iterator[None]:
+        """``set_raw_stream`` within a block. ``stream``: a handle, or a stream of torch, cupy or pycuda."""
+        before = self.memory.streams.choose(self.index, stream_handle(stream))
+        try:
+            yield
+        finally:
+            self.memory.streams.choose(self.index, before)
 
     @property
     def device_type(self) -> int:

@@ -120,12 +120,12 @@ def export_from(
         if tuple(dl_device) != CPU.dlpack or copy is False:
             raise BufferError(f"a tensor on {device} is shared there, and copied to the cpu alone")
         return export_array(to_host(array, device), **options)
-    memory = device.memory
+    streams = device.memory.streams
     if copy:
         array = to_device(to_host(array, device), device)
     if stream != -1:  # DLPack's word for a consumer that waits by itself
-        then = 0 if stream is None or stream == memory.default_stream else stream
-        memory.order(device.index, memory.stream(device.index), then)
+        then = 0 if stream is None or stream == streams.default else stream
+        streams.order(device.index, streams.current(device.index), then)
     capsule = export_array(array, **options)
     (ctypes.c_int32 * 2).from_address(_dltensor(capsule)[0] + _DEVICE)[:] = list(device.dlpack)
     return capsule
@@ -140,9 +140,9 @@ def import_from(producer: object) -> tuple[np.ndarray, Device]:
     if kind in _HOST_MEMORY:
         return import_array(producer), CPU
     device = device_from_dlpack(int(kind), index)
-    stream = device.memory.stream(device.index)
+    streams = device.memory.streams
     try:
-        capsule = producer.__dlpack__(stream=stream or device.memory.default_stream)  # type: ignore[attr-defined]
+        capsule = producer.__dlpack__(stream=streams.current(device.index) or streams.default)  # type: ignore[attr-defined]
     except (BufferError, RuntimeError, AttributeError, TypeError, ValueError) as error:
         raise FFIError("E704", f"cannot share the memory of a {type(producer).__name__}: {error}") from error
     return _read(capsule), device

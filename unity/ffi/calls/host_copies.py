@@ -40,10 +40,10 @@ def _runs(device: Device) -> Iterator[None]:
 
 
 @contextmanager
-def running_on(device: Device) -> Iterator[None]:
-    """Around a call of a program of a device."""
-    with device.memory.calling(device.index), _runs(device):
-        yield
+def running_on(device: Device) -> Iterator[Any]:
+    """Around a call of a program of a device; gives what tells apart calls that run at the same time."""
+    with device.memory.calling(device.index) as lane, _runs(device):
+        yield lane
 
 
 def call_from_device(function: PackedFunc, args: Sequence[Any]) -> Any:

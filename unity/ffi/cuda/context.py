@@ -114,7 +114,7 @@ class Context:
     def stream(self) -> int:
         """The handle of the thread's current stream: that of ``use_stream``, else torch's where torch uses the device, else 0."""
         chosen = _THREAD.streams.get(self)
-        return _torch_stream(self.index) if chosen is None else chosen
+        return (_torch_stream(self.index) or 0) if chosen is None else chosen
 
     def set_stream(self, stream: int | None) -> int | None:
         """Make a stream, by its handle, the thread's current one, or none of ours (None); gives the former one."""
@@ -187,11 +187,11 @@ def context(index: int) -> Context:
     return found
 
 
-def _torch_stream(index: int) -> int:
-    """The handle of torch's current stream of a device; 0, the default stream, where torch does not use CUDA."""
+def _torch_stream(index: int) -> int | None:
+    """The handle of torch's current stream of a device, None where torch does not use CUDA."""
     torch_cuda: Any = sys.modules.get("torch.cuda")
     if torch_cuda is None or not torch_cuda.is_initialized():
-        return 0
+        return None
     return int(torch_cuda.current_stream(index).cuda_stream)
 
 
@@ -234,6 +234,11 @@ def launching(of: Context) -> Iterator[int]:
     before = _THREAD.published
     with of.current("the call"):
         stream = of.stream()
+        torch_stream = _torch_stream(of.index)
+        if (
+            torch_stream is not None and torch_stream != stream
+        ):  # tensors that torch has given a stream of its own to compute
+            of.order(torch_stream, stream)
         _publish(stream)
         try:
             yield stream

@@ -1,0 +1,184 @@
+"""Programs on CUDA devices: memory, streams, faults; on an emulated device, and on a real one where that is asked for."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import unity
+from unity import Tensor, UnityError, VirtualMachine, runtime, tensor
+from unity.ffi.cuda.context import context
+from unity.script import parse
+from unity.testing import emulated_gpu
+
+pytestmark = pytest.mark.gpu
+MODES = ("native", "bytecode")
+SCALE = """
+    @T.prim_func(private=True)
+    def scale(x: T.handle, y: T.handle):
+        n = T.int64()
+        X = T.match_buffer(x, (n,), "float32")
+        Y = T.match_buffer(y, (n,), "float32")
+        for b in T.thread_binding((n + 31) // 32, "blockIdx.x"):
+            for t in T.thread_binding(32, "threadIdx.x"):
+                with T.block("c"):
+                    v = T.axis.spatial(n, b * 32 + t)
+                    T.where(b * 32 + t < n)
+                    Y[v] = X[v] * T.float32(2) + T.float32(1)
+"""
+THREE = parse(f"""
+@I.ir_module
+class M:
+{SCALE}
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        y = R.call_tir(cls.scale, (x,), out_sinfo=R.Tensor((n,), "float32"))
+        z = R.call_tir(cls.scale, (y,), out_sinfo=R.Tensor((n,), "float32"))
+        w = R.call_tir(cls.scale, (z,), out_sinfo=R.Tensor((n,), "float32"))
+        return w
+""")
+
+
+@pytest.fixture
+def gpu():
+    with emulated_gpu(devices=2, memory=1 << 24, races=False, traffic=False) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def executable():
+    return unity.compile(THREE, target="cuda")
+
+
+def three(x):
+    return ((x * 2 + 1) * 2 + 1) * 2 + 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_program_runs_on_each_device(gpu, executable, mode, index):
+    vm = VirtualMachine(executable, unity.cuda(index), exec_mode=mode)
+    for n in (100, 1, 0, 33):
+        x = np.arange(n, dtype=np.float32)
+        y = vm["main"](x)
+        assert type(y) is Tensor and y.device is unity.cuda(index) and (y.numpy() == three(x)).all()
+    assert not gpu.findings
+    other = tensor(np.ones(4, np.float32), device=unity.cuda(1 - index))
+    with pytest.raises(UnityError, match=f"expected a tensor on cuda:{index}, got one on cuda:{1 - index}") as caught:
+        vm["main"](other)
+    assert caught.value.code == "E612"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_streams_have_arenas_of_their_own(gpu, executable, mode):
+    vm = VirtualMachine(executable, unity.cuda(0), exec_mode=mode)
+    device, x = unity.cuda(0), np.arange(50, dtype=np.float32)
+    streams = [device.create_raw_stream(), device.create_raw_stream()]
+    for stream in streams:
+        with device.use_stream(stream):
+            before = len(gpu.launches)
+            for _ in range(2):
+                assert (vm["main"](x).numpy() == three(x)).all()
+            assert {launch.stream for launch in gpu.launches[before:]} == {stream}
+    vm["main"](x)
+    assert gpu.launches[-1].stream == 0
+    if mode == "native":
+        assert set(vm.native.arenas) == {0, *streams}
+        assert len({block.address for block in vm.native.arenas.values()}) == 3
+    for stream in streams:
+        device.sync(stream)
+        device.free_raw_stream(stream)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_memory_goes_back(gpu, executable, mode):
+    vm = VirtualMachine(executable, unity.cuda(0), exec_mode=mode)
+    x = np.arange(1000, dtype=np.float32)
+    for _ in range(3):
+        vm["main"](x)
+    gc.collect()
+    held = context(0).held
+    for _ in range(3):
+        vm["main"](x)
+    gc.collect()
+    assert context(0).held == held <= 3 * 4096, "the arena alone"
+    del vm
+    gc.collect()
+    assert context(0).held == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_out_of_memory(gpu, executable, mode):
+    vm = VirtualMachine(executable, unity.cuda(0), exec_mode=mode)
+    big = tensor(np.zeros(3 << 20, np.float32), device=unity.cuda(0))
+    with pytest.raises(UnityError, match="bytes are more than cuda:0") as caught:
+        vm["main"](big)
+    assert caught.value.code == "E736"
+    del big, caught
+    gc.collect()
+    x = np.arange(64, dtype=np.float32)
+    assert (vm["main"](x).numpy() == three(x)).all(), "the machine works on"
+
+
+FAULT = parse("""
+@I.ir_module
+class M:
+    @T.prim_func(private=True)
+    def pick(X: T.Buffer((64,), "float32"), I: T.Buffer((64,), "int32"), Y: T.Buffer((64,), "float32")):
+        for t in T.thread_binding(64, "threadIdx.x"):
+            with T.block("c"):
+                v = T.axis.spatial(64, t)
+                Y[v] = X[I[v]]
+
+    @R.function
+    def main(x: R.Tensor((64,), "float32"), i: R.Tensor((64,), "int32")):
+        y = R.call_tir(cls.pick, (x, i), out_sinfo=R.Tensor((64,), "float32"))
+        return y
+""")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_kernel_that_leaves_its_memory_loses_the_context(mode):
+    with emulated_gpu(memory=1 << 24) as gpu:
+        vm = VirtualMachine(unity.compile(FAULT, target="cuda"), unity.cuda(0), exec_mode=mode)
+        x, i = np.arange(64, dtype=np.float32), np.arange(64, dtype=np.int32)[::-1].copy()
+        kept = vm["main"](x, i)
+        assert (kept.numpy() == x[i]).all()
+        i[3] = 1 << 22
+        with pytest.raises(UnityError) as caught:
+            vm["main"](x, i).numpy()
+        assert caught.value.code in ("E614", "E737")
+        if caught.value.code == "E737":
+            for call in (
+                lambda: vm["main"](x, i),
+                kept.numpy,
+                lambda: runtime.empty((4,), "int8", "cuda"),
+                unity.cuda(0).sync,
+            ):
+                with pytest.raises(UnityError, match="the context of the CUDA device is lost") as again:
+                    call()
+                assert again.value.code == "E737"
+            assert gpu.findings
+
+
+def test_no_such_device(executable):
+    with emulated_gpu(), pytest.raises(UnityError, match="there is no device cuda:3") as caught:
+        VirtualMachine(executable, unity.cuda(3))
+    assert caught.value.code == "E734"
+    assert not unity.cuda(0).exist or unity.cuda(0).sync() is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_saved_programs_run(gpu, executable, mode, tmp_path):
+    path = tmp_path / "m.unity"
+    executable.save(path)
+    x = np.arange(40, dtype=np.float32)
+    assert (VirtualMachine(unity.load(path), unity.cuda(1), mode)["main"](x).numpy() == three(x)).all()
+
+
+def test_times_and_profiles(gpu, executable):
+    vm = VirtualMachine(executable, unity.cuda(0))
+    x = tensor(np.arange(40, dtype=np.float32), device="cuda")
+    assert vm.time_evaluator("main", number=2)(x).mean > 0
+    assert [row.calls for row in vm.profile("main", x, runs=2).rows] == [1, 1, 1]
