@@ -14,6 +14,8 @@ TIR_NAMES = {
     "FlattenBuffer": "flatten_buffer",
     "HoistIfThenElse": "hoist_if_then_else",
     "InjectDoubleBuffer": "inject_double_buffer",
+    "InjectPTXAsyncCopy": "inject_ptx_async_copy",
+    "InjectSoftwarePipeline": "inject_software_pipeline",
     "InjectVirtualThread": "inject_virtual_thread",
     "LoopPartition": "loop_partition",
     "LowerCrossThreadReduction": "lower_cross_thread_reduction",

@@ -11,6 +11,7 @@ from .blocks.convert_blocks_to_opaque import convert_blocks_to_opaque
 from .blocks.lower_init_block import lower_init_block
 from .blocks.lower_match_buffer import lower_match_buffer
 from .blocks.lower_opaque_block import lower_opaque_block
+from .blocks.mark_pipeline_stages import mark_pipeline_stages
 from .blocks.plan_buffer_allocation import plan_buffer_allocation
 from .buffers.flatten_buffer import flatten_buffer
 from .expressions.bind_shared import bind_shared
@@ -21,6 +22,8 @@ from .expressions.simplify import simplify
 from .loops.canonicalize_loop import canonicalize_loop
 from .loops.unroll_loop import unroll_loop
 from .threads.compact_thread_buffers import compact_thread_buffers
+from .threads.inject_ptx_async_copy import inject_ptx_async_copy
+from .threads.inject_software_pipeline import inject_software_pipeline
 from .threads.inject_virtual_thread import inject_virtual_thread
 from .threads.lower_cross_thread_reduction import lower_cross_thread_reduction
 from .threads.lower_thread_allreduce import lower_thread_allreduce
@@ -39,11 +42,13 @@ GPU_PIPELINE = Pipeline((
     plan_buffer_allocation,
     lower_match_buffer,
     convert_blocks_to_opaque,
+    mark_pipeline_stages,
     lower_opaque_block,
     simplify,
     compact_thread_buffers,
     independent_lanes,
     unify_thread_binding,
+    inject_software_pipeline,
     inject_virtual_thread,
     lower_thread_allreduce,
     simplify,
@@ -54,6 +59,7 @@ GPU_PIPELINE = Pipeline((
     simplify,
     legalize_narrow_float,
     vectorize_loop,
+    inject_ptx_async_copy,
     rewrite_unsafe_select,
     unroll_loop,
     merge_shared_memory_allocations,

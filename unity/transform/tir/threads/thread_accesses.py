@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ....arith.analyzer import Analyzer
 from ....ir.build import add, scalar_type, sub
 from ....ir.expr import Call, IntImm, Op, Var
 from ....ir.node import Node
@@ -125,6 +126,8 @@ class Meetings:
         left: list[Expr] = []
         right: list[Expr] = []
         for x, y in zip(a.indices, b.indices):
+            if _apart(x, y, fixed):
+                return False
             first, second = self._split(x, fixed), self._split(y, fixed)
             if first is None or second is None or not _same_terms(first[1], second[1]):
                 continue  # an axis that tells nothing
@@ -183,6 +186,18 @@ class Meetings:
                 return None
             columns.append(np.broadcast_to(found, threads.shape))
         return np.stack(columns, axis=1), threads
+
+
+def _apart(x: Expr, y: Expr, fixed: set[Var]) -> bool:
+    """Are two indices of fixed variables never the same, as those of two versions of a buffer: ``(k + 1) % 2`` and ``k % 2``."""
+    if any([v not in fixed for index in (x, y) for v in free_vars(index)]) or collect(x, (BufferLoad, Call)):
+        return False
+    period = 0
+    if type(x) is FloorMod and type(y) is FloorMod and type(x.b) is IntImm and structural_equal(x.b, y.b):
+        period = x.b.value
+        x, y = x.a, y.a
+    distance = Analyzer().simplify(sub(x, y))
+    return type(distance) is IntImm and bool(distance.value % period if period else distance.value)
 
 
 def _same_terms(a: list[tuple[bool, Expr]], b: list[tuple[bool, Expr]]) -> bool:

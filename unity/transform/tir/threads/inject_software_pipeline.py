@@ -1,0 +1,282 @@
+"""inject_software_pipeline: statements of a loop run some iterations ahead of others.
+
+A statement of stage ``s`` of iteration ``k`` runs in turn ``k + s``. The turns before all stages are busy are the prologue,
+those after the last iteration has begun the epilogue; both are written out, with guards where the loop may be shorter than the
+pipeline. Buffers that stages hand on exist several times, and iteration ``k`` uses number ``k`` modulo their count.
+
+Rewrite, stages 0 and 1: ``for k in range(n): { S <- A[k]; use S }`` -> ``S: alloc (2, ..); if 0 < n: S[0] <- A[0]; for k in
+range(max(n - 1, 0)): { S[(k + 1) % 2] <- A[k + 1]; use S[k % 2] }; if 0 < n: use S[(n - 1) % 2]``.
+
+Asynchronous stages: their statements stand under the attribute "async_scope", for ``inject_ptx_async_copy``; each turn closes
+one group of copies for each such stage, and before data are used the turn waits for their group, and for the other threads.
+
+Raises PassError E376 where the stages break a dependence. Source: TVM's InjectSoftwarePipeline; here the marks of
+``mark_pipeline_stages`` are read, behind ``unify_thread_binding``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.buffer import Buffer
+from ....ir.build import add, const, dtype_of, floormod, int_imm, intrinsic, lt, maximum, sub
+from ....ir.expr import Call, IntImm, StringImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import (
+    AllocBuffer,
+    AttrStmt,
+    Bind,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+from ....ir.types import Expr, PointerType, prim_type
+from ....ir.walk import StatementRewriter, collect, fresh_copy, rewrite, substitute, used_vars
+from ....support.errors import PassError
+from ...infra.passes import prim_func_pass
+from ..blocks.lower_opaque_block import _leaves
+from ..blocks.mark_pipeline_stages import MARK
+from ..buffers.versions import Versions, has_other_uses, with_versions
+
+ASYNC_SCOPE = "async_scope"
+"""Attribute of statements whose copies to shared memory may run beside the threads."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """A statement of the loop: its stage, its place in a turn, whether it copies to shared memory beside the threads, memory it
+    reads and writes."""
+
+    stmt: Stmt
+    stage: int
+    order: int
+    beside: bool
+    reads: set[Var]
+    writes: set[Var]
+
+    @property
+    def touched(self) -> set[Var]:
+        return self.reads | self.writes
+
+
+def _part(mark: AttrStmt, stmt: Stmt) -> _Part:
+    stage, order, *rest = str(mark.value.value if type(mark.value) is StringImm else mark.value).split()
+    writes = {store.buffer.data for store in collect(stmt, BufferStore)}
+    reads = {load.buffer.data for load in collect(stmt, BufferLoad)}
+    for call in collect(stmt, Call):  # behind a pointer anything may happen, unless the call says that it only reads
+        pointers = {a for a in call.args if isinstance(a, Var) and isinstance(a.ty, PointerType)}
+        if call.op_name == "T.address_of":
+            pointers |= {load.buffer.data for load in collect(call, BufferLoad)}
+        reads |= pointers
+        if not (call.op_name == "T.tvm_access_ptr" and getattr(call.args[4], "value", 3) == 1):
+            writes |= pointers
+    copies = all([_scope(v).startswith("shared") for v in writes]) and all([_scope(v) == "global" for v in reads])
+    return _Part(stmt, int(stage), int(order), bool(rest) and bool(writes) and copies, reads, writes)
+
+
+def _scope(pointer: Var) -> str:
+    return pointer.ty.scope if isinstance(pointer.ty, PointerType) else "global"
+
+
+class _Pipeline:
+    """The pipeline of one loop; ``outside``: pointers that are used outside of it, ``allocated``: buffers by pointer."""
+
+    def __init__(self, loop: For, parts: Sequence[_Part], outside: set[Var], allocated: dict[Var, Buffer]) -> None:
+        self.loop, self.parts = loop, parts
+        self.depth = max([part.stage for part in parts])
+        self._check_order()
+        self.versions = self._versions(outside, allocated)
+        self.made = {buffer: with_versions(buffer, const(n, "int64")) for buffer, n in self.versions.items()}
+        self.turned = sorted(parts, key=lambda part: part.order)
+        beside = dict.fromkeys([part.stage for part in self.turned if part.beside])
+        self.groups = sorted(beside, key=lambda stage: max([p.order for p in parts if p.beside and p.stage == stage]))
+        """Asynchronous stages in the order in which a turn closes their groups of copies."""
+
+    def _refuse(self, text: str, part: _Part) -> PassError:
+        where = f"the software pipeline of loop {self.loop.loop_var.name}"
+        return PassError(
+            "E376", f"{where}: {text}", getattr(part.stmt, "span", None) or self.loop.span,
+            help="let a statement that uses what another one writes have the same stage behind it, or a later one",
+        )  # fmt: skip
+
+    def _check_order(self) -> None:
+        for position, first in enumerate(self.parts):
+            for second in self.parts[position + 1 :]:
+                met = (first.writes & second.touched) | (first.reads & second.writes)
+                late = first.stage > second.stage or (first.stage == second.stage and first.order > second.order)
+                if met and late:
+                    name = next(iter(met)).name
+                    raise self._refuse(f"a statement that uses {name} would run before one that it follows", second)
+
+    def _versions(self, outside: set[Var], allocated: dict[Var, Buffer]) -> dict[Buffer, int]:
+        """Buffers that are handed from one stage to another, and how many of them there must be."""
+        found: dict[Buffer, int] = {}
+        for pointer in dict.fromkeys([v for part in self.parts for v in part.writes]):
+            users = [part for part in self.parts if pointer in part.touched]
+            first, last = min([p.stage for p in users]), max([p.stage for p in users])
+            if first == last:
+                continue
+            buffer = allocated.get(pointer)
+            if buffer is None or pointer in outside or not self._private(buffer, users):
+                raise self._refuse(f"{pointer.name} is more than what an iteration writes and reads itself", users[0])
+            if any([has_other_uses(part.stmt, pointer) for part in users]):
+                raise self._refuse(f"{pointer.name} is given to an instruction as a whole", users[0])
+            ends = max([p.order for p in users if p.stage == last])
+            begins = min([p.order for p in users if p.stage == first])
+            found[buffer] = last - first + (1 if begins < ends else 0)
+        return {buffer: count for buffer, count in found.items() if count > 1}
+
+    def _private(self, buffer: Buffer, users: Sequence[_Part]) -> bool:
+        """Does each iteration fill the buffer anew. That it fills all it reads, the annotation promises."""
+        pointer = buffer.data
+        return pointer in users[0].writes and pointer not in {l.buffer.data for l in collect(users[0].stmt, BufferLoad)}
+
+    # ---- turns
+
+    def statements(self) -> Stmt:
+        """The prologue, the loop and the epilogue."""
+        loop, depth = self.loop, self.depth
+        count, dtype = loop.extent, dtype_of(loop.loop_var)
+        known = count.value if type(count) is IntImm else None
+        versions = Versions(
+            self.made, lambda buffer: floormod(loop.loop_var, int_imm(self.versions[buffer], prim_type(dtype)))
+        )
+        for part in self.parts:
+            part.stmt = versions(part.stmt)
+        made: list[Stmt] = []
+        for turn in range(depth):
+            made += self._turn(
+                const(turn, dtype), lambda stage, turn=turn: stage <= turn, known is None or known < depth
+            )
+        ahead = maximum(sub(count, depth), const(0, dtype)) if known is None else const(max(known - depth, 0), dtype)
+        var = Var(loop.loop_var.name, loop.loop_var.ty, loop.loop_var.span)
+        body = seq(*self._turn(add(var, depth), lambda stage: True, False))
+        made.append(replace(loop, loop_var=var, extent=ahead, body=body))
+        start = maximum(count, const(depth, dtype)) if known is None else const(max(known, depth), dtype)
+        for turn in range(depth):
+            made += self._turn(add(start, turn), lambda stage, turn=turn: stage > turn, known is None or known < depth)
+        return seq(*made)
+
+    def _turn(self, turn: Expr, runs: Any, guarded: bool) -> list[Stmt]:
+        """The statements of one turn whose stages run; ``guarded``: the loop may have fewer iterations."""
+        active = [part for part in self.turned if runs(part.stage)]
+        made = self._wait([self._behind(part, 0, False) for part in active])
+        closed = 0
+        for part in self.turned:
+            if part in active:
+                behind = self._behind(part, closed, True)
+                if behind is not None and behind < 0:
+                    raise self._refuse(
+                        "a statement uses what its own stage copies, before the stage has copied all", part
+                    )
+                made += self._wait([behind])
+                made.append(self._copy(part, turn, guarded))
+            if self._closes(part):
+                closed += 1
+                made.append(Evaluate(intrinsic("ptx_commit_group")))
+        return made
+
+    def _closes(self, part: _Part) -> bool:
+        own = [other for other in self.turned if other.beside and other.stage == part.stage]
+        return part.beside and own[-1] is part
+
+    def _behind(self, part: _Part, closed: int, same: bool) -> int | None:
+        """Groups of copies closed after the one that a statement needs, when ``closed`` ones of its turn are; None: it needs none,
+        or waits elsewhere. ``same``: it needs copies of its own turn."""
+        found: list[int] = []
+        for place, stage in enumerate(self.groups):
+            given = {v for other in self.parts if other.beside and other.stage == stage for v in other.writes}
+            if not (given & part.reads) or (part.stage == stage) is not same:
+                continue
+            found.append((part.stage - stage) * len(self.groups) + closed - place - 1)
+        return min(found, default=None)
+
+    def _wait(self, needs: Sequence[int | None]) -> list[Stmt]:
+        groups = [n for n in needs if n is not None]
+        if not groups:
+            return []
+        wait = intrinsic("ptx_wait_group", const(min(groups)))
+        return [Evaluate(wait), Evaluate(intrinsic("tvm_storage_sync", StringImm("shared")))]
+
+    def _copy(self, part: _Part, turn: Expr, guarded: bool) -> Stmt:
+        iteration = sub(turn, part.stage)
+        stmt = fresh_copy(part.stmt, {self.loop.loop_var: iteration})
+        if guarded:
+            stmt = IfThenElse(lt(iteration, self.loop.extent), stmt)
+        return AttrStmt(const(0), ASYNC_SCOPE, 1, stmt) if part.beside else stmt
+
+
+def _is_mark(stmt: Any) -> bool:
+    return type(stmt) is AttrStmt and stmt.key == MARK
+
+
+class _Inject(StatementRewriter):
+    def __init__(self, body: Stmt) -> None:
+        super().__init__()
+        self.body = body
+        self.allocated = {alloc.buffer.data: alloc.buffer for alloc in collect(body, AllocBuffer)}
+        self.made: dict[Buffer, Buffer] = {}
+
+    def leave(self, node: Any) -> Any:
+        parts = node.body.stmts if type(node) is For and type(node.body) is SeqStmt else ()
+        return self._pipeline(node, parts) if any([_is_mark(part) for part in parts]) else node
+
+    def _pipeline(self, loop: For, stmts: Sequence[Stmt]) -> Stmt:
+        if _leaves(loop.body):
+            raise PassError("E376", f"the pipelined loop {loop.loop_var.name} is left in the middle", loop.span)
+        values: dict[Var, Expr] = {}
+        memory: list[Stmt] = []
+        parts: list[_Part] = []
+        for stmt in stmts:
+            if type(stmt) is Bind and not collect(stmt.value, (BufferLoad, Call)):
+                values[stmt.var] = substitute(stmt.value, values)
+            elif isinstance(stmt, (AllocBuffer, DeclBuffer)):
+                memory.append(stmt)
+            elif type(stmt) is AttrStmt and _is_mark(stmt):
+                parts.append(_part(stmt, substitute(stmt.body, values)))
+            else:
+                raise PassError(
+                    "E376", f"a statement of the pipelined loop {loop.loop_var.name} has no stage", loop.span
+                )
+        pipeline = _Pipeline(loop, parts, _used_around(self.body, loop), self.allocated)
+        self.made.update(pipeline.made)
+        return seq(*memory, pipeline.statements())
+
+
+def _used_around(body: Stmt, loop: For) -> set[Var]:
+    """Variables used outside of a loop."""
+    marks = {id(stmt) for stmt in collect(loop, (For, AttrStmt))}
+
+    class Rest(StatementRewriter):
+        def enter(self, node: Any) -> Any | None:
+            inside = node is loop or id(node) in marks or (type(node) is For and node.loop_var is loop.loop_var)
+            return SeqStmt(()) if inside or isinstance(node, AllocBuffer) else None
+
+    return set(used_vars(Rest()(body)))
+
+
+@prim_func_pass()
+def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
+    """Make pipelines of loops whose statements have stages."""
+    if not any([_is_mark(attr) for attr in collect(func.body, AttrStmt)]):
+        return func
+    inject = _Inject(func.body)
+    body = inject(func.body)
+
+    def alloc(stmt: AllocBuffer) -> AllocBuffer:
+        made = inject.made.get(stmt.buffer)
+        return stmt if made is None else replace(stmt, buffer=made)
+
+    def mark(stmt: AttrStmt) -> Stmt:
+        return stmt.body if _is_mark(stmt) else stmt
+
+    return replace(func, body=rewrite(body, {AllocBuffer: alloc, AttrStmt: mark}))
