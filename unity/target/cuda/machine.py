@@ -1,4 +1,4 @@
-"""The facts about a CUDA device that passes and rules need, from its architecture and the target's options."""
+"""The facts about a CUDA device that passes and rules need, from its architecture and the limits of the target."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from ...ffi.targets.target import Target
 from ...transform.infra.backend import GpuMachine, Machine
 from .arch import STATIC_SHARED_BYTES, arch_of
 
-_PROCESSORS = {75: 40, 80: 108, 86: 82, 87: 16, 89: 128, 90: 132, 100: 148, 120: 170}
-"""Processors of a large device of each compute capability. Source: NVIDIA's white papers on the architectures."""
+PROCESSORS = {75: 40, 80: 108, 86: 82, 87: 16, 89: 128, 90: 132, 100: 148, 120: 170}
+"""Streaming multiprocessors of the largest common device of a compute capability."""
 
 
 def machine_of(target: Target) -> Machine:
-    """The machine of a target. Raises CodegenError E531 for an architecture that is not known."""
+    """The machine of a target of the kind ``cuda``. Raises CodegenError E531 for an unknown architecture."""
     arch = arch_of(target)
-    return Machine(
-        gpu=GpuMachine(
-            capability=arch.capability,
-            processors=_PROCESSORS[arch.capability],
-            warp=int(target.get("thread_warp_size", arch.warp)),
-            threads=int(target.get("max_threads_per_block", arch.max_threads)),
-            shared_bytes=int(target.get("max_shared_memory_per_block", arch.shared_bytes)),
-            static_shared_bytes=STATIC_SHARED_BYTES,
-        )
+    shared = min(arch.shared_bytes, int(target.get("max_shared_memory_per_block", arch.shared_bytes)))
+    gpu = GpuMachine(
+        arch.capability,
+        PROCESSORS[arch.capability],
+        int(target.get("thread_warp_size", arch.warp)),
+        min(arch.max_threads, int(target.get("max_threads_per_block", arch.max_threads))),
+        shared,
+        min(STATIC_SHARED_BYTES, shared),
     )
+    return Machine(vector_bytes=16, registers=gpu.registers, gpu=gpu)
