@@ -1,4 +1,4 @@
-"""Is an access inside its buffer: proved, refuted with a counter-example, a condition on the sizes, or not known.
+"""Proofs that an access is inside its buffer: proved, refuted with a counter-example, a condition on the sizes, or not known.
 
 Refuted means: for all sizes for which the access runs at all, some run of it is outside; one such run is shown. A condition is
 given where the greatest and the least index follow exactly from the sizes. What depends on data is never refuted. Invariant: a
@@ -130,7 +130,7 @@ class Judge:
         ]
 
     def is_formula(self, expr: Expr) -> bool:
-        """Does it hold symbols only?"""
+        """True if it has symbols only."""
         return all([v in self.symbols for v in free_vars(expr)])
 
     def __call__(self, access: Access, scope: Scope) -> AccessVerdict | None:
@@ -263,7 +263,7 @@ class _Question:
         return AccessVerdict(self.access, why=f"an index of type {dtype_of(self.first).name}")
 
     def obstacle(self) -> str:
-        """Why the runs of the access cannot be enumerated; nothing where they can."""
+        """The reason why the runs of the access cannot be enumerated; nothing if they can."""
         if self.scope.uncertain or len(self.scope.guards) > GUARDS:
             return "whether it is reached is known only when the program runs"
         self.around = [self.plain_loop(loop) for loop in self.scope.loops]

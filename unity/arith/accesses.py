@@ -58,7 +58,7 @@ def _is_pointer(arg: Any) -> bool:
 
 
 def _leaves(stmt: Stmt) -> bool:
-    """Does control never go on behind the statement?"""
+    """True if control never continues after the statement."""
     if type(stmt) is SeqStmt:
         return bool(stmt.stmts) and _leaves(stmt.stmts[-1])
     return isinstance(stmt, (Break, Continue, Return)) or (type(stmt) is Evaluate and _op_name(stmt.value) in _LEAVE)

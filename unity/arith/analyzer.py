@@ -193,7 +193,7 @@ class Analyzer:
             return self.known.modular_set(self.canonical.poly(expr))
 
     def can_prove(self, condition: Expr) -> bool:
-        """Does the condition hold for every assignment allowed by what is known."""
+        """True if the condition holds for every assignment allowed by what is known."""
         with deep_recursion():
             return self._decide(condition) is True
 

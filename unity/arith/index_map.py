@@ -88,7 +88,7 @@ class IndexMap(Node):
         return tuple([r.extent for r in ranges])
 
     def places(self, shape: Sequence[int]) -> tuple[np.ndarray, ...]:
-        """Where the cells of a shape are in the new layout, in row-major order: one array for each final index."""
+        """The positions of the cells of a shape in the new layout, in row-major order: one array for each final index."""
         cells = [dict(zip(self.initial_indices, cell)) for cell in itertools.product(*[range(n) for n in shape])]
         return tuple([np.array([evaluate(e, cell) for cell in cells], dtype="int64") for e in self.final_indices])
 

@@ -32,7 +32,7 @@ class Interval:
         return self.low <= value <= self.high
 
     def within(self, other: Interval) -> bool:
-        """Is every member also in ``other``."""
+        """True if every member is also in ``other``."""
         return self.is_empty or (other.low <= self.low and self.high <= other.high)
 
     def union(self, other: Interval) -> Interval:

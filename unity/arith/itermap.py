@@ -294,7 +294,7 @@ class IterMapDetector:
     # ---- coverage
 
     def uncovered(self, sums: Sequence[IterSum], bijective: bool) -> str | None:
-        """Why the indices are not a surjective (bijective) image of the iterators' space; None when they are."""
+        """The reason why the indices are not a surjective (bijective) image of the iterators' space; None if they are."""
         used: dict[IterMark, list[IterSplit]] = {}
         order: list[IterMark] = []
         pending = [x for s in sums for x in s.args]

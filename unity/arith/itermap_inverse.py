@@ -40,7 +40,7 @@ def sum_expr(s: IterSum, ranges: Mapping[Var, Range]) -> Expr:
 
 
 def _holds(mark: IterMark, part: IterMark) -> bool:
-    """Is ``mark`` made of splits of ``part``, at any depth?"""
+    """True if ``mark`` is made of splits of ``part``, at any depth."""
     if not isinstance(mark.source, IterSum):
         return False
     return any([split.source is part or _holds(split.source, part) for split in mark.source.args])

@@ -38,7 +38,7 @@ class Proof:
 
 
 def nonnegative(canonical: Canonical, p: Poly, depth: int = 6, seen: set[PolyKey] | None = None) -> bool:
-    """Can ``p >= 0`` be shown from intervals and inequalities (cancelling terms against them, step by step).
+    """True if ``p >= 0`` follows from intervals and inequalities (cancelling terms against them, step by step).
 
     The inequalities are those known and those that define the divisions, minima and maxima in ``p``. ``seen`` holds what was
     tried already: a search over one polynomial meets each other one once.

@@ -67,7 +67,7 @@ class ScalarParam:
 
 @dataclass(slots=True, frozen=True)
 class SymbolSource:
-    """Where a symbol is read: axis ``axis`` of parameter ``param``'s shape (``field`` "shape" or "strides")."""
+    """The place where a symbol is read: axis ``axis`` of parameter ``param``'s shape (``field`` "shape" or "strides")."""
 
     name: str
     param: int

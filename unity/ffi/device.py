@@ -22,7 +22,7 @@ class Allocation(Protocol):
 
     @property
     def address(self) -> int:
-        """Where it lies."""
+        """The device of the tensor."""
 
 
 def _no_streams(*args: Any) -> Any:

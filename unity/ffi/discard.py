@@ -39,7 +39,7 @@ def discard(tensor: Tensor) -> None:
 
 
 def is_discarded(tensor: Tensor) -> bool:
-    """Are the elements gone?"""
+    """True if the elements are gone."""
     return type(tensor) is DiscardedTensor
 
 

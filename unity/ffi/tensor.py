@@ -109,7 +109,7 @@ class Tensor:
 
     @property
     def device(self) -> Device:
-        """Where the memory lives."""
+        """The device of the memory."""
         return self._device
 
     @property

@@ -23,7 +23,7 @@ from ..vm.stages import Passes, as_module
 
 @dataclass(slots=True, frozen=True)
 class BuildOptions:
-    """How a module is built once it is one: arguments of ``unity.compile``."""
+    """Options of building a module: arguments of ``unity.compile``."""
 
     target: str | Target | None = None
     exec_mode: str = "native"

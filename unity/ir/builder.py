@@ -338,7 +338,7 @@ class BlockBuilder:
         return self._normalize(expr.body)
 
     def current_block_is_dataflow(self) -> bool:
-        """Is a dataflow block open."""
+        """True if a dataflow block is open."""
         return self._frame().dataflow
 
     def lookup_binding(self, var: Var) -> Expr | None:
@@ -393,7 +393,7 @@ def is_graph_call(expr: Expr) -> bool:
 
 
 def _is_nested(expr: Expr) -> bool:
-    """Must the expression be bound to a variable before it is used?"""
+    """True if the expression must be bound to a variable before it is used."""
     return isinstance(expr, (TupleGetItem, If, SeqExpr, Function)) or is_graph_call(expr)
 
 

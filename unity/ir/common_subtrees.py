@@ -104,7 +104,7 @@ def _guarded(node: Node) -> list[Node]:
 
 
 def _repeatable(call: Call) -> bool:
-    """Is a call the same computed once or twice, sooner or later."""
+    """True if a call gives the same whether it is computed once or twice, sooner or later."""
     row = INTRINSICS.get(call.op_name)
     return row is not None and row.effect != "effect" and row.name not in _PLACES
 

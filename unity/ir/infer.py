@@ -76,7 +76,7 @@ def check_arguments(ty: FuncType, call: Call) -> None:
 
 
 def is_pure_call(call: Call) -> bool:
-    """Does the call have no effect (by the operator's row, or the callee's type)."""
+    """True if the call has no effect (by the operator's row, or the callee's type)."""
     callee = call.op
     if type(callee) is Op:
         return is_pure_op(call)

@@ -64,9 +64,9 @@ class OpInfo:
     aliases: bool = False
     """The result is the memory of the first operand."""
     layout: Callable[..., Any] | None = None
-    """How a call computes on tensors whose channels come last: a rule of ``op/common/channels_last.py``."""
+    """The rule for calls on tensors whose channels come last: a rule of ``op/common/channels_last.py``."""
     mixed_precision: str = "never"
-    """Is it computed in 16-bit floats under mixed precision: "always", "follow" (where its operands are), "never"."""
+    """Use of 16-bit floats under mixed precision: "always", "follow" (where its operands are), "never"."""
     narrow_argument: int | None = None
     """The one argument that mixed precision gives in 16-bit floats."""
     scalars_from: int | None = None
@@ -80,7 +80,7 @@ class OpInfo:
     torch_operands: str = "result"
     """The dtype in which torch takes the operands: that of the "result", the "promoted" one, or "float"."""
     domain: tuple[float, float] = (-2.0, 2.0)
-    """Where tests of a pointwise operator draw floats from; they make its samples of its parameters and its type rule."""
+    """The range from which tests of a pointwise operator draw floats; they make its samples of its parameters and its type rule."""
     samples: str = ""
     """Calls that tests make and the page of operators shows, as ``unity/op/common/samples.py`` reads them."""
 
@@ -186,6 +186,6 @@ def is_pure_op(call: Call) -> bool:
 
 
 def shares_memory(call: Call) -> bool:
-    """Is the result of an operator the memory of its first argument (a view, or the argument itself)."""
+    """True if the result of an operator is the memory of its first argument (a view, or the argument itself)."""
     info = row_of(call)
     return info.aliases or info.view

@@ -42,7 +42,7 @@ PROVERS: list[Callable[[Expr, Expr], Answer]] = []
 
 
 def same_dim(a: Expr, b: Expr) -> Answer:
-    """Are two dimensions equal: YES, NO, or MAYBE (not provable)."""
+    """Equality of two dimensions: YES, NO, or MAYBE (not provable)."""
     answer = _same_dim(a, b)
     for prove in PROVERS if answer is Answer.MAYBE else ():
         answer = prove(a, b)
@@ -52,7 +52,7 @@ def same_dim(a: Expr, b: Expr) -> Answer:
 
 
 def same_dims(a: Iterable[Expr], b: Iterable[Expr]) -> Answer:
-    """Are two shapes equal."""
+    """Equality of two shapes."""
     left, right = tuple(a), tuple(b)
     if len(left) != len(right):
         return Answer.NO
@@ -68,7 +68,7 @@ def requirements() -> AbstractContextManager[list[tuple[Expr, Expr]]]:
 
 
 def unequal(a: Expr, b: Expr) -> bool:
-    """Are two dimensions that a type rule needs to be equal known to differ. Unknown: noted as a requirement."""
+    """True if two dimensions that a type rule needs to be equal are known to differ. Unknown: noted as a requirement."""
     answer = same_dim(a, b)
     found = _REQUIRED.top
     if answer is Answer.MAYBE and found is not None:
@@ -83,7 +83,7 @@ def unequal_shapes(a: Iterable[Expr], b: Iterable[Expr]) -> bool:
 
 
 def exceeds(a: Expr, b: Expr) -> bool:
-    """Is a dimension that a type rule needs to be at most ``b`` known to be larger. Unknown: noted as a requirement."""
+    """True if a dimension that a type rule needs to be at most ``b`` is known to be larger. Unknown: noted as a requirement."""
     if type(a) is IntImm and type(b) is IntImm:
         return a.value > b.value
     return same_dim(a, b) is not Answer.YES and unequal(maximum(a, b), b)
@@ -125,7 +125,7 @@ def shape_type(values: Iterable[Expr | int]) -> ShapeType:
 
 
 def is_subtype(a: Type, b: Type) -> Answer:
-    """Can a value of type ``a`` stand where ``b`` is expected: YES, MAYBE (needs a run-time check), or NO."""
+    """Subtyping: a value of type ``a`` where ``b`` is expected: YES, MAYBE (needs a run-time check), or NO."""
     match b:
         case ObjectType():
             return Answer.YES

@@ -311,7 +311,7 @@ def free_vars(root: Node, in_types: bool = True) -> list[Var]:
 
 
 def uses_any(root: Node, variables: Container[Var]) -> bool:
-    """Does one of the variables occur free."""
+    """True if one of the variables occurs free."""
     return any([v in variables for v in free_vars(root)])
 
 

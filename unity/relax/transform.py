@@ -105,7 +105,7 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
     "order": lambda value: value.replace("-", "_"),
     "direction": lambda value: value.replace("-", "_"),
 }
-"""How the value of an option is made from TVM's."""
+"""The conversion of an option's value from TVM's."""
 
 
 def find_pass(name: str, table: Mapping[str, str]) -> Callable[..., Pass]:

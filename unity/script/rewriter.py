@@ -73,7 +73,7 @@ class Rewriter:
             self.edits.replace(start, end, f"R.{new}")
 
     def graph(self, node: s.Call) -> str:
-        """How the namespace R is written at a call."""
+        """The spelling of the namespace R at a call."""
         written = dotted(node.func)
         return written.rpartition(".")[0] if written is not None and "." in written else "R"
 

@@ -26,7 +26,7 @@ WIPE = "\r\x1b[K"
 
 
 def wanted(stream: TextIO) -> bool:
-    """Whether to show anything on a stream. Raises OptionError E001 for another value than auto, on, off."""
+    """True if progress is to be shown on a stream. Raises OptionError E001 for another value than auto, on, off."""
     text = str_option("UNITY_PROGRESS").lower()
     if text in ("on", "1", "true", "yes"):
         return True

@@ -56,7 +56,7 @@ _EVALUATOR = _evaluator()
 
 
 def on_c_stack() -> bool:
-    """Does another function than Python's own evaluate frames."""
+    """True if another function than Python's own evaluates frames."""
     if _EVALUATOR is None:
         return False
     function, interpreter, own = _EVALUATOR

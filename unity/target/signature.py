@@ -90,7 +90,7 @@ def written_pointers(nodes: Iterable[Node]) -> set[Var]:
 
 
 def _only_reads(mask: Expr) -> bool:
-    """Is an access mask (1: read, 2: write) that of a reader."""
+    """True if an access mask (1: read, 2: write) is that of a reader."""
     return type(mask) is IntImm and mask.value == 1
 
 

@@ -45,7 +45,7 @@ class ProducerLoad(Expr):
 
 @dataclass(slots=True, eq=False)
 class Compute:
-    """How tensors are computed: ``axes`` index an element, ``bodies`` give its value, one per tensor.
+    """Computation of tensors: ``axes`` index an element, ``bodies`` give its value, one per tensor.
 
     With ``reduce_axes`` every body is a Reduce of one combiner.
     """

@@ -63,7 +63,7 @@ def is_own(pipeline: Pipeline) -> bool:
 
 
 def is_watched() -> bool:
-    """Does somebody look at the passes or want what they leave behind?"""
+    """True if somebody watches the passes or wants what they leave behind."""
     return PassContext.current().is_special or bool(str_option("UNITY_KEEP"))
 
 

@@ -27,7 +27,7 @@ from .virtual_machine import VirtualMachine
 
 @dataclass(slots=True, frozen=True)
 class _Constant:
-    """Where a constant lies in its section."""
+    """The place of a constant in its section."""
 
     dtype: str
     shape: list[Annotated[int, within(0, 1 << 47)]]
@@ -114,7 +114,7 @@ def _constants(table: list[_Constant], pool: memoryview) -> list[Tensor]:
 
 
 def missing_features(triple: str, features: str) -> str:
-    """Why machine code for this triple and these features cannot run here, or ""."""
+    """The reason why machine code for this triple and these features cannot run here, or ""."""
     if not triple:
         return ""
     if triple.split("-")[0] != host_triple().split("-")[0] or triple.split("-")[2:3] != host_triple().split("-")[2:3]:

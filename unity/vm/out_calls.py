@@ -64,8 +64,8 @@ def _allocation(fn: bc.VMFunction, program: bc.Program, value: bc.Arg) -> int | 
 
 
 def allocates_results(program: bc.Program, name: str) -> bool:
-    """Is every result of a function memory that it allocates, or a view of it: no parameter, no constant, no value of a call, and
-    no memory of another result?"""
+    """True if every result of a function is memory that it allocates, or a view of it: no parameter, no constant, no value of a
+    call, and no memory of another result."""
     fn = program.functions[name]
     found = results_of(fn, program)
     made: dict[int, list[bc.Call]] = {}
@@ -228,7 +228,7 @@ class OutCall:
 
 
 def _apart(args: tuple[Any, ...], outs: tuple[Any, ...]) -> bool:
-    """Do the outputs share no memory with each other and the arguments (all of them compact, or the call is going to refuse
+    """True if the outputs share no memory with each other and the arguments (all of them compact, or the call is going to refuse
     them); False where only a closer look can say."""
     taken: list[tuple[int, int]] = []
     for position, value in enumerate((*args, *outs)):

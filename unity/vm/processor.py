@@ -1,4 +1,4 @@
-"""Whether this processor can run code that was compiled for given features.
+"""Check that this processor can run code compiled for given features.
 
 Not here: which features code is compiled for (``target/``). Invariant: code with instructions that the processor lacks is refused
 before it is loaded.

@@ -69,12 +69,12 @@ def remembered_build(source: IRModule, config: BuildConfig) -> RememberedBuild |
 
 
 def _says_all(pipeline: Pipeline) -> bool:
-    """Does the text of a pipeline say everything about it?"""
+    """True if the text of a pipeline says everything about it."""
     return all([PASSES.get(p.name) == p or Pipeline.parse(str(p)).passes == (p,) for p in pipeline])
 
 
 def _is_foreign(row: OpInfo, text: bytes) -> bool:
-    """Is an operator of a module from outside the package, or changed from there?"""
+    """True if an operator of a module is from outside the package, or changed from there."""
     if row.name not in SHIPPED:
         return json.dumps(row.name).encode() in text
     return any([_is_outside(f) for f in (row.infer, row.lower, row.ref, row.pure)])

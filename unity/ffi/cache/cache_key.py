@@ -73,7 +73,7 @@ def _changed(now: str, was: str) -> str:
 
 
 def _equal(one: str, other: str) -> int:
-    """How many characters two texts begin with in common."""
+    """The number of characters that two texts begin with in common."""
     return next((n for n, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
 
 

@@ -107,7 +107,8 @@ class ObjectCache:
         return None
 
     def why(self, key: Key) -> str:
-        """Why there is no entry for a key: what differs from that of its stage which has most parts in common with it."""
+        """The reason why there is no entry for a key: what differs from that of its stage which has most parts in common with
+        it."""
         return "caching is off" if self.folder is None else differs(key.parts, self.entries(key.stage))
 
     def entries(self, stage: str | None = None) -> list[Entry]:
@@ -200,7 +201,7 @@ def _head(key: str, body: bytes) -> bytes:
 
 
 def _is_own(status: os.stat_result) -> bool:
-    """Did this user or root write a file, and may nobody else?"""
+    """True if this user or root wrote a file and nobody else may."""
     return not hasattr(os, "geteuid") or (status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022)
 
 

@@ -37,7 +37,7 @@ COMPACT_RESULT = "it is written in place: make it compact, e.g. numpy.empty(shap
 
 
 def declared(arg: Arg, symbols: tuple[str, ...]) -> str:
-    """How an argument is declared, e.g. ``Tensor((n, 4), "float32")``."""
+    """The declaration of an argument, e.g. ``Tensor((n, 4), "float32")``."""
     if isinstance(arg, TensorArg):
         dims = "any rank" if arg.shape is None else _dims_text(arg.shape, symbols)
         return f"Tensor({dims}, {chr(34) + arg.dtype + chr(34) if arg.dtype else 'any type'})"
@@ -69,7 +69,7 @@ class Refused(Exception):
 
 
 OutHandler = Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
-"""Does a call with ``out=``: (arguments, named arguments, what was given) -> result."""
+"""Implementation of calls with ``out=``: (arguments, named arguments, what was given) -> result."""
 
 
 class ArgumentChecker:

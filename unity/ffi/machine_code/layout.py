@@ -1,4 +1,4 @@
-"""Where native code finds fields inside Python and numpy objects, and a check of it against this interpreter.
+"""Offsets of fields inside Python and numpy objects for native code, and a check of them against this interpreter.
 
 The offsets hold for 64-bit CPython with the GIL and numpy 2. ``check_layouts`` compares every one of them with live
 objects before the first machine code is loaded, so another layout is an error and never a wrong read.

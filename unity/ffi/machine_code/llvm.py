@@ -35,7 +35,7 @@ PIPELINES = ("none", "long", "light", "O1", "O2", "O3")
 
 @dataclass(slots=True, frozen=True)
 class CompileOptions:
-    """How text IR becomes an object.
+    """Options of turning text IR into an object.
 
     ``pipeline``: ``none``, ``long`` (passes whose time is linear in a function), ``light`` (always-inline, SROA, instruction
     combining, CFG clean-up) or LLVM's ``O1`` to ``O3``. ``opt`` is the code generator's level. ``cpu`` and ``features`` are

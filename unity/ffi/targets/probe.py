@@ -63,7 +63,7 @@ def _trial(program: str, *given: str) -> tuple[str, str]:
 
 @cache
 def compile_problem(text: str, cpu: str, changes: str) -> str:
-    """Why LLVM cannot compile a small module for a processor with features added or taken away, or "" when it can."""
+    """The reason why LLVM cannot compile a small module for a processor with features added or taken away, or ""."""
     return _trial(_COMPILE, text, cpu, changes)[1]
 
 

@@ -1,1 +1,1 @@
-"""Which kernel computes each product and convolution, by measurement or by rule."""
+"""Choice of the kernel for each product and convolution, by measurement or by rule."""

@@ -66,7 +66,7 @@ ANCHORS = frozenset([R.matmul.name, R.nn.conv1d.name, R.nn.conv2d.name, R.nn.con
 BUCKETS = (1, 16, 64, 256)
 """Sizes at which symbolic dimensions are measured."""
 MARGIN = 1.1
-"""How many times faster than ours a library kernel must be."""
+"""Factor by which a library kernel must be faster than ours."""
 OURS = "unity"
 BUDGET = 0.02
 """Seconds of timing for one candidate and shape."""
@@ -92,7 +92,7 @@ class _Site:
 
     @property
     def symbolic(self) -> bool:
-        """Does a dimension depend on a symbol?"""
+        """True if a dimension depends on a symbol."""
         return any([type(d) is not IntImm for a in self.call.args for d in dims(a.ty) or ()])
 
     def symbol(self) -> Var | None:

@@ -1,4 +1,4 @@
-"""How far the results of a build with reduced precision are from float32: on the example or calibration inputs.
+"""Error of a build with reduced precision against float32: on the example or calibration inputs.
 
 Invariant: compared in float64, elements that are NaN or infinite on both sides in the same way count as equal.
 """

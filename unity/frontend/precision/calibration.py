@@ -160,8 +160,8 @@ class _Probe:
 def _selected(
     work: Sequence[int], errors: Sequence[float], kept: Sequence[bool], most: float, probe: _Probe
 ) -> tuple[list[bool], float]:
-    """Which sites stay out, and the error then: of those that cost the most (square error for each multiply-add), as few as bring
-    it to ``most``, found by halving."""
+    """The sites that stay out, and the error then: of those that cost the most (square error for each multiply-add), as few as
+    bring it to ``most``, found by halving."""
     free = [n for n in range(len(work)) if not kept[n]]
     order = sorted(free, key=lambda n: -(errors[n] ** 2) / max(1, work[n]))
     low, high = 0, len(order)

@@ -42,7 +42,7 @@ from .translate.loops import is_loop
 
 @dataclass(slots=True, frozen=True)
 class Options:
-    """How a program is imported; see ``from_exported_program``."""
+    """Options of an import; see ``from_exported_program``."""
 
     keep_params_as_input: bool = False
     unwrap_unit_return_tuple: bool = False

@@ -1,4 +1,4 @@
-"""Who calls whom in a module: call graph, recursion, purity of functions."""
+"""Calls between the functions of a module: call graph, recursion, purity of functions."""
 
 from __future__ import annotations
 

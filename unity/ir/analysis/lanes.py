@@ -1,4 +1,4 @@
-"""Whether the iterations of a loop touch each other's cells: those of a vectorized loop run as lanes of one instruction.
+"""Dependences between the iterations of a loop: those of a vectorized loop run as lanes of one instruction.
 
 Indices are compared as sums of variables with integer factors; what is no such sum is a name of its own. Two accesses are APART
 (proved: no two iterations reach one cell), meet at a distance that is certain, or it is not known. Works before and
@@ -70,7 +70,7 @@ class LoopAccesses:
     known: dict[Key, bool] = field(default_factory=dict)
 
     def moves(self, key: Key) -> bool:
-        """Does a name change while the loop runs."""
+        """True if a name changes while the loop runs."""
         answer = self.known.get(key)
         if answer is None:
             answer = self.known[key] = _uses(key, {self.loop.loop_var, *self.inner})
@@ -213,7 +213,7 @@ def _scaled(a: Sum, factor: int) -> Sum:
 
 
 def _uses(key: Key, names: Any) -> bool:
-    """Does a name hold one of some variables."""
+    """True if a name contains one of some variables."""
     if isinstance(key, tuple):
         return any([_uses(part, names) for part in key])
     if isinstance(key, frozenset):
@@ -229,8 +229,8 @@ def accesses_of(loop: For) -> LoopAccesses:
 
 
 def distance(found: LoopAccesses, first: Access, second: Access) -> int | str:
-    """How many iterations behind ``first`` the access ``second`` reaches the same cell: a number not zero that is certain,
-    ANY for all of them, APART where none does, else UNKNOWN."""
+    """The number of iterations after ``first`` at which the access ``second`` reaches the same cell: a number not zero that is
+    certain, ANY for all of them, APART where none does, else UNKNOWN."""
     if first.node.buffer is not second.node.buffer:
         return UNKNOWN if first.node.buffer.data is second.node.buffer.data else APART
     loop = found.loop
@@ -310,7 +310,7 @@ def _bounds_of(key: Key) -> tuple[int, int] | None:
 
 
 def _injective(found: LoopAccesses, a: Sequence[Sum], b: Sequence[Sum]) -> bool:
-    """Are two accesses at the same indices, among them quotient and remainder of one number that grows with the loop."""
+    """True if two accesses have the same indices, among them quotient and remainder of one number that grows with the loop."""
     if tuple(a) != tuple(b):
         return False
     lane = found.loop.loop_var
@@ -326,7 +326,7 @@ def _injective(found: LoopAccesses, a: Sequence[Sum], b: Sequence[Sum]) -> bool:
 
 
 def independent(loop: For) -> bool:
-    """Is it proved that no iteration of a loop touches a cell that another one writes."""
+    """True if it is proved that no iteration of a loop touches a cell that another one writes."""
     found = accesses_of(loop)
     if found.opaque:
         return False

@@ -32,7 +32,7 @@ class Bounds:
     most: int | None = None
 
     def refuses(self, value: int) -> str | None:
-        """Why a value is not between the bounds, None where it is."""
+        """The reason why a value is not between the bounds, or None."""
         if self.least is not None and value < self.least:
             return f"is {value}, less than its lower bound {self.least}"
         if self.most is not None and value > self.most:

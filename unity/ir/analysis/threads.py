@@ -27,7 +27,7 @@ class ThreadAxis:
 
 
 def is_thread_axis(stmt: Any) -> bool:
-    """Does a statement bind a thread axis."""
+    """True if a statement binds a thread axis."""
     if type(stmt) is For:
         return stmt.kind == "thread_binding"
     return type(stmt) is AttrStmt and stmt.key in ("thread_extent", "virtual_thread") and type(stmt.node) is IterVar

@@ -86,7 +86,7 @@ def undefined_vars(root: Node, defined: Iterable[Var] = ()) -> list[Var]:
 
 
 def use_counts(root: Node) -> dict[Var | Buffer, int]:
-    """How often each variable and buffer is used (definitions do not count)."""
+    """The number of uses of each variable and buffer (definitions do not count)."""
     counts: dict[Var | Buffer, int] = {}
     stack: list[Any] = [root]
     while stack:

@@ -30,7 +30,7 @@ def _checks(cls: type[Node]) -> list[tuple[str, Any, Check | None]]:
 
 
 def fits(hint: Any) -> Check | None:
-    """Whether a value has the annotated kind (tuples and dicts included), as a function; None where everything does."""
+    """A function that tests the annotated kind of a value (tuples and dicts included); None if everything fits."""
     if hint is Any:
         return None
     if isinstance(hint, type) and not isinstance(hint, types.GenericAlias):
@@ -61,7 +61,7 @@ def fits(hint: Any) -> Check | None:
 
 
 def _has_class(classes: tuple[type, ...]) -> Check:
-    """Is a value of one of some classes; a bool is no int, an int no float. Classes once found right are remembered."""
+    """True if a value is of one of some classes; a bool is no int, an int no float. Classes once found right are remembered."""
     known = {cls for cls in classes if cls in (int, float)}
     others = tuple([cls for cls in classes if cls not in (int, float)])
 
@@ -138,7 +138,7 @@ def check_fields(root: Node, report: Report) -> None:
 
 
 def _shape_agrees(ty: TensorType) -> bool:
-    """Is the shape of a tensor type a list of as many sizes as it has dimensions, or a value that is a shape."""
+    """True if the shape of a tensor type is a list of as many sizes as it has dimensions, or a value that is a shape."""
     if type(ty.shape) is ShapeExpr:
         return type(ty.shape.values) is not tuple or ty.ndim in (-1, len(ty.shape.values))
     return ty.shape is None or isinstance(getattr(ty.shape, "ty", None), ShapeType)

@@ -51,7 +51,7 @@ class GraphVerifier:
         self.bound: set[Var] = set()
         self.ended: set[Var] = set()
         self.takes = False
-        """Was there a call that takes memory of its arguments."""
+        """True after a call that takes memory of its arguments."""
 
     def function(self, fn: Function, outer: set[Var]) -> None:
         """Check a function; ``outer`` is the scope around a local one."""

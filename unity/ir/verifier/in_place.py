@@ -20,7 +20,7 @@ IN_PLACE = ("R.call_inplace", "R.call_inplace_packed")
 """Calls that write into the arguments they name."""
 
 Place = tuple[Var, tuple[int, ...]]
-"""Where memory comes from: a parameter or the result of a call, and the field of it."""
+"""The origin of memory: a parameter or the result of a call, and the field of it."""
 Places = frozenset[Place] | tuple[Any, ...]
 """Of a tensor, or of a tuple by its fields."""
 _NOWHERE: frozenset[Place] = frozenset()

@@ -1,4 +1,4 @@
-"""How operators compute on tensors whose channels come last: rules that rows name, attributes with axes moved along.
+"""Rules for operators on tensors whose channels come last: rules that rows name, attributes with axes moved along.
 
 A rule gets a call on tensors (batch, channels, spatial axes...) and gives the same call on tensors (batch, spatial axes...,
 channels), or None where it has none. Not here: where such calls are worth it (``convert_layout``).
@@ -46,7 +46,7 @@ def rank_of(value: Expr) -> int:
 
 
 def moved_axis(axis: int, rank: int) -> int:
-    """Where an axis of (batch, channels, spatial...) stands in (batch, spatial..., channels)."""
+    """The position of an axis of (batch, channels, spatial...) in (batch, spatial..., channels)."""
     return axis if axis == 0 else rank - 1 if axis == 1 else axis - 1
 
 
@@ -157,7 +157,7 @@ def channel_norm(call: Call, forms: Forms) -> Made:
 
 
 def rule_of(call: Call) -> LayoutRule | None:
-    """How an operator computes with channels last. The first result of those that give a tuple (all results of ``R.split``) has
-    channels last."""
+    """The rule by which an operator computes with channels last. The first result of those that give a tuple (all results of
+    ``R.split``) has channels last."""
     info = row_of(call)
     return info.layout or (elementwise if info.pointwise else None)

@@ -66,5 +66,5 @@ def identity_of(call: Call, shape: Any, x: Expr) -> Expr:
 
 
 def is_square(shape: Any) -> bool:
-    """Are the last two sizes known to be one?"""
+    """True if the last two sizes are known to be one."""
     return same_dim(shape[-1], shape[-2]) is Answer.YES

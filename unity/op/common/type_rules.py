@@ -225,7 +225,7 @@ def same_vdevice(*types: TensorType) -> str | None:
 
 
 def is_one(dim: Expr) -> bool:
-    """Is a dimension the constant 1."""
+    """True if a dimension is the constant 1."""
     return type(dim) is IntImm and dim.value == 1
 
 

@@ -155,7 +155,7 @@ def _int_divide(a: te.Value, b: te.Value, divide: Callable[..., te.Value]) -> te
 
 
 def _crossed(rest: te.Value, b: te.Value) -> te.Value:
-    """Has a remainder of the sign of the dividend the other sign than the divisor."""
+    """True if a remainder with the sign of the dividend has another sign than the divisor."""
     zero = te.const(0.0, b.dtype)
     return te.all(rest != zero, (b < zero) ^ (rest < zero))
 

@@ -46,14 +46,14 @@ def in_range(index: te.Value, extent: Expr, wrap: bool = False) -> te.Value:
 
 
 def check_pick(call: Call, axis: int, extent: Expr, picked: Sequence[Expr], position: int = 0) -> None:
-    """Is there an element to pick along an axis wherever an index asks for one. Raises E213; unknown: a requirement."""
+    """Check that there is an element along an axis wherever an index asks for one. Raises E213; unknown: a requirement."""
     empty = extent.value == 0 if type(extent) is IntImm else exceeds(build.minimum(product(picked), ONE), extent)
     if empty:
         raise fail(call, "E213", f"axis {axis} has no element to take", arg=position)
 
 
 def check_room(call: Call, axis: int, part: Expr, whole: Expr, names: tuple[str, str]) -> None:
-    """Does a size reach at most as far as another. Raises E213; unknown: a requirement."""
+    """True if a size is at most another. Raises E213; unknown: a requirement."""
     if exceeds(part, whole):
         message = f"axis {axis} of {names[0]} is larger than that of {names[1]}: {part} and {whole}"
         raise fail(call, "E213", message)

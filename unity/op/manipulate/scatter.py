@@ -38,7 +38,7 @@ FAMILY = "index"
 
 
 def _depth(call: Call, data: TensorType, indices: TensorType, batch: int) -> int | None:
-    """How many axes of the data an index tuple names; None if the indices' shape is unknown. Raises E212, E214."""
+    """The number of axes of the data that an index tuple names; None if the indices' shape is unknown. Raises E212, E214."""
     if indices.ndim == 0:
         raise fail(call, "E212", "indices must have at least one axis", arg=1)
     known = dims(indices)

@@ -118,7 +118,7 @@ def _scatter_ref(
 
 
 def adds(call: Call) -> bool:
-    """Whether updates are added; false where they are set."""
+    """True if updates are added, False if they are set."""
     how = attr(call, "reduction", "update")
     if how not in ("update", "add"):
         raise fail(call, "E214", f"the gradient needs the reduction update or add, got {how}")

@@ -182,7 +182,7 @@ _MOST_SECTIONS = 10_000
 
 
 def _sections(call: Call) -> int | tuple[int, ...]:
-    """How a split is given: a number of sections, or rising positions. Raises E214."""
+    """The form of a split: a number of sections, or rising positions. Raises E214."""
     parts = attr(call, "indices_or_sections")
     if isinstance(parts, int):
         if not 1 <= parts <= _MOST_SECTIONS:

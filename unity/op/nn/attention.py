@@ -220,7 +220,7 @@ def _scale(width: Expr, dtype: Any) -> Expr:
 
 
 def _visible(rows: Expr, keys: Expr, causal: str) -> Expr:
-    """Which keys (columns) a row sees."""
+    """The keys (columns) that a row sees."""
     first = build.sub(keys, rows) if causal == "BottomRight" else build.const(0, "int64")
     last = R.arange(first, build.add(first, rows), 1, dtype="int64")
     return R.less_equal(R.arange(0, keys, 1, dtype="int64"), R.expand_dims(last, axis=[1]))
@@ -322,7 +322,7 @@ def _pad(call: Call, x: te.Tensor) -> te.Tensor:
         return pad_tensor(x, range(x.ndim), before, after, te.const(_pad_value(call, x.data_type), x.dtype))
 
     def places(i: te.Value, axis: int) -> tuple[te.Value, te.Value, te.Value]:
-        """Where an element of the border before, one inside, and one of the border behind come from."""
+        """The sources of an element of the border before, one inside, and one of the border behind."""
         at, size = i - before[axis], te.Value(x.shape[axis])
         if mode == "circular":
             return at + size, at, at - size

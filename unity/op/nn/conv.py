@@ -286,7 +286,7 @@ Plan = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 def backward_plan(call: Call, rank: int) -> Plan:
-    """How windows move in a call whose gradient is wanted. Raises E214: only the standard layouts have one."""
+    """The movement of windows in a call whose gradient is wanted. Raises E214: only the standard layouts have one."""
     space = "DHW"[3 - rank :]
     for name in ("data_layout", "layout", "out_layout"):
         if attr(call, name) not in (None, "", "NC" + space):

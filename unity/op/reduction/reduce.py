@@ -230,7 +230,7 @@ def _extreme(fn: Any, largest: bool) -> Callable[..., Any]:
 
 
 def _count(call: Call) -> Expr:
-    """How many elements each result is made of."""
+    """The number of elements of which each result is made."""
     return kept_reduction(call, R.sum, R.ones_like(call.args[0]))
 
 

@@ -27,7 +27,7 @@ ONE = build.const(1, "int64")
 
 
 def before(first: Expr, second: Expr, descending: bool) -> Expr:
-    """Must the first value stand before the second (equal ones need not). No part of it is a branch."""
+    """True if the first value must precede the second (equal ones need not). No part of it is a branch."""
     if not build.dtype_of(first).is_float:
         return build.gt(first, second) if descending else build.lt(first, second)
     a, b = (second, first) if descending else (first, second)

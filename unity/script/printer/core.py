@@ -19,8 +19,8 @@ from ..spelling.spelling import TVM_NAMES
 from .comments import Comments, comments, comments_at_end
 
 RAW, VALUE, INDEX, PAIR = "raw", "value", "index", "pair"
-"""Where an expression stands. A plain integer literal reads as int32 in VALUE, as int64 in INDEX, as the type of its
-partner in PAIR; in RAW every literal is written with its type."""
+"""The position of an expression. A plain integer literal reads as int32 in VALUE, as int64 in INDEX, as the type of its partner in
+PAIR; in RAW every literal is written with its type."""
 
 PREFIXES = ("I", "T", "R")
 _RESERVED = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(PREFIXES) | {
@@ -31,7 +31,7 @@ _NOT_WORD = re.compile(r"\W")
 
 @dataclass(slots=True, frozen=True)
 class Dialect:
-    """How a family of readers spells things. ``names`` replaces operator and construct names."""
+    """The spellings of a family of readers. ``names`` replaces operator and construct names."""
 
     name: str
     names: dict[str, str] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class Printer:
         self.metadata: list[Tensor] | None = None
         """Large constants left out of the text so far; None where they are written."""
         self.place: str | None = None
-        """Where the last binding came from; None where places are not asked for."""
+        """The origin of the last binding; None if places are not wanted."""
         self.comments: Comments | None = None
         """Comments written so far; None where they are not asked for."""
         self.costs = False

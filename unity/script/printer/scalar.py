@@ -158,7 +158,7 @@ def _operand(p: Printer, node: Any, least: int, where: str) -> None:
 
 
 def pair_places(a: Any, b: Any) -> tuple[str, str]:
-    """How literals among two operands of one type are written."""
+    """The spelling of literals among two operands of one type."""
     if type(a) is IntImm:
         return (VALUE, VALUE) if type(b) is IntImm else (PAIR, VALUE)
     return (VALUE, PAIR) if type(b) is IntImm else (VALUE, VALUE)

@@ -1,1 +1,1 @@
-"""How each construct is written, for the reader and the printer."""
+"""The spelling of each construct, for the reader and the printer."""

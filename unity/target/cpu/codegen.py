@@ -154,15 +154,15 @@ def _bind_symbol(w: FunctionWriter, var: Var, text: str, is_param: bool) -> None
 
 
 def compile_options(target: Target) -> CompileOptions:
-    """How LLVM is to compile for a target."""
+    """LLVM's options for a target."""
     processor = target.processor
     return CompileOptions(pipeline="O2", opt=2, cpu=processor.cpu, features=processor.changes)
 
 
 def text_options(text: str, target: Target) -> CompileOptions:
-    """How LLVM is to compile a text. LLVM's passes take time quadratic in the branches of one function (instruction combining and
-    induction variables above all) and in the instructions of one block (scheduling, joining of registers): a function of many
-    gets passes that are linear."""
+    """LLVM's options for a text. LLVM's passes take time quadratic in the branches of one function (instruction combining and
+    induction variables above all) and in the instructions of one block (scheduling, joining of registers): a function of many gets
+    passes that are linear."""
     options = compile_options(target)
     if text.count("\n") <= MANY_LINES and text.count("\n  br i1 ") <= MANY_BRANCHES:
         return options

@@ -1,4 +1,4 @@
-"""Which conversions of ``half`` and ``bfloat`` LLVM writes as calls, and what those calls reach.
+"""The conversions of ``half`` and ``bfloat`` that LLVM writes as calls, and the functions they reach.
 
 Our own code asks before it writes such a conversion (`target/llvm/narrow.py`). LLVM intrinsics called by name and imported IR
 come as they are: their module gets the functions that LLVM calls, under the names of GCC's and LLVM's run-time libraries, private.
@@ -34,7 +34,7 @@ _CALLED = {
 
 @cache
 def converts_half(options: CompileOptions) -> bool:
-    """Does the processor convert between ``half`` and ``float`` without a call: LLVM is asked."""
+    """True if the processor converts between ``half`` and ``float`` without a call: LLVM is asked."""
     return not read_symbols(compile_ir(_TRIAL, options)).undefined
 
 

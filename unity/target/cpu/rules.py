@@ -1,4 +1,4 @@
-"""How processors write each node."""
+"""Code generation of each node for processors."""
 
 from __future__ import annotations
 

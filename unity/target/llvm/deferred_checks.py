@@ -37,7 +37,7 @@ class DeferredChecks:
         return failed
 
     def is_harmless(self, name: str, instruction: str, pure: frozenset[str]) -> bool:
-        """May the instruction run before the checks that wait? Notes what it makes wrong; its result is called ``name``."""
+        """True if the instruction may run before the pending checks. Notes what it makes wrong; its result is called ``name``."""
         opcode = instruction[: instruction.find(" ")]
         touched = any([operand in self.wrong for operand in _NAMES.findall(instruction)])
         if opcode == "store":

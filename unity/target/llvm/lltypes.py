@@ -1,4 +1,4 @@
-"""How data types look in LLVM IR: types of values in registers, types in memory, constants.
+"""Data types in LLVM IR: types of values in registers, types in memory, constants.
 
 Registers: bool is ``i1``, integers ``iN``, float32 and float64 themselves, handles ``ptr``. float16, bfloat16 and float8
 values are held as their bits in ``i16`` / ``i8`` ("narrow" types): arithmetic on them goes through float32 (`narrow.py`).

@@ -49,8 +49,8 @@ MOST_WAITING = 16
 
 @dataclass(slots=True, frozen=True)
 class Rules:
-    """How a kind of targets writes each node. ``leave`` ends the current block and the function with a status. ``call_function``
-    calls another tensor program of the module."""
+    """Code generation of each node for a kind of targets. ``leave`` ends the current block and the function with a status.
+    ``call_function`` calls another tensor program of the module."""
 
     target: str
     """The target in messages: "a processor"."""
@@ -153,7 +153,7 @@ class ModuleWriter:
 
 @dataclass(slots=True)
 class LoopScope:
-    """Where ``break`` and ``continue`` go, and how many heap blocks were live when the loop began."""
+    """The targets of ``break`` and ``continue``, and the number of live heap blocks at the beginning of the loop."""
 
     exit: str
     next: str
@@ -194,7 +194,7 @@ class FunctionWriter:
     late: DeferredChecks = field(default_factory=DeferredChecks)
     """Checks of divisors that wait."""
     cheap: dict[Expr, bool] = field(default_factory=dict)
-    """Which expressions have no effect, read no memory and cannot fail, as far as asked."""
+    """The expressions without effect that read no memory and cannot fail, as far as asked."""
 
     def name(self) -> str:
         """A fresh local name."""

@@ -25,7 +25,7 @@ def _fragment(name: str, part: str, dtype: str) -> Operand:
 
 
 def _number(name: str) -> str:
-    """Which fragment of its buffer a tile is, counted along rows of tiles."""
+    """The number of the fragment of its buffer, counted along rows of tiles."""
     return f"{name}_offset // {name}_stride // 16 * ({name}_stride // 16) + {name}_offset % {name}_stride // 16"
 
 

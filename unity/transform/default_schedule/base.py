@@ -53,7 +53,7 @@ def program_of(sch: Schedule) -> PrimFunc:
 
 
 def is_touched(sch: Schedule, block: BlockRV) -> bool:
-    """Is a loop around the block anything but serial, or a binding more than a loop."""
+    """True if a loop around the block is not serial, or a binding is more than a loop."""
     loops = [sch.get(loop) for loop in sch.get_loops(block)]
     variables = [loop.loop_var for loop in loops]
     values = list(sch.get_sref(block).realize.iter_values)

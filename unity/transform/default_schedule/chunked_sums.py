@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def wants_chunks(what: Contraction) -> bool:
-    """Is the error of the sum seen: do the operands have the precision of the floating-point sum."""
+    """True if the error of the sum is visible: the operands have the precision of the floating-point sum."""
     types = {buffer.dtype for buffer in (what.data.buffer, what.weights.buffer, what.output)}
     return len(types) == 1 and what.output.dtype.is_float
 

@@ -229,8 +229,8 @@ def _tile(
 
 
 def _weights_near(what: Contraction) -> bool:
-    """Do the weights stay in cache beside more rows than columns: then rows go outside, so that each is read once, and threads keep
-    to their rows from one program to the next."""
+    """True if the weights stay in cache beside more rows than columns: then rows go outside, so that each is read once, and threads
+    keep to their rows from one program to the next."""
     extents = [extent_of(axis) for axis in (*what.rows, what.columns, *what.reductions)]
     if None in extents:
         return False
@@ -250,7 +250,7 @@ def _turn(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: int)
 
 
 def _worth_turning(what: Contraction, lanes: int) -> bool:
-    """Is the reduction long beside the transposition, and its output's last axis short or not contiguous in the data."""
+    """True if the reduction is long beside the transposition, and its output's last axis is short or not contiguous in the data."""
     last = what.block.body.indices[-1]  # type: ignore[attr-defined]
     line = next((extent_of(axis) for axis in what.rows if axis.var is last), None)
     return (
@@ -277,7 +277,7 @@ def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
 
 
 def _is_large(what: Contraction) -> bool:
-    """Are there enough multiply-adds to share between threads."""
+    """True if there are enough multiply-adds to share between threads."""
     return steps_of(what.block.iter_vars, UNKNOWN) >= SHARED_WORK
 
 

@@ -32,7 +32,7 @@ class Packing:
     group: int = 1
 
     def indices(self, axes: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Where the element at an index of the array stands in the packed array."""
+        """The position in the packed array of the element at an index of the array."""
         column = axes[self.columns]
         size = const(self.block, dtype_of(column))
         outer, inner = [axes[k] for k in self.outer], [axes[k] for k in self.inner]

@@ -90,12 +90,12 @@ def window_of(block: Block) -> Window | str:
 
 
 def _along(load: BufferLoad, var: Var) -> bool:
-    """Does an access move by one element, or not at all, along an iterator."""
+    """True if an access moves by one element, or not at all, along an iterator."""
     return stride_class(load, var) < 2 or linear_step(load, var) == 1
 
 
 def _moves(load: BufferLoad, var: Var, taps: list[IterVar]) -> bool:
-    """Does an iterator of the output stand together with one of a window in an index."""
+    """True if an iterator of the output stands together with one of a window in an index."""
     kinds = [set(free_vars(e)) for e in load.indices]
     return any([var in found and any([tap.var in found for tap in taps]) for found in kinds])
 

@@ -1,4 +1,4 @@
-"""Which expressions each kind of pattern matches. Not here: the attempt, its record (`matcher.py`)."""
+"""Matching of each kind of pattern against expressions. Not here: the attempt, its record (`matcher.py`)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,8 @@ def _not(m: Matcher, p: NotPattern, expr: Expr) -> bool:
 
 
 def _has_attrs(wanted: Mapping[str, Any], attrs: Mapping[str, Any]) -> bool:
-    """Are attributes as wanted? A number stands for a list of it, and two numbers of padding for both sides of each axis."""
+    """True if the attributes are as wanted. A number stands for a list of it, and two numbers of padding for both sides of each
+    axis."""
     return all([name in attrs and _equal_attr(name, attrs[name], value) for name, value in wanted.items()])
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .pattern import DFPattern
 
 HANDLERS: dict[type, Callable[[Matcher, Any, Expr], bool]] = {}
-"""Does an expression match, by the kind of the pattern."""
+"""True if an expression matches, by the kind of the pattern."""
 
 
 class Matcher:

@@ -30,7 +30,7 @@ class DFPattern:
 
     __slots__ = ()
     keeps_variable: ClassVar[bool] = False
-    """Is the match of this pattern a variable itself, rather than the value that it is bound to?"""
+    """True if the match of this pattern is a variable itself, rather than the value that it is bound to."""
 
     def __call__(self, *args: DFPattern, varg_default_wildcard: bool = False) -> CallPattern:
         """A call of what this matches. Without arguments and with ``varg_default_wildcard``: with any arguments."""
@@ -95,7 +95,7 @@ class DFPattern:
             self.used_by(other)
 
     def match(self, expr: Expr, var2val: Mapping[Any, Expr] | None = None) -> bool:
-        """Does an expression look like this? With ``var2val`` variables are followed to their values."""
+        """True if an expression has this form. With ``var2val`` variables are followed to their values."""
         return self.extract_matched_expr(expr, var2val) is not None
 
     def extract_matched_expr(

@@ -50,7 +50,7 @@ class Releases:
 
     @property
     def is_watching(self) -> bool:
-        """Does a pass rewrite a module of this build now?"""
+        """True while a pass rewrites a module of this build."""
         return self._module is not None
 
     def own(self, made: Tensor) -> None:
@@ -58,7 +58,7 @@ class Releases:
         self._owned.add(made)
 
     def owns(self, tensor: Tensor) -> bool:
-        """Does the build decide over this tensor?"""
+        """True if the build decides over this tensor."""
         return tensor in self._owned
 
     def replaced(self, read: Tensor) -> None:
@@ -115,7 +115,7 @@ def own(made: Tensor) -> None:
 
 
 def owned(tensor: Tensor) -> bool:
-    """Does the memory of a constant go when nothing reads it any more?"""
+    """True if the memory of a constant is freed when nothing reads it any more."""
     current = _current()
     return current is not None and current.owns(tensor)
 
@@ -128,7 +128,8 @@ def replaced(read: Tensor) -> None:
 
 
 def places(mod: IRModule) -> Counter[int]:
-    """How many places of the graph functions hold each constant, by the identity of its tensor; a shared node for each place."""
+    """The number of places of the graph functions that hold each constant, by the identity of its tensor; a shared node for each
+    place."""
     found: Counter[int] = Counter()
     for fn in mod.functions.values():
         stack: list[Any] = [fn.body] if type(fn) is Function else []

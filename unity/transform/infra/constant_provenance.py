@@ -30,7 +30,7 @@ from ...ir.walk import rewrite
 OPEN_BYTES = 64
 """Elements of constants up to this size are part of what names a build."""
 RECIPES: dict[str, Callable[..., np.ndarray]] = {}
-"""How a constant is made of others, by name: a function of arrays, numbers, texts and tuples of them, which gives one array."""
+"""Steps that make a constant of others, by name: a function of arrays, numbers, texts and tuples of them, which gives one array."""
 _ARRAY: Any = Tensor.__dict__["_array"]
 LITERAL_BYTES = 1 << 20
 """Tensors that passes make of nothing are written down up to this size."""
@@ -262,7 +262,7 @@ def replay(
 
 @dataclass(slots=True, frozen=True)
 class Provenance:
-    """How a build made the constants of its program (``rows``) of those of its module (``sources``)."""
+    """The steps by which a build made the constants of its program (``rows``) of those of its module (``sources``)."""
 
     sources: Sequence[Tensor]
     steps: Sequence[Step]

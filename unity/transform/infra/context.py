@@ -98,7 +98,7 @@ class PassContext:
 
     @property
     def is_special(self) -> bool:
-        """Does it watch passes, or leave some out?"""
+        """True if it watches passes, or leaves some out."""
         return bool(self.instruments or self.required or self.disabled) or self.opt_level != 2
 
     def enables(self, step: Pass) -> bool:

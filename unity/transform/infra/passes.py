@@ -96,7 +96,7 @@ class Pass:
 
 
 def _origin(step: Pass) -> tuple[str, str]:
-    """Where a pass is defined: module and name of its function."""
+    """The place of a pass's definition: module and name of its function."""
     return step.function.__module__, step.function.__qualname__
 
 

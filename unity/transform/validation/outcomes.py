@@ -179,7 +179,7 @@ def flat(value: Any) -> list[Any]:
 
 
 def difference(before: Any, after: Any) -> str | None:
-    """Where and how two results differ, None when they agree within rounding."""
+    """The place and kind of the difference of two results; None if they agree within rounding."""
     left, right = flat(before), flat(after)
     if len(left) != len(right):
         return f"{len(left)} results became {len(right)}"
@@ -191,7 +191,7 @@ def difference(before: Any, after: Any) -> str | None:
 
 
 def outcomes_differ(before: Outcome, after: Outcome) -> str | None:
-    """How two runs differ; None where they agree or where one of them cannot be judged."""
+    """The difference of two runs; None if they agree or one of them cannot be judged."""
     if before.kind != "value" or after.kind == "skip":
         return None
     if after.kind == "error":

@@ -249,7 +249,7 @@ class CheckInstrument(Instrument):
         return made
 
     def _again(self, old: IRModule, new: IRModule, name: str, given: Inputs) -> bool:
-        """Does another input of the kind show a difference as well."""
+        """True if another input of the kind shows a difference as well."""
         for seed in (given.seed + 101, given.seed + 202):
             try:
                 other = make_inputs(old[name], seed, given.kind)
@@ -323,7 +323,7 @@ def _callee_names(call: Call) -> list[str]:
 
 
 def _fit(fn: Function | PrimFunc, inputs: list[Inputs]) -> bool:
-    """Would the function be given the same inputs again."""
+    """True if the function would be given the same inputs again."""
     for given in inputs:
         try:
             again = make_inputs(fn, given.seed, given.kind)

@@ -152,7 +152,7 @@ def number(fc: FunctionCompiler, arg: bc.Arg, ty: Type, param: ScalarParam, name
 
 
 def _fits(dim: Dim, dtype: DataType, wanted: DataType) -> bool:
-    """Is a formula of an integer type always a value of another one?"""
+    """True if a formula of an integer type is always a value of another one."""
     if isinstance(dim, int):
         return range_fault(dim, wanted.name) is None
     return dtype is wanted or (dtype.bits < wanted.bits and (dtype.is_uint or wanted.is_int))

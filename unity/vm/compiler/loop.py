@@ -21,7 +21,7 @@ _KILLS = (R.memory.kill_tensor.name, R.memory.kill_storage.name, R.vm.kill_objec
 
 
 def calls_itself_last(name: str, fn: Function) -> bool:
-    """Does a function return the result of a call of itself on some path, and something else on another?"""
+    """True if a function returns the result of a call of itself on some path, and something else on another."""
     pending, again, ends = [seq_body(fn)], False, False
     while pending:
         _, last = _split(pending.pop())

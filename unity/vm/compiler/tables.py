@@ -137,7 +137,7 @@ class FunctionTables:
         return bc.OBJECT_REG
 
     def known(self, shape: tuple[Expr, ...]) -> bool:
-        """Are all symbols of these dimensions bound."""
+        """True if all symbols of these dimensions are bound."""
         seen: list[Var] = []
 
         def look(var: Var) -> int:

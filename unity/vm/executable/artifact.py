@@ -65,7 +65,7 @@ def write_sections(path: str | Path, sections: Mapping[str, Any]) -> None:
 
 
 def _write(file: BinaryIO, data: Any) -> tuple[int, int]:
-    """Where a section begins and ends."""
+    """Begin and end of a section."""
     begin = _align(file)
     parts: Sequence[Any] = data if isinstance(data, list) else [data]
     for part in parts:

@@ -52,7 +52,7 @@ class Executable:
     count: Callable[[], dict[str, tuple[Dim, Dim]]] | None = None
     """Gives the work of the kernels when it is first needed."""
     provenance: Any = None
-    """How the constants were made of the module's (``transform/infra/constant_provenance.py``), None where nobody knows."""
+    """The steps by which the constants were made of the module's (``transform/infra/constant_provenance.py``); None if unknown."""
     start: Callable[[Executable], Any] | None = None
     """Makes the virtual machine behind ``executable[name]``."""
     machine: Any = field(default=None, init=False, repr=False, compare=False)
@@ -62,7 +62,7 @@ class Executable:
     quantization: Any = None
     """With calibration: which layers are in 8 bits, with which ranges (``frontend/precision/calibration.py``)."""
     choices: Any = None
-    """Which kernel computes each product and convolution, and why (`frontend.choose`); None for a loaded file."""
+    """The kernel that computes each product and convolution, with the reason (`frontend.choose`); None for a loaded file."""
 
     def __reduce__(self) -> Any:
         raise ArtifactError("E661", "a compiled program is machine code and cannot be pickled",

@@ -224,7 +224,7 @@ class _Function:
                 state.alive &= ~(1 << index)
 
     def fits(self, state: _State, index: int, known: bc.RegType) -> bool:
-        """Did checks find the type of a register's value to be this one?"""
+        """True if checks found the type of a register's value to be this one."""
         return state.seen.get(index) == (known.dtype, list(known.dims))
 
     # ---- arguments

@@ -87,7 +87,7 @@ def cut(w: FunctionWriter) -> None:
 
 
 def is_done(w: FunctionWriter, instruction: bc.Call) -> bool:
-    """Has the checked entry done this check."""
+    """True if the checked entry has done this check."""
     first = instruction.args[0]
     return isinstance(first, bc.Reg) and covered(w, first.index)
 

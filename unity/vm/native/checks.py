@@ -63,7 +63,7 @@ def match_shape(w: FunctionWriter, instruction: bc.Call) -> None:
 
 
 def explain_unless(w: FunctionWriter, condition: str, value: str) -> None:
-    """Where an i1 does not hold, the same check in Python says why."""
+    """If an i1 does not hold, the same check in Python says why."""
     good, bad = w.label(), w.label()
     w.do(f"br i1 {condition}, label %{good}, label %{bad}")
     w.start(bad)

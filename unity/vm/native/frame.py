@@ -24,7 +24,7 @@ class Frame:
         instructions(self.w)
         self.holding = [k for k in range(len(self.w.fn.registers)) if self.may_hold(k)]
         self.places = [place for k in self.holding for place in references(self.w, k)]
-        """Where references are held; one more, always null, is for registers that never hold any."""
+        """The words that hold references; one more, always null, is for registers that never hold any."""
         if len(self.w.segments) > 1:
             return self.segmented()
         (only,) = self.w.segments
@@ -80,7 +80,7 @@ class Frame:
         return layout
 
     def idle_places(self) -> list[str]:
-        """Where registers that never hold references would."""
+        """The word of registers that never hold references."""
         return [
             place
             for k in sorted(set(range(len(self.w.fn.registers))) - set(self.holding))
@@ -117,7 +117,7 @@ class Frame:
         return [*lines, "  store i64 0, ptr %at", "  store ptr null, ptr %result"]
 
     def uses_arena(self) -> bool:
-        """Does storage lie in the arena."""
+        """True if storage lies in the arena."""
         return not self.w.owned_storage and any([r.kind == "storage" for r in self.w.fn.registers])
 
     def enter(self) -> list[str]:
@@ -136,7 +136,7 @@ class Frame:
         return [*lines, "  ret ptr %returned"]
 
     def errors(self) -> list[str]:
-        """Where errors are raised and noted."""
+        """The blocks that raise and note errors."""
         return [
             "explain:  ; a fast check that failed: the same check in Python raises",
             f"  %recheckp = getelementptr i8, ptr %env, i64 {self.w.layout.word('fixed', 'recheck')}",
@@ -180,7 +180,7 @@ class Frame:
         ]
 
     def may_hold(self, index: int) -> bool:
-        """May the register hold references at the exit."""
+        """True if the register may hold references at the exit."""
         if register_type(self.w, index).kind != "tensor":
             return True
         if covered(self.w, index):

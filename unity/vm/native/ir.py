@@ -59,7 +59,7 @@ declare void @PyErr_Clear()
 
 @dataclass(slots=True)
 class EnvLayout:
-    """Which object stands in which word.
+    """The object in each word.
 
     Keys: ("fixed", name), ("imm", type name, value), ("const", i), ("data", i), ("row", i), ("name", i), ("builtin", name).
     """
@@ -75,7 +75,7 @@ class EnvLayout:
 
 
 def register_scalars(program: bc.Program, instruction: bc.Instruction) -> list[int]:
-    """Which arguments of a kernel are scalars in registers: where it fails, their values follow the slots."""
+    """The arguments of a kernel that are scalars in registers: where it fails, their values follow the slots."""
     if not isinstance(instruction, bc.Call):
         return []
     entry = program.table[instruction.function]
@@ -268,7 +268,8 @@ class FunctionWriter:
 
 
 def boxes_storage(fn: bc.VMFunction, program: bc.Program) -> bool:
-    """May a tensor that lies in storage become a Python object? Then each storage is an object that such tensors keep alive."""
+    """True if a tensor that lies in storage may become a Python object. Then each storage is an object that such tensors keep
+    alive."""
     inside: set[int] = set()
     changed = True
     while changed:

@@ -84,7 +84,7 @@ def driver_name(executable: Executable) -> str:
 
 
 def has_driver(executable: Executable) -> bool:
-    """Is there a driver, of this version, for this program?"""
+    """True if there is a driver of this version for this program."""
     if "driver" not in executable.objects or executable.driver_tag != driver_tag():
         return False
     return driver_name(executable) in read_symbols(executable.objects["driver"]).defined

@@ -47,7 +47,7 @@ def cut_places(code: Sequence[bc.Instruction], size: int = SEGMENT) -> set[int]:
 
 
 class Layout:
-    """Where in the frame, in words, each place lies."""
+    """The place of each value in the frame, in words."""
 
     def __init__(self) -> None:
         self.words = 0

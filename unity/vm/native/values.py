@@ -20,7 +20,7 @@ def register_type(w: FunctionWriter, index: int) -> bc.RegType:
 
 
 def covered(w: FunctionWriter, index: int) -> bool:
-    """Is the register a parameter that the entry has checked."""
+    """True if the register is a parameter that the entry has checked."""
     return index < len(w.plan.params) and w.plan.params[index].kind != "object"
 
 

@@ -55,12 +55,12 @@ def _parts(owner: Any) -> list[Any]:
 
 
 def _names_part(node: Any) -> bool:
-    """Does a node name a graph called in another mode, and nothing else."""
+    """True if a node names a graph called in another mode, and nothing else."""
     return node.op == "get_attr" and bool(node.users) and all([_called(user) is not None for user in node.users])
 
 
 def _holds_modules(part: Any) -> bool:
-    """Does a graph refer to modules for anything but another mode."""
+    """True if a graph refers to modules for anything but another mode."""
     return any([node.op == "get_attr" and not _names_part(node) for node in part.graph.nodes])
 
 

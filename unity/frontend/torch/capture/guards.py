@@ -132,14 +132,15 @@ def _is_special(tree: ast.expr) -> bool:
 
 
 def _is_count(tree: ast.expr) -> bool:
-    """Is it a size, or a product of sizes: a number of elements?"""
+    """True for a size or a product of sizes: a number of elements."""
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult):
         return _is_count(tree.left) and _is_count(tree.right)
     return _size_of(tree) is not None
 
 
 def _is_of_layouts(tree: ast.expr) -> bool:
-    """Is it ``a * b != a``, by which torch sees strides of axes of size one, which it takes for none, or ``a * max(1, b) >= a``?"""
+    """True for ``a * b != a``, by which torch sees strides of axes of size one, which it takes for none, and for ``a * max(1, b) >=
+    a``."""
     parts = _parts(tree)
     if parts is None:
         return False
@@ -163,7 +164,7 @@ def _product(tree: ast.expr) -> tuple[int, Counter[str]]:
 
 
 def _is_range(tree: ast.expr) -> bool:
-    """Is one size compared with constants? Such bounds stand in the ranges."""
+    """True if one size is compared with constants. Such bounds stand in the ranges."""
     if not isinstance(tree, ast.Compare) or not all(
         [isinstance(o, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for o in tree.ops]
     ):
@@ -183,8 +184,8 @@ def _size_of(tree: ast.expr) -> tuple[ast.expr, int] | None:
 
 
 def _is_of_counts(tree: ast.expr) -> bool:
-    """Does a condition speak of sizes, or compute with inputs, and of no strides? ``math.trunc`` and ``torch.sym_float`` are
-    functions, no attributes."""
+    """True if a condition is about sizes, or computes with inputs, and is about no strides. ``math.trunc`` and ``torch.sym_float``
+    are functions, no attributes."""
     asked = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr != "size"]
     used = [part for n in ast.walk(tree) if _computes(n) for part in ast.iter_child_nodes(n) if _is_input(part)]
     counted = used or [part for part in _counts(tree) if _size_of(part)]
@@ -196,7 +197,7 @@ def _computes(node: ast.AST) -> bool:
 
 
 def _is_input(node: ast.AST) -> bool:
-    """Is it ``L['n']``, or a part of an input, ``L['pair'][0]``?"""
+    """True for ``L['n']``, or a part of an input, ``L['pair'][0]``."""
     while isinstance(node, ast.Subscript) and not isinstance(node.value, ast.Name):
         node = node.value
     return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "L"

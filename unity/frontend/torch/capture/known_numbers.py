@@ -38,7 +38,7 @@ def whole_numbers(model: Any) -> dict[str, Any]:
 
 
 def _writes(name: str) -> bool:
-    """Does a function of a name change its argument."""
+    """True if the function of a name changes its argument."""
     if name.startswith("__"):
         return name in ("__setitem__", "__set__") or (name.startswith("__i") and name not in ("__int__", "__index__"))
     return name.endswith("_")

@@ -88,7 +88,7 @@ _FORMS: dict[str, Callable[..., Callable[[], Any] | None]] = {
 
 
 def recurrent_rules() -> dict[Any, Callable[..., tuple[Any, ...]]]:
-    """How the results of recurrent layers are inferred for any number of steps: operator -> a function of its arguments.
+    """Inference of the results of recurrent layers for any number of steps: operator -> a function of its arguments.
 
     torch's own rules take the layers apart step by step.
     """

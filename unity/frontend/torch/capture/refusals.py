@@ -50,7 +50,7 @@ def refuse_training(model: Any) -> None:
 
 
 def _trains(module: Any) -> bool:
-    """Does a module in training mode draw random numbers or change its statistics?"""
+    """True if a module in training mode draws random numbers or changes its statistics."""
     if not module.training:
         return False
     name = type(module).__name__

@@ -239,7 +239,7 @@ def functional(exported_program: Any) -> Any:
 
 
 def _on_sizes(target: Any) -> bool:
-    """Is a function of torch, as ``torch.sym_max``, one of sizes, which the importer reads from what torch inferred?"""
+    """True for a torch function of sizes, as ``torch.sym_max``, which the importer reads from what torch inferred."""
     name = str(getattr(target, "__name__", ""))
     return name.startswith("sym_") and getattr(require("torch"), name, None) is target
 

@@ -91,7 +91,7 @@ class _Rewriting:
         node.args, node.kwargs = self.torch.fx.map_arg((node.args, node.kwargs), lambda n: changed.get(n, n))
 
     def places(self, node: Any) -> set[int]:
-        """Where the tensors of a node stand in memory."""
+        """Memory of the tensors of a node."""
         leaves = self.torch.utils._pytree.tree_leaves(node.meta.get("val"))
         dense = [v for v in leaves if isinstance(v, self.torch.Tensor) and v.layout is self.torch.strided]
         return {v.untyped_storage()._cdata for v in dense}
@@ -236,18 +236,18 @@ _SAME = ("aten.alias.", "aten.detach.", "aten.to.", "aten.contiguous.", "aten.li
 
 
 def _writes(node: Any) -> bool:
-    """Does a node write to its first operand, or to another one, which has no rule."""
+    """True if a node writes to its first operand, or to another one, which has no rule."""
     return node.op == "call_function" and is_mutable(node.target)
 
 
 def _is_nothing(node: Any) -> bool:
-    """Does an operator give its operand and leave it as it is. torch infers a new tensor for dropout outside training."""
+    """True if an operator returns its operand unchanged. torch infers a new tensor for dropout outside training."""
     name = str(node.target)
     return name == "aten.detach_.default" or (name.endswith("dropout.default") and node.args[2:] == (False,))
 
 
 def _gives_operand(node: Any) -> bool:
-    """Is a node of the memory of its operand the operand itself."""
+    """True if a node in the memory of its operand is the operand itself."""
     return str(node.target).startswith(_SAME)
 
 

@@ -100,7 +100,7 @@ class Context:
         return DataType(self.dtype).numpy
 
     def uses(self, index: int) -> bool:
-        """Is an output of the operator used at all?"""
+        """True if an output of the operator is used."""
         return index in self.used
 
     @property
@@ -135,7 +135,7 @@ class Context:
     # ---- values
 
     def holds_number(self, value: Any) -> bool:
-        """Is a float that only the data knows among nested arguments?"""
+        """True if nested arguments contain a float that only the data knows."""
         if isinstance(value, dict):
             return any([self.holds_number(v) for v in value.values()])
         if isinstance(value, (list, tuple)):
@@ -187,7 +187,7 @@ class Context:
 
 
 def is_node(value: Any) -> bool:
-    """Is an argument of a node another node?"""
+    """True if an argument of a node is another node."""
     return isinstance(value, require("torch").fx.Node)
 
 
@@ -225,7 +225,7 @@ def dtype_of(x: Expr) -> str:
 
 
 def is_float(x: Expr) -> bool:
-    """Does a tensor hold floats?"""
+    """True if a tensor has floats."""
     return isinstance(x.ty, TensorType) and x.ty.dtype is not None and x.ty.dtype.is_float
 
 

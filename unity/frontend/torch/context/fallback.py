@@ -93,7 +93,7 @@ def complex_of(real: Expr, value: Any) -> Deferred:
 
 
 def holds_deferred(value: Any) -> bool:
-    """Is there a ``Deferred`` among nested arguments?"""
+    """True if nested arguments contain a ``Deferred``."""
     if isinstance(value, dict):
         return any([holds_deferred(v) for v in value.values()])
     if isinstance(value, (list, tuple)):

@@ -40,7 +40,7 @@ _FUNCTIONS: dict[str, Callable[[list[Expr]], Expr]] = {
 _ROUNDINGS: dict[str, Callable[[Expr, Expr], Expr]] = {
     "TruncToInt": build.floordiv, "FloorToInt": build.floordiv, "CeilToInt": build.ceildiv,
 }  # fmt: skip
-"""How a quotient from 0 becomes an integer."""
+"""Conversions of a quotient of at least 0 to an integer."""
 _EXACT_BITS = 20
 """A float whose numerator has no more bits gives exact products with all sizes below 2^33."""
 
@@ -99,7 +99,7 @@ class Symbols:
         return var
 
     def knows(self, shape: Sequence[Any]) -> bool:
-        """Are all symbols of a shape bound?"""
+        """True if all symbols of a shape are bound."""
         sizes = [d for d in shape if not isinstance(d, int)]
         return all([str(s) in self._known for d in sizes for s in d.node.expr.free_symbols])
 
@@ -108,7 +108,7 @@ class Symbols:
         return self._known.get(name)
 
     def is_nonnegative(self, size: Expr) -> bool:
-        """Does torch's range of every symbol show that an expression is never below zero?"""
+        """True if torch's ranges of symbols show that an expression is never negative."""
         return self._analyzer.can_prove_greater_equal(size, 0)
 
     def simplify(self, e: Expr) -> Expr:

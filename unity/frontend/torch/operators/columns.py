@@ -21,7 +21,7 @@ _TRANSPOSED = {1: op.nn_conv1d_transpose, 2: op.nn_conv2d_transpose, 3: op.nn_co
 
 
 def _places(size: Expr, kernel: int, stride: int, border: int, gap: int) -> Expr:
-    """How many windows an axis has."""
+    """The number of windows along an axis."""
     last = sub(add(size, 2 * border), gap * (kernel - 1) + 1)
     return add(last if stride == 1 else floordiv(last, stride), 1)
 

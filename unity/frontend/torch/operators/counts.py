@@ -86,7 +86,7 @@ def _range(c: Context, x: Expr, given: Any, bins: int) -> Expr:
 
 
 def _counted(c: Context, columns: Sequence[Expr], edges: Sequence[Expr], weight: Any, density: bool) -> Expr:
-    """How many rows fall into each box of a grid; the last box of an axis holds its upper edge."""
+    """The number of rows in each box of a grid; the last box of an axis contains its upper edge."""
     sizes = [static(shape_of(e)[0], "the number of bins") - 1 for e in edges]
     index: Expr = number(0, "int64")
     kept: Expr | None = None

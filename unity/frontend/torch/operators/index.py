@@ -30,12 +30,12 @@ from .shape import cut, permute
 
 
 def is_mask(index: Expr) -> bool:
-    """Does an index tensor say per element whether it is meant?"""
+    """True if an index tensor selects per element (a mask)."""
     return dtype_of(index) in ("bool", "uint8")
 
 
 def has_none(x: Expr) -> bool:
-    """Is a tensor known to have no element?"""
+    """True if a tensor is known to have no element."""
     return any([build.is_int(d, 0) for d in shape_of(x)])
 
 

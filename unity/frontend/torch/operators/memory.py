@@ -42,7 +42,7 @@ def _memory_order(value: Any) -> list[int] | None:
 
 
 def _is_view(node: Any) -> bool:
-    """Does an operator always give its first operand's memory?"""
+    """True if an operator always returns the memory of its first operand."""
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or str(node.target).startswith(_MAYBE_COPIES):
         return False

@@ -296,7 +296,8 @@ def _histc(c: Context, a: Args) -> Expr:
 
 @aten("bincount.default")
 def _bincount(c: Context, a: Args) -> Expr:
-    """How often each number from 0 on occurs, or the sum of its weights; the greatest and ``minlength`` say how many there are."""
+    """The number of occurrences of each number from 0 on, or the sum of its weights; the greatest and ``minlength`` give the
+    size."""
     size = c.value.shape[0]
     x = c.emit(c.cast(a.self, "int64"))
     if not c.symbols.knows([size]):

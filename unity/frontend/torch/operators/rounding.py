@@ -58,5 +58,5 @@ def exact_numbers(fn: Translate) -> Translate:
 
 
 def _is_exact(number: float, dtype: str) -> bool:
-    """Is a Python number one of a type, too?"""
+    """True if a Python number has a value in a type."""
     return dtype not in SMALL_FLOATS or not math.isfinite(number) or float(DataType(dtype).numpy.type(number)) == number

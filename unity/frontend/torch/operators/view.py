@@ -159,7 +159,7 @@ def _split_axis(c: Context, rank: int) -> int:
 
 
 def _ends(a: Args, extent: Expr) -> list[Expr] | None:
-    """Where pieces at given indices begin: these may overlap where the indices do not rise."""
+    """Starts of pieces at given indices: these may overlap where the indices do not rise."""
     if not isinstance(getattr(a, "indices", None), (list, tuple)):
         return None
     count = static(extent, "the size of a split axis")

@@ -64,7 +64,7 @@ def rearranged(
 
 
 def overlap(first: Any, second: Any) -> bool:
-    """Do the memory ranges of two tensors meet?"""
+    """True if the memory ranges of two tensors overlap."""
     spans = []
     for t in (first, second):
         extent = sum([(size - 1) * stride for size, stride in zip(t.shape, t.stride())]) + 1 if t.numel() else 0

@@ -38,7 +38,7 @@ class Interface:
     updates: list[int | str]
     """The places of the leading results: places among the leaves of the arguments, or tensors of the state by name."""
     shared: bool
-    """May torch take the memory of every result as numpy has it?"""
+    """True if torch may take the memory of every result as numpy has it."""
     complex_inputs: list[int] = field(default_factory=list)
     complex_outputs: list[int] = field(default_factory=list)
     """Places among the leaves of the arguments and among the computed leaves that are complex: pairs of numbers for ``main``."""

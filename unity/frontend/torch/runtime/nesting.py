@@ -1,4 +1,4 @@
-"""How arguments and results are nested, as plain data and back: containers, objects without their tensors, values of torch.
+"""Nesting of arguments and results as plain data and back: containers, objects without their tensors, values of torch.
 
 Reading builds nothing but objects of vouched classes (``classes.py``), from their parts; names of modules and functions in a
 file lead nowhere. Invariant: what is read is either a nesting torch can flatten and put together again, or an ArtifactError.

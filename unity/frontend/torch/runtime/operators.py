@@ -28,7 +28,7 @@ _OUTSIDE = frozenset(("filename", "path", "file", "url", "uri", "group_name"))
 
 @dataclass(slots=True)
 class Runs:
-    """How often a torch operator was called back in this process, and the seconds that took."""
+    """The number of calls back into a torch operator in this process, and their seconds."""
 
     count: int = 0
     seconds: float = 0.0

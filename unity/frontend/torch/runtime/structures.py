@@ -114,7 +114,7 @@ def _rebuild(template: Any, leaves: Iterator[Any]) -> Any:
 
 
 def other_constant(given: Any, wanted: Any) -> str | None:
-    """Where objects in nested data (``TreeSpec``) hold another constant, in words: "steps is 3, not 2"."""
+    """Differences of constants in nested data (``TreeSpec``), in words: "steps is 3, not 2"."""
     if given.is_leaf() or wanted.is_leaf():
         return None
     found = [_other_part(given.context, wanted.context)]

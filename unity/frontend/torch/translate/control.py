@@ -88,7 +88,7 @@ def rounded_size(c: Context, e: Any) -> Expr:
 
 
 def is_cond(node: Any) -> bool:
-    """Is this node a ``torch.cond``?"""
+    """True for a ``torch.cond``."""
     return node.op == "call_function" and str(node.target) == "cond"
 
 

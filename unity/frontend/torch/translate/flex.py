@@ -23,7 +23,7 @@ _MINUS_INFINITY = ("aten.full.default", "aten.scalar_tensor.default")
 
 
 def is_flex(node: Any) -> bool:
-    """Is a node attention with functions for its scores?"""
+    """True if a node is attention with functions for its scores."""
     return node.op == "call_function" and str(node.target) == "flex_attention"
 
 
@@ -61,10 +61,10 @@ class _Flex:
         self.split = 3 + len(node.args[7])
         given, result = _ends(self.score)
         self.adds = result is not given[0]
-        """Does the score change?"""
+        """True if the score changes."""
         small = str(self.inputs[0].dtype) in _SMALL
         self.is_sum = not (self.adds and small) and _is_sum(result, given[0], _behind(given[0]))
-        """Is the new score the old one plus something that is exact in the type of the query?"""
+        """True if the new score is the old one plus something that is exact in the type of the query."""
         places, chosen = _ends(self.mask)
         self.chooses = str(chosen.target) != "aten.new_ones.default"
         self.is_causal = (str(chosen.target), *chosen.args) in (
@@ -72,7 +72,7 @@ class _Flex:
             ("aten.le.Tensor", places[3], places[2]),
         )
         self.used = [bool(n.users) or (self.chooses and bool(m.users)) for n, m in zip(given[1:5], places)]
-        """Which of batch, head, row and column decide."""
+        """Those of batch, head, row and column that decide."""
 
     def traced(self, fn: Callable[..., Any]) -> Any:
         """A function of query, key, value and the buffers as a graph of ATen operators. Raises Gap."""
@@ -145,7 +145,7 @@ def _behind(node: Any) -> set[Any]:
 
 
 def _is_sum(node: Any, score: Any, behind: set[Any]) -> bool:
-    """Is a value the score plus something that does not depend on it? Then that is its value for a score of 0."""
+    """The term that is added to the score, if a value is the score plus something independent of it: its value for a score of 0."""
     while node is not score:
         if getattr(node, "kwargs", None):
             return False

@@ -317,13 +317,13 @@ class GraphImporter:
 
 
 def _is_lowered(call: Call) -> bool:
-    """Does an operator become a tensor program, which needs the sizes of its result?"""
+    """True if an operator becomes a tensor program, which needs the sizes of its result."""
     info = OPS.get(call.op.name) if type(call.op) is Op else None
     return info is not None and callable(info.lower)
 
 
 def _asks_offset(node: Any) -> bool:
-    """Is a condition about the storage offset of a tensor?"""
+    """True if a condition is about the storage offset of a tensor."""
     return any([str(n.target).startswith("aten.sym_storage_offset") for n in node.all_input_nodes])
 
 
@@ -332,7 +332,8 @@ def _is_complex(value: Any) -> bool:
 
 
 def _is_dense(value: Any, arguments: Any) -> bool:
-    """Is the result neither sparse nor quantised? What torch infers for the latter says nothing: their dtype is an argument."""
+    """True if the result is neither sparse nor quantised. What torch infers for the latter says nothing: their dtype is an
+    argument."""
     if isinstance(arguments, (list, tuple)):
         return all([_is_dense(value, a) for a in arguments])
     if isinstance(arguments, dict):

@@ -16,14 +16,14 @@ _FRESH = ("aten.conv", "aten.linear.", "aten.matmul.", "aten.batch_norm.", "aten
 
 
 def is_mutable(target: Any) -> bool:
-    """Does an operator write to an argument."""
+    """True if an operator writes to an argument."""
     schema = getattr(target, "_schema", None)
     return schema is not None and schema.is_mutable
 
 
 def overwrites_own_value(node: Any) -> bool:
-    """Is the tensor that an in-place operator writes to made by an operator, and seen through no view until it is written to for
-    the last time, as after ``relu_(conv(x))``?
+    """True if an operator made the tensor that an in-place operator writes to, and no view of it is read until it is written to for
+    the last time, as after ``relu_(conv(x))``.
 
     Then the operator without the underscore means the same, where later readers get its result (``overwritten``). Views, inputs
     and weights are seen elsewhere.
@@ -56,7 +56,7 @@ def overwritten(node: Any) -> list[Any]:
 
 
 def _gives_new(target: Any) -> bool:
-    """Is what an operator gives no part of an argument, and no argument written to."""
+    """True if the result of an operator is no part of an argument, and no argument written to."""
     schema = getattr(target, "_schema", None)
     if schema is None or schema.is_mutable or any([r.alias_info is not None for r in schema.returns]):
         return False

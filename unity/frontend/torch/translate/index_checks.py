@@ -129,7 +129,7 @@ def check_indices(
 
 
 def _is_index(x: Expr) -> bool:
-    """Is a tensor of integers that stand for places, with elements?"""
+    """True for a tensor of integers that are positions, with elements."""
     return dtype_of(x) in ("int64", "int32") and not any([type(d) is IntImm and d.value == 0 for d in dims(x.ty) or ()])
 
 

@@ -244,7 +244,7 @@ LOOPS: dict[str, Callable[[Parts], list[Expr]]] = {"while_loop": _while_loop, "s
 
 
 def is_loop(node: Any) -> bool:
-    """Is this node a ``torch.while_loop``, ``scan`` or ``map``?"""
+    """True for a ``torch.while_loop``, ``scan`` or ``map``."""
     return node.op == "call_function" and str(node.target) in LOOPS
 
 

@@ -116,7 +116,7 @@ class ExprCompiler:
     # ---- numbers or arrays
 
     def has_rows(self, *exprs: Expr) -> bool:
-        """Is one of the values an array."""
+        """True if one of the values is an array."""
         return self.batched or any([lanes_of(dtype_of(e)) > 1 for e in exprs])
 
     def column(self, value: np.ndarray, dtype: DataType) -> Value:

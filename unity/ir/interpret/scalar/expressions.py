@@ -208,7 +208,7 @@ class ExprCompiler(SharedCompiler):
         return run
 
     def is_single(self, buffer: Buffer, indices: tuple[Expr, ...], predicate: Expr | None) -> bool:
-        """Does an access touch one number, always."""
+        """True if an access always touches a single number."""
         return predicate is None and buffer.dtype.lanes == 1 and not self.has_rows(*indices)
 
     def load(self, expr: BufferLoad) -> Closure:

@@ -162,7 +162,7 @@ class View:
         return self.start + offset * self.size
 
     def is_written(self, offset: int) -> bool:
-        """Has the number been stored?"""
+        """True if the number has been stored."""
         written = self.memory.written
         return written is None or bool(written[self.start + offset * self.size])
 

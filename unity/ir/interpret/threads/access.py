@@ -28,7 +28,7 @@ def array_of(wave: Wave, buffer: Buffer, span: Span | None) -> Array:
 
 
 class Locator:
-    """Where an access of a buffer goes: one per load and store in the program."""
+    """The site of a buffer access: one per load and store in the program."""
 
     def __init__(
         self,

@@ -185,7 +185,7 @@ class Batch:
         return np.broadcast_to(first, shaped.shape).reshape(rows.shape).copy()
 
     def owners(self, scope_rank: str, open_virtual: tuple[tuple[str, int], ...]) -> tuple[Value, int]:
-        """Which copy of a memory each lane sees, and how many there are; ranks "block", "warp", "thread"."""
+        """The copy of a memory that each lane sees, and the number of copies; ranks "block", "warp", "thread"."""
         if scope_rank == "block":
             return self.within // self.geometry.padded, self.blocks
         if scope_rank == "warp":

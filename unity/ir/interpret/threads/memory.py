@@ -24,7 +24,7 @@ RANKS = {"shared": "block", "shared.dyn": "block", "warp": "warp", "local": "thr
 
 
 def rank_of(scope: str) -> str | None:
-    """Who has a copy of memory in a scope; fragments of matrix units belong to a warp."""
+    """The owner of a copy of memory in a scope; fragments of matrix units belong to a warp."""
     if scope.startswith("wmma."):
         return "warp"
     return RANKS.get(scope)

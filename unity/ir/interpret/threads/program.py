@@ -51,12 +51,12 @@ DEFAULT_MAX_LANES = 1 << 14
 
 
 def has_kernels(func: PrimFunc) -> bool:
-    """Does a tensor program bind thread axes."""
+    """True if a tensor program binds thread axes."""
     return any([is_thread_axis(s) for s in collect(func.body, (For, AttrStmt))])
 
 
 def needs_threads(func: PrimFunc) -> bool:
-    """Do the threads of a program work together, so that running them one by one would be wrong."""
+    """True if the threads of a program work together, so that running them one by one would be wrong."""
     return has_kernels(func) and any([type(c.op) is Op and c.op.name in TOGETHER for c in collect(func.body, Call)])
 
 

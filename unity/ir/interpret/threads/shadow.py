@@ -62,7 +62,7 @@ class Pair:
 
 
 class Accessors:
-    """Who accessed each cell since the last barriers: enough of them, by rank, to see a clash with any other thread.
+    """Accesses of each cell since the last barriers: enough of them, by rank, to see a clash with any other thread.
 
     Two threads of a block, and where asked for two warps of a block and two blocks.
     """

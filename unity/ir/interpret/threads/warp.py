@@ -187,7 +187,7 @@ def _groups(wave: Any, axes: list[Var]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _target(compiler: ExprCompiler, expr: Any) -> Locator:
-    """Where a result goes: an element of a buffer, or the first one behind a pointer."""
+    """The destination of a result: an element of a buffer, or the first one behind a pointer."""
     if isinstance(expr, BufferLoad):
         return compiler.locator(expr.buffer, expr.indices, None, "store", expr.span)
     raise InterpreterError("E372", "a result of T.tvm_thread_allreduce must be an element of a buffer", expr.span)

@@ -77,7 +77,7 @@ def _known_branch(r: ProgramReading, node: s.If) -> list[s.Syntax]:
 
 
 def _returns(node: s.If) -> bool:
-    """Whether a ``return`` stands in a branch, not counting loops and ``with`` inside."""
+    """True if a ``return`` is inside a branch, not counting loops and ``with`` inside."""
     pending: list[s.Syntax] = [node]
     while pending:
         at = pending.pop()

@@ -23,7 +23,7 @@ _ALLOCATE_FIELDS = ("shape", "dtype", "scope", "condition", "annotations")
 
 
 def _belongs_to_block(r: ProgramReading, node: s.Call) -> bool:
-    """Is this ``T.alloc_buffer`` the block's own memory: by its place, or by the name of 2026."""
+    """True if this ``T.alloc_buffer`` is the block's own memory: by its place, or by the name of 2026."""
     if r.block is None:
         return False
     by_name = isinstance(node.func, s.Attribute) and node.func.name == "sblock_alloc_buffer"

@@ -1,4 +1,4 @@
-"""Which scalar names of a tensor program are mutable: those assigned again while they are visible, or declared without value.
+"""The mutable scalar names of a tensor program: those assigned again while they are visible, or declared without value.
 
 Not here: reading. Rule: ``x = e`` binds ``x`` once (an immutable ``Bind``); where the text assigns ``x`` a second time in
 the same or an inner block, or declares ``x: T.float32`` without a value, ``x`` is a scalar kept in a local buffer. Two

@@ -28,7 +28,7 @@ def _work(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> Expr:
 
 
 def _cheaper(x: Expr, a: Expr, b: Expr, x_first: bool) -> bool:
-    """Is ``(x @ a) @ b`` (else ``x @ (a @ b)``) surely less work than the other?"""
+    """True if ``(x @ a) @ b`` (else ``x @ (a @ b)``) is certainly less work than the other."""
     sizes = [dims(v.ty) for v in (x, a, b)]
     if any([s is None for s in sizes]) or len(sizes[1] or ()) != 2 or len(sizes[2] or ()) != 2:
         return False

@@ -45,7 +45,7 @@ def _per_channel(vector: Expr, rank: int, axis: int) -> Expr:
 
 
 def _is_channel_bias(value: Expr, axis: int, rank: int) -> bool:
-    """Does a tensor hold one number per channel and broadcast along all other axes."""
+    """True if a tensor has one number per channel and is broadcast along all other axes."""
     known = dims(value.ty)
     if known is None or len(known) > rank or len(known) < rank - axis:
         return False

@@ -56,7 +56,7 @@ def _operand(value: Expr, known: dict[Var, Expr]) -> Any:
 
 
 def _is_symbolic(value: Any) -> bool:
-    """Does an attribute hold an expression known only when the program runs?"""
+    """True if an attribute has an expression known only at run time."""
     if isinstance(value, (tuple, list)):
         return any([_is_symbolic(v) for v in value])
     return isinstance(value, Expr)

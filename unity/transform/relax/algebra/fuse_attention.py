@@ -84,7 +84,7 @@ class _Chains:
         return self.call(value, *names) if isinstance(value, Var) and self.uses.get(value, 0) == 1 else None
 
     def stays(self, value: Expr, at: Var | None) -> bool:
-        """Has a value, used later than the program says, still the same elements there, and a name."""
+        """True if a value, used later than the program says, still has the same elements there, and a name."""
         return type(value) is Constant or (
             isinstance(value, Var) and value not in self.sources.fixed and self.visible.allows(value, at)
         )
@@ -134,7 +134,7 @@ class _Chains:
 
     @staticmethod
     def casts_agree(first: Call, product: Call, narrow: str, wide: str) -> bool:
-        """Is there no cast, or one to a wider float type before the softmax and one back behind it."""
+        """True if there is no cast, or one to a wider float type before the softmax and one back behind it."""
         own = first.ty.dtype if isinstance(first.ty, TensorType) else None
         if own is None or not own.is_float or not isinstance(product.ty, TensorType):
             return False
@@ -157,7 +157,7 @@ class _Chains:
         return None, None, scores
 
     def is_scores(self, value: Expr) -> bool:
-        """Is a value a product, perhaps scaled or cast."""
+        """True if a value is a product, perhaps scaled or cast."""
         inside = self.without_cast(self.scaled(value)[0])[0]
         return self.inner(inside, R.matmul.name) is not None
 
@@ -219,7 +219,7 @@ def _heads(value: Expr) -> int:
 
 
 def _shapes_agree(query: Expr, key: Expr, value: Expr, softmax: Call, first: Call) -> bool:
-    """Do the tensors have one batch (and heads), and does what is added to the scores not make them larger."""
+    """True if the tensors have one batch (and heads), and what is added to the scores does not make them larger."""
     q, k, v, made, scores = [dims(x.ty) for x in (query, key, value, softmax, first)]
     if q is None or k is None or v is None or made is None or scores is None:
         return False

@@ -35,7 +35,7 @@ def remove_redundant_reshape(fn: Function) -> Function:
     kept = changed | returned_vars(fn)
 
     def same_value(value: Expr, var: Var) -> bool:
-        """May the variable stand for the value: not where a result would share a parameter's memory."""
+        """True if the variable may replace the value: not where a result would share a parameter's memory."""
         return var not in kept and (type(var) is DataflowVar or type(value) is not DataflowVar)
 
     def in_place(call: Call) -> Call:

@@ -1,4 +1,4 @@
-"""Which memory a variable may stand for, when it is used last, and whether it leaves the sequence.
+"""Memory that a variable may stand for, its last use, and whether it leaves the sequence.
 
 Works on one sequence of bindings after call_dps is lowered; a conditional or local function counts as one binding.
 Memory escapes when it is returned, captured by a local function, or handed to a graph function, a closure or a
@@ -27,7 +27,7 @@ def op_called(expr: Expr) -> str:
 
 
 def may_hold_memory(ty: Type) -> bool:
-    """Can a value of the type refer to memory."""
+    """True if a value of the type can refer to memory."""
     if isinstance(ty, TupleType):
         return any([may_hold_memory(f) for f in ty.fields])
     return isinstance(ty, (TensorType, ObjectType))
@@ -96,7 +96,7 @@ class Liveness:
             self.roots[binding.var] = used
 
     def _keeps_inside(self, branching: If) -> bool:
-        """Is there a call inside a conditional that may keep its arguments."""
+        """True if a call inside a conditional may keep its arguments."""
         for call in collect(branching, Call):
             name = op_called(call)
             if name in _KEEPS or (not name and not self._is_kernel(call)):

@@ -1,4 +1,4 @@
-"""Which variables may be changed after they are bound: memory handed to a call that writes into it.
+"""Variables that may be changed after they are bound: memory handed to a call that writes into it.
 
 Merging or reusing such a value would show the change elsewhere. Views, tuples and aliases of it count as well.
 """
@@ -83,7 +83,7 @@ class Sources:
         }
 
     def is_constant(self, value: Expr) -> bool:
-        """Is the value computed from constants alone."""
+        """True if the value is computed from constants alone."""
         stack, seen = [value], set[Var]()
         while stack:
             item = stack.pop()
@@ -106,13 +106,13 @@ class Sources:
 
 
 class Visibility:
-    """Where variables may be used: those inside a dataflow block only there."""
+    """Places where variables may be used: those inside a dataflow block only there."""
 
     def __init__(self, fn: Function) -> None:
         self.home = {binding.var: block for block, binding in each_binding(fn)}
 
     def allows(self, value: Expr, at: Var | None) -> bool:
-        """May the value stand in the binding of ``at``."""
+        """True if the value may stand in the binding of ``at``."""
         if at is None:
             return False
         here = self.home.get(at)

@@ -19,7 +19,7 @@ Source = Callable[[Expr], Call | None]
 
 
 def calls_of(name: str) -> Callable[[Expr], bool]:
-    """Is a value a call of an operator."""
+    """True if a value is a call of an operator."""
     return lambda value: op_called(value) == name
 
 

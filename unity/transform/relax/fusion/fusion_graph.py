@@ -1,4 +1,4 @@
-"""Which calls of a dataflow block are computed together: a graph of the calls, its post-dominators, and groups over it.
+"""The calls of a dataflow block that are computed together: a graph of the calls, its post-dominators, and groups over it.
 
 A call joins the groups between it and its immediate post-dominator, the nearest call through which everything computed from it
 flows, when the kinds of the programs on the way allow it. (The scheme of Relay: Roesch et al. 2019, "Relay: a high-level compiler

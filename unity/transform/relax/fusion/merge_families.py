@@ -76,7 +76,7 @@ def merge_families(mod: IRModule) -> IRModule:
 
 
 def _is_plain(fn: PrimFunc) -> bool:
-    """Is it a private program of buffers of known sizes that nobody has scheduled, without a target of its own."""
+    """True for a private program of buffers of known sizes that nobody has scheduled, without a target of its own."""
     if has_global_symbol(fn) or "target" in fn.attrs or fn.attrs.get(SCHEDULED) or len(fn.buffer_map) != len(fn.params):
         return False
     return all([type(dim) is IntImm for buffer in fn.buffer_map.values() for dim in buffer.shape])

@@ -213,7 +213,7 @@ def remove_unused_outputs(mod: IRModule) -> IRModule:
 
 
 def _note_reads(fn: Function, found: dict[str, Function], read: dict[str, set[int]]) -> None:
-    """Which fields of the calls' results are read; all of a result that is used as a whole."""
+    """The fields of the calls' results that are read; all of a result that is used as a whole."""
     owner: dict[Var, str] = {}
     for binding in bindings(fn):
         value = getattr(binding, "value", None)

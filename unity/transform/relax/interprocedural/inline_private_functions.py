@@ -62,7 +62,7 @@ def _inlinable(mod: IRModule) -> dict[str, Function]:
 
 
 def _symbols_known(fn: Function, args: tuple[Expr, ...], mapping: dict[Any, Any]) -> bool:
-    """Do the arguments' types say what the callee's symbols are, and that they fit."""
+    """True if the arguments' types determine the callee's symbols, and fit."""
     for param, arg in zip(fn.params, args):
         bind_symbols(param.ty, arg.ty, mapping)
     if any([s not in mapping for p in fn.params for s in bound_symbols(p.ty)]):

@@ -40,7 +40,7 @@ TRANSPOSED = (R.nn.conv1d_transpose.name, R.nn.conv2d_transpose.name, R.nn.conv3
 PAYS = 700
 """Multiply-adds that pay for transposing one element: the share of their time that channels last save, measured."""
 THIN = 6
-"""How many times more a multiply-add of a depthwise convolution saves."""
+"""Factor by which a multiply-add of a depthwise convolution saves more."""
 BYTES = 10
 """The same of one of bytes: the instructions for them take neighbouring channels."""
 UNKNOWN = 64
@@ -64,7 +64,7 @@ class ConvertLayoutOptions:
 
     @property
     def asked(self) -> bool:
-        """Are layouts asked for by name?"""
+        """True if layouts are requested by name."""
         return bool(self.desired) or self.layout_cb is not None
 
     def kernel(self, call: Call, rank: int) -> str | None:
@@ -98,7 +98,7 @@ def _extent(value: Expr, axis: int) -> int:
 
 
 def _is_bytes(value: Expr) -> bool:
-    """Is the value a tensor of 8-bit integers, of which instructions multiply neighbouring channels."""
+    """True if the value is a tensor of 8-bit integers, of which instructions multiply neighbouring channels."""
     return isinstance(value.ty, TensorType) and value.ty.dtype is not None and value.ty.dtype.name in ("int8", "uint8")
 
 

@@ -104,13 +104,13 @@ def _rank(value: Expr) -> int:
 
 
 def _same_rows(whole: Sequence[Expr], shape: Sequence[Expr]) -> bool:
-    """Are two shapes the same but for axes of size one before the last."""
+    """True if two shapes are the same except for axes of size one before the last."""
     rows, own = [[d for d in sizes[:-1] if not is_int(d, 1)] for sizes in (whole, shape)]
     return same_dims([*rows, whole[-1]], [*own, shape[-1]]) is Answer.YES
 
 
 def _back(value: Call, flat: dict[Var, _Flat]) -> bool:
-    """Does a call give a matrix the axes that it has dropped."""
+    """True if a call gives a matrix the axes that it has dropped."""
     known = flat.get(value.args[0]) if row_of(value).view else None  # type: ignore[call-overload]
     shape = dims(value.ty)
     return known is not None and known.of != [] and shape is not None and same_dims(shape, known.shape) is Answer.YES

@@ -72,7 +72,7 @@ def _pair(call: Call, source: Source) -> tuple[Expr, IndexMap, IndexMap, Sequenc
 
 
 def _takes_padding_off(call: Call, shape: Sequence[Expr]) -> bool:
-    """Is a slice the leading part of a shape in every axis."""
+    """True if a slice is the leading part of a shape in every axis."""
     zeros = [getattr(v, "value", v) == 0 for v in attr(call, "begin")]
     steps = attr(call, "strides") or ()
     return all(zeros) and all([getattr(v, "value", v) == 1 for v in steps]) and _same(dims(call.ty), shape)

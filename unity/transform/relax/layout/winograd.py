@@ -51,7 +51,7 @@ class WinogradOptions:
 
 
 def refused(call: Call) -> str:
-    """Why a convolution is not computed so; "" where it can be."""
+    """The reason why a convolution is not computed so; "" if it can be."""
     if op_called(call) != CONVOLUTION:
         return "it is no convolution of images"
     weight, shape, out = call.args[1], dims(call.args[0].ty), dims(call.ty)

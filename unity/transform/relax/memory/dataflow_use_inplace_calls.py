@@ -31,7 +31,7 @@ from ..analysis.liveness import op_called
 
 
 def _at_start(buffer: Buffer) -> bool:
-    """Does the buffer begin where its memory does."""
+    """True if the buffer begins where its memory does."""
     return buffer.elem_offset is None or is_int(buffer.elem_offset, 0)
 
 

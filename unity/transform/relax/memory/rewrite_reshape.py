@@ -23,7 +23,7 @@ _CALLS = {R.call_dps.name, R.call_dps_with_grad.name}
 
 
 def _is_kernel(value: Expr) -> bool:
-    """Does a call only read its arguments and make new memory for its results."""
+    """True if a call only reads its arguments and makes new memory for its results."""
     name = op_called(value)
     info = OPS.get(name)
     return name in _CALLS or name == R.memory.view.name or (info is not None and callable(info.lower))
@@ -35,7 +35,7 @@ def _is_view(value: Expr) -> bool:
 
 
 class _Origins:
-    """Which variables leave the function, and which were computed in it."""
+    """The variables that leave the function, and those computed in it."""
 
     def __init__(self, fn: Function) -> None:
         self.leaving: set[Var] = set()
@@ -67,7 +67,7 @@ class _Origins:
                 self.leaving.update(_vars(item))
 
     def is_local(self, value: Expr) -> bool:
-        """Was the memory made in this function by a kernel (seen through views)."""
+        """True if a kernel made the memory in this function (seen through views)."""
         seen = 0
         while isinstance(value, Var) and value in self.source and seen < 100_000:
             made = self.source[value]

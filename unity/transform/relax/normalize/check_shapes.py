@@ -26,7 +26,7 @@ from ..rewriting.graph_rewriter import GraphRewriter
 
 
 def _symbolic(ty: Type) -> bool:
-    """Has a type dimensions that are not constants."""
+    """True if a type has dimensions that are not constants."""
     if isinstance(ty, TupleType):
         return any([_symbolic(field) for field in ty.fields])
     return any([type(dim) is not IntImm for dim in dims(ty) or ()])

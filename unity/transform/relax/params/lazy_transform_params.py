@@ -42,7 +42,7 @@ class LazyTransformParamsOptions:
 
 
 def _inputs(fn: Function) -> int:
-    """How many parameters are no weights."""
+    """The number of parameters that are no weights."""
     count = fn.attrs.get("num_input", 0)
     return count if isinstance(count, int) else 0
 

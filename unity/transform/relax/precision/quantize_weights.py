@@ -132,7 +132,7 @@ def _four(weights: np.ndarray, width: int, group: int) -> tuple[np.ndarray, np.n
 
 
 def _few(lead: tuple[Expr, ...]) -> bool:
-    """Are there so few rows of data, or may there be, that widening weights for each tile of them costs nothing."""
+    """True if there are, or may be, so few rows of data that widening weights for each tile of them costs nothing."""
     known = [n.value for n in lead if type(n) is IntImm]
     return len(known) < len(lead) or math.prod(known) <= MOST_ROWS
 

@@ -1,1 +1,1 @@
-"""How graph passes change functions: bindings rewritten in order, types deduced anew."""
+"""Tools of graph passes: bindings rewritten in order, types deduced anew."""

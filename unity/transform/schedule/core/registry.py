@@ -21,7 +21,7 @@ Normalize = Callable[[Any, Any, dict[str, Any]], Any]
 """From (state, argument, all resolved arguments) to the value a trace records and the primitive takes."""
 
 Accepts = Callable[[Any], bool]
-"""Is a resolved argument of the kind its annotation says."""
+"""True if a resolved argument is of the kind its annotation says."""
 
 QUERY, SAMPLE, STEP = "query", "sample", "step"
 

@@ -324,7 +324,7 @@ class ScheduleState:
         self._rebuild_above(parent, before, new)
 
     def _below_kept(self, known: Sref, kept: set[int]) -> bool:
-        """Does the sref stand inside a subtree that was moved as it is."""
+        """True if the sref is inside a subtree that was moved as it is."""
         at: Sref | None = known
         while at is not None and at.node is not None:
             if id(at.node) in kept:

@@ -298,5 +298,5 @@ def iterators_driven(block: Sref, loop: Sref) -> list[tuple[str, Expr]]:
 
 
 def starts_at_zero(loop: For) -> bool:
-    """Does the loop run from zero in steps of one."""
+    """True if the loop runs from zero in steps of one."""
     return is_int(loop.min, 0) and (loop.step is None or is_int(loop.step, 1))

@@ -132,7 +132,7 @@ def exact_region(
 
 
 def _filled_inside(state: ScheduleState, block: Sref, region: BufferRegion) -> bool:
-    """Does one of the blocks inside a block write all of a region; True where none writes its buffer."""
+    """True if one of the blocks inside a block writes all of a region, or none writes its buffer."""
     inner = [(b, w) for b in state.blocks_below(block) for w in regions(state, b.block)[1] if w.buffer is region.buffer]
     if not inner:
         return True
@@ -185,7 +185,7 @@ def exact_box(
 
 
 def _only_clips(ana: Analyzer, predicate: Expr, bound: Sequence[Range], shape: Sequence[Expr]) -> bool:
-    """Is the predicate a conjunction of ``index < dimension`` over the given region."""
+    """True if the predicate is a conjunction of ``index < dimension`` over the given region."""
     if isinstance(predicate, And):
         return _only_clips(ana, predicate.a, bound, shape) and _only_clips(ana, predicate.b, bound, shape)
     if not isinstance(predicate, LT):
@@ -195,7 +195,7 @@ def _only_clips(ana: Analyzer, predicate: Expr, bound: Sequence[Range], shape: S
 
 
 def runs_whole_domain(state: ScheduleState, block: Sref) -> bool:
-    """Is it proved that the loops around a block run every value of its iterators (whose domains begin at zero)."""
+    """True if it is proved that the loops around a block run every value of its iterators (whose domains begin at zero)."""
     axes = block.block.iter_vars
     domains = [axis.dom for axis in axes if axis.dom is not None and is_int(axis.dom.min, 0)]
     if len(domains) != len(axes):
@@ -209,7 +209,7 @@ def runs_whole_domain(state: ScheduleState, block: Sref) -> bool:
 
 
 def covers(ana: Analyzer, outer: Sequence[IntSet], inner: Sequence[IntSet], shape: Sequence[Expr]) -> bool:
-    """Does one box hold the other, as far as that lies inside a shape."""
+    """True if one box contains the other, as far as that lies inside a shape."""
     for big, small, dim in zip(outer, inner, shape):
         if big.low is None or big.high is None:
             return False
@@ -310,7 +310,7 @@ def require_stage_pipeline(state: ScheduleState, at: Sref) -> None:
 
 
 def _writers_apart(state: ScheduleState, loop: Sref, blocks: Sequence[Sref]) -> Fault | None:
-    """Where several blocks inside a loop write a buffer, one of them must write all that the others do in the same iteration."""
+    """If several blocks inside a loop write a buffer, one of them must write all that the others do in the same iteration."""
     known = block_scope(state, blocks[0])
     for buffer in dict.fromkeys([b for block in blocks for b in known.writes[block]]):
         writers = [(b, w) for b in blocks for w in regions(state, b.block)[1] if w.buffer is buffer]

@@ -70,7 +70,7 @@ class Scope:
         return self.blocks[self.blocks.index(block) + 1 :]
 
     def is_output(self, block: Sref) -> bool:
-        """Does the block write a buffer that lives outside the scope."""
+        """True if the block writes a buffer that lives outside the scope."""
         local = set(self.root.block.alloc_buffers)
         return any([buffer not in local for buffer in self.writes[block]])
 

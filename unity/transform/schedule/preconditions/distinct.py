@@ -56,7 +56,7 @@ def moving_iterators(block: Sref, loop: Sref) -> dict[Var, Range]:
 
 
 def distinct_cells(state: ScheduleState, block: Sref, loop: Sref) -> bool | None:
-    """Do different values of the spatial iterators that move inside ``loop`` write different cells: True proved, False
+    """True if different values of the spatial iterators that move inside ``loop`` write different cells: True proved, False
     refuted, None not known."""
     spatial = moving_iterators(block, loop)
     key = ("distinct", block.block, *spatial)

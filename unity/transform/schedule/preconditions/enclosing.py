@@ -107,7 +107,7 @@ def value_key(expr: Expr) -> Any:
 
 @while_standing
 def why_irregular(state: ScheduleState, block: Sref) -> str | None:
-    """Why a block may not run in every iteration of its loops, or runs as data says; None where neither is so."""
+    """The reason why a block may not run in every iteration of its loops, or runs depending on data; None if neither is so."""
     for item, parent in _chain(block):
         assert item.node is not None and parent.node is not None
         for load in _own(state, item.node):
@@ -141,7 +141,7 @@ def loads_around(state: ScheduleState, block: Sref) -> list[Buffer]:
 
 
 def loads_outside(stmt: Stmt) -> bool:
-    """Does a statement load anything outside of blocks, but in their predicates."""
+    """True if a statement loads anything outside of blocks, except in their predicates."""
     pending = [stmt]
     while pending:
         at = pending.pop()

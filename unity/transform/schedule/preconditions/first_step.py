@@ -26,7 +26,7 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 
 def holds_at_first(ana: Analyzer, part: Expr, loops: Sequence[For]) -> bool:
-    """Does a condition hold in the first iteration of all ``loops`` wherever they have one: sizes without which they have none
+    """True if a condition holds in the first iteration of all ``loops`` wherever they have one: sizes without which they have none
     are at least one."""
     moved = substitute(part, {loop.loop_var: loop.min for loop in loops})
     if ana.can_prove(moved):
@@ -41,7 +41,7 @@ def holds_at_first(ana: Analyzer, part: Expr, loops: Sequence[For]) -> bool:
 
 
 def _empty_without(ana: Analyzer, loop: For, size: Var) -> bool:
-    """Has a loop no iteration where a size is zero."""
+    """True if a loop has no iteration where a size is zero."""
     if size not in free_vars(loop.extent):
         return False
     return is_int(ana.simplify(substitute(loop.extent, {size: const(0, dtype_of(size))})), 0)

@@ -1,4 +1,4 @@
-"""Does one instance of a block write every cell of a region that it declares, or that was derived from its accesses.
+"""Proofs that one instance of a block writes every cell of a region that it declares, or that was derived from its accesses.
 
 A derived region is a box around what is written: a store under a condition, or in a layout with holes, leaves cells out. Not
 here: what the loops around a block add (``coverage.py``).
@@ -22,7 +22,7 @@ _Store = tuple[BufferStore, dict[Var, Range]]
 
 
 def fills(state: ScheduleState, block: Sref, region: BufferRegion) -> bool:
-    """Is every cell of ``region`` (in the block's iterators) written in each instance of the block."""
+    """True if every cell of ``region`` (in the block's iterators) is written in each instance of the block."""
     key = ("fills", block.block, region)
     if key not in state.cache:
         state.cache[key] = _fills(block, region)
@@ -43,7 +43,7 @@ def _fills(block: Sref, region: BufferRegion) -> bool:
 
 
 def _believed(stmt: Stmt, region: BufferRegion, loops: dict[Var, Range], found: list[_Store]) -> bool:
-    """Is there a block inside, or an opaque access; unconditional stores with the loops around them go to ``found``."""
+    """True if there is a block inside, or an opaque access; unconditional stores with the loops around them go to ``found``."""
     if type(stmt) is BufferStore:
         if stmt.buffer is region.buffer and stmt.predicate is None:
             found.append((stmt, loops))
@@ -61,7 +61,7 @@ def _believed(stmt: Stmt, region: BufferRegion, loops: dict[Var, Range], found: 
 
 
 def _reached(block: Sref, region: BufferRegion, store: _Store) -> bool:
-    """Do the indices of a store take every value of the region while the loops inside the block run."""
+    """True if the indices of a store take every value of the region while the loops inside the block run."""
     access, loops = store
     if not loops and all([i is r.min and is_int(r.extent, 1) for i, r in zip(access.indices, region.region)]):
         return True

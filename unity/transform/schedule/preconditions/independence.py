@@ -1,4 +1,5 @@
-"""Whether the iterations of a loop may run in any order, also at once; buffers that are private to an iteration.
+"""Independence of the iterations of a loop, which may then run in any order, also at once; buffers that are private to an
+iteration.
 
 A buffer all of whose uses are inside a parallel loop, and which every iteration writes before it reads, is allocated anew in
 each iteration: then blocks that only write such buffers are no obstacle. Not here: setting the kind
@@ -69,7 +70,7 @@ def require_parallel(state: ScheduleState, loop: Sref, threads: str = "", privat
 
 
 def has_own(threads: str, scope: str) -> bool:
-    """Does each value of a GPU axis have its own memory of a scope: blocks their shared memory, threads what is local."""
+    """True if each value of a GPU axis has its own memory of a scope: blocks their shared memory, threads what is local."""
     return scope == "local" or (threads.startswith("blockIdx") and not scope.startswith("global"))
 
 

@@ -1,4 +1,4 @@
-"""Does a block compute what the description of an intrinsic says: both are walked side by side.
+"""Comparison of a block with the description of an intrinsic: both are walked side by side.
 
 Not here: what is put in its place (``transform/schedule/primitives/tensorize.py``). Invariant: a match binds every buffer of
 the description to a box of a buffer of the program, at one base, so that every access of the block is the description's access
@@ -39,7 +39,7 @@ class Mismatch(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Place:
-    """Where a buffer of the description lies: a box of ``buffer`` that starts at ``base`` (of the program's indices)."""
+    """The place of a buffer of the description: a box of ``buffer`` that starts at ``base`` (of the program's indices)."""
 
     buffer: Buffer
     base: tuple[Expr, ...]
@@ -278,7 +278,7 @@ def _words(stmt: Any) -> str:
 def match_block(
     desc: Block, buffers: Sequence[Buffer], block: Sref, ana: Analyzer, name: str, at: Sref
 ) -> Mapping[Buffer, Place]:
-    """Where the buffers of a description lie in the program, if the block computes what it says. Refuses E441 with the first
+    """The places of the description's buffers in the program, if the block computes what it says. Refuses E441 with the first
     difference."""
     matcher = Matcher(buffers, ana)
     try:

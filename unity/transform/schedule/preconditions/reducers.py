@@ -1,4 +1,4 @@
-"""Which blocks may take the steps of their reduction in any order.
+"""Blocks that may take the steps of their reduction in any order.
 
 Sums, products, minima, maxima and the like of values that do not read the result (sums of floats round otherwise). Anything
 else declared a reduction - a tuple, a recurrence - may depend on the order, also where it is only ties that tell.
@@ -20,8 +20,8 @@ _INSTRUCTIONS = ("T.call_llvm_intrin", "T.call_llvm_pure_intrin")
 
 
 def free_steps(block: Sref) -> bool:
-    """Does no order of a block's steps matter: each store outside of the block's own buffers combines its cell with a value that
-    reads nothing the block writes.
+    """True if no order of a block's steps matters: each store outside of the block's own buffers combines its cell with a value
+    that reads nothing the block writes.
 
     Calls of instructions that take the cell (``C = dot(C, a, b)``) are believed to add to it.
     """

@@ -27,7 +27,7 @@ _BINARY = (Add, Sub, Mul, FloorDiv, FloorMod)
 def reads_what_the_map_wrote(
     state: ScheduleState, consumer: Sref, read: BufferRegion, producer: Sref, write: BufferRegion, inner: Sequence[Sref]
 ) -> bool:
-    """Does every cell the consumer reads lie on the producer's map, for iterators the producer runs inside the loops
+    """True if every cell the consumer reads lies on the producer's map, for iterators the producer runs inside the loops
     ``inner``."""
     if not all([is_int(r.extent, 1) for r in (*read.region, *write.region)]):
         return False
@@ -52,7 +52,7 @@ def reads_what_the_map_wrote(
 
 
 def _match(pattern: Expr, found: Expr, axes: Mapping[Var, object], values: dict[Var, Expr]) -> bool:
-    """Is ``found`` the pattern with expressions for its iterators."""
+    """True if ``found`` is the pattern with expressions for its iterators."""
     if isinstance(pattern, Var) and pattern in axes:
         known = values.setdefault(pattern, found)
         return known is found or structural_equal(known, found)
@@ -64,7 +64,7 @@ def _match(pattern: Expr, found: Expr, axes: Mapping[Var, object], values: dict[
 
 
 def _runs_all(producer: Sref, used: set[Var], inner: Sequence[Sref], ana: Analyzer) -> bool:
-    """Do the loops ``inner`` run the whole domain of the iterators, independently."""
+    """True if the loops ``inner`` run the whole domain of the iterators, independently."""
     ranges = {s.loop.loop_var: loop_range(s.loop) for s in inner}
     chosen = [(a, v) for a, v in zip(producer.block.iter_vars, producer.realize.iter_values) if a.var in used]
     if any([var not in ranges and type(value) is not IntImm for _, value in chosen for var in free_vars(value)]):

@@ -96,7 +96,7 @@ def cache_read(
 
 
 def _reads_all(state: ScheduleState, reader: Sref, buffer: Buffer, at: Sref) -> bool:
-    """Does a block read every cell of the box around what it reads of a buffer inside ``at``."""
+    """True if a block reads every cell of the box around what it reads of a buffer inside ``at``."""
     reads = [r for r in regions(state, reader.block)[0] if r.buffer is buffer]
     return all([exact_box(state, reader, bound_region(reader, r), buffer.shape, at) is not None for r in reads])
 

@@ -329,7 +329,7 @@ def _shared(state: ScheduleState, block: Sref, domains: Domains) -> Domains:
 
 
 def _place(scope: Scope, loop: Sref, before: Sequence[Sref], after: Sequence[Sref], index: int) -> int:
-    """Where in the loop's body the block goes. Refuses E433 for an index that is too early or too late."""
+    """The position of the block in the loop's body. Refuses E433 for an index that is too early or too late."""
     stmts = statements_of(loop.loop.body)
     first = max(
         [position_of(stmts, b.block) for b in before if loop in b.above()] or [-1], key=lambda k: -1 if k is None else k

@@ -86,7 +86,7 @@ def _inline(state: ScheduleState, block: Sref, rewrite: Callable[[Stmt, Block], 
 
 
 def _pairs(before: Stmt, after: Stmt, removed: Block) -> dict[Block, Block]:
-    """Which block became which: inlining keeps the order of all blocks but the removed one."""
+    """The correspondence of blocks: inlining keeps the order of all blocks but the removed one."""
     old = [r.block for r in inline_blocks.realizes(before) if r.block is not removed]
     new = [r.block for r in inline_blocks.realizes(after)]
     return {a: b for a, b in zip(old, new, strict=True) if a is not b}

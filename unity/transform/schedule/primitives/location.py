@@ -70,7 +70,7 @@ def _around_consumers(state: ScheduleState, block: Sref) -> list[Sref]:
 
 
 def _legal(state: ScheduleState, name: str, *arguments: Any) -> bool:
-    """Does a primitive apply here (it is tried and undone)."""
+    """True if a primitive applies here (it is tried and undone)."""
     with state.trial():
         try:
             ROWS[name].apply(state, *arguments)

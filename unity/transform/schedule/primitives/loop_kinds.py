@@ -86,7 +86,7 @@ def _require_own_axis(state: ScheduleState, loop: Sref, axis: str) -> None:
 
 
 def _depends(block: Sref, loop: Sref) -> bool:
-    """Does a block use the variable of a loop around it, through iterators and bounds of what stands between them too?"""
+    """True if a block uses the variable of a loop around it, also through iterators and bounds of what stands between them."""
     around = list(block.above())
     carried = {loop.loop.loop_var}
     for item in reversed(around[: around.index(loop)]):

@@ -59,8 +59,8 @@ def sample_categorical(
 
 @functools.lru_cache(maxsize=4096)
 def _tilings(extent: int, parts: int, limit: int) -> int:
-    """How many ways to write ``extent`` as an ordered product of ``parts`` factors, the last at most ``limit`` (no
-    limit: 0)."""
+    """The number of ways to write ``extent`` as an ordered product of ``parts`` factors, the last at most ``limit`` (no limit:
+    0)."""
     if parts == 1:
         return 1 if not limit or extent <= limit else 0
     return sum([_tilings(extent // f, parts - 1, limit) for f in divisors(extent)])

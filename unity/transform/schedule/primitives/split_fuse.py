@@ -161,7 +161,7 @@ def split(
 
 
 def _kind_of_part(kind: str, number: int, count: int) -> str:
-    """How a part of a split loop runs: the outermost part of a parallel loop, the innermost of a vectorized one, all of an
+    """The kind of a part of a split loop: the outermost part of a parallel loop, the innermost of a vectorized one, all of an
     unrolled one go on as the loop did."""
     keeps = {"parallel": number == 0, "vectorized": number == count - 1, "unrolled": True}
     return kind if keeps.get(kind, False) else "serial"

@@ -84,7 +84,7 @@ def tensorize(
 
 
 def _is_leaf(state: ScheduleState, block: Sref) -> bool:
-    """Does a block hold no loops and no blocks."""
+    """True if a block contains no loops and no blocks."""
     return not state.children(block)
 
 
@@ -227,7 +227,7 @@ def _require_layout(view: MatchBufferRegion, block: Sref, body: Block | None, an
 
 
 def _passes_pointer(body: Block, buffer: Buffer) -> bool:
-    """Does a program use the memory of a buffer other than by its elements."""
+    """True if a program uses the memory of a buffer other than by its elements."""
     if buffer in opaque_buffers(body):
         return True
     return any([other is not buffer and other.data is buffer.data for other in collect(body, Buffer)])

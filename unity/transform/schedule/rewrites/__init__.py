@@ -1,1 +1,1 @@
-"""How primitives change statements: bodies, trees, places, layouts."""
+"""Changes of statements by primitives: bodies, trees, places, layouts."""

@@ -79,7 +79,7 @@ def position_of(stmts: Sequence[Stmt], block: Block) -> int | None:
 
 
 def contains(stmt: Stmt, block: Block) -> bool:
-    """Does a statement contain a block, at any depth of loops."""
+    """True if a statement contains a block, at any depth of loops."""
     if type(stmt) is BlockRealize and stmt.block is block:
         return True
     if type(stmt) is BlockRealize:

@@ -31,7 +31,7 @@ def parameter_of(state: ScheduleState, func: str, buffer: Buffer) -> Var | None:
 
 
 def is_written(state: ScheduleState, func: str, buffer: Buffer) -> bool:
-    """Does the function store into a buffer."""
+    """True if the function stores into a buffer."""
     return any([s.buffer is buffer for s in collect(state.root(func).realize, BufferStore)])
 
 

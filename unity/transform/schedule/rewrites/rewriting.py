@@ -202,7 +202,7 @@ def _mapped(value: Any, mapping: Mapping[Var, Expr]) -> Any:
 
 
 def divides_sum(expr: Expr) -> bool:
-    """Does a quotient or remainder in an expression have several variables in its dividend?"""
+    """True if a quotient or remainder in an expression has several variables in its dividend."""
     return any([len(set(free_vars(part.a))) > 1 for part in collect(expr, (FloorDiv, FloorMod))])
 
 

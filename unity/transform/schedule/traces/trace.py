@@ -21,7 +21,7 @@ VERSION = 1
 """Version of the JSON form; readers take every version up to theirs."""
 MARKER = "enter_postproc"
 COLUMN = 90
-"""Where the grades stand at the latest, if the step is not longer."""
+"""The last column at which grades begin, if the step is not longer."""
 
 DecisionProvider = Callable[["Instruction", dict[str, Any], Any], Any]
 """Called for each sampling step with (instruction, its arguments, its decision); gives the decision to use (None:

@@ -68,7 +68,7 @@ def tvm_name(primitive: str) -> str:
 
 
 def is_tvm_trace(data: Any) -> bool:
-    """Does this look like a trace that TVM wrote."""
+    """True if this looks like a trace that TVM wrote."""
     return (
         isinstance(data, (list, tuple)) and len(data) == 2 and all([isinstance(part, (list, tuple)) for part in data])
     )

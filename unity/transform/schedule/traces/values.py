@@ -83,7 +83,7 @@ Namer = Callable[[RandomVar], str]
 
 @dataclass(slots=True, frozen=True)
 class Codec:
-    """How one kind of argument value is written. ``tag`` marks it in JSON: ``{tag: payload}``."""
+    """The encoding of one kind of argument value. ``tag`` marks it in JSON: ``{tag: payload}``."""
 
     kind: type
     tag: str

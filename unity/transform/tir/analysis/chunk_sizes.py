@@ -1,4 +1,4 @@
-"""How long sums of floats are cut into chunks, whose sums are added up: for every reduction that keeps a running sum.
+"""Chunks of long sums of floats, whose sums are added up: for every reduction that keeps a running sum.
 
 The rounding error of one running sum of K values grows with the root of K (with K where they have one sign); with chunks it grows
 with a chunk and hardly with K. Source: Blanchard, Higham, Mary, "A class of fast and accurate summation algorithms", SIAM J. Sci.

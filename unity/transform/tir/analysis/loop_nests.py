@@ -162,7 +162,7 @@ def _same_indices(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
 
 
 def stride_class(access: BufferLoad | BufferStore, var: Var) -> int:
-    """How an access moves when ``var`` grows by one: 0 not at all, 1 by one element, 2 further or unknown."""
+    """The step of an access when ``var`` grows by one: 0 not at all, 1 by one element, 2 further or unknown."""
     if access.buffer.strides or not access.indices:
         return 0 if not any([var in used_vars(i) for i in access.indices]) else 2
     if any([var in used_vars(i) for i in access.indices[:-1]]):

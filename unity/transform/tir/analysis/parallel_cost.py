@@ -35,7 +35,7 @@ _MATH = {f"T.{name}" for name in (*UNARY_MATH.split(), *BINARY_MATH.split())}
 
 
 def is_few(extent: Expr) -> bool:
-    """Is a loop alone too short to be shared, or may it be."""
+    """True if a loop alone is, or may be, too short to be shared."""
     return type(extent) is not IntImm or extent.value < FEW
 
 

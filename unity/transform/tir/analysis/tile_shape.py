@@ -1,4 +1,4 @@
-"""How large a tile of outputs to keep in registers, from a small model of one processor core.
+"""The size of a tile of outputs kept in registers, from a small model of one processor core.
 
 One step of a tile of ``rows`` x ``vectors`` reads ``vectors`` vectors and ``rows`` single values and makes ``rows * vectors``
 multiply-adds. Figures are those of today's wide cores: two multiply-adds and two loads a cycle, a latency of four cycles,

@@ -192,7 +192,7 @@ def _clip(access: Access, region: list[IntSet], conditions: Sequence[Expr], ana:
 
 
 def _covers(write: Access, read: Access, ana: Analyzer) -> bool:
-    """Was every cell the read reaches written by ``write``, which stands before it."""
+    """True if ``write``, which precedes it, wrote every cell the read reaches."""
     shared = 0
     for a, b in zip(write.loops, read.loops):
         if a is not b:

@@ -74,7 +74,7 @@ class Size:
 
 @dataclass(slots=True)
 class Reading:
-    """How one block reads a buffer: at how many places, how often it runs, and whether it reduces. A block that is ``closed``
+    """The reads of a buffer by one block: at how many places, how often it runs, and whether it reduces. A block that is ``closed``
     holds more than one store: how often that reads is not known."""
 
     realize: BlockRealize

@@ -93,7 +93,7 @@ def realizes(root: Node) -> list[BlockRealize]:
 
 
 def inline_problem(body: Stmt, block: Block) -> str | None:
-    """Why ``compute_inline`` of a block would be wrong, or None."""
+    """The reason why ``compute_inline`` of a block would be wrong, or None."""
     realize = next((r for r in realizes(body) if r.block is block), None)
     if realize is None:
         return f"there is no block {block.name}"
@@ -119,7 +119,7 @@ def inline_problem(body: Stmt, block: Block) -> str | None:
 
 
 def has_aliases(nodes: Sequence[Node], buffer: Buffer) -> bool:
-    """Does another buffer among the nodes of a body lie in the memory of one, or a view of it."""
+    """True if another buffer among the nodes of a body lies in the memory of one, or a view of it."""
     return any([type(n) is Buffer and n.data is buffer.data and n is not buffer for n in nodes]) or any(
         [match.source.buffer is buffer for b in nodes if type(b) is Block for match in b.match_buffers]
     )

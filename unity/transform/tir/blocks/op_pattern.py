@@ -48,7 +48,8 @@ class OpPatternKind(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class Edge:
-    """How a program reads one input: ``kind`` says what may be fused into it, ``repeats`` that elements are read repeatedly."""
+    """The reads of one input by a program: ``kind`` says what may be fused into it, ``repeats`` that elements are read
+    repeatedly."""
 
     kind: OpPatternKind
     repeats: bool

@@ -30,7 +30,7 @@ from .inline_blocks import (
 
 
 def reverse_inline_problem(body: Stmt, block: Block) -> str | None:
-    """Why ``reverse_compute_inline`` of a block would be wrong, or None."""
+    """The reason why ``reverse_compute_inline`` of a block would be wrong, or None."""
     realize = next((r for r in realizes(body) if r.block is block), None)
     if realize is None:
         return f"there is no block {block.name}"
@@ -61,8 +61,8 @@ def reverse_inline_problem(body: Stmt, block: Block) -> str | None:
 
 
 def _why_not_earlier(body: Stmt, found: Definition, writer: BlockRealize, realize: BlockRealize) -> str | None:
-    """Why the consumer's store may not run where its producer runs: a block between writes what it reads, or uses what it
-    writes."""
+    """The reason why the consumer's store may not run where its producer runs: a block between writes what it reads, or uses what
+    it writes."""
     order = realizes(body)
     between = order[order.index(writer) + 1 : order.index(realize)]
     reads = {load.buffer.data for load in collect(found.value, BufferLoad)} - {writer.block.body.buffer.data}  # type: ignore[attr-defined]

@@ -143,12 +143,12 @@ class _Compact(StatementRewriter):
 
 
 def _has_vectors(expr: Expr) -> bool:
-    """Does a bound hold vectors (an index read from a vector): nothing is known of its lanes."""
+    """True if a bound contains vectors (an index read from a vector): nothing is known of its lanes."""
     return any([isinstance(part.ty, PrimType) and part.ty.dtype.lanes > 1 for part in collect(expr, Expr)])
 
 
 class _Users:
-    """Which variables statements use, each statement looked into once."""
+    """The variables that statements use, each statement looked into once."""
 
     def __init__(self) -> None:
         self.known: dict[Stmt, set[Var]] = {}

@@ -181,7 +181,8 @@ def _accesses(node: Node, buffer: Buffer) -> bool:
 
 
 def _touches(node: Node, data: Var) -> bool:
-    """Does a node name the pointer, by itself or through a buffer over it; the attribute that marks a producer does not count."""
+    """True if a node names the pointer, by itself or through a buffer over it; the attribute that marks a producer does not
+    count."""
     if type(node) is Buffer or (type(node) is AttrStmt and node.key == DOUBLE_BUFFER):
         return False
     return any([child is data or (type(child) is Buffer and child.data is data) for child in children(node)])

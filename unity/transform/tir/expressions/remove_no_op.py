@@ -42,7 +42,7 @@ def has_no_effect(expr: Expr) -> bool:
 
 
 class _Uses:
-    """Which variables some statements use, searched only as far as it takes to find one."""
+    """The variables that some statements use, searched only as far as it takes to find one."""
 
     def __init__(self) -> None:
         self.rest: list[Node] = []

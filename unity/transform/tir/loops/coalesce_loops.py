@@ -110,7 +110,7 @@ class _Coalesce(StatementRewriter):
         return self.analyzer.can_prove_equal(far, mul(near, extent))
 
     def step(self, index: Expr, var: Var) -> Expr:
-        """How far an index moves when a variable grows by one."""
+        """The distance an index moves when a variable grows by one."""
         one = int_imm(1, prim_type(dtype_of(var)))
         moved: Expr = substitute(index, {var: add(var, one)})
         return self.analyzer.simplify(sub(moved, index))

@@ -47,7 +47,7 @@ def _independent(loop: For) -> bool:
 
 
 def _by_rows(nodes: list[BufferLoad | BufferStore], var: Var) -> bool:
-    """Do all accesses stand at the variable along one axis of one compact buffer."""
+    """True if all accesses stand at the variable along one axis of one compact buffer."""
     buffer = nodes[0].buffer
     if buffer.strides or any([node.buffer is not buffer for node in nodes]):
         return False

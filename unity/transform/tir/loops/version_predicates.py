@@ -96,7 +96,7 @@ class _Checks:
 
 
 def has_choices(body: Stmt) -> bool:
-    """Is there a condition in a statement: a branch, or a value that depends on one."""
+    """True if there is a condition in a statement: a branch, or a value that depends on one."""
     return any([type(node) is not Call or is_choice(node) for node in collect(body, (IfThenElse, Call, Select))])
 
 

@@ -17,7 +17,7 @@ from ..analysis.loop_nests import Update, linear_step
 from ..analysis.tiles import Corner, extent_of, iterators_of, operands_of
 
 GAIN = 1.1
-"""How many more lanes must count for lines to be taken together."""
+"""The number of further lanes that must count for lines to be taken together."""
 MOST_VECTORS = 4
 """Vectors of one tile: with something between the lines the walk must fit in one, so that which lanes count is constant."""
 

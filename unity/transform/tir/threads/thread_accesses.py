@@ -1,4 +1,4 @@
-"""Which accesses of memory shared by threads can meet: what ``thread_sync`` needs to know.
+"""Accesses of memory shared by threads that can meet: what ``thread_sync`` needs to know.
 
 Two accesses meet when some cell is touched by one thread in the first and by another in the second, in any turns of their loops.
 What is not seen counts as meeting. Invariant: only reading, no statement is changed here.
@@ -211,7 +211,7 @@ def _same_terms(a: list[tuple[bool, Expr]], b: list[tuple[bool, Expr]]) -> bool:
 
 
 def _shared_cell(a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray]) -> bool:
-    """Is there a cell that one thread touches in ``a`` and another in ``b``."""
+    """True if there is a cell that one thread touches in ``a`` and another in ``b``."""
     both = np.concatenate([a[0], b[0]])
     if not len(both):
         return False

@@ -243,7 +243,7 @@ class _Kernel:
         return (stmt if body is block.body else replace(stmt, block=replace(block, body=body))), found
 
     def _varies(self, expr: Expr) -> bool:
-        """May an expression differ between the threads of a block."""
+        """True if an expression may differ between the threads of a block."""
         if any([v in self.varying for v in free_vars(expr)]):
             return True
         return bool(collect(expr, (BufferLoad, Let))) or any(

@@ -376,7 +376,8 @@ def _pieces(count: int, lanes: int) -> list[int]:
 
 
 def _wants_vectors(body: Stmt) -> bool:
-    """Is there a function that branches, or a division by integers from memory: there are no instructions for lanes of it."""
+    """True if there is a function that branches, or a division by integers from memory: there are no instructions for lanes of
+    it."""
     if any([call.op_name in BRANCHING for call in collect(body, Call)]):
         return True
     divisions = collect(body, (Div, FloorDiv, FloorMod, Mod))
