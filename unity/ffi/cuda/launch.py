@@ -54,7 +54,7 @@ def launch_failed(status: int, kernel: str) -> NoReturn:
 
 
 class _Failed(threading.local):
-    """Why the last allocation of a thread by machine code failed."""
+    """The reason why the last allocation of a thread by machine code failed."""
 
     error: UnityError | None = None
 

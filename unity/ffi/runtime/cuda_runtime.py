@@ -83,7 +83,7 @@ def _capability(arch: str) -> int:
 
 
 def _fits(arch: str, own: int) -> bool:
-    """May a device of the capability ``own`` run PTX for ``arch``; what is made for one family (``a``) runs there alone."""
+    """True if a device of the capability ``own`` can run PTX for ``arch``; what is made for one family (``a``) runs there alone."""
     return _capability(arch) == own if arch.endswith("a") else _capability(arch) <= own
 
 

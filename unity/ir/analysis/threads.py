@@ -38,12 +38,12 @@ DEVICE_KERNEL_LAUNCH = 2
 
 
 def is_device_function(func: Any) -> bool:
-    """Is a function of a module a kernel, which its host functions launch."""
+    """True if a function of a module is a kernel, which its host functions launch."""
     return isinstance(func, PrimFunc) and func.attrs.get("calling_conv") == DEVICE_KERNEL_LAUNCH
 
 
 def is_virtual(tag: str) -> bool:
-    """Does a tag name an axis of virtual threads, which each thread runs itself."""
+    """True if a tag names an axis of virtual threads, which each thread runs itself."""
     return tag.startswith(("vthread", "cthread"))
 
 

@@ -37,7 +37,7 @@ class CudaText:
 
 
 def ptx_options(arch: Arch) -> CompileOptions:
-    """How LLVM is to compile kernels."""
+    """LLVM's options for kernels."""
     return CompileOptions(
         pipeline="O3", opt=3, cpu=arch.name, features=f"+ptx{arch.ptx}", vectorize=False, triple=TRIPLE, assembly=True
     )

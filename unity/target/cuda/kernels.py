@@ -34,7 +34,7 @@ TRIPLE = "nvptx64-nvidia-cuda"
 
 
 def is_device_function(func: PrimFunc) -> bool:
-    """Is the function a kernel?"""
+    """True if the function is a kernel."""
     return func.attrs.get(DEVICE) == DEVICE_KERNEL_LAUNCH
 
 

@@ -115,7 +115,7 @@ class Launcher:
     module: DeviceModule
 
     def rules(self) -> Rules:
-        """How a host function is written."""
+        """Code generation of a host function."""
         return Rules(
             "the host of a GPU",
             {**CPU_RULES.statements, AllocBuffer: _allocate},

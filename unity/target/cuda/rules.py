@@ -1,4 +1,4 @@
-"""How CUDA devices write each node: memory of the scopes, thread axes, instructions for threads that work together."""
+"""Code generation of each node for CUDA devices: memory of the scopes, thread axes, instructions for threads that work together."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class FunctionWriter:
     ) -> None:
         self.program = program
         self.on_device = on_device
-        """Do tensors lie in memory that the host does not read."""
+        """True if tensors lie in memory that the host does not read."""
         self.fn = fn
         self.index = index
         self.layout = layout

@@ -67,7 +67,8 @@ def add_driver(executable: Executable, processor: Processor | None = None) -> No
 
 
 def has_own_memory(executable: Executable) -> bool:
-    """Do the tensors of a program lie in memory that the host does not read? Raises ArtifactError E810 for an unknown device."""
+    """True if the tensors of a program lie in memory that the host does not read. Raises ArtifactError E810 for an unknown
+    device."""
     kind = executable.options.get("device", CPU.kind)
     if kind not in DEVICE_KINDS:
         raise ArtifactError("E810", f"the program is for a {kind} device, and nobody registered such a one",

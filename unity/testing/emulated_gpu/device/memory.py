@@ -128,7 +128,7 @@ class DeviceMemory:
             found.full = True
 
     def describe(self, address: int, size: int) -> str:
-        """Why an access of ``size`` bytes at an address is wrong: where it lies beside what there is."""
+        """The reason why an access of ``size`` bytes at an address is wrong: where it lies beside what there is."""
         offset = address - self.base
         if not 0 <= offset < self.size:
             return "it is no address of this device" if address else "it is the null address"

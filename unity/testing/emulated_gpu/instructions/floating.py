@@ -39,7 +39,7 @@ ROUNDINGS = ("rn", "rz", "rm", "rp")
 
 
 def is_float(reading: Reading) -> bool:
-    """Is the instruction one of floats? By its last type."""
+    """True for an instruction of floats. By its last type."""
     found = [word for word in reading.words if word in TYPES]
     return bool(found) and TYPES[found[-1]].kind == "f"
 

@@ -54,7 +54,7 @@ class Fragment:
         self.word = B32 if type_.bits <= 32 else TYPES["b64"]
 
     def registers(self) -> int:
-        """How many registers each lane has."""
+        """The number of registers of each lane."""
         return int(self.places[0].shape[1]) // self.per
 
     def gets(self, reading: Reading, operands: tuple[Operand, ...]) -> list[Get]:

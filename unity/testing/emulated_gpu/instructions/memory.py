@@ -33,7 +33,7 @@ def space_of(reading: Reading) -> str:
 
 
 def _strong(reading: Reading) -> bool:
-    """Is it an access that others may make at the same time? Such ones do not race."""
+    """True for an access that others may make at the same time. Such ones do not race."""
     strong = reading.flag("volatile", "relaxed", "acquire", "release", "mmio")
     reading.drop("weak", *SCOPES, *HINTS)
     return strong

@@ -30,7 +30,7 @@ def _spread(words: Rows, batch: Batch, ix: Index) -> Rows:
 
 
 def _members(batch: Batch, ix: Index, mask: Get) -> Rows:
-    """Which living lanes the masks of an operation name, as rows of warps."""
+    """The living lanes that the masks of an operation name, as rows of warps."""
     named = np.zeros(batch.n, np.uint32)
     lanes = batch.lanes(ix)
     named[lanes] = mask(batch, lanes)

@@ -28,7 +28,7 @@ MAX_LANES = 16384
 
 @dataclass(slots=True, eq=False)
 class Options:
-    """How a launch is run and what is looked for. ``steps`` bounds the instructions of one batch of blocks."""
+    """Options of a launch: its checks and limits. ``steps`` bounds the instructions of one batch of blocks."""
 
     seed: int | None = None
     steps: int = 4_000_000

@@ -37,7 +37,7 @@ class Reading:
     # ---- words
 
     def flag(self, *names: str) -> bool:
-        """Is one of the words there? It is understood."""
+        """True if one of the words is there. It is understood."""
         for name in names:
             if name in self.words:
                 self.words.remove(name)

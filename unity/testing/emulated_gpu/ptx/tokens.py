@@ -105,5 +105,5 @@ class Tokens:
 
 
 def octal(word: str) -> bool:
-    """Is the decimal-looking word an octal number?"""
+    """True if the decimal-looking word is an octal number."""
     return len(word) > 1 and word[0] == "0" and word.rstrip("U").isdigit()

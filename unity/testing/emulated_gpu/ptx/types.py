@@ -16,7 +16,7 @@ class Type:
     kind: str
     bits: int
     numpy: np.dtype[Any]
-    """How numpy sees a value; formats that numpy lacks (bf16, e4m3, packed pairs) are bits."""
+    """The numpy type of a value; formats that numpy lacks (bf16, e4m3, packed pairs) are bits."""
 
     @property
     def bytes(self) -> int:

@@ -83,7 +83,7 @@ def _product(numbers: list[int]) -> int:
 
 
 def _same_cell(access: BufferLoad | BufferStore, store: BufferStore, stage: Stage) -> bool:
-    """Does an access go over all of a compact buffer in the order of the loops."""
+    """True if an access goes over all of a compact buffer in the order of the loops."""
     if len(access.indices) != len(stage.loops) or access.buffer.strides:
         return False
     order = all([index is var for index, var in zip(access.indices, variables(stage))])
@@ -98,7 +98,7 @@ def _extents_equal(a: Buffer, b: Buffer) -> bool:
 
 
 def _aligned(access: BufferLoad | BufferStore, var: Var, lanes: int) -> bool:
-    """Is the access the same for all lanes, or of neighbours that begin at a multiple of their number."""
+    """True if the access is the same for all lanes, or of neighbours that begin at a multiple of their number."""
     if not any([var in used_vars(index) for index in access.indices]):
         return True
     *outer, last = access.indices

@@ -22,7 +22,7 @@ _UNDERSTOOD = (For, SeqStmt, IfThenElse, BufferStore, AllocBuffer, Bind, While)
 
 
 def is_independent(loop: For, own: Sequence[Buffer] = ()) -> bool:
-    """May the iterations of a loop run at once: none touches what another writes. ``own``: buffers that each has for itself."""
+    """Independence of the iterations of a loop: none touches what another writes. ``own``: buffers that each has for itself."""
     if loop.kind not in ("serial", "unrolled") or loop.step is not None:
         return False
     if any([type(stmt) not in _UNDERSTOOD for stmt in collect(loop, Stmt)]):
@@ -42,7 +42,7 @@ def _is_written(nodes: list[BufferLoad | BufferStore]) -> bool:
 
 
 def _apart(nodes: list[BufferLoad | BufferStore], loop: For) -> bool:
-    """Do accesses of two iterations never meet along some axis."""
+    """True if accesses of two iterations never meet along some axis."""
     buffer = nodes[0].buffer
     if buffer.strides or any([node.buffer is not buffer for node in nodes]):
         return False
@@ -56,7 +56,7 @@ def _apart(nodes: list[BufferLoad | BufferStore], loop: For) -> bool:
 
 
 def _axis_apart(indices: list[Expr], var: Var, inside: set[Var], analyzer: Analyzer) -> bool:
-    """Is every index ``step * var + rest`` with all rests within less than a step."""
+    """True if every index is ``step * var + rest`` with all rests within less than a step."""
     if all([index is var for index in indices]):
         return True
     step = slope(indices[0], var)
@@ -78,7 +78,8 @@ def _axis_apart(indices: list[Expr], var: Var, inside: set[Var], analyzer: Analy
 
 
 def is_set_first(program: Stmt, loop: For, buffer: Buffer) -> bool:
-    """Is a buffer used inside a loop alone, at constant cells, and all of them set before anything else happens in an iteration."""
+    """True if a buffer is used inside a loop alone, at constant cells, and all of them are set before anything else happens in an
+    iteration."""
     if _uses(program, buffer) != _uses(loop, buffer):
         return False
     body: Stmt = loop.body

@@ -59,7 +59,7 @@ def bind_plain_loops(func: PrimFunc, gpu: GpuMachine) -> PrimFunc:
 
 
 def is_bound(stmt: Stmt) -> bool:
-    """Does a statement launch a kernel, or nothing happens in it."""
+    """True if a statement launches a kernel, or does nothing."""
     return type(stmt) in _DECLARATIONS or bool([n for n in collect(stmt, For) if is_thread_axis(n)])
 
 
@@ -171,7 +171,7 @@ def _launch(var: Var, extent: Expr, body: Stmt, axis: str) -> For:
 
 
 def _is_wide(stmt: Stmt) -> bool:
-    """Is there a kernel of more than one thread in a statement."""
+    """True if there is a kernel of more than one thread in a statement."""
     return any([is_thread_axis(loop) and not is_int(loop.extent, 1) for loop in collect(stmt, For)])
 
 

@@ -43,7 +43,7 @@ class Member:
 
     @property
     def reduces(self) -> bool:
-        """Does it reduce along the row."""
+        """True if it reduces along the row."""
         return self.stage.block.init is not None
 
     @property
@@ -89,7 +89,7 @@ class RowStages:
 
     @property
     def is_across(self) -> bool:
-        """Do neighbours in memory belong to different rows, of what the first reduction reads most of."""
+        """True if neighbours in memory belong to different rows, of what the first reduction reads most of."""
         anchor = self.anchor
         if not anchor.rows or not anchor.along:
             return False
@@ -131,7 +131,7 @@ def row_stages(sch: Schedule) -> list[RowStages]:
 
 
 def _simple(stage: Stage) -> bool:
-    """Is a stage a nest over iterators of its own around one store under no condition."""
+    """True if a stage is a nest over iterators of its own around one store under no condition."""
     store = stage.store
     plain = [axis is not None or is_int(extent, 1) for axis, extent in zip(stage.iterators, stage.extents)]
     kinds = [axis.kind for axis in stage.block.iter_vars]
@@ -176,7 +176,7 @@ def _anchor(stage: Stage) -> Member | None:
 
 
 def _reads_once(load: BufferLoad, member: Member, stage: Stage) -> bool:
-    """Does every point of a stage read another element."""
+    """True if every point of a stage reads another element."""
     extents = {v: e for v, e in zip(variables(stage), stage.extents) if v is not None}
     seen: list[Var] = []
     for index, width in zip(load.indices, load.buffer.shape):
@@ -249,7 +249,7 @@ def _rows_of(
 
 
 def _is_apart(group: RowStages) -> bool:
-    """Does the last member of a chain read what another thread of its block has computed and no shared memory holds."""
+    """True if the last member of a chain reads what another thread of its block has computed and no shared memory holds."""
     last = group.members[-1]
     for member in group.members[:-1]:
         if member.along and not member.reduces and not reads_own(member, last) and not is_held(member):
@@ -258,13 +258,13 @@ def _is_apart(group: RowStages) -> bool:
 
 
 def is_held(member: Member) -> bool:
-    """Can shared memory hold the elements of a row that a stage computes."""
+    """True if shared memory can hold the elements of a row that a stage computes."""
     constant = all([type(e) is IntImm for e in member.along_extents])
     return constant and size_of(member.along_extents) * member.store.buffer.dtype.itemsize <= HELD
 
 
 def reads_own(writer: Member, reader: Member) -> bool:
-    """Does each thread read of a buffer only the elements that it writes: both go over them in one order."""
+    """True if each thread reads of a buffer only the elements that it writes: both go over them in one order."""
     loads = [load for load in reader.loads if load.buffer is writer.store.buffer]
     if loads and not structural_equal(writer.along_extents, reader.along_extents):
         return False

@@ -40,7 +40,7 @@ def with_versions(buffer: Buffer, count: Expr) -> Buffer:
 
 
 def has_other_uses(stmt: Stmt, pointer: Var) -> bool:
-    """Is memory reached in a way that has no versions: its pointer goes where no offset goes with it."""
+    """True if memory is reached in a way that has no versions: its pointer goes where no offset goes with it."""
     return any([
         pointer in call.args and not (type(call.op) is Op and call.op.name in _OFFSET_BEHIND)
         for call in collect(stmt, Call)

@@ -136,7 +136,7 @@ class _Pipeline:
         return {buffer: count for buffer, count in found.items() if count > 1}
 
     def _private(self, buffer: Buffer, users: Sequence[_Part]) -> bool:
-        """Does each iteration fill the buffer anew. That it fills all it reads, the annotation promises."""
+        """True if each iteration fills the buffer anew. That it fills all it reads, the annotation promises."""
         pointer = buffer.data
         return pointer in users[0].writes and pointer not in {l.buffer.data for l in collect(users[0].stmt, BufferLoad)}
 

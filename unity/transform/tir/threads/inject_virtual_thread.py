@@ -62,7 +62,7 @@ class _Axis:
     # ---- what differs
 
     def differing(self, node: Node) -> bool:
-        """Does an expression or statement mention what differs between virtual threads."""
+        """True if an expression or statement mentions what differs between virtual threads."""
         return any([v in self.differs for v in used_vars(node)])
 
     def _mark(self, stmt: Any, under: bool) -> None:

@@ -48,11 +48,11 @@ class _Life:
     place: int = 0
 
     def meets(self, other: _Life) -> bool:
-        """Do both live at some time."""
+        """True if both live at some time."""
         return self.first <= other.last and other.first <= self.last
 
     def covers(self, other: _Life) -> bool:
-        """Do both places have a byte in common."""
+        """True if both places have a byte in common."""
         return self.place < other.place + other.size and other.place < self.place + self.size
 
 

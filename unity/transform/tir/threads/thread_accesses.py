@@ -189,7 +189,8 @@ class Meetings:
 
 
 def _apart(x: Expr, y: Expr, fixed: set[Var]) -> bool:
-    """Are two indices of fixed variables never the same, as those of two versions of a buffer: ``(k + 1) % 2`` and ``k % 2``."""
+    """True if two indices of fixed variables are never the same, as those of two versions of a buffer: ``(k + 1) % 2`` and ``k %
+    2``."""
     if any([v not in fixed for index in (x, y) for v in free_vars(index)]) or collect(x, (BufferLoad, Call)):
         return False
     period = 0
