@@ -14,7 +14,7 @@ from scripted_driver import LIBC, ScriptedDriver
 import unity
 from unity import UnityError
 from unity.ffi.cuda import driver as drivers
-from unity.ffi.cuda.context import STREAM_KEY, context, launching, stream_key
+from unity.ffi.cuda.context import STREAM_KEY, Launching, context, stream_key
 from unity.ffi.cuda.driver import FUNCTIONS, Driver, device_count, driver_in_use, use_driver
 from unity.ffi.cuda.launch import launch, launch_failed, launch_symbols
 from unity.ffi.cuda.memory import (
@@ -213,12 +213,16 @@ def test_a_thread_gets_its_context_back(scripted):
             with second.current():
                 seen.append(scripted.contexts[threading.get_native_id()] == second.handle)
             seen.append(scripted.contexts[threading.get_native_id()] == first.handle)
+        seen.append(scripted.contexts[threading.get_native_id()] == first.handle)
+        scripted.contexts[threading.get_native_id()] = 0
+        with second.current():
+            seen.append(scripted.contexts[threading.get_native_id()] == second.handle)
         seen.append(scripted.contexts[threading.get_native_id()] == 0)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert seen == [True, True, True]
+    assert seen == [True] * 5
 
 
 def test_machine_code_sees_the_stream_of_its_thread(scripted):
@@ -228,9 +232,9 @@ def test_machine_code_sees_the_stream_of_its_thread(scripted):
     seen = []
 
     def run(stream):
-        with here.use_stream(stream), launching(here):
+        with here.use_stream(stream), Launching(here):
             seen.append(read(STREAM_KEY))
-            with here.use_stream(stream + 1), launching(here):
+            with here.use_stream(stream + 1), Launching(here):
                 seen.append(read(STREAM_KEY))
             seen.append(read(STREAM_KEY))
         seen.append(read(STREAM_KEY))
@@ -276,7 +280,7 @@ def test_machine_code_asks_for_memory_and_learns_why_there_is_none(scripted):
     get = ctypes.CFUNCTYPE(c_uint64, ctypes.c_size_t)(symbols["unity_cuda_allocate"])
     give = ctypes.CFUNCTYPE(None, c_uint64)(symbols["unity_cuda_release"])
     assert get(16) == 0 and code_of(launch_failed, 2, "k") == "E735", "no context: nobody is inside a call"
-    with launching(context(1)) as stream:
+    with Launching(context(1)) as stream:
         address = get(16)
         assert stream == 0 and address and context(1).held == 512
         give(address)

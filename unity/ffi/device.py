@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ..support.errors import CodegenError, FFIError
 from .cuda import memory as cuda_memory
-from .cuda.context import Context, context as cuda_context, launching
+from .cuda.context import Context, Launching, context as cuda_context
 from .cuda.driver import device_count
 
 
@@ -107,7 +107,7 @@ def _of_context(function: Callable[..., Any]) -> Callable[..., Any]:
 CUDA_MEMORY = DeviceMemory(
     allocate=_of_context(cuda_memory.allocate), to_device=_of_context(cuda_memory.copy_to_device),
     to_host=_of_context(cuda_memory.copy_to_host), within=_of_context(cuda_memory.copy_on_device),
-    synchronize=_of_context(Context.synchronize), calling=_of_context(launching),
+    synchronize=_of_context(Context.synchronize), calling=_of_context(Launching),
     streams=DeviceStreams(
         _of_context(Context.stream), _of_context(Context.set_stream), _of_context(Context.order), _of_context(Context.new_stream),
         _of_context(Context.free_stream), _of_context(Context.synchronize_stream), 1,

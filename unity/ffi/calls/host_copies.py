@@ -39,11 +39,22 @@ def _runs(device: Device) -> Iterator[None]:
         _RUNNING.device = before
 
 
-@contextmanager
-def running_on(device: Device) -> Iterator[Any]:
-    """Around a call of a program of a device; gives what tells apart calls that run at the same time."""
-    with device.memory.calling(device.index) as lane, _runs(device):
-        yield lane
+class RunningOn:
+    """A block around a call of a program of a device; gives what tells apart calls that run at the same time."""
+
+    __slots__ = ("before", "block", "device")
+
+    def __init__(self, device: Device) -> None:
+        self.device, self.block = device, device.memory.calling(device.index)
+
+    def __enter__(self) -> Any:
+        lane = self.block.__enter__()
+        self.before, _RUNNING.device = _RUNNING.device, self.device
+        return lane
+
+    def __exit__(self, *error: Any) -> None:
+        _RUNNING.device = self.before
+        self.block.__exit__(*error)
 
 
 def call_from_device(function: PackedFunc, args: Sequence[Any]) -> Any:

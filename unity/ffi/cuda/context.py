@@ -85,20 +85,26 @@ class Context:
         if lost and self.handle in lost:
             raise self.driver.lost_error(what, lost[self.handle])
 
-    @contextmanager
-    def current(self, what: str = "the call") -> Iterator[Context]:
-        """Make the context that of the thread; behind the block the thread has its former one. Raises DeviceError E737, E738."""
-        self.require_alive(what)
-        driver = self.driver
-        before = driver.get("cuCtxGetCurrent")
+    def enter(self, what: str) -> int | None:
+        """Make the context that of the thread; gives what ``leave`` is to bring back. Raises DeviceError E737, E738."""
+        driver, thread = self.driver, _THREAD
+        if driver.lost:
+            self.require_alive(what)
+        driver.call("cuCtxGetCurrent", thread.reference)
+        before = thread.place.value or 0
         if before == self.handle:
-            yield self
-            return
+            return None
         driver.call("cuCtxSetCurrent", self.handle)
-        try:
-            yield self
-        finally:
-            driver.call("cuCtxSetCurrent", before)
+        return before if before or self.index else None  # a thread without a context may keep that of the first device
+
+    def leave(self, before: int | None) -> None:
+        """Give the thread back the context that it had."""
+        if before is not None:
+            self.driver.call("cuCtxSetCurrent", before)
+
+    def current(self, what: str = "the call") -> Current:
+        """A block in which the context is that of the thread. Raises DeviceError E737, E738."""
+        return Current(self, what)
 
     def synchronize(self) -> None:
         """Wait until the device has done everything. What a kernel did wrong is raised here: DeviceError E737."""
@@ -160,10 +166,28 @@ class Context:
                 self.driver.call("cuEventDestroy_v2", event)
 
 
+class Current:
+    """A block in which a context is that of the thread; behind it the thread has its former one."""
+
+    __slots__ = ("before", "context", "what")
+
+    def __init__(self, context: Context, what: str) -> None:
+        self.context, self.what = context, what
+
+    def __enter__(self) -> Context:
+        self.before = self.context.enter(self.what)
+        return self.context
+
+    def __exit__(self, *error: object) -> None:
+        self.context.leave(self.before)
+
+
 class _Thread(threading.local):
-    """The choices of a thread: its stream of each context; the stream that machine code sees."""
+    """A thread's stream of each context, and the stream that machine code sees; a place for the driver to store at."""
 
     def __init__(self) -> None:
+        self.place = ctypes.c_void_p()
+        self.reference = ctypes.byref(self.place)
         self.streams: dict[Context, int | None] = {}
         self.published = 0
 
@@ -222,25 +246,31 @@ def stream_key() -> ctypes.c_uint:
 
 def _publish(stream: int) -> None:
     if stream != _THREAD.published:
-        LIBC.pthread_setspecific(STREAM_KEY, stream)
+        LIBC.pthread_setspecific(stream_key(), stream)
         _THREAD.published = stream
 
 
-@contextmanager
-def launching(of: Context) -> Iterator[int]:
-    """Around calls of machine code that launches: the thread has the context, and its current stream is published. Gives the
-    stream."""
-    stream_key()
-    before = _THREAD.published
-    with of.current("the call"):
-        stream = of.stream()
-        torch_stream = _torch_stream(of.index)
+class Launching:
+    """A block around calls of machine code that launches: the thread has the context, and its current stream is published. Gives
+    the stream."""
+
+    __slots__ = ("before", "context", "published")
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def __enter__(self) -> int:
+        context = self.context
+        self.before, self.published = context.enter("the call"), _THREAD.published
+        stream = context.stream()
+        torch_stream = _torch_stream(context.index)
         if (
             torch_stream is not None and torch_stream != stream
         ):  # tensors that torch has given a stream of its own to compute
-            of.order(torch_stream, stream)
+            context.order(torch_stream, stream)
         _publish(stream)
-        try:
-            yield stream
-        finally:
-            _publish(before)
+        return stream
+
+    def __exit__(self, *error: object) -> None:
+        _publish(self.published)
+        self.context.leave(self.before)

@@ -1,7 +1,7 @@
 """Launches: from Python, and the addresses that machine code needs to launch by itself.
 
 Machine code that launches a kernel calls ``cuLaunchKernel`` on the stream of its thread, in the context that its caller has made
-current (``context.launching``):
+current (``context.Launching``):
 
     %key = load i32, ptr @unity_cuda_stream_key
     %stream = call ptr @pthread_getspecific(i32 %key)

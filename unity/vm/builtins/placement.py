@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from ...ffi.calls.host_copies import call_from_device, running_on
+from ...ffi.calls.host_copies import RunningOn, call_from_device
 from ...ffi.device import CPU, Device
 from ...ffi.registry import PackedFunc
 from ...ffi.tensor import Tensor
@@ -39,7 +39,7 @@ class Placement:
 
     def running(self) -> AbstractContextManager[Any]:
         """Around a call of the program."""
-        return running_on(self.device) if self.own_memory else nullcontext()
+        return RunningOn(self.device) if self.own_memory else nullcontext()
 
 
 HOST = Placement(CPU)

@@ -31,7 +31,7 @@ ARENA_WORDS = 8
 """Words before the objects: arena address, its size, its lock, spare; the last thread, the lowest address of its stack."""
 FIXED = ("report", "recheck", "explain", "note", "value", "truth", "table", "closure_of", "function_offset")
 """Objects every program has: callbacks of ``Callbacks`` in ``run.py`` and the table of registered functions."""
-ON_DEVICE = ("device", "place", "packed", "invoke", "new_storage", "new_tensor", "new_block", "grow")
+ON_DEVICE = ("device", "place", "packed", "invoke", "new_block", "grow")
 """Objects of a program whose tensors lie in a device's own memory: that device, its number as DLPack has it, callbacks."""
 KERNEL_FAILED = 64
 """Number of the error of a failed check in a kernel, plus that of the function which calls the kernel."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...ffi.abi import Dim
 from ...ffi.dtype import DataType
-from ...ffi.native.native_helpers import LEAF_BYTES
 from ...ffi.native.runtime_table import DTYPE_INDEX
 from ..executable import bytecode as bc
 from .ir import FunctionWriter
@@ -43,11 +42,9 @@ def alloc_storage(w: FunctionWriter, instruction: bc.Call) -> None:
     w.report_unless(w.emit(f"icmp sge i64 {count}, 0"), 5, count)
     w.do(f"store i64 {count}, ptr %z{dst}")
     if w.on_device and w.owned_storage:
-        made = w.require_object(python(w, w.env("fixed", "new_storage"), [number_object(w, count)]))
-        record = w.alloca(f"[{LEAF_BYTES} x i8]")
-        w.report_unless(w.extract(made, record, "uint8", 1, False), 9, str(dst))
-        w.do(f"store ptr {made}, ptr %w{dst}")
-        w.do(f"store ptr {w.load(record, 0)}, ptr %p{dst}")
+        block, address = device_block(w, count)
+        w.do(f"store ptr {block}, ptr %w{dst}")
+        w.do(f"store ptr {address}, ptr %p{dst}")
         return
     if w.owned_storage:
         place, out = w.alloca("i64"), w.alloca("ptr")
@@ -65,9 +62,17 @@ def alloc_storage(w: FunctionWriter, instruction: bc.Call) -> None:
     w.do(f"store ptr {data}, ptr %p{dst}")
 
 
-def number_object(w: FunctionWriter, value: str) -> tuple[str, bool]:
-    """An i64 as a Python object, which this code owns."""
-    return w.require_object(w.emit(f"call ptr @unity_int(i64 {value})")), True
+def device_block(w: FunctionWriter, count: str) -> tuple[str, str]:
+    """Memory of the device from Python: a new reference to the object that keeps it, and its address."""
+    number = w.require_object(w.emit(f"call ptr @unity_int(i64 {count})"))
+    made = w.require_object(python(w, w.env("fixed", "new_block"), [(w.word("None"), False), (number, True)]))
+    block, place = [w.emit(f"call ptr @PyTuple_GetItem(ptr {made}, i64 {k})") for k in (0, 1)]
+    out = w.alloca("i64")
+    w.do(f"call i32 @unity_as_int(ptr {place}, ptr {out})")
+    address = w.emit(f"inttoptr i64 {w.emit(f'load i64, ptr {out}')} to ptr")
+    w.do(f"call void @unity_incref(ptr {block})")
+    w.do(f"call void @unity_decref(ptr {made})")
+    return block, address
 
 
 def extent_bytes(w: FunctionWriter, dtype: str, dims: tuple[Dim, ...]) -> str:
@@ -151,9 +156,14 @@ def new_tensor(w: FunctionWriter, instruction: bc.Call) -> None:
     """A tensor with memory of its own: it is a Python object from the start."""
     known, dst = register_type(w, instruction.dst), instruction.dst
     if w.on_device:
-        sizes = [number_object(w, w.dim(d)) for d in known.dims]
-        dtype = w.env("imm", "str", known.dtype), False
-        set_object(w, dst, w.require_object(python(w, w.env("fixed", "new_tensor"), [dtype, *sizes])))
+        block, address = device_block(w, extent_bytes(w, known.dtype, known.dims))
+        made = w.placed(w.emit(
+            f"call ptr @unity_view_tensor(i64 {DTYPE_INDEX[known.dtype]}, i64 {len(known.dims)}, "
+            f"ptr {w.dims_array(known.dims)}, ptr {address}, ptr {block})"
+        ))  # fmt: skip
+        w.do(f"call void @unity_decref(ptr {block})")
+        w.do(f"store ptr {w.require_object(made)}, ptr %o{dst}")
+        w.do(f"store ptr {address}, ptr %p{dst}")
         return
     dims, out = w.dims_array(known.dims), w.alloca("ptr")
     made = w.emit(

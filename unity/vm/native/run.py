@@ -44,7 +44,7 @@ from .ir import ARENA_WORDS, FIXED, KERNEL_FAILED, ON_DEVICE, register_scalars
 
 OPTIONS = CompileOptions(pipeline="light")
 EXPLAIN_DEPTH = 100
-PROTOCOL = 4
+PROTOCOL = 5
 """The agreement of machine code and ``Callbacks``: another number when it changes."""
 _FIXED = (*FIXED, *ON_DEVICE)
 _PYTHON_NAMES = ("PyDict_GetItemWithError", "PyTuple_GetItem", "PyObject_Vectorcall", "PyCallable_Check", "PyErr_Fetch",
@@ -215,8 +215,8 @@ class Callbacks:
         self.value = owner.placement.value
         self.truth = truth
         self.device = owner.placement.device
-        self.new_storage = partial(owner.placement.builtins["new_tensor"], "uint8")
-        self.new_tensor = owner.placement.builtins["new_tensor"]
+        if owner.placement.own_memory:
+            self.allocate = self.device.memory.allocate
 
     def report(self, code: int, first: int, second: int) -> None:
         """Raise the error with a number."""
@@ -273,13 +273,13 @@ class Callbacks:
 
     def new_block(self, chain: Any, count: int) -> tuple[Any, int]:
         """Memory of the device beside the arena: behind the blocks that a frame has, and where it lies."""
-        block = self.device.memory.allocate(self.device.index, count)
+        block = self.allocate(self.device.index, count)
         return (chain, block), block.address
 
     def grow(self, lane: int, count: int) -> int:
         """A larger arena for a stream, in place of its former one; where it lies."""
         self.owner.arenas.pop(lane, None)
-        block = self.owner.arenas[lane] = self.device.memory.allocate(self.device.index, count)
+        block = self.owner.arenas[lane] = self.allocate(self.device.index, count)
         return block.address
 
     def explain(self, function: int, *args: Any) -> Any:
