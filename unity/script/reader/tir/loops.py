@@ -104,7 +104,7 @@ def _single_loop(
     (var,), names = _loop_variables(r, node, [low.ty])
     r.loops[var] = For(var, low, extent, kind, seq())
     body = read_body(r, node.body, names)
-    noted = None if annotations is None else attribute_value(annotations)
+    noted = attribute_value(annotations) if annotations else None
     if type(by) is IntImm and by.value == 1:
         by = None
     tag = None if thread is None else as_text(r, thread, node.source)
