@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..support.errors import FFIError
+from .device import CPU
 from .tensor import Tensor
 
 
@@ -34,7 +35,7 @@ class DiscardedTensor(Tensor):
 
 def discard(tensor: Tensor) -> None:
     """Let a tensor go of its memory; the object itself becomes a ``DiscardedTensor``."""
-    tensor._array = np.broadcast_to(np.zeros((), tensor.data_type.numpy), tensor.shape)
+    tensor._array, tensor._device = np.broadcast_to(np.zeros((), tensor.data_type.numpy), tensor.shape), CPU
     tensor.__class__ = DiscardedTensor
 
 

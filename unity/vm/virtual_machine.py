@@ -86,7 +86,8 @@ class BenchmarkResult:
 class VirtualMachine:
     """Runs an executable: ``vm["main"](x, w)`` takes numpy arrays, torch tensors, ``unity.Tensor``, numbers and tuples.
 
-    ``device``: the CPU, or the device that the program was compiled for, ``unity.cuda(0)``. ``exec_mode``: "native" (machine code) or "bytecode" (interpreter: instruments, every check at every step).
+    ``device``: the CPU, or the one that the program was compiled for, such as ``unity.cuda(0)``. ``exec_mode``: "native" (machine
+    code) or "bytecode" (interpreter: instruments, every check at every step).
     Several Python threads may call one virtual machine. Raises VMError E602 to E613 for arguments that do not fit.
     """
 
