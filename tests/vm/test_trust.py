@@ -28,7 +28,7 @@ ROWS = {
         "test_objects_are_built_of_vouched_classes_alone",
     ),
     "registered functions": ("test_only_registered_functions_are_called", "test_library_kernels_are_those_registered"),
-    "torch's operators (`load_model`)": ("test_operators_that_a_file_may_not_name", "test_no_operator_reaches_out"),
+    "torch operators (`load_model`)": ("test_operators_that_a_file_may_not_name", "test_no_operator_reaches_out"),
     "C functions, LLVM text, raw addresses in tensor programs": (
         "test_untrusted_text_does_not_leave_its_tensor_programs",
         "test_no_intrinsic_makes_an_address_of_a_number",
