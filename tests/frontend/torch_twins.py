@@ -33,6 +33,10 @@ LIMIT = 40_000_000
 """Parameters above which a model of a library is left out."""
 
 
+class TorchRefuses(Exception):
+    """torch itself does not run a model for some sizes."""
+
+
 @dataclass
 class Twin:
     """A model and its inputs for (batch, length); which axis of each input is the length, if one is."""
@@ -42,16 +46,16 @@ class Twin:
     length: dict[str, int]
 
     def check(self) -> None:
-        """Compile for open sizes and compare two calls with torch. Raises LookupError where torch itself does not run the sizes,
-        UnityError E016 where it does not export them."""
+        """Compile for open sizes and compare two calls with torch. Raises TorchRefuses where torch itself does not run the
+        sizes, UnityError E016 where it does not export them."""
         torch.manual_seed(0)
-        model = settled(self.make(), self.inputs(6, EXAMPLE[1]))
-        calls = [self.inputs(*size) for size in RUNS]
+        model, calls = self.make(), [self.inputs(*size) for size in RUNS]
         with torch.no_grad():
             try:
+                model = settled(model, self.inputs(6, EXAMPLE[1]))
                 wanted = [model(**call) for call in calls]
             except Exception as error:
-                raise LookupError(f"torch: {type(error).__name__}: {str(error)[:200]}") from error
+                raise TorchRefuses(f"torch: {type(error).__name__}: {str(error)[:200]}") from error
         batch, length = torch.export.Dim("batch", max=8), torch.export.Dim("length", min=2, max=30)
         example = self.inputs(*EXAMPLE)
         axes = {k: {0: batch, **({self.length[k]: length} if k in self.length else {})} for k in example}
@@ -323,7 +327,7 @@ SMALL: dict[str, Any] = {
     "num_hidden_layers": 2, "num_layers": 2, "n_layer": 2, "n_layers": 2, "encoder_layers": 2, "decoder_layers": 2,
     "num_decoder_layers": 2, "num_attention_heads": 4, "num_heads": 4, "n_head": 4, "n_heads": 4, "num_key_value_heads": 2,
     "encoder_attention_heads": 4, "decoder_attention_heads": 4, "intermediate_size": 48, "d_ff": 48, "d_kv": 8,
-    "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "ffn_dim": 48, "hidden_dim": 48, "head_dim": 8,
+    "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "ffn_dim": 48, "hidden_dim": 48, "head_dim": 8, "rotary_dim": 8,
     "max_position_embeddings": 64, "n_positions": 64, "image_size": 32, "patch_size": 8, "pad_token_id": 0,
     "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1, "use_cache": False,
     "hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "num_experts": 4, "num_local_experts": 4, "moe_intermediate_size": 16,
