@@ -182,3 +182,15 @@ def test_what_was_taken_is_refused() -> None:
         assert found.value.code == "E339", f"seed {seed}\n{text}"
         refused += 1
     assert refused > 20
+
+
+def test_what_a_function_of_the_module_hands_on_is_its_argument() -> None:
+    taken = 'R.call_inplace(inc1, (v2,), R.Tensor((16,), "float32"), inplace_indices=[0])'
+    for result, refused in (("R.add(v1, v1)", True), ("R.add(v3, v3)", False)):
+        text = module(["v1 = R.exp(x)", "v2 = flat(v1, x)", f"v3 = {taken}"], result)
+        if not refused:
+            parse(text)
+            continue
+        with pytest.raises(UnityError, match="v1 is used after inc1 took") as found:
+            parse(text)
+        assert found.value.code == "E339"

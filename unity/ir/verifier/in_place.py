@@ -74,16 +74,15 @@ class _Walk:
 
     def call(self, var: Var, call: Call) -> Places:
         given = [self.use(arg) for arg in (call.op, *call.args)][1:]
-        name = call.op_name
-        if name in IN_PLACE:
+        if call.op_name in IN_PLACE:
             named, fields = _operands(call, given)
             self.take(call, named, fields)
         elif shares_memory(call):
             return given[0]
         elif type(call.op) is GlobalVar and self.mod is not None and call.op.name not in self.running:
-            callee = self.mod.functions.get(name)
+            callee = self.mod.functions.get(call.op.name)
             if type(callee) is Function and len(callee.params) == len(given):
-                return self.called(var, call, name, callee, given)
+                return self.called(var, call, call.op.name, callee, given)
         return _fresh(var, call.ty)
 
     def called(self, var: Var, call: Call, name: str, callee: Function, given: list[Places]) -> Places:
