@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+from ctypes import c_int, c_void_p
 from typing import Any
 
 from .attributes import Limits, attributes
 from .memory import DeviceMemory
 from .status import INVALID_VALUE, SUCCESS
+
+_LOG, _LOG_BYTES = 5, 6
 
 
 class Device:
@@ -26,3 +30,15 @@ def write(place: int | None, kind: Any, value: Any) -> int:
         return INVALID_VALUE
     kind.from_address(place).value = value
     return SUCCESS
+
+
+def write_log(count: int, options: int | None, values: int | None, text: str) -> None:
+    """Write a message into the buffer for errors that the options of a load name."""
+    if not options or not values:
+        return
+    given = dict(zip((c_int * count).from_address(options), (c_void_p * count).from_address(values)))
+    size = given.get(_LOG_BYTES) or 0
+    buffer = given.get(_LOG)
+    if buffer and size:
+        raw = text.encode()[: size - 1] + b"\0"
+        ctypes.memmove(buffer, raw, len(raw))

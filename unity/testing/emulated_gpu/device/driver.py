@@ -20,7 +20,7 @@ from ....ffi.cuda.driver import FUNCTIONS, Driver
 from ....support.errors import InterpreterError
 from ..machine.batch import Options
 from .attributes import SHARED_DEFAULT, Limits
-from .devices import Device, write
+from .devices import Device, write, write_log
 from .image import ImageError, ptx_of
 from .kernels import Kernel, LaunchRecord, LoadedModule, launch_kernel, load_module
 from .launches import argument_bytes, fits
@@ -37,12 +37,13 @@ from .status import (
     SUCCESS,
     UNKNOWN,
 )
+from .tensor_map import encode_at
 
 VERSION = 13000
-_LOG, _LOG_BYTES = 5, 6
 _MORE: dict[str, tuple[Any, ...]] = {
     "cuMemsetD32_v2": (ctypes.c_uint64, c_uint, c_size_t), "cuMemsetD32Async": (ctypes.c_uint64, c_uint, c_size_t, c_void_p),
     "cuCtxGetDevice": (c_void_p,), "cuDeviceTotalMem_v2": (c_void_p, c_int), "cuModuleLoadData": (c_void_p, c_void_p),
+    "cuTensorMapEncodeTiled": (c_void_p, c_int, c_uint, *[c_void_p] * 5, *[c_int] * 4),
 }  # fmt: skip
 
 
@@ -313,6 +314,16 @@ class EmulatedDriver:
         }  # fmt: skip
         return write(place, *values[which]) if which in values else INVALID_VALUE
 
+    def cuTensorMapEncodeTiled(
+        self, place: int, kind: int, rank: int, base: int, sizes: int, strides: int | None, box: int, steps: int, interleave: int,
+        swizzle: int, promotion: int, fill: int,
+    ) -> int:  # fmt: skip
+        given = encode_at(kind, rank, base, (sizes, strides, box, steps), interleave, swizzle, fill)
+        if given is None or not place or place % 64:
+            return INVALID_VALUE
+        ctypes.memmove(place, given.pack(), 128)
+        return SUCCESS
+
     # ---- streams and events
 
     def _on(self, stream: int | None) -> int:
@@ -374,10 +385,10 @@ class EmulatedDriver:
             text = ptx_of(image)
             loaded = load_module(text, device.memory, device.limits, f"module {len(self._modules)} of PTX")
         except ImageError as error:
-            self._tell(count, options, values, error.text)
+            write_log(count, options, values, error.text)
             return error.status
         except InterpreterError as error:
-            self._tell(count, options, values, str(error))
+            write_log(count, options, values, str(error))
             return INVALID_PTX
         handle = next(self._handles)
         self._modules[handle] = (device, loaded)
@@ -385,17 +396,6 @@ class EmulatedDriver:
 
     def cuModuleLoadData(self, place: int, image: int) -> int:
         return self.cuModuleLoadDataEx(place, image, 0, None, None)
-
-    def _tell(self, count: int, options: int | None, values: int | None, text: str) -> None:
-        """Write a message into the buffer for errors that the options of a load name."""
-        if not options or not values:
-            return
-        given = dict(zip((c_int * count).from_address(options), (c_void_p * count).from_address(values)))
-        size = given.get(_LOG_BYTES) or 0
-        buffer = given.get(_LOG)
-        if buffer and size:
-            raw = text.encode()[: size - 1] + b"\0"
-            ctypes.memmove(buffer, raw, len(raw))
 
     def cuModuleUnload(self, module: int) -> int:
         found = self._modules.pop(module, None)

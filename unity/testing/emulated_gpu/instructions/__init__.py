@@ -1,6 +1,19 @@
 """Semantics of PTX instructions, a file for each idea: importing the package fills the tables."""
 
-from . import asynchronous, bits, convert, floating, flow, integer, matrix, memory, select, warp
+from . import (
+    asynchronous,
+    bits,
+    convert,
+    floating,
+    flow,
+    integer,
+    matrix,
+    memory,
+    select,
+    transactions,
+    warp,
+    warpgroup,
+)
 from .table import compile_program
 
 __all__ = [
@@ -14,5 +27,7 @@ __all__ = [
     "matrix",
     "memory",
     "select",
+    "transactions",
     "warp",
+    "warpgroup",
 ]

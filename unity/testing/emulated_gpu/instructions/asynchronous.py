@@ -9,7 +9,10 @@ from ..machine.batch import Batch, Index
 from ..machine.reading import U32, Reading, Run
 from ..ptx.program import Register
 from ..ptx.types import UNSIGNED
+from .bulk import bulk_copy
+from .memory import space_of
 from .table import instruction
+from .transactions import arrive, barrier_at, barrier_keys
 
 Rows = np.ndarray
 
@@ -29,7 +32,7 @@ class Copy:
             width = self.access.width
             batch.shared_views[width][at] = self.bits[done]
             batch.shared_flags[width][at] = np.full(width, 1, "u1").view(UNSIGNED[width])[0]
-            if batch.options.races:
+            if batch.options.races and batch.watched:
                 self.access.race_shared(batch, lanes, place, True)
             left = ~done
             self.lanes, self.group, self.address = self.lanes[left], self.group[left], self.address[left]
@@ -48,8 +51,10 @@ def _cp(reading: Reading) -> Run:
     if reading.flag("wait_group"):
         left = reading.integer(0)
         return lambda batch, ix: finish(batch, ix, left)
-    if reading.flag("bulk") or "mbarrier" in reading.words:
-        raise reading.refuse()
+    if reading.flag("bulk"):
+        return bulk_copy(reading)
+    if reading.flag("mbarrier"):
+        return _tell_barrier(reading)
     return _copy(reading)
 
 
@@ -70,6 +75,25 @@ def finish(batch: Batch, ix: Index, left: int) -> None:
         if copy.arrive(batch, done):
             kept.append(copy)
     batch.copies = kept
+
+
+def _tell_barrier(reading: Reading) -> Run:
+    """cp.async.mbarrier.arrive{.noinc}.b64 [barrier]: an arrival when the copies of the thread have come, which is now."""
+    reading.one("arrive")
+    counted = reading.flag("noinc")
+    space_of(reading)
+    reading.one("b64")
+    address = reading.address(0)
+
+    def run(batch: Batch, ix: Index) -> None:
+        finish(batch, ix, -1)
+        lanes = batch.lanes(ix)
+        for key in barrier_keys(batch, lanes, address(batch, lanes)):
+            if not counted:
+                barrier_at(batch, key, reading).pending += 1
+            arrive(batch, key, reading, 1, 0, 0)
+
+    return run
 
 
 def _copy(reading: Reading) -> Run:

@@ -230,7 +230,7 @@ class Access:
         if batch.options.traffic:
             rows = self._rows(batch, ix, address)
             count_shared(batch.sites[site], rows, batch.mask(ix).reshape(-1, WARP), self.width)
-        if batch.options.races:
+        if batch.options.races and batch.watched:
             self.race_shared(batch, ix, place, writes)
 
     def race_shared(self, batch: Batch, ix: Index, place: np.ndarray, writes: bool) -> None:
@@ -380,7 +380,7 @@ def timed(
 ) -> tuple[np.ndarray, np.ndarray, tuple[int, np.ndarray | np.int64, np.ndarray | np.int64, np.int64]]:
     """Cells, codes of the accesses, and the present time, as the race memory wants them; ``per`` cells for each lane."""
     lanes = batch.lanes(ix)
-    codes = (batch.code if len(lanes) == batch.n else batch.code[lanes]) + site
+    codes = (batch.code if ix is None and batch.everyone is None else batch.code[lanes]) + site
     if batch.sites[site].collective:
         codes = codes >> WARP_SHIFT << WARP_SHIFT | WHOLE_WARP << SITE_BITS | site
     block = batch.block_base[lanes] if isinstance(batch.block_base, np.ndarray) else batch.block_base

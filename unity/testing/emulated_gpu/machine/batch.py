@@ -126,6 +126,8 @@ class Batch:
         self.shared_written = flags
         self.shared_base = self.lane // self.padded * self.stride
         self.shared_shadow: Shadow | None = None
+        self.watched = True
+        """Races in shared memory are looked for: in the first and the last blocks of a launch, since all run one program."""
 
     def open_local(self) -> np.ndarray:
         """The memory of the threads, made when it is first used."""

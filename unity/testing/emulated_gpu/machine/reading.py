@@ -19,7 +19,7 @@ Get = Callable[[Batch, Index], np.ndarray]
 """Values of an operand: one row, or one for each lane of the index."""
 Put = Callable[[Batch, Index, np.ndarray], None]
 Run = Callable[[Batch, Index], None]
-S64, U32 = TYPES["s64"], TYPES["u32"]
+S32, S64, U32 = TYPES["s32"], TYPES["s64"], TYPES["u32"]
 
 
 class Reading:

@@ -34,13 +34,15 @@ def run_launch(launch: Launch) -> None:
     launch.state["granules"] = granules
     launch.state["races"] = GlobalRaces(granules["global"], program.warp_barriers, program.atomics, timed)
     random = np.random.default_rng(launch.options.seed) if launch.options.seed is not None else None
-    step = max(1, MAX_LANES // geometry.padded)
+    lanes = MAX_LANES if random is None else MAX_LANES // TURNS
+    step = max(1, lanes // geometry.padded)
     firsts = np.arange(0, geometry.block_count, step)
     if random is not None:
         random.shuffle(firsts)
     with np.errstate(all="ignore"):
-        for first in firsts.tolist():
+        for k, first in enumerate(firsts.tolist()):
             batch = Batch(launch, first, min(step, geometry.block_count - first))
+            batch.watched = k in (0, len(firsts) - 1)
             run_batch(batch, random)
             launch.clock = batch.clock + 1
             launch.instructions += batch.steps

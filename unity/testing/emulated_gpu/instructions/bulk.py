@@ -1,0 +1,204 @@
+"""The bulk copy engine (TMA): cp.async.bulk and cp.async.bulk.tensor.
+
+Copies arrive as late as they can: when no thread can go on. Until then what they will overwrite counts as undefined. A tensor map
+is in the emulated driver's own form (``device.tensor_map``), and copies of tensors are tiles with the element strides 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ....ir.interpret.threads.findings import Finding
+from ..device.tensor_map import TensorMap, read_map
+from ..machine.access import Access
+from ..machine.batch import Batch, Index
+from ..machine.findings import ILLEGAL_ADDRESS, MISALIGNED, fault
+from ..machine.link import PARAM_WINDOW
+from ..machine.reading import S32, S64, U32, Reading, Run
+from .memory import HINTS
+from .transactions import WINDOW, arrive, barrier_keys
+
+Rows = np.ndarray
+
+
+def swizzled(address: Rows, width: int) -> Rows:
+    """Addresses in shared memory under the exchange of 16-byte pieces within ``width`` bytes (0: none)."""
+    bits = {128: 7, 64: 3, 32: 1, 0: 0}[width]
+    rows: np.ndarray = address ^ ((address >> np.int64(7) & np.int64(bits)) << np.int64(4))
+    return rows
+
+
+def bulk_copy(reading: Reading) -> Run:
+    """The instruction behind ``cp.async.bulk``."""
+    if reading.flag("commit_group"):
+        return lambda batch, ix: None
+    if reading.flag("wait_group"):
+        reading.flag("read")
+        reading.integer(0)
+        return lambda batch, ix: None  # what is written to global memory is there at once
+    if reading.flag("prefetch"):
+        reading.words.clear()
+        return lambda batch, ix: None
+    tensor = reading.flag("tensor")
+    rank = int(reading.one("1d", "2d", "3d", "4d", "5d")[0]) if tensor else 0
+    reading.flag("tile")
+    hinted = reading.flag("L2::cache_hint")
+    reading.drop(*HINTS)
+    if reading.flag("bulk_group"):
+        return _out(reading, rank, hinted)
+    reading.one("mbarrier::complete_tx::bytes")
+    for word in ("shared::cta", "shared::cluster"):
+        reading.flag(word)
+    reading.one("global")
+    return _tensor_in(reading, rank) if tensor else _plain_in(reading)
+
+
+def _map_of(reading: Reading, place: int, rank: int) -> Callable[[Batch, Rows], tuple[list[TensorMap], list[Rows]]]:
+    """The tensor maps and coordinates of an operand ``[map, {x, y}]``."""
+    operand = reading.memory(place)
+    if len(operand.coordinates) != rank:
+        raise reading.refuse("a wrong number of coordinates")
+    base = reading.value(operand.base, S64)
+    coordinates = [reading.value(one, S32) for one in operand.coordinates]
+
+    def find(batch: Batch, lanes: Rows) -> tuple[list[TensorMap], list[Rows]]:
+        addresses = np.broadcast_to(base(batch, lanes), len(lanes)).tolist()
+        maps = []
+        for address in addresses:
+            if address >> 60 == PARAM_WINDOW >> 60:
+                start = address & int(WINDOW)
+                raw = batch.launch.arguments[start : start + 128].tobytes()
+            else:
+                where = batch.memory.range(address, 128)
+                raw = batch.memory.raw[where].tobytes() if where is not None else b""
+            found = read_map(raw)
+            if found is None or found.rank != rank or address % 64:
+                text = f"{batch.launch.name}: no tensor map of {rank} dimensions at the address of a bulk copy"
+                raise fault(ILLEGAL_ADDRESS, Finding("E363", "bounds", text, reading.instruction.span))
+            maps.append(found)
+        return maps, [np.broadcast_to(c(batch, lanes), len(lanes)) for c in coordinates]
+
+    return find
+
+
+def _elements(reading: Reading, batch: Batch, tensor: TensorMap, corner: list[int]) -> tuple[Rows, Rows]:
+    """Addresses of the bytes of a box in global memory in the order of shared memory, and which lie inside the tensor."""
+    box = tensor.box[: tensor.rank]
+    grid = np.indices(tuple(reversed(box))).reshape(tensor.rank, -1)[::-1]
+    strides = [tensor.item, *tensor.strides[: tensor.rank - 1]]
+    address = np.zeros(grid.shape[1], np.int64)
+    inside = np.ones(grid.shape[1], bool)
+    for axis in range(tensor.rank):
+        place = grid[axis] + corner[axis]
+        inside &= (place >= 0) & (place < tensor.sizes[axis])
+        address += place * strides[axis]
+    address = (address + tensor.base)[:, None] + np.arange(tensor.item)
+    return address.ravel(), np.repeat(inside, tensor.item)
+
+
+def _aligned(reading: Reading, batch: Batch, address: int, to: int) -> None:
+    if address % to:
+        text = f"{batch.launch.name}: shared memory at byte {address} of a bulk copy is not aligned to {to} bytes"
+        raise fault(MISALIGNED, Finding("E366", "alignment", text, reading.instruction.span))
+
+
+def _bounded(reading: Reading, batch: Batch, start: int, size: int) -> None:
+    if start < 0 or start + size > batch.shared_limit:
+        text = f"{batch.launch.name}: a bulk copy of {size} bytes at byte {start} of the {batch.shared_limit} of shared memory"
+        raise fault(ILLEGAL_ADDRESS, Finding("E363", "bounds", text, reading.instruction.span))
+
+
+def _tensor_in(reading: Reading, rank: int) -> Run:
+    target, find, barrier = reading.address(0), _map_of(reading, 1, rank), reading.address(2)
+    access = Access(reading, "global", "bulk load", 1)
+
+    def copy(batch: Batch, ix: Index) -> None:
+        lanes = batch.lanes(ix)
+        maps, corners = find(batch, lanes)
+        starts = np.broadcast_to(target(batch, lanes) & WINDOW, len(lanes)).tolist()
+        keys = barrier_keys(batch, lanes, barrier(batch, lanes))
+        for k, tensor in enumerate(maps):
+            _aligned(reading, batch, starts[k], 128)
+            _bounded(reading, batch, starts[k], tensor.size)
+            address, inside = _elements(reading, batch, tensor, [int(c[k]) for c in corners])
+            owner = batch.shared_base[lanes[k]]
+            place = swizzled(starts[k] + np.arange(tensor.size), tensor.swizzle) + owner
+            batch.shared_written[place] = 0
+            _engage(reading, batch, access, address, inside, tensor.fill, place, keys[k])
+
+    return copy
+
+
+def _engage(
+    reading: Reading, batch: Batch, access: Access, address: Rows, inside: Rows, fill: int, place: Rows, key: int
+) -> None:
+    """Give a copy to the engine: it reads, stores and tells the barrier when it arrives."""
+
+    def come() -> None:
+        values = np.full(len(place), fill, np.uint8)
+        if inside.any():
+            values[inside] = batch.memory.raw[access.offsets(batch, np.zeros(1, np.int64), address[inside])]
+        batch.shared[place] = values
+        batch.shared_written[place] = 1
+        arrive(batch, key, reading, 0, 0, len(place))
+
+    batch.engine.append(come)
+
+
+def _plain_in(reading: Reading) -> Run:
+    """cp.async.bulk.shared.global.mbarrier... [d], [s], bytes, [barrier]"""
+    target, source, size, barrier = reading.address(0), reading.address(1), reading.value(2, U32), reading.address(3)
+    access = Access(reading, "global", "bulk load", 1)
+
+    def copy(batch: Batch, ix: Index) -> None:
+        lanes = batch.lanes(ix)
+        to, start, count = [np.broadcast_to(get(batch, lanes), len(lanes)).tolist() for get in (target, source, size)]
+        for k, key in enumerate(barrier_keys(batch, lanes, barrier(batch, lanes))):
+            inside = to[k] & int(WINDOW)
+            for value in (inside, start[k], count[k]):
+                _aligned(reading, batch, value, 16)
+            _bounded(reading, batch, inside, count[k])
+            place = inside + np.arange(count[k]) + batch.shared_base[lanes[k]]
+            batch.shared_written[place] = 0
+            _engage(reading, batch, access, start[k] + np.arange(count[k]), np.ones(count[k], bool), 0, place, key)
+
+    return copy
+
+
+def _out(reading: Reading, rank: int, hinted: bool) -> Run:
+    """From shared to global memory, at once: cp.async.bulk{.tensor}.global.shared::cta.bulk_group"""
+    reading.one("global")
+    reading.one("shared::cta")
+    source = reading.address(1)
+    access = Access(reading, "global", "bulk store", 1)
+    find = _map_of(reading, 0, rank) if rank else None
+    target, size = (None, None) if rank else (reading.address(0), reading.value(2, U32))
+
+    def copy(batch: Batch, ix: Index) -> None:
+        lanes = batch.lanes(ix)
+        starts = np.broadcast_to(source(batch, lanes) & WINDOW, len(lanes)).tolist()
+        maps, corners = find(batch, lanes) if find is not None else ([], [])
+        for k in range(len(lanes)):
+            if find is not None:
+                tensor = maps[k]
+                _aligned(reading, batch, starts[k], 128)
+                address, inside = _elements(reading, batch, tensor, [int(c[k]) for c in corners])
+                count, width = tensor.size, tensor.swizzle
+            else:
+                assert target is not None and size is not None
+                count = int(np.broadcast_to(size(batch, lanes), len(lanes))[k])
+                first = int(np.broadcast_to(target(batch, lanes), len(lanes))[k])
+                for value in (starts[k], first, count):
+                    _aligned(reading, batch, value, 16)
+                address, inside, width = first + np.arange(count), np.ones(count, bool), 0
+            _bounded(reading, batch, starts[k], count)
+            place = swizzled(starts[k] + np.arange(count), width) + batch.shared_base[lanes[k]]
+            if inside.any():
+                offset = access.offsets(batch, lanes[k : k + 1], address[inside])
+                batch.memory.raw[offset] = batch.shared[place[inside]]
+                batch.memory.written[offset] = batch.shared_written[place[inside]]
+
+    del hinted
+    return copy
