@@ -250,8 +250,8 @@ BY_HAND: dict[str, Twin] = {
     "resnet50": picture(lambda: resnet50(10, 8), 64),
     "mobilenet_v2": picture(lambda: mobilenet_v2(10, 0.5), 64),
     "unet": picture(lambda: unet(2, 8)),
-    "lstm": text(lambda: SequenceLSTM(50, 16), "tokens"),
-    "transformer": text(lambda: TransformerEncoder(50, 32), "tokens"),
+    "lstm": text(lambda: SequenceLSTM(50, 16), "ids"),
+    "transformer": text(lambda: TransformerEncoder(50, 32), "ids"),
 }
 
 
