@@ -76,13 +76,8 @@ def intrinsic(row: Intrinsic) -> list[str]:
         default = f'"{DTYPE_DEFAULT[row.name]}"' if row.name in DTYPE_DEFAULT else "..."
         params += ([] if most < 0 else ["*"]) + [f"dtype: Any = {default}"]
     effect = {"pure": "", "read": " It reads memory.", "effect": " It has an effect."}[row.effect]
-    words = {
-        "same": "of the type of its first argument", "second": "of the type of its second argument", "bool": "true or false",
-        "given": "of the data type given", "handle": "a pointer", "int32": "an int32", "void": "no value",
-    }  # fmt: skip
-    doc = row.doc or f"Intrinsic: {words[row.result]}.{effect}"
     result = "None" if row.result == "void" else "Any"
-    return [*signature(row.name[2:], params, result), *doc_lines(doc, "    ")]
+    return [*signature(row.name[2:], params, result), *doc_lines(row.doc + effect, "    ")]
 
 
 def tir_rows() -> list[str]:

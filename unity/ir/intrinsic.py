@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .intrinsic_docs import DOCS
+
 
 @dataclass(slots=True, frozen=True)
 class Intrinsic:
@@ -16,8 +18,8 @@ class Intrinsic:
     name: str
     arity: tuple[int, int]
     result: str
-    effect: str = "pure"
-    doc: str = ""
+    effect: str
+    doc: str
 
 
 INTRINSICS: dict[str, Intrinsic] = {}
@@ -26,7 +28,7 @@ INTRINSICS: dict[str, Intrinsic] = {}
 def _rows(names: str, arity: int | tuple[int, int], result: str, effect: str = "pure") -> None:
     for name in names.split():
         bounds = arity if isinstance(arity, tuple) else (arity, arity)
-        INTRINSICS[f"T.{name}"] = Intrinsic(f"T.{name}", bounds, result, effect)
+        INTRINSICS[f"T.{name}"] = Intrinsic(f"T.{name}", bounds, result, effect, DOCS[name])
 
 
 UNARY_MATH = (

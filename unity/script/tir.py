@@ -61,7 +61,7 @@ def _known() -> dict[str, str]:
         f"T.{name}": f"``T.{name}(value)``: a {name} scalar; ``T.{name}`` its type."
         for name in (*DTYPES, "handle", "void")
     }
-    rows = {name: row.doc or f"Intrinsic ``{name}``." for name, row in INTRINSICS.items()}
+    rows = {name: row.doc for name, row in INTRINSICS.items()}
     return aliases | rows | plain | forms | types
 
 

@@ -451,145 +451,145 @@ def div(a: Any, b: Any) -> Any:
     """``div`` of its arguments."""
 
 def exp(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """e to the power x."""
 
 def exp2(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """2 to the power x."""
 
 def exp10(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """10 to the power x."""
 
 def log(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Natural logarithm."""
 
 def log2(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Logarithm to base 2."""
 
 def log10(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Logarithm to base 10."""
 
 def log1p(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """log(1 + x) without loss of digits near 0."""
 
 def sqrt(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Square root."""
 
 def rsqrt(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """1 / sqrt(x)."""
 
 def sin(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Sine of radians."""
 
 def cos(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Cosine of radians."""
 
 def tan(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Tangent of radians."""
 
 def asin(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Inverse sine, in radians."""
 
 def acos(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Inverse cosine, in radians."""
 
 def atan(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Inverse tangent, in radians."""
 
 def sinh(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Hyperbolic sine."""
 
 def cosh(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Hyperbolic cosine."""
 
 def tanh(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Hyperbolic tangent."""
 
 def asinh(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Inverse hyperbolic sine."""
 
 def acosh(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Inverse hyperbolic cosine."""
 
 def atanh(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Inverse hyperbolic tangent."""
 
 def erf(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Error function."""
 
 def sigmoid(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """1 / (1 + exp(-x))."""
 
 def floor(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Largest integer not above x."""
 
 def ceil(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Smallest integer not below x."""
 
 def trunc(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Integer part."""
 
 def round(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Nearest integer, halves to even."""
 
 def nearbyint(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Nearest integer, halves to even."""
 
 def abs(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Absolute value."""
 
 def pow(a: Any, b: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """x to the power y."""
 
 def atan2(a: Any, b: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Angle of the point (second, first argument), in radians."""
 
 def fmod(a: Any, b: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Remainder of division towards 0."""
 
 def hypot(a: Any, b: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """sqrt(x * x + y * y) without overflow."""
 
 def ldexp(a: Any, b: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """x times 2 to the power of the second argument."""
 
 def copysign(a: Any, b: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """The first argument with the sign of the second."""
 
 def nextafter(a: Any, b: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """The float next to x in the direction of y."""
 
 def fma(a: Any, b: Any, c: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """x * y + z, rounded once."""
 
 def popcount(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Number of bits that are set."""
 
 def clz(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Number of leading zero bits."""
 
 def bitwise_not(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Inverted bits."""
 
 def bitwise_and(a: Any, b: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Bits set in both."""
 
 def bitwise_or(a: Any, b: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Bits set in either."""
 
 def bitwise_xor(a: Any, b: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Bits set in exactly one."""
 
 def shift_left(a: Any, b: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Bits shifted left."""
 
 def shift_right(a: Any, b: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Bits shifted right, keeping the sign."""
 
 def dp4a(a: Any, b: Any, c: Any, /, *, dtype: Any = "int32") -> Any:
-    """Intrinsic: of the data type given."""
+    """Dot product of four bytes, added to the third argument."""
 
 def q_multiply_shift(arg0: Any, arg1: Any, arg2: Any, arg3: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Fixed-point product of x and y with q fractional bits, shifted left by s and rounded."""
 
 def q_multiply_shift_per_axis(
     arg0: Any,
@@ -601,109 +601,109 @@ def q_multiply_shift_per_axis(
     arg6: Any = ...,
     /,
 ) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """Fixed-point product with a shift before and after it, rounded."""
 
 def reinterpret(dtype: Any, x: Any, /) -> Any:
-    """Intrinsic: of the data type given."""
+    """The bits of a value as another type of the same width."""
 
 def isnan(x: Any, /) -> Any:
-    """Intrinsic: true or false."""
+    """True if x is NaN."""
 
 def isinf(x: Any, /) -> Any:
-    """Intrinsic: true or false."""
+    """True if x is infinite."""
 
 def isfinite(x: Any, /) -> Any:
-    """Intrinsic: true or false."""
+    """True if x is neither infinite nor NaN."""
 
 def isnullptr(x: Any, /) -> Any:
-    """Intrinsic: true or false."""
+    """True for a null pointer."""
 
 def likely(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """A condition that is expected to hold."""
 
 def tvm_thread_invariant(x: Any, /) -> Any:
-    """Intrinsic: of the type of its first argument."""
+    """A value that is the same in all threads."""
 
 def if_then_else(condition: Any, then_value: Any, else_value: Any, /) -> Any:
-    """Intrinsic: of the type of its second argument."""
+    """The second argument if the first holds, else the third; only that one is evaluated."""
 
 def address_of(x: Any, /) -> Any:
-    """Intrinsic: a pointer."""
+    """The address of an element."""
 
 def tvm_access_ptr(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, /) -> Any:
-    """Intrinsic: a pointer."""
+    """Pointer to part of a buffer: type, data, offset, extent, 1 read | 2 write."""
 
 def handle_add_byte_offset(a: Any, b: Any, arg2: Any = ..., /) -> Any:
-    """Intrinsic: a pointer."""
+    """A pointer moved by bytes."""
 
 def ptr_byte_offset(a: Any, b: Any, arg2: Any = ..., /) -> Any:
-    """Intrinsic: a pointer."""
+    """A pointer moved by bytes."""
 
 def atomic_add(a: Any, b: Any, /, *, dtype: Any = ...) -> Any:
-    """Intrinsic: of the data type given. It has an effect."""
+    """Adds to an element atomically and returns its old value. It has an effect."""
 
 def prefetch(x: Any, arg1: Any = ..., arg2: Any = ..., arg3: Any = ..., /) -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Fetches the cache line of an address: address, 1 for write, locality from 0 to 3, 1 for data. It has an effect."""
 
 def assume(x: Any, /) -> Any:
-    """Intrinsic: true or false. It has an effect."""
+    """Promises that a condition holds. It has an effect."""
 
 def undef(dtype: Any, /) -> Any:
-    """Intrinsic: of the data type given."""
+    """A value that is not defined."""
 
 def vectorlow(x: Any, /, *, dtype: Any = ...) -> Any:
-    """Intrinsic: of the data type given."""
+    """The first half of a vector."""
 
 def vectorhigh(x: Any, /, *, dtype: Any = ...) -> Any:
-    """Intrinsic: of the data type given."""
+    """The second half of a vector."""
 
 def vectorcombine(a: Any, b: Any, /, *, dtype: Any = ...) -> Any:
-    """Intrinsic: of the data type given."""
+    """A vector made of two halves."""
 
 def vscale() -> Any:
-    """Intrinsic: an int32."""
+    """Number of 128-bit pieces in a scalable vector."""
 
 def get_active_lane_mask(a: Any, b: Any, /, *, dtype: Any = "bool") -> Any:
-    """Intrinsic: of the data type given."""
+    """Lanes i with base + i below a limit, as a mask."""
 
 def call_extern(dtype: Any, x: Any, *args: Any) -> Any:
-    """Intrinsic: of the data type given. It has an effect."""
+    """Calls a C function by name. It has an effect."""
 
 def call_pure_extern(dtype: Any, x: Any, *args: Any) -> Any:
-    """Intrinsic: of the data type given."""
+    """Calls a C function without effects by name."""
 
 def call_packed(x: Any, *args: Any, dtype: Any = "int32") -> Any:
-    """Intrinsic: of the data type given. It has an effect."""
+    """Calls a registered function by name. It has an effect."""
 
 def call_cpacked(x: Any, *args: Any, dtype: Any = "int32") -> Any:
-    """Intrinsic: of the data type given. It has an effect."""
+    """Calls a registered function by name. It has an effect."""
 
 def call_llvm_intrin(dtype: Any, x: Any, *args: Any) -> Any:
-    """Intrinsic: of the data type given. It has an effect."""
+    """Calls an intrinsic of LLVM by name. It has an effect."""
 
 def call_llvm_pure_intrin(dtype: Any, x: Any, *args: Any) -> Any:
-    """Intrinsic: of the data type given."""
+    """Calls an intrinsic of LLVM without effects by name."""
 
 def lookup_param(x: Any, /, *, dtype: Any = "handle") -> Any:
-    """Intrinsic: of the data type given. It reads memory."""
+    """A parameter of the module by name. It reads memory."""
 
 def thread_return() -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Ends the thread. It has an effect."""
 
 def break_loop() -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Leaves the loop. It has an effect."""
 
 def continue_loop() -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Begins the next iteration of the loop. It has an effect."""
 
 def tvm_tuple(*args: Any) -> Any:
-    """Intrinsic: a pointer."""
+    """Arguments as a tuple."""
 
 def tvm_stack_alloca(a: Any, b: Any, /) -> Any:
-    """Intrinsic: a pointer. It has an effect."""
+    """Allocates a number of values of a kind on the stack. It has an effect."""
 
 def tvm_storage_sync(x: Any, *args: Any) -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Waits for all threads of a scope. It has an effect."""
 
 def tvm_thread_allreduce(
     arg0: Any,
@@ -714,25 +714,25 @@ def tvm_thread_allreduce(
     *args: Any,
     dtype: Any = "handle",
 ) -> Any:
-    """Intrinsic: of the data type given. It has an effect."""
+    """Combines a value of each thread and gives all the result. It has an effect."""
 
 def tvm_warp_shuffle(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, /) -> Any:
-    """Intrinsic: of the type of its second argument. It has an effect."""
+    """The value of another lane of the warp. It has an effect."""
 
 def tvm_warp_shuffle_up(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, /) -> Any:
-    """Intrinsic: of the type of its second argument. It has an effect."""
+    """The value of a lower lane of the warp. It has an effect."""
 
 def tvm_warp_shuffle_down(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, /) -> Any:
-    """Intrinsic: of the type of its second argument. It has an effect."""
+    """The value of a higher lane of the warp. It has an effect."""
 
 def tvm_warp_shuffle_xor(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, /) -> Any:
-    """Intrinsic: of the type of its second argument. It has an effect."""
+    """The value of the lane whose number differs in some bits. It has an effect."""
 
 def tvm_warp_activemask(*, dtype: Any = "uint32") -> Any:
-    """Intrinsic: of the data type given. It has an effect."""
+    """Mask of the active lanes. It has an effect."""
 
 def tvm_fill_fragment(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any, /) -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Fills a fragment of a matrix unit. It has an effect."""
 
 def tvm_load_matrix_sync(
     arg0: Any,
@@ -745,7 +745,7 @@ def tvm_load_matrix_sync(
     arg7: Any,
     /,
 ) -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Loads a fragment of a matrix unit. It has an effect."""
 
 def tvm_store_matrix_sync(
     arg0: Any,
@@ -758,13 +758,13 @@ def tvm_store_matrix_sync(
     arg7: Any,
     /,
 ) -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Stores a fragment of a matrix unit. It has an effect."""
 
 def tvm_mma_sync(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any, arg6: Any, arg7: Any, /) -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Multiplies fragments and adds to a third. It has an effect."""
 
 def tvm_bmma_sync(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any, arg6: Any, arg7: Any, /) -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Multiplies fragments of bits and adds to a third. It has an effect."""
 
 def ptx_mma(
     dtype: Any,
@@ -786,7 +786,7 @@ def ptx_mma(
     arg15: Any = ...,
     /,
 ) -> Any:
-    """Intrinsic: of the data type given. It has an effect."""
+    """PTX mma.sync on registers of a warp. It has an effect."""
 
 def ptx_ldmatrix(
     dtype: Any,
@@ -800,22 +800,22 @@ def ptx_ldmatrix(
     arg7: Any = ...,
     /,
 ) -> Any:
-    """Intrinsic: of the data type given. It has an effect."""
+    """PTX ldmatrix: loads matrices from shared memory. It has an effect."""
 
 def ptx_cp_async(dtype: Any, arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any = ..., /) -> Any:
-    """Intrinsic: of the data type given. It has an effect."""
+    """PTX cp.async: copies to shared memory asynchronously. It has an effect."""
 
 def ptx_commit_group() -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Closes a group of asynchronous copies. It has an effect."""
 
 def ptx_wait_group(x: Any, /) -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Waits until at most so many groups of copies are open. It has an effect."""
 
 def start_profile_intrinsic(x: Any, /) -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Begins a profiled region. It has an effect."""
 
 def end_profile_intrinsic(x: Any, /) -> None:
-    """Intrinsic: no value. It has an effect."""
+    """Ends a profiled region. It has an effect."""
 
 class bool(_Value):
     """``T.bool(value)``: a bool scalar; ``T.bool`` its type."""
