@@ -182,3 +182,50 @@ def test_times_and_profiles(gpu, executable):
     x = tensor(np.arange(40, dtype=np.float32), device="cuda")
     assert vm.time_evaluator("main", number=2)(x).mean > 0
     assert [row.calls for row in vm.profile("main", x, runs=2).rows] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("outer", ["llvm", "cuda"])
+def test_one_module_for_the_host_and_a_device(mode, outer):
+    """A tensor program of the other one gets copies."""
+    text = """
+@I.ir_module
+class M:
+    @T.prim_func
+    def there(x: T.handle, y: T.handle):
+        T.func_attr({"target": T.target("cuda")})
+        n = T.int64()
+        X = T.match_buffer(x, (n,), "float32")
+        Y = T.match_buffer(y, (n,), "float32")
+        for b in T.thread_binding((n + 31) // 32, "blockIdx.x"):
+            for t in T.thread_binding(32, "threadIdx.x"):
+                with T.block("c"):
+                    v = T.axis.spatial(n, b * 32 + t)
+                    T.where(b * 32 + t < n)
+                    Y[v] = X[v] * T.float32(2)
+
+    @T.prim_func
+    def here(x: T.handle, y: T.handle):
+        T.func_attr({"target": T.target("llvm")})
+        n = T.int64()
+        X = T.match_buffer(x, (n,), "float32")
+        Y = T.match_buffer(y, (n,), "float32")
+        for i in range(n):
+            with T.block("b"):
+                v = T.axis.spatial(n, i)
+                Y[v] = X[v] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        a = R.call_tir(cls.there, (x,), out_sinfo=R.Tensor((n,), "float32"))
+        b = R.call_tir(cls.here, (R.to_vdevice(a, "llvm:0"),), out_sinfo=R.Tensor((n,), "float32"))
+        c = R.call_tir(cls.there, (R.to_vdevice(b, "cuda:0"),), out_sinfo=R.Tensor((n,), "float32"))
+        return c
+"""
+    with emulated_gpu(memory=1 << 24) as gpu:
+        vm = VirtualMachine(unity.compile(parse(text), target=outer), exec_mode=mode)
+        x = np.arange(70, dtype=np.float32)
+        y = vm["main"](x)
+        assert y.device is vm.device is (unity.cpu() if outer == "llvm" else unity.cuda(0))
+        assert (y.numpy() == (x * 2 + 1) * 2).all() and len(gpu.launches) == 2 and not gpu.findings

@@ -111,24 +111,48 @@ def test_machines_of_the_right_device():
     assert caught.value.code == "E612" and 'target="toy"' in caught.value.help
 
 
-def test_a_program_of_two_memories_is_refused():
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("inner, outer", [("toy", "llvm"), ("llvm", "toy")])
+def test_one_module_for_both_memories(mode, inner, outer):
     text = """
-@T.prim_func
-def double(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
-    T.func_attr({"target": T.target("%s")})
-    for i in range(4):
-        with T.block("b"):
-            v = T.axis.spatial(4, i)
-            y[v] = x[v] * T.float32(2)
+@I.ir_module
+class M:
+    @T.prim_func
+    def triple(x: T.handle, y: T.handle):
+        T.func_attr({"target": T.target("INNER")})
+        n = T.int64()
+        X = T.match_buffer(x, (n,), "float32")
+        Y = T.match_buffer(y, (n,), "float32")
+        for i in range(n):
+            with T.block("b"):
+                v = T.axis.spatial(n, i)
+                Y[v] = X[v] * T.float32(3)
 
-@R.function
-def main(x: R.Tensor((4,), "float32")):
-    y = R.call_tir(cls.double, (x,), out_sinfo=R.Tensor((4,), "float32"))
-    return R.exp(y)
+    @T.prim_func
+    def scale(X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32"), k: T.float32):
+        T.func_attr({"target": T.target("INNER")})
+        for i in range(4):
+            with T.block("b"):
+                v = T.axis.spatial(4, i)
+                Y[v] = X[v] * k
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        a = R.to_vdevice(R.exp(x), "llvm:0")
+        y = R.call_tir(cls.triple, (a,), out_sinfo=R.Tensor((n,), "float32"))
+        return R.negative(R.hint_on_device(y, "cpu"))
 """
-    for inner, outer in (("toy", "llvm"), ("llvm", "toy")):
-        made = unity.compile(parse("@I.ir_module\nclass M:\n" + (text % inner).replace("\n", "\n    ")), target=outer)
-        assert code_of(lambda made=made: VirtualMachine(made)) == "E612"
+    made = unity.compile(parse(text.replace("INNER", inner)), target=outer)
+    vm = VirtualMachine(made, exec_mode=mode)
+    x = np.linspace(-1, 1, 5, dtype=np.float32)
+    y = vm["main"](x)
+    assert y.device is vm.device is (unity.cpu() if outer == "llvm" else unity.device("toy", 0))
+    np.testing.assert_allclose(y.numpy(), -3 * np.exp(x), rtol=1e-6)
+    assert vm["main"](np.zeros(0, np.float32)).shape == (0,)
+    out = runtime.empty((4,), "float32", vm.device)
+    vm["scale"](np.arange(4, dtype=np.float32), out, 2.5)
+    assert out.numpy().tolist() == [0, 2.5, 5, 7.5]
 
 
 def test_conditions_and_loops(machine):

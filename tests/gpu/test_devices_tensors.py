@@ -11,11 +11,12 @@ import toy_device
 from scripted_driver import ScriptedDriver
 
 import unity
-from unity import Tensor, UnityError, runtime, tensor
+from unity import IRModule, Tensor, UnityError, runtime, tensor
 from unity.ffi.cuda.context import context
 from unity.ffi.cuda.driver import use_driver
 from unity.ffi.device import DeviceKind, register_device_kind
 from unity.ffi.dtype import dtype_names
+from unity.ir import interpret
 from unity.script import parse
 
 
@@ -277,3 +278,11 @@ def test_a_program_of_the_host_refuses_a_tensor_of_a_device(place):
         with pytest.raises(UnityError, match=f"on cpu:0, got one on {place}") as caught:
             vm["main"](tensor(VALUES, device=place))
         assert caught.value.code == "E612"
+
+
+def test_the_reference_interpreter_refuses_a_tensor_of_a_device(place):
+    """It would write to a copy."""
+    mod = parse("@R.function\ndef main(x: R.Tensor((2, 3, 4), 'float32')):\n    return R.add(x, x)")
+    with pytest.raises(UnityError, match="reads the host's memory") as caught:
+        interpret.run(IRModule.from_expr(mod), "main", tensor(VALUES, device=place))
+    assert caught.value.code == "E703"

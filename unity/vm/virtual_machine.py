@@ -27,6 +27,7 @@ from .builtins.values import Closure, to_value
 from .executable.bytecode import Program
 from .executable.entry import plan_entry
 from .executable.executable import Executable
+from .foreign_kernels import foreign_sections, link_foreign
 from .interpreter.interpret import Instrument, Interpreter
 from .interpreter.kernels import raw_kernels
 from .native.run import NativeProgram, has_own_memory
@@ -108,7 +109,7 @@ class VirtualMachine:
         self.executable = executable
         self.exec_mode = exec_mode
         with self.placement.running():
-            self.engine = link_kernels(executable)
+            self.engine = link_kernels(executable, self.placement.device)
             constants = self.placement.constants(executable.program.constants)
         self.interpreter = Interpreter(executable.program, {}, self.placement, constants)
         self.native = NativeProgram(executable, self.interpreter, self.engine) if exec_mode == "native" else None
@@ -284,24 +285,17 @@ class VirtualMachine:
 
 
 def device_for(executable: Executable, wanted: Device | None) -> Device:
-    """The device of a machine: the one that is wanted, else the first that the program runs on. Raises VMError E612 for another
-    one, or where a program mixes memories, ArtifactError E810."""
-    kinds = {runtime_of(section).device for section in executable.objects if section != DRIVER}
+    """The device of a machine, where its tensors lie: the one that is wanted, else the first that the program runs on. Raises
+    VMError E612 for another one, ArtifactError E810."""
     if has_own_memory(executable):
         main = DEVICE_KINDS[executable.options["device"]]
-        if kinds - {main}:
-            others = ", ".join(sorted([kind.name for kind in kinds - {main}]))
-            raise VMError("E612", f"the program's tensors lie on {main.name}, and it has tensor programs for {others}",
-                          help="compile every tensor program for one device")  # fmt: skip
         if wanted is not None and wanted.kind != main.name:
             raise VMError("E612", f"this program was compiled for {main.name}, it does not run on {wanted}",
                           help=f'VirtualMachine(ex, unity.device("{main.name}")), or compile it for another target')  # fmt: skip
         return wanted or make_device(main.name)
-    strange = sorted([kind.name for kind in kinds if not kind.host_memory])
-    if strange:
-        raise VMError("E612", f"the program's tensors lie on the host, and it has tensor programs for {', '.join(strange)}",
-                      help=f'compile it for the target of {strange[0]}: unity.compile(mod, target="{strange[0]}")')  # fmt: skip
-    own = list(dict.fromkeys([*[Device(kind.name) for kind in kinds if kind.name != CPU.kind], CPU]))
+    kinds = [runtime_of(section).device for section in executable.objects if section != DRIVER]
+    own = [Device(kind.name) for kind in kinds if kind.host_memory and kind.name != CPU.kind]
+    own = list(dict.fromkeys([*own, CPU]))
     if wanted is not None and wanted not in own:
         raise VMError("E612", f"this program runs on {', '.join(map(str, own))}, not on {wanted}",
                       help=f'compile it for that device: unity.compile(mod, target="{wanted.kind}")')  # fmt: skip
@@ -348,7 +342,7 @@ def out_call(vm: VirtualMachine, name: str) -> OutCall:
             derived = Executable(plan.program, {k: v for k, v in vm.executable.objects.items() if k != DRIVER},
                                  vm.executable.triple, vm.executable.features, options=vm.executable.options)  # fmt: skip
             with vm.placement.running():
-                direct = NativeProgram(derived, interpreter, link_kernels(derived)).function(name)
+                direct = NativeProgram(derived, interpreter, link_kernels(derived, vm.placement.device)).function(name)
     return OutCall(plan, name, plain, direct, order)
 
 
@@ -358,13 +352,18 @@ def _bound(call: Callable[..., Any], name: str, signature: str) -> BoundFunction
     return made
 
 
-def link_kernels(executable: Executable) -> Engine:
-    """The code of the tensor programs, each section loaded by the runtime of its target."""
+def link_kernels(executable: Executable, place: Device) -> Engine:
+    """The code of the tensor programs, each section loaded by the runtime of its target; the program's tensors lie at ``place``."""
     require_processor(executable.features)
     engine = Engine({BRIDGE: BRIDGE_ADDRESS}, keep=[executable])
     program = executable.program
     kernels = {program.symbol(name): signature for name, signature in program.kernels.items()}
-    for section, data in executable.objects.items():
-        if section != DRIVER:
-            runtime_of(section).link(engine, split_objects(data), kernels)
+    sections = {name: runtime_of(name) for name in executable.objects if name != DRIVER}
+    foreign = foreign_sections(sections, place)
+    for name, runtime in sections.items():
+        objects = split_objects(executable.objects[name])
+        if name in foreign:
+            link_foreign(engine, runtime, objects, program, place, foreign[name])
+        else:
+            runtime.link(engine, objects, kernels)
     return engine

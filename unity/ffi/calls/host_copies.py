@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -39,13 +39,17 @@ def _runs(device: Device) -> Iterator[None]:
         _RUNNING.device = before
 
 
+_ON_HOST = nullcontext()
+
+
 class RunningOn:
-    """A block around a call of a program of a device; gives what tells apart calls that run at the same time."""
+    """A block around a call of code of a device, or of the host; gives what tells apart calls that run at the same time."""
 
     __slots__ = ("before", "block", "device")
 
     def __init__(self, device: Device) -> None:
-        self.device, self.block = device, device.memory.calling(device.index)
+        self.device = device
+        self.block = _ON_HOST if device.host_memory else device.memory.calling(device.index)
 
     def __enter__(self) -> Any:
         lane = self.block.__enter__()

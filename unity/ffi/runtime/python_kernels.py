@@ -61,13 +61,19 @@ def python_kernels(
     A function is called with its parameters in order; it writes into the arrays and gives the scalar that the program returns.
     ``memory(address, bytes)`` is the memory of a buffer, for a device whose addresses the host cannot follow.
     """
+    known = {symbol: f for symbol, f in functions.items() if symbol in kernels}
+    word_kernels(engine, {symbol: _Call(f, kernels[symbol], memory) for symbol, f in known.items()}, kernels)
+
+
+def word_kernels(
+    engine: Engine, functions: Mapping[str, Callable[[int], None]], kernels: Mapping[str, KernelSignature]
+) -> None:
+    """Give tensor programs entries that call Python objects with the address of the entry's arguments as 64-bit words."""
     text = _DECLARATIONS
     for symbol, function in functions.items():
-        if symbol in kernels:
-            call = _Call(function, kernels[symbol], memory)
-            engine.add_symbol(f"{symbol}.function", id(call))
-            engine.keep_alive(call)
-            text += _entry_ir(symbol, kernels[symbol])
+        engine.add_symbol(f"{symbol}.function", id(function))
+        engine.keep_alive(function)
+        text += _entry_ir(symbol, kernels[symbol])
     engine.add_ir(text)
 
 
@@ -117,10 +123,18 @@ def _scalar(address: int, dtype: str) -> np.ndarray[Any, Any]:
 def _array(address: int, param: BufferParam, symbols: list[int], bytes_of: Bytes) -> np.ndarray[Any, Any]:
     """The array of a buffer whose address lies at an address."""
     item = DataType(param.dtype).numpy
-    shape = [evaluate(dim, symbols) for dim in param.shape]
+    shape, steps, count = reach(param, symbols)
     if 0 in shape:
         return np.empty(shape, item)
-    steps = [evaluate(dim, symbols) for dim in param.strides]
-    count = 1 + sum([(extent - 1) * step for extent, step in zip(shape, steps)]) if steps else math.prod(shape)
-    memory = bytes_of(ctypes.c_uint64.from_address(address).value, count * item.itemsize)
-    return np.ndarray(shape, item, memory, strides=[step * item.itemsize for step in steps] or None)
+    memory = bytes_of(ctypes.c_uint64.from_address(address).value, count)
+    return np.ndarray(shape, item, memory, strides=steps or None)
+
+
+def reach(param: BufferParam, symbols: list[int]) -> tuple[list[int], list[int], int]:
+    """The extents of a buffer, its strides in bytes (none where it is compact), the bytes from its first to its last element."""
+    size = DataType(param.dtype).itemsize
+    shape = [evaluate(dim, symbols) for dim in param.shape]
+    steps = [evaluate(dim, symbols) * size for dim in param.strides]
+    if 0 in shape or not steps:
+        return shape, steps, math.prod(shape) * size
+    return shape, steps, size + sum([(extent - 1) * step for extent, step in zip(shape, steps)])

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....ffi.dtype import DataType, from_numpy
 from ....ffi.tensor import Tensor, tensor
-from ....support.errors import InterpreterError
+from ....support.errors import FFIError, InterpreterError
 from ...expr import ShapeExpr, Var
 from ...function import Function
 from ...types import Expr, FuncType, PrimType, ShapeType, TensorType, TupleType, Type
@@ -56,7 +56,11 @@ def to_value(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple([to_value(v) for v in value])
     if isinstance(value, Tensor) or hasattr(value, "__dlpack__"):
-        return view_of_array(tensor(value).numpy(), "tensor")
+        found = tensor(value)
+        if not found.device.host_memory:
+            raise FFIError("E703", f"the reference interpreter reads the host's memory, and the tensor lies on {found.device}",
+                           help='copy it first: x.to("cpu")')  # fmt: skip
+        return view_of_array(found.numpy(), "tensor")
     return value
 
 
