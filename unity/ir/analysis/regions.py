@@ -14,7 +14,7 @@ from ..scalar import Add, BufferLoad, FloorDiv, FloorMod, Let, Max, Min, Mul, Ra
 from ..stmt import AllocBuffer, AllocConst, Block, BlockRealize, BufferStore, DeclBuffer, For
 from ..structural import structural_equal
 from ..types import Expr
-from ..walk import children, collect, free_vars, nodes_in, substitute
+from ..walk import children, collect, free_vars, nodes_in, substitute, used_vars
 
 Bounds = dict[Var, tuple[Expr, Expr]]
 """Inner variables with their least and greatest values."""
@@ -168,13 +168,21 @@ class _RegionWalk:
         self.local: set[Buffer] = set()
         self.views: dict[Buffer, BufferRegion] = {}
         self.inner: Bounds = {}
+        self.lets: dict[Var, Expr] = {}
+        """Values of the local variables around, of which indices are made."""
+
+    def named(self, index: Expr) -> Expr:
+        """An index without local variables."""
+        while self.lets and not self.lets.keys().isdisjoint(used_vars(index)):
+            index = substitute(index, self.lets)
+        return index
 
     def touch(self, touched: _Touched, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
         if buffer in self.views:
             source = self.views[buffer]
             self.region(touched, source)
         elif buffer not in self.local:
-            touched.add(buffer, [_interval(i, self.inner) for i in indices])
+            touched.add(buffer, [_interval(self.named(i), self.inner) for i in indices])
 
     def region(self, touched: _Touched, region: BufferRegion) -> None:
         """A whole region of a nested block or view."""
@@ -227,7 +235,10 @@ class _RegionWalk:
             self.local.add(node.buffer)
         elif kind is Let:
             self.visit(node.value)
-            self.visit(substitute(node.body, {node.var: node.value}))
+            outer = self.lets
+            self.lets = {**outer, node.var: node.value}
+            self.visit(node.body)
+            self.lets = outer
         elif not node.is_reference:
             for child in children(node):
                 self.visit(child)
