@@ -336,7 +336,7 @@ def test_names_that_docstrings_name_exist() -> None:
 
 def test_docstrings_name_their_subject() -> None:
     """None begins with "What ..." or as a question does: the subject or the verb comes first ("True if ...")."""
-    question = re.compile("(What|How|Why|Which|Who|Whether|Is|Are|Was|Does|Did|Has|Can|May|Must|Would) ")
+    question = re.compile("(What|How|Why|Which|Who|Is|Are|Was|Does|Did|Has|Can|May|Must|Would) ")
     texts = [
         f"{name(path)}:{node.lineno}"
         for path in FILES
