@@ -318,3 +318,14 @@ def test_streams_of_a_device(scripted):
     assert "cuStreamDestroy_v2" in scripted.calls
     assert code_of(device.set_raw_stream, "s") == "E703" and code_of(unity.cpu().create_raw_stream) == "E703"
     unity.cpu().sync()
+
+
+def test_facts_about_a_device(scripted):
+    device = unity.cuda(1)
+    assert (device.device_name, device.compute_version, device.warp_size) == ("Scripted 1", "9.0", 32)
+    assert (device.max_threads_per_block, device.multi_processor_count, device.max_shared_memory_per_block) == (
+        1024,
+        7,
+        7,
+    )
+    assert unity.cpu().compute_version is None and unity.cpu().warp_size is None

@@ -1,6 +1,7 @@
 """Programs on CUDA devices: memory, streams, faults; on an emulated device, and on a real one where that is asked for."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -229,3 +230,22 @@ class M:
         y = vm["main"](x)
         assert y.device is vm.device is (unity.cpu() if outer == "llvm" else unity.cuda(0))
         assert (y.numpy() == (x * 2 + 1) * 2).all() and len(gpu.launches) == 2 and not gpu.findings
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_threads_with_streams_of_their_own_share_a_machine(gpu, executable, mode):
+    vm, device = VirtualMachine(executable, unity.cuda(0), exec_mode=mode), unity.cuda(0)
+
+    def work(start):
+        stream = device.create_raw_stream()
+        with device.use_stream(stream):
+            for n in (40, 10, 70):
+                x = np.arange(start, start + n, dtype=np.float32)
+                if not (vm["main"](x).numpy() == three(x)).all():
+                    return False
+        device.free_raw_stream(stream)
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(8)))
+    assert not gpu.findings

@@ -66,6 +66,8 @@ class DeviceMemory:
     synchronize: Callable[[int], None] = lambda index: None
     calling: Callable[[int], AbstractContextManager[Any]] = nullcontext
     streams: DeviceStreams = DeviceStreams()
+    fact: Callable[[int, str], int | str | None] = lambda index, name: None
+    """A fact by the name of a property of ``Device``, None where it is not known."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -112,6 +114,7 @@ CUDA_MEMORY = DeviceMemory(
         _of_context(Context.stream), _of_context(Context.set_stream), _of_context(Context.order), _of_context(Context.new_stream),
         _of_context(Context.free_stream), _of_context(Context.synchronize_stream), 1,
     ),
+    fact=_of_context(Context.fact),
 )  # fmt: skip
 """Memory of CUDA devices, through the driver in force."""
 CUDA_KIND = DeviceKind("cuda", 2, False, "An NVIDIA GPU.", device_count, CUDA_MEMORY)
@@ -164,6 +167,39 @@ class Device:
             self.memory.streams.wait(self.index, stream_handle(stream))
         elif not self.host_memory:
             self.memory.synchronize(self.index)
+
+    def _fact(self, name: str) -> Any:
+        return None if self.host_memory else self.memory.fact(self.index, name)
+
+    @property
+    def device_name(self) -> str | None:
+        """The name that its driver gives it; None where nobody says."""
+        return self._fact("device_name")  # type: ignore[no-any-return]
+
+    @property
+    def compute_version(self) -> str | None:
+        """The version of its instructions, such as ``"9.0"``."""
+        return self._fact("compute_version")  # type: ignore[no-any-return]
+
+    @property
+    def max_threads_per_block(self) -> int | None:
+        """Threads of a block."""
+        return self._fact("max_threads_per_block")  # type: ignore[no-any-return]
+
+    @property
+    def max_shared_memory_per_block(self) -> int | None:
+        """Bytes of shared memory of a block, without asking for more."""
+        return self._fact("max_shared_memory_per_block")  # type: ignore[no-any-return]
+
+    @property
+    def warp_size(self) -> int | None:
+        """Threads of a warp."""
+        return self._fact("warp_size")  # type: ignore[no-any-return]
+
+    @property
+    def multi_processor_count(self) -> int | None:
+        """Multiprocessors."""
+        return self._fact("multi_processor_count")  # type: ignore[no-any-return]
 
     def create_raw_stream(self) -> int:
         """A new stream, by its handle; ``free_raw_stream`` ends it. Raises FFIError E703 where the device has no streams."""

@@ -66,6 +66,16 @@ class Context:
     def __repr__(self) -> str:
         return f"<CUDA context of cuda:{self.index}, {self.name}>"
 
+    def fact(self, name: str) -> int | str:
+        """A fact about the device by TVM's name for it: ``device_name``, ``compute_version``, or one of ``attribute``."""
+        if name == "device_name":
+            return self.name
+        return (
+            self.arch.removeprefix("sm_")[:-1] + "." + self.arch[-1]
+            if name == "compute_version"
+            else self.attribute(name)
+        )
+
     def attribute(self, name: str) -> int:
         """A fact about the device, by its name in ``_ATTRIBUTES``."""
         found = self._attributes.get(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from ctypes import c_int, c_size_t, c_uint64, c_void_p
 
 from ...support.errors import DeviceError
@@ -74,7 +75,7 @@ class Module:
 
     def __del__(self) -> None:
         handle, self.handle = getattr(self, "handle", 0), 0
-        if not handle:
+        if not handle or sys.is_finalizing():
             return
         try:
             with self.context.current("unloading a module"):
