@@ -67,19 +67,18 @@ def knots(edges: dict[Path, set[Path]]) -> Iterator[list[str]]:
 
 def longest_chain(trees: dict[Path, ast.Module]) -> tuple[int, str]:
     """The longest line of inheritance among classes of the package, errors and warnings aside."""
-    bases = {
-        node.name: [base.id for base in node.bases if isinstance(base, ast.Name)]
-        for tree in trees.values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef) and not node.name.endswith(("Error", "Warning"))
-    }
+    bases: dict[tuple[Path, str], list[str]] = {}  # a name may stand for another class in another module
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.endswith(("Error", "Warning")):
+                bases[path, node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
 
-    def length(name: str, seen: tuple[str, ...] = ()) -> int:
-        if name not in bases or name in seen:
-            return 0
-        return 1 + max([length(base, (*seen, name)) for base in bases[name]], default=0)
+    def length(path: Path, name: str) -> int:
+        if (path, name) in bases:
+            return 1 + max([length(path, base) for base in bases[path, name]], default=0)
+        return max([length(home, name) for home, known in bases if known == name], default=0)
 
-    return max([(length(name), name) for name in bases], default=(0, ""))
+    return max([(length(*place), place[1]) for place in bases], default=(0, ""))
 
 
 def main() -> int:

@@ -75,38 +75,37 @@ class Max(Binary):
 
 
 @node
-class Compare(Binary):
-    """Base of comparisons; ``ty`` is bool with the operands' lanes."""
-
-
-@node
-class EQ(Compare):
+class EQ(Binary):
     """``a == b``."""
 
 
 @node
-class NE(Compare):
+class NE(Binary):
     """``a != b``."""
 
 
 @node
-class LT(Compare):
+class LT(Binary):
     """``a < b``."""
 
 
 @node
-class LE(Compare):
+class LE(Binary):
     """``a <= b``."""
 
 
 @node
-class GT(Compare):
+class GT(Binary):
     """``a > b``."""
 
 
 @node
-class GE(Compare):
+class GE(Binary):
     """``a >= b``."""
+
+
+Compare = EQ | NE | LT | LE | GT | GE
+"""A comparison; ``ty`` is bool with the operands' lanes."""
 
 
 @node

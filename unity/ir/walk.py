@@ -49,11 +49,14 @@ def children(node: Node) -> list[Node]:
 
 
 def _collect(value: Any, found: list[Node]) -> None:
-    if isinstance(value, Node):
-        found.append(value)
-    elif type(value) is tuple:
+    if type(value) is tuple:
         for item in value:
-            _collect(item, found)
+            if isinstance(item, Node):
+                found.append(item)
+            else:
+                _collect(item, found)
+    elif isinstance(value, Node):
+        found.append(value)
     elif type(value) is dict:
         for key, item in value.items():
             if isinstance(key, Node):
