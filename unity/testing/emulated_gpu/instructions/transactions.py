@@ -143,7 +143,7 @@ def _stepped(reading: Reading, run: Callable[[Batch, Rows], None]) -> Step:
 
 
 def _wait(reading: Reading, parity: bool, sleeps: bool) -> Step:
-    """Whether the phase of a parity (or of a state that an arrival gave) has ended."""
+    """A test of a phase, by its parity or the state that an arrival gave: it holds when the phase has ended."""
     put, address = reading.into(0, PRED), reading.address(1)
     which: Get = reading.value(2, U32 if parity else B64)
     guard = reading.predicate(reading.instruction.guard) if reading.instruction.guard else None
