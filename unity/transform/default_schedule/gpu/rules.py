@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from ....ffi.targets.kinds import DEFAULT
 from ....ir.expr import Call
 from ....ir.function import PrimFunc
 from ....ir.stmt import SeqStmt
@@ -85,10 +86,8 @@ def _schedule(fn: PrimFunc) -> Schedule:
     return sch
 
 
-def _finished(fn: PrimFunc, machine: Machine, said: list[str]) -> Scheduled | str:
+def _finished(fn: PrimFunc, machine: Machine, said: list[str]) -> Scheduled:
     """The program with what is left bound as it stands."""
-    if any([call.op_name in _HOST_CALLS for call in collect(fn.body, Call)]):
-        return "it calls a function of the host"
     parts = fn.body.stmts if type(fn.body) is SeqStmt else (fn.body,)
     if not all([is_bound(part) for part in parts]):
         fn = bind_plain_loops(fn, machine.gpu)
@@ -100,5 +99,12 @@ def _plain(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Schedu
     return _finished(fn, machine, [])
 
 
-GPU_RULES = (*[_rule(number) for number in range(len(_TAKES))], Rule("plain loops", _plain))
-"""Every program ends with its loops bound, but for those that call functions of the host."""
+def _on_host(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
+    """A program that calls functions of the host runs there, on copies of its buffers."""
+    if not any([call.op_name in _HOST_CALLS for call in collect(fn.body, Call)]):
+        return "it calls no function of the host"
+    return Scheduled(fn.with_attrs({"target": DEFAULT}), "it runs on the host, on copies of its buffers")
+
+
+GPU_RULES = (Rule("host calls", _on_host), *[_rule(number) for number in range(len(_TAKES))], Rule("plain loops", _plain))
+"""Every program ends with its loops bound, but for those that run on the host."""
