@@ -37,10 +37,6 @@ _LAUNCH = """\
 @unity.cuda.format = private constant [3 x i8] c"is\\00"
 declare ptr @pthread_getspecific(i32)
 declare i32 @cuLaunchKernel(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
-declare i32 @PyGILState_Ensure()
-declare void @PyGILState_Release(i32)
-declare ptr @PyObject_CallFunction(ptr, ptr, ...)
-declare void @Py_DecRef(ptr)
 define internal i32 @unity.cuda.raise(i32 %status, ptr %name) nounwind {
   %held = call i32 @PyGILState_Ensure()
   %answer = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr @unity_cuda_launch_failed,
@@ -96,6 +92,13 @@ bad:
   ret i32 %raised
 }
 """
+_PYTHON = {
+    "@PyGILState_Ensure": "declare i32 @PyGILState_Ensure()\n",
+    "@PyGILState_Release": "declare void @PyGILState_Release(i32)\n",
+    "@PyObject_CallFunction": "declare ptr @PyObject_CallFunction(ptr, ptr, ...)\n",
+    "@Py_DecRef": "declare void @Py_DecRef(ptr)\n",
+}
+"""What calls of registered functions declare too."""
 _MEMORY = """\
 declare i64 @unity_cuda_allocate(i64)
 declare void @unity_cuda_release(i64)
@@ -154,7 +157,7 @@ class Launcher:
         counts.append(_dynamic_bytes(w, func, given))
         cell = f'@"{FUNCTION}{self.module.symbols[name]}"'
         w.module.declare(cell, f"{cell} = external global ptr\n")
-        w.module.declare("unity.cuda.launch", _LAUNCH)
+        _declare_launch(w)
         shown = ", ".join([f"i64 {count}" for count in counts])
         status = w.emit(f"call i32 @unity.cuda.launch(ptr {cell}, {shown}, ptr {words}, ptr {w.module.string(name)})")
         good, bad = w.label("launched"), w.label("failed")
@@ -184,6 +187,13 @@ class Launcher:
         w.do(f"store ptr {place}, ptr {at}")
 
 
+def _declare_launch(w: FunctionWriter) -> None:
+    """Have the functions that launch kernels in the module."""
+    for symbol, text in _PYTHON.items():
+        w.module.declare(symbol, text)
+    w.module.declare("unity.cuda.launch", _LAUNCH)
+
+
 def _extent(w: FunctionWriter, extent: Expr | None, given: Mapping[Var, Expr]) -> str:
     """Operand of an extent of a device function, in terms of a call; 1 for an axis that it has not."""
     return "1" if extent is None else index(w, substitute(extent, given))
@@ -210,7 +220,7 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
     w.buffers[buffer.data] = buffer
     count = constant_count(buffer, stmt.span)
     total = symbolic_size(w, buffer) if count is None else str(count * buffer.dtype.itemsize)
-    w.module.declare("unity.cuda.launch", _LAUNCH)
+    _declare_launch(w)
     w.module.declare("@unity.cuda.free", _MEMORY)
     some = w.emit(f"call i64 @llvm.umax.i64(i64 {total}, i64 1)")
     address = w.emit(f"call i64 @unity_cuda_allocate(i64 {some})")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from ....ffi.targets.kinds import DEFAULT
 from ....ir.expr import Call
 from ....ir.function import PrimFunc
-from ....ir.stmt import SeqStmt
+from ....ir.stmt import For, SeqStmt
 from ....ir.walk import collect
 from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine, Machine
@@ -103,8 +103,14 @@ def _on_host(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Sche
     """A program that calls functions of the host runs there, on copies of its buffers."""
     if not any([call.op_name in _HOST_CALLS for call in collect(fn.body, Call)]):
         return "it calls no function of the host"
+    if any([loop.kind == "thread_binding" for loop in collect(fn.body, For)]):
+        return Scheduled(mark(fn), "its kernels are bound, the calls between them run on the host")
     return Scheduled(fn.with_attrs({"target": DEFAULT}), "it runs on the host, on copies of its buffers")
 
 
-GPU_RULES = (Rule("host calls", _on_host), *[_rule(number) for number in range(len(_TAKES))], Rule("plain loops", _plain))
+GPU_RULES = (
+    Rule("host calls", _on_host),
+    *[_rule(number) for number in range(len(_TAKES))],
+    Rule("plain loops", _plain),
+)
 """Every program ends with its loops bound, but for those that run on the host."""

@@ -1,0 +1,54 @@
+"""Programs that call functions of the host, built for a device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import unity
+from unity.script import parse
+from unity.testing import emulated_gpu
+
+pytestmark = pytest.mark.gpu
+
+
+@unity.register_func("test.gpu.twice")
+def twice(source: unity.Tensor, target: unity.Tensor) -> None:
+    np.copyto(target.numpy(), 2 * source.numpy())
+
+
+def test_a_call_beside_a_kernel_gets_copies() -> None:
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    T.call_packed("test.gpu.twice", A.data, B.data)
+    for t in T.thread_binding(64, "threadIdx.x"):
+        C[t] = B[t] + T.float32(1)
+""")
+    with emulated_gpu() as gpu:
+        machine = unity.VirtualMachine(unity.compile(func, target="cuda"), unity.cuda(0))
+        arrays = [unity.tensor(np.arange(64, dtype="float32"), device=unity.cuda(0)) for _ in range(3)]
+        machine["main"](*arrays)
+        assert (arrays[2].numpy() == 2 * np.arange(64) + 1).all() and not gpu.findings
+
+
+def test_lapack_runs_on_the_host() -> None:
+    module = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", "n"), "float32")):
+        with R.dataflow():
+            y = R.add(x, x)
+            z = R.linalg.inv(y)
+            w = R.multiply(z, x)
+            R.output(w)
+        return w
+""")
+    x = np.random.default_rng(0).standard_normal((5, 5)).astype("float32")
+    with emulated_gpu() as gpu:
+        machine = unity.VirtualMachine(unity.compile(module, target="cuda"), unity.cuda(0))
+        found = machine["main"](x)
+        assert found.device == unity.cuda(0)
+        np.testing.assert_allclose(found.numpy(), np.linalg.inv(2 * x) * x, rtol=1e-4, atol=1e-5)
+        assert not gpu.findings
