@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..ffi.abi import BufferParam
-from ..ffi.calls.host_copies import RunningOn
+from ..ffi.calls.host_copies import running_on
 from ..ffi.calls.kernel_calls import BRIDGE, BRIDGE_ADDRESS
 from ..ffi.device import Device, memory_device
 from ..ffi.device_array import array_at
@@ -30,7 +30,7 @@ def link_foreign(
     """Give the tensor programs of a section for the device ``there`` entries in a program whose tensors lie on ``here``."""
     kernels = {program.symbol(name): signature for name, signature in program.kernels.items()}
     own = Engine({BRIDGE: BRIDGE_ADDRESS})
-    with RunningOn(there):
+    with running_on(there):
         runtime.link(own, objects, kernels)
         defined = set(own.names())
     found: dict[str, ForeignKernel] = {}
@@ -54,7 +54,7 @@ class ForeignKernel:
         symbols = [ctypes.c_int64.from_address(first + 8 * k).value for k in range(len(signature.symbols))]
         values: list[object] = []
         written: list[tuple[Tensor, Tensor]] = []
-        with RunningOn(self.there):
+        with running_on(self.there):
             for place, param in zip(range(address, first, 8), signature.params, strict=True):
                 if not isinstance(param, BufferParam):
                     values.append(C_TYPES[param.dtype].from_address(place).value)

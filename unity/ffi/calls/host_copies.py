@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -39,17 +39,18 @@ def _runs(device: Device) -> Iterator[None]:
         _RUNNING.device = before
 
 
-_ON_HOST = nullcontext()
+def running_on(device: Device) -> RunningOn:
+    """A block around a call of code of a device, or of the host."""
+    return RunningOn(device, nullcontext() if device.host_memory else device.memory.calling(device.index))
 
 
 class RunningOn:
-    """A block around a call of code of a device, or of the host; gives what tells apart calls that run at the same time."""
+    """The block of ``running_on``; gives what tells apart calls that run at the same time."""
 
     __slots__ = ("before", "block", "device")
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self.block = _ON_HOST if device.host_memory else device.memory.calling(device.index)
+    def __init__(self, device: Device, block: AbstractContextManager[Any]) -> None:
+        self.device, self.block = device, block
 
     def __enter__(self) -> Any:
         lane = self.block.__enter__()

@@ -198,7 +198,16 @@ _FORCED: list[Driver] = []
 _MACHINE: list[Driver | DeviceError] = []
 """The driver of this machine, or why there is none, once somebody asked."""
 _LOCK = fork_lock()
-os.register_at_fork(after_in_child=lambda: _PROCESS.__setitem__(0, os.getpid()))
+_CURRENT: list[Driver] = []
+"""The driver in force, once it was started; nothing where somebody has to look."""
+
+
+def _forked() -> None:
+    _PROCESS[0] = os.getpid()
+    _CURRENT.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _machine() -> Driver:
@@ -225,8 +234,12 @@ def _address(library: ctypes.CDLL, name: str) -> int:
 
 def driver_in_use() -> Driver:
     """The driver in force, started: that of ``use_driver``, else the machine's. Raises DeviceError E734 (none), E738."""
-    forced = _FORCED[-1:]  # one look: another thread may leave its block
-    return (forced[0] if forced else _machine()).start()
+    for driver in _CURRENT:
+        return driver
+    with _LOCK:
+        found = (_FORCED[-1] if _FORCED else _machine()).start()
+        _CURRENT[:] = [found]
+    return found
 
 
 @contextmanager
@@ -235,11 +248,13 @@ def use_driver(driver: Driver) -> Iterator[Driver]:
     driver.start()
     with _LOCK:
         _FORCED.append(driver)
+        _CURRENT.clear()
     try:
         yield driver
     finally:
         with _LOCK:
             _FORCED.remove(driver)
+            _CURRENT.clear()
 
 
 def device_count() -> int:

@@ -45,7 +45,8 @@ def allocate(context: Context, nbytes: int) -> Block:
     """Memory for the current stream, not set. Raises DeviceError E736 where the device has not so much."""
     recycles = context.driver.recycles
     size, stream = rounded(nbytes) if recycles else max(1, nbytes), context.stream()
-    context.require_alive("allocation")
+    if context.driver.lost:
+        context.require_alive("allocation")
     with _LOCK:
         waiting = context.waiting.get((stream, size)) if recycles else None
         address = waiting.pop() if waiting else 0
@@ -85,7 +86,9 @@ def _release(block: Block) -> None:
         context.held -= size
         try:
             if context.driver.recycles and context.pooled + size <= _most(context):
-                context.order(context.stream(), block.stream)
+                stream = context.stream()
+                if stream != block.stream:
+                    context.order(stream, block.stream)
                 context.waiting.setdefault((block.stream, size), []).append(block.address)
                 context.pooled += size
             else:

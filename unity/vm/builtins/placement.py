@@ -21,6 +21,7 @@ class Placement:
         self.device = device
         self.own_memory = not device.host_memory
         self.builtins = builtins_on(device)
+        self.calling = device.memory.calling if self.own_memory else nullcontext
 
     def value(self, value: Any) -> Any:
         """A value from outside the program: tensors of the host are copied to the device. Raises VMError E603, E604, E612."""
@@ -39,7 +40,7 @@ class Placement:
 
     def running(self) -> AbstractContextManager[Any]:
         """Around a call of the program."""
-        return RunningOn(self.device) if self.own_memory else nullcontext()
+        return RunningOn(self.device, self.calling(self.device.index)) if self.own_memory else nullcontext()
 
 
 HOST = Placement(CPU)
