@@ -64,3 +64,28 @@ class Arrays:
         given = [ctypes.c_uint64(a) if type(a) is int else a for a in args]
         launch(self.context, function, grid, block, given, shared)
         self.context.synchronize()
+
+
+def kernel(body: str, arch: str = "sm_80", before: str = "", limits: str = "") -> str:
+    """PTX of a kernel ``k`` with two addresses: %x and %y, %t the thread, %g its number in the grid, %xt and %yt its words."""
+    return f"""{HEADER.format(arch=arch)}{before}
+.visible .entry k(.param .b64 x, .param .b64 y) {limits}
+{{
+  .reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 %r<40>; .reg .b32 %t, %g, %b; .reg .b64 %d<20>; .reg .b64 %x, %y, %xt, %yt, %o;
+  ld.param.b64 %x, [x]; ld.param.b64 %y, [y];
+  mov.u32 %t, %tid.x; mov.u32 %b, %ctaid.x; mov.u32 %r0, %ntid.x; mad.lo.s32 %g, %b, %r0, %t;
+  mul.wide.u32 %o, %g, 4; add.s64 %xt, %x, %o; add.s64 %yt, %y, %o;
+{body}
+  ret;
+}}
+"""
+
+
+def lanes_of(
+    text: str, given: np.ndarray, count: int = 32, blocks: int = 1, kind: Any = np.uint32, words: int = 1
+) -> np.ndarray:
+    """The words that the threads of a kernel store, each given one of an array."""
+    arrays = Arrays()
+    y = arrays.put(np.full(count * blocks * words, 0xFFFFFFFF, np.uint32))
+    arrays.run(text, "k", (blocks,), (count,), arrays.put(given), y)
+    return arrays.get(y, count * blocks * words, kind)

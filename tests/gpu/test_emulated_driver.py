@@ -285,6 +285,6 @@ def test_an_architecture_that_is_not_modelled():
 def test_an_error_of_the_emulation_is_no_silence(monkeypatch):
     with pytest.raises(UnityError) as caught, emulated_gpu(memory=1 << 20) as gpu:
         monkeypatch.setattr(gpu._driver.devices[0].memory, "allocate", lambda size: 1 // 0)
-        with pytest.raises(UnityError, match="999.*zero"):
+        with pytest.raises(UnityError, match=r"999.*zero"):
             Arrays().room(8)
     assert caught.value.code == "E907"
