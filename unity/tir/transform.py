@@ -35,6 +35,7 @@ TIR_NAMES = {
     "UnifyThreadBinding": "unify_thread_binding",
     "UnrollLoop": "unroll_loop",
     "VectorizeLoop": "vectorize_loop",
+    "VerifyMemory": "verify_memory",
 }
 """TVM's name to the pass."""
 

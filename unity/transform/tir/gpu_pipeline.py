@@ -31,10 +31,14 @@ from .threads.merge_shared_memory_allocations import merge_shared_memory_allocat
 from .threads.split_host_device import split_host_device
 from .threads.thread_sync import thread_sync
 from .threads.unify_thread_binding import unify_thread_binding
+from .threads.verify_gpu_code import verify_gpu_code
+from .threads.verify_memory import verify_memory
 from .vectors.independent_lanes import independent_lanes
+from .vectors.split_wide_vectors import split_wide_vectors
 from .vectors.vectorize_loop import vectorize_loop
 
 GPU_PIPELINE = Pipeline((
+    verify_memory,
     bind_shared,
     canonicalize_loop,
     lower_cross_thread_reduction,
@@ -58,12 +62,14 @@ GPU_PIPELINE = Pipeline((
     flatten_buffer,
     simplify,
     legalize_narrow_float,
+    split_wide_vectors,
     vectorize_loop,
     inject_ptx_async_copy,
     rewrite_unsafe_select,
     unroll_loop,
     merge_shared_memory_allocations,
     remove_no_op,
+    verify_gpu_code,
     split_host_device,
 ))  # fmt: skip
 """Scheduled programs to kernels and the programs that launch them: ``check_gpu(GPU_PIPELINE(sch.mod), ...)``."""
