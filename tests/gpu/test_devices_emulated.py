@@ -249,3 +249,37 @@ def test_threads_with_streams_of_their_own_share_a_machine(gpu, executable, mode
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(8)))
     assert not gpu.findings
+
+
+@unity.register_func("test.devices.packed_in_kernel", override=True)
+def packed_in_kernel(x, y):
+    assert x.device == y.device == unity.cpu()
+    y.numpy()[...] = x.numpy() * 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_calls_of_registered_functions_inside_a_tensor_program(gpu, mode):
+    mod = parse("""
+@I.ir_module
+class M:
+    @T.prim_func
+    def k(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
+        T.evaluate(T.call_packed("test.devices.packed_in_kernel", x, y))
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        y = R.call_tir(cls.k, (x,), out_sinfo=R.Tensor((4,), "float32"))
+        return y
+
+    @R.function
+    def factors(x: R.Tensor((4, 4), "float32")):
+        return R.linalg.qr(x)
+""")
+    vm = VirtualMachine(unity.compile(mod, target="cuda"), unity.cuda(0), exec_mode=mode)
+    x = np.arange(4, dtype=np.float32)
+    for given in (x, tensor(x, device="cuda")):
+        assert vm["main"](given).numpy().tolist() == [0, 2, 4, 6]
+    a = np.random.default_rng(0).normal(size=(4, 4)).astype("float32")
+    q, r = vm["factors"](a)
+    assert q.device is unity.cuda(0)
+    np.testing.assert_allclose(q.numpy() @ r.numpy(), a, rtol=1e-5, atol=1e-6)

@@ -44,7 +44,7 @@ def test_temporaries_are_what_the_arena_grows_to(made, n):
     x, w = np.ones((n, 64), "float32"), np.ones((64, 32), "float32")
     for _ in range(2):
         results = machine["main"](x, w)
-    assert machine.native.env[1] == made.memory("main").temporaries(n=n) > 0
+    assert machine.native.env(0)[1] == made.memory("main").temporaries(n=n) > 0
     assert sum([r.numpy().nbytes for r in results]) == made.memory("main").results(n=n)
 
 

@@ -31,6 +31,7 @@ from ..native.runtime_table import activate_torch
 from ..tensor import Tensor, float_bits, plain_array, shared_tensor
 from ..torch_bridge import array_from_torch, is_torch_tensor
 from .entry_spec import Arg, EntrySpec, Leaf, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg
+from .host_copies import written_for
 
 COMPACT = "pass numpy.ascontiguousarray(x) or x.contiguous()"
 COMPACT_RESULT = "it is written in place: make it compact, e.g. numpy.empty(shape, dtype), and copy the result from it"
@@ -201,13 +202,14 @@ class _Call:
             raise self.fail("E604" if error.code == "E702" else "E603", arg, path, error.message) from error
 
     def on_device(self, arg: TensorArg, value: object, path: str) -> Tensor:
-        """The tensor of a device; an array of the host is copied there, where it is only read."""
+        """The tensor of a device; an array of the host is copied there, and back behind the call where that writes to it."""
         place = arg.device
         if isinstance(value, (np.ndarray, np.generic, memoryview, bytearray)):
-            if arg.written:
-                raise self.fail("E612", arg, path, f"is written in place: expected a tensor on {place}, got memory of the host",
-                                f'make it there: unity.runtime.empty(shape, dtype, "{place}")')  # fmt: skip
-            return Tensor(self.plain(replace(arg, device=CPU), value, path), place)
+            array = self.plain(replace(arg, device=CPU), value, path)
+            if not arg.written:
+                return Tensor(array, place)
+            self.require(arg, path, written_fault(array))
+            return written_for(array, place)
         activate_torch()  # native code reads the next one itself
         try:
             found = shared_tensor(value)

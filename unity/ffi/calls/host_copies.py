@@ -20,6 +20,8 @@ class _Running(threading.local):
     """The device of the program that a thread runs, and not of the Python functions that it calls."""
 
     device: Device = CPU
+    returned: list[tuple[Tensor, np.ndarray]] | None = None
+    """Arrays of the host that the innermost call was given to write to, and the tensors that stand for them."""
 
 
 _RUNNING = _Running()
@@ -47,7 +49,7 @@ def running_on(device: Device) -> RunningOn:
 class RunningOn:
     """The block of ``running_on``; gives what tells apart calls that run at the same time."""
 
-    __slots__ = ("before", "block", "device")
+    __slots__ = ("before", "block", "device", "returned")
 
     def __init__(self, device: Device, block: AbstractContextManager[Any]) -> None:
         self.device, self.block = device, block
@@ -55,11 +57,25 @@ class RunningOn:
     def __enter__(self) -> Any:
         lane = self.block.__enter__()
         self.before, _RUNNING.device = _RUNNING.device, self.device
+        self.returned, _RUNNING.returned = _RUNNING.returned, None
         return lane
 
     def __exit__(self, *error: Any) -> None:
-        _RUNNING.device = self.before
-        self.block.__exit__(*error)
+        _RUNNING.device, arrays = self.before, _RUNNING.returned
+        _RUNNING.returned = self.returned
+        try:
+            if arrays and error[0] is None:
+                for owner, array in arrays:
+                    np.copyto(array, owner.numpy())
+        finally:
+            self.block.__exit__(*error)
+
+
+def written_for(array: np.ndarray, device: Device) -> Tensor:
+    """A tensor of a device in the place of an array of the host that a program writes to; it is copied back when the call ends."""
+    made = Tensor(array, device)
+    _RUNNING.returned = [*(_RUNNING.returned or ()), (made, array)]
+    return made
 
 
 def call_from_device(function: PackedFunc, args: Sequence[Any]) -> Any:
