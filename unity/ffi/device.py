@@ -168,38 +168,43 @@ class Device:
         elif not self.host_memory:
             self.memory.synchronize(self.index)
 
-    def _fact(self, name: str) -> Any:
-        return None if self.host_memory else self.memory.fact(self.index, name)
+    def _text(self, name: str) -> str | None:
+        found = None if self.host_memory else self.memory.fact(self.index, name)
+        return found if isinstance(found, str) else None
+
+    def _number(self, name: str) -> int | None:
+        found = None if self.host_memory else self.memory.fact(self.index, name)
+        return found if isinstance(found, int) else None
 
     @property
     def device_name(self) -> str | None:
         """The name that its driver gives it; None where nobody says."""
-        return self._fact("device_name")  # type: ignore[no-any-return]
+        return self._text("device_name")
 
     @property
     def compute_version(self) -> str | None:
         """The version of its instructions, such as ``"9.0"``."""
-        return self._fact("compute_version")  # type: ignore[no-any-return]
+        return self._text("compute_version")
 
     @property
     def max_threads_per_block(self) -> int | None:
         """Threads of a block."""
-        return self._fact("max_threads_per_block")  # type: ignore[no-any-return]
+        return self._number("max_threads_per_block")
 
     @property
     def max_shared_memory_per_block(self) -> int | None:
         """Bytes of shared memory of a block, without asking for more."""
-        return self._fact("max_shared_memory_per_block")  # type: ignore[no-any-return]
+        return self._number("max_shared_memory_per_block")
 
     @property
     def warp_size(self) -> int | None:
         """Threads of a warp."""
-        return self._fact("warp_size")  # type: ignore[no-any-return]
+        return self._number("warp_size")
 
     @property
     def multi_processor_count(self) -> int | None:
         """Multiprocessors."""
-        return self._fact("multi_processor_count")  # type: ignore[no-any-return]
+        return self._number("multi_processor_count")
 
     def create_raw_stream(self) -> int:
         """A new stream, by its handle; ``free_raw_stream`` ends it. Raises FFIError E703 where the device has no streams."""

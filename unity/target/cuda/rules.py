@@ -31,7 +31,9 @@ def _leave(w: FunctionWriter, status: str) -> None:
 
 
 def _call_function(w: FunctionWriter, call: Call) -> str:
-    raise CodegenError("E526", f"a kernel cannot call the tensor program {call.op.name}", call.span)  # type: ignore[attr-defined]
+    raise CodegenError(
+        "E526", f"a kernel cannot call the tensor program {getattr(call.op, 'name', call.op)}", call.span
+    )
 
 
 def _loop(w: FunctionWriter, stmt: For) -> None:

@@ -132,13 +132,13 @@ def _while(w: FunctionWriter, stmt: While) -> None:
     w.start(done)
 
 
-def leave_loop(w: FunctionWriter, forward: bool, span: object = None) -> None:
+def leave_loop(w: FunctionWriter, forward: bool, span: Span | None = None) -> None:
     """``continue`` (forward) or ``break``."""
     if not w.loops:
-        raise CodegenError("E520", f"{'continue' if forward else 'break'} outside a loop that can be left", span)  # type: ignore[arg-type]
+        raise CodegenError("E520", f"{'continue' if forward else 'break'} outside a loop that can be left", span)
     scope = w.loops[-1]
     if not forward and not scope.exit:
-        raise CodegenError("E520", "break out of a parallel loop", span)  # type: ignore[arg-type]
+        raise CodegenError("E520", "break out of a parallel loop", span)
     w.free_down_to(scope.heap)
     w.jump(scope.next if forward else scope.exit)
     w.start(w.label("after"))
@@ -205,9 +205,9 @@ def attribute(w: FunctionWriter, stmt: AttrStmt) -> None:
 
 def constant_count(buffer: Buffer, span: Span | None) -> int | None:
     """Elements of a buffer of constant shape, None for another. Raises CodegenError E525 for negative extents and huge sizes."""
-    if not all([type(extent) is IntImm for extent in buffer.shape]):
+    extents = [extent.value for extent in buffer.shape if type(extent) is IntImm]
+    if len(extents) != len(buffer.shape):
         return None
-    extents: list[int] = [extent.value for extent in buffer.shape]  # type: ignore[attr-defined]
     if any([extent < 0 for extent in extents]):
         raise CodegenError("E525", f"buffer {buffer.name} has a negative extent", span)
     count = math.prod(extents)
@@ -244,9 +244,10 @@ def _store(w: FunctionWriter, stmt: BufferStore) -> None:
 
 def _evaluate(w: FunctionWriter, stmt: Evaluate) -> None:
     value = stmt.value
+    args = value.args if type(value) is Call else ()
     name = value.op_name if type(value) is Call else ""
     if name == "T.ret":
-        give_back(w, value.args[0] if value.args else None, stmt.span)  # type: ignore[attr-defined]
+        give_back(w, args[0] if args else None, stmt.span)
     elif name in ("T.break_loop", "T.continue_loop"):
         leave_loop(w, name == "T.continue_loop", stmt.span)
     elif name == "T.thread_return":
@@ -255,14 +256,14 @@ def _evaluate(w: FunctionWriter, stmt: Evaluate) -> None:
         w.value(value)
 
 
-def give_back(w: FunctionWriter, value: object, span: object) -> None:
+def give_back(w: FunctionWriter, value: Expr | None, span: Span | None) -> None:
     """``return``: store the result if the function has one, free, leave."""
     if w.inside_parallel:
-        raise CodegenError("E520", "return inside a parallel loop", span)  # type: ignore[arg-type]
+        raise CodegenError("E520", "return inside a parallel loop", span)
     if value is not None:
         if w.kernel.result is None:
-            raise CodegenError("E523", f"{w.kernel.name} declares no result but returns a value", span)  # type: ignore[arg-type]
-        text = convert(w, w.value(value), dtype_of(value), w.kernel.result)  # type: ignore[arg-type]
+            raise CodegenError("E523", f"{w.kernel.name} declares no result but returns a value", span)
+        text = convert(w, w.value(value), dtype_of(value), w.kernel.result)
         text = to_memory(w, text, w.kernel.result)
         w.do(f"store {memory_type(w.kernel.result)} {text}, ptr %result")
     w.leave("0")
