@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....ir.analysis.threads import is_thread_axis
+from ....ir.analysis.threads import thread_axes
 from ....ir.buffer import Buffer
 from ....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, is_int, lt, mul
 from ....ir.expr import Call, IntImm, Var
@@ -60,7 +60,7 @@ def bind_plain_loops(func: PrimFunc, gpu: GpuMachine) -> PrimFunc:
 
 def is_bound(stmt: Stmt) -> bool:
     """True if a statement launches a kernel, or does nothing."""
-    return type(stmt) in _DECLARATIONS or bool([n for n in collect(stmt, For) if is_thread_axis(n)])
+    return type(stmt) in _DECLARATIONS or bool(thread_axes(stmt))
 
 
 def _without_blocks(func: PrimFunc, part: Stmt) -> Stmt:
@@ -172,7 +172,7 @@ def _launch(var: Var, extent: Expr, body: Stmt, axis: str) -> For:
 
 def _is_wide(stmt: Stmt) -> bool:
     """True if there is a kernel of more than one thread in a statement."""
-    return any([is_thread_axis(loop) and not is_int(loop.extent, 1) for loop in collect(stmt, For)])
+    return any([not is_int(axis.extent, 1) for axis in thread_axes(stmt)])
 
 
 def _independent_chain(stmt: For, own: list[Buffer]) -> list[For]:

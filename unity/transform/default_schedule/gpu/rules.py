@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ....ffi.targets.kinds import DEFAULT
+from ....ir.analysis.threads import thread_axes
 from ....ir.expr import Call
 from ....ir.function import PrimFunc
-from ....ir.stmt import For, SeqStmt
+from ....ir.stmt import SeqStmt
 from ....ir.walk import collect
 from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine, Machine
@@ -103,7 +104,7 @@ def _on_host(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Sche
     """A program that calls functions of the host runs there, on copies of its buffers."""
     if not any([call.op_name in _HOST_CALLS for call in collect(fn.body, Call)]):
         return "it calls no function of the host"
-    if any([loop.kind == "thread_binding" for loop in collect(fn.body, For)]):
+    if thread_axes(fn.body):
         return Scheduled(mark(fn), "its kernels are bound, the calls between them run on the host")
     return Scheduled(fn.with_attrs({"target": DEFAULT}), "it runs on the host, on copies of its buffers")
 

@@ -1,0 +1,67 @@
+"""Programs with every kind of lowered construct as machine code on the emulated device: the numbers, and nothing found wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import test_passes_allreduce as allreduce
+import test_passes_products as products
+import test_passes_shared as shared
+
+import unity
+from unity.script import parse
+from unity.testing import emulated_gpu
+
+pytestmark = pytest.mark.gpu
+
+
+def on_device(mod: Any, inputs: Sequence[np.ndarray], expected: np.ndarray, tolerance: float = 0) -> None:
+    with emulated_gpu(races=True) as gpu:
+        device = unity.cuda(0)
+        machine = unity.VirtualMachine(unity.compile(mod, target="cuda"), device)
+        given = [unity.tensor(array, device=device) for array in (*inputs, np.zeros_like(expected))]
+        machine["main"](*given)
+        np.testing.assert_allclose(given[-1].numpy(), expected, rtol=tolerance, atol=tolerance)
+        assert not gpu.findings, [str(finding) for finding in gpu.findings]
+
+
+@pytest.mark.parametrize("choice", [
+    {}, {"virtual": 2, "stages": 2, "vector": 2}, {"stages": 4, "beside": True, "scope": "shared.dyn", "vector": 4},
+])  # fmt: skip
+def test_scheduled_products(choice: dict[str, Any]) -> None:
+    a, b, _, expected = products.arrays(16, 16, 32)
+    on_device(products.scheduled(products.product(16, 16, 32), **choice), [a, b], expected)
+
+
+@pytest.mark.parametrize("stages,beside,n,m,k", [(1, False, 17, 5, 33), (3, True, 9, 20, 30), (4, True, 3, 3, 3)])
+def test_products_of_symbolic_sizes(stages: int, beside: bool, n: int, m: int, k: int) -> None:
+    a, b, _, expected = products.arrays(n, m, k)
+    given = products.notes(stages, beside, True)
+    on_device(products.guarded(8, 8, 8, 32, "float32", "shared.dyn", given), [a, b], expected)
+
+
+def test_places_of_shared_memory() -> None:
+    x = np.random.default_rng(1).integers(-9, 9, 100).astype("float32")
+    expected = np.repeat(shared.padded(x)[:, ::-2], 2, axis=1)[:, ::-1].ravel()[:100]
+    on_device(parse(shared.THREE), [x], np.ascontiguousarray(expected))
+
+
+@pytest.mark.parametrize("sizes,axes,symbolic", [
+    ((1, 1, 32), "x", False), ((2, 2, 96), "x", False), ((1, 1, 100), "x", True), ((4, 3, 2), "zx", False), ((1, 5, 4), "y", True),
+])  # fmt: skip
+def test_reductions_across_threads(sizes: tuple[int, int, int], axes: str, symbolic: bool) -> None:
+    x = np.random.default_rng(0).standard_normal(sizes).astype("float32")
+    total = x.sum(tuple(allreduce.AXES[a] for a in axes), keepdims=True)
+    mod = allreduce.program(allreduce.SUM, sizes, symbolic, axes=", ".join(f"t{a}" for a in axes))
+    on_device(mod, [x], np.ascontiguousarray(np.broadcast_to(total, (2, *sizes))), 1e-5)
+
+
+def test_the_place_of_the_largest() -> None:
+    x = np.random.default_rng(0).integers(0, 9, (1, 2, 64)).astype("float32")
+    places = np.arange(x.size).reshape(x.shape)
+    best = np.take_along_axis(places, x.argmax(axis=2, keepdims=True), 2).astype("float32")
+    mod = allreduce.program(allreduce.BEST, (1, 2, 64), False, axes="tx")
+    on_device(mod, [x], np.ascontiguousarray(np.broadcast_to(best, (2, *x.shape))))
