@@ -53,7 +53,7 @@ def test_the_arena_is_allocated_once() -> None:
     """After the first call its place and size stay, whatever the sizes of later calls."""
     vm = unity.VirtualMachine(unity.compile(module()))
     vm["main"](*arguments(2))
-    env = vm.native.env
+    env = vm.native.env(0)
     place = env[0], env[1]
     assert place[1] == 2 * 64 * 8 * 4
     for n in (64, 1, 33, 64):
@@ -61,9 +61,9 @@ def test_the_arena_is_allocated_once() -> None:
         assert (env[0], env[1]) == place
     growing = unity.VirtualMachine(unity.compile(module("{}")))
     growing["main"](*arguments(2))
-    small = growing.native.env[1]
+    small = growing.native.env(0)[1]
     growing["main"](*arguments(64))
-    assert growing.native.env[1] > small
+    assert growing.native.env(0)[1] > small
 
 
 @pytest.mark.parametrize(
