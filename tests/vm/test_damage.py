@@ -14,7 +14,7 @@ import pytest
 
 import unity
 from unity.script import parse
-from unity.support.errors import ArtifactError
+from unity.support.errors import ArtifactError, VMError
 from unity.vm.executable import artifact
 
 COUNT = int(os.environ.get("UNITY_DAMAGE", "40"))
@@ -61,17 +61,29 @@ def loop(i: R.Prim("int64"), x: R.Tensor((3, 4), "float32")) -> R.Tensor((3, 4),
 """
 
 
-@unity.register_func("test.damage.twice", override=True)
+def registered(function):
+    """Register a function of a careful user: whatever it is given, it works or says so."""
+
+    def careful(*args):
+        try:
+            return function(*args)
+        except Exception as error:
+            raise VMError("E603", f"{function.__name__}: {error}") from error
+
+    return unity.register_func(f"test.damage.{function.__name__}", careful, override=True)
+
+
+@registered
 def twice(x):
     return x.numpy() * 2
 
 
-@unity.register_func("test.damage.positive", override=True)
+@registered
 def positive(i):
     return np.array(i > 0)
 
 
-@unity.register_func("test.damage.less", override=True)
+@registered
 def less(i):
     return i - 1
 
