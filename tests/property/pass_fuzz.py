@@ -62,6 +62,8 @@ OTHERS = (
     "unroll_loop{max_copies=4}", "hoist_if_then_else", "loop_partition", "vectorize_loop", "storage_rewrite", "coalesce_loops",
     "order_loops", "tile_reductions", "vectorize_reductions", "share_loops", "split_periods", "plan_buffer_allocation",
     "instrument_bounds", "compact_thread_buffers", "lower_cross_thread_reduction", "thread_sync", FUSION, FUSION, FUSION,
+    "mark_pipeline_stages", "inject_software_pipeline", "inject_ptx_async_copy", "inject_virtual_thread", "lower_thread_allreduce",
+    "unify_thread_binding", "merge_shared_memory_allocations", "split_host_device",
     "!bind_params", "!bind_symbolic_vars", "!bundle_model_params", "!fuse_ops_by_pattern", "!fuse_ops_by_pattern",
 )  # fmt: skip
 """Passes that may go on changing, chains of passes, and passes whose options come from the module (``specific``)."""
@@ -226,7 +228,8 @@ def specific(
         patterns = tuple(rng.sample(PATTERNS, rng.randint(1, 4)))
         options = {"bind_constants": rng.random() < 0.5, "annotate_codegen": rng.random() < 0.3}
         return PASSES[name].with_options(patterns=patterns, **options), inputs, mod
-    sizes = {d.name: n for p, a in zip(main.params, first) for d, n in zip(dims(p.ty) or (), a.shape) if type(d) is Var}
+    tensors = [(p, a) for p, a in zip(main.params, first) if not isinstance(a, tuple)]
+    sizes = {d.name: n for p, a in tensors for d, n in zip(dims(p.ty) or (), a.shape) if type(d) is Var}
     return PASSES[name].with_options(symbols=sizes), inputs[:1], mod
 
 
