@@ -23,6 +23,7 @@ TIR_NAMES = {
     "LowerMatchBuffer": "lower_match_buffer",
     "LowerOpaqueBlock": "lower_opaque_block",
     "LowerThreadAllreduce": "lower_thread_allreduce",
+    "LowerWarpMemory": "lower_warp_memory",
     "MergeSharedMemoryAllocations": "merge_shared_memory_allocations",
     "PlanAndUpdateBufferAllocationLocation": "plan_buffer_allocation",
     "RemoveNoOp": "remove_no_op",

@@ -27,6 +27,7 @@ from .threads.inject_software_pipeline import inject_software_pipeline
 from .threads.inject_virtual_thread import inject_virtual_thread
 from .threads.lower_cross_thread_reduction import lower_cross_thread_reduction
 from .threads.lower_thread_allreduce import lower_thread_allreduce
+from .threads.lower_warp_memory import lower_warp_memory
 from .threads.merge_shared_memory_allocations import merge_shared_memory_allocations
 from .threads.split_host_device import split_host_device
 from .threads.thread_sync import thread_sync
@@ -62,6 +63,7 @@ GPU_PIPELINE = Pipeline((
     flatten_buffer,
     simplify,
     legalize_narrow_float,
+    lower_warp_memory,
     split_wide_vectors,
     vectorize_loop,
     inject_ptx_async_copy,

@@ -18,7 +18,7 @@ from ....ir.stmt import BufferStore, Stmt
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, collect
 
-_OFFSET_BEHIND = frozenset(["T.ptx_mma", "T.ptx_ldmatrix", "T.ptx_cp_async", "T.tvm_access_ptr"])
+OFFSET_BEHIND = frozenset(["T.ptx_mma", "T.ptx_ldmatrix", "T.ptx_cp_async", "T.tvm_access_ptr"])
 """Instructions whose pointers are each followed by an offset."""
 
 
@@ -42,7 +42,7 @@ def with_versions(buffer: Buffer, count: Expr) -> Buffer:
 def has_other_uses(stmt: Stmt, pointer: Var) -> bool:
     """True if memory is reached in a way that has no versions: its pointer goes where no offset goes with it."""
     return any([
-        pointer in call.args and not (type(call.op) is Op and call.op.name in _OFFSET_BEHIND)
+        pointer in call.args and not (type(call.op) is Op and call.op.name in OFFSET_BEHIND)
         for call in collect(stmt, Call)
     ])  # fmt: skip
 
@@ -64,7 +64,7 @@ class Versions(Rewriter):
         return replace(node, buffer=self.made[node.buffer], indices=(version, *node.indices))
 
     def _call(self, node: Call) -> Call:
-        if type(node.op) is not Op or node.op.name not in _OFFSET_BEHIND:
+        if type(node.op) is not Op or node.op.name not in OFFSET_BEHIND:
             return node
         args = list(node.args)
         for place, arg in enumerate(node.args[:-1]):
