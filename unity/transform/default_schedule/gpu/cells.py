@@ -20,7 +20,7 @@ VECTOR_BYTES = 16
 """Bytes that a thread reads or writes at once, at most."""
 
 
-def bind_cells(sch: Schedule, stage: Stage, gpu: GpuMachine, count: bool = True) -> str:
+def bind_cells(sch: Schedule, stage: Stage, gpu: GpuMachine, count: bool = True) -> tuple[Schedule, str]:
     """Bind a stage; says how. ``count``: by an iterator that counts its cells, where it can have one."""
     cells, steps = stage.of_kind("S"), [[loop] for loop in stage.loops if loop not in stage.of_kind("S")]
     lanes = _lanes(stage, gpu)
@@ -28,15 +28,15 @@ def bind_cells(sch: Schedule, stage: Stage, gpu: GpuMachine, count: bool = True)
     size = size_of([e for e, kind in zip(stage.extents, stage.kinds) if (kind or "S") == "S"])
     threads = threads_for(size // lanes, gpu)
     deal_out(sch, loop, threads, lanes)
-    return f"{stage.name} by {threads} threads" + (f" of {lanes}" if lanes > 1 else "")
+    return sch, f"{stage.name} by {threads} threads" + (f" of {lanes}" if lanes > 1 else "")
 
 
-def bind_fused_cells(sch: Schedule, stage: Stage, gpu: GpuMachine) -> str:
+def bind_fused_cells(sch: Schedule, stage: Stage, gpu: GpuMachine) -> tuple[Schedule, str]:
     """The same by its own iterators."""
     return bind_cells(sch, stage, gpu, count=False)
 
 
-def bind_axes(sch: Schedule, stage: Stage, gpu: GpuMachine) -> str:
+def bind_axes(sch: Schedule, stage: Stage, gpu: GpuMachine) -> tuple[Schedule, str]:
     """The same with a grid of as many axes as it takes, for extents of which nothing is proved once they are one: threads along the
     innermost loop, the outermost and the one behind it by blocks, the others one after the other."""
     cells = stage.of_kind("S")
@@ -50,7 +50,7 @@ def bind_axes(sch: Schedule, stage: Stage, gpu: GpuMachine) -> str:
     for loop, axis in zip([*outer[:1], block, *outer[1:2]], ("blockIdx.x", "blockIdx.y", "blockIdx.z")):
         sch.bind(loop, axis)
     sch.bind(thread, "threadIdx.x")
-    return f"{stage.name} by axes"
+    return sch, f"{stage.name} by axes"
 
 
 def _lanes(stage: Stage, gpu: GpuMachine) -> int:

@@ -20,7 +20,7 @@ from ....ir.walk import collect, used_vars
 from ...schedule import LoopRV, Schedule
 from ...schedule.core.tree import ROOT
 from ...tir.analysis.loop_nests import joined_to, slope, stride_class
-from .stages import Stage, size_of, stage_of, variables
+from .stages import Stage, is_simple, size_of, stage_of, variables
 
 FEW_ROWS = 32
 """Rows up to which a stage that does not reduce is no part of a chain where it goes over more than LONG elements of each."""
@@ -130,16 +130,6 @@ def row_stages(sch: Schedule) -> list[RowStages]:
     return found
 
 
-def _simple(stage: Stage) -> bool:
-    """True if a stage is a nest over iterators of its own around one store under no condition."""
-    store = stage.store
-    plain = [axis is not None or is_int(extent, 1) for axis, extent in zip(stage.iterators, stage.extents)]
-    kinds = [axis.kind for axis in stage.block.iter_vars]
-    if store is None or store.predicate is not None or not all(plain) or not all([kind in "SR" for kind in kinds]):
-        return False
-    return is_int(stage.predicate, 1) and ("R" in kinds) == (stage.block.init is not None)
-
-
 def _member(stage: Stage, rows: Sequence[Var]) -> Member | None:
     """The stage with the given iterators as its rows; None where it reduces over some of its other loops only."""
     vars_ = variables(stage)
@@ -166,7 +156,7 @@ def _member(stage: Stage, rows: Sequence[Var]) -> Member | None:
 
 def _anchor(stage: Stage) -> Member | None:
     """A stage that reduces along rows: what it reads most of it reads once."""
-    if not _simple(stage) or stage.block.init is None:
+    if not is_simple(stage) or stage.block.init is None:
         return None
     rows = [v for v, kind, e in zip(variables(stage), stage.kinds, stage.extents) if kind == "S" and not is_int(e, 1)]
     found = _member(stage, [v for v in rows if v is not None])
@@ -192,7 +182,7 @@ def _reads_once(load: BufferLoad, member: Member, stage: Stage) -> bool:
 
 def _join(group: RowStages, stage: Stage | None, before: bool) -> bool:
     """Add a neighbouring stage to a chain where it works on the same rows."""
-    if stage is None or not _simple(stage) or stage.store is None:
+    if stage is None or not is_simple(stage) or stage.store is None:
         return False
     store = stage.store
     if before:

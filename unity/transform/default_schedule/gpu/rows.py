@@ -38,7 +38,7 @@ class Shape:
     lane_axis: str
 
 
-def bind_rows(sch: Schedule, group: RowStages, gpu: GpuMachine) -> str:
+def bind_rows(sch: Schedule, group: RowStages, gpu: GpuMachine) -> tuple[Schedule, str]:
     """Bind a chain of stages; says how. What other stages read as well, the chain gets a copy of."""
     passed = [m for m in group.members if m.store.buffer not in group.own and _readers(group, m)]
     for member in passed:
@@ -46,7 +46,7 @@ def bind_rows(sch: Schedule, group: RowStages, gpu: GpuMachine) -> str:
     if passed:
         first = group.members[0].stage.block.name
         group = next(found for found in row_stages(sch) if found.members[0].stage.block.name == first)
-    return _bind(sch, group, gpu)
+    return sch, _bind(sch, group, gpu)
 
 
 def _readers(group: RowStages, member: Member) -> list[Member]:

@@ -21,9 +21,11 @@ from ...schedule import Schedule
 from ..base import Rule, Scheduled, mark, program_of, schedule_of
 from .cells import bind_axes, bind_cells, bind_fused_cells
 from .plain_loops import bind_plain_loops, is_bound
+from .product import products_of
 from .row_stages import row_stages
 from .rows import bind_rows
 from .stages import stages_of
+from .tiles import bind_tiles
 
 
 class _Part(Protocol):
@@ -38,10 +40,11 @@ class _Take(NamedTuple):
 
     name: str
     find: Callable[[Schedule], Sequence[_Part]]
-    bind: Callable[[Schedule, Any, GpuMachine], str]
+    bind: Callable[[Schedule, Any, GpuMachine], tuple[Schedule, str]]
 
 
 _TAKES = (
+    _Take("tiles", products_of, bind_tiles),
     _Take("rows", row_stages, bind_rows),
     _Take("cells", stages_of, bind_cells),
     _Take("fused cells", stages_of, bind_fused_cells),
@@ -72,7 +75,8 @@ def _taken(fn: PrimFunc, take: _Take, machine: Machine) -> tuple[PrimFunc, list[
     sch = _schedule(fn)
     while (part := next((p for p in take.find(sch) if p.name not in refused), None)) is not None:
         try:
-            said.append(take.bind(sch, part, machine.gpu))
+            sch, how = take.bind(sch, part, machine.gpu)
+            said.append(how)
             fn = program_of(sch)
         except ScheduleError:
             refused.add(part.name)

@@ -155,3 +155,13 @@ def deal_out(sch: Schedule, loop: LoopRV, threads: int, lanes: int = 1) -> None:
 def variables(stage: Stage) -> list[Var | None]:
     """The iterator that each loop is."""
     return [None if axis is None else axis.var for axis in stage.iterators]
+
+
+def is_simple(stage: Stage) -> bool:
+    """True if a stage is a nest over iterators of its own around one store under no condition."""
+    store = stage.store
+    plain = [axis is not None or is_int(extent, 1) for axis, extent in zip(stage.iterators, stage.extents)]
+    kinds = [axis.kind for axis in stage.block.iter_vars]
+    if store is None or store.predicate is not None or not all(plain) or not all([kind in "SR" for kind in kinds]):
+        return False
+    return is_int(stage.predicate, 1) and ("R" in kinds) == (stage.block.init is not None)

@@ -97,9 +97,10 @@ def _relaxed_region(state: ScheduleState, block: Sref, region: BufferRegion, loo
         domains[s.loop.loop_var] = domain
     boxes = []
     for r in bound_region(block, region):
-        low = last = eval_set(r.min, domains, ana)
+        first = ana.simplify(r.min) if collect(r.min, (FloorDiv, FloorMod)) else r.min
+        low = last = eval_set(first, domains, ana)
         if not is_int(r.extent, 1):
-            last = eval_set(sub(add(r.min, r.extent), const(1, dtype_of(r.min))), domains, ana)
+            last = eval_set(sub(add(first, r.extent), const(1, dtype_of(first))), domains, ana)
         moves = any([v in domains for e in (r.min, r.extent) for v in free_vars(e)])
         boxes.append(IntSet(_defined(low.low), _defined(last.high)) if moves else IntSet(low.low, last.high))
     return boxes

@@ -94,7 +94,7 @@ class _Compact(Rewriter):
             seen = [v for v in free_vars(low) if v in inner]
             if any([v not in {l.loop_var for l in a.loops} for v in seen for a in accesses]):
                 low, size = int_imm(0, prim_type(dtype_of(extent))), extent  # a corner that some access does not know
-            padding = bool(self.around) and axis == len(buffer.shape) - 1
+            padding = (bool(self.around) or buffer.scope.startswith("shared")) and axis == len(buffer.shape) - 1
             if (
                 padding
                 and type(extent) is IntImm

@@ -1,0 +1,133 @@
+"""Default schedules for devices with threads: which rule takes what, results at sizes that fill no block, and memory accesses that
+are coalesced and free of bank conflicts where sizes are those of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import unity
+from unity.script import parse
+from unity.target import GPU_PIPELINE
+from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.default_schedule.gpu.rules import GPU_RULES
+from unity.transform.infra.backend import Machine
+
+PRODUCT = """
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle, e: T.handle):
+    T.func_attr({{"tir.noalias": True}})
+    n, m, k = T.int64(), T.int64(), T.int64()
+    A = T.match_buffer(a, (2, {n}, {k})); B = T.match_buffer(b, (2, {right}))
+    E = T.match_buffer(e, ({m},)); C = T.match_buffer(c, (2, {n}, {m}))
+    S = T.alloc_buffer((2, {n}, {m}))
+    for h, i, j, r in T.grid(2, {n}, {m}, {k}):
+        with T.block("S"):
+            vh, vi, vj, vr = T.axis.remap("SSSR", [h, i, j, r])
+            with T.init():
+                S[vh, vi, vj] = T.float32(0)
+            S[vh, vi, vj] = S[vh, vi, vj] + A[vh, vi, vr] * B[vh, {index}]
+    for h, i, j in T.grid(2, {n}, {m}):
+        with T.block("C"):
+            vh, vi, vj = T.axis.remap("SSS", [h, i, j])
+            C[vh, vi, vj] = T.max(S[vh, vi, vj] + E[vj], T.float32(0))
+"""
+
+
+def product(n: Any, m: Any, k: Any, turned: bool) -> Any:
+    right, index = (f"{m}, {k}", "vj, vr") if turned else (f"{k}, {m}", "vr, vj")
+    return parse(PRODUCT.format(n=n, m=m, k=k, right=right, index=index))
+
+
+def checked(fn: Any, *arrays: np.ndarray) -> tuple[Any, str]:
+    found = schedule_function("main", fn, set(), Machine(), GPU_RULES)
+    assert found is not None
+    report = unity.check_gpu(found.func, *arrays, pipeline=GPU_PIPELINE)
+    report.raise_if_failed()
+    return report, found.reason
+
+
+def clean(report: Any) -> None:
+    assert not report.bank_conflicts, str(report)
+    assert not report.uncoalesced, str(report)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("symbols", ["", "n", "nmk"])
+@pytest.mark.parametrize("sizes", [(33, 70, 50), (5, 132, 36)])
+def test_products_of_any_size(sizes: tuple[int, int, int], symbols: str, turned: bool) -> None:
+    fn = product(*[name if name in symbols else size for name, size in zip("nmk", sizes)], turned)
+    n, m, k = sizes
+    rng = np.random.default_rng(n)
+    a, b, e = [rng.standard_normal(s).astype("float32") for s in ((2, n, k), (2, k, m), (m,))]
+    c = np.full((2, n, m), np.nan, "float32")
+    report, reason = checked(fn, a, np.ascontiguousarray(b.swapaxes(1, 2)) if turned else b, c, e)
+    assert "in tiles of" in reason and report.launches == 1
+    np.testing.assert_allclose(c, np.maximum(a @ b + e, 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_traffic_of_products(turned: bool) -> None:
+    a, b = np.ones((2, 128, 64), "float32"), np.ones((2, 64, 128), "float32")
+    c, e = np.zeros((2, 128, 128), "float32"), np.zeros(128, "float32")
+    report, _ = checked(product(128, 128, 64, turned), a, b.reshape(2, 128, 64) if turned else b, c, e)
+    assert (c == 64).all()
+    clean(report)
+
+
+SUM = """
+@T.prim_func
+def main(A: T.Buffer(({rows}, {length}), "float32"), Y: T.Buffer(({rows}, {length}), "float32")):
+    T.func_attr({{"tir.noalias": True}})
+    M = T.alloc_buffer(({result},))
+    for i, k in T.grid({result}, {steps}):
+        with T.block("M"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                M[vi] = T.float32(-1000)
+            M[vi] = T.max(M[vi], A[{place}])
+    for i, j in T.grid({result}, {steps}):
+        with T.block("Y"):
+            vi, vk = T.axis.remap("SS", [i, j])
+            Y[{place}] = T.exp(A[{place}] - M[vi])
+"""
+
+
+@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("shape", [(4, 256), (3, 4096), (96, 64)])
+def test_rows(shape: tuple[int, int], across: bool) -> None:
+    """What follows a reduction is computed with it, along rows and across them."""
+    rows, length = shape
+    result, steps, place = (length, rows, "vk, vi") if across else (rows, length, "vi, vk")
+    fn = parse(SUM.format(rows=rows, length=length, result=result, steps=steps, place=place))
+    a = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    y = np.zeros_like(a)
+    report, reason = checked(fn, a, y)
+    assert "M, Y in rows" in reason and report.launches == 1
+    np.testing.assert_allclose(y, np.exp(a - a.max(int(not across), keepdims=True)), rtol=1e-5)
+    clean(report)
+
+
+CHAIN = """
+@T.prim_func
+def main(A: T.Buffer({shape}, "{dtype}"), Y: T.Buffer({shape}, "{dtype}")):
+    T.func_attr({{"tir.noalias": True}})
+    for i, j in T.grid{shape}:
+        with T.block("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = A[vi, vj] + A[vi, vj]
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "lanes"), [((512, 128), "float32", 4), ((300, 49 * 4), "float16", 8), ((63, 33), "float32", 1)]
+)
+def test_elements_in_vectors(shape: tuple[int, int], dtype: str, lanes: int) -> None:
+    a = np.arange(shape[0] * shape[1]).reshape(shape).astype(dtype) / 4
+    y = np.zeros_like(a)
+    report, reason = checked(parse(CHAIN.format(shape=shape, dtype=dtype)), a, y)
+    assert ("threads of" in reason) == (lanes > 1) and (lanes == 1 or f"of {lanes}" in reason)
+    np.testing.assert_array_equal(y, a + a)
+    clean(report)

@@ -1,0 +1,339 @@
+"""Sums of products as rules see them: which iterators make rows, columns and steps, and the program rewritten to tiles of them.
+
+Rewrite: ``C[i, j] += A[i, k] * B[k, j]`` -> ``A_tile[io, ko, ii, ki] = A[io * 128 + ii, ko * 32 + ki]`` (zero behind the ends), the
+same of B, ``C_tile[io, jo, ii, ji] += A_tile[..] * B_tile[..]`` over whole tiles, ``C[i, j] = C_tile[i // 128, j // 128, i % 128,
+j % 128]``. Several iterators of one kind count as one; a convolution's windows are unfolded while its tiles are filled. The block
+that alone reads C by element takes the place of the last one. Not here: how that is scheduled (`tiles.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace as replace_fields
+
+from ....arith import Analyzer
+from ....ir.buffer import Buffer, Range
+from ....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, if_then_else, is_int, logical_and, lt, mul
+from ....ir.expr import Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import Add, BufferLoad, Cast, IterVar, Mul
+from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
+from ....ir.structural import structural_equal
+from ....ir.types import Expr, PointerType, prim_type
+from ....ir.walk import collect, rewrite, substitute, used_vars
+from ...schedule import Schedule
+from ...schedule.core.tree import ROOT
+from ...tir.analysis.loop_nests import slope
+from .stages import Stage, is_simple, stages_of, variables
+
+INT = "int64"
+
+
+@dataclass(slots=True, frozen=True)
+class Product:
+    """A stage that sums products: its iterators by what they select. Rows select ``left``, columns ``right``; the last axis of the
+    output is one of columns where it can be. ``after``: the stage that alone reads the output."""
+
+    stage: Stage
+    store: BufferStore
+    batch: tuple[IterVar, ...]
+    rows: tuple[IterVar, ...]
+    columns: tuple[IterVar, ...]
+    steps: tuple[IterVar, ...]
+    left: Expr
+    right: Expr
+    after: Stage | None
+
+    @property
+    def name(self) -> str:
+        """The name of its block."""
+        return self.stage.name
+
+
+@dataclass(slots=True, frozen=True)
+class Tile:
+    """Sizes of a tile: rows, steps, columns as ``lanes`` times ``own``: these are neighbours where they are ``together``, else
+    those of the lanes are. ``left_steps``, ``right_steps``: are steps neighbours in memory for an operand.
+
+    In shared memory steps are neighbours for such a left operand; columns always are, with a free element behind them where they
+    come from elsewhere: what one warp writes across them is in different banks then."""
+
+    rows: int
+    lanes: int
+    own: int
+    steps: int
+    together: bool
+    left_steps: bool
+    right_steps: bool
+
+    @property
+    def columns(self) -> int:
+        """Columns of a tile."""
+        return self.lanes * self.own
+
+    def column(self, lane: Expr, own: Expr) -> Expr:
+        """The column of a lane."""
+        outer, inner, size = (lane, own, self.own) if self.together else (own, lane, self.lanes)
+        return add(mul(outer, const(size, INT)), inner)
+
+    def place(self, column: Expr) -> tuple[Expr, Expr]:
+        """The lane that a column of the product belongs to, and which of its own it is."""
+        within = floormod(column, const(self.columns, INT))
+        if self.together:
+            return floordiv(within, const(self.own, INT)), floormod(column, const(self.own, INT))
+        return floormod(column, const(self.lanes, INT)), floordiv(within, const(self.lanes, INT))
+
+
+def products_of(sch: Schedule) -> list[Product]:
+    """The sums of products among the stages that are not bound."""
+    stages = stages_of(sch)
+    root = sch.get_block(ROOT)
+    found = [product for product in [_product(stage) for stage in stages] if product is not None]
+    if not found:
+        return []
+    blocks = [sch.get(rv) for rv in sch.get_child_blocks(root)]
+    readers = {
+        buffer: [b for b in blocks if buffer in [r.buffer for r in b.reads]] for buffer in sch.get(root).alloc_buffers
+    }
+    made = []
+    for product in found:
+        buffer = product.store.buffer
+        others = [b for b in readers.get(buffer, []) if b.name != product.name]
+        made.append(replace_fields(product, after=_after(product, stages)) if len(others) == 1 else product)
+    return made
+
+
+def _product(stage: Stage) -> Product | None:
+    store = stage.store
+    if store is None or not is_simple(stage) or not isinstance(stage.block.init, BufferStore):
+        return None
+    if not isinstance(store.value, Add) or collect(stage.block.init.value, BufferLoad):
+        return None
+    own, term = store.value.a, store.value.b
+    if not (type(own) is BufferLoad and own.buffer is store.buffer):
+        own, term = term, own
+    if not (type(own) is BufferLoad and own.buffer is store.buffer and structural_equal(own.indices, store.indices)):
+        return None
+    if not isinstance(term, Mul) or not all([isinstance(i, Var) or is_int(i, 0) for i in store.indices]):
+        return None
+    a, b = set(used_vars(term.a)), set(used_vars(term.b))
+    axes = [axis for axis in stage.block.iter_vars if axis.dom is not None and not is_int(axis.dom.extent, 1)]
+    spatial = [axis for axis in axes if axis.kind == "S"]
+    steps = [axis for axis in axes if axis.kind == "R"]
+    if not all([axis.var in a | b for axis in spatial]) or not steps or store.buffer in _buffers(term):
+        return None
+    of_a = [axis for axis in spatial if axis.var in a - b]
+    of_b = [axis for axis in spatial if axis.var in b - a]
+    batch = [axis for axis in spatial if axis.var in a & b]
+    if not of_a or not of_b:
+        return None
+    left, right = term.a, term.b
+    last = [index for index in store.indices if isinstance(index, Var)][-1:]
+    if last and last[0] in [axis.var for axis in of_a]:
+        of_a, of_b, left, right = of_b, of_a, right, left
+    order = {index: k for k, index in enumerate(store.indices)}
+    b_axes, rows, columns = [tuple(sorted(part, key=lambda axis: order[axis.var])) for part in (batch, of_a, of_b)]
+    return Product(stage, store, b_axes, rows, columns, _steps(steps, left), left, right, None)
+
+
+def _buffers(expr: Expr) -> list[Buffer]:
+    return [load.buffer for load in collect(expr, BufferLoad)]
+
+
+def _steps(axes: Sequence[IterVar], operand: Expr) -> tuple[IterVar, ...]:
+    """Reductions with the one that walks an operand contiguously last."""
+    place = {
+        v: k for load in collect(operand, BufferLoad) for k, index in enumerate(load.indices) for v in used_vars(index)
+    }
+    return tuple(sorted(axes, key=lambda axis: place.get(axis.var, -1)))
+
+
+def walks(operand: Expr, axes: Sequence[IterVar]) -> bool:
+    """True if values of an operand are neighbours in memory where the last of some iterators counts on."""
+    loads = sorted(collect(operand, BufferLoad), key=lambda load: -len(load.indices))
+    return bool(loads and axes and loads[0].indices) and slope(loads[0].indices[-1], axes[-1].var) == 1
+
+
+def _after(product: Product, stages: Sequence[Stage]) -> Stage | None:
+    """The stage that reads what a product writes, each element once, and nothing that is computed later than it."""
+    stage, store = product.stage, product.store
+    readers = [s for s in stages if s is not stage and s.store is not None and store.buffer in _buffers(s.store.value)]
+    if len(readers) != 1 or not is_simple(readers[0]) or readers[0].block.init is not None:
+        return None
+    reader = readers[0]
+    assert reader.store is not None
+    loads = [load for load in collect(reader.store.value, BufferLoad) if load.buffer is store.buffer]
+    if not all([structural_equal(load.indices, loads[0].indices) for load in loads[1:]]):
+        return None
+    moving = [v for v, e in zip(variables(reader), reader.extents) if v is not None and not is_int(e, 1)]
+    units = [v for v in variables(reader) if v is not None and v not in moving]
+    places = [index for index in loads[0].indices if not is_int(index, 0) and index not in units]
+    if set(places) != set(moving) or len(places) != len(moving):
+        return None
+    later = stages[list(stages).index(stage) + 1 :]
+    written = {s.store.buffer for s in later if s.store is not None and s is not reader}
+    return None if written & set(_buffers(reader.store.value)) else reader
+
+
+def _extent(axes: Sequence[IterVar]) -> Expr:
+    total: Expr = const(1, INT)
+    for axis in axes:
+        assert axis.dom is not None
+        total = mul(total, axis.dom.extent)
+    return Analyzer().simplify(total)
+
+
+def _apart(axes: Sequence[IterVar], flat: Expr) -> dict[Var, Expr]:
+    """Iterators from the number that counts through them."""
+    found: dict[Var, Expr] = {}
+    for number, axis in reversed(list(enumerate(axes))):
+        assert axis.dom is not None
+        found[axis.var] = flat if number == 0 else floormod(flat, axis.dom.extent)
+        flat = floordiv(flat, axis.dom.extent)
+    return found
+
+
+def _iterators(names: str, extents: Sequence[Expr], kinds: str) -> list[IterVar]:
+    zero = const(0, INT)
+    return [
+        IterVar(Var(f"v{name}", prim_type(INT)), Range(zero, extent), kind)
+        for name, extent, kind in zip(names.split(), extents, kinds)
+    ]
+
+
+def _nest(name: str, axes: Sequence[IterVar], body: Stmt, init: Stmt | None = None) -> Stmt:
+    loops = [Var(axis.var.name[1:], axis.var.ty) for axis in axes]
+    block = Block(tuple(axes), None, None, (), (), {}, name, body, init)
+    made: Stmt = BlockRealize(tuple(loops), const(True), block)
+    for loop, axis in reversed(list(zip(loops, axes))):
+        assert axis.dom is not None
+        made = For(loop, const(0, INT), axis.dom.extent, "serial", made)
+    return made
+
+
+def _buffer(name: str, like: str, shape: Sequence[Expr], scope: str) -> Buffer:
+    dtype = prim_type(like)
+    return Buffer(Var(name, PointerType(dtype, scope)), dtype.dtype, tuple(shape), name=name)
+
+
+@dataclass(slots=True, frozen=True)
+class Tiled:
+    """The program on tiles, and its blocks by name: two that fill the tiles of the operands, the one that sums, the last."""
+
+    func: PrimFunc
+    left: str
+    right: str
+    main: str
+    last: str
+
+
+def on_tiles(func: PrimFunc, what: Product, tile: Tile) -> Tiled:
+    """Rewrite a product to tiles."""
+    name = what.name
+    parts = (what.batch, what.rows, what.columns, what.steps)
+    batch, rows, columns, steps = [_extent(part) for part in parts]
+    sizes = [const(n, INT) for n in (tile.rows, tile.columns, tile.steps)]
+    counts = [ceildiv(extent, size) for extent, size in zip((rows, columns, steps), sizes)]
+    own = (const(tile.lanes, INT), const(tile.own, INT))
+    result = _buffer(f"{name}_tile", what.store.buffer.dtype.name, (batch, *counts[:2], sizes[0], *own), "local")
+    filled = []
+    sides = (
+        ("left", what.left, what.rows, 0, tile.left_steps, rows),
+        ("right", what.right, what.columns, 1, False, columns),
+    )
+    for side, value, selected, place, by_steps, extent in sides:
+        filled.append(
+            _fill(f"{name}_{side}", value, what, selected, place, by_steps, extent, steps, counts, sizes, batch, tile)
+        )
+    axes = _iterators("b io jo ii jl jj ko ki", (batch, *counts[:2], sizes[0], *own, counts[2], sizes[2]), "SSSSSSRR")
+    b, io, jo, ii, jl, jj, ko, ki = [axis.var for axis in axes]
+    operands: list[Expr] = []
+    for (_, buffer), value, (outer, inner), by_steps in zip(
+        filled, (what.left, what.right), ((io, ii), (jo, tile.column(jl, jj))), (tile.left_steps, False)
+    ):
+        load: Expr = BufferLoad(
+            buffer, (b, outer, ko, *((inner, ki) if by_steps else (ki, inner))), prim_type(buffer.dtype)
+        )
+        operands.append(Cast(load, value.ty) if isinstance(value, Cast) else load)
+    cell = (b, io, jo, ii, jl, jj)
+    load_own = BufferLoad(result, cell, prim_type(result.dtype))
+    init = what.stage.block.init
+    assert isinstance(init, BufferStore)
+    main = _nest(
+        name,
+        axes,
+        BufferStore(result, add(load_own, mul(operands[0], operands[1])), cell),
+        BufferStore(result, init.value, cell),
+    )
+    last, last_name = _last(what, result, (batch, rows, columns), sizes, tile)
+    nests = [made for made, _ in filled] + [main, last]
+    allocations = [AllocBuffer(buffer) for buffer in (*[buffer for _, buffer in filled], result)]
+    gone = {what.stage.block: seq(*nests)}
+    dead = what.after.block if what.after is not None else None
+    body = seq(*allocations, *_replaced(func.body, gone, dead, what.store.buffer))
+    return Tiled(replace(func, body=body), f"{name}_left", f"{name}_right", name, last_name)
+
+
+def _replaced(body: Stmt, gone: dict[Block, Stmt], dead: Block | None, buffer: Buffer) -> list[Stmt]:
+    found: list[Stmt] = []
+    for part in body.stmts if type(body) is SeqStmt else (body,):
+        blocks = collect(part, Block)
+        if dead is not None and (dead in blocks or (type(part) is AllocBuffer and part.buffer is buffer)):
+            continue
+        found.append(next((made for block, made in gone.items() if block in blocks), part))
+    return found
+
+
+def _fill(
+    name: str, value: Expr, what: Product, axes: Sequence[IterVar], place: int, by_steps: bool, extent: Expr,
+    steps: Expr, counts: Sequence[Expr], sizes: Sequence[Expr], batch: Expr, tile: Tile,
+) -> tuple[Stmt, Buffer]:  # fmt: skip
+    """The nest that fills the tiles of an operand, and their buffer. A conversion is left to the reader."""
+    value = value.value if isinstance(value, Cast) else value
+    inner = (sizes[place], sizes[2]) if by_steps else (sizes[2], sizes[place])
+    names = "b o ko i ki" if by_steps else "b o ko ki i"
+    made = _iterators(names, (batch, counts[place], counts[2], *inner), "SSSSS")
+    by_name = {axis.var.name[1:]: axis.var for axis in made}
+    at = add(mul(by_name["o"], sizes[place]), by_name["i"])
+    step = add(mul(by_name["ko"], sizes[2]), by_name["ki"])
+    values = {**_apart(what.batch, by_name["b"]), **_apart(axes, at), **_apart(what.steps, step)}
+    values |= {axis.var: const(0, dtype_of(axis.var)) for axis in what.stage.block.iter_vars if axis.var not in values}
+    element = substitute(value, values)
+    ana = Analyzer()
+    inside = [
+        lt(index, limit) for index, limit, size in ((at, extent, sizes[place]), (step, steps, sizes[2]))
+        if not ana.can_prove_equal(floormod(limit, size), const(0, INT))
+    ]  # fmt: skip
+    if inside:
+        dtype = dtype_of(value)
+        zero = const(0.0 if dtype.is_float else 0, dtype)
+        element = if_then_else(inside[0] if len(inside) == 1 else logical_and(inside[0], inside[1]), element, zero)
+    free = add(inner[1], const(int(place == 1 and tile.right_steps), INT))
+    buffer = _buffer(name, dtype_of(value).name, (batch, counts[place], counts[2], inner[0], free), "shared")
+    store = BufferStore(buffer, element, tuple([axis.var for axis in made]))
+    return _nest(name, made, store), buffer
+
+
+def _last(what: Product, result: Buffer, extents: Sequence[Expr], sizes: Sequence[Expr], by: Tile) -> tuple[Stmt, str]:
+    """The nest that writes the output from its tiles, by batch, row and column, and its name."""
+    made = _iterators("b i j", extents, "SSS")
+    b, i, j = [axis.var for axis in made]
+    values = {**_apart(what.batch, b), **_apart(what.rows, i), **_apart(what.columns, j)}
+    values |= {axis.var: const(0, dtype_of(axis.var)) for axis in what.stage.block.iter_vars if axis.var not in values}
+    tile = (b, floordiv(i, sizes[0]), floordiv(j, sizes[1]), floormod(i, sizes[0]), *by.place(j))
+    cell = BufferLoad(result, tile, prim_type(result.dtype))
+    if what.after is None:
+        indices = tuple([substitute(index, values) for index in what.store.indices])
+        return _nest(f"{what.name}_out", made, BufferStore(what.store.buffer, cell, indices)), f"{what.name}_out"
+    after = what.after.block
+    store = after.body
+    assert isinstance(store, BufferStore)
+    read = next(load for load in collect(store.value, BufferLoad) if load.buffer is what.store.buffer)
+    moved: dict[Var, Expr] = {
+        index: substitute(own, values) for index, own in zip(read.indices, what.store.indices) if isinstance(index, Var)
+    }
+    moved |= {axis.var: const(0, dtype_of(axis.var)) for axis in after.iter_vars if axis.var not in moved}
+    value = rewrite(store.value, {BufferLoad: lambda load: cell if load.buffer is what.store.buffer else load})
+    body = BufferStore(store.buffer, substitute(value, moved), tuple([substitute(e, moved) for e in store.indices]))
+    return _nest(after.name, made, body), after.name

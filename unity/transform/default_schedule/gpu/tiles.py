@@ -1,0 +1,168 @@
+"""The rule for products, batched or not, and convolutions: a block of threads computes a tile of the result.
+
+Tiles of both operands go through shared memory, each thread keeps the sums of a few rows and columns. The
+threads of a warp have columns of the same rows: what they write is contiguous, what they read of the rows the same for all.
+"""
+
+from __future__ import annotations
+
+from ....ir.expr import IntImm
+from ....ir.scalar import BufferLoad, IterVar
+from ....ir.stmt import BufferStore
+from ....ir.walk import collect, used_vars
+from ...infra.backend import GpuMachine
+from ...schedule import BlockRV, LoopRV, Schedule
+from ..base import program_of, schedule_of
+from .product import Product, Tile, on_tiles, walks
+from .stages import size_of
+
+WARPS = 8
+"""Warps of a block: each has rows of its own."""
+STEPS = 32
+"""Steps of a tile: neighbours fill a line of memory."""
+FEW_STEPS = 8
+"""Steps of a product from which on tiles pay."""
+ROWS = (16, 8, 4, 2, 1)
+"""Rows that a thread has, from the best."""
+COLUMNS = (4, 2, 1)
+"""Columns that a thread has."""
+MOST_BLOCKS = 65535
+"""Blocks along the second and third axis of a grid, at most."""
+VECTOR = 4
+"""Elements that are read and written at once, at most."""
+
+
+def bind_tiles(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Schedule, str]:
+    """Bind a product; the schedule goes on from the program on tiles."""
+    tile = _tile(what, gpu)
+    rows = tile.rows // WARPS
+    made = on_tiles(program_of(sch), what, tile)
+    sch = schedule_of(made.func)
+    sch.tests = False
+    main, last = sch.get_block(made.main), sch.get_block(made.last)
+    fills = [sch.get_block(made.left), sch.get_block(made.right)]
+    for fill in fills:
+        _inline_producers(sch, fill)
+    b, io, jo, ii, tx, j, ko, ki = sch.get_loops(main)
+    ty, i = sch.split(ii, [WARPS, rows])
+    k1, k2 = sch.split(ki, [None, min(VECTOR, tile.steps)])
+    sch.reorder(b, io, jo, ty, tx, ko, k1, i, k2, j)
+    lb, li, lj = sch.get_loops(last)
+    lio, lty, lii = sch.split(li, [None, WARPS, rows])
+    if tile.together:
+        ljo, ltx, ljj = sch.split(lj, [None, tile.lanes, tile.own])
+    else:
+        ljo, ljj, ltx = sch.split(lj, [None, tile.own, tile.lanes])
+    sch.reorder(lb, lio, ljo, lty, ltx, lii, ljj)
+    sch.merge(tx, ltx)
+    b, io, jo, ty, tx, *_ = sch.get_loops(main)
+    if _size(what.batch) > MOST_BLOCKS and all(
+        [axis.dom is not None and type(axis.dom.extent) is IntImm for axis in what.batch]
+    ):
+        io = sch.fuse(b, io)
+    elif what.batch:
+        sch.bind(b, "blockIdx.z")
+    for loop, axis in ((io, "blockIdx.x"), (jo, "blockIdx.y"), (ty, "threadIdx.y"), (tx, "threadIdx.x")):
+        sch.bind(loop, axis)
+    first = sch.decompose_reduction(main, ko)
+    for fill, lanes, turned in zip(fills, _lanes(what, tile), (False, tile.right_steps)):
+        _bind_fill(sch, fill, ko, gpu.warp, lanes, turned)
+    near = sch.cache_read(main, made.left, "local")
+    if tile.left_steps or rows % VECTOR:
+        sch.compute_at(near, i)
+        group = [i]
+    else:
+        group = sch.split(i, [None, VECTOR])
+        sch.compute_at(near, group[0])
+    *_, lane = sch.get_loops(near)
+    if tile.left_steps or not rows % VECTOR:
+        sch.vectorize(lane)
+    for loop in (*group, k2, lii):
+        sch.unroll(loop)
+    for loop in (j, ljj, sch.get_loops(first)[-1]):
+        if tile.together:
+            sch.vectorize(loop)
+        else:
+            sch.unroll(loop)
+    return sch, f"{what.name} in tiles of {tile.rows} x {tile.columns} by {tile.steps}"
+
+
+def _bind_fill(sch: Schedule, fill: BlockRV, place: LoopRV, warp: int, lanes: int, turned: bool) -> None:
+    """Let all threads fill a tile: a warp reads a line of memory, in vectors, or as many as it takes. ``turned``: lines
+    of memory are columns of the tile."""
+    sch.compute_at(fill, place, preserve_unit_loops=True)
+    *_, row, inner = sch.get_loops(fill)
+    if turned:
+        row, inner = inner, row
+    width = sch.get(inner).extent.value
+    threads = min(warp, width // lanes)
+    step, y, x = sch.split(row, [None, WARPS, warp // threads])
+    again, lane, vector = sch.split(inner, [None, threads, lanes])
+    sch.reorder(step, y, again, x, lane, vector)
+    sch.vectorize(vector)
+    sch.bind(y, "threadIdx.y")
+    sch.bind(sch.fuse(x, lane), "threadIdx.x")
+    sch.unroll(step)
+    sch.unroll(again)
+
+
+def _inline_producers(sch: Schedule, fill: BlockRV) -> None:
+    """Compute what alone a tile is filled from while it is filled: the border of an image."""
+    for producer in sch.get_producers(fill):
+        block = sch.get(producer)
+        plain = block.init is None and type(block.body) is BufferStore
+        if plain and len(sch.get_consumers(producer)) == 1:
+            sch.compute_inline(producer)
+
+
+def _tile(what: Product, gpu: GpuMachine) -> Tile:
+    """The tile of a product."""
+    batch, m, n, k = [_size(part) for part in (what.batch, what.rows, what.columns, what.steps)]
+    columns = next((c for c in COLUMNS if gpu.warp * c < 2 * n), COLUMNS[-1])
+    rows = next((r for r in ROWS if WARPS * r < 2 * m), ROWS[-1])
+    while rows > 4 and batch * -(-m // (rows * WARPS)) * -(-n // (columns * gpu.warp)) < gpu.processors:
+        rows //= 2
+    steps = STEPS
+    while steps > VECTOR and steps >= 2 * k:
+        steps //= 2
+    left, right = walks(what.left, what.steps), walks(what.right, what.steps)
+    together = columns > 1 and not right and _writes_vectors(what, columns * gpu.warp)
+    return Tile(rows * WARPS, gpu.warp, columns, steps, together, left, right)
+
+
+def _size(axes: tuple[IterVar, ...]) -> int:
+    return size_of([axis.dom.extent for axis in axes if axis.dom is not None])
+
+
+def _lanes(what: Product, tile: Tile) -> list[int]:
+    """Neighbours that a thread reads at once while it fills a tile of each operand."""
+    found = []
+    for value, axes, size, by_steps in (
+        (what.left, what.rows, tile.rows, tile.left_steps),
+        (what.right, what.columns, tile.columns, tile.right_steps),
+    ):
+        along, whole = (what.steps, tile.steps) if by_steps else (axes, size)
+        loads = collect(value, BufferLoad)
+        fits = len(loads) == 1 and bool(along) and _size(along) % whole == 0 and not loads[0].buffer.strides
+        last = along[-1].dom.extent if along and along[-1].dom is not None else None
+        load = loads[0] if loads else None
+        if fits and load is not None and load.indices and load.indices[-1] is along[-1].var and type(last) is IntImm:
+            width = load.buffer.shape[-1]
+            aligned = last.value % VECTOR == 0 and (
+                len(load.indices) == 1 or (type(width) is IntImm and width.value % VECTOR == 0)
+            )
+            once = not any([along[-1].var in used_vars(index) for index in load.indices[:-1]])
+            turned = by_steps and value is what.right
+            found.append(min(VECTOR, 16 // load.buffer.dtype.itemsize) if aligned and once and not turned else 1)
+        else:
+            found.append(1)
+    return found
+
+
+def _writes_vectors(what: Product, columns: int) -> bool:
+    """True if a thread can write its columns as one vector."""
+    last = what.columns[-1]
+    extent = last.dom.extent if last.dom is not None else None
+    alone = what.after is None and what.store.indices[-1:] == (last.var,)
+    whole = type(extent) is IntImm and extent.value % VECTOR == 0 and _size(what.columns) % columns == 0
+    return alone and whole and what.store.buffer.dtype.itemsize <= 4
