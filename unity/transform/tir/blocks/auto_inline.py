@@ -25,7 +25,7 @@ from ....ir.types import Expr
 from ....ir.walk import children, collect, used_vars
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import slope
-from .inline_blocks import NOTHING, Definition, definition, inline_reads, realizes
+from .inline_blocks import NOTHING, Definition, definition, inline_reads, is_vector_load, realizes
 
 CHEAP_CALLS = frozenset([
     "T.if_then_else", "T.fabs", "T.abs", "T.floor", "T.ceil", "T.trunc", "T.round", "T.nearbyint", "T.isnan", "T.isinf",
@@ -194,7 +194,7 @@ class _Program:
         self.own = {s.buffer: k for k, s in enumerate(self.stmts) if type(s) is AllocBuffer}
         shared: dict[Var, Buffer] = {}
         self.blocked: set[Buffer] = set(opaque_buffers(body))
-        """Buffers reached through pointers, views or masks."""
+        """Buffers reached through pointers, views, masks or lanes."""
         for buffer in collect(body, Buffer):
             other = shared.setdefault(buffer.data, buffer)
             if other is not buffer:
@@ -207,7 +207,7 @@ class _Program:
                     self.writers.setdefault(node.buffer.data, []).append(index)
                 elif type(node) is Block:
                     self.blocked.update([m.source.buffer for m in node.match_buffers])
-                elif node.predicate is not None:
+                elif is_vector_load(node):
                     self.blocked.add(node.buffer)
 
     def read(self, index: int, nodes: Sequence[Any]) -> None:

@@ -108,14 +108,19 @@ def inline_problem(body: Stmt, block: Block) -> str | None:
     nodes = nodes_in(body)
     if found.buffer in opaque_among(nodes) or has_aliases(nodes, found.buffer):
         return f"{found.buffer.name} is reached through a pointer or a view"
-    if any([type(x) is BufferLoad and x.buffer is found.buffer and x.predicate is not None for x in nodes]):
-        return f"{found.buffer.name} is read under a mask"
+    if any([type(x) is BufferLoad and x.buffer is found.buffer and is_vector_load(x) for x in nodes]):
+        return f"{found.buffer.name} is read under a mask or in several lanes"
     reads = {load.buffer.data for load in collect(found.value, BufferLoad)}
     later = stores[[s is block.body for s in stores].index(True) + 1 :]
     for store in later:
         if store.buffer.data in reads:
             return f"{store.buffer.name}, which block {block.name} reads, is written again afterwards"
     return None
+
+
+def is_vector_load(load: BufferLoad) -> bool:
+    """True for a load of several elements or under a mask: the value of one element does not stand for it."""
+    return load.predicate is not None or load.ty.dtype.lanes != load.buffer.dtype.lanes
 
 
 def has_aliases(nodes: Sequence[Node], buffer: Buffer) -> bool:
@@ -354,6 +359,7 @@ __all__ = [
     "inline_reads",
     "inline_value",
     "is_trivial",
+    "is_vector_load",
     "realizes",
     "remove_block",
 ]  # fmt: skip
