@@ -18,7 +18,7 @@ from ....ir.scalar import And, BufferLoad, CommReducer
 from ....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, PointerType, prim_type
-from ....ir.walk import StatementRewriter, collect, free_vars
+from ....ir.walk import StatementRewriter, collect, free_vars, fresh_copy
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import JOINS, joined_to, neutral_value
 
@@ -78,7 +78,7 @@ def _lowered(top: For) -> Stmt | None:
         _opaque(f"{block.name}_in_thread_init", BufferStore(partial, neutral, zero)),
         work,
         _opaque(f"{block.name}_cross_thread", AttrStmt(reducer, "reduce_scope", const(0), Evaluate(call))),
-        BlockRealize(tuple([bound for _, bound in own]), where, back),
+        fresh_copy(BlockRealize(tuple([bound for _, bound in own]), where, back)),
     )
     for loop in reversed(threads):
         made = replace(loop, body=made)
