@@ -98,7 +98,7 @@ _PYTHON = {
     "@PyObject_CallFunction": "declare ptr @PyObject_CallFunction(ptr, ptr, ...)\n",
     "@Py_DecRef": "declare void @Py_DecRef(ptr)\n",
 }
-"""What calls of registered functions declare too."""
+"""Further declarations of calls of registered functions."""
 _MEMORY = """\
 declare i64 @unity_cuda_allocate(i64)
 declare void @unity_cuda_release(i64)
