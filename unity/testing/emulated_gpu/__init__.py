@@ -79,6 +79,8 @@ def emulated_gpu(
     made = EmulatedDriver(LIMITS[arch], devices, memory, options, blocking)
     with use_driver(made.driver):
         yield EmulatedGPU(made)
+    for device in made.devices:
+        device.memory.drop_if_free()
     if made.failure is not None:
         raise InternalError("E907", f"the emulated device failed: {made.failure!r}") from made.failure
 

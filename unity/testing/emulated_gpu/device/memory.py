@@ -151,9 +151,11 @@ class DeviceMemory:
                 return one
         return None
 
-    def close(self) -> None:
-        """Let the bytes go. The address range stays reserved as long as the process has arrays over it."""
-        self.live, self.starts, self.freed = [], [], {}
+    def drop_if_free(self) -> None:
+        """Let the bytes go where nothing is allocated any more; the addresses stay reserved as long as this object lives."""
+        if not self.live:
+            for one in (self._bytes, self._flags):
+                one.madvise(mmap.MADV_DONTNEED)
 
 
 def _called(one: Allocation) -> str:

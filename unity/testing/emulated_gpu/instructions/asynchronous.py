@@ -44,6 +44,8 @@ class Copy:
 def _cp(reading: Reading) -> Run:
     """cp.async.{ca, cg}.shared.global{.hints} [d], [s], bytes{, source bytes}; cp.async.commit_group, wait_group, wait_all"""
     reading.one("async")
+    if reading.flag("bulk"):
+        return bulk_copy(reading)
     if reading.flag("commit_group"):
         return _commit
     if reading.flag("wait_all"):
@@ -51,8 +53,6 @@ def _cp(reading: Reading) -> Run:
     if reading.flag("wait_group"):
         left = reading.integer(0)
         return lambda batch, ix: finish(batch, ix, left)
-    if reading.flag("bulk"):
-        return bulk_copy(reading)
     if reading.flag("mbarrier"):
         return _tell_barrier(reading)
     return _copy(reading)

@@ -16,10 +16,10 @@ from ....ir.interpret.threads.shadow import Shadow
 from ..device.memory import Allocation
 
 PAGE_SHIFT = 12
-MOST_PAGES = 8192
-"""Pages that are looked after: 32 MB. What lies on further ones is not seen."""
-MOST_KEPT = 1 << 25
-"""Rows of reads kept aside; older ones are forgotten."""
+MOST_CELLS = 1 << 21
+"""Cells that are looked after, 8 MB of words. What lies on further pages is not seen."""
+MOST_KEPT = 1 << 22
+"""Rows of reads kept aside; further ones are not kept."""
 
 
 class GlobalRaces:
@@ -72,9 +72,15 @@ class GlobalRaces:
     def _tell(self, batch: Any, access: Any, cells: np.ndarray, codes: np.ndarray, now: Any, writes: bool) -> None:
         pages = cells // self.cells_per_page
         slots = self._slots(pages)
-        if slots is None:
-            return
         where = slots * self.cells_per_page + cells % self.cells_per_page
+        seen = slots >= 0
+        if not seen.all():
+            if not seen.any():
+                return
+            where, codes = where[seen], codes[seen]
+            clock, block, warp, grid = now
+            block, warp = [base[seen] if np.ndim(base) else base for base in (block, warp)]
+            now = (clock, block, warp, grid)
         shadow = self.shadow
         assert shadow is not None
         method = shadow.atomic if access.atomic else shadow.write if writes else shadow.read
@@ -86,17 +92,16 @@ class GlobalRaces:
 
         method(where, codes, now, report)
 
-    def _slots(self, pages: np.ndarray) -> np.ndarray | None:
-        """The place of each page; new ones get the next."""
+    def _slots(self, pages: np.ndarray) -> np.ndarray:
+        """The place of each page; new ones get the next, -1 where there is no room."""
         unique, back = np.unique(pages, return_inverse=True)
         for page in unique.tolist():
-            self.pages.setdefault(page, len(self.pages))
-        if len(self.pages) > MOST_PAGES:
-            return None
+            if len(self.pages) * self.cells_per_page < MOST_CELLS:
+                self.pages.setdefault(page, len(self.pages))
         wanted = len(self.pages) * self.cells_per_page
         if self.shadow is None:
             self.shadow = Shadow(max(wanted, 16 * self.cells_per_page), True, self.warps, self.atomics)
         elif len(self.shadow.writer) < wanted:
             self.shadow.grow(2 * wanted)
-        slots = np.array([self.pages[page] for page in unique.tolist()], np.int64)
+        slots = np.array([self.pages.get(page, -1) for page in unique.tolist()], np.int64)
         return slots[back]

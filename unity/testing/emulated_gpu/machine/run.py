@@ -12,15 +12,18 @@ from ....ir.interpret.threads.findings import Finding
 from ....ir.interpret.threads.lanes import WARP
 from ....support.errors import Note
 from .access import timed
-from .batch import ASLEEP, AT_BARRIER, AT_WARP, MAX_LANES, READY, Batch, Index, Launch
+from .batch import ASLEEP, AT_BARRIER, AT_WARP, MAX_LANES, READY, SHARED_ALIGN, Batch, Index, Launch
 from .findings import LAUNCH_FAILED, TIMEOUT, fault
 from .global_races import GlobalRaces
+from .link import align
 
 FAR = 1 << 60
 TURNS = 4
 """Groups of warps that run one after the other where a seed is given."""
-FAIR = 1 << 14
-"""Steps after which lanes further on get a turn: a thread may wait for another of its warp."""
+MOST_SHARED = 1 << 22
+"""Bytes of the shared memory of blocks that run side by side: the race memory takes twenty times as much."""
+FAIR = 1 << 12
+"""Steps after which others get a turn: a thread may wait in a loop for another one."""
 
 
 def run_launch(launch: Launch) -> None:
@@ -35,7 +38,8 @@ def run_launch(launch: Launch) -> None:
     launch.state["races"] = GlobalRaces(granules["global"], program.warp_barriers, program.atomics, timed)
     random = np.random.default_rng(launch.options.seed) if launch.options.seed is not None else None
     lanes = MAX_LANES if random is None else MAX_LANES // TURNS
-    step = max(1, lanes // geometry.padded)
+    shared = align(max(program.shared_bytes + launch.dynamic, 1), SHARED_ALIGN)
+    step = max(1, min(lanes // geometry.padded, MOST_SHARED // shared))
     firsts = np.arange(0, geometry.block_count, step)
     if random is not None:
         random.shuffle(firsts)
@@ -59,7 +63,7 @@ def run_batch(batch: Batch, random: np.random.Generator | None = None) -> None:
         ready = batch.alive & (batch.state == READY)
         if batch.groups is not None and random is not None:
             mine = ready & (batch.groups == turn)
-            if not mine.any():
+            if batch.steps > fair or not mine.any():
                 left = np.unique(batch.groups[ready])
                 if len(left):
                     turn = int(random.choice(left))
@@ -79,11 +83,11 @@ def run_batch(batch: Batch, random: np.random.Generator | None = None) -> None:
         lanes = np.flatnonzero(ready & (batch.pc == pc))
         others = pcs[pcs > pc]
         stop = int(others.min()) if len(others) else FAR
-        _go(batch, pc, batch.narrowed(lanes), stop)
+        _go(batch, pc, batch.narrowed(lanes), stop, fair)
 
 
-def _go(batch: Batch, pc: int, ix: Index, stop: int) -> None:
-    """Run lanes that stand together until they part or wait, or come to where others stand."""
+def _go(batch: Batch, pc: int, ix: Index, stop: int, fair: int) -> None:
+    """Run lanes that stand together until they part or wait, come to where others stand, or others are to have a turn."""
     program = batch.program
     plain, control, ends = program.plain, program.control, program.ends
     limit = batch.options.steps
@@ -101,7 +105,7 @@ def _go(batch: Batch, pc: int, ix: Index, stop: int) -> None:
         if after is None:
             return
         pc = after
-        if pc >= stop:
+        if pc >= stop or batch.steps > fair:
             batch.pc[batch.lanes(ix)] = pc
             return
 
