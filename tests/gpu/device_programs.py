@@ -1,12 +1,23 @@
-"""Kernels as text: one block of a warp, or a few, around statements."""
+"""Kernels as text: one block of a warp, or a few, around statements; every instruction in them, and inputs for them."""
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
+import numpy as np
+
+from unity.ffi.dtype import DataType
 from unity.ir import PrimFunc
+from unity.ir.intrinsic import BINARY_MATH, UNARY_MATH
 from unity.script import parse
+from unity.target.cuda.matrix import MMA, WMMA
 
 FLOATS = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+XY = {"X": "float32", "Y": "float32"}
+COUNT = 4096
+"""Elements of each buffer."""
 
 
 def device_function(body: str, **pointers: str) -> PrimFunc:
@@ -95,3 +106,58 @@ T.tvm_storage_sync("shared")
 for i in range({per}):
     Y[tx * {per} + i] = S[(tx * {per} + i + {per}) % {32 * per}]
 """
+
+
+def matrix_programs() -> list[tuple[str, PrimFunc, str]]:
+    """(instruction, kernel, first architecture that has it)."""
+    found = []
+    for (shape, a, b, c), form in MMA.items():
+        counts = tuple([4 * n // DataType(t).itemsize for n, t in ((form.a, a), (form.b, b), (form.c, c))])
+        found.append((f"mma.sync.aligned.{shape}", device_function(mma_body(shape, a, b, c, counts), **XY), form.arch))
+    for (operand, total), (form, _, _) in WMMA.items():
+        for left, right in itertools.product(("row_major", "col_major"), repeat=2):
+            found.append(("wmma.mma.sync", device_function(wmma_body(operand, total, left, right), **XY), form.arch))
+    for trans, number in itertools.product((False, True), (1, 2, 4)):
+        found.append((f"m8n8.x{number}", device_function(ldmatrix_body(trans, number), **XY), "sm_75"))
+    for size, condition in itertools.product((4, 8, 16), ("", ", tx < 7")):
+        found.append(("cp.async.c", device_function(copy_body(size, condition), **XY), "sm_80"))
+    return found
+
+
+def scalar_expressions(dtype: str) -> dict[str, list[str]]:
+    """Expressions of X[tx] and Y[tx] by the type of their results."""
+    found: dict[str, list[str]] = {dtype: ["T.tvm_warp_shuffle_xor(T.uint32(0xFFFFFFFF), X[tx], 1, 32, 32)"]}
+    same = found[dtype]
+    same += [f"X[tx] {op} Y[tx]" for op in ("+", "-", "*")]
+    same += [f"T.{name}(X[tx], Y[tx])" for name in ("min", "max", "floordiv", "floormod", "truncdiv", "truncmod")]
+    same.append("T.if_then_else(X[tx] < Y[tx], X[tx], Y[tx])")
+    tests = [f"X[tx] {op} Y[tx]" for op in ("<", "==", ">=")]
+    if dtype in FLOATS:
+        same += ["X[tx] / Y[tx]", "T.fma(X[tx], Y[tx], X[tx])", "T.ldexp(X[tx], tx)"]
+        same += [f"T.{name}(X[tx])" for name in UNARY_MATH.split()]
+        same += [f"T.{name}(X[tx], Y[tx])" for name in BINARY_MATH.split() if name != "ldexp"]
+        tests += [f"T.{name}(X[tx])" for name in ("isnan", "isinf", "isfinite")]
+    elif dtype != "bool":
+        same += [f"T.{name}(X[tx])" for name in ("popcount", "clz", "bitwise_not", "abs")]
+        names = ("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right")
+        same += [f"T.{name}(X[tx], Y[tx])" for name in names]
+    for other in FLOATS + INTEGERS:
+        found.setdefault(other, []).append(f'T.Cast("{other}", X[tx])')
+    found.setdefault("bool", []).extend(tests)
+    return found
+
+
+def values(dtype: str, seed: int) -> np.ndarray:
+    """Numbers of every size, the special ones first."""
+    draw, item = np.random.default_rng(seed), DataType(dtype).numpy
+    if dtype == "bool":
+        return draw.integers(0, 2, COUNT).astype(bool) | (seed == 2)
+    if dtype in INTEGERS:
+        info: Any = np.iinfo(item)
+        found = draw.integers(info.min, info.max, COUNT, dtype=item, endpoint=True)
+        found[:8] = [0, 1, 2, info.max, info.min, info.max - 1, 3, 5]
+        return np.where(found == 0, 1, found).astype(item) if seed == 2 else found
+    found = (draw.standard_normal(COUNT) * np.exp(draw.standard_normal(COUNT) * 3)).astype("float32")
+    found[:8] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-40]
+    with np.errstate(over="ignore"):
+        return found.astype(item)

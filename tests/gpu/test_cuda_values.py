@@ -3,47 +3,27 @@ reference interpreter."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from device_programs import FLOATS, INTEGERS, device_function
+from device_choice import device_or_emulated
+from device_programs import COUNT, FLOATS, INTEGERS, XY, device_function, matrix_programs, scalar_expressions, values
 from emulated import Arrays
-from test_cuda_instructions import XY, matrix_programs, ptx, scalar_expressions
+from test_cuda_instructions import ptx
 
 import unity
 from unity.ffi.dtype import DataType
 from unity.ir import PrimFunc
 from unity.script import parse
-from unity.testing import emulated_gpu
 
 pytestmark = pytest.mark.gpu
-COUNT = 4096
-
-
-def values(dtype: str, seed: int) -> np.ndarray:
-    """Numbers of every size, the special ones first."""
-    draw, item = np.random.default_rng(seed), DataType(dtype).numpy
-    if dtype == "bool":
-        return draw.integers(0, 2, COUNT).astype(bool) | (seed == 2)
-    if dtype in INTEGERS:
-        info: Any = np.iinfo(item)
-        found = draw.integers(info.min, info.max, COUNT, dtype=item, endpoint=True)
-        found[:8] = [0, 1, 2, info.max, info.min, info.max - 1, 3, 5]
-        return np.where(found == 0, 1, found).astype(item) if seed == 2 else found
-    found = (draw.standard_normal(COUNT) * np.exp(draw.standard_normal(COUNT) * 3)).astype("float32")
-    found[:8] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-40]
-    with np.errstate(over="ignore"):
-        return found.astype(item)
 
 
 def on_device(func: PrimFunc, arrays: list[np.ndarray], arch: str = "sm_80", races: bool = True) -> list[np.ndarray]:
     """The arrays after a kernel of one warp, in which nothing is found wrong."""
-    with emulated_gpu(arch, races=races) as gpu:
+    with device_or_emulated(arch, races=races):
         memory = Arrays()
         places = [memory.put(array) for array in arrays]
         memory.run(ptx(func, arch), "unity_kernel", (1,), (32,), *places)
-        assert not gpu.findings
         return [memory.get(place, array.shape, array.dtype) for place, array in zip(places, arrays)]
 
 

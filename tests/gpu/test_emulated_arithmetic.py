@@ -8,9 +8,8 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
+from device_choice import device_or_emulated
 from emulated import HEADER, Arrays
-
-from unity.testing import emulated_gpu
 
 pytestmark = pytest.mark.gpu
 NAN = math.nan
@@ -375,7 +374,7 @@ for TO in ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"):
 
 @pytest.fixture(scope="module", autouse=True)
 def device():
-    with emulated_gpu("sm_90", races=False, traffic=False) as gpu:
+    with device_or_emulated("sm_90", races=False, traffic=False) as gpu:
         yield gpu
 
 

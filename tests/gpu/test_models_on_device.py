@@ -1,4 +1,4 @@
-"""Torch models built for a device with open sizes, on the emulated one, against torch at sizes that are not the example's.
+"""Torch models built for a device with open sizes, on this machine's or the emulated one, against torch at sizes that are not the example's.
 ``UNITY_GPU_SWEEP=1`` runs every model."""
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from device_choice import device_or_emulated
 
 import unity
-from unity.testing import emulated_gpu
 
 torch = pytest.importorskip("torch")
 sys.path.append(str(Path(__file__).parent.parent / "frontend"))
@@ -37,11 +37,10 @@ def test_open_sizes(twin: Twin) -> None:
     batch, length = torch.export.Dim("batch", max=8), torch.export.Dim("length", min=2, max=30)
     example = twin.inputs(*EXAMPLE)
     axes = {k: {0: batch, **({twin.length[k]: length} if k in twin.length else {})} for k in example}
-    with emulated_gpu(traffic=False) as gpu, torch.no_grad():
+    with device_or_emulated(traffic=False), torch.no_grad():
         compiled = unity.compile(model, example_inputs=(), example_kwargs=example, dynamic_shapes=axes, target="cuda")
         for size in RUNS:
             call = twin.inputs(*size)
             found = leaves(compiled.vm["main"](*[value.numpy() for value in call.values()]))
             for made, expected in zip(found, leaves(model(**call)), strict=True):
                 np.testing.assert_allclose(made, expected, rtol=2e-4, atol=2e-5)
-        assert gpu.launches and not gpu.findings
