@@ -48,6 +48,23 @@ class Module:
                 C[r % 4 // 2 * 8 + tx // 4, r // 4 * 8 + tx % 4 * 2 + r % 2] = WC[tx, r]
 """
 
+FRAGMENTS = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(A: T.Buffer((32, 16), "float16"), B: T.Buffer((16, 16), "float16"), C: T.Buffer((32, 16), "float32")):
+        fa = T.alloc_buffer((16, 16), "float16", scope="wmma.matrix_a")
+        fb = T.alloc_buffer((16, 16), "float16", scope="wmma.matrix_b")
+        fc = T.alloc_buffer((16, 16), "float32", scope="wmma.accumulator")
+        for bx in T.thread_binding(2, thread="blockIdx.x"):
+            for tx in T.thread_binding(32, thread="threadIdx.x"):
+                T.tvm_fill_fragment(fc.data, 16, 16, 16, 0, T.float32(0))
+                T.tvm_load_matrix_sync(fa.data, 16, 16, 16, 0, T.address_of(A[bx * 16, 0]), 16, "row_major")
+                T.tvm_load_matrix_sync(fb.data, 16, 16, 16, 0, T.address_of(B[0, 0]), 16, "row_major")
+                T.tvm_mma_sync(fc.data, 0, fa.data, 0, fb.data, 0, fc.data, 0)
+                T.tvm_store_matrix_sync(fc.data, 16, 16, 16, 0, T.address_of(C[bx * 16, 0]), 16, "row_major")
+"""
+
 
 @pytest.mark.parametrize("threads,lane", [(32, "tx"), (64, "(tx % 32)")])
 def test_lanes_read_what_others_have(threads: int, lane: str) -> None:
@@ -76,3 +93,11 @@ def test_lanes_write_their_own(old: str, new: str) -> None:
     text = TURNED.replace(old + " = X", new.replace("X[0, 0] > T.float32(0)", 'T.Cast("int64", X[0, 0]) * tx') + " = X")
     with pytest.raises(PassError, match="E377"):
         GPU_PIPELINE(parse(text.format(threads=32, lane="tx")))
+
+
+def test_fragments_allocated_around_the_kernel() -> None:
+    rng = np.random.default_rng(0)
+    a, b = [rng.integers(-4, 5, shape).astype("float16") for shape in ((32, 16), (16, 16))]
+    expected = (a @ b).astype("float32")
+    through(parse(FRAGMENTS), [a, b], np.zeros_like(expected), expected)
+    on_device(parse(FRAGMENTS), [a, b], expected)

@@ -25,7 +25,7 @@ from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.stmt import AllocBuffer, AttrStmt, For, SeqStmt, Stmt, seq
 from ....ir.types import Expr, prim_type
-from ....ir.walk import Rewriter, collect, free_vars, used_vars
+from ....ir.walk import Rewriter, collect, free_vars
 from ...infra.passes import prim_func_pass
 from ..analysis.rebase_accesses import MoveAccesses
 from ..analysis.touched_regions import Access, accesses_of, box, written_before_read
@@ -71,7 +71,6 @@ class _Compact(Rewriter):
                 if made is not None:
                     tail = made[1].stmts if type(made[1]) is SeqStmt else (made[1],)
                     stmts = (*stmts[:position], made[0], *tail)
-        stmts = _fragments_inside(stmts)
         return node if stmts is node.stmts else SeqStmt(stmts, node.span)
 
     def _shrunk(self, alloc: AllocBuffer, rest: Stmt) -> tuple[Stmt, Stmt] | None:
@@ -134,31 +133,6 @@ class _Compact(Rewriter):
         if not isinstance(count, int) or (type(extent) is IntImm and count + 1 >= extent.value):
             return whole
         return cells.low, int_imm(max(0, count) + 1, prim_type(dtype_of(extent)))
-
-
-def _fragments_inside(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Allocations of ``wmma`` fragments, which only pointers use, go into the kernel that follows them: under its block axes."""
-    for position in range(len(stmts) - 1, -1, -1):
-        part = stmts[position]
-        if type(part) is not AllocBuffer or not part.buffer.scope.startswith("wmma."):
-            continue
-        users = [k for k in range(position + 1, len(stmts)) if part.buffer.data in used_vars(stmts[k])]
-        kernel = stmts[users[0]] if len(users) == 1 else None
-        if type(kernel) is For and is_thread_axis(kernel):
-            stmts = (
-                *stmts[:position],
-                *stmts[position + 1 : users[0]],
-                _under_blocks(part, kernel),
-                *stmts[users[0] + 1 :],
-            )
-    return stmts
-
-
-def _under_blocks(alloc: AllocBuffer, loop: For) -> For:
-    inner = loop.body
-    if type(inner) is For and is_thread_axis(inner) and (inner.thread or "").startswith("blockIdx"):
-        return replace(loop, body=_under_blocks(alloc, inner))
-    return replace(loop, body=seq(alloc, inner))
 
 
 @prim_func_pass()
