@@ -129,7 +129,7 @@ class Launcher:
         )
 
     def nodes(self, func: PrimFunc) -> list[Any]:
-        """``special_nodes`` of a host function, with the pointers alone that a kernel writes through."""
+        """The nodes that matter of a host function, with the pointers alone that a kernel writes through."""
         return [self._writing(node) if type(node) is Call else node for node in special_nodes(func)]
 
     def _writing(self, call: Call) -> Call:
