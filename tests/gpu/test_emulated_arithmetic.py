@@ -366,7 +366,8 @@ for TO in ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"):
         )
         if bits_of(TO) > 8:
             INTEGERS.append((f"cvt.{TO}.{FROM} {{d}}, {{a}};", TO, (FROM,), lambda a: a))
-        if bits_of(TO) > 8 and TO != FROM:
+        holds_all = bits_of(TO) > bits_of(FROM) and (TO[0] == "s" or FROM[0] == "u")
+        if bits_of(TO) > 8 and TO != FROM and not holds_all:
             INTEGERS.append(
                 (f"cvt.sat.{TO}.{FROM} {{d}}, {{a}};", TO, (FROM,), lambda a, lo=low, hi=high: clamp(a, lo, hi))
             )
@@ -454,6 +455,11 @@ def sat(run):
     return reference
 
 
+def power_of_two(value: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.exp2(value).astype("f4"))
+
+
 def fused(a, b, c):
     return a * b + c
 
@@ -490,7 +496,7 @@ FLOATS += [
     ("fma.rn.sat.f32 {d}, {a}, {b}, {c};", "f32", ("f32",) * 3, sat(by_ieee(fused, fused, "f32"))),
     ("copysign.f32 {d}, {a}, {b};", "f32", ("f32", "f32"), plain(lambda a, b: math.copysign(b, a), "f32", "f32")),
     ("abs.ftz.f32 {d}, {a};", "f32", ("f32",), plain(lambda a: abs(flushed(a)), "f32")),
-    ("ex2.approx.f32 {d}, {a};", "f32", ("f32",), plain(lambda a: float(np.exp2(a).astype("f4")), "f32")),
+    ("ex2.approx.f32 {d}, {a};", "f32", ("f32",), plain(power_of_two, "f32")),
 ]  # fmt: skip
 
 
@@ -563,6 +569,8 @@ def test_exact_zeros_have_the_sign_of_ieee_sums():
 @pytest.mark.parametrize("source", ["f16", "f32", "f64", "bf16"])
 def test_floats_to_integers_are_clamped(source, to):
     low, high = (-(1 << bits_of(to) - 1), (1 << bits_of(to) - 1) - 1) if to[0] == "s" else (0, (1 << bits_of(to)) - 1)
+    if source == "bf16" and bits_of(to) == 8:
+        pytest.skip("PTX has no such conversion")
     (column,) = columns_of((source,))
     for mode, run in INTEGRAL.items():
         found = execute(f"cvt.{mode}.{to}.{source} {{d}}, {{a}};", to, (source,), [column])

@@ -18,7 +18,7 @@ COPY = (
     HEADER.format(arch="sm_80")
     + """
 .visible .global .align 4 .b32 counter = 7;
-.const .align 8 .b64 table[3] = {1, -2, counter};
+.const .align 8 .u64 table[3] = {1, 2, counter};
 .visible .entry copy(.param .u64 .ptr .global .align 4 x, .param .u64 y)
 .maxntid 64
 {
@@ -160,7 +160,7 @@ def test_kernels_and_variables_of_a_module(calls, gpu):
     params = (c_void_p * 2)(*[ctypes.addressof(c) for c in cells])
     assert calls.cuLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, None, params, None) == 0
     back = np.zeros(64, np.int32)
-    assert calls.cuMemcpyDtoH_v2(back.ctypes.data, y, 256) == 0 and (back == given + 5).all()
+    assert calls.cuMemcpyDtoH_v2(back.ctypes.data, y, 256) == 0 and (back == given + 9).all()
     whole = (c_uint64 * 2)(x, y)
     count = c_size_t(16)
     extra = (c_void_p * 5)(1, ctypes.addressof(whole), 2, ctypes.addressof(count), None)
