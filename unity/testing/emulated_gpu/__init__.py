@@ -67,15 +67,16 @@ def emulated_gpu(
     """Emulated CUDA devices of an architecture, in force within the block.
 
     ``memory`` is the bytes of each, of which only what is used is taken. With a ``seed`` blocks and warps run in a random order, so
-    that results that depend on it differ. ``races`` and ``traffic`` say what is looked for besides values (without them kernels
-    run several times faster); ``steps`` bounds the instructions of a batch of blocks. A kernel's fault is told by the first call
-    after its launch, as a real device does, or with ``blocking`` by the launch.
+    that results that depend on it differ; traffic, which does not, is not counted then. ``races`` and ``traffic`` say what is
+    looked for besides values (without them kernels run several times faster); ``steps`` bounds the instructions of a batch of
+    blocks. A kernel's fault is told by the first call after its launch, as a real device does, or with ``blocking`` by the
+    launch.
 
     Raises OptionError E393 for an architecture that is not modelled.
     """
     if arch not in LIMITS:
         raise OptionError("E393", f"no emulated device of {arch!r}", help=f"there are {', '.join(LIMITS)}")
-    options = Options(seed, steps, races, traffic)
+    options = Options(seed, steps, races, traffic and seed is None)
     made = EmulatedDriver(LIMITS[arch], devices, memory, options, blocking)
     with use_driver(made.driver):
         yield EmulatedGPU(made)

@@ -37,9 +37,8 @@ def run_launch(launch: Launch) -> None:
     launch.state["granules"] = granules
     launch.state["races"] = GlobalRaces(granules["global"], program.warp_barriers, program.atomics, timed)
     random = np.random.default_rng(launch.options.seed) if launch.options.seed is not None else None
-    lanes = MAX_LANES if random is None else MAX_LANES // TURNS
     shared = align(max(program.shared_bytes + launch.dynamic, 1), SHARED_ALIGN)
-    step = max(1, min(lanes // geometry.padded, MOST_SHARED // shared))
+    step = max(1, min(MAX_LANES // geometry.padded, MOST_SHARED // shared))
     firsts = np.arange(0, geometry.block_count, step)
     if random is not None:
         random.shuffle(firsts)
