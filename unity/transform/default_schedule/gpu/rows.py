@@ -1,9 +1,9 @@
 """The rule for stages that work on one row together: reductions along it and what follows from them, in one kernel.
 
 A softmax, a norm or a sum along an axis is a chain of stages over the same rows. Their loops over rows become one. A group of
-threads goes along each row: each thread has every so many-th element, reductions are joined across the group. Results for a whole
-row, and elements that only the thread that computes them reads, are kept by each thread for itself; other elements in shared
-memory. Where neighbours in memory belong to different rows, threads side by side have rows side by side.
+threads goes along each row: each thread has every so many-th element, reductions are joined across the group. Each thread keeps
+the results for a whole row for itself; elements are in shared memory where a row of them is short. Where neighbours in memory
+belong to different rows, threads side by side have rows side by side.
 Not here: which stages those are (`row_stages.py`), how a reduction is joined (`lower_cross_thread_reduction`).
 """
 
@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....arith.index_map import IndexMap
-from ....ir.build import add, const, floordiv, floormod, mul
-from ....ir.expr import IntImm, Var
-from ....ir.types import Expr, prim_type
+from ....ir.expr import IntImm
 from ...infra.backend import GpuMachine
 from ...schedule import LoopRV, Schedule
-from .row_stages import HELD, Member, RowStages, is_held, reads_own, row_stages
+from .row_stages import HELD, Member, RowStages, is_held, row_stages
 from .stages import THREADS, one_loop_each, size_of
 
-KEPT = 32
-"""Elements of a row that a thread keeps for itself, at most."""
+UNROLLED = 32
+"""Elements of a row that a thread goes over one after the other without a loop, at most."""
 WARP_ROW = 1024
 """Length of a row up to which one warp goes along it."""
 COLUMNS = 32
@@ -106,7 +103,7 @@ def _lanes(sch: Schedule, group: RowStages, member: Member, loop: LoopRV | None,
     step, lane = sch.split(loop, [None, shape.lanes])
     sch.reorder(lane, step)
     sch.bind(lane, shape.lane_axis)
-    if type(sch.get(step).extent) is IntImm and sch.get(step).extent.value <= KEPT:
+    if type(sch.get(step).extent) is IntImm and sch.get(step).extent.value <= UNROLLED:
         sch.unroll(step)
 
 
@@ -118,26 +115,8 @@ def _keep(sch: Schedule, group: RowStages, member: Member, shape: Shape) -> None
     if not member.along or member.reduces:
         sch.set_scope(member.stage.rv, 0, "local")
         return
-    if not all([type(e) is IntImm for e in member.along_extents]):
-        return
-    length = size_of(member.along_extents)
-    if -(-length // shape.lanes) <= KEPT and all([reads_own(member, reader) for reader in group.members]):
-        sch.transform_layout(member.stage.rv, ("write", 0), _by_lane(member, shape.lanes))
-        sch.set_scope(member.stage.rv, 0, "local")
-    elif is_held(member) and size_of(member.along_extents) * shape.rows * buffer.dtype.itemsize <= HELD:
+    if is_held(member) and size_of(member.along_extents) * shape.rows * buffer.dtype.itemsize <= HELD:
         sch.set_scope(member.stage.rv, 0, "shared")
-
-
-def _by_lane(member: Member, lanes: int) -> IndexMap:
-    """The layout in which the elements of one thread are neighbours: the thread, then its elements, behind the row."""
-    cells = [Var(f"d{axis}", prim_type("int64")) for axis in range(len(member.store.indices))]
-    at = dict(zip(member.store.indices, cells))
-    flat: Expr = const(0, "int64")
-    for var, extent in zip(member.along_vars, member.along_extents):
-        flat = add(mul(flat, extent), at[var])
-    width = const(lanes, "int64")
-    rest = [cell for index, cell in at.items() if index not in member.along_vars]
-    return IndexMap(tuple(cells), (*rest, floormod(flat, width), floordiv(flat, width)))
 
 
 __all__ = ["bind_rows"]

@@ -19,6 +19,7 @@ from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine, Machine
 from ...schedule import Schedule
 from ..base import Rule, Scheduled, mark, program_of, schedule_of
+from ..split_reductions import schedule_split
 from .cells import bind_axes, bind_cells, bind_fused_cells
 from .plain_loops import bind_plain_loops, is_bound
 from .product import products_of
@@ -60,10 +61,7 @@ def _rule(number: int) -> Rule:
         made, said = _taken(fn, take, machine)
         if not said:
             return "no nest that it is for, or a step does not apply"
-        for other in _TAKES[number + 1 :]:
-            made, more = _taken(made, other, machine)
-            said += more
-        return _finished(made, machine, said)
+        return _finished(made, machine, said, number + 1)
 
     return Rule(take.name, apply)
 
@@ -91,8 +89,11 @@ def _schedule(fn: PrimFunc) -> Schedule:
     return sch
 
 
-def _finished(fn: PrimFunc, machine: Machine, said: list[str]) -> Scheduled:
-    """The program with what is left bound as it stands."""
+def _finished(fn: PrimFunc, machine: Machine, said: list[str], number: int = len(_TAKES)) -> Scheduled:
+    """The program with what is left bound by the rules from a place on, or else as it stands."""
+    for take in _TAKES[number:]:
+        fn, more = _taken(fn, take, machine)
+        said = [*said, *more]
     parts = fn.body.stmts if type(fn.body) is SeqStmt else (fn.body,)
     if not all([is_bound(part) for part in parts]):
         fn = bind_plain_loops(fn, machine.gpu)
@@ -113,8 +114,15 @@ def _on_host(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Sche
     return Scheduled(fn.with_attrs({"target": DEFAULT}), "it runs on the host, on copies of its buffers")
 
 
+def _split(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
+    """A long reduction to few cells in two steps, each of which the other rules take."""
+    found = schedule_split(fn, constants, machine)
+    return found if isinstance(found, str) else _finished(found.func, machine, [found.reason], 0)
+
+
 GPU_RULES = (
     Rule("host calls", _on_host),
+    Rule("split", _split),
     *[_rule(number) for number in range(len(_TAKES))],
     Rule("plain loops", _plain),
 )
