@@ -131,3 +131,36 @@ def test_elements_in_vectors(shape: tuple[int, int], dtype: str, lanes: int) -> 
     assert ("threads of" in reason) == (lanes > 1) and (lanes == 1 or f"of {lanes}" in reason)
     np.testing.assert_array_equal(y, a + a)
     clean(report)
+
+
+TURNED = """
+@T.prim_func
+def main(X: T.Buffer((3, {n}, {m}), "{dtype}"), B: T.Buffer(({n},), "{dtype}"), Y: T.Buffer((3, {m}, {n}), "{dtype}")):
+    T.func_attr({{"tir.noalias": True}})
+    for h, i, j in T.grid(3, {m}, {n}):
+        with T.block("Y"):
+            vh, vi, vj = T.axis.remap("SSS", [h, i, j])
+            Y[vh, vi, vj] = X[vh, vj, vi] + B[vj]
+"""
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "dtype"), [(64, 96, "float32"), (50, 33, "float32"), (64, 64, "float16"), (40, 70, "int8")]
+)
+def test_transposes(n: int, m: int, dtype: str) -> None:
+    x = np.random.default_rng(0).integers(-8, 8, (3, n, m)).astype(dtype)
+    b, y = np.arange(n).astype(dtype), np.zeros((3, m, n), dtype)
+    report, reason = checked(parse(TURNED.format(n=n, m=m, dtype=dtype)), x, b, y)
+    assert "turned" in reason
+    np.testing.assert_array_equal(y, x.swapaxes(1, 2) + b)
+    if n % 32 == 0:
+        clean(report)
+
+
+def test_long_sums_go_in_two_steps() -> None:
+    text = SUM.format(rows=1, length=1 << 18, result=1, steps=1 << 18, place="vi, vk")
+    a = np.random.default_rng(0).standard_normal((1, 1 << 18)).astype("float32")
+    y = np.zeros_like(a)
+    report, reason = checked(parse(text), a, y)
+    assert "pieces" in reason and report.launches == 3
+    np.testing.assert_allclose(y, np.exp(a - a.max()), rtol=1e-5)

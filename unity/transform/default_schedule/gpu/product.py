@@ -12,22 +12,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace as replace_fields
 
 from ....arith import Analyzer
-from ....ir.buffer import Buffer, Range
+from ....ir.buffer import Buffer
 from ....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, if_then_else, is_int, logical_and, lt, mul
 from ....ir.expr import Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import Add, BufferLoad, Cast, IterVar, Mul
-from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
+from ....ir.stmt import AllocBuffer, BufferStore, Stmt, seq
 from ....ir.structural import structural_equal
-from ....ir.types import Expr, PointerType, prim_type
+from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, rewrite, substitute, used_vars
 from ...schedule import Schedule
 from ...schedule.core.tree import ROOT
 from ...tir.analysis.loop_nests import slope
+from .nests import INT, buffer_of, iterators_of, nest_of, replaced
 from .stages import Stage, is_simple, stages_of, variables
-
-INT = "int64"
 
 
 @dataclass(slots=True, frozen=True)
@@ -194,29 +193,6 @@ def _apart(axes: Sequence[IterVar], flat: Expr) -> dict[Var, Expr]:
     return found
 
 
-def _iterators(names: str, extents: Sequence[Expr], kinds: str) -> list[IterVar]:
-    zero = const(0, INT)
-    return [
-        IterVar(Var(f"v{name}", prim_type(INT)), Range(zero, extent), kind)
-        for name, extent, kind in zip(names.split(), extents, kinds)
-    ]
-
-
-def _nest(name: str, axes: Sequence[IterVar], body: Stmt, init: Stmt | None = None) -> Stmt:
-    loops = [Var(axis.var.name[1:], axis.var.ty) for axis in axes]
-    block = Block(tuple(axes), None, None, (), (), {}, name, body, init)
-    made: Stmt = BlockRealize(tuple(loops), const(True), block)
-    for loop, axis in reversed(list(zip(loops, axes))):
-        assert axis.dom is not None
-        made = For(loop, const(0, INT), axis.dom.extent, "serial", made)
-    return made
-
-
-def _buffer(name: str, like: str, shape: Sequence[Expr], scope: str) -> Buffer:
-    dtype = prim_type(like)
-    return Buffer(Var(name, PointerType(dtype, scope)), dtype.dtype, tuple(shape), name=name)
-
-
 @dataclass(slots=True, frozen=True)
 class Tiled:
     """The program on tiles, and its blocks by name: two that fill the tiles of the operands, the one that sums, the last."""
@@ -236,7 +212,7 @@ def on_tiles(func: PrimFunc, what: Product, tile: Tile) -> Tiled:
     sizes = [const(n, INT) for n in (tile.rows, tile.columns, tile.steps)]
     counts = [ceildiv(extent, size) for extent, size in zip((rows, columns, steps), sizes)]
     own = (const(tile.lanes, INT), const(tile.own, INT))
-    result = _buffer(f"{name}_tile", what.store.buffer.dtype.name, (batch, *counts[:2], sizes[0], *own), "local")
+    result = buffer_of(f"{name}_tile", what.store.buffer.dtype.name, (batch, *counts[:2], sizes[0], *own), "local")
     filled = []
     sides = (
         ("left", what.left, what.rows, 0, tile.left_steps, rows),
@@ -246,7 +222,7 @@ def on_tiles(func: PrimFunc, what: Product, tile: Tile) -> Tiled:
         filled.append(
             _fill(f"{name}_{side}", value, what, selected, place, by_steps, extent, steps, counts, sizes, batch, tile)
         )
-    axes = _iterators("b io jo ii jl jj ko ki", (batch, *counts[:2], sizes[0], *own, counts[2], sizes[2]), "SSSSSSRR")
+    axes = iterators_of("b io jo ii jl jj ko ki", (batch, *counts[:2], sizes[0], *own, counts[2], sizes[2]), "SSSSSSRR")
     b, io, jo, ii, jl, jj, ko, ki = [axis.var for axis in axes]
     operands: list[Expr] = []
     for (_, buffer), value, (outer, inner), by_steps in zip(
@@ -260,7 +236,7 @@ def on_tiles(func: PrimFunc, what: Product, tile: Tile) -> Tiled:
     load_own = BufferLoad(result, cell, prim_type(result.dtype))
     init = what.stage.block.init
     assert isinstance(init, BufferStore)
-    main = _nest(
+    main = nest_of(
         name,
         axes,
         BufferStore(result, add(load_own, mul(operands[0], operands[1])), cell),
@@ -271,18 +247,8 @@ def on_tiles(func: PrimFunc, what: Product, tile: Tile) -> Tiled:
     allocations = [AllocBuffer(buffer) for buffer in (*[buffer for _, buffer in filled], result)]
     gone = {what.stage.block: seq(*nests)}
     dead = what.after.block if what.after is not None else None
-    body = seq(*allocations, *_replaced(func.body, gone, dead, what.store.buffer))
+    body = seq(*allocations, *replaced(func.body, gone, dead, what.store.buffer))
     return Tiled(replace(func, body=body), f"{name}_left", f"{name}_right", name, last_name)
-
-
-def _replaced(body: Stmt, gone: dict[Block, Stmt], dead: Block | None, buffer: Buffer) -> list[Stmt]:
-    found: list[Stmt] = []
-    for part in body.stmts if type(body) is SeqStmt else (body,):
-        blocks = collect(part, Block)
-        if dead is not None and (dead in blocks or (type(part) is AllocBuffer and part.buffer is buffer)):
-            continue
-        found.append(next((made for block, made in gone.items() if block in blocks), part))
-    return found
 
 
 def _fill(
@@ -293,7 +259,7 @@ def _fill(
     value = value.value if isinstance(value, Cast) else value
     inner = (sizes[place], sizes[2]) if by_steps else (sizes[2], sizes[place])
     names = "b o ko i ki" if by_steps else "b o ko ki i"
-    made = _iterators(names, (batch, counts[place], counts[2], *inner), "SSSSS")
+    made = iterators_of(names, (batch, counts[place], counts[2], *inner), "SSSSS")
     by_name = {axis.var.name[1:]: axis.var for axis in made}
     at = add(mul(by_name["o"], sizes[place]), by_name["i"])
     step = add(mul(by_name["ko"], sizes[2]), by_name["ki"])
@@ -310,14 +276,14 @@ def _fill(
         zero = const(0.0 if dtype.is_float else 0, dtype)
         element = if_then_else(inside[0] if len(inside) == 1 else logical_and(inside[0], inside[1]), element, zero)
     free = add(inner[1], const(int(place == 1 and tile.right_steps), INT))
-    buffer = _buffer(name, dtype_of(value).name, (batch, counts[place], counts[2], inner[0], free), "shared")
+    buffer = buffer_of(name, dtype_of(value).name, (batch, counts[place], counts[2], inner[0], free), "shared")
     store = BufferStore(buffer, element, tuple([axis.var for axis in made]))
-    return _nest(name, made, store), buffer
+    return nest_of(name, made, store), buffer
 
 
 def _last(what: Product, result: Buffer, extents: Sequence[Expr], sizes: Sequence[Expr], by: Tile) -> tuple[Stmt, str]:
     """The nest that writes the output from its tiles, by batch, row and column, and its name."""
-    made = _iterators("b i j", extents, "SSS")
+    made = iterators_of("b i j", extents, "SSS")
     b, i, j = [axis.var for axis in made]
     values = {**_apart(what.batch, b), **_apart(what.rows, i), **_apart(what.columns, j)}
     values |= {axis.var: const(0, dtype_of(axis.var)) for axis in what.stage.block.iter_vars if axis.var not in values}
@@ -325,7 +291,7 @@ def _last(what: Product, result: Buffer, extents: Sequence[Expr], sizes: Sequenc
     cell = BufferLoad(result, tile, prim_type(result.dtype))
     if what.after is None:
         indices = tuple([substitute(index, values) for index in what.store.indices])
-        return _nest(f"{what.name}_out", made, BufferStore(what.store.buffer, cell, indices)), f"{what.name}_out"
+        return nest_of(f"{what.name}_out", made, BufferStore(what.store.buffer, cell, indices)), f"{what.name}_out"
     after = what.after.block
     store = after.body
     assert isinstance(store, BufferStore)
@@ -336,4 +302,4 @@ def _last(what: Product, result: Buffer, extents: Sequence[Expr], sizes: Sequenc
     moved |= {axis.var: const(0, dtype_of(axis.var)) for axis in after.iter_vars if axis.var not in moved}
     value = rewrite(store.value, {BufferLoad: lambda load: cell if load.buffer is what.store.buffer else load})
     body = BufferStore(store.buffer, substitute(value, moved), tuple([substitute(e, moved) for e in store.indices]))
-    return _nest(after.name, made, body), after.name
+    return nest_of(after.name, made, body), after.name

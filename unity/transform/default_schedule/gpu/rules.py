@@ -27,6 +27,7 @@ from .row_stages import row_stages
 from .rows import bind_rows
 from .stages import stages_of
 from .tiles import bind_tiles
+from .transpose import bind_turned, turned_of
 
 
 class _Part(Protocol):
@@ -47,6 +48,7 @@ class _Take(NamedTuple):
 _TAKES = (
     _Take("tiles", products_of, bind_tiles),
     _Take("rows", row_stages, bind_rows),
+    _Take("turned", turned_of, bind_turned),
     _Take("cells", stages_of, bind_cells),
     _Take("fused cells", stages_of, bind_fused_cells),
     _Take("axes", stages_of, bind_axes),
