@@ -393,6 +393,91 @@ def test_atomic_updates_of_shared_and_global_memory(seed):
         assert arrays.get(s, 1, np.float32)[0] == x.sum()
 
 
+SWITCH = f"""
+@lut = internal addrspace(4) constant [6 x i32] [i32 5, i32 9, i32 2, i32 7, i32 1, i32 4]
+define ptx_kernel void @sw(ptr addrspace(1) %x, ptr addrspace(1) %y) {{
+entry:{INDEX}
+  %p = getelementptr i32, ptr addrspace(1) %x, i32 %i
+  %v = load i32, ptr addrspace(1) %p
+  %buf = alloca [8 x i32], align 16
+  %k = and i32 %v, 7
+  br label %fill
+fill:
+  %j = phi i32 [ 0, %entry ], [ %j2, %fill ]
+  %pj = getelementptr [8 x i32], ptr %buf, i32 0, i32 %j
+  %jj = mul i32 %j, %v
+  store volatile i32 %jj, ptr %pj
+  %j2 = add i32 %j, 1
+  %c = icmp slt i32 %j2, 8
+  br i1 %c, label %fill, label %go
+go:
+  %pk = getelementptr [8 x i32], ptr %buf, i32 0, i32 %k
+  %ww = load volatile i32, ptr %pk
+  switch i32 %k, label %d [ i32 0, label %a0
+    i32 1, label %a1
+    i32 2, label %a2
+    i32 3, label %a3
+    i32 4, label %a4
+    i32 5, label %a5 ]
+a0:
+  %r0 = add i32 %ww, 100
+  br label %end
+a1:
+  %r1 = mul i32 %ww, %v
+  br label %end
+a2:
+  %r2 = sub i32 %ww, 77
+  br label %end
+a3:
+  %r3 = xor i32 %ww, 1234
+  br label %end
+a4:
+  %z = zext i32 %v to i128
+  %zz = mul i128 %z, 123456789012345678901234567
+  %zs = lshr i128 %zz, 70
+  %r4 = trunc i128 %zs to i32
+  br label %end
+a5:
+  %pl = getelementptr [6 x i32], ptr addrspace(4) @lut, i32 0, i32 %k
+  %l = load i32, ptr addrspace(4) %pl
+  %r5 = udiv i32 %ww, %l
+  br label %end
+d:
+  %vv = call i32 @llvm.ctpop.i32(i32 %v)
+  %rd = call i32 @llvm.bswap.i32(i32 %vv)
+  br label %end
+end:
+  %r = phi i32 [ %r0, %a0 ], [ %r1, %a1 ], [ %r2, %a2 ], [ %r3, %a3 ], [ %r4, %a4 ], [ %r5, %a5 ], [ %rd, %d ]
+  %q = getelementptr i32, ptr addrspace(1) %y, i32 %i
+  store i32 %r, ptr addrspace(1) %q
+  ret void
+}}
+declare i32 @llvm.ctpop.i32(i32)
+declare i32 @llvm.bswap.i32(i32)
+{SREG}"""
+
+
+@pytest.mark.parametrize("seed", [None, 6])
+def test_branches_by_a_table_and_memory_of_a_thread(seed):
+    x = np.random.default_rng(4).integers(0, 1 << 31, 256).astype(np.uint32)
+    with emulated_gpu(seed=seed) as gpu:
+        arrays = Arrays()
+        y = arrays.room(1024)
+        arrays.run(ptx_of(SWITCH), "sw", (2,), (128,), arrays.put(x), y)
+        found = arrays.get(y, 256, np.uint32)
+        assert gpu.findings == []
+
+    def case(v: int) -> int:
+        k = v & 7
+        w = k * v % (1 << 32)
+        if k > 5:
+            return int.from_bytes(v.bit_count().to_bytes(4, "little"), "big")
+        big = (v * 123456789012345678901234567 % (1 << 128)) >> 70
+        return [w + 100, w * v, w - 77, w ^ 1234, big, w // 4][k] % (1 << 32)
+
+    assert found.tolist() == [case(int(v)) for v in x]
+
+
 # ---- mistakes
 
 

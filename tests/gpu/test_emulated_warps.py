@@ -128,6 +128,8 @@ def test_extension_of_loaded_numbers(gpu):
     found = one("ld.global.s8 %r2, [%xt+1];", x, gpu).view(np.int32)
     assert (found == x.view(np.int8)[1::4]).all()
     assert (one("ld.global.u16 %r2, [%xt+2];", x, gpu) == x >> 16).all()
+    hinted = "createpolicy.fractional.L2::evict_last.b64 %d1, 1.0; ld.global.nc.L1::no_allocate.L2::cache_hint.L2::128B.b32 %r2, [%xt], %d1;"
+    assert (one(hinted, x, gpu) == x).all()
 
 
 def test_local_and_generic_memory(gpu):

@@ -44,10 +44,9 @@ def bulk_copy(reading: Reading) -> Run:
     tensor = reading.flag("tensor")
     rank = int(reading.one("1d", "2d", "3d", "4d", "5d")[0]) if tensor else 0
     reading.flag("tile")
-    hinted = reading.flag("L2::cache_hint")
     reading.drop(*HINTS)
     if reading.flag("bulk_group"):
-        return _out(reading, rank, hinted)
+        return _out(reading, rank)
     reading.one("mbarrier::complete_tx::bytes")
     for word in ("shared::cta", "shared::cluster"):
         reading.flag(word)
@@ -167,7 +166,7 @@ def _plain_in(reading: Reading) -> Run:
     return copy
 
 
-def _out(reading: Reading, rank: int, hinted: bool) -> Run:
+def _out(reading: Reading, rank: int) -> Run:
     """From shared to global memory, at once: cp.async.bulk{.tensor}.global.shared::cta.bulk_group"""
     reading.one("global")
     reading.one("shared::cta")
@@ -200,5 +199,4 @@ def _out(reading: Reading, rank: int, hinted: bool) -> Run:
                 batch.memory.raw[offset] = batch.shared[place[inside]]
                 batch.memory.written[offset] = batch.shared_written[place[inside]]
 
-    del hinted
     return copy

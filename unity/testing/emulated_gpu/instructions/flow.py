@@ -11,6 +11,7 @@ from ..machine.findings import ILLEGAL_INSTRUCTION, LAUNCH_FAILED, fault
 from ..machine.link import call_lists, called
 from ..machine.reading import U32, Get, Reading, Run
 from ..ptx.program import Symbol
+from ..ptx.types import TYPES
 from .table import Step, control, holding, instruction
 
 
@@ -389,6 +390,14 @@ def _fence(reading: Reading) -> Run:
         "async.global", "async.shared::cta", "sync_restrict::shared::cta", "sync_restrict::shared::cluster",
     )  # fmt: skip
     return lambda batch, ix: None
+
+
+@instruction("createpolicy")
+def _policy(reading: Reading) -> Run:
+    """A policy for caches, which nothing reads."""
+    reading.words.clear()
+    put = reading.into(0, TYPES["b64"])
+    return lambda batch, ix: put(batch, ix, np.zeros(1, np.uint64))
 
 
 @instruction(

@@ -19,6 +19,7 @@ SCOPES = ("cta", "cluster", "gpu", "sys")
 HINTS = (
     "ca", "cg", "cs", "lu", "cv", "wb", "wt", "unified", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first",
     "L1::evict_last", "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B", "L2::evict_normal", "L2::evict_first", "L2::evict_last",
+    "L2::cache_hint",
 )  # fmt: skip
 """Words about caches, which change no value."""
 
