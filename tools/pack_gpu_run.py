@@ -2,14 +2,14 @@
 
 python tools/pack_gpu_run.py FOLDER [--size full|quick|tiny] [--only NAME ...] [--arch sm_80] [--cubins sm_80 sm_90]
 
-run.py        times the packed kernels: needs Python, numpy and the driver alone
-bench.py      benchmarks/bench_gpu.py with the package of this folder: needs llvmlite as well
+run_packed.py times the packed kernels: needs Python, numpy and the driver alone
+bench_packed.py benchmarks/bench_gpu.py with the package of this folder: needs llvmlite as well
 manifest.json programs, sizes, variants: files, grids, arguments
 kernels/      PTX of every variant, machine code where ``ptxas`` is at hand
 programs/     saved programs by the rules, for ``unity.load``
-driver/       the part of the package that ``run.py`` imports
+driver/       the part of the package that ``run_packed.py`` imports
 package/      the package, lark, benchmarks, tests, examples
-python3.x/    ml_dtypes for the Python that packed, used by ``bench.py`` under that one
+python3.x/    ml_dtypes for the Python that packed, used by ``bench_packed.py`` under that one
 """
 
 from __future__ import annotations
@@ -39,26 +39,10 @@ DRIVER = (
     "unity/support/__init__.py", "unity/support/errors.py", "unity/support/forking.py", "unity/support/source.py",
     "unity/ffi/cuda", "benchmarks/gpu/__init__.py", "benchmarks/gpu/clock.py", "benchmarks/gpu/programs.py",
 )  # fmt: skip
-"""What ``run.py`` imports. The packages ``unity`` and ``unity.ffi`` are empty there: nothing of theirs is needed."""
+"""What ``run_packed.py`` imports. The packages ``unity`` and ``unity.ffi`` are empty there: nothing of theirs is needed."""
+SCRIPTS = ("run_packed.py", "bench_packed.py")
 PACKAGE = ("unity", "benchmarks", "tests", "examples", "pyproject.toml")
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-BENCH = '''\
-"""Run benchmarks/bench_gpu.py with the package of this folder; its options. Needs numpy and llvmlite."""
-
-import os
-import sys
-from pathlib import Path
-
-HERE = Path(__file__).resolve().parent
-OWN = HERE / f"python{sys.version_info.major}.{sys.version_info.minor}"
-PATHS = [str(HERE / "package"), *([str(OWN)] if OWN.exists() else [])]
-os.environ["PYTHONPATH"] = os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")])
-sys.path[:0] = PATHS
-
-from benchmarks.bench_gpu import main  # noqa: E402
-
-main()
-'''
 
 
 def copy(source: Path, target: Path) -> None:
@@ -87,8 +71,8 @@ def pack_code(folder: Path) -> None:
         copy(ROOT / name, folder / "driver" / name)
     for name in ("unity", "unity/ffi"):
         (folder / "driver" / name / "__init__.py").touch()
-    copy(ROOT / "benchmarks" / "gpu" / "run_packed.py", folder / "run.py")
-    (folder / "bench.py").write_text(BENCH)
+    for name in SCRIPTS:
+        copy(ROOT / "benchmarks" / "gpu" / name, folder / name)
 
 
 def pack_program(folder: Path, program: Program, size: int, arch: str, cubins: list[str], tiny: bool) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Time the kernels of this folder on a CUDA device, and keep the fastest of each program.
 
-    python run.py [--only NAME ...] [--budget SECONDS] [--write winners.json] [--emulated]
+    python run_packed.py [--only NAME ...] [--budget SECONDS] [--write winners.json] [--emulated]
 
 Needs Python, numpy and NVIDIA's driver. ``tools/pack_gpu_run.py`` made the folder and put this file into it; ``manifest.json`` has
 grids, blocks and arguments. Every variant is checked against numpy before it is timed. Each program runs in a process of its own: a

@@ -42,7 +42,7 @@ def hide(folder: Path, names: tuple[str, ...]) -> None:
 def run(folder: Path, hidden: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The runner, away from the repository."""
     environment = {**os.environ, "PYTHONPATH": str(hidden), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, str(folder / "run.py"), *arguments]
+    command = [sys.executable, str(folder / "run_packed.py"), *arguments]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
@@ -102,6 +102,22 @@ def test_the_runner_needs_numpy_and_the_driver_alone(folder: Path, tmp_path: Pat
         "assert driver.__file__.startswith(sys.path[1])\n"
     )
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
+
+
+def test_the_script_runs_from_the_folder(folder: Path, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        str(folder / "bench_packed.py"),
+        "--emulated",
+        "--only",
+        "softmax",
+        "--json",
+        str(tmp_path / "a.json"),
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=120, capture_output=True)
+    (row,) = json.loads((tmp_path / "a.json").read_text())["table"]
+    assert row["seconds"]["unity"] > 0
 
 
 def test_a_saved_program_of_the_folder_runs(folder: Path) -> None:
