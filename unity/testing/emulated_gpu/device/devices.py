@@ -6,8 +6,8 @@ import ctypes
 from ctypes import c_int, c_void_p
 from typing import Any
 
+from ..memory.device_memory import DeviceMemory
 from .attributes import Limits, attributes
-from .memory import DeviceMemory
 from .status import INVALID_VALUE, SUCCESS
 
 _LOG, _LOG_BYTES = 5, 6

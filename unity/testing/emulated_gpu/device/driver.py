@@ -19,6 +19,7 @@ from typing import Any
 from ....ffi.cuda.driver import FUNCTIONS, Driver
 from ....support.errors import InterpreterError
 from ..machine.batch import Options
+from ..memory.tensor_map import encode_at
 from .attributes import SHARED_DEFAULT, Limits
 from .devices import Device, write, write_log
 from .image import ImageError, ptx_of
@@ -37,7 +38,6 @@ from .status import (
     SUCCESS,
     UNKNOWN,
 )
-from .tensor_map import encode_at
 
 VERSION = 13000
 _MORE: dict[str, tuple[Any, ...]] = {

@@ -15,11 +15,11 @@ from ..machine.findings import Fault
 from ..machine.link import Program, link
 from ..machine.reading import number
 from ..machine.run import run_launch
+from ..memory.device_memory import Allocation, DeviceMemory
 from ..ptx.program import Module, Number, Symbol, Variable
 from ..ptx.reader import read_module
 from ..ptx.tokens import refused
 from .attributes import Limits
-from .memory import Allocation, DeviceMemory
 
 LOOKED_THROUGH = 1 << 24
 """Bytes of the largest allocation that is looked through for being wholly written."""

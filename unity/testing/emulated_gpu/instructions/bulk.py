@@ -1,7 +1,7 @@
 """The bulk copy engine (TMA): cp.async.bulk and cp.async.bulk.tensor.
 
 Copies arrive as late as they can: when no thread can go on. Until then what they will overwrite counts as undefined. A tensor map
-is in the emulated driver's own form (``device.tensor_map``), and copies of tensors are tiles with the element strides 1.
+is in the emulated driver's own form (``memory.tensor_map``), and copies of tensors are tiles with the element strides 1.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable
 import numpy as np
 
 from ....ir.interpret.threads.findings import Finding
-from ..device.tensor_map import TensorMap, read_map
 from ..machine.access import Access
 from ..machine.batch import Batch, Index
 from ..machine.findings import ILLEGAL_ADDRESS, MISALIGNED, fault
 from ..machine.link import PARAM_WINDOW
 from ..machine.reading import S32, S64, U32, Reading, Run
+from ..memory.tensor_map import TensorMap, read_map
 from .memory import HINTS
 from .transactions import WINDOW, arrive, barrier_keys
 

@@ -15,7 +15,7 @@ import numpy as np
 from ....ir.interpret.threads.findings import Log
 from ....ir.interpret.threads.lanes import SITE_BITS, THREAD_BITS, WARP, WARP_BITS, Geometry, ThreadId
 from ....ir.interpret.threads.shadow import Shadow
-from ..device.memory import POISON, DeviceMemory
+from ..memory.device_memory import POISON, DeviceMemory
 from ..ptx.types import UNSIGNED
 from .link import Program, align
 

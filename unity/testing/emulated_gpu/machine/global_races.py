@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....ir.interpret.threads.shadow import Shadow
-from ..device.memory import Allocation
+from ..memory.device_memory import Allocation
 
 PAGE_SHIFT = 12
 MOST_CELLS = 1 << 21

@@ -1,0 +1,1 @@
+"""Memory of emulated devices: allocations, bytes kept apart from their addresses, maps of tensors."""
