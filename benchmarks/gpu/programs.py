@@ -107,7 +107,7 @@ def _attention(q: Array, k: Array, v: Array) -> Array:
 
 
 def _square(count: int, others: int = 0) -> Callable[[int], Sequence[tuple[int, ...]]]:
-    """Arrays of 8192 rows (8 for the emulated device) by the size, and others of one row."""
+    """Arrays of 4096 rows (8 for the emulated device) by the size, and others of one row."""
     return lambda n: [(4096 if n >= 512 else 8, n)] * count + [(n,)] * others
 
 
