@@ -11,7 +11,7 @@ import unity
 from unity import Tensor, UnityError, VirtualMachine, runtime, tensor
 from unity.script import parse
 
-TOY = unity.device("toy", 1)
+TOY = unity.device("apart", 1)
 MODES = ("native", "bytecode")
 X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 
@@ -19,7 +19,7 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 @pytest.fixture(params=MODES)
 def machine(request):
     """Makes a machine of a script on the toy."""
-    return lambda text: VirtualMachine(unity.compile(parse(text), target="toy"), TOY, exec_mode=request.param)
+    return lambda text: VirtualMachine(unity.compile(parse(text), target="apart"), TOY, exec_mode=request.param)
 
 
 @pytest.fixture(autouse=True)
@@ -85,11 +85,11 @@ def test_arrays_are_copied_once_and_results_stay(machine):
 def test_wrong_arguments(machine):
     vm = machine(CHAIN)
     w = tensor(np.eye(4, dtype=np.float32), device=TOY)
-    with pytest.raises(UnityError, match="expected a tensor on toy:1, got one on cpu:0") as caught:
+    with pytest.raises(UnityError, match="expected a tensor on apart:1, got one on cpu:0") as caught:
         vm["main"](tensor(X), w)
     assert caught.value.code == "E612" and "unity.tensor(x, device=" in caught.value.help
-    with pytest.raises(UnityError, match="expected a tensor on toy:1, got one on toy:0"):
-        vm["main"](tensor(X, device="toy:0"), w)
+    with pytest.raises(UnityError, match="expected a tensor on apart:1, got one on apart:0"):
+        vm["main"](tensor(X, device="apart:0"), w)
     assert code_of(lambda: vm["main"](X.astype("float64"), w)) == "E604"
     assert code_of(lambda: vm["main"](X.T, w)) == "E606"
     assert code_of(lambda: vm["main"](tensor(X, device=TOY)[:, ::-1], w)) == "E609"
@@ -100,19 +100,21 @@ def test_wrong_arguments(machine):
 
 
 def test_machines_of_the_right_device():
-    ex = unity.compile(parse(CHAIN), target="toy")
-    assert VirtualMachine(ex).device is unity.device("toy", 0) and VirtualMachine(ex, [TOY, unity.cpu()]).device is TOY
-    with pytest.raises(UnityError, match="compiled for toy, it does not run on cpu:0") as caught:
+    ex = unity.compile(parse(CHAIN), target="apart")
+    assert (
+        VirtualMachine(ex).device is unity.device("apart", 0) and VirtualMachine(ex, [TOY, unity.cpu()]).device is TOY
+    )
+    with pytest.raises(UnityError, match="compiled for apart, it does not run on cpu:0") as caught:
         VirtualMachine(ex, unity.cpu())
     assert caught.value.code == "E612"
     host = unity.compile(parse(CHAIN))
-    with pytest.raises(UnityError, match="runs on cpu:0, not on toy:1") as caught:
+    with pytest.raises(UnityError, match="runs on cpu:0, not on apart:1") as caught:
         VirtualMachine(host, TOY)
-    assert caught.value.code == "E612" and 'target="toy"' in caught.value.help
+    assert caught.value.code == "E612" and 'target="apart"' in caught.value.help
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("inner, outer", [("toy", "llvm"), ("llvm", "toy")])
+@pytest.mark.parametrize("inner, outer", [("apart", "llvm"), ("llvm", "apart")])
 def test_one_module_for_both_memories(mode, inner, outer):
     text = """
 @I.ir_module
@@ -147,7 +149,7 @@ class M:
     vm = VirtualMachine(made, exec_mode=mode)
     x = np.linspace(-1, 1, 5, dtype=np.float32)
     y = vm["main"](x)
-    assert y.device is vm.device is (unity.cpu() if outer == "llvm" else unity.device("toy", 0))
+    assert y.device is vm.device is (unity.cpu() if outer == "llvm" else unity.device("apart", 0))
     np.testing.assert_allclose(y.numpy(), -3 * np.exp(x), rtol=1e-6)
     assert vm["main"](np.zeros(0, np.float32)).shape == (0,)
     out = runtime.empty((4,), "float32", vm.device)
@@ -302,7 +304,7 @@ def main(x: R.Tensor((2,), "float32"), c: R.Tensor((), "bool")):
     return x
 """)
     vm["main"](np.array([1, 2], np.float32), np.array(True))
-    assert 'x is tensor([1., 2.], shape=(2,), dtype="float32", device="toy:1")' in capsys.readouterr().out
+    assert 'x is tensor([1., 2.], shape=(2,), dtype="float32", device="apart:1")' in capsys.readouterr().out
     with pytest.raises(UnityError, match="failed with tensor") as caught:
         vm["main"](np.array([1, 2], np.float32), np.array(False))
     assert caught.value.code == "E635"
@@ -394,19 +396,19 @@ def main(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32"), k: T.float3
     assert here.tolist() == [0, 3, 6, 9], "what is written in place of an array is copied back"
     here.flags.writeable = False
     assert code_of(lambda: vm["main"](np.arange(4, dtype=np.float32), here, 3.0)) == "E610"
-    there = tensor([1.0, 2.0, 3.0, 4.0], device="toy:0")
+    there = tensor([1.0, 2.0, 3.0, 4.0], device="apart:0")
     assert code_of(lambda: vm["main"](there, y, 3.0)) == "E612"
 
 
 def test_saved_and_loaded(tmp_path):
     path = tmp_path / "m.unity"
-    unity.compile(parse(CHAIN), target="toy").save(path)
+    unity.compile(parse(CHAIN), target="apart").save(path)
     for mode in MODES:
         loaded = unity.load(path)
-        assert loaded.options["device"] == "toy"
+        assert loaded.options["device"] == "apart"
         w = np.eye(4, dtype=np.float32)
         np.testing.assert_allclose(VirtualMachine(loaded, TOY, mode)["main"](X, w).numpy(), chain(X, w), rtol=1e-6)
-    assert loaded["main"](X, w).device is unity.device("toy", 0)
+    assert loaded["main"](X, w).device is unity.device("apart", 0)
 
 
 def test_timing_and_profiles_wait(machine):

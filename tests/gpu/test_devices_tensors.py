@@ -20,11 +20,11 @@ from unity.ir import interpret
 from unity.script import parse
 
 
-@pytest.fixture(params=["toy", "cuda"])
+@pytest.fixture(params=["apart", "cuda"])
 def place(request):
     """A device; the driver behind it for cuda."""
-    if request.param == "toy":
-        yield unity.device("toy", 1)
+    if request.param == "apart":
+        yield unity.device("apart", 1)
         return
     with use_driver(ScriptedDriver(devices=2).driver):
         yield unity.cuda(1)
@@ -82,7 +82,7 @@ def test_a_tensor_of_a_device_lies_there(place, maker):
     made = MAKERS[maker](VALUES, place)
     assert made.device is place and (made.numpy() == VALUES).all()
     assert not np.shares_memory(made.numpy(), VALUES) and made.data_ptr != VALUES.ctypes.data
-    if place.kind == "toy":
+    if place.kind == "apart":
         toy_device.shadow(made.data_ptr, VALUES.nbytes)
 
 
@@ -138,7 +138,7 @@ def test_copies(place):
 
 def test_memory_goes_back_with_its_last_view(place, cuda):
     def held():
-        return sum(toy_device.BLOCKS.values()) if place.kind == "toy" else context(1).held
+        return sum(toy_device.BLOCKS.values()) if place.kind == "apart" else context(1).held
 
     gc.collect()
     before = held()

@@ -74,11 +74,11 @@ def _synchronize(index):
 
 
 MEMORY = DeviceMemory(lambda index, nbytes: Block(nbytes), _to_device, _to_host, _within, _synchronize)
-KIND = DeviceKind("toy", 12, False, "Numpy behind addresses that nobody may touch.", lambda: 2, MEMORY)
+KIND = DeviceKind("apart", 12, False, "Numpy behind addresses that nobody may touch.", lambda: 2, MEMORY)
 
 
 def generate(functions, target, suffix):
-    symbols = {name: f"toy.{name}{suffix}" for name in functions}
+    symbols = {name: f"apart.{name}{suffix}" for name in functions}
     signatures = {name: kernel_signature(name, fn) for name, fn in functions.items()}
     data = json.dumps([IRModule(functions).script(), symbols]).encode()
     return lambda: KernelCode(data, signatures, symbols)
@@ -91,5 +91,5 @@ def link(engine, objects, kernels):
     python_kernels(engine, entries, kernels, lambda address, nbytes: shadow(address, nbytes))
 
 
-BACKEND = Backend(TargetKind("toy"), Runtime(KIND, "toy", link), generate, pipeline=Pipeline(()))
+BACKEND = Backend(TargetKind("apart"), Runtime(KIND, "apart", link), generate, pipeline=Pipeline(()))
 register_target(BACKEND)
