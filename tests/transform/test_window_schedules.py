@@ -88,9 +88,6 @@ def test_computes_the_same(name):
     got = unity.VirtualMachine(unity.compile(mod))["main"](array).numpy()
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     found = schedule_windows(program(mod), set(), SMALL)
-    if 0 in shape:
-        assert isinstance(found, str)
-        return
     assert isinstance(found, Scheduled), found
     verify(unity.IRModule({"main": found.func}, {}, {}))
 
