@@ -44,8 +44,11 @@ def _loaded(engine: Engine, code: CudaCode, context: Context) -> dict[str, int]:
     module = _module(code, context)
     engine.keep_alive(KernelChecks(module, code.messages) if code.messages else module)
     cells = {}
+    most = context.attribute("max_shared_memory_per_block_optin")
     for kernel in code.kernels:
-        cell = ctypes.c_void_p(module.function(kernel))
+        function = module.function(kernel)
+        module.allow_shared(function, most - module.attribute(function, "shared_bytes"))
+        cell = ctypes.c_void_p(function)
         engine.keep_alive(cell)
         cells[FUNCTION + kernel] = ctypes.addressof(cell)
     return cells

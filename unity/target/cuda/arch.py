@@ -59,8 +59,16 @@ def arch_of(target: Target) -> Arch:
 
 
 def assembled_archs(target: Target) -> tuple[Arch, ...]:
-    """The architectures of a target's option ``cubin``, "sm_80,sm_90a". Raises CodegenError E531."""
-    return tuple([_named(name.strip()) for name in str(target.get("cubin", "")).split(",") if name.strip()])
+    """The architectures of a target's option ``cubin``, "sm_80,sm_90a". Raises CodegenError E531, also for one that lacks
+    instructions of the target's architecture."""
+    base, found = arch_of(target), []
+    for name in [part.strip() for part in str(target.get("cubin", "")).split(",") if part.strip()]:
+        arch = _named(name)
+        if base.name not in arch.includes:
+            raise CodegenError("E531", f"code for {base.name} may have instructions that {name} has not",
+                               help=f"give the oldest one as -arch={name}, or leave it out of -cubin")  # fmt: skip
+        found.append(arch)
+    return tuple(found)
 
 
 def _named(name: str) -> Arch:

@@ -11,6 +11,7 @@ from ...ffi.abi import KernelSignature
 from ...ffi.cuda.image import CudaCode, Image
 from ...ffi.machine_code.llvm import CompileOptions, compile_ir
 from ...ffi.targets.target import Target
+from ...ir.analysis.threads import is_device_function
 from ...ir.function import PrimFunc
 from ...support.errors import FFIError, InternalError
 from ...support.options import str_option
@@ -18,7 +19,7 @@ from ...transform.infra.backend import KernelCode
 from ..cpu.codegen import compile_options, write_module
 from .arch import Arch, arch_of, assembled_archs
 from .assemble import assemble
-from .kernels import TRIPLE, DeviceModule, is_device_function, write_kernels
+from .kernels import TRIPLE, DeviceModule, write_kernels
 from .launch import Launcher
 
 

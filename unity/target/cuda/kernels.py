@@ -25,28 +25,21 @@ from .arch import Arch
 from .registers import AXES
 from .rules import GPU_RULES
 
-DEVICE = "calling_conv"
-"""The attribute of device functions, with the value ``DEVICE_KERNEL_LAUNCH``."""
-DEVICE_KERNEL_LAUNCH = 2
 VECTOR_ALIGN = 16
 """Bytes that a vector access may want a pointer aligned to."""
 TRIPLE = "nvptx64-nvidia-cuda"
 
 
-def is_device_function(func: PrimFunc) -> bool:
-    """True if the function is a kernel."""
-    return func.attrs.get(DEVICE) == DEVICE_KERNEL_LAUNCH
-
-
 @dataclass(slots=True, frozen=True)
 class DeviceModule:
     """Kernels as LLVM IR: the text, symbols by function name, messages of checks (numbered from 1), and by function name the
-    positions of pointers that must be aligned to ``VECTOR_ALIGN``."""
+    positions of pointers that must be aligned to ``VECTOR_ALIGN``, and the parameters that a kernel writes through."""
 
     text: str
     symbols: dict[str, str]
     messages: list[str]
     aligned: dict[str, set[int]]
+    written: dict[str, set[Var]]
 
 
 def device_symbol(name: str, suffix: str) -> str:
@@ -61,25 +54,24 @@ def write_kernels(functions: Mapping[str, PrimFunc], arch: Arch, suffix: str) ->
     module.converts_half = True
     messages: list[str] = []
     codes: dict[str, int] = {}
-    aligned: dict[str, set[int]] = {}
+    aligned = {name: _vector_parameters(func) for name, func in functions.items()}
+    written = {name: written_pointers(special_nodes(func)) for name, func in functions.items()}
     attributes: list[str] = []
     for number, (name, func) in enumerate(functions.items()):
-        aligned[name] = _vector_parameters(func)
-        _write_kernel(module, Kernel(name, func, messages, codes), aligned[name], number + 1)
+        _write_kernel(module, Kernel(name, func, messages, codes), aligned[name], written[name], number + 1)
         bounds = ",".join([str(n) for n in block_bounds(func)])
         limit = f' "nvvm.maxntid"="{bounds}"' if bounds else ""
         attributes.append(f"attributes #{number + 1} = {{ nounwind{limit} }}")
     text = (
         f'target triple = "{TRIPLE}"\n{module.text()}\nattributes #0 = {{ nounwind }}\n' + "\n".join(attributes) + "\n"
     )
-    return DeviceModule(text, symbols, messages, aligned)
+    return DeviceModule(text, symbols, messages, aligned, written)
 
 
-def _write_kernel(module: ModuleWriter, kernel: Kernel, aligned: set[int], group: int) -> None:
+def _write_kernel(module: ModuleWriter, kernel: Kernel, aligned: set[int], written: set[Var], group: int) -> None:
     func = kernel.func
     w = FunctionWriter(module, kernel)
     no_alias = func.attrs.get("tir.noalias", True)
-    written = written_pointers(special_nodes(func))
     parameters = []
     for number, param in enumerate(func.params):
         place, dtype = f"%p{number}", dtype_of(param)

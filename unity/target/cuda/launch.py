@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ffi.runtime.cuda_runtime import FUNCTION
-from ...ir.build import const, dtype_of
+from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -27,7 +27,6 @@ from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.statements import constant_count
 from ..llvm.writer import FunctionWriter, Rules
-from ..signature import written_pointers
 from .kernels import VECTOR_ALIGN, DeviceModule, thread_extents
 
 _EXTENTS = [f"{kind}Idx.{axis}" for kind in ("block", "thread") for axis in "xyz"]
@@ -52,8 +51,6 @@ done:
 }
 define internal i32 @unity.cuda.launch(ptr %cell, i64 %gx, i64 %gy, i64 %gz, i64 %bx, i64 %by, i64 %bz,
     i64 %shared, ptr %arguments, ptr %name) nounwind {
-  %xy = mul i64 %gx, %gy
-  %blocks = mul i64 %xy, %gz
   %ex = icmp eq i64 %gx, 0
   %ey = icmp eq i64 %gy, 0
   %ez = icmp eq i64 %gz, 0
@@ -133,10 +130,10 @@ class Launcher:
         return [self._writing(node) if type(node) is Call else node for node in special_nodes(func)]
 
     def _writing(self, call: Call) -> Call:
-        kernel = self.functions.get(call.op.name) if type(call.op) is GlobalVar else None
-        if kernel is None:
+        if type(call.op) is not GlobalVar or call.op.name not in self.functions:
             return call
-        written = written_pointers(special_nodes(kernel))
+        kernel = self.functions[call.op.name]
+        written = self.module.written[call.op.name]
         return replace(call, args=tuple([a for p, a in zip(kernel.params, call.args) if p in written]))
 
     def call(self, w: FunctionWriter, call: Call) -> str:
@@ -206,8 +203,7 @@ def _dynamic_bytes(w: FunctionWriter, func: PrimFunc, given: Mapping[Var, Expr])
         buffer = alloc.buffer
         if buffer.scope != "shared.dyn":
             continue
-        size = const(buffer.dtype.itemsize, "int64")
-        bytes_ = index(w, size)
+        bytes_ = str(buffer.dtype.itemsize)
         for extent in buffer.shape:
             bytes_ = w.emit(f"mul nsw i64 {bytes_}, {index(w, substitute(extent, given))}")
         total = bytes_ if total == "0" else w.emit(f"add nsw i64 {total}, {bytes_}")
