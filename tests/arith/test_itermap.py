@@ -42,6 +42,11 @@ def test_fused_and_split():
     assert detect_iter_map([fused], ranges, check="bijective")
     assert detect_iter_map([b.floordiv(fused, 4), b.floormod(fused, 4)], ranges, check="bijective")
     assert detect_iter_map([b.floordiv(fused, 4)], ranges, check="surjective").errors
+    assert detect_iter_map([b.floordiv(fused, 4)], ranges, check="onto")
+    outer, inner = b.floordiv(fused, 8), b.floormod(fused, 2)
+    assert detect_iter_map([outer, inner], ranges, check="onto")
+    assert not detect_iter_map([outer, inner], ranges, check="surjective")
+    assert not detect_iter_map([b.floordiv(fused, 4), b.floormod(fused, 8)], ranges, check="onto")
 
 
 def test_gap_and_overlap_are_refused_with_a_reason():
@@ -79,9 +84,10 @@ def test_bijective_maps_are_bijective(seed):
     for r in ranges.values():
         size *= r.extent.value
     factor = rng.choice([f for f in range(1, 9) if size % f == 0])
-    indices = rng.choice([[fused], [b.floordiv(fused, factor), b.floormod(fused, factor)], [b.floormod(fused, factor)]])
+    high, low = b.floordiv(fused, factor), b.floormod(fused, factor)
+    indices = rng.choice([[fused], [high, low], [low], [high], [high, b.floormod(low, 2)], [b.floordiv(high, 2), low]])
     points = image(indices, ranges)
-    for check in ("surjective", "bijective"):
+    for check in ("onto", "surjective", "bijective"):
         result = detect_iter_map(indices, ranges, check=check)
         if not result:
             continue

@@ -293,8 +293,8 @@ class IterMapDetector:
 
     # ---- coverage
 
-    def uncovered(self, sums: Sequence[IterSum], bijective: bool) -> str | None:
-        """The reason why the indices are not a surjective (bijective) image of the iterators' space; None if they are."""
+    def uncovered(self, sums: Sequence[IterSum], check: str) -> str | None:
+        """The reason why the indices are no image of the iterators' space as a check wants it; None if they are."""
         used: dict[IterMark, list[IterSplit]] = {}
         order: list[IterMark] = []
         pending = [x for s in sums for x in s.args]
@@ -314,17 +314,26 @@ class IterMapDetector:
             rest = list(group)
             while rest:
                 match = next((x for x in rest if self._same(x.lower_factor, expected)), None)
+                if match is None and check == "onto":
+                    match = self._behind_gap(rest, expected)
                 if match is None:
                     return f"a part of {name} is missing or overlaps"
                 rest.remove(match)
-                expected = self._product(expected, match.extent)
-            if not self._same(expected, mark.extent):
+                expected = self._product(match.lower_factor, match.extent)
+            if not self._same(expected, mark.extent) and not (check == "onto" and self._divides(expected, mark.extent)):
                 return f"the outermost part of {name} is missing"
-        if bijective:
+        if check == "bijective":
             for var, mark in self.marks.items():
                 if mark not in used and not self._same(mark.extent, const(1, dtype_of(mark.extent))):
                     return f"iterator {var.name} is not used"
         return None
+
+    def _behind_gap(self, splits: Sequence[IterSplit], factor: Expr) -> IterSplit | None:
+        """The lowest of the splits, where whole parts of the iterator lie between a factor and each of them."""
+        if not all([self._divides(factor, x.lower_factor) for x in splits]):
+            return None
+        chained = [x for x in splits if all([self._divides(x.lower_factor, y.lower_factor) for y in splits])]
+        return chained[0] if chained else None
 
 
 def detect_iter_map(
@@ -336,8 +345,9 @@ def detect_iter_map(
 ) -> IterMap:
     """Normal form of index expressions over iterators.
 
-    ``check``: "none", "surjective" (every index combination is reached, each part of an iterator used once) or "bijective"
-    (also no iterator unused). ``predicate`` restricts the iterators, e.g. ``i0 * 4 + i1 < 14``.
+    ``check``: "none", "onto" (every index combination is reached, no part of an iterator used twice), "surjective" (also no part
+    of a used iterator unused) or "bijective" (also no iterator unused). ``predicate`` restricts the iterators, e.g.
+    ``i0 * 4 + i1 < 14``.
     """
     detector = IterMapDetector(ranges, analyzer)
     try:
@@ -349,7 +359,7 @@ def detect_iter_map(
     except NotAffine as reason:
         return IterMap(errors=[str(reason)])
     if check != "none":
-        problem = detector.uncovered(sums, check == "bijective")
+        problem = detector.uncovered(sums, check)
         if problem is not None:
             return IterMap(errors=[problem])
     return IterMap(tuple(sums), exact=detector.exact)

@@ -24,11 +24,16 @@ class Division:
 
 
 def subspace_divide(
-    bindings: Sequence[Expr], ranges: Mapping[Var, Range], inner_vars: Sequence[Var], predicate: Expr | None = None
+    bindings: Sequence[Expr],
+    ranges: Mapping[Var, Range],
+    inner_vars: Sequence[Var],
+    predicate: Expr | None = None,
+    check: str = "surjective",
 ) -> list[Division] | None:
     """Split each binding into a part of the outer iterators and one of ``inner_vars``; None when some binding does not split.
 
-    The iterators of a binding, from the slowest to the fastest, must be outer ones first and inner ones last.
+    The iterators of a binding, from the slowest to the fastest, must be outer ones first and inner ones last; ``check`` as for
+    ``detect_iter_map``.
     """
     detector = IterMapDetector(ranges)
     inner = set(inner_vars)
@@ -37,7 +42,7 @@ def subspace_divide(
         if predicate is not None:
             detector.constrain(predicate)
         sums = [detector.rewrite(detector.ana.simplify(b)) for b in bindings]
-        problem = detector.uncovered([detector.fuse(s) for s in sums], False)
+        problem = detector.uncovered([detector.fuse(s) for s in sums], check)
         return None if problem is not None else [divider.divide(s) for s in sums]
     except NotAffine:
         return None

@@ -36,19 +36,26 @@ def loops_of(block: Sref) -> list[Sref]:
     return found[::-1]
 
 
-def iter_map(state: ScheduleState, block: Sref, within: Sref | None = None) -> IterMap:
+def iter_map(state: ScheduleState, block: Sref, within: Sref | None = None, check: str = "surjective") -> IterMap:
     """Normal form of a block's bindings over the loops around it, from ``within`` inwards where one is given (its truth
-    value: they are quasi-affine and independent)."""
-    key = ("affine", within and within.loop.loop_var, standing(state, block))
+    value: they are quasi-affine and independent; ``check`` as for ``detect_iter_map``)."""
+    key = ("affine", check, within and within.loop.loop_var, standing(state, block))
     found = state.cache.get(key)
     if found is None:
         loops = loops_of(block)
         loops = loops[loops.index(within) :] if within is not None else loops
         ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops}
         found = state.cache[key] = iteration_map(
-            block.realize.iter_values, ranges, block.realize.predicate, analyzer_at(state, block, inside=False)
+            block.realize.iter_values, ranges, block.realize.predicate, analyzer_at(state, block, inside=False), check
         )
     return found
+
+
+def check_of(block: Sref) -> str:
+    """The check of a block's bindings, as for ``detect_iter_map``: what writes the same values again needs no part of a loop that
+    it does not use, a reduction would add them again."""
+    again = block.block.init is None and all([axis.kind == "S" for axis in block.block.iter_vars])
+    return "onto" if again else "surjective"
 
 
 def why_not_affine(state: ScheduleState, block: Sref) -> str | None:
@@ -173,10 +180,12 @@ def require_reduction(state: ScheduleState, block: Sref) -> None:
         )  # fmt: skip
 
 
-def require_affine(state: ScheduleState, block: Sref, within: Sref | None = None) -> None:
-    """Refuse E413 unless the block's binding is affine; with a loop, while what is outside of it stands still."""
+def require_affine(state: ScheduleState, block: Sref, within: Sref | None = None, repeats: bool = True) -> None:
+    """Refuse E413 unless the block's binding is affine; with a loop, while what is outside of it stands still. A block that
+    ``repeats`` and has spatial iterators alone need not use every part of a loop."""
+    check = check_of(block) if repeats else "surjective"
     reason = why_not_affine(state, block)
-    if reason is not None and not (within is not None and iter_map(state, block, within)):
+    if reason is not None and not any([iter_map(state, block, at, check) for at in {None, within}]):
         found = shown_clash(state, block)
         refuse(
             "E413", reason, condition="affine binding", at=block, clash=found,

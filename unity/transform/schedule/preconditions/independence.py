@@ -83,7 +83,7 @@ def _require_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) 
             condition="complete or reduction block", at=[loop, block], clash=shown_clash(state, block, over=loop),
             nearest="a loop that drives spatial iterators alone, or rfactor of the reduction first",
         )  # fmt: skip
-    require_affine(state, block, loop)
+    require_affine(state, block, loop, repeats=bool(threads))
     driven = iterators_driven(block, loop)
     for kind, value in driven:
         if kind == "S" or (kind == "R" and threads.startswith("threadIdx") and block.block.init is not None):

@@ -28,7 +28,7 @@ from ..core.registry import primitive
 from ..core.sref import BlockRef, ItemRef, Sref
 from ..core.state import ScheduleState
 from ..core.tree import TRUE
-from ..preconditions.conditions import loops_of, require_no_repetition, require_regular
+from ..preconditions.conditions import check_of, loops_of, require_no_repetition, require_regular
 from ..preconditions.coverage import common_ancestor, loops_between
 from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
@@ -217,7 +217,7 @@ def _divide(state: ScheduleState, block: Sref, inner: Sequence[Var]) -> _Parts:
     values = [substitute(v, units) for v in realize.iter_values]
     live = {v: r for v, r in ranges.items() if v not in units}
     guard = None if is_int(realize.predicate, 1) else substitute(realize.predicate, units)
-    found = subspace_divide(values, live, [v for v in inner if v in live], guard)
+    found = subspace_divide(values, live, [v for v in inner if v in live], guard, check_of(block))
     if found is None:
         refuse(
             "E440",

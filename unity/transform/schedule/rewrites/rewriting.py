@@ -73,7 +73,11 @@ def analyzer_at(state: ScheduleState, at: Sref, inside: bool = True) -> Analyzer
 
 
 def iteration_map(
-    values: Sequence[Expr], ranges: Mapping[Var, Range], predicate: Expr | None = None, ana: Analyzer | None = None
+    values: Sequence[Expr],
+    ranges: Mapping[Var, Range],
+    predicate: Expr | None = None,
+    ana: Analyzer | None = None,
+    check: str = "surjective",
 ) -> IterMap:
     """``detect_iter_map`` where loops of one iteration count as their only value: they are no part of
     the map, whatever their stride."""
@@ -82,7 +86,7 @@ def iteration_map(
         values = [substitute(v, units) for v in values]
         predicate = substitute(predicate, units) if predicate is not None else None
         ranges = {var: r for var, r in ranges.items() if var not in units}
-    return detect_iter_map(values, ranges, predicate, "surjective", ana)
+    return detect_iter_map(values, ranges, predicate, check, ana)
 
 
 def size_vars(state: ScheduleState, func: str) -> list[Var]:
