@@ -14,7 +14,7 @@ from scripted_driver import LIBC, ScriptedDriver
 import unity
 from unity import UnityError
 from unity.ffi.cuda import driver as drivers
-from unity.ffi.cuda.context import STREAM_KEY, Launching, context, stream_key
+from unity.ffi.cuda.context import THREAD_KEY, Launching, context, thread_key
 from unity.ffi.cuda.driver import FUNCTIONS, Driver, device_count, driver_in_use, use_driver
 from unity.ffi.cuda.launch import launch, launch_failed, launch_symbols
 from unity.ffi.cuda.memory import (
@@ -227,20 +227,23 @@ def test_a_thread_gets_its_context_back(scripted):
 
 def test_machine_code_sees_the_stream_of_its_thread(scripted):
     here = context(0)
-    read = LIBC.pthread_getspecific
-    read.restype = ctypes.c_uint64
+    find = LIBC.pthread_getspecific
+    find.restype = ctypes.c_uint64
     seen = []
+
+    def read(key):
+        return ctypes.c_uint64.from_address(find(key)).value
 
     def run(stream):
         with here.use_stream(stream), Launching(here):
-            seen.append(read(STREAM_KEY))
+            seen.append(read(THREAD_KEY))
             with here.use_stream(stream + 1), Launching(here):
-                seen.append(read(STREAM_KEY))
-            seen.append(read(STREAM_KEY))
-        seen.append(read(STREAM_KEY))
+                seen.append(read(THREAD_KEY))
+            seen.append(read(THREAD_KEY))
+        seen.append(read(THREAD_KEY))
 
     symbols = launch_symbols(scripted.driver)
-    assert symbols["unity_cuda_stream_key"] == ctypes.addressof(stream_key())
+    assert symbols["unity_cuda_thread_key"] == ctypes.addressof(thread_key())
     assert not symbols["cuFuncSetAttribute"] and symbols["cuLaunchKernel"] == scripted.driver.address("cuLaunchKernel")
     for start in (0x100, 0x200):
         thread = threading.Thread(target=run, args=(start,))

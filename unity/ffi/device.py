@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from ctypes import addressof
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..support.errors import CodegenError, FFIError
 from .cuda import memory as cuda_memory
-from .cuda.context import Context, Launching, context as cuda_context
+from .cuda.context import Context, context as cuda_context
 from .cuda.driver import device_count
 
 
@@ -65,6 +66,9 @@ class DeviceMemory:
     within: Callable[[int, int, int, int], None]
     synchronize: Callable[[int], None] = lambda index: None
     calling: Callable[[int], AbstractContextManager[Any]] = nullcontext
+    gate: Callable[[int], int] = lambda index: 0
+    """Address of the words by which machine code enters a program as ``calling`` does, 0 for none
+    (`unity/ffi/native/helpers_device_ir.py`)."""
     streams: DeviceStreams = DeviceStreams()
     fact: Callable[[int, str], int | str | None] = lambda index, name: None
     """A fact by the name of a property of ``Device``, None where it is not known."""
@@ -109,7 +113,8 @@ def _of_context(function: Callable[..., Any]) -> Callable[..., Any]:
 CUDA_MEMORY = DeviceMemory(
     allocate=_of_context(cuda_memory.allocate), to_device=_of_context(cuda_memory.copy_to_device),
     to_host=_of_context(cuda_memory.copy_to_host), within=_of_context(cuda_memory.copy_on_device),
-    synchronize=_of_context(Context.synchronize), calling=_of_context(Launching),
+    synchronize=_of_context(Context.synchronize), calling=lambda index: cuda_context(index).launching,
+    gate=lambda index: addressof(cuda_context(index).gate),
     streams=DeviceStreams(
         _of_context(Context.stream), _of_context(Context.set_stream), _of_context(Context.order), _of_context(Context.new_stream),
         _of_context(Context.free_stream), _of_context(Context.synchronize_stream), 1,

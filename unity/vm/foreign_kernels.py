@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..ffi.abi import BufferParam
-from ..ffi.calls.host_copies import running_on
+from ..ffi.calls.host_copies import RunningOn
 from ..ffi.calls.kernel_calls import BRIDGE, BRIDGE_ADDRESS
 from ..ffi.device import Device, memory_device
 from ..ffi.device_array import array_at
@@ -30,7 +30,7 @@ def link_foreign(
     """Give the tensor programs of a section for the device ``there`` entries in a program whose tensors lie on ``here``."""
     kernels = {program.symbol(name): signature for name, signature in program.kernels.items()}
     own = Engine({BRIDGE: BRIDGE_ADDRESS})
-    with running_on(there):
+    with RunningOn(there):
         runtime.link(own, objects, kernels)
         defined = set(own.names())
     found: dict[str, ForeignKernel] = {}
@@ -47,6 +47,7 @@ class ForeignKernel:
 
     def __init__(self, raw: RawKernel, here: Device, there: Device) -> None:
         self.raw, self.here, self.there = raw, here, there
+        self.running = RunningOn(there)
 
     def __call__(self, address: int) -> None:
         signature = self.raw.signature
@@ -54,7 +55,7 @@ class ForeignKernel:
         symbols = [ctypes.c_int64.from_address(first + 8 * k).value for k in range(len(signature.symbols))]
         values: list[object] = []
         written: list[tuple[Tensor, Tensor]] = []
-        with running_on(self.there):
+        with self.running:
             for place, param in zip(range(address, first, 8), signature.params, strict=True):
                 if not isinstance(param, BufferParam):
                     values.append(C_TYPES[param.dtype].from_address(place).value)

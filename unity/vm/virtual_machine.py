@@ -11,7 +11,7 @@ from typing import Any
 
 from ..ffi.calls.check import ArgumentChecker, Finished, OutHandler
 from ..ffi.calls.entry_spec import ObjectArg, spec_of_kernel
-from ..ffi.calls.fastcall import kernel_function_of, of_bits
+from ..ffi.calls.fastcall import gated_kernel, kernel_function_of, of_bits
 from ..ffi.calls.kernel_calls import BRIDGE, BRIDGE_ADDRESS
 from ..ffi.device import CPU, DEVICE_KINDS, Device, device as make_device, memory_device
 from ..ffi.dtype import DataType
@@ -108,7 +108,7 @@ class VirtualMachine:
                 require_library(entry.name)
         self.executable = executable
         self.exec_mode = exec_mode
-        with self.placement.running():
+        with self.placement.running:
             self.engine = link_kernels(executable, self.placement.device)
             constants = self.placement.constants(executable.program.constants)
         self.interpreter = Interpreter(executable.program, {}, self.placement, constants)
@@ -176,7 +176,17 @@ class VirtualMachine:
         kernel, placement = self.kernels[name], self.placement
         if self.native is not None:
             entry = kernel_function_of(kernel.signature, kernel.address, keep=(self.engine,), device=placement.device)
-            return running_in(placement, entry) if placement.own_memory else entry
+            if not placement.own_memory:
+                return entry
+            general = running_in(placement, entry)
+            result, keep = kernel.signature.result, (self.engine,)
+            bare = kernel.signature.packed_calls or (result is not None and DataType(result).is_narrow)
+            gate = 0 if bare else placement.gate()
+            return (
+                gated_kernel(kernel.signature, kernel.address, general, gate, placement.device, keep)
+                if gate
+                else general
+            )
         checker = ArgumentChecker(spec_of_kernel(kernel.signature, placement.device))
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -279,7 +289,7 @@ class VirtualMachine:
             raise VMError("E631", f"the program has no graph function {name!r}", help="time_evaluator times a kernel")
         self.executable.count_work()
         checker = ArgumentChecker(plan_entry(program.functions[name], program, self.placement.device).spec)
-        with self.placement.running():
+        with self.placement.running:
             values = tuple([to_value(a) for a in checker.bind(args)[0]])
             return profile(self.interpreter, name, values, runs)
 
@@ -304,9 +314,10 @@ def device_for(executable: Executable, wanted: Device | None) -> Device:
 
 def running_in(placement: Placement, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of machine code, called as a program of a device."""
+    running = placement.running
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        with placement.running():
+        with running:
             return function(*args, **kwargs)
 
     return call
@@ -341,7 +352,7 @@ def out_call(vm: VirtualMachine, name: str) -> OutCall:
         if vm.native is not None:
             derived = Executable(plan.program, {k: v for k, v in vm.executable.objects.items() if k != DRIVER},
                                  vm.executable.triple, vm.executable.features, options=vm.executable.options)  # fmt: skip
-            with vm.placement.running():
+            with vm.placement.running:
                 direct = NativeProgram(derived, interpreter, link_kernels(derived, vm.placement.device)).function(name)
     return OutCall(plan, name, plain, direct, order)
 

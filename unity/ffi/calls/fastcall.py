@@ -22,7 +22,7 @@ from ..native.native_helpers import helper_symbols
 from ..tensor import float_of_bits
 from .check import ArgumentChecker, OutHandler
 from .entry_spec import EntrySpec, spec_of_kernel, validate
-from .fastcall_ir import entry_ir
+from .fastcall_ir import ANY_LANE, entry_ir
 
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 _OPTIONS = CompileOptions(pipeline="O1")
@@ -45,7 +45,8 @@ _new_method.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p, ctyp
 
 
 class EntryTable(np.ndarray):
-    """The words ``[raw, env, slow, status, devices...]`` an entry reads; ``keep`` holds what they point to."""
+    """The words ``[raw, env, slow, status, devices...]`` an entry reads, of a gated one ``[..., gate, lane]``; ``keep`` holds what
+    they point to."""
 
     keep: tuple[object, ...]
 
@@ -91,16 +92,16 @@ def _entry_engine(text: str) -> Engine:
 
 
 def _make(
-    spec: EntrySpec, text: str, raw: int, env: int, reporter: StatusReporter, keep: Iterable[object],
-    out: OutHandler | None = None, silent: bool = False,
+    spec: EntrySpec, text: str, raw: int, env: int, slow: Callable[..., Any], reporter: StatusReporter, keep: Iterable[object],
+    gate: Sequence[int] = (),
 ) -> Callable[..., Any]:  # fmt: skip
     engine = _entry_engine(text)
-    checker = ArgumentChecker(spec, out, silent)
     doc = f"{spec.name}({', '.join([arg.name for arg in spec.args])})".encode()
     method = _MethodDef(spec.name.encode(), engine.address("entry"), _METH_FASTCALL_KEYWORDS, doc)
     devices = spec.devices()
-    table = np.array([raw, env, id(checker), id(reporter), *map(id, devices)], dtype=np.uint64).view(EntryTable)
-    table.keep = (method, checker, reporter, engine, devices, *keep)
+    words = [raw, env, id(slow), id(reporter), *map(id, devices), *gate]
+    table = np.array(words, dtype=np.uint64).view(EntryTable)
+    table.keep = (method, slow, reporter, engine, devices, *keep)
     result: Callable[..., Any] = _new_method(ctypes.addressof(method), table, None, None)
     return result
 
@@ -121,7 +122,7 @@ def kernel_function(
     """
     validate(spec)
     text = entry_ir(spec, release_gil=release_gil, result=result)
-    made = _make(spec, text, address, 0, StatusReporter(spec, messages), keep)
+    made = _make(spec, text, address, 0, ArgumentChecker(spec), StatusReporter(spec, messages), keep)
     return made if result is None or not DataType(result).is_narrow else of_bits(made, result)
 
 
@@ -156,4 +157,34 @@ def driver_function(
     Raises FFIError E711 for an inconsistent spec; the function raises VMError E602 to E613.
     """
     validate(spec)
-    return _make(spec, entry_ir(spec, driver=True), address, env, StatusReporter(spec, ()), keep, out, silent)
+    checker = ArgumentChecker(spec, out, silent)
+    return _make(spec, entry_ir(spec, driver=True), address, env, checker, StatusReporter(spec, ()), keep)
+
+
+def gated_kernel(
+    signature: KernelSignature,
+    address: int,
+    general: Callable[..., Any],
+    gate: int,
+    device: Device,
+    keep: Iterable[object],
+) -> Callable[..., Any]:
+    """A kernel on a device that is called without Python in between where all arguments fit as they are and the ``gate`` lets the
+    call in; every other call is one of ``general``."""
+    spec = spec_of_kernel(signature, device)
+    text, reporter = entry_ir(spec, result=signature.result, gated=True), StatusReporter(spec, signature.messages)
+    return _make(spec, text, address, 0, general, reporter, keep, (gate, ANY_LANE))
+
+
+def gated_driver(
+    spec: EntrySpec, address: int, general: Callable[..., Any], gate: int, env: int, keep: Iterable[object]
+) -> Callable[..., Any]:
+    """The same for a driver, at first for the lane 0, whose arena is that of ``env``: ``set_lane`` gives it another one."""
+    text = entry_ir(spec, driver=True, gated=True)
+    return _make(spec, text, address, env, general, StatusReporter(spec, ()), keep, (gate, 0))
+
+
+def set_lane(gated: Callable[..., Any], lane: int, env: int) -> None:
+    """Let a function of ``gated_driver`` be one for calls in another lane."""
+    table: EntryTable = gated.__self__  # type: ignore[attr-defined]
+    table[1], table[-1] = env, lane

@@ -1,9 +1,9 @@
 """The checked entry as LLVM IR: a ``METH_FASTCALL | METH_KEYWORDS`` function that checks, calls, converts the result.
 
 The text depends on the spec and the mode alone; addresses come at run time from the words of ``self``, a numpy array:
-``[raw, env, slow, status]``, then the devices of the spec. Invariant: every check that fails goes to ``%slow`` (the Python
-checker), which raises, returns arguments that pass, or returns the result itself (``Finished``); native memory is touched only
-after all checks.
+``[raw, env, slow, status]``, then the devices of the spec; of a gated entry then its gate and lane. Invariant: every check that
+fails goes to ``%slow`` (the Python checker), which raises, returns arguments that pass, or returns the result itself
+(``Finished``); native memory is touched only after all checks.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ FINISHED_VALUE = member_offset(Finished.__dict__["value"])
 """Byte offset of the value of a ``Finished``."""
 TABLE_BYTES = 32
 """Bytes of the words of ``self`` that every entry has."""
+ANY_LANE = (1 << 64) - 1
+"""The lane of a gated entry that has no arena."""
 _EXTERNALS = """\
 @unity_runtime = external global [{words} x i64]
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
@@ -57,12 +59,14 @@ def llvm_scalar(dtype: DataType) -> str:
 
 
 class EntryWriter:
-    """Writes one checked entry. ``driver`` chooses the mode; ``result`` is the scalar a kernel returns, if any."""
+    """Writes one checked entry. ``driver`` chooses the mode; ``result`` is the scalar a kernel returns, if any; a ``gated`` one
+    enters the program of a device by itself, and leaves everything out of the ordinary to the function that is its ``slow``."""
 
-    def __init__(self, spec: EntrySpec, driver: bool, release_gil: bool, result: str | None) -> None:
+    def __init__(self, spec: EntrySpec, driver: bool, release_gil: bool, result: str | None, gated: bool) -> None:
         self.spec = spec
         self.driver = driver
         self.release_gil = release_gil
+        self.gated = gated
         self.result = None if result is None else DataType(result)
         self.lines: list[str] = []
         self.count = 0
@@ -257,11 +261,15 @@ class EntryWriter:
         """The raw call and its result."""
         table = self.at("%self", ARRAY_DATA)
         raw = self.at(table, 0)
+        if self.gated:
+            words = TABLE_BYTES + 8 * len(self.devices)
+            gate, lane = self.at(table, words), self.at(table, words + 8, "i64")
+            self.require(self.emit(f"call i1 @unity_enter(ptr {gate}, i64 {lane}, ptr %undo)"))
         if self.driver:
             for number, name in enumerate(symbols):
                 self.store("i64", name, "%symbols", 8 * number)
             value = self.emit(f"call ptr {raw}(ptr {self.at(table, 8)}, ptr %leaves, ptr %symbols)")
-            self.lines += ["  call void @unity_decref(ptr %held)", f"  ret ptr {value}"]
+            self.lines += [*self.leave(), "  call void @unity_decref(ptr %held)", f"  ret ptr {value}"]
             return
         args = [*self.raw_args, *[f"i64 {name}" for name in symbols]]
         if self.result is not None:
@@ -270,7 +278,7 @@ class EntryWriter:
         status = self.emit(f"call i32 {raw}({', '.join(args)})")
         if self.release_gil:
             self.lines.append(f"  call void @unity_gil_restore(ptr {saved})")
-        self.lines.append("  call void @unity_decref(ptr %held)")
+        self.lines += [*self.leave(), "  call void @unity_decref(ptr %held)"]
         fine = self.emit(f"icmp eq i32 {status}, 0")
         self.lines += [f"  br i1 {fine}, label %success, label %failure", "success:"]
         self.lines.append(f"  ret ptr {self.boxed()}")
@@ -289,6 +297,10 @@ class EntryWriter:
         place = self.emit("ptrtoint ptr %known to i64")
         self.lines.append(f"  call void @unity_raise_by(ptr {reporter}, i64 {wide}, i64 {place}, i64 {len(known)})")
         self.lines += ["  br label %raised", "raised:", "  ret ptr null"]
+
+    def leave(self) -> list[str]:
+        """The text behind the raw call of a gated entry."""
+        return ["  call void @unity_leave(ptr %undo)"] if self.gated else []
 
     def boxed(self) -> str:
         """The kernel's scalar result as an object, or None."""
@@ -323,53 +335,70 @@ class EntryWriter:
             "  %overflow = alloca i32, align 4",
             "  %wide = alloca i64, align 8",
             "  %result = alloca i64, align 8",
+            "  %undo = alloca [2 x i64], align 8",
             "  br label %try",
             "try:",
-            "  %args = phi ptr [ %args0, %start ], [ %items, %retry ]",
-            "  %nargs = phi i64 [ %nargs0, %start ], [ %size, %retry ]",
-            "  %kw = phi ptr [ %kw0, %start ], [ null, %retry ]",
-            "  %held = phi ptr [ null, %start ], [ %checked, %retry ]",
-            "  %again = phi i1 [ false, %start ], [ true, %retry ]",
+            *[self.start(*row) for row in _START],
         ]
         tail = [
             "slow:",
-            "  br i1 %again, label %disagree, label %convert",
-            "disagree:",
-            "  call void @unity_decref(ptr %held)",
-            "  call void @unity_raise(i64 9, i64 0, i64 0)",
-            "  ret ptr null",
-            "convert:",
+            *([] if self.gated else ["  br i1 %again, label %disagree, label %convert", *_DISAGREE]),
             f"  %slowtable.p = getelementptr i8, ptr %self, i64 {ARRAY_DATA}",
             "  %slowtable = load ptr, ptr %slowtable.p",
             "  %slow.p = getelementptr i8, ptr %slowtable, i64 16",
             "  %checker = load ptr, ptr %slow.p",
             "  %checked = call ptr @PyObject_Vectorcall(ptr %checker, ptr %args, i64 %nargs, ptr %kw)",
-            "  %refused = icmp eq ptr %checked, null",
-            "  br i1 %refused, label %refuse, label %answered",
-            "refuse:",
-            "  ret ptr null",
-            "answered:",
-            f"  %kind.p = getelementptr i8, ptr %checked, i64 {OBJECT_TYPE}",
-            "  %kind = load ptr, ptr %kind.p",
-            f"  %tuple = load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {slot_offset('tuple')})",
-            "  %arguments = icmp eq ptr %kind, %tuple",
-            "  br i1 %arguments, label %retry, label %finished",
-            "finished:",
-            f"  %value.p = getelementptr i8, ptr %checked, i64 {FINISHED_VALUE}",
-            "  %value = load ptr, ptr %value.p",
-            "  call void @unity_incref(ptr %value)",
-            "  call void @unity_decref(ptr %checked)",
-            "  ret ptr %value",
-            "retry:",
-            f"  %size.p = getelementptr i8, ptr %checked, i64 {VAR_SIZE}",
-            "  %size = load i64, ptr %size.p",
-            f"  %items = getelementptr i8, ptr %checked, i64 {TUPLE_ITEMS}",
-            "  br label %try",
+            *(["  ret ptr %checked"] if self.gated else _CHECKED),
             "}",
         ]
         return "\n".join([*head, *self.lines, *tail]) + "\n"
 
+    def start(self, kind: str, name: str, first: str, again: str) -> str:
+        """A value that is another one where the checker gave arguments that pass."""
+        return f"  %{name} = phi {kind} [ {first}, %start ]" + ("" if self.gated else f", [ {again}, %retry ]")
 
-def entry_ir(spec: EntrySpec, driver: bool = False, release_gil: bool = False, result: str | None = None) -> str:
+
+def entry_ir(
+    spec: EntrySpec, driver: bool = False, release_gil: bool = False, result: str | None = None, gated: bool = False
+) -> str:
     """LLVM IR text of a checked entry; the function is called ``entry``. Raises FFIError E711."""
-    return EntryWriter(spec, driver, release_gil, result).text()
+    return EntryWriter(spec, driver, release_gil, result, gated).text()
+
+
+_START = (
+    ("ptr", "args", "%args0", "%items"),
+    ("i64", "nargs", "%nargs0", "%size"),
+    ("ptr", "kw", "%kw0", "null"),
+    ("ptr", "held", "null", "%checked"),
+    ("i1", "again", "false", "true"),
+)
+_DISAGREE = [
+    "disagree:",
+    "  call void @unity_decref(ptr %held)",
+    "  call void @unity_raise(i64 9, i64 0, i64 0)",
+    "  ret ptr null",
+    "convert:",
+]
+_CHECKED = [
+    "  %refused = icmp eq ptr %checked, null",
+    "  br i1 %refused, label %refuse, label %answered",
+    "refuse:",
+    "  ret ptr null",
+    "answered:",
+    f"  %kind.p = getelementptr i8, ptr %checked, i64 {OBJECT_TYPE}",
+    "  %kind = load ptr, ptr %kind.p",
+    f"  %tuple = load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {slot_offset('tuple')})",
+    "  %arguments = icmp eq ptr %kind, %tuple",
+    "  br i1 %arguments, label %retry, label %finished",
+    "finished:",
+    f"  %value.p = getelementptr i8, ptr %checked, i64 {FINISHED_VALUE}",
+    "  %value = load ptr, ptr %value.p",
+    "  call void @unity_incref(ptr %value)",
+    "  call void @unity_decref(ptr %checked)",
+    "  ret ptr %value",
+    "retry:",
+    f"  %size.p = getelementptr i8, ptr %checked, i64 {VAR_SIZE}",
+    "  %size = load i64, ptr %size.p",
+    f"  %items = getelementptr i8, ptr %checked, i64 {TUPLE_ITEMS}",
+    "  br label %try",
+]

@@ -5,8 +5,8 @@ what they write there goes back. A function that is registered with ``on_device=
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,71 +16,77 @@ from ..registry import PackedFunc
 from ..tensor import Tensor
 
 
-class _Running(threading.local):
+class _Running:
     """The device of the program that a thread runs, and not of the Python functions that it calls."""
 
-    device: Device = CPU
-    returned: list[tuple[Tensor, np.ndarray]] | None = None
-    """Arrays of the host that the innermost call was given to write to, and the tensors that stand for them."""
+    __slots__ = ("before", "device", "returned")
+
+    def __init__(self) -> None:
+        self.device: Device = CPU
+        self.returned: list[tuple[Tensor, np.ndarray]] | None = None
+        """Arrays of the host that the innermost call was given to write to, and the tensors that stand for them."""
+        self.before: list[tuple[Device, list[tuple[Tensor, np.ndarray]] | None, AbstractContextManager[Any]]] = []
+        """Device and arrays of the calls around the innermost one, and its block."""
 
 
-_RUNNING = _Running()
+class _Threads(threading.local):
+    """The work of each thread: one look into what is local to it, which takes longer than other attributes."""
+
+    def __init__(self) -> None:
+        self.running = _Running()
+
+
+_THREADS = _Threads()
 
 
 def running_device() -> Device:
     """The device whose program calls from machine code of this thread."""
-    return _RUNNING.device
-
-
-@contextmanager
-def _runs(device: Device) -> Iterator[None]:
-    before, _RUNNING.device = _RUNNING.device, device
-    try:
-        yield
-    finally:
-        _RUNNING.device = before
-
-
-def running_on(device: Device) -> RunningOn:
-    """A block around a call of code of a device, or of the host."""
-    return RunningOn(device, nullcontext() if device.host_memory else device.memory.calling(device.index))
+    return _THREADS.running.device
 
 
 class RunningOn:
-    """The block of ``running_on``; gives what tells apart calls that run at the same time."""
+    """A block around calls of code of a device, or of the host: gives what tells apart calls that run at the same time. One serves
+    all threads, and calls inside calls."""
 
-    __slots__ = ("before", "block", "device", "returned")
+    __slots__ = ("calling", "device")
 
-    def __init__(self, device: Device, block: AbstractContextManager[Any]) -> None:
-        self.device, self.block = device, block
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.calling = nullcontext if device.host_memory else device.memory.calling
 
     def __enter__(self) -> Any:
-        lane = self.block.__enter__()
-        self.before, _RUNNING.device = _RUNNING.device, self.device
-        self.returned, _RUNNING.returned = _RUNNING.returned, None
+        block = self.calling(self.device.index)
+        lane = block.__enter__()
+        running = _THREADS.running
+        running.before.append((running.device, running.returned, block))
+        running.device, running.returned = self.device, None
         return lane
 
     def __exit__(self, *error: Any) -> None:
-        _RUNNING.device, arrays = self.before, _RUNNING.returned
-        _RUNNING.returned = self.returned
+        running = _THREADS.running
+        arrays = running.returned
+        running.device, running.returned, block = running.before.pop()
         try:
             if arrays and error[0] is None:
                 for owner, array in arrays:
                     np.copyto(array, owner.numpy())
         finally:
-            self.block.__exit__(*error)
+            block.__exit__(*error)
+
+
+HOST_CODE = RunningOn(CPU)
 
 
 def written_for(array: np.ndarray, device: Device) -> Tensor:
     """A tensor of a device in the place of an array of the host that a program writes to; it is copied back when the call ends."""
-    made = Tensor(array, device)
-    _RUNNING.returned = [*(_RUNNING.returned or ()), (made, array)]
+    made, running = Tensor(array, device), _THREADS.running
+    running.returned = [*(running.returned or ()), (made, array)]
     return made
 
 
 def call_from_device(function: PackedFunc, args: Sequence[Any]) -> Any:
     """Call a registered function with values of a device's program."""
-    with _runs(CPU):
+    with HOST_CODE:
         if function.on_device:
             return function.function(*args)
         loans = Loans()

@@ -1,7 +1,7 @@
 """Contexts and streams: the primary context of each device, which torch uses too, and the current stream of a thread.
 
-Machine code launches on the stream that ``launching`` has published for its thread (`launch.py` gives the addresses). Invariant: a
-context is retained once in a process; a thread gets back the context that it had.
+Machine code launches on the stream in the record of its thread (`launch.py` gives the addresses). Invariant: a context is retained
+once in a process; a thread gets back the context that it had.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from ...support.errors import DeviceError
 from ...support.forking import fork_lock
-from .driver import Driver, driver_in_use
+from .driver import CURRENT, Driver, driver_in_use
 
 _LOCK = fork_lock()
 _ATTRIBUTES = {
@@ -34,11 +34,14 @@ class Context:
     __slots__ = (
         "__weakref__",
         "_attributes",
+        "_get_current",
         "checks",
         "driver",
+        "gate",
         "handle",
         "held",
         "index",
+        "launching",
         "most",
         "name",
         "number",
@@ -54,6 +57,14 @@ class Context:
         self.name = text.value.decode(errors="replace")
         self.handle = driver.get("cuDevicePrimaryCtxRetain", self.number)
         self._attributes: dict[str, int] = {}
+        self._get_current = driver.typed("cuCtxGetCurrent")
+        self.launching = Launching(self)
+        """The block around calls of machine code that launches."""
+        self.gate = (ctypes.c_uint64 * 9)(
+            ctypes.addressof(driver.ready), self.handle, driver.address("cuCtxGetCurrent"), ctypes.addressof(thread_key()),
+            id(sys.modules), id(_TORCH_CUDA), id(_INITIALIZED), 0, id(self.index),
+        )  # fmt: skip
+        """The words by which machine code enters a program without that block (`unity/ffi/native/helpers_device_ir.py`)."""
         self.checks: WeakSet[Any] = WeakSet()
         """The checks inside the kernels that are loaded (`checks.py`)."""
         self.held = self.pooled = 0
@@ -97,10 +108,13 @@ class Context:
 
     def enter(self, what: str) -> int | None:
         """Make the context that of the thread; gives what ``leave`` is to bring back. Raises DeviceError E737, E738."""
-        driver, thread = self.driver, _THREAD
+        driver, thread = self.driver, _THREADS.state
         if driver.lost:
             self.require_alive(what)
-        driver.call("cuCtxGetCurrent", thread.reference)
+        driver.require_own_process()
+        status = self._get_current(thread.reference)
+        if status:
+            raise driver.error("cuCtxGetCurrent", status)
         before = thread.place.value or 0
         if before == self.handle:
             return None
@@ -129,13 +143,17 @@ class Context:
 
     def stream(self) -> int:
         """The handle of the thread's current stream: that of ``use_stream``, else torch's where torch uses the device, else 0."""
-        chosen = _THREAD.streams.get(self)
-        return (_torch_stream(self.index) or 0) if chosen is None else chosen
+        chosen = _THREADS.state.streams.get(self)
+        if chosen is None:
+            return (_TORCH_CUDA in sys.modules and _torch_stream(self)) or 0
+        return chosen
 
     def set_stream(self, stream: int | None) -> int | None:
         """Make a stream, by its handle, the thread's current one, or none of ours (None); gives the former one."""
-        before = _THREAD.streams.get(self)
-        _THREAD.streams[self] = stream
+        thread = _THREADS.state
+        before = thread.streams.get(self)
+        thread.streams[self] = stream
+        thread.record[1] = 0
         return before
 
     @contextmanager
@@ -192,95 +210,126 @@ class Current:
         self.context.leave(self.before)
 
 
-class _Thread(threading.local):
-    """A thread's stream of each context, and the stream that machine code sees; a place for the driver to store at."""
-
-    def __init__(self) -> None:
-        self.place = ctypes.c_void_p()
-        self.reference = ctypes.byref(self.place)
-        self.streams: dict[Context, int | None] = {}
-        self.published = 0
-
-
-_THREAD = _Thread()
-
-
 def context(index: int) -> Context:
     """The context of device number ``index`` of the driver in force. Raises DeviceError E734 where there is no such device."""
+    for driver in CURRENT:
+        found: Context | None = driver.contexts.get(index)
+        if found is not None:
+            return found
+    return _new_context(index)
+
+
+def _new_context(index: int) -> Context:
     driver = driver_in_use()
-    found: Context | None = driver.contexts.get(index)
-    if found is None:
-        with _LOCK:
-            found = driver.contexts.get(index)
-            if found is None:
-                count = driver.get("cuDeviceGetCount", kind=c_int)
-                if not 0 <= index < count:
-                    raise DeviceError("E734", f"there is no device cuda:{index}: the CUDA driver has {count}",
-                                   help="unity.cuda(0) is the first one; CUDA_VISIBLE_DEVICES hides devices")  # fmt: skip
-                found = driver.contexts[index] = Context(driver, index)
+    with _LOCK:
+        found: Context | None = driver.contexts.get(index)
+        if found is None:
+            count = driver.get("cuDeviceGetCount", kind=c_int)
+            if not 0 <= index < count:
+                raise DeviceError("E734", f"there is no device cuda:{index}: the CUDA driver has {count}",
+                               help="unity.cuda(0) is the first one; CUDA_VISIBLE_DEVICES hides devices")  # fmt: skip
+            found = driver.contexts[index] = Context(driver, index)
     return found
 
 
-def _torch_stream(index: int) -> int | None:
+_TORCH_CUDA, _INITIALIZED = "torch.cuda", "_initialized"
+
+
+def _torch_stream(context: Context) -> int | None:
     """The handle of torch's current stream of a device, None where torch does not use CUDA."""
-    torch_cuda: Any = sys.modules.get("torch.cuda")
+    torch_cuda: Any = sys.modules.get(_TORCH_CUDA)
     if torch_cuda is None or not torch_cuda.is_initialized():
         return None
-    return int(torch_cuda.current_stream(index).cuda_stream)
+    current = sys.modules["torch"]._C._cuda_getCurrentRawStream
+    context.gate[7] = id(current)
+    return int(current(context.index))
 
 
 # ---- the stream of a thread, for machine code
 
 
-STREAM_KEY = ctypes.c_uint(0xFFFFFFFF)
-"""The key under which ``pthread_getspecific`` gives the stream of a thread, once ``stream_key`` has made it."""
+THREAD_KEY = ctypes.c_uint(0xFFFFFFFF)
+"""The key under which ``pthread_getspecific`` gives the record of a thread, once ``thread_key`` has made it."""
+NO_CHOICE = (1 << 64) - 1
 LIBC = ctypes.CDLL(None)
 LIBC.pthread_setspecific.argtypes = [ctypes.c_uint, ctypes.c_void_p]
+LIBC.pthread_getspecific.restype = LIBC.calloc.restype = ctypes.c_void_p
 
 
 def _key_made() -> bool:
-    return STREAM_KEY.value != 0xFFFFFFFF
+    return THREAD_KEY.value != 0xFFFFFFFF
 
 
-def stream_key() -> ctypes.c_uint:
-    """The cell that holds the key; machine code reads it at ``launch_symbols()["unity_cuda_stream_key"]``."""
+def thread_key() -> ctypes.c_uint:
+    """The cell that holds the key; machine code reads it at ``launch_symbols()["unity_cuda_thread_key"]``."""
     if not _key_made():
         with _LOCK:
             if not _key_made():
                 made = ctypes.c_uint()
-                if LIBC.pthread_key_create(ctypes.byref(made), None) != 0:
+                if LIBC.pthread_key_create(ctypes.byref(made), LIBC.free) != 0:
                     raise DeviceError("E735", "the process has no key of a thread left for the current CUDA stream")
-                STREAM_KEY.value = made.value
-    return STREAM_KEY
+                THREAD_KEY.value = made.value
+    return THREAD_KEY
 
 
-def _publish(stream: int) -> None:
-    if stream != _THREAD.published:
-        LIBC.pthread_setspecific(stream_key(), stream)
-        _THREAD.published = stream
+class _Thread:
+    """A thread's stream of each context, and the calls that it is in; a place for the driver to store at.
+
+    ``record`` is what machine code sees: the stream of launches, the context that the last word is for, and the stream that the
+    thread has chosen there (``NO_CHOICE`` for none). It lives as long as the thread of the system.
+    """
+
+    __slots__ = ("calls", "place", "record", "reference", "streams")
+
+    def __init__(self) -> None:
+        self.place = ctypes.c_void_p()
+        self.reference = ctypes.byref(self.place)
+        self.streams: dict[Context, int | None] = {}
+        key = thread_key()
+        address = LIBC.pthread_getspecific(key)
+        if not address:
+            address = LIBC.calloc(3, 8)
+            LIBC.pthread_setspecific(key, address)
+        self.record = (ctypes.c_uint64 * 3).from_address(address)
+        self.record[1] = 0
+        self.calls: list[tuple[int | None, int]] = []
+        """For each call of ``Launching`` the context and the stream of launches that were the thread's before."""
+
+
+class _Threads(threading.local):
+    """The state of each thread: one look into what is local to it, which takes longer than other attributes."""
+
+    def __init__(self) -> None:
+        self.state = _Thread()
+
+
+_THREADS = _Threads()
 
 
 class Launching:
-    """A block around calls of machine code that launches: the thread has the context, and its current stream is published. Gives
-    the stream."""
+    """A block around calls of machine code that launches: the thread has the context, and launches go to its current stream. Gives
+    the stream. The one of a context serves all threads, and calls inside calls."""
 
-    __slots__ = ("before", "context", "published")
+    __slots__ = ("context",)
 
     def __init__(self, context: Context) -> None:
         self.context = context
 
     def __enter__(self) -> int:
-        context = self.context
-        self.before, self.published = context.enter("the call"), _THREAD.published
-        stream = context.stream()
-        torch_stream = _torch_stream(context.index)
-        if (
-            torch_stream is not None and torch_stream != stream
-        ):  # tensors that torch has given a stream of its own to compute
-            context.order(torch_stream, stream)
-        _publish(stream)
+        context, thread = self.context, _THREADS.state
+        before, record = context.enter("the call"), thread.record
+        stream, torch_stream = thread.streams.get(context), _torch_stream(context)
+        record[1], record[2] = context.handle, NO_CHOICE if stream is None else stream
+        if stream is None:
+            stream = torch_stream or 0
+        elif torch_stream is not None and torch_stream != stream:
+            context.order(torch_stream, stream)  # tensors that torch has given a stream of its own to compute
+        thread.calls.append((before, record[0]))
+        record[0] = stream
         return stream
 
     def __exit__(self, *error: object) -> None:
-        _publish(self.published)
-        self.context.leave(self.before)
+        thread = _THREADS.state
+        before, thread.record[0] = thread.calls.pop()
+        if before is not None:
+            self.context.leave(before)

@@ -97,6 +97,8 @@ class Driver:
         """Contexts by number of the device (`context.py`)."""
         self.lost: dict[int, str] = {}
         """Contexts that answer nothing any more, by handle, and why."""
+        self.ready = ctypes.c_uint64()
+        """1 while the driver is in force and no context is lost: machine code that sees it may launch without asking Python."""
         self.process = 0
         """The process in which the driver was started; 0 before."""
         self._lock = fork_lock()
@@ -109,7 +111,7 @@ class Driver:
         """Initialise the driver, once. Raises DeviceError E734 where it has no device, E738 after a fork."""
         if self.process != _PROCESS[0]:
             with self._lock:
-                self._require_own_process()
+                self.require_own_process()
                 if not self.process:
                     status = self.status("cuInit", 0)
                     if status != SUCCESS:
@@ -118,8 +120,9 @@ class Driver:
                     self.process = _PROCESS[0]
         return self
 
-    def _require_own_process(self) -> None:
-        if self.process and self.process != _PROCESS[0]:
+    def require_own_process(self) -> None:
+        """Raises DeviceError E738 where the driver was started by the parent of this process."""
+        if self.process != _PROCESS[0] and self.process:
             raise DeviceError("E738", f"process {self.process} started the CUDA driver and forked: it cannot be used in this one",
                            help='start processes before the first use of a GPU, or with the method "spawn"')  # fmt: skip
 
@@ -141,8 +144,7 @@ class Driver:
 
     def call(self, function: str, *args: Any) -> None:
         """Call a function and check its status."""
-        if self.process != _PROCESS[0]:
-            self._require_own_process()
+        self.require_own_process()
         status = (self._typed.get(function) or self.typed(function))(*args)
         if status:
             raise self.error(function, status)
@@ -175,6 +177,7 @@ class Driver:
             place = c_void_p()
             self.status("cuCtxGetCurrent", ctypes.byref(place))
             self.lost.setdefault(place.value or 0, text)
+            self.ready.value = 0
             return self.lost_error(what, text)
         if status == OUT_OF_MEMORY:
             return DeviceError(
@@ -198,13 +201,22 @@ _FORCED: list[Driver] = []
 _MACHINE: list[Driver | DeviceError] = []
 """The driver of this machine, or why there is none, once somebody asked."""
 _LOCK = fork_lock()
-_CURRENT: list[Driver] = []
+CURRENT: list[Driver] = []
 """The driver in force, once it was started; nothing where somebody has to look."""
+
+
+def _put_in_force(*drivers: Driver) -> None:
+    """Let a driver be the one in force, or none until somebody asks."""
+    for driver in CURRENT:
+        driver.ready.value = 0
+    CURRENT[:] = drivers
+    for driver in drivers:
+        driver.ready.value = not driver.lost
 
 
 def _forked() -> None:
     _PROCESS[0] = os.getpid()
-    _CURRENT.clear()
+    _put_in_force()
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -234,11 +246,11 @@ def _address(library: ctypes.CDLL, name: str) -> int:
 
 def driver_in_use() -> Driver:
     """The driver in force, started: that of ``use_driver``, else the machine's. Raises DeviceError E734 (none), E738."""
-    for driver in _CURRENT:
+    for driver in CURRENT:
         return driver
     with _LOCK:
         found = (_FORCED[-1] if _FORCED else _machine()).start()
-        _CURRENT[:] = [found]
+        _put_in_force(found)
     return found
 
 
@@ -248,13 +260,13 @@ def use_driver(driver: Driver) -> Iterator[Driver]:
     driver.start()
     with _LOCK:
         _FORCED.append(driver)
-        _CURRENT.clear()
+        _put_in_force()
     try:
         yield driver
     finally:
         with _LOCK:
             _FORCED.remove(driver)
-            _CURRENT.clear()
+            _put_in_force()
 
 
 def device_count() -> int:

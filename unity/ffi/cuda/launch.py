@@ -3,8 +3,9 @@
 Machine code that launches a kernel calls ``cuLaunchKernel`` on the stream of its thread, in the context that its caller has made
 current (``context.Launching``):
 
-    %key = load i32, ptr @unity_cuda_stream_key
-    %stream = call ptr @pthread_getspecific(i32 %key)
+    %key = load i32, ptr @unity_cuda_thread_key
+    %record = call ptr @pthread_getspecific(i32 %key)
+    %stream = load ptr, ptr %record
     %status = call i32 @cuLaunchKernel(ptr %function, i32 %gx, ..., i32 %shared, ptr %stream, ptr %params, ptr null)
 
 A status that is not 0 becomes the Python error of ``launch_failed``, with the GIL held: ``@unity_cuda_launch_failed`` is that
@@ -22,7 +23,7 @@ from ctypes import c_size_t, c_uint64, c_void_p
 from typing import Any, NoReturn
 
 from ...support.errors import DeviceError, UnityError
-from .context import LIBC, Context, stream_key
+from .context import LIBC, Context, thread_key
 from .driver import OUT_OF_MEMORY, Driver, driver_in_use
 from .memory import Block, allocate
 
@@ -99,7 +100,7 @@ def launch_symbols(driver: Driver) -> dict[str, int]:
     symbols = {name: driver.address(name) for name in LAUNCH_FUNCTIONS}
     return symbols | {
         "pthread_getspecific": ctypes.cast(LIBC.pthread_getspecific, c_void_p).value or 0,
-        "unity_cuda_stream_key": ctypes.addressof(stream_key()),
+        "unity_cuda_thread_key": ctypes.addressof(thread_key()),
         "unity_cuda_launch_failed": id(launch_failed),
         "unity_cuda_allocate": ctypes.cast(_ALLOCATE, c_void_p).value or 0,
         "unity_cuda_release": ctypes.cast(_RELEASE, c_void_p).value or 0,

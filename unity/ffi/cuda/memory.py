@@ -31,8 +31,23 @@ class Block:
         self.context, self.nbytes, self.size, self.stream, self.address = context, nbytes, size, stream, address
 
     def __del__(self) -> None:
-        if not sys.is_finalizing():
-            _release(self)
+        """Back into the pool, behind what this thread's stream was given, or to the driver."""
+        if sys.is_finalizing():
+            return
+        context, size = self.context, self.size
+        with _LOCK:
+            context.held -= size
+            try:
+                if context.driver.recycles and context.pooled + size <= (context.most or _most(context)):
+                    stream = context.stream()
+                    if stream != self.stream:
+                        context.order(stream, self.stream)
+                    context.waiting.setdefault((self.stream, size), []).append(self.address)
+                    context.pooled += size
+                else:
+                    _free(context, [self.address])
+            except DeviceError:  # a lost context, a forked process: the memory is gone with it
+                pass
 
 
 def rounded(nbytes: int) -> int:
@@ -43,14 +58,15 @@ def rounded(nbytes: int) -> int:
 
 def allocate(context: Context, nbytes: int) -> Block:
     """Memory for the current stream, not set. Raises DeviceError E736 where the device has not so much."""
-    recycles = context.driver.recycles
-    size, stream = rounded(nbytes) if recycles else max(1, nbytes), context.stream()
-    if context.driver.lost:
+    driver, stream = context.driver, context.stream()
+    if driver.lost:
         context.require_alive("allocation")
+    small = 0 < nbytes <= SMALL
+    size = max(1, nbytes) if not driver.recycles else -(-nbytes // GRANULE) * GRANULE if small else rounded(nbytes)
     with _LOCK:
-        waiting = context.waiting.get((stream, size)) if recycles else None
-        address = waiting.pop() if waiting else 0
-        if address:
+        waiting = context.waiting.get((stream, size))
+        if waiting:
+            address = waiting.pop()
             context.pooled -= size
         else:
             address = _new(context, size, nbytes)
@@ -77,24 +93,6 @@ def _new(context: Context, size: int, nbytes: int) -> int:
         if status != SUCCESS:
             raise driver.error("cuMemAlloc_v2", status)
     return place.value
-
-
-def _release(block: Block) -> None:
-    """Take a block back: into the pool, behind what this thread's stream was given, or to the driver."""
-    context, size = block.context, block.size
-    with _LOCK:
-        context.held -= size
-        try:
-            if context.driver.recycles and context.pooled + size <= _most(context):
-                stream = context.stream()
-                if stream != block.stream:
-                    context.order(stream, block.stream)
-                context.waiting.setdefault((block.stream, size), []).append(block.address)
-                context.pooled += size
-            else:
-                _free(context, [block.address])
-        except DeviceError:  # a lost context, a forked process: the memory is gone with it
-            pass
 
 
 def _most(context: Context) -> int:

@@ -26,6 +26,7 @@ from ..machine_code.layout import (
     check_layouts,
     immortal,
 )
+from .helpers_device_ir import DEVICE_IR
 from .helpers_object_ir import OBJECTS_IR
 from .helpers_tensor_ir import EXTRACT_IR, TENSORS_IR
 from .memory_ir import memory_ir
@@ -44,6 +45,8 @@ declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 declare void @PyErr_Clear()
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare ptr @PyModule_GetDict(ptr)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare ptr @PyLong_FromLongLong(i64)
@@ -77,6 +80,8 @@ declare void @unity_decref(ptr)
 declare i1 @unity_extract(ptr, ptr, i64, i32, i32, i32, i64, ptr)
 declare i1 @unity_extract_on(ptr, ptr, i64, i32, i32, i32, i64, ptr, ptr, i64)
 declare ptr @unity_on(ptr, ptr)
+declare i1 @unity_enter(ptr, i64, ptr)
+declare void @unity_leave(ptr)
 declare void @unity_raise(i64, i64, i64)
 declare void @unity_raise_by(ptr, i64, i64, i64)
 declare ptr @unity_new_array(i64, i64, ptr, ptr)
@@ -119,7 +124,7 @@ def helper_ir() -> str:
         "flags": ARRAY_FLAGS, "handler": ARRAY_HANDLER, "words": len(SLOTS),
         "carray": C_CONTIGUOUS | ALIGNED | WRITEABLE,
     }  # fmt: skip
-    parts = [part.format(**places) for part in (_DECLARATIONS, EXTRACT_IR, TENSORS_IR, OBJECTS_IR)]
+    parts = [part.format(**places) for part in (_DECLARATIONS, EXTRACT_IR, TENSORS_IR, OBJECTS_IR, DEVICE_IR)]
     return "".join([*parts, memory_ir()])
 
 

@@ -31,7 +31,7 @@ from .kernels import VECTOR_ALIGN, DeviceModule, thread_extents
 
 _EXTENTS = [f"{kind}Idx.{axis}" for kind in ("block", "thread") for axis in "xyz"]
 _LAUNCH = """\
-@unity_cuda_stream_key = external global i32
+@unity_cuda_thread_key = external global i32
 @unity_cuda_launch_failed = external global i8
 @unity.cuda.format = private constant [3 x i8] c"is\\00"
 declare ptr @pthread_getspecific(i32)
@@ -68,8 +68,9 @@ check:
   br i1 %fits, label %go, label %bad
 go:
   %function = load ptr, ptr %cell
-  %key = load i32, ptr @unity_cuda_stream_key
-  %stream = call ptr @pthread_getspecific(i32 %key)
+  %key = load i32, ptr @unity_cuda_thread_key
+  %record = call ptr @pthread_getspecific(i32 %key)
+  %stream = load ptr, ptr %record
   %gx32 = trunc i64 %gx to i32
   %gy32 = trunc i64 %gy to i32
   %gz32 = trunc i64 %gz to i32

@@ -21,7 +21,12 @@ class Placement:
         self.device = device
         self.own_memory = not device.host_memory
         self.builtins = builtins_on(device)
-        self.calling = device.memory.calling if self.own_memory else nullcontext
+        self.running: AbstractContextManager[Any] = RunningOn(device) if self.own_memory else nullcontext()
+        """Around a call of the program."""
+
+    def gate(self) -> int:
+        """The words by which machine code enters the program without ``running``; 0 where the device has none."""
+        return self.device.memory.gate(self.device.index)
 
     def value(self, value: Any) -> Any:
         """A value from outside the program: tensors of the host are copied to the device. Raises VMError E603, E604, E612."""
@@ -37,10 +42,6 @@ class Placement:
     def constants(self, constants: Sequence[Tensor]) -> list[Tensor]:
         """A program's constants, copied to the device."""
         return [c.to(self.device) for c in constants] if self.own_memory else list(constants)
-
-    def running(self) -> AbstractContextManager[Any]:
-        """Around a call of the program."""
-        return RunningOn(self.device, self.calling(self.device.index)) if self.own_memory else nullcontext()
 
 
 HOST = Placement(CPU)

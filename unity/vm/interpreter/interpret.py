@@ -66,7 +66,7 @@ class Interpreter:
         """A row of the function table as a value."""
 
         def call(*args: Any) -> Any:
-            with self.placement.running():
+            with self.placement.running:
                 return self.call_row(row, [self.placement.value(a) for a in args], depth)
 
         return Closure(self.program.table[row].name, captured, call)

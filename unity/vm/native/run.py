@@ -21,7 +21,7 @@ from ...ffi import registry
 from ...ffi.abi import evaluate
 from ...ffi.cache.cache_key import content_key
 from ...ffi.calls.check import OutHandler
-from ...ffi.calls.fastcall import driver_function
+from ...ffi.calls.fastcall import driver_function, gated_driver, set_lane
 from ...ffi.calls.fastcall_ir import place_number
 from ...ffi.device import CPU, DEVICE_KINDS
 from ...ffi.machine_code.elf import read_symbols
@@ -108,7 +108,7 @@ class NativeProgram:
         for name, address in symbols.items():
             engine.add_symbol(name, address)
         engine.add_object(executable.objects["driver"])
-        self.functions: dict[tuple[str, bool, int], Callable[..., Any]] = {}
+        self.functions: dict[tuple[str, bool], Callable[..., Any]] = {}
         self.outputs: Callable[[str], OutHandler] | None = None
         """Gives, for a function, what does its calls with ``out=``."""
         self.callbacks = Callbacks(self)
@@ -124,27 +124,41 @@ class NativeProgram:
 
     def function(self, name: str, silent: bool = False) -> Callable[..., Any]:
         """The checked entry of a graph function; ``silent`` as of ``ArgumentChecker``."""
-        if not self.placement.own_memory:
-            return self._entry(name, silent, 0)
+        found = self.functions.get((name, silent))
+        if found is None:
+            found = self._on_device(name, silent) if self.placement.own_memory else self._entry(name, silent, 0)
+            self.functions[name, silent] = found
+        return found
+
+    def _on_device(self, name: str, silent: bool) -> Callable[..., Any]:
+        """A function whose calls enter the program of a device."""
+        running, entries = self.placement.running, dict[int, Callable[..., Any]]()
+        gate = 0 if any([k.packed_calls for k in self.program.kernels.values()]) else self.placement.gate()
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            with self.placement.running() as lane:
-                return self._entry(name, silent, lane)(*args, **kwargs)
+            with running as lane:
+                entry = entries.get(lane)
+                if entry is None:
+                    entry = entries[lane] = self._entry(name, silent, lane)
+                if gate:
+                    set_lane(made, lane, ctypes.addressof(self.env(lane)))
+                return entry(*args, **kwargs)
 
-        return call
+        if not gate:
+            return call
+        spec = plan_entry(self.program.functions[name], self.program, self.placement.device).spec
+        env, address = ctypes.addressof(self.env(0)), self.engine.address(f"drive.{name}")
+        made = gated_driver(spec, address, call, gate, env, (self.engine, self))
+        return made
 
     def _entry(self, name: str, silent: bool, lane: int) -> Callable[..., Any]:
-        found = self.functions.get((name, silent, lane))
-        if found is None:
-            plan = plan_entry(self.program.functions[name], self.program, self.placement.device)
-            env = self.env(lane)
-            address = self.engine.address(f"drive.{name}")
-            found = driver_function(
-                plan.spec, address, env=ctypes.addressof(env), keep=(self.engine, env, self),
-                out=self.outputs(name) if self.outputs is not None and not silent else None, silent=silent,
-            )  # fmt: skip
-            self.functions[name, silent, lane] = found
-        return found
+        plan = plan_entry(self.program.functions[name], self.program, self.placement.device)
+        env = self.env(lane)
+        address = self.engine.address(f"drive.{name}")
+        return driver_function(
+            plan.spec, address, env=ctypes.addressof(env), keep=(self.engine, env, self),
+            out=self.outputs(name) if self.outputs is not None and not silent else None, silent=silent,
+        )  # fmt: skip
 
     def closure(self, row: int, captured: tuple[Any, ...] = ()) -> Closure:
         """A row of the function table as a value."""
