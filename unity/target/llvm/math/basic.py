@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from .constants import BIAS, MANTISSA, SMALLEST_NORMAL
-from .exp import power_of_two
+from .exp import times_power_of_two
 from .lanes import Value, absolute, call_per_lane, copy_sign, fma, intrinsic, where_any
 
 REMAINDER = "unity.remainder"
@@ -112,8 +112,7 @@ def ldexp(x: Value, n: Value) -> Value:
     power = power.gt(BIAS[kind] + 2).select(BIAS[kind] + 2, power)
     lowest = -BIAS[kind] - MANTISSA[kind] - 2
     power = power.lt(lowest).select(lowest, power)
-    half = power >> 1
-    result = mantissa * power_of_two(half, kind) * power_of_two(power - half, kind)
+    result = times_power_of_two(mantissa, power + 2 * BIAS[kind])
     unchanged = x.eq(0.0) | ~absolute(x).lt(inf)
     return unchanged.select(x, result)
 

@@ -19,23 +19,29 @@ EXP10_RANGE = {"f32": (-47.0, 39.5), "f64": (-328.0, 310.0)}
 
 
 def nearest_integer(x: Value, factor: float = 1.0) -> tuple[Value, Value]:
-    """round(x * factor) as a float and as an integer (for |x * factor| below 2^21); NaN gives NaN and some integer."""
-    magic = ROUND_MAGIC[x.kind]
+    """round(x * factor) = k as a float, and an integer with k + 2 * BIAS in its low bits (for |x * factor| below 2^21); NaN gives NaN
+    and some integer."""
+    magic = ROUND_MAGIC[x.kind] + 2 * BIAS[x.kind]
     shifted = fma(x, factor, magic) if factor != 1.0 else x + magic
-    return shifted - magic, shifted.as_bits() - magic_bits(x.kind)
+    return shifted - magic, shifted.as_bits()
 
 
-def power_of_two(k: Value, kind: str) -> Value:
-    """2^k of an integer within the normal exponents."""
-    return ((k + BIAS[kind]) << MANTISSA[kind]).as_float()
+def power_of_two(biased: Value, kind: str) -> Value:
+    """2^k of an integer within the normal exponents; ``biased`` has k + BIAS in its low bits."""
+    return (biased << MANTISSA[kind]).as_float()
 
 
-def scale(value: Value, k: Value) -> Value:
-    """value * 2^k for |k| below twice the largest exponent, rounded once."""
+def times_power_of_two(value: Value, biased: Value) -> Value:
+    """value * 2^k for |k| below twice the largest exponent, rounded once; ``biased`` has k + 2 * BIAS in its low bits."""
+    half = biased.logical_shift_right(1)
+    return value * power_of_two(half, value.kind) * power_of_two(biased - half, value.kind)
+
+
+def scale(value: Value, biased: Value) -> Value:
+    """value * 2^k for the second value of ``nearest_integer``, rounded once."""
     if value.function.scales:
-        return load_exponent(value, k)
-    half = k >> 1
-    return value * power_of_two(half, value.kind) * power_of_two(k - half, value.kind)
+        return load_exponent(value, biased - (magic_bits(value.kind) + 2 * BIAS[value.kind]))
+    return times_power_of_two(value, biased)
 
 
 def quadratic(r: Value, precision: str = "") -> Value:
@@ -92,7 +98,7 @@ def expm1(x: Value) -> Value:
     exact = fma(k, -high, clamped)
     r = fma(k, -low, exact)
     p = exact + fma(k, -low, quadratic(r))
-    half = power_of_two(k_int - 1, x.kind)  # 2^(k-1), so that k = 128 or 1024 does not overflow early
+    half = power_of_two(k_int - (BIAS[x.kind] + 1), x.kind)  # 2^(k-1), so that k = 128 or 1024 does not overflow early
     result = fma(p, half, half - 0.5) * 2.0
     return copy_sign(k.eq(0.0).select(p, result), x)
 

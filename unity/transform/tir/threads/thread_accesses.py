@@ -6,6 +6,7 @@ What is not seen counts as meeting. Invariant: only reading, no statement is cha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -102,6 +103,15 @@ class Accesses:
         return found
 
 
+@dataclass(slots=True)
+class _Owners:
+    """The points of an access: the cell of each by its indices, and the number of its thread among the axes ``seen`` in them."""
+
+    cells: list[np.ndarray]
+    threads: np.ndarray
+    seen: set[Var]
+
+
 class Meetings:
     """Decides whether two accesses can be of one place by different threads, by going through all threads and loop turns.
 
@@ -133,12 +143,12 @@ class Meetings:
                 continue  # an axis that tells nothing
             left.append(first[0])
             right.append(second[0])
-        if not left:
-            return self._several_threads()
         one, other = self._owners(left), self._owners(right)
-        if one is None or other is None:
+        if not left or one is None or other is None:
             return self._several_threads()
-        return _shared_cell(one, other)
+        both = one.seen & other.seen
+        several = any([extent is None or extent > 1 for v, extent in self.threads.items() if v not in both])
+        return _shared_cell(one, other, several)
 
     def _several_threads(self) -> bool:
         return any([extent is None or extent > 1 for extent in self.threads.values()])
@@ -164,28 +174,30 @@ class Meetings:
                 return None
         return moving, terms
 
-    def _owners(self, parts: list[Expr]) -> tuple[np.ndarray, np.ndarray] | None:
-        """Cells (rows of indices) and the thread that touches each, over all threads and turns."""
-        turning = dict.fromkeys([v for part in parts for v in free_vars(part) if v not in self.threads])
-        axes: list[tuple[Var, int, int]] = [(v, 0, n if n is not None else -1) for v, n in self.threads.items()]
-        axes += [(v, *self.ranges[v]) for v in turning]
-        points = 1
-        for _, _, count in axes:
-            points *= count
-        if min([count for _, _, count in axes], default=1) < 0 or points > LARGEST:
+    def _owners(self, parts: list[Expr]) -> _Owners | None:
+        """Who touches which cells, over all threads and turns that tell cells apart."""
+        used = dict.fromkeys([v for part in parts for v in free_vars(part)])
+        seen = [v for v in self.threads if v in used]
+        sizes = [-1 if (n := self.threads[v]) is None else n for v in seen]
+        turning = [v for v in used if v not in self.threads]
+        axes = [*[(0, n) for n in sizes], *[self.ranges[v] for v in turning]]
+        counts = [count for _, count in axes]
+        if min(counts, default=1) < 0 or math.prod(counts) > LARGEST:
             return None
-        grid = np.indices([count for _, _, count in axes], np.int64).reshape(len(axes), -1)
-        values = {v: grid[k] + low for k, (v, low, _) in enumerate(axes)}
-        threads = np.zeros(grid.shape[1], np.int64)
-        for k, extent in enumerate(self.threads.values()):
-            threads = threads * (extent or 1) + grid[k]
+        values = {
+            v: np.arange(low, low + count).reshape([-1 if k == axis else 1 for k in range(len(axes))])
+            for axis, (v, (low, count)) in enumerate(zip([*seen, *turning], axes))
+        }
+        threads = np.zeros([1] * len(axes), np.int64)
+        for v, n in zip(seen, sizes):
+            threads = threads * n + values[v]
         columns = []
         for part in parts:
             found = values_of(part, values)
             if found is None:
                 return None
-            columns.append(np.broadcast_to(found, threads.shape))
-        return np.stack(columns, axis=1), threads
+            columns.append(np.broadcast_to(found, counts).reshape(-1))
+        return _Owners(columns, np.broadcast_to(threads, counts).reshape(-1), set(seen))
 
 
 def _apart(x: Expr, y: Expr, fixed: set[Var]) -> bool:
@@ -211,21 +223,26 @@ def _same_terms(a: list[tuple[bool, Expr]], b: list[tuple[bool, Expr]]) -> bool:
     return not rest
 
 
-def _shared_cell(a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray]) -> bool:
-    """True if there is a cell that one thread touches in ``a`` and another in ``b``."""
-    both = np.concatenate([a[0], b[0]])
-    if not len(both):
+def _shared_cell(a: _Owners, b: _Owners, several: bool) -> bool:
+    """True if there is a cell that one thread touches in ``a`` and another in ``b``; ``several``: threads of one number are
+    several."""
+    if not len(a.threads) or not len(b.threads):
         return False
-    _, number = np.unique(both, axis=0, return_inverse=True)
-    number = number.reshape(-1)
-    count = int(number.max()) + 1
-    least, most = np.full((2, count), np.iinfo(np.int64).max), np.full((2, count), -1)
-    for side, (numbers, threads) in enumerate(((number[: len(a[1])], a[1]), (number[len(a[1]) :], b[1]))):
-        np.minimum.at(least[side], numbers, threads)
-        np.maximum.at(most[side], numbers, threads)
-    touched = (most[0] >= 0) & (most[1] >= 0)
-    alone = (least[0] == most[0]) & (least[1] == most[1]) & (least[0] == least[1])
-    return bool((touched & ~alone).any())
+    number = np.zeros(len(a.threads) + len(b.threads), np.int64)
+    for columns in zip(a.cells, b.cells):
+        both = np.concatenate(columns)
+        low, high = int(both.min()), int(both.max())
+        number = number * (high - low + 1) + (both - low)
+        if int(number.max()) >= LARGEST:
+            number = np.unique(number, return_inverse=True)[1]
+    one, other = number[: len(a.threads)], number[len(a.threads) :]
+    owner = np.full(int(number.max()) + 1, -1)
+    owner[one] = a.threads
+    if several:
+        return bool((owner[other] >= 0).any())
+    shared = np.zeros(len(owner), bool)
+    shared[one[owner[one] != a.threads]] = True
+    return bool(((owner[other] >= 0) & ((owner[other] != b.threads) | shared[other])).any())
 
 
 _NUMPY: dict[type, Callable[[Any, Any], Any]] = {

@@ -37,7 +37,7 @@ from ....ir.types import Expr
 from ....ir.walk import Rewriter, collect, free_vars, substitute
 from ....support.errors import Note, PassError
 from ...infra.passes import prim_func_pass
-from .thread_accesses import Access, Accesses, Meetings
+from .thread_accesses import Access, Accesses, Meetings, scope_of
 
 SCOPES = ("shared", "shared.dyn", "warp")
 
@@ -278,5 +278,7 @@ def thread_sync(func: PrimFunc, options: ThreadSyncOptions) -> PrimFunc:
     if options.storage_scope not in SCOPES:
         raise PassError("E371", f"thread_sync has nothing to do for scope {options.storage_scope!r}", func.span,
                         help=f"use one of {', '.join(SCOPES)}")  # fmt: skip
+    if not any([scope_of(var) == options.storage_scope for var in collect(func.body, Var)]):
+        return func
     body = _Kernels(options.storage_scope, set())(func.body)
     return func if body is func.body else replace(func, body=body)
