@@ -19,8 +19,8 @@ EXP10_RANGE = {"f32": (-47.0, 39.5), "f64": (-328.0, 310.0)}
 
 
 def nearest_integer(x: Value, factor: float = 1.0) -> tuple[Value, Value]:
-    """round(x * factor) = k as a float, and an integer with k + 2 * BIAS in its low bits (for |x * factor| below 2^21); NaN gives NaN
-    and some integer."""
+    """round(x * factor) = k as a float, and an integer with k + 2 * BIAS in its low bits, for |x * factor| below 2^21; NaN gives
+    NaN and some integer."""
     magic = ROUND_MAGIC[x.kind] + 2 * BIAS[x.kind]
     shifted = fma(x, factor, magic) if factor != 1.0 else x + magic
     return shifted - magic, shifted.as_bits()

@@ -175,7 +175,7 @@ class Meetings:
         return moving, terms
 
     def _owners(self, parts: list[Expr]) -> _Owners | None:
-        """Who touches which cells, over all threads and turns that tell cells apart."""
+        """The points of an access, over all threads and turns that tell cells apart; None where they are not known or too many."""
         used = dict.fromkeys([v for part in parts for v in free_vars(part)])
         seen = [v for v in self.threads if v in used]
         sizes = [-1 if (n := self.threads[v]) is None else n for v in seen]
