@@ -60,6 +60,21 @@ DOCS = {
     "ptx_cp_async": "PTX cp.async: copies to shared memory asynchronously.",
     "ptx_commit_group": "Closes a group of asynchronous copies.",
     "ptx_wait_group": "Waits until at most so many groups of copies are open.",
+    "create_barriers": "Gives the block so many barriers (mbarrier), which the others name by their numbers.",
+    "ptx_init_barrier_thread_count": "Begins a barrier whose phases end after so many arrivals: barrier, arrivals.",
+    "ptx_arrive_barrier": "Arrives at a barrier without waiting.",
+    "ptx_arrive_barrier_expect_tx": "Arrives at a barrier whose phase waits for so many bytes more: barrier, bytes.",
+    "ptx_wait_barrier": "Waits until the phase of a barrier with a parity (0) has ended: barrier, parity.",
+    "ptx_cp_async_barrier": "Arrives at a barrier when the cp.async copies of the thread have come.",
+    "ptx_cp_async_bulk": "PTX cp.async.bulk: shared pointer and offset, global pointer and offset, bytes, barrier.",
+    "ptx_cp_async_bulk_tensor": "PTX cp.async.bulk.tensor: a box of a tensor to shared memory, with a tensor map made by the host.",
+    "ptx_wgmma": "PTX wgmma.mma_async: a product of a warpgroup whose factors lie in shared memory.",
+    "ptx_wgmma_fence": "Orders registers and shared memory before products of the warpgroup.",
+    "ptx_wgmma_commit_group": "Closes a group of products of the warpgroup.",
+    "ptx_wgmma_wait_group": "Waits until at most so many groups of products are open.",
+    "ptx_fence_proxy_async": "Orders stores of the thread to shared memory before bulk copies and products read it.",
+    "ptx_setmaxnreg": "Gives the threads of a warpgroup more registers (True) or fewer (False), up to a number.",
+    "ptx_elect_sync": "True in one lane of the warp.",
 }  # fmt: skip
 """By name, without ``T.``."""
 

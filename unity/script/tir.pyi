@@ -811,6 +811,91 @@ def ptx_commit_group() -> None:
 def ptx_wait_group(x: Any, /) -> None:
     """Waits until at most so many groups of copies are open. It has an effect."""
 
+def create_barriers(x: Any, /) -> None:
+    """Gives the block so many barriers (mbarrier), which the others name by their numbers. It has an effect."""
+
+def ptx_arrive_barrier(x: Any, /) -> None:
+    """Arrives at a barrier without waiting. It has an effect."""
+
+def ptx_cp_async_barrier(x: Any, /) -> None:
+    """Arrives at a barrier when the cp.async copies of the thread have come. It has an effect."""
+
+def ptx_init_barrier_thread_count(a: Any, b: Any, /) -> None:
+    """Begins a barrier whose phases end after so many arrivals: barrier, arrivals. It has an effect."""
+
+def ptx_arrive_barrier_expect_tx(a: Any, b: Any, /) -> None:
+    """Arrives at a barrier whose phase waits for so many bytes more: barrier, bytes. It has an effect."""
+
+def ptx_wait_barrier(x: Any, arg1: Any = ..., /) -> None:
+    """Waits until the phase of a barrier with a parity (0) has ended: barrier, parity. It has an effect."""
+
+def ptx_cp_async_bulk(dtype: Any, arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any, /) -> Any:
+    """PTX cp.async.bulk: shared pointer and offset, global pointer and offset, bytes, barrier. It has an effect."""
+
+def ptx_cp_async_bulk_tensor(
+    dtype: Any,
+    arg0: Any,
+    arg1: Any,
+    arg2: Any,
+    arg3: Any,
+    arg4: Any,
+    arg5: Any,
+    arg6: Any,
+    arg7: Any,
+    arg8: Any = ...,
+    arg9: Any = ...,
+    arg10: Any = ...,
+    arg11: Any = ...,
+    arg12: Any = ...,
+    arg13: Any = ...,
+    arg14: Any = ...,
+    arg15: Any = ...,
+    arg16: Any = ...,
+    arg17: Any = ...,
+    arg18: Any = ...,
+    arg19: Any = ...,
+    /,
+) -> Any:
+    """PTX cp.async.bulk.tensor: a box of a tensor to shared memory, with a tensor map made by the host. It has an effect."""
+
+def ptx_wgmma(
+    dtype: Any,
+    arg0: Any,
+    arg1: Any,
+    arg2: Any,
+    arg3: Any,
+    arg4: Any,
+    arg5: Any,
+    arg6: Any,
+    arg7: Any,
+    arg8: Any,
+    arg9: Any,
+    arg10: Any,
+    arg11: Any,
+    arg12: Any,
+    arg13: Any,
+    /,
+) -> Any:
+    """PTX wgmma.mma_async: a product of a warpgroup whose factors lie in shared memory. It has an effect."""
+
+def ptx_wgmma_fence() -> None:
+    """Orders registers and shared memory before products of the warpgroup. It has an effect."""
+
+def ptx_wgmma_commit_group() -> None:
+    """Closes a group of products of the warpgroup. It has an effect."""
+
+def ptx_fence_proxy_async() -> None:
+    """Orders stores of the thread to shared memory before bulk copies and products read it. It has an effect."""
+
+def ptx_wgmma_wait_group(x: Any, /) -> None:
+    """Waits until at most so many groups of products are open. It has an effect."""
+
+def ptx_setmaxnreg(a: Any, b: Any, /) -> None:
+    """Gives the threads of a warpgroup more registers (True) or fewer (False), up to a number. It has an effect."""
+
+def ptx_elect_sync(*, dtype: Any = "bool") -> Any:
+    """True in one lane of the warp. It has an effect."""
+
 def start_profile_intrinsic(x: Any, /) -> None:
     """Begins a profiled region. It has an effect."""
 

@@ -27,7 +27,9 @@ from .context import LIBC, Context, thread_key
 from .driver import OUT_OF_MEMORY, Driver, driver_in_use
 from .memory import Block, allocate
 
-LAUNCH_FUNCTIONS = ("cuLaunchKernel", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuFuncSetAttribute")
+LAUNCH_FUNCTIONS = (
+    "cuLaunchKernel", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuFuncSetAttribute", "cuTensorMapEncodeTiled"
+)  # fmt: skip
 """Functions of the driver that machine code may call by their names."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...ffi.dtype import DataType
+from ..analysis.asynchronous import problem_of
 from ..buffer import Buffer
 from ..expr import Call, ExternFunc, FloatImm, GlobalVar, IntImm, Op, StringImm, Var
 from ..function import PrimFunc
@@ -305,6 +306,9 @@ class ScalarVerifier:
             self.report.add("E347", f"{row.name} cannot take {len(expr.args)} arguments", expr.span)
             return
         self._argument_kinds(expr, row.name)
+        problem = problem_of(expr)
+        if problem:
+            self.bad(expr, problem)
         if row.name == "T.if_then_else":
             self._choice(expr, *expr.args)
         elif row.result == "same":

@@ -256,13 +256,14 @@ MODULE_ALIASES: dict[str, str] = {
 DTYPE_FIRST: frozenset[str] = frozenset((
     "T.call_extern", "T.call_pure_extern", "T.call_llvm_intrin", "T.call_llvm_pure_intrin", "T.reinterpret",
     "T.type_annotation", "T.ptx_mma", "T.ptx_ldmatrix", "T.ptx_cp_async",
+    "T.ptx_cp_async_bulk", "T.ptx_cp_async_bulk_tensor", "T.ptx_wgmma",
 ))  # fmt: skip
 """Intrinsics whose first argument is the result type. All others with a ``given`` result take ``dtype=``."""
 
 DTYPE_DEFAULT: dict[str, str] = {
     "T.call_packed": "int32", "T.call_cpacked": "int32", "T.dp4a": "int32", "T.undef": "float32",
     "T.lookup_param": "handle", "T.tvm_thread_allreduce": "handle", "T.tvm_warp_activemask": "uint32",
-    "T.get_active_lane_mask": "bool",
+    "T.get_active_lane_mask": "bool", "T.ptx_elect_sync": "bool",
 }  # fmt: skip
 """Result type where ``dtype=`` is not written."""
 

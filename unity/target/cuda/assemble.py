@@ -43,10 +43,11 @@ class KernelResources:
 
 @dataclass(slots=True, frozen=True)
 class Assembled:
-    """Machine code for one architecture, and the resources of each kernel by its symbol."""
+    """Machine code for one architecture, the resources of each kernel by its symbol, and what the assembler says makes it slow."""
 
     cubin: bytes
     kernels: dict[str, KernelResources]
+    remarks: tuple[str, ...] = ()
 
 
 @cache
@@ -75,7 +76,9 @@ def assemble(ptx: str, arch: str) -> Assembled:
     key = Key("cubin", ptx=ptx, arch=arch, tools=_version(tool))
     data = cached(key, lambda: _assembled(tool, ptx, arch), lambda value: value, bytes)
     size = int.from_bytes(data[:8], "little")
-    return Assembled(data[8 + size :], resources(data[8 : 8 + size].decode()))
+    report = data[8 : 8 + size].decode()
+    remarks = re.findall(r"Potential Performance Loss: ([^\n]*)", report)
+    return Assembled(data[8 + size :], resources(report), tuple(remarks))
 
 
 def _assembled(tool: str, ptx: str, arch: str) -> bytes:

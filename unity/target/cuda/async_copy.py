@@ -7,11 +7,8 @@ from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm, Var
 from ...ir.types import Expr, PointerType, PrimType
 from ...support.errors import CodegenError
-from ..llvm.intrinsics import pointer
-from ..llvm.lltypes import memory_type
-from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter, Intrinsics
-from .registers import nvvm, require
+from .registers import element, nvvm, require
 
 
 def _element(expr: Expr, call: Call) -> DataType:
@@ -24,8 +21,7 @@ def _element(expr: Expr, call: Call) -> DataType:
 
 def _place(w: FunctionWriter, call: Call, number: int, space: int) -> str:
     base = call.args[number]
-    item = memory_type(_element(base, call))
-    at = w.emit(f"getelementptr {item}, ptr {pointer(w, base)}, i64 {index(w, call.args[number + 1])}")
+    at = element(w, base, call.args[number + 1], _element(base, call))
     return w.emit(f"addrspacecast ptr {at} to ptr addrspace({space})")
 
 

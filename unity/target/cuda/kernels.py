@@ -6,7 +6,7 @@ A device function is a PrimFunc that ``split_host_device`` made: data pointers a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...ir.build import const, dtype_of
@@ -22,8 +22,10 @@ from ..llvm.lltypes import memory_type
 from ..llvm.writer import FunctionWriter, Kernel, ModuleWriter
 from ..signature import written_pointers
 from .arch import Arch
+from .barriers import TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES, TensorMap, tensor_maps
 from .registers import AXES
 from .rules import GPU_RULES
+from .warpgroup import sets_registers
 
 VECTOR_ALIGN = 16
 """Bytes that a vector access may want a pointer aligned to."""
@@ -33,13 +35,15 @@ TRIPLE = "nvptx64-nvidia-cuda"
 @dataclass(slots=True, frozen=True)
 class DeviceModule:
     """Kernels as LLVM IR: the text, symbols by function name, messages of checks (numbered from 1), and by function name the
-    positions of pointers that must be aligned to ``VECTOR_ALIGN``, and the parameters that a kernel writes through."""
+    positions of pointers that must be aligned to ``VECTOR_ALIGN``, the parameters that a kernel writes through, and the tensor maps
+    that a launch makes and gives it behind its parameters."""
 
     text: str
     symbols: dict[str, str]
     messages: list[str]
     aligned: dict[str, set[int]]
     written: dict[str, set[Var]]
+    maps: dict[str, list[TensorMap]]
 
 
 def device_symbol(name: str, suffix: str) -> str:
@@ -54,21 +58,27 @@ def write_kernels(functions: Mapping[str, PrimFunc], arch: Arch, suffix: str) ->
     module.converts_half = True
     messages: list[str] = []
     codes: dict[str, int] = {}
-    aligned = {name: _vector_parameters(func) for name, func in functions.items()}
+    maps = {name: tensor_maps(func) for name, func in functions.items()}
+    aligned = {name: _vector_parameters(func, maps[name]) for name, func in functions.items()}
     written = {name: written_pointers(special_nodes(func)) for name, func in functions.items()}
     attributes: list[str] = []
     for number, (name, func) in enumerate(functions.items()):
-        _write_kernel(module, Kernel(name, func, messages, codes), aligned[name], written[name], number + 1)
+        _write_kernel(
+            module, Kernel(name, func, messages, codes), aligned[name], written[name], len(maps[name]), number + 1
+        )
         bounds = ",".join([str(n) for n in block_bounds(func)])
         limit = f' "nvvm.maxntid"="{bounds}"' if bounds else ""
+        limit += ' "nvvm.minctasm"="1"' if bounds and sets_registers(func) else ""
         attributes.append(f"attributes #{number + 1} = {{ nounwind{limit} }}")
     text = (
         f'target triple = "{TRIPLE}"\n{module.text()}\nattributes #0 = {{ nounwind }}\n' + "\n".join(attributes) + "\n"
     )
-    return DeviceModule(text, symbols, messages, aligned, written)
+    return DeviceModule(text, symbols, messages, aligned, written, maps)
 
 
-def _write_kernel(module: ModuleWriter, kernel: Kernel, aligned: set[int], written: set[Var], group: int) -> None:
+def _write_kernel(
+    module: ModuleWriter, kernel: Kernel, aligned: set[int], written: set[Var], maps: int, group: int
+) -> None:
     func = kernel.func
     w = FunctionWriter(module, kernel)
     no_alias = func.attrs.get("tir.noalias", True)
@@ -88,6 +98,8 @@ def _write_kernel(module: ModuleWriter, kernel: Kernel, aligned: set[int], writt
         raise CodegenError(
             "E520", f"the kernel {kernel.name} takes the buffer {buffer.name}, not its pointer", func.span
         )
+    shape = f'byval([{TENSOR_MAP_BYTES} x i8]) align {TENSOR_MAP_ALIGN} "nvvm.grid_constant"'
+    parameters += [f"ptr {shape} %map{number}" for number in range(maps)]
     w.statement(func.body)
     w.leave("0")
     body = "\n".join(["entry:", *w.entry, *w.lines])
@@ -95,12 +107,12 @@ def _write_kernel(module: ModuleWriter, kernel: Kernel, aligned: set[int], writt
     module.bodies.append(f"define ptx_kernel void @{symbol}({', '.join(parameters)}) #{group} {{\n{body}\n}}")
 
 
-def _vector_parameters(func: PrimFunc) -> set[int]:
-    """Positions of the pointers through which vectors are read or written."""
+def _vector_parameters(func: PrimFunc, maps: Sequence[TensorMap]) -> set[int]:
+    """Positions of the pointers through which vectors, or boxes of a tensor, are read or written."""
     accesses = [
         a for a in collect(func.body, (BufferLoad, BufferStore)) if a.indices and dtype_of(a.indices[-1]).lanes > 1
     ]
-    used: set[Var] = {access.buffer.data for access in accesses}
+    used: set[Var] = {access.buffer.data for access in accesses} | {var for var, _ in maps}
     return {number for number, param in enumerate(func.params) if param in used}
 
 

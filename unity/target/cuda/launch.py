@@ -6,11 +6,12 @@ here from the extents in the device function. Addresses come from ``launch_symbo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...ffi.runtime.cuda_runtime import FUNCTION
+from ...ir.analysis.asynchronous import SWIZZLES, TensorCopy
 from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, Var
 from ...ir.function import PrimFunc
@@ -27,6 +28,7 @@ from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.statements import constant_count
 from ..llvm.writer import FunctionWriter, Rules
+from .barriers import TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES
 from .kernels import VECTOR_ALIGN, DeviceModule, thread_extents
 
 _EXTENTS = [f"{kind}Idx.{axis}" for kind in ("block", "thread") for axis in "xyz"]
@@ -97,6 +99,12 @@ _PYTHON = {
     "@Py_DecRef": "declare void @Py_DecRef(ptr)\n",
 }
 """Further declarations of calls of registered functions."""
+_TENSOR_MAP = "declare i32 @cuTensorMapEncodeTiled(ptr, i32, i32, ptr, ptr, ptr, ptr, ptr, i32, i32, i32, i32)\n"
+TENSOR_MAP_TYPES = {
+    "uint8": 0, "int8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "uint64": 4,
+    "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9,
+}  # fmt: skip
+"""CUtensorMapDataType."""
 _MEMORY = """\
 declare i64 @unity_cuda_allocate(i64)
 declare void @unity_cuda_release(i64)
@@ -146,10 +154,13 @@ class Launcher:
             return calls.call_kernel(w, call)
         if len(call.args) != len(func.params):
             raise CodegenError("E526", f"{name} takes {len(func.params)} arguments, got {len(call.args)}", call.span)
-        words = w.slot("ptr", 16, max(1, len(func.params)))
+        maps = self.module.maps[name]
+        words = w.slot("ptr", 16, max(1, len(func.params) + len(maps)))
         for number, (param, argument) in enumerate(zip(func.params, call.args)):
             self._pass(w, words, number, param, argument, name)
         given = dict(zip(func.params, call.args))
+        for number, (source, copy) in enumerate(maps):
+            _pass_tensor_map(w, words, len(func.params) + number, w.value(given[source]), copy, given, name)
         extents = thread_extents(func)
         counts = [_extent(w, extents.get(axis), given) for axis in _EXTENTS]
         counts.append(_dynamic_bytes(w, func, given))
@@ -183,6 +194,46 @@ class Launcher:
         w.do(f"store {kind} {text}, ptr {place}")
         at = w.emit(f"getelementptr ptr, ptr {words}, i64 {number}")
         w.do(f"store ptr {place}, ptr {at}")
+
+
+def _pass_tensor_map(
+    w: FunctionWriter, words: str, number: int, address: str, copy: TensorCopy, given: Mapping[Var, Expr], name: str
+) -> None:
+    """Describe a tensor and a box of it for the copy engine, innermost axis first, and put the description's address into the array
+    of arguments."""
+    w.module.declare("@cuTensorMapEncodeTiled", _TENSOR_MAP)
+    _declare_launch(w)
+    rank = len(copy.sizes)
+    sizes = [index(w, substitute(size, given)) for size in reversed(copy.sizes)]
+    pitches, pitch = [], str(copy.dtype.itemsize)
+    for size in sizes[:-1]:
+        pitch = w.emit(f"mul i64 {pitch}, {size}")
+        pitches.append(pitch)
+    place = w.slot(f"[{TENSOR_MAP_BYTES} x i8]", TENSOR_MAP_ALIGN)
+    tables = [
+        _table(w, kind, values)
+        for kind, values in (
+            ("i64", sizes), ("i64", pitches or ["0"]), ("i32", [str(n) for n in reversed(copy.box)]), ("i32", ["1"] * rank)
+        )
+    ]  # fmt: skip
+    head = f"ptr {place}, i32 {TENSOR_MAP_TYPES[copy.dtype.name]}, i32 {rank}, ptr {address}"
+    swizzle = SWIZZLES.index(copy.swizzle) + 1 if copy.swizzle else 0
+    rest = f"{', '.join([f'ptr {table}' for table in tables])}, i32 0, i32 {swizzle}, i32 2, i32 0"
+    status = w.emit(f"call i32 @cuTensorMapEncodeTiled({head}, {rest})")
+    good, bad = w.label("described"), w.label("failed")
+    w.branch(w.emit(f"icmp eq i32 {status}, 0"), good, bad)
+    w.start(bad)
+    w.leave(w.emit(f"call i32 @unity.cuda.raise(i32 {status}, ptr {w.module.string(f'the tensor map of {name}')})"))
+    w.start(good)
+    w.do(f"store ptr {place}, ptr {w.emit(f'getelementptr ptr, ptr {words}, i64 {number}')}")
+
+
+def _table(w: FunctionWriter, kind: str, values: Sequence[str]) -> str:
+    """Numbers in memory."""
+    table = w.slot(kind, 16, len(values))
+    for number, value in enumerate(values):
+        w.do(f"store {kind} {value}, ptr {w.emit(f'getelementptr {kind}, ptr {table}, i64 {number}')}")
+    return table
 
 
 def _declare_launch(w: FunctionWriter) -> None:

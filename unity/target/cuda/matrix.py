@@ -21,7 +21,7 @@ from ..llvm.intrinsics import pointer
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter, Intrinsics
-from .registers import nvvm, require
+from .registers import element, nvvm, require
 
 
 @dataclass(slots=True, frozen=True)
@@ -78,13 +78,8 @@ def _text(call: Call, place: int) -> str:
     return argument.value if type(argument) is StringImm else ""
 
 
-def _place(w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType) -> str:
-    """Pointer to an element behind a pointer."""
-    return w.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer(w, base)}, i64 {index(w, offset)}")
-
-
-def _load_words(w: FunctionWriter, place: str, count: int, kind: str) -> list[tuple[str, str]]:
-    """Registers from the memory of the thread."""
+def load_words(w: FunctionWriter, place: str, count: int, kind: str) -> list[tuple[str, str]]:
+    """Registers from the memory of the thread: (type, operand) of each."""
     found = []
     for number in range(count):
         at = w.emit(f"getelementptr i32, ptr {place}, i64 {number}") if number else place
@@ -92,7 +87,7 @@ def _load_words(w: FunctionWriter, place: str, count: int, kind: str) -> list[tu
     return found
 
 
-def _store_words(w: FunctionWriter, place: str, result: str, count: int, kind: str) -> None:
+def store_words(w: FunctionWriter, place: str, result: str, count: int, kind: str) -> None:
     """The parts of a result into the memory of the thread."""
     whole = f"{{ {', '.join([kind] * count)} }}"
     for number in range(count):
@@ -116,11 +111,11 @@ def mma(w: FunctionWriter, call: Call) -> str:
             "E526", f"no mma.sync {_text(call, 0)} {_text(call, 1)} by {_text(call, 2)} of {shown}", call.span
         )
     require(w, form.arch, call)
-    a, b, c = [_place(w, call.args[k], call.args[k + 1], DataType(kind)) for k, kind in zip((6, 8, 10), kinds)]
-    operands = _load_words(w, a, form.a, form.operand) + _load_words(w, b, form.b, form.operand)
-    operands += _load_words(w, c, form.c, form.total)
+    a, b, c = [element(w, call.args[k], call.args[k + 1], DataType(kind)) for k, kind in zip((6, 8, 10), kinds)]
+    operands = load_words(w, a, form.a, form.operand) + load_words(w, b, form.b, form.operand)
+    operands += load_words(w, c, form.c, form.total)
     made = nvvm(w, f"mma.{_text(call, 0)}.row.col.{form.name}", _struct(form.c, form.total), *operands)
-    _store_words(w, c, made, form.c, form.total)
+    store_words(w, c, made, form.c, form.total)
     return "undef"
 
 
@@ -131,11 +126,11 @@ def ldmatrix(w: FunctionWriter, call: Call) -> str:
     dtype = dtype_of(call).element
     if number not in (1, 2, 4) or _text(call, 2) != ".b16" or trans is None or dtype.itemsize > 2:
         raise CodegenError("E526", "T.ptx_ldmatrix takes 1, 2 or 4 matrices of .b16", call.span)
-    to = _place(w, call.args[3], call.args[4], dtype)
-    row = _place(w, call.args[5], call.args[6], dtype)
+    to = element(w, call.args[3], call.args[4], dtype)
+    row = element(w, call.args[5], call.args[6], dtype)
     shared = w.emit(f"addrspacecast ptr {row} to ptr addrspace(3)")
     name = f"ldmatrix.sync.aligned.m8n8.x{number}{'.trans' if trans else ''}.b16.p3"
-    _store_words(w, to, nvvm(w, name, _struct(number, "i32"), ("ptr addrspace(3)", shared)), number, "i32")
+    store_words(w, to, nvvm(w, name, _struct(number, "i32"), ("ptr addrspace(3)", shared)), number, "i32")
     return "undef"
 
 
@@ -208,7 +203,7 @@ def load_fragment(w: FunctionWriter, call: Call) -> str:
     made = nvvm(
         w, f"wmma.m16n16k16.load.{letter}.{layout}.stride.{name}.p0", _struct(count, kind), ("ptr", source), ("i32", stride)
     )  # fmt: skip
-    _store_words(w, place, made, count, kind)
+    store_words(w, place, made, count, kind)
     return "undef"
 
 
@@ -220,7 +215,7 @@ def store_fragment(w: FunctionWriter, call: Call) -> str:
     layout = _text(call, 7).removesuffix("_major")
     to = pointer(w, call.args[5])
     stride = w.emit(f"trunc i64 {index(w, call.args[6])} to i32")
-    words = _load_words(w, place, count, kind)
+    words = load_words(w, place, count, kind)
     nvvm(w, f"wmma.m16n16k16.store.d.{layout}.stride.{name}.p0", "void", ("ptr", to), *words, ("i32", stride))
     return "undef"
 
@@ -242,11 +237,11 @@ def mma_fragments(w: FunctionWriter, call: Call) -> str:
         raise CodegenError("E526", f"no product of fragments of {left.dtype.name} into {total.dtype.name}", call.span)
     form = found[0]
     require(w, form.arch, call)
-    words = _load_words(w, a, form.a, form.operand) + _load_words(w, b, form.b, form.operand)
-    words += _load_words(w, c, form.c, form.total)
+    words = load_words(w, a, form.a, form.operand) + load_words(w, b, form.b, form.operand)
+    words += load_words(w, c, form.c, form.total)
     layouts = f"{_layout(w, call.args[2], call)}.{_layout(w, call.args[4], call)}"
     made = nvvm(w, f"wmma.m16n16k16.mma.{layouts}.{form.name}", _struct(form.c, form.total), *words)
-    _store_words(w, d, made, form.c, form.total)
+    store_words(w, d, made, form.c, form.total)
     return "undef"
 
 

@@ -1,10 +1,16 @@
-"""Special registers of CUDA devices: the axes of threads and blocks, the lane."""
+"""Special registers of CUDA devices, intrinsics of LLVM for them, and instructions as PTX writes them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...ffi.dtype import DataType
 from ...ir.expr import Call
+from ...ir.types import Expr
 from ...support.errors import CodegenError
+from ..llvm.intrinsics import pointer
+from ..llvm.lltypes import memory_type
+from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter
 
 I32 = DataType("int32")
@@ -42,3 +48,32 @@ def nvvm(w: FunctionWriter, name: str, result: str, *arguments: tuple[str, str])
         w.do(text)
         return ""
     return w.emit(text)
+
+
+def assembly(
+    w: FunctionWriter, text: str, results: Sequence[str], *operands: tuple[str, str], tied: Sequence[str] = ()
+) -> str:
+    """An instruction as it is written in PTX, for the types of its results and (type, operand) pairs; "" for one without result.
+    ``tied`` operands lie in the registers of the results, in their order. LLVM moves nothing across it, and gives it to no fewer
+    threads."""
+    letters = {"i32": "r", "i64": "l", "float": "f", "i1": "b"}
+    constraints = [f"={letters[kind]}" for kind in results] + [str(n) for n in range(len(tied))]
+    constraints += [letters[kind] for kind, _ in operands] + ["~{memory}"]
+    result = "void" if not results else results[0] if len(results) == 1 else f"{{ {', '.join(results)} }}"
+    given = [f"{kind} {value}" for kind, value in (*zip(results, tied), *operands)]
+    call = f'call {result} asm sideeffect "{text}", "{",".join(constraints)}"({", ".join(given)}) convergent'
+    if not results:
+        w.do(call)
+        return ""
+    return w.emit(call)
+
+
+def shared_address(w: FunctionWriter, place: str) -> tuple[str, str]:
+    """The (type, operand) of the number of a byte in shared memory, from a pointer."""
+    inside = w.emit(f"addrspacecast ptr {place} to ptr addrspace(3)")
+    return "i32", w.emit(f"ptrtoint ptr addrspace(3) {inside} to i32")
+
+
+def element(w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType) -> str:
+    """Pointer to an element behind a pointer."""
+    return w.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer(w, base)}, i64 {index(w, offset)}")

@@ -15,7 +15,7 @@ from ..llvm.intrinsics import shift
 from ..llvm.lltypes import memory_type
 from ..llvm.statements import attribute, constant_count, serial_loop
 from ..llvm.writer import INTRINSICS, STATEMENTS, FunctionWriter, Rules
-from . import async_copy, matrix, warp
+from . import async_copy, barriers, matrix, warp, warpgroup
 from .registers import AXES, DYNAMIC_SHARED, I32, read_register
 
 LOCAL_BYTES = 64 << 10
@@ -62,7 +62,7 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
     w.buffers[buffer.data] = buffer
     item, scope = memory_type(buffer.dtype, stmt.span), buffer.scope
     if scope == "shared.dyn":
-        text = f"@{DYNAMIC_SHARED} = external addrspace(3) global [0 x i8], align 128\n"
+        text = f"@{DYNAMIC_SHARED} = external addrspace(3) global [0 x i8], align 1024\n"
         w.module.declare(f"@{DYNAMIC_SHARED}", text)
         _in_shared(w, buffer, f"@{DYNAMIC_SHARED}")
         return
@@ -109,10 +109,14 @@ def _ignored(w: FunctionWriter, call: Call) -> str:
 
 _SHIFTS = {"T.shift_left": shift(True, by_minimum=True), "T.shift_right": shift(False, by_minimum=True)}
 """NVPTX of LLVM 22 takes ``amount < 64 ? x << amount : 0`` for its own shift, which looks at 32 bits of the amount."""
+_RULES = {
+    **INTRINSICS, "T.prefetch": _ignored, **_SHIFTS, **warp.RULES, **matrix.RULES, **async_copy.RULES, **barriers.RULES,
+    **warpgroup.RULES,
+}  # fmt: skip
 GPU_RULES = Rules(
     "a GPU",
     {**STATEMENTS, For: _loop, AllocBuffer: _allocate, AttrStmt: _attribute, DeclBuffer: _declare},
-    {**INTRINSICS, "T.prefetch": _ignored, **_SHIFTS, **warp.RULES, **matrix.RULES, **async_copy.RULES},
+    _RULES,
     _leave,
     _call_function,
 )

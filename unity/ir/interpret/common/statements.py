@@ -37,6 +37,9 @@ from .arrays import Value, holder, limits
 from .blocks import BlockCompiler, Run
 from .expressions import Closure, Env, ExprCompiler, joined, split
 
+Both = Callable[[Run, Env, Run, Env], tuple[Env, Env]]
+"""Runs the two cases of a condition, each for its lanes."""
+
 
 class Loop:
     """Lanes that left the body of a running loop early."""
@@ -99,6 +102,10 @@ class StmtCompiler(BlockCompiler):
     def alone(self, call: Call) -> Closure:
         """A call of a function of the module whose value nobody wants."""
         return self.expr.visit(call)
+
+    def cases(self, stmt: IfThenElse) -> Both:
+        """Lanes that part at a condition run its two cases one after the other."""
+        return lambda then_case, first, else_case, other: (then_case(first), else_case(other))
 
     def ragged(self, loop: Loop, body: Run, first: Value, count: Value, stride: Value, env: Env) -> Env:
         """A loop whose lanes turn differently often."""
@@ -212,6 +219,7 @@ class StmtCompiler(BlockCompiler):
     def _if(self, stmt: IfThenElse) -> Run:
         cond, then_case = self.expr.visit(stmt.cond), self.visit(stmt.then_case)
         else_case = self.visit(stmt.else_case) if stmt.else_case is not None else lambda env: env
+        both = self.cases(stmt)
 
         def run(env: Env) -> Env:
             first, other = split(env, cond(env))
@@ -219,7 +227,7 @@ class StmtCompiler(BlockCompiler):
                 return then_case(first)
             if first is None:
                 return else_case(other)
-            after, rest = then_case(first), else_case(other)
+            after, rest = both(then_case, first, else_case, other)
             return env if after is first and rest is other else joined(after, rest)
 
         return run

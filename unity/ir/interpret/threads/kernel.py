@@ -22,7 +22,7 @@ from ..scalar.memory import Pointer, View
 from .findings import Log
 from .lanes import AXES, MAX_THREADS, Batch, Geometry
 from .memory import Address, Array, Storage, array, rank_of
-from .shadow import Shadow
+from .shadow import NOBODY, Shadow
 from .statements import StmtCompiler
 from .wave import Wave
 
@@ -57,7 +57,9 @@ class Kernel:
         self.wave = Wave(log, machine)
         self.wave.tags = {a.var: a.tag for a in self.axes}
         axes = {a.var: (a.tag, a.key) for a in self.axes}
-        self.statements = StmtCompiler(self.wave, granule, axes, self._track_static)
+        called = {call.op_name for call in collect(stmt, Call)}
+        self.proxies = "T.ptx_wgmma" in called
+        self.statements = StmtCompiler(self.wave, granule, axes, self._track_static, "T.ptx_wait_barrier" in called)
         self.body = self.statements.visit(stmt)
         syncs = [_sync_scope(c) for c in collect(stmt, Call)]
         self.warp_syncs, self.grid_sync = "warp" in syncs, "global" in syncs
@@ -90,6 +92,7 @@ class Kernel:
             self.wave.machine.step(self.axes[0].span)
             batch = Batch(geometry, first, min(together, geometry.block_count - first), clock)
             self.statements.statics.clear()
+            self.wave.proxied.clear()
             self.wave.start(batch, dict(outer))
             for make in self.makers.values():
                 make(batch.start)
@@ -157,6 +160,9 @@ class Kernel:
         if storage.scope.startswith("shared") or storage.scope == "warp":
             cells = storage.raw.size // storage.granule
             storage.shadow = Shadow(cells, False, self.warp_syncs, self.atomics)
+            if self.proxies:
+                storage.stored = np.full(cells, NOBODY)
+                self.wave.proxied.append(storage)
 
 
 def _array_of(view: View, storage: Storage) -> Array:

@@ -46,6 +46,8 @@ class Storage:
         self.collective = scope.startswith("wmma.")
         self.fragment: tuple[int, int, int] | None = None
         self.origin: Memory | None = None
+        self.stored: np.ndarray | None = None
+        """The thread that has stored each cell since a fence, where instructions read it that run beside the threads."""
         self._typed: dict[np.dtype, np.ndarray] = {}
 
     @staticmethod
@@ -221,6 +223,9 @@ class Accesses:
         if storage.written is None and storage.shadow is None:
             return
         cells = storage.cells(places, item)
+        if storage.stored is not None:
+            owners = self.batch.number[active]
+            storage.stored[cells] = owners.reshape(-1, *[1] * (cells.ndim - 1)) if cells.ndim > 1 else owners
         if storage.written is not None:
             storage.written[cells] = defined
         self.note(storage, cells, active, site, True)

@@ -157,7 +157,8 @@ def _pointed(expr: Any, fallback: DataType) -> DataType:
     return fallback
 
 
-def _name(expr: Any) -> str:
+def name_of(expr: Any) -> str:
+    """The name of the memory behind an address, for messages."""
     if type(expr) is Call and len(expr.args) > 1:
         return str(getattr(expr.args[1], "name", "memory"))
     return str(getattr(expr, "name", "memory"))
@@ -175,7 +176,7 @@ def _ldmatrix(compiler: ExprCompiler, call: Call) -> Closure:
         raise InterpreterError("E369", f"T.ptx_ldmatrix of {dtype.name}{' transposed' if trans else ''}", call.span)
     target = Registers(compiler, call, 3, dtype, "store")
     address, offset = compiler.address(call.args[5], call), compiler.index(call.args[6])
-    name = _name(call.args[5])
+    name = name_of(call.args[5])
     site = wave.log.site(name, "load", "shared", call.span)
     wide = 8 * per
     place = np.arange(2 * per)
@@ -243,7 +244,7 @@ def _cp_async(compiler: ExprCompiler, call: Call) -> Closure:
     to_type, source_type = _pointed(call.args[0], fallback), _pointed(call.args[2], fallback)
     if to_type.itemsize != source_type.itemsize:
         raise InterpreterError("E372", f"T.ptx_cp_async from {source_type.name} to {to_type.name}", span)
-    names = _name(call.args[2]), _name(call.args[0])
+    names = name_of(call.args[2]), name_of(call.args[0])
     reading: Site = wave.log.site(names[0], "load", "global", span)
     writing: Site = wave.log.site(names[1], "store", "shared", span)
     count, item = size // to_type.itemsize, to_type.itemsize

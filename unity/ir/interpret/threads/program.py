@@ -20,12 +20,12 @@ from ..scalar.interpreter import Interpreter
 from ..scalar.machine import Machine
 from ..scalar.primfunc import CompiledPrimFunc
 from ..scalar.statements import StmtCompiler
-from . import fragments as _fragments, mma as _mma, warp as _warp
+from . import barriers as _barriers, fragments as _fragments, mma as _mma, warp as _warp, warpgroup as _warpgroup
 from .findings import Log
 from .kernel import Kernel
 from .memory import rank_of
 
-TABLES = (_fragments, _mma, _warp)
+TABLES = (_barriers, _fragments, _mma, _warp, _warpgroup)
 """Modules that give intrinsics their meaning when imported."""
 
 TOGETHER = frozenset(
@@ -44,6 +44,9 @@ TOGETHER = frozenset(
         "T.ptx_mma",
         "T.ptx_ldmatrix",
         "T.ptx_cp_async",
+        "T.create_barriers",
+        "T.ptx_wgmma",
+        "T.ptx_elect_sync",
     }
 )
 """Intrinsics by which threads work together."""

@@ -81,6 +81,11 @@ class Accessors:
         for pair, _ in self.ranks:
             pair.grow(cells)
 
+    def forget(self, cells: np.ndarray) -> None:
+        """Forget the accesses of cells: newer ones by the same threads are to be noted."""
+        for pair, _ in self.ranks:
+            pair.first[cells] = NOBODY
+
     def _bases(self, now: Now) -> list[Value]:
         _, block, warp, grid = now
         bases = [np.maximum(block, warp), block] if self.warps else [block]

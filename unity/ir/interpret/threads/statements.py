@@ -16,12 +16,14 @@ from ...buffer import Buffer
 from ...build import dtype_of
 from ...expr import Call, Var
 from ...scalar import CommReducer, IterVar
-from ...stmt import AttrStmt, BufferStore, For, Stmt
+from ...stmt import AttrStmt, BufferStore, For, IfThenElse, Stmt
+from ...walk import collect
 from ..common.arrays import Value
 from ..common.blocks import Run
 from ..common.expressions import Closure, Env, joined
-from ..common.statements import Loop, StmtCompiler as SharedCompiler
+from ..common.statements import Both, Loop, StmtCompiler as SharedCompiler
 from ..scalar.memory import Memory
+from .barriers import fibers_of, stuck
 from .expressions import ExprCompiler
 from .lanes import Mask
 from .memory import Address, Storage, rank_of
@@ -44,9 +46,10 @@ class StmtCompiler(SharedCompiler):
         granule: int,
         axes: dict[Var, tuple[str, tuple[str, int]]],
         track: Callable[[Storage], None],
+        waits: bool = False,
     ) -> None:
         super().__init__(ExprCompiler(wave), wave.machine.step)
-        self.wave, self.granule, self.axes, self.track = wave, granule, axes, track
+        self.wave, self.granule, self.axes, self.track, self.waits = wave, granule, axes, track, waits
         self.open_virtual: tuple[tuple[str, int], ...] = ()
         self.statics: dict[Buffer, Storage] = {}
         """Memory of the running batch by buffer."""
@@ -150,6 +153,20 @@ class StmtCompiler(SharedCompiler):
                 live = loop.turned(body(live))
             number += 1
         return loop.ended(joined(live, done))  # type: ignore[no-any-return]
+
+    def cases(self, stmt: IfThenElse) -> Both:
+        """Lanes that part run their cases beside each other where they may wait for one another."""
+        waits = [call for call in collect(stmt, Call) if call.op_name == "T.ptx_wait_barrier"] if self.waits else []
+        if not waits or stmt.else_case is None:
+            return super().cases(stmt)
+        wave = self.wave
+
+        def run(then_case: Run, first: Mask, else_case: Run, other: Mask) -> tuple[Env, Env]:
+            return fibers_of(wave).beside(
+                lambda: then_case(first), lambda: else_case(other), lambda: stuck(wave, waits[0], int(first.index[0]))
+            )
+
+        return run
 
     # ---- thread axes
 

@@ -28,6 +28,8 @@ class Wave:
         """Tag of each thread variable."""
         self.together: dict[Site, list[tuple[Storage, Value, Mask, int]]] | None = None
         """Accesses of the running vectorized loop, counted as one when it ends."""
+        self.proxied: list[Storage] = []
+        """Shared memory that instructions read beside the threads."""
         self.batch: Batch
         self.accesses: Accesses
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ....ir.interpret.threads.barriers import swizzled
 from ....ir.interpret.threads.findings import Finding
 from ..machine.access import Access
 from ..machine.batch import Batch, Index
@@ -21,13 +22,6 @@ from .memory import HINTS
 from .transactions import WINDOW, arrive, barrier_keys
 
 Rows = np.ndarray
-
-
-def swizzled(address: Rows, width: int) -> Rows:
-    """Addresses in shared memory under the exchange of 16-byte pieces within ``width`` bytes (0: none)."""
-    bits = {128: 7, 64: 3, 32: 1, 0: 0}[width]
-    rows: np.ndarray = address ^ ((address >> np.int64(7) & np.int64(bits)) << np.int64(4))
-    return rows
 
 
 def bulk_copy(reading: Reading) -> Run:

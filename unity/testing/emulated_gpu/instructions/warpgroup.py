@@ -10,6 +10,7 @@ import re
 
 import numpy as np
 
+from ....ir.interpret.threads.barriers import swizzled
 from ....ir.interpret.threads.findings import Finding
 from ....ir.interpret.threads.lanes import WARP
 from ..machine.batch import Batch, Index
@@ -18,7 +19,6 @@ from ..machine.reading import Get, Reading
 from ..machine.rounding import decode
 from ..ptx.program import Number, Vector
 from ..ptx.types import TYPES, UNSIGNED, Type
-from .bulk import swizzled
 from .flow import together
 from .matrix import Fragment, left_places, product, result_places, whole_warps
 from .table import Step, control

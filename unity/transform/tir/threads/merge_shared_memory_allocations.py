@@ -5,7 +5,8 @@ A launch brings one piece of dynamic shared memory (scope "shared.dyn"). Buffers
 a buffer goes from the first to the last statement of a sequence that uses it: the kernel's, or that of the one loop that holds all
 uses, where all threads turn equally often. Where a buffer takes the place of one that is dead, a barrier stands between the two,
 and in a loop one at its beginning too.
-Buffers of symbolic size have a place of their own behind the others. Static shared memory (scope "shared") stays as it is.
+Buffers of symbolic size have a place of their own behind the others, and so have all buffers of a kernel with barriers of its own
+(``T.create_barriers``), whose statements do not run in order. Static shared memory (scope "shared") stays as it is.
 
 Rewrite: ``A: alloc (256,) float32 shared.dyn; B: alloc (64,) float16 shared.dyn; ..`` -> ``m: alloc (1152,) uint8 shared.dyn;
 a = m.data + 0; A: view of a; b = m.data + 1024; B: view of b; ..``. Run it behind ``thread_sync`` and ``flatten_buffer``.
@@ -30,6 +31,7 @@ from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import StatementRewriter, collect, free_vars, used_vars
 from ...infra.passes import prim_func_pass
 from ..blocks.lower_opaque_block import _leaves
+from .thread_accesses import has_barriers
 from .unify_thread_binding import launch_of, with_launch
 
 SCOPE = "shared.dyn"
@@ -67,8 +69,14 @@ def _size(buffer: Buffer) -> Expr:
     return size
 
 
-def _rounded(size: int) -> int:
-    return -(-size // ALIGN) * ALIGN
+def _bytes(buffer: Buffer) -> int:
+    size = _size(buffer)
+    assert type(size) is IntImm
+    return size.value
+
+
+def _rounded(size: int, align: int = ALIGN) -> int:
+    return -(-size // align) * align
 
 
 def _placed(lives: Sequence[_Life]) -> int:
@@ -78,7 +86,7 @@ def _placed(lives: Sequence[_Life]) -> int:
         others = sorted([one for one in done if one.meets(life)], key=lambda one: one.place)
         for other in others:
             if life.covers(other):
-                life.place = _rounded(other.place + other.size)
+                life.place = _rounded(other.place + other.size, max(ALIGN, life.buffer.align))
         done.append(life)
     return max([_rounded(life.place + life.size) for life in lives], default=0)
 
@@ -102,8 +110,12 @@ class _Merge:
 
     def kernel(self, body: Stmt) -> Stmt:
         """The body of a kernel with one buffer of dynamic shared memory."""
+        alone = has_barriers(body)
         body = _without(body, self.pointers)
-        body = self._within(body, looped=False)
+        if alone:
+            self.lives = [_Life(buffer, max(1, _bytes(buffer)), 0, 0) for buffer in self.fixed]
+        else:
+            body = self._within(body, looped=False)
         total: Expr = const(_placed(self.lives), "int64")
         places: dict[Buffer, Expr] = {life.buffer: const(life.place, "int64") for life in self.lives}
         for buffer in self.free:
@@ -114,7 +126,7 @@ class _Merge:
             DataType("uint8"),
             (total,),
             name="shared_dyn",
-            align=ALIGN,
+            align=max([ALIGN, *[buffer.align for buffer in places]]),
         )
         views: list[Stmt] = [AllocBuffer(memory)]
         for buffer, place in places.items():
@@ -134,9 +146,7 @@ class _Merge:
             return seq(*parts[: users[0]], made, *parts[users[0] + 1 :])
         for buffer in self.fixed:
             at = [position for position, used in enumerate(uses) if buffer.data in used] or [0]
-            size = _size(buffer)
-            assert type(size) is IntImm
-            self.lives.append(_Life(buffer, max(1, size.value), at[0], at[-1]))
+            self.lives.append(_Life(buffer, max(1, _bytes(buffer)), at[0], at[-1]))
         _placed(self.lives)
         reused = [(a, b) for a in self.lives for b in self.lives if a.last < b.first and a.covers(b)]
         if not reused:

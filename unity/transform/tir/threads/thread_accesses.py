@@ -44,6 +44,11 @@ def scope_of(var: Any) -> str:
     return ty.scope if isinstance(ty, PointerType) else "global"
 
 
+def has_barriers(kernel: Stmt) -> bool:
+    """True if a kernel makes barriers that count arrivals: its threads wait for each other where it says so, and nowhere else."""
+    return any([call.op_name == "T.create_barriers" for call in collect(kernel, Call)])
+
+
 class Accesses:
     """Finds accesses of one storage scope; views of a region count as accesses of the buffer viewed, anywhere."""
 

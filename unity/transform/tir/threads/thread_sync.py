@@ -5,6 +5,7 @@ them writes, and not provably the same thread's) a barrier is put; a loop whose 
 beginning of its body. Barriers already there are kept and used.
 
 Rewrite: ``S[tx] = A[tx]; B[tx] = S[31 - tx]`` -> ``S[tx] = A[tx]; T.tvm_storage_sync("shared"); B[tx] = S[31 - tx]``.
+A kernel that makes barriers itself (``T.create_barriers``) synchronises itself and stays as it is.
 Not seen: races within a single statement (``S[tx] = S[tx + 1]``), and between blocks; the thread-level checker finds them.
 Source: the planner of TVM's ThreadSync, with meetings of threads found by going through them.
 """
@@ -37,7 +38,7 @@ from ....ir.types import Expr
 from ....ir.walk import Rewriter, collect, free_vars, substitute
 from ....support.errors import Note, PassError
 from ...infra.passes import prim_func_pass
-from .thread_accesses import Access, Accesses, Meetings, scope_of
+from .thread_accesses import Access, Accesses, Meetings, has_barriers, scope_of
 
 SCOPES = ("shared", "shared.dyn", "warp")
 
@@ -265,6 +266,8 @@ class _Kernels(Rewriter):
     def enter(self, node: Any) -> Any | None:
         if not is_thread_axis(node):
             return None
+        if has_barriers(node):
+            return node
         outside = self.outside | set(free_vars(node))
         return _Kernel(node, self.scope, outside)(node)[0]
 

@@ -1,0 +1,132 @@
+"""Instructions of Hopper that run beside the threads, as data: products of warpgroups, copies of a box of a tensor.
+
+The verifier, the thread checker and code generation read their arguments here. Sizes, boxes and corners stand in the order of a
+shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...ffi.dtype import DataType
+from ..expr import Call, IntImm, StringImm
+from ..types import Expr, PointerType, PrimType
+
+SWIZZLES = (32, 64, 128)
+"""Bytes within which bulk copies exchange pieces of 16 bytes, so that columns of a tile lie in different banks."""
+_PRODUCTS = {
+    "float16": ("float16", "float32"), "bfloat16": ("float32",), "float8_e4m3fn": ("float32",),
+    "float8_e5m2": ("float32",), "int8": ("int32",), "uint8": ("int32",),
+}  # fmt: skip
+"""Accumulators by the type of both factors."""
+MOST_BOX = 256
+
+
+@dataclass(slots=True, frozen=True)
+class WarpgroupProduct:
+    """``D += A B`` by four warps: 64 rows, ``columns``, ``depth`` summed at once. ``held``: A lies in registers. ``turned``: B
+    lies by rows, as [depth, columns], else as [columns, depth]. Rows of the tiles in shared memory are ``swizzle`` bytes long."""
+
+    columns: int
+    depth: int
+    operand: DataType
+    total: DataType
+    held: bool
+    turned: bool
+    swizzle: int
+
+
+def warpgroup_product(call: Call) -> WarpgroupProduct | str:
+    """The form of a call of ``T.ptx_wgmma``, or what is wrong with it. Arguments: shape, layouts of A and B, types of A, B, D,
+    pointer and offset of A, B, D, swizzle, whether D is added to."""
+    words = [arg.value if type(arg) is StringImm else "" for arg in call.args[:6]]
+    shape, first, second, a, b, d = words
+    n, _, k = shape.removeprefix("m64n").partition("k")
+    if d not in _PRODUCTS.get(a, ()) or a != b:
+        return f"no product of {a or '?'} and {b or '?'} into {d or '?'}"
+    operand = DataType(a)
+    if not (shape.startswith("m64n") and n.isdigit() and k == str(32 // operand.itemsize)):
+        return f"no shape {shape!r} of {a}: m64nNk{32 // operand.itemsize}"
+    columns = int(n)
+    if not 8 <= columns <= 256 or columns % (8 if operand.is_float else 16):
+        return f"{columns} columns: a multiple of {8 if operand.is_float else 16} up to 256 is needed"
+    swizzle = call.args[12].value if type(call.args[12]) is IntImm else 0
+    if swizzle not in SWIZZLES:
+        return f"tiles have rows of 32, 64 or 128 bytes, got {swizzle}"
+    turned = second == "row"
+    if first != "row" or second not in ("row", "col") or (turned and operand.itemsize != 2):
+        return f"no layouts {first!r} by {second!r} of {a}"
+    if turned and columns * operand.itemsize > swizzle:
+        return f"{columns} columns of B by rows do not fit into a row of {swizzle} bytes"
+    return WarpgroupProduct(columns, int(k), operand, DataType(d), _scope(call.args[6]) == "local", turned, swizzle)
+
+
+@dataclass(slots=True, frozen=True)
+class TensorCopy:
+    """A copy of the ``box`` at ``corner`` of a tensor of ``sizes``, compact in global memory. What lies outside comes as zeros."""
+
+    dtype: DataType
+    swizzle: int
+    sizes: tuple[Expr, ...]
+    box: tuple[int, ...]
+    corner: tuple[Expr, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the box."""
+        count = self.dtype.itemsize
+        for extent in self.box:
+            count *= extent
+        return count
+
+
+def tensor_copy(call: Call) -> TensorCopy | str:
+    """The form of a call of ``T.ptx_cp_async_bulk_tensor``, or what is wrong with it. Arguments: shared pointer and offset, global
+    pointer, barrier, swizzle (0: none), and for each axis the tensor's size, the box's, and the corner."""
+    dtype = call.ty.dtype if isinstance(call.ty, PrimType) else DataType("void")
+    numbers, rank = call.args[5:], (len(call.args) - 5) // 3
+    if len(numbers) != 3 * rank or not 1 <= rank <= 5:
+        return "it takes a size, a box and a corner for each of 1 to 5 axes"
+    sizes, corner = numbers[:rank], numbers[2 * rank :]
+    box = tuple([extent.value if type(extent) is IntImm else 0 for extent in numbers[rank : 2 * rank]])
+    swizzle = call.args[4].value if type(call.args[4]) is IntImm else -1
+    if dtype.lanes != 1 or dtype.bits < 8 or dtype.is_bool or dtype.code == "handle":
+        return f"no copies of {dtype.name}"
+    if not all([1 <= extent <= MOST_BOX for extent in box]):
+        return f"a box of {box}: constants from 1 to {MOST_BOX} are needed"
+    row = box[-1] * dtype.itemsize
+    if swizzle not in (0, *SWIZZLES) or row % 16 or (swizzle and row > swizzle):
+        return f"rows of {row} bytes with the swizzle {swizzle}: rows are multiples of 16 bytes and no longer than the swizzle"
+    last = sizes[-1]
+    if rank > 1 and type(last) is IntImm and last.value * dtype.itemsize % 16:
+        return f"rows of the tensor of {last.value * dtype.itemsize} bytes: multiples of 16 are needed"
+    return TensorCopy(dtype, swizzle, sizes, box, corner)
+
+
+def problem_of(call: Call) -> str:
+    """Names the mistake in the arguments of an instruction of this file; "" where there is none."""
+    check = _CHECKS.get(call.op_name)
+    form = check(call) if check is not None else None
+    return f"{call.op_name}: {form}" if isinstance(form, str) else ""
+
+
+def _constant(call: Call) -> str | None:
+    return None if type(call.args[0]) is IntImm and call.args[0].value >= 0 else "it takes a constant"
+
+
+def _registers(call: Call) -> str | None:
+    grows, count = call.args
+    if type(grows) is IntImm and type(count) is IntImm and count.value in range(24, 257, 8):
+        return None
+    return "it takes a constant, whether the number grows, and a multiple of 8 from 24 to 256"
+
+
+def _scope(expr: Expr) -> str:
+    return expr.ty.scope if isinstance(expr.ty, PointerType) else ""
+
+
+_CHECKS: dict[str, Callable[[Call], object]] = {
+    "T.ptx_wgmma": warpgroup_product, "T.ptx_cp_async_bulk_tensor": tensor_copy, "T.create_barriers": _constant,
+    "T.ptx_wgmma_wait_group": _constant, "T.ptx_setmaxnreg": _registers,
+}  # fmt: skip

@@ -1,0 +1,344 @@
+"""Barriers that count arrivals and bytes (mbarrier), and the bulk copies that tell them when they have come.
+
+A thread that waits lets the others of its block go on (``fibers``). Who sees a phase ended comes after all that was done before its
+end. A bulk copy comes as late as it can; until then its destination counts as unwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ....ffi.dtype import DataType
+from ....support.errors import InterpreterError, Note
+from ...analysis.asynchronous import tensor_copy
+from ...build import dtype_of
+from ...expr import Call
+from ..common.arrays import Value
+from ..common.expressions import Closure
+from .expressions import ExprCompiler
+from .fibers import Fibers
+from .findings import Finding, Site
+from .intrinsics import register
+from .lanes import WARP, Mask
+from .memory import Address
+from .mma import checked, copies_of, name_of
+from .shadow import NOBODY
+from .wave import Wave
+
+NOTHING = np.int32(0)
+
+
+class Barriers:
+    """The barriers of the blocks of a batch, by block and number."""
+
+    def __init__(self, blocks: int, count: int) -> None:
+        shape = (blocks, count)
+        self.count = count
+        self.expected, self.pending, self.bytes, self.parity = [np.zeros(shape, np.int64) for _ in range(4)]
+        self.ended = np.zeros(shape, np.int64)
+        """The clock at the end of the last phase."""
+        self.made, self.maker = np.zeros(shape, np.int64), np.full(shape, -1)
+        """When and by whom a barrier was begun."""
+
+    def end_phases(self, wave: Wave) -> None:
+        """End the phases for which everything has come."""
+        done = (self.expected > 0) & (self.pending == 0) & (self.bytes == 0)
+        if done.any():
+            self.parity[done] ^= 1
+            self.pending[done] = self.expected[done]
+            wave.batch.clock += 1
+            self.ended[done] = wave.batch.clock
+
+
+def fibers_of(wave: Wave) -> Fibers:
+    """The parts of the running batch that wait for each other."""
+    found = wave.env.get(Fibers)
+    if found is None:
+        found = wave.env[Fibers] = Fibers()
+    assert isinstance(found, Fibers)
+    return found
+
+
+Places = tuple[Barriers, np.ndarray, np.ndarray, np.ndarray]
+"""Barriers, and the lanes that name one, their blocks and its number."""
+
+
+def barriers_at(compiler: ExprCompiler, call: Call, place: int, begins: bool = False) -> Callable[[Mask], Places]:
+    """The barriers that an argument names."""
+    wave, span = compiler.wave, call.span
+    number = compiler.index(call.args[place])
+
+    def find(mask: Mask) -> Places:
+        barriers, lanes = wave.env.get(Barriers), mask.index
+        if barriers is None:
+            raise InterpreterError("E372", f"{call.op_name} without T.create_barriers", span)
+        numbers = np.broadcast_to(np.asarray(number(mask), np.int64), wave.batch.size)[lanes]
+        blocks = wave.batch.within[lanes] // wave.batch.geometry.padded
+        wrong = (numbers < 0) | (numbers >= barriers.count)
+        if wrong.any():
+            text = f"barrier {int(numbers[wrong.argmax()])} of {barriers.count}"
+            raise wave.failure("E372", text, span, int(lanes[wrong.argmax()]))
+        if not begins:
+            missing = barriers.expected[blocks, numbers] == 0
+            if missing.any():
+                text = f"barrier {int(numbers[missing.argmax()])} is used before T.ptx_init_barrier_thread_count"
+                raise wave.failure("E364", text, span, int(lanes[missing.argmax()]))
+            _seen(wave, barriers, call, lanes, blocks, numbers)
+        return barriers, lanes, blocks, numbers
+
+    return find
+
+
+def _seen(
+    wave: Wave, barriers: Barriers, call: Call, lanes: np.ndarray, blocks: np.ndarray, numbers: np.ndarray
+) -> None:
+    """Report barriers that another thread began, with no barrier of the block since."""
+    base = np.broadcast_to(wave.batch.block_base, wave.batch.size)[lanes]
+    maker = barriers.maker[blocks, numbers]
+    early = (maker != wave.batch.number[lanes]) & (barriers.made[blocks, numbers] >= base)
+    key = ("race", "barrier", call.span)
+    if early.any() and not wave.log.known(key, int(early.sum())):
+        one, two = wave.batch.geometry.thread_id(int(maker[early.argmax()])), wave.thread(int(lanes[early.argmax()]))
+        text = f"barrier {int(numbers[early.argmax()])} is begun by {one} and used by {two}, nothing orders the two"
+        help = 'put T.tvm_storage_sync("shared") behind T.ptx_init_barrier_thread_count'
+        found = Finding("E360", "race", text, call.span, help=help, threads=(one, two))
+        wave.log.add(key, found, int(early.sum()))
+
+
+@register("create_barriers")
+def _create(compiler: ExprCompiler, call: Call) -> Closure:
+    wave, count = compiler.wave, getattr(call.args[0], "value", 0)
+
+    def run(mask: Mask) -> Value:
+        wave.env[Barriers] = Barriers(wave.batch.blocks, count)
+        return NOTHING
+
+    return run
+
+
+@register("ptx_init_barrier_thread_count")
+def _initialize(compiler: ExprCompiler, call: Call) -> Closure:
+    find, arrivals, wave = barriers_at(compiler, call, 0, begins=True), compiler.index(call.args[1]), compiler.wave
+
+    def run(mask: Mask) -> Value:
+        barriers, lanes, blocks, numbers = find(mask)
+        count = np.broadcast_to(np.asarray(arrivals(mask), np.int64), wave.batch.size)[lanes]
+        if (count < 1).any():
+            raise wave.failure("E372", "a barrier of no arrivals", call.span, int(lanes[(count < 1).argmax()]))
+        at = (blocks, numbers)
+        barriers.expected[at] = barriers.pending[at] = count
+        barriers.parity[at] = barriers.bytes[at] = 0
+        barriers.made[at], barriers.maker[at] = wave.batch.clock, wave.batch.number[lanes]
+        return NOTHING
+
+    return run
+
+
+@register("ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx")
+def _arrive(compiler: ExprCompiler, call: Call) -> Closure:
+    """Arguments: barrier, and the bytes that are to come."""
+    find, wave = barriers_at(compiler, call, 0), compiler.wave
+    announced = compiler.index(call.args[1]) if len(call.args) > 1 else None
+
+    def run(mask: Mask) -> Value:
+        barriers, lanes, blocks, numbers = find(mask)
+        if announced is not None:
+            more = np.broadcast_to(np.asarray(announced(mask), np.int64), wave.batch.size)[lanes]
+            np.add.at(barriers.bytes, (blocks, numbers), more)
+        np.subtract.at(barriers.pending, (blocks, numbers), 1)
+        excess = barriers.pending[blocks, numbers] < 0
+        if excess.any():
+            wrong = int(excess.argmax())
+            expected = int(barriers.expected[blocks[wrong], numbers[wrong]])
+            text = f"more arrivals at barrier {int(numbers[wrong])} than the {expected} of a phase"
+            raise wave.failure("E362", text, call.span, int(lanes[wrong]))
+        barriers.end_phases(wave)
+        return NOTHING
+
+    return run
+
+
+@register("ptx_wait_barrier")
+def _wait(compiler: ExprCompiler, call: Call) -> Closure:
+    """Arguments: barrier, parity of the phase."""
+    find, wave = barriers_at(compiler, call, 0), compiler.wave
+    parity = compiler.index(call.args[1]) if len(call.args) > 1 else None
+
+    def run(mask: Mask) -> Value:
+        if not mask.count:
+            return NOTHING
+        barriers, lanes, blocks, numbers = find(mask)
+        asked = np.broadcast_to(np.asarray(parity(mask) if parity is not None else 0), wave.batch.size)[lanes] & 1
+        fibers_of(wave).wait(
+            lambda: bool((barriers.parity[blocks, numbers] != asked).all()), lambda: stuck(wave, call, int(lanes[0]))
+        )
+        base = np.broadcast_to(wave.batch.block_base, wave.batch.size).copy()
+        base[lanes] = np.maximum(base[lanes], barriers.ended[blocks, numbers])
+        wave.batch.block_base = base
+        return NOTHING
+
+    return run
+
+
+def stuck(wave: Wave, call: Call, lane: int) -> Exception:
+    """The error of threads that all wait."""
+    error = wave.failure("E362", "no thread can go on: a phase that nobody ends is waited for", call.span, lane)
+    error.notes += [
+        Note(f"found before: {found.message}", found.span) for found in list(wave.log.findings.values())[:3]
+    ]
+    error.help = "count arrivals and bytes; threads that wait for each other stand in the two cases of one condition"
+    return error
+
+
+@register("ptx_cp_async_barrier")
+def _arrive_when_copied(compiler: ExprCompiler, call: Call) -> Closure:
+    find, wave = barriers_at(compiler, call, 0), compiler.wave
+
+    def run(mask: Mask) -> Value:
+        find(mask)
+        copies = copies_of(wave)
+        for arrive in [one for group in copies.groups for one in group] + copies.open:
+            arrive()
+        copies.groups, copies.open = [[] for _ in copies.groups], []
+        return NOTHING
+
+    return run
+
+
+# ---- bulk copies
+
+
+def swizzled(address: np.ndarray, width: int) -> np.ndarray:
+    """Addresses in shared memory under the exchange of 16-byte pieces within ``width`` bytes (0: none)."""
+    bits = {128: 7, 64: 3, 32: 1, 0: 0}[width]
+    found: np.ndarray = address ^ ((address >> np.int64(7) & np.int64(bits)) << np.int64(4))
+    return found
+
+
+@register("ptx_cp_async_bulk")
+def _bulk(compiler: ExprCompiler, call: Call) -> Closure:
+    """Arguments: shared pointer and offset, global pointer and offset (in elements), bytes, barrier."""
+    wave, size, offset = compiler.wave, compiler.index(call.args[4]), compiler.index(call.args[3])
+    item = dtype_of(call).itemsize
+
+    def bytes_of(mask: Mask) -> int:
+        found = np.unique(np.broadcast_to(np.asarray(size(mask)), wave.batch.size)[mask.index])
+        if len(found) != 1 or found[0] % 16 or found[0] <= 0:
+            raise wave.failure(
+                "E372", "a bulk copy is a multiple of 16 bytes, and of one size", call.span, int(mask.index[0])
+            )
+        return int(found[0])
+
+    def source(mask: Mask) -> tuple[np.ndarray, np.ndarray]:
+        first = np.broadcast_to(np.asarray(offset(mask), np.int64), wave.batch.size)[mask.index]
+        places = first[:, None] + np.arange(bytes_of(mask) // item)
+        return places, np.ones(places.shape, np.bool_)
+
+    return _copying(compiler, call, 5, source, 0, 16)
+
+
+@register("ptx_cp_async_bulk_tensor")
+def _bulk_tensor(compiler: ExprCompiler, call: Call) -> Closure:
+    """Arguments: see ``tensor_copy``."""
+    form, wave = tensor_copy(call), compiler.wave
+    if isinstance(form, str):
+        raise InterpreterError("E372", f"{call.op_name}: {form}", call.span)
+    sizes, corner = [[compiler.index(e) for e in row] for row in (form.sizes, form.corner)]
+    grid = np.indices(form.box).reshape(len(form.box), -1)
+
+    def source(mask: Mask) -> tuple[np.ndarray, np.ndarray]:
+        lanes = mask.index
+        places = np.zeros((len(lanes), grid.shape[1]), np.int64)
+        inside = np.ones(places.shape, np.bool_)
+        for axis, (size, first) in enumerate(zip(sizes, corner)):
+            extent, begin = [
+                np.broadcast_to(np.asarray(e(mask), np.int64), wave.batch.size)[lanes] for e in (size, first)
+            ]
+            place = begin[:, None] + grid[axis]
+            inside &= (place >= 0) & (place < extent[:, None])
+            places = places * extent[:, None] + place
+        return places, inside
+
+    return _copying(compiler, call, 3, source, form.swizzle, 128)
+
+
+def _copying(
+    compiler: ExprCompiler, call: Call, barrier: int, source: Callable[[Mask], tuple[np.ndarray, np.ndarray]], swizzle: int,
+    align: int,
+) -> Closure:  # fmt: skip
+    """A copy of the elements behind the global pointer that ``source`` numbers, zeros for those outside."""
+    wave, span, dtype = compiler.wave, call.span, DataType(dtype_of(call).element.name)
+    find = barriers_at(compiler, call, barrier)
+    to, offset, origin = (
+        compiler.address(call.args[0], call),
+        compiler.index(call.args[1]),
+        compiler.address(call.args[2], call),
+    )
+    names = name_of(call.args[2]), name_of(call.args[0])
+    reading: Site = wave.log.site(names[0], "bulk load", "global", span)
+    writing: Site = wave.log.site(names[1], "bulk store", "shared", span)
+    item = dtype.itemsize
+
+    def run(mask: Mask) -> Value:
+        barriers, lanes, blocks, numbers = find(mask)
+        if not len(lanes):
+            return NOTHING
+        places, inside = source(mask)
+        here, target = origin(mask), to(mask)
+        base = np.broadcast_to(np.asarray(here.offset, np.int64), wave.batch.size)[lanes]
+        address = base[:, None] + places * item
+        everyone = np.broadcast_to(lanes[:, None], places.shape)
+        values = np.zeros(places.shape, dtype.numpy)
+        if inside.any():
+            wanted = checked(wave, here.storage, address[inside], everyone[inside], dtype, names[0], span)
+            values[inside] = wave.accesses.load(here.storage, wanted, everyone[inside], dtype, reading)
+        start = np.broadcast_to(np.asarray(target.offset + offset(mask) * item, np.int64), wave.batch.size)[lanes]
+        landing = swizzled(start[:, None] + np.arange(places.shape[1]) * item, swizzle)
+        checked(wave, target.storage, landing, lanes, dtype, names[1], span)
+        crooked = lanes[start % align != 0]
+        if crooked.size and wave.array is not None:
+            wave.misaligned(writing, wave.array, crooked, align)
+        _store(target, landing, everyone, values, False)
+
+        def come() -> None:
+            checked(wave, target.storage, landing, lanes, dtype, names[1], span)
+            _store(target, landing, everyone, values, True)
+            np.subtract.at(barriers.bytes, (blocks, numbers), places.shape[1] * item)
+            barriers.end_phases(wave)
+
+        fibers_of(wave).late.append(come)
+        return NOTHING
+
+    def _store(target: Address, landing: np.ndarray, everyone: np.ndarray, values: np.ndarray, come: bool) -> None:
+        storage, flat = target.storage, landing.ravel()
+        wave.accesses.store(storage, flat, everyone.ravel(), values.ravel(), dtype, writing, come)
+        if storage.stored is not None:
+            storage.stored[storage.cells(storage.places(flat, item, everyone.ravel()), item)] = NOBODY
+
+    return run
+
+
+@register("ptx_fence_proxy_async")
+def _fence_proxy(compiler: ExprCompiler, call: Call) -> Closure:
+    wave = compiler.wave
+
+    def run(mask: Mask) -> Value:
+        for storage in wave.proxied:
+            if storage.stored is not None:
+                storage.stored[np.isin(storage.stored, wave.batch.number[mask.index])] = NOBODY
+        return NOTHING
+
+    return run
+
+
+@register("ptx_elect_sync")
+def _elect(compiler: ExprCompiler, call: Call) -> Closure:
+    def run(mask: Mask) -> Value:
+        rows = mask.lanes.reshape(-1, WARP)
+        found = np.zeros(rows.shape, np.bool_)
+        found[np.arange(len(rows)), rows.argmax(axis=1)] = True
+        return found.ravel()
+
+    return run

@@ -1,0 +1,224 @@
+"""Products of a warpgroup (wgmma) whose factors lie in shared memory as bulk copies with a swizzle put them.
+
+A product reads its factors when it is begun and may still when its group is waited for; until then its sums count as undefined, but
+for products that add to them. Source: the PTX ISA 8.0, "Asynchronous Warpgroup Level Matrix Instructions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ....support.errors import InterpreterError
+from ...analysis.asynchronous import WarpgroupProduct, warpgroup_product
+from ...expr import Call
+from ..common.arrays import Value
+from ..common.expressions import Closure
+from .barriers import NOTHING, swizzled
+from .expressions import ExprCompiler
+from .findings import Finding
+from .fragments import multiply_add, whole_warps
+from .intrinsics import register
+from .lanes import WARP, Mask
+from .memory import Address, Storage
+from .mma import GROUP, LAYOUTS, MEMBER, Registers, checked, name_of
+from .shadow import NOBODY
+from .wave import Wave
+
+GROUP_WARPS = 4
+
+
+class Products:
+    """Products under way: by the warps that began them what happens when they are waited for, and the cells of their sums."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, list[Callable[[], None]]] = {}
+        self.groups: dict[int, list[list[Callable[[], None]]]] = {}
+        self.sums: dict[tuple[int, int], int] = {}
+        """Products under way on the sums of a memory, by a warp."""
+
+
+def _products(wave: Wave) -> Products:
+    found = wave.env.get(Products)
+    if found is None:
+        found = wave.env[Products] = Products()
+    assert isinstance(found, Products)
+    return found
+
+
+def _groups(wave: Wave, mask: Mask, call: Call) -> np.ndarray:
+    """First lanes of the warps that take part, which are whole groups of four."""
+    warps = whole_warps(wave, mask, call.op_name, call.span)
+    group = wave.batch.block[warps] * 8 + wave.batch.thread[warps] // (GROUP_WARPS * WARP)
+    _, place, count = np.unique(group, return_index=True, return_counts=True)
+    some = count != GROUP_WARPS
+    if some.any():
+        wave.collective(call.op_name, int(warps[place[some][0]]), None, call.span, int(some.sum()))
+    return warps
+
+
+class _Tile:
+    """A factor in shared memory: rows of ``swizzle`` bytes from the place of a pointer on."""
+
+    def __init__(self, compiler: ExprCompiler, call: Call, place: int, swizzle: int, cells: np.ndarray) -> None:
+        """``cells``: bytes' numbers from the start of the tile."""
+        self.wave, self.call, self.swizzle, self.cells = compiler.wave, call, swizzle, cells
+        self.address, self.offset = compiler.address(call.args[place], call), compiler.index(call.args[place + 1])
+        self.name = name_of(call.args[place])
+        self.site = self.wave.log.site(self.name, "load", "shared", call.span, collective=True)
+
+    def read(
+        self, mask: Mask, warps: np.ndarray, rows: np.ndarray | None, form: WarpgroupProduct
+    ) -> tuple[np.ndarray, Callable[[], None]]:
+        """The elements of each warp, from a row on, and what tells that they may still be read."""
+        wave, dtype = self.wave, form.operand
+        target: Address = self.address(mask)
+        item, storage = dtype.itemsize, target.storage
+        start = np.broadcast_to(np.asarray(target.offset + self.offset(mask) * item, np.int64), wave.batch.size)[warps]
+        crooked = warps[(start // self.swizzle * self.swizzle) % (8 * self.swizzle) != 0]
+        if crooked.size:
+            wave.misaligned(self.site, storage.flat(dtype, self.name), crooked, 8 * self.swizzle)
+        first = start if rows is None else start + rows * self.swizzle
+        places = swizzled(first.reshape(-1, 1, 1) + self.cells, self.swizzle)
+        lanes = np.repeat(warps, self.cells.size)
+        flat = checked(wave, storage, places.reshape(len(warps), -1), warps, dtype, self.name, self.call.span).ravel()
+        values = wave.accesses.load(storage, flat, lanes, dtype, self.site).reshape(places.shape)
+        cells = storage.cells(storage.places(flat, item, lanes), item)
+        self._fenced(storage, cells, lanes)
+
+        def note() -> None:
+            if storage.shadow is not None:
+                storage.shadow.readers.forget(cells.ravel())
+                wave.accesses.note(storage, cells, lanes, self.site, False)
+
+        return values, note
+
+    def _fenced(self, storage: Storage, cells: np.ndarray, lanes: np.ndarray) -> None:
+        """Report cells that a thread has stored, without a fence since."""
+        if storage.stored is None:
+            return
+        by = storage.stored[cells].ravel()
+        key = ("race", "proxy", self.site.number)
+        if (by != NOBODY).any() and not self.wave.log.known(key, int((by != NOBODY).sum())):
+            at = int((by != NOBODY).argmax())
+            one, two = (
+                self.wave.batch.geometry.thread_id(int(by[at])),
+                self.wave.thread(int(lanes[at * len(lanes) // len(by)])),
+            )
+            text = f"{self.name} is stored by {one} and read by a product of {two}, no T.ptx_fence_proxy_async between"
+            help = "put T.ptx_fence_proxy_async() behind the stores, before the barrier"
+            found = Finding("E360", "race", text, self.call.span, help=help, buffer=self.name, threads=(one, two))
+            self.wave.log.add(key, found, int((by != NOBODY).sum()))
+
+
+@register("ptx_wgmma")
+def _product(compiler: ExprCompiler, call: Call) -> Closure:
+    """Arguments: see ``warpgroup_product``."""
+    form, wave = warpgroup_product(call), compiler.wave
+    if isinstance(form, str):
+        raise InterpreterError("E372", f"{call.op_name}: {form}", call.span)
+    item, depth, width = form.operand.itemsize, form.depth, form.swizzle
+    k = np.arange(depth)
+    column = np.arange(form.columns)
+    b_cells = k[:, None] * width + column * item if form.turned else column * width + k[:, None] * item
+    b = _Tile(compiler, call, 8, width, b_cells)
+    a = _Tile(compiler, call, 6, width, np.arange(16)[:, None] * width + k * item) if not form.held else None
+    registers = Registers(compiler, call, 6, form.operand, "load") if form.held else None
+    (a_row, a_column), _ = LAYOUTS[("m16n8k16", 16) if item == 2 else ("m16n8k32", 8)]
+    d = Registers(compiler, call, 10, form.total, "store")
+    before = Registers(compiler, call, 10, form.total, "load")
+    e = np.arange(form.columns // 2)
+    d_row, d_column = GROUP[:, None] + 8 * (e % 4 // 2), 8 * (e // 4) + 2 * MEMBER[:, None] + e % 2
+    adds = compiler.visit(call.args[13])
+
+    def run(mask: Mask) -> Value:
+        warps = _groups(wave, mask, call)
+        if not len(warps):
+            return NOTHING
+        lanes = (warps[:, None] + np.arange(WARP)).ravel()
+        notes = []
+        if a is not None:
+            rows = wave.batch.thread[warps] // WARP % GROUP_WARPS * 16
+            left, note = a.read(mask, warps, rows, form)
+            notes.append(note)
+        else:
+            assert registers is not None
+            left = np.zeros((len(warps), 16, depth), form.operand.numpy)
+            left[:, a_row, a_column] = registers.read(mask, a_row.shape[1], lanes)
+        right, note = b.read(mask, warps, None, form)
+        notes.append(note)
+        total = np.zeros((len(warps), 16, form.columns), form.total.numpy)
+        products = _products(wave)
+        storage, places = d.places(mask, len(e), lanes)
+        keys = [(id(storage), int(warp)) for warp in warps]
+        kept = np.broadcast_to(np.asarray(adds(mask), np.bool_), wave.batch.size)[warps]
+        if kept.any():
+            if all([key in products.sums for key in keys]):
+                at = storage.places(places.ravel(), form.total.itemsize, np.repeat(lanes, len(e)))
+                old = storage.typed(form.total)[at].reshape(len(warps), WARP, -1)
+            else:
+                old = before.read(mask, len(e), lanes)
+            total[:, d_row, d_column] = np.where(kept[:, None, None], old, 0)
+        made = multiply_add(left, right, total, form.total)[:, d_row, d_column]
+        values, owners = made.reshape(-1), np.repeat(lanes, len(e))
+        wave.accesses.store(storage, places.ravel(), owners, values, form.total, d.site, False)
+        cells = storage.cells(storage.places(places.ravel(), form.total.itemsize, owners), form.total.itemsize)
+        for key in keys:
+            products.sums[key] = products.sums.get(key, 0) + 1
+
+        def done() -> None:
+            for note in notes:
+                note()
+            for key in keys:
+                products.sums[key] -= 1
+            if not any([products.sums[key] for key in keys]):
+                for key in keys:
+                    del products.sums[key]
+                assert storage.written is not None
+                storage.written[cells] = True
+
+        products.open.setdefault(int(warps[0]), []).append(done)
+        return NOTHING
+
+    return run
+
+
+@register("ptx_wgmma_commit_group")
+def _commit(compiler: ExprCompiler, call: Call) -> Closure:
+    wave = compiler.wave
+
+    def run(mask: Mask) -> Value:
+        products = _products(wave)
+        for warp in _groups(wave, mask, call)[:1].tolist():
+            products.groups.setdefault(warp, []).append(products.open.pop(warp, []))
+        return NOTHING
+
+    return run
+
+
+@register("ptx_wgmma_wait_group")
+def _wait(compiler: ExprCompiler, call: Call) -> Closure:
+    wave, left = compiler.wave, getattr(call.args[0], "value", 0)
+
+    def run(mask: Mask) -> Value:
+        for warp in _groups(wave, mask, call)[:1].tolist():
+            groups = _products(wave).groups.get(warp, [])
+            while len(groups) > left:
+                for done in groups.pop(0):
+                    done()
+        return NOTHING
+
+    return run
+
+
+@register("ptx_wgmma_fence", "ptx_setmaxnreg")
+def _whole(compiler: ExprCompiler, call: Call) -> Closure:
+    """Instructions of a warpgroup that change no value."""
+    wave = compiler.wave
+
+    def run(mask: Mask) -> Value:
+        _groups(wave, mask, call)
+        return NOTHING
+
+    return run

@@ -1,0 +1,175 @@
+"""Barriers of a block that count arrivals and bytes (mbarrier), and the bulk copies that tell them when they have come (TMA).
+
+Arguments are TVM's, barriers have numbers (``T.create_barriers``). Instructions stand as PTX writes them, sm_90 and PTX 8.0.
+"""
+
+from __future__ import annotations
+
+from ...ir.analysis.asynchronous import TensorCopy, tensor_copy
+from ...ir.build import dtype_of
+from ...ir.expr import Call, IntImm, Var
+from ...ir.function import PrimFunc
+from ...ir.walk import collect, free_vars
+from ...support.errors import CodegenError
+from ..llvm.casts import convert
+from ..llvm.memory import index
+from ..llvm.writer import FunctionWriter, Intrinsics
+from .registers import I32, assembly, element, require, shared_address
+
+TENSOR_MAP_BYTES, TENSOR_MAP_ALIGN = 128, 64
+TensorMap = tuple[Var, TensorCopy]
+"""A tensor map that a launch makes: the pointer's parameter, and the copy whose tensor and box it describes."""
+
+
+def create(w: FunctionWriter, call: Call) -> str:
+    """Barriers of the block, in its static shared memory."""
+    require(w, "sm_90", call)
+    count = call.args[0]
+    assert type(count) is IntImm
+    symbol = _symbol(w)
+    if symbol in w.module.definitions:
+        raise CodegenError(
+            "E526", "T.create_barriers stands twice in a kernel", call.span, help="make all barriers at once"
+        )
+    w.module.definitions[symbol] = f"{symbol} = internal addrspace(3) global [{count.value} x i64] undef, align 8\n"
+    return "undef"
+
+
+def _symbol(w: FunctionWriter) -> str:
+    return f"@{w.module.symbols[w.kernel.name]}.barriers"
+
+
+def _barrier(w: FunctionWriter, call: Call, place: int = 0) -> tuple[str, str]:
+    """(type, operand) of the address of the barrier whose number is an argument."""
+    require(w, "sm_90", call)
+    symbol = _symbol(w)
+    if symbol not in w.module.definitions:
+        raise CodegenError("E526", f"{call.op_name} stands before T.create_barriers", call.span)
+    at = w.emit(f"getelementptr i64, ptr addrspace(3) {symbol}, i64 {index(w, call.args[place])}")
+    return "i32", w.emit(f"ptrtoint ptr addrspace(3) {at} to i32")
+
+
+def _word(w: FunctionWriter, call: Call, place: int) -> tuple[str, str]:
+    """(type, operand) of an integer argument in 32 bits."""
+    argument = call.args[place]
+    return "i32", convert(w, w.value(argument), dtype_of(argument), I32)
+
+
+def initialize(w: FunctionWriter, call: Call) -> str:
+    """Arguments: barrier, arrivals of a phase. Copies may name the barrier at once."""
+    text = "mbarrier.init.shared::cta.b64 [$0], $1; fence.mbarrier_init.release.cluster;"
+    assembly(w, text, (), _barrier(w, call), _word(w, call, 1))
+    return "undef"
+
+
+def arrive(w: FunctionWriter, call: Call) -> str:
+    """Argument: barrier."""
+    assembly(w, "mbarrier.arrive.shared::cta.b64 _, [$0];", (), _barrier(w, call))
+    return "undef"
+
+
+def arrive_expecting(w: FunctionWriter, call: Call) -> str:
+    """Arguments: barrier, bytes."""
+    text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
+    assembly(w, text, (), _barrier(w, call), _word(w, call, 1))
+    return "undef"
+
+
+def wait(w: FunctionWriter, call: Call) -> str:
+    """Arguments: barrier, parity of the phase."""
+    barrier = _barrier(w, call)
+    parity = _word(w, call, 1) if len(call.args) > 1 else ("i32", "0")
+    again, ended = w.label("wait"), w.label("ended")
+    w.jump(again)
+    w.start(again)
+    text = "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [$1], $2; selp.u32 $0, 1, 0, p; }"
+    come = assembly(w, text, ("i32",), barrier, parity)
+    w.branch(w.emit(f"icmp ne i32 {come}, 0"), ended, again)
+    w.start(ended)
+    return "undef"
+
+
+def arrive_when_copied(w: FunctionWriter, call: Call) -> str:
+    """Argument: barrier."""
+    assembly(w, "cp.async.mbarrier.arrive.shared::cta.b64 [$0];", (), _barrier(w, call))
+    return "undef"
+
+
+def bulk(w: FunctionWriter, call: Call) -> str:
+    """Arguments: shared pointer and offset, global pointer and offset (in elements), bytes, barrier."""
+    dtype = dtype_of(call).element
+    to = shared_address(w, element(w, call.args[0], call.args[1], dtype))
+    source = w.emit(f"addrspacecast ptr {element(w, call.args[2], call.args[3], dtype)} to ptr addrspace(1)")
+    place = w.emit(f"ptrtoint ptr addrspace(1) {source} to i64")
+    text = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];"
+    assembly(w, text, (), to, ("i64", place), _word(w, call, 4), _barrier(w, call, 5))
+    return "undef"
+
+
+def tensor_maps(func: PrimFunc) -> list[TensorMap]:
+    """The tensor maps that a kernel needs, one for each tensor and box. Raises CodegenError E526."""
+    found: dict[object, TensorMap] = {}
+    for call in collect(func.body, Call):
+        if call.op_name == "T.ptx_cp_async_bulk_tensor":
+            copy = _copy(call)
+            source, symbols = call.args[2], {v for size in copy.sizes for v in free_vars(size)}
+            if type(source) is not Var or source not in func.params or not symbols <= set(func.params):
+                raise CodegenError("E526", f"{call.op_name} takes the pointer and the sizes of a parameter", call.span)
+            found.setdefault(_key(source, copy), (source, copy))
+    return list(found.values())
+
+
+def _copy(call: Call) -> TensorCopy:
+    form = tensor_copy(call)
+    if isinstance(form, str):
+        raise CodegenError("E526", f"{call.op_name}: {form}", call.span)
+    return form
+
+
+def _key(source: Var, copy: TensorCopy) -> object:
+    sizes = tuple([size.value if type(size) is IntImm else size for size in copy.sizes])
+    return source, copy.dtype.name, copy.swizzle, copy.box, sizes
+
+
+def bulk_tensor(w: FunctionWriter, call: Call) -> str:
+    """A box of a tensor, whose map is a parameter of the kernel: ``%map0`` and so on in the order of ``tensor_maps``."""
+    copy, source = _copy(call), call.args[2]
+    assert type(source) is Var
+    keys = [_key(var, known) for var, known in tensor_maps(w.kernel.func)]
+    tensor = w.emit(f"ptrtoint ptr %map{keys.index(_key(source, copy))} to i64")
+    to = shared_address(w, element(w, call.args[0], call.args[1], copy.dtype))
+    corner = [convert(w, w.value(place), dtype_of(place), I32) for place in reversed(copy.corner)]
+    rank = len(corner)
+    shown = ", ".join([f"${3 + axis}" for axis in range(rank)])
+    kind = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    assembly(w, f"{kind} [$0], [$1, {{{shown}}}], [$2];", (), to, ("i64", tensor), _barrier(w, call, 3),
+             *[("i32", place) for place in corner])  # fmt: skip
+    return "undef"
+
+
+def fence_proxy(w: FunctionWriter, call: Call) -> str:
+    """Stores of the thread are seen by copies and products that come later."""
+    require(w, "sm_90", call)
+    assembly(w, "fence.proxy.async.shared::cta;", ())
+    return "undef"
+
+
+def elect(w: FunctionWriter, call: Call) -> str:
+    """True in one lane of the warp."""
+    require(w, "sm_90", call)
+    text = "{ .reg .pred p; elect.sync _|p, -1; selp.u32 $0, 1, 0, p; }"
+    return w.emit(f"icmp ne i32 {assembly(w, text, ('i32',))}, 0")
+
+
+def barrier_bytes(func: PrimFunc) -> int:
+    """Bytes of shared memory that the barriers of a kernel take."""
+    calls = [call for call in collect(func.body, Call) if call.op_name == "T.create_barriers"]
+    return sum([8 * getattr(call.args[0], "value", 0) for call in calls])
+
+
+RULES: Intrinsics = {
+    "T.create_barriers": create, "T.ptx_init_barrier_thread_count": initialize, "T.ptx_arrive_barrier": arrive,
+    "T.ptx_arrive_barrier_expect_tx": arrive_expecting, "T.ptx_wait_barrier": wait, "T.ptx_cp_async_barrier": arrive_when_copied,
+    "T.ptx_cp_async_bulk": bulk, "T.ptx_cp_async_bulk_tensor": bulk_tensor, "T.ptx_fence_proxy_async": fence_proxy,
+    "T.ptx_elect_sync": elect,
+}  # fmt: skip

@@ -1,0 +1,134 @@
+"""Products of a warpgroup, ``wgmma``: four warps, factors in shared memory named by descriptors, sums in registers.
+
+Instructions stand as PTX writes them: LLVM has no intrinsic for the product. sm_90a and PTX 8.0. Source: the PTX ISA 8.0,
+"Asynchronous Warpgroup Level Matrix Shared Memory Layout".
+"""
+
+from __future__ import annotations
+
+from ...ffi.dtype import DataType
+from ...ir.analysis.asynchronous import WarpgroupProduct, warpgroup_product
+from ...ir.expr import Call, IntImm
+from ...ir.function import PrimFunc
+from ...ir.types import Expr
+from ...ir.walk import collect
+from ...support.errors import CodegenError
+from ..llvm.intrinsics import Rule
+from ..llvm.writer import FunctionWriter, Intrinsics
+from .matrix import load_words, store_words
+from .registers import assembly, element, require, shared_address
+
+NAMES = {
+    "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "int8": "s8", "uint8": "u8",
+    "float32": "f32", "int32": "s32",
+}  # fmt: skip
+MODES = {128: 1, 64: 2, 32: 3}
+"""The swizzle in a descriptor."""
+
+
+def _descriptor(w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType, swizzle: int) -> tuple[str, str]:
+    """(type, operand) of the descriptor of a tile: its start, the bytes of eight rows, the swizzle."""
+    _, start = shared_address(w, element(w, base, offset, dtype))
+    low = w.emit(f"lshr i32 {w.emit(f'and i32 {start}, 262143')}, 4")
+    fixed = MODES[swizzle] << 62 | (8 * swizzle >> 4) << 32 | 1 << 16
+    signed = fixed - (1 << 64) if fixed >> 63 else fixed
+    return "i64", w.emit(f"or i64 {w.emit(f'zext i32 {low} to i64')}, {signed}")
+
+
+def product(w: FunctionWriter, call: Call) -> str:
+    """Arguments: shape, layouts of A and B, types of A, B, D, pointer and offset of A, B, D, swizzle, whether D is added to."""
+    require(w, "sm_90a", call)
+    form = warpgroup_product(call)
+    if isinstance(form, str):
+        raise CodegenError("E526", f"{call.op_name}: {form}", call.span)
+    dtype, total = form.operand, form.total
+    count, kind = _sums(form)
+    sums = element(w, call.args[10], call.args[11], total)
+    held = load_words(w, sums, count, kind)
+    operands, first = [], 2 * count  # the sums are results, then operands
+    if form.held:
+        operands += load_words(w, element(w, call.args[6], call.args[7], dtype), 4, "i32")
+        left = "{" + ", ".join([f"${first + n}" for n in range(4)]) + "}"
+    else:
+        operands.append(_descriptor(w, call.args[6], call.args[7], dtype, form.swizzle))
+        left = f"${first}"
+    operands.append(_descriptor(w, call.args[8], call.args[9], dtype, form.swizzle))
+    added, before, keeps = call.args[13], "", "1"
+    if type(added) is IntImm:
+        keeps = str(int(added.value != 0))
+    else:
+        operands.append(("i32", w.emit(f"zext i1 {w.value(added)} to i32")))
+        before, keeps = f".reg .pred p; setp.ne.b32 p, ${first + len(operands) - 1}, 0; ", "p"
+    right = first + (4 if form.held else 1)
+    rest = [keeps] + ["1", "1"] * dtype.is_float
+    if dtype.itemsize == 2:
+        rest += ["0"] * (not form.held) + [str(int(form.turned))]
+    shape = f"m64n{form.columns}k{form.depth}.{NAMES[total.name]}.{NAMES[dtype.name]}.{NAMES[dtype.name]}"
+    registers = ", ".join([f"${n}" for n in range(count)])
+    text = f"{{ {before}wgmma.mma_async.sync.aligned.{shape} {{{registers}}}, {left}, ${right}, {', '.join(rest)}; }}"
+    made = assembly(w, text, [kind] * count, *operands, tied=[value for _, value in held])
+    store_words(w, sums, made, count, kind)
+    return "undef"
+
+
+def fence(w: FunctionWriter, call: Call) -> str:
+    """The sums are in their registers before it: the assembler orders products one by one where something moves there behind it."""
+    require(w, "sm_90a", call)
+    products = [found for found in collect(w.kernel.func.body, Call) if found.op_name == "T.ptx_wgmma"]
+    places = {(found.args[10], getattr(found.args[11], "value", None)): found for found in products}
+    for (data, offset), found in places.items():
+        form = warpgroup_product(found)
+        if data in w.env and offset is not None and not isinstance(form, str):
+            sums = element(w, found.args[10], found.args[11], form.total)
+            count, kind = _sums(form)
+            made = assembly(w, "", [kind] * count, tied=[value for _, value in load_words(w, sums, count, kind)])
+            store_words(w, sums, made, count, kind)
+    assembly(w, "wgmma.fence.sync.aligned;", ())
+    return "undef"
+
+
+def _sums(form: WarpgroupProduct) -> tuple[int, str]:
+    """Registers of a lane that hold D, and their LLVM type."""
+    return form.columns * form.total.itemsize // 8, "float" if form.total.name == "float32" else "i32"
+
+
+def _plain(instruction: str) -> Rule:
+    def rule(w: FunctionWriter, call: Call) -> str:
+        require(w, "sm_90a", call)
+        assembly(w, f"{instruction};", ())
+        return "undef"
+
+    return rule
+
+
+def wait_group(w: FunctionWriter, call: Call) -> str:
+    """Argument: the number of groups that may be open."""
+    require(w, "sm_90a", call)
+    assembly(w, f"wgmma.wait_group.sync.aligned {_number(call, 0)};", ())
+    return "undef"
+
+
+def set_registers(w: FunctionWriter, call: Call) -> str:
+    """Arguments: whether the number grows, registers of a thread."""
+    require(w, "sm_90a", call)
+    assembly(w, f"setmaxnreg.{'inc' if _number(call, 0) else 'dec'}.sync.aligned.u32 {_number(call, 1)};", ())
+    return "undef"
+
+
+def sets_registers(func: PrimFunc) -> bool:
+    """True if a kernel moves registers between its warpgroups: the assembler must know how many it begins with."""
+    return any([call.op_name == "T.ptx_setmaxnreg" for call in collect(func.body, Call)])
+
+
+def _number(call: Call, place: int) -> int:
+    argument = call.args[place]
+    if type(argument) is not IntImm:
+        raise CodegenError("E526", f"{call.op_name} takes constants", call.span)
+    return argument.value
+
+
+RULES: Intrinsics = {
+    "T.ptx_wgmma": product, "T.ptx_wgmma_fence": fence,
+    "T.ptx_wgmma_commit_group": _plain("wgmma.commit_group.sync.aligned"), "T.ptx_wgmma_wait_group": wait_group,
+    "T.ptx_setmaxnreg": set_registers,
+}  # fmt: skip
