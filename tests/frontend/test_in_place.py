@@ -1,6 +1,7 @@
 """Tensors written to in place: imported by name where all who see them are known, else made out of place here or by torch."""
 
 import random
+import re
 
 import pytest
 
@@ -197,3 +198,54 @@ def test_random_programs(seed):
     x = torch.randn(4, 4)
     program = torch.export.export(Model(drawn(seed)), (x.clone(),))
     torch.testing.assert_close(unity.compile(program)(x.clone()), drawn(seed)(x.clone()))
+
+
+class Changed(torch.nn.Module):
+    """Changes its buffers, an attribute and what it is given."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.calls = how, 0
+        self.register_buffer("kept", torch.ones(2, 1))
+        self.register_buffer("count", torch.zeros(2, dtype=torch.int64))
+
+    def forward(self, x, *more, given=None, **named):
+        self.how(self, x, given)
+        return x + sum(more) - named.get("last", 0)
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        (lambda m, x, d: setattr(m, "count", m.count + 0.5), r"count from int64\[2\] to float32\[2\]"),
+        (lambda m, x, d: setattr(m, "kept", m.kept.sum()), r"kept from float32\[2, 1\] to float32\[\]"),
+        (lambda m, x, d: setattr(m, "kept", torch.cat([m.kept, m.kept])), r"kept from float32\[2, 1\] to float32\[4, 1\]"),
+        (lambda m, x, d: m.kept.add_(1).squeeze_(), r"kept from float32\[2, 1\] to float32\[2\]"),
+        (lambda m, x, d: x.mul_(2).t_(), r"x from float32\[2, 3\] to float32\[3, 2\]"),
+    ],
+)  # fmt: skip
+def test_other_kinds_are_refused(how, text):
+    with pytest.raises(unity.UnityError, match=rf"E012.*{text}"):
+        unity.compile(Changed(how), example_inputs=(torch.ones(2, 3),))
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        (lambda m, x, d: setattr(m, "calls", m.calls + 1), "self.calls"),
+        (lambda m, x, d: d.update(a=x + d["a"]), "given"),
+        (lambda m, x, d: d["b"].append(x), "given['b']"),
+        (lambda m, x, d: (m.kept.copy_(torch.tensor(2.0)), m.count.copy_(torch.tensor([1.5, 2.5]))), None),
+    ],
+)  # fmt: skip
+def test_changes_that_are_lost_are_told(how, text, recwarn):
+    model, x = Changed(how), torch.ones(2, 3)
+    made = unity.compile(
+        model, example_inputs=(x, x, x), example_kwargs={"given": {"a": x, "b": [x]}, "last": torch.tensor(0.5)}
+    )
+    told = [str(w.message) for w in recwarn if "forward changes" in str(w.message)]
+    assert [re.search(r"changes (.*?);", t)[1] for t in told] == ([] if text is None else [text])
+    # arguments by name in another order, behind those of ``*more``
+    assert torch.equal(made(x, x, 3 * x, last=torch.tensor(0.5), given={"a": x, "b": [x]}), 4.5 * x)
+    if text is None:
+        assert model.kept.eq(2).all() and model.count.tolist() == [1, 2]

@@ -27,7 +27,7 @@ from ..precision.precision import Reduction
 from ..precision.reduced import model_accuracy, model_results
 from .capture.discard_parameters import copied_weights, eraser, follow
 from .capture.dynamic import least_promised
-from .capture.inputs import forward_signature
+from .capture.inputs import placed_names
 from .capture.refusals import refuse_training
 from .capture.trace import export
 from .context.report import FallbackWarning
@@ -58,9 +58,7 @@ def compile_model(
         found = imported(mod, options)
     else:
         inputs, named = _example(mod, example_inputs, example_kwargs)
-        signature = forward_signature(mod)
-        names = [] if signature is None else list(signature.parameters)
-        found = imported(export(mod, inputs, dynamic_shapes, named), options, names)
+        found = imported(export(mod, inputs, dynamic_shapes, named), options, placed_names(mod))
     if found.report.fallbacks:
         warnings.warn(str(found.report), FallbackWarning, stacklevel=2)
     expected = None if reduction is None or inputs is None else model_results(mod, inputs, named)

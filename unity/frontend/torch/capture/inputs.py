@@ -19,17 +19,28 @@ def check_examples(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """Raise FrontendError E962 for example inputs ``forward`` does not take, E015 for tensors of a kind that is not supported."""
     torch = require("torch")
     signature = forward_signature(model)
-    names = [f"input {i}" for i in range(len(args))]
     if signature is not None:
         try:
-            bound = signature.bind(*args, **kwargs)
+            signature.bind(*args, **kwargs)
         except TypeError as error:
             raise FrontendError("E962", f"the example inputs do not fit {type(model).__name__}.forward{signature}: {error}",
                                 help="pass example_inputs as a tuple and example_kwargs as a dict") from error  # fmt: skip
-        names = [n for n in bound.arguments if n not in kwargs]
-    for name, value in [*zip(names, args), *kwargs.items()]:
+    for name, value in named_inputs(model, args, kwargs):
         for path, leaf in torch.utils._pytree.tree_flatten_with_path(value)[0]:
             _check_leaf(torch, f"{name}{torch.utils._pytree.keystr(path)}", leaf)
+
+
+def named_inputs(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The inputs of a call by the names of the parameters, else by their places."""
+    names = placed_names(model)
+    return [*zip([*names, *[f"input {i}" for i in range(len(names), len(args))]], args), *kwargs.items()]
+
+
+def placed_names(model: Any) -> list[str]:
+    """The parameters of a model's ``forward`` that a call may give by place, but for those of ``*args``."""
+    signature = forward_signature(model)
+    parameters = [] if signature is None else signature.parameters.values()
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def forward_signature(model: Any) -> inspect.Signature | None:
@@ -51,4 +62,4 @@ def _check_leaf(torch: Any, name: str, leaf: Any) -> None:
         )
 
 
-__all__ = ["check_examples", "forward_signature"]
+__all__ = ["check_examples", "forward_signature", "named_inputs", "placed_names"]

@@ -22,13 +22,14 @@ from ..operators.rows import enter_rows
 from ..runtime.arguments import overlap
 from ..runtime.structures import known_results, register_classes
 from ..translate.control import READS
-from ..translate.in_place import is_mutable, out_of_place, overwrites_own_value
+from ..translate.in_place import is_mutable, out_of_place, overwrites_own_value, refuse_other_kinds
 from ..translate.torch_table import ATEN
 from .discard_parameters import memory_key
 from .dynamic import spread
 from .grad_modes import with_graph, without_grad_modes
 from .inputs import check_examples, forward_signature
 from .known_numbers import known_numbers, whole_numbers
+from .lost_effects import lost_effects
 from .quiet import quiet
 from .refusals import refuse_foreign
 from .traceable import inferable, traceable
@@ -62,7 +63,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
             raise _explained(error, model) from error
 
     numbers = whole_numbers(model)
-    with _TRACING, known_results(model), traceable(torch), no_collection():
+    with _TRACING, known_results(model), lost_effects(model), traceable(torch), no_collection():
         try:
             with quiet():
                 return exported(False)
@@ -207,13 +208,14 @@ _KEPT = (*KEPT_WHOLE, *READS, "aten.sym_", "aten._assert_")
 def functional(exported_program: Any) -> Any:
     """The program without in-place operators (but where all who see them are known) and unknown ones torch can express by others.
 
-    Raises FrontendError E013.
+    Raises FrontendError E012 and E013.
     """
     torch = require("torch")
     if not isinstance(exported_program, torch.export.ExportedProgram):
         raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
                             help="export the model first: torch.export.export(model, args)")  # fmt: skip
     enter_rows()
+    refuse_other_kinds(exported_program)
     exported_program = without_grad_modes(exported_program)
     exported_program = _without_doubles(exported_program)
     tried: set[Any] = set()

@@ -50,17 +50,20 @@ def arguments_outline(spec: Any) -> str:
 def rearranged(
     names: Sequence[str], spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Arguments with those given by name and by place as in the traced call, None where that cannot be."""
+    """Arguments with those given by name and by place as in the traced call, None where that cannot be.
+
+    ``names`` are the parameters that a call may give by place; what is given behind them is ``*args``.
+    """
     positional, named = spec.children()
     count, wanted = len(positional.children()), list(named.context)
-    given = dict(zip(names, args)) if len(args) <= len(names) else {}
-    if len(given) != len(args) or set(given) & set(kwargs):
+    given, rest = dict(zip(names, args)), args[len(names) :]
+    if set(given) & set(kwargs) or len(rest) != max(0, count - len(names)):
         return None
     given.update(kwargs)
-    order = [*names[:count], *wanted]
-    if len(order) != count + len(wanted) or set(order) != set(given):
+    placed = names[:count]
+    if {*placed, *wanted} != set(given):
         return None
-    return tuple([given[n] for n in order[:count]]), {n: given[n] for n in wanted}
+    return (*[given[n] for n in placed], *rest), {n: given[n] for n in wanted}
 
 
 def overlap(first: Any, second: Any) -> bool:

@@ -24,7 +24,7 @@ class Interface:
     """The leaves of the arguments go to ``main`` in order, then the state; its leading results are new values of ``updates``."""
 
     names: list[str]
-    """Parameters of ``forward``."""
+    """Parameters of ``forward`` that a call may give by place."""
     in_spec: Any
     out_spec: Any
     """torch's descriptions of the nesting of ((arguments), {named}) and of the result."""

@@ -134,7 +134,8 @@ class TorchModel(CompiledModule):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """A call without hooks."""
-        out = kwargs.pop("out", None) if "out" not in self.interface.names else None
+        own = self.interface.names, self._in_spec.child(1).context
+        out = None if any(["out" in names for names in own]) else kwargs.pop("out", None)
         return self._general(args, kwargs, out)
 
     def register_forward_hook(self, *args: Any, **kwargs: Any) -> Any:
@@ -275,7 +276,8 @@ class TorchModel(CompiledModule):
         count = self._in_spec.num_leaves
         args, kwargs = self._tree.tree_unflatten(list(range(count)), self._in_spec)
         found = {}
-        for name, value in [*zip(self.interface.names or range(count), args), *kwargs.items()]:
+        names = self.interface.names
+        for name, value in [*zip([*names, *range(len(names), len(args))], args), *kwargs.items()]:
             for path, leaf in self._tree.tree_flatten_with_path(value)[0]:
                 found[leaf] = f"{name}{self._tree.keystr(path)}"
         return found.get(place, str(place))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....support.errors import FrontendError
 from ....support.optional import require
 
 _FRESH = ("aten.conv", "aten.linear.", "aten.matmul.", "aten.batch_norm.", "aten.layer_norm.", "aten.group_norm.",
@@ -55,6 +56,23 @@ def overwritten(node: Any) -> list[Any]:
     return one_tensor(node) if is_mutable(node.target) and out_of_place(node.target) is not node.target else []
 
 
+def refuse_other_kinds(program: Any) -> None:
+    """Raise FrontendError E012 where an input or a tensor of the state is given another shape or data type, as by ``x.squeeze_()``
+    and ``self.mean = self.mean.sum()``: its memory, into which the new value is copied at the end, would not hold it."""
+    roots: dict[Any, Any] = {node: node for node in program.graph.nodes if node.op == "placeholder"}
+    for node in program.graph.nodes:
+        first = node.args[0] if is_mutable(node.target) and node.args else None
+        returned = [r.alias_info for r in node.target._schema.returns[:1]] if hasattr(first, "users") else []
+        if not any([alias is not None and alias.is_write for alias in returned]) or first not in roots:
+            continue
+        root = roots[node] = roots[first]
+        was, becomes = [f"{str(v.meta['val'].dtype)[6:]}{list(v.meta['val'].shape)}" for v in (root, node)]
+        if was != becomes:
+            places = {getattr(s.arg, "name", ""): s.target or s.arg.name for s in program.graph_signature.input_specs}
+            raise FrontendError("E012", f"the model changes {places[root.name]} from {was} to {becomes}",
+                                help="write numbers into it as it is, or return the new tensor")  # fmt: skip
+
+
 def _gives_new(target: Any) -> bool:
     """True if the result of an operator is no part of an argument, and no argument written to."""
     schema = getattr(target, "_schema", None)
@@ -81,4 +99,4 @@ def _signature(target: Any) -> set[tuple[str, str]]:
     return {(a.name, str(a.type)) for a in target._schema.arguments}
 
 
-__all__ = ["is_mutable", "one_tensor", "out_of_place", "overwrites_own_value", "overwritten"]
+__all__ = ["is_mutable", "one_tensor", "out_of_place", "overwrites_own_value", "overwritten", "refuse_other_kinds"]
