@@ -25,7 +25,8 @@ _VARIADIC = {"printf": 1, "fprintf": 2, "dprintf": 2, "sprintf": 2, "snprintf": 
 """C functions with a variable tail, and their number of fixed parameters."""
 
 
-def _name(call: Call) -> str:
+def called_name(call: Call) -> str:
+    """The name of the function that a call by name calls. Raises CodegenError E526."""
     first = call.args[0]
     if type(first) is not StringImm:
         raise CodegenError("E526", "the first argument of a call by name must be a text constant", call.span)
@@ -44,7 +45,7 @@ def _argument(w: FunctionWriter, expr: Expr) -> tuple[str, str]:
 
 def call_extern(w: FunctionWriter, call: Call) -> str:
     """A C function, or a tensor program of the module by its name. The symbol must exist in this process."""
-    name = _name(call)
+    name = called_name(call)
     if name in w.module.functions:
         return call_kernel(w, Call(GlobalVar(name), call.args[1:], {}, (), call.ty, call.span))
     if not _SYMBOL.match(name) or name.startswith("llvm."):
@@ -105,22 +106,14 @@ def _promoted(w: FunctionWriter, argument: tuple[str, str], expr: Expr) -> tuple
 
 def call_llvm(w: FunctionWriter, call: Call) -> str:
     """An LLVM intrinsic by name (``llvm.`` optional, type suffix optional), tried out before it is used."""
-    name = _name(call)
+    name = called_name(call)
     name = name if name.startswith("llvm.") else f"llvm.{name}"
     if not _SYMBOL.match(name):
         raise CodegenError("E527", f"{name!r} is not the name of an LLVM intrinsic", call.span)
-    operands = list(call.args[1:])
-    first = operands[0] if operands else None
-    if (
-        type(first) is IntImm
-        and first.ty.dtype.name == "uint32"
-        and first.value <= len(operands) - 1
-        and len(operands) > 1
-    ):
-        operands = operands[1:]  # TVM's older form: the number of arguments that pick the overload
+    operands = without_arity(call)
     result = dtype_of(call)
     kinds = [llvm_type(dtype_of(a)) for a in operands]
-    texts = [_native(w, w.value(a), dtype_of(a)) for a in operands]
+    texts = [native(w, w.value(a), dtype_of(a)) for a in operands]
     constant = [type(a) is IntImm for a in operands]
     ty = llvm_type(result)
     w.module.small_floats |= any([kind.endswith(("half", "bfloat", "half>", "bfloat>")) for kind in [*kinds, ty]])
@@ -142,7 +135,15 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
     return made if ty == value_type(result) else w.emit(f"bitcast {ty} {made} to {value_type(result)}")
 
 
-def _native(w: FunctionWriter, text: str, dtype: DataType) -> str:
+def without_arity(call: Call) -> list[Expr]:
+    """The operands of an LLVM intrinsic, without TVM's older form: the number of arguments that pick the overload."""
+    operands = list(call.args[1:])
+    first = operands[0] if len(operands) > 1 else None
+    counts = type(first) is IntImm and first.ty.dtype.name == "uint32" and first.value < len(operands)
+    return operands[1:] if counts else operands
+
+
+def native(w: FunctionWriter, text: str, dtype: DataType) -> str:
     """A value as LLVM's own type: narrow floats are integers of their bits everywhere else."""
     ty = llvm_type(dtype)
     return text if ty == value_type(dtype) else w.emit(f"bitcast {value_type(dtype)} {text} to {ty}")
@@ -150,7 +151,7 @@ def _native(w: FunctionWriter, text: str, dtype: DataType) -> str:
 
 def call_packed(w: FunctionWriter, call: Call) -> str:
     """A registered function; see ``ffi/calls/kernel_calls.py`` for how arguments travel."""
-    name = _name(call)
+    name = called_name(call)
     if w.inside_parallel:
         raise CodegenError("E526", "a registered function cannot be called inside a parallel loop", call.span)
     if name not in w.kernel.packed_calls:

@@ -15,7 +15,7 @@ from ..llvm.intrinsics import shift
 from ..llvm.lltypes import memory_type
 from ..llvm.statements import attribute, constant_count, serial_loop
 from ..llvm.writer import INTRINSICS, STATEMENTS, FunctionWriter, Rules
-from . import async_copy, barriers, matrix, warp, warpgroup
+from . import async_copy, barriers, llvm_calls, matrix, warp, warpgroup
 from .registers import AXES, DYNAMIC_SHARED, I32, read_register
 
 LOCAL_BYTES = 64 << 10
@@ -111,7 +111,7 @@ _SHIFTS = {"T.shift_left": shift(True, by_minimum=True), "T.shift_right": shift(
 """NVPTX of LLVM 22 takes ``amount < 64 ? x << amount : 0`` for its own shift, which looks at 32 bits of the amount."""
 _RULES = {
     **INTRINSICS, "T.prefetch": _ignored, **_SHIFTS, **warp.RULES, **matrix.RULES, **async_copy.RULES, **barriers.RULES,
-    **warpgroup.RULES,
+    **warpgroup.RULES, **llvm_calls.RULES,
 }  # fmt: skip
 GPU_RULES = Rules(
     "a GPU",

@@ -253,7 +253,7 @@ class _Kernel:
 
 
 def _exchanges(name: str) -> bool:
-    return name.startswith(("T.tvm_warp", "T.tvm_thread", "T.atomic", "T.ptx", "T.call_extern"))
+    return name.startswith(("T.tvm_warp", "T.tvm_thread", "T.atomic", "T.ptx", "T.call_extern", "T.call_llvm"))
 
 
 class _Kernels(Rewriter):
