@@ -29,6 +29,7 @@ KINDS: dict[str, TargetKind] = {}
 """Kinds by name."""
 TAGS: dict[str, dict[str, Any]] = {}
 """Tags of all kinds: descriptions as dicts."""
+_FLAGS = {"": True, "1": True, "true": True, "0": False, "false": False}
 _DROPPED = ("keys", "tag", "host", "device", "model", "libs")
 """Options that TVM's texts have, and that mean nothing here."""
 
@@ -69,6 +70,10 @@ def _value(name: str, value: Any, ty: type) -> Any:
         return value if isinstance(value, str) else ",".join(value) if isinstance(value, (list, tuple)) else str(value)
     if isinstance(value, ty):
         return value
+    if ty is bool:
+        if str(value).lower() in _FLAGS:
+            return _FLAGS[str(value).lower()]
+        raise CodegenError("E531", f"target option {name} is a flag, got {value!r}", help=f"-{name}, or -{name}=0")
     if isinstance(value, str) and value.isdigit():
         return int(value)
     raise CodegenError("E531", f"target option {name} must be a number, got {value!r}")

@@ -19,8 +19,10 @@ from ...transform.infra.backend import KernelCode
 from ..cpu.codegen import compile_options, write_module
 from .arch import Arch, arch_of, assembled_archs
 from .assemble import assemble
+from .fast_math import FAST_RULES
 from .kernels import TRIPLE, DeviceModule, write_kernels
 from .launch import Launcher
+from .rules import GPU_RULES
 
 
 @dataclass(slots=True, frozen=True)
@@ -49,7 +51,7 @@ def write_programs(functions: Mapping[str, PrimFunc], target: Target, suffix: st
     arch = arch_of(target)
     kernels = {name: func for name, func in functions.items() if is_device_function(func)}
     programs = {name: func for name, func in functions.items() if name not in kernels}
-    device = write_kernels(kernels, arch, suffix)
+    device = write_kernels(kernels, arch, suffix, FAST_RULES if target.get("fast-math") else GPU_RULES)
     launcher = Launcher(kernels, device)
     host, signatures, symbols, _ = write_module(programs, target, suffix, launcher.rules(), launcher.nodes)
     return CudaText(device, host, arch, assembled_archs(target), compile_options(target), signatures, symbols)

@@ -19,12 +19,11 @@ from ...ir.walk import collect
 from ...support.errors import CodegenError
 from ..kernel_groups import special_nodes
 from ..llvm.lltypes import memory_type
-from ..llvm.writer import FunctionWriter, Kernel, ModuleWriter
+from ..llvm.writer import FunctionWriter, Kernel, ModuleWriter, Rules
 from ..signature import written_pointers
 from .arch import Arch
 from .barriers import TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES, TensorMap, tensor_maps
 from .registers import AXES
-from .rules import GPU_RULES
 from .warpgroup import sets_registers
 
 VECTOR_ALIGN = 16
@@ -51,10 +50,10 @@ def device_symbol(name: str, suffix: str) -> str:
     return "unity_" + re.sub(r"[^A-Za-z0-9_]", lambda m: f"${ord(m.group()):x}", name + suffix.replace(".", "_"))
 
 
-def write_kernels(functions: Mapping[str, PrimFunc], arch: Arch, suffix: str) -> DeviceModule:
-    """LLVM IR of device functions for an architecture; their symbols end in ``suffix``. Raises CodegenError E52x."""
+def write_kernels(functions: Mapping[str, PrimFunc], arch: Arch, suffix: str, rules: Rules) -> DeviceModule:
+    """LLVM IR of device functions for an architecture, by rules; their symbols end in ``suffix``. Raises CodegenError E52x."""
     symbols = {name: device_symbol(name, suffix) for name in functions}
-    module = ModuleWriter(functions, GPU_RULES, symbols, {}, features=arch.includes)
+    module = ModuleWriter(functions, rules, symbols, {}, features=arch.includes)
     module.converts_half = True
     messages: list[str] = []
     codes: dict[str, int] = {}

@@ -43,10 +43,10 @@ def _call(w: FunctionWriter, call: Call) -> str:
     rule = w.module.rules.intrinsics.get(name)
     if rule is not None:
         return rule(w, call)
-    return _math(w, call, name.removeprefix("T."))
+    return library_call(w, call, name.removeprefix("T."))
 
 
-def _math(w: FunctionWriter, call: Call, name: str) -> str:
+def library_call(w: FunctionWriter, call: Call, name: str) -> str:
     """A function of the math library; narrow floats go through float32, integers of float functions are refused."""
     dtype = dtype_of(call.args[0]) if call.args else DataType("void")
     work = _F32.with_lanes(dtype.lanes) if dtype.is_narrow else dtype
@@ -116,7 +116,7 @@ def shift(left: bool, by_minimum: bool = False) -> Rule:
 def _absolute(w: FunctionWriter, call: Call) -> str:
     dtype = dtype_of(call.args[0])
     if dtype.is_float:
-        return _math(w, call, "fabs")
+        return library_call(w, call, "fabs")
     value = w.value(call.args[0])
     if not dtype.is_int:
         return value
@@ -128,7 +128,7 @@ def _rounding(name: str) -> Rule:
     """floor and its like: integers are already whole."""
 
     def rule(w: FunctionWriter, call: Call) -> str:
-        return w.value(call.args[0]) if dtype_of(call.args[0]).is_integral else _math(w, call, name)
+        return w.value(call.args[0]) if dtype_of(call.args[0]).is_integral else library_call(w, call, name)
 
     return rule
 
