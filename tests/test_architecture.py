@@ -209,6 +209,19 @@ def test_relative_imports_inside_the_package() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_a_package_hides_no_folder_behind_a_name() -> None:
+    """``import unity.a.b.c`` finds its way only where ``unity.a.b`` is the folder and not a function of the same name."""
+    wrong = []
+    for path in [file for file in FILES if file.name == "__init__.py"]:
+        for node, _ in imports(path):
+            if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
+                names = [alias.asname or alias.name for alias in node.names]
+                wrong += [
+                    f"{name(path)}: {one}" for one in names if one == node.module and (path.parent / one).is_dir()
+                ]
+    assert not wrong, wrong
+
+
 def test_no_import_cycles() -> None:
     graph: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     for path in FILES:

@@ -9,7 +9,7 @@ from typing import Any
 import unity
 from unity.ffi.cuda.context import context
 from unity.testing import emulated_gpu
-from unity.testing.emulated_gpu import EmulatedGPU
+from unity.testing.gpu_emulator import EmulatedGPU
 
 
 def runs(arch: str, own: str) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .emulated_gpu import emulated_gpu
+from .gpu_emulator import emulated_gpu
 
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:

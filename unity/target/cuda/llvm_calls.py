@@ -54,7 +54,7 @@ _ROWS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 )  # fmt: skip
 """First architecture, types of the result and of the operands, names."""
 TABLE = {f"llvm.{name}": (arch, result, given) for arch, result, given, names in _ROWS for name in names.split()}
-"""What each intrinsic needs and takes, by name."""
+"""The first architecture of each intrinsic, and the types of its result and operands."""
 _ELSEWHERE = {
     "__syncthreads": 'T.tvm_storage_sync("shared")', "__syncwarp": 'T.tvm_storage_sync("warp")', "atomicAdd": "T.atomic_add",
     "__shfl_sync": "T.tvm_warp_shuffle", "__shfl_up_sync": "T.tvm_warp_shuffle_up", "__shfl_xor_sync": "T.tvm_warp_shuffle_xor",

@@ -23,7 +23,7 @@ def unmodelled(instruction: Instruction, what: str = "") -> InterpreterError:
     detail = f": {what}" if what else ""
     return InterpreterError(
         "E390", f"the emulated device does not model {instruction.text!r}{detail}", instruction.span,
-        help="add its semantics to a table in unity/testing/emulated_gpu/instructions, or keep the code generator from using it",
+        help="add its semantics to a table in unity/testing/gpu_emulator/instructions, or keep the code generator from using it",
     )  # fmt: skip
 
 
