@@ -108,6 +108,12 @@ def resources(report: str) -> dict[str, KernelResources]:
     return found
 
 
+def assembler_version() -> str:
+    """The release of the assembler that is here, as "12.9.86". Raises CodegenError E534 where there is none."""
+    found = re.search(r"V([\d.]+)", _version(require_assembler()))
+    return found[1] if found else "unknown"
+
+
 @cache
 def _version(tool: str) -> str:
     done = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False)
