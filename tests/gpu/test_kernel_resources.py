@@ -31,6 +31,11 @@ PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
     "rms_norm": ("R.nn.rms_norm(a, b, axes=[-1])", {"a": MATRIX, "b": ROW}),
     "transpose": ("R.permute_dims(a, axes=[1, 0])", {"a": MATRIX}),
     "column_sum": ("R.sum(a, axis=[0])", {"a": MATRIX}),
+    "attention": (
+        'R.nn.attention(a, b, c, causal_mask="BottomRight")',
+        dict.fromkeys("abc", 'R.Tensor((1, "n", 8, 128), "float16")'),
+    ),
+    "attention_float32": ("R.nn.attention(a, b, c)", dict.fromkeys("abc", 'R.Tensor((1, "n", 8, 64), "float32")')),
     "product": ("R.nn.relu(R.matmul(a, b))", {"a": MATRIX, "b": 'R.Tensor((1024, 512), "float32")'}),
 }
 """Graph expression, types of its parameters."""

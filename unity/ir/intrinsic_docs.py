@@ -56,6 +56,7 @@ DOCS = {
     "tvm_load_matrix_sync": "Loads a fragment of a matrix unit.",
     "tvm_store_matrix_sync": "Stores a fragment of a matrix unit.", "tvm_mma_sync": "Multiplies fragments and adds to a third.",
     "tvm_bmma_sync": "Multiplies fragments of bits and adds to a third.", "ptx_mma": "PTX mma.sync on registers of a warp.",
+    "ptx_ex2": "PTX ex2.approx: 2 to the power of a float32, up to two units in the last place.",
     "ptx_ldmatrix": "PTX ldmatrix: loads matrices from shared memory.",
     "ptx_cp_async": "PTX cp.async: copies to shared memory asynchronously.",
     "ptx_commit_group": "Closes a group of asynchronous copies.",

@@ -766,6 +766,9 @@ def tvm_mma_sync(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: An
 def tvm_bmma_sync(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any, arg6: Any, arg7: Any, /) -> None:
     """Multiplies fragments of bits and adds to a third. It has an effect."""
 
+def ptx_ex2(x: Any, /) -> Any:
+    """PTX ex2.approx: 2 to the power of a float32, up to two units in the last place."""
+
 def ptx_mma(
     dtype: Any,
     arg0: Any,

@@ -97,7 +97,11 @@ def _check_bias(call: Call, scores: Sequence[Any]) -> None:
         raise fail(call, "E213", f"the bias does not broadcast to the scores ({shown})", arg=3)
 
 
-def _attention(call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None = None) -> te.Tensor:
+def lower_attention(
+    call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None = None,
+    program: Callable[[Attention], Stmt] = Attention.emit,
+) -> te.Tensor:  # fmt: skip
+    """Attention as the statements that ``program`` gives for it."""
     scale, mask = attr(call, "scale"), attr(call, "causal_mask")
     wide = "float64" if q.dtype == "float64" else "float32"
     width = build.intrinsic("sqrt", build.cast(q.shape[3], wide))
@@ -109,7 +113,7 @@ def _attention(call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Te
         if mask == "BottomRight":
             shift = build.sub(key.size("S"), query.size("S"))
         given = ins[3] if bias is not None else None
-        return Attention(query, key, value, out, given, factor, shift, attr(call, "empty"), wide).emit()
+        return program(Attention(query, key, value, out, given, factor, shift, attr(call, "empty"), wide))
 
     inputs = [q, k, v] if bias is None else [q, k, v, bias]
     return te.extern(result_dims(call), inputs, emit, "attention", q.dtype)
@@ -244,7 +248,7 @@ attention = row(
     _attention_type,
     "Returns softmax(query key^T * scale + bias) value per head (online softmax over blocks: Dao et al. 2022).",
     family=FAMILY,
-    lower=_attention,
+    lower=lower_attention,
     ref=_attention_ref,
     grad=_attention_grad,
     samples="f32[2,3,2,4], f32[2,5,2,4], f32[2,5,2,3]; "
@@ -268,7 +272,7 @@ attention_bias = row(
     _attention_type,
     "Returns nn.attention with a bias that must be given.",
     family=FAMILY,
-    lower=_attention,
+    lower=lower_attention,
     ref=_attention_ref,
     grad=_attention_grad,
     samples="f32[1,3,2,4], f32[1,5,2,4], f32[1,5,2,4], f32[1,1,3,5], scale=0.5; "

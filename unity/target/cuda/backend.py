@@ -11,6 +11,7 @@ from ...transform.infra.backend import Backend, register_target
 from ...transform.tir.gpu_pipeline import GPU_PIPELINE
 from ..cpu.codegen import compile_options
 from .arch import arch_of
+from .attention import attention
 from .codegen import generate, ptx_options
 from .machine import machine_of
 
@@ -24,6 +25,7 @@ CUDA_BACKEND = Backend(
     pipeline=GPU_PIPELINE,
     machine=machine_of,
     rules=GPU_RULES,
+    lowerings={"R.nn.attention": attention, "R.nn.attention_bias": attention},
     cache_key=_cache_key,
 )  # fmt: skip
 register_target(CUDA_BACKEND)

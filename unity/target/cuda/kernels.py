@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...ir.build import const, dtype_of
-from ...ir.expr import IntImm, Var
+from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import AttrStmt, BufferStore
@@ -107,11 +107,12 @@ def _write_kernel(
 
 
 def _vector_parameters(func: PrimFunc, maps: Sequence[TensorMap]) -> set[int]:
-    """Positions of the pointers through which vectors, or boxes of a tensor, are read or written."""
+    """Positions of the pointers through which vectors, or boxes of a tensor, are read, written or copied."""
     accesses = [
         a for a in collect(func.body, (BufferLoad, BufferStore)) if a.indices and dtype_of(a.indices[-1]).lanes > 1
     ]
-    used: set[Var] = {access.buffer.data for access in accesses} | {var for var, _ in maps}
+    copies = [call for call in collect(func.body, Call) if call.op_name == "T.ptx_cp_async"]
+    used = {*[access.buffer.data for access in accesses], *[call.args[2] for call in copies], *[var for var, _ in maps]}
     return {number for number, param in enumerate(func.params) if param in used}
 
 

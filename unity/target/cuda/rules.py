@@ -7,16 +7,17 @@ from ...ir.buffer import Buffer
 from ...ir.build import dtype_of
 from ...ir.expr import Call
 from ...ir.scalar import IterVar
-from ...ir.stmt import AllocBuffer, AttrStmt, DeclBuffer, For
+from ...ir.stmt import AllocBuffer, AttrStmt, Bind, DeclBuffer, For
 from ...support.errors import CodegenError
 from ..llvm import arithmetic, expressions  # noqa: F401 - the rules they register
 from ..llvm.casts import convert
 from ..llvm.intrinsics import shift
 from ..llvm.lltypes import memory_type
+from ..llvm.memory import index
 from ..llvm.statements import attribute, constant_count, serial_loop
 from ..llvm.writer import INTRINSICS, STATEMENTS, FunctionWriter, Rules
 from . import async_copy, barriers, llvm_calls, matrix, warp, warpgroup
-from .registers import AXES, DYNAMIC_SHARED, I32, read_register
+from .registers import AXES, DYNAMIC_SHARED, I32, nvvm, read_register
 
 LOCAL_BYTES = 64 << 10
 """Bytes of one buffer of a thread: what does not fit into registers lies in slow memory of its own."""
@@ -97,6 +98,15 @@ def _in_shared(w: FunctionWriter, buffer: Buffer, symbol: str) -> None:
     w.env[buffer.data] = w.emit(f"addrspacecast ptr addrspace(3) {symbol} to ptr")
 
 
+def _bind(w: FunctionWriter, stmt: Bind) -> None:
+    """A place in the memory of a block stays known as one, with its alignment."""
+    STATEMENTS[Bind](w, stmt)
+    value = stmt.value
+    if type(value) is Call and value.op_name == "T.handle_add_byte_offset" and value.args[0] in w.spaces:
+        kind, base = w.spaces[value.args[0]]
+        w.spaces[stmt.var] = kind, w.emit(f"getelementptr i8, {kind} {base}, i64 {index(w, value.args[1])}")
+
+
 def _declare(w: FunctionWriter, stmt: DeclBuffer) -> None:
     if stmt.buffer.data not in w.env:
         raise CodegenError("E524", f"buffer {stmt.buffer.name} is declared over a pointer without value", stmt.span)
@@ -107,15 +117,22 @@ def _ignored(w: FunctionWriter, call: Call) -> str:
     return "undef"
 
 
+def _ex2(w: FunctionWriter, call: Call) -> str:
+    """2 to the power of a number, approximately; results below the normal numbers are 0."""
+    if dtype_of(call).name != "float32":
+        raise CodegenError("E526", f"T.ptx_ex2 of {dtype_of(call).name}", call.span)
+    return nvvm(w, "ex2.approx.ftz.f", "float", ("float", w.value(call.args[0])))
+
+
 _SHIFTS = {"T.shift_left": shift(True, by_minimum=True), "T.shift_right": shift(False, by_minimum=True)}
 """NVPTX of LLVM 22 takes ``amount < 64 ? x << amount : 0`` for its own shift, which looks at 32 bits of the amount."""
 _RULES = {
-    **INTRINSICS, "T.prefetch": _ignored, **_SHIFTS, **warp.RULES, **matrix.RULES, **async_copy.RULES, **barriers.RULES,
-    **warpgroup.RULES, **llvm_calls.RULES,
+    **INTRINSICS, "T.prefetch": _ignored, "T.ptx_ex2": _ex2, **_SHIFTS, **warp.RULES, **matrix.RULES, **async_copy.RULES,
+    **barriers.RULES, **warpgroup.RULES, **llvm_calls.RULES,
 }  # fmt: skip
 GPU_RULES = Rules(
     "a GPU",
-    {**STATEMENTS, For: _loop, AllocBuffer: _allocate, AttrStmt: _attribute, DeclBuffer: _declare},
+    {**STATEMENTS, For: _loop, AllocBuffer: _allocate, AttrStmt: _attribute, Bind: _bind, DeclBuffer: _declare},
     _RULES,
     _leave,
     _call_function,

@@ -8,7 +8,7 @@ first asked for. Not here: any target (a folder of ``target/`` for each).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...ffi.abi import KernelSignature
@@ -86,7 +86,8 @@ class Backend:
 
     ``pipeline`` lowers tensor programs; ``checked_pipeline`` does with every index checked at run time (None: E530 where that is
     asked for); ``graph_pipeline`` are the graph passes (None: ``DEFAULT_PIPELINE``). ``machine`` describes the machine of a target,
-    ``rules`` are the default schedules, in the order in which they are tried. ``cache_key`` is whatever decides the code besides
+    ``rules`` are the default schedules, in the order in which they are tried; ``lowerings`` are those of operators (by name) that
+    the kind has for itself. ``cache_key`` is whatever decides the code besides
     the program, the passes, the target's text and this package: versions of tools above all. None: code is made in each build.
     """
 
@@ -98,6 +99,7 @@ class Backend:
     graph_pipeline: Pipeline | None = None
     machine: Callable[[Target], Machine] = _any_machine
     rules: tuple[Rule, ...] = ()
+    lowerings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     cache_key: Callable[[Target], str] | None = None
 
     def lowering(self, checked: bool) -> Pipeline:
@@ -149,6 +151,12 @@ def machine_in_use() -> Machine:
     """The machine of the target that code is generated for now. Raises CodegenError E530 where no code is."""
     target = make_target()
     return backend_of(target).machine(target)
+
+
+def lowerings_in_use() -> Mapping[str, Callable[..., Any]]:
+    """The lowerings of operators that the target in use has for itself; none where no code is generated for it."""
+    target = make_target()
+    return backend_of(target).lowerings if KINDS[str(target.kind)].generates else {}
 
 
 def target_of(func: PrimFunc, default: Target) -> Target:

@@ -95,6 +95,13 @@ def _unary(c: ExprCompiler, call: Call) -> Closure:
     raise c.undefined(f"T.{name} is not defined on {dtype.name}", call)
 
 
+@register("ptx_ex2")
+def _ex2(c: ExprCompiler, call: Call) -> Closure:
+    if dtype_of(call.args[0]).element.name != "float32":
+        raise c.undefined(f"T.ptx_ex2 is not defined on {dtype_of(call.args[0]).name}", call)
+    return apply(c, call.args, UNARY["exp2"], dtype_of(call.args[0]))
+
+
 @register(*BINARY)
 def _binary(c: ExprCompiler, call: Call) -> Closure:
     name, dtype = short_name(call), dtype_of(call.args[0])

@@ -13,7 +13,7 @@ from ....ffi.targets.kinds import DEFAULT
 from ....ir.analysis.threads import thread_axes
 from ....ir.expr import Call
 from ....ir.function import PrimFunc
-from ....ir.stmt import SeqStmt
+from ....ir.stmt import SeqStmt, Stmt
 from ....ir.walk import collect
 from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine, Machine
@@ -96,11 +96,14 @@ def _finished(fn: PrimFunc, machine: Machine, said: list[str], number: int = len
     for take in _TAKES[number:]:
         fn, more = _taken(fn, take, machine)
         said = [*said, *more]
-    parts = fn.body.stmts if type(fn.body) is SeqStmt else (fn.body,)
-    if not all([is_bound(part) for part in parts]):
+    if not all([is_bound(part) for part in _parts(fn)]):
         fn = bind_plain_loops(fn, machine.gpu)
         said = [*said, "the rest as it stands"]
     return Scheduled(mark(fn), "; ".join(said))
+
+
+def _parts(fn: PrimFunc) -> Sequence[Stmt]:
+    return fn.body.stmts if type(fn.body) is SeqStmt else (fn.body,)
 
 
 def _plain(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
@@ -116,6 +119,13 @@ def _on_host(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Sche
     return Scheduled(fn.with_attrs({"target": DEFAULT}), "it runs on the host, on copies of its buffers")
 
 
+def _bound(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
+    """A program that was written with its threads."""
+    if thread_axes(fn.body) and all([is_bound(part) for part in _parts(fn)]):
+        return Scheduled(mark(fn), "its threads are bound as it was written")
+    return "threads are to be bound"
+
+
 def _split(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
     """A long reduction to few cells in two steps, each of which the other rules take."""
     found = schedule_split(fn, constants, machine)
@@ -124,6 +134,7 @@ def _split(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Schedu
 
 GPU_RULES = (
     Rule("host calls", _on_host),
+    Rule("bound", _bound),
     Rule("split", _split),
     *[_rule(number) for number in range(len(_TAKES))],
     Rule("plain loops", _plain),

@@ -1,7 +1,7 @@
 """Operators to tensor programs: ``R.exp(x)`` -> ``R.call_dps(exp, (x,), R.Tensor(...))`` with ``exp`` in the module.
 
 Equal kernels are shared. An operator without a lowering stays; one whose result shape is unknown raises E218. A
-lowering of one's own for an operator, as rows have it, goes into the option ``custom``.
+lowering of one's own for an operator, as rows have it, goes into the option ``custom``; targets have some as well.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ....op.building.call_inputs import CallInputs
 from ....op.common.table import R
 from ....support.errors import UnityError
 from ....te.kernel_table import KernelTable
+from ...infra.backend import lowerings_in_use
 from ...infra.passes import module_pass
 from ..analysis.call_key import call_key
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced
@@ -75,8 +76,8 @@ def _call_kernel(call: Call, target: GlobalVar, symbols: tuple[Expr, ...], value
 
 @dataclass(slots=True, frozen=True)
 class LegalizeOptions:
-    """``skip``: names of operators to leave; ``custom``: lowerings asked before the rows' own; ``warn``: operators without one are
-    named."""
+    """``skip``: names of operators to leave; ``custom``: lowerings asked before the target's and the rows' own; ``warn``: operators
+    without one are named."""
 
     skip: tuple[str, ...] = ()
     custom: tuple[tuple[str, Callable[..., Any]], ...] = ()
@@ -90,7 +91,7 @@ def legalize_ops(mod: IRModule, options: LegalizeOptions) -> IRModule:
     Requires known result shapes (E218). Gives ``R.call_dps``; operators without a lowering stay.
     """
     kernels, lowered, left = KernelTable(mod), Lowered(), set[str]()
-    custom = dict(options.custom)
+    custom = {**lowerings_in_use(), **dict(options.custom)}
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         if type(value) is not Call or type(value.op) is not Op:

@@ -1,7 +1,7 @@
 """legalize_narrow_float: arithmetic on float16, bfloat16 and float8 values is done in float32.
 
 Rewrite: ``C[i] = A[i] * B[i] + A[i]`` (bfloat16) -> ``C[i] = T.Cast("bfloat16", f32(A[i]) * f32(B[i]) + f32(A[i]))``. Only what is
-stored, bound or cast on purpose is rounded to the narrow type.
+stored, bound or cast on purpose is rounded to the narrow type. A choice between values that nothing was computed for stays narrow.
 """
 
 from __future__ import annotations
@@ -63,6 +63,9 @@ class _Legalize(Rewriter):
         """A narrow expression as a float32 value rounded once."""
         kind = type(node)
         wide = prim_type(DataType("float32").with_lanes(ty.dtype.lanes))
+        chosen = _chosen(node)
+        if chosen and not any([self.is_rounded(part) for part in chosen]):
+            return node
         if kind in _ARITHMETIC:
             return self.round(kind(self.wide(node.a), self.wide(node.b), wide, node.span), ty)
         if kind is Select:
@@ -75,12 +78,23 @@ class _Legalize(Rewriter):
             return self._call(node)
         return node
 
+    def is_rounded(self, expr: Expr) -> bool:
+        """True if a value is the result of arithmetic, on all lanes or on one."""
+        return (expr.value if type(expr) is Broadcast else expr) in self.rounded
+
     def _call(self, node: Call) -> Expr:
         args = tuple([self.wide(a) if type(a.ty) is PrimType and a.ty.dtype.is_narrow else a for a in node.args])
         narrow = node.ty
         assert type(narrow) is PrimType
         target = prim_type(DataType("float32").with_lanes(narrow.dtype.lanes))
         return self.round(replace(node, args=args, ty=target), narrow)
+
+
+def _chosen(node: Any) -> tuple[Expr, ...]:
+    """The values of which one is chosen."""
+    if type(node) is Select:
+        return node.true_value, node.false_value
+    return node.args[1:] if type(node) is Call and node.op_name == "T.if_then_else" else ()
 
 
 @prim_func_pass()

@@ -1,8 +1,9 @@
 """inject_ptx_async_copy: copies from global to shared memory in asynchronous stages become ``T.ptx_cp_async``.
 
 Rewrite, under the attribute "async_scope": ``S[i:i + 4] = A[j:j + 4]`` -> ``T.ptx_cp_async("float32", S.data, i, A.data, j,
-16)``; with ``T.if_then_else(cond, A[j], 0)`` as the value the condition goes along, and zeros arrive where it does not hold. A
-copy has 4, 8 or 16 bytes, and both its places are multiples of them. Other statements stay, and are done when they are reached.
+16)``; with ``T.if_then_else(cond, A[j], 0)`` as the value, or a predicate that is the same for all lanes, the condition goes
+along, and zeros arrive where it does not hold. A copy has 4, 8 or 16 bytes, and both its places are multiples of them. Other
+statements stay, and are done when they are reached.
 
 Run it behind ``flatten_buffer`` and ``vectorize_loop``, and behind ``thread_sync``, which then sees plain accesses.
 """
@@ -42,9 +43,11 @@ def _copy(store: BufferStore) -> Stmt:
     value, condition = store.value, None
     if type(value) is Call and value.op_name == "T.if_then_else" and _zero(value.args[2]):
         condition, value = value.args[0], value.args[1]
-        condition = condition.value if type(condition) is Broadcast else condition
-        if dtype_of(condition).lanes != 1:
-            return store
+    elif type(value) is BufferLoad and value.predicate is not None:  # lanes without it are zero
+        condition, value = value.predicate, replace(value, predicate=None)
+    condition = condition.value if type(condition) is Broadcast else condition
+    if condition is not None and dtype_of(condition).lanes != 1:
+        return store
     if type(value) is not BufferLoad or value.buffer.scope != "global" or value.buffer.dtype is not store.buffer.dtype:
         return store
     if not store.buffer.scope.startswith("shared") or len(store.indices) != 1 or len(value.indices) != 1:

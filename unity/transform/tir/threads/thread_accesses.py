@@ -24,6 +24,7 @@ from ....ir.types import Expr, PointerType
 from ....ir.walk import children, collect, free_vars, substitute
 from ....support.source import Span
 
+_LDMATRIX_SOURCE = ("T.ptx_ldmatrix", 5)
 LARGEST = 1 << 18
 """Points (threads times turns) gone through at most."""
 
@@ -95,7 +96,7 @@ class Accesses:
             if mode & 2:
                 found += self._access(call.args[1], True, None, call.span)
             return found
-        for arg in call.args:
+        for place, arg in enumerate(call.args):
             data = (
                 arg
                 if isinstance(arg, Var)
@@ -104,7 +105,9 @@ class Accesses:
                 else None
             )
             if data is not None:
-                found += self._access(data, False, None, call.span) + self._access(data, True, None, call.span)
+                found += self._access(data, False, None, call.span)
+                if (name, place) != _LDMATRIX_SOURCE:
+                    found += self._access(data, True, None, call.span)
         return found
 
 

@@ -1,0 +1,279 @@
+"""The two products of fused attention, scores of a block and mixed values, by tensor cores or by tiles of registers.
+
+Either way has the scores and the result of a block in registers, and says which of them a thread holds: what is between the
+products (`attention.py`) is the same for both. Texts are script, of the block's thread ``ty``, ``tx``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+WARP = 32
+PAD_BYTES = 16
+"""Bytes behind each row in shared memory: rows that are read together begin in different banks."""
+
+
+class Products(Protocol):
+    """Products over blocks of ``rows`` and ``keys`` by ``warps``. Elements have the type ``dtype`` in shared memory, in rows of
+    ``width`` (query, key) and ``mixed`` (value). A thread holds ``own_rows`` rows, of each ``own_keys`` scores and ``own_columns``
+    results, ``together`` of them neighbours; scores of one row are held by lanes at the distances ``lanes`` (by exclusive or)."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def keys(self) -> int: ...
+    @property
+    def warps(self) -> int: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def mixed(self) -> int: ...
+    @property
+    def lanes(self) -> tuple[int, ...]: ...
+    @property
+    def own_rows(self) -> int: ...
+    @property
+    def own_keys(self) -> int: ...
+    @property
+    def own_columns(self) -> int: ...
+    @property
+    def together(self) -> int: ...
+    def row(self, r: str) -> str:
+        """The row of the block that is a thread's own ``r``-th."""
+
+    @property
+    def first_key(self) -> str:
+        """The key of its first score of a row."""
+
+    def next_key(self, c: str) -> str:
+        """The distance from there to that of its ``c``-th score."""
+
+    def column(self, g: str, x: str) -> str:
+        """The column of the ``x``-th of its ``g``-th neighbours."""
+
+    def score(self, r: str, c: str) -> str:
+        """The register of a score."""
+
+    def result(self, r: str, g: str, x: str) -> str:
+        """The register of such a result."""
+
+    def buffers(self) -> str:
+        """Memory for the products alone."""
+
+    def scores(self) -> str:
+        """Add the products of Q and K to the scores."""
+
+    def values(self) -> str:
+        """Add the products of the weights, which the scores are by then, and V to the results."""
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+
+
+@dataclass(slots=True, frozen=True)
+class TensorCores:
+    """Products by ``mma.sync`` of 16-bit floats: a warp has ``tiles`` times 16 rows."""
+
+    tiles: int
+    keys: int
+    warps: int
+    dtype: str
+    width: int
+    mixed: int
+
+    lanes = (1, 2)
+    together = 2
+
+    @property
+    def rows(self) -> int:
+        return self.warps * self.tiles * 16
+
+    @property
+    def own_rows(self) -> int:
+        return 2 * self.tiles
+
+    @property
+    def own_keys(self) -> int:
+        return self.keys // 4
+
+    @property
+    def own_columns(self) -> int:
+        return self.mixed // 4
+
+    def row(self, r: str) -> str:
+        return f"ty * {16 * self.tiles} + {r} // 2 * 16 + {r} % 2 * 8 + tx // 4"
+
+    first_key = "tx % 4 * 2"
+
+    def next_key(self, c: str) -> str:
+        return f"{c} // 2 * 8 + {c} % 2"
+
+    def column(self, g: str, x: str) -> str:
+        return f"{g} * 8 + tx % 4 * 2 + {x}"
+
+    def score(self, r: str, c: str) -> str:
+        return f"({r} // 2 * {self.keys // 8} + {c} // 2) * 4 + {r} % 2 * 2 + {c} % 2"
+
+    def result(self, r: str, g: str, x: str) -> str:
+        return f"({r} // 2 * {self.mixed // 8} + {g}) * 4 + {r} % 2 * 2 + {x}"
+
+    def buffers(self) -> str:
+        return f"""
+left = T.alloc_buffer(({8 * self.tiles},), "{self.dtype}", scope="local")
+right = T.alloc_buffer((8,), "{self.dtype}", scope="local")
+"""
+
+    def _mma(self, a: str, b: str, c: str, to: str) -> str:
+        kind = {"float16": "fp16", "bfloat16": "bf16"}[self.dtype]
+        head = f'"float32", "m16n8k16", "row", "col", "{kind}", "{kind}", "fp32"'
+        return f"T.ptx_mma({head}, left.data, {a}, right.data, {b}, {to}.data, {c}, T.bool(False))"
+
+    def _load(self, to: str, at: str, source: str, row: str, column: str, pitch: int, turned: bool = False) -> str:
+        place = f"({row}) * {pitch} + {column}"
+        return f'T.ptx_ldmatrix("{self.dtype}", T.bool({turned}), 4, ".b16", {to}.data, {at}, {source}.data, {place})'
+
+    def scores(self) -> str:
+        pitch = self.width + PAD_BYTES // 2
+        query = self._load(
+            "left", "m * 8", "Q", f"ty * {16 * self.tiles} + m * 16 + tx % 16", "k * 16 + tx // 16 * 8", pitch
+        )
+        key = self._load("right", "0", "K", "n * 16 + tx // 16 * 8 + tx % 8", "k * 16 + tx // 8 % 2 * 8", pitch)
+        return f"""
+for k in T.unroll({self.width // 16}):
+    for m in T.unroll({self.tiles}):
+        {query}
+    for n in T.unroll({self.keys // 16}):
+        {key}
+        for m in T.unroll({self.tiles}):
+            for h in T.unroll(2):
+                {self._mma("m * 8", "h * 4", f"(m * {self.keys // 8} + n * 2 + h) * 4", "scores")}
+"""
+
+    def values(self) -> str:
+        pitch = self.mixed + PAD_BYTES // 2
+        value = self._load("right", "0", "V", "k * 16 + tx % 16", "n * 16 + tx // 16 * 8", pitch, True)
+        return f"""
+for k in T.unroll({self.keys // 16}):
+    for m in T.unroll({self.tiles}):
+        for x in T.unroll(8):
+            left[m * 8 + x] = T.Cast("{self.dtype}", scores[(m * {self.keys // 8} + k * 2) * 4 + x])
+    for n in T.unroll({self.mixed // 16}):
+        {value}
+        for m in T.unroll({self.tiles}):
+            for h in T.unroll(2):
+                {self._mma("m * 8", "h * 4", f"(m * {self.mixed // 8} + n * 2 + h) * 4", "mixed")}
+"""
+
+    @property
+    def shared_bytes(self) -> int:
+        pad = PAD_BYTES // 2
+        return 2 * max(
+            (self.rows + self.keys) * (self.width + pad) + self.keys * (self.mixed + pad),
+            self.rows * (self.mixed + pad),
+        )
+
+
+@dataclass(slots=True, frozen=True)
+class RegisterTiles:
+    """Products by tiles of registers: half a warp has ``own_rows`` rows, and in turn its lanes have keys and columns."""
+
+    own_rows: int
+    keys: int
+    warps: int
+    dtype: str
+    width: int
+    mixed: int
+    vector: int
+    """Elements of 16 bytes."""
+
+    lanes = (1, 2, 4, 8)
+
+    @property
+    def rows(self) -> int:
+        return self.warps * 2 * self.own_rows
+
+    @property
+    def own_keys(self) -> int:
+        return self.keys // 16
+
+    @property
+    def own_columns(self) -> int:
+        return self.mixed // 16
+
+    @property
+    def together(self) -> int:
+        """Neighbouring columns of a thread."""
+        return min(self.vector, self.own_columns)
+
+    def row(self, r: str) -> str:
+        return f"ty * {2 * self.own_rows} + {r} * 2 + tx // 16"
+
+    first_key = "tx % 16"
+
+    def next_key(self, c: str) -> str:
+        return f"{c} * 16"
+
+    def column(self, g: str, x: str) -> str:
+        return f"({g} * 16 + tx % 16) * {self.together} + {x}"
+
+    def score(self, r: str, c: str) -> str:
+        return f"{r} * {self.own_keys} + {c}"
+
+    def result(self, r: str, g: str, x: str) -> str:
+        return f"{r} * {self.own_columns} + {g} * {self.together} + {x}"
+
+    def buffers(self) -> str:
+        return f"""
+weights = T.alloc_buffer(({self.rows}, {self.keys}), "{self.dtype}", scope="shared.dyn")
+left = T.alloc_buffer(({self.own_rows * self.vector},), "{self.dtype}", scope="local")
+right = T.alloc_buffer(({max(self.own_keys * self.vector, self.own_columns)},), "{self.dtype}", scope="local")
+"""
+
+    def weight(self, key: str) -> str:
+        """The place of a weight in its row: halves of a warp, which have neighbouring rows, use different banks."""
+        return f"({key} + tx // 16 * 16) % {self.keys}"
+
+    def scores(self) -> str:
+        v = self.vector
+        return f"""
+for k in range({self.width // v}):
+    for r in T.unroll({self.own_rows}):
+        for x in T.vectorized({v}):
+            left[r * {v} + x] = Q[{self.row("r")}, k * {v} + x]
+    for c in T.unroll({self.own_keys}):
+        for x in T.vectorized({v}):
+            right[c * {v} + x] = K[{self.first_key} + {self.next_key("c")}, k * {v} + x]
+    for x in T.unroll({v}):
+        for r in T.unroll({self.own_rows}):
+            for c in T.unroll({self.own_keys}):
+                scores[{self.score("r", "c")}] = T.fma(left[r * {v} + x], right[c * {v} + x], scores[{self.score("r", "c")}])
+"""
+
+    def values(self) -> str:
+        v, together = self.vector, self.together
+        return f"""
+for r in T.unroll({self.own_rows}):
+    for c in T.unroll({self.own_keys}):
+        weights[{self.row("r")}, {self.weight(f"{self.next_key('c')} + {self.first_key}")}] = scores[{self.score("r", "c")}]
+for k in range({self.keys // v}):
+    for r in T.unroll({self.own_rows}):
+        for x in T.vectorized({v}):
+            left[r * {v} + x] = weights[{self.row("r")}, {self.weight(f"k * {v}")} + x]
+    for x in T.unroll({v}):
+        for g in T.unroll({self.own_columns // together}):
+            for e in T.vectorized({together}):
+                right[g * {together} + e] = V[k * {v} + x, {self.column("g", "e")}]
+        for r in T.unroll({self.own_rows}):
+            for e in T.unroll({self.own_columns}):
+                mixed[r * {self.own_columns} + e] = T.fma(left[r * {v} + x], right[e], mixed[r * {self.own_columns} + e])
+"""
+
+    @property
+    def shared_bytes(self) -> int:
+        v = self.vector
+        elements = (self.rows + self.keys) * (self.width + v) + self.keys * (self.mixed + v) + self.rows * self.keys
+        return PAD_BYTES // v * elements
