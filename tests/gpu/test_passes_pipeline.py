@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from stages import through
+from test_passes_emulated import on_device
 
 from unity.ir.expr import Call
 from unity.ir.module import IRModule
@@ -96,3 +97,42 @@ def test_what_iterations_hand_on_cannot_be_split() -> None:
     text = CHAIN.format(n=8, stage=[0, 1, 1], order=[0, 1, 2], more="", scope="shared").replace("n = T.int64()", "")
     with pytest.raises(PassError, match=r"E376.*S is more than what an iteration"):
         GPU_PIPELINE(parse(text.replace("S[tx] = X[k, tx]", "S[tx] = S[tx] + X[k, tx]")))
+
+
+FRAGMENTS = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(A: T.Buffer((16, 80), "float16"), B: T.Buffer((80, 16), "float16"), C: T.Buffer((16, 16), "float32")):
+        S = T.alloc_buffer((2, 16, 16), "float16", scope="shared")
+        FA = T.alloc_buffer((16, 16), "float16", scope="wmma.matrix_a")
+        FB = T.alloc_buffer((16, 16), "float16", scope="wmma.matrix_b")
+        FC = T.alloc_buffer((16, 16), "float32", scope="wmma.accumulator")
+        for tx in T.thread_binding(32, thread="threadIdx.x"):
+            T.tvm_fill_fragment(FC.data, 16, 16, 16, 0, T.float32(0))
+            for o in T.serial(5, annotations={{"software_pipeline_stage": [0, 1, 2], "software_pipeline_order": [0, 1, 2]{more}}}):
+                with T.block("copy"):
+                    for i in range(8):
+                        S[0, tx // 2, tx % 2 * 8 + i] = A[tx // 2, o * 16 + tx % 2 * 8 + i]
+                        S[1, tx // 2, tx % 2 * 8 + i] = B[o * 16 + tx // 2, tx % 2 * 8 + i]
+                with T.block("fragments"):
+                    T.tvm_load_matrix_sync(FA.data, 16, 16, 16, 0, T.address_of(S[0, 0, 0]), 16, "row_major")
+                    T.tvm_load_matrix_sync(FB.data, 16, 16, 16, 0, T.address_of(S[1, 0, 0]), 16, "row_major")
+                with T.block("product"):
+                    T.tvm_mma_sync(FC.data, 0, FA.data, 0, FB.data, 0, FC.data, 0)
+            T.tvm_store_matrix_sync(FC.data, 16, 16, 16, 0, T.address_of(C[0, 0]), 16, "row_major")
+"""
+
+
+@pytest.mark.parametrize("more", ["", ASYNC])
+def test_fragments_run_ahead(more: str) -> None:
+    """The fragments of an iteration are loaded while the product of the one before runs: there are two of each."""
+    text = FRAGMENTS.format(more=more)
+    a, b = [np.random.default_rng(0).integers(-4, 5, shape).astype("float16") for shape in ((16, 80), (80, 16))]
+    wanted = a.astype("float32") @ b.astype("float32")
+    mod: Any = parse(text)
+    if not more:
+        lowered = through(mod, [a, b], np.zeros_like(wanted), wanted)
+        assert lowered.script().count('(512,), "float16", scope="wmma.matrix') == 2
+    else:
+        on_device(mod, [a, b], wanted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,10 +40,17 @@ def _checked_tag(axis: ThreadAxis) -> str:
 
 
 class Kernel:
-    """A compiled kernel. ``host`` compiles expressions of the code around it."""
+    """A compiled kernel. ``host`` compiles expressions of the code around it, where ``around`` is declared for kernels."""
 
     def __init__(
-        self, stmt: Stmt, machine: Machine, log: Log, host: Callable[[Expr], HostValue], granule: int, max_lanes: int
+        self,
+        stmt: Stmt,
+        machine: Machine,
+        log: Log,
+        host: Callable[[Expr], HostValue],
+        granule: int,
+        max_lanes: int,
+        around: Sequence[Buffer] = (),
     ) -> None:
         self.stmt, self.log, self.granule, self.max_lanes = stmt, log, granule, max_lanes
         self.axes = thread_axes(stmt)
@@ -74,6 +81,9 @@ class Kernel:
         self.outside = [v for v in used if v not in inner]
         self.written = written_pointers(stmt)
         self.buffers = [b for b in collect(stmt, Buffer) if b not in _declared(stmt)]
+        self.buffers += [
+            b for b in around if b.data in used and b not in self.buffers
+        ]  # an instruction takes the pointer
         self.atomics = any([s.atomic for s in log.sites])
         self.makers = {b: self.statements.allocation(b) for b in self.buffers if rank_of(b.scope) not in (None, "grid")}
 

@@ -69,6 +69,8 @@ class HostCompiler(StmtCompiler):
     def __init__(self, machine: Machine, log: Log, granule: int, max_lanes: int) -> None:
         super().__init__(machine)
         self.log, self.granule, self.max_lanes = log, granule, max_lanes
+        self.around: list[Buffer] = []
+        """Memory of kernels that is declared outside of them."""
 
     def loop(self, stmt: For) -> Run:
         """A loop, or a kernel."""
@@ -79,7 +81,7 @@ class HostCompiler(StmtCompiler):
         return self._kernel(stmt) if is_thread_axis(stmt) else self.visit(stmt.body)
 
     def _kernel(self, stmt: For | AttrStmt) -> Run:
-        kernel = Kernel(stmt, self.machine, self.log, self.expr.visit, self.granule, self.max_lanes)
+        kernel = Kernel(stmt, self.machine, self.log, self.expr.visit, self.granule, self.max_lanes, self.around)
 
         def run(env: Env) -> Env:
             kernel.launch(env)
@@ -92,6 +94,7 @@ class HostCompiler(StmtCompiler):
         if rank_of(buffer.scope) in (None, "grid"):
             return super().allocation(buffer)
         self.expr.declare(buffer)
+        self.around.append(buffer)
         return lambda env: None
 
 

@@ -45,7 +45,7 @@ from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
 from ..blocks.lower_opaque_block import _leaves
 from ..blocks.mark_pipeline_stages import MARK
-from ..buffers.versions import Versions, has_other_uses, with_versions
+from ..buffers.versions import Fragments, Versions, fragments_in, has_other_uses, with_versions
 
 ASYNC_SCOPE = "async_scope"
 """Attribute of statements whose copies to shared memory may run beside the threads."""
@@ -90,8 +90,10 @@ def _scope(pointer: Var) -> str:
 class _Pipeline:
     """The pipeline of one loop; ``outside``: pointers that are used outside of it, ``allocated``: buffers by pointer."""
 
-    def __init__(self, loop: For, parts: Sequence[_Part], outside: set[Var], allocated: dict[Var, Buffer]) -> None:
-        self.loop, self.parts = loop, parts
+    def __init__(
+        self, loop: For, parts: Sequence[_Part], outside: set[Var], allocated: dict[Var, Buffer], fragments: Fragments
+    ) -> None:
+        self.loop, self.parts, self.fragments = loop, parts, fragments
         self.depth = max([part.stage for part in parts])
         self._check_order()
         self.versions = self._versions(outside, allocated)
@@ -128,7 +130,7 @@ class _Pipeline:
             buffer = allocated.get(pointer)
             if buffer is None or pointer in outside or not self._private(buffer, users):
                 raise self._refuse(f"{pointer.name} is more than what an iteration writes and reads itself", users[0])
-            if any([has_other_uses(part.stmt, pointer) for part in users]):
+            if any([has_other_uses(part.stmt, pointer, self.fragments) for part in users]):
                 raise self._refuse(f"{pointer.name} is given to an instruction as a whole", users[0])
             ends = max([p.order for p in users if p.stage == last])
             begins = min([p.order for p in users if p.stage == first])
@@ -148,7 +150,9 @@ class _Pipeline:
         count, dtype = loop.extent, dtype_of(loop.loop_var)
         known = count.value if type(count) is IntImm else None
         versions = Versions(
-            self.made, lambda buffer: floormod(loop.loop_var, int_imm(self.versions[buffer], prim_type(dtype)))
+            self.made,
+            lambda buffer: floormod(loop.loop_var, int_imm(self.versions[buffer], prim_type(dtype))),
+            self.fragments,
         )
         for part in self.parts:
             part.stmt = versions(part.stmt)
@@ -247,7 +251,7 @@ class _Inject(StatementRewriter):
                 raise PassError(
                     "E376", f"a statement of the pipelined loop {loop.loop_var.name} has no stage", loop.span
                 )
-        pipeline = _Pipeline(loop, parts, _used_around(self.body, loop), self.allocated)
+        pipeline = _Pipeline(loop, parts, _used_around(self.body, loop), self.allocated, fragments_in(loop))
         self.made.update(pipeline.made)
         return seq(*memory, pipeline.statements())
 

@@ -41,14 +41,14 @@ from ....ir.walk import collect, fresh_copy, rewrite, substitute, used_vars
 from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
 from ..blocks.lower_opaque_block import _leaves
-from ..buffers.versions import Versions, has_other_uses, with_versions
+from ..buffers.versions import Versions, fragments_in, has_other_uses, with_versions
 
 
 class _Axis:
     """Takes one axis of virtual threads apart."""
 
     def __init__(self, var: Var, extent: Expr, body: Stmt) -> None:
-        self.var, self.extent = var, extent
+        self.var, self.extent, self.fragments = var, extent, fragments_in(body)
         self.own: dict[Buffer, Buffer] = {}
         """Memory of the virtual threads, and what holds it for all."""
         self.values: dict[Var, Expr] = {}
@@ -147,7 +147,9 @@ class _Axis:
         """A statement once for each virtual thread."""
         self._check(stmt)
         var = Var(self.var.name, self.var.ty, self.var.span)
-        turn = fresh_copy(Versions(self.own, lambda _: self.var)(substitute(stmt, self.values)), {self.var: var})
+        turn = fresh_copy(
+            Versions(self.own, lambda _: self.var, self.fragments)(substitute(stmt, self.values)), {self.var: var}
+        )
         return For(var, const(0, dtype_of(var)), self.extent, "unrolled", turn)
 
     def _check(self, stmt: Stmt) -> None:
@@ -157,7 +159,7 @@ class _Axis:
             raise PassError("E371", "a barrier stands under a condition that differs between virtual threads", barrier.span,
                             help="make the condition the same for all virtual threads of a thread")  # fmt: skip
         for buffer in self.own:
-            if has_other_uses(stmt, buffer.data):
+            if has_other_uses(stmt, buffer.data, self.fragments):
                 raise PassError(
                     "E376", f"{buffer.name} of a virtual thread is given to an instruction as a whole", buffer.span,
                     help="allocate it outside of the virtual threads, with an axis for them",
