@@ -1,10 +1,12 @@
 # make demo   set up and run the main example
-# make test   set up with development tools and run the tests, and a quick part of them on the other Pythons found
+# make test   set up with development tools and run the tests, and a quick part of them on the other Pythons found; on a slow machine
+#             the long tests that have not begun after LONG_UNTIL minutes are passed over (LONG_UNTIL=999: none is)
 # make quick  the core tests of every room, in under two minutes
 # make check  style, types and tests
 # make metrics  size and shape of the package
 # make test PYTHON=python3.13  all tests on one Python, in an environment of its own
 PYTHON ?= python3
+LONG_UNTIL ?= 40
 VENV ?= .venv$(patsubst %,-%,$(notdir $(filter-out python3,$(PYTHON))))
 BIN := $(VENV)/bin
 OTHERS := 3.11 3.12 3.13 3.14
@@ -21,7 +23,7 @@ demo: $(VENV)/.run
 	$(BIN)/python examples/main_job.py
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --long-until $(LONG_UNTIL)
 ifeq ($(PYTHON),python3)
 	@$(MAKE) --no-print-directory others
 endif

@@ -5,6 +5,8 @@ import gc
 import os
 import random
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +22,40 @@ from unity.support.recursion import on_c_stack
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--update-golden`` rewrites the after parts of case files."""
+    """``--update-golden`` rewrites the after parts of case files, ``--long-until`` ends a run on a slow machine in time."""
     parser.addoption("--update-golden", action="store_true", help="write results into the case files")
+    parser.addoption(
+        "--long-until", type=float, metavar="MINUTES", help="begin no test of long_tests.txt after MINUTES"
+    )
+
+
+BEGAN = "UNITY_TESTS_BEGAN"
+LONG = tuple([
+    line for line in (Path(__file__).parent / "long_tests.txt").read_text().splitlines() if not line.startswith("#")
+])  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A run has a cache of its own, unless ``UNITY_CACHE`` is set: nothing is taken from an earlier one. Workers, which are started
+    later, share it, and count from the time at which the whole run began."""
+    if BEGAN not in os.environ:
+        os.environ[BEGAN] = str(time.time())
+        if "UNITY_CACHE" not in os.environ:
+            folder = tempfile.TemporaryDirectory(prefix="unity-tests-", ignore_cleanup_errors=True)
+            os.environ["UNITY_CACHE"] = folder.name
+            config.add_cleanup(folder.cleanup)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests run last."""
+    items.sort(key=lambda item: item.nodeid.startswith(LONG))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A long test that would begin too late is passed over with a sentence."""
+    minutes = item.config.getoption("--long-until")
+    if minutes is not None and item.nodeid.startswith(LONG) and time.time() - float(os.environ[BEGAN]) > 60 * minutes:
+        pytest.skip(f"a long test, not begun within {minutes:g} minutes")
 
 
 def without_torch(error: BaseException | None) -> bool:

@@ -299,6 +299,15 @@ def test_file_sizes() -> None:
         print(f"over {WARN} lines:", ", ".join(sorted(long)))
 
 
+def test_long_tests_exist():
+    lines = [line for line in (ROOT / "tests" / "long_tests.txt").read_text().splitlines() if not line.startswith("#")]
+    assert lines == sorted(set(lines))
+    for line in lines:
+        file, _, name = line.partition("::")
+        found = ROOT / file
+        assert found.exists() and (not name or f"def {name.partition('[')[0]}(" in found.read_text()), line
+
+
 def test_every_module_says_what_it_is() -> None:
     missing = [name(p) for p in FILES if not ast.get_docstring(nodes(p)[0])]
     assert not missing, "\n".join(missing)

@@ -35,6 +35,8 @@ _STALE_SECONDS = 3600.0
 """Age after which a temporary file belongs to a writer that died."""
 MOST_FILES = 1 << 15
 """Files of a folder: a process that stores something looks at each of them once."""
+MOST_COMPARED = 1000
+"""Entries that are read to tell why a key has none: those used last."""
 
 
 def cache_folder() -> Path | None:
@@ -108,24 +110,27 @@ class ObjectCache:
 
     def why(self, key: Key) -> str:
         """The reason why there is no entry for a key: what differs from that of its stage which has most parts in common with
-        it."""
-        return "caching is off" if self.folder is None else differs(key.parts, self.entries(key.stage))
+        it, of the entries used last."""
+        return "caching is off" if self.folder is None else differs(key.parts, self.entries(key.stage, MOST_COMPARED))
 
-    def entries(self, stage: str | None = None) -> list[Entry]:
-        """All entries (of a stage), the last used first."""
-        found = []
+    def entries(self, stage: str | None = None, most: int | None = None) -> list[Entry]:
+        """All entries (of a stage), the last used first; ``most``: of so many that were used last."""
+        files = []
         for file in self._files_in():
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError):
                 status = file.stat()
-                if not file.name.endswith(".bin") or not _is_own(status):
-                    continue
-                with open(file.path, "rb") as opened:
+                if file.name.endswith(".bin") and _is_own(status):
+                    files.append((status.st_mtime, status.st_size, file.path))
+        found = []
+        for used, size, path in sorted(files, reverse=True)[:most]:
+            with contextlib.suppress(OSError, ValueError):
+                with open(path, "rb") as opened:
                     data = opened.read(len(_MAGIC) + _DIGEST + _SIZE)
                     kind, parts = read_head(opened.read(int.from_bytes(data[-_SIZE:], "little")))
                 if data.startswith(_MAGIC) and stage in (None, kind):
-                    name = os.path.basename(os.path.dirname(file.path)) + file.name.removesuffix(".bin")
-                    found.append(Entry(name, kind, parts, status.st_size, status.st_mtime))
-        return sorted(found, key=lambda entry: -entry.used)
+                    name = os.path.basename(os.path.dirname(path)) + os.path.basename(path).removesuffix(".bin")
+                    found.append(Entry(name, kind, parts, size, used))
+        return found
 
     def store(self, key: Key, body: bytes) -> None:
         """Keep bytes under a key, unless they alone are over the limit; a folder that cannot be written is no error."""
