@@ -13,7 +13,7 @@ from scripted_driver import LIBC, ScriptedDriver
 
 import unity
 from unity import UnityError
-from unity.ffi.cuda import driver as drivers
+from unity.ffi.cuda import driver as drivers, memory
 from unity.ffi.cuda.context import THREAD_KEY, Launching, context, thread_key
 from unity.ffi.cuda.driver import FUNCTIONS, Driver, device_count, driver_in_use, use_driver
 from unity.ffi.cuda.launch import launch, launch_failed, launch_symbols
@@ -332,3 +332,28 @@ def test_facts_about_a_device(scripted):
         7,
     )
     assert unity.cpu().compute_version is None and unity.cpu().warp_size is None
+
+
+def test_memory_that_garbage_gives_back_waits_for_no_lock(scripted):
+    """The collector runs anywhere, also where a thread holds a lock that whoever allocates is waiting for."""
+    here = context(0)
+    block, other, held = allocate(here, 64), threading.Lock(), threading.Event()
+
+    def drop_inside():
+        nonlocal block
+        with other:
+            held.set()
+            del block
+
+    with memory._LOCK:
+        other.acquire()
+        thread = threading.Thread(target=drop_inside)
+        thread.start()
+        other.release()
+        held.wait()
+        with other:  # what the driver does inside of an allocation
+            pass
+        thread.join()
+        assert here.held == 512, "it is still the block's"
+    allocate(here, 64)
+    assert here.held == 0 and here.pooled == 512

@@ -16,6 +16,7 @@ from ..support.errors import CodegenError, FFIError
 from .cuda import memory as cuda_memory
 from .cuda.context import Context, context as cuda_context
 from .cuda.driver import device_count
+from .cuda.graph import capture
 
 
 class Allocation(Protocol):
@@ -24,6 +25,16 @@ class Allocation(Protocol):
     @property
     def address(self) -> int:
         """The device of the tensor."""
+
+
+class Replay(Protocol):
+    """Work that was captured."""
+
+    kept: list[Any]
+    """Memory that lives as long as it."""
+
+    def launch(self) -> None:
+        """Do it again, on the current stream."""
 
 
 def _no_streams(*args: Any) -> Any:
@@ -66,6 +77,9 @@ class DeviceMemory:
     within: Callable[[int, int, int, int], None]
     synchronize: Callable[[int], None] = lambda index: None
     calling: Callable[[int], AbstractContextManager[Any]] = nullcontext
+    capture: Callable[[int, Callable[[], Any]], tuple[Any, Replay]] | None = None
+    """``capture(index, work)``: what the work gives, and what launches again all that it has launched; None where there is no such
+    thing. Memory that the work gives back stays that of the second."""
     gate: Callable[[int], int] = lambda index: 0
     """Address of the words by which machine code enters a program as ``calling`` does, 0 for none
     (`unity/ffi/native/helpers_device_ir.py`)."""
@@ -114,6 +128,7 @@ CUDA_MEMORY = DeviceMemory(
     allocate=_of_context(cuda_memory.allocate), to_device=_of_context(cuda_memory.copy_to_device),
     to_host=_of_context(cuda_memory.copy_to_host), within=_of_context(cuda_memory.copy_on_device),
     synchronize=_of_context(Context.synchronize), calling=lambda index: cuda_context(index).launching,
+    capture=_of_context(capture),
     gate=lambda index: addressof(cuda_context(index).gate),
     streams=DeviceStreams(
         _of_context(Context.stream), _of_context(Context.set_stream), _of_context(Context.order), _of_context(Context.new_stream),

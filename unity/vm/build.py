@@ -7,6 +7,7 @@ models (``unity.compile``).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from ..support.recursion import deep_recursion
 from ..target import shipped as _shipped  # noqa: F401 - the targets and tensor intrinsics of this package
 from ..transform.infra.constant_lifetime import Releases, module_constants
 from ..transform.infra.constant_provenance import peek
+from ..transform.infra.context import USE_CUDA_GRAPH, PassContext
 from ..transform.infra.passes import Pipeline
 from .confined import check_confined
 from .executable.executable import Executable
@@ -112,7 +114,8 @@ def rebuild(text: str, constants: list[Tensor], options: dict[str, Any], trust: 
     read = parse(text, scope={f"const_{index}": data for index, data in enumerate(constants)})
     if not trust:
         check_confined(as_module(read))
-    return build(read, options.get("target"), exec_mode=str(options.get("exec_mode", "native")))
+    with PassContext(config={USE_CUDA_GRAPH: True}) if "cuda_graph" in options else nullcontext():
+        return build(read, options.get("target"), exec_mode=str(options.get("exec_mode", "native")))
 
 
 __all__ = ["build", "module_text", "rebuild"]

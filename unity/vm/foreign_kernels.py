@@ -26,20 +26,24 @@ from .interpreter.kernels import C_TYPES, RawKernel
 
 def link_foreign(
     engine: Engine, runtime: Runtime, objects: list[bytes], program: Program, here: Device, there: Device
-) -> None:
-    """Give the tensor programs of a section for the device ``there`` entries in a program whose tensors lie on ``here``."""
+) -> set[str]:
+    """Give the tensor programs of a section for the device ``there`` entries in a program whose tensors lie on ``here``; their
+    names."""
     kernels = {program.symbol(name): signature for name, signature in program.kernels.items()}
     own = Engine({BRIDGE: BRIDGE_ADDRESS})
     with RunningOn(there):
         runtime.link(own, objects, kernels)
         defined = set(own.names())
     found: dict[str, ForeignKernel] = {}
+    names = set()
     for name, signature in program.kernels.items():
         linked = program.linked(name)
         if linked in defined:
             raw = RawKernel(signature, own.address(linked), own)
             found[program.symbol(name)] = ForeignKernel(raw, here, there)
+            names.add(name)
     word_kernels(engine, found, kernels)
+    return names
 
 
 class ForeignKernel:

@@ -60,7 +60,8 @@ def remembered_build(source: IRModule, config: BuildConfig) -> RememberedBuild |
         return None
     key = Key(
         "program", module=text, constants=_seen(constants), passes=",".join(map(str, passes[:3])), exec_mode=config.exec_mode,
-        driver=driver_tag(), numpy=np.__version__, verify=str(int_option("UNITY_VERIFY")), **parts,
+        cuda_graph=str(config.cuda_graph), driver=driver_tag(), numpy=np.__version__,
+        verify=str(int_option("UNITY_VERIFY")), **parts,
     )  # fmt: skip
     if bool_option("UNITY_EXPLAIN"):  # to be told, the passes run
         object_cache().load(key)

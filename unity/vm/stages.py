@@ -60,6 +60,7 @@ class BuildConfig:
     plan: Pipeline
     lowering: Pipeline
     exec_mode: str
+    cuda_graph: bool = False
 
     def lowering_for(self, target: Target) -> Pipeline:
         """The lowering of tensor programs of a target: another one than the build's has its backend's. Raises CodegenError E530."""
@@ -69,7 +70,8 @@ class BuildConfig:
     def options(self) -> dict[str, str]:
         """The options that a saved program keeps, to be built again."""
         device = backend_of(self.target).runtime.device.name
-        return {"target": str(self.target), "exec_mode": self.exec_mode, "device": device}
+        found = {"target": str(self.target), "exec_mode": self.exec_mode, "device": device}
+        return found | ({"cuda_graph": "1"} if self.cuda_graph else {})
 
 
 def configure(
@@ -92,7 +94,10 @@ def configure(
         stages = Pipeline.parse(given), NO_PASSES, NO_PASSES
     else:
         stages = given if callable(given) else Pipeline(given), NO_PASSES, NO_PASSES
-    return BuildConfig(chosen, *stages, tir_pipeline or backend.lowering(bool_option("UNITY_BOUNDS")), exec_mode)
+    captured = PassContext.current().cuda_graph and not backend.runtime.device.host_memory
+    return BuildConfig(
+        chosen, *stages, tir_pipeline or backend.lowering(bool_option("UNITY_BOUNDS")), exec_mode, captured
+    )
 
 
 def as_module(mod: object) -> IRModule:

@@ -24,6 +24,7 @@ from ..ffi.tensor import Tensor
 from ..support.errors import VMError
 from .builtins.placement import Placement
 from .builtins.values import Closure, to_value
+from .captured import CapturedCalls, require_capturable
 from .executable.bytecode import Program
 from .executable.entry import plan_entry
 from .executable.executable import Executable
@@ -89,11 +90,18 @@ class VirtualMachine:
 
     ``device``: the CPU, or the one that the program was compiled for, such as ``unity.cuda(0)``. ``exec_mode``: "native" (machine
     code) or "bytecode" (interpreter: instruments, every check at every step).
-    Several Python threads may call one virtual machine. Raises VMError E602 to E613 for arguments that do not fit.
+    ``cuda_graph``: graph functions are captured for each sizes of their arguments, and launched in one call from then on; None: as
+    the executable was built (``relax.backend.use_cuda_graph`` of ``PassContext``).
+    Several Python threads may call one virtual machine. Raises VMError E602 to E613 for arguments that do not fit, E639 for a
+    function that cannot be captured.
     """
 
     def __init__(
-        self, executable: Executable, device: Device | str | Sequence[Device] | None = None, exec_mode: str = "native"
+        self,
+        executable: Executable,
+        device: Device | str | Sequence[Device] | None = None,
+        exec_mode: str = "native",
+        cuda_graph: bool | None = None,
     ) -> None:
         if exec_mode not in EXEC_MODES:
             raise VMError("E631", f"unknown exec_mode {exec_mode!r}", help=f"known: {', '.join(EXEC_MODES)}")
@@ -108,8 +116,9 @@ class VirtualMachine:
                 require_library(entry.name)
         self.executable = executable
         self.exec_mode = exec_mode
+        self.cuda_graph = "cuda_graph" in executable.options if cuda_graph is None else cuda_graph
         with self.placement.running:
-            self.engine = link_kernels(executable, self.placement.device)
+            self.engine, self._foreign = link_kernels(executable, self.placement.device)
             constants = self.placement.constants(executable.program.constants)
         self.interpreter = Interpreter(executable.program, {}, self.placement, constants)
         self.native = NativeProgram(executable, self.interpreter, self.engine) if exec_mode == "native" else None
@@ -144,10 +153,16 @@ class VirtualMachine:
         raise VMError("E631", f"the program has no function {name!r}", help=f"it has: {close or 'none'}")
 
     def _graph_function(self, name: str) -> Callable[..., Any]:
-        if self.native is not None:
-            return self.native.function(name)
-        program = self.executable.program
-        return interpreted(program, self.interpreter, name, self._outputs_of(name))
+        program, native = self.executable.program, self.native
+        plain = (
+            interpreted(program, self.interpreter, name, self._outputs_of(name)) if native is None else native.function(name)
+        )  # fmt: skip
+        if not self.cuda_graph:
+            return plain
+        require_capturable(program, name, self._foreign, self.placement.device)
+        return CapturedCalls(
+            name, program, self.placement, plain, lambda: [] if native is None else list(native.arenas.values())
+        )
 
     def silent(self, name: str) -> Callable[..., Any] | None:
         """Return the graph function ``name`` in a form that raises ``Refused`` for arguments that do not fit, before anything runs;
@@ -155,7 +170,7 @@ class VirtualMachine:
         """
         program = self.executable.program
         plan = plan_entry(program.functions[name], program)
-        if any([isinstance(leaf, ObjectArg) for leaf in plan.spec.leaves()]):
+        if self.cuda_graph or any([isinstance(leaf, ObjectArg) for leaf in plan.spec.leaves()]):
             return None
         if self.native is not None:
             return self.native.function(name, silent=True)
@@ -353,7 +368,8 @@ def out_call(vm: VirtualMachine, name: str) -> OutCall:
             derived = Executable(plan.program, {k: v for k, v in vm.executable.objects.items() if k != DRIVER},
                                  vm.executable.triple, vm.executable.features, options=vm.executable.options)  # fmt: skip
             with vm.placement.running:
-                direct = NativeProgram(derived, interpreter, link_kernels(derived, vm.placement.device)).function(name)
+                engine, _ = link_kernels(derived, vm.placement.device)
+                direct = NativeProgram(derived, interpreter, engine).function(name)
     return OutCall(plan, name, plain, direct, order)
 
 
@@ -363,18 +379,19 @@ def _bound(call: Callable[..., Any], name: str, signature: str) -> BoundFunction
     return made
 
 
-def link_kernels(executable: Executable, place: Device) -> Engine:
-    """The code of the tensor programs, each section loaded by the runtime of its target; the program's tensors lie at ``place``."""
+def link_kernels(executable: Executable, place: Device) -> tuple[Engine, set[str]]:
+    """The code of the tensor programs, each section loaded by the runtime of its target, and the names of those for another memory
+    than that of ``place``, where the program's tensors lie."""
     require_processor(executable.features)
     engine = Engine({BRIDGE: BRIDGE_ADDRESS}, keep=[executable])
     program = executable.program
     kernels = {program.symbol(name): signature for name, signature in program.kernels.items()}
     sections = {name: runtime_of(name) for name in executable.objects if name != DRIVER}
-    foreign = foreign_sections(sections, place)
+    foreign, elsewhere = foreign_sections(sections, place), set[str]()
     for name, runtime in sections.items():
         objects = split_objects(executable.objects[name])
         if name in foreign:
-            link_foreign(engine, runtime, objects, program, place, foreign[name])
+            elsewhere |= link_foreign(engine, runtime, objects, program, place, foreign[name])
         else:
             runtime.link(engine, objects, kernels)
-    return engine
+    return engine, elsewhere

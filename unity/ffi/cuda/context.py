@@ -35,6 +35,7 @@ class Context:
         "__weakref__",
         "_attributes",
         "_get_current",
+        "captures",
         "checks",
         "driver",
         "gate",
@@ -67,6 +68,8 @@ class Context:
         """The words by which machine code enters a program without that block (`unity/ffi/native/helpers_device_ir.py`)."""
         self.checks: WeakSet[Any] = WeakSet()
         """The checks inside the kernels that are loaded (`checks.py`)."""
+        self.captures: dict[int, int] = {}
+        """For each stream the one on which its graphs are captured (`graph.py`)."""
         self.held = self.pooled = 0
         """Bytes that tensors have, and bytes that wait for their next use (`memory.py`)."""
         self.most: int | None = None
@@ -279,7 +282,7 @@ class _Thread:
     thread has chosen there (``NO_CHOICE`` for none). It lives as long as the thread of the system.
     """
 
-    __slots__ = ("calls", "place", "record", "reference", "streams")
+    __slots__ = ("calls", "kept", "place", "record", "reference", "streams")
 
     def __init__(self) -> None:
         self.place = ctypes.c_void_p()
@@ -294,6 +297,8 @@ class _Thread:
         self.record[1] = 0
         self.calls: list[tuple[int | None, int]] = []
         """For each call of ``Launching`` the context and the stream of launches that were the thread's before."""
+        self.kept: list[Any] | None = None
+        """While the thread captures a graph, the memory that it gives back."""
 
 
 class _Threads(threading.local):
@@ -304,6 +309,30 @@ class _Threads(threading.local):
 
 
 _THREADS = _Threads()
+CAPTURES: list[list[Any]] = []
+"""For each thread that captures a graph now, the memory that is given back meanwhile."""
+
+
+@contextmanager
+def capturing() -> Iterator[list[Any]]:
+    """A block in which the thread captures a graph: gives the memory that is given back meanwhile."""
+    thread = _THREADS.state
+    before, thread.kept = thread.kept, []
+    kept = thread.kept
+    CAPTURES.append(kept)
+    try:
+        yield kept
+    finally:
+        CAPTURES[:] = [other for other in CAPTURES if other is not kept]
+        thread.kept = before
+
+
+def kept_by_graph(ordered: bool) -> list[Any] | None:
+    """Where memory belongs that the thread gives back: None for the pool. While a graph is captured, memory of the thread that does
+    it is the graph's, and so is that of others that is not ``ordered`` behind the work of its stream yet: nothing waits for
+    a stream that is being captured."""
+    kept = _THREADS.state.kept
+    return kept if kept is not None or ordered or not CAPTURES else CAPTURES[-1]
 
 
 class Launching:
@@ -322,7 +351,7 @@ class Launching:
         record[1], record[2] = context.handle, NO_CHOICE if stream is None else stream
         if stream is None:
             stream = torch_stream or 0
-        elif torch_stream is not None and torch_stream != stream:
+        elif torch_stream is not None and torch_stream != stream and thread.kept is None:
             context.order(torch_stream, stream)  # tensors that torch has given a stream of its own to compute
         thread.calls.append((before, record[0]))
         record[0] = stream

@@ -62,6 +62,12 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuModuleGetGlobal_v2": (c_void_p, c_void_p, c_void_p, c_char_p),
     "cuFuncGetAttribute": (c_void_p, c_int, c_void_p),
     "cuFuncSetAttribute": (c_void_p, c_int, c_int),
+    "cuStreamBeginCapture_v2": (c_void_p, c_int),
+    "cuStreamEndCapture": (c_void_p, c_void_p),
+    "cuGraphInstantiateWithFlags": (c_void_p, c_void_p, c_uint64),
+    "cuGraphLaunch": (c_void_p, c_void_p),
+    "cuGraphDestroy": (c_void_p,),
+    "cuGraphExecDestroy": (c_void_p,),
     "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p),
 }
 """Types of the arguments of each function; each gives a status. Source: cuda.h of CUDA 13.0."""
@@ -78,6 +84,8 @@ _HELP = {
     701: "the kernel asks for more threads, registers or shared memory than a block of this device has",
     802: "the system is not ready: nvidia-fabricmanager may not run",
     803: "the driver and its libraries are of different versions: restart the machine",
+    900: "the work waits for the device, or the host reads what it computes, which a graph cannot do",
+    901: "the work did what a graph cannot hold",
     804: "the driver is too old for this device's compatibility package",
 }
 _NOT_HERE = 'unity.cuda(0).exist says whether there is one; target="llvm" runs on the processor'

@@ -12,7 +12,7 @@ from ctypes import c_size_t, c_uint64
 
 from ...support.errors import DeviceError
 from ...support.forking import fork_lock
-from .context import Context
+from .context import CAPTURES, Context, kept_by_graph
 from .driver import OUT_OF_MEMORY, SUCCESS
 
 _LOCK = fork_lock()
@@ -31,23 +31,40 @@ class Block:
         self.context, self.nbytes, self.size, self.stream, self.address = context, nbytes, size, stream, address
 
     def __del__(self) -> None:
-        """Back into the pool, behind what this thread's stream was given, or to the driver."""
+        """Give it back; at once where nobody else is at it, for this may run wherever Python collects garbage."""
         if sys.is_finalizing():
             return
-        context, size = self.context, self.size
-        with _LOCK:
-            context.held -= size
+        context, last = self.context, self.context.stream()
+        if CAPTURES and (kept := kept_by_graph(last == self.stream)) is not None:
+            kept.append(Block(context, self.nbytes, self.size, self.stream, self.address))
+            return
+        _DROPPED.append((context, self.size, self.stream, self.address, last))
+        if _LOCK.acquire(blocking=False):
             try:
-                if context.driver.recycles and context.pooled + size <= (context.most or _most(context)):
-                    stream = context.stream()
-                    if stream != self.stream:
-                        context.order(stream, self.stream)
-                    context.waiting.setdefault((self.stream, size), []).append(self.address)
-                    context.pooled += size
-                else:
-                    _free(context, [self.address])
-            except DeviceError:  # a lost context, a forked process: the memory is gone with it
-                pass
+                _take_back()
+            finally:
+                _LOCK.release()
+
+
+_DROPPED: list[tuple[Context, int, int, int, int]] = []
+"""Blocks that were given back and wait for the lock: context, size, stream, address, the stream of the thread that dropped it."""
+
+
+def _take_back() -> None:
+    """Put what was given back into the pool, behind what the stream of its last thread was given, or give it to the driver."""
+    while _DROPPED:
+        context, size, stream, address, last = _DROPPED.pop()
+        context.held -= size
+        try:
+            if context.driver.recycles and context.pooled + size <= (context.most or _most(context)):
+                if last != stream:
+                    context.order(last, stream)
+                context.waiting.setdefault((stream, size), []).append(address)
+                context.pooled += size
+            else:
+                _free(context, [address])
+        except DeviceError:  # a lost context, a forked process: the memory is gone with it
+            pass
 
 
 def rounded(nbytes: int) -> int:
@@ -64,6 +81,8 @@ def allocate(context: Context, nbytes: int) -> Block:
     small = 0 < nbytes <= SMALL
     size = max(1, nbytes) if not driver.recycles else -(-nbytes // GRANULE) * GRANULE if small else rounded(nbytes)
     with _LOCK:
+        if _DROPPED:
+            _take_back()
         waiting = context.waiting.get((stream, size))
         if waiting:
             address = waiting.pop()
@@ -111,6 +130,7 @@ def _free(context: Context, addresses: list[int]) -> None:
 def release_pool(context: Context) -> None:
     """Give what waits for its next use back to the driver."""
     with _LOCK:
+        _take_back()
         addresses = [address for blocks in context.waiting.values() for address in blocks]
         context.waiting.clear()
         context.pooled = 0

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...ffi.device import CPU
 from ...ffi.native.trim import trim_heap
 from ...ffi.tensor import Tensor
 from ...ir.expr import Constant, Var
@@ -27,7 +28,7 @@ from ..precision.precision import Reduction
 from ..precision.reduced import model_accuracy, model_results
 from .capture.discard_parameters import copied_weights, eraser, follow
 from .capture.dynamic import least_promised
-from .capture.inputs import placed_names
+from .capture.inputs import device_target, placed_names
 from .capture.refusals import refuse_training
 from .capture.trace import export
 from .context.report import FallbackWarning
@@ -56,9 +57,14 @@ def compile_model(
         if inputs is None and mod.example_inputs is not None:
             inputs, named = mod.example_inputs
         found = imported(mod, options)
+        held = list(found.held[-1].state_dict.values())
     else:
         inputs, named = _example(mod, example_inputs, example_kwargs)
         found = imported(export(mod, inputs, dynamic_shapes, named), options, placed_names(mod))
+        held = [*mod.parameters(), *mod.buffers()]
+    if how.target is None:
+        leaves = sys.modules["torch"].utils._pytree.tree_leaves((inputs, named))
+        how = replace(how, target=device_target([*leaves, *held]))
     if found.report.fallbacks:
         warnings.warn(str(found.report), FallbackWarning, stacklevel=2)
     expected = None if reduction is None or inputs is None else model_results(mod, inputs, named)
@@ -78,7 +84,7 @@ def compile_model(
         read = module_constants(found.module)
         made.weights = imported_weights(found.held[-1], found.report.weights, read)
         made.shared = shared_names(found.held[-1])
-        made.copied = copied_weights(made.present(), executable.program.constants)
+        made.copied = copied_weights(made.present(), made.shared_constants())
     made.quantization = executable.quantization = decided
     if reduction is not None:
         executable.provenance = None  # its module holds the weights in other numbers
@@ -132,6 +138,10 @@ class CompiledModel(TorchModel):
         tables = present_tensors(self.origin())
         return [(weight.name, weight.present(tables)) for weight in self.weights]
 
+    def shared_constants(self) -> list[Tensor]:
+        """The constants that the program reads where they are; a device has copies of all."""
+        return self.executable.program.constants if self._place == CPU.kind else []
+
     def refresh(self) -> CompiledModel:
         """Take the weights the torch model has now, without compiling: folded and packed as when the model was compiled.
 
@@ -144,9 +154,8 @@ class CompiledModel(TorchModel):
         self.report = replace(self.report, weights={**self.report.weights, **{w.name: w.data for w in self.weights}})
         self.state = {name: tables.get(name, value) for name, value in self.state.items()}
         self._bind_state()
-        self._link(self.vm.exec_mode)
-        self._direct_calls(self._direct[0])
-        self.copied = copied_weights(self.present(), self.executable.program.constants)
+        self._link()
+        self.copied = copied_weights(self.present(), self.shared_constants())
         return self
 
     def results(self, args: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Any:

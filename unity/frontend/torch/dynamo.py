@@ -20,20 +20,21 @@ from ...ir.expr import ShapeExpr, Tuple, Var
 from ...ir.module import IRModule
 from ...ir.relation import tensor_type
 from ...ir.types import Expr, prim_type
-from ...support.errors import FrontendError
+from ...support.errors import FrontendError, VMError
 from ...support.optional import require
 from ...vm.virtual_machine import VirtualMachine
 from ..entry import BuildOptions, compile_chosen
+from .capture.inputs import device_target
 from .context.context import Context, dtype_name
 from .context.fallback import Deferred, complex_of
 from .context.report import FallbackWarning, Gap, ImportReport
 from .context.symbols import Symbols
-from .runtime.memory import separate
+from .runtime.memory import lies_on, on_host, separate
 from .translate.fast_paths import decompositions
 from .translate.graph import GraphImporter
 
 _MODES: dict[str | None, dict[str, Any]] = {
-    None: {}, "default": {}, "reduce-overhead": {}, "max-autotune": {"choose": "measured"},
+    None: {}, "default": {}, "reduce-overhead": {"cuda_graph": True}, "max-autotune": {"choose": "measured"},
     "max-autotune-no-cudagraphs": {"choose": "measured"},
 }  # fmt: skip
 """The meaning of the modes of ``torch.compile`` here."""
@@ -47,6 +48,7 @@ class BackendOptions:
     target: str | Target | None = None
     exec_mode: str = "native"
     choose: str = "analytic"
+    cuda_graph: bool = False
 
 
 def unity_backend(
@@ -55,8 +57,8 @@ def unity_backend(
     """The backend that ``torch.compile`` calls with each captured graph: ``graph_module`` and its ``example_inputs``. Backward
     graphs run in torch.
 
-    ``options``: the fields of ``BackendOptions``. ``mode``: "max-autotune" measures kernels (``choose="measured"``); others change
-    nothing. Raises FrontendError E733.
+    ``options``: the fields of ``BackendOptions``. ``mode``: "max-autotune" measures kernels (``choose="measured"``),
+    "reduce-overhead" captures CUDA graphs where tensors lie on a device; others change nothing. Raises FrontendError E733.
     """
     known = [f.name for f in fields(BackendOptions)]
     unknown = [f"option {name!r}" for name in options or () if name not in known]
@@ -96,15 +98,29 @@ def compile_graph(
             return _in_torch(graph_module, example_inputs)
         if report.fallbacks:
             warnings.warn(str(report), FallbackWarning, stacklevel=2)
-        executable = compile_chosen(module, BuildOptions(options.target, options.exec_mode, choose=options.choose))
-        main = VirtualMachine(executable, exec_mode=options.exec_mode)["main"]
+        target = device_target(example_inputs) if options.target is None else options.target
+        executable = compile_chosen(module, BuildOptions(target, options.exec_mode, choose=options.choose))
+        vm = VirtualMachine(executable, exec_mode=options.exec_mode)
+        placement = vm.placement
+        vm.cuda_graph |= options.cuda_graph and placement.own_memory
+        try:
+            main = vm["main"]
+        except VMError as error:
+            if not vm.cuda_graph:
+                raise
+            warnings.warn(f"a graph is not captured: {error.message}", FallbackWarning, stacklevel=2)
+            vm.cuda_graph = False
+            main = vm["main"]
     boxed = require("functorch.compile").make_boxed_func
 
     constants = {c.data_ptr for c in executable.program.constants}
 
     def run(*args: Any) -> list[Any]:
         given = [_given(torch, a) if isinstance(a, torch.Tensor) else a for a in args]
-        found = iter(main(*given))
+        results = main(*[placement.value(g) for g in given] if placement.own_memory else given)
+        if placement.own_memory and not any([lies_on(placement.device.kind, a) for a in args]):
+            results = on_host(results)
+        found = iter(results)
         taken = constants | {v.data_ptr for v in given if isinstance(v, Tensor)}
         made: list[Any] = []
         for place in places:

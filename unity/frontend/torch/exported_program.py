@@ -32,7 +32,7 @@ from .context.context import Context, dtype_name, dtype_of
 from .context.fallback import Deferred, complex_of
 from .context.report import FallbackWarning, Gap, ImportReport
 from .context.symbols import Symbols
-from .runtime.arguments import refuse_tensor
+from .runtime.arguments import PLACES, refuse_tensor
 from .translate.control import ASSERTIONS, READS, is_cond
 from .translate.cut_bounds import cut_conditions
 from .translate.graph import GraphImporter
@@ -199,7 +199,7 @@ class _Import:
     def _weight(self, name: str, target: str) -> Expr | Deferred:
         value = self.program.state_dict.get(target)
         value = self.program.constants[target] if value is None else value
-        refuse_tensor(self.context.torch, target, value)
+        refuse_tensor(self.context.torch, target, value, PLACES)
         if value.is_complex():
             real = self.context.torch.view_as_real(value.detach().resolve_conj())
             return complex_of(self._shared_weight(name, target, real), value)
@@ -216,7 +216,7 @@ class _Import:
         key = memory_key(value) if value.numel() else target
         found = self._shared.get(key)
         if found is None:
-            made: Constant = self.context.constant(value.detach().contiguous().resolve_neg())
+            made: Constant = self.context.constant(value.detach().cpu().contiguous().resolve_neg())
             found = made
             if self.options.keep_params_as_input:
                 var = Var(name, made.ty)

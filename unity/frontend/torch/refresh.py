@@ -120,7 +120,7 @@ def _taken(weight: Weight, value: Any) -> Weight:
         raise _refused(f"the weight {weight.name} is gone with its model")
     torch = require("torch")
     plain = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach()
-    tensor = Tensor.from_torch(plain.contiguous().resolve_neg())
+    tensor = Tensor.from_torch(plain.cpu().contiguous().resolve_neg())
     if (tensor.dtype, tensor.shape) != (weight.data.dtype, weight.data.shape):
         raise _refused(f"the weight {weight.name} is {tensor.dtype}{list(tensor.shape)} now, it was "
                        f"{weight.data.dtype}{list(weight.data.shape)}")  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...ffi.cuda.context import context
 from ...ffi.runtime.cuda_runtime import CUDA_RUNTIME
 from ...ffi.targets.kinds import CUDA
 from ...ffi.targets.processor import llvm_version
@@ -10,7 +11,7 @@ from ...transform.default_schedule.gpu.rules import GPU_RULES
 from ...transform.infra.backend import Backend, register_target
 from ...transform.tir.gpu_pipeline import GPU_PIPELINE
 from ..cpu.codegen import compile_options
-from .arch import arch_of
+from .arch import ARCHS, arch_of
 from .attention import attention
 from .codegen import generate, ptx_options
 from .machine import machine_of
@@ -20,6 +21,11 @@ def _cache_key(target: Target) -> str:
     return repr((ptx_options(arch_of(target)), compile_options(target).resolved())) + llvm_version()
 
 
+def _of_device(index: int) -> str:
+    arch = context(index).arch
+    return f"{CUDA.name} -arch={arch}" if arch in ARCHS else CUDA.name
+
+
 CUDA_BACKEND = Backend(
     CUDA, CUDA_RUNTIME, generate,
     pipeline=GPU_PIPELINE,
@@ -27,5 +33,6 @@ CUDA_BACKEND = Backend(
     rules=GPU_RULES,
     lowerings={"R.nn.attention": attention, "R.nn.attention_bias": attention},
     cache_key=_cache_key,
+    of_device=_of_device,
 )  # fmt: skip
 register_target(CUDA_BACKEND)

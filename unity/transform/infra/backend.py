@@ -89,6 +89,7 @@ class Backend:
     ``rules`` are the default schedules, in the order in which they are tried; ``lowerings`` are those of operators (by name) that
     the kind has for itself. ``cache_key`` is whatever decides the code besides
     the program, the passes, the target's text and this package: versions of tools above all. None: code is made in each build.
+    ``of_device`` is the target of a device of the runtime, by its index, where nobody names one.
     """
 
     kind: TargetKind
@@ -101,6 +102,7 @@ class Backend:
     rules: tuple[Rule, ...] = ()
     lowerings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     cache_key: Callable[[Target], str] | None = None
+    of_device: Callable[[int], str] | None = None
 
     def lowering(self, checked: bool) -> Pipeline:
         """The lowering of tensor programs. Raises CodegenError E530 where indices cannot be checked."""

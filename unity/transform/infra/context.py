@@ -66,6 +66,9 @@ def own_name(name: str) -> str:
     return OTHER_NAMES.get(name.removeprefix("relax."), name)
 
 
+USE_CUDA_GRAPH = "relax.backend.use_cuda_graph"
+
+
 class PassContext:
     """Instruments around passes: ``with PassContext(TimeInstrument()): ...``. Without one, the options decide.
 
@@ -82,12 +85,15 @@ class PassContext:
         instruments: Sequence[Instrument] = (),
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        """Raises PassError E502 for an unknown name, E692 for a configuration."""
-        if config:
+        """Raises PassError E502 for an unknown name, E692 for another configuration than ``relax.backend.use_cuda_graph``."""
+        unknown = [name for name in config or () if name != USE_CUDA_GRAPH]
+        if unknown:
             raise PassError(
-                "E692", f"a PassContext has no configuration, got {', '.join(config)}",
-                help="options of passes: with_options; of the package: the environment, see docs/options.md",
+                "E692", f"a PassContext has no configuration {', '.join(unknown)}",
+                help=f"it has {USE_CUDA_GRAPH}; options of passes: with_options; of the package: docs/options.md",
             )  # fmt: skip
+        self.cuda_graph = bool((config or {}).get(USE_CUDA_GRAPH, False))
+        """True if functions for a device are to be captured as CUDA graphs when they run."""
         self.instruments: Sequence[Instrument] = (*watching, *instruments)
         self._new: list[Instrument] = []
         """Those no context around has."""

@@ -6,11 +6,14 @@ Not here: the inputs of a call (`frontend/torch/runtime/arguments.py`).
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
+from ....ffi.targets.target import Target
 from ....support.errors import FrontendError
 from ....support.optional import require
-from ..runtime.arguments import refuse_tensor
+from ....transform.infra.backend import BACKENDS
+from ..runtime.arguments import PLACES, refuse_tensor
 
 _PLAIN = (int, float, bool, str, type(None))
 
@@ -51,9 +54,19 @@ def forward_signature(model: Any) -> inspect.Signature | None:
         return None
 
 
+def device_target(values: Iterable[Any]) -> str | None:
+    """The target of a model that nobody gave one, by the device of its torch tensors; None for those of the host."""
+    for place in [value.device for value in values if isinstance(value, require("torch").Tensor)]:
+        for backend in BACKENDS.values():
+            kind = backend.runtime.device
+            if kind.name == place.type and not kind.host_memory and backend.of_device and Target.current() is None:
+                return backend.of_device(place.index or 0)
+    return None
+
+
 def _check_leaf(torch: Any, name: str, leaf: Any) -> None:
     if isinstance(leaf, torch.Tensor):
-        refuse_tensor(torch, f"the input {name}", leaf)
+        refuse_tensor(torch, f"the input {name}", leaf, PLACES)
     elif not isinstance(leaf, _PLAIN) and not type(leaf).__module__.startswith(("torch", "enum")):
         kind = type(leaf)
         hint = "torch.from_numpy(x) shares memory with an array" if kind.__module__ == "numpy" else None
@@ -62,4 +75,4 @@ def _check_leaf(torch: Any, name: str, leaf: Any) -> None:
         )
 
 
-__all__ = ["check_examples", "forward_signature", "named_inputs", "placed_names"]
+__all__ = ["check_examples", "device_target", "forward_signature", "named_inputs", "placed_names"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ....support.errors import FrontendError
 from ....support.optional import require
-from ..runtime.arguments import refuse_tensor
+from ..runtime.arguments import PLACES, refuse_tensor
 from ..runtime.module import CompiledModule
 
 
@@ -38,7 +38,7 @@ def refuse_foreign(model: Any) -> None:
                     "E015", f"{where} is a {type(module).__name__} whose {name} has no size yet",
                     help="call the model once with the example inputs",
                 )  # fmt: skip
-            refuse_tensor(torch, f"{path}.{name}" if path else name, value)
+            refuse_tensor(torch, f"{path}.{name}" if path else name, value, PLACES)
 
 
 def refuse_training(model: Any) -> None:

@@ -147,7 +147,7 @@ _HINTS = (
     ("inference tensor", "make the model and its inputs outside of torch.inference_mode()"),
     ("Found <class '.*'> in output", "return tensors, numbers, strings and None, in lists, tuples, dicts and dataclasses"),
     ("recursion depth", "tracing needs more levels than the model alone: sys.setrecursionlimit(10_000)"),
-    ("on the same device", "compiled models run on the cpu: make tensors in forward with device=x.device"),
+    ("on the same device", "a compiled model runs on one device: make tensors in forward with device=x.device"),
     (r"\.numpy\(\) is not supported", "numpy cannot be traced: write it with functions of torch"),
     ("", "call the model itself with the example inputs to see it fail alone"),
 )  # fmt: skip

@@ -7,9 +7,12 @@ from typing import Any
 
 from ....support.errors import FrontendError
 
+PLACES = ("cpu", "cuda")
+"""Kinds of devices, as torch calls them, whose tensors models may hold and be given."""
 
-def refuse_tensor(torch: Any, what: str, value: Any) -> None:
-    """Raise FrontendError E015 for a tensor that is not dense, not on the cpu, quantised or nested."""
+
+def refuse_tensor(torch: Any, what: str, value: Any, places: Sequence[str] = ("cpu",)) -> None:
+    """Raise FrontendError E015 for a tensor that is not dense, quantised, nested, or on no device of the kinds ``places``."""
     if value.is_nested or value.is_quantized or value.layout is not torch.strided:
         if value.is_nested:
             kind, hint = "nested", "call to_padded_tensor(0.0) first"
@@ -18,12 +21,14 @@ def refuse_tensor(torch: Any, what: str, value: Any) -> None:
         else:
             kind, hint = str(value.layout).removeprefix("torch."), "call to_dense() first"
         raise FrontendError("E015", f"{what} is a {kind} tensor, expected a dense one", help=hint)
-    if value.device.type != "cpu":
-        meta = value.device.type == "meta"
+    if value.device.type not in places:
+        kind = value.device.type
         raise FrontendError(
-            "E015", f"{what} is a tensor on {value.device}, expected the cpu",
+            "E015", f"{what} is a tensor on {value.device}, expected {'the cpu' if places == ('cpu',) else ' or '.join(places)}",
             help="it has no elements: give true inputs; a model gets its weights by "
-            'model.to_empty(device="cpu") and load_state_dict' if meta else "call .cpu() first",
+            'model.to_empty(device="cpu") and load_state_dict' if kind == "meta"
+            else f'call .cpu() first, or compile for its device: unity.compile(..., target="{kind}")' if kind in PLACES
+            else "call .cpu() first",
         )  # fmt: skip
 
 
@@ -75,4 +80,4 @@ def overlap(first: Any, second: Any) -> bool:
     return bool(max(spans[0][0], spans[1][0]) < min(spans[0][1], spans[1][1]))
 
 
-__all__ = ["arguments_outline", "outline", "overlap", "rearranged", "refuse_tensor"]
+__all__ = ["PLACES", "arguments_outline", "outline", "overlap", "rearranged", "refuse_tensor"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....ffi.device import CPU
 from ....ffi.tensor import Tensor
 
 
@@ -22,4 +23,19 @@ def separate(value: Any, taken: set[int]) -> Any:
     return made
 
 
-__all__ = ["separate"]
+def lies_on(kind: str, value: Any) -> bool:
+    """True for a tensor of any library on a device of a kind."""
+    device = getattr(value, "device", None)
+    return kind in (getattr(device, "kind", None), getattr(device, "type", None)) or hasattr(
+        value, "__cuda_array_interface__"
+    )
+
+
+def on_host(value: Any) -> Any:
+    """Results of a program, their tensors copied to the host."""
+    if isinstance(value, tuple):
+        return tuple([on_host(v) for v in value])
+    return value.to(CPU) if isinstance(value, Tensor) else value
+
+
+__all__ = ["lies_on", "on_host", "separate"]

@@ -7,11 +7,13 @@ it (``interface.py``).
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from ....ffi.calls.check import Refused
+from ....ffi.device import CPU
 from ....ffi.tensor import Tensor
 from ....support.errors import ArtifactError, FrontendError, UnityError, VMError
 from ....support.schema import Misfit
@@ -23,7 +25,7 @@ from .arguments import arguments_outline, overlap, rearranged, refuse_tensor
 from .classes import Vouched
 from .copied import CopiedWeight
 from .interface import Interface, check_program, read_interface, write_interface
-from .memory import separate
+from .memory import lies_on, on_host, separate
 from .module import CompiledModule, torch, without_gradients
 from .operators import PREFIX, register_torch_operator
 from .structures import other_constant, register_classes
@@ -42,26 +44,49 @@ class TorchModel(CompiledModule):
         self.executable = executable
         self.interface = interface
         self.state = state
-        self._link(exec_mode)
+        self._exec_mode = exec_mode
+        self._place = str(executable.options.get("device", CPU.kind))
+        """The kind of devices that the program's tensors lie on."""
         self._torch = torch
         self._tree = torch.utils._pytree
         self._in_spec, self._out_spec = interface.in_spec, interface.out_spec
         self._fixed, self._outputs, self._floats = interface.fixed, interface.outputs, interface.floats
         self._twice = [first for computed, first in interface.outputs if computed]
         self._bind_state()
-        self._plain = self._plain_count()
         self._single = bool(self._out_spec.is_leaf())
-        self._direct_calls(self._plain)
+        self._link()
         self.copied: Sequence[CopiedWeight] = ()
         self.file = ""
         """The file it was loaded from."""
 
-    def _link(self, exec_mode: str) -> None:
-        """A virtual machine for the constants as they are now."""
-        self.vm = VirtualMachine(self.executable, exec_mode=exec_mode)
-        self._main = self.vm["main"]
-        self._silent = self.vm.silent("main")
+    def _link(self) -> None:
+        """A virtual machine for the constants as they are now; that of a device is made for the first call, for there may be none
+        where a model is compiled and saved."""
+        self._vm: VirtualMachine | None = None
+        self._silent: Callable[..., Any] | None = None
         self._weights = {c.data_ptr for c in self.executable.program.constants}
+        if self._place == CPU.kind:
+            self._linked()
+        else:
+            self._plain = -1
+            self._direct_calls(-1)
+
+    def _linked(self) -> VirtualMachine:
+        if self._vm is None:
+            self._vm = VirtualMachine(self.executable, exec_mode=self._exec_mode)
+            self._silent = self._vm.silent("main")
+            self._plain = self._plain_count()
+            self._direct_calls(-1 if self._forward_hooks or self._forward_pre_hooks else self._plain)
+        return self._vm
+
+    @property
+    def vm(self) -> VirtualMachine:
+        """The virtual machine of the program. Raises DeviceError E734 where its device is not here."""
+        return self._linked()
+
+    @property
+    def _main(self) -> Callable[..., Any]:
+        return self._linked()["main"]
 
     def _plain_count(self) -> int:
         """Number of positional tensors when the model takes nothing else, changes nothing, and gives new tensors flat;
@@ -80,7 +105,7 @@ class TorchModel(CompiledModule):
 
     def _direct_calls(self, count: int) -> None:
         """Let calls with ``count`` tensors go straight to the program; -1: none do, for there may be hooks."""
-        share = self._torch.from_numpy if self.interface.shared else None
+        share = self._torch.from_numpy if self.interface.shared and self._place == CPU.kind else None
         self._direct = (count, self._silent, self._single, share)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -169,8 +194,12 @@ class TorchModel(CompiledModule):
         leaves, inputs = self._leaves(args, kwargs)
         self._refuse_shared(leaves)
         taken = {v.data_ptr for v in inputs if isinstance(v, Tensor)} | self._weights
-        given = {} if out is None else {"out": self._given(out)}
+        wanted = () if out is None else self._given(out)
+        given = {} if out is None else {"out": tuple([self._written(w) for w in wanted])}
         found = self._main(*inputs, **given)
+        if self._place != CPU.kind and not any([lies_on(self._place, leaf) for leaf in leaves]):
+            found = on_host(found)
+        found = tuple([f if w is None else w for f, w in zip_longest(found, wanted)])
         try:
             return self._result(found, leaves, taken, out is None)
         except UnityError:
@@ -224,6 +253,11 @@ class TorchModel(CompiledModule):
             wanted[place] = self._torch.view_as_real(wanted[place])
         return (*[None] * len(self._updates), *wanted)
 
+    def _written(self, value: Any) -> Any:
+        """A tensor of ``out=`` as the program writes to it: one of the host as an array, which is copied back from a device."""
+        here = self._place == CPU.kind or value is None or lies_on(self._place, value)
+        return value if here or not isinstance(value, self._torch.Tensor) else Tensor.from_torch(value).numpy()
+
     def _rearranged(self, args: tuple[Any, ...], kwargs: dict[str, Any], spec: Any) -> list[Any]:
         """Leaves of a call that gives by name what was traced by place, or the other way round. Raises FrontendError E017."""
         register_classes((args, kwargs))
@@ -250,10 +284,11 @@ class TorchModel(CompiledModule):
 
     def _input(self, leaf: Any, place: int) -> Any:
         if isinstance(leaf, self._torch.Tensor):
+            places = ("cpu",) if self._place == CPU.kind else ("cpu", self._place)
             if (
-                leaf.layout is not self._torch.strided or leaf.device.type != "cpu" or leaf.is_quantized or leaf.is_nested
+                leaf.layout is not self._torch.strided or leaf.device.type not in places or leaf.is_quantized or leaf.is_nested
             ):  # fmt: skip
-                refuse_tensor(self._torch, f"the input {self._path(place)}", leaf)
+                refuse_tensor(self._torch, f"the input {self._path(place)}", leaf, places)
             wanted = place in self.interface.complex_inputs
             if leaf.is_complex() != wanted:
                 kind, other = ("real", "complex") if wanted else ("complex", "real")
@@ -263,8 +298,12 @@ class TorchModel(CompiledModule):
         return leaf
 
     def _compact(self, value: Any) -> Tensor:
-        """A torch tensor as kernels read it: without gaps, negated views, addresses between those of elements, as pairs where it is
-        complex."""
+        """A torch tensor as kernels read it, where they do."""
+        made = self._plain_tensor(value)
+        return made if self._place == CPU.kind else self._linked().placement.value(made)
+
+    def _plain_tensor(self, value: Any) -> Tensor:
+        """A torch tensor without gaps, negated views, addresses between those of elements, as pairs where it is complex."""
         plain = value.contiguous().resolve_neg()
         if plain.is_complex():
             plain = self._torch.view_as_real(plain.resolve_conj())
@@ -296,11 +335,12 @@ class TorchModel(CompiledModule):
         that cannot be written down, ArtifactError E809 for a name such as ``m.so``.
         """
         self.executable.model = write_interface(self.interface)
-        self.executable.state = [self._compact(t) for t in self._state]
+        self.executable.state = [self._plain_tensor(t.cpu()) for t in self._state]
         self.executable.save(path, source)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._main.signature})"
+        main = self.executable.program.functions["main"]
+        return f"{type(self).__name__}({', '.join([f'{name}: {kind}' for name, kind in main.params])}) -> {main.ret}"
 
 
 def load_model(

@@ -13,7 +13,7 @@ import mmap
 import threading
 import time
 from collections.abc import Callable
-from ctypes import c_int, c_size_t, c_uint, c_void_p
+from ctypes import c_int, c_size_t, c_void_p
 from typing import Any
 
 from ....ffi.cuda.driver import FUNCTIONS, Driver
@@ -22,6 +22,8 @@ from ..machine.batch import Options
 from ..memory.tensor_map import encode_at
 from .attributes import SHARED_DEFAULT, Limits
 from .devices import Device, write, write_log
+from .functions import ANYTIME, IN_CONTEXT, MORE
+from .graphs import Graphs
 from .image import ImageError, ptx_of
 from .kernels import Kernel, LaunchRecord, LoadedModule, launch_kernel, load_module
 from .launches import argument_bytes, fits
@@ -40,11 +42,6 @@ from .status import (
 )
 
 VERSION = 13000
-_MORE: dict[str, tuple[Any, ...]] = {
-    "cuMemsetD32_v2": (ctypes.c_uint64, c_uint, c_size_t), "cuMemsetD32Async": (ctypes.c_uint64, c_uint, c_size_t, c_void_p),
-    "cuCtxGetDevice": (c_void_p,), "cuDeviceTotalMem_v2": (c_void_p, c_int), "cuModuleLoadData": (c_void_p, c_void_p),
-    "cuTensorMapEncodeTiled": (c_void_p, c_int, c_uint, *[c_void_p] * 5, *[c_int] * 4),
-}  # fmt: skip
 
 
 class EmulatedDriver:
@@ -60,6 +57,7 @@ class EmulatedDriver:
         self._modules: dict[int, tuple[Device, LoadedModule]] = {}
         self._functions: dict[int, tuple[Device, Kernel]] = {}
         self._streams: dict[int, Device] = {}
+        self._graphs = Graphs(self._handles, self._on)
         self._events: dict[int, list[float | int]] = {}
         self._pinned: dict[int, tuple[mmap.mmap, int]] = {}
         self._thread = threading.local()
@@ -72,8 +70,8 @@ class EmulatedDriver:
 
     def address(self, name: str) -> int:
         """The address of a function; 0 for what the emulation lacks."""
-        body = getattr(self, name, None) if name.startswith("cu") else None
-        types = FUNCTIONS.get(name, _MORE.get(name))
+        body = getattr(self, name, getattr(self._graphs, name, None)) if name.startswith("cu") else None
+        types = FUNCTIONS.get(name, MORE.get(name))
         if body is None or types is None:
             return 0
         if name not in self._callbacks:
@@ -81,20 +79,21 @@ class EmulatedDriver:
         return ctypes.cast(self._callbacks[name], c_void_p).value or 0
 
     def _guarded(self, name: str, body: Callable[..., int]) -> Callable[..., int]:
-        free = name in _ANYTIME
+        free = name in ANYTIME
 
         def call(*args: Any) -> int:
             with self._lock:
                 try:
                     if not self.initialised and not free:
                         return NOT_INITIALIZED
-                    if name in _IN_CONTEXT:
+                    if name in IN_CONTEXT:
                         device = self._current()
                         if device is None:
                             return INVALID_CONTEXT
                         if device.lost is not None:
                             return device.lost[0]
-                    return body(*args)
+                    noted = self._graphs.noted(name, body, args) if self._graphs.capturing else None
+                    return body(*args) if noted is None else noted
                 except BaseException as error:  # nothing may pass through the caller's machine code
                     self.failure = self.failure or error
                     return UNKNOWN
@@ -471,23 +470,17 @@ class EmulatedDriver:
         arguments = argument_bytes(kernel, params, extra)
         if arguments is None:
             return INVALID_VALUE
-        record = LaunchRecord(kernel.program.name, grid, block, shared, stream or 0)
-        self.launches.append(record)
-        fault = launch_kernel(kernel, device.memory, record, arguments, self.options)
-        if fault is None:
-            return SUCCESS
-        device.lost = (fault.code, str(fault.reason))
-        return fault.code if self.blocking else SUCCESS
 
+        def run(stream: int | None) -> int:
+            record = LaunchRecord(kernel.program.name, grid, block, shared, stream or 0)
+            self.launches.append(record)
+            fault = launch_kernel(kernel, device.memory, record, arguments, self.options)
+            if fault is None:
+                return SUCCESS
+            device.lost = (fault.code, str(fault.reason))
+            return fault.code if self.blocking else SUCCESS
 
-_ANYTIME = frozenset({"cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString"})
-_IN_CONTEXT = frozenset({
-    "cuCtxGetDevice", "cuCtxSynchronize", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemGetInfo_v2", "cuMemHostAlloc", "cuMemcpyHtoD_v2",
-    "cuMemcpyDtoH_v2", "cuMemcpyDtoD_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemsetD8_v2",
-    "cuMemsetD8Async", "cuMemsetD32_v2", "cuMemsetD32Async", "cuStreamCreate", "cuStreamSynchronize", "cuStreamQuery",
-    "cuStreamWaitEvent", "cuEventCreate", "cuEventRecord", "cuEventSynchronize", "cuEventQuery", "cuModuleLoadDataEx",
-    "cuModuleLoadData", "cuModuleGetFunction", "cuModuleGetGlobal_v2", "cuLaunchKernel", "cuFuncSetAttribute",
-})  # fmt: skip
-"""Functions that work in the context of the calling thread, and answer why it was lost."""
+        return self._graphs.add(stream, run) if stream in self._graphs.capturing else run(stream)
+
 
 __all__ = ["EmulatedDriver"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED, INVALID_DEVICE = 0, 1, 2, 3, 101
+CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, CAPTURE_ISOLATION = 900, 901, 905
 INVALID_CONTEXT, INVALID_PTX, INVALID_HANDLE, NOT_FOUND, OUT_OF_RESOURCES, UNKNOWN = 201, 218, 400, 500, 701, 999
 MESSAGES = {
     0: ("CUDA_SUCCESS", "no error"), 1: ("CUDA_ERROR_INVALID_VALUE", "invalid argument"),
@@ -21,5 +22,9 @@ MESSAGES = {
     710: ("CUDA_ERROR_ASSERT", "device-side assert triggered"),
     715: ("CUDA_ERROR_ILLEGAL_INSTRUCTION", "an illegal instruction was encountered"),
     716: ("CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"),
-    719: ("CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"), 999: ("CUDA_ERROR_UNKNOWN", "unknown error"),
+    719: ("CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"),
+    900: ("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"),
+    901: ("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"),
+    905: ("CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "dependency created on uncaptured work in another stream"),
+    999: ("CUDA_ERROR_UNKNOWN", "unknown error"),
 }  # fmt: skip
