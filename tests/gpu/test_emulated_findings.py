@@ -67,9 +67,9 @@ MISTAKES = [
      64, {"race"}, "E360"),
     ("plain and atomic", f"{KEPT} setp.eq.u32 %p1, %t, 40; @%p1 st.shared.b32 [kept], %t; @!%p1 red.shared.add.u32 [kept], 1;", 64,
      {"race"}, "E360"),
-    ("undefined shared memory", f"{KEPT} ld.shared.b32 %r1, [%r5];", 32, {"uninitialised"}, "E364"),
-    ("undefined local memory", ".local .align 4 .b8 own[8]; mov.b64 %d1, own; ld.local.b32 %r1, [%d1];", 32, {"uninitialised"}, "E364"),
-    ("half a word", f"{KEPT} st.shared.b16 [%r5], 1; ld.shared.b32 %r1, [%r5];", 32, {"uninitialised"}, "E364"),
+    ("undefined shared memory", f"{KEPT} ld.shared.b32 %r1, [%r5]; st.global.b32 [%yt], %r1;", 32, {"uninitialised"}, "E364"),
+    ("undefined local memory", ".local .align 4 .b8 own[8]; mov.b64 %d1, own; ld.local.b32 %r1, [%d1]; st.global.b32 [%yt], %r1;", 32, {"uninitialised"}, "E364"),
+    ("half a word", f"{KEPT} st.shared.b16 [%r5], 1; ld.shared.b32 %r1, [%r5]; st.global.b32 [%yt], %r1;", 32, {"uninitialised"}, "E364"),
     ("a barrier in a condition", "setp.gt.u32 %p1, %t, 40; @%p1 bra OTHER; bar.sync 0; bra OUT; OTHER: bar.sync 0; OUT:", 64, {"barrier"}, "E362"),
     ("threads that ended before a barrier", "setp.gt.u32 %p1, %t, 40; @%p1 ret; bar.sync 0;", 64, {"barrier"}, "E362"),
     ("a value of a lane that ended", "setp.gt.u32 %p1, %t, 30; @%p1 ret; shfl.sync.down.b32 %r1, %t, 1, 31, -1;", 32, {"collective"}, "E365"),
@@ -143,3 +143,40 @@ def test_traffic_of_an_access(body, scope, transactions, ideal):
         (site,) = [one for one in gpu.traffic if one.scope == scope]
         assert (site.requests, site.transactions, site.ideal) == (1, transactions, ideal)
         assert site.line is not None
+
+
+LOADED = f"{KEPT} ld.shared.b32 %r1, [%r5];"
+USES = [
+    ("nothing", "mov.b32 %r2, %r1; mov.b32 %r2, 7; st.global.b32 [%yt], %r2;", False),
+    ("a choice of the other", "setp.ge.u32 %p1, %t, 0; selp.b32 %r2, 7, %r1, %p1; st.global.b32 [%yt], %r2;", False),
+    ("a choice of it", "setp.lt.u32 %p1, %t, 9; selp.b32 %r2, 7, %r1, %p1; st.global.b32 [%yt], %r2;", True),
+    (
+        "a condition that another decides",
+        "setp.gt.u32 %p1, %r1, 3; setp.gt.u32 %p2, %t, 99; and.pred %p1, %p2, %p1; @%p1 st.global.b32 [%yt], 7;",
+        False,
+    ),
+    (
+        "a condition",
+        "setp.gt.u32 %p1, %r1, 3; setp.gt.u32 %p2, %t, 9; and.pred %p1, %p1, %p2; @%p1 st.global.b32 [%yt], 7;",
+        True,
+    ),
+    ("arithmetic", "add.s32 %r2, %r1, 1; mul.lo.s32 %r2, %r2, 3; st.global.b32 [%yt], %r2;", True),
+    ("a branch", "setp.gt.u32 %p1, %r1, 3; @%p1 bra OVER; st.global.b32 [%yt], 7; OVER:", True),
+    ("an address", "and.b32 %r1, %r1, 4; cvt.u64.u32 %d1, %r1; add.s64 %d1, %x, %d1; ld.global.b32 %r2, [%d1];", True),
+    ("another lane", "shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;", True),
+    ("lanes that do not run", "setp.gt.u32 %p1, %t, 99; @%p1 st.global.b32 [%yt], %r1;", False),
+    (
+        "a loop that does not turn",
+        "mov.b32 %r3, %t; LOOP: setp.lt.u32 %p1, %r3, 99; @%p1 bra END; st.global.b32 [%yt], %r1; bra LOOP; END:",
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize("body, told", [row[1:] for row in USES], ids=[row[0] for row in USES])
+def test_undefined_values_are_told_of_where_they_are_used(body, told):
+    """Compilers load ahead of loops that may not turn: a load alone does no harm."""
+    with emulated_gpu() as gpu:
+        lanes_of(kernel(f"{LOADED} {body}"), X)
+        assert [one.kind for one in gpu.findings] == ["uninitialised"] * told
+        assert not told or "is used here" in str(gpu.findings[0])

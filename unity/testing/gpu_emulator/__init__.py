@@ -1,8 +1,8 @@
 """An emulated CUDA device: a driver whose devices run PTX in numpy and look at what each thread does.
 
 ``with unity.testing.emulated_gpu() as gpu:`` puts it in force for the whole process. Programs are compiled, loaded and launched
-as on a real device; ``gpu.findings`` tells races, divergent barriers, accesses outside allocations and undefined reads with the
-line of the PTX, ``gpu.traffic`` what the memory did for each access.
+as on a real device; ``gpu.findings`` tells races, divergent barriers, accesses outside allocations and undefined values where they
+are used, with the line of the PTX, ``gpu.traffic`` what the memory did for each access.
 
 ``ptx`` reads the text; ``instructions`` says what each instruction means; ``machine`` runs lanes; ``device`` is memory and driver.
 Instructions that are not modelled refuse the module when it is loaded, by their text. Not modelled, by design: textures and

@@ -10,6 +10,7 @@ from ..machine.access import Access, Apply
 from ..machine.batch import Batch, Index
 from ..machine.reading import Put, Reading, Run
 from ..machine.rounding import flush, odd_sum, pack, unpack
+from ..machine.undefined import Undefined
 from ..ptx.program import Sink
 from ..ptx.types import UNSIGNED, Type
 from .table import instruction
@@ -56,7 +57,7 @@ def _ld(reading: Reading) -> Run:
     address = reading.address(1)
     if width > 16:
         return _load_wide(reading, space, type_, puts, strong)
-    access = Access(reading, space, "load", width, strong)
+    access, place = Access(reading, space, "load", width, strong), reading.place
     kind = UNSIGNED[type_.bytes]
     (first,) = puts if count == 1 else (None,)
 
@@ -67,6 +68,8 @@ def _ld(reading: Reading) -> Run:
             found = access.load(batch, ix, address(batch, ix))
             if first is not None:
                 first(batch, ix, found)
+            if batch.fresh:
+                _undefined(batch, place)
 
         return run
 
@@ -76,14 +79,22 @@ def _ld(reading: Reading) -> Run:
         for k, put in enumerate(puts):
             if put is not None:
                 put(batch, ix, rows[:, k].copy())
+        if batch.fresh:
+            _undefined(batch, place)
 
     return vector
+
+
+def _undefined(batch: Batch, place: int) -> None:
+    """End a load that has noted undefined values."""
+    batch.fresh = False
+    raise Undefined(place)
 
 
 def _load_wide(reading: Reading, space: str, type_: Type, puts: list[Put | None], strong: bool) -> Run:
     """A vector of 32 bytes as two of 16."""
     access = Access(reading, space, "load", 16, strong)
-    address, per = reading.address(1), 16 // type_.bytes
+    address, per, place = reading.address(1), 16 // type_.bytes, reading.place
 
     def run(batch: Batch, ix: Index) -> None:
         ix = batch.everyone if ix is None else ix
@@ -94,6 +105,8 @@ def _load_wide(reading: Reading, space: str, type_: Type, puts: list[Put | None]
                 put = puts[part * per + k]
                 if put is not None:
                     put(batch, ix, rows[:, k].copy())
+        if batch.fresh:
+            _undefined(batch, place)
 
     return run
 

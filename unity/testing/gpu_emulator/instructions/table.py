@@ -9,6 +9,7 @@ import numpy as np
 from ..machine.batch import Batch, Index
 from ..machine.link import Program
 from ..machine.reading import Get, Reading, Run
+from ..machine.undefined import flow_of
 
 Builder = Callable[[Reading], Run]
 Step = Callable[[Batch, Index, int], "int | None"]
@@ -81,7 +82,7 @@ def compile_program(program: Program) -> None:
     ]
     program.retiring = frozenset(retiring)
     for place, (placed, one) in enumerate(program.code):
-        reading = Reading(program, placed, one)
+        reading = Reading(program, placed, one, place)
         if one.opcode in CONTROL and not (one.opcode in PLAIN and "sync" not in one.modifiers):
             program.control[place] = CONTROL[one.opcode](reading)
             program.plain.append(None)
@@ -91,6 +92,7 @@ def compile_program(program: Program) -> None:
             raise reading.refuse()
         if reading.words:
             raise reading.refuse(f".{reading.words[0]} is not known here")
+        program.flows.append(flow_of(reading, place in program.control))
     end = len(program.code)
     program.ends = [end] * (end + 1)
     for place in range(end - 1, -1, -1):

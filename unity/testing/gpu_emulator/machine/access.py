@@ -14,12 +14,14 @@ from ....ir.interpret.threads.lanes import SITE_BITS, WARP, WHOLE_WARP
 from ....ir.interpret.threads.shadow import WARP_SHIFT, Shadow
 from ....ir.interpret.threads.traffic import count_global, count_shared
 from ....support.errors import Note
+from ..ptx.program import Instruction
 from ..ptx.types import UNSIGNED
 from .batch import Batch, Index
 from .findings import ILLEGAL_ADDRESS, MISALIGNED, fault
 from .global_races import GlobalRaces
 from .link import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from .reading import Reading
+from .undefined import flow_of, note
 
 WRITTEN = {width: np.full(width, 1, np.uint8).view(kind)[0] for width, kind in UNSIGNED.items()}
 """Flags of so many bytes that are all written."""
@@ -44,6 +46,8 @@ class Access:
         self.low = np.int64(width - 1)
         spaces = ("global", "shared") if space == "generic" else (space,)
         program, instruction = reading.program, reading.instruction
+        self.results = flow_of(reading, False).results if reading.opcode in ("ld", "ldu") else ()
+        """Registers that a load fills: undefined values are told of where they are used."""
         self.sites = {one: program.site(kind, one, instruction, width, atomic, collective) for one in spaces}
 
     # ---- plain accesses
@@ -86,6 +90,7 @@ class Access:
             part = Access.__new__(Access)
             part.space, part.kind, part.width, part.atomic = space, self.kind, self.width, self.atomic
             part.instruction, part.shift, part.low, part.sites = self.instruction, self.shift, self.low, self.sites
+            part.results = self.results
             inside = address & WINDOW_MASK if space != "global" else address
             if len(present) == 1:
                 if bits is not None:
@@ -339,10 +344,22 @@ class Access:
         if batch.launch.log.known(key, int(bad.sum())):
             return
         row = int(bad.argmax())
-        lane = self._lane(batch, ix, row, bad)
         where = self._called(batch, space, int(offset[row if len(offset) > 1 else 0]))
         text = f"{self.kind} of {self.width} bytes of {where} before anything was stored there"
-        batch.launch.log.add(key, self._finding(batch, "E364", "uninitialised", text, lane), int(bad.sum()))
+        if not self.results:
+            found = self._finding(batch, "E364", "uninitialised", text, self._lane(batch, ix, row, bad))
+            batch.launch.log.add(key, found, int(bad.sum()))
+            return
+
+        def tell(user: Instruction, users: np.ndarray) -> None:
+            if not batch.launch.log.known(key, len(users)):
+                found = self._finding(batch, "E364", "uninitialised", text, int(users[0]))
+                found.notes.append(Note("the value is used here", user.span))
+                batch.launch.log.add(key, found, len(users))
+
+        lanes = batch.lanes(ix)
+        note(batch, self.results, lanes[bad] if len(bad) == len(lanes) else lanes, tell)
+        batch.fresh = True
 
     def _called(self, batch: Batch, space: str, offset: int) -> str:
         if space == "global":

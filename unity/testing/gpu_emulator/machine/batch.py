@@ -96,6 +96,10 @@ class Batch:
             np.full(1, POISON, "u1").repeat(bits // 8).view(poison[bits]) if bits else np.zeros(1, bool)
             for bits in program.register_bits
         ]
+        self.undefined: dict[int, tuple[np.ndarray, Any]] = {}
+        """Lanes whose registers hold undefined values, and who tells of them (``machine.undefined``)."""
+        self.fresh = False
+        """The running load has noted some."""
         self.carry = np.zeros(1, np.uint64)
         self._shared(launch)
         self.frame = align(program.frame_bytes, 16)

@@ -77,6 +77,8 @@ class Program:
     """Each instruction as a function of the lanes that run it."""
     control: dict[int, Callable[..., Any]] = field(default_factory=dict)
     """Instructions after which lanes may part or wait."""
+    flows: list[Any] = field(default_factory=list)
+    """The registers that each instruction reads and writes."""
     ends: list[int] = field(default_factory=list)
     """For each instruction the next one in ``control``."""
     results: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)

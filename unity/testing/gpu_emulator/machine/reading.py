@@ -25,8 +25,8 @@ S32, S64, U32 = TYPES["s32"], TYPES["s64"], TYPES["u32"]
 class Reading:
     """An instruction of a program while it is compiled."""
 
-    def __init__(self, program: Program, placed: Placed, instruction: Instruction) -> None:
-        self.program, self.placed, self.instruction = program, placed, instruction
+    def __init__(self, program: Program, placed: Placed, instruction: Instruction, place: int = -1) -> None:
+        self.program, self.placed, self.instruction, self.place = program, placed, instruction, place
         self.opcode, self.operands = instruction.opcode, instruction.operands
         self.words = list(instruction.modifiers)
 

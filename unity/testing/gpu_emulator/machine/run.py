@@ -16,6 +16,7 @@ from .batch import ASLEEP, AT_BARRIER, AT_WARP, MAX_LANES, READY, SHARED_ALIGN, 
 from .findings import LAUNCH_FAILED, TIMEOUT, fault
 from .global_races import GlobalRaces
 from .link import align
+from .undefined import Undefined, before, run_carefully
 
 FAR = 1 << 60
 TURNS = 4
@@ -92,14 +93,22 @@ def _go(batch: Batch, pc: int, ix: Index, stop: int, fair: int) -> None:
     limit = batch.options.steps
     while True:
         end = min(ends[pc], stop)
-        for run in plain[pc:end]:
-            run(batch, ix)
+        if batch.undefined:
+            run_carefully(batch, ix, pc, end)
+        else:
+            try:
+                for run in plain[pc:end]:
+                    run(batch, ix)
+            except Undefined as load:
+                run_carefully(batch, ix, load.place + 1, end)
         batch.steps += end - pc + 1
         if batch.steps > limit:
             raise fault(TIMEOUT, _endless(batch, end if end < len(program.code) else pc))
         if end == stop:
             batch.pc[batch.lanes(ix)] = end
             return
+        if batch.undefined and end < len(program.flows):
+            before(batch, ix, program.flows[end])
         after = control[end](batch, ix, end)
         if after is None:
             return

@@ -1,0 +1,176 @@
+"""Undefined values: read where nothing was stored. A load alone does no harm, and compilers put loads ahead of loops that may not
+turn; a value is told of where it is used: stored, compared for a branch, part of an address, exchanged with other lanes.
+
+A load that finds undefined bytes notes the lanes of its destination in ``Batch.undefined`` and raises Undefined when it is done.
+From then on the scheduler goes instruction by instruction (``run_carefully``) until nothing is undefined; others pay nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..ptx.program import Instruction, Memory, Operand, Pair, Register, Vector
+from .batch import Batch, Index
+from .reading import Get, Reading
+
+Rows = np.ndarray
+_NO_RESULT = frozenset((
+    "st", "red", "cp", "bra", "brx", "ret", "exit", "trap", "call", "bar", "barrier", "stmatrix", "membar", "fence", "prefetch",
+    "prefetchu", "setmaxnreg", "nanosleep", "discard", "applypriority", "griddepcontrol", "brkpt", "pmevent",
+))  # fmt: skip
+_USES = frozenset(("st", "atom", "red", "cp", "ld", "ldu"))
+"""Instructions that use what they read, besides all that may part lanes or belong to several; others hand it on."""
+
+
+class Undefined(Exception):
+    """A load at a place has noted undefined values; it has been carried out."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__(place)
+        self.place = place
+
+
+@dataclass(slots=True, frozen=True)
+class Flow:
+    """Registers that an instruction reads and writes, by their slots. ``choice``: the predicate by which it takes its first or
+    second source; ``neutral``: of a logical operation on two predicates the value that leaves the other one as it is."""
+
+    instruction: Instruction
+    sources: tuple[int | None, ...]
+    results: tuple[int, ...]
+    uses: bool
+    guard: Get | None = None
+    guard_slot: int | None = None
+    choice: Get | None = None
+    neutral: bool | None = None
+    values: tuple[Get, ...] = ()
+
+
+def _registers(operand: Operand) -> Iterator[Register]:
+    if isinstance(operand, Register):
+        yield operand
+    elif isinstance(operand, Vector):
+        for item in operand.items:
+            yield from _registers(item)
+    elif isinstance(operand, Memory):
+        yield from _registers(operand.base)
+        for item in operand.coordinates:
+            yield from _registers(item)
+    elif isinstance(operand, Pair):
+        yield from _registers(operand.first)
+        yield from _registers(operand.second)
+
+
+def flow_of(reading: Reading, control: bool) -> Flow:
+    """The registers of an instruction; ``control``: it may part lanes, or several lanes carry it out together."""
+    one, first = reading.instruction, reading.placed.slots
+    writes = bool(one.operands) and one.opcode not in _NO_RESULT and not isinstance(one.operands[0], Memory)
+    sources: list[int | None] = [first + r.slot for operand in one.operands[writes:] for r in _registers(operand)]
+    results = [first + r.slot for operand in one.operands[:writes] for r in _registers(operand)]
+    guard = reading.predicate(one.guard) if one.guard is not None else None
+    slot = first + one.guard.slot if one.guard is not None else None
+    choice: Get | None = None
+    neutral: bool | None = None
+    values: tuple[Get, ...] = ()
+    if one.opcode == "selp" or (one.opcode in ("and", "or") and "pred" in one.modifiers):  # each operand has its place
+        sources = [first + part.slot if isinstance(part, Register) else None for part in one.operands[1:]]
+    if one.opcode == "selp":
+        choice = reading.predicate(3)
+    elif one.opcode in ("and", "or") and "pred" in one.modifiers:
+        neutral, values = one.opcode == "and", (reading.predicate(1), reading.predicate(2))
+    uses = control or one.opcode in _USES
+    return Flow(one, tuple(sources), tuple(results), uses, guard, slot, choice, neutral, values)
+
+
+Tell = Callable[[Instruction, Rows], None]
+"""Tells that lanes use a value, at an instruction."""
+
+
+def note(batch: Batch, slots: tuple[int, ...], lanes: Rows, tell: Tell) -> None:
+    """Registers of some lanes hold undefined values."""
+    for slot in slots:
+        known = batch.undefined.get(slot)
+        mask = known[0].copy() if known is not None else np.zeros(batch.n, bool)
+        mask[lanes] = True
+        batch.undefined[slot] = (mask, tell)
+
+
+def run_carefully(batch: Batch, ix: Index, start: int, end: int) -> None:
+    """Run instructions one by one, and follow undefined values."""
+    plain, flows = batch.program.plain, batch.program.flows
+    for place in range(start, end):
+        bad, tell = before(batch, ix, flows[place])
+        try:
+            plain[place](batch, ix)
+        except Undefined:
+            continue
+        if bad is not None and tell is not None:
+            note(batch, flows[place].results, bad, tell)
+
+
+def before(batch: Batch, ix: Index, flow: Flow) -> tuple[Rows | None, Tell | None]:
+    """Tell of the undefined values that an instruction uses. Gives the lanes whose results are undefined, and who tells of them."""
+    undefined = batch.undefined
+    if not undefined:
+        return None, None
+    lanes = batch.lanes(ix)
+    if flow.guard is not None:
+        if flow.guard_slot in undefined:
+            _used(batch, flow.guard_slot, lanes, flow.instruction)
+        lanes = lanes[np.broadcast_to(flow.guard(batch, lanes), len(lanes))]
+    hot = [slot for slot in flow.sources if slot is not None and slot in undefined]
+    bad, tell = None, None
+    if hot and flow.uses:
+        for slot in hot:
+            _used(batch, slot, lanes, flow.instruction)
+    elif hot:
+        tell = undefined[hot[0]][1]
+        bad = lanes[_handed_on(batch, flow, lanes)]
+    for slot in flow.results:
+        known = undefined.get(slot)
+        if known is not None:
+            mask = known[0].copy()
+            mask[lanes] = False
+            _keep(batch, slot, mask, known[1])
+    return (bad, tell) if bad is not None and len(bad) else (None, None)
+
+
+def _handed_on(batch: Batch, flow: Flow, lanes: Rows) -> Rows:
+    """The lanes, as flags, in which an instruction gives an undefined value."""
+    marks = [_marks(batch, slot, lanes) for slot in flow.sources]
+    if flow.choice is not None:
+        chosen: Rows = np.where(np.broadcast_to(flow.choice(batch, lanes), len(lanes)), marks[0], marks[1]) | marks[2]
+        return chosen
+    if flow.neutral is not None:
+        (a, b), (x, y) = marks, [np.broadcast_to(get(batch, lanes), len(lanes)) for get in flow.values]
+        logical: Rows = (a & (b | (y == flow.neutral))) | (b & (a | (x == flow.neutral)))
+        return logical
+    found: Rows = np.logical_or.reduce(marks)
+    return found
+
+
+def _marks(batch: Batch, slot: int | None, lanes: Rows) -> Rows:
+    known = batch.undefined.get(slot) if slot is not None else None
+    return known[0][lanes] if known is not None else np.zeros(len(lanes), bool)
+
+
+def _used(batch: Batch, slot: int | None, lanes: Rows, instruction: Instruction) -> None:
+    """Tell of the lanes that use a register; it is told once."""
+    assert slot is not None
+    mask, tell = batch.undefined[slot]
+    mine = lanes[mask[lanes]]
+    if len(mine):
+        tell(instruction, mine)
+        rest = mask.copy()
+        rest[mine] = False
+        _keep(batch, slot, rest, tell)
+
+
+def _keep(batch: Batch, slot: int, mask: Rows, tell: Tell) -> None:
+    if mask.any():
+        batch.undefined[slot] = (mask, tell)
+    else:
+        batch.undefined.pop(slot, None)
