@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from op_cases import CASES, Shape
 
+import unity
 import unity.op as op
 from unity.ir import BlockBuilder, ShapeExpr, Tuple, Var, prim_type
 from unity.ir.build import const
@@ -11,8 +12,10 @@ from unity.ir.interpret import run
 from unity.ir.op import OPS
 from unity.ir.relation import tensor_type
 from unity.op.common.table import to_expr
-from unity.support.errors import TypeRuleError
+from unity.script import parse
+from unity.support.errors import TypeRuleError, UnityError
 from unity.transform.relax.lowering.legalize_ops import legalize_ops
+from unity.transform.relax.normalize.check_shapes import check_shapes
 
 
 def as_numpy(value):
@@ -78,6 +81,7 @@ def check(name, inputs, attrs, symbolic=False):
                 finite = np.abs(e.astype("float64"))
                 wide = max(1.0, float(np.max(finite[np.isfinite(finite)], initial=0)))
             np.testing.assert_allclose(g.astype("float64"), e.astype("float64"), **tolerance(g.dtype, wide))
+    return mod, arrays
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{n}-{k}" for k, (n, _, _) in enumerate(CASES)])
@@ -101,6 +105,45 @@ NEEDS_SIZES = {"squeeze", "gather_nd", "scatter_nd", "collapse_sum_to", "collaps
 """Operators whose first sample needs sizes that are known when it is compiled."""
 
 
+REFUSALS = ("E316", "E317", "E319", "E313")
+"""Sizes that do not fit an argument, a requirement or a result, and a division by a size that is 0."""
+
+
+def check_other_sizes(name, mod, arrays):
+    """A program for any size stays inside its tensors when equal sizes become 0 or 1: the type rule asks for what it needs."""
+    lowered = legalize_ops(check_shapes(mod))
+    for n, size in enumerate(sorted({d for a in arrays for d in a.shape})):
+        cut = [a[tuple([slice(n % 2 if d == size else None) for d in a.shape])] for a in arrays]
+        try:
+            run(lowered, "main", *cut)
+        except UnityError as problem:
+            assert problem.code in REFUSALS, f"{name}: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("call", "shapes"),
+    [
+        ("R.nn.conv1d(x, w, groups=2)", [(1, 4, 3), (5, 2, 1)]),
+        ("R.nn.conv1d_transpose(x, w, groups=2)", [(1, 5, 3), (5, 2, 1)]),
+        ("R.nn.attention(x, w, w)", [(1, 1, 3, 2), (1, 1, 2, 2)]),
+        ("R.nn.attention(x, w, w)", [(1, 1, 1, 2), (1, 1, 2, 2)]),
+        ("R.nn.group_norm(x, w, w, num_groups=2, channel_axis=1, axes=[2])", [(1, 5, 2), (5,)]),
+        ("R.nn.pixel_shuffle(x, 2)", [(1, 7, 2, 2), (1,)]),
+        ("R.reshape(x, (-1, 3))", [(4, 2), (1,)]),
+        ("R.reshape(x, (-1, w0))", [(4, 2), (3,)]),
+        ("R.median(x)", [(0, 2), (1,)]),
+    ],
+)
+def test_multiples_are_required(call, shapes):
+    """Sizes that have to be multiples of others, or not 0, are checked where they are symbols."""
+    params = [", ".join([f'"{p}{n}"' for n in range(len(shape))]) for p, shape in zip("xw", shapes)]
+    kinds = [f'{p}: R.Tensor(({dims},), "float32")' for p, dims in zip("xw", params)]
+    mod = parse(f"@R.function\ndef main({', '.join(kinds)}):\n    return {call}\n")
+    arrays = [np.ones(shape, "float32") for shape in shapes]
+    with pytest.raises(UnityError, match=r"E607|E608"):
+        unity.VirtualMachine(unity.compile(mod))["main"](*arrays)
+
+
 def test_symbolic_shapes():
     """The first sample of every operator that has elements, with every size as a symbol."""
     first = {}
@@ -110,7 +153,7 @@ def test_symbolic_shapes():
     refused = set()
     for case in first.values():
         try:
-            check(*case, symbolic=True)
+            check_other_sizes(case[0], *check(*case, symbolic=True))
         except TypeRuleError as problem:
             assert problem.code in ("E214", "E218")
             refused.add(case[0])

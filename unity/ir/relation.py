@@ -13,7 +13,7 @@ from enum import IntEnum
 from ..ffi.dtype import DataType
 from ..support.context_stack import ContextStack
 from .binders import bound_symbols
-from .build import maximum
+from .build import const, floordiv, maximum, mul
 from .constant import size
 from .expr import IntImm, ShapeExpr, Var
 from .structural import structural_equal
@@ -87,6 +87,11 @@ def exceeds(a: Expr, b: Expr) -> bool:
     if type(a) is IntImm and type(b) is IntImm:
         return a.value > b.value
     return same_dim(a, b) is not Answer.YES and unequal(maximum(a, b), b)
+
+
+def indivisible(a: Expr, b: Expr) -> bool:
+    """True if a dimension that a type rule needs to be a multiple of ``b`` is known to be none. Unknown: noted as a requirement."""
+    return unequal(mul(floordiv(a, maximum(b, const(1, "int64"))), b), a)
 
 
 def dims(ty: Type) -> tuple[Expr, ...] | None:

@@ -36,9 +36,10 @@ from .common.type_rules import (
     same_dtype,
     tensor_arg,
 )
-from .manipulate.index import in_range, index_tensor
+from .manipulate.index import check_pick, in_range, index_tensor
 from .manipulate.manipulate import unravel
 from .nn.conv import many, pads, spatial
+from .nn.loss import check_targets
 from .nn.pool import pool_type
 from .nn.pool_indices import largest_in_windows
 from .reduction.reduce import reduce_tensor
@@ -102,6 +103,7 @@ def _take_type(call: Call) -> Type:
         wanted = (*known[:axis], *picked, *known[axis + 1 :])
         if unequal_shapes(flow, wanted):
             raise fail(call, "E213", f"output_grad {grad} does not fit x {x} at indices {indices}", arg=0)
+        check_pick(call, axis, known[axis], picked, 1)
     return x
 
 
@@ -278,8 +280,10 @@ max_pool2d_backward, avg_pool2d_backward = [_pool_row(largest) for largest in (T
 
 def _nll_type(call: Call) -> Type:
     grad, x = float_tensor(call, 0, "output_grad"), float_tensor(call, 1, "predictions")
-    index_tensor(call, 2, "targets")
     same_dtype(call, grad, x)
+    check_targets(
+        call, x, index_tensor(call, 2, "targets"), float_tensor(call, 3, "weights", 1) if len(call.args) > 3 else None
+    )
     choice_attr(call, "reduction", "mean", ("mean", "sum", "none"))
     return x
 

@@ -14,7 +14,7 @@ from ... import te
 from ...ir import build
 from ...ir.build import const
 from ...ir.expr import Call, IntImm, ShapeExpr
-from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
+from ...ir.relation import Answer, dims, indivisible, same_dim, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import operand_shape, reduce_to, reshaped
 from ..common.lowering import known_dims, load, result_dims, short_name
@@ -102,8 +102,8 @@ def _reshape_type(call: Call) -> Type:
     total = product(known)
     if holes:
         rest = product([v for i, v in enumerate(values) if i != holes[0]])
-        if type(total) is IntImm and type(rest) is IntImm and (rest.value == 0 or total.value % rest.value):
-            raise fail(call, "E213", f"{total.value} elements do not divide into {rest.value}")
+        if build.is_int(rest, 0) or indivisible(total, rest):
+            raise fail(call, "E213", f"{total} elements do not divide into {rest}")
         values[holes[0]] = _quotient(known, [v for i, v in enumerate(values) if i != holes[0]], total, rest)
     elif unequal(total, product(values)):
         raise fail(

@@ -11,8 +11,8 @@ import numpy as np
 from ... import te
 from ...ffi.dtype import DataType
 from ...ir import build
-from ...ir.expr import Call, IntImm
-from ...ir.relation import dims, tensor_type, unequal
+from ...ir.expr import Call
+from ...ir.relation import dims, indivisible, tensor_type
 from ...ir.types import Expr, TensorType, Type
 from ..common.lowering import result_dims, result_dtype
 from ..common.table import attribute, row
@@ -48,11 +48,10 @@ def _extent(call: Call, extent: Expr, old: int, new: int) -> Expr:
     """Size of the last axis. Raises E213 where it holds no whole number of elements."""
     if new < old:
         return build.mul(extent, old // new)
-    made = build.floordiv(extent, build.const(new // old, "int64"))
-    if unequal(build.mul(made, new // old), extent):
-        shown = extent.value if type(extent) is IntImm else extent
-        raise fail(call, "E213", f"{shown} elements of {old} bytes hold no whole number of {new} bytes", arg=0)
-    return made
+    ratio = build.const(new // old, "int64")
+    if indivisible(extent, ratio):
+        raise fail(call, "E213", f"{extent} elements of {old} bytes hold no whole number of {new} bytes", arg=0)
+    return build.floordiv(extent, ratio)
 
 
 def _bits(value: te.Value) -> te.Value:

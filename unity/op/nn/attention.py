@@ -13,7 +13,7 @@ from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, IntImm, ShapeExpr, Tuple
-from ...ir.relation import dims, exceeds, tensor_type, unequal
+from ...ir.relation import dims, exceeds, indivisible, tensor_type, unequal
 from ...ir.stmt import Stmt
 from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
@@ -79,9 +79,8 @@ def _attention_type(call: Call) -> Type:
     ):
         if unequal(x, y):
             raise fail(call, "E213", f"{what} differs: {x} and {y}")
-    heads, shared = getattr(a[2], "value", None), getattr(b[2], "value", None)
-    if heads is not None and shared is not None and (shared == 0 or heads % shared):
-        raise fail(call, "E213", f"{heads} heads of the query do not divide among {shared} of the key")
+    if build.is_int(b[2], 0) or indivisible(a[2], b[2]):
+        raise fail(call, "E213", f"{a[2]} heads of the query do not divide among {b[2]} of the key")
     if len(call.args) > 3:
         _check_bias(call, (a[0], a[2], a[1], b[1]))
     return tensor_type(_in_order((a[0], a[1], a[2], c[3]), orders[3]), dtype, vdevice=q.vdevice)

@@ -12,8 +12,8 @@ import numpy as np
 from ... import te
 from ...ir import build
 from ...ir.build import const
-from ...ir.expr import Call, IntImm, ShapeExpr
-from ...ir.relation import dims, tensor_type, unequal
+from ...ir.expr import Call, ShapeExpr
+from ...ir.relation import dims, indivisible, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
 from ..common.gradients import number_like, operand_shape, operand_sizes, sum_but
@@ -205,8 +205,8 @@ def _shuffle_type(call: Call) -> Type:
     if known is None:
         return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
     *batch, channels, high, wide = known
-    if type(channels) is IntImm and channels.value % (r * r):
-        raise fail(call, "E213", f"{channels.value} channels do not divide by {r} * {r}", arg=0)
+    if indivisible(channels, build.const(r * r, "int64")):
+        raise fail(call, "E213", f"{channels} channels do not divide by {r} * {r}", arg=0)
     made = [*batch, build.floordiv(channels, build.const(r * r, "int64")), build.mul(high, r), build.mul(wide, r)]
     return tensor_type(made, ty.dtype, vdevice=ty.vdevice)
 

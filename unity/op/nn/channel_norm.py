@@ -9,7 +9,7 @@ import numpy as np
 from ... import te
 from ...ir import build
 from ...ir.expr import Call
-from ...ir.relation import dims
+from ...ir.relation import dims, indivisible
 from ...ir.types import Type
 from ..common import channels_last
 from ..common.lowering import widened
@@ -42,8 +42,8 @@ def _group_norm_type(call: Call) -> Type:
     given = axes_attr(call, "axes", ty.ndim)
     if given is not None and {*given} | {axis} != {*range(1, ty.ndim)}:
         raise fail(call, "E214", f"axes must be all but batch and channels, got {given}", arg=0)
-    size = getattr(known[axis], "value", None) if known is not None else None
-    if groups < 1 or (size is not None and size % groups):
+    if groups < 1 or (known is not None and indivisible(known[axis], build.const(groups, "int64"))):
+        size = "the" if known is None else known[axis]
         raise fail(call, "E213", f"{size} channels do not divide into {groups} groups", arg=0)
     return ty
 

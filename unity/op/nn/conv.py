@@ -16,7 +16,7 @@ from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.expr import Call, IntImm, Tuple
 from ...ir.op import Param
-from ...ir.relation import dims, tensor_type, unequal
+from ...ir.relation import dims, indivisible, tensor_type, unequal
 from ...ir.scalar import Add, Sub
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import Rule, dtype_of, fields_of, operand_sizes
@@ -142,8 +142,8 @@ def _conv_type(rank: int) -> Any:
                 arg=1,
             )
         features = ws[kernel[0]]
-        if type(features) is IntImm and features.value % groups:
-            raise fail(call, "E213", f"{features.value} output channels do not divide into {groups} groups", arg=1)
+        if indivisible(features, build.const(groups, "int64")):
+            raise fail(call, "E213", f"{features} output channels do not divide into {groups} groups", arg=1)
         made = [xs[data[0]], features]
         for i in range(rank):
             size = window_size(xs[data[2 + i]], before[i], after[i], ws[kernel[2 + i]], strides[i], dilation[i])

@@ -16,7 +16,7 @@ from ... import te
 from ...arith import Analyzer
 from ...ir import build
 from ...ir.expr import Call, IntImm
-from ...ir.relation import dims, tensor_type, unequal
+from ...ir.relation import dims, indivisible, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
 from ..common.lowering import cast_tensor, result_dims, result_dtype
 from ..common.table import Operator, attribute, row
@@ -59,7 +59,7 @@ def _type(rank: int) -> Any:
         channels, rows = xs[data[1]], ws[kernel[0]]
         if unequal(channels, rows):
             raise fail(call, "E213", f"data has {channels} channels, the weight takes {rows}", arg=1)
-        if groups < 1 or (type(channels) is IntImm and channels.value % groups):
+        if groups < 1 or indivisible(channels, build.const(groups, "int64")):
             raise fail(call, "E213", f"{channels} channels do not divide into {groups} groups", arg=0)
         made: list[Expr] = [xs[data[0]], build.mul(ws[kernel[1]], groups)]
         for i in range(rank):

@@ -37,6 +37,14 @@ def _nll_type(call: Call) -> Type:
         raise fail(
             call, "E212", f"targets must have one axis less than predictions, got ranks {targets.ndim} and {x.ndim}"
         )
+    check_targets(call, x, targets, weights)
+    if attr(call, "reduction", "mean") == "none":
+        return TensorType(targets.shape, dtype, targets.ndim, x.vdevice)
+    return tensor_type((), dtype, vdevice=x.vdevice)
+
+
+def check_targets(call: Call, x: TensorType, targets: TensorType, weights: TensorType | None) -> None:
+    """Check that targets are places of classes, and that each class has a weight. Raises E213; unknown: a requirement."""
     known, wanted = dims(x), dims(targets)
     if known is not None:
         axis = 0 if len(known) == 1 else 1
@@ -44,13 +52,14 @@ def _nll_type(call: Call) -> Type:
         if wanted is not None:
             check_pick(call, axis, known[axis], wanted)
         if wanted is not None and unequal_shapes(rest, wanted):
-            raise fail(call, "E213", f"targets of shape {targets.shape} do not fit predictions {x.shape}", arg=1)
+            raise fail(
+                call,
+                "E213",
+                f"targets of shape {targets.shape} do not fit predictions {x.shape}",
+            )
         classes = dims(weights) if weights is not None else None
         if classes is not None and unequal(classes[0], known[axis]):
-            raise fail(call, "E213", f"{classes[0]} weights for {known[axis]} classes", arg=2)
-    if attr(call, "reduction", "mean") == "none":
-        return TensorType(targets.shape, dtype, targets.ndim, x.vdevice)
-    return tensor_type((), dtype, vdevice=x.vdevice)
+            raise fail(call, "E213", f"{classes[0]} weights for {known[axis]} classes")
 
 
 def _nll(call: Call, x: te.Tensor, targets: te.Tensor, weights: te.Tensor | None = None) -> te.Tensor:

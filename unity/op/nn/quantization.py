@@ -13,7 +13,7 @@ from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.build import const
 from ...ir.expr import Call, ShapeExpr, Var
-from ...ir.relation import dims, tensor_type, unequal
+from ...ir.relation import dims, exceeds, tensor_type, unequal
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import dtype_of, nowhere, operand_shape
@@ -21,6 +21,7 @@ from ..common.loop_nests import loops, read
 from ..common.lowering import result_dims, result_dtype
 from ..common.table import R, attribute, row
 from ..common.type_rules import (
+    ONE,
     ZERO,
     attr,
     bool_attr,
@@ -186,7 +187,7 @@ def _multinomial_type(call: Call) -> Type:
     prob, uniform = float_tensor(call, 0, "prob", 2), float_tensor(call, 1, "uniform_sample", 2)
     chosen = index_tensor(call, 2, "sample_indices", 2)
     lines, samples, rows = dims(prob), dims(uniform), dims(chosen)
-    if lines is not None and (build.is_int(lines[1], 0)):
+    if lines is not None and exceeds(ONE, lines[1]):
         raise fail(call, "E213", "there is no class to choose", arg=0)
     for n, shape in ((1, samples), (2, rows)):
         if shape is not None and unequal(shape[1], build.const(1, "int64")):

@@ -8,14 +8,13 @@ import numpy as np
 
 from ... import te
 from ...ffi.dtype import DataType
-from ...ir import build
 from ...ir.expr import Call
-from ...ir.relation import dims
+from ...ir.relation import dims, exceeds
 from ...ir.types import Expr, TupleType, Type
 from ..common.gradients import field_of, kept_reduction, operand_shape, spread_back
 from ..common.lowering import cast_tensor, result_dtype, short_name
 from ..common.table import Operator, R, attribute, row
-from ..common.type_rules import axes_attr, bool_attr, fail, float_tensor, product, tensor_arg
+from ..common.type_rules import ONE, axes_attr, bool_attr, fail, float_tensor, product, tensor_arg
 from ..elementwise.unary import in_float32
 from ..manipulate.manipulate import unravel
 from .reduce import accumulate, numpy_axis, reduce_axes, reduce_tensor, reduced_type, shared_by
@@ -117,7 +116,7 @@ def _median_type(call: Call) -> Type:
     if ty.dtype is not None and ty.dtype.is_bool:
         raise fail(call, "E211", "bool tensors have no median", 'cast first: R.astype(x, "int32")', 0)
     known = dims(ty)
-    if known is not None and any([build.is_int(d, 0) for a, d in enumerate(known) if axes is None or a in axes]):
+    if known is not None and any([exceeds(ONE, d) for a, d in enumerate(known) if axes is None or a in axes]):
         raise fail(call, "E213", "no element to choose from: an axis has size 0", arg=0)
     values = reduced_type(call, ty, ty.dtype, axes)
     if axes is None or len(axes) != 1:
