@@ -59,7 +59,7 @@ class Program:
         with emulated_gpu(arch=self.arch, races=True) as gpu:
             made = unity.VirtualMachine(self.executable, unity.cuda(0))["main"](*given).numpy()
             assert not gpu.findings, [str(finding) for finding in gpu.findings]
-            assert [launch.block[0] for launch in gpu.launches] == [32]
+            assert gpu.launches[0].block[0] == 32
         tolerance = TOLERANCE[self.dtype]
         np.testing.assert_allclose(made.astype("float64"), REF(*exact, **self.options), rtol=tolerance, atol=tolerance)
         return gpu
@@ -73,6 +73,16 @@ def test_lengths(dtype: str, empty: dict[str, float]) -> None:
     )
     for b, n, m in ((1, 1, 1), (1, 33, 7), (2, 7, 65), (1, 2, 0)):
         program.check((b, n, 4, 16), (b, m, 2, 16), (b, m, 2, 24))
+
+
+def test_few_rows() -> None:
+    """A row against many keys: blocks share them, and what they have found is joined."""
+    program = Program([("b", 1, 4, 16), ("b", "m", 2, 16), ("b", "m", 2, 24)], "float16")
+    assert [launch.grid[0] for launch in program.check((1, 1, 4, 16), (1, 300, 2, 16), (1, 300, 2, 24)).launches] == [
+        6,
+        4,
+    ]
+    program.check((2, 1, 4, 16), (2, 3, 2, 16), (2, 3, 2, 24))
 
 
 @pytest.mark.parametrize(

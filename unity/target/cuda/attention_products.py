@@ -259,6 +259,7 @@ for k in range({self.width // v}):
 for r in T.unroll({self.own_rows}):
     for c in T.unroll({self.own_keys}):
         weights[{self.row("r")}, {self.weight(f"{self.next_key('c')} + {self.first_key}")}] = scores[{self.score("r", "c")}]
+T.tvm_storage_sync("shared")
 for k in range({self.keys // v}):
     for r in T.unroll({self.own_rows}):
         for x in T.vectorized({v}):
@@ -275,5 +276,5 @@ for k in range({self.keys // v}):
     @property
     def shared_bytes(self) -> int:
         v = self.vector
-        elements = (self.rows + self.keys) * (self.width + v) + self.keys * (self.mixed + v) + self.rows * self.keys
-        return PAD_BYTES // v * elements
+        used = (self.rows + self.keys) * (self.width + v) + self.keys * (self.mixed + v) + self.rows * self.keys
+        return PAD_BYTES // v * max(used, self.rows * (self.mixed + v))
