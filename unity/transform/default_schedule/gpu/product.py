@@ -8,7 +8,7 @@ that alone reads C by element takes the place of the last one. Not here: how tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace as replace_fields
 
 from ....arith import Analyzer
@@ -175,7 +175,7 @@ def _after(product: Product, stages: Sequence[Stage]) -> Stage | None:
     return None if written & set(_buffers(reader.store.value)) else reader
 
 
-def _extent(axes: Sequence[IterVar]) -> Expr:
+def extent_of(axes: Sequence[IterVar]) -> Expr:
     total: Expr = const(1, INT)
     for axis in axes:
         assert axis.dom is not None
@@ -183,14 +183,23 @@ def _extent(axes: Sequence[IterVar]) -> Expr:
     return Analyzer().simplify(total)
 
 
-def _apart(axes: Sequence[IterVar], flat: Expr) -> dict[Var, Expr]:
-    """Iterators from the number that counts through them."""
+def apart(axes: Sequence[IterVar], flat: Expr, lanes: int = 1, lane: Expr | None = None) -> dict[Var, Expr]:
+    """Iterators from the number that counts through them; with ``lane``, through groups of ``lanes`` neighbours along the last."""
     found: dict[Var, Expr] = {}
     for number, axis in reversed(list(enumerate(axes))):
         assert axis.dom is not None
-        found[axis.var] = flat if number == 0 else floormod(flat, axis.dom.extent)
-        flat = floordiv(flat, axis.dom.extent)
+        last = lane is not None and number == len(axes) - 1
+        extent = floordiv(axis.dom.extent, const(lanes, INT)) if last else axis.dom.extent
+        place = flat if number == 0 else floormod(flat, extent)
+        found[axis.var] = add(mul(place, const(lanes, INT)), lane) if last and lane is not None else place
+        flat = floordiv(flat, extent)
     return found
+
+
+def values_at(what: Product, values: Mapping[Var, Expr]) -> dict[Var, Expr]:
+    """The values of all iterators of a product: those that are not given are zero."""
+    rest = [axis.var for axis in what.stage.block.iter_vars if axis.var not in values]
+    return {**values, **{var: const(0, dtype_of(var)) for var in rest}}
 
 
 @dataclass(slots=True, frozen=True)
@@ -208,7 +217,7 @@ def on_tiles(func: PrimFunc, what: Product, tile: Tile) -> Tiled:
     """Rewrite a product to tiles."""
     name = what.name
     parts = (what.batch, what.rows, what.columns, what.steps)
-    batch, rows, columns, steps = [_extent(part) for part in parts]
+    batch, rows, columns, steps = [extent_of(part) for part in parts]
     sizes = [const(n, INT) for n in (tile.rows, tile.columns, tile.steps)]
     counts = [ceildiv(extent, size) for extent, size in zip((rows, columns, steps), sizes)]
     own = (const(tile.lanes, INT), const(tile.own, INT))
@@ -263,9 +272,8 @@ def _fill(
     by_name = {axis.var.name[1:]: axis.var for axis in made}
     at = add(mul(by_name["o"], sizes[place]), by_name["i"])
     step = add(mul(by_name["ko"], sizes[2]), by_name["ki"])
-    values = {**_apart(what.batch, by_name["b"]), **_apart(axes, at), **_apart(what.steps, step)}
-    values |= {axis.var: const(0, dtype_of(axis.var)) for axis in what.stage.block.iter_vars if axis.var not in values}
-    element = substitute(value, values)
+    values = {**apart(what.batch, by_name["b"]), **apart(axes, at), **apart(what.steps, step)}
+    element = substitute(value, values_at(what, values))
     ana = Analyzer()
     inside = [
         lt(index, limit) for index, limit, size in ((at, extent, sizes[place]), (step, steps, sizes[2]))
@@ -285,13 +293,17 @@ def _last(what: Product, result: Buffer, extents: Sequence[Expr], sizes: Sequenc
     """The nest that writes the output from its tiles, by batch, row and column, and its name."""
     made = iterators_of("b i j", extents, "SSS")
     b, i, j = [axis.var for axis in made]
-    values = {**_apart(what.batch, b), **_apart(what.rows, i), **_apart(what.columns, j)}
-    values |= {axis.var: const(0, dtype_of(axis.var)) for axis in what.stage.block.iter_vars if axis.var not in values}
     tile = (b, floordiv(i, sizes[0]), floordiv(j, sizes[1]), floormod(i, sizes[0]), *by.place(j))
-    cell = BufferLoad(result, tile, prim_type(result.dtype))
+    values = {**apart(what.batch, b), **apart(what.rows, i), **apart(what.columns, j)}
+    name = f"{what.name}_out" if what.after is None else what.after.name
+    return nest_of(name, made, output_at(what, values, BufferLoad(result, tile, prim_type(result.dtype)))), name
+
+
+def output_at(what: Product, given: Mapping[Var, Expr], cell: Expr) -> BufferStore:
+    """The store of a finished sum at given values of the iterators: of the stage behind it, where there is one."""
+    values = values_at(what, given)
     if what.after is None:
-        indices = tuple([substitute(index, values) for index in what.store.indices])
-        return nest_of(f"{what.name}_out", made, BufferStore(what.store.buffer, cell, indices)), f"{what.name}_out"
+        return BufferStore(what.store.buffer, cell, tuple([substitute(index, values) for index in what.store.indices]))
     after = what.after.block
     store = after.body
     assert isinstance(store, BufferStore)
@@ -301,5 +313,4 @@ def _last(what: Product, result: Buffer, extents: Sequence[Expr], sizes: Sequenc
     }
     moved |= {axis.var: const(0, dtype_of(axis.var)) for axis in after.iter_vars if axis.var not in moved}
     value = rewrite(store.value, {BufferLoad: lambda load: cell if load.buffer is what.store.buffer else load})
-    body = BufferStore(store.buffer, substitute(value, moved), tuple([substitute(e, moved) for e in store.indices]))
-    return nest_of(after.name, made, body), after.name
+    return BufferStore(store.buffer, substitute(value, moved), tuple([substitute(e, moved) for e in store.indices]))

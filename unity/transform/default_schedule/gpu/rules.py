@@ -26,6 +26,7 @@ from .product import products_of
 from .row_stages import row_stages
 from .rows import bind_rows
 from .stages import stages_of
+from .tensor_cores import bind_tensor_cores, matrix_products
 from .tiles import bind_tiles
 from .transpose import bind_turned, turned_of
 
@@ -42,10 +43,11 @@ class _Take(NamedTuple):
 
     name: str
     find: Callable[[Schedule], Sequence[_Part]]
-    bind: Callable[[Schedule, Any, GpuMachine], tuple[Schedule, str]]
+    bind: Callable[[Schedule, Any, GpuMachine], tuple[Schedule, str] | None]
 
 
 _TAKES = (
+    _Take("tensor cores", matrix_products, bind_tensor_cores),
     _Take("tiles", products_of, bind_tiles),
     _Take("rows", row_stages, bind_rows),
     _Take("turned", turned_of, bind_turned),
@@ -75,7 +77,12 @@ def _taken(fn: PrimFunc, take: _Take, machine: Machine) -> tuple[PrimFunc, list[
     sch = _schedule(fn)
     while (part := next((p for p in take.find(sch) if p.name not in refused), None)) is not None:
         try:
-            sch, how = take.bind(sch, part, machine.gpu)
+            bound = take.bind(sch, part, machine.gpu)
+            if bound is None:
+                refused.add(part.name)
+                sch = _schedule(fn)
+                continue
+            sch, how = bound
             said.append(how)
             fn = program_of(sch)
         except ScheduleError:

@@ -2,7 +2,8 @@
 
 A statement of stage ``s`` of iteration ``k`` runs in turn ``k + s``. The turns before all stages are busy are the prologue,
 those after the last iteration has begun the epilogue; both are written out, with guards where the loop may be shorter than the
-pipeline. Buffers that stages hand on exist several times, and iteration ``k`` uses number ``k`` modulo their count.
+pipeline. Where nothing but copies beside the threads runs ahead, the last turns are turns of the loop that begin none. Buffers
+that stages hand on exist several times, and iteration ``k`` uses number ``k`` modulo their count.
 
 Rewrite, stages 0 and 1: ``for k in range(n): { S <- A[k]; use S }`` -> ``S: alloc (2, ..); if 0 < n: S[0] <- A[0]; for k in
 range(max(n - 1, 0)): { S[(k + 1) % 2] <- A[k + 1]; use S[k % 2] }; if 0 < n: use S[(n - 1) % 2]``.
@@ -102,6 +103,8 @@ class _Pipeline:
         beside = dict.fromkeys([part.stage for part in self.turned if part.beside])
         self.groups = sorted(beside, key=lambda stage: max([p.order for p in parts if p.beside and p.stage == stage]))
         """Asynchronous stages in the order in which a turn closes their groups of copies."""
+        self.closed = all([part.beside for part in parts if part.stage < self.depth])
+        """The last turns have no code of their own: nothing but copies runs ahead, and none begins in them."""
 
     def _refuse(self, text: str, part: _Part) -> PassError:
         where = f"the software pipeline of loop {self.loop.loop_var.name}"
@@ -161,9 +164,11 @@ class _Pipeline:
             made += self._turn(
                 const(turn, dtype), lambda stage, turn=turn: stage <= turn, known is None or known < depth
             )
-        ahead = maximum(sub(count, depth), const(0, dtype)) if known is None else const(max(known - depth, 0), dtype)
         var = Var(loop.loop_var.name, loop.loop_var.ty, loop.loop_var.span)
-        body = seq(*self._turn(add(var, depth), lambda stage: True, False))
+        body = seq(*self._turn(add(var, depth), lambda stage: True, self.closed))
+        if self.closed:
+            return seq(*made, replace(loop, loop_var=var, body=body))
+        ahead = maximum(sub(count, depth), const(0, dtype)) if known is None else const(max(known - depth, 0), dtype)
         made.append(replace(loop, loop_var=var, extent=ahead, body=body))
         start = maximum(count, const(depth, dtype)) if known is None else const(max(known, depth), dtype)
         for turn in range(depth):
@@ -214,7 +219,7 @@ class _Pipeline:
     def _copy(self, part: _Part, turn: Expr, guarded: bool) -> Stmt:
         iteration = sub(turn, part.stage)
         stmt = fresh_copy(part.stmt, {self.loop.loop_var: iteration})
-        if guarded:
+        if guarded and not (self.closed and part.stage == self.depth):
             stmt = IfThenElse(lt(iteration, self.loop.extent), stmt)
         return AttrStmt(const(0), ASYNC_SCOPE, 1, stmt) if part.beside else stmt
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....arith.analyzer import Analyzer
-from ....ir.build import add, scalar_type, sub
+from ....ir.build import add, is_int, scalar_type, sub
 from ....ir.expr import Call, IntImm, Op, Var
 from ....ir.node import Node
 from ....ir.scalar import Add, Binary, BufferLoad, Cast, FloorDiv, FloorMod, Max, Min, Mul, Sub
@@ -31,11 +31,11 @@ LARGEST = 1 << 18
 
 @dataclass(slots=True, eq=False)
 class Access:
-    """An access of memory behind ``data``; ``indices`` None means anywhere."""
+    """An access of memory behind ``data``; ``indices`` None means anywhere, one of them None anywhere along its axis."""
 
     data: Var
     writes: bool
-    indices: tuple[Expr, ...] | None
+    indices: tuple[Expr | None, ...] | None
     span: Span | None
 
 
@@ -50,6 +50,15 @@ def has_barriers(kernel: Stmt) -> bool:
     return any([call.op_name == "T.create_barriers" for call in collect(kernel, Call)])
 
 
+def _matrix_row(node: Node) -> BufferLoad | None:
+    """The element at which ``ldmatrix`` begins to read a row, where its address is given so."""
+    if type(node) is not Call or node.op_name != "T.ptx_ldmatrix" or not is_int(node.args[6], 0):
+        return None
+    source = node.args[5]
+    found = source.args[0] if type(source) is Call and source.op_name == "T.address_of" else None
+    return found if type(found) is BufferLoad else None
+
+
 class Accesses:
     """Finds accesses of one storage scope; views of a region count as accesses of the buffer viewed, anywhere."""
 
@@ -62,19 +71,24 @@ class Accesses:
             for match in block.match_buffers:
                 self.viewed[match.buffer.data] = match.source.buffer.data
 
-    def _access(self, data: Var, writes: bool, indices: tuple[Expr, ...] | None, span: Span | None) -> list[Access]:
+    def _access(
+        self, data: Var, writes: bool, indices: tuple[Expr | None, ...] | None, span: Span | None
+    ) -> list[Access]:
         while data in self.viewed:
             data, indices = self.viewed[data], None
         if scope_of(data) != self.scope:
             return []
         if indices is not None and self.values:
-            indices = tuple([substitute(i, self.values) for i in indices])
+            indices = tuple([None if i is None else substitute(i, self.values) for i in indices])
         return [Access(data, writes, indices, span)]
 
     def of(self, node: Node) -> list[Access]:
         """All accesses in an expression or simple statement, in order."""
         found: list[Access] = []
-        for child in children(node):
+        row = _matrix_row(node)
+        if row is not None:
+            found += self._access(row.buffer.data, False, (*row.indices[:-1], None), row.span)
+        for child in row.indices if row is not None else children(node):
             found += self.of(child)
         match node:
             case BufferLoad():
@@ -144,6 +158,8 @@ class Meetings:
         left: list[Expr] = []
         right: list[Expr] = []
         for x, y in zip(a.indices, b.indices):
+            if x is None or y is None:
+                continue
             if _apart(x, y, fixed):
                 return False
             first, second = self._split(x, fixed), self._split(y, fixed)
@@ -214,9 +230,10 @@ def _apart(x: Expr, y: Expr, fixed: set[Var]) -> bool:
     if any([v not in fixed for index in (x, y) for v in free_vars(index)]) or collect(x, (BufferLoad, Call)):
         return False
     period = 0
-    if type(x) is FloorMod and type(y) is FloorMod and type(x.b) is IntImm and structural_equal(x.b, y.b):
-        period = x.b.value
-        x, y = x.a, y.a
+    for index in (x, y):
+        if type(index) is FloorMod and type(index.b) is IntImm:
+            period = math.gcd(period, index.b.value)
+    x, y = [index.a if type(index) is FloorMod and type(index.b) is IntImm else index for index in (x, y)]
     distance = Analyzer().simplify(sub(x, y))
     return type(distance) is IntImm and bool(distance.value % period if period else distance.value)
 

@@ -1,0 +1,153 @@
+"""The operands of a product as tiles in shared memory: how their elements are found, and how many are neighbours in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ....arith import Analyzer
+from ....ir.buffer import Buffer
+from ....ir.build import add, const, dtype_of, eq, floormod, if_then_else, logical_and, lt, mul, sub
+from ....ir.expr import Call, IntImm, Var
+from ....ir.scalar import BufferLoad, Cast, IterVar
+from ....ir.stmt import BufferStore
+from ....ir.types import Expr, prim_type
+from ....ir.walk import substitute, used_vars
+from ...tir.analysis.loop_nests import is_choice, slope
+from .nests import INT, buffer_of
+from .product import Product, apart, extent_of, values_at, walks
+
+CHUNK_BYTES = 16
+"""Bytes of a line of a matrix in shared memory."""
+LINES = 8
+"""Lines of a matrix."""
+
+
+@dataclass(slots=True, frozen=True)
+class Side:
+    """An operand: its value, the iterators that select it, how many of their values and of steps a tile has, whether steps are
+    neighbours in the tile, whether such a tile is read across memory, how many neighbours are stored at once, and the tile."""
+
+    value: Expr
+    axes: tuple[IterVar, ...]
+    size: int
+    steps: int
+    by_steps: bool
+    turned: bool
+    width: int
+    buffer: Buffer
+
+    @property
+    def chunk(self) -> int:
+        """Elements of a chunk."""
+        return CHUNK_BYTES // self.buffer.dtype.itemsize
+
+    @property
+    def length(self) -> int:
+        """Elements of a tile along memory."""
+        return self.steps if self.by_steps else self.size
+
+    @property
+    def lines(self) -> int:
+        """Elements of a tile across memory."""
+        return self.size if self.by_steps else self.steps
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the tile in shared memory."""
+        rows, row = self.buffer.shape
+        assert type(rows) is IntImm and type(row) is IntImm
+        return rows.value * row.value * self.buffer.dtype.itemsize
+
+
+def side_of(what: Product, name: str, value: Expr, axes: tuple[IterVar, ...], size: int, steps: int) -> Side:
+    """An operand with a place for its tile. A conversion of it is left to the instruction, which turns 16 bits alone."""
+    walked = walks(value, what.steps)
+    value = value.value if isinstance(value, Cast) else value
+    dtype = dtype_of(value)
+    chunk = CHUNK_BYTES // dtype.itemsize
+    by_steps = walked or dtype.itemsize != 2
+    length, lines = (steps, size) if by_steps else (size, steps)
+    free = max(1, LINES // (length // chunk))
+    shape = [const(length // chunk, INT), const((lines + free) * chunk, INT)]
+    buffer = buffer_of(f"{what.name}_{name}", dtype.name, shape, "shared.dyn")
+    side = Side(value, axes, size, steps, by_steps, by_steps and not walked, 1, buffer)
+    widths = [chunk >> k for k in range(chunk.bit_length() - 1)]
+    return replace(side, width=next((width for width in widths if _is_vector(what, side, width)), 1))
+
+
+def element_at(what: Product, side: Side, batch: Expr, groups: Expr, line: Expr, lane: Expr | None) -> Expr:
+    """An element of an operand, zero behind the ends: ``groups`` counts along memory, to that of the lane, ``line`` across."""
+    along, across = (what.steps, side.axes) if side.by_steps else (side.axes, what.steps)
+    values = {**apart(what.batch, batch), **apart(along, groups, side.width, lane), **apart(across, line)}
+    element, conditions = _chosen(substitute(side.value, values_at(what, values)))
+    ends = [
+        *inside(mul(groups, side.width), extent_of(along), side.length),
+        *inside(line, extent_of(across), side.lines),
+    ]
+    guard = all_of([*ends, *conditions])
+    return element if guard is None else if_then_else(guard, element, const(0, dtype_of(element)))
+
+
+def _is_vector(what: Product, side: Side, width: int) -> bool:
+    """True if so many neighbours of an operand are a whole vector: in memory, or else where they are gathered to."""
+    along = what.steps if side.by_steps else side.axes
+    if not last_divides(along, width):
+        return False
+    if side.turned:
+        return True
+    lane, group = Var("lane", prim_type(INT)), Var("group", prim_type(INT))
+    element, conditions = _chosen(substitute(side.value, apart(along, group, width, lane)))
+    if type(element) is not BufferLoad or element.buffer.scope != "global":
+        return False
+    return is_whole(element, lane, width) and not any([lane in used_vars(cond) for cond in conditions])
+
+
+def last_divides(axes: Sequence[IterVar], width: int) -> bool:
+    """True if the last of some iterators is known to count through whole vectors."""
+    last = axes[-1].dom.extent if axes and axes[-1].dom is not None else None
+    return type(last) is IntImm and last.value % width == 0
+
+
+def is_whole(access: BufferLoad | BufferStore, lane: Var, width: int) -> bool:
+    """True if lanes are neighbours in memory, from a multiple of their number on."""
+    buffer, indices = access.buffer, access.indices
+    if not indices or buffer.strides or buffer.elem_offset is not None or slope(indices[-1], lane) != 1:
+        return False
+    row = buffer.shape[-1]
+    if len(indices) > 1 and not (type(row) is IntImm and row.value % width == 0):
+        return False
+    if any([lane in used_vars(index) for index in indices[:-1]]):
+        return False
+    first = sub(indices[-1], lane)
+    return Analyzer().can_prove(eq(floormod(first, const(width, INT)), const(0, INT)))
+
+
+def _chosen(value: Expr) -> tuple[Expr, list[Expr]]:
+    """A value without choices of zero, and the conditions under which it is that."""
+    conditions: list[Expr] = []
+    while isinstance(value, Call) and is_choice(value) and getattr(value.args[2], "value", None) == 0:
+        condition, value = value.args[0], value.args[1]
+        conditions.append(condition)
+    return value, conditions
+
+
+def inside(at: Expr, extent: Expr, size: int) -> list[Expr]:
+    """The condition that an index is inside, where tiles reach over the end."""
+    return [] if Analyzer().can_prove_equal(floormod(extent, const(size, INT)), const(0, INT)) else [lt(at, extent)]
+
+
+def all_of(conditions: Sequence[Expr]) -> Expr | None:
+    """Conditions as one; None for none."""
+    found: Expr | None = None
+    for condition in conditions:
+        found = condition if found is None else logical_and(found, condition)
+    return found
+
+
+def sum_of(*terms: Expr | None) -> Expr:
+    """The sum of those terms that there are."""
+    total: Expr = const(0, INT)
+    for term in terms:
+        total = total if term is None else add(total, term)
+    return total
