@@ -36,6 +36,10 @@ PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
         dict.fromkeys("abc", 'R.Tensor((1, "n", 8, 128), "float16")'),
     ),
     "attention_float32": ("R.nn.attention(a, b, c)", dict.fromkeys("abc", 'R.Tensor((1, "n", 8, 64), "float32")')),
+    "product_float16": (
+        "R.nn.relu(R.matmul(a, b))",
+        {"a": 'R.Tensor(("n", 1024), "float16")', "b": 'R.Tensor((1024, 4096), "float16")'},
+    ),
     "product": ("R.nn.relu(R.matmul(a, b))", {"a": MATRIX, "b": 'R.Tensor((1024, 512), "float32")'}),
 }
 """Graph expression, types of its parameters."""
@@ -68,7 +72,7 @@ def measured(name: str, arch: str) -> str:
     assert found and all([r.spill_bytes == r.stack_bytes == 0 for r in found]), found
     assert not [remark for one in made for remark in one.remarks]
     text = f"{max([r.registers for r in found])} registers, {sum([r.shared_bytes for r in found])} bytes shared"
-    if name in ("product", "warpgroups") and find_disassembler():
+    if name in ("product", "product_float16", "warpgroups") and find_disassembler():
         loop = main_loop(made[0].cubin)
         shown = [f"{loop[one]} {one}" for one in (*PRODUCTS, "LDS", "LDG", "STS") if loop[one]]
         text += f", loop of {loop.total()}: {', '.join(shown)}"
