@@ -70,7 +70,7 @@ def numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 CASES = [
-    (33, 70, 50, "", "float16", "float16", ""), (20, 24, 72, "b", "bfloat16", "float32", "n"), (40, 17, 40, "a", "float16", "float32", "nmk"),
+    (33, 70, 50, "", "float16", "float16", ""), (20, 24, 72, "b", "bfloat16", "float32", "n"), (70, 17, 40, "a", "float16", "float32", "nmk"),
     (18, 40, 96, "b", "int8", "int32", ""), (16, 33, 48, "a", "int8", "int32", "nm"),
 ]  # fmt: skip
 """Sizes, operands that lie across, data types, sizes that are symbols."""

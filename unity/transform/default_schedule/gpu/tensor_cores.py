@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ....ir.build import dtype_of
+from ....ir.build import dtype_of, le
 from ....ir.expr import IntImm
 from ....ir.node import replace
 from ....ir.scalar import Cast, IterVar
-from ....ir.stmt import BufferStore, seq
+from ....ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ....ir.types import Expr
 from ...infra.backend import GpuMachine
 from ...schedule import Schedule
@@ -20,7 +20,7 @@ from ..base import program_of, schedule_of
 from .nests import replaced
 from .product import Product, extent_of, products_of
 from .stages import size_of
-from .tile_sides import side_of
+from .tile_sides import Side, side_of
 from .warp_tiles import WARP, Form, WarpTile, kernel
 
 FORMS = {
@@ -57,6 +57,8 @@ STAGES = 4
 """Stages of the pipeline where shared memory has room for them: with four, three tiles are on their way."""
 GROUP = 8
 """Tiles of columns at most that blocks go through before they go down."""
+FEW_ROWS = 64
+"""Rows up to which a product of any number of rows has a kernel of its own."""
 FEW_STEPS = 8
 """Steps of a product from which on matrix instructions pay."""
 
@@ -71,27 +73,43 @@ def matrix_products(sch: Schedule) -> list[Product]:
 
 def bind_tensor_cores(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Schedule, str] | None:
     """Bind a product; the schedule goes on from the program with its kernel. None for a device without the instructions."""
-    if gpu.capability < 80 or gpu.warp != WARP:
+    form = _form(what)
+    if gpu.capability < 80 or gpu.warp != WARP or form is None:
         return None
     _inline_producers(sch, what)
     what = next(product for product in products_of(sch) if product.name == what.name)
-    form = _form(what)
-    costs = _costs(what, gpu)
+    rows = extent_of(what.rows)
+    tile = _tile(what, gpu, _size(what.rows))
+    few = _tile(what, gpu, FEW_ROWS) if type(rows) is not IntImm else tile
+    if tile is None or few is None:
+        return None
+    made, said = _kernel(what, form, tile), str(tile)
+    if few != tile:
+        made = IfThenElse(le(rows, FEW_ROWS), _kernel(what, form, few), made)
+        said = f"{few} up to {FEW_ROWS} rows, else {tile}"
+    func = program_of(sch)
+    dead = what.after.block if what.after is not None else None
+    body = seq(*replaced(func.body, {what.stage.block: made}, dead, what.store.buffer))
+    return schedule_of(replace(func, body=body)), f"{what.name} on tensor cores ({form.shape}) in tiles of {said}"
+
+
+def _sides(what: Product, rows: int, columns: int, steps: int) -> tuple[Side, Side]:
+    left = side_of(what, "left", what.left, what.rows, rows, steps)
+    return left, side_of(what, "right", what.right, what.columns, columns, steps)
+
+
+def _tile(what: Product, gpu: GpuMachine, rows: int) -> WarpTile | None:
+    """The tile for so many rows, with as many stages as shared memory has room for; None where it has none for two."""
+    costs, steps = _costs(what, gpu, rows), _steps(what)
     for choice in sorted(CHOICES, key=lambda choice: costs[choice]):
-        steps = _steps(what)
-        left = side_of(what, "left", what.left, what.rows, choice.rows, steps)
-        right = side_of(what, "right", what.right, what.columns, choice.columns, steps)
-        stages = min(STAGES, gpu.shared_bytes // (left.bytes + right.bytes))
-        if form is None or stages < 2:
-            continue
-        tile = WarpTile(choice.rows, choice.columns, steps, choice.row_warps, choice.column_warps, stages)
-        func = program_of(sch)
-        made = kernel(what, form, tile, left, right, _group(what, choice))
-        dead = what.after.block if what.after is not None else None
-        body = seq(*replaced(func.body, {what.stage.block: made}, dead, what.store.buffer))
-        sizes = f"{tile.rows} x {tile.columns} by {steps}"
-        return schedule_of(replace(func, body=body)), f"{what.name} on tensor cores ({form.shape}) in tiles of {sizes}"
+        stages = min(STAGES, gpu.shared_bytes // sum([side.bytes for side in _sides(what, *choice[:2], steps)]))
+        if stages > 1:
+            return WarpTile(choice.rows, choice.columns, steps, choice.row_warps, choice.column_warps, stages)
     return None
+
+
+def _kernel(what: Product, form: Form, tile: WarpTile) -> Stmt:
+    return kernel(what, form, tile, *_sides(what, tile.rows, tile.columns, tile.steps), _group(what, tile))
 
 
 def _form(what: Product) -> Form | None:
@@ -125,9 +143,9 @@ def _steps(what: Product) -> int:
     return steps
 
 
-def _costs(what: Product, gpu: GpuMachine) -> dict[Choice, float]:
-    """The cost of each tile: the turns in which the processors go through the tiles, by size and speed."""
-    batch, m, n = [_size(part) for part in (what.batch, what.rows, what.columns)]
+def _costs(what: Product, gpu: GpuMachine, m: int) -> dict[Choice, float]:
+    """The cost of each tile for ``m`` rows: the turns in which the processors go through the tiles, by size and speed."""
+    batch, n = _size(what.batch), _size(what.columns)
     found = {}
     for choice in CHOICES:
         tiles = batch * math.ceil(m / choice.rows) * math.ceil(n / choice.columns)
@@ -135,7 +153,7 @@ def _costs(what: Product, gpu: GpuMachine) -> dict[Choice, float]:
     return found
 
 
-def _group(what: Product, choice: Choice) -> int:
+def _group(what: Product, tile: WarpTile) -> int:
     extent = extent_of(what.columns)
-    tiles = math.ceil(extent.value / choice.columns) if type(extent) is IntImm else 1
+    tiles = math.ceil(extent.value / tile.columns) if type(extent) is IntImm else 1
     return next(group for group in range(GROUP, 0, -1) if tiles % group == 0)

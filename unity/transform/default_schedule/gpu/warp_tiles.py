@@ -53,6 +53,9 @@ class WarpTile:
     column_warps: int
     stages: int
 
+    def __str__(self) -> str:
+        return f"{self.rows} x {self.columns} by {self.steps}"
+
     @property
     def warps(self) -> int:
         """Warps of a block."""
