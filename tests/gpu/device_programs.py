@@ -20,8 +20,8 @@ COUNT = 4096
 """Elements of each buffer."""
 
 
-def device_function(body: str, **pointers: str) -> PrimFunc:
-    """A kernel of one warp; ``pointers``: names of buffers of 4096 elements by their types."""
+def device_function(body: str, threads: int = 32, /, **pointers: str) -> PrimFunc:
+    """A kernel of one block; ``pointers``: names of buffers of 4096 elements by their types."""
     params = ", ".join([f'{name}_ptr: T.handle("{dtype}", "global")' for name, dtype in pointers.items()])
     buffers = "\n".join(
         [f'    {name} = T.decl_buffer((4096,), "{dtype}", data={name}_ptr)' for name, dtype in pointers.items()]
@@ -32,7 +32,7 @@ def kernel({params}):
     T.func_attr({{"calling_conv": 2, "tir.is_global_func": True}})
 {buffers}
     bx = T.launch_thread("blockIdx.x", 1)
-    tx = T.launch_thread("threadIdx.x", 32)
+    tx = T.launch_thread("threadIdx.x", {threads})
 """
     made = parse(text + "\n".join([f"    {line}" for line in body.strip("\n").split("\n")]))
     assert isinstance(made, PrimFunc)

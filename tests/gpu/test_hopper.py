@@ -89,17 +89,6 @@ def test_a_product_whose_warpgroups_specialise() -> None:
             assert gpu.findings == []
 
 
-@pytest.mark.skipif(not find_assembler(), reason="there is no ptxas here: pip install nvidia-cuda-nvcc-cu12")
-def test_the_assembler_finds_nothing_that_slows_it() -> None:
-    """Products are begun one behind the other, without waiting; registers go to the warpgroup that multiplies."""
-    with unity.Target("cuda -arch=sm_90a") as target:
-        functions = unity.target.GPU_PIPELINE(parse(PRODUCT)).functions
-        written = write_programs(functions, target)
-    made = assemble(ptx_of(written.device.text, written.arch), "sm_90a")
-    (resources,) = made.kernels.values()
-    assert resources.spill_bytes == 0 and made.remarks == ()
-
-
 MISTAKES: dict[str, tuple[str, str, str]] = {
     "the tile is given back before the product has ended": (
         "T.ptx_wgmma_wait_group(0)\n                        T.ptx_arrive_barrier(2 + k % 2)",
@@ -139,9 +128,11 @@ def test_what_ends_a_run(right: str, wrong: str, message: str) -> None:
 
 
 FORMS = [
-    (a, d, "col") for a, d in (("float16", "float16"), ("float16", "float32"), ("bfloat16", "float32"), ("int8", "int32"),
-                               ("uint8", "int32"), ("float8_e4m3fn", "float32"), ("float8_e5m2", "float32"))
-] + [("bfloat16", "float32", "row")]  # fmt: skip
+    ("float16", "float16", "col"), ("bfloat16", "float32", "col"), ("bfloat16", "float32", "row"), ("int8", "int32", "col"),
+    ("float8_e4m3fn", "float32", "col"),
+]  # fmt: skip
+"""Types of the factors and of the sums, layout of B."""
+LIKE_THEM = [("float16", "float32", "col"), ("uint8", "int32", "col"), ("float8_e5m2", "float32", "col")]
 
 
 def products(forms: list[tuple[str, str, str]]) -> str:
@@ -212,6 +203,14 @@ def test_every_form_of_product() -> None:
         assert gpu.findings == []
 
 
+@pytest.mark.skipif(not find_assembler(), reason="there is no ptxas here: pip install nvidia-cuda-nvcc-cu12")
+def test_forms_that_differ_in_a_word_are_assembled() -> None:
+    func = device_function(products(LIKE_THEM), 128, X="float32", Y="float32")
+    written = write_programs({"kernel": func}, unity.Target("cuda -arch=sm_90a"))
+    (resources,) = assemble(ptx_of(written.device.text, written.arch), "sm_90a").kernels.values()
+    assert resources.spill_bytes == 0
+
+
 COPIES = """
 S = T.alloc_buffer((256,), "float32", scope="shared")
 T.create_barriers(2)
@@ -279,3 +278,38 @@ def test_arguments_that_no_instruction_takes(right: str, wrong: str, message: st
     assert right in PRODUCT
     with pytest.raises(unity.UnityError, match=f"E341.*{message}"):
         unity.check_gpu(parse(PRODUCT.replace(right, wrong, 1)))
+
+
+TURNED = """
+S = T.alloc_buffer((32, 32), "float32", scope="shared", align=1024)
+for i in range(32):
+    S[i, T.bitwise_xor(tx // 4, i % 8) * 4 + tx % 4] = X[tx * 32 + i]
+T.ptx_fence_proxy_async()
+T.tvm_storage_sync("shared")
+if tx == 0:
+    T.ptx_cp_async_bulk_tensor_store("float32", S.data, 0, Y.data, 128, 40, 48, 32, 32, 16, 24)
+    T.ptx_cp_async_bulk_commit_group()
+    T.ptx_cp_async_bulk_wait_group(0)
+T.tvm_storage_sync("shared")
+S[0, tx] = T.float32(0)
+"""
+
+
+def test_a_tile_goes_out_turned() -> None:
+    """A transposed tile leaves by a bulk copy; what hangs over the tensor is not stored."""
+    x = np.arange(4096, dtype="float32")
+    wanted = np.zeros((40, 48), "float32")
+    wanted[16:, 24:] = x[:1024].reshape(32, 32).T[:24, :24]
+    text = program(TURNED, 32, 1).replace('Y: T.Buffer((1,), "float32")', 'Y: T.Buffer((40, 48), "float32")')
+    y = np.zeros((40, 48), "float32")
+    report = unity.check_gpu(parse(text), x, y)
+    assert report.ok and (y == wanted).all(), report
+    for mistake in ("T.ptx_cp_async_bulk_wait_group(0)", "T.ptx_fence_proxy_async()"):
+        assert unity.check_gpu(parse(text.replace(mistake, "T.evaluate(0)")), x, y).races
+    overwritten = text.replace('_group(0)\n            T.tvm_storage_sync("shared")', "_group(0)")
+    assert overwritten != text and unity.check_gpu(parse(overwritten), x, y).races
+    executable = unity.compile(parse(text), target="cuda -arch=sm_90")
+    with emulated_gpu("sm_90") as gpu:
+        y = unity.tensor(np.zeros((40, 48), "float32"), device=unity.cuda(0))
+        unity.VirtualMachine(executable, unity.cuda(0))["main"](x, y)
+        assert (y.numpy() == wanted).all() and not gpu.findings

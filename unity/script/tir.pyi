@@ -861,6 +861,37 @@ def ptx_cp_async_bulk_tensor(
 ) -> Any:
     """PTX cp.async.bulk.tensor: a box of a tensor to shared memory, with a tensor map made by the host. It has an effect."""
 
+def ptx_cp_async_bulk_tensor_store(
+    dtype: Any,
+    arg0: Any,
+    arg1: Any,
+    arg2: Any,
+    arg3: Any,
+    arg4: Any,
+    arg5: Any,
+    arg6: Any,
+    arg7: Any = ...,
+    arg8: Any = ...,
+    arg9: Any = ...,
+    arg10: Any = ...,
+    arg11: Any = ...,
+    arg12: Any = ...,
+    arg13: Any = ...,
+    arg14: Any = ...,
+    arg15: Any = ...,
+    arg16: Any = ...,
+    arg17: Any = ...,
+    arg18: Any = ...,
+    /,
+) -> Any:
+    """PTX cp.async.bulk.tensor: a box of a tensor from shared memory, without a barrier. It has an effect."""
+
+def ptx_cp_async_bulk_commit_group() -> None:
+    """Closes a group of bulk copies to global memory. It has an effect."""
+
+def ptx_cp_async_bulk_wait_group(x: Any, /) -> None:
+    """Waits until at most so many groups of bulk copies to global memory are open. It has an effect."""
+
 def ptx_wgmma(
     dtype: Any,
     arg0: Any,

@@ -21,6 +21,8 @@ _PRODUCTS = {
 }  # fmt: skip
 """Accumulators by the type of both factors."""
 MOST_BOX = 256
+STORE = "T.ptx_cp_async_bulk_tensor_store"
+TENSOR_COPIES = ("T.ptx_cp_async_bulk_tensor", STORE)
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,7 +66,8 @@ def warpgroup_product(call: Call) -> WarpgroupProduct | str:
 
 @dataclass(slots=True, frozen=True)
 class TensorCopy:
-    """A copy of the ``box`` at ``corner`` of a tensor of ``sizes``, compact in global memory. What lies outside comes as zeros."""
+    """A copy of the ``box`` at ``corner`` of a tensor of ``sizes``, compact in global memory. What lies outside comes as zeros,
+    and is not stored."""
 
     dtype: DataType
     swizzle: int
@@ -83,14 +86,17 @@ class TensorCopy:
 
 def tensor_copy(call: Call) -> TensorCopy | str:
     """The form of a call of ``T.ptx_cp_async_bulk_tensor``, or what is wrong with it. Arguments: shared pointer and offset, global
-    pointer, barrier, swizzle (0: none), and for each axis the tensor's size, the box's, and the corner."""
+    pointer, barrier, swizzle (0: none), and for each axis the tensor's size, the box's, and the corner. A copy to the tensor,
+    ``T.ptx_cp_async_bulk_tensor_store``, has no barrier."""
     dtype = call.ty.dtype if isinstance(call.ty, PrimType) else DataType("void")
-    numbers, rank = call.args[5:], (len(call.args) - 5) // 3
+    place = 3 if call.op_name == STORE else 4
+    numbers, rank = call.args[place + 1 :], (len(call.args) - place - 1) // 3
     if len(numbers) != 3 * rank or not 1 <= rank <= 5:
         return "it takes a size, a box and a corner for each of 1 to 5 axes"
     sizes, corner = numbers[:rank], numbers[2 * rank :]
     box = tuple([extent.value if type(extent) is IntImm else 0 for extent in numbers[rank : 2 * rank]])
-    swizzle = call.args[4].value if type(call.args[4]) is IntImm else -1
+    mode = call.args[place]
+    swizzle = mode.value if type(mode) is IntImm else -1
     if dtype.lanes != 1 or dtype.bits < 8 or dtype.is_bool or dtype.code == "handle":
         return f"no copies of {dtype.name}"
     if not all([1 <= extent <= MOST_BOX for extent in box]):
@@ -127,6 +133,6 @@ def _scope(expr: Expr) -> str:
 
 
 _CHECKS: dict[str, Callable[[Call], object]] = {
-    "T.ptx_wgmma": warpgroup_product, "T.ptx_cp_async_bulk_tensor": tensor_copy, "T.create_barriers": _constant,
-    "T.ptx_wgmma_wait_group": _constant, "T.ptx_setmaxnreg": _registers,
+    "T.ptx_wgmma": warpgroup_product, **dict.fromkeys(TENSOR_COPIES, tensor_copy), "T.create_barriers": _constant,
+    "T.ptx_wgmma_wait_group": _constant, "T.ptx_cp_async_bulk_wait_group": _constant, "T.ptx_setmaxnreg": _registers,
 }  # fmt: skip

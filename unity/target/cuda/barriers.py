@@ -5,7 +5,7 @@ Arguments are TVM's, barriers have numbers (``T.create_barriers``). Instructions
 
 from __future__ import annotations
 
-from ...ir.analysis.asynchronous import TensorCopy, tensor_copy
+from ...ir.analysis.asynchronous import STORE, TENSOR_COPIES, TensorCopy, tensor_copy
 from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
@@ -110,7 +110,7 @@ def tensor_maps(func: PrimFunc) -> list[TensorMap]:
     """The tensor maps that a kernel needs, one for each tensor and box. Raises CodegenError E526."""
     found: dict[object, TensorMap] = {}
     for call in collect(func.body, Call):
-        if call.op_name == "T.ptx_cp_async_bulk_tensor":
+        if call.op_name in TENSOR_COPIES:
             copy = _copy(call)
             source, symbols = call.args[2], {v for size in copy.sizes for v in free_vars(size)}
             if type(source) is not Var or source not in func.params or not symbols <= set(func.params):
@@ -141,9 +141,31 @@ def bulk_tensor(w: FunctionWriter, call: Call) -> str:
     corner = [convert(w, w.value(place), dtype_of(place), I32) for place in reversed(copy.corner)]
     rank = len(corner)
     shown = ", ".join([f"${3 + axis}" for axis in range(rank)])
+    places = [("i32", place) for place in corner]
+    if call.op_name == STORE:
+        require(w, "sm_90", call)
+        shown = ", ".join([f"${2 + axis}" for axis in range(rank)])
+        text = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group [$1, {{{shown}}}], [$0];"
+        assembly(w, text, (), to, ("i64", tensor), *places)
+        return "undef"
     kind = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-    assembly(w, f"{kind} [$0], [$1, {{{shown}}}], [$2];", (), to, ("i64", tensor), _barrier(w, call, 3),
-             *[("i32", place) for place in corner])  # fmt: skip
+    assembly(w, f"{kind} [$0], [$1, {{{shown}}}], [$2];", (), to, ("i64", tensor), _barrier(w, call, 3), *places)
+    return "undef"
+
+
+def commit_stores(w: FunctionWriter, call: Call) -> str:
+    """The copies to global memory that the thread has begun since the last group become one."""
+    require(w, "sm_90", call)
+    assembly(w, "cp.async.bulk.commit_group;", ())
+    return "undef"
+
+
+def wait_stores(w: FunctionWriter, call: Call) -> str:
+    """Argument: the number of groups of the thread that may be open."""
+    require(w, "sm_90", call)
+    count = call.args[0]
+    assert type(count) is IntImm
+    assembly(w, f"cp.async.bulk.wait_group {count.value};", ())
     return "undef"
 
 
@@ -170,6 +192,8 @@ def barrier_bytes(func: PrimFunc) -> int:
 RULES: Intrinsics = {
     "T.create_barriers": create, "T.ptx_init_barrier_thread_count": initialize, "T.ptx_arrive_barrier": arrive,
     "T.ptx_arrive_barrier_expect_tx": arrive_expecting, "T.ptx_wait_barrier": wait, "T.ptx_cp_async_barrier": arrive_when_copied,
-    "T.ptx_cp_async_bulk": bulk, "T.ptx_cp_async_bulk_tensor": bulk_tensor, "T.ptx_fence_proxy_async": fence_proxy,
+    "T.ptx_cp_async_bulk": bulk, **dict.fromkeys(TENSOR_COPIES, bulk_tensor),
+    "T.ptx_cp_async_bulk_commit_group": commit_stores, "T.ptx_cp_async_bulk_wait_group": wait_stores,
+    "T.ptx_fence_proxy_async": fence_proxy,
     "T.ptx_elect_sync": elect,
 }  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....ffi.dtype import DataType
 from ....support.errors import InterpreterError, Note
-from ...analysis.asynchronous import tensor_copy
+from ...analysis.asynchronous import TensorCopy, tensor_copy
 from ...build import dtype_of
 from ...expr import Call
 from ..common.arrays import Value
@@ -22,7 +22,7 @@ from .fibers import Fibers
 from .findings import Finding, Site
 from .intrinsics import register
 from .lanes import WARP, Mask
-from .memory import Address
+from .memory import Address, Storage
 from .mma import checked, copies_of, name_of
 from .shadow import NOBODY
 from .wave import Wave
@@ -239,12 +239,16 @@ def _bulk(compiler: ExprCompiler, call: Call) -> Closure:
     return _copying(compiler, call, 5, source, 0, 16)
 
 
-@register("ptx_cp_async_bulk_tensor")
-def _bulk_tensor(compiler: ExprCompiler, call: Call) -> Closure:
-    """Arguments: see ``tensor_copy``."""
-    form, wave = tensor_copy(call), compiler.wave
+def _form(call: Call) -> TensorCopy:
+    form = tensor_copy(call)
     if isinstance(form, str):
         raise InterpreterError("E372", f"{call.op_name}: {form}", call.span)
+    return form
+
+
+def _box(compiler: ExprCompiler, form: TensorCopy) -> Callable[[Mask], tuple[np.ndarray, np.ndarray]]:
+    """The elements of a box by number, and which of them the tensor has."""
+    wave = compiler.wave
     sizes, corner = [[compiler.index(e) for e in row] for row in (form.sizes, form.corner)]
     grid = np.indices(form.box).reshape(len(form.box), -1)
 
@@ -261,7 +265,14 @@ def _bulk_tensor(compiler: ExprCompiler, call: Call) -> Closure:
             places = places * extent[:, None] + place
         return places, inside
 
-    return _copying(compiler, call, 3, source, form.swizzle, 128)
+    return source
+
+
+@register("ptx_cp_async_bulk_tensor")
+def _bulk_tensor(compiler: ExprCompiler, call: Call) -> Closure:
+    """Arguments: see ``tensor_copy``."""
+    form = _form(call)
+    return _copying(compiler, call, 3, _box(compiler, form), form.swizzle, 128)
 
 
 def _copying(
@@ -318,6 +329,116 @@ def _copying(
             storage.stored[storage.cells(storage.places(flat, item, everyone.ravel()), item)] = NOBODY
 
     return run
+
+
+class Stores:
+    """Copies to global memory under way, by the first lane that began them: what tells that shared memory may still be read."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, list[Callable[[], None]]] = {}
+        self.groups: dict[int, list[list[Callable[[], None]]]] = {}
+
+
+def _stores(wave: Wave) -> Stores:
+    found = wave.env.get(Stores)
+    if found is None:
+        found = wave.env[Stores] = Stores()
+    assert isinstance(found, Stores)
+    return found
+
+
+@register("ptx_cp_async_bulk_tensor_store")
+def _bulk_store(compiler: ExprCompiler, call: Call) -> Closure:
+    """Arguments: see ``tensor_copy``. Global memory is written at once, shared memory may be read until the group is waited for."""
+    form, wave, span = _form(call), compiler.wave, call.span
+    box, dtype, item = _box(compiler, form), form.dtype, form.dtype.itemsize
+    source, offset = compiler.address(call.args[0], call), compiler.index(call.args[1])
+    to = compiler.address(call.args[2], call)
+    names = name_of(call.args[0]), name_of(call.args[2])
+    reading: Site = wave.log.site(names[0], "bulk load", "shared", span)
+    writing: Site = wave.log.site(names[1], "bulk store", "global", span)
+
+    def run(mask: Mask) -> Value:
+        lanes = mask.index
+        if not len(lanes):
+            return NOTHING
+        places, inside = box(mask)
+        everyone = np.broadcast_to(lanes[:, None], places.shape)
+        here, target = source(mask), to(mask)
+        start = np.broadcast_to(np.asarray(here.offset + offset(mask) * item, np.int64), wave.batch.size)[lanes]
+        from_ = swizzled(start[:, None] + np.arange(places.shape[1]) * item, form.swizzle)
+        checked(wave, here.storage, from_, lanes, dtype, names[0], span)
+        crooked = lanes[start % 128 != 0]
+        if crooked.size and wave.array is not None:
+            wave.misaligned(reading, wave.array, crooked, 128)
+        owners = everyone[inside]
+        values = wave.accesses.load(here.storage, from_[inside], owners, dtype, reading)
+        cells = here.storage.cells(here.storage.places(from_[inside], item, owners), item)
+        fenced(wave, here.storage, cells, owners, reading, "a bulk copy")
+        base = np.broadcast_to(np.asarray(target.offset, np.int64), wave.batch.size)[lanes]
+        landing = checked(wave, target.storage, (base[:, None] + places * item)[inside], owners, dtype, names[1], span)
+        wave.accesses.store(target.storage, landing, owners, values, dtype, writing, True)
+        begun = _stores(wave).open.setdefault(int(lanes[0]), [])
+        begun.append(lambda: still_read(wave, here.storage, cells, owners, reading))
+        return NOTHING
+
+    return run
+
+
+@register("ptx_cp_async_bulk_commit_group")
+def _commit_stores(compiler: ExprCompiler, call: Call) -> Closure:
+    wave = compiler.wave
+
+    def run(mask: Mask) -> Value:
+        for lane in mask.index[:1].tolist():
+            _stores(wave).groups.setdefault(lane, []).append(_stores(wave).open.pop(lane, []))
+        return NOTHING
+
+    return run
+
+
+@register("ptx_cp_async_bulk_wait_group")
+def _wait_stores(compiler: ExprCompiler, call: Call) -> Closure:
+    wave, left = compiler.wave, getattr(call.args[0], "value", 0)
+
+    def run(mask: Mask) -> Value:
+        for lane in mask.index[:1].tolist():
+            groups = _stores(wave).groups.get(lane, [])
+            while len(groups) > left:
+                for done in groups.pop(0):
+                    done()
+        return NOTHING
+
+    return run
+
+
+def end_stores(wave: Wave) -> None:
+    """A kernel ends: copies to global memory that nobody has waited for have read until now."""
+    for groups in _stores(wave).groups.values():
+        for done in [one for group in groups for one in group]:
+            done()
+
+
+def still_read(wave: Wave, storage: Storage, cells: np.ndarray, lanes: np.ndarray, site: Site) -> None:
+    """Note that an instruction beside the threads has read cells until now."""
+    if storage.shadow is not None:
+        storage.shadow.readers.forget(cells.ravel())
+        wave.accesses.note(storage, cells, lanes, site, False)
+
+
+def fenced(wave: Wave, storage: Storage, cells: np.ndarray, lanes: np.ndarray, site: Site, reader: str) -> None:
+    """Report cells that a thread has stored and an instruction beside the threads reads, without a fence since."""
+    if storage.stored is None:
+        return
+    by = storage.stored[cells].ravel()
+    late, key = by != NOBODY, ("race", "proxy", site.number)
+    if late.any() and not wave.log.known(key, int(late.sum())):
+        at = int(late.argmax())
+        one, two = wave.batch.geometry.thread_id(int(by[at])), wave.thread(int(lanes[at * len(lanes) // len(by)]))
+        text = f"{site.buffer} is stored by {one} and read by {reader} of {two}, no T.ptx_fence_proxy_async between"
+        help = "put T.ptx_fence_proxy_async() behind the stores, before the barrier"
+        found = Finding("E360", "race", text, site.span, help=help, buffer=site.buffer, threads=(one, two))
+        wave.log.add(key, found, int(late.sum()))
 
 
 @register("ptx_fence_proxy_async")

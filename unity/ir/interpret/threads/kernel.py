@@ -19,6 +19,7 @@ from ...walk import collect, free_vars
 from ..common.arrays import typed
 from ..scalar.machine import Machine
 from ..scalar.memory import Pointer, View
+from .barriers import end_stores
 from .findings import Log
 from .lanes import AXES, MAX_THREADS, Batch, Geometry
 from .memory import Address, Array, Storage, array, rank_of
@@ -65,7 +66,7 @@ class Kernel:
         self.wave.tags = {a.var: a.tag for a in self.axes}
         axes = {a.var: (a.tag, a.key) for a in self.axes}
         called = {call.op_name for call in collect(stmt, Call)}
-        self.proxies = "T.ptx_wgmma" in called
+        self.proxies = bool(called & {"T.ptx_wgmma", "T.ptx_cp_async_bulk_tensor_store"})
         self.statements = StmtCompiler(self.wave, granule, axes, self._track_static, "T.ptx_wait_barrier" in called)
         self.body = self.statements.visit(stmt)
         syncs = [_sync_scope(c) for c in collect(stmt, Call)]
@@ -107,6 +108,7 @@ class Kernel:
             for make in self.makers.values():
                 make(batch.start)
             self.body(batch.start)
+            end_stores(self.wave)
             clock = batch.clock + 1
         for storage in storages.values():
             storage.write_back()

@@ -46,6 +46,7 @@ TOGETHER = frozenset(
         "T.ptx_cp_async",
         "T.create_barriers",
         "T.ptx_wgmma",
+        "T.ptx_cp_async_bulk_tensor_store",
         "T.ptx_elect_sync",
     }
 )

@@ -15,15 +15,13 @@ from ...analysis.asynchronous import WarpgroupProduct, warpgroup_product
 from ...expr import Call
 from ..common.arrays import Value
 from ..common.expressions import Closure
-from .barriers import NOTHING, swizzled
+from .barriers import NOTHING, fenced, still_read, swizzled
 from .expressions import ExprCompiler
-from .findings import Finding
 from .fragments import multiply_add, whole_warps
 from .intrinsics import register
 from .lanes import WARP, Mask
-from .memory import Address, Storage
+from .memory import Address
 from .mma import GROUP, LAYOUTS, MEMBER, Registers, checked, name_of
-from .shadow import NOBODY
 from .wave import Wave
 
 GROUP_WARPS = 4
@@ -85,31 +83,8 @@ class _Tile:
         flat = checked(wave, storage, places.reshape(len(warps), -1), warps, dtype, self.name, self.call.span).ravel()
         values = wave.accesses.load(storage, flat, lanes, dtype, self.site).reshape(places.shape)
         cells = storage.cells(storage.places(flat, item, lanes), item)
-        self._fenced(storage, cells, lanes)
-
-        def note() -> None:
-            if storage.shadow is not None:
-                storage.shadow.readers.forget(cells.ravel())
-                wave.accesses.note(storage, cells, lanes, self.site, False)
-
-        return values, note
-
-    def _fenced(self, storage: Storage, cells: np.ndarray, lanes: np.ndarray) -> None:
-        """Report cells that a thread has stored, without a fence since."""
-        if storage.stored is None:
-            return
-        by = storage.stored[cells].ravel()
-        key = ("race", "proxy", self.site.number)
-        if (by != NOBODY).any() and not self.wave.log.known(key, int((by != NOBODY).sum())):
-            at = int((by != NOBODY).argmax())
-            one, two = (
-                self.wave.batch.geometry.thread_id(int(by[at])),
-                self.wave.thread(int(lanes[at * len(lanes) // len(by)])),
-            )
-            text = f"{self.name} is stored by {one} and read by a product of {two}, no T.ptx_fence_proxy_async between"
-            help = "put T.ptx_fence_proxy_async() behind the stores, before the barrier"
-            found = Finding("E360", "race", text, self.call.span, help=help, buffer=self.name, threads=(one, two))
-            self.wave.log.add(key, found, int((by != NOBODY).sum()))
+        fenced(wave, storage, cells, lanes, self.site, "a product")
+        return values, lambda: still_read(wave, storage, cells, lanes, self.site)
 
 
 @register("ptx_wgmma")
