@@ -45,3 +45,58 @@ def test_machine_code_for_an_older_architecture_is_refused() -> None:
         with pytest.raises(unity.UnityError, match="may have instructions") as refused:
             assembled_archs(unity.Target(text))
         assert refused.value.code == "E531"
+
+
+SIZES = """
+@T.prim_func
+def main(x: T.handle, y: T.handle):
+    n = T.int64()
+    m = T.int64()
+    k = T.int64()
+    X = T.match_buffer(x, (n, m), "float32")
+    Y = T.match_buffer(y, (k,), "float32")
+    for b in T.thread_binding(n, "blockIdx.y"):
+        for t in T.thread_binding(m, "threadIdx.x"):
+            S = T.alloc_buffer((k,), "float32", scope="shared.dyn")
+            S[t] = X[b, t]
+            X[b, t] = S[t] + T.float32(1)
+"""
+
+
+@pytest.mark.gpu
+def test_launches_of_every_size() -> None:
+    """The sizes that a device takes, none at all among them, and in words those that it does not."""
+    with emulated_gpu(races=False, traffic=False) as gpu:
+        vm = unity.VirtualMachine(unity.compile(parse(SIZES), target="cuda"), unity.cuda(0))
+        for (n, m, k), words in {
+            (2, 3, 4): "", (0, 3, 4): "", (2, 0, 4): "", (1, 1025, 2000): "a block of 1025 x 1 x 1 threads, where at most 1024",
+            (65536, 1, 4): "a grid of 1 x 65536 x 1 blocks", (1, 4, 50000): "200000 bytes of shared memory for a block, which has 166912",
+        }.items():  # fmt: skip
+            x = unity.tensor(np.ones((n, m), "float32"), device=unity.cuda(0))
+            y = unity.runtime.empty((k,), "float32", unity.cuda(0))
+            if not words:
+                vm["main"](x, y)
+                assert (x.numpy() == 2).all()
+                continue
+            with pytest.raises(unity.UnityError, match=words) as refused:
+                vm["main"](x, y)
+            assert refused.value.code == "E735" and (x.numpy() == 1).all()
+        assert [launch.block for launch in gpu.launches if launch.shared] == [(3, 1, 1)]
+
+
+def test_what_a_program_needs_stands_in_the_error_of_memory() -> None:
+    chain = "y = R.reshape(R.exp(R.reshape(R.cumsum(x, axis=0), R.shape([4096]))), R.shape([64, 64]))"
+    add = f'@R.function\ndef main(x: R.Tensor((64, 64), "float32"), w: R.Tensor((64, 64), "float32")):\n    {chain}\n    z = R.add(R.matmul(y, w), C)\n    return z\n'
+    constant = unity.relax.const(np.random.default_rng(0).normal(size=(64, 64)).astype("float32"))
+    ex = unity.compile(parse(add, scope={"C": constant}), target="cuda")
+    x = np.ones((64, 64), "float32")
+    for mode in ("native", "bytecode"):
+        with emulated_gpu(memory=1 << 16):
+            vm = unity.VirtualMachine(ex, unity.cuda(0), mode)
+            held = [unity.tensor(x, device=unity.cuda(0)) for _ in range(2)]
+            with pytest.raises(unity.UnityError, match="a call needs, beside its arguments: main: temporaries") as full:
+                vm["main"](*held)
+            assert full.value.code == "E736" and "results 16384 bytes" in str(full.value)
+    with emulated_gpu(memory=1 << 13), pytest.raises(unity.UnityError, match="1 constants of 16384 bytes") as full:
+        unity.VirtualMachine(ex, unity.cuda(0))
+    assert full.value.code == "E736"

@@ -175,7 +175,8 @@ class _Call:
         """The numpy array behind anything we take as a tensor."""
         if isinstance(value, Tensor):
             if value.device != CPU:
-                raise self.fail("E612", arg, path, f"expected a tensor on {CPU}, got one on {value.device}")
+                raise self.fail("E612", arg, path, f"expected a tensor on {CPU}, got one on {value.device}",
+                                help='copy it first: x.to("cpu"), or compile the program for the device')  # fmt: skip
             return value.numpy()
         if is_torch_tensor(value):
             activate_torch()  # native code reads the next one itself

@@ -35,13 +35,13 @@ _EXTENTS = [f"{kind}Idx.{axis}" for kind in ("block", "thread") for axis in "xyz
 _LAUNCH = """\
 @unity_cuda_thread_key = external global i32
 @unity_cuda_launch_failed = external global i8
-@unity.cuda.format = private constant [3 x i8] c"is\\00"
+@unity.cuda.format = private constant [4 x i8] c"isK\\00"
 declare ptr @pthread_getspecific(i32)
 declare i32 @cuLaunchKernel(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
-define internal i32 @unity.cuda.raise(i32 %status, ptr %name) nounwind {
+define internal i32 @unity.cuda.raise(i32 %status, ptr %name, ptr %counts) nounwind {
   %held = call i32 @PyGILState_Ensure()
   %answer = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr @unity_cuda_launch_failed,
-    ptr @unity.cuda.format, i32 %status, ptr %name)
+    ptr @unity.cuda.format, i32 %status, ptr %name, ptr %counts)
   %failed = icmp eq ptr %answer, null
   br i1 %failed, label %done, label %drop
 drop:
@@ -51,13 +51,38 @@ done:
   call void @PyGILState_Release(i32 %held)
   ret i32 -1
 }
+define internal i32 @unity.cuda.refuse(i32 %code, ptr %name, i64 %gx, i64 %gy, i64 %gz, i64 %bx, i64 %by, i64 %bz,
+    i64 %shared) nounwind noinline cold {
+  %counts = alloca [7 x i64]
+  %at1 = getelementptr i64, ptr %counts, i64 1
+  %at2 = getelementptr i64, ptr %counts, i64 2
+  %at3 = getelementptr i64, ptr %counts, i64 3
+  %at4 = getelementptr i64, ptr %counts, i64 4
+  %at5 = getelementptr i64, ptr %counts, i64 5
+  %at6 = getelementptr i64, ptr %counts, i64 6
+  store i64 %gx, ptr %counts
+  store i64 %gy, ptr %at1
+  store i64 %gz, ptr %at2
+  store i64 %bx, ptr %at3
+  store i64 %by, ptr %at4
+  store i64 %bz, ptr %at5
+  store i64 %shared, ptr %at6
+  %raised = call i32 @unity.cuda.raise(i32 %code, ptr %name, ptr %counts)
+  ret i32 %raised
+}
 define internal i32 @unity.cuda.launch(ptr %cell, i64 %gx, i64 %gy, i64 %gz, i64 %bx, i64 %by, i64 %bz,
     i64 %shared, ptr %arguments, ptr %name) nounwind {
   %ex = icmp eq i64 %gx, 0
   %ey = icmp eq i64 %gy, 0
   %ez = icmp eq i64 %gz, 0
+  %tx = icmp eq i64 %bx, 0
+  %ty = icmp eq i64 %by, 0
+  %tz = icmp eq i64 %bz, 0
   %exy = or i1 %ex, %ey
-  %empty = or i1 %exy, %ez
+  %txy = or i1 %tx, %ty
+  %z = or i1 %ez, %tz
+  %xy = or i1 %exy, %txy
+  %empty = or i1 %xy, %z
   br i1 %empty, label %nothing, label %check
 check:
   %a = or i64 %gx, %gy
@@ -88,7 +113,7 @@ nothing:
   ret i32 0
 bad:
   %code = phi i32 [ 1, %check ], [ %status, %go ]
-  %raised = call i32 @unity.cuda.raise(i32 %code, ptr %name)
+  %raised = call i32 @unity.cuda.refuse(i32 %code, ptr %name, i64 %gx, i64 %gy, i64 %gz, i64 %bx, i64 %by, i64 %bz, i64 %shared)
   ret i32 %raised
 }
 """
@@ -276,7 +301,7 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
     good, bad = w.label("allocated"), w.label("failed")
     w.branch(w.emit(f"icmp ne i64 {address}, 0"), good, bad)
     w.start(bad)
-    w.leave(w.emit(f"call i32 @unity.cuda.raise(i32 2, ptr {w.module.string(buffer.name)})"))
+    w.leave(w.emit(f"call i32 @unity.cuda.raise(i32 2, ptr {w.module.string(buffer.name)}, ptr null)"))
     w.start(good)
     w.heap.append(pointer)
     w.env[buffer.data] = pointer

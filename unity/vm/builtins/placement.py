@@ -10,6 +10,7 @@ from ...ffi.calls.host_copies import RunningOn, call_from_device
 from ...ffi.device import CPU, Device
 from ...ffi.registry import PackedFunc
 from ...ffi.tensor import Tensor
+from ...support.errors import DeviceError, Note
 from .builtins import builtins_on
 from .values import to_device_value, to_value
 
@@ -40,8 +41,14 @@ class Placement:
         return to_value(function.function(*args))
 
     def constants(self, constants: Sequence[Tensor]) -> list[Tensor]:
-        """A program's constants, copied to the device."""
-        return [c.to(self.device) for c in constants] if self.own_memory else list(constants)
+        """A program's constants, copied to the device. Raises DeviceError E736 where they do not fit."""
+        try:
+            return [c.to(self.device) for c in constants] if self.own_memory else list(constants)
+        except DeviceError as error:
+            if error.code == "E736":
+                total = sum([c.layout.nbytes for c in constants])
+                error.notes.append(Note(f"the program has {len(constants)} constants of {total} bytes together"))
+            raise
 
 
 HOST = Placement(CPU)

@@ -19,6 +19,7 @@ from ..builtins.builtins import truth
 from ..builtins.placement import HOST, Placement
 from ..builtins.values import Closure
 from ..executable import bytecode as bc
+from ..executable.memory_formula import memory_formula
 from . import checks
 from .kernels import RawKernel
 
@@ -189,6 +190,8 @@ def add_frame(error: UnityError, program: bc.Program, fn: bc.VMFunction, at: int
     """Note a frame on an error, at most a few (deep recursion)."""
     if len(error.notes) < 12:
         error.notes.append(Note(frame_text(program, fn, at)))
+        if error.code == "E736":
+            error.notes.append(Note(f"a call needs, beside its arguments: {memory_formula(program, fn.name)}"))
 
 
 def run_check(
