@@ -442,3 +442,25 @@ def test_threads_share_a_machine(machine):
         made = list(pool.map(lambda x: vm["main"](x, w).numpy(), inputs))
     for x, y in zip(inputs, made, strict=True):
         np.testing.assert_allclose(y, chain(x, w), rtol=1e-6)
+
+
+def test_virtual_devices_of_parameters_and_results(machine, tmp_path):
+    text = """
+@R.function
+def main(x: R.Tensor((3, 4), "float32", vdevice="apart:0"), w: R.Tensor((3, 4), "float32", vdevice="llvm:0")):
+    y = R.add(x, R.to_vdevice(w, "apart:0"))
+    z = R.to_vdevice(R.exp(y), "llvm:0")
+    return (y, z, R.shape_of(y))
+"""
+    vm = machine(text)
+    there = tensor(X, device=TOY)
+    for w in (tensor(X), X, there):
+        y, z, shape = vm["main"](there, w)
+        assert y.device is TOY and z.device is unity.cpu() and tuple(shape) == (3, 4)
+        np.testing.assert_allclose(z.numpy(), np.exp(2 * X), rtol=1e-6)
+    assert code_of(lambda: vm["main"](tensor(X), X)) == "E612", "x is on the device"
+    vm.executable.save(tmp_path / "m.unity")
+    loaded = VirtualMachine(unity.load(tmp_path / "m.unity"), TOY, vm.exec_mode)
+    assert loaded["main"](X, X)[1].device is unity.cpu()
+    host = VirtualMachine(unity.compile(parse(text.replace("apart", "cpu"))))
+    assert host["main"](X, X)[1].device is unity.cpu()

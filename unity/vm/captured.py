@@ -41,6 +41,8 @@ def require_capturable(program: bc.Program, name: str, foreign: Collection[str],
     if device.host_memory or device.memory.capture is None:
         raise VMError("E639", f"{name} cannot be captured: a {device.kind} device has no graphs",
                       help="make the machine without cuda_graph=True")  # fmt: skip
+    if program.functions[name].host_results:
+        raise _refused(name, "results on the host", program, -1)
     seen, waiting = {name}, [name]
     while waiting:
         fn = program.functions[waiting.pop()]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 from ..ffi.calls.check import ArgumentChecker, Finished, OutHandler
@@ -157,6 +158,9 @@ class VirtualMachine:
         plain = (
             interpreted(program, self.interpreter, name, self._outputs_of(name)) if native is None else native.function(name)
         )  # fmt: skip
+        places = program.functions[name].host_results if self.placement.own_memory else ()
+        if places:
+            plain = with_host_results(plain, frozenset(places))
         if not self.cuda_graph:
             return plain
         require_capturable(program, name, self._foreign, self.placement.device)
@@ -170,7 +174,8 @@ class VirtualMachine:
         """
         program = self.executable.program
         plan = plan_entry(program.functions[name], program)
-        if self.cuda_graph or any([isinstance(leaf, ObjectArg) for leaf in plan.spec.leaves()]):
+        placed = self.placement.own_memory and program.functions[name].host_results
+        if placed or self.cuda_graph or any([isinstance(leaf, ObjectArg) for leaf in plan.spec.leaves()]):
             return None
         if self.native is not None:
             return self.native.function(name, silent=True)
@@ -325,6 +330,21 @@ def device_for(executable: Executable, wanted: Device | None) -> Device:
         raise VMError("E612", f"this program runs on {', '.join(map(str, own))}, not on {wanted}",
                       help=f'compile it for that device: unity.compile(mod, target="{wanted.kind}")')  # fmt: skip
     return make_device(wanted or own[0])
+
+
+def with_host_results(function: Callable[..., Any], places: frozenset[int]) -> Callable[..., Any]:
+    """A function some of whose tensors, by their numbers, are copied to the host; what is given as ``out`` stays where it is."""
+
+    def moved(value: Any, numbers: Iterator[int]) -> Any:
+        if isinstance(value, tuple):
+            return tuple([moved(v, numbers) for v in value])
+        return value.to(CPU) if isinstance(value, Tensor) and next(numbers) in places else value
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        found = function(*args, **kwargs)
+        return found if kwargs.get("out") is not None else moved(found, count())
+
+    return call
 
 
 def running_in(placement: Placement, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -221,6 +221,8 @@ class _Call:
         if found is None:
             raise self.fail("E603", arg, path, f"expected a tensor, got {type(value).__name__}",
                             help=f"pass a numpy array or a tensor on {place}")  # fmt: skip
+        if arg.copied and found.device.host_memory:
+            return found.to(place)
         if found.device != place:
             raise self.fail("E612", arg, path, f"expected a tensor on {place}, got one on {found.device}",
                             help=f'copy it first: unity.tensor(x, device="{place}"), or x.to(...) in torch')  # fmt: skip

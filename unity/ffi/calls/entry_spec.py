@@ -20,7 +20,8 @@ class TensorArg:
     """A tensor. ``dtype`` None: any type; ``shape`` None: any rank. ``strides`` None: C-contiguous; else in elements.
 
     ``written``: the memory must be writeable. ``align``: bytes the address must be a multiple of (0: the element's).
-    ``where`` says where the argument is declared, e.g. ``model.py:12:9``; ``device``, where the tensor must lie.
+    ``where`` says where the argument is declared, e.g. ``model.py:12:9``; ``device``, where the tensor must lie;
+    ``copied``: tensors of the host are copied there.
     """
 
     name: str
@@ -31,6 +32,7 @@ class TensorArg:
     align: int = 0
     where: str = ""
     device: Device = CPU
+    copied: bool = False
 
 
 @dataclass(slots=True, frozen=True)

@@ -160,7 +160,8 @@ class Context:
 @dataclass(slots=True, frozen=True)
 class VMFunction:
     """A function in bytecode. ``params`` are (name, annotation) pairs, ``ret`` the annotation of the result; the first
-    ``prologue`` instructions are the checks of the parameters."""
+    ``prologue`` instructions are the checks of the parameters. ``host_params`` and ``host_results``: the numbers of parameters,
+    and of the result's tensors, that are the host's wherever the program's own tensors lie."""
 
     name: str
     params: tuple[tuple[str, str], ...]
@@ -170,6 +171,8 @@ class VMFunction:
     code: tuple[Instruction, ...]
     prologue: int = 0
     exported: bool = True
+    host_params: tuple[int, ...] = ()
+    host_results: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ class Param:
     slot: int | None = None
     written: bool = False
     where: str = ""
+    on_host: bool = False
 
 
 @dataclass(slots=True)
@@ -91,6 +92,8 @@ def _read(fn: VMFunction, program: Program) -> list[Param]:
                 )
             param.axes = axes
             param.binds |= {arg.slot for arg in args[2:] if isinstance(arg, Bind)}
+    for number in fn.host_params:
+        params[number].on_host = True
     for param in params:
         if param.kind == "shape" and not param.axes:
             param.kind = "object"
@@ -127,7 +130,7 @@ def _arg(param: Param, number: dict[int, int], device: Device) -> Arg:
         else ()
     )
     if param.kind == "tensor":
-        return TensorArg(param.name, param.dtype, axes, None, param.written, 0, param.where, device)
+        return TensorArg(param.name, param.dtype, axes, None, param.written, 0, param.where, device, param.on_host)
     if param.kind == "shape":
         return ShapeArg(param.name, axes, param.where)
     if param.kind == "scalar":
