@@ -80,6 +80,7 @@ def test_a_product_whose_warpgroups_specialise() -> None:
     assert report.ok, report
     np.testing.assert_allclose(c, wanted, atol=1e-3)
     a, b, _ = factors()
+    a.flags.writeable = b.flags.writeable = False  # copies read them, and nothing goes back
     executable = unity.compile(module, target="cuda -arch=sm_90a")
     for seed in (None, 1):
         with emulated_gpu("sm_90a", seed=seed) as gpu:

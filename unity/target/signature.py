@@ -67,6 +67,13 @@ def find_symbols(func: PrimFunc) -> dict[Var, SymbolSource]:
     return found
 
 
+_SOURCES = {
+    "T.ptx_cp_async": 2, "T.ptx_cp_async_bulk": 2, "T.ptx_cp_async_bulk_tensor": 2, "T.ptx_ldmatrix": 5,
+    "T.tvm_load_matrix_sync": 5,
+}  # fmt: skip
+"""Instructions that only read behind a pointer, by its place."""
+
+
 def written_pointers(nodes: Iterable[Node]) -> set[Var]:
     """Data pointers that a body with these nodes may write through: stored to, or passed on as a pointer that is not only read."""
     written: set[Var] = set()
@@ -80,9 +87,10 @@ def written_pointers(nodes: Iterable[Node]) -> set[Var]:
         name = found.op_name
         if name == "T.tvm_access_ptr" and len(found.args) == 5 and _only_reads(found.args[4]):
             continue
-        (fetched if name == "T.prefetch" else passed).update([id(argument) for argument in found.args])
-        for argument in found.args:
-            if type(argument) is Var:
+        for place, argument in enumerate(found.args):
+            reads = name == "T.prefetch" or _SOURCES.get(name) == place
+            (fetched if reads else passed).add(id(argument))
+            if type(argument) is Var and not reads:
                 written.add(argument)
             elif name == "T.address_of" and type(argument) is BufferLoad:
                 taken[id(found)] = argument.buffer.data
