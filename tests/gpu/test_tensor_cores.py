@@ -12,6 +12,7 @@ import unity
 from unity.ffi.dtype import DataType
 from unity.script import parse
 from unity.target import GPU_PIPELINE
+from unity.target.cuda.machine import machine_of
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.default_schedule.gpu.rules import GPU_RULES
 from unity.transform.infra.backend import GpuMachine, Machine
@@ -55,7 +56,7 @@ def scheduled(fn: Any, machine: Machine | None = None) -> tuple[Any, str]:
 
 def checked(fn: Any, *arrays: np.ndarray) -> Any:
     """What the thread checker says about a program on a device whose memory holds tiles of 64 x 64."""
-    func, reason = scheduled(fn, Machine(gpu=GpuMachine(processors=4, shared_bytes=40 << 10)))
+    func, reason = scheduled(fn, Machine(gpu=GpuMachine(processors=4, shared_bytes=40 << 10, tf32=True)))
     assert "on tensor cores" in reason
     report = unity.check_gpu(func, *arrays, pipeline=GPU_PIPELINE)
     report.raise_if_failed()
@@ -71,7 +72,7 @@ def numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 CASES = [
     (33, 70, 50, "", "float16", "float16", ""), (20, 24, 72, "b", "bfloat16", "float32", "n"), (70, 17, 40, "a", "float16", "float32", "nmk"),
-    (18, 40, 96, "b", "int8", "int32", ""), (16, 33, 48, "a", "int8", "int32", "nm"),
+    (18, 40, 40, "b", "float32", "float32", ""), (18, 40, 96, "b", "int8", "int32", ""), (16, 33, 48, "a", "int8", "int32", "nm"),
 ]  # fmt: skip
 """Sizes, operands that lie across, data types, sizes that are symbols."""
 
@@ -150,3 +151,6 @@ def test_tiles_by_sizes_and_devices() -> None:
         assert tile in scheduled(large, Machine(gpu=gpu))[1]
     assert "16 x 64" in scheduled(product(8, 512, 512, "", "float16", "float16"))[1]
     assert "tensor" not in scheduled(large, Machine(gpu=GpuMachine(75, 40)))[1]
+    plain = product(64, 64, 64, "", "float32", "float32")
+    assert "tensor" not in scheduled(plain, machine_of(unity.Target("cuda")))[1]
+    assert "m16n8k8" in scheduled(plain, machine_of(unity.Target("cuda -tf32")))[1]

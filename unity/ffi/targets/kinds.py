@@ -29,6 +29,7 @@ CUDA = TargetKind(
         "arch": str,
         "cubin": str,
         "fast-math": bool,
+        "tf32": bool,
         "max_threads_per_block": int,
         "max_shared_memory_per_block": int,
         "thread_warp_size": int,

@@ -21,5 +21,6 @@ def machine_of(target: Target) -> Machine:
         min(arch.max_threads, int(target.get("max_threads_per_block", arch.max_threads))),
         shared,
         min(STATIC_SHARED_BYTES, shared),
+        tf32=bool(target.get("tf32")),
     )
     return Machine(vector_bytes=16, registers=gpu.registers, gpu=gpu)

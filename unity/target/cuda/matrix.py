@@ -46,6 +46,7 @@ MMA: dict[tuple[str, str, str, str], Form] = {
     ("m16n8k8", "float16", "float16", "float16"): Form("f16.f16", 2, 1, 2, _HALF, _HALF, "sm_75"),
     ("m16n8k16", "float16", "float16", "float16"): Form("f16.f16", 4, 2, 2, _HALF, _HALF),
     ("m16n8k8", "bfloat16", "bfloat16", "float32"): Form("bf16", 2, 1, 4, "i32", "float"),
+    ("m16n8k8", "float32", "float32", "float32"): Form("tf32", 4, 2, 4, "i32", "float"),
     ("m16n8k16", "bfloat16", "bfloat16", "float32"): Form("bf16", 4, 2, 4, "i32", "float"),
     **{
         (shape, a, b, "int32"): Form(_BYTES[a] if a == b else f"{_BYTES[a]}.{_BYTES[b]}", *counts)
@@ -65,7 +66,7 @@ WMMA: dict[tuple[str, str], tuple[Form, str, str]] = {
 }
 """Products of fragments of 16x16x16 by types of the operands and of the accumulator, and the names of these types in PTX."""
 _TYPES = {
-    "fp16": "float16", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "f32": "float32",
+    "tf32": "float32", "fp16": "float16", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "f32": "float32",
     "int8": "int8", "s8": "int8", "uint8": "uint8", "u8": "uint8", "int32": "int32", "s32": "int32",
 }  # fmt: skip
 FRAGMENT_WORDS = 8
@@ -124,7 +125,7 @@ def ldmatrix(w: FunctionWriter, call: Call) -> str:
     pointer and offset of the row that the lane gives."""
     trans, number = [argument.value if type(argument) is IntImm else None for argument in call.args[:2]]
     dtype = dtype_of(call).element
-    if number not in (1, 2, 4) or _text(call, 2) != ".b16" or trans is None or dtype.itemsize > 2:
+    if number not in (1, 2, 4) or _text(call, 2) != ".b16" or trans is None or dtype.itemsize > 4:
         raise CodegenError("E526", "T.ptx_ldmatrix takes 1, 2 or 4 matrices of .b16", call.span)
     to = element(w, call.args[3], call.args[4], dtype)
     row = element(w, call.args[5], call.args[6], dtype)

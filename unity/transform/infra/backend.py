@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 @dataclass(slots=True, frozen=True)
 class GpuMachine:
     """Facts about a device with threads: its compute capability (80 for 8.0), how many processors run blocks; of one block at most:
-    threads, bytes of shared memory, and those of them that it has without asking; registers of a thread."""
+    threads, bytes of shared memory, and those of them that it has without asking; registers of a thread; whether tensor cores may
+    take float32 for numbers of 19 bits."""
 
     capability: int = 80
     processors: int = 108
@@ -37,6 +38,7 @@ class GpuMachine:
     shared_bytes: int = 163 << 10
     static_shared_bytes: int = 48 << 10
     registers: int = 255
+    tf32: bool = False
 
 
 @dataclass(slots=True, frozen=True)

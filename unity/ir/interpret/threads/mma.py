@@ -28,7 +28,7 @@ from .wave import Wave
 
 GROUP, MEMBER = np.arange(WARP) // 4, np.arange(WARP) % 4
 PTX_TYPES = {
-    "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "int8": "int8", "uint8": "uint8", "int32": "int32",
+    "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "int8": "int8", "uint8": "uint8", "int32": "int32",
     "float16": "float16", "bfloat16": "bfloat16", "float32": "float32",
 }  # fmt: skip
 Places = tuple[np.ndarray, np.ndarray]
@@ -47,6 +47,7 @@ def _halves(count: int, width: int, k: int) -> tuple[Places, Places]:
 
 
 LAYOUTS: dict[tuple[str, int], tuple[Places, Places]] = {
+    ("m16n8k8", 32): _halves(4, 1, 8),
     ("m16n8k8", 16): _halves(4, 2, 8), ("m16n8k16", 16): _halves(8, 2, 16), ("m16n8k16", 8): _halves(8, 4, 16),
     ("m16n8k32", 8): _halves(16, 4, 32),
 }  # fmt: skip
@@ -171,17 +172,16 @@ def _ldmatrix(compiler: ExprCompiler, call: Call) -> Closure:
     if number not in (1, 2, 4) or _text(call, 2) != ".b16" or trans is None or not isinstance(call.ty, PrimType):
         raise InterpreterError("E369", "T.ptx_ldmatrix takes 1, 2 or 4 matrices of .b16", call.span)
     wave, dtype = compiler.wave, call.ty.dtype.element
-    per = 2 // dtype.itemsize if dtype.itemsize <= 2 else 0
-    if not per or (trans and per != 1):
+    each = 4 // dtype.itemsize
+    if not each or (trans and each != 2):
         raise InterpreterError("E369", f"T.ptx_ldmatrix of {dtype.name}{' transposed' if trans else ''}", call.span)
     target = Registers(compiler, call, 3, dtype, "store")
     address, offset = compiler.address(call.args[5], call), compiler.index(call.args[6])
     name = name_of(call.args[5])
     site = wave.log.site(name, "load", "shared", call.span)
-    wide = 8 * per
-    place = np.arange(2 * per)
-    row = np.broadcast_to(GROUP[:, None], (WARP, 2 * per))
-    column = MEMBER[:, None] * 2 * per + place
+    wide = 4 * each
+    row = np.broadcast_to(GROUP[:, None], (WARP, each))
+    column = MEMBER[:, None] * each + np.arange(each)
     if trans:
         row, column = column, row
 

@@ -28,6 +28,7 @@ FORMS = {
     ("bfloat16", "float32"): Form("m16n8k16", "bf16", "fp32"),
     ("int8", "int32"): Form("m16n8k32", "int8", "int32"),
     ("uint8", "int32"): Form("m16n8k32", "uint8", "int32"),
+    ("float32", "float32"): Form("m16n8k8", "tf32", "fp32"),
 }
 """The instruction by types of the operands and of the sums."""
 
@@ -72,9 +73,10 @@ def matrix_products(sch: Schedule) -> list[Product]:
 
 
 def bind_tensor_cores(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Schedule, str] | None:
-    """Bind a product; the schedule goes on from the program with its kernel. None for a device without the instructions."""
+    """Bind a product; the schedule goes on from the program with its kernel. None for a device without the instructions, and
+    for float32 where the target does not ask for it."""
     form = _form(what)
-    if gpu.capability < 80 or gpu.warp != WARP or form is None:
+    if gpu.capability < 80 or gpu.warp != WARP or form is None or (form.operand == "tf32" and not gpu.tf32):
         return None
     _inline_producers(sch, what)
     what = next(product for product in products_of(sch) if product.name == what.name)
