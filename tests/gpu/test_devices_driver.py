@@ -357,3 +357,31 @@ def test_memory_that_garbage_gives_back_waits_for_no_lock(scripted):
         assert here.held == 512, "it is still the block's"
     allocate(here, 64)
     assert here.held == 0 and here.pooled == 512
+
+
+def test_threads_share_the_pool(scripted):
+    """No block is anybody's twice, and every byte is accounted for, with memory that is given back to the driver in between."""
+    here, wrong = context(0), []
+    mine, used = threading.Lock(), set()
+
+    def work(seed):
+        for k in range(150):
+            blocks = [allocate(here, 512 * (1 + (seed + k + j) % 3)) for j in range(3)]
+            addresses = {block.address for block in blocks}
+            with mine:
+                wrong.extend(addresses & used)
+                used.update(addresses)
+            if k % 40 == seed:
+                release_pool(here)
+            with mine:
+                used.difference_update(addresses)
+            del blocks
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and here.held == 0 and here.pooled == here.taken
+    release_pool(here)
+    assert here.taken == 0 and not scripted.blocks

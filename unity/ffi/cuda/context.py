@@ -40,13 +40,12 @@ class Context:
         "driver",
         "gate",
         "handle",
-        "held",
         "index",
         "launching",
         "most",
         "name",
         "number",
-        "pooled",
+        "taken",
         "waiting",
     )
 
@@ -70,8 +69,8 @@ class Context:
         """The checks inside the kernels that are loaded (`checks.py`)."""
         self.captures: dict[int, int] = {}
         """For each stream the one on which its graphs are captured (`graph.py`)."""
-        self.held = self.pooled = 0
-        """Bytes that tensors have, and bytes that wait for their next use (`memory.py`)."""
+        self.taken = 0
+        """Bytes that the driver gave (`memory.py`)."""
         self.most: int | None = None
         """Bytes that may wait, once somebody asked."""
         self.waiting: dict[tuple[int, int], list[int]] = {}
@@ -79,6 +78,16 @@ class Context:
 
     def __repr__(self) -> str:
         return f"<CUDA context of cuda:{self.index}, {self.name}>"
+
+    @property
+    def pooled(self) -> int:
+        """Bytes that wait for their next use."""
+        return sum([size * len(blocks) for (_, size), blocks in tuple(self.waiting.items())])
+
+    @property
+    def held(self) -> int:
+        """Bytes that tensors and programs have."""
+        return self.taken - self.pooled
 
     def fact(self, name: str) -> int | str:
         """A fact about the device by TVM's name for it: ``device_name``, ``compute_version``, or one of ``attribute``."""

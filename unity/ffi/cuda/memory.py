@@ -1,7 +1,8 @@
 """Memory of a device: allocation with a pool, copies, fills.
 
-A dropped block waits for the next request of its size on its stream, up to a quarter of the device's memory together. Invariant: a
-block that is used again was last used by work that its new stream waits for; nothing is copied out before the stream has done it.
+A dropped block waits for the next request of its size on its stream, up to a quarter of the device's memory together, and a few
+small ones of each size anyway. Blocks that wait are taken, and small ones given back, without a lock. Invariant: a block that is
+used again was last used by work that its new stream waits for; nothing is copied out before the stream has done it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ GRANULE, SMALL, STEPS = 512, 1 << 20, 8
 """Sizes that the pool tells apart: multiples of ``GRANULE`` up to ``SMALL`` bytes, above that ``STEPS`` between powers of two."""
 
 
+FEW = 64
+"""Small blocks of a size that wait whatever else does."""
+
+
 class Block:
     """Memory of a device at ``address``, given back when nothing refers to it."""
 
@@ -35,6 +40,11 @@ class Block:
         if sys.is_finalizing():
             return
         context, last = self.context, self.context.stream()
+        if last == self.stream and self.size <= SMALL and not CAPTURES:
+            waiting = context.waiting.get((last, self.size))
+            if waiting is not None and len(waiting) < FEW:
+                waiting.append(self.address)
+                return
         if CAPTURES and (kept := kept_by_graph(last == self.stream)) is not None:
             kept.append(Block(context, self.nbytes, self.size, self.stream, self.address))
             return
@@ -54,14 +64,13 @@ def _take_back() -> None:
     """Put what was given back into the pool, behind what the stream of its last thread was given, or give it to the driver."""
     while _DROPPED:
         context, size, stream, address, last = _DROPPED.pop()
-        context.held -= size
         try:
             if context.driver.recycles and context.pooled + size <= (context.most or _most(context)):
                 if last != stream:
                     context.order(last, stream)
                 context.waiting.setdefault((stream, size), []).append(address)
-                context.pooled += size
             else:
+                context.taken -= size
                 _free(context, [address])
         except DeviceError:  # a lost context, a forked process: the memory is gone with it
             pass
@@ -80,17 +89,21 @@ def allocate(context: Context, nbytes: int) -> Block:
         context.require_alive("allocation")
     small = 0 < nbytes <= SMALL
     size = max(1, nbytes) if not driver.recycles else -(-nbytes // GRANULE) * GRANULE if small else rounded(nbytes)
-    with _LOCK:
-        if _DROPPED:
+    waiting = context.waiting.get((stream, size))
+    address = _popped(waiting) if waiting and not _DROPPED else 0
+    if not address:
+        with _LOCK:
             _take_back()
-        waiting = context.waiting.get((stream, size))
-        if waiting:
-            address = waiting.pop()
-            context.pooled -= size
-        else:
-            address = _new(context, size, nbytes)
-        context.held += size
+            address = _popped(context.waiting.get((stream, size), [])) or _new(context, size, nbytes)
     return Block(context, nbytes, size, stream, address)
+
+
+def _popped(waiting: list[int]) -> int:
+    """A block that waits; 0 where other threads have taken them all."""
+    try:
+        return waiting.pop()
+    except IndexError:
+        return 0
 
 
 def _new(context: Context, size: int, nbytes: int) -> int:
@@ -111,6 +124,7 @@ def _new(context: Context, size: int, nbytes: int) -> int:
                      "torch.cuda.empty_cache() gives back what torch keeps")  # fmt: skip
         if status != SUCCESS:
             raise driver.error("cuMemAlloc_v2", status)
+    context.taken += size
     return place.value
 
 
@@ -131,9 +145,11 @@ def release_pool(context: Context) -> None:
     """Give what waits for its next use back to the driver."""
     with _LOCK:
         _take_back()
-        addresses = [address for blocks in context.waiting.values() for address in blocks]
-        context.waiting.clear()
-        context.pooled = 0
+        addresses = []
+        for (_, size), blocks in tuple(context.waiting.items()):
+            while address := _popped(blocks):
+                addresses.append(address)
+                context.taken -= size
         _free(context, addresses)
 
 
