@@ -72,7 +72,8 @@ class Kernel:
         syncs = [_sync_scope(c) for c in collect(stmt, Call)]
         self.warp_syncs, self.grid_sync = "warp" in syncs, "global" in syncs
         used = dict.fromkeys(free_vars(stmt))
-        for buffer in collect(stmt, Buffer):  # declarations show their shapes
+        buffers, declared = collect(stmt, Buffer), _declared(stmt)
+        for buffer in buffers:  # declarations show their shapes
             for expr in (
                 *buffer.shape,
                 *buffer.strides,
@@ -81,7 +82,7 @@ class Kernel:
                 used.update(dict.fromkeys(free_vars(expr)))
         self.outside = [v for v in used if v not in inner]
         self.written = written_pointers(stmt)
-        self.buffers = [b for b in collect(stmt, Buffer) if b not in _declared(stmt)]
+        self.buffers = [b for b in buffers if b not in declared]
         self.buffers += [
             b for b in around if b.data in used and b not in self.buffers
         ]  # an instruction takes the pointer
