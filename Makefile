@@ -1,12 +1,17 @@
 # make demo   set up and run the main example
 # make test   set up with development tools and run the tests, and a quick part of them on the other Pythons found; on a slow machine
-#             the long tests that have not begun after LONG_UNTIL minutes are passed over (LONG_UNTIL=999: none is)
+#             the long tests that have not begun after LONG_UNTIL minutes are passed over, and Pythons 20 minutes later
+#             (LONG_UNTIL=999: none is)
 # make quick  the core tests of every room, in under two minutes
 # make check  style, types and tests
 # make metrics  size and shape of the package
 # make test PYTHON=python3.13  all tests on one Python, in an environment of its own
 PYTHON ?= python3
 LONG_UNTIL ?= 40
+ifndef BEGAN
+BEGAN := $(shell date +%s)
+export BEGAN
+endif
 VENV ?= .venv$(patsubst %,-%,$(notdir $(filter-out python3,$(PYTHON))))
 BIN := $(VENV)/bin
 OTHERS := 3.11 3.12 3.13 3.14
@@ -39,6 +44,8 @@ others: $(VENV)/bin/python
 	  for python in $$(command -v python$$version) $(HOME)/.pyenv/versions/$$version.*/bin/python$$version; do \
 	    if $$python -c "" 2>/dev/null; then found=$$python; break; fi; \
 	  done; \
+	  if [ $$(($$(date +%s) - $(BEGAN))) -gt $$((($(LONG_UNTIL) + 20) * 60)) ]; then \
+	    echo "Python $$version is passed over: the tests have taken more than $$(($(LONG_UNTIL) + 20)) minutes"; continue; fi; \
 	  if [ -z "$$found" ]; then echo "Python $$version is passed over: none here that starts"; continue; fi; \
 	  echo "The quick part of the tests on $$found"; \
 	  $(MAKE) --no-print-directory quick PYTHON=$$found || exit 1; \
