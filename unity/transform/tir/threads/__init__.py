@@ -1,1 +1,1 @@
-"""Passes for devices whose threads share memory."""
+"""Lowering passes for GPU programs: kernels, the memory that their threads share, barriers."""

@@ -1,9 +1,9 @@
 """compact_thread_buffers: shared, warp and local buffers of kernels shrink to the part that one owner touches.
 
 A schedule caches whole tensors: ``C_local`` of scope "local" has the shape of C, though each thread uses a few elements. Every
-owner (a block for shared memory, a warp, a thread) has a copy of its own, so the axes of the launch that tell owners apart are
-constants to it, and what moves with them needs no room. Loops around all accesses count as constants too where each turn writes
-what it reads. The other loops span a box; the buffer gets its size and indices become relative to its corner.
+owner (a block for shared memory, a warp, a thread) has its own copy, so the launch axes that tell owners apart are constants
+for it and need no room in the buffer. Loops around all accesses count as constants too if each iteration writes what it reads.
+The accesses in the other loops span a box: the buffer gets its size, and indices become relative to its corner.
 
 Rewrite: ``L: alloc (64, 64) local; for tx in threads(64): for j: L[tx, j] = ..; .. = L[tx, j]`` -> ``L: alloc (1, 64)`` and
 ``L[0, j]``. Buffers with strides or an offset, and those whose pointer is used, stay as they are. For loops: run it after
@@ -36,8 +36,8 @@ OWNED_BY = {
     "warp": ("blockIdx",),
     "local": ("blockIdx", "threadIdx"),
 }
-"""Axes that tell the owners of a scope apart (the threads of a warp share its memory; the virtual threads of a thread share what it
-allocates around them)."""
+"""Launch axes that tell the owners of a scope apart. The threads of a warp share its memory; the virtual threads of a thread share
+what it allocates around them."""
 
 
 class _Compact(Rewriter):
@@ -45,7 +45,7 @@ class _Compact(Rewriter):
         super().__init__()
         self.analyzer = Analyzer([n for b in func.buffer_map.values() for n in b.shape if type(n) is Var])
         self.around: list[For] = []
-        """Thread axes around the statement in hand."""
+        """Thread axes around the current statement."""
         for loop in [
             *collect(func.body, For),
             *[as_loop(axis) for axis in collect(func.body, AttrStmt) if is_thread_axis(axis)],

@@ -1,11 +1,11 @@
 """inject_ptx_async_copy: copies from global to shared memory in asynchronous stages become ``T.ptx_cp_async``.
 
 Rewrite, under the attribute "async_scope": ``S[i:i + 4] = A[j:j + 4]`` -> ``T.ptx_cp_async("float32", S.data, i, A.data, j,
-16)``; with ``T.if_then_else(cond, A[j], 0)`` as the value, or a predicate that is the same for all lanes, the condition goes
-along, and zeros arrive where it does not hold. A copy has 4, 8 or 16 bytes, and both its places are multiples of them. Other
-statements stay, and are done when they are reached.
+16)``. If the value is ``T.if_then_else(cond, A[j], 0)``, or the store has a predicate that is the same for all lanes, the
+condition becomes an argument, and the copy writes zeros where it is false. A copy has 4, 8 or 16 bytes, and both addresses are
+multiples of its size. Other statements stay as they are and run synchronously.
 
-Run it behind ``flatten_buffer`` and ``vectorize_loop``, and behind ``thread_sync``, which then sees plain accesses.
+Run it after ``flatten_buffer`` and ``vectorize_loop``, and after ``thread_sync``, which needs to see plain accesses.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _zero(expr: Expr) -> bool:
 
 
 def _first(index: Expr) -> Expr | None:
-    """The first of neighbouring elements; None for others."""
+    """The first index of contiguous elements; None for others."""
     if type(index) is Ramp:
         return index.base if type(index.stride) is IntImm and index.stride.value == 1 else None
     return index if dtype_of(index).lanes == 1 else None
@@ -93,6 +93,6 @@ class _Inject(StatementRewriter):
 
 @prim_func_pass()
 def inject_ptx_async_copy(func: PrimFunc) -> PrimFunc:
-    """Copies of asynchronous stages to instructions."""
+    """Replace copies of asynchronous stages by ``T.ptx_cp_async``."""
     body = _Inject()(func.body)
     return func if body is func.body else replace(func, body=body)

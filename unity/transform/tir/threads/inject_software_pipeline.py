@@ -1,18 +1,18 @@
 """inject_software_pipeline: statements of a loop run some iterations ahead of others.
 
 A statement of stage ``s`` of iteration ``k`` runs in turn ``k + s``. The turns before all stages are busy are the prologue,
-those after the last iteration has begun the epilogue; both are written out, with guards where the loop may be shorter than the
-pipeline. Where nothing but copies beside the threads runs ahead, the last turns are turns of the loop that begin none. Buffers
-that stages hand on exist several times, and iteration ``k`` uses number ``k`` modulo their count.
+those after the last iteration has begun are the epilogue. Both are unrolled, with guards if the loop may be shorter than the
+pipeline. If only asynchronous copies run ahead, there is no epilogue: the last turns belong to the loop and begin no copies.
+Buffers that pass values between stages have several versions, and iteration ``k`` uses version ``k`` modulo their number.
 
 Rewrite, stages 0 and 1: ``for k in range(n): { S <- A[k]; use S }`` -> ``S: alloc (2, ..); if 0 < n: S[0] <- A[0]; for k in
 range(max(n - 1, 0)): { S[(k + 1) % 2] <- A[k + 1]; use S[k % 2] }; if 0 < n: use S[(n - 1) % 2]``.
 
-Asynchronous stages: their statements stand under the attribute "async_scope", for ``inject_ptx_async_copy``; each turn closes
-one group of copies for each such stage, and before data are used the turn waits for their group, and for the other threads.
+Statements of asynchronous stages are put under the attribute "async_scope", for ``inject_ptx_async_copy``. Each turn commits
+one group of copies for each such stage, and before it uses the data it waits for their group and for the other threads.
 
-Raises PassError E376 where the stages break a dependence. Source: TVM's InjectSoftwarePipeline; here the marks of
-``mark_pipeline_stages`` are read, behind ``unify_thread_binding``.
+Raises PassError E376 where the stages break a dependence. Source: TVM's InjectSoftwarePipeline; this pass reads the marks of
+``mark_pipeline_stages`` and runs after ``unify_thread_binding``.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from ..blocks.mark_pipeline_stages import MARK
 from ..buffers.versions import Fragments, Versions, fragments_in, has_other_uses, with_versions
 
 ASYNC_SCOPE = "async_scope"
-"""Attribute of statements whose copies to shared memory may run beside the threads."""
+"""Attribute of statements whose copies to shared memory may be asynchronous."""
 
 
 @dataclass(slots=True)
 class _Part:
-    """A statement of the loop: its stage, its place in a turn, whether it copies to shared memory beside the threads, memory it
+    """A statement of the loop: its stage, its place in a turn, whether it copies to shared memory asynchronously, memory it
     reads and writes."""
 
     stmt: Stmt
@@ -102,9 +102,9 @@ class _Pipeline:
         self.turned = sorted(parts, key=lambda part: part.order)
         beside = dict.fromkeys([part.stage for part in self.turned if part.beside])
         self.groups = sorted(beside, key=lambda stage: max([p.order for p in parts if p.beside and p.stage == stage]))
-        """Asynchronous stages in the order in which a turn closes their groups of copies."""
+        """Asynchronous stages in the order in which a turn commits their groups of copies."""
         self.closed = all([part.beside for part in parts if part.stage < self.depth])
-        """The last turns have no code of their own: nothing but copies runs ahead, and none begins in them."""
+        """True if there is no epilogue: only copies run ahead, and the last turns begin none."""
 
     def _refuse(self, text: str, part: _Part) -> PassError:
         where = f"the software pipeline of loop {self.loop.loop_var.name}"
@@ -123,7 +123,7 @@ class _Pipeline:
                     raise self._refuse(f"a statement that uses {name} would run before one that it follows", second)
 
     def _versions(self, outside: set[Var], allocated: dict[Var, Buffer]) -> dict[Buffer, int]:
-        """Buffers that are handed from one stage to another, and how many of them there must be."""
+        """Buffers that pass values from one stage to another, and how many versions of each are needed."""
         found: dict[Buffer, int] = {}
         for pointer in dict.fromkeys([v for part in self.parts for v in part.writes]):
             users = [part for part in self.parts if pointer in part.touched]
@@ -141,7 +141,7 @@ class _Pipeline:
         return {buffer: count for buffer, count in found.items() if count > 1}
 
     def _private(self, buffer: Buffer, users: Sequence[_Part]) -> bool:
-        """True if each iteration fills the buffer anew. That it fills all it reads, the annotation promises."""
+        """True if each iteration fills the buffer again. The annotation promises that it fills all that it reads."""
         pointer = buffer.data
         return pointer in users[0].writes and pointer not in {l.buffer.data for l in collect(users[0].stmt, BufferLoad)}
 
@@ -199,8 +199,8 @@ class _Pipeline:
         return part.beside and own[-1] is part
 
     def _behind(self, part: _Part, closed: int, same: bool) -> int | None:
-        """Groups of copies closed after the one that a statement needs, when ``closed`` ones of its turn are; None: it needs none,
-        or waits elsewhere. ``same``: it needs copies of its own turn."""
+        """The number of groups committed after the one that a statement needs, once its turn has committed ``closed`` groups. None
+        if it needs no group, or waits elsewhere. ``same``: it needs copies of its own turn."""
         found: list[int] = []
         for place, stage in enumerate(self.groups):
             given = {v for other in self.parts if other.beside and other.stage == stage for v in other.writes}
@@ -275,7 +275,7 @@ def _used_around(body: Stmt, loop: For) -> set[Var]:
 
 @prim_func_pass()
 def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
-    """Make pipelines of loops whose statements have stages."""
+    """Turn loops whose statements have stages into software pipelines."""
     if not any([_is_mark(attr) for attr in collect(func.body, AttrStmt)]):
         return func
     inject = _Inject(func.body)

@@ -1,15 +1,15 @@
 """inject_virtual_thread: a thread runs its virtual threads itself, statement by statement.
 
-Every statement that differs between virtual threads gets a loop over them; what is the same for all, barriers among it, stays
-once. So they go on together, as the threads of a launch do. Memory of a thread that is allocated inside of the axis exists once
-for each.
+Every statement that differs between virtual threads gets a loop over them. Statements that are the same for all of them, such as
+barriers, run once. So the virtual threads proceed together, as the threads of a launch do. Memory that a thread allocates inside
+the axis exists once for each virtual thread.
 
 Rewrite: ``for v in T.thread_binding(2, "vthread"): { L: alloc (1,) local; for k in range(n): { L[0] = A[v, k]; B[v, k] = L[0] }
 }`` -> ``L: alloc (2, 1) local; for k in range(n): { for v in T.unroll(2): L[v, 0] = A[v, k]; for v in T.unroll(2): B[v, k] =
 L[v, 0] }``.
 
 Raises PassError E371 where a barrier stands under a condition that differs between virtual threads, E376 where memory of a
-virtual thread is given to an instruction that knows no versions. Source: TVM's InjectVirtualThread.
+virtual thread is passed to an instruction that cannot address its versions. Source: TVM's InjectVirtualThread.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from ..buffers.versions import Versions, fragments_in, has_other_uses, with_vers
 
 
 class _Axis:
-    """Takes one axis of virtual threads apart."""
+    """Removes one axis of virtual threads."""
 
     def __init__(self, var: Var, extent: Expr, body: Stmt) -> None:
         self.var, self.extent, self.fragments = var, extent, fragments_in(body)
         self.own: dict[Buffer, Buffer] = {}
-        """Memory of the virtual threads, and what holds it for all."""
+        """Buffers of one virtual thread, and the buffer that replaces each for all of them."""
         self.values: dict[Var, Expr] = {}
-        """Variables that differ between virtual threads, in terms of what does not go away."""
+        """Variables that differ between virtual threads, as expressions of variables that remain."""
         self.differs: set[Var] = {var}
         count = 0
         while count != len(self.differs):
@@ -176,6 +176,6 @@ def _inject(attr: AttrStmt) -> Stmt:
 
 @prim_func_pass()
 def inject_virtual_thread(func: PrimFunc) -> PrimFunc:
-    """Loops for virtual threads."""
+    """Replace virtual threads by loops."""
     body = rewrite(func.body, {AttrStmt: _inject})
     return func if body is func.body else replace(func, body=body)

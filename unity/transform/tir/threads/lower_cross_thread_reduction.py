@@ -1,10 +1,10 @@
-"""lower_cross_thread_reduction: a reduction whose loop is bound to threads becomes a partial result in each thread, joined by all.
+"""lower_cross_thread_reduction: a reduction over a loop bound to threads becomes partial results, which an allreduce combines.
 
 Rewrite: ``for k0: for k1 in threadIdx.x: B[i] op= value`` with an initialisation -> ``for k1 in threadIdx.x: { partial = neutral;
-for k0: partial op= value; T.tvm_thread_allreduce(1, partial, True, all, k1); if k1 == 0: B[i] = initial op all }``. What each
-thread has of its own (scope "local") is stored by all of them.
+for k0: partial op= value; T.tvm_thread_allreduce(1, partial, True, all, k1); if k1 == 0: B[i] = initial op all }``. If B is
+memory of a thread (scope "local"), every thread stores the result.
 
-Not here: the exchange itself. Invariant: loops between the first one that reduces and the block reduce, or are bound to threads.
+Not here: the exchange itself. Invariant: from the first reduction loop inwards, loops are reduction loops or bound to threads.
 """
 
 from __future__ import annotations

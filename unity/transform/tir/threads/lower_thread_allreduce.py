@@ -1,14 +1,14 @@
-"""lower_thread_allreduce: the joint reduction of threads becomes shuffles inside warps and an exchange through shared memory.
+"""lower_thread_allreduce: an allreduce of threads becomes shuffles inside warps and an exchange through shared memory.
 
 The threads that reduce together are those that agree in the other axes of the block: a group. With ``n`` threads in a group:
 
 - a power of two up to 32 in neighbouring lanes: shuffles alone;
 - neighbouring lanes, whole warps of each group, or one group of any size: shuffles in each warp, the results of the warps through
   shared memory, shuffles again;
-- else, so where the axes are not next to each other: a tree in shared memory.
+- otherwise, for instance if the axes are not adjacent: a tree in shared memory.
 
-Every thread of the block comes here, and gets the result. Sizes may be symbolic. Barriers are not put here: run ``thread_sync``
-behind it.
+Every thread of the block takes part and gets the result. Sizes may be symbolic. ``thread_sync`` runs later and inserts the
+barriers.
 
 Rewrite, 32 threads: ``T.tvm_thread_allreduce(1, v, True, out[0], tx)`` -> ``red[0] = v; other = T.tvm_warp_shuffle_down(mask,
 red[0], 16, 32, 32); red[0] = red[0] + other; ...; out[0] = T.tvm_warp_shuffle(mask, red[0], 0, 32, 32)``.
@@ -76,7 +76,7 @@ def _number(expr: Expr) -> int | None:
 
 
 class _Values:
-    """The values of one reduction: a memory cell of each thread per value, and how two tuples join."""
+    """The values of one reduction: one memory cell per thread and value, and how two tuples are combined."""
 
     def __init__(self, reducer: CommReducer) -> None:
         self.reducer = reducer
@@ -92,15 +92,15 @@ class _Values:
 
     @property
     def own(self) -> list[Expr]:
-        """The values in hand."""
+        """The current values of the thread."""
         return [_load(cell, const(0, _INT)) for cell in self.cells]
 
     def put(self, values: Sequence[Expr]) -> list[Stmt]:
-        """Take values in hand."""
+        """Replace the current values of the thread."""
         return [BufferStore(cell, value, (const(0, _INT),)) for cell, value in zip(self.cells, values)]
 
     def join(self, others: Sequence[Expr], where: Expr | None = None) -> list[Stmt]:
-        """Join other values to those in hand, where a condition holds."""
+        """Combine the current values with others if a condition holds."""
         made: list[Stmt] = []
         given = [_bound(made, "other", value) for value in others]
         own = self.own
@@ -168,7 +168,7 @@ def _from_first(values: _Values, width: int) -> list[Stmt]:
 
 
 def _of_whole_warps(values: _Values, at: _Group, size: int, groups: int) -> list[Stmt]:
-    """Each group is some whole warps. Every warp joins the results of its group's warps."""
+    """Each group consists of whole warps. Every warp combines the results of the warps of its group."""
     warps = size // WARP
     staged = values.shared("warp", groups * warps)
     lane, warp = floormod(at.rank, WARP), floordiv(at.rank, WARP)
@@ -185,7 +185,7 @@ def _of_whole_warps(values: _Values, at: _Group, size: int, groups: int) -> list
 
 
 def _of_one_group(values: _Values, at: _Group) -> list[Stmt]:
-    """All threads of the block: the last warp may have less than 32 lanes. The first warp joins the results of the warps."""
+    """All threads of the block are one group; its last warp may have fewer than 32 lanes. The first warp combines the results."""
     size = _number(at.size)
     warps = floordiv(add(at.size, WARP - 1), WARP)
     most = MAX_THREADS // WARP if size is None else -(-size // WARP)
@@ -210,7 +210,7 @@ def _of_one_group(values: _Values, at: _Group) -> list[Stmt]:
 
 
 def _as_tree(values: _Values, at: _Group) -> list[Stmt]:
-    """Groups of any shape: halves are joined in shared memory until one value is left."""
+    """Groups of any shape: halves are combined in shared memory until one value is left."""
     size, groups = _number(at.size), _number(at.groups)
     staged = values.shared("tree", MAX_THREADS if size is None or groups is None else size * groups)
 
@@ -272,7 +272,7 @@ class _Lower(StatementRewriter):
     def __init__(self) -> None:
         super().__init__()
         self.threads: dict[str, tuple[Var, Expr]] = {}
-        """Axes of the threads of the kernel in hand: variable and extent by tag."""
+        """Thread axes of the current kernel: variable and extent by tag."""
 
     def enter(self, node: Any) -> Any | None:
         if is_thread_axis(node) and type(node) is AttrStmt and not is_virtual(node.node.thread_tag):
@@ -327,6 +327,6 @@ def _linear(axes: Sequence[tuple[str, Var, Expr]]) -> tuple[Expr, Expr]:
 
 @prim_func_pass()
 def lower_thread_allreduce(func: PrimFunc) -> PrimFunc:
-    """Reductions across threads to shuffles and shared memory."""
+    """Lower reductions across threads to shuffles and shared memory."""
     body = _Lower()(func.body)
     return func if body is func.body else replace(func, body=body)

@@ -1,13 +1,13 @@
-"""lower_warp_memory: memory of a warp (scope "warp") lies in the registers of its lanes.
+"""lower_warp_memory: memory of a warp (scope "warp") is kept in the registers of its lanes.
 
-Element ``e`` of a buffer belongs to lane ``e // m % 32``, with ``m`` the elements that a lane has next to each other: what the
-number of the lane is multiplied with where the buffer is written. A lane writes what is its own; what it reads of another lane
-comes by a shuffle. Instructions that take a pointer and an offset (``T.ptx_mma``, ``T.ptx_ldmatrix``) get those of the lane.
+Element ``e`` of a buffer belongs to lane ``e // m % 32``. ``m`` is the number of contiguous elements of a lane, which is the
+factor of the lane number in the indices of the stores. A lane writes only its own elements and reads those of other lanes by
+shuffles. Instructions that take a pointer and an offset (``T.ptx_mma``, ``T.ptx_ldmatrix``) get those of the lane.
 
 Rewrite, ``m`` = 8: ``W: alloc (256,) warp; W[tx * 8 + r] = a; b = W[(tx ^ 1) * 8 + r]`` -> ``W: alloc (8,) local; W[r] = a;
-b = T.tvm_warp_shuffle(mask, W[r], tx ^ 1, 32, 32)``. Run it behind ``flatten_buffer``, before loops are vectorized.
+b = T.tvm_warp_shuffle(mask, W[r], tx ^ 1, 32, 32)``. Run it after ``flatten_buffer``, before loops are vectorized.
 
-Raises PassError E377 where it is not seen that a lane writes its own elements. Source: TVM's LowerWarpMemory.
+Raises PassError E377 if it cannot show that each lane writes only its own elements. Source: TVM's LowerWarpMemory.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Warps(Rewriter):
         if not whole:
             self.analyzer.bind_range(self.lane, 0, WARP - 1)
         self.made: dict[Var, tuple[Buffer, int]] = {}
-        """By pointer: the registers of a lane, and how many elements lie next to each other."""
+        """By pointer: the registers of a lane, and its number of contiguous elements."""
         for alloc in collect(kernel, AllocBuffer):
             if alloc.buffer.scope == "warp":
                 self._register(alloc.buffer, kernel)
@@ -160,6 +160,6 @@ class _Kernels(Rewriter):
 
 @prim_func_pass()
 def lower_warp_memory(func: PrimFunc) -> PrimFunc:
-    """Memory of warps in registers. Requires flat buffers and unified kernels, gives memory of threads and shuffles."""
+    """Move memory of warps to registers. Requires flat buffers and unified kernels, gives memory of threads and shuffles."""
     body = _Kernels()(func.body)
     return func if body is func.body else replace(func, body=body)

@@ -1,15 +1,15 @@
-"""merge_shared_memory_allocations: the dynamic shared memory of a kernel is one buffer, in which buffers that never live together
-share their place.
+"""merge_shared_memory_allocations: the dynamic shared memory of a kernel becomes one buffer, in which buffers that are never live
+at the same time overlap.
 
-A launch brings one piece of dynamic shared memory (scope "shared.dyn"). Buffers become views of it at offsets in bytes. The life of
-a buffer goes from the first to the last statement of a sequence that uses it: the kernel's, or that of the one loop that holds all
-uses, where all threads turn equally often. Where a buffer takes the place of one that is dead, a barrier stands between the two,
-and in a loop one at its beginning too.
-Buffers of symbolic size have a place of their own behind the others, and so have all buffers of a kernel with barriers of its own
-(``T.create_barriers``), whose statements do not run in order. Static shared memory (scope "shared") stays as it is.
+A launch has one block of dynamic shared memory (scope "shared.dyn"). Buffers become views of it at offsets in bytes. A buffer is
+live from the first to the last statement of a sequence that uses it: the sequence of the kernel, or that of the one loop that holds
+all uses, if all threads run it equally often. If a buffer reuses the place of a dead one, a barrier is put between the two,
+and in a loop another one at its beginning.
+Buffers of symbolic size do not overlap with others and lie behind them. The same holds for all buffers of a kernel with its own
+barriers (``T.create_barriers``), whose statements do not run in order. Static shared memory (scope "shared") stays as it is.
 
 Rewrite: ``A: alloc (256,) float32 shared.dyn; B: alloc (64,) float16 shared.dyn; ..`` -> ``m: alloc (1152,) uint8 shared.dyn;
-a = m.data + 0; A: view of a; b = m.data + 1024; B: view of b; ..``. Run it behind ``thread_sync`` and ``flatten_buffer``.
+a = m.data + 0; A: view of a; b = m.data + 1024; B: view of b; ..``. Run it after ``thread_sync`` and ``flatten_buffer``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .unify_thread_binding import launch_of, with_launch
 
 SCOPE = "shared.dyn"
 ALIGN = 128
-"""Bytes that a place is a multiple of: what the widest copies and matrix instructions ask for."""
+"""Alignment of the offsets in bytes: the largest that copies and matrix instructions need."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class _Life:
     place: int = 0
 
     def meets(self, other: _Life) -> bool:
-        """True if both live at some time."""
+        """True if both are live at some time."""
         return self.first <= other.last and other.first <= self.last
 
     def covers(self, other: _Life) -> bool:
@@ -80,7 +80,7 @@ def _rounded(size: int, align: int = ALIGN) -> int:
 
 
 def _placed(lives: Sequence[_Life]) -> int:
-    """Give each buffer its place, the largest first, at the lowest offset that is free while it lives. Gives the bytes used."""
+    """Place each buffer, the largest first, at the lowest offset that is free while it is live. Returns the bytes used."""
     done: list[_Life] = []
     for life in sorted(lives, key=lambda one: -one.size):
         others = sorted([one for one in done if one.meets(life)], key=lambda one: one.place)
@@ -102,7 +102,7 @@ class _Merge:
 
     def __init__(self, allocs: Sequence[AllocBuffer], uniform: set[Var]) -> None:
         self.uniform = uniform
-        """Variables that have one value in all threads of a block."""
+        """Variables that have the same value in all threads of a block."""
         self.fixed = [a.buffer for a in allocs if type(_size(a.buffer)) is IntImm]
         self.free = [a.buffer for a in allocs if a.buffer not in self.fixed]
         self.pointers = {a.buffer.data for a in allocs}
@@ -135,7 +135,7 @@ class _Merge:
         return seq(*views, body)
 
     def _within(self, body: Stmt, looped: bool) -> Stmt:
-        """Finds the lives of buffers in the sequence that holds their uses, and puts barriers between lives at one place."""
+        """Find the lives of buffers in the sequence that holds their uses, and put barriers between buffers that overlap."""
         parts = _parts(body)
         uses = [set(used_vars(part)) & self.pointers for part in parts]
         users = [position for position, used in enumerate(uses) if used]
@@ -170,7 +170,7 @@ class _Merge:
 
 
 def _without(body: Stmt, pointers: set[Var]) -> Stmt:
-    """A kernel without the allocations of some memory."""
+    """A kernel without the allocations of some buffers."""
 
     class Drop(StatementRewriter):
         def enter(self, node: Any) -> Any | None:
@@ -193,6 +193,6 @@ class _Kernels(StatementRewriter):
 
 @prim_func_pass()
 def merge_shared_memory_allocations(func: PrimFunc) -> PrimFunc:
-    """One buffer of dynamic shared memory for each kernel."""
+    """Merge the dynamic shared memory of each kernel into one buffer."""
     body = _Kernels()(func.body)
     return func if body is func.body else replace(func, body=body)

@@ -1,11 +1,11 @@
-"""split_host_device: kernels become functions of their own, called by the program that held them.
+"""split_host_device: kernels become separate functions, called by the program that held them.
 
 Rewrite: ``def main(A: T.Buffer((n,)), ..): with T.launch_thread("blockIdx.x", n) as bx: A[bx] = ..`` ->
 ``def main_kernel(A: T.handle("float32", "global"), n: T.int64): with T.launch_thread("blockIdx.x", n) as bx: { A_1 =
 T.decl_buffer((n,), data=A); A_1[bx] = .. }`` (private, ``calling_conv`` 2) and ``def main(..): main_kernel(A.data, n)``.
 
-Parameters of a kernel are the pointers it uses, those of the program's parameters first and in their order, then its symbols. The
-extents of the launch are expressions of these. Kernels were unified before.
+The parameters of a kernel are the pointers that it uses (first those of the program's parameters, in their order) and then its
+symbols. The extents of the launch are expressions of these. Run it after ``unify_thread_binding``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ...infra.passes import module_pass
 from .unify_thread_binding import launch_of, with_launch
 
 KEPT = ("target", "tir.noalias")
-"""Attributes of a program that its kernels have too."""
+"""Attributes that kernels take over from their program."""
 
 
 def _buffers_around(kernel: Stmt) -> list[Buffer]:
@@ -70,7 +70,7 @@ class _Split(StatementRewriter):
         return Evaluate(Call(GlobalVar(name), values, {}, (), prim_type("int32"), getattr(kernel, "span", None)))
 
     def _view(self, buffer: Buffer) -> Buffer:
-        """The buffer that a kernel declares for one around it; the pointer of a parameter is at its element 0."""
+        """The buffer that a kernel declares for one outside of it; the pointer of a parameter points to its element 0."""
         moved = buffer.data in self.order and buffer.elem_offset is not None
         return replace(buffer, elem_offset=None) if moved else buffer
 
@@ -84,7 +84,7 @@ class _Split(StatementRewriter):
 
 
 def _without_views(body: Stmt) -> Stmt:
-    """A program without views that nothing uses."""
+    """A program without unused views."""
     used = {b for node in nodes_in(body) if type(node) is not DeclBuffer for b in children(node) if type(b) is Buffer}
 
     def kept(stmt: SeqStmt) -> Stmt:
@@ -96,7 +96,7 @@ def _without_views(body: Stmt) -> Stmt:
 
 @module_pass()
 def split_host_device(mod: IRModule) -> IRModule:
-    """Make functions of kernels."""
+    """Make each kernel a function."""
     changes: dict[str, PrimFunc] = {}
     taken = set(mod.functions)
     for name, func in mod.functions.items():

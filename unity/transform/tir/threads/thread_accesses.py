@@ -1,7 +1,7 @@
-"""Accesses of memory shared by threads that can meet: what ``thread_sync`` needs to know.
+"""Accesses to memory shared by threads, and which of them can conflict; used by ``thread_sync``.
 
-Two accesses meet when some cell is touched by one thread in the first and by another in the second, in any turns of their loops.
-What is not seen counts as meeting. Invariant: only reading, no statement is changed here.
+Two accesses meet if one thread touches some element in the first and another thread touches it in the second, in any iterations
+of their loops. What cannot be decided counts as meeting. Invariant: no statement is changed here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ....support.source import Span
 
 _LDMATRIX_SOURCE = ("T.ptx_ldmatrix", 5)
 LARGEST = 1 << 18
-"""Points (threads times turns) gone through at most."""
+"""Most points (threads times iterations) that are enumerated."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,12 +46,12 @@ def scope_of(var: Any) -> str:
 
 
 def has_barriers(kernel: Stmt) -> bool:
-    """True if a kernel makes barriers that count arrivals: its threads wait for each other where it says so, and nowhere else."""
+    """True if a kernel creates mbarriers: its threads wait for each other only where it says so."""
     return any([call.op_name == "T.create_barriers" for call in collect(kernel, Call)])
 
 
 def _matrix_row(node: Node) -> BufferLoad | None:
-    """The element at which ``ldmatrix`` begins to read a row, where its address is given so."""
+    """The element at which ``ldmatrix`` begins to read a row, if its address is that of an element."""
     if type(node) is not Call or node.op_name != "T.ptx_ldmatrix" or not is_int(node.args[6], 0):
         return None
     source = node.args[5]
@@ -60,7 +60,7 @@ def _matrix_row(node: Node) -> BufferLoad | None:
 
 
 class Accesses:
-    """Finds accesses of one storage scope; views of a region count as accesses of the buffer viewed, anywhere."""
+    """Finds accesses of one storage scope. A view of a region counts as an access to its buffer, anywhere."""
 
     def __init__(self, scope: str, body: Stmt) -> None:
         self.scope = scope
@@ -100,7 +100,7 @@ class Accesses:
         return found
 
     def _call(self, call: Call) -> list[Access]:
-        """Memory reached through pointers: read and written anywhere, unless the call says that it only reads."""
+        """Accesses through pointers: they read and write anywhere, unless the call says that it only reads."""
         name = call.op_name
         found: list[Access] = []
         if name == "T.tvm_access_ptr" and isinstance(call.args[1], Var):
@@ -127,7 +127,7 @@ class Accesses:
 
 @dataclass(slots=True)
 class _Owners:
-    """The points of an access: the cell of each by its indices, and the number of its thread among the axes ``seen`` in them."""
+    """The points of an access: the element of each by its indices, and its thread number along the axes ``seen`` in them."""
 
     cells: list[np.ndarray]
     threads: np.ndarray
@@ -135,7 +135,7 @@ class _Owners:
 
 
 class Meetings:
-    """Decides whether two accesses can be of one place by different threads, by going through all threads and loop turns.
+    """Decides whether different threads can access the same place, by enumerating all threads and loop iterations.
 
     ``threads`` maps thread variables to extents (None: not known), ``ranges`` loop variables to (first, count) where constant.
     """
@@ -145,7 +145,7 @@ class Meetings:
         self.ranges: dict[Var, tuple[int, int]] = {}
 
     def clash(self, first: list[Access], second: list[Access], fixed: set[Var]) -> tuple[Access, Access] | None:
-        """Two accesses that can meet; ``fixed`` are variables that have one value in both and in all threads."""
+        """Two accesses that can meet. ``fixed``: variables that have the same value in both and in all threads."""
         for a in first:
             for b in second:
                 if a.data is b.data and (a.writes or b.writes) and self._can_meet(a, b, fixed):
@@ -178,7 +178,7 @@ class Meetings:
         return any([extent is None or extent > 1 for extent in self.threads.values()])
 
     def _split(self, index: Expr, fixed: set[Var]) -> tuple[Expr, list[tuple[bool, Expr]]] | None:
-        """An index as a sum: the part over threads and turns, and signed terms of fixed variables. None where they mix."""
+        """An index as a sum of a part over threads and iterations, and signed terms of fixed variables. None if they mix."""
         moving: Expr = IntImm(0, scalar_type(index))
         terms: list[tuple[bool, Expr]] = []
         pending = [(True, index)]
@@ -199,7 +199,7 @@ class Meetings:
         return moving, terms
 
     def _owners(self, parts: list[Expr]) -> _Owners | None:
-        """The points of an access, over all threads and turns that tell cells apart; None where they are not known or too many."""
+        """The points of an access, over all threads and iterations that tell elements apart; None if unknown or too many."""
         used = dict.fromkeys([v for part in parts for v in free_vars(part)])
         seen = [v for v in self.threads if v in used]
         sizes = [-1 if (n := self.threads[v]) is None else n for v in seen]
@@ -225,8 +225,7 @@ class Meetings:
 
 
 def _apart(x: Expr, y: Expr, fixed: set[Var]) -> bool:
-    """True if two indices of fixed variables are never the same, as those of two versions of a buffer: ``(k + 1) % 2`` and ``k %
-    2``."""
+    """True if two indices of fixed variables are never equal, such as two versions of a buffer: ``(k + 1) % 2`` and ``k % 2``."""
     if any([v not in fixed for index in (x, y) for v in free_vars(index)]) or collect(x, (BufferLoad, Call)):
         return False
     period = 0
@@ -249,8 +248,8 @@ def _same_terms(a: list[tuple[bool, Expr]], b: list[tuple[bool, Expr]]) -> bool:
 
 
 def _shared_cell(a: _Owners, b: _Owners, several: bool) -> bool:
-    """True if there is a cell that one thread touches in ``a`` and another in ``b``; ``several``: threads of one number are
-    several."""
+    """True if one thread touches an element in ``a`` and another touches it in ``b``. ``several``: several threads have the same
+    number."""
     if not len(a.threads) or not len(b.threads):
         return False
     number = np.zeros(len(a.threads) + len(b.threads), np.int64)
@@ -277,7 +276,7 @@ _NUMPY: dict[type, Callable[[Any, Any], Any]] = {
 
 
 def values_of(expr: Expr, values: Mapping[Var, np.ndarray]) -> np.ndarray | None:
-    """An integer expression at many points; None where it holds something else than index arithmetic."""
+    """The values of an integer expression at many points; None if it holds anything other than index arithmetic."""
     if isinstance(expr, Var):
         return values.get(expr)
     if type(expr) is IntImm:

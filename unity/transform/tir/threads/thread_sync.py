@@ -1,13 +1,13 @@
-"""thread_sync: barriers between accesses of shared memory that threads could make in the wrong order.
+"""thread_sync: barriers between accesses to shared memory that threads could make in the wrong order.
 
-Within a kernel, statements are taken in order. Before a statement whose accesses can meet those made since the last barrier (one of
-them writes, and not provably the same thread's) a barrier is put; a loop whose turn can meet the turn before gets one at the
-beginning of its body. Barriers already there are kept and used.
+The statements of a kernel are visited in order. A barrier is put before a statement whose accesses can conflict with those since
+the last barrier (one of them writes, and they are not provably by the same thread). A loop whose iteration can conflict with the
+previous one gets a barrier at the beginning of its body. Existing barriers are kept and used.
 
 Rewrite: ``S[tx] = A[tx]; B[tx] = S[31 - tx]`` -> ``S[tx] = A[tx]; T.tvm_storage_sync("shared"); B[tx] = S[31 - tx]``.
-A kernel that makes barriers itself (``T.create_barriers``) synchronises itself and stays as it is.
-Not seen: races within a single statement (``S[tx] = S[tx + 1]``), and between blocks; the thread-level checker finds them.
-Source: the planner of TVM's ThreadSync, with meetings of threads found by going through them.
+A kernel that creates barriers itself (``T.create_barriers``) synchronises itself and stays as it is.
+Races within a single statement (``S[tx] = S[tx + 1]``) and between blocks are not found here; the thread-level checker finds them.
+Source: the planner of TVM's ThreadSync; conflicts are found by enumerating the threads.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SCOPES = ("shared", "shared.dyn", "warp")
 
 @dataclass(slots=True, frozen=True)
 class ThreadSyncOptions:
-    """Options of thread_sync: the storage scope it looks after."""
+    """Options of thread_sync: the storage scope that it handles."""
 
     storage_scope: str = "shared"
 
@@ -142,7 +142,7 @@ class _Kernel:
         return seq(*made, span=stmt.span), total
 
     def _repeated(self, body: Stmt, fixed: set[Var]) -> tuple[Stmt, Summary]:
-        """Body of a loop: a turn against the turn before, in which the variables of the loop had other values."""
+        """Body of a loop: an iteration against the previous one, in which the variables of the loop had other values."""
         new, found = self.visit(body)
         met = self.meetings.clash(found.tail, found.head, fixed)
         if met is not None:

@@ -5,8 +5,8 @@ T.thread_binding(64, "threadIdx.x"): b(i, k) }`` -> ``with T.launch_thread("bloc
 with T.launch_thread("threadIdx.x", 64) as tx: { a(bx, tx); b(bx, tx) }``. Axes of virtual threads stay as attributes. Memory of a
 kernel (scopes other than "global") that is allocated around it moves inside; each kernel that uses it gets its own.
 
-Run it behind ``compact_thread_buffers``, to which the place of an allocation tells who owns it. Raises PassError E373 where the
-extents of an axis differ, or depend on what the kernel computes.
+Run it after ``compact_thread_buffers``, which finds the owner of a buffer by the place of its allocation. Raises PassError E373 if
+the extents of an axis differ, or depend on values that the kernel computes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ HELP = (
 
 
 class _Axes(Rewriter):
-    """Takes the axes of a launch out of a kernel."""
+    """Collects the launch axes of a kernel and removes their bindings."""
 
     def __init__(self, outside: set[Var]) -> None:
         super().__init__()
         self.outside = outside
         self.analyzer = Analyzer([v for v in outside if dtype_of(v).is_integral])
         self.found: dict[str, tuple[IterVar, Expr, ThreadAxis]] = {}
-        """By tag: the axis, its extent in terms of what stands outside, where it was bound first."""
+        """By tag: the axis, its extent as an expression of variables outside the kernel, where it was first bound."""
         self.bound: dict[Var, Expr] = {}
 
     def enter(self, node: Any) -> Any | None:
@@ -96,7 +96,7 @@ class _Axes(Rewriter):
 
 
 def launch_of(kernel: Stmt) -> tuple[list[AttrStmt], Stmt]:
-    """The axes of a launch that stand at the top of a kernel, and what is inside of them."""
+    """The launch axes at the top of a kernel, and the statement inside of them."""
     axes: list[AttrStmt] = []
     while type(kernel) is AttrStmt and is_thread_axis(kernel) and not is_virtual(kernel.node.thread_tag):
         axes.append(kernel)
@@ -162,7 +162,7 @@ class _Kernels(StatementRewriter):
 
 
 def kernels_of(body: Stmt) -> list[Stmt]:
-    """The kernels of a program: what stands under its outermost thread axes."""
+    """The kernels of a program: the statements under its outermost thread axes."""
     found: list[Stmt] = []
 
     class Walk(StatementRewriter):
@@ -178,6 +178,6 @@ def kernels_of(body: Stmt) -> list[Stmt]:
 
 @prim_func_pass()
 def unify_thread_binding(func: PrimFunc) -> PrimFunc:
-    """One launch of all axes at the top of each kernel, with the memory of the kernel inside."""
+    """Bind all axes of a launch once at the top of each kernel, and allocate its memory inside."""
     body = _Kernels(func.body)(func.body)
     return func if body is func.body else replace(func, body=body)

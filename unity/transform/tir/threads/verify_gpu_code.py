@@ -1,7 +1,7 @@
-"""verify_gpu_code: kernels keep to the limits of a device.
+"""verify_gpu_code: refuse kernels that exceed the limits of a device.
 
-Threads of a block and of each axis, blocks of an axis, bytes of shared memory; those of the target in force, or the widest
-limits there are. Sizes that are not constant are checked by the launch. Raises PassError E375.
+It checks the threads of a block and of each axis, the blocks of an axis and the bytes of shared memory against the target in
+force, or against the largest limits of any device. The launch checks sizes that are not constant. Raises PassError E375.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .unify_thread_binding import kernels_of
 
 @dataclass(slots=True, frozen=True)
 class GpuLimits:
-    """Options of verify_gpu_code: bytes of one access of memory (0: any, code generation takes wide ones apart)."""
+    """Options of verify_gpu_code: bytes of one memory access (0: any; the code generator splits wide ones)."""
 
     max_vector_bytes: int = 0
 

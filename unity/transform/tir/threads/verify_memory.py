@@ -1,8 +1,8 @@
-"""verify_memory: code of the host touches no memory of the device.
+"""verify_memory: refuse host code that touches device memory.
 
-The tensors of a program for a device lie in its memory, which only kernels reach: what stands under loops bound to threads. Run
-it first, while blocks and loops still have the names that a schedule knows them by. Programs whose attribute "target" is a
-processor are theirs. Raises PassError E374, "did you forget to bind?", with the step that makes a kernel.
+The tensors of a program for a device are in its memory, which only kernels can access: the statements under loops bound to
+threads. Run it first, while blocks and loops still have the names that a schedule uses. Programs whose attribute "target" is
+a processor are not checked. Raises PassError E374, "did you forget to bind?", with the step that makes a kernel.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _step(around: Sequence[Any]) -> str:
 
 @prim_func_pass()
 def verify_memory(func: PrimFunc) -> PrimFunc:
-    """Refuse code of the host that touches memory of the device. Requires blocks and loops as scheduled, gives the program."""
+    """Refuse host code that touches device memory. Requires blocks and loops as scheduled, gives the program."""
     if str(func.attrs.get("target", "")).split(" ")[0] == LLVM.name:
         return func
     found = _first_touch(func)
