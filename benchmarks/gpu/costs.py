@@ -68,6 +68,10 @@ def launch_costs(context: Context, target: str, torch: Any, tiny: bool) -> dict[
         run = unity.VirtualMachine(executable, unity.cuda(0), exec_mode=mode)["main"]
         assert (run(x).numpy() == LAUNCHES).all()
         found[f"{name}, us a launch"] = 1e6 * _host_seconds(lambda run=run: run(x), context, calls, rounds) / LAUNCHES
+    captured = unity.VirtualMachine(executable, unity.cuda(0), cuda_graph=True)["main"]
+    for _ in range(3):  # as ever, captured, launched again
+        assert (captured(x).numpy() == LAUNCHES).all()
+    found["CUDA graph, us a launch"] = 1e6 * _host_seconds(lambda: captured(x), context, calls, rounds) / LAUNCHES
     one = unity.compile(
         parse('@R.function\ndef main(x: R.Tensor((1024,), "float32")):\n    return R.nn.relu(x)\n'), target=target
     )
