@@ -298,6 +298,3 @@ def _writes_vectors(what: Product) -> bool:
     others = {axis.var: axis.var for axis in (*what.batch, *what.rows)}
     store = output_at(what, {**others, **apart(what.columns, group, VECTOR, lane)}, const(0, what.store.buffer.dtype))
     return is_whole(store, lane, VECTOR)
-
-
-__all__ = ["Form", "WarpTile", "kernel"]
