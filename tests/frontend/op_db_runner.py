@@ -46,8 +46,14 @@ def ordered(x: Any, *args: Any, **kwargs: Any) -> Any:
     return (values, places) if kwargs.get("stable") or not x.dim() else (values, torch.gather(x, dim, places))
 
 
-ARBITRARY_SIGNS = {"linalg.eigh", "linalg.svd", "svd"}
-"""Operators whose vectors may be turned by any algorithm."""
+def product(factors: Any) -> Any:
+    """Of ``u, s, v`` the matrix they are factors of, and the singular values."""
+    u, s, v = factors
+    return (u * s.unsqueeze(-2)) @ v.mT, s
+
+
+ARBITRARY_SIGNS = {"linalg.eigh": None, "linalg.svd": None, "svd": None, "svd_lowrank": product, "pca_lowrank": product}
+"""Operators whose vectors may be turned by any algorithm, and what is compared instead: None for what the samples themselves say."""
 
 
 def most_common(x: Any, dim: int = -1, keepdim: bool = False) -> Any:
@@ -246,7 +252,7 @@ def comparable_samples(info: Any, dtype: Any, limit: int | None, inplace: bool, 
     for raw in given:
         sample = make_sample(fn, raw)
         if info.name in ARBITRARY_SIGNS:
-            sample.process = raw.output_process_fn_grad
+            sample.process = ARBITRARY_SIGNS[info.name] or raw.output_process_fn_grad
         try:
             expected = eager(sample, inplace)
             same = all(difference(eager(sample, inplace, seed), expected) is None for seed in range(1, 6))
