@@ -1,6 +1,6 @@
 """The rule for any nest whose cells are independent: one thread for each cell, or for a vector of neighbours in memory.
 
-Loops over cells become one, which is dealt out to blocks; reductions run inside of a thread.
+The loops over cells are fused and distributed over blocks of threads; reductions run inside a thread.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ...tir.analysis.loop_nests import stride_class
 from .stages import Stage, deal_out, one_loop_each, size_of, threads_for, variables
 
 VECTOR_BYTES = 16
-"""Bytes that a thread reads or writes at once, at most."""
+"""Most bytes that a thread reads or writes at once."""
 
 
 def bind_cells(sch: Schedule, stage: Stage, gpu: GpuMachine, count: bool = True) -> tuple[Schedule, str]:
-    """Bind a stage; says how. ``count``: by an iterator that counts its cells, where it can have one."""
+    """Bind a stage and say how. ``count``: use an iterator that counts its cells, if the stage can have one."""
     cells, steps = stage.of_kind("S"), [[loop] for loop in stage.loops if loop not in stage.of_kind("S")]
     lanes = _lanes(stage, gpu)
     loop, *_ = one_loop_each(sch, stage, cells, *steps, count=count)
@@ -32,13 +32,13 @@ def bind_cells(sch: Schedule, stage: Stage, gpu: GpuMachine, count: bool = True)
 
 
 def bind_fused_cells(sch: Schedule, stage: Stage, gpu: GpuMachine) -> tuple[Schedule, str]:
-    """The same by its own iterators."""
+    """Bind a stage by its own iterators and say how."""
     return bind_cells(sch, stage, gpu, count=False)
 
 
 def bind_axes(sch: Schedule, stage: Stage, gpu: GpuMachine) -> tuple[Schedule, str]:
-    """The same with a grid of as many axes as it takes, for extents of which nothing is proved once they are one: threads along the
-    innermost loop, the outermost and the one behind it by blocks, the others one after the other."""
+    """Bind a stage with a grid of several axes and say how, for extents of which nothing can be proved once they are fused.
+    Threads run along the innermost loop, blocks along the two outermost ones; the other loops are serial."""
     cells = stage.of_kind("S")
     steps = [loop for loop in stage.loops if loop not in cells]
     if not cells:
@@ -54,7 +54,8 @@ def bind_axes(sch: Schedule, stage: Stage, gpu: GpuMachine) -> tuple[Schedule, s
 
 
 def _lanes(stage: Stage, gpu: GpuMachine) -> int:
-    """Neighbours in memory that a thread computes: as many as fill its widest access, where there is work for all threads."""
+    """The number of contiguous elements that a thread computes: as many as fill its widest access, if there is work for all
+    threads."""
     store = stage.store
     if store is None or not stage.loops or any([kind != "S" for kind in stage.kinds]):
         return 1
@@ -98,7 +99,8 @@ def _extents_equal(a: Buffer, b: Buffer) -> bool:
 
 
 def _aligned(access: BufferLoad | BufferStore, var: Var, lanes: int) -> bool:
-    """True if the access is the same for all lanes, or of neighbours that begin at a multiple of their number."""
+    """True if the access is the same for all lanes, or if the lanes access contiguous elements from a multiple of their number
+    on."""
     if not any([var in used_vars(index) for index in access.indices]):
         return True
     *outer, last = access.indices

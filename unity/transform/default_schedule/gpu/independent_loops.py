@@ -1,7 +1,7 @@
-"""Loops of plain statements whose iterations touch nothing of each other, and buffers that serve inside one iteration alone.
+"""Loops of plain statements with independent iterations, and buffers that are used inside one iteration only.
 
-Iterations are apart where along one axis of every buffer that is written the accesses of one iteration reach no further than the
-loop variable moves them. Not here: what becomes of such loops (`plain_loops.py`).
+Iterations are independent if every buffer that is written has an axis along which the accesses of an iteration reach no further
+than the loop variable moves them. Not here: how such loops are bound (`plain_loops.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _UNDERSTOOD = (For, SeqStmt, IfThenElse, BufferStore, AllocBuffer, Bind, While)
 
 
 def is_independent(loop: For, own: Sequence[Buffer] = ()) -> bool:
-    """Independence of the iterations of a loop: none touches what another writes. ``own``: buffers that each has for itself."""
+    """True if no iteration of a loop accesses elements that another one writes. ``own``: buffers that each iteration has for
+    itself."""
     if loop.kind not in ("serial", "unrolled") or loop.step is not None:
         return False
     if any([type(stmt) not in _UNDERSTOOD for stmt in collect(loop, Stmt)]):
@@ -78,8 +79,8 @@ def _axis_apart(indices: list[Expr], var: Var, inside: set[Var], analyzer: Analy
 
 
 def is_set_first(program: Stmt, loop: For, buffer: Buffer) -> bool:
-    """True if a buffer is used inside a loop alone, at constant cells, and all of them are set before anything else happens in an
-    iteration."""
+    """True if a buffer is used only inside a loop, at constant elements, and each iteration sets all of them before anything
+    else."""
     if _uses(program, buffer) != _uses(loop, buffer):
         return False
     body: Stmt = loop.body

@@ -1,4 +1,4 @@
-"""Nests that rules write anew: iterators, a block under loops of its own, buffers, and what they stand for in a program.
+"""Construction of nests for rules: iterators, a block under its loops, buffers, and their replacement in a program.
 
 Not here: any rule.
 """
@@ -19,7 +19,7 @@ INT = "int64"
 
 
 def iterators_of(names: str, extents: Sequence[Expr], kinds: str) -> list[IterVar]:
-    """Iterators from zero, named ``v...``."""
+    """Iterators that begin at zero, named ``v...``."""
     zero = const(0, INT)
     return [
         IterVar(Var(f"v{name}", prim_type(INT)), Range(zero, extent), kind)
@@ -39,7 +39,7 @@ def nest_of(name: str, axes: Sequence[IterVar], body: Stmt, init: Stmt | None = 
 
 
 def buffer_of(name: str, like: str, shape: Sequence[Expr], scope: str) -> Buffer:
-    """A buffer of the program's own; ``like`` is its data type."""
+    """A buffer that the program allocates; it has the data type of ``like``."""
     dtype = prim_type(like)
     return Buffer(Var(name, PointerType(dtype, scope)), dtype.dtype, tuple(shape), name=name)
 
@@ -47,7 +47,7 @@ def buffer_of(name: str, like: str, shape: Sequence[Expr], scope: str) -> Buffer
 def replaced(
     body: Stmt, gone: Mapping[Block, Stmt], dead: Block | None = None, buffer: Buffer | None = None
 ) -> list[Stmt]:
-    """The statements of a body with others in the places of nests; those of a block and the allocation of a buffer are left out."""
+    """The statements of a body with some nests replaced; the nest of a block and the allocation of a buffer are left out."""
     found: list[Stmt] = []
     for part in body.stmts if type(body) is SeqStmt else (body,):
         blocks = collect(part, Block)

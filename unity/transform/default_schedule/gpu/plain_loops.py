@@ -1,8 +1,8 @@
-"""Programs, or parts of them, that are no nests of blocks: loops and statements as they stand.
+"""The rule for programs, or parts of them, that are no nests of blocks: it binds loops and statements as they stand.
 
-Blocks are lowered first. A loop whose iterations touch nothing of each other (or that is parallel as it was written) is dealt out
-to threads; others run on the host, around kernels, where they read no element, else in one thread with all that is inside them.
-What a thread has for itself lies in its local memory where it is small, else in a buffer with a place for each iteration.
+Blocks are lowered first. A loop with independent iterations (or one that is written as parallel) is distributed over threads. Other
+loops run on the host, around kernels, if they read no element, and otherwise in one thread with all that is inside them.
+Small buffers of a thread are in its local memory; others become one buffer with a place for each iteration.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from .independent_loops import is_independent, is_set_first
 from .stages import size_of, threads_for
 
 LOCAL_BYTES = 1024
-"""Bytes of a buffer that a thread keeps in its local memory, at most."""
+"""Most bytes of a buffer that a thread keeps in its local memory."""
 _BLOCKS = (lower_init_block, lower_match_buffer, convert_blocks_to_opaque, lower_opaque_block, simplify)
 _DECLARATIONS = (AllocBuffer, AllocConst, DeclBuffer)
 
 
 def bind_plain_loops(func: PrimFunc, gpu: GpuMachine) -> PrimFunc:
-    """Bind whatever of a program no thread has been given to."""
+    """Bind everything in a program that is not bound yet."""
     body = func.body
     root = body if type(body) is BlockRealize and not body.block.iter_vars else None
     inside = root.block.body if root is not None else body
@@ -83,7 +83,7 @@ class _Host:
         self.func, self.gpu = func, gpu
 
     def sequence(self, parts: Sequence[Stmt]) -> list[Stmt]:
-        """Statements in order as kernels; those that one thread runs share one where they follow each other."""
+        """Statements in order as kernels; consecutive ones that one thread runs share a kernel."""
         made: list[Stmt] = []
         pending: list[Stmt] = []
 
@@ -112,8 +112,8 @@ class _Host:
         return made
 
     def by_threads(self, stmt: Stmt, before: list[Stmt]) -> Stmt | None:
-        """A statement with its loops dealt out to threads, None where one thread has to run it. Allocations among those made
-        ``before`` that serve inside an iteration alone move into it."""
+        """A statement with its loops distributed over threads; None if one thread has to run it. Allocations of ``before`` that are
+        used only inside an iteration move into it."""
         if type(stmt) is IfThenElse and not _reads_elements(stmt.cond):
             cases = [stmt.then_case] + ([stmt.else_case] if stmt.else_case is not None else [])
             found = [seq(*self.sequence([case])) for case in cases]
@@ -134,12 +134,12 @@ class _Host:
         return None
 
     def scratch(self, loop: For, before: list[Stmt]) -> list[AllocBuffer]:
-        """Allocations in front of a loop that only its iterations use, each of which sets what it reads."""
+        """Allocations before a loop that only its iterations use, where each iteration sets what it reads."""
         found = [part for part in before if type(part) is AllocBuffer and part.buffer.data in used_vars(loop)]
         return [part for part in found if is_set_first(self.func.body, loop, part.buffer)]
 
     def dealt_out(self, loops: list[For], body: Stmt) -> Stmt:
-        """Independent loops as one, by blocks of threads."""
+        """Independent loops fused into one, and distributed over blocks of threads."""
         extents = [loop.extent for loop in loops]
         total: Expr = const(1, dtype_of(extents[0]))
         for extent in extents:
@@ -171,12 +171,12 @@ def _launch(var: Var, extent: Expr, body: Stmt, axis: str) -> For:
 
 
 def _is_wide(stmt: Stmt) -> bool:
-    """True if there is a kernel of more than one thread in a statement."""
+    """True if a statement contains a kernel of more than one thread."""
     return any([not is_int(axis.extent, 1) for axis in thread_axes(stmt)])
 
 
 def _independent_chain(stmt: For, own: list[Buffer]) -> list[For]:
-    """The loops from a statement inwards, each the only content of the one before, whose iterations may run at once."""
+    """The perfectly nested loops from a statement inwards whose iterations are independent."""
     loops: list[For] = []
     at: Stmt = stmt
     while type(at) is For and is_int(at.min, 0) and at.step is None and not _reads_elements(at.extent):
@@ -194,7 +194,7 @@ def _serial(loop: For) -> For:
 
 
 def _own_memory(body: Stmt, place: Expr | None, places: Expr) -> tuple[list[Stmt], Stmt]:
-    """Allocations for the host, and the body of a kernel in which each thread has its buffers for itself."""
+    """Allocations on the host, and the body of a kernel in which each thread has its own buffers."""
     body = rewrite(body, {For: _serial})
     hoisted: list[Stmt] = []
     inner = {loop.loop_var for loop in collect(body, For)} | {bind.var for bind in collect(body, Bind)}
@@ -221,7 +221,7 @@ def _without(body: Stmt, alloc: AllocBuffer) -> Stmt:
 
 
 class _Move(Rewriter):
-    """Accesses of a thread's own buffer become those of its place in a buffer for all."""
+    """Redirects accesses to a thread's own buffer to its place in a buffer for all threads."""
 
     def __init__(self, old: Buffer, new: Buffer, place: Expr | None) -> None:
         super().__init__({BufferLoad: self.access, BufferStore: self.access}, {old.data: new.data})

@@ -1,9 +1,9 @@
-"""Sums of products as rules see them: which iterators make rows, columns and steps, and the program rewritten to tiles of them.
+"""Sums of products: which iterators make rows, columns and reduction steps, and the rewrite of the program to tiles of them.
 
 Rewrite: ``C[i, j] += A[i, k] * B[k, j]`` -> ``A_tile[io, ko, ii, ki] = A[io * 128 + ii, ko * 32 + ki]`` (zero behind the ends), the
 same of B, ``C_tile[io, jo, ii, ji] += A_tile[..] * B_tile[..]`` over whole tiles, ``C[i, j] = C_tile[i // 128, j // 128, i % 128,
-j % 128]``. Several iterators of one kind count as one; a convolution's windows are unfolded while its tiles are filled. The block
-that alone reads C by element takes the place of the last one. Not here: how that is scheduled (`tiles.py`).
+j % 128]``. Several iterators of one kind count as one; a convolution's windows are unfolded while its tiles are filled. A block
+that is the only reader of C, by element, replaces the last one. Not here: how the tiles are scheduled (`tiles.py`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from .stages import Stage, is_simple, stages_of, variables
 
 @dataclass(slots=True, frozen=True)
 class Product:
-    """A stage that sums products: its iterators by what they select. Rows select ``left``, columns ``right``; the last axis of the
-    output is one of columns where it can be. ``after``: the stage that alone reads the output."""
+    """A stage that sums products, with its iterators by what they select. Rows select ``left``, columns ``right``; the last axis of
+    the output is a column if possible. ``after``: the stage that is the only reader of the output."""
 
     stage: Stage
     store: BufferStore
@@ -52,11 +52,11 @@ class Product:
 
 @dataclass(slots=True, frozen=True)
 class Tile:
-    """Sizes of a tile: rows, steps, columns as ``lanes`` times ``own``: these are neighbours where they are ``together``, else
-    those of the lanes are. ``left_steps``, ``right_steps``: are steps neighbours in memory for an operand.
+    """Sizes of a tile: rows, steps, and columns as ``lanes`` times ``own``. If ``together``, the columns of a lane are contiguous,
+    otherwise those of neighbouring lanes are. ``left_steps``, ``right_steps``: steps are contiguous in memory for an operand.
 
-    In shared memory steps are neighbours for such a left operand; columns always are, with a free element behind them where they
-    come from elsewhere: what one warp writes across them is in different banks then."""
+    In shared memory, steps are contiguous for such a left operand. Columns are always contiguous, with a padding element after
+    them if they are strided in memory, so that what one warp writes across them is in different banks."""
 
     rows: int
     lanes: int
@@ -77,7 +77,7 @@ class Tile:
         return add(mul(outer, const(size, INT)), inner)
 
     def place(self, column: Expr) -> tuple[Expr, Expr]:
-        """The lane that a column of the product belongs to, and which of its own it is."""
+        """The lane that a column of the product belongs to, and the column's number within the lane."""
         within = floormod(column, const(self.columns, INT))
         if self.together:
             return floordiv(within, const(self.own, INT)), floormod(column, const(self.own, INT))
@@ -141,7 +141,7 @@ def _buffers(expr: Expr) -> list[Buffer]:
 
 
 def _steps(axes: Sequence[IterVar], operand: Expr) -> tuple[IterVar, ...]:
-    """Reductions with the one that walks an operand contiguously last."""
+    """The reduction iterators; one that walks an operand contiguously comes last."""
     place = {
         v: k for load in collect(operand, BufferLoad) for k, index in enumerate(load.indices) for v in used_vars(index)
     }
@@ -149,13 +149,13 @@ def _steps(axes: Sequence[IterVar], operand: Expr) -> tuple[IterVar, ...]:
 
 
 def walks(operand: Expr, axes: Sequence[IterVar]) -> bool:
-    """True if values of an operand are neighbours in memory where the last of some iterators counts on."""
+    """True if an operand is contiguous in memory along the last of some iterators."""
     loads = sorted(collect(operand, BufferLoad), key=lambda load: -len(load.indices))
     return bool(loads and axes and loads[0].indices) and slope(loads[0].indices[-1], axes[-1].var) == 1
 
 
 def _after(product: Product, stages: Sequence[Stage]) -> Stage | None:
-    """The stage that reads what a product writes, each element once, and nothing that is computed later than it."""
+    """The stage that reads each element of the product once, and nothing that is computed after the product."""
     stage, store = product.stage, product.store
     readers = [s for s in stages if s is not stage and s.store is not None and store.buffer in _buffers(s.store.value)]
     if len(readers) != 1 or not is_simple(readers[0]) or readers[0].block.init is not None:
@@ -184,7 +184,8 @@ def extent_of(axes: Sequence[IterVar]) -> Expr:
 
 
 def apart(axes: Sequence[IterVar], flat: Expr, lanes: int = 1, lane: Expr | None = None) -> dict[Var, Expr]:
-    """Iterators from the number that counts through them; with ``lane``, through groups of ``lanes`` neighbours along the last."""
+    """The values of iterators from one number that counts through them; with ``lane``, through groups of ``lanes`` along the last
+    one."""
     found: dict[Var, Expr] = {}
     for number, axis in reversed(list(enumerate(axes))):
         assert axis.dom is not None
@@ -197,14 +198,14 @@ def apart(axes: Sequence[IterVar], flat: Expr, lanes: int = 1, lane: Expr | None
 
 
 def values_at(what: Product, values: Mapping[Var, Expr]) -> dict[Var, Expr]:
-    """The values of all iterators of a product: those that are not given are zero."""
+    """The values of all iterators of a product; those that are not given are zero."""
     rest = [axis.var for axis in what.stage.block.iter_vars if axis.var not in values]
     return {**values, **{var: const(0, dtype_of(var)) for var in rest}}
 
 
 @dataclass(slots=True, frozen=True)
 class Tiled:
-    """The program on tiles, and its blocks by name: two that fill the tiles of the operands, the one that sums, the last."""
+    """The program on tiles, and the names of its blocks: two that fill the tiles of the operands, the sum, and the last one."""
 
     func: PrimFunc
     left: str
@@ -264,7 +265,7 @@ def _fill(
     name: str, value: Expr, what: Product, axes: Sequence[IterVar], place: int, by_steps: bool, extent: Expr,
     steps: Expr, counts: Sequence[Expr], sizes: Sequence[Expr], batch: Expr, tile: Tile,
 ) -> tuple[Stmt, Buffer]:  # fmt: skip
-    """The nest that fills the tiles of an operand, and their buffer. A conversion is left to the reader."""
+    """The nest that fills the tiles of an operand, and their buffer. The block that reads the tiles does conversions."""
     value = value.value if isinstance(value, Cast) else value
     inner = (sizes[place], sizes[2]) if by_steps else (sizes[2], sizes[place])
     names = "b o ko i ki" if by_steps else "b o ko ki i"
@@ -300,7 +301,7 @@ def _last(what: Product, result: Buffer, extents: Sequence[Expr], sizes: Sequenc
 
 
 def output_at(what: Product, given: Mapping[Var, Expr], cell: Expr) -> BufferStore:
-    """The store of a finished sum at given values of the iterators: of the stage behind it, where there is one."""
+    """The store of a finished sum at given values of the iterators; the store of the stage after it if there is one."""
     values = values_at(what, given)
     if what.after is None:
         return BufferStore(what.store.buffer, cell, tuple([substitute(index, values) for index in what.store.indices]))

@@ -1,7 +1,7 @@
-"""Chains of neighbouring stages over the same rows: at least one reduces along its row, the others feed it or follow from it.
+"""Chains of consecutive stages over the same rows: at least one reduces along its row, the others are its producers or consumers.
 
-The loops over rows of one stage are found from another's through the buffers that pass between them: an axis at which the one has
-a row's loop must have one of the other's as well. Not here: how they are scheduled (`rows.py`).
+The row loops of one stage follow from those of another through the buffers between them: an axis that one stage indexes by a
+row loop must be indexed by a row loop of the other as well. Not here: how chains are scheduled (`rows.py`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ...tir.analysis.loop_nests import joined_to, slope, stride_class
 from .stages import Stage, is_simple, size_of, stage_of, variables
 
 FEW_ROWS = 32
-"""Rows up to which a stage that does not reduce is no part of a chain where it goes over more than LONG elements of each."""
+"""Below this number of rows, a stage without a reduction that has more than LONG elements per row does not join a chain."""
 LONG = 1 << 14
 HELD = 16 * 1024
-"""Bytes of a row that shared memory holds, at most."""
+"""Most bytes of a row that are kept in shared memory."""
 
 
 @dataclass(slots=True, frozen=True)
 class Member:
-    """A stage of a chain: its loops over rows, in the order of the rows, and those along a row, with the iterators."""
+    """A stage of a chain: its loops over rows, in the order of the rows, its loops along a row, and their iterators."""
 
     stage: Stage
     store: BufferStore
@@ -48,19 +48,19 @@ class Member:
 
     @property
     def loads(self) -> list[BufferLoad]:
-        """The elements that it reads, its own cell aside."""
+        """The elements that it reads, except the one that it writes."""
         return [load for load in collect(self.store.value, BufferLoad) if load.buffer is not self.store.buffer]
 
     @property
     def reads(self) -> set[Buffer]:
-        """The buffers that it reads, its own aside."""
+        """The buffers that it reads, except the one that it writes."""
         return {load.buffer for load in self.loads}
 
 
 @dataclass(slots=True)
 class RowStages:
-    """A chain: extents of the rows' loops, its stages in order, and for each buffer that passes between them the row's loop that
-    stands at each axis (None where none does). ``own``: what only these stages use."""
+    """A chain: the extents of the row loops, its stages in order, and for each buffer between them the row loop of each axis (None
+    if there is none). ``own``: buffers that only these stages use."""
 
     extents: tuple[Expr, ...]
     members: list[Member]
@@ -68,7 +68,7 @@ class RowStages:
     own: set[Buffer] = field(default_factory=set)
 
     def add(self, member: Member, number: int) -> None:
-        """Put a stage at a place of the chain."""
+        """Insert a stage into the chain."""
         self.members.insert(number, member)
         self.places[member.store.buffer] = _places(member.store, member)
 
@@ -89,7 +89,7 @@ class RowStages:
 
     @property
     def is_across(self) -> bool:
-        """True if neighbours in memory belong to different rows, of what the first reduction reads most of."""
+        """True if contiguous elements of the largest operand of the first reduction belong to different rows."""
         anchor = self.anchor
         if not anchor.rows or not anchor.along:
             return False
@@ -131,7 +131,7 @@ def row_stages(sch: Schedule) -> list[RowStages]:
 
 
 def _member(stage: Stage, rows: Sequence[Var]) -> Member | None:
-    """The stage with the given iterators as its rows; None where it reduces over some of its other loops only."""
+    """The stage with the given iterators as its rows; None if it reduces over only some of its other loops."""
     vars_ = variables(stage)
     store = stage.store
     assert store is not None
@@ -155,7 +155,7 @@ def _member(stage: Stage, rows: Sequence[Var]) -> Member | None:
 
 
 def _anchor(stage: Stage) -> Member | None:
-    """A stage that reduces along rows: what it reads most of it reads once."""
+    """A stage that reduces along rows and reads its largest operand once."""
     if not is_simple(stage) or stage.block.init is None:
         return None
     rows = [v for v, kind, e in zip(variables(stage), stage.kinds, stage.extents) if kind == "S" and not is_int(e, 1)]
@@ -166,7 +166,7 @@ def _anchor(stage: Stage) -> Member | None:
 
 
 def _reads_once(load: BufferLoad, member: Member, stage: Stage) -> bool:
-    """True if every point of a stage reads another element."""
+    """True if every point of a stage reads a different element."""
     extents = {v: e for v, e in zip(variables(stage), stage.extents) if v is not None}
     seen: list[Var] = []
     for index, width in zip(load.indices, load.buffer.shape):
@@ -212,7 +212,7 @@ def _join(group: RowStages, stage: Stage | None, before: bool) -> bool:
 
 
 def _places_read(group: RowStages, buffer: Buffer) -> tuple[int | None, ...] | None:
-    """The row at each axis of a buffer, as the members of a chain read it; None where they do not, or do not agree."""
+    """The row loop at each axis of a buffer, as the members of a chain read it; None if they do not read it, or disagree."""
     found = {_places(load, member) for member in group.members for load in member.loads if load.buffer is buffer}
     written = any([member.store.buffer is buffer for member in group.members])
     return found.pop() if len(found) == 1 and not written else None
@@ -226,7 +226,7 @@ def _places(access: BufferLoad | BufferStore, member: Member) -> tuple[int | Non
 def _rows_of(
     accesses: list[BufferLoad | BufferStore], known: dict[Buffer, tuple[int | None, ...]], count: int
 ) -> list[Var] | None:
-    """The iterators that stand where the rows do."""
+    """The iterators at the axes of the rows."""
     found: dict[int, Var] = {}
     for access in accesses:
         for index, row in zip(access.indices, known[access.buffer]):
@@ -239,7 +239,8 @@ def _rows_of(
 
 
 def _is_apart(group: RowStages) -> bool:
-    """True if the last member of a chain reads what another thread of its block has computed and no shared memory holds."""
+    """True if the last member of a chain reads elements that another thread of its block computed and that are not in shared
+    memory."""
     last = group.members[-1]
     for member in group.members[:-1]:
         if member.along and not member.reduces and not reads_own(member, last) and not is_held(member):
@@ -254,7 +255,8 @@ def is_held(member: Member) -> bool:
 
 
 def reads_own(writer: Member, reader: Member) -> bool:
-    """True if each thread reads of a buffer only the elements that it writes: both go over them in one order."""
+    """True if each thread reads only the elements of a buffer that it writes, because both stages go over them in the same
+    order."""
     loads = [load for load in reader.loads if load.buffer is writer.store.buffer]
     if loads and not structural_equal(writer.along_extents, reader.along_extents):
         return False

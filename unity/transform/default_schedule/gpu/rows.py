@@ -1,10 +1,10 @@
 """The rule for stages that work on one row together: reductions along it and what follows from them, in one kernel.
 
-A softmax, a norm or a sum along an axis is a chain of stages over the same rows. Their loops over rows become one. A group of
-threads goes along each row: each thread has every so many-th element, reductions are joined across the group. Each thread keeps
-the results for a whole row for itself; elements are in shared memory where a row of them is short. Where neighbours in memory
-belong to different rows, threads side by side have rows side by side.
-Not here: which stages those are (`row_stages.py`), how a reduction is joined (`lower_cross_thread_reduction`).
+A softmax, a norm or a sum along an axis is a chain of stages over the same rows. Their loops over rows are fused. A group of
+threads shares each row: the elements are interleaved between the threads, and reductions are combined across the group. Each
+thread keeps the results of a whole row; elements of short rows are in shared memory. If contiguous elements belong to
+different rows, neighbouring threads have neighbouring rows.
+Not here: which stages form a chain (`row_stages.py`), how a reduction is combined (`lower_cross_thread_reduction`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .row_stages import HELD, Member, RowStages, is_held, row_stages
 from .stages import THREADS, one_loop_each, size_of
 
 UNROLLED = 32
-"""Elements of a row that a thread goes over one after the other without a loop, at most."""
+"""Most elements of a row that a thread goes over in unrolled code."""
 WARP_ROW = 1024
-"""Length of a row up to which one warp goes along it."""
+"""Length of a row up to which one warp has it."""
 COLUMNS = 32
-"""Rows side by side that a block has, where neighbours in memory belong to different rows."""
+"""Neighbouring rows of a block, if contiguous elements belong to different rows."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -36,7 +36,7 @@ class Shape:
 
 
 def bind_rows(sch: Schedule, group: RowStages, gpu: GpuMachine) -> tuple[Schedule, str]:
-    """Bind a chain of stages; says how. What other stages read as well, the chain gets a copy of."""
+    """Bind a chain of stages and say how. Buffers that other stages read as well are copied for the chain."""
     passed = [m for m in group.members if m.store.buffer not in group.own and _readers(group, m)]
     for member in passed:
         sch.cache_write(member.stage.rv, 0, "global", [reader.stage.rv for reader in _readers(group, member)])
@@ -89,13 +89,14 @@ def _bind(sch: Schedule, group: RowStages, gpu: GpuMachine) -> str:
 
 
 def _loops(sch: Schedule, member: Member) -> list[LoopRV]:
-    """The loop of a stage over rows, and that along a row where it has any."""
+    """The loop of a stage over rows, and its loop along a row if there is one."""
     units = [loop for loop in member.stage.loops if loop not in member.rows and loop not in member.along]
     return one_loop_each(sch, member.stage, [*member.rows, *units], member.along)
 
 
 def _lanes(sch: Schedule, group: RowStages, member: Member, loop: LoopRV | None, shape: Shape) -> None:
-    """Let the threads of a row share the loop of a stage along it. Every thread computes what it keeps of a whole row."""
+    """Distribute the loop of a stage along a row over the threads of the row. Values of a whole row are computed by every
+    thread."""
     if loop is None:
         if member.store.buffer in group.own:
             return
@@ -108,7 +109,7 @@ def _lanes(sch: Schedule, group: RowStages, member: Member, loop: LoopRV | None,
 
 
 def _keep(sch: Schedule, group: RowStages, member: Member, shape: Shape) -> None:
-    """Put the result of a stage where its readers have it nearest."""
+    """Put the result of a stage into the memory that is nearest to its readers."""
     buffer = member.store.buffer
     if buffer not in group.own:
         return

@@ -1,7 +1,7 @@
 """The rules for devices with threads, in the order in which they are tried.
 
-A rule takes the nests of a program that it is for; those that are left go to the rules after it, and what is no nest of a block,
-or refuses a step, to the last, which takes everything. Each part of the program that stands by itself becomes a kernel.
+Each rule takes the nests of a program that it applies to, and leaves the others to the rules after it. The last rule takes
+everything: statements that are no nest of a block, and nests that refused a step. Each independent part becomes a kernel.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from .transpose import bind_turned, turned_of
 
 
 class _Part(Protocol):
-    """A stage, or several that one kernel does."""
+    """A stage, or several that one kernel computes."""
 
     @property
     def name(self) -> str: ...
 
 
 class _Take(NamedTuple):
-    """Parts of programs for one rule: ``find`` gives those of a program, ``bind`` binds one and says how."""
+    """The parts of a program that a rule takes: ``find`` lists them, ``bind`` binds one and says how."""
 
     name: str
     find: Callable[[Schedule], Sequence[_Part]]
@@ -71,7 +71,7 @@ def _rule(number: int) -> Rule:
 
 
 def _taken(fn: PrimFunc, take: _Take, machine: Machine) -> tuple[PrimFunc, list[str]]:
-    """The program with all that a rule is for bound, as far as its steps apply, and how."""
+    """The program with the parts of one rule bound, as far as its steps apply, and how they were bound."""
     said: list[str] = []
     refused: set[str] = set()
     sch = _schedule(fn)
@@ -92,14 +92,14 @@ def _taken(fn: PrimFunc, take: _Take, machine: Machine) -> tuple[PrimFunc, list[
 
 
 def _schedule(fn: PrimFunc) -> Schedule:
-    """A schedule that takes no step which is not proved: a test takes longer than another step."""
+    """A schedule that refuses steps that are not proved: testing one takes longer than trying another step."""
     sch = schedule_of(fn)
     sch.tests = False
     return sch
 
 
 def _finished(fn: PrimFunc, machine: Machine, said: list[str], number: int = len(_TAKES)) -> Scheduled:
-    """The program with what is left bound by the rules from a place on, or else as it stands."""
+    """The program with the rest bound by the rules from a given position on, or by the last rule as it stands."""
     for take in _TAKES[number:]:
         fn, more = _taken(fn, take, machine)
         said = [*said, *more]
@@ -127,14 +127,14 @@ def _on_host(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Sche
 
 
 def _bound(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
-    """A program that was written with its threads."""
+    """A program that is already bound to threads."""
     if thread_axes(fn.body) and all([is_bound(part) for part in _parts(fn)]):
         return Scheduled(mark(fn), "its threads are bound as it was written")
     return "threads are to be bound"
 
 
 def _split(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
-    """A long reduction to few cells in two steps, each of which the other rules take."""
+    """Split a long reduction to few elements into two, which the other rules bind."""
     found = schedule_split(fn, constants, machine)
     return found if isinstance(found, str) else _finished(found.func, machine, [found.reason], 0)
 
@@ -146,4 +146,4 @@ GPU_RULES = (
     *[_rule(number) for number in range(len(_TAKES))],
     Rule("plain loops", _plain),
 )
-"""Every program ends with its loops bound, but for those that run on the host."""
+"""Together they bind the loops of every program, except for programs that run on the host."""

@@ -1,4 +1,4 @@
-"""Stages: the nests of a program as rules see them, and how a loop over cells is dealt out to blocks and threads.
+"""Stages: the nests of a program that rules can bind, and how a loop over cells is distributed over blocks and threads.
 
 Not here: which stages belong together (the rules).
 """
@@ -22,15 +22,15 @@ from ...schedule import BlockRV, LoopRV, Schedule
 from ...schedule.core.tree import ROOT
 
 THREADS = 256
-"""Threads of a block, where nothing asks for another number."""
+"""Threads of a block by default."""
 UNKNOWN = 1 << 20
-"""The number that a symbolic extent is taken for where sizes are weighed."""
+"""The size that is assumed for a symbolic extent when sizes are compared."""
 
 
 @dataclass(slots=True, frozen=True)
 class Stage:
-    """A nest of serial loops around one block that no thread has been given to. For each loop: the iterator whose value it is,
-    where it is one's, and the kinds of those that it drives, "S", "R", "SR" or "" for none."""
+    """A nest of serial loops around one block that is not bound to threads. For each loop: the iterator that is bound to it
+    alone, if there is one, and the kinds of the iterators that it drives: "S", "R", "SR", or "" for none."""
 
     rv: BlockRV
     block: Block
@@ -47,11 +47,11 @@ class Stage:
 
     @property
     def store(self) -> BufferStore | None:
-        """The one store that the block is."""
+        """The only store of the block."""
         return self.block.body if type(self.block.body) is BufferStore else None
 
     def of_kind(self, kind: str) -> list[LoopRV]:
-        """The loops that drive iterators of one kind, or none at all where that is "S"."""
+        """The loops that drive only iterators of one kind; for "S" also those that drive none."""
         return [loop for loop, found in zip(self.loops, self.kinds) if (found or "S") == kind]
 
 
@@ -62,7 +62,7 @@ def stages_of(sch: Schedule) -> list[Stage]:
 
 
 def stage_of(sch: Schedule, rv: BlockRV) -> Stage | None:
-    """The stage of a block; None where its nest is no chain of serial loops."""
+    """The stage of a block; None if its nest is not a chain of serial loops."""
     loops = sch.get_loops(rv)
     nodes: list[For] = [sch.get(loop) for loop in loops]
     realize = sch.get_sref(rv).realize
@@ -90,12 +90,12 @@ def stage_of(sch: Schedule, rv: BlockRV) -> Stage | None:
 
 
 def size_of(extents: Sequence[Expr]) -> int:
-    """The product of extents, symbols taken for UNKNOWN."""
+    """The product of extents; a symbol counts as UNKNOWN."""
     return math.prod([e.value if type(e) is IntImm else UNKNOWN for e in extents])
 
 
 def threads_for(cells: int, gpu: GpuMachine) -> int:
-    """Threads of a block for so many independent cells: fewer where blocks would be fewer than what runs them."""
+    """Threads of a block for a number of independent cells: fewer if there would be fewer blocks than multiprocessors."""
     threads = min(THREADS, gpu.threads)
     while threads > gpu.warp and cells < threads * gpu.processors:
         threads //= 2
@@ -103,9 +103,9 @@ def threads_for(cells: int, gpu: GpuMachine) -> int:
 
 
 def one_loop_each(sch: Schedule, stage: Stage, *groups: Sequence[LoopRV], count: bool = True) -> list[LoopRV]:
-    """Each group of the loops of a stage as one loop, in this order; a new loop of one iteration for an empty first group.
+    """Fuse each group of loops of a stage, in this order; an empty first group becomes a new loop of one iteration.
 
-    Where each loop is an iterator, new iterators ``count`` through the groups: their values stay simple where loops are split."""
+    If each loop is an iterator, new iterators ``count`` through the groups, whose values stay simple when loops are split."""
     made: list[LoopRV] = []
     wanted = [loop for group in groups for loop in group]
     if count and len(wanted) > sum([bool(group) for group in groups]):
@@ -120,7 +120,7 @@ def one_loop_each(sch: Schedule, stage: Stage, *groups: Sequence[LoopRV], count:
 
 
 def _by_iterators(sch: Schedule, stage: Stage, groups: Sequence[Sequence[LoopRV]]) -> list[LoopRV]:
-    """The loops of new iterators that count through each group; none where the block cannot have them."""
+    """The loops of new iterators that count through each group; none if the block cannot have them."""
     axes = [axis.var for axis in stage.block.iter_vars]
     extents = {var: e for var, e in zip(variables(stage), stage.extents) if var is not None}
     if len(axes) != len(stage.loops) or set(axes) != extents.keys():
@@ -142,7 +142,7 @@ def _by_iterators(sch: Schedule, stage: Stage, groups: Sequence[Sequence[LoopRV]
 
 
 def deal_out(sch: Schedule, loop: LoopRV, threads: int, lanes: int = 1) -> None:
-    """A loop over independent cells to blocks of threads, each with a vector of them."""
+    """Distribute a loop over independent cells over blocks of threads; each thread has a vector of cells."""
     if lanes > 1:
         block, thread, lane = sch.split(loop, [None, threads, lanes])
         sch.vectorize(lane)
@@ -153,12 +153,12 @@ def deal_out(sch: Schedule, loop: LoopRV, threads: int, lanes: int = 1) -> None:
 
 
 def variables(stage: Stage) -> list[Var | None]:
-    """The iterator that each loop is."""
+    """The iterator that is bound to each loop."""
     return [None if axis is None else axis.var for axis in stage.iterators]
 
 
 def is_simple(stage: Stage) -> bool:
-    """True if a stage is a nest over iterators of its own around one store under no condition."""
+    """True if each loop of a stage is an iterator, and its block is one store without a condition."""
     store = stage.store
     plain = [axis is not None or is_int(extent, 1) for axis, extent in zip(stage.iterators, stage.extents)]
     kinds = [axis.kind for axis in stage.block.iter_vars]

@@ -1,7 +1,7 @@
 """The rule for products, batched or not, and convolutions: a block of threads computes a tile of the result.
 
-Tiles of both operands go through shared memory, each thread keeps the sums of a few rows and columns. The
-threads of a warp have columns of the same rows: what they write is contiguous, what they read of the rows the same for all.
+Tiles of both operands go through shared memory, and each thread keeps the sums of a few rows and columns. The threads of a warp
+have columns of the same rows, so they write contiguous elements and all read the same elements of the rows.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from .product import Product, Tile, on_tiles, walks
 from .stages import size_of
 
 WARPS = 8
-"""Warps of a block: each has rows of its own."""
+"""Warps of a block; each has different rows."""
 STEPS = 32
-"""Steps of a tile: neighbours fill a line of memory."""
+"""Steps of a tile: contiguous ones fill a line of memory."""
 FEW_STEPS = 8
-"""Steps of a product from which on tiles pay."""
+"""Least steps of a product for which tiles are used."""
 ROWS = (16, 8, 4, 2, 1)
-"""Rows that a thread has, from the best."""
+"""Rows of a thread, best first."""
 COLUMNS = (4, 2, 1)
-"""Columns that a thread has."""
+"""Columns of a thread, best first."""
 MOST_BLOCKS = 65535
-"""Blocks along the second and third axis of a grid, at most."""
+"""Most blocks along the second and third axis of a grid."""
 VECTOR = 4
-"""Elements that are read and written at once, at most."""
+"""Most elements that are read or written at once."""
 
 
 def bind_tiles(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Schedule, str]:
-    """Bind a product; the schedule goes on from the program on tiles."""
+    """Bind a product. The schedule continues with the program on tiles."""
     tile = _tile(what, gpu)
     rows = tile.rows // WARPS
     made = on_tiles(program_of(sch), what, tile)
@@ -88,8 +88,8 @@ def bind_tiles(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Schedule,
 
 
 def _bind_fill(sch: Schedule, fill: BlockRV, place: LoopRV, warp: int, lanes: int, turned: bool) -> None:
-    """Let all threads fill a tile: a warp reads a line of memory, in vectors, or as many as it takes. ``turned``: lines
-    of memory are columns of the tile."""
+    """Distribute the filling of a tile over all threads: a warp reads one or more lines of memory, in vectors. ``turned``: lines of
+    memory are columns of the tile."""
     sch.compute_at(fill, place, preserve_unit_loops=True)
     *_, row, inner = sch.get_loops(fill)
     if turned:
@@ -107,7 +107,7 @@ def _bind_fill(sch: Schedule, fill: BlockRV, place: LoopRV, warp: int, lanes: in
 
 
 def _inline_producers(sch: Schedule, fill: BlockRV) -> None:
-    """Compute what alone a tile is filled from while it is filled: the border of an image."""
+    """Inline producers that only the filling of a tile reads, such as the border of an image."""
     for producer in sch.get_producers(fill):
         block = sch.get(producer)
         plain = block.init is None and type(block.body) is BufferStore
@@ -135,7 +135,7 @@ def _size(axes: tuple[IterVar, ...]) -> int:
 
 
 def _lanes(what: Product, tile: Tile) -> list[int]:
-    """Neighbours that a thread reads at once while it fills a tile of each operand."""
+    """Contiguous elements that a thread reads at once while it fills a tile, for each operand."""
     found = []
     for value, axes, size, by_steps in (
         (what.left, what.rows, tile.rows, tile.left_steps),

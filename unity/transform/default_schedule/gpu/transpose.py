@@ -1,8 +1,8 @@
-"""The rule for stages that read along another axis than they write: tiles are turned in shared memory.
+"""The rule for stages that read along another axis than they write: tiles are transposed in shared memory.
 
 Rewrite: ``Y[i, j] = f(X[j, i])`` -> ``T[io, jo, ji, ii] = X[jo * 32 + ji, io * 32 + ii]`` and
-``Y[i, j] = f(T[i // 32, j // 32, j % 32, i % 32])``. The threads of a warp read neighbours, then write neighbours; a free word
-behind each row of a tile puts what they touch in different banks.
+``Y[i, j] = f(T[i // 32, j // 32, j % 32, i % 32])``. The threads of a warp read contiguous elements, then write contiguous ones; a
+padding word after each row of a tile puts their accesses in different banks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIDE = 32
 WARPS = 8
 """Warps of a block."""
 LEAST = 16
-"""Length of both axes from which on turning pays."""
+"""Least length of both axes for which tiles are transposed."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,7 +73,7 @@ def _turned(stage: Stage) -> Turned | None:
 
 
 def bind_turned(sch: Schedule, what: Turned, gpu: GpuMachine) -> tuple[Schedule, str]:
-    """Bind a stage; the schedule goes on from the program on tiles."""
+    """Bind a stage. The schedule continues with the program on tiles."""
     func, name = program_of(sch), what.name
     stage, block = what.stage, what.stage.block
     extents = dict(zip(variables(stage), stage.extents))
