@@ -42,7 +42,7 @@ class CudaText:
 def ptx_options(arch: Arch) -> CompileOptions:
     """LLVM's options for kernels."""
     return CompileOptions(
-        pipeline="O3", opt=3, cpu=arch.name, features=f"+ptx{arch.ptx}", vectorize=False, triple=TRIPLE, assembly=True
+        pipeline="O3", opt=2, cpu=arch.name, features=f"+ptx{arch.ptx}", vectorize=False, triple=TRIPLE, assembly=True
     )
 
 

@@ -85,6 +85,8 @@ def _write_kernel(
     for number, param in enumerate(func.params):
         place, dtype = f"%p{number}", dtype_of(param)
         if type(param.ty) is PointerType or dtype.code == "handle":
+            if no_alias and param not in written:
+                w.unchanging.add(param)
             hints = " noalias" * no_alias + " readonly" * (no_alias and param not in written)
             parameters.append(f"ptr{hints}{f' align {VECTOR_ALIGN}' if number in aligned else ''} {place}")
             w.env[param] = place

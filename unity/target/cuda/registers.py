@@ -75,5 +75,5 @@ def shared_address(w: FunctionWriter, place: str) -> tuple[str, str]:
 
 
 def element(w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType) -> str:
-    """Pointer to an element behind a pointer."""
-    return w.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer(w, base)}, i64 {index(w, offset)}")
+    """Pointer to an element behind a pointer, of shared memory most often."""
+    return w.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer(w, base)}, i64 {index(w, offset, False)}")

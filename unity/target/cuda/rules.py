@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from ...arith.interval import Interval
 from ...ffi.cuda.checks import STATUS
 from ...ir.buffer import Buffer
 from ...ir.build import dtype_of
-from ...ir.expr import Call
+from ...ir.expr import Call, IntImm
 from ...ir.scalar import IterVar
 from ...ir.stmt import AllocBuffer, AttrStmt, Bind, DeclBuffer, For
 from ...support.errors import CodegenError
+from ...transform.tir.threads.verify_gpu_code import AXIS_LIMITS
 from ..llvm import arithmetic, expressions  # noqa: F401 - the rules they register
 from ..llvm.casts import convert
 from ..llvm.intrinsics import shift
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
+from ..llvm.small_indices import give_range
 from ..llvm.statements import attribute, constant_count, serial_loop
 from ..llvm.writer import INTRINSICS, STATEMENTS, FunctionWriter, Rules
 from . import async_copy, barriers, llvm_calls, matrix, warp, warpgroup
@@ -54,6 +57,9 @@ def _attribute(w: FunctionWriter, stmt: AttrStmt) -> None:
         raise CodegenError("E520", f"a kernel has no thread axis {getattr(axis, 'thread_tag', axis)!r}", stmt.span)
     dtype = dtype_of(axis.var)
     w.env[axis.var] = convert(w, read_register(w, register), I32, dtype)
+    if dtype.name == "int64":
+        extent = stmt.value.value if type(stmt.value) is IntImm else AXIS_LIMITS[axis.thread_tag]
+        give_range(w, axis.var, Interval(0, max(0, extent - 1)))
     w.statement(stmt.body)
 
 

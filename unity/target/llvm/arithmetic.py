@@ -42,6 +42,7 @@ from .int_division import any_lane, int_division
 from .lltypes import float_text, int_text, suffix, value_type
 from .math.library import math_function
 from .narrow import narrow, widen
+from .small_indices import range_of, small_index, word
 from .writer import EXPRESSIONS, FunctionWriter
 
 _F32 = DataType("float32")
@@ -137,6 +138,9 @@ def float_binary(w: FunctionWriter, kind: type, a: str, b: str, dtype: DataType,
 
 
 def _arithmetic(w: FunctionWriter, expr: Binary) -> str:
+    small = small_index(w, expr) if w.ranges else None
+    if small is not None:
+        return small
     kind = type(expr)
     a, b, dtype = operands(w, expr)
     fast = w.fast if expr in w.accumulations else ""
@@ -164,6 +168,8 @@ _CODES = {EQ: ("oeq", "eq", "eq"), NE: ("une", "ne", "ne"), LT: ("olt", "slt", "
 
 
 def _compare(w: FunctionWriter, expr: Compare) -> str:
+    if w.ranges and range_of(w, expr.a) is not None and range_of(w, expr.b) is not None:
+        return w.emit(f"icmp {_CODES[type(expr)][1]} i32 {word(w, expr.a)}, {word(w, expr.b)}")
     a, b, dtype = operands(w, expr)
     ordered, signed, unsigned = _CODES[type(expr)]
     if dtype.is_narrow:

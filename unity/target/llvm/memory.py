@@ -19,6 +19,7 @@ from .casts import convert, from_memory, to_memory
 from .int_division import any_lane
 from .lltypes import memory_type, value_type
 from .rows import by_rows
+from .small_indices import small_index
 from .writer import EXPRESSIONS, FunctionWriter
 
 _I64 = DataType("int64")
@@ -29,16 +30,20 @@ PIECE = 16
 _NSW: dict[type, str] = {Add: "add nsw", Sub: "sub nsw", Mul: "mul nsw"}
 
 
-def index(w: FunctionWriter, expr: Expr) -> str:
-    """An integer expression as i64 (or lanes of it), sums and products widened so that they do not overflow."""
+def index(w: FunctionWriter, expr: Expr, narrow: bool = True) -> str:
+    """An integer expression as i64 (or lanes of it), sums and products widened so that they do not overflow. ``narrow``: it
+    may be computed in 32 bits; two widths in one address cost more than one."""
     dtype = dtype_of(expr)
     if not dtype.is_integral and not dtype.is_bool:
         raise CodegenError("E523", f"an index must be an integer, got {dtype.name}", getattr(expr, "span", None))
     if type(expr) is IntImm:
         return str(expr.value)
+    small = small_index(w, expr) if narrow and w.ranges else None
+    if small is not None:
+        return small
     name = _NSW.get(type(expr))
     if name is not None and dtype.is_int:
-        a, b = index(w, expr.a), index(w, expr.b)  # type: ignore[attr-defined]
+        a, b = index(w, expr.a, False), index(w, expr.b, False)  # type: ignore[attr-defined]
         return w.emit(f"{name} {value_type(_I64.with_lanes(dtype.lanes))} {a}, {b}")
     if type(expr) is Broadcast and dtype.is_int:
         return splat(w, index(w, expr.value), _I64.with_lanes(expr.lanes))
@@ -87,21 +92,22 @@ def _linear(
             raise CodegenError("E524", f"only the last index of {buffer.name} may be a vector", span)
     strides = strides_of(w, buffer)
     total = "0"
+    narrow = buffer.data not in w.spaces  # addresses of other spaces have 32 bits themselves
     if buffer.elem_offset is not None and not _is_parameter(w, buffer):
-        total = index(w, buffer.elem_offset)
+        total = index(w, buffer.elem_offset, narrow)
     last = indices[-1] if indices else None
     lanes = dtype_of(last).lanes if last is not None else 1
     for position, stride in zip(indices, strides):
         if position is last and lanes > 1:
             break
-        term = index(w, position)
+        term = index(w, position, narrow)
         if stride != "1":
             term = w.emit(f"mul nsw i64 {term}, {stride}")
         total = term if total == "0" else w.emit(f"add nsw i64 {total}, {term}")
     if last is None or lanes == 1:
         return total, 1, None
     if type(last) is Ramp and type(last.stride) is IntImm and strides[-1] == "1" and 1 <= last.stride.value <= near:
-        base = index(w, last.base)
+        base = index(w, last.base, narrow)
         return (base if total == "0" else w.emit(f"add nsw i64 {total}, {base}")), lanes, str(last.stride.value)
     vector = index(w, last)
     ty = f"<{lanes} x i64>"
@@ -174,7 +180,8 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
         place = element_place(w, buffer, kind, pointer, offset)
         ty = memory_type(result)
         if active is None or lanes == 1:
-            loaded = w.emit(f"load {ty}, {kind} {place}, align {align}")
+            invariant = ", !invariant.load !1" if buffer.data in w.unchanging else ""
+            loaded = w.emit(f"load {ty}, {kind} {place}, align {align}{invariant}")
             if lanes == 1 and active is not None:
                 raise CodegenError("E524", f"a predicate on a single element of {buffer.name}", expr.span)
         else:

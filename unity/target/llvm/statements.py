@@ -33,6 +33,7 @@ from ...support.source import Span
 from .casts import convert, to_memory
 from .lltypes import memory_type, value_type
 from .memory import store
+from .small_indices import give_range, loop_range, range_of
 from .writer import STATEMENTS, FunctionWriter, LoopScope
 
 INTERLEAVED = 4
@@ -71,7 +72,8 @@ def serial_loop(w: FunctionWriter, stmt: For, place_of: Callable[[str, str, str]
         raise CodegenError(
             "E523", f"loop {stmt.loop_var.name}: variable and bounds must have one integer type", stmt.span
         )
-    ty = value_type(dtype)
+    values = loop_range(w, stmt) if w.ranges else None
+    ty = value_type(dtype) if values is None else "i32"
     first, extent = w.value(stmt.min), w.value(stmt.extent)
     step = "1" if stmt.step is None else w.value(stmt.step)
     if stmt.step is not None and not (type(stmt.step) is IntImm and stmt.step.value > 0):
@@ -86,9 +88,12 @@ def serial_loop(w: FunctionWriter, stmt: For, place_of: Callable[[str, str, str]
     w.branch(w.emit(f"icmp {signed} {ty} {count}, {extent}"), body, done)
     w.start(body)
     place = count if place_of is None else place_of(ty, count, extent)
-    w.env[stmt.loop_var] = (
-        place if first == "0" else w.emit(f"add {'nsw ' if dtype.is_int else ''}{ty} {place}, {first}")
-    )
+    if first != "0":
+        place = w.emit(f"add {'nsw ' if dtype.is_int else ''}{ty} {place}, {first}")
+    if values is not None:
+        give_range(w, stmt.loop_var, values)
+        place = w.emit(f"sext i32 {place} to i64")
+    w.env[stmt.loop_var] = place
     w.loops.append(LoopScope(done, following, len(w.heap)))
     scoped(w, stmt.body)
     w.loops.pop()
@@ -163,6 +168,9 @@ def _bind(w: FunctionWriter, stmt: Bind) -> None:
     if w.fast:
         w.accumulations = _accumulations(stmt.value)
     w.env[stmt.var] = w.value(stmt.value)
+    known = range_of(w, stmt.value) if w.ranges else None
+    if known is not None:
+        give_range(w, stmt.var, known)
 
 
 def _declare(w: FunctionWriter, stmt: DeclBuffer) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...arith.interval import Interval
 from ...ffi.abi import KernelSignature
 from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
@@ -103,7 +104,7 @@ class ModuleWriter:
     signatures: dict[str, KernelSignature]
     definitions: dict[str, str] = field(default_factory=dict)
     bodies: list[str] = field(default_factory=list)
-    metadata: list[str] = field(default_factory=lambda: ['!0 = !{!"branch_weights", i32 1048575, i32 1}'])
+    metadata: list[str] = field(default_factory=lambda: ['!0 = !{!"branch_weights", i32 1048575, i32 1}', "!1 = !{}"])
     externs: dict[str, None] = field(default_factory=dict)
     features: frozenset[str] = frozenset()
     """Features of the processor that code is made for."""
@@ -176,6 +177,12 @@ class FunctionWriter:
     """The buffer that declared each data pointer."""
     spaces: dict[Var, tuple[str, str]] = field(default_factory=dict)
     """Data pointers that are known in an address space of their own: (type, operand) beside the generic one in ``env``."""
+    ranges: dict[Var, Interval] = field(default_factory=dict)
+    """Ranges of variables that fit into 32 bits, for targets that count in these where they can (`small_indices.py`)."""
+    fits: dict[Expr, Interval | None] = field(default_factory=dict)
+    """Ranges of expressions of them, as far as asked."""
+    unchanging: set[Var] = field(default_factory=set)
+    """Data pointers to memory that nothing writes while the function runs."""
     block: str = "entry"
     counter: int = 0
     mask: str | None = None

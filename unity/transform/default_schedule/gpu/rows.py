@@ -2,8 +2,8 @@
 
 A softmax, a norm or a sum along an axis is a chain of stages over the same rows. Their loops over rows are fused. A group of
 threads shares each row: the elements are interleaved between the threads, and reductions are combined across the group. Each
-thread keeps the results of a whole row; elements of short rows are in shared memory. If contiguous elements belong to
-different rows, neighbouring threads have neighbouring rows.
+thread keeps the results of a whole row, and its elements if they are few; other elements of short rows are in shared memory. If
+contiguous elements belong to different rows, neighbouring threads have neighbouring rows.
 Not here: which stages form a chain (`row_stages.py`), how a reduction is combined (`lower_cross_thread_reduction`).
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ....ir.expr import IntImm
 from ...infra.backend import GpuMachine
 from ...schedule import LoopRV, Schedule
-from .row_stages import HELD, Member, RowStages, is_held, row_stages
+from .row_stages import HELD, Member, RowStages, is_held, reads_own, row_stages
 from .stages import THREADS, one_loop_each, size_of
 
 UNROLLED = 32
@@ -116,7 +116,11 @@ def _keep(sch: Schedule, group: RowStages, member: Member, shape: Shape) -> None
     if not member.along or member.reduces:
         sch.set_scope(member.stage.rv, 0, "local")
         return
-    if is_held(member) and size_of(member.along_extents) * shape.rows * buffer.dtype.itemsize <= HELD:
+    steps = -(-size_of(member.along_extents) // shape.lanes)
+    readers = _readers(group, member)
+    if is_held(member) and steps <= UNROLLED and all([reads_own(member, reader) for reader in readers]):
+        sch.set_scope(member.stage.rv, 0, "local")  # loops along a row are unrolled: registers
+    elif is_held(member) and size_of(member.along_extents) * shape.rows * buffer.dtype.itemsize <= HELD:
         sch.set_scope(member.stage.rv, 0, "shared")
 
 

@@ -1,8 +1,9 @@
 """unroll_loop: loops of kind "unrolled" with a constant extent are written out.
 
 ``pragma_auto_unroll_max_step`` (attribute or loop annotation) unrolls serial loops below it whose body, written out,
-has at most that many statements. Under ``pragma_unroll_explicit`` of 0 nothing is written out: LLVM is told to unroll (loop
-annotation ``unroll``). ``max_copies`` bounds one loop; larger loops stay as they are, for LLVM to judge.
+has at most that many statements. Under ``pragma_unroll_explicit`` of 0, or without the option ``explicit``, LLVM is told to unroll
+(loop annotation ``unroll``) and nothing is written out, but what instructions of a device take, which may have to be constants.
+``max_copies`` bounds one loop; larger loops stay as they are, for LLVM to judge.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, mul, sub
-from ....ir.expr import IntImm
+from ....ir.expr import Call, IntImm
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import Add, FloorDiv, FloorMod, Mul, Sub
 from ....ir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt, seq
 from ....ir.types import prim_type
-from ....ir.walk import Rewriter, StatementRewriter, Visit, children
+from ....ir.walk import Rewriter, StatementRewriter, Visit, children, collect, uses_any
 from ...infra.passes import prim_func_pass
 from ..blocks.lower_opaque_block import _leaves
 
@@ -27,12 +28,16 @@ EXPLICIT = "pragma_unroll_explicit"
 
 @dataclass(slots=True, frozen=True)
 class UnrollOptions:
-    """``max_copies``: most copies of a body that one loop may become; ``max_size``: most stores and evaluations in them."""
+    """``max_copies``: most copies of a body that one loop may become; ``max_size``: most stores and evaluations in them;
+    ``explicit``: copies are written out where no pragma says otherwise."""
 
     max_copies: int = 512
     max_size: int = 16384
+    explicit: bool = True
 
 
+_INSTRUCTIONS = ("T.ptx_", "T.tvm_")
+"""Beginnings of the names of instructions of a device."""
 _FOLD: dict[type, Visit] = {
     Add: lambda e: e if type(e.a) is not IntImm and type(e.b) is not IntImm else add(e.a, e.b),
     Sub: lambda e: e if type(e.b) is not IntImm else sub(e.a, e.b),
@@ -48,7 +53,7 @@ class _Unroll(StatementRewriter):
         super().__init__()
         self.options = options
         self.steps = 0
-        self.explicit = True
+        self.explicit = options.explicit
 
     def enter(self, node: Any) -> Any | None:
         if type(node) is AttrStmt and node.key in (PRAGMA, EXPLICIT):
@@ -75,7 +80,7 @@ class _Unroll(StatementRewriter):
             return node
         if count > self.options.max_copies or self._size(node) > self.options.max_size or _leaves(node.body):
             return node
-        if not self.explicit:
+        if not self.explicit and not _instructs(node):
             return replace(node, kind="serial", annotations={**(node.annotations or {}), "unroll": max(1, count)})
         ty = prim_type(dtype_of(node.loop_var))
         values = [add(node.min, int_imm(i, ty)) for i in range(max(0, count))]
@@ -87,13 +92,24 @@ class _Unroll(StatementRewriter):
 
 
 def statement_count(body: Stmt) -> int:
-    """Stores and evaluations in a statement; a statement that stands in several places counts each time."""
-    count, rest = 0, [body]
+    """Stores and evaluations in a statement; a statement that stands in several places, or in a loop that LLVM unrolls, counts each
+    time."""
+    count = 0
+    rest: list[tuple[Stmt, int]] = [(body, 1)]
     while rest:
-        stmt = rest.pop()
-        count += isinstance(stmt, (BufferStore, Evaluate))
-        rest += [part for part in children(stmt) if isinstance(part, Stmt)]
+        stmt, times = rest.pop()
+        if isinstance(stmt, (BufferStore, Evaluate)):
+            count += times
+        elif type(stmt) is For and stmt.annotations:
+            times *= _number(stmt.annotations.get("unroll", 1))
+        rest += [(part, times) for part in children(stmt) if isinstance(part, Stmt)]
     return count
+
+
+def _instructs(loop: For) -> bool:
+    """True if an instruction of the device is told the turn of a loop."""
+    calls = [call for call in collect(loop.body, Call) if call.op_name.startswith(_INSTRUCTIONS)]
+    return any([uses_any(call, (loop.loop_var,)) for call in calls])
 
 
 def _number(value: object) -> int:

@@ -78,9 +78,9 @@ class _Compact(Rewriter):
         accesses = accesses_of(rest, buffer)
         if not accesses or buffer.strides or buffer.elem_offset is not None or not buffer.shape:
             return None
-        fixed = self._fixed(buffer, accesses)
         owned = (*OWNED_BY[buffer.scope], "vthread", "cthread")
         sharing = [axis for axis in self.around if not (axis.thread or "").startswith(owned)]
+        fixed = self._fixed(buffer, accesses, sharing)
         moving = [
             Access(a.node, (*sharing, *[l for l in a.loops if l.loop_var not in fixed]), a.conditions) for a in accesses
         ]
@@ -93,7 +93,7 @@ class _Compact(Rewriter):
             seen = [v for v in free_vars(low) if v in inner]
             if any([v not in {l.loop_var for l in a.loops} for v in seen for a in accesses]):
                 low, size = int_imm(0, prim_type(dtype_of(extent))), extent  # a corner that some access does not know
-            padding = (bool(self.around) or buffer.scope.startswith("shared")) and axis == len(buffer.shape) - 1
+            padding = buffer.scope != "local" and axis == len(buffer.shape) - 1
             if (
                 padding
                 and type(extent) is IntImm
@@ -108,8 +108,8 @@ class _Compact(Rewriter):
         small = replace(buffer, shape=tuple(shape), data=Var(buffer.data.name, buffer.data.ty))
         return replace(alloc, buffer=small), MoveAccesses(buffer, small, corner, self.analyzer)(rest)
 
-    def _fixed(self, buffer: Buffer, accesses: Sequence[Access]) -> set[Var]:
-        """Loop variables that are constants to an owner."""
+    def _fixed(self, buffer: Buffer, accesses: Sequence[Access], sharing: Sequence[For]) -> set[Var]:
+        """Loop variables that are constants to an owner, which the threads of the axes ``sharing`` are together."""
         owned = OWNED_BY[buffer.scope]
         found = {
             loop.loop_var for a in accesses for loop in a.loops if is_thread_axis(loop) and (loop.thread or "").startswith(owned)
@@ -119,7 +119,9 @@ class _Compact(Rewriter):
             same = [a is b for a, b in zip(common, access.loops)]
             common = common[: same.index(False) if False in same else len(same)]
         for depth in range(len(common), 0, -1):
-            inside = [Access(a.node, a.loops[depth:], a.conditions) for a in accesses]
+            inside = [  # each access by threads of its own: those around all of them are not the same in two accesses
+                Access(a.node, (*[replace(axis) for axis in sharing], *a.loops[depth:]), a.conditions) for a in accesses
+            ]
             if written_before_read(inside, self.analyzer):
                 return found | {loop.loop_var for loop in common[:depth] if not is_thread_axis(loop)}
         return found

@@ -1,0 +1,96 @@
+"""Index arithmetic in 32 bits where the ranges of threads and loops prove that it fits.
+
+A device has registers of 32 bits: arithmetic in 64 takes two of them and several instructions. A target that wants it fills
+``FunctionWriter.ranges``. Sizes that are not known are taken for any: a tensor may have more elements than 32 bits count, and a
+second kernel for those that have fewer would double the code.
+"""
+
+from __future__ import annotations
+
+from ...arith.interval import Interval, point
+from ...ffi.dtype import DataType
+from ...ir.build import dtype_of
+from ...ir.expr import IntImm, Var
+from ...ir.scalar import Add, Binary, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub
+from ...ir.stmt import For
+from ...ir.types import Expr, prim_type
+from .writer import FunctionWriter
+
+_INDEX, _I32 = prim_type("int64"), DataType("int32")
+WORD = Interval(-(1 << 31), (1 << 31) - 1)
+_NAMES: dict[type, str] = {Add: "add nsw", Sub: "sub nsw", Mul: "mul nsw", FloorDiv: "udiv", Div: "udiv",
+                           FloorMod: "urem", Mod: "urem"}  # fmt: skip
+_EXTREMES: dict[type, str] = {Min: "smin", Max: "smax"}
+
+
+def give_range(w: FunctionWriter, var: Var, values: Interval) -> None:
+    """Say which values a variable has from here on."""
+    if w.ranges.get(var, values) != values:
+        w.fits.clear()
+    w.ranges[var] = values
+
+
+def loop_range(w: FunctionWriter, loop: For) -> Interval | None:
+    """The values of a loop variable of constant bounds, where they and their end fit into 32 bits."""
+    step = 1 if loop.step is None else loop.step.value if type(loop.step) is IntImm else 0
+    if type(loop.min) is not IntImm or type(loop.extent) is not IntImm or step <= 0:
+        return None
+    first, count = loop.min.value, max(loop.extent.value, 0)
+    ends = Interval(min(first, 0), max(first, 0) + count + step)
+    return Interval(first, first + max(count - 1, 0)) if loop.loop_var.ty is _INDEX and ends.within(WORD) else None
+
+
+def range_of(w: FunctionWriter, expr: Expr) -> Interval | None:
+    """The values of an int64 expression, where it and all that it is made of fit into 32 bits."""
+    if isinstance(expr, Var):
+        return w.ranges.get(expr)
+    if expr.ty is not _INDEX:
+        return None
+    if type(expr) is IntImm:
+        return point(expr.value) if expr.value in WORD else None
+    if expr not in w.fits:
+        found = _range(w, expr)
+        w.fits[expr] = found if found is not None and found.within(WORD) else None
+    return w.fits[expr]
+
+
+def _range(w: FunctionWriter, expr: Expr) -> Interval | None:
+    if type(expr) is Cast:
+        return WORD if dtype_of(expr.value) is _I32 else None
+    if type(expr) not in _NAMES and type(expr) not in _EXTREMES:
+        return None
+    assert isinstance(expr, Binary)
+    a, b = range_of(w, expr.a), range_of(w, expr.b)
+    if a is None or b is None:
+        return None
+    kind = type(expr)
+    if kind is Add or kind is Sub:
+        return a + (b if kind is Add else -b)
+    if kind is Mul:
+        return a * b
+    if kind is Min or kind is Max:
+        return a.minimum(b) if kind is Min else a.maximum(b)
+    if a.low < 0 or b.low <= 0:
+        return None
+    return a.floordiv(b) if kind is FloorDiv or kind is Div else a.floormod(b)
+
+
+def word(w: FunctionWriter, expr: Expr) -> str:
+    """Operand of an expression that has a range, as i32."""
+    if type(expr) is IntImm:
+        return str(expr.value)
+    if isinstance(expr, Var):
+        return w.emit(f"trunc i64 {w.value(expr)} to i32")
+    if type(expr) is Cast:
+        return w.value(expr.value)
+    assert isinstance(expr, Binary)
+    a, b = word(w, expr.a), word(w, expr.b)
+    name = _EXTREMES.get(type(expr))
+    return w.emit(f"call i32 @llvm.{name}.i32(i32 {a}, i32 {b})" if name else f"{_NAMES[type(expr)]} i32 {a}, {b}")
+
+
+def small_index(w: FunctionWriter, expr: Expr) -> str | None:
+    """Operand of an arithmetic expression as i64, computed in 32 bits; None where it has no range."""
+    if not isinstance(expr, Binary) or range_of(w, expr) is None:
+        return None
+    return w.emit(f"sext i32 {word(w, expr)} to i64")
