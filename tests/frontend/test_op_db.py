@@ -40,7 +40,8 @@ shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_
 IN_TORCH = {
     **{f"special.{name}": f"special_{name}.default" for name in SPECIAL.split()},  # no graph operator
     "igamma": "igamma.default", "igammac": "igammac.default", "hash_tensor": "hash_tensor.default",
-    "resize_": "resize.default",
+    "resize_": "resize.default", "linalg.eigvals": "view_as_real.default", "linalg.ldl_factor": "linalg_ldl_factor.default",
+    "linalg.ldl_factor_ex": "linalg_ldl_factor_ex.default", "linalg.ldl_solve": "linalg_ldl_solve.default",
     "histogramdd": "_histogramdd_bin_edges.default _histogramdd_from_bin_cts.default _histogramdd_from_bin_tensors.default",
     "native_batch_norm": "native_batch_norm.default",  # in training: changes its statistics
     "nn.functional.batch_norm": "batch_norm.default",  # a tensor without an axis for channels
