@@ -1,4 +1,4 @@
-"""The architectures of CUDA devices that code is made for, and the facts about each that code generation needs.
+"""The architectures of CUDA devices with a code generator, and the facts about each that it needs.
 
 Sources: CUDA C++ Programming Guide, "Compute Capabilities"; PTX ISA, "Release Notes".
 """
@@ -16,7 +16,7 @@ DEFAULT_ARCH = "sm_80"
 @dataclass(slots=True, frozen=True)
 class Arch:
     """An architecture. ``capability``: the compute capability, 80 for 8.0. ``ptx``: the version of PTX that is written, 80 for
-    8.0. ``shared_bytes``: the most shared memory of one block. ``max_threads``: of one block."""
+    8.0. ``shared_bytes``: the most shared memory of a block. ``max_threads``: the most threads of a block."""
 
     name: str
     capability: int

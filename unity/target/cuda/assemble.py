@@ -1,6 +1,6 @@
-"""PTX to machine code by NVIDIA's assembler, wherever it is: ``ptxas`` from the path, a toolkit's usual folder, or its wheel.
+"""PTX to machine code by NVIDIA's assembler: ``ptxas`` from the path, the usual folder of a toolkit, or its wheel.
 
-No GPU is needed. Where there is no assembler, the driver translates PTX when a program is loaded.
+No GPU is needed. Without an assembler, the driver translates PTX when a program is loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...ffi.cache.object_cache import cached
 from ...support.errors import CodegenError, InternalError
 
 _FOLDERS = ("nvidia/cuda_nvcc/bin", "nvidia/cu13/bin", "triton/backends/nvidia/bin")
-"""Where wheels keep the assembler, under a folder of packages."""
+"""Folders of the assembler in wheels, below a folder of packages."""
 _TOOLKITS = ("/usr/local/cuda/bin", "/opt/cuda/bin")
 _SECONDS = 300
 _REPORT = re.compile(
@@ -82,7 +82,7 @@ def assemble(ptx: str, arch: str) -> Assembled:
 
 
 def _assembled(tool: str, ptx: str, arch: str) -> bytes:
-    """The assembler's report with its length in front, then the machine code."""
+    """The length of the assembler's report, the report, and the machine code."""
     with tempfile.TemporaryDirectory(prefix="unity-ptxas-") as folder:
         source, made = Path(folder) / "kernels.ptx", Path(folder) / "kernels.cubin"
         source.write_text(ptx)
@@ -95,7 +95,7 @@ def _assembled(tool: str, ptx: str, arch: str) -> bytes:
 
 
 def resources(report: str) -> dict[str, KernelResources]:
-    """Resources of kernels by symbol, from what ``ptxas -v`` says."""
+    """Resources of kernels by symbol, from the output of ``ptxas -v``."""
     found = {}
     for part in re.split(r"(?=Compiling entry function)", report):
         match = _REPORT.search(part)

@@ -1,4 +1,4 @@
-"""Copies from global to shared memory that run beside the threads: ``cp.async`` and its groups. Arguments are TVM's."""
+"""Asynchronous copies from global to shared memory: ``cp.async`` and its groups. Arguments are TVM's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .registers import element, nvvm, require
 
 
 def _element(expr: Expr, call: Call) -> DataType:
-    """Type of the elements behind a pointer; that of the call where the pointer does not say."""
+    """Type of the elements of a pointer; the type of the call if the pointer has none."""
     ty = expr.ty if isinstance(expr, Var) else None
     if isinstance(ty, PointerType) and isinstance(ty.element, PrimType) and ty.element.dtype.code != "void":
         return ty.element.dtype.element
@@ -43,14 +43,14 @@ def cp_async(w: FunctionWriter, call: Call) -> str:
 
 
 def commit_group(w: FunctionWriter, call: Call) -> str:
-    """The copies begun since the last group become one."""
+    """Commit the copies begun since the last group as a group."""
     require(w, "sm_80", call)
     nvvm(w, "cp.async.commit.group", "void")
     return "undef"
 
 
 def wait_group(w: FunctionWriter, call: Call) -> str:
-    """Wait until at most so many groups of the thread are on their way."""
+    """Wait until at most a given number of groups of the thread are unfinished."""
     count = call.args[0]
     if type(count) is not IntImm or count.value < 0:
         raise CodegenError("E526", "T.ptx_wait_group takes a constant", call.span)

@@ -1,6 +1,6 @@
-"""Barriers of a block that count arrivals and bytes (mbarrier), and the bulk copies that tell them when they have come (TMA).
+"""Barriers of a block that count arrivals and bytes (mbarrier), and bulk copies that signal their completion to them (TMA).
 
-Arguments are TVM's, barriers have numbers (``T.create_barriers``). Instructions stand as PTX writes them, sm_90 and PTX 8.0.
+Arguments are TVM's, barriers have numbers (``T.create_barriers``). Instructions are written as PTX, for sm_90 and PTX 8.0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .registers import I32, assembly, element, require, shared_address
 
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGN = 128, 64
 TensorMap = tuple[Var, TensorCopy]
-"""A tensor map that a launch makes: the pointer's parameter, and the copy whose tensor and box it describes."""
+"""A tensor map that a launch creates: the parameter of the pointer, and the copy whose tensor and box it describes."""
 
 
 def create(w: FunctionWriter, call: Call) -> str:
@@ -132,7 +132,7 @@ def _key(source: Var, copy: TensorCopy) -> object:
 
 
 def bulk_tensor(w: FunctionWriter, call: Call) -> str:
-    """A box of a tensor, whose map is a parameter of the kernel: ``%map0`` and so on in the order of ``tensor_maps``."""
+    """Copy a box of a tensor whose map is a parameter of the kernel: ``%map0`` and so on in the order of ``tensor_maps``."""
     copy, source = _copy(call), call.args[2]
     assert type(source) is Var
     keys = [_key(var, known) for var, known in tensor_maps(w.kernel.func)]
@@ -154,7 +154,7 @@ def bulk_tensor(w: FunctionWriter, call: Call) -> str:
 
 
 def commit_stores(w: FunctionWriter, call: Call) -> str:
-    """The copies to global memory that the thread has begun since the last group become one."""
+    """Commit the copies to global memory that the thread has begun since the last group as a group."""
     require(w, "sm_90", call)
     assembly(w, "cp.async.bulk.commit_group;", ())
     return "undef"
@@ -170,7 +170,7 @@ def wait_stores(w: FunctionWriter, call: Call) -> str:
 
 
 def fence_proxy(w: FunctionWriter, call: Call) -> str:
-    """Stores of the thread are seen by copies and products that come later."""
+    """Make stores of the thread visible to later copies and products."""
     require(w, "sm_90", call)
     assembly(w, "fence.proxy.async.shared::cta;", ())
     return "undef"

@@ -1,7 +1,7 @@
 """Approximate instructions for mathematics of float32 and narrower types: ``-fast-math`` of a target asks for them.
 
-The bounds of their errors stand in docs/gpu.md. Infinities and NaN keep their meaning; float64 stays as it is, and so does every
-function that is not here (``pow``, ``erf``, ``tan``). Source: the PTX ISA, "Floating Point Instructions".
+Their error bounds are in docs/gpu.md. Infinities and NaN keep their meaning. float64 and all functions that are not listed here
+(``pow``, ``erf``, ``tan``) are unchanged. Source: the PTX ISA, "Floating Point Instructions".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .rules import GPU_RULES
 
 _F32 = DataType("float32")
 Scalar = Callable[..., str]
-"""Writes a function of float32 operands; gives the operand of the result."""
+"""Writes a function of float32 operands and returns the operand of the result."""
 
 
 def _instruction(name: str) -> Scalar:
@@ -64,7 +64,7 @@ _DIVISION = _instruction("div.full")
 
 
 def _applied(w: FunctionWriter, function: Scalar, dtype: DataType, *given: str) -> str:
-    """A function on each lane of values of a narrow type or float32."""
+    """Apply a function to each lane of values of a narrow type or float32."""
     wide = _F32.with_lanes(dtype.lanes)
     values = [widen(w, value, dtype) if dtype.is_narrow else value for value in given]
     ty = value_type(wide)

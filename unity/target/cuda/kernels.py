@@ -1,6 +1,7 @@
 """Device functions to LLVM IR for NVPTX: one module for all kernels of a group of tensor programs.
 
-A device function is a PrimFunc that ``split_host_device`` made: data pointers and scalars come in, thread axes stand at the top.
+A device function is a PrimFunc made by ``split_host_device``: its parameters are data pointers and scalars, and its thread axes
+are bound at the top.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .registers import AXES
 from .warpgroup import sets_registers
 
 VECTOR_ALIGN = 16
-"""Bytes that a vector access may want a pointer aligned to."""
+"""Alignment in bytes that a vector access may need of a pointer."""
 TRIPLE = "nvptx64-nvidia-cuda"
 
 
@@ -46,7 +47,7 @@ class DeviceModule:
 
 
 def device_symbol(name: str, suffix: str) -> str:
-    """Symbol of a kernel, in PTX's letters."""
+    """Symbol of a kernel, in characters that PTX allows."""
     return "unity_" + re.sub(r"[^A-Za-z0-9_]", lambda m: f"${ord(m.group()):x}", name + suffix.replace(".", "_"))
 
 
@@ -128,7 +129,7 @@ def thread_extents(func: PrimFunc) -> dict[str, Expr]:
 
 
 def block_bounds(func: PrimFunc) -> list[int]:
-    """Threads of a block along x, y, z; nothing where an extent is no constant."""
+    """Threads of a block along x, y, z; empty if an extent is not constant."""
     extents = thread_extents(func)
     bounds = [extents.get(f"threadIdx.{axis}", const(1)) for axis in "xyz"]
     counts = [bound.value for bound in bounds if type(bound) is IntImm]

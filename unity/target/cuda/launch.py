@@ -1,7 +1,7 @@
-"""Host functions of programs for CUDA devices: they launch kernels through the driver, and ask it for the memory between kernels.
+"""Host functions of programs for CUDA devices: they launch kernels through the driver, and allocate memory between kernels.
 
-A call of a device function becomes ``cuLaunchKernel`` on the stream of the thread; grid, block and shared bytes are computed
-here from the extents in the device function. Addresses come from ``launch_symbols`` (`ffi/cuda/launch.py`).
+A call of a device function becomes ``cuLaunchKernel`` on the stream of the thread. Grid, block and bytes of shared memory are
+computed from the extents in the device function. Addresses come from ``launch_symbols`` (`ffi/cuda/launch.py`).
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Launcher:
         )
 
     def nodes(self, func: PrimFunc) -> list[Any]:
-        """The nodes that matter of a host function, with the pointers alone that a kernel writes through."""
+        """The relevant nodes of a host function; of the arguments of kernels, only the pointers that they write through."""
         return [self._writing(node) if type(node) is Call else node for node in special_nodes(func)]
 
     def _writing(self, call: Call) -> Call:
@@ -171,7 +171,7 @@ class Launcher:
         return replace(call, args=tuple([a for p, a in zip(kernel.params, call.args) if p in written]))
 
     def call(self, w: FunctionWriter, call: Call) -> str:
-        """Launch a kernel; another function is called as on processors."""
+        """Launch a kernel; other functions are called as on processors."""
         assert type(call.op) is GlobalVar
         name = call.op.name
         func = self.functions.get(name)
@@ -202,7 +202,7 @@ class Launcher:
         return "undef"
 
     def _pass(self, w: FunctionWriter, words: str, number: int, param: Var, argument: Expr, name: str) -> None:
-        """Put an argument into memory, and its address into the array of arguments."""
+        """Store an argument in memory, and its address in the array of arguments."""
         expected, text = dtype_of(param), w.value(argument)
         if expected is not dtype_of(argument):
             raise CodegenError("E523", f"{name}: {param.name} is a {expected.name}, got {dtype_of(argument).name}")
@@ -224,8 +224,7 @@ class Launcher:
 def _pass_tensor_map(
     w: FunctionWriter, words: str, number: int, address: str, copy: TensorCopy, given: Mapping[Var, Expr], name: str
 ) -> None:
-    """Describe a tensor and a box of it for the copy engine, innermost axis first, and put the description's address into the array
-    of arguments."""
+    """Create the tensor map of a tensor and a box of it, innermost axis first, and store its address in the array of arguments."""
     w.module.declare("@cuTensorMapEncodeTiled", _TENSOR_MAP)
     _declare_launch(w)
     rank = len(copy.sizes)
@@ -254,7 +253,7 @@ def _pass_tensor_map(
 
 
 def _table(w: FunctionWriter, kind: str, values: Sequence[str]) -> str:
-    """Numbers in memory."""
+    """An array of numbers in memory."""
     table = w.slot(kind, 16, len(values))
     for number, value in enumerate(values):
         w.do(f"store {kind} {value}, ptr {w.emit(f'getelementptr {kind}, ptr {table}, i64 {number}')}")
@@ -262,19 +261,19 @@ def _table(w: FunctionWriter, kind: str, values: Sequence[str]) -> str:
 
 
 def _declare_launch(w: FunctionWriter) -> None:
-    """Have the functions that launch kernels in the module."""
+    """Declare the functions that launch kernels in the module."""
     for symbol, text in _PYTHON.items():
         w.module.declare(symbol, text)
     w.module.declare("unity.cuda.launch", _LAUNCH)
 
 
 def _extent(w: FunctionWriter, extent: Expr | None, given: Mapping[Var, Expr]) -> str:
-    """Operand of an extent of a device function, in terms of a call; 1 for an axis that it has not."""
+    """Operand of an extent of a device function, computed from the arguments of a call; 1 for an axis that it does not have."""
     return "1" if extent is None else index(w, substitute(extent, given))
 
 
 def _dynamic_bytes(w: FunctionWriter, func: PrimFunc, given: Mapping[Var, Expr]) -> str:
-    """Bytes of shared memory that the launch brings."""
+    """Bytes of dynamic shared memory of the launch."""
     total = "0"
     for alloc in collect(func.body, AllocBuffer):
         buffer = alloc.buffer
@@ -288,7 +287,7 @@ def _dynamic_bytes(w: FunctionWriter, func: PrimFunc, given: Mapping[Var, Expr])
 
 
 def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
-    """Memory of the device between kernels, given back when the function ends."""
+    """Allocate device memory between kernels; it is freed when the function ends."""
     buffer = stmt.buffer
     w.buffers[buffer.data] = buffer
     count = constant_count(buffer, stmt.span)

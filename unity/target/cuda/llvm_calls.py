@@ -1,7 +1,7 @@
-"""Intrinsics of LLVM that kernels may call by name, and calls by name that they may not make.
+"""LLVM intrinsics that kernels may call by name, and errors for other calls by name.
 
-LLVM ends the process over an intrinsic that it cannot select, so there is a table: each row compiles for its first architecture
-with PTX 8.0, the least that is written. Not here: intrinsics that take constants, and those that script has a name for.
+LLVM ends the process at an intrinsic that it cannot select, so there is a table: each row compiles for its first architecture
+with PTX 8.0, the lowest version that is written. Not here: intrinsics that take constants, and those with a name in script.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _ELSEWHERE = {
 
 
 def call_llvm(w: FunctionWriter, call: Call) -> str:
-    """An intrinsic of the table, with exactly its types."""
+    """Call an intrinsic of the table, with exactly its types."""
     name = called_name(call)
     name = name if name.startswith("llvm.") else f"llvm.{name}"
     row = TABLE.get(name)
@@ -93,7 +93,7 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
 
 
 def refuse_call(w: FunctionWriter, call: Call) -> str:
-    """A function of the host, or of CUDA's headers: none is linked to kernels. Raises CodegenError E527."""
+    """Refuse a function of the host or of CUDA's headers: none is linked to kernels. Raises CodegenError E527."""
     name = called_name(call)
     plain = f"T.{name.strip('_').removesuffix('f')}"
     instead = _ELSEWHERE.get(name, plain if plain in KNOWN else "")

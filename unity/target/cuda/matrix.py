@@ -1,7 +1,7 @@
 """Matrix instructions: ``mma.sync`` and ``ldmatrix`` on the registers of a thread, ``wmma`` on fragments.
 
-Which lane holds which element follows the PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions"; arguments are TVM's. Every
-form that has code stands in a table: LLVM ends the process over one that it cannot select.
+The PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions", says which lane holds which element. Arguments are TVM's. A
+table lists every form that has code, because LLVM ends the process at one that it cannot select.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .registers import element, nvvm, require
 
 @dataclass(slots=True, frozen=True)
 class Form:
-    """A product of matrices as LLVM writes it: the end of the intrinsic's name, how many registers A, B and C take of a lane, their
-    LLVM types, and the first architecture that has it."""
+    """A matrix product in LLVM: the end of the intrinsic's name, the registers of a lane for A, B and C, their LLVM types, and
+    the first architecture that has it."""
 
     name: str
     a: int
@@ -80,7 +80,7 @@ def _text(call: Call, place: int) -> str:
 
 
 def load_words(w: FunctionWriter, place: str, count: int, kind: str) -> list[tuple[str, str]]:
-    """Registers from the memory of the thread: (type, operand) of each."""
+    """Load registers from the memory of the thread: (type, operand) of each."""
     found = []
     for number in range(count):
         at = w.emit(f"getelementptr i32, ptr {place}, i64 {number}") if number else place
@@ -89,7 +89,7 @@ def load_words(w: FunctionWriter, place: str, count: int, kind: str) -> list[tup
 
 
 def store_words(w: FunctionWriter, place: str, result: str, count: int, kind: str) -> None:
-    """The parts of a result into the memory of the thread."""
+    """Store the parts of a result in the memory of the thread."""
     whole = f"{{ {', '.join([kind] * count)} }}"
     for number in range(count):
         part = w.emit(f"extractvalue {whole} {result}, {number}") if count > 1 else result
@@ -136,7 +136,7 @@ def ldmatrix(w: FunctionWriter, call: Call) -> str:
 
 
 def fragments(w: FunctionWriter, buffer: Buffer, count: int, span: Span | None) -> None:
-    """Memory for the fragments of a buffer, each in registers of the lanes."""
+    """Allocate the fragments of a buffer, each in registers of the lanes."""
     if count % (SIZE * SIZE):
         raise CodegenError("E525", f"fragments of {buffer.name} are no matrices of {SIZE}x{SIZE}", span)
     w.env[buffer.data] = w.slot("i32", 16, max(1, count // (SIZE * SIZE)) * FRAGMENT_WORDS)
@@ -222,7 +222,7 @@ def store_fragment(w: FunctionWriter, call: Call) -> str:
 
 
 def _layout(w: FunctionWriter, var: Expr, call: Call) -> str:
-    """The layout in which the fragments of a buffer are loaded: the product must be told."""
+    """The layout in which the fragments of a buffer are loaded; the product has it in its name."""
     loads = [c for c in collect(w.kernel.func.body, Call) if c.op_name == "T.tvm_load_matrix_sync" and c.args[0] is var]
     found = {_text(load, 7).removesuffix("_major") for load in loads}
     if len(found) != 1:

@@ -1,4 +1,4 @@
-"""Special registers of CUDA devices, intrinsics of LLVM for them, and instructions as PTX writes them."""
+"""Special registers of CUDA devices, LLVM intrinsics, and instructions written as PTX."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ AXES = {
 }
 """Special register of each thread axis."""
 DYNAMIC_SHARED = "unity_shared"
-"""The memory of a block whose size is given at the launch."""
+"""The symbol of dynamic shared memory, whose size is given at the launch."""
 
 
 def require(w: FunctionWriter, arch: str, call: Call) -> None:
-    """Raises CodegenError E526 where the architecture that code is made for is older than one: LLVM ends the process over an
-    instruction that the architecture has not."""
+    """Raise CodegenError E526 if code is made for an older architecture: LLVM ends the process at an instruction that the
+    architecture does not have."""
     if arch not in w.module.features:
         raise CodegenError("E526", f"{call.op_name} needs {arch}, and this code is for an older architecture", call.span,
                            help=f'give the target "cuda -arch={arch}"')  # fmt: skip
 
 
 def read_register(w: FunctionWriter, name: str) -> str:
-    """A special register as i32."""
+    """Read a special register as i32."""
     symbol = f"@llvm.nvvm.read.ptx.sreg.{name}"
     w.module.declare(symbol, f"declare i32 {symbol}()\n")
     return w.emit(f"call i32 {symbol}()")
@@ -53,9 +53,9 @@ def nvvm(w: FunctionWriter, name: str, result: str, *arguments: tuple[str, str])
 def assembly(
     w: FunctionWriter, text: str, results: Sequence[str], *operands: tuple[str, str], tied: Sequence[str] = ()
 ) -> str:
-    """An instruction as it is written in PTX, for the types of its results and (type, operand) pairs; "" for one without result.
-    ``tied`` operands lie in the registers of the results, in their order. LLVM moves nothing across it, and gives it to no fewer
-    threads."""
+    """Write an instruction as inline PTX, with the types of its results and (type, operand) pairs; returns "" if it has no result.
+    ``tied`` operands are in the registers of the results, in their order. LLVM does not move code across it (side effect) and does
+    not move it to where fewer threads run (convergent)."""
     letters = {"i32": "r", "i64": "l", "float": "f", "i1": "b"}
     constraints = [f"={letters[kind]}" for kind in results] + [str(n) for n in range(len(tied))]
     constraints += [letters[kind] for kind, _ in operands] + ["~{memory}"]
@@ -69,11 +69,11 @@ def assembly(
 
 
 def shared_address(w: FunctionWriter, place: str) -> tuple[str, str]:
-    """The (type, operand) of the number of a byte in shared memory, from a pointer."""
+    """The (type, operand) of the address in shared memory of a generic pointer."""
     inside = w.emit(f"addrspacecast ptr {place} to ptr addrspace(3)")
     return "i32", w.emit(f"ptrtoint ptr addrspace(3) {inside} to i32")
 
 
 def element(w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType) -> str:
-    """Pointer to an element behind a pointer, of shared memory most often."""
+    """Pointer to an element at an offset from a pointer, usually into shared memory."""
     return w.emit(f"getelementptr {memory_type(dtype)}, ptr {pointer(w, base)}, i64 {index(w, offset, False)}")

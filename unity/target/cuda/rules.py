@@ -1,4 +1,4 @@
-"""Code generation of each node for CUDA devices: memory of the scopes, thread axes, instructions for threads that work together."""
+"""Code generation rules for CUDA devices: memory of each scope, thread axes, instructions of warps and blocks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from . import async_copy, barriers, llvm_calls, matrix, warp, warpgroup
 from .registers import AXES, DYNAMIC_SHARED, I32, nvvm, read_register
 
 LOCAL_BYTES = 64 << 10
-"""Bytes of one buffer of a thread: what does not fit into registers lies in slow memory of its own."""
+"""Most bytes of one buffer of a thread; what does not fit into registers is in slow local memory."""
 
 
 def _leave(w: FunctionWriter, status: str) -> None:
-    """End a thread; a check that failed leaves its number for the host."""
+    """End a thread; a failed check stores its number for the host."""
     if status != "0":
         w.module.declare(f"@{STATUS}", f"@{STATUS} = addrspace(1) global i32 0, align 4\n")
         w.lines.append(f"  store i32 {status}, ptr addrspace(1) @{STATUS}")
@@ -64,7 +64,7 @@ def _attribute(w: FunctionWriter, stmt: AttrStmt) -> None:
 
 
 def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
-    """Memory of a thread (``local``), of a block (``shared``, ``shared.dyn``)."""
+    """Allocate memory of a thread (``local``) or of a block (``shared``, ``shared.dyn``)."""
     buffer = stmt.buffer
     w.buffers[buffer.data] = buffer
     item, scope = memory_type(buffer.dtype, stmt.span), buffer.scope
@@ -105,7 +105,7 @@ def _in_shared(w: FunctionWriter, buffer: Buffer, symbol: str) -> None:
 
 
 def _bind(w: FunctionWriter, stmt: Bind) -> None:
-    """A place in the memory of a block stays known as one, with its alignment."""
+    """Bind a variable; a pointer to shared memory keeps its address space and alignment."""
     STATEMENTS[Bind](w, stmt)
     value = stmt.value
     if type(value) is Call and value.op_name == "T.handle_add_byte_offset" and value.args[0] in w.spaces:
@@ -124,7 +124,7 @@ def _ignored(w: FunctionWriter, call: Call) -> str:
 
 
 def _ex2(w: FunctionWriter, call: Call) -> str:
-    """2 to the power of a number, approximately; results below the normal numbers are 0."""
+    """2 to the power of a number, approximately; subnormal results are 0."""
     if dtype_of(call).name != "float32":
         raise CodegenError("E526", f"T.ptx_ex2 of {dtype_of(call).name}", call.span)
     return nvvm(w, "ex2.approx.ftz.f", "float", ("float", w.value(call.args[0])))

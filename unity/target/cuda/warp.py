@@ -1,6 +1,6 @@
-"""Instructions of threads that work together: barriers, exchange between the lanes of a warp, atomic operations.
+"""Instructions of warps and blocks: barriers, shuffles between the lanes of a warp, atomic operations.
 
-Arguments are TVM's; the meaning stands in ``ir/interpret/threads/warp.py``.
+Arguments are TVM's; ``ir/interpret/threads/warp.py`` has the meaning.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def _from_words(w: FunctionWriter, words: list[str], dtype: DataType) -> str:
 
 
 def active_mask(w: FunctionWriter, call: Call) -> str:
-    """The lanes that are here, as bits."""
+    """The active lanes, as bits."""
     return convert(w, nvvm(w, "activemask", "i32"), DataType("uint32"), dtype_of(call))
 
 
 def atomic_add(w: FunctionWriter, call: Call) -> str:
-    """Adds to the addressed element, gives the old value."""
+    """Add to the addressed element and return the old value."""
     dtype = dtype_of(call.args[1])
     if dtype.lanes != 1 or dtype.is_bool or (dtype.bits < 16 and dtype.is_float):
         raise CodegenError("E526", f"T.atomic_add of {dtype.name}", call.span)

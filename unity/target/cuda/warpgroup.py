@@ -1,6 +1,6 @@
-"""Products of a warpgroup, ``wgmma``: four warps, factors in shared memory named by descriptors, sums in registers.
+"""Products of a warpgroup, ``wgmma``: four warps, operands in shared memory given by descriptors, sums in registers.
 
-Instructions stand as PTX writes them: LLVM has no intrinsic for the product. sm_90a and PTX 8.0. Source: the PTX ISA 8.0,
+Instructions are written as PTX, for sm_90a and PTX 8.0: LLVM has no intrinsic for the product. Source: the PTX ISA 8.0,
 "Asynchronous Warpgroup Level Matrix Shared Memory Layout".
 """
 
@@ -72,7 +72,7 @@ def product(w: FunctionWriter, call: Call) -> str:
 
 
 def fence(w: FunctionWriter, call: Call) -> str:
-    """The sums are in their registers before it: the assembler orders products one by one where something moves there behind it."""
+    """Put the sums into their registers before the fence: if they move after it, the assembler serialises the products."""
     require(w, "sm_90a", call)
     products = [found for found in collect(w.kernel.func.body, Call) if found.op_name == "T.ptx_wgmma"]
     places = {(found.args[10], getattr(found.args[11], "value", None)): found for found in products}
@@ -116,7 +116,7 @@ def set_registers(w: FunctionWriter, call: Call) -> str:
 
 
 def sets_registers(func: PrimFunc) -> bool:
-    """True if a kernel moves registers between its warpgroups: the assembler must know how many it begins with."""
+    """True if a kernel moves registers between its warpgroups; the assembler must then know how many it begins with."""
     return any([call.op_name == "T.ptx_setmaxnreg" for call in collect(func.body, Call)])
 
 
