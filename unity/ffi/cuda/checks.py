@@ -1,6 +1,6 @@
-"""Checks inside kernels: the word of a module in which a failing thread leaves a number, read whenever the host has waited.
+"""Checks inside kernels: a failing thread stores a number in a word of the module, and the host reads it whenever it has waited.
 
-A launch does not wait for its kernel, so a check that fails there is known at the next synchronisation or copy to the host.
+A launch does not wait for its kernel, so a failed check is reported at the next synchronisation or copy to the host.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ STATUS = "unity_status"
 
 
 class KernelChecks:
-    """The checks of a loaded module; ``messages`` are numbered from 1. It holds the module, and whoever loaded that holds it."""
+    """The checks of a loaded module; ``messages`` are numbered from 1. It keeps the module alive, and is owned by the loader of
+    the module."""
 
     def __init__(self, module: Module, messages: tuple[str, ...]) -> None:
         self.module, self.messages = module, messages
@@ -24,7 +25,7 @@ class KernelChecks:
         module.context.checks.add(self)
 
     def raise_if_failed(self) -> None:
-        """Raise VMError E614 for a check that failed since the last time, in a context that is current and done."""
+        """Raise VMError E614 for a check that failed since the last call. The context must be current and its work finished."""
         driver, status = self.module.context.driver, c_uint32()
         driver.call("cuMemcpyDtoH_v2", ctypes.byref(status), self.address, 4)
         if status.value:

@@ -1,7 +1,7 @@
 """Contexts and streams: the primary context of each device, which torch uses too, and the current stream of a thread.
 
-Machine code launches on the stream in the record of its thread (`launch.py` gives the addresses). Invariant: a context is retained
-once in a process; a thread gets back the context that it had.
+Machine code launches on the stream in the record of its thread (`launch.py` has the addresses). Invariant: a process retains a
+context once; a thread gets its former context back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ATTRIBUTES = {
 
 
 class Context:
-    """The primary context of a device in a driver: ``handle``, and the calls that need it."""
+    """The primary context of a device of a driver: its ``handle``, and the functions that need it."""
 
     __slots__ = (
         "__weakref__",
@@ -68,13 +68,13 @@ class Context:
         self.checks: WeakSet[Any] = WeakSet()
         """The checks inside the kernels that are loaded (`checks.py`)."""
         self.captures: dict[int, int] = {}
-        """For each stream the one on which its graphs are captured (`graph.py`)."""
+        """For each stream the stream on which its graphs are captured (`graph.py`)."""
         self.taken = 0
         """Bytes that the driver gave (`memory.py`)."""
         self.most: int | None = None
-        """Bytes that may wait, once somebody asked."""
+        """Most bytes of the pool; None until it is first needed."""
         self.waiting: dict[tuple[int, int], list[int]] = {}
-        """Addresses of blocks that wait, by stream and size."""
+        """Addresses of the blocks in the pool, by stream and size."""
 
     def __repr__(self) -> str:
         return f"<CUDA context of cuda:{self.index}, {self.name}>"
@@ -113,13 +113,13 @@ class Context:
         return f"sm_{self.attribute('compute_capability_major')}{self.attribute('compute_capability_minor')}"
 
     def require_alive(self, what: str) -> None:
-        """Raises DeviceError E737 where the context was lost, before anything can wait for it."""
+        """Raise DeviceError E737 if the context was lost, before anything waits for it."""
         lost = self.driver.lost
         if lost and self.handle in lost:
             raise self.driver.lost_error(what, lost[self.handle])
 
     def enter(self, what: str) -> int | None:
-        """Make the context that of the thread; gives what ``leave`` is to bring back. Raises DeviceError E737, E738."""
+        """Make the context current in the thread and return the former one for ``leave``. Raises DeviceError E737, E738."""
         driver, thread = self.driver, _THREADS.state
         if driver.lost:
             self.require_alive(what)
@@ -134,22 +134,22 @@ class Context:
         return before if before or self.index else None  # a thread without a context may keep that of the first device
 
     def leave(self, before: int | None) -> None:
-        """Give the thread back the context that it had."""
+        """Make the thread's former context current again."""
         if before is not None:
             self.driver.call("cuCtxSetCurrent", before)
 
     def current(self, what: str = "the call") -> Current:
-        """A block in which the context is that of the thread. Raises DeviceError E737, E738."""
+        """A ``with`` block in which the context is current in the thread. Raises DeviceError E737, E738."""
         return Current(self, what)
 
     def synchronize(self) -> None:
-        """Wait until the device has done everything. What a kernel did wrong is raised here: DeviceError E737."""
+        """Wait until the device has finished all work. Raises DeviceError E737 for an error in a kernel."""
         with self.current("synchronize"):
             self.driver.call("cuCtxSynchronize")
             self.raise_failed_checks()
 
     def raise_failed_checks(self) -> None:
-        """Raise VMError E614 where a check inside a kernel failed; for whoever has waited in the context."""
+        """Raise VMError E614 if a check inside a kernel failed. Call it after waiting in the context."""
         for check in tuple(self.checks):
             check.raise_if_failed()
 
@@ -161,7 +161,7 @@ class Context:
         return chosen
 
     def set_stream(self, stream: int | None) -> int | None:
-        """Make a stream, by its handle, the thread's current one, or none of ours (None); gives the former one."""
+        """Make the stream of a handle the thread's current one, or unset it (None). Returns the former one."""
         thread = _THREADS.state
         before = thread.streams.get(self)
         thread.streams[self] = stream
@@ -170,7 +170,7 @@ class Context:
 
     @contextmanager
     def use_stream(self, stream: int) -> Iterator[int]:
-        """Within the block a stream, by its handle, is the current one of this thread."""
+        """A ``with`` block in which the stream of a handle is the current one of this thread."""
         before = self.set_stream(stream)
         try:
             yield stream
@@ -178,7 +178,7 @@ class Context:
             self.set_stream(before)
 
     def new_stream(self) -> int:
-        """A new stream, which waits for no other one; whoever asked for it destroys it."""
+        """Create a stream that waits for no other one. The caller destroys it."""
         with self.current("new_stream"):
             return self.driver.get("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
 
@@ -194,7 +194,7 @@ class Context:
             self.raise_failed_checks()
 
     def order(self, first: int, then: int) -> None:
-        """Let work that a stream is given from now on wait for all that another one has been given; the host does not wait."""
+        """Make later work of a stream wait for all earlier work of another one; the host does not wait."""
         if first == then:
             return
         with self.current("order of streams"):
@@ -207,7 +207,7 @@ class Context:
 
 
 class Current:
-    """A block in which a context is that of the thread; behind it the thread has its former one."""
+    """A ``with`` block in which a context is current in the thread; after it the former one is current again."""
 
     __slots__ = ("before", "context", "what")
 
@@ -223,7 +223,7 @@ class Current:
 
 
 def context(index: int) -> Context:
-    """The context of device number ``index`` of the driver in force. Raises DeviceError E734 where there is no such device."""
+    """The context of device number ``index`` of the driver in use. Raises DeviceError E734 if there is no such device."""
     for driver in CURRENT:
         found: Context | None = driver.contexts.get(index)
         if found is not None:
@@ -261,7 +261,7 @@ def _torch_stream(context: Context) -> int | None:
 
 
 THREAD_KEY = ctypes.c_uint(0xFFFFFFFF)
-"""The key under which ``pthread_getspecific`` gives the record of a thread, once ``thread_key`` has made it."""
+"""The key under which ``pthread_getspecific`` returns the record of a thread; ``thread_key`` creates it."""
 NO_CHOICE = (1 << 64) - 1
 LIBC = ctypes.CDLL(None)
 LIBC.pthread_setspecific.argtypes = [ctypes.c_uint, ctypes.c_void_p]
@@ -305,13 +305,13 @@ class _Thread:
         self.record = (ctypes.c_uint64 * 3).from_address(address)
         self.record[1] = 0
         self.calls: list[tuple[int | None, int]] = []
-        """For each call of ``Launching`` the context and the stream of launches that were the thread's before."""
+        """For each active ``Launching`` block the former context of the thread and its former stream of launches."""
         self.kept: list[Any] | None = None
         """While the thread captures a graph, the memory that it gives back."""
 
 
 class _Threads(threading.local):
-    """The state of each thread: one look into what is local to it, which takes longer than other attributes."""
+    """The state of each thread, in one attribute: access to thread-local attributes is slow."""
 
     def __init__(self) -> None:
         self.state = _Thread()

@@ -1,8 +1,8 @@
-"""The CUDA driver in force: its functions by address, typed and checked.
+"""The CUDA driver in use: its functions by address, typed and checked.
 
-A ``Driver`` is a name and the addresses of functions. NVIDIA's ``libcuda.so.1`` and an emulated driver are used in exactly this one
-way. Invariant: importing this file loads nothing; every status that a driver gives is looked at; after a fork, a driver that the
-parent had started is refused, for it hangs.
+A ``Driver`` is a name and the addresses of functions. NVIDIA's ``libcuda.so.1`` and an emulated driver are used in the same way.
+Invariant: importing this file loads nothing; every status of a driver is checked; after a fork, a driver that the parent had
+started is refused, because it would hang.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuGraphExecDestroy": (c_void_p,),
     "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p),
 }
-"""Types of the arguments of each function; each gives a status. Source: cuda.h of CUDA 13.0."""
+"""Types of the arguments of each function; each returns a status. Source: cuda.h of CUDA 13.0."""
 
 SUCCESS, OUT_OF_MEMORY, NOT_FOUND = 0, 2, 500
 LOST = frozenset((214, 220, 226, 700, 702, 709, 710, *range(714, 720)))
-"""Statuses after which a context answers nothing but this status: bad memory, and kernels that did what they must not."""
+"""Statuses after which every call in a context fails: memory errors, and illegal operations of kernels."""
 IMAGE = frozenset((200, 209, 218, 220, 221, 222, 223, 225, 300, 301, NOT_FOUND)) - LOST
-"""Statuses that speak of a module's code."""
+"""Statuses about the code of a module."""
 _HELP = {
     1: "an argument is outside of what the function takes, as a grid of no blocks, or more threads than a block has",
     3: "the driver was shut down: the process is ending",
@@ -104,9 +104,9 @@ class Driver:
         self.contexts: dict[int, Any] = {}
         """Contexts by number of the device (`context.py`)."""
         self.lost: dict[int, str] = {}
-        """Contexts that answer nothing any more, by handle, and why."""
+        """Lost contexts by handle, and the reason."""
         self.ready = ctypes.c_uint64()
-        """1 while the driver is in force and no context is lost: machine code that sees it may launch without asking Python."""
+        """1 while the driver is in use and no context is lost: machine code may then launch without calling Python."""
         self.process = 0
         """The process in which the driver was started; 0 before."""
         self._lock = fork_lock()
@@ -116,7 +116,7 @@ class Driver:
         return f"<CUDA driver {self.name}>"
 
     def start(self) -> Driver:
-        """Initialise the driver, once. Raises DeviceError E734 where it has no device, E738 after a fork."""
+        """Initialise the driver once. Raises DeviceError E734 if it has no device, E738 after a fork."""
         if self.process != _PROCESS[0]:
             with self._lock:
                 self.require_own_process()
@@ -129,13 +129,13 @@ class Driver:
         return self
 
     def require_own_process(self) -> None:
-        """Raises DeviceError E738 where the driver was started by the parent of this process."""
+        """Raise DeviceError E738 if the parent of this process started the driver."""
         if self.process != _PROCESS[0] and self.process:
             raise DeviceError("E738", f"process {self.process} started the CUDA driver and forked: it cannot be used in this one",
                            help='start processes before the first use of a GPU, or with the method "spawn"')  # fmt: skip
 
     def typed(self, function: str) -> Callable[..., int]:
-        """A function of the driver. Raises DeviceError E735 where the driver lacks it."""
+        """A function of the driver. Raises DeviceError E735 if the driver lacks it."""
         found = self._typed.get(function)
         if found is None:
             address = self.address(function)
@@ -147,7 +147,7 @@ class Driver:
         return found
 
     def status(self, function: str, *args: Any) -> int:
-        """Call a function; its status, unchecked."""
+        """Call a function and return its status unchecked."""
         return self.typed(function)(*args)
 
     def call(self, function: str, *args: Any) -> None:
@@ -158,13 +158,13 @@ class Driver:
             raise self.error(function, status)
 
     def get(self, function: str, *args: Any, kind: Any = c_void_p) -> int:
-        """Call a function that stores what it gives at its first argument, and check its status."""
+        """Call a function that stores its result at its first argument, check its status and return the result."""
         place = kind()
         self.call(function, ctypes.byref(place), *args)
         return place.value or 0
 
     def version(self) -> tuple[int, int]:
-        """The version of CUDA that the driver serves."""
+        """The version of CUDA that the driver supports."""
         number = self.get("cuDriverGetVersion", kind=c_int)
         return number // 1000, number % 1000 // 10
 
@@ -179,7 +179,7 @@ class Driver:
         return f"{name or 'status'} ({status})" + (f", {meaning}" if meaning else "")
 
     def error(self, what: str, status: int) -> DeviceError:
-        """The error of a status; a context that is lost is noted, so that later calls say the same."""
+        """The error of a status. A lost context is recorded, so that later calls raise the same error."""
         text = self.text(status)
         if status in LOST:
             place = c_void_p()
@@ -196,7 +196,7 @@ class Driver:
         return DeviceError("E735", f"{what} failed: {text}", help=_HELP.get(status))
 
     def lost_error(self, what: str, reason: str) -> DeviceError:
-        """The error of whoever uses a context that was lost."""
+        """The error for the use of a lost context."""
         return DeviceError("E737", f"{what}: the context of the CUDA device is lost: {reason}",
                         help="a kernel accessed memory that is not its own, or was stopped; every tensor there is gone: "
                              "restart the process. To find the kernel, run it in unity.testing.emulated_gpu()")  # fmt: skip
@@ -205,16 +205,16 @@ class Driver:
 _PROCESS = [os.getpid()]
 """This process."""
 _FORCED: list[Driver] = []
-"""Drivers put in force by ``use_driver``, the last one first in line."""
+"""Drivers of the active ``use_driver`` blocks; the last one is used."""
 _MACHINE: list[Driver | DeviceError] = []
-"""The driver of this machine, or why there is none, once somebody asked."""
+"""The driver of this machine, or the reason why there is none; empty until it is first needed."""
 _LOCK = fork_lock()
 CURRENT: list[Driver] = []
-"""The driver in force, once it was started; nothing where somebody has to look."""
+"""The driver in use once it is started; empty if it has to be found first."""
 
 
 def _put_in_force(*drivers: Driver) -> None:
-    """Let a driver be the one in force, or none until somebody asks."""
+    """Make a driver the one in use, or None: it is found when it is next needed."""
     for driver in CURRENT:
         driver.ready.value = 0
     CURRENT[:] = drivers
@@ -253,7 +253,7 @@ def _address(library: ctypes.CDLL, name: str) -> int:
 
 
 def driver_in_use() -> Driver:
-    """The driver in force, started: that of ``use_driver``, else the machine's. Raises DeviceError E734 (none), E738."""
+    """The driver in use, started: that of ``use_driver``, else the machine's. Raises DeviceError E734 (none), E738."""
     for driver in CURRENT:
         return driver
     with _LOCK:
@@ -264,7 +264,7 @@ def driver_in_use() -> Driver:
 
 @contextmanager
 def use_driver(driver: Driver) -> Iterator[Driver]:
-    """Put a driver in force for the whole process, as an emulated one in tests."""
+    """Use a driver for the whole process, such as an emulated one in tests."""
     driver.start()
     with _LOCK:
         _FORCED.append(driver)
@@ -278,7 +278,7 @@ def use_driver(driver: Driver) -> Iterator[Driver]:
 
 
 def device_count() -> int:
-    """Number of CUDA devices that programs can run on here; 0 where there is no driver, or it cannot be used."""
+    """Number of CUDA devices that programs can run on; 0 if there is no driver, or it cannot be used."""
     try:
         return driver_in_use().get("cuDeviceGetCount", kind=c_int)
     except DeviceError:

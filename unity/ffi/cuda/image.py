@@ -1,9 +1,9 @@
-"""Code of CUDA programs as it lies in a saved program: kernels for some architectures, and the host code that launches them.
+"""Code of CUDA programs in a saved program: kernels for some architectures, and the host code that launches them.
 
     0  8  magic "UNITYGPU", then: bytes of the header (u64, little-endian), header (JSON), images, host object
 
 The header names the kernels and the messages of their checks, and gives each image's kind, architecture and size. Invariant:
-``CudaCode.unpack(code.pack()) == code``; sizes and types are checked before they are believed.
+``CudaCode.unpack(code.pack()) == code``; sizes and types are checked before they are used.
 """
 
 from __future__ import annotations

@@ -88,14 +88,14 @@ def _shown(counts: tuple[int, ...]) -> str:
 
 
 class _Failed(threading.local):
-    """The reason why the last allocation of a thread by machine code failed."""
+    """The reason why a thread's last allocation by machine code failed."""
 
     error: UnityError | None = None
 
 
 _FAILED = _Failed()
 _HELD: dict[int, Block] = {}
-"""Memory that machine code has asked for, by address."""
+"""Memory that machine code has allocated, by address."""
 
 
 def _allocate(nbytes: int) -> int:
@@ -113,7 +113,7 @@ def _release(address: int) -> None:
 
 
 def _current_context() -> Context:
-    """The context of the thread, as one of ours."""
+    """The current context of the thread, as a ``Context``."""
     driver = driver_in_use()
     handle = driver.get("cuCtxGetCurrent")
     for found in driver.contexts.values():

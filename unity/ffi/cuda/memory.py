@@ -1,8 +1,8 @@
 """Memory of a device: allocation with a pool, copies, fills.
 
-A dropped block waits for the next request of its size on its stream, up to a quarter of the device's memory together, and a few
-small ones of each size anyway. Blocks that wait are taken, and small ones given back, without a lock. Invariant: a block that is
-used again was last used by work that its new stream waits for; nothing is copied out before the stream has done it.
+The pool keeps a freed block for the next request of its size on its stream: up to a quarter of the device's memory, and a few
+small blocks of each size in any case. Taking a kept block and freeing a small one need no lock. Invariant: a stream that reuses a
+block waits for the work that last used it; a copy to the host waits for the work of its stream.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .driver import OUT_OF_MEMORY, SUCCESS
 
 _LOCK = fork_lock()
 KEPT = 4
-"""A pool keeps at most this part of the memory of its device."""
+"""A pool keeps at most the memory of its device divided by this number."""
 GRANULE, SMALL, STEPS = 512, 1 << 20, 8
-"""Sizes that the pool tells apart: multiples of ``GRANULE`` up to ``SMALL`` bytes, above that ``STEPS`` between powers of two."""
+"""Sizes of blocks: multiples of ``GRANULE`` up to ``SMALL`` bytes, above that ``STEPS`` sizes between powers of two."""
 
 
 FEW = 64
@@ -28,7 +28,7 @@ FEW = 64
 
 
 class Block:
-    """Memory of a device at ``address``, given back when nothing refers to it."""
+    """Memory of a device at ``address``, freed when nothing refers to it."""
 
     __slots__ = ("address", "context", "nbytes", "size", "stream")
 
@@ -77,13 +77,13 @@ def _take_back() -> None:
 
 
 def rounded(nbytes: int) -> int:
-    """The size of a block of the pool for so many bytes."""
+    """The size of the block for a number of bytes."""
     step = GRANULE if nbytes <= SMALL else (1 << (nbytes - 1).bit_length()) // (2 * STEPS)
     return max(step, -(-nbytes // step) * step)
 
 
 def allocate(context: Context, nbytes: int) -> Block:
-    """Memory for the current stream, not set. Raises DeviceError E736 where the device has not so much."""
+    """Allocate uninitialised memory for the current stream. Raises DeviceError E736 if the device does not have enough."""
     driver, stream = context.driver, context.stream()
     if driver.lost:
         context.require_alive("allocation")
@@ -107,7 +107,7 @@ def _popped(waiting: list[int]) -> int:
 
 
 def _new(context: Context, size: int, nbytes: int) -> int:
-    """Memory from the driver; where it has none left the pool goes back first."""
+    """Allocate memory from the driver; if it has none left, release the pool first."""
     place = c_uint64()
     with context.current("allocation"):
         driver = context.driver
@@ -129,7 +129,7 @@ def _new(context: Context, size: int, nbytes: int) -> int:
 
 
 def _most(context: Context) -> int:
-    """Bytes that the pool may keep."""
+    """Most bytes that the pool may keep."""
     if context.most is None:
         context.most = memory_info(context)[1] // KEPT
     return context.most
@@ -142,7 +142,7 @@ def _free(context: Context, addresses: list[int]) -> None:
 
 
 def release_pool(context: Context) -> None:
-    """Give what waits for its next use back to the driver."""
+    """Free all blocks of the pool."""
     with _LOCK:
         _take_back()
         addresses = []
@@ -154,7 +154,7 @@ def release_pool(context: Context) -> None:
 
 
 def memory_info(context: Context) -> tuple[int, int]:
-    """Free bytes of the device, and all of them."""
+    """The free bytes and all bytes of the device."""
     free, total = c_size_t(), c_size_t()
     with context.current("memory_info"):
         context.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
@@ -162,7 +162,7 @@ def memory_info(context: Context) -> tuple[int, int]:
 
 
 def copy_to_device(context: Context, target: int, source: int, nbytes: int) -> None:
-    """Bytes of the host to the device, in order with the current stream; the source may change behind it."""
+    """Copy bytes from the host to the device, in order with the current stream; the source may change after the call."""
     if nbytes:
         with context.current("copy to the device"):
             stream = context.stream()
@@ -171,7 +171,7 @@ def copy_to_device(context: Context, target: int, source: int, nbytes: int) -> N
 
 
 def copy_to_host(context: Context, target: int, source: int, nbytes: int) -> None:
-    """Bytes of the device to the host, once the current stream has done what it was given."""
+    """Copy bytes from the device to the host, after the current stream has finished its work."""
     if nbytes:
         with context.current("copy to the host"):
             stream = context.stream()
@@ -181,7 +181,7 @@ def copy_to_host(context: Context, target: int, source: int, nbytes: int) -> Non
 
 
 def copy_on_device(context: Context, target: int, source: int, nbytes: int) -> None:
-    """Bytes inside the device, on the current stream."""
+    """Copy bytes inside the device, on the current stream."""
     if nbytes:
         with context.current("copy on the device"):
             context.driver.call("cuMemcpyDtoDAsync_v2", target, source, nbytes, context.stream())

@@ -43,7 +43,7 @@ class Module:
         self.handle = place.value or 0
 
     def function(self, name: str) -> int:
-        """The handle of a kernel. Raises DeviceError E739 where the module has none of the name."""
+        """The handle of a kernel. Raises DeviceError E739 if the module has no kernel of this name."""
         with self.context.current(name):
             place = c_void_p()
             status = self.context.driver.status("cuModuleGetFunction", ctypes.byref(place), self.handle, name.encode())
@@ -52,7 +52,7 @@ class Module:
         return place.value or 0
 
     def symbol(self, name: str) -> tuple[int, int]:
-        """Address and bytes of a global. Raises DeviceError E739 where the module has none of the name."""
+        """Address and bytes of a global. Raises DeviceError E739 if the module has no global of this name."""
         with self.context.current(name):
             place, size = c_uint64(), c_size_t()
             status = self.context.driver.status(
@@ -68,7 +68,7 @@ class Module:
             return self.context.driver.get("cuFuncGetAttribute", _FUNCTION_ATTRIBUTES[name], function, kind=c_int)
 
     def allow_shared(self, function: int, bytes_: int) -> None:
-        """Let launches of a kernel ask for so many bytes of dynamic shared memory (more than 48 KiB have to be allowed)."""
+        """Allow launches of a kernel a number of bytes of dynamic shared memory; this is needed for more than 48 KiB."""
         with self.context.current("shared memory"):
             number = _FUNCTION_ATTRIBUTES["max_dynamic_shared_bytes"]
             self.context.driver.call("cuFuncSetAttribute", function, number, bytes_)
