@@ -42,34 +42,38 @@ def _program(gpu: GpuMachine, what: Attention) -> Stmt:
 
 
 _CORE_TILES = {
-    64: ((2, 64, 4), (1, 64, 4), (1, 64, 2), (1, 64, 1)),
-    128: ((1, 64, 4), (1, 64, 2), (1, 64, 1)),
-    256: ((1, 32, 4), (1, 32, 2), (1, 32, 1)),
+    64: ((2, 64, 4), (1, 64, 8), (1, 64, 4), (1, 64, 2), (1, 64, 1)),
+    128: ((1, 64, 8), (1, 64, 4), (1, 32, 2), (1, 32, 1)),
+    256: ((1, 16, 4), (1, 16, 2), (1, 16, 1)),
 }
-"""By the width of a head at most: tiles of a warp, keys, and warps of a block."""
+"""By the width of a head at most: tiles of a warp, keys, and warps of a block. Two tiles of a warp halve what is read of shared
+memory: a bias, or wide heads, leave no registers for that."""
 _REGISTER_TILES = ((4, 32, 8), (2, 32, 8), (1, 32, 8), (1, 16, 4))
 """Rows of a thread, keys and warps of a block."""
 
 
 def _products(what: Attention, gpu: GpuMachine) -> Products | None:
-    """The way products are computed: the largest tiles that the block has room for and rows fill. None where rows are too wide,
-    or of a width that is not known."""
+    """The way products are computed: the largest tiles that the block has room for and that give all processors work. None where
+    rows are too wide, or of a width that is not known."""
     width, mixed = size_of(what.query.size("D")), size_of(what.value.size("D"))
     if width is None or mixed is None or max(width, mixed) > WIDEST or min(width, mixed) == 0:
         return None
     heads, shared, length = [size_of(e) for e in (what.query.size("H"), what.key.size("H"), what.query.size("S"))]
     rows = length * (heads // shared) if length is not None and heads and shared else 1 << 20
+    lines = (size_of(what.query.size("B")) or 1) * (shared or 1)
     dtype = what.query.buffer.dtype
     found: list[Products]
     if dtype.name in ("float16", "bfloat16") and gpu.capability >= ASYNC_CAPABILITY:
         wide = (rounded(width, 16), rounded(mixed, 16))
+        most = 2 if what.bias is None else 1
         sizes = next(sizes for limit, sizes in _CORE_TILES.items() if max(wide) <= limit)
-        found = [TensorCores(*size, dtype.name, *wide) for size in sizes]
+        found = [TensorCores(*size, dtype.name, *wide) for size in sizes if size[0] <= most]
     else:
         vector = VECTOR_BYTES // (8 if what.wide == "float64" else 4)
         together = next(n for n in (4, 2, 1) if n <= vector and (n == 1 or mixed > 16 * (n // 2)))
         wide = (rounded(width, vector), rounded(mixed, 16 * together))
         found = [RegisterTiles(*size, what.wide, *wide, vector) for size in _REGISTER_TILES]
     fits = [p for p in found if p.shared_bytes <= gpu.shared_bytes]
-    filled = [p for p in fits if p.rows < 2 * rows]
-    return next(iter(filled or fits[-1:]), None)
+    filled = [p for p in fits if p.rows < 2 * rows] or fits[-1:]
+    busy = [p for p in filled if lines * -(-rows // p.rows) >= gpu.processors]
+    return next(iter(busy or filled[-1:]), None)

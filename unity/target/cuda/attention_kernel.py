@@ -265,6 +265,7 @@ whole: T.int64 = {whole} // {by.keys}
 for r in T.unroll({by.own_rows}):
     high[r] = T.{wide}("-inf")
     total[r] = T.{wide}(0)
+    edge[r] = T.Cast("int32", T.max({self.limit()} - whole * {by.keys}, 0) - {by.first_key})
 for i in T.unroll({by.own_rows * by.own_columns}):
     mixed[i] = T.{wide}(0)
 for i in range(turns):
@@ -301,9 +302,8 @@ T.tvm_storage_sync("shared")
 {self.biased()}
 if j >= whole:
     for r in T.unroll({by.own_rows}):
-        edge[r] = T.Cast("int32", T.min({self.limit()} - j * {by.keys} - {by.first_key}, {by.keys}))
         for c in T.unroll({by.own_keys}):
-            if T.Cast("int32", {by.next_key("c")}) >= edge[r]:
+            if T.Cast("int32", {by.next_key("c")}) >= edge[r] - T.Cast("int32", (j - whole) * {by.keys}):
                 scores[{by.score("r", "c")}] = T.{wide}("-inf")
 {self.softmax()}
 {by.values()}
@@ -321,10 +321,11 @@ if j >= whole:
         width, padded = (self.mixed, by.mixed) if to == "V" else (self.width, by.width)
         lanes = _lanes(width, VECTOR_BYTES // max(source.itemsize, DataType(by.dtype).itemsize))
         each = padded // lanes
-        count = (by.rows if to == "Q" else by.keys) * each
+        height = by.rows if to == "Q" else by.keys
+        count = height * each
         chunk = f"(s * {self.threads} + ty * {WARP} + tx)"
         row, column = f"{chunk} // {each}", f"{chunk} % {each} * {lanes}"
-        inside = f"{first} + {row} < {limit}"
+        inside = f'T.Cast("int32", {row}) < there'
         if padded != width:
             inside = f"{inside} and {column} < {width}"
         value = self.element(name, f"{first} + {row}", f"{column} + x")
@@ -337,9 +338,9 @@ for x in T.vectorized({lanes}):
         if count % self.threads:
             copy = f"if {chunk} < {count}:{indent(copy, '    ')}"
         copies = f"for s in T.unroll({-(-count // self.threads)}):\n{indent(copy, '    ')}"
-        if not self.is_async:
-            return copies
-        return f'with T.attr(0, "async_scope", 1):\n{indent(copies, "    ")}\nT.ptx_commit_group()'
+        if self.is_async:
+            copies = f'with T.attr(0, "async_scope", 1):\n{indent(copies, "    ")}\nT.ptx_commit_group()'
+        return f'there: T.int32 = T.Cast("int32", T.min({limit} - ({first}), {height}))\n{copies}'
 
     def wait(self) -> str:
         """Wait for all copies."""

@@ -14,7 +14,7 @@ from ...ir.build import const, dtype_of
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import BufferLoad
-from ...ir.stmt import AttrStmt, BufferStore
+from ...ir.stmt import AllocBuffer, AttrStmt, BufferStore
 from ...ir.types import Expr, PointerType
 from ...ir.walk import collect
 from ...support.errors import CodegenError
@@ -68,7 +68,7 @@ def write_kernels(functions: Mapping[str, PrimFunc], arch: Arch, suffix: str, ru
         )
         bounds = ",".join([str(n) for n in block_bounds(func)])
         limit = f' "nvvm.maxntid"="{bounds}"' if bounds else ""
-        limit += ' "nvvm.minctasm"="1"' if bounds and sets_registers(func) else ""
+        limit += ' "nvvm.minctasm"="1"' if bounds and (sets_registers(func) or _sized_at_launch(func)) else ""
         attributes.append(f"attributes #{number + 1} = {{ nounwind{limit} }}")
     text = (
         f'target triple = "{TRIPLE}"\n{module.text()}\nattributes #0 = {{ nounwind }}\n' + "\n".join(attributes) + "\n"
@@ -107,6 +107,12 @@ def _write_kernel(
     body = "\n".join(["entry:", *w.entry, *w.lines])
     symbol = module.symbols[kernel.name]
     module.bodies.append(f"define ptx_kernel void @{symbol}({', '.join(parameters)}) #{group} {{\n{body}\n}}")
+
+
+def _sized_at_launch(func: PrimFunc) -> bool:
+    """True for a kernel with dynamic shared memory: that decides how many blocks a processor has, and registers need not be spared
+    for more of them."""
+    return any([alloc.buffer.scope == "shared.dyn" for alloc in collect(func.body, AllocBuffer)])
 
 
 def _vector_parameters(func: PrimFunc, maps: Sequence[TensorMap]) -> set[int]:
