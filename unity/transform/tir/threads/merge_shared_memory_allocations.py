@@ -21,7 +21,7 @@ from typing import Any
 from ....ffi.dtype import DataType
 from ....ir.analysis.threads import is_thread_axis
 from ....ir.buffer import Buffer
-from ....ir.build import add, cast, const, floordiv, intrinsic, mul
+from ....ir.build import add, cast, const, floordiv, intrinsic, is_int, mul
 from ....ir.expr import Call, IntImm, StringImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -91,6 +91,20 @@ def _placed(lives: Sequence[_Life]) -> int:
     return max([_rounded(life.place + life.size) for life in lives], default=0)
 
 
+def _arrival(parts: Sequence[Stmt], last: int, buffer: Buffer) -> int:
+    """The statement up to which a buffer lives that a statement uses last: where copies beside the threads may still write to it,
+    the one that waits for all of them."""
+    copies = [c for c in collect(parts[last], Call) if c.op_name == "T.ptx_cp_async" and c.args[0] is buffer.data]
+    if not copies:
+        return last
+    waits = [k for k in range(last + 1, len(parts)) if any([_waits(call) for call in collect(parts[k], Call)])]
+    return waits[0] if waits else len(parts) - 1
+
+
+def _waits(call: Call) -> bool:
+    return call.op_name == "T.ptx_wait_group" and is_int(call.args[0], 0)
+
+
 def _is_barrier(stmt: Stmt) -> bool:
     value = stmt.value if type(stmt) is Evaluate else None
     scope = value.args[0] if type(value) is Call and value.op_name == "T.tvm_storage_sync" else None
@@ -146,7 +160,7 @@ class _Merge:
             return seq(*parts[: users[0]], made, *parts[users[0] + 1 :])
         for buffer in self.fixed:
             at = [position for position, used in enumerate(uses) if buffer.data in used] or [0]
-            self.lives.append(_Life(buffer, max(1, _bytes(buffer)), at[0], at[-1]))
+            self.lives.append(_Life(buffer, max(1, _bytes(buffer)), at[0], _arrival(parts, at[-1], buffer)))
         _placed(self.lives)
         reused = [(a, b) for a in self.lives for b in self.lives if a.last < b.first and a.covers(b)]
         if not reused:
