@@ -9,7 +9,8 @@ Rewrite, stages 0 and 1: ``for k in range(n): { S <- A[k]; use S }`` -> ``S: all
 range(max(n - 1, 0)): { S[(k + 1) % 2] <- A[k + 1]; use S[k % 2] }; if 0 < n: use S[(n - 1) % 2]``.
 
 Statements of asynchronous stages are put under the attribute "async_scope", for ``inject_ptx_async_copy``. Each turn commits
-one group of copies for each such stage, and before it uses the data it waits for their group and for the other threads.
+one group of copies for each such stage, and before it uses the data it waits for their group and for the other threads. Behind the
+pipeline all groups have arrived: other buffers may take the memory.
 
 Raises PassError E376 where the stages break a dependence. Source: TVM's InjectSoftwarePipeline; this pass reads the marks of
 ``mark_pipeline_stages`` and runs after ``unify_thread_binding``.
@@ -166,14 +167,15 @@ class _Pipeline:
             )
         var = Var(loop.loop_var.name, loop.loop_var.ty, loop.loop_var.span)
         body = seq(*self._turn(add(var, depth), lambda stage: True, self.closed))
+        arrived = [Evaluate(intrinsic("ptx_wait_group", const(0)))] if self.groups else []
         if self.closed:
-            return seq(*made, replace(loop, loop_var=var, body=body))
+            return seq(*made, replace(loop, loop_var=var, body=body), *arrived)
         ahead = maximum(sub(count, depth), const(0, dtype)) if known is None else const(max(known - depth, 0), dtype)
         made.append(replace(loop, loop_var=var, extent=ahead, body=body))
         start = maximum(count, const(depth, dtype)) if known is None else const(max(known, depth), dtype)
         for turn in range(depth):
             made += self._turn(add(start, turn), lambda stage, turn=turn: stage > turn, known is None or known < depth)
-        return seq(*made)
+        return seq(*made, *arrived)
 
     def _turn(self, turn: Expr, runs: Any, guarded: bool) -> list[Stmt]:
         """The statements of one turn whose stages run; ``guarded``: the loop may have fewer iterations."""
