@@ -91,14 +91,18 @@ def _placed(lives: Sequence[_Life]) -> int:
     return max([_rounded(life.place + life.size) for life in lives], default=0)
 
 
-def _arrival(parts: Sequence[Stmt], last: int, buffer: Buffer) -> int:
+def _arrival(calls: Sequence[Sequence[Call]], last: int, buffer: Buffer) -> int:
     """The statement up to which a buffer lives that a statement uses last: where copies beside the threads may still write to it,
-    the one that waits for all of them."""
-    copies = [c for c in collect(parts[last], Call) if c.op_name == "T.ptx_cp_async" and c.args[0] is buffer.data]
-    if not copies:
+    at least the one that waits for all of them. ``calls``: those of each statement."""
+    begun = [
+        k
+        for k in range(last + 1)
+        if any([c.op_name == "T.ptx_cp_async" and c.args[0] is buffer.data for c in calls[k]])
+    ]
+    if not begun:
         return last
-    waits = [k for k in range(last + 1, len(parts)) if any([_waits(call) for call in collect(parts[k], Call)])]
-    return waits[0] if waits else len(parts) - 1
+    waits = [k for k in range(begun[-1] + 1, len(calls)) if any([_waits(call) for call in calls[k]])]
+    return max(last, waits[0] if waits else len(calls) - 1)
 
 
 def _waits(call: Call) -> bool:
@@ -158,9 +162,10 @@ class _Merge:
             self.uniform.add(inner.loop_var)
             made = replace(inner, body=self._within(inner.body, looped=True))
             return seq(*parts[: users[0]], made, *parts[users[0] + 1 :])
+        calls = [collect(part, Call) for part in parts]
         for buffer in self.fixed:
             at = [position for position, used in enumerate(uses) if buffer.data in used] or [0]
-            self.lives.append(_Life(buffer, max(1, _bytes(buffer)), at[0], _arrival(parts, at[-1], buffer)))
+            self.lives.append(_Life(buffer, max(1, _bytes(buffer)), at[0], _arrival(calls, at[-1], buffer)))
         _placed(self.lives)
         reused = [(a, b) for a in self.lives for b in self.lives if a.last < b.first and a.covers(b)]
         if not reused:
