@@ -15,7 +15,21 @@ import unity
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "unity"
-ROOMS = ("support", "ffi", "ir", "arith", "te", "op", "script", "transform", "target", "vm", "frontend", "cli")
+ROOMS = (
+    "support",
+    "ffi",
+    "ir",
+    "arith",
+    "te",
+    "op",
+    "script",
+    "transform",
+    "target",
+    "vm",
+    "meta_schedule",
+    "frontend",
+    "cli",
+)
 FRONT = (
     "relax",
     "tir",
@@ -42,6 +56,7 @@ FOLDERS = {
     " < relax < validation < transform",
     "target": "target < llvm.math < llvm < cpu < cuda < tensor_intrin < shipped",
     "vm": "builtins < executable < compiler < interpreter < native < vm",
+    "meta_schedule": "core < meta_schedule",
     "frontend": "frontend < precision < choose < torch.runtime < torch.context < torch.operators < torch.translate"
     " < torch.capture < torch",
 }

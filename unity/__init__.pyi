@@ -2,6 +2,7 @@
 
 from . import (
     instrument as instrument,
+    meta_schedule as meta_schedule,
     relax as relax,
     runtime as runtime,
     testing as testing,

@@ -1,0 +1,1 @@
+"""The data that the parts of the search hand each other."""

@@ -1,0 +1,26 @@
+"""``MeasureCandidate``: a point of the space that is to be built and run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...transform.default_schedule.base import Scheduled
+from ...transform.schedule import Schedule
+from .arg_info import TensorInfo
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class MeasureCandidate:
+    """A schedule, what it made of the program, and the arguments of the program before.
+
+    ``sch.trace`` has the decisions. ``scheduled`` is what a build takes: the program, and its parameters that it takes packed
+    (``args_info`` has them unpacked). The default build is the candidate with ``is_default``.
+    """
+
+    sch: Schedule
+    args_info: list[TensorInfo]
+    scheduled: Scheduled
+    is_default: bool = False
+
+
+__all__ = ["MeasureCandidate"]
