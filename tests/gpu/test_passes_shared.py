@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from textwrap import indent
+
 import numpy as np
 import pytest
 from stages import through
@@ -10,6 +13,7 @@ from unity.ir.module import IRModule
 from unity.ir.stmt import AllocBuffer
 from unity.ir.walk import collect
 from unity.script import parse
+from unity.target import GPU_PIPELINE
 
 HEAD = """
 @I.ir_module
@@ -106,3 +110,98 @@ def test_symbolic_sizes_have_places_of_their_own(n: int) -> None:
     x = np.random.default_rng(n).integers(-9, 9, n).astype("float32")
     mod = through(parse(SYMBOLIC), [x], np.zeros_like(x), x[::-1] * x[-1] * 2)
     assert len(dynamic(mod)) == 1
+
+
+CARRIED = """
+acc[0] = T.float32(0)
+for k in range(5):
+    B[tx] = X[bx * 64 + tx] * T.Cast("float32", k)
+    acc[0] = acc[0] + B[63 - tx]
+    if k > 0:
+        acc[0] = acc[0] + A[63 - tx]
+    A[tx] = acc[0]
+"""
+ARRIVES_LATER = """
+acc[0] = T.float32(0)
+for k in range(5):
+    B[tx] = X[bx * 64 + tx] * T.Cast("float32", k)
+    acc[0] = acc[0] + B[63 - tx]
+    T.ptx_wait_group(0)
+    if k > 0:
+        acc[0] = acc[0] + A[tx]
+    with T.attr(0, "async_scope", 1):
+        A[tx] = X[bx * 64 + tx]
+    T.ptx_commit_group()
+T.ptx_wait_group(0)
+"""
+NEVER_READ = """
+with T.attr(0, "async_scope", 1):
+    A[tx] = X[bx * 64 + tx]
+T.ptx_commit_group()
+{before}
+B[tx] = X[bx * 64 + tx]
+acc[0] = B[63 - tx]
+{after}
+"""
+ALIAS = """
+p: T.handle("float32", "shared.dyn") = T.handle_add_byte_offset(A.data, 0)
+V = T.decl_buffer((64,), "float32", data=p, scope="shared.dyn")
+A[tx] = X[bx * 64 + tx]
+B[tx] = X[bx * 64 + tx] + T.float32(1)
+acc[0] = B[63 - tx] + V[63 - tx]
+"""
+WAIT = "T.ptx_wait_group(0)"
+
+
+def over_loop(x: np.ndarray) -> np.ndarray:
+    acc, left = np.zeros_like(x), np.zeros_like(x)
+    for k in range(5):
+        acc = left = acc + (x * k)[::-1] + left[::-1]
+    return acc
+
+
+@pytest.mark.parametrize(
+    "body, expected, size",
+    [
+        (CARRIED, over_loop, 512),
+        (ARRIVES_LATER, lambda x: 10 * x[::-1] + 4 * x, 512),
+        (NEVER_READ.format(before=WAIT, after=""), lambda x: x[::-1], 256),
+        (NEVER_READ.format(before="", after=WAIT), lambda x: x[::-1], 512),
+        (NEVER_READ.format(before=f"if bx > 0:\n    {WAIT}", after=WAIT), lambda x: x[::-1], 512),
+        (NEVER_READ.format(before="T.ptx_wait_group(1)", after=WAIT), lambda x: x[::-1], 512),
+        (NEVER_READ.replace("T.ptx_commit_group()", "").format(before=WAIT, after=""), lambda x: x[::-1], 512),
+        (ALIAS, lambda x: 2 * x[::-1] + 1, 512),
+    ],
+    ids=["carried", "arrives later", "waited for", "waited for late", "perhaps waited for", "not the last group", "no group", "alias"],
+)  # fmt: skip
+def test_lives_end_with_the_last_use(body: str, expected: Callable[[np.ndarray], np.ndarray], size: int) -> None:
+    """What one iteration leaves to the next, and what copies may still write to, keeps its place."""
+    memory = "".join([f'{name} = T.alloc_buffer((64,), "float32", scope="shared.dyn")\n' for name in "AB"])
+    text = f'{memory}acc = T.alloc_buffer((1,), "float32", scope="local")\n{body}Y[bx * 64 + tx] = acc[0]\n'
+    x = np.random.default_rng(0).integers(-9, 9, 64).astype("float32")
+    mod = through(parse(HEAD + indent(text, " " * 16)), [x], np.zeros_like(x), expected(x))
+    (alloc,) = dynamic(mod)
+    assert alloc.buffer.shape[0].value == size  # type: ignore[attr-defined]
+
+
+PRODUCT_AFTER = """
+T.ptx_wgmma("float32", "m64n8k16", "row", "col", "float16", "float16", "float32", A.data, 0, B.data, 0, D.data, 0, 32, False)
+T.ptx_wgmma_commit_group()
+{before}
+C[tx] = X[tx]
+Y[tx] = C[127 - tx]
+{after}
+"""
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_what_instructions_read_beside_the_threads(early: bool) -> None:
+    """Factors in shared memory live until their products are waited for."""
+    wait = "T.ptx_wgmma_wait_group(0)"
+    body = PRODUCT_AFTER.format(before=wait if early else "", after="" if early else wait)
+    memory = [("A", 1024, "float16"), ("B", 128, "float16"), ("C", 128, "float32")]
+    allocs = [f'{name} = T.alloc_buffer(({n},), "{dtype}", scope="shared.dyn", align=256)' for name, n, dtype in memory]
+    head = HEAD.replace("64, thread", "128, thread").replace("63) // 64", "127) // 128")
+    text = "\n".join([*allocs, 'D = T.alloc_buffer((4,), "float32", scope="local")', body])
+    (alloc,) = dynamic(GPU_PIPELINE(parse(head + indent(text, " " * 16))))
+    assert alloc.buffer.shape[0].value == (2304 if early else 2816)  # type: ignore[attr-defined]

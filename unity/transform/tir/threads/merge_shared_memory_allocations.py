@@ -3,8 +3,9 @@ at the same time overlap.
 
 A launch has one block of dynamic shared memory (scope "shared.dyn"). Buffers become views of it at offsets in bytes. A buffer is
 live from the first to the last statement of a sequence that uses it: the sequence of the kernel, or that of the one loop that holds
-all uses, if all threads run it equally often. If a buffer reuses the place of a dead one, a barrier is put between the two,
-and in a loop another one at its beginning.
+all uses, if all threads run it equally often. It lives on until instructions that run beside the threads are done with it, and all
+through a loop if an iteration may leave values in it to the next: if it is allocated outside, or such an instruction is not waited
+for. If a buffer reuses the place of a dead one, a barrier is put between the two, and in a loop another one at its beginning.
 Buffers of symbolic size do not overlap with others and lie behind them. The same holds for all buffers of a kernel with its own
 barriers (``T.create_barriers``), whose statements do not run in order. Static shared memory (scope "shared") stays as it is.
 
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ffi.dtype import DataType
+from ....ir.analysis.asynchronous import STORE
 from ....ir.analysis.threads import is_thread_axis
 from ....ir.buffer import Buffer
 from ....ir.build import add, cast, const, floordiv, intrinsic, is_int, mul
@@ -91,22 +93,18 @@ def _placed(lives: Sequence[_Life]) -> int:
     return max([_rounded(life.place + life.size) for life in lives], default=0)
 
 
-def _arrival(calls: Sequence[Sequence[Call]], last: int, buffer: Buffer) -> int:
-    """The statement up to which a buffer lives that a statement uses last: where copies beside the threads may still write to it,
-    at least the one that waits for all of them. ``calls``: those of each statement."""
-    begun = [
-        k
-        for k in range(last + 1)
-        if any([c.op_name == "T.ptx_cp_async" and c.args[0] is buffer.data for c in calls[k]])
-    ]
-    if not begun:
-        return last
-    waits = [k for k in range(begun[-1] + 1, len(calls)) if any([_waits(call) for call in calls[k]])]
-    return max(last, waits[0] if waits else len(calls) - 1)
+_BESIDE = {
+    "T.ptx_cp_async": ((0,), "T.ptx_commit_group", "T.ptx_wait_group"),
+    STORE: ((0,), "T.ptx_cp_async_bulk_commit_group", "T.ptx_cp_async_bulk_wait_group"),
+    "T.ptx_wgmma": ((6, 8), "T.ptx_wgmma_commit_group", "T.ptx_wgmma_wait_group"),
+}
+"""Instructions that use shared memory beside the threads: their pointers to it, what commits a group of them, and what waits."""
 
 
-def _waits(call: Call) -> bool:
-    return call.op_name == "T.ptx_wait_group" and is_int(call.args[0], 0)
+def _waits(stmt: Stmt, name: str) -> bool:
+    """True if a statement waits, under no condition, for all groups of a kind."""
+    call = stmt.value if type(stmt) is Evaluate else None
+    return type(call) is Call and call.op_name == name and is_int(call.args[0], 0)
 
 
 def _is_barrier(stmt: Stmt) -> bool:
@@ -123,14 +121,16 @@ class _Merge:
         """Variables that have the same value in all threads of a block."""
         self.fixed = [a.buffer for a in allocs if type(_size(a.buffer)) is IntImm]
         self.free = [a.buffer for a in allocs if a.buffer not in self.fixed]
-        self.pointers = {a.buffer.data for a in allocs}
+        self.roots: dict[Var, set[Var]] = {a.buffer.data: {a.buffer.data} for a in allocs}
+        """The allocations that a pointer may point into."""
         self.lives: list[_Life] = []
 
     def kernel(self, body: Stmt) -> Stmt:
         """The body of a kernel with one buffer of dynamic shared memory."""
-        alone = has_barriers(body)
-        body = _without(body, self.pointers)
-        if alone:
+        for bind in collect(body, Bind):
+            if isinstance(bind.var.ty, PointerType) and (roots := self._used(bind.value)):
+                self.roots[bind.var] = roots
+        if has_barriers(body):
             self.lives = [_Life(buffer, max(1, _bytes(buffer)), 0, 0) for buffer in self.fixed]
         else:
             body = self._within(body, looped=False)
@@ -150,12 +150,16 @@ class _Merge:
         for buffer, place in places.items():
             address = intrinsic("handle_add_byte_offset", memory.data, place)
             views += [Bind(buffer.data, address), DeclBuffer(buffer)]
-        return seq(*views, body)
+        return seq(*views, _without(body, {*places}))
+
+    def _used(self, node: Stmt | Expr) -> set[Var]:
+        """The allocations that a node uses."""
+        return {root for var in used_vars(node) for root in self.roots.get(var, ())}
 
     def _within(self, body: Stmt, looped: bool) -> Stmt:
         """Find the lives of buffers in the sequence that holds their uses, and put barriers between buffers that overlap."""
         parts = _parts(body)
-        uses = [set(used_vars(part)) & self.pointers for part in parts]
+        uses = [set() if type(part) is AllocBuffer else self._used(part) for part in parts]
         users = [position for position, used in enumerate(uses) if used]
         inner = parts[users[0]] if len(users) == 1 else None
         if type(inner) is For and type(inner.body) is SeqStmt and self._is_uniform(inner):
@@ -163,9 +167,13 @@ class _Merge:
             made = replace(inner, body=self._within(inner.body, looped=True))
             return seq(*parts[: users[0]], made, *parts[users[0] + 1 :])
         calls = [collect(part, Call) for part in parts]
+        inside = {alloc.buffer for alloc in collect(body, AllocBuffer)}
         for buffer in self.fixed:
             at = [position for position, used in enumerate(uses) if buffer.data in used] or [0]
-            self.lives.append(_Life(buffer, max(1, _bytes(buffer)), at[0], _arrival(calls, at[-1], buffer)))
+            first, last = at[0], self._done(parts, calls, at[-1], buffer)
+            if looped and (last is None or buffer not in inside):
+                first, last = 0, None
+            self.lives.append(_Life(buffer, max(1, _bytes(buffer)), first, len(parts) - 1 if last is None else last))
         _placed(self.lives)
         reused = [(a, b) for a in self.lives for b in self.lives if a.last < b.first and a.covers(b)]
         if not reused:
@@ -176,6 +184,25 @@ class _Merge:
             needed.add(users[0])
         barrier = Evaluate(intrinsic("tvm_storage_sync", StringImm("shared")))
         return seq(*[part for k, stmt in enumerate(parts) for part in ((barrier, stmt) if k in needed else (stmt,))])
+
+    def _done(self, parts: Sequence[Stmt], calls: Sequence[Sequence[Call]], last: int, buffer: Buffer) -> int | None:
+        """The statement from ``last`` on after which nothing that runs beside the threads uses a buffer; None if there is none.
+        ``calls``: those of each statement."""
+        end = len(parts)
+        for name, (places, commits, waits) in _BESIDE.items():
+            begun = [
+                k
+                for k, found in enumerate(calls)
+                if any([c.op_name == name and buffer.data in self._used(c.args[p]) for c in found for p in places])
+            ]
+            if begun:
+                after = range(begun[-1], end)
+                committed = next((k for k in after if any([c.op_name == commits for c in calls[k]])), end)
+                waited = next((k for k in range(committed + 1, end) if _waits(parts[k], waits)), end)
+                if waited == end:
+                    return None
+                last = max(last, waited)
+        return last
 
     def _is_uniform(self, loop: For) -> bool:
         bounds = (loop.min, loop.extent)
@@ -188,12 +215,12 @@ class _Merge:
         )
 
 
-def _without(body: Stmt, pointers: set[Var]) -> Stmt:
+def _without(body: Stmt, buffers: set[Buffer]) -> Stmt:
     """A kernel without the allocations of some buffers."""
 
     class Drop(StatementRewriter):
         def enter(self, node: Any) -> Any | None:
-            return SeqStmt(()) if type(node) is AllocBuffer and node.buffer.data in pointers else None
+            return SeqStmt(()) if type(node) is AllocBuffer and node.buffer in buffers else None
 
     return Drop()(body)
 
