@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -270,49 +271,64 @@ def structural_hash(root: Any, map_free_vars: bool = False) -> int:
     """Return a hash of ``root`` that agrees with ``structural_equal`` (and its ``map_free_vars``)."""
     hasher = _Hasher(map_free_vars)
     with deep_recursion():
-        return hasher.value(root)
+        return hasher.value(root)  # type: ignore[no-any-return]
+
+
+def structural_digest(root: Any) -> str:
+    """Return a checksum of ``root`` that agrees with ``structural_equal`` and its ``map_free_vars``: the same in every process."""
+    hasher = _Hasher(True, _checksum)
+    with deep_recursion():
+        return str(hasher.value(root))
+
+
+def _checksum(parts: Any) -> str:
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
 class _Hasher:
-    def __init__(self, map_free_vars: bool) -> None:
+    def __init__(self, map_free_vars: bool, mix: Callable[[Any], Any] = hash) -> None:
         self.numbers: dict[Node, int] = {}
         self.map_free_vars = map_free_vars
+        self.mix = mix
+        """Makes one value of a tuple of parts."""
 
-    def value(self, value: Any, defining: bool = False) -> int:
+    def value(self, value: Any, defining: bool = False) -> Any:
         if isinstance(value, Node):
             return self.node(value, defining)
+        mix = self.mix
         if type(value) is tuple:
-            return hash(tuple([self.value(item, defining) for item in value]))
+            return mix(tuple([self.value(item, defining) for item in value]))
         if type(value) is dict:
             if value and isinstance(next(iter(value)), Node):
                 return self.value((tuple(value), tuple(value.values())), defining)
-            return hash(tuple([(key, self.value(value[key])) for key in sorted(value, key=str)]))
+            return mix(tuple([(key, self.value(value[key])) for key in sorted(value, key=str)]))
         if isinstance(value, Mapping):
-            return hash(tuple([(key, self.value(value[key])) for key in sorted(value, key=str)]))
-        return plain_hash(value)
+            return mix(tuple([(key, self.value(value[key])) for key in sorted(value, key=str)]))
+        return plain_hash(value, mix)
 
-    def node(self, node: Any, defining: bool) -> int:
+    def node(self, node: Any, defining: bool) -> Any:
+        mix = self.mix
         if node.is_reference:
             number = self.numbers.get(node)
             if number is not None:
-                return hash(("ref", number))
+                return mix(("ref", number))
             if not defining and not self.map_free_vars:
-                return hash(("free", id(node)))
+                return mix(("free", id(node)))
             self.numbers[node] = len(self.numbers)
             if isinstance(node, Var):
-                return hash(("def", self.value(node.ty)))
+                return mix(("def", self.value(node.ty)))
             parts = [self.value(getattr(node, n), n == "data") for n, r in node.plan if r is not ASIDE and n != "name"]
-            return hash(("buffer", *parts))
+            return mix(("buffer", *parts))
         kind = type(node)
         if kind is IRModule:
             parts = [self.value(node.attrs), self.value(node.global_infos)]
             for name in sorted(node.functions):
                 self.numbers = {}
-                parts.append(hash((name, self.value(node.functions[name]))))
-            return hash(tuple(parts))
+                parts.append(mix((name, self.value(node.functions[name]))))
+            return mix(tuple(parts))
         if kind is GlobalVar or kind is Op:
-            return hash((kind.__name__, node.name))
-        parts = [hash(kind.__name__)]
+            return mix((kind.__name__, node.name))
+        parts = [kind.__name__]
         ordered = sorted(node.plan, key=lambda item: item[1] not in BINDING) if node.walked else node.plan
         for name, role in ordered:
             if role is ASIDE or role is DERIVED:
@@ -323,17 +339,17 @@ class _Hasher:
             parts.append(self.value(getattr(node, name), role in BINDING))
         if kind is Let:
             self.numbers.pop(node.var, None)
-        return hash(tuple(parts))
+        return mix(tuple(parts))
 
 
-def plain_hash(value: Any) -> int:
+def plain_hash(value: Any, mix: Callable[[Any], Any] = hash) -> Any:
     """Hash of data that agrees with ``plain_equal``."""
     if type(value) is float:
-        return hash(("nan",)) if math.isnan(value) else hash(struct.pack("d", value))
+        return mix(("nan",)) if math.isnan(value) else mix(struct.pack("d", value))
     if isinstance(value, Tensor):
         value = value.numpy()
     if isinstance(value, np.ndarray):
-        return hash((str(value.dtype), value.shape, value.tobytes()))
+        return mix((str(value.dtype), value.shape, value.tobytes()))
     if type(value) is list:
-        return hash(tuple([plain_hash(item) for item in value]))
-    return hash((type(value).__name__, value))
+        return mix(tuple([plain_hash(item, mix) for item in value]))
+    return mix((type(value).__name__, value))

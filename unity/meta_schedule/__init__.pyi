@@ -1,6 +1,8 @@
 """The names of this package, one line each: for editors and type checkers, and for ``__init__.py``, which loads by them."""
 
+from . import database as database
 from .core import arg_info as arg_info
 from .core.arg_info import TensorInfo as TensorInfo
 from .core.measure_candidate import MeasureCandidate as MeasureCandidate
 from .core.tune_context import TuneContext as TuneContext
+from .database import Database as Database

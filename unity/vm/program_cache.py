@@ -25,6 +25,7 @@ from ..op import SHIPPED
 from ..support.errors import ArtifactError
 from ..support.options import bool_option, int_option
 from ..support.recursion import deep_recursion
+from ..transform.default_schedule.apply import SCHEDULES
 from ..transform.default_schedule.schedule_cache import are_own
 from ..transform.infra.backend import backend_of, by_target
 from ..transform.infra.constant_provenance import OPEN_BYTES, Ledger, Provenance
@@ -48,6 +49,11 @@ def remembered_build(source: IRModule, config: BuildConfig) -> RememberedBuild |
             return None
         found |= {"machine": repr(backend.machine(place)), "rules": repr([rule.name for rule in backend.rules])}
         parts = {name: "; ".join(filter(None, (parts.get(name), text))) for name, text in found.items()}
+    database = SCHEDULES.top
+    if database is not None:
+        parts["database"] = database.state()
+        if not parts["database"]:
+            return None
     passes = (config.graph, config.schedule, config.plan, config.lowering)
     if not all([isinstance(p, Pipeline) and is_own(p) and _says_all(p) for p in passes]):
         return None

@@ -7,15 +7,15 @@ Rewrite: ``R.call_dps(matmul, (x, w), ...)`` with a constant ``w`` -> the same c
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import astuple, replace as replace_found
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ...arith.cost import keep_cost
-from ...ffi.targets.target import target as make_target
+from ...ffi.targets.target import Target, target as make_target
 from ...ir.build import const
 from ...ir.expr import Call, Constant, GlobalVar, ShapeExpr, Tuple
 from ...ir.function import Function, PrimFunc
@@ -24,6 +24,7 @@ from ...ir.node import replace
 from ...ir.types import TensorType
 from ...ir.walk import collect, rewrite
 from ...op.common.table import R
+from ...support.context_stack import ContextStack
 from ...support.options import bool_option
 from ..infra.backend import Machine, backend_of, register_target, target_of
 from ..infra.constant_lifetime import replaced
@@ -35,6 +36,22 @@ from .read_packed import PackedRead, read_packed
 from .schedule_cache import cached_schedule
 
 _CALL = R.call_dps.op
+
+
+class ScheduleDatabase(Protocol):
+    """Schedules that were measured (``meta_schedule/database``)."""
+
+    def lookup(
+        self, name: str, fn: PrimFunc, constants: Collection[int], target: Target, machine: Machine
+    ) -> Scheduled | None:
+        """The program as a record schedules it; None where the default is as good as any."""
+
+    def state(self) -> str:
+        """A checksum of all that ``lookup`` may give; "" where there is none."""
+
+
+SCHEDULES: ContextStack[ScheduleDatabase] = ContextStack("schedule databases")
+"""The database in force: its records come before the rules."""
 
 
 def register_rule(rule: Rule, kind: str = "llvm") -> None:
@@ -54,12 +71,16 @@ def schedule_default(mod: IRModule) -> IRModule:
         if fn.attrs.get(SCHEDULED):
             continue
         target = target_of(fn, chosen)
-        backend = backend_of(target)
-        if not backend.rules:
+        backend, database = backend_of(target), SCHEDULES.top
+        if not backend.rules and database is None:
             continue
         machine, constants = backend.machine(target), _constant_parameters(calls.get(name, []))
-        apply = partial(schedule_function, name, fn, constants, machine, backend.rules)
-        found = apply() if watched else cached_schedule(fn, constants, machine, backend.rules, apply)
+        found = None if database is None else database.lookup(name, fn, constants, target, machine)
+        if found is not None:
+            found = replace_found(found, func=keep_cost(found.func, fn))
+        else:
+            apply = partial(schedule_function, name, fn, constants, machine, backend.rules)
+            found = apply() if watched else cached_schedule(fn, constants, machine, backend.rules, apply)
         if found is not None:
             made[name] = found
     if not made:

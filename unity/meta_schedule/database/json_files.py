@@ -1,0 +1,104 @@
+"""``JSONDatabase``: two files as TVM's tuner keeps them, a line of JSON for each workload and each record.
+
+``database_workload.json`` has ``[checksum, program, constants]``, ``database_tuning_record.json`` has
+``[place of the workload, record]``. Files that TVM wrote are read as well: their traces and times; their programs are in a form of
+TVM's own, so that the modules are given beside them. Not for many writers: that is ``SQLiteDatabase``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from ...ir.function import PrimFunc
+from ...ir.module import IRModule
+from ...support.errors import ScheduleError
+from .database import as_record_data
+from .memory import MemoryDatabase
+from .record import TuningRecord
+from .workload import Workload
+
+
+class JSONDatabase(MemoryDatabase):
+    """Records in two files, read at the beginning and written line by line.
+
+    ``modules``: the programs of files that TVM wrote, in order. Raises ScheduleError E461 for lines that are no records, and where
+    there are no files unless ``allow_missing``.
+    """
+
+    name = "JSONDatabase"
+
+    def __init__(
+        self,
+        path_workload: str | Path | None = None,
+        path_tuning_record: str | Path | None = None,
+        *,
+        work_dir: str | Path | None = None,
+        allow_missing: bool = True,
+        modules: Sequence[IRModule | PrimFunc] = (),
+    ) -> None:
+        super().__init__()
+        if work_dir is None and (path_workload is None or path_tuning_record is None):
+            raise ScheduleError("E461", "a JSONDatabase needs its two files, or work_dir=")
+        folder = Path(work_dir or ".")
+        self.path_workload = Path(path_workload or folder / "database_workload.json")
+        self.path_tuning_record = Path(path_tuning_record or folder / "database_tuning_record.json")
+        self._places: dict[str, int] = {}
+        for path in (self.path_workload, self.path_tuning_record):
+            if not path.exists() and not allow_missing:
+                raise ScheduleError("E461", f"there is no file {path}")
+        known: list[Workload] = []
+        for place, line in enumerate(_lines(self.path_workload)):
+            data = as_record_data(line)
+            if place < len(modules):
+                found = super().commit_workload(modules[place])
+            elif isinstance(data, list) and len(data) == 2:
+                raise ScheduleError(
+                    "E461", f"{self.path_workload}: line {place + 1} has its program in a form of TVM's own",
+                    help="give the programs in order: JSONDatabase(..., modules=[mod])",
+                )  # fmt: skip
+            else:
+                made = Workload.from_json(data)
+                found = self.workloads.setdefault(made.shash, made)
+            self._places.setdefault(found.shash, place)
+            known.append(found)
+        for line in _lines(self.path_tuning_record):
+            match as_record_data(line):
+                case [int(place), data] if 0 <= place < len(known):
+                    super().commit_tuning_record(TuningRecord.from_json(data, known[place]))
+                case _:
+                    raise ScheduleError("E461", f"{self.path_tuning_record} has a line that is no record")
+
+    def commit_workload(self, mod: IRModule | PrimFunc, constants: Collection[int] = ()) -> Workload:
+        made = super().commit_workload(mod, constants)
+        if made.shash not in self._places:
+            self._places[made.shash] = len(self._places)
+            _append(self.path_workload, made.as_json())
+        return made
+
+    def commit_tuning_record(self, record: TuningRecord) -> None:
+        self.commit_workload(record.workload.mod, record.workload.constants)
+        super().commit_tuning_record(record)
+        _append(self.path_tuning_record, [self._places[record.workload.shash], record.as_json()])
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file that may be missing. A last one without an end is cut off: its writer died."""
+    if not path.exists():
+        return []
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        os.truncate(path, len(whole))
+    return whole.decode().splitlines()
+
+
+def _append(path: Path, data: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(data, separators=(",", ":")) + "\n")
+
+
+__all__ = ["JSONDatabase"]

@@ -1,0 +1,230 @@
+"""``TuningRecord``: a schedule of a program and its times, and the program that it gives.
+
+A record is data: a trace, whose steps are run by the checked primitives, and for schedules that a rule made in its own way the
+script of their program, which is parsed and verified. Nothing in a record is code. Not here: where records lie.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, field
+from typing import Any
+
+from ...ffi.targets.target import Target
+from ...ir.expr import IntImm
+from ...ir.function import PrimFunc
+from ...ir.module import IRModule
+from ...ir.node import replace
+from ...support.errors import ScheduleError, UnityError
+from ...transform.default_schedule.base import SCHEDULED, Scheduled
+from ...transform.default_schedule.packing import Packing
+from ...transform.schedule import Schedule, Trace
+from ...vm.confined import check_confined
+from ..core.arg_info import TensorInfo
+from ..core.measure_candidate import MeasureCandidate
+from ..core.tune_context import MAIN
+from .workload import ASIDE, Workload, machine_features, read_program
+
+TRIAL, KEPT, DEFAULT = "trial", "kept", "default"
+"""Verdicts: measured once; measured against the default in turns and faster; not faster, so that the default stays."""
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class TuningRecord:
+    """A schedule that was measured. ``run_secs``: seconds of its runs, None where it failed; ``default_secs``: of the default build
+    in the same turns. ``scheduled`` is the program where the trace alone does not give it. ``features``: the machine's facts."""
+
+    trace: Trace
+    workload: Workload
+    run_secs: Sequence[float] | None = None
+    target: Target | None = None
+    args_info: Sequence[TensorInfo] = ()
+    default_secs: Sequence[float] | None = None
+    scheduled: Scheduled | None = None
+    verdict: str = TRIAL
+    reason: str = ""
+    features: str = field(default="")
+
+    def __post_init__(self) -> None:
+        if not self.features and self.target is not None:
+            object.__setattr__(self, "features", machine_features(self.target))
+
+    @property
+    def seconds(self) -> float:
+        """The median of the runs; infinite for a failure."""
+        return median(self.run_secs)
+
+    @property
+    def gain(self) -> float:
+        """Time of the default by time of the record; 1.0 where the default was not measured."""
+        return median(self.default_secs) / self.seconds if self.default_secs and self.run_secs else 1.0
+
+    def is_valid(self) -> bool:
+        """True if there are times, none of them 0 or less."""
+        return bool(self.run_secs) and all([secs > 0 for secs in self.run_secs or ()])
+
+    def as_measure_candidate(self) -> MeasureCandidate:
+        """The schedule again, to be built and run. Raises ScheduleError E462 where it no longer applies."""
+        sch = self.schedule()
+        return MeasureCandidate(sch, list(self.args_info), self.program(self.workload.func), self.verdict == DEFAULT)
+
+    def schedule(self) -> Schedule:
+        """The schedule of the record's program: the trace replayed, or the program that is kept, from which one goes on.
+
+        Raises ScheduleError E462 where it no longer applies.
+        """
+        if self.scheduled is not None:
+            return Schedule(IRModule({MAIN: self.scheduled.func}, {}, {}))
+        sch = Schedule(self.workload.mod, error_render_level="none")
+        try:
+            self.trace.apply_to_schedule(sch)
+        except UnityError as error:
+            raise ScheduleError("E462", f"a record's trace does not apply to its program: {error.message}",
+                                help="records of another version: tune again") from error  # fmt: skip
+        return sch
+
+    def program(self, fn: PrimFunc) -> Scheduled:
+        """The program ``fn``, which is that of the workload under any names, as the record schedules it.
+
+        Raises ScheduleError E462 where the record does not fit it.
+        """
+        made = self.scheduled
+        if made is None:
+            sch = self.schedule()
+            made = Scheduled(sch.mod.prim_funcs()[MAIN], "its trace")
+        found = made.func
+        problem = _misfit(fn, found, made.packed)
+        if problem:
+            raise ScheduleError("E462", f"a record does not fit its program: {problem}")
+        try:
+            check_confined(IRModule({MAIN: found}, {}, {}))
+        except UnityError as error:
+            raise ScheduleError("E462", f"a record does what no schedule does: {error.message}") from error
+        own = {key: value for key, value in found.attrs.items() if key not in ASIDE}
+        attrs = {**own, **{key: value for key, value in fn.attrs.items() if key in ASIDE}, SCHEDULED: True}
+        return Scheduled(replace(found, attrs=attrs, span=fn.span), made.reason, made.packed)
+
+    def as_json(self) -> dict[str, Any]:
+        """The record as plain data, without its workload."""
+        made = self.scheduled
+        return {
+            "trace": self.trace.as_json(),
+            "run_secs": None if self.run_secs is None else list(self.run_secs),
+            "default_secs": None if self.default_secs is None else list(self.default_secs),
+            "target": None if self.target is None else str(self.target),
+            "args_info": [info.as_json() for info in self.args_info],
+            "program": None if made is None else made.func.script(),
+            "packed": [] if made is None else [[place, *astuple(layout)] for place, layout in made.packed.items()],
+            "reason": made.reason if made is not None and not self.reason else self.reason,
+            "verdict": self.verdict,
+            "features": self.features,
+        }
+
+    @staticmethod
+    def from_json(data: Any, workload: Workload) -> TuningRecord:
+        """A record from what ``as_json`` gave, or a list of TVM: ``[trace, run_secs, target, args_info]``.
+
+        Raises ScheduleError E461 for anything else, E405 and E406 for a trace.
+        """
+        if isinstance(data, (list, tuple)) and len(data) == 4:
+            data = dict(zip(("trace", "run_secs", "target", "args_info"), data))
+        if not isinstance(data, dict) or "trace" not in data:
+            raise ScheduleError("E461", "this is no record of a tuning")
+        target, verdict = data.get("target"), data.get("verdict", TRIAL)
+        if verdict not in (TRIAL, KEPT, DEFAULT):
+            raise ScheduleError("E461", f"a record has the verdict {verdict!r}")
+        reason, features = [_text(data.get(key, "")) for key in ("reason", "features")]
+        return TuningRecord(
+            Trace.from_json(data["trace"]), workload, _seconds(data.get("run_secs")),
+            None if target is None else _target(target),
+            [TensorInfo.from_json(info) for info in _list(data.get("args_info") or [])],
+            _seconds(data.get("default_secs")), _scheduled(data, reason), verdict, reason, features,
+        )  # fmt: skip
+
+
+def _scheduled(data: dict[str, Any], reason: str) -> Scheduled | None:
+    text = data.get("program")
+    if text is None:
+        return None
+    programs = list(read_program(_text(text)).prim_funcs().values())
+    if len(programs) != 1:
+        raise ScheduleError("E461", f"the script of a record has {len(programs)} programs")
+    packed = dict([_packing(entry) for entry in _list(data.get("packed", []))])
+    return Scheduled(programs[0], reason, packed)
+
+
+def _packing(entry: Any) -> tuple[int, Packing]:
+    match entry:
+        case [int(place), [*outer], int(columns), [*inner], int(block), int(group)] if (
+            block > 0 < group and inner and all([type(n) is int for n in (*outer, *inner)])
+            and sorted([*outer, columns, *inner]) == list(range(len(outer) + 1 + len(inner)))
+        ):  # fmt: skip
+            return place, Packing(tuple(outer), columns, tuple(inner), block, group)
+    raise ScheduleError("E461", f"a record packs a parameter as {entry!r}")
+
+
+def _misfit(fn: PrimFunc, made: PrimFunc, packed: dict[int, Packing]) -> str:
+    """The reason why a program takes other arguments than another whose parameters are packed; "" where it takes the same."""
+    if len(fn.params) != len(made.params) or not all([0 <= place < len(fn.params) for place in packed]):
+        return f"it has {len(made.params)} parameters, not {len(fn.params)}"
+    for place, (old, new) in enumerate(zip(fn.params, made.params)):
+        before, after = fn.buffer_map.get(old), made.buffer_map.get(new)
+        if before is None or after is None:
+            if before is not after or place in packed:
+                return f"parameter {place} is no tensor"
+            continue
+        shape, other = [[d.value if type(d) is IntImm else -1 for d in b.shape] for b in (before, after)]
+        if place in packed:
+            layout = packed[place]
+            if len(shape) != len(layout.outer) + 1 + len(layout.inner):
+                return f"parameter {place} has {len(shape)} axes"
+            shape = list(layout.shape(tuple(shape)))
+        if before.dtype is not after.dtype or shape != other or -1 in shape or after.strides or after.scope != "global":
+            return f"parameter {place} is {after.dtype} {other}, not {before.dtype} {shape}"
+    return ""
+
+
+def median(values: Sequence[float] | None) -> float:
+    """The middle value; infinite where there are none."""
+    if not values:
+        return float("inf")
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def _seconds(data: Any) -> list[float] | None:
+    if data is None:
+        return None
+    if not isinstance(data, list) or not all([type(secs) in (int, float) for secs in data]):
+        raise ScheduleError("E461", f"a record has the times {data!r}")
+    return [float(secs) for secs in data]
+
+
+def _target(data: Any) -> Target:
+    if not isinstance(data, (str, dict)):
+        raise ScheduleError("E461", f"a record has the target {data!r}")
+    if isinstance(data, dict):  # TVM writes keys of its own beside the options
+        data = {key: value for key, value in data.items() if key not in ("keys", "tag", "host")}
+    return Target(data)
+
+
+def _list(data: Any) -> list[Any]:
+    if not isinstance(data, list):
+        raise ScheduleError("E461", f"a record has {data!r} where a list belongs")
+    return data
+
+
+def _text(data: Any) -> str:
+    if not isinstance(data, str):
+        raise ScheduleError("E461", f"a record has {data!r} where a text belongs")
+    return data
+
+
+def record_text(record: TuningRecord) -> str:
+    """The record as one line of JSON."""
+    return json.dumps(record.as_json(), separators=(",", ":"))
+
+
+__all__ = ["DEFAULT", "KEPT", "TRIAL", "TuningRecord", "median", "record_text"]
