@@ -1,8 +1,10 @@
 """The names of this package, one line each: for editors and type checkers, and for ``__init__.py``, which loads by them."""
 
-from . import database as database
+from . import builder as builder, database as database, runner as runner
+from .builder import Builder as Builder
 from .core import arg_info as arg_info
 from .core.arg_info import TensorInfo as TensorInfo
 from .core.measure_candidate import MeasureCandidate as MeasureCandidate
 from .core.tune_context import TuneContext as TuneContext
 from .database import Database as Database
+from .runner import Runner as Runner

@@ -1,0 +1,128 @@
+"""``Builder``: candidates to saved programs. ``LocalBuilder`` builds in worker processes, or in those of any executor.
+
+Not here: the processes (`workers/pool.py`), what they do (`workers/jobs.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future, TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ffi.targets.target import Target, target as make_target
+from ..ir.function import PrimFunc
+from ..ir.module import IRModule
+from ..ir.pack import NotPackable, pack
+from ..support.errors import ScheduleError, UnityError
+from ..transform.default_schedule.packing import Packing
+from .core.tune_context import one_program
+from .workers.jobs import build_program
+from .workers.pool import LocalWorkers
+
+
+@dataclass(slots=True, frozen=True)
+class BuilderInput:
+    """A scheduled module of one program. ``params``: parameters that it takes packed, by position."""
+
+    mod: IRModule | PrimFunc
+    target: Target | str | None = None
+    params: dict[int, Packing] = field(default_factory=dict)
+
+
+@dataclass(slots=True, frozen=True)
+class BuilderResult:
+    """The file of a saved program, or why there is none."""
+
+    artifact_path: str | None
+    error_msg: str | None = None
+
+
+class Builder(ABC):
+    """Makes saved programs of candidates."""
+
+    @abstractmethod
+    def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
+        """The results, in order. A candidate that fails has a message and no file."""
+
+    @staticmethod
+    def create(kind: Builder | str = "local", max_workers: int | None = None) -> Builder:
+        """A builder by name. Raises ScheduleError E401 for an unknown one."""
+        if isinstance(kind, Builder):
+            return kind
+        if kind != "local":
+            raise ScheduleError("E401", f"no builder {kind!r}", help='"local", or a Builder of your own')
+        return LocalBuilder(max_workers=max_workers)
+
+
+class LocalBuilder(Builder):
+    """Builds in worker processes of this machine, or in those of ``executor``.
+
+    ``timeout_sec``: seconds that one candidate may take. Files lie in a temporary folder until ``close``.
+    """
+
+    def __init__(
+        self, *, max_workers: int | None = None, timeout_sec: float = 30.0, executor: Executor | None = None
+    ) -> None:
+        self.timeout_sec = timeout_sec
+        self.executor: Executor = executor or LocalWorkers(max_workers, timeout_sec, environment={"UNITY_CACHE": "off"})
+        self._folder = tempfile.TemporaryDirectory(prefix="unity-tune-")
+        self._count = 0
+        self.seconds = 0.0
+        """Time that building took."""
+
+    def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
+        start = time.perf_counter()
+        futures = [self._submitted(one) for one in build_inputs]
+        found = [self._result(future) for future in futures]
+        self.seconds += time.perf_counter() - start
+        return found
+
+    def _submitted(self, one: BuilderInput) -> Future[bytes] | str:
+        program = next(iter(one_program(one.mod).prim_funcs().values()))
+        try:
+            return self.executor.submit(build_program, pack(program), str(make_target(one.target)))
+        except NotPackable as error:
+            return f"the program cannot be sent to a worker: it has {error}"
+
+    def _result(self, future: Future[bytes] | str) -> BuilderResult:
+        data = future if isinstance(future, str) else awaited(future, self.timeout_sec)
+        if isinstance(data, str):
+            return BuilderResult(None, data)
+        self._count += 1
+        path = os.path.join(self._folder.name, f"{self._count}.unity")
+        with open(path, "wb") as file:
+            file.write(data)
+        return BuilderResult(path)
+
+    def close(self) -> None:
+        """End the workers and remove the files."""
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        with contextlib.suppress(OSError):
+            self._folder.cleanup()
+
+
+def awaited(future: Future[Any], seconds: float) -> Any:
+    """The result of a call in a worker; the text of its error where it failed. ``LocalWorkers`` keep the time themselves; with
+    another executor a call fails that runs at the end of one period of ``seconds`` and has not ended with the next."""
+    period = None if isinstance(getattr(future, "executor", None), LocalWorkers) else seconds
+    running = False
+    while True:
+        try:
+            return future.result(period)
+        except FutureTimeout:
+            if running:
+                return f"it took more than {seconds:g} s"
+            running = future.running()
+        except UnityError as error:
+            return error.message
+        except Exception as error:  # an executor gives whatever the call raised, or that its worker died
+            return f"{type(error).__name__}: {error}"
+
+
+__all__ = ["Builder", "BuilderInput", "BuilderResult", "LocalBuilder"]
