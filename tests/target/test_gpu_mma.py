@@ -112,6 +112,27 @@ def f(X: T.Buffer((2, 128), "float32"), Y: T.Buffer((2, 128), "float32")):
     assert [f.code for f in check_gpu(parse(early), x, y).findings] == ["E364"]
 
 
+@pytest.mark.parametrize("waits", ["if tx < 16:", "if tx >= 16:"])
+def test_each_thread_waits_for_its_own_copies(waits: str) -> None:
+    text = """
+@T.prim_func
+def f(X: T.Buffer((128,), "float32"), Y: T.Buffer((128,), "float32")):
+    for tx in T.thread_binding(32, thread="threadIdx.x"):
+        S = T.alloc_buffer((128,), "float32", scope="shared")
+        if tx >= 16:
+            T.ptx_cp_async("float32", S.data, tx * 4, X.data, tx * 4, 16)
+        T.ptx_commit_group()
+        WAITS
+            T.ptx_wait_group(0)
+        if tx >= 16:
+            for i in range(4):
+                Y[tx * 4 + i] = S[tx * 4 + i]
+"""
+    x, y = np.arange(128, dtype="float32"), np.zeros(128, "float32")
+    report = check_gpu(parse(text.replace("WAITS", waits)), x, y)
+    assert [f.code for f in report.findings] == ([] if ">" in waits else ["E364"])
+
+
 def test_misaligned_copy_and_row() -> None:
     report = check_gpu(parse(HALF.replace("X.data, tx * 8, 16)", "X.data, tx * 7, 16)")), *halves())
     assert "E366" in [f.code for f in report.findings]

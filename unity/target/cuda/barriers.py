@@ -14,7 +14,7 @@ from ...support.errors import CodegenError
 from ..llvm.casts import convert
 from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter, Intrinsics
-from .registers import I32, assembly, element, require, shared_address
+from .registers import I32, assembly, element, fixed, require, shared_address
 
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGN = 128, 64
 TensorMap = tuple[Var, TensorCopy]
@@ -153,29 +153,6 @@ def bulk_tensor(w: FunctionWriter, call: Call) -> str:
     return "undef"
 
 
-def commit_stores(w: FunctionWriter, call: Call) -> str:
-    """Commit the copies to global memory that the thread has begun since the last group as a group."""
-    require(w, "sm_90", call)
-    assembly(w, "cp.async.bulk.commit_group;", ())
-    return "undef"
-
-
-def wait_stores(w: FunctionWriter, call: Call) -> str:
-    """Argument: the number of groups of the thread that may be open."""
-    require(w, "sm_90", call)
-    count = call.args[0]
-    assert type(count) is IntImm
-    assembly(w, f"cp.async.bulk.wait_group {count.value};", ())
-    return "undef"
-
-
-def fence_proxy(w: FunctionWriter, call: Call) -> str:
-    """Make stores of the thread visible to later copies and products."""
-    require(w, "sm_90", call)
-    assembly(w, "fence.proxy.async.shared::cta;", ())
-    return "undef"
-
-
 def elect(w: FunctionWriter, call: Call) -> str:
     """True in one lane of the warp."""
     require(w, "sm_90", call)
@@ -193,7 +170,8 @@ RULES: Intrinsics = {
     "T.create_barriers": create, "T.ptx_init_barrier_thread_count": initialize, "T.ptx_arrive_barrier": arrive,
     "T.ptx_arrive_barrier_expect_tx": arrive_expecting, "T.ptx_wait_barrier": wait, "T.ptx_cp_async_barrier": arrive_when_copied,
     "T.ptx_cp_async_bulk": bulk, **dict.fromkeys(TENSOR_COPIES, bulk_tensor),
-    "T.ptx_cp_async_bulk_commit_group": commit_stores, "T.ptx_cp_async_bulk_wait_group": wait_stores,
-    "T.ptx_fence_proxy_async": fence_proxy,
+    "T.ptx_cp_async_bulk_commit_group": fixed("sm_90", "cp.async.bulk.commit_group;"),
+    "T.ptx_cp_async_bulk_wait_group": fixed("sm_90", "cp.async.bulk.wait_group {};"),
+    "T.ptx_fence_proxy_async": fixed("sm_90", "fence.proxy.async.shared::cta;"),
     "T.ptx_elect_sync": elect,
 }  # fmt: skip

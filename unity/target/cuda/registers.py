@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ffi.dtype import DataType
-from ...ir.expr import Call
+from ...ir.expr import Call, IntImm
 from ...ir.types import Expr
 from ...support.errors import CodegenError
-from ..llvm.intrinsics import pointer
+from ..llvm.intrinsics import Rule, pointer
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter
@@ -66,6 +66,25 @@ def assembly(
         w.do(call)
         return ""
     return w.emit(call)
+
+
+def number(call: Call, place: int) -> int:
+    """The constant that an argument is. Raises CodegenError E526."""
+    argument = call.args[place]
+    if type(argument) is not IntImm:
+        raise CodegenError("E526", f"{call.op_name} takes constants", call.span)
+    return argument.value
+
+
+def fixed(arch: str, text: str) -> Rule:
+    """The rule of an instruction from an architecture on, whose arguments are constants: each stands at a ``{}`` of its text."""
+
+    def rule(w: FunctionWriter, call: Call) -> str:
+        require(w, arch, call)
+        assembly(w, text.format(*[number(call, place) for place in range(len(call.args))]), ())
+        return "undef"
+
+    return rule
 
 
 def shared_address(w: FunctionWriter, place: str) -> tuple[str, str]:

@@ -13,10 +13,9 @@ from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import CodegenError
-from ..llvm.intrinsics import Rule
 from ..llvm.writer import FunctionWriter, Intrinsics
 from .matrix import load_words, store_words
-from .registers import assembly, element, require, shared_address
+from .registers import assembly, element, fixed, number, require, shared_address
 
 NAMES = {
     "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "int8": "s8", "uint8": "u8",
@@ -92,26 +91,10 @@ def _sums(form: WarpgroupProduct) -> tuple[int, str]:
     return form.columns * form.total.itemsize // 8, "float" if form.total.name == "float32" else "i32"
 
 
-def _plain(instruction: str) -> Rule:
-    def rule(w: FunctionWriter, call: Call) -> str:
-        require(w, "sm_90a", call)
-        assembly(w, f"{instruction};", ())
-        return "undef"
-
-    return rule
-
-
-def wait_group(w: FunctionWriter, call: Call) -> str:
-    """Argument: the number of groups that may be open."""
-    require(w, "sm_90a", call)
-    assembly(w, f"wgmma.wait_group.sync.aligned {_number(call, 0)};", ())
-    return "undef"
-
-
 def set_registers(w: FunctionWriter, call: Call) -> str:
     """Arguments: whether the number grows, registers of a thread."""
     require(w, "sm_90a", call)
-    assembly(w, f"setmaxnreg.{'inc' if _number(call, 0) else 'dec'}.sync.aligned.u32 {_number(call, 1)};", ())
+    assembly(w, f"setmaxnreg.{'inc' if number(call, 0) else 'dec'}.sync.aligned.u32 {number(call, 1)};", ())
     return "undef"
 
 
@@ -120,15 +103,9 @@ def sets_registers(func: PrimFunc) -> bool:
     return any([call.op_name == "T.ptx_setmaxnreg" for call in collect(func.body, Call)])
 
 
-def _number(call: Call, place: int) -> int:
-    argument = call.args[place]
-    if type(argument) is not IntImm:
-        raise CodegenError("E526", f"{call.op_name} takes constants", call.span)
-    return argument.value
-
-
 RULES: Intrinsics = {
     "T.ptx_wgmma": product, "T.ptx_wgmma_fence": fence,
-    "T.ptx_wgmma_commit_group": _plain("wgmma.commit_group.sync.aligned"), "T.ptx_wgmma_wait_group": wait_group,
+    "T.ptx_wgmma_commit_group": fixed("sm_90a", "wgmma.commit_group.sync.aligned;"),
+    "T.ptx_wgmma_wait_group": fixed("sm_90a", "wgmma.wait_group.sync.aligned {};"),
     "T.ptx_setmaxnreg": set_registers,
 }  # fmt: skip

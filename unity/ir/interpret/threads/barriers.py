@@ -20,6 +20,7 @@ from ..common.expressions import Closure
 from .expressions import ExprCompiler
 from .fibers import Fibers
 from .findings import Finding, Site
+from .groups import Stores
 from .intrinsics import register
 from .lanes import WARP, Mask
 from .memory import Address, Storage
@@ -50,15 +51,6 @@ class Barriers:
             self.pending[done] = self.expected[done]
             wave.batch.clock += 1
             self.ended[done] = wave.batch.clock
-
-
-def fibers_of(wave: Wave) -> Fibers:
-    """The parts of the running batch that wait for each other."""
-    found = wave.env.get(Fibers)
-    if found is None:
-        found = wave.env[Fibers] = Fibers()
-    assert isinstance(found, Fibers)
-    return found
 
 
 Places = tuple[Barriers, np.ndarray, np.ndarray, np.ndarray]
@@ -171,7 +163,7 @@ def _wait(compiler: ExprCompiler, call: Call) -> Closure:
             return NOTHING
         barriers, lanes, blocks, numbers = find(mask)
         asked = np.broadcast_to(np.asarray(parity(mask) if parity is not None else 0), wave.batch.size)[lanes] & 1
-        fibers_of(wave).wait(
+        wave.record(Fibers).wait(
             lambda: bool((barriers.parity[blocks, numbers] != asked).all()), lambda: stuck(wave, call, int(lanes[0]))
         )
         base = np.broadcast_to(wave.batch.block_base, wave.batch.size).copy()
@@ -198,10 +190,7 @@ def _arrive_when_copied(compiler: ExprCompiler, call: Call) -> Closure:
 
     def run(mask: Mask) -> Value:
         find(mask)
-        copies = copies_of(wave)
-        for arrive in [one for group in copies.groups for one in group] + copies.open:
-            arrive()
-        copies.groups, copies.open = [[] for _ in copies.groups], []
+        copies_of(wave).wait(mask, -1)
         return NOTHING
 
     return run
@@ -319,7 +308,7 @@ def _copying(
             np.subtract.at(barriers.bytes, (blocks, numbers), places.shape[1] * item)
             barriers.end_phases(wave)
 
-        fibers_of(wave).late.append(come)
+        wave.record(Fibers).late.append(come)
         return NOTHING
 
     def _store(target: Address, landing: np.ndarray, everyone: np.ndarray, values: np.ndarray, come: bool) -> None:
@@ -329,22 +318,6 @@ def _copying(
             storage.stored[storage.cells(storage.places(flat, item, everyone.ravel()), item)] = NOBODY
 
     return run
-
-
-class Stores:
-    """Copies to global memory under way, by the first lane that began them: what tells that shared memory may still be read."""
-
-    def __init__(self) -> None:
-        self.open: dict[int, list[Callable[[], None]]] = {}
-        self.groups: dict[int, list[list[Callable[[], None]]]] = {}
-
-
-def _stores(wave: Wave) -> Stores:
-    found = wave.env.get(Stores)
-    if found is None:
-        found = wave.env[Stores] = Stores()
-    assert isinstance(found, Stores)
-    return found
 
 
 @register("ptx_cp_async_bulk_tensor_store")
@@ -378,8 +351,9 @@ def _bulk_store(compiler: ExprCompiler, call: Call) -> Closure:
         base = np.broadcast_to(np.asarray(target.offset, np.int64), wave.batch.size)[lanes]
         landing = checked(wave, target.storage, (base[:, None] + places * item)[inside], owners, dtype, names[1], span)
         wave.accesses.store(target.storage, landing, owners, values, dtype, writing, True)
-        begun = _stores(wave).open.setdefault(int(lanes[0]), [])
-        begun.append(lambda: still_read(wave, here.storage, cells, owners, reading))
+        wave.record(Stores, wave.batch.size).begin(
+            lanes, lambda due: still_read(wave, here.storage, cells, owners, reading, lanes[due])
+        )
         return NOTHING
 
     return run
@@ -390,8 +364,7 @@ def _commit_stores(compiler: ExprCompiler, call: Call) -> Closure:
     wave = compiler.wave
 
     def run(mask: Mask) -> Value:
-        for lane in mask.index[:1].tolist():
-            _stores(wave).groups.setdefault(lane, []).append(_stores(wave).open.pop(lane, []))
+        wave.record(Stores, wave.batch.size).commit(mask.index)
         return NOTHING
 
     return run
@@ -402,11 +375,7 @@ def _wait_stores(compiler: ExprCompiler, call: Call) -> Closure:
     wave, left = compiler.wave, getattr(call.args[0], "value", 0)
 
     def run(mask: Mask) -> Value:
-        for lane in mask.index[:1].tolist():
-            groups = _stores(wave).groups.get(lane, [])
-            while len(groups) > left:
-                for done in groups.pop(0):
-                    done()
+        wave.record(Stores, wave.batch.size).wait(mask, left)
         return NOTHING
 
     return run
@@ -414,16 +383,15 @@ def _wait_stores(compiler: ExprCompiler, call: Call) -> Closure:
 
 def end_stores(wave: Wave) -> None:
     """A kernel ends: copies to global memory that nobody has waited for have read until now."""
-    for groups in _stores(wave).groups.values():
-        for done in [one for group in groups for one in group]:
-            done()
+    wave.record(Stores, wave.batch.size).wait(wave.batch.start, -1)
 
 
-def still_read(wave: Wave, storage: Storage, cells: np.ndarray, lanes: np.ndarray, site: Site) -> None:
-    """Note that an instruction beside the threads has read cells until now."""
+def still_read(wave: Wave, storage: Storage, cells: np.ndarray, lanes: np.ndarray, site: Site, by: np.ndarray) -> None:
+    """Note that an instruction beside the threads has read cells until now, for those of ``lanes`` that are ``by``."""
     if storage.shadow is not None:
-        storage.shadow.readers.forget(cells.ravel())
-        wave.accesses.note(storage, cells, lanes, site, False)
+        some = np.isin(lanes, by)
+        storage.shadow.readers.forget(cells[some].ravel())
+        wave.accesses.note(storage, cells[some], lanes[some], site, False)
 
 
 def fenced(wave: Wave, storage: Storage, cells: np.ndarray, lanes: np.ndarray, site: Site, reader: str) -> None:

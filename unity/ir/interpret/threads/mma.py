@@ -6,7 +6,6 @@ lane % 4. A copy's data arrive when its group is waited for; until then the dest
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from ..common.expressions import Closure
 from .expressions import ExprCompiler
 from .findings import Site
 from .fragments import multiply_add, whole_warps
+from .groups import Copies
 from .intrinsics import register
 from .lanes import WARP, Mask
 from .memory import Address, Storage
@@ -213,21 +213,9 @@ def _ldmatrix(compiler: ExprCompiler, call: Call) -> Closure:
 # ---- asynchronous copies
 
 
-class Copies:
-    """Copies under way in a batch: open ones, and groups in order of their commits."""
-
-    def __init__(self) -> None:
-        self.open: list[Callable[[], None]] = []
-        self.groups: list[list[Callable[[], None]]] = []
-
-
 def copies_of(wave: Wave) -> Copies:
     """The copies of the running batch."""
-    found = wave.env.get(Copies)
-    if found is None:
-        found = wave.env[Copies] = Copies()
-    assert isinstance(found, Copies)
-    return found
+    return wave.record(Copies, wave.batch.size)
 
 
 @register("ptx_cp_async")
@@ -270,16 +258,16 @@ def _cp_async(compiler: ExprCompiler, call: Call) -> Closure:
             begin = places(origin, source_offset(where), where.index, names[0], reading, where)
             found = wave.accesses.load(origin.storage, begin.ravel(), np.repeat(where.index, count), to_type, reading)
             values[where.index] = found.reshape(-1, count)
-        everyone, arriving = np.repeat(lanes, count), values[lanes].ravel()
-        checked(wave, target.storage, destination, lanes, to_type, names[1], span)
-        storage = target.storage
-        wave.accesses.store(storage, destination.ravel(), everyone, arriving, to_type, writing, False)
 
-        def arrive() -> None:
-            checked(wave, storage, destination, lanes, to_type, names[1], span)
-            wave.accesses.store(storage, destination.ravel(), everyone, arriving, to_type, writing, True)
+        def store(some: np.ndarray, arrived: bool) -> None:
+            everyone, arriving = np.repeat(lanes[some], count), values[lanes[some]].ravel()
+            checked(wave, target.storage, destination, lanes, to_type, names[1], span)
+            wave.accesses.store(
+                target.storage, destination[some].ravel(), everyone, arriving, to_type, writing, arrived
+            )
 
-        copies_of(wave).open.append(arrive)
+        store(np.ones(len(lanes), np.bool_), False)
+        copies_of(wave).begin(lanes, lambda due: store(due, True))
         return np.zeros((), to_type.numpy)[()]
 
     return run
@@ -288,9 +276,7 @@ def _cp_async(compiler: ExprCompiler, call: Call) -> Closure:
 @register("ptx_commit_group")
 def _commit(compiler: ExprCompiler, call: Call) -> Closure:
     def run(mask: Mask) -> Value:
-        copies = copies_of(compiler.wave)
-        copies.groups.append(copies.open)
-        copies.open = []
+        copies_of(compiler.wave).commit(mask.index)
         return np.int32(0)
 
     return run
@@ -303,10 +289,7 @@ def _wait(compiler: ExprCompiler, call: Call) -> Closure:
         raise InterpreterError("E372", "T.ptx_wait_group takes a constant number of groups", call.span)
 
     def run(mask: Mask) -> Value:
-        copies = copies_of(compiler.wave)
-        while len(copies.groups) > left:
-            for arrive in copies.groups.pop(0):
-                arrive()
+        copies_of(compiler.wave).wait(mask, left)
         return np.int32(0)
 
     return run

@@ -23,8 +23,9 @@ from ..common.blocks import Run
 from ..common.expressions import Closure, Env, joined
 from ..common.statements import Both, Loop, StmtCompiler as SharedCompiler
 from ..scalar.memory import Memory
-from .barriers import fibers_of, stuck
+from .barriers import stuck
 from .expressions import ExprCompiler
+from .fibers import Fibers
 from .lanes import Mask
 from .memory import Address, Storage, rank_of
 from .wave import Wave
@@ -162,7 +163,7 @@ class StmtCompiler(SharedCompiler):
         wave = self.wave
 
         def run(then_case: Run, first: Mask, else_case: Run, other: Mask) -> tuple[Env, Env]:
-            return fibers_of(wave).beside(
+            return wave.record(Fibers).beside(
                 lambda: then_case(first), lambda: else_case(other), lambda: stuck(wave, waits[0], int(first.index[0]))
             )
 

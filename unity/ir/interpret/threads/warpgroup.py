@@ -6,8 +6,6 @@ for products that add to them. Source: the PTX ISA 8.0, "Asynchronous Warpgroup 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from ....support.errors import InterpreterError
@@ -18,6 +16,7 @@ from ..common.expressions import Closure
 from .barriers import NOTHING, fenced, still_read, swizzled
 from .expressions import ExprCompiler
 from .fragments import multiply_add, whole_warps
+from .groups import Done, Products
 from .intrinsics import register
 from .lanes import WARP, Mask
 from .memory import Address
@@ -27,22 +26,8 @@ from .wave import Wave
 GROUP_WARPS = 4
 
 
-class Products:
-    """Products under way: by the warps that began them what happens when they are waited for, and the cells of their sums."""
-
-    def __init__(self) -> None:
-        self.open: dict[int, list[Callable[[], None]]] = {}
-        self.groups: dict[int, list[list[Callable[[], None]]]] = {}
-        self.sums: dict[tuple[int, int], int] = {}
-        """Products under way on the sums of a memory, by a warp."""
-
-
 def _products(wave: Wave) -> Products:
-    found = wave.env.get(Products)
-    if found is None:
-        found = wave.env[Products] = Products()
-    assert isinstance(found, Products)
-    return found
+    return wave.record(Products, wave.batch.size)
 
 
 def _groups(wave: Wave, mask: Mask, call: Call) -> np.ndarray:
@@ -68,7 +53,7 @@ class _Tile:
 
     def read(
         self, mask: Mask, warps: np.ndarray, rows: np.ndarray | None, form: WarpgroupProduct
-    ) -> tuple[np.ndarray, Callable[[], None]]:
+    ) -> tuple[np.ndarray, Done]:
         """The elements of each warp, from a row on, and what tells that they may still be read."""
         wave, dtype = self.wave, form.operand
         target: Address = self.address(mask)
@@ -84,7 +69,7 @@ class _Tile:
         values = wave.accesses.load(storage, flat, lanes, dtype, self.site).reshape(places.shape)
         cells = storage.cells(storage.places(flat, item, lanes), item)
         fenced(wave, storage, cells, lanes, self.site, "a product")
-        return values, lambda: still_read(wave, storage, cells, lanes, self.site)
+        return values, lambda due: still_read(wave, storage, cells, lanes, self.site, warps[due])
 
 
 @register("ptx_wgmma")
@@ -142,18 +127,20 @@ def _product(compiler: ExprCompiler, call: Call) -> Closure:
         for key in keys:
             products.sums[key] = products.sums.get(key, 0) + 1
 
-        def done() -> None:
+        def done(due: np.ndarray) -> None:
             for note in notes:
-                note()
-            for key in keys:
+                note(due)
+            ended = [key for key, one in zip(keys, due) if one]
+            for key in ended:
                 products.sums[key] -= 1
-            if not any([products.sums[key] for key in keys]):
-                for key in keys:
-                    del products.sums[key]
-                assert storage.written is not None
-                storage.written[cells] = True
+            whole = [key for key in ended if not products.sums[key]]
+            for key in whole:
+                del products.sums[key]
+            assert storage.written is not None
+            first = np.array([warp for _, warp in whole], np.int64)
+            storage.written[cells[np.isin(owners // WARP * WARP, first)]] = True
 
-        products.open.setdefault(int(warps[0]), []).append(done)
+        products.begin(warps, done)
         return NOTHING
 
     return run
@@ -164,9 +151,7 @@ def _commit(compiler: ExprCompiler, call: Call) -> Closure:
     wave = compiler.wave
 
     def run(mask: Mask) -> Value:
-        products = _products(wave)
-        for warp in _groups(wave, mask, call)[:1].tolist():
-            products.groups.setdefault(warp, []).append(products.open.pop(warp, []))
+        _products(wave).commit(_groups(wave, mask, call))
         return NOTHING
 
     return run
@@ -177,11 +162,8 @@ def _wait(compiler: ExprCompiler, call: Call) -> Closure:
     wave, left = compiler.wave, getattr(call.args[0], "value", 0)
 
     def run(mask: Mask) -> Value:
-        for warp in _groups(wave, mask, call)[:1].tolist():
-            groups = _products(wave).groups.get(warp, [])
-            while len(groups) > left:
-                for done in groups.pop(0):
-                    done()
+        _groups(wave, mask, call)
+        _products(wave).wait(mask, left)
         return NOTHING
 
     return run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from .findings import Finding, Log, Site
 from .lanes import SITE_BITS, WARP, WHOLE_WARP, Batch, Mask, ThreadId
 from .memory import Accesses, Array, Storage
 from .traffic import count_global, count_shared
+
+T = TypeVar("T")
 
 
 class Wave:
@@ -37,6 +39,14 @@ class Wave:
         """Begin a batch."""
         self.batch, self.env, batch.start.env = batch, env, env
         self.accesses = Accesses(batch, self.uninitialised, self.race)
+
+    def record(self, kind: type[T], *args: Any) -> T:
+        """The batch's object of a kind, made of ``args`` at its first use."""
+        found = self.env.get(kind)
+        if found is None:
+            found = self.env[kind] = kind(*args)
+        assert isinstance(found, kind)
+        return found
 
     # ---- traffic
 

@@ -1,0 +1,56 @@
+"""What runs beside the threads in groups: copies and products under way, which each lane commits and waits for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .lanes import Mask
+
+Done = Callable[[np.ndarray], None]
+"""What happens when some of the lanes that began something have waited for it: takes which, in their order."""
+
+
+class Groups:
+    """Instructions of one kind under way in a batch of ``size`` lanes."""
+
+    def __init__(self, size: int) -> None:
+        self._commits = np.zeros(size, np.int64)
+        self._begun: list[tuple[np.ndarray, np.ndarray, np.ndarray, Done]] = []
+        """Lanes, the group of each, whether it is still under way, and what happens at its end."""
+
+    def begin(self, lanes: np.ndarray, done: Done) -> None:
+        """Lanes begin an instruction."""
+        self._begun.append((lanes, self._commits[lanes], np.ones(len(lanes), np.bool_), done))
+
+    def commit(self, lanes: np.ndarray) -> None:
+        """Lanes commit what they have begun as a group."""
+        self._commits[lanes] += 1
+
+    def wait(self, mask: Mask, left: int) -> None:
+        """Finish all groups of some lanes but their last ``left``; -1: what is not committed, too."""
+        ends = np.where(mask.lanes, self._commits - left, 0)
+        for lanes, group, under_way, done in self._begun:
+            due = under_way & (group < ends[lanes])
+            if due.any():
+                under_way[due] = False
+                done(due)
+        self._begun = [one for one in self._begun if one[2].any()]
+
+
+class Copies(Groups):
+    """Copies to shared memory (``cp.async``)."""
+
+
+class Stores(Groups):
+    """Copies from shared to global memory (bulk): shared memory may be read until their end."""
+
+
+class Products(Groups):
+    """Products of warpgroups, by the first lanes of their warps."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.sums: dict[tuple[int, int], int] = {}
+        """Products under way on the sums of a memory, by a warp."""
