@@ -247,3 +247,27 @@ def test_the_driver_captures(gpu: Any) -> None:
         capture(here, lambda: {}[1])
     assert driver.status("cuStreamBeginCapture_v2", 0, 2) == 900 and driver.status("cuGraphLaunch", 12345, 0) == 400
     here.synchronize()
+
+
+def test_numbers_are_told_apart(gpu: Any) -> None:
+    """A graph holds the numbers that it was captured with: calls with others, zeros of another sign among them, are calls of their own."""
+    text = """
+@I.ir_module
+class M:
+    @T.prim_func
+    def over(x: T.Buffer((40,), "float32"), a: T.float32, y: T.Buffer((40,), "float32")):
+        for tx in T.thread_binding(40, "threadIdx.x"):
+            y[tx] = x[tx] / a
+    @R.function
+    def main(x: R.Tensor((40,), "float32"), a: R.Prim("float32")):
+        y = R.call_tir(cls.over, (x, a), out_sinfo=R.Tensor((40,), "float32"))
+        return y
+"""
+    vm = VirtualMachine(unity.compile(parse(text), target="cuda"), unity.cuda(0), cuda_graph=True)
+    x = unity.tensor(np.ones(40, np.float32), device=unity.cuda(0))
+    for kind in (float, np.float32, np.float64):
+        for a in (0.0, -0.0, 2.0, 4.0):
+            for _ in range(3):
+                made = vm["main"](x, kind(a)).numpy()
+                with np.errstate(divide="ignore"):
+                    assert (made == np.float32(1) / np.float32(a)).all(), (kind, a)

@@ -314,3 +314,41 @@ def test_a_tile_goes_out_turned() -> None:
         y = unity.tensor(np.zeros((40, 48), "float32"), device=unity.cuda(0))
         unity.VirtualMachine(executable, unity.cuda(0))["main"](x, y)
         assert (y.numpy() == wanted).all() and not gpu.findings
+
+
+ROWS = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(x: T.handle, y: T.handle):
+        n, m = T.int64(), T.int64()
+        X = T.match_buffer(x, (n, m), "float32")
+        Y = T.match_buffer(y, (n, m), "float32")
+        for bx in T.thread_binding(n, "blockIdx.x"):
+            for tx in T.thread_binding(32, "threadIdx.x"):
+                S = T.alloc_buffer((32,), "float32", scope="shared", align=128)
+                S[tx] = T.if_then_else(tx < m, X[bx, tx], T.float32(0))
+                T.ptx_fence_proxy_async()
+                T.tvm_storage_sync("shared")
+                if tx == 0:
+                    T.ptx_cp_async_bulk_tensor_store("float32", S.data, 0, Y.data, 0, n, m, 1, 32, bx, 0)
+                    T.ptx_cp_async_bulk_commit_group()
+                    T.ptx_cp_async_bulk_wait_group(0)
+"""
+
+
+def test_tensors_of_any_size_have_maps_where_they_are_needed() -> None:
+    """Without blocks there is no launch, and so no map of an empty tensor; a tensor that can have no map is an error with its code."""
+    executable = unity.compile(parse(ROWS), target="cuda -arch=sm_90")
+    with emulated_gpu("sm_90") as gpu:
+        vm = unity.VirtualMachine(executable, unity.cuda(0))
+        for n, m in ((3, 20), (1, 4), (0, 4), (0, 0)):
+            x = np.arange(n * m, dtype="float32").reshape(n, m)
+            y = unity.tensor(np.zeros((n, m), "float32"), device=unity.cuda(0))
+            vm["main"](x, y)
+            assert (y.numpy() == x).all()
+        for shape in ((3, 5), (3, 0)):
+            x = unity.tensor(np.zeros(shape, "float32"), device=unity.cuda(0))
+            with pytest.raises(unity.UnityError, match=r"E735.*the tensor map of"):
+                vm["main"](x, x)
+        assert gpu.findings == []

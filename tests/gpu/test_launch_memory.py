@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import unity
 from unity.script import parse
 from unity.target.cuda.arch import assembled_archs
+from unity.target.cuda.assemble import assemble
 from unity.testing import emulated_gpu
 
 
@@ -33,6 +36,46 @@ def main(A: T.Buffer(({count},), "float32"), B: T.Buffer(({count},), "float32"))
         machine["main"](a, b)
         assert (b.numpy() == x[::-1]).all() and not gpu.findings
         assert gpu.launches[0].shared == 4 * count
+
+
+@pytest.mark.gpu
+def test_copies_need_the_alignment_that_they_move_at_once() -> None:
+    """A view may begin at any element: copies of an element take it, wider ones refuse it before the launch."""
+    text = """
+@T.prim_func
+def main(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
+    for t in T.thread_binding({threads}, "threadIdx.x"):
+        S = T.alloc_buffer((32,), "float32", scope="shared")
+        T.ptx_cp_async("float32", S.data, t * {each}, A.data, t * {each}, 4 * {each})
+        T.ptx_commit_group()
+        T.ptx_wait_group(0)
+        for k in range({each}):
+            B[t * {each} + k] = S[t * {each} + k]
+"""
+    x = np.arange(36, dtype="float32")
+    with emulated_gpu() as gpu:
+        a, b = [unity.tensor(array, device=unity.cuda(0)) for array in (x, np.zeros(32, "float32"))]
+        for each in (1, 4):
+            func = parse(text.format(threads=32 // each, each=each))
+            main = unity.VirtualMachine(unity.compile(func, target="cuda"), unity.cuda(0))["main"]
+            for first in (0, 1, 4):
+                if first * 4 % (4 * each):
+                    with pytest.raises(unity.UnityError, match="A does not begin at a multiple of 16 bytes"):
+                        main(a[first : first + 32], b)
+                    continue
+                main(a[first : first + 32], b)
+                assert (b.numpy() == x[first : first + 32]).all()
+        assert not gpu.findings
+
+
+def test_an_assembler_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "ptxas"
+    tool.write_text("no program")
+    tool.chmod(0o755)
+    monkeypatch.setattr("unity.target.cuda.assemble.find_assembler", lambda: str(tool))
+    with pytest.raises(unity.UnityError, match="the assembler does not run") as refused:
+        assemble("", "sm_80")
+    assert refused.value.code == "E534"
 
 
 def test_machine_code_for_an_older_architecture_is_refused() -> None:

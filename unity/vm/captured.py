@@ -73,10 +73,12 @@ def _refused(name: str, what: str, program: bc.Program, place: int) -> VMError:
 
 @dataclass(slots=True)
 class _Sizes:
-    """The calls of a function for some sizes: the addresses that the arguments last came from, the arguments that are ``copied``,
-    and the graph with the tensors that it reads and its result, once there is one."""
+    """The calls of a function for some sizes: the addresses that the arguments last came from, ``others`` that are no tensors, the
+    arguments that are ``copied``, and the graph with the tensors that it reads and its result, once there is one."""
 
     addresses: list[int]
+    others: list[Any]
+    """They live as long as calls are told apart by their identity."""
     copied: set[int] = field(default_factory=set)
     graph: Replay | None = None
     inputs: list[Tensor] = field(default_factory=list)
@@ -112,24 +114,28 @@ class CapturedCalls:
             return self.plain(*args, **kwargs)
         given = self.checker.order(args, kwargs) if kwargs else list(args)
         leaves: list[Tensor] = []
+        others: list[Any] = []
         fixed: set[int] = set()
         shown = []
         for position, value in enumerate(given):
             before = len(leaves)
-            shown.append(self._shown(value, leaves))
+            shown.append(self._shown(value, leaves, others))
             if position in self.written:
                 fixed.update(range(before, len(leaves)))
         if any([leaves[k].device != self.placement.device for k in fixed]):
             return self.plain(*given)  # it is written to, and copied back
         key = (self.stream(), *shown, *[leaves[k].data_ptr for k in fixed])
-        sizes = self.known.get(key)
+        with self.lock:
+            sizes = self.known.get(key)
+            if sizes is not None:
+                self.known.move_to_end(key)
         if sizes is None:
             made = self.plain(*given)
-            self.known[key] = _Sizes([leaf.data_ptr for leaf in leaves])
-            if len(self.known) > MOST:
-                self.known.popitem(last=False)
+            with self.lock:
+                self.known[key] = _Sizes([leaf.data_ptr for leaf in leaves], others)
+                if len(self.known) > MOST:
+                    self.known.popitem(last=False)
             return made
-        self.known.move_to_end(key)
         with self.lock, self.placement.running:
             self._read(sizes, leaves, fixed)
             if sizes.graph is None:
@@ -140,14 +146,18 @@ class CapturedCalls:
             sizes.graph.launch()
             return _copied(sizes.result)
 
-    def _shown(self, value: Any, leaves: list[Tensor]) -> Any:
-        """The part of a value that tells calls apart; its tensors go to ``leaves``."""
-        if isinstance(value, (bool, int, float, str)) or value is None:
-            return type(value), value
+    def _shown(self, value: Any, leaves: list[Tensor], others: list[Any]) -> Any:
+        """The part of a value that tells calls apart, zeros by their sign; its tensors go to ``leaves``, what is known by its
+        identity alone to ``others``."""
         found = to_value(value)
+        if isinstance(found, float):
+            return float, found.hex()
+        if isinstance(found, (bool, int, str)) or found is None:
+            return type(found), found
         if isinstance(found, tuple):
-            return tuple([self._shown(v, leaves) for v in found])
+            return tuple([self._shown(v, leaves, others) for v in found])
         if not isinstance(found, Tensor):
+            others.append(found)
             return type(found), id(found)
         leaves.append(found)
         array = found.layout
@@ -171,8 +181,6 @@ class CapturedCalls:
 
 def _replaced(value: Any, again: Any) -> Any:
     """A value with other tensors, in order."""
-    if isinstance(value, (bool, int, float, str)) or value is None:
-        return value
     found = to_value(value)
     if isinstance(found, tuple):
         return tuple([_replaced(v, again) for v in found])

@@ -87,7 +87,7 @@ def _assembled(tool: str, ptx: str, arch: str) -> bytes:
         source, made = Path(folder) / "kernels.ptx", Path(folder) / "kernels.cubin"
         source.write_text(ptx)
         command = [tool, "-v", f"-arch={arch}", str(source), "-o", str(made)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = _run(command)
         if done.returncode != 0:
             raise InternalError("E905", f"the assembler refuses generated code: {done.stderr.strip()[-2000:]}")
         report = (done.stderr + done.stdout).encode()
@@ -116,5 +116,14 @@ def assembler_version() -> str:
 
 @cache
 def _version(tool: str) -> str:
-    done = subprocess.run([tool, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False)
-    return done.stdout
+    return _run([tool, "--version"]).stdout
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run the assembler. Raises CodegenError E534 where it does not run, or not to its end."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CodegenError(
+            "E534", f"the assembler does not run: {error}", help="take another ptxas first on the path"
+        ) from error

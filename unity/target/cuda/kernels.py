@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...ir.build import const, dtype_of
+from ...ir.build import const, dtype_of, is_int
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import BufferLoad
@@ -116,11 +116,15 @@ def _sized_at_launch(func: PrimFunc) -> bool:
 
 
 def _vector_parameters(func: PrimFunc, maps: Sequence[TensorMap]) -> set[int]:
-    """Positions of the pointers through which vectors, or boxes of a tensor, are read, written or copied."""
+    """Positions of the pointers through which several elements, or boxes of a tensor, are read, written or copied at once."""
     accesses = [
         a for a in collect(func.body, (BufferLoad, BufferStore)) if a.indices and dtype_of(a.indices[-1]).lanes > 1
     ]
-    copies = [call for call in collect(func.body, Call) if call.op_name == "T.ptx_cp_async"]
+    copies = [
+        call
+        for call in collect(func.body, Call)
+        if call.op_name == "T.ptx_cp_async" and not is_int(call.args[4], dtype_of(call).itemsize)
+    ]
     used = {*[access.buffer.data for access in accesses], *[call.args[2] for call in copies], *[var for var, _ in maps]}
     return {number for number, param in enumerate(func.params) if param in used}
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...ffi.cuda.driver import OUT_OF_MEMORY
 from ...ffi.runtime.cuda_runtime import FUNCTION
 from ...ir.analysis.asynchronous import SWIZZLES, TensorCopy
 from ...ir.build import dtype_of
@@ -184,10 +185,19 @@ class Launcher:
         for number, (param, argument) in enumerate(zip(func.params, call.args)):
             self._pass(w, words, number, param, argument, name)
         given = dict(zip(func.params, call.args))
-        for number, (source, copy) in enumerate(maps):
-            _pass_tensor_map(w, words, len(func.params) + number, w.value(given[source]), copy, given, name)
         extents = thread_extents(func)
         counts = [_extent(w, extents.get(axis), given) for axis in _EXTENTS]
+        if maps:  # where nothing is launched, tensors may be empty, which have no maps
+            describe, described = w.label("describe"), w.label("described")
+            none = [w.emit(f"icmp eq i64 {count}, 0") for count in counts]
+            while len(none) > 1:
+                none.append(w.emit(f"or i1 {none.pop(0)}, {none.pop(0)}"))
+            w.branch(none[0], described, describe)
+            w.start(describe)
+            for number, (source, copy) in enumerate(maps):
+                _pass_tensor_map(w, words, len(func.params) + number, w.value(given[source]), copy, given, name)
+            w.jump(described)
+            w.start(described)
         counts.append(_dynamic_bytes(w, func, given))
         cell = f'@"{FUNCTION}{self.module.symbols[name]}"'
         w.module.declare(cell, f"{cell} = external global ptr\n")
@@ -247,7 +257,7 @@ def _pass_tensor_map(
     good, bad = w.label("described"), w.label("failed")
     w.branch(w.emit(f"icmp eq i32 {status}, 0"), good, bad)
     w.start(bad)
-    w.leave(w.emit(f"call i32 @unity.cuda.raise(i32 {status}, ptr {w.module.string(f'the tensor map of {name}')})"))
+    _raise(w, status, f"the tensor map of {name}")
     w.start(good)
     w.do(f"store ptr {place}, ptr {w.emit(f'getelementptr ptr, ptr {words}, i64 {number}')}")
 
@@ -258,6 +268,11 @@ def _table(w: FunctionWriter, kind: str, values: Sequence[str]) -> str:
     for number, value in enumerate(values):
         w.do(f"store {kind} {value}, ptr {w.emit(f'getelementptr {kind}, ptr {table}, i64 {number}')}")
     return table
+
+
+def _raise(w: FunctionWriter, status: str, what: str) -> None:
+    """Leave the function with the error of a status."""
+    w.leave(w.emit(f"call i32 @unity.cuda.raise(i32 {status}, ptr {w.module.string(what)}, ptr null)"))
 
 
 def _declare_launch(w: FunctionWriter) -> None:
@@ -300,7 +315,7 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
     good, bad = w.label("allocated"), w.label("failed")
     w.branch(w.emit(f"icmp ne i64 {address}, 0"), good, bad)
     w.start(bad)
-    w.leave(w.emit(f"call i32 @unity.cuda.raise(i32 2, ptr {w.module.string(buffer.name)}, ptr null)"))
+    _raise(w, str(OUT_OF_MEMORY), buffer.name)
     w.start(good)
     w.heap.append(pointer)
     w.env[buffer.data] = pointer
