@@ -1,4 +1,4 @@
-"""What runs beside the threads in groups: copies and products under way, which each lane commits and waits for itself."""
+"""Instructions that run beside the threads in groups: copies and products, which each lane commits and waits for itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from .lanes import Mask
 
 Done = Callable[[np.ndarray], None]
-"""What happens when some of the lanes that began something have waited for it: takes which, in their order."""
+"""Called when some of the lanes that began an instruction have waited for it, with which of them."""
 
 
 class Groups:
