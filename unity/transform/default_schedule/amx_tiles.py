@@ -15,6 +15,7 @@ from ...ir.expr import IntImm
 from ...ir.scalar import BufferLoad, IterVar
 from ...ir.walk import used_vars
 from ..infra.backend import Machine
+from ..tir.analysis.choices import choose
 from ..tir.analysis.loop_nests import slope
 from .contraction import Contraction, extent_of
 
@@ -68,8 +69,9 @@ def tile_block_of(what: Contraction, row: IterVar | None, machine: Machine) -> T
         return None
     if height % SIDE and row_step(what.data, row) is None:
         return None
-    rows = 2 * SIDE if -(-height // SIDE) % 2 == 0 else SIDE
-    return TileBlock(kind, rows, SIDE if width <= SIDE else 2 * SIDE, group, depth)
+    rows = choose(what.block, "rows", (SIDE, 2 * SIDE), 2 * SIDE if -(-height // SIDE) % 2 == 0 else SIDE)
+    columns = SIDE if width <= SIDE else choose(what.block, "columns", (SIDE, 2 * SIDE), 2 * SIDE)
+    return TileBlock(kind, rows, columns, group, depth)
 
 
 def row_step(data: BufferLoad, row: IterVar) -> tuple[int, int] | None:
@@ -119,9 +121,9 @@ def _rows_near(what: Contraction, row: IterVar, shape: TileBlock) -> int | None:
     count = -(-height // shape.rows)
     line = shape.depth * what.data.buffer.dtype.itemsize
     most = max(1, CACHED // (line * shape.rows))
-    if count <= most:
-        return None
-    return max([n for n in range(1, most + 1) if count % n == 0])
+    divisors = [n for n in range(1, count + 1) if count % n == 0]
+    near = choose(what.block, "rows_near", divisors, max([n for n in divisors if n <= most]))
+    return near if near < count else None
 
 
 __all__ = ["TileBlock", "row_step", "schedule_tile_block", "tile_block_of"]

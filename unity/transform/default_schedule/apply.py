@@ -30,6 +30,7 @@ from ..infra.backend import Machine, backend_of, register_target, target_of
 from ..infra.constant_lifetime import replaced
 from ..infra.constant_provenance import derive, peek, recipe
 from ..infra.passes import PassContext, module_pass
+from ..tir.analysis.choices import is_decided, without_decisions
 from .base import SCHEDULED, Rule, Scheduled
 from .packing import Packing
 from .read_packed import PackedRead, read_packed
@@ -107,7 +108,8 @@ def schedule_function(
         found = rule.apply(fn, constants, machine)
         if isinstance(found, Scheduled):
             said.append(f"{rule.name}: {found.reason}")
-            taken = replace_found(found, func=keep_cost(found.func, fn))
+            done = without_decisions(found.func) if is_decided(fn) else found.func
+            taken = replace_found(found, func=keep_cost(done, fn))
             break
         said.append(f"not {rule.name}: {found}")
     if bool_option("UNITY_EXPLAIN"):

@@ -23,11 +23,11 @@ def wants_chunks(what: Contraction) -> bool:
     return len(types) == 1 and what.output.dtype.is_float
 
 
-def cut_into_chunks(sch: Schedule, steps: list[LoopRV]) -> tuple[list[LoopRV], list[LoopRV]]:
-    """The loops of a reduction, outermost first, as loops over chunks and loops over the steps of one; the former are none where
-    the reduction is short, or where nothing could be proved of them fused: of parts of a symbolic loop in others."""
+def cut_into_chunks(sch: Schedule, steps: list[LoopRV], most: int) -> tuple[list[LoopRV], list[LoopRV]]:
+    """The loops of a reduction, outermost first, as loops over chunks and loops over the ``most`` steps of one; the former are none
+    where the reduction is short, or where nothing could be proved of them fused: of parts of a symbolic loop in others."""
     extents = [e.value if type(e := sch.get(loop).extent) is IntImm else None for loop in steps]
-    found = chunk_of(extents)
+    found = chunk_of(extents, most)
     if found is None:
         return [], steps
     first, size = found

@@ -22,6 +22,8 @@ from ...ir.walk import collect
 from ...support.errors import ScheduleError
 from ..infra.backend import Machine
 from ..schedule import BlockRV, LoopRV, Schedule
+from ..tir.analysis.choices import choose
+from ..tir.analysis.chunk_sizes import CHUNK
 from ..tir.analysis.loop_nests import slope
 from ..tir.analysis.parallel_cost import FEW, SHARED_WORK
 from ..tir.analysis.tile_shape import tile_shape
@@ -47,6 +49,10 @@ NEAR = 1 << 18
 """Bytes of weights that stay in a core's cache while it goes through the rows."""
 FETCHED = 3 << 18
 """Most bytes of a panel of weights that is fetched while the panel before it is used: the second-level cache holds most of both."""
+MOST_ROWS, MOST_VECTORS = 16, 8
+"""Rows and vectors of a tile, at most."""
+CHUNKS = (96, 128, 192, 256)
+"""Steps of a chunk of a long sum: its rounding error grows with them."""
 PACKED_ROWS = 16
 """Rows from which on an operand that is no constant is worth packing in the program."""
 
@@ -83,10 +89,10 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
         fn, then = columns_last(fn, what, after)
         after = None
         (what,) = [c for b in collect(fn.body, Block) if isinstance(c := contraction_of(b), Contraction)]
-    row = _row(what.rows, what.block.body.indices)  # type: ignore[attr-defined]
+    row = _row(what)
     tiles = tile_block_of(what, row, machine) if then is None else None
-    units = [unit for unit in (tiles, dot_of(what, machine)) if unit is not None]
-    for unit in (*units, None):
+    units = [*[unit for unit in (tiles, dot_of(what, machine)) if unit is not None], None]
+    for unit in units[choose(what.block, "instruction", range(len(units)), 0) :]:
         try:
             made = _schedule(fn, what, after, then, row, constants, machine, width, unit)
         except ScheduleError as problem:
@@ -112,6 +118,10 @@ def _schedule(
     rows, vectors = tile_shape(height, width, lanes, machine.accumulators)
     if isinstance(unit, TileBlock):
         rows, vectors = unit.rows, unit.columns // lanes
+    else:
+        vectors = min(choose(what.block, "vectors", range(1, MOST_VECTORS + 1), vectors), -(-width // lanes))
+        most = max(1, min(height, machine.accumulators // vectors))
+        rows = min(choose(what.block, "rows", range(1, MOST_ROWS + 1), rows), most)
     if then is not None and width % lanes:
         return "tiles that are transposed would not be whole"
     if then is not None:
@@ -120,7 +130,8 @@ def _schedule(
         vectors = vectors if width // lanes % vectors == 0 else 1
     weights = is_parameter(fn, what.weights.buffer)
     constant = weights is not None and weights in constants
-    layout = _layout(what, vectors * lanes) if constant or height >= PACKED_ROWS else None
+    packs = choose(what.block, "pack", (0, 1), constant or height >= PACKED_ROWS)
+    layout = _layout(what, vectors * lanes) if packs else None
     unit = unit if layout is not None else None
     if layout is not None and unit is not None:
         layout = replace(layout, group=unit.group)
@@ -151,13 +162,13 @@ def _schedule(
     return Scheduled(mark(program_of(sch)), f"tile of {rows} x {vectors * lanes}, {said}", packed)
 
 
-def _row(axes: tuple[IterVar, ...], indices: tuple[Expr, ...]) -> IterVar | None:
+def _row(what: Contraction) -> IterVar | None:
     """The axis whose iterations are the rows of a tile: the innermost of those that can fill one, else the longest."""
-    return max(
-        axes,
-        key=lambda axis: (min(extent_of(axis) or UNKNOWN, FULL_ROWS), _place(axis.var, indices)),
-        default=None,
-    )
+    if not what.rows:
+        return None
+    indices = what.block.body.indices  # type: ignore[attr-defined]
+    sizes = [(min(extent_of(axis) or UNKNOWN, FULL_ROWS), _place(axis.var, indices)) for axis in what.rows]
+    return what.rows[choose(what.block, "row_axis", range(len(sizes)), sizes.index(max(sizes)))]
 
 
 def _place(var: Var, indices: tuple[Expr, ...]) -> int:
@@ -183,20 +194,31 @@ def _tile(
     j0, j1, j2 = sch.split(loops[what.columns.var], [None, vectors, lanes])
     lines = [loops[axis.var] for axis in what.rows if axis is not row]
     inner: list[LoopRV] = []
+    far: list[LoopRV] = []
     if row is not None:
         i0, i1 = sch.split(loops[row.var], [None, rows])
+        extent = sch.get(i0).extent
+        count = extent.value if type(extent) is IntImm else 1
+        near = choose(what.block, "rows_near", [n for n in range(1, count + 1) if count % n == 0], count)
+        if near < count:
+            i_far, i0 = sch.split(i0, [None, near])
+            far.append(i_far)
         lines.append(i0)
         inner.append(i1)
-    outer = [loops[axis.var] for axis in what.batch]
-    outer += [*lines, j0] if _weights_near(what) else [j0, *lines]
+    outer = [*[loops[axis.var] for axis in what.batch], *far]
+    outer += [*lines, j0] if choose(what.block, "rows_outside", (0, 1), _weights_near(what)) else [j0, *lines]
     steps = [loops[axis.var] for axis in what.reductions]
     unrolled: list[LoopRV] = []
     grouped: list[LoopRV] = []
     if dot is not None:
         steps[-1], k2 = sch.split(steps[-1], [None, dot.group])
         grouped.append(k2)
-    chunks, steps = cut_into_chunks(sch, steps) if wants_chunks(what) else ([], steps)
-    written = next((n for n in (4, 2) if rows * vectors * n <= UNROLLED), 1)
+    chunks: list[LoopRV] = []
+    if wants_chunks(what):
+        chunks, steps = cut_into_chunks(sch, steps, choose(what.block, "chunk", CHUNKS, CHUNK))
+    written = choose(
+        what.block, "unrolled", (1, 2, 4, 8), next((n for n in (4, 2) if rows * vectors * n <= UNROLLED), 1)
+    )
     innermost = sch.get(steps[-1])
     extent = innermost.extent.value if type(innermost.extent) is IntImm and not innermost.annotations else 0
     if written > 1 and extent % written == 0 and extent > written:
@@ -207,6 +229,7 @@ def _tile(
         outer[-1] is not j0
         and steps_of(what.reductions) * vectors * lanes * what.weights.buffer.dtype.itemsize <= FETCHED
     )
+    panels = outer[-1] is not j0 and bool(choose(what.block, "prefetch", (0, 1), panels))
     place = _shared(sch, outer, outer.index(j0) + 1 if panels else 0) if _is_large(what) else outer[-1]
     sch.reverse_compute_at(after, place)
     if chunks:
@@ -278,7 +301,7 @@ def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
 
 def _is_large(what: Contraction) -> bool:
     """True if there are enough multiply-adds to share between threads."""
-    return steps_of(what.block.iter_vars, UNKNOWN) >= SHARED_WORK
+    return bool(choose(what.block, "parallel", (0, 1), steps_of(what.block.iter_vars, UNKNOWN) >= SHARED_WORK))
 
 
 def _consume(sch: Schedule, after: BlockRV, place: LoopRV, lanes: int) -> None:

@@ -19,6 +19,7 @@ from ...ir.walk import collect
 from ...support.errors import ScheduleError
 from ..infra.backend import Machine
 from ..schedule import Schedule
+from ..tir.analysis.choices import choose
 from ..tir.analysis.loop_nests import joined_value, perfect_nest, point_update, stride_class
 from ..tir.analysis.parallel_cost import FEW, SHARED_WORK, store_work
 from ..tir.analysis.tiles import extent_of, iterators_of, operands_of
@@ -28,6 +29,8 @@ MOST_PIECES = 64
 """Pieces of a long reduction."""
 PIECE_WORK = SHARED_WORK // 8
 """Work of a piece, at least."""
+SPLITS = 16
+"""Ways to split a reduction that are candidates."""
 TILE = 64
 """Cells of a tile."""
 LINE = 8
@@ -80,7 +83,8 @@ def pieces_of(stmt: Stmt) -> Pieces | str:
                 found.append((steps // extent * (extent - count * size), -count, place, size))
     if not found:
         return "no loop is long enough"
-    _, count, place, size = min(found)
+    found.sort()
+    _, count, place, size = found[choose(nest.realize.block, "pieces", range(min(len(found), SPLITS)), 0)]
     rest = extent_of(nest.loops[place]) + count * size
     is_float_sum = type(update.store.value) is Add and dtype.is_float and dtype.bits == 32
     return Pieces(nest.realize.block.name, place, -count, size, rest, is_float_sum)

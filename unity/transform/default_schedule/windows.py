@@ -18,6 +18,7 @@ from ...ir.walk import collect, free_vars
 from ...support.errors import ScheduleError
 from ..infra.backend import Machine
 from ..schedule import BlockRV, LoopRV, Schedule
+from ..tir.analysis.choices import choose
 from ..tir.analysis.loop_nests import calls_are_pure, linear_step, slope, stride_class
 from ..tir.analysis.parallel_cost import SHARED_WORK
 from .base import Rule, Scheduled, is_touched, mark, program_of, schedule_of
@@ -33,6 +34,8 @@ CACHED = 1 << 16
 """Most elements of a bordered block of lines."""
 LINES = 8
 """Most lines of a block."""
+CHANNELS, MOST_LINES = 16, 64
+"""Vectors and lines of a block that are candidates."""
 DEFAULT_PLACES = 8
 """Places of a tile where the length of a line is a symbol."""
 PARALLEL_WORK = SHARED_WORK // 2
@@ -141,8 +144,12 @@ class Sizes:
     vectors: int
 
 
+def _divisors(extent: int, most: int) -> list[int]:
+    return [n for n in range(1, min(extent, most) + 1) if extent % n == 0]
+
+
 def _divisor(extent: int, most: int) -> int:
-    return max([n for n in range(1, min(extent, most) + 1) if extent % n == 0], default=1)
+    return max(_divisors(extent, most), default=1)
 
 
 def tile_sizes(what: Window, machine: Machine) -> Sizes | str:
@@ -157,6 +164,8 @@ def tile_sizes(what: Window, machine: Machine) -> Sizes | str:
         vector, vectors = channels, 1
     else:
         return f"{channels} channels do not divide into vectors"
+    if vector == lanes:
+        vectors = choose(what.block, "vectors", _divisors(channels // lanes, CHANNELS), vectors)
     most = max(1, min(PLACES, (machine.registers - 12) // -(-vector // lanes)))
     if length is None:
         places = min(most, DEFAULT_PLACES)
@@ -164,11 +173,11 @@ def tile_sizes(what: Window, machine: Machine) -> Sizes | str:
         return "an empty image"
     else:
         places = min(range(1, min(most, length) + 1), key=lambda n: (-(-length // n) * n + 2 * -(-length // n), -n))
-    lines = 1 if what.lines is None else extent_of(what.lines)
-    if not lines:
-        lines = 1
+    places = choose(what.block, "places", range(1, min(PLACES, length or PLACES) + 1), places)
+    lines = (extent_of(what.lines) or 1) if what.lines is not None else 1
     cells = max(1, (length or 64) * vector * vectors)
-    return Sizes(_divisor(lines, max(1, min(LINES, CACHED // cells))), places, vector, vectors)
+    own = _divisor(lines, max(1, min(LINES, CACHED // cells)))
+    return Sizes(choose(what.block, "lines", _divisors(lines, MOST_LINES), own), places, vector, vectors)
 
 
 def _schedule(
@@ -195,12 +204,13 @@ def _schedule(
         sch.compute_at(before[0], c0)
         *_, last = sch.get_loops(before[0])
         _vectors(sch, last, sizes.vector)
-    if steps_of(what.block.iter_vars) >= PARALLEL_WORK:
+    if choose(what.block, "parallel", (0, 1), steps_of(what.block.iter_vars) >= PARALLEL_WORK):
         sch.parallel(sch.fuse(*outer, c0))
     sch.unroll(w1)
     sch.vectorize(c2)
-    if extent_of(what.taps[-1]) != 1 or len(taps) == 1:
-        sch.unroll(taps[-1])
+    own = int(extent_of(what.taps[-1]) != 1 or len(taps) == 1)
+    for tap in taps[len(taps) - choose(what.block, "unrolled", range(len(taps) + 1), own) :]:
+        sch.unroll(tap)
     init = sch.decompose_reduction(block, taps[0])
     *_, place, lane = sch.get_loops(init)
     sch.unroll(place)

@@ -16,16 +16,16 @@ LONG = 256
 """Steps from which on a reduction is worth chunks."""
 
 
-def chunk_of(extents: Sequence[int | None]) -> tuple[int, int] | None:
-    """(first, size) for the loops of a reduction, outermost first: those from ``first`` on are whole in a chunk, and ``size`` steps
-    of the one before. None where the reduction is short. A symbolic extent is None; one of zero counts as a step: what is left over
-    besides no whole stride."""
+def chunk_of(extents: Sequence[int | None], most: int = CHUNK) -> tuple[int, int] | None:
+    """(first, size) for the loops of a reduction, outermost first: those from ``first`` on are whole in a chunk of ``most`` steps,
+    and ``size`` steps of the one before. None where the reduction is short. A symbolic extent is None; one of zero counts as a
+    step: what is left over besides no whole stride."""
     if None not in extents and math.prod([e or 0 for e in extents]) < LONG:
         return None
     inside, first = 1, len(extents)
-    while (extent := extents[first - 1]) is not None and inside * max(extent, 1) <= CHUNK:
+    while (extent := extents[first - 1]) is not None and inside * max(extent, 1) <= most:
         inside, first = inside * max(extent, 1), first - 1
-    return first, _size(extent, CHUNK // inside)
+    return first, _size(extent, most // inside)
 
 
 def _size(extent: int | None, most: int) -> int:

@@ -29,6 +29,7 @@ from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import fresh_copy, rewrite, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
+from ..analysis.choices import choose
 from ..analysis.chunk_sizes import chunk_of
 from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
 from ..analysis.tile_shape import tile_shape
@@ -48,6 +49,9 @@ from ..blocks.lower_init_block import REDUCTION
 from .chunk_loops import cut_loop, nested
 from .epilogues import follow, tile_outermost
 from .tile_walk import Walk, find_walk
+
+MOST_ROWS, MOST_VECTORS = 16, 16
+"""Rows and vectors of a tile, at most."""
 
 
 @dataclass(slots=True)
@@ -90,19 +94,30 @@ def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
         if stride_class(update.store, iterator[loop.loop_var]) == 1
         and all([small_stride(load, iterator[loop.loop_var]) for load in operands_of(update)])
     ]
-    columns = max(candidates, key=extent_of, default=None)
+    block = nest.realize.block
+    extents = [extent_of(loop) for loop in candidates]
+    own = extents.index(max(extents)) if extents else 0
+    columns = candidates[choose(block, "columns", range(len(extents)), own)] if extents else None
     machine = machine_in_use()
     lanes = machine.lanes(max(1, dtype.bits // 8))
     if columns is None:
         return None
     moving = [load for load in operands_of(update) if stride_class(load, iterator[columns.loop_var]) > 0]
     walk = find_walk(update, fixed, columns, lanes)
+    if walk is not None and not choose(block, "walk", (0, 1), 1):
+        walk = None
     taken = [columns] if walk is None else [columns, walk.across]
-    rows = _rows(update, [loop for loop in fixed if loop not in taken], moving)
+    others = [loop for loop in fixed if loop not in taken]
+    rows = _rows(update, others, moving)
+    axis = choose(block, "row_axis", range(-1, len(others)), others.index(rows) if rows is not None else -1)
+    rows = others[axis] if axis >= 0 else None
     length = extent_of(columns if walk is None else walk.loop)
     if 2 * length < min(lanes, 8):
         return None
-    height, vectors = tile_shape(extent_of(rows) if rows is not None else 1, length, lanes, machine.accumulators)
+    most = extent_of(rows) if rows is not None else 1
+    height, vectors = tile_shape(most, length, lanes, machine.accumulators)
+    vectors = min(choose(block, "vectors", range(1, MOST_VECTORS + 1), vectors), -(-length // lanes))
+    height = min(choose(block, "rows", range(1, MOST_ROWS + 1), height), most, max(1, machine.accumulators // vectors))
     parallel = options.parallel and is_large(nest, update)
     return _Plan(nest, update, columns, rows, walk, height, vectors * lanes, lanes, None, parallel)
 
@@ -125,6 +140,9 @@ def _nest(plan: _Plan) -> Stmt:
     across = [] if plan.walk is None else [plan.walk.across]
     others = [loop for loop in plan.loops("S") if loop not in tiled and loop not in across]
     order = loop_order(others + tiled, plan.update)
+    for place in range(min(2, len(order) - 1)):
+        at = choose(plan.nest.realize.block, f"loop_{place}", range(len(order) - place), 0)
+        order.insert(place, order.pop(place + at))
     line = plan.columns if plan.walk is None else plan.walk.loop
     order = [line if loop is plan.columns else loop for loop in order]
     sizes = {line: plan.width}
@@ -165,10 +183,15 @@ class _Tile:
 
     def steps(self, loops: list[For], body: Stmt) -> Stmt:
         """Reduction loops around a step, the innermost written out."""
+        block = self.plan.nest.realize.block
+        fixed = [type(loop.extent) is IntImm for loop in reversed(loops)]
+        most = fixed.index(False) if False in fixed else len(fixed)
+        written = choose(block, "written", range(most + 1), int(fixed[0] and extent_of(loops[-1]) <= 4))
+        unrolled = choose(block, "unrolled", (1, 2, 4, 8), 4)
         for depth, loop in enumerate(reversed(loops)):
-            small = depth == 0 and type(loop.extent) is IntImm and extent_of(loop) <= 4
-            notes = {"unroll": 4} if depth == 0 and not small else None
-            body = replace(loop, body=body, kind="unrolled" if small else "serial", annotations=notes)
+            kind = "unrolled" if depth < written else "serial"
+            notes = {"unroll": unrolled} if depth == written and (depth == 0 or unrolled != 4) else None
+            body = replace(loop, body=body, kind=kind, annotations=notes)
         return body
 
     def chunks(self, loops: list[For], first: int, size: int) -> Stmt:

@@ -1,0 +1,158 @@
+"""Decisions of rules and passes: the own ones change nothing, others change speed and never results."""
+
+import random
+
+import numpy as np
+import pytest
+from fuzz import TIMES
+
+from unity.ir.interpret import run
+from unity.ir.module import IRModule
+from unity.ir.verifier.verifier import verify
+from unity.script import parse
+from unity.target.cpu.backend import CPU
+from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.infra.backend import Machine
+from unity.transform.schedule import Schedule
+from unity.transform.tir.analysis.choices import SCHEDULE, choices_of
+from unity.transform.tir.pipeline import CPU_PIPELINE
+
+MACHINES = {"sse": Machine(16, 16), "avx2": Machine(32, 16)}
+TILES = Machine(64, 32, ("amx_bf16bf16f32", "dot_16x2_bf16_avx512_local"))
+
+HEAD = """
+@T.prim_func
+def main({parameters}):
+    for {loops} in T.grid({extents}):
+        with T.block("Y"):
+            {axes} = T.axis.remap("{kinds}", [{loops}])
+            with T.init():
+                {cell} = {zero}
+            {cell} = {cell} + {value}
+"""
+
+
+def nest(parameters, extents, kinds, cell, value, zero="T.float32(0)"):
+    """A program of one reduction; iterators are ``v0, v1, ...``."""
+    names = [f"i{k}" for k in range(len(extents))]
+    shapes = ", ".join([f'{n}: T.Buffer({s}, "{d}")' for n, (s, d) in parameters.items()])
+    axes = ", ".join([f"v{k}" for k in range(len(extents))])
+    return parse(HEAD.format(parameters=shapes, loops=", ".join(names), extents=", ".join(map(str, extents)), axes=axes,
+                             kinds=kinds, cell=cell, value=value, zero=zero))  # fmt: skip
+
+
+F = "float32"
+PROGRAMS = {
+    "product": (
+        nest({"A": ((19, 5), F), "B": ((5, 21), F), "Y": ((19, 21), F)}, (19, 21, 5), "SSR", "Y[v0, v1]", "A[v0, v2] * B[v2, v1]"),
+        set(),
+    ),
+    "long product of a constant": (
+        nest({"A": ((3, 260), F), "B": ((9, 260), F), "Y": ((3, 9), F)}, (3, 9, 260), "SSR", "Y[v0, v1]", "A[v0, v2] * B[v1, v2]"),
+        {1},
+    ),
+    "convolution, channels last": (
+        nest({"X": ((7, 8, 3), F), "W": ((3, 3, 3, 10), F), "Y": ((5, 6, 10), F)}, (5, 6, 10, 3, 3, 3), "SSSRRR", "Y[v0, v1, v2]",
+             "X[v0 + v3, v1 + v4, v5] * W[v3, v4, v5, v2]"), {1},
+    ),
+    "dilated convolution, channels first": (
+        nest({"X": ((3, 9, 17), F), "W": ((6, 3, 3, 3), F), "Y": ((6, 5, 13), F)}, (6, 5, 13, 3, 3, 3), "SSSRRR", "Y[v0, v1, v2]",
+             "X[v3, v1 + v4 * 2, v2 + v5 * 2] * W[v0, v3, v4, v5]"), set(),
+    ),
+    "window": (
+        nest({"X": ((6, 9, 16), F), "W": ((3, 3, 16), F), "Y": ((4, 7, 16), F)}, (4, 7, 16, 3, 3), "SSSRR", "Y[v0, v1, v2]",
+             "X[v0 + v3, v1 + v4, v2] * W[v3, v4, v2]"), set(),
+    ),
+    "windowed sum": (nest({"X": ((9, 23), F), "Y": ((7, 19), F)}, (7, 19, 3, 5), "SSRR", "Y[v0, v1]", "X[v0 + v2, v1 + v3]"), set()),
+    "gathered sum": (
+        nest({"X": ((11, 13), F), "I": ((5, 6), "int32"), "Y": ((5, 13), F)}, (5, 13, 6), "SSR", "Y[v0, v1]", "X[I[v0, v2], v1]"),
+        set(),
+    ),
+    "batched": (
+        nest({"A": ((2, 17, 4), F), "B": ((2, 4, 12), F), "Y": ((2, 17, 12), F)}, (2, 17, 12, 4), "SSSR", "Y[v0, v1, v2]",
+             "A[v0, v1, v3] * B[v0, v3, v2]"), set(),
+    ),
+}  # fmt: skip
+
+
+def decided(fn, decisions):
+    """The program with decisions ``{(block, name): number}``."""
+    sch = Schedule(IRModule({"main": fn}, {}, {}), error_render_level="none")
+    for block in {block for block, _ in decisions}:
+        sch.annotate(sch.get_block(block), SCHEDULE, {name: n for (b, name), n in decisions.items() if b == block})
+    return sch.mod["main"]
+
+
+def built(fn, constants, machine, rules=CPU.rules):
+    """What the rules make of a program, and the layouts of its parameters."""
+    found = schedule_function("main", fn, constants, machine, rules)
+    return (found.func, found.packed) if found is not None else (fn, {})
+
+
+def explored(fn, constants, machine):
+    """The choices of rules and passes."""
+    with choices_of() as seen:
+        CPU_PIPELINE(IRModule({"main": built(fn, constants, machine)[0]}, {}, {}))
+    return seen
+
+
+def arrays(fn, rng):
+    made = []
+    for param in fn.params:
+        buffer = fn.buffer_map[param]
+        shape = [n.value for n in buffer.shape]
+        data = rng.integers(0, 5, shape) if buffer.dtype == "int32" else rng.standard_normal(shape)
+        made.append(data.astype(buffer.dtype.name))
+    return made
+
+
+def result(fn, packed, given):
+    module = IRModule({"main": fn}, {}, {})
+    verify(module)
+    own = [packed[k].pack(a) if k in packed else a for k, a in enumerate(given)]
+    own[-1] = np.zeros_like(own[-1])
+    run(module, "main", *own)
+    return own[-1]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_own_decisions_give_the_same_program(name, machine):
+    fn, constants = PROGRAMS[name]
+    seen = explored(fn, constants, MACHINES[machine])
+    assert seen
+    own = decided(fn, {key: choice.candidates[0] for key, choice in seen.items()})
+    (one, packed), (other, layouts) = [built(program, constants, MACHINES[machine]) for program in (fn, own)]
+    assert packed == layouts
+    lowered = [CPU_PIPELINE(IRModule({"main": program}, {}, {})).script() for program in (one, other)]
+    assert lowered[0] == lowered[1]
+    if one is not fn:
+        assert IRModule({"main": one}, {}, {}).script() == IRModule({"main": other}, {}, {}).script()
+
+
+def test_tensor_instructions_are_a_decision():
+    parameters = {"A": ((48, 64), "bfloat16"), "B": ((64, 32), "bfloat16"), "Y": ((48, 32), F)}
+    fn = nest(
+        parameters, (48, 32, 64), "SSR", "Y[v0, v1]", 'T.Cast("float32", A[v0, v2]) * T.Cast("float32", B[v2, v1])'
+    )
+    seen = explored(fn, {1}, TILES)
+    assert seen["Y", "instruction"].candidates == (0, 1, 2)
+    said = [
+        schedule_function("main", decided(fn, {("Y", "instruction"): k}), {1}, TILES, CPU.rules).reason
+        for k in range(3)
+    ]
+    assert "amx" in said[0] and "dot_16x2" in said[1] and said[2].endswith("packed at build")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_random_decisions_keep_the_result(name):
+    fn, constants = PROGRAMS[name]
+    rng = random.Random(name)
+    given = arrays(fn, np.random.default_rng(1))
+    expected = result(fn, {}, given)
+    for chip in list(MACHINES.values()) * TIMES:
+        seen = explored(fn, constants, chip)
+        drawn = decided(fn, {key: rng.choice(choice.candidates) for key, choice in seen.items()})
+        program, packed = built(drawn, constants, chip)
+        lowered = CPU_PIPELINE(IRModule({"main": program}, {}, {}))["main"]
+        np.testing.assert_allclose(result(lowered, packed, given), expected, rtol=1e-4, atol=1e-4)
