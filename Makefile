@@ -5,6 +5,7 @@
 # make quick  the core tests of every room, in under two minutes
 # make check  style, types and tests
 # make metrics  size and shape of the package
+# make gpu-tools  builds pycuda, which has no wheel, from packages and a C compiler; its tests run then, with or without a GPU
 # make test PYTHON=python3.13  all tests on one Python, in an environment of its own
 PYTHON ?= python3
 LONG_UNTIL ?= 40
@@ -22,7 +23,7 @@ QUICK := $(addprefix tests/, test_architecture.py support ffi/test_dtype.py ffi/
   target/test_statements.py target/test_signature.py vm/test_interpret.py vm/test_vm_main_job.py vm/test_limits.py \
   e2e/test_end_to_end.py e2e/test_bad_input.py cli)
 
-.PHONY: demo test quick others check lint types docs metrics clean
+.PHONY: demo test quick others check lint types docs metrics gpu-tools clean
 
 demo: $(VENV)/.run
 	$(BIN)/python examples/main_job.py
@@ -65,6 +66,9 @@ docs: $(VENV)/.dev
 
 metrics: $(VENV)/bin/python
 	@$(BIN)/python tools/metrics.py
+
+gpu-tools: $(VENV)/.dev
+	$(BIN)/python tools/gpu_tools.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c "import ensurepip" 2>/dev/null || { \

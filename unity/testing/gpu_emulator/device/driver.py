@@ -21,6 +21,7 @@ from ....support.errors import InterpreterError
 from ..machine.batch import Options
 from ..memory.tensor_map import encode_at
 from .attributes import SHARED_DEFAULT, Limits
+from .contexts import Contexts
 from .devices import Device, write, write_log
 from .functions import ANYTIME, IN_CONTEXT, MORE
 from .graphs import Graphs
@@ -57,10 +58,11 @@ class EmulatedDriver:
         self._modules: dict[int, tuple[Device, LoadedModule]] = {}
         self._functions: dict[int, tuple[Device, Kernel]] = {}
         self._streams: dict[int, Device] = {}
+        self._contexts = Contexts(self.devices)
         self._graphs = Graphs(self._handles, self._on)
+        self._parts = (self, self._contexts, self._graphs)
         self._events: dict[int, list[float | int]] = {}
         self._pinned: dict[int, tuple[mmap.mmap, int]] = {}
-        self._thread = threading.local()
         self._lock = threading.RLock()
         self._texts: dict[str, ctypes.Array[ctypes.c_char]] = {}
         self._callbacks: dict[str, Any] = {}
@@ -70,12 +72,12 @@ class EmulatedDriver:
 
     def address(self, name: str) -> int:
         """The address of a function; 0 for what the emulation lacks."""
-        body = getattr(self, name, getattr(self._graphs, name, None)) if name.startswith("cu") else None
+        found = [getattr(part, name) for part in self._parts if name.startswith("cu") and hasattr(part, name)]
         types = FUNCTIONS.get(name, MORE.get(name))
-        if body is None or types is None:
+        if not found or types is None:
             return 0
         if name not in self._callbacks:
-            self._callbacks[name] = ctypes.CFUNCTYPE(c_int, *types)(self._guarded(name, body))
+            self._callbacks[name] = ctypes.CFUNCTYPE(c_int, *types)(self._guarded(name, found[0]))
         return ctypes.cast(self._callbacks[name], c_void_p).value or 0
 
     def _guarded(self, name: str, body: Callable[..., int]) -> Callable[..., int]:
@@ -87,7 +89,7 @@ class EmulatedDriver:
                     if not self.initialised and not free:
                         return NOT_INITIALIZED
                     if name in IN_CONTEXT:
-                        device = self._current()
+                        device = self._contexts.current()
                         if device is None:
                             return INVALID_CONTEXT
                         if device.lost is not None:
@@ -99,14 +101,6 @@ class EmulatedDriver:
                     return UNKNOWN
 
         return call
-
-    def _current(self) -> Device | None:
-        return getattr(self._thread, "device", None)
-
-    def _here(self) -> Device:
-        found = self._current()
-        assert found is not None
-        return found
 
     def _owner(self, address: int) -> Device | None:
         for device in self.devices:
@@ -161,46 +155,21 @@ class EmulatedDriver:
         found = self.devices[number].attributes.get(which)
         return INVALID_VALUE if found is None else write(place, c_int, found)
 
+    def cuDeviceComputeCapability(self, major: int, minor: int, number: int) -> int:
+        if not 0 <= number < len(self.devices):
+            return INVALID_DEVICE
+        limits = self.devices[number].limits
+        return write(major, c_int, limits.major) or write(minor, c_int, limits.minor)
+
     def cuDeviceTotalMem_v2(self, place: int, number: int) -> int:
         if not 0 <= number < len(self.devices):
             return INVALID_DEVICE
         return write(place, c_size_t, self.devices[number].memory.size)
 
-    # ---- contexts
-
-    def cuDevicePrimaryCtxRetain(self, place: int, number: int) -> int:
-        if not 0 <= number < len(self.devices):
-            return INVALID_DEVICE
-        self.devices[number].retained += 1
-        return write(place, c_void_p, self.devices[number].handle)
-
-    def cuDevicePrimaryCtxRelease_v2(self, number: int) -> int:
-        if not 0 <= number < len(self.devices) or not self.devices[number].retained:
-            return INVALID_CONTEXT
-        self.devices[number].retained -= 1
-        return SUCCESS
-
-    def cuCtxSetCurrent(self, handle: int | None) -> int:
-        found = [device for device in self.devices if device.handle == handle]
-        if handle and not found:
-            return INVALID_CONTEXT
-        self._thread.device = found[0] if found else None
-        return SUCCESS
-
-    def cuCtxGetCurrent(self, place: int) -> int:
-        device = self._current()
-        return write(place, c_void_p, device.handle if device else None)
-
-    def cuCtxGetDevice(self, place: int) -> int:
-        return write(place, c_int, self._here().ordinal)
-
-    def cuCtxSynchronize(self) -> int:
-        return SUCCESS
-
     # ---- memory
 
     def cuMemAlloc_v2(self, place: int, size: int) -> int:
-        memory = self._here().memory
+        memory = self._contexts.here().memory
         if not size:
             return INVALID_VALUE
         made = memory.allocate(size)
@@ -213,7 +182,7 @@ class EmulatedDriver:
         return SUCCESS if owner is not None and owner.memory.free(address) else INVALID_VALUE
 
     def cuMemGetInfo_v2(self, free: int, total: int) -> int:
-        memory = self._here().memory
+        memory = self._contexts.here().memory
         return write(free, c_size_t, memory.size - memory.used) or write(total, c_size_t, memory.size)
 
     def cuMemHostAlloc(self, place: int, size: int, flags: int) -> int:
@@ -331,7 +300,7 @@ class EmulatedDriver:
 
     def cuStreamCreate(self, place: int, flags: int) -> int:
         handle = next(self._handles)
-        self._streams[handle] = self._here()
+        self._streams[handle] = self._contexts.here()
         return write(place, c_void_p, handle)
 
     def cuStreamDestroy_v2(self, stream: int) -> int:
@@ -371,13 +340,15 @@ class EmulatedDriver:
         assert first is not None and second is not None
         return write(place, ctypes.c_float, 1e3 * (second[0] - first[0]))
 
+    cuEventElapsedTime_v2 = cuEventElapsedTime
+
     def cuEventDestroy_v2(self, event: int) -> int:
         return SUCCESS if self._events.pop(event, None) else INVALID_HANDLE
 
     # ---- modules and launches
 
     def cuModuleLoadDataEx(self, place: int, image: int, count: int, options: int | None, values: int | None) -> int:
-        device = self._here()
+        device = self._contexts.here()
         if not image:
             return INVALID_VALUE
         try:
@@ -445,6 +416,10 @@ class EmulatedDriver:
         ]  # fmt: skip
         return write(place, c_int, values[which]) if 0 <= which < len(values) else INVALID_VALUE
 
+    def cuFuncSetBlockShape(self, function: int, x: int, y: int, z: int) -> int:
+        """Only launches of an old kind, which are not emulated, read the shape; pycuda sets it before each launch."""
+        return SUCCESS if function in self._functions and min(x, y, z) > 0 else INVALID_VALUE
+
     def cuFuncSetAttribute(self, function: int, which: int, value: int) -> int:
         if function not in self._functions:
             return INVALID_HANDLE
@@ -465,7 +440,7 @@ class EmulatedDriver:
         device, kernel = self._functions[function]
         grid, block = (gx, gy, gz), (bx, by, bz)
         status = self._on(stream) or fits(device.limits, kernel, grid, block, shared)
-        if status or device is not self._here():
+        if status or device is not self._contexts.here():
             return status or INVALID_CONTEXT
         arguments = argument_bytes(kernel, params, extra)
         if arguments is None:

@@ -9,6 +9,9 @@ from typing import Any
 MORE: dict[str, tuple[Any, ...]] = {
     "cuMemsetD32_v2": (ctypes.c_uint64, c_uint, c_size_t), "cuMemsetD32Async": (ctypes.c_uint64, c_uint, c_size_t, c_void_p),
     "cuCtxGetDevice": (c_void_p,), "cuDeviceTotalMem_v2": (c_void_p, c_int), "cuModuleLoadData": (c_void_p, c_void_p),
+    "cuCtxPushCurrent_v2": (c_void_p,), "cuCtxPopCurrent_v2": (c_void_p,), "cuCtxGetApiVersion": (c_void_p, c_void_p),
+    "cuFuncSetBlockShape": (c_void_p, c_int, c_int, c_int),
+    "cuDeviceComputeCapability": (c_void_p, c_void_p, c_int), "cuEventElapsedTime_v2": (c_void_p, c_void_p, c_void_p),
     "cuTensorMapEncodeTiled": (c_void_p, c_int, c_uint, *[c_void_p] * 5, *[c_int] * 4),
 }  # fmt: skip
 """Functions beside those that `unity/ffi/cuda/driver.py` calls, with the types of their arguments."""

@@ -17,6 +17,7 @@ MESSAGES = {
     500: ("CUDA_ERROR_NOT_FOUND", "named symbol not found"),
     600: ("CUDA_ERROR_NOT_READY", "device not ready"),
     700: ("CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
+    801: ("CUDA_ERROR_NOT_SUPPORTED", "operation not supported"),
     701: ("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"),
     702: ("CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated"),
     710: ("CUDA_ERROR_ASSERT", "device-side assert triggered"),
