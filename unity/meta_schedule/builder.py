@@ -1,6 +1,6 @@
 """``Builder``: candidates to saved programs. ``LocalBuilder`` builds in worker processes, or in those of any executor.
 
-Not here: the processes (`workers/pool.py`), what they do (`workers/jobs.py`).
+Not here: the processes (`meta_schedule/workers/pool.py`), what they do (`meta_schedule/workers/jobs.py`).
 """
 
 from __future__ import annotations

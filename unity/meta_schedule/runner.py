@@ -1,7 +1,7 @@
 """``Runner``: saved programs to times. ``LocalRunner`` runs in worker processes, beside the default and in turns with it.
 
 Candidates go to a worker in groups; where one makes the process crash or hang, each of its group runs again alone, so that only
-that one is lost. Not here: what a worker does (`workers/jobs.py`).
+that one is lost. Not here: what a worker does (`meta_schedule/workers/jobs.py`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RunnerResult:
 
 @dataclass(slots=True, frozen=True)
 class EvaluatorConfig:
-    """How times are taken: ``repeat`` samples, each the mean of at least ``number`` calls that take ``min_repeat_ms``.
+    """The way times are taken: ``repeat`` samples, each the mean of at least ``number`` calls that take ``min_repeat_ms``.
 
     Buffers stay in the caches between calls, unless they are larger: ``enable_cpu_cache_flush`` is refused. Raises ScheduleError
     E401.

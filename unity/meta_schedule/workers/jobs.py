@@ -42,7 +42,7 @@ LARGEST_INTEGER = 8
 
 @dataclass(slots=True, frozen=True)
 class Turns:
-    """How candidates are timed: ``repeat`` samples each, of as many calls as take ``min_repeat_ms``, at least ``number``; fewer
+    """The way candidates are timed: ``repeat`` samples each, of as many calls as take ``min_repeat_ms``, at least ``number``; fewer
     samples, but one, where a group has taken ``seconds``."""
 
     number: int = 1
