@@ -114,6 +114,7 @@ class Module:
         y = R.exp(x)
         BODY
 """
+PIPELINE = "from unity.transform import Pipeline\n"
 BUILDER = """import unity.relax as relax
 builder, x = unity.BlockBuilder(), relax.Var("x", relax.TensorType((2,), "float32"))
 """
@@ -176,10 +177,10 @@ EXAMPLES: dict[str, tuple[str, str | None]] = {
     # schedules and passes
     "E425": ("sch, block, (i, j) = scheduled()\n$", 'sch.bind(i, "blockIdx.x"); sch.bind(j, "threadIdx.x")'),
     "E444": ("sch, block, (i, j) = scheduled()\nsch.transform_layout(block, ('read', 0), $)", "lambda i, j: (j, i)"),
-    "E501": ("$", 'Pipeline.parse("unroll_loop{max_copies=4}")'),
+    "E501": (PIPELINE + "$", 'Pipeline.parse("unroll_loop{max_copies=4}")'),
     "E532": ("unity.compile(prim(it + '\\n    B[i] = A[i]'))", 'for i in T.serial(n, annotations={"software_prefetch": 1}):'),
     "E553": ("from unity.transform.dpl import PatternContext, is_op, wildcard\n$", 'with PatternContext() as ctx:\n    is_op("R.matmul")(wildcard(), wildcard()) >> is_op("R.add")(wildcard(), wildcard())'),
-    "E556": ("mod = graph('R.exp(x)')\n$", "Pipeline.parse(\"topological_sort{order='depth_first'}\")(mod)"),
+    "E556": (PIPELINE + "mod = graph('R.exp(x)')\n$", "Pipeline.parse(\"topological_sort{order='depth_first'}\")(mod)"),
     "E557": ("from unity.transform import bind_params\nmod, array = graph('R.exp(x)'), np.ones(2, 'float32')\n$", 'bind_params.with_options(params={"x": array})(mod)'),
     "E559": ("from unity.transform import gradient\nmod = graph('R.exp(x)')\n$", "mod = graph('R.sum(x)')\ngradient.with_options(func_name=\"main\")(mod)"),
     "E560": ("from unity.transform import to_mixed_precision\nmod = graph('R.exp(x)')\n$", 'to_mixed_precision.with_options(dtype="float16")(mod)'),
