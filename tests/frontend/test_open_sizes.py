@@ -76,6 +76,33 @@ def test_functions_that_ask_for_numbers(name, function) -> None:
         agrees(model, f, torch.randn(shape))
 
 
+def written(x, *places):
+    """A copy with some slices along its last axis written."""
+    x = x.clone()
+    for n, place in enumerate(places):
+        x[..., place] = x[..., place] * 2 + n
+    return x
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("block_diag", lambda s, x: torch.block_diag(x[0], x[:, 0], x[0, 0], x.sum(), x[1].int())),
+        ("steps", lambda s, x: written(x, slice(None, None, 2), slice(1, None, 3), slice(-5, None, 2), slice(2, -1, 4))),
+        ("lines", lambda s, x: written(x.flatten(), slice(None, None, 5), slice(x.shape[1], None, 3))),
+        ("arange", lambda s, x: x.sum() + torch.arange(0, x.shape[1] * x.shape[2], x.shape[2])),
+        ("bags", lambda s, x: torch.nn.functional.embedding_bag(x.argsort(2)[0] % 5, s.rows, mode="mean")),
+    ],
+)  # fmt: skip
+def test_code_of_ours_for_open_sizes(name, function) -> None:
+    model = Function(function, rows=torch.nn.Parameter(torch.randn(5, 2)))
+    f = unity.compile(
+        model, example_inputs=(torch.randn(3, 4, 20),), dynamic_shapes=({0: ANY, 1: ANY, 2: ANY},), strict=True
+    )
+    for shape in ((3, 4, 20), (2, 2, 9), (5, 3, 33), (2, 7, 8)):
+        agrees(model, f, torch.randn(shape))
+
+
 def test_a_product_of_sizes_that_a_later_input_has() -> None:
     model = Alike()
     both = ({0: ANY}, {0: ANY, 1: ANY})

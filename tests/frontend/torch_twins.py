@@ -7,8 +7,10 @@ from __future__ import annotations
 import copy
 import importlib
 import importlib.util
+import itertools
+import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,8 +48,17 @@ class Twin:
     length: dict[str, int]
 
     def check(self) -> None:
-        """Compile for open sizes and compare two calls with torch. Raises TorchRefuses where torch itself does not run the
-        sizes, UnityError E016 where it does not export them."""
+        """Compile for open sizes and compare two calls with torch; where torch exports no open length, for an open batch. Raises
+        TorchRefuses where torch itself does not run the sizes, UnityError E016 where it does not export them."""
+        try:
+            self.check_open()
+        except unity.UnityError as error:
+            if error.code != "E016" or not self.length:
+                raise
+            Twin(self.make, lambda batch, _: self.inputs(batch, EXAMPLE[1]), {}).check_open()
+
+    def check_open(self) -> None:
+        """Check with the axes as they are."""
         torch.manual_seed(0)
         model, calls = self.make(), [self.inputs(*size) for size in RUNS]
         with torch.no_grad():
@@ -74,9 +85,12 @@ def as_near(model: nn.Module, call: Inputs, found: list[Any], expected: list[Any
 
     Random weights let some deep models magnify rounding.
     """
-    with torch.no_grad():
-        wide = copy.deepcopy(model).double()
-        exact = tree_leaves(wide(**{k: v.double() if v.is_floating_point() else v for k, v in call.items()}))
+    wide = copy.deepcopy(model).double()
+    try:
+        with torch.no_grad():
+            exact = tree_leaves(wide(**{k: v.double() if v.is_floating_point() else v for k, v in call.items()}))
+    except RuntimeError:  # an operator that torch does not have in float64
+        return False
     return all([
         f.shape == e.shape and f.dtype == e.dtype and distance(f, x) <= 2 * distance(e, x)
         for f, e, x in zip(found, expected, exact, strict=True)
@@ -89,7 +103,11 @@ def distance(found: torch.Tensor, exact: torch.Tensor) -> float:
 
 
 def settled(model: nn.Module, inputs: Inputs) -> nn.Module:
-    """The model for inference; the statistics of its batches are those of some inputs, so that no value fades away."""
+    """The model for inference; the statistics of its batches are those of some inputs, so that no value fades away, and parameters
+    that are zero are not, so that no branch is without effect and no two scores are equal."""
+    for parameter in model.parameters():
+        if not parameter.any():
+            nn.init.normal_(parameter, std=0.1)
     norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     for norm in norms:
         norm.momentum = None
@@ -255,7 +273,7 @@ BY_HAND: dict[str, Twin] = {
 }
 
 
-def torchvision_twins() -> Iterator[tuple[str, Twin]]:
+def torchvision_twins(only: str = "") -> Iterator[tuple[str, Twin]]:
     """The smallest model of each module of torchvision's classifiers."""
     models = importlib.import_module("torchvision.models")
     smallest: dict[str, tuple[int, str]] = {}
@@ -264,7 +282,7 @@ def torchvision_twins() -> Iterator[tuple[str, Twin]]:
         module = models.get_model_builder(name).__module__
         smallest[module] = min((size, name), smallest.get(module, (LIMIT, "")))
     for _, name in smallest.values():
-        if name:
+        if name and only in ("", name):
             side = 224 if name.startswith(("vit", "maxvit")) else 160 if name.startswith("inception") else 64
             yield name, picture(lambda name=name: models.get_model(name, weights=None), side)
 
@@ -293,14 +311,14 @@ FEWER: tuple[dict[str, Any], ...] = (
 """What makes a model of timm small, where it takes it and still runs; ``side`` is that of the pictures alone."""
 
 
-def timm_twins() -> Iterator[tuple[str, Twin]]:
+def timm_twins(only: str = "") -> Iterator[tuple[str, Twin]]:
     """One model of each module of timm, chosen by what its name says of its size."""
     timm = importlib.import_module("timm")
     for module in timm.list_modules():
         names = timm.list_models(module=module)
-        if not names:
+        name = min(names, key=lambda n: (next((i for i, s in enumerate(SMALL_TIMM) if s in n), 99), len(n)), default="")
+        if not name or only not in ("", name):
             continue
-        name = min(names, key=lambda n: (next((i for i, s in enumerate(SMALL_TIMM) if s in n), 99), len(n)))
         entry, kept = timm.get_pretrained_cfg(name), dict[str, Any]()
         side = 224 if entry is None else entry.input_size[-1]
         for fewer in FEWER:
@@ -323,42 +341,134 @@ def timm_twins() -> Iterator[tuple[str, Twin]]:
 
 
 SMALL: dict[str, Any] = {
-    "vocab_size": 100, "hidden_size": 32, "d_model": 32, "n_embd": 32, "dim": 32, "embed_dim": 32, "embedding_size": 32,
     "num_hidden_layers": 2, "num_layers": 2, "n_layer": 2, "n_layers": 2, "encoder_layers": 2, "decoder_layers": 2,
-    "num_decoder_layers": 2, "num_attention_heads": 4, "num_heads": 4, "n_head": 4, "n_heads": 4, "num_key_value_heads": 2,
-    "encoder_attention_heads": 4, "decoder_attention_heads": 4, "intermediate_size": 48, "d_ff": 48, "d_kv": 8,
-    "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "ffn_dim": 48, "hidden_dim": 48, "head_dim": 8, "rotary_dim": 8,
-    "max_position_embeddings": 64, "n_positions": 64, "image_size": 32, "patch_size": 8, "pad_token_id": 0,
-    "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1, "use_cache": False,
-    "hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "num_experts": 4, "num_local_experts": 4, "moe_intermediate_size": 16,
+    "num_decoder_layers": 2, "num_encoder_layers": 2, "depth": 2, "depths": [1, 1, 1, 1], "num_blocks": 2, "vocab_size": 100,
+    "num_experts_per_tok": 2, "moe_topk": 2, "moe_k": 2, "n_group": 1, "topk_group": 1, "num_experts": 4, "num_local_experts": 4,
+    "n_routed_experts": 4, "num_attention_heads": 4, "num_heads": 4, "n_head": 4, "n_heads": 4, "num_key_value_heads": 2,
+    "encoder_attention_heads": 4, "decoder_attention_heads": 4, "hidden_size": 32, "d_model": 32, "n_embd": 32, "dim": 32,
+    "embed_dim": 32, "embedding_size": 32, "out_hidden_size": 32, "intermediate_size": 48, "d_ff": 48, "d_kv": 8,
+    "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "ffn_dim": 48, "hidden_dim": 48, "moe_intermediate_size": 16, "head_dim": 8,
+    "rotary_dim": 8, "kv_lora_rank": 16, "q_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8,
+    "hidden_sizes": [8, 16, 24, 32], "max_position_embeddings": 64, "n_positions": 64, "image_size": 32, "patch_size": 8,
+    "projection_dim": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
+    "use_cache": False, "rope_parameters": {"mrope_section": [1, 1, 2]},
 }  # fmt: skip
 """What makes a configuration of transformers small, where it has a field of this name and kind."""
 
 
-def transformers_twins() -> Iterator[tuple[str, Twin]]:
-    """The bare model of each kind of transformers that reads tokens or pictures, from a small configuration."""
+FILLED = ("head_dim", "num_key_value_heads")
+"""Fields that are set also where the configuration leaves them to the model."""
+
+
+def like(given: Any, small: Any) -> Any:
+    """A small value of the kind that is given, for a list one of its length; None where there is none."""
+    if isinstance(given, dict) and isinstance(small, dict):
+        inner = {k: value for k, v in small.items() if (value := like(given.get(k), v)) is not None}
+        return {**given, **inner} if inner else None
+    if isinstance(given, (list, tuple)):
+        few = small if isinstance(small, list) else [small]
+        return type(given)((few + few[-1:] * len(given))[: len(given)]) if given and type(given[0]) is int else None
+    return small if type(given) is type(small) else None
+
+
+def small_fields(given: Any, names: Iterable[str]) -> dict[str, Any]:
+    """The small values of some fields of a configuration and of those it consists of."""
+    held = {k: vars(given).get(own) for k in names if (own := given.attribute_map.get(k, k)) in vars(given)}
+    fields = {k: SMALL[k] if was is None and k in FILLED else like(was, SMALL[k]) for k, was in held.items()}
+    for part in given.sub_configs:
+        inner = getattr(given, part, None)
+        if inner is not None:
+            fields[part] = {"model_type": inner.model_type, **small_fields(inner, names)}
+    return {k: value for k, value in fields.items() if value is not None}
+
+
+def named(fields: dict[str, Any]) -> set[str]:
+    """The names of small fields, with those of the configurations inside."""
+    return set(fields).union(*[named(value) for value in fields.values() if isinstance(value, dict)])
+
+
+def candidates(config: Any, name: str) -> list[tuple[Any, ...]]:
+    """The shapes an input of a model may have after the batch; ``length`` is that of a text."""
+    parts = [config, *[getattr(config, part) for part in config.sub_configs]]
+
+    def first(*names: str, default: int) -> int:
+        found = [getattr(part, n, None) for n in names for part in parts]
+        return next((max(f) if isinstance(f, (list, tuple)) else f for f in found if f), default)
+
+    side, bins, context = (
+        first("image_size", default=32),
+        first("num_mel_bins", "feature_size", default=80),
+        first("context_length", default=32),
+    )
+    shapes: dict[str, list[tuple[Any, ...]]] = {
+        "input_ids": [("length",)],
+        "decoder_input_ids": [("length",)],
+        "pixel_values": [(first("num_channels", "in_channels", default=3), side, side)],
+        "pixel_values_videos": [(first("num_frames", "frames_per_clip", default=2), 3, side, side)],
+        "input_values": [(4000,), (first("max_length", default=64), bins), (1, 4000)],
+        "input_features": [(bins, 2 * first("max_source_positions", default=64)), (64, bins), (bins, 64)],
+        "past_values": [(context, first("num_input_channels", default=1)), (context,)],
+    }
+    return shapes.get(name, [])
+
+
+def reading(make: Callable[[], nn.Module]) -> Twin | None:
+    """A model of transformers with inputs it runs with: its main one, with tokens of a decoder or a picture where it asks for them."""
+    model: Any = make().eval()
+    main = model.main_input_name
+    for names in ((main,), (main, "decoder_input_ids"), (main, "pixel_values")):
+        for shape in itertools.product(*[candidates(model.config, name) for name in names]):
+            form = dict(zip(names, shape))
+
+            def inputs(batch: int, length: int, form: dict[str, tuple[Any, ...]] = form) -> Inputs:
+                sizes = {n: [batch, *[length if d == "length" else d for d in s]] for n, s in form.items()}
+                return {n: torch.randint(1, 45, s) if n.endswith("ids") else torch.randn(s) for n, s in sizes.items()}
+
+            try:
+                with torch.no_grad():
+                    model(**inputs(*EXAMPLE))
+            except Exception:  # what it does not run with
+                continue
+            return Twin(make, inputs, {n: s.index("length") + 1 for n, s in form.items() if "length" in s})
+    return None
+
+
+def transformers_twin(kind: str) -> Twin | None:
+    """The bare model of a kind of transformers with the small fields that it takes and runs with; None where there is none."""
     transformers = importlib.import_module("transformers")
-    kinds = transformers.models.auto.configuration_auto.CONFIG_MAPPING
-    for kind in sorted(transformers.models.auto.modeling_auto.MODEL_MAPPING_NAMES):
+    default = transformers.models.auto.configuration_auto.CONFIG_MAPPING[kind]
 
-        def make(kind: str = kind) -> nn.Module:
-            given = kinds[kind]()
-            small = {k: v for k, v in SMALL.items() if getattr(given, k, None) is not None}
-            model: nn.Module = transformers.AutoModel.from_config(kinds[kind](**small))
-            return model
+    def making(names: Iterable[str]) -> Callable[[], nn.Module]:
+        config = default(**small_fields(default(), names))
+        config.architectures = []
+        return lambda: transformers.AutoModel.from_config(config)
 
+    def parameters(names: Iterable[str]) -> float:
         try:
             with torch.device("meta"):
-                model = make()
-        except Exception:  # kinds that this configuration does not fit
-            continue
-        if sum([p.numel() for p in model.parameters()]) > LIMIT:
-            continue
-        if model.main_input_name == "pixel_values":
-            yield kind, picture(make, getattr(model.config, "image_size", 32), "pixel_values")
-        elif model.main_input_name == "input_ids":
-            both = ("decoder_input_ids",) if model.config.is_encoder_decoder else ()
-            yield kind, text(make, "input_ids", *both)
+                return sum([p.numel() for p in making(names)().parameters()])
+        except Exception:  # what the configuration does not take, or the model cannot be made of
+            return math.inf
+
+    every = [name for name in SMALL if name in named(small_fields(default(), SMALL))]
+    kept = every if parameters(every) < math.inf else list[str]()
+    for name in every if not kept else ():
+        kept = [*kept, name] if parameters([*kept, name]) < math.inf else kept
+    fewer = [[k for k in kept if k != name] for name in kept] + [kept[:n] for n in range(len(kept) - 1, 0, -1)]
+    for names in [kept, *fewer]:
+        twin = reading(making(names)) if parameters(names) <= LIMIT else None
+        if twin is not None:
+            return twin
+    return None
+
+
+def transformers_twins(only: str = "") -> Iterator[tuple[str, Twin]]:
+    """The models of the kinds of transformers that run with texts, pictures, sounds or series."""
+    transformers = importlib.import_module("transformers")
+    for kind in [only] if only else sorted(transformers.models.auto.modeling_auto.MODEL_MAPPING_NAMES):
+        twin = transformers_twin(kind)
+        if twin is not None:
+            yield kind, twin
 
 
 LIBRARIES = {"torchvision": torchvision_twins, "timm": timm_twins, "transformers": transformers_twins}
@@ -372,7 +482,7 @@ def chosen(text: str) -> dict[str, Twin]:
         if library in (*LIBRARIES, "all"):
             for each in LIBRARIES if library == "all" else (library,):
                 if importlib.util.find_spec(each) is not None:
-                    found |= {f"{each}/{n}": twin for n, twin in LIBRARIES[each]() if not name or n == name}
+                    found |= {f"{each}/{n}": twin for n, twin in LIBRARIES[each](name)}
         if library not in LIBRARIES:
             found |= {n: twin for n, twin in BY_HAND.items() if item in ("all", n)}
     return found

@@ -298,7 +298,7 @@ def _arange(c: Context, a: Args) -> Expr:
     start, step = getattr(a, "start", 0), getattr(a, "step", 1)
     step = 1 if step is None else step
     given = (start, a.end, step)
-    if not c.holds_number(given) and not any([isinstance(v, float) for v in given]):
+    if type(step) is int and not c.holds_number(given) and not any([isinstance(v, float) for v in given]):
         return op.arange(start, a.end, step, dtype=c.dtype)
     if not any([isinstance(v, Expr) for v in given]):
         return c.constant(c.torch.arange(*given, dtype=getattr(c.torch, c.dtype)))
@@ -363,10 +363,8 @@ def _slice_scatter(c: Context, a: Args) -> Expr:
         return c.cast(a.self, c.dtype)
     if step == 1:
         return replaced(c, a.self, axis, begin, a.src)
-    first = static(begin, "the begin of a slice with a step")
-    count = static(shape_of(a.src)[axis], "the size of a slice with a step")
-    end = first + (count - 1) * step + 1
-    return op.slice_scatter(a.self, c.cast(a.src, c.dtype), first, end, step, axis=axis)
+    last = build.add(begin, build.mul(build.sub(shape_of(a.src)[axis], 1), to_dim(step)))
+    return op.slice_scatter(a.self, c.cast(a.src, c.dtype), begin, build.add(last, 1), step, axis=axis)
 
 
 @aten("select_scatter.default")

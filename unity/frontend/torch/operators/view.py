@@ -210,15 +210,19 @@ for _name in ("permute_copy.default", "transpose_copy.int", "t_copy.default", "e
 
 @aten("block_diag.default")
 def _block_diag(c: Context, a: Args) -> Expr:
-    rows, columns = [static(d, "the size of a block") for d in c.shape]
-    made, top, left = [], 0, 0
+    refuse(
+        any([rank_of(t) == 1 and build.is_int(shape_of(t)[0], 0) for t in a.tensors]),
+        "blocks of rank 1 without elements",
+    )
+    columns, made, left = c.shape[1], [], to_dim(0)
     for tensor in a.tensors:
-        dims = [static(d, "the size of a block") for d in shape_of(tensor)]
-        dims = [1] * (2 - len(dims)) + dims
-        block = c.reshape(c.cast(tensor, c.dtype), dims)
-        made.append(op.nn_pad(block, pad_width=(0, 0, left, columns - left - dims[1])))
-        top, left = top + dims[0], left + dims[1]
-    refuse(top != rows or left != columns, "blocks of rank 1 without elements")
+        block = c.reshape(c.cast(tensor, c.dtype), [to_dim(1), to_dim(1), *shape_of(tensor)][-2:])
+        rows, width = shape_of(block)
+        right = build.sub(build.sub(columns, left), width)
+        sides = [None if build.is_int(n, 0) else op.zeros(ShapeExpr((rows, n)), c.dtype) for n in (left, right)]
+        pieces = [piece for piece in (sides[0], block, sides[1]) if piece is not None]
+        made.append(op.concat(pieces, axis=1) if len(pieces) > 1 else block)
+        left = build.add(left, width)
     return op.concat(made, axis=0) if len(made) > 1 else made[0]
 
 
