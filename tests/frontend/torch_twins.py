@@ -350,7 +350,7 @@ SMALL: dict[str, Any] = {
     "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "ffn_dim": 48, "hidden_dim": 48, "moe_intermediate_size": 16, "head_dim": 8,
     "rotary_dim": 8, "kv_lora_rank": 16, "q_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8,
     "hidden_sizes": [8, 16, 24, 32], "max_position_embeddings": 64, "n_positions": 64, "image_size": 32, "patch_size": 8,
-    "projection_dim": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
+    "projection_dim": 32, "context_length": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
     "use_cache": False, "rope_parameters": {"mrope_section": [1, 1, 2]},
 }  # fmt: skip
 """What makes a configuration of transformers small, where it has a field of this name and kind."""

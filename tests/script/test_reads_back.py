@@ -180,6 +180,12 @@ def test_numbers_that_no_float_holds() -> None:
 def test_a_module_says_how_to_run_it() -> None:
     with pytest.raises(UnityError, match="E305"):
         IRModule()(1)
+    for function in (
+        "@R.function\ndef f(x: R.Tensor):\n    return x",
+        "@T.prim_func\ndef f(x: T.int32):\n    T.evaluate(x)",
+    ):
+        with pytest.raises(UnityError, match="E305"):
+            parse(function)(1)
 
 
 def test_later_names_of_tir_are_modules() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from ..support.errors import VerifyError
 from ..support.source import Span
 from .buffer import Buffer
 from .expr import SeqExpr, Var
@@ -34,6 +35,11 @@ class _Attributes(Node):
     def without_attr(self: _F, key: str) -> _F:
         """The function without an attribute."""
         return replace(self, attrs={k: v for k, v in self.attrs.items() if k != key})
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """A function is a program, which does not run by itself. Raises VerifyError E305."""
+        raise VerifyError("E305", "a function is not called: it has to be compiled first",
+                          help=f"unity.compile(function)[{self.attrs.get('global_symbol', 'main')!r}](x)")  # fmt: skip
 
 
 @node
