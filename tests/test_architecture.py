@@ -56,7 +56,7 @@ FOLDERS = {
     " < relax < validation < transform",
     "target": "target < llvm.math < llvm < cpu < cuda < tensor_intrin < shipped",
     "vm": "builtins < executable < compiler < interpreter < native < vm",
-    "meta_schedule": "core < database < workers < meta_schedule",
+    "meta_schedule": "core < database < workers < space < cost_model < search < meta_schedule",
     "frontend": "frontend < precision < choose < torch.runtime < torch.context < torch.operators < torch.translate"
     " < torch.capture < torch",
 }

@@ -1,0 +1,147 @@
+"""Spaces and strategies: the default build comes first, decisions are replayed, mutated and learnt from."""
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import unity.meta_schedule as ms
+from unity import te
+from unity.meta_schedule.cost_model.features import NAMES, features_of
+from unity.meta_schedule.search.mutator import MutateCategorical, MutateTileSize
+from unity.meta_schedule.space.sketch import candidate_of, lowered
+from unity.support.errors import ScheduleError
+from unity.transform.schedule import Schedule, Trace
+
+TARGET = "llvm -mcpu=x86-64-v3"
+
+
+def product(m=9, k=12, n=33):
+    a, b = te.placeholder((m, k), "float32", "a"), te.placeholder((k, n), "float32", "b")
+    r = te.reduce_axis((0, k), "r")
+    return te.create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], r), "c")])
+
+
+@dataclass
+class Result:
+    run_secs: list[float] | None
+    error_msg: str | None = None
+
+
+def context(strategy="evolutionary", generator=None, seed=3, **options):
+    made = ms.TuneContext(
+        product(), target=TARGET, space_generator=generator or ms.PostOrderApply(), search_strategy=ms.search_strategy.create(strategy),
+        rand_state=seed, **options,
+    )  # fmt: skip
+    made.initialize()
+    if hasattr(made.search_strategy, "population_size"):
+        made.search_strategy.population_size = 6
+    return made
+
+
+def tuned(task, trials, per_round, seconds):
+    """Rounds of a task whose candidates take ``seconds(candidate)``."""
+    strategy = task.search_strategy
+    strategy.pre_tuning(trials, per_round, task.generate_design_space())
+    ran = []
+    while (candidates := strategy.generate_measure_candidates()) is not None:
+        strategy.notify_runner_results(candidates, [Result(seconds(one)) for one in candidates])
+        ran += candidates
+    strategy.post_tuning()
+    return ran
+
+
+def decisions(candidate):
+    return [inst.decision for inst in candidate.sch.trace.insts if inst.decision is not None]
+
+
+def rows_of(candidate):
+    return [abs(8 - (decisions(candidate) or [0, 0, 4])[2]) + 1.0]
+
+
+def test_the_first_sketch_is_the_default_build():
+    task = context()
+    sketch = task.generate_design_space()[0]
+    default = ms.PostOrderApply  # the name leads to the room
+    assert default is type(task.space_generator)
+    text = sketch.trace.script()
+    assert "sample_categorical" in text and '"rows"' in text
+    texts = [lowered(task, candidate_of(task, sch).scheduled).script() for sch in (sketch, Schedule(task.mod))]
+    assert texts[0] == texts[1]
+    again = Schedule(task.mod)
+    Trace.from_json(sketch.trace.as_json()).apply_to_schedule(again)
+    assert again.mod.script() == sketch.mod.script()
+
+
+@pytest.mark.parametrize("strategy", ["evolutionary", "replay-trace"])
+def test_candidates_differ_and_come_again_with_the_seed(strategy):
+    first, second = [tuned(context(strategy), 5, 3, rows_of) for _ in range(2)]
+    assert [decisions(one) for one in first] == [decisions(one) for one in second]
+    assert len(first) == 5 and first[0].is_default and not any([one.is_default for one in first[1:]])
+    task = context(strategy)
+    texts = [lowered(task, one.scheduled).script() for one in first]
+    assert len(set(texts)) == len(texts)
+
+
+def test_a_space_that_is_used_up_ends():
+    def one_choice(sch):
+        loops = sch.get_loops(sch.get_block("c"))
+        sch.split(loops[0], sch.sample_perfect_tile(loops[0], 2, 3))
+
+    for strategy in ("replay-func", "replay-trace", "evolutionary"):
+        ran = tuned(context(strategy, ms.ScheduleFn(one_choice)), 10, 4, lambda one: [1.0])
+        assert 2 <= len(ran) <= 4, strategy
+
+
+def test_what_ran_well_is_mutated():
+    ran = tuned(context(), 10, 3, rows_of)
+    assert any([sum(a != b for a, b in zip(decisions(one), decisions(two))) == 1 for one in ran[1:] for two in ran[1:]])
+
+
+def test_a_candidate_that_failed_counts_as_slow():
+    task, model = context("replay-trace"), ms.cost_model.LinearModel()
+    ran = tuned(task, 3, 3, rows_of)
+    model.update(task, ran, [Result([1.0])] * 2 + [Result(None, "hung")])
+    assert model.times[-1] > max(model.times[:-1])
+    scores = model.predict(task, ran)
+    assert len(scores) == 3 and np.isfinite(scores).all()
+
+
+def test_the_model_learns_a_level_for_each_task():
+    """Times that follow a feature are ranked by it, whatever the tasks take together."""
+    model, rng = ms.cost_model.LinearModel(), np.random.default_rng(0)
+    rows = rng.random((60, len(NAMES))) * 3
+    model.rows, model.tasks = list(rows), ["a"] * 30 + ["b"] * 30
+    model.times = list(rows[:, 0] + 2 * rows[:, 7] + np.repeat([0.0, 9.0], 30))
+    model._fit()
+    guess = rows[:30, 0] + rows[:30] @ model.coefficients
+    assert np.corrcoef(guess, model.times[:30])[0, 1] > 0.95
+
+
+def test_features_tell_vectors_from_single_loads():
+    task = context()
+    row = dict(zip(NAMES, features_of(lowered(task, candidate_of(task, Schedule(task.mod)).scheduled), task.machine)))
+    assert row["vector loads"] > 0 and row["single loads"] > 0 and row["arithmetic"] > np.log(9 * 12 * 33 / 8)
+    assert all(np.isfinite(list(row.values())))
+
+
+def test_mutators_change_one_decision():
+    sch = Schedule(product(), seed=1)
+    loop = sch.get_loops(sch.get_block("c"))[0]
+    sch.split(loop, sch.sample_perfect_tile(loop, 3, -1, decision=[3, 3, 1]))
+    value = sch.sample_categorical([1, 2, 4], [0.2, 0.3, 0.5], decision=0)
+    sch.annotate(sch.get_block("c"), "note", value)
+    rng = random.Random(0)
+    for _ in range(8):
+        tile, other = [m.apply(sch.trace, rng) for m in (MutateTileSize(), MutateCategorical())]
+        assert tile is not None and np.prod(next(iter(tile.decisions.values()))) == 9
+        assert list(other.decisions.values())[1] in (1, 2)
+    assert MutateTileSize().apply(Trace(), rng) is None
+
+
+def test_names_that_are_none():
+    with pytest.raises(ScheduleError, match="no search strategy"):
+        ms.search_strategy.create("annealing")
+    with pytest.raises(ScheduleError, match="no space generator"):
+        ms.space_generator.create("sketch")

@@ -1,0 +1,3 @@
+"""Models that rank candidates before they run."""
+
+from .models import LinearModel, RandomModel

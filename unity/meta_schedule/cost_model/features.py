@@ -1,0 +1,174 @@
+"""Features: numbers that describe a lowered program, one row for a program.
+
+The program still has its loops (`unity/meta_schedule/space/sketch.py` lowers it); a vectorized loop counts as the vectors that
+it fills. Not here: what is learnt from them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...ir.expr import IntImm, Var
+from ...ir.function import PrimFunc
+from ...ir.scalar import Binary, BufferLoad
+from ...ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, Stmt
+from ...ir.types import PointerType
+from ...ir.walk import children, collect, used_vars
+from ...transform.infra.backend import Machine
+from ...transform.tir.analysis.loop_nests import slope
+
+NAMES = (
+    "cycles", "arithmetic", "vector loads", "single loads", "strided loads", "stores", "register accesses", "loop turns",
+    "written out", "statements", "bytes", "largest line", "parallel turns", "conditions", "unfilled lanes",
+)  # fmt: skip
+"""The features, in order; all but the last two as logarithms."""
+UNKNOWN = 64
+"""The turns of a loop whose extent is no number."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Sums over the statements of a program."""
+
+    arithmetic: float = 0.0
+    vectors: float = 0.0
+    singles: float = 0.0
+    strided: float = 0.0
+    stores: float = 0.0
+    registers: float = 0.0
+    turns: float = 0.0
+    written: float = 0.0
+    statements: float = 0.0
+    conditions: float = 0.0
+    lanes: float = 0.0
+    filled: float = 0.0
+    parallel: float = 1.0
+    cycles: float = 0.0
+    touched: dict[Var, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True, frozen=True)
+class _Around:
+    """The loops around a statement: turns of those that run, copies of those that are written out, the lanes of a vector."""
+
+    turns: float = 1.0
+    copies: float = 1.0
+    lane: Var | None = None
+    lanes: int = 1
+    loops: tuple[Var, ...] = ()
+    written: tuple[Var, ...] = ()
+
+
+def features_of(fn: PrimFunc, machine: Machine) -> np.ndarray:
+    """The row of a program."""
+    sums = _Sums()
+    own = {alloc.buffer.data for alloc in collect(fn.body, AllocBuffer) if _is_register(alloc.buffer.data)}
+    _walk(fn.body, _Around(), sums, own, machine)
+    touched = sum(sums.touched.values())
+    logs = [
+        sums.cycles, sums.arithmetic, sums.vectors, sums.singles, sums.strided, sums.stores, sums.registers, sums.turns,
+        sums.written, sums.statements, touched, max(sums.touched.values(), default=0.0), sums.parallel,
+    ]  # fmt: skip
+    rest = [sums.conditions / max(1.0, sums.statements), 1 - sums.filled / max(1.0, sums.lanes)]
+    return np.array([*[math.log1p(value) for value in logs], *rest])
+
+
+def _is_register(data: Var) -> bool:
+    return isinstance(data.ty, PointerType) and data.ty.scope == "local"
+
+
+def _walk(stmt: Stmt, around: _Around, sums: _Sums, own: set[Var], machine: Machine) -> None:
+    if type(stmt) is For:
+        _walk(stmt.body, _inside(stmt, around, sums), sums, own, machine)
+        return
+    if type(stmt) is BufferStore:
+        _store(stmt, around, sums, own, machine)
+        return
+    if not isinstance(stmt, (AttrStmt, AllocBuffer)) and type(stmt).__name__ == "IfThenElse":
+        sums.conditions += around.copies
+    for part in children(stmt):
+        if isinstance(part, Stmt):
+            _walk(part, around, sums, own, machine)
+
+
+def _inside(loop: For, around: _Around, sums: _Sums) -> _Around:
+    extent = float(loop.extent.value) if type(loop.extent) is IntImm else UNKNOWN
+    notes = loop.annotations or {}
+    loops = (*around.loops, loop.loop_var)
+    if loop.kind == "vectorized" or (notes.get("vectorize") and not collect(loop.body, For)):
+        return _Around(around.turns, around.copies, loop.loop_var, max(1, int(extent)), loops, around.written)
+    if loop.kind == "unrolled":
+        written = (*around.written, loop.loop_var)
+        return _Around(around.turns * extent, around.copies * extent, around.lane, around.lanes, loops, written)
+    if loop.kind == "parallel":
+        sums.parallel = max(sums.parallel, extent)
+    sums.turns += around.turns * extent / max(1, int(notes.get("unroll", 1)))
+    return _Around(around.turns * extent, around.copies, around.lane, around.lanes, loops, around.written)
+
+
+def _store(store: BufferStore, around: _Around, sums: _Sums, own: set[Var], machine: Machine) -> None:
+    """Count a store with its loads. Its cycles: two multiply-adds and two loads each, a strided load lane by lane."""
+    width = machine.lanes(max(1, store.buffer.dtype.itemsize))
+    vectors = -(-around.lanes // width)
+    times = around.turns * vectors
+    sums.lanes += around.turns * vectors * width
+    sums.filled += around.turns * around.lanes
+    sums.statements += around.copies
+    sums.written = max(sums.written, around.copies)
+    arithmetic = max(1, len(collect(store.value, Binary)) - _index_arithmetic(store))
+    loads = cycles = 0.0
+    for load in collect(store.value, BufferLoad):
+        if load.buffer.data in own:
+            sums.registers += times
+            continue
+        step = _step(load, around.lane)
+        shared = _shared(load, around)
+        if step == 0:
+            sums.singles += around.turns / shared
+            loads += 1 / shared
+        elif step == 1:
+            sums.vectors += times / shared
+            loads += vectors / shared
+        else:
+            sums.strided += around.turns * around.lanes / shared
+            cycles += around.lanes / shared
+        sums.touched[load.buffer.data] = _bytes(load.buffer)
+    if store.buffer.data in own:
+        sums.registers += times
+    else:
+        sums.stores += times if _step(store, around.lane) < 2 else around.turns * around.lanes
+        sums.touched[store.buffer.data] = _bytes(store.buffer)
+    sums.arithmetic += times * arithmetic
+    sums.cycles += around.turns * max(vectors * arithmetic / 2, loads / 2, cycles, 0.5)
+
+
+def _index_arithmetic(store: BufferStore) -> int:
+    """Operations of the value that are for indices alone."""
+    return sum([len(collect(index, Binary)) for load in collect(store.value, BufferLoad) for index in load.indices])
+
+
+def _step(access: BufferLoad | BufferStore, lane: Var | None) -> int:
+    """0, 1, or 2 for a step of no element, one, or another number from lane to lane."""
+    if lane is None or not any([lane in used_vars(index) for index in access.indices]):
+        return 0
+    if any([lane in used_vars(index) for index in access.indices[:-1]]):
+        return 2
+    return 1 if slope(access.indices[-1], lane) == 1 else 2
+
+
+def _shared(load: BufferLoad, around: _Around) -> float:
+    """1, or about how many of the copies of a statement have the load in common."""
+    used = {var for index in load.indices for var in used_vars(index)}
+    free = [var for var in around.written if var not in used]
+    return max(1.0, around.copies ** (len(free) / len(around.written))) if around.written else 1.0
+
+
+def _bytes(buffer: object) -> float:
+    shape = [n.value if type(n) is IntImm else UNKNOWN for n in buffer.shape]  # type: ignore[attr-defined]
+    return float(math.prod(shape) * buffer.dtype.itemsize)  # type: ignore[attr-defined]
+
+
+__all__ = ["NAMES", "features_of"]

@@ -1,0 +1,1 @@
+"""Ways through the space: mutators of decisions, and strategies that choose what is measured."""

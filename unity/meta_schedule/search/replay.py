@@ -1,0 +1,133 @@
+"""The part that strategies share, and the two that draw at random: ``ReplayTrace`` draws the decisions of the sketches anew,
+``ReplayFunc`` makes the sketches anew.
+
+Invariant: the first candidate is the default build; no two candidates of a task are the same program; the same seed gives the
+same candidates.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from ...ir.structural import structural_hash
+from ...support.errors import UnityError
+from ...transform.schedule import Schedule, Trace
+from ..core.measure_candidate import MeasureCandidate
+from ..core.tune_context import CostModel, Measured, TuneContext
+from ..space.sketch import candidate_of, default_candidate, lowered, start
+
+PATIENCE = 16
+"""Draws for each candidate that is wanted: after so many without a new one the space is used up."""
+
+
+class Drawn:
+    """The candidates that a task had, each with its lowered program."""
+
+    def __init__(self, context: TuneContext) -> None:
+        self.context = context
+        self.rng = random.Random(context.rand_state)
+        self.seen: set[int] = set()
+        self.keys: dict[MeasureCandidate, int] = {}
+        self.refused = 0
+        """Draws that were no program: a step did not apply."""
+
+    def new(self, sch: Schedule | None, is_default: bool = False) -> MeasureCandidate | None:
+        """A schedule, or the default build, as a candidate; None where it is none, or was there before."""
+        try:
+            with self.context.target:
+                if sch is None and not is_default:
+                    return None
+                made = candidate_of(self.context, sch) if sch is not None else default_candidate(self.context)
+                key = structural_hash(lowered(self.context, made.scheduled))
+        except UnityError:
+            self.refused += 1
+            return None
+        if key in self.seen:
+            return None
+        self.seen.add(key)
+        self.keys[made] = key
+        return made
+
+    def forget(self, candidate: MeasureCandidate) -> None:
+        """Let a candidate that is not run be drawn again."""
+        self.seen.discard(self.keys.pop(candidate))
+
+    def replayed(self, trace: Trace, anew: bool) -> Schedule | None:
+        """The program under a trace, its decisions drawn ``anew`` or as they are; None where a step does not apply."""
+        sch = start(self.context.mod, seed=self.rng.randrange(1, 2**31 - 1))
+        try:
+            trace.apply_to_schedule(sch, remove_postproc=True, decision_provider=_anew if anew else None)
+        except UnityError:
+            self.refused += 1
+            return None
+        return sch
+
+
+def _anew(inst: Any, args: Any, decision: Any) -> None:
+    """Every decision is drawn."""
+
+
+class ReplayTrace:
+    """Sketches with decisions drawn at random."""
+
+    def __init__(self) -> None:
+        self.context: TuneContext | None = None
+        self.design_spaces: list[Schedule] = []
+
+    def initialize_with_tune_context(self, context: TuneContext) -> None:
+        """Take the task."""
+        self.context = context
+
+    def pre_tuning(
+        self, max_trials: int, num_trials_per_iter: int, design_spaces: Sequence[Schedule], database: Any = None,
+        cost_model: CostModel | None = None,
+    ) -> None:  # fmt: skip
+        """Begin: ``max_trials`` candidates, ``num_trials_per_iter`` in a round."""
+        assert self.context is not None, "the strategy was not given its task"
+        self.drawn = Drawn(self.context)
+        self.design_spaces = list(design_spaces)
+        self.left, self.round = max_trials, num_trials_per_iter
+
+    def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
+        """The next round; None when there is none."""
+        count = min(self.left, self.round)
+        made: list[MeasureCandidate] = []
+        if count and not self.drawn.seen:
+            first = self.drawn.new(None, True)
+            made += [first] if first is not None else []
+        for _ in range(PATIENCE * count):
+            if len(made) >= count:
+                break
+            found = self.drawn.new(self._draw())
+            made += [found] if found is not None else []
+        self.left -= len(made)
+        return made or None
+
+    def _draw(self) -> Schedule | None:
+        return (
+            self.drawn.replayed(self.drawn.rng.choice(self.design_spaces).trace, True) if self.design_spaces else None
+        )
+
+    def notify_runner_results(self, candidates: Sequence[MeasureCandidate], results: Sequence[Measured]) -> None:
+        """Nothing is learnt."""
+
+    def post_tuning(self) -> None:
+        """End."""
+
+
+class ReplayFunc(ReplayTrace):
+    """The space generator asked anew for each candidate, as for functions that draw outside of sampling steps."""
+
+    def _draw(self) -> Schedule | None:
+        context = self.drawn.context
+        try:
+            made = context.generate_design_space()
+        except UnityError:
+            self.drawn.refused += 1
+            return None
+        return self.drawn.rng.choice(made) if made else None
+
+
+__all__ = ["Drawn", "ReplayFunc", "ReplayTrace"]

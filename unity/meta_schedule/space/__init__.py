@@ -1,0 +1,1 @@
+"""The space of a program: sketches, which are schedules whose sampling steps leave decisions open."""

@@ -1,0 +1,112 @@
+"""The sketch of the default build: the decisions of rules and passes as sampling steps, each with its own choice first.
+
+``decision_sketch`` writes them, ``candidate_of`` says what a build makes of a schedule. Invariant: the sketch with the decisions
+that it has at first is the default build. Not here: rules and passes, and what they choose.
+"""
+
+from __future__ import annotations
+
+import random
+
+from ...ir.function import PrimFunc
+from ...ir.module import IRModule
+from ...transform.default_schedule.apply import schedule_function
+from ...transform.default_schedule.base import SCHEDULED, Scheduled, mark
+from ...transform.infra.backend import backend_of
+from ...transform.infra.passes import Pipeline
+from ...transform.schedule import Schedule
+from ...transform.schedule.core.registry import STEP
+from ...transform.tir.analysis.choices import SCHEDULE, Choices, choices_of
+from ..core.arg_info import TensorInfo
+from ..core.measure_candidate import MeasureCandidate
+from ..core.tune_context import MAIN, TuneContext
+
+OWN = 0.5
+"""Probability of the own choice where decisions are drawn: few changes at a time."""
+LOOKS = 8
+"""Random decisions that are tried for decisions which appear behind others only."""
+LAST = "inject_double_buffer"
+"""The pass before which programs are compared and described: loops stand as loops, and all decisions are taken."""
+
+
+def start(mod: IRModule, seed: int | None = None) -> Schedule:
+    """A schedule whose refusals are not drawn."""
+    return Schedule(mod, seed=seed, error_render_level="none")
+
+
+def scheduled_by_rules(context: TuneContext, fn: PrimFunc) -> Scheduled:
+    """The program as a build schedules it. Where no rule applies the passes of the lowering do."""
+    rules = backend_of(context.target).rules
+    found = schedule_function(MAIN, fn, set(context.constants), context.machine, rules)
+    return found if found is not None else Scheduled(fn, "loops by passes")
+
+
+def lowered(context: TuneContext, scheduled: Scheduled) -> PrimFunc:
+    """The scheduled program with its loops in place, before they become vectors and copies, and buffers with their axes."""
+    passes = backend_of(context.target).pipeline.passes
+    names = [one.name for one in passes]
+    pipeline = Pipeline(passes[: names.index(LAST)] if LAST in names else passes)
+    with context.target:
+        return pipeline(IRModule({MAIN: scheduled.func}, {}, {})).prim_funcs()[MAIN]
+
+
+def choices_in(context: TuneContext) -> Choices:
+    """The decisions that rules and passes take about the program of a task, those behind other decisions included."""
+    rng = random.Random(0)
+    found = _looked_at(context, context.func)
+    for _ in range(LOOKS if found else 0):
+        drawn = start(context.mod)
+        _annotate(drawn, {key: rng.choice(choice.candidates) for key, choice in found.items()})
+        found = {**_looked_at(context, drawn.mod.prim_funcs()[MAIN]), **found}
+    return found
+
+
+def _looked_at(context: TuneContext, fn: PrimFunc) -> Choices:
+    with choices_of() as seen:
+        lowered(context, scheduled_by_rules(context, fn))
+    return {key: choice for key, choice in seen.items() if len(choice.candidates) > 1}
+
+
+def _annotate(sch: Schedule, decisions: dict[tuple[str, str], object]) -> None:
+    """Put decisions on the blocks they are about."""
+    by_block: dict[str, dict[str, object]] = {}
+    for (block, name), value in decisions.items():
+        by_block.setdefault(block, {})[name] = value
+    for block, values in by_block.items():
+        sch.annotate(sch.get_block(block), SCHEDULE, values)
+
+
+def decision_sketch(context: TuneContext) -> Schedule:
+    """The program with every decision as a sampling step, taken as the default build takes it."""
+    sch = start(context.mod)
+    drawn: dict[tuple[str, str], object] = {}
+    for key, choice in choices_in(context).items():
+        others = len(choice.candidates) - 1
+        probs = [OWN, *[(1 - OWN) / others] * others]
+        drawn[key] = sch.sample_categorical(list(choice.candidates), probs, decision=0)
+    _annotate(sch, drawn)
+    return sch
+
+
+def candidate_of(context: TuneContext, sch: Schedule, is_default: bool = False) -> MeasureCandidate:
+    """A schedule as a candidate: rules and passes take the decisions that it has; with steps of its own it stands as it is."""
+    fn = sch.mod.prim_funcs()[MAIN]
+    steps = [inst for inst in sch.trace.insts if inst.row.kind == STEP and not is_decision(inst.args.get("ann_key"))]
+    if steps or fn.attrs.get(SCHEDULED):
+        scheduled = Scheduled(mark(fn), f"{len(steps)} steps")
+    else:
+        scheduled = scheduled_by_rules(context, fn)
+    return MeasureCandidate(sch, TensorInfo.from_prim_func(context.func), scheduled, is_default)
+
+
+def is_decision(key: object) -> bool:
+    """True for the key of an annotation that holds decisions."""
+    return key == SCHEDULE
+
+
+def default_candidate(context: TuneContext) -> MeasureCandidate:
+    """The default build."""
+    return candidate_of(context, start(context.mod), True)
+
+
+__all__ = ["candidate_of", "choices_in", "decision_sketch", "default_candidate", "lowered", "start"]
