@@ -16,8 +16,10 @@ from unity.ffi.targets.target import Target
 from unity.ir.interpret import run
 from unity.ir.interpret.threads import ThreadedInterpreter, has_kernels
 from unity.ir.verifier.verifier import verify
+from unity.script import parse
 from unity.support.errors import InterpreterError, TypeRuleError
 from unity.target import GPU_PIPELINE
+from unity.testing import emulated_gpu
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.default_schedule.gpu.rules import GPU_RULES
 from unity.transform.infra.backend import backend_of
@@ -122,3 +124,24 @@ def test_programs_of_operators(case: Any, symbolic: bool) -> None:
         np.testing.assert_allclose(
             g, e, **tolerance(expected[0].dtype if isinstance(expected, list) else expected.dtype, wide)
         )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_batches_of_any_size_lie_on_the_axis_that_takes_any(dtype: str) -> None:
+    """The second and third axis of a grid end at 65,535 blocks."""
+    mod = parse(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(a: R.Tensor(("n", 9, 16), "{dtype}"), b: R.Tensor(("n", 16, 8), "{dtype}")):
+        y = R.matmul(a, b)
+        return y
+""")
+    executable = unity.compile(mod, target="cuda")
+    with emulated_gpu(memory=1 << 24, races=False, traffic=False) as gpu:
+        vm = unity.VirtualMachine(executable, unity.cuda(0))
+        for n in (0, 1, 3):
+            a, b = [np.random.default_rng(n).integers(-2, 3, (n, *shape)).astype(dtype) for shape in ((9, 16), (16, 8))]
+            assert (vm["main"](a, b).numpy() == a @ b).all()
+        assert [launch.grid for launch in gpu.launches] == [(1, 1, 1), (3, 1, 1)]

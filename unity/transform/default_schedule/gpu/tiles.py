@@ -9,11 +9,12 @@ from __future__ import annotations
 from ....ir.expr import IntImm
 from ....ir.scalar import BufferLoad, IterVar
 from ....ir.stmt import BufferStore
+from ....ir.types import Expr
 from ....ir.walk import collect, used_vars
 from ...infra.backend import GpuMachine
 from ...schedule import BlockRV, LoopRV, Schedule
 from ..base import program_of, schedule_of
-from .product import Product, Tile, on_tiles, walks
+from .product import Product, Tile, extent_of, on_tiles, walks
 from .stages import size_of
 
 WARPS = 8
@@ -56,9 +57,7 @@ def bind_tiles(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Schedule,
     sch.reorder(lb, lio, ljo, lty, ltx, lii, ljj)
     sch.merge(tx, ltx)
     b, io, jo, ty, tx, *_ = sch.get_loops(main)
-    if _size(what.batch) > MOST_BLOCKS and all(
-        [axis.dom is not None and type(axis.dom.extent) is IntImm for axis in what.batch]
-    ):
+    if not has_axis(extent_of(what.batch)):
         io = sch.fuse(b, io)
     elif what.batch:
         sch.bind(b, "blockIdx.z")
@@ -85,6 +84,11 @@ def bind_tiles(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Schedule,
         else:
             sch.unroll(loop)
     return sch, f"{what.name} in tiles of {tile.rows} x {tile.columns} by {tile.steps}"
+
+
+def has_axis(batch: Expr) -> bool:
+    """True if a batch surely fits on the third axis of a grid; a larger one, or one of any size, shares the first axis."""
+    return type(batch) is IntImm and batch.value <= MOST_BLOCKS
 
 
 def _bind_fill(sch: Schedule, fill: BlockRV, place: LoopRV, warp: int, lanes: int, turned: bool) -> None:

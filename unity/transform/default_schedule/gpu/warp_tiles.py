@@ -17,14 +17,14 @@ from typing import Any
 
 from ....ir.buffer import Buffer
 from ....ir.build import add, ceildiv, const, floordiv, floormod, intrinsic, is_int, lt, mul
-from ....ir.expr import IntImm, StringImm, Var
+from ....ir.expr import StringImm, Var
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, Stmt, seq
 from ....ir.types import Expr, prim_type
 from .nests import INT, buffer_of
 from .product import Product, apart, extent_of, output_at
 from .tile_sides import Side, all_of, element_at, inside, is_whole, last_divides, sum_of
-from .tiles import MOST_BLOCKS
+from .tiles import has_axis
 
 WARP = 32
 PART = 16
@@ -146,7 +146,7 @@ def _launched(what: Product, tile: WarpTile, block: Callable[[_Place], Stmt], gr
     """A block of threads for each tile."""
     batch = extent_of(what.batch)
     down, over = ceildiv(extent_of(what.rows), tile.rows), ceildiv(extent_of(what.columns), tile.columns)
-    folded = type(batch) is IntImm and not 1 < batch.value <= MOST_BLOCKS
+    folded = is_int(batch, 1) or not has_axis(batch)
 
     def threads(b: Expr, x: Expr, y: Expr) -> Stmt:
         row, column = floordiv(x, group), add(mul(y, group), floormod(x, group))
