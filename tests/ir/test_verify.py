@@ -192,6 +192,8 @@ def test_level_zero_names_the_field():
     assert error.code == "E330" and "extent" in error.message and "int" in error.message
     as_list = Tuple([X])  # type: ignore[arg-type]
     assert codes(Function((X,), as_list, T4, True, {}), 0) == {"E330"}
+    unranked = Var("x", replace(T4, ndim=-1))
+    assert codes(Function((unranked,), unranked, T4, True, {}), 0) == {"E330"}
 
 
 def test_level_two_finds_small_regions_and_sure_races():

@@ -62,6 +62,10 @@ def test_lowering_of_tensor_programs(start):
         walk_pipeline(random_prim_func(random.Random(seed)), CPU_PIPELINE, seed)
 
 
+def test_graph_passes_with_a_packed_constant():
+    walk_pipeline(random_module(random.Random(260)), DEFAULT_PIPELINE, 260)
+
+
 @pytest.mark.parametrize("start", range(0, 40 * TIMES, 40))
 def test_graph_passes(start):
     found = 0

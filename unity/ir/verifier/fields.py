@@ -140,7 +140,7 @@ def check_fields(root: Node, report: Report) -> None:
 def _shape_agrees(ty: TensorType) -> bool:
     """True if the shape of a tensor type is a list of as many sizes as it has dimensions, or a value that is a shape."""
     if type(ty.shape) is ShapeExpr:
-        return type(ty.shape.values) is not tuple or ty.ndim in (-1, len(ty.shape.values))
+        return type(ty.shape.values) is not tuple or ty.ndim == len(ty.shape.values)
     return ty.shape is None or isinstance(getattr(ty.shape, "ty", None), ShapeType)
 
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from ...arith.cost import keep_cost
 from ...ffi.targets.target import Target, target as make_target
-from ...ir.build import const
-from ...ir.expr import Call, Constant, GlobalVar, ShapeExpr, Tuple
+from ...ir.expr import Call, Constant, GlobalVar, Tuple
 from ...ir.function import Function, PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace
+from ...ir.relation import tensor_type
 from ...ir.types import TensorType
 from ...ir.walk import collect, rewrite
 from ...op.common.table import R
@@ -179,7 +179,6 @@ class _Packer:
         found = self.made.get(key)
         if found is None:
             packed = derive("pack", node.data, *astuple(layout))
-            shape = ShapeExpr(tuple([const(n, "int64") for n in packed.shape]))
             assert isinstance(node.ty, TensorType)
-            found = self.made[key] = Constant(packed, TensorType(shape, node.ty.dtype))
+            found = self.made[key] = Constant(packed, tensor_type(packed.shape, node.ty.dtype))
         return found
