@@ -33,7 +33,7 @@ from ..context.context import (
 from .index import has_none
 from .reduce import matrix_norm, norm
 from .rounding import widened
-from .shape import cut, permute, swap
+from .shape import cut, permute, swap, unit_matrix
 from .view import diagonal_places, strided
 
 
@@ -105,8 +105,7 @@ def identity(c: Context, a: Expr) -> Expr:
 
 def unit_matrices(c: Context, lead: Sequence[Expr], rows: Expr, columns: Expr) -> Expr:
     """A stack of matrices with ones on the diagonal."""
-    n, m = static(rows, "the size of a matrix"), static(columns, "the size of a matrix")
-    return c.broadcast(op.eye(n, m, dtype=c.dtype), [*lead, rows, columns])
+    return c.broadcast(unit_matrix(c, rows, columns), [*lead, rows, columns])
 
 
 @aten("linalg_inv.default", "inverse.default")

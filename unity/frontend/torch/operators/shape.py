@@ -329,7 +329,11 @@ def _ones(c: Context, a: Args) -> Expr:
 
 @aten("eye.default", "eye.m")
 def _eye(c: Context, a: Args) -> Expr:
-    rows, columns = c.shape
+    return unit_matrix(c, *c.shape)
+
+
+def unit_matrix(c: Context, rows: Expr, columns: Expr) -> Expr:
+    """A matrix with ones on the diagonal."""
     if type(rows) is IntImm and type(columns) is IntImm:
         return op.eye(rows.value, columns.value, dtype=c.dtype)
     return c.cast(op.equal(_row_numbers(c, rows), op.arange(0, columns, 1, dtype="int64")), c.dtype)
