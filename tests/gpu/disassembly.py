@@ -11,7 +11,8 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-PRODUCTS = ("FFMA", "HMMA", "IMMA", "HGMMA", "IGMMA")
+GROUPED = ("HGMMA", "IGMMA")
+PRODUCTS = ("FFMA", "HMMA", "IMMA", *GROUPED)
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(?P<name>[A-Z][A-Z0-9]*)(?P<rest>[^;]*);")
 _LABEL = re.compile(r"^(?P<name>\.L_x_\w+):")
 
@@ -24,7 +25,7 @@ def find_disassembler() -> str:
 
 
 def main_loop(cubin: bytes) -> Counter[str]:
-    """Instructions by name of the loop with the most products of those that contain no loop; of a machine code with one kernel."""
+    """Instructions by name of the loop with the most products of those that contain no loop; those of warpgroups come first."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
@@ -43,4 +44,8 @@ def main_loop(cubin: bytes) -> Counter[str]:
                 loops.append((labels[target[0]], len(names)))
     inner = [(a, b) for a, b in loops if not any([a <= c and d <= b and (a, b) != (c, d) for c, d in loops])]
     counted = [Counter(names[a:b]) for a, b in inner]
-    return max(counted, key=lambda count: sum([count[name] for name in PRODUCTS]), default=Counter())
+    return max(
+        counted,
+        key=lambda count: [sum([count[name] for name in kind]) for kind in (GROUPED, PRODUCTS)],
+        default=Counter(),
+    )

@@ -267,7 +267,7 @@ def test_what_has_no_code(line: str, arch: str, code: str, message: str) -> None
     "right, wrong, message",
     [
         ('"m64n32k16", "row"', '"m64n32k8", "row"', "no shape"), ("m64n32k16", "m64n36k16", "a multiple of 8 up to 256"),
-        ('"row", "col"', '"col", "col"', "no layouts"), ("D.data, 0, 128", "D.data, 0, 100", "rows of 32, 64 or 128 bytes"),
+        ('"row", "col"', '"row", "rows"', "no layouts"), ("D.data, 0, 128", "D.data, 0, 100", "rows of 32, 64 or 128 bytes"),
         ('"float32",\n', '"int32",\n', "no product of"), ("70, 160, 64, 64", "70, 160, 64, 512", "a box of"),
         ("128, 70, 160, 64, 64", "64, 70, 160, 64, 64", "no longer than the swizzle"),
         ("bx * 64, k * 64", "bx * 64, k * 64, 0", "a size, a box and a corner"), ("232", "233", "a multiple of 8"),

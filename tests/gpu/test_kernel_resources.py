@@ -100,7 +100,7 @@ def test_resources(name: str, arch: str, request: pytest.FixtureRequest) -> None
 
 def test_main_loops_are_products() -> None:
     """By the table: so much of a main loop's instructions are products; one of a warp or a warpgroup does the work of many."""
-    least = {"FFMA": 0.6, "HMMA": 0.5, "HGMMA": 0.05}
+    least = {"FFMA": 0.6, "HMMA": 0.5, "HGMMA": 0.08}
     loops = [re.search(r"loop of (\d+): (\d+) (\w+)", line) for line in GOLDEN.read_text().splitlines()]
     shares = {loop[0]: (loop[3], int(loop[2]) / int(loop[1])) for loop in loops if loop is not None}
     assert {kind for kind, _ in shares.values()} == set(least)

@@ -908,6 +908,7 @@ def ptx_wgmma(
     arg11: Any,
     arg12: Any,
     arg13: Any,
+    arg14: Any = ...,
     /,
 ) -> Any:
     """PTX wgmma.mma_async: a product of a warpgroup whose factors lie in shared memory. It has an effect."""

@@ -27,21 +27,25 @@ TENSOR_COPIES = ("T.ptx_cp_async_bulk_tensor", STORE)
 
 @dataclass(slots=True, frozen=True)
 class WarpgroupProduct:
-    """``D += A B`` by four warps: 64 rows, ``columns``, ``depth`` summed at once. ``held``: A lies in registers. ``turned``: B
-    lies by rows, as [depth, columns], else as [columns, depth]. Rows of the tiles in shared memory are ``swizzle`` bytes long."""
+    """``D += A B`` by four warps: 64 rows, ``columns``, ``depth`` summed at once. ``held``: A lies in registers. ``across``: A
+    lies by columns, as [depth, 64], else as [64, depth]. ``turned``: B lies by rows, as [depth, columns], else as [columns, depth].
+    Rows of the tiles in shared memory are ``swizzle`` bytes long. A B by rows that is wider lies in pieces of this width, each
+    ``pitch`` elements behind the one before."""
 
     columns: int
     depth: int
     operand: DataType
     total: DataType
     held: bool
+    across: bool
     turned: bool
     swizzle: int
+    pitch: int
 
 
 def warpgroup_product(call: Call) -> WarpgroupProduct | str:
     """The form of a call of ``T.ptx_wgmma``, or what is wrong with it. Arguments: shape, layouts of A and B, types of A, B, D,
-    pointer and offset of A, B, D, swizzle, whether D is added to."""
+    pointer and offset of A, B, D, swizzle, whether D is added to, and optionally the distance between pieces of B."""
     words = [arg.value if type(arg) is StringImm else "" for arg in call.args[:6]]
     shape, first, second, a, b, d = words
     n, _, k = shape.removeprefix("m64n").partition("k")
@@ -56,12 +60,16 @@ def warpgroup_product(call: Call) -> WarpgroupProduct | str:
     swizzle = call.args[12].value if type(call.args[12]) is IntImm else 0
     if swizzle not in SWIZZLES:
         return f"tiles have rows of 32, 64 or 128 bytes, got {swizzle}"
-    turned = second == "row"
-    if first != "row" or second not in ("row", "col") or (turned and operand.itemsize != 2):
+    across, turned, held = first == "col", second == "row", _scope(call.args[6]) == "local"
+    if not {first, second} <= {"row", "col"} or ((across or turned) and operand.itemsize != 2) or (across and held):
         return f"no layouts {first!r} by {second!r} of {a}"
-    if turned and columns * operand.itemsize > swizzle:
-        return f"{columns} columns of B by rows do not fit into a row of {swizzle} bytes"
-    return WarpgroupProduct(columns, int(k), operand, DataType(d), _scope(call.args[6]) == "local", turned, swizzle)
+    if across and swizzle != 128:
+        return f"64 rows of A by columns do not fit into a row of {swizzle} bytes"
+    pitch = call.args[14].value if len(call.args) > 14 and type(call.args[14]) is IntImm else 0
+    piece = swizzle // operand.itemsize
+    if turned and columns > piece and (pitch <= 0 or pitch % (8 * piece) or columns % piece):
+        return f"{columns} columns of B by rows need pieces of {piece}, at a distance that is a multiple of {8 * piece}"
+    return WarpgroupProduct(columns, int(k), operand, DataType(d), held, across, turned, swizzle, pitch)
 
 
 @dataclass(slots=True, frozen=True)

@@ -38,6 +38,7 @@ Key = Any
 Sum = tuple[frozenset[tuple[Key, int]], int]
 """Factors by name, and a constant."""
 
+_BITS = ("T.bitwise_and", "T.bitwise_or", "T.bitwise_xor", "T.bitwise_not", "T.shift_left", "T.shift_right")
 APART, UNKNOWN = "apart", "unknown"
 ANY = "any"
 """All iterations reach the cell."""
@@ -189,6 +190,8 @@ class _Reader:
             return self.sum(expr.body)
         if isinstance(expr, BufferLoad) and expr.buffer.data not in self.written:
             return _named(("load", expr.buffer, *[self.sum(i) for i in expr.indices]))
+        if isinstance(expr, Call) and expr.op_name in _BITS:
+            return _named((expr.op_name, *[self.sum(arg) for arg in expr.args]))
         self.found.inner[expr] = None  # a value that is known at this place alone
         return _named(expr)
 

@@ -22,5 +22,6 @@ def machine_of(target: Target) -> Machine:
         shared,
         min(STATIC_SHARED_BYTES, shared),
         tf32=bool(target.get("tf32")),
+        warpgroups="sm_90a" in arch.includes,
     )
     return Machine(vector_bytes=16, registers=gpu.registers, gpu=gpu)

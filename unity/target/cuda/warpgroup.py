@@ -13,6 +13,8 @@ from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import CodegenError
+from ..llvm.intrinsics import pointer
+from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter, Intrinsics
 from .matrix import load_words, store_words
 from .registers import assembly, element, fixed, number, require, shared_address
@@ -25,17 +27,25 @@ MODES = {128: 1, 64: 2, 32: 3}
 """The swizzle in a descriptor."""
 
 
-def _descriptor(w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType, swizzle: int) -> tuple[str, str]:
-    """(type, operand) of the descriptor of a tile: its start, the bytes of eight rows, the swizzle."""
-    _, start = shared_address(w, element(w, base, offset, dtype))
-    low = w.emit(f"lshr i32 {w.emit(f'and i32 {start}, 262143')}, 4")
-    fixed = MODES[swizzle] << 62 | (8 * swizzle >> 4) << 32 | 1 << 16
+def _descriptor(
+    w: FunctionWriter, base: Expr, offset: Expr, dtype: DataType, swizzle: int, pitch: int = 0
+) -> tuple[str, str]:
+    """(type, operand) of the descriptor of a tile: its start, the bytes of eight rows and to the next piece, the swizzle. Addresses
+    have 18 bits, and no sum of them has more: so what does not change in a loop can be computed before it."""
+    _, start = shared_address(w, pointer(w, base))
+    place = w.emit(f"lshr i32 {w.emit(f'and i32 {start}, 262143')}, 4")
+    first = w.emit(f"or i32 {place}, {max(1, pitch * dtype.itemsize >> 4) << 16}")
+    behind = w.emit(f"trunc i64 {index(w, offset, False)} to i32")
+    shift = 5 - dtype.itemsize  # pieces of 16 bytes, of types of one and two bytes
+    low = w.emit(f"add nuw i32 {first}, {w.emit(f'lshr i32 {behind}, {shift}')}")
+    fixed = MODES[swizzle] << 62 | (8 * swizzle >> 4) << 32
     signed = fixed - (1 << 64) if fixed >> 63 else fixed
     return "i64", w.emit(f"or i64 {w.emit(f'zext i32 {low} to i64')}, {signed}")
 
 
 def product(w: FunctionWriter, call: Call) -> str:
-    """Arguments: shape, layouts of A and B, types of A, B, D, pointer and offset of A, B, D, swizzle, whether D is added to."""
+    """Arguments: shape, layouts of A and B, types of A, B, D, pointer and offset of A, B, D, swizzle, whether D is added to,
+    and optionally the distance between pieces of B."""
     require(w, "sm_90a", call)
     form = warpgroup_product(call)
     if isinstance(form, str):
@@ -51,7 +61,7 @@ def product(w: FunctionWriter, call: Call) -> str:
     else:
         operands.append(_descriptor(w, call.args[6], call.args[7], dtype, form.swizzle))
         left = f"${first}"
-    operands.append(_descriptor(w, call.args[8], call.args[9], dtype, form.swizzle))
+    operands.append(_descriptor(w, call.args[8], call.args[9], dtype, form.swizzle, form.pitch))
     added, before, keeps = call.args[13], "", "1"
     if type(added) is IntImm:
         keeps = str(int(added.value != 0))
@@ -61,7 +71,7 @@ def product(w: FunctionWriter, call: Call) -> str:
     right = first + (4 if form.held else 1)
     rest = [keeps] + ["1", "1"] * dtype.is_float
     if dtype.itemsize == 2:
-        rest += ["0"] * (not form.held) + [str(int(form.turned))]
+        rest += [str(int(form.across))] * (not form.held) + [str(int(form.turned))]
     shape = f"m64n{form.columns}k{form.depth}.{NAMES[total.name]}.{NAMES[dtype.name]}.{NAMES[dtype.name]}"
     registers = ", ".join([f"${n}" for n in range(count)])
     text = f"{{ {before}wgmma.mma_async.sync.aligned.{shape} {{{registers}}}, {left}, ${right}, {', '.join(rest)}; }}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class GpuMachine:
     """Facts about a device with threads: its compute capability (80 for 8.0), how many processors run blocks; of one block at most:
     threads, bytes of shared memory, and those of them that it has without asking; registers of a thread; whether tensor cores may
-    take float32 for numbers of 19 bits."""
+    take float32 for numbers of 19 bits; whether they have products of warpgroups, and bulk copies."""
 
     capability: int = 80
     processors: int = 108
@@ -39,6 +39,7 @@ class GpuMachine:
     static_shared_bytes: int = 48 << 10
     registers: int = 255
     tf32: bool = False
+    warpgroups: bool = False
 
 
 @dataclass(slots=True, frozen=True)

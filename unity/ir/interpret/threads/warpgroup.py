@@ -52,9 +52,9 @@ class _Tile:
         self.site = self.wave.log.site(self.name, "load", "shared", call.span, collective=True)
 
     def read(
-        self, mask: Mask, warps: np.ndarray, rows: np.ndarray | None, form: WarpgroupProduct
+        self, mask: Mask, warps: np.ndarray, behind: np.ndarray, form: WarpgroupProduct
     ) -> tuple[np.ndarray, Done]:
-        """The elements of each warp, from a row on, and what tells that they may still be read."""
+        """The elements of each warp, so many bytes behind the start, and what tells that they may still be read."""
         wave, dtype = self.wave, form.operand
         target: Address = self.address(mask)
         item, storage = dtype.itemsize, target.storage
@@ -62,8 +62,7 @@ class _Tile:
         crooked = warps[(start // self.swizzle * self.swizzle) % (8 * self.swizzle) != 0]
         if crooked.size:
             wave.misaligned(self.site, storage.flat(dtype, self.name), crooked, 8 * self.swizzle)
-        first = start if rows is None else start + rows * self.swizzle
-        places = swizzled(first.reshape(-1, 1, 1) + self.cells, self.swizzle)
+        places = swizzled((start + behind).reshape(-1, 1, 1) + self.cells, self.swizzle)
         lanes = np.repeat(warps, self.cells.size)
         flat = checked(wave, storage, places.reshape(len(warps), -1), warps, dtype, self.name, self.call.span).ravel()
         values = wave.accesses.load(storage, flat, lanes, dtype, self.site).reshape(places.shape)
@@ -81,9 +80,13 @@ def _product(compiler: ExprCompiler, call: Call) -> Closure:
     item, depth, width = form.operand.itemsize, form.depth, form.swizzle
     k = np.arange(depth)
     column = np.arange(form.columns)
-    b_cells = k[:, None] * width + column * item if form.turned else column * width + k[:, None] * item
+    wide = width // item
+    b_cells = column * width + k[:, None] * item
+    if form.turned:
+        b_cells = k[:, None] * width + (column // wide * form.pitch + column % wide) * item
     b = _Tile(compiler, call, 8, width, b_cells)
-    a = _Tile(compiler, call, 6, width, np.arange(16)[:, None] * width + k * item) if not form.held else None
+    next_row, next_step = (item, width) if form.across else (width, item)
+    a = _Tile(compiler, call, 6, width, np.arange(16)[:, None] * next_row + k * next_step) if not form.held else None
     registers = Registers(compiler, call, 6, form.operand, "load") if form.held else None
     (a_row, a_column), _ = LAYOUTS[("m16n8k16", 16) if item == 2 else ("m16n8k32", 8)]
     d = Registers(compiler, call, 10, form.total, "store")
@@ -100,13 +103,13 @@ def _product(compiler: ExprCompiler, call: Call) -> Closure:
         notes = []
         if a is not None:
             rows = wave.batch.thread[warps] // WARP % GROUP_WARPS * 16
-            left, note = a.read(mask, warps, rows, form)
+            left, note = a.read(mask, warps, rows * next_row, form)
             notes.append(note)
         else:
             assert registers is not None
             left = np.zeros((len(warps), 16, depth), form.operand.numpy)
             left[:, a_row, a_column] = registers.read(mask, a_row.shape[1], lanes)
-        right, note = b.read(mask, warps, None, form)
+        right, note = b.read(mask, warps, np.zeros(1, np.int64), form)
         notes.append(note)
         total = np.zeros((len(warps), 16, form.columns), form.total.numpy)
         products = _products(wave)

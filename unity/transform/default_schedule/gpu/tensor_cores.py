@@ -1,6 +1,6 @@
 """The rule for products and convolutions of narrow numbers: tensor cores multiply, a block of warps computes a tile.
 
-Not here: what a block does (`warp_tiles.py`).
+Not here: what a block does (`warp_tiles.py`, and `warpgroup_tiles.py` for devices that have products of warpgroups).
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from ..base import program_of, schedule_of
 from .nests import replaced
 from .product import Product, extent_of, products_of
 from .stages import size_of
+from .tensor_views import TensorView, view_of
+from .tile_blocks import WARP
 from .tile_sides import Side, side_of
-from .warp_tiles import WARP, Form, WarpTile, kernel
+from .warp_tiles import Form, WarpTile, kernel
+from .warpgroup_tiles import WarpgroupTile, kernel as group_kernel
 
 FORMS = {
     ("float16", "float32"): Form("m16n8k16", "fp16", "fp32"),
@@ -30,17 +33,20 @@ FORMS = {
     ("uint8", "int32"): Form("m16n8k32", "uint8", "int32"),
     ("float32", "float32"): Form("m16n8k8", "tf32", "fp32"),
 }
-"""The instruction by types of the operands and of the sums."""
+"""The instruction of a warp by types of the operands and of the sums."""
+GROUPED = ("float16", "bfloat16", "int8", "uint8")
+"""Operands of which warpgroups have products, with the same sums."""
 
 
 class Choice(NamedTuple):
-    """Rows and columns of a tile, warps along them, and the part of the device's speed that is expected of it."""
+    """Rows and columns of a tile, warps or warpgroups along them, and the part of the device's speed that is expected of it."""
 
     rows: int
     columns: int
-    row_warps: int
-    column_warps: int
+    row_parts: int
+    column_parts: int
     speed: float
+    is_grouped: bool = False
 
 
 CHOICES = (
@@ -52,6 +58,15 @@ CHOICES = (
     Choice(16, 64, 1, 2, 0.3),
 )
 """Tiles from the largest. A larger one reads less for each product; a smaller one lets more processors work."""
+GROUP_CHOICES = (
+    Choice(128, 256, 2, 1, 1.0, True),  # a warpgroup has 64 x 256: 128 registers of sums
+    Choice(128, 128, 2, 1, 0.8, True),  # half of the operands' traffic in shared memory is the left one's
+    Choice(64, 256, 1, 2, 0.7, True),
+    Choice(64, 128, 1, 2, 0.5, True),
+)
+"""Tiles of warpgroups, where the device has their products."""
+WARP_PART = 0.6
+"""The part of the speed of warpgroups that products of warps reach there."""
 STEP_BYTES = 128
 """Bytes of a tile's row of steps: a line of memory."""
 STAGES = 4
@@ -60,6 +75,8 @@ GROUP = 8
 """Tiles of columns at most that blocks go through before they go down."""
 FEW_ROWS = 64
 """Rows up to which a product of any number of rows has a kernel of its own."""
+LEAST_COPY = 4
+"""Bytes from which on a copy runs beside the threads: one warpgroup that waited for its loads would not keep up with the others."""
 FEW_STEPS = 8
 """Steps of a product from which on matrix instructions pay."""
 
@@ -85,14 +102,14 @@ def bind_tensor_cores(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Sc
     few = _tile(what, gpu, FEW_ROWS) if type(rows) is not IntImm else tile
     if tile is None or few is None:
         return None
-    made, said = _kernel(what, form, tile), str(tile)
+    made, said = _kernel(what, form, tile)
     if few != tile:
-        made = IfThenElse(le(rows, FEW_ROWS), _kernel(what, form, few), made)
-        said = f"{few} up to {FEW_ROWS} rows, else {tile}"
+        less, how = _kernel(what, form, few)
+        made, said = IfThenElse(le(rows, FEW_ROWS), less, made), f"{how} up to {FEW_ROWS} rows, else {said}"
     func = program_of(sch)
     dead = what.after.block if what.after is not None else None
     body = seq(*replaced(func.body, {what.stage.block: made}, dead, what.store.buffer))
-    return schedule_of(replace(func, body=body)), f"{what.name} on tensor cores ({form.shape}) in tiles of {said}"
+    return schedule_of(replace(func, body=body)), f"{what.name} on tensor cores in tiles of {said}"
 
 
 def _sides(what: Product, rows: int, columns: int, steps: int) -> tuple[Side, Side]:
@@ -100,18 +117,33 @@ def _sides(what: Product, rows: int, columns: int, steps: int) -> tuple[Side, Si
     return left, side_of(what, "right", what.right, what.columns, columns, steps)
 
 
-def _tile(what: Product, gpu: GpuMachine, rows: int) -> WarpTile | None:
+def _tile(what: Product, gpu: GpuMachine, rows: int) -> WarpTile | WarpgroupTile | None:
     """The tile for so many rows, with as many stages as shared memory has room for; None where it has none for two."""
     costs, steps = _costs(what, gpu, rows), _steps(what)
-    for choice in sorted(CHOICES, key=lambda choice: costs[choice]):
-        stages = min(STAGES, gpu.shared_bytes // sum([side.bytes for side in _sides(what, *choice[:2], steps)]))
+    for choice in sorted(costs, key=lambda choice: costs[choice]):
+        sizes = choice.rows, choice.columns, steps, choice.row_parts, choice.column_parts
+        if choice.is_grouped:
+            grouped = WarpgroupTile(*sizes, STAGES)
+            beside = all([side.copied_bytes >= LEAST_COPY for side in _sides(what, *sizes[:3])])
+            if beside and grouped.bytes <= gpu.shared_bytes:
+                return grouped
+            continue
+        stages = min(STAGES, gpu.shared_bytes // sum([side.bytes for side in _sides(what, *sizes[:3])]))
         if stages > 1:
-            return WarpTile(choice.rows, choice.columns, steps, choice.row_warps, choice.column_warps, stages)
+            return WarpTile(*sizes, stages)
     return None
 
 
-def _kernel(what: Product, form: Form, tile: WarpTile) -> Stmt:
-    return kernel(what, form, tile, *_sides(what, tile.rows, tile.columns, tile.steps), _group(what, tile))
+def _kernel(what: Product, form: Form, tile: WarpTile | WarpgroupTile) -> tuple[Stmt, str]:
+    """The kernel of a product, and how it was made."""
+    sides = _sides(what, tile.rows, tile.columns, tile.steps)
+    if isinstance(tile, WarpTile):
+        return kernel(what, form, tile, *sides, _group(what, tile)), f"{tile} ({form.shape})"
+    views = [view_of(what, side) for side in sides]
+    reasons = [f"{side.buffer.name} {view}" for side, view in zip(sides, views) if isinstance(view, str)]
+    tensors = [view for view in views if isinstance(view, TensorView)] if not reasons else []
+    how = f"copied by threads: {', '.join(reasons)}" if reasons else "bulk copies"
+    return group_kernel(what, tile, sides, tensors, _group(what, tile)), f"{tile} (wgmma, {how})"
 
 
 def _form(what: Product) -> Form | None:
@@ -148,14 +180,16 @@ def _steps(what: Product) -> int:
 def _costs(what: Product, gpu: GpuMachine, m: int) -> dict[Choice, float]:
     """The cost of each tile for ``m`` rows: the turns in which the processors go through the tiles, by size and speed."""
     batch, n = _size(what.batch), _size(what.columns)
+    grouped = gpu.warpgroups and _narrow(what.left) in GROUPED and _size(what.steps) >= _steps(what)
     found = {}
-    for choice in CHOICES:
+    for choice in (*(GROUP_CHOICES if grouped else ()), *CHOICES):
         tiles = batch * math.ceil(m / choice.rows) * math.ceil(n / choice.columns)
-        found[choice] = math.ceil(tiles / gpu.processors) * choice.rows * choice.columns / choice.speed
+        speed = choice.speed * (WARP_PART if grouped and not choice.is_grouped else 1)
+        found[choice] = math.ceil(tiles / gpu.processors) * choice.rows * choice.columns / speed
     return found
 
 
-def _group(what: Product, tile: WarpTile) -> int:
+def _group(what: Product, tile: WarpTile | WarpgroupTile) -> int:
     extent = extent_of(what.columns)
     tiles = math.ceil(extent.value / tile.columns) if type(extent) is IntImm else 1
     return next(group for group in range(GROUP, 0, -1) if tiles % group == 0)

@@ -53,6 +53,11 @@ class Side:
         return self.size if self.by_steps else self.steps
 
     @property
+    def copied_bytes(self) -> int:
+        """Bytes that a thread copies at once; an element where memory is read across."""
+        return self.buffer.dtype.itemsize * (1 if self.turned else self.width)
+
+    @property
     def bytes(self) -> int:
         """Bytes of the tile in shared memory."""
         rows, row = self.buffer.shape

@@ -23,7 +23,7 @@ from ....ir.build import dtype_of, int_imm, sub
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.stmt import AllocBuffer, AttrStmt, For, SeqStmt, Stmt, seq
+from ....ir.stmt import AllocBuffer, AttrStmt, Bind, For, SeqStmt, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, collect, free_vars
 from ...infra.passes import prim_func_pass
@@ -46,6 +46,7 @@ class _Compact(Rewriter):
         self.analyzer = Analyzer([n for b in func.buffer_map.values() for n in b.shape if type(n) is Var])
         self.around: list[For] = []
         """Thread axes around the current statement."""
+        self.bound = {bind.var for bind in collect(func.body, Bind)}
         for loop in [
             *collect(func.body, For),
             *[as_loop(axis) for axis in collect(func.body, AttrStmt) if is_thread_axis(axis)],
@@ -90,9 +91,12 @@ class _Compact(Rewriter):
         shape: list[Expr] = []
         for axis, extent in enumerate(buffer.shape):
             low, size = self._axis(union([b[axis] for b in boxes], self.analyzer), extent)
-            seen = [v for v in free_vars(low) if v in inner]
-            if any([v not in {l.loop_var for l in a.loops} for v in seen for a in accesses]):
-                low, size = int_imm(0, prim_type(dtype_of(extent))), extent  # a corner that some access does not know
+            used = free_vars(low)
+            seen = [v for v in used if v in inner]
+            unknown = any([v not in {l.loop_var for l in a.loops} for v in seen for a in accesses])
+            if unknown or any([v in self.bound for v in used]):
+                # a corner that some access does not know, or that may differ between threads and turns
+                low, size = int_imm(0, prim_type(dtype_of(extent))), extent
             padding = buffer.scope != "local" and axis == len(buffer.shape) - 1
             if (
                 padding

@@ -1,0 +1,142 @@
+"""Blocks of threads that compute tiles of a product: where a thread stands, loops, and how finished results are written.
+
+Not here: what a block does with its tile (`warp_tiles.py`, `warpgroup_tiles.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.buffer import Buffer
+from ....ir.build import add, ceildiv, const, floordiv, floormod, is_int, lt, mul
+from ....ir.expr import Var
+from ....ir.stmt import Block, BlockRealize, For, IfThenElse, Stmt
+from ....ir.types import Expr, prim_type
+from .nests import INT, buffer_of
+from .product import Product, apart, extent_of, output_at
+from .tile_sides import Side, all_of, element_at, inside, is_whole, last_divides
+from .tiles import has_axis
+
+WARP = 32
+VECTOR = 4
+"""Results that a thread writes at once."""
+
+
+@dataclass(slots=True, frozen=True)
+class Place:
+    """Where a thread stands: batch, first row and column of the block's tile; its warp, its lane."""
+
+    batch: Expr
+    row: Expr
+    column: Expr
+    warp: Expr
+    lane: Expr
+
+
+def registers(name: str, dtype: str, count: int) -> Buffer:
+    """A buffer in the registers of a thread."""
+    return buffer_of(name, dtype, [const(count, INT)], "local")
+
+
+def loop(
+    name: str, extent: int | Expr, body: Callable[[Expr], Stmt], kind: str = "unrolled", thread: str | None = None,
+    notes: Mapping[str, Any] | None = None,
+) -> Stmt:  # fmt: skip
+    """A loop; of one turn, its body."""
+    count = const(extent, INT) if isinstance(extent, int) else extent
+    if is_int(count, 1) and thread is None:
+        return body(const(0, INT))
+    var = Var(name, prim_type(INT))
+    return For(var, const(0, INT), count, kind, body(var), thread, dict(notes) if notes else None)
+
+
+def vector(width: int, body: Callable[[Expr | None], Stmt]) -> Stmt:
+    """A statement for each of ``width`` neighbours; for a single one without a lane."""
+    return body(None) if width == 1 else loop("lane", width, body, "vectorized")
+
+
+def launched(what: Product, rows: int, columns: int, warps: int, block: Callable[[Place], Stmt], group: int) -> Stmt:
+    """A block of threads for each tile. Blocks go through ``group`` tiles of columns before they go down: what they read is near
+    then."""
+    batch = extent_of(what.batch)
+    down, over = ceildiv(extent_of(what.rows), rows), ceildiv(extent_of(what.columns), columns)
+    folded = is_int(batch, 1) or not has_axis(batch)
+
+    def threads(b: Expr, x: Expr, y: Expr) -> Stmt:
+        row, column = floordiv(x, group), add(mul(y, group), floormod(x, group))
+        return _bound("ty", warps, "threadIdx.y", lambda ty: _bound("tx", WARP, "threadIdx.x", lambda tx: block(
+            Place(b, mul(row, rows), mul(column, columns), ty, tx))))  # fmt: skip
+
+    def grid(b: Expr) -> Stmt:
+        size = mul(down, group)
+
+        def column(x: Expr) -> Stmt:
+            at = (floordiv(x, size), floormod(x, size)) if folded and not is_int(batch, 1) else (b, x)
+            return _bound("y", floordiv(over, group), "blockIdx.y", lambda y: threads(*at, y))
+
+        return _bound("x", mul(batch, size) if folded else size, "blockIdx.x", column)
+
+    body = grid(const(0, INT)) if folded else _bound("b", batch, "blockIdx.z", grid)
+    return BlockRealize((), const(True), Block((), None, None, (), (), {}, what.name, body))
+
+
+def _bound(name: str, extent: int | Expr, thread: str, body: Callable[[Expr], Stmt]) -> Stmt:
+    return loop(name, extent, body, "thread_binding", thread)
+
+
+def fill(
+    what: Product, side: Side, batch: Expr, first: Expr, turn: Expr, threads: int, thread: Expr,
+    put: Callable[[Expr, Expr, Expr, Expr | None], Stmt],
+) -> Stmt:  # fmt: skip
+    """The copy of an operand's tile by some threads: zeros behind the ends. ``put`` stores an element of a line, from a start in it
+    on that of a lane."""
+    units = side.length // side.width
+    step0 = mul(turn, side.steps)
+    along, across = (step0, first) if side.by_steps else (first, step0)
+
+    def copy(again: Expr) -> Stmt:
+        unit = add(mul(again, threads), thread)
+        line, group = (
+            (floormod(unit, side.lines), floordiv(unit, side.lines))
+            if side.turned
+            else (floordiv(unit, units), floormod(unit, units))
+        )
+        groups = add(floordiv(along, side.width), group)
+
+        def one(lane: Expr | None) -> Stmt:
+            element = element_at(what, side, batch, groups, add(across, line), lane)
+            return put(element, line, mul(group, side.width), lane)
+
+        store = vector(side.width, one)
+        return store if side.lines * units % threads == 0 else IfThenElse(lt(unit, side.lines * units), store)
+
+    return loop("again", -(-side.lines * units // threads), copy)
+
+
+def written_at_once(what: Product) -> int:
+    """Neighbouring columns that are written at once: whole vectors, or single ones."""
+    if not last_divides(what.columns, VECTOR):
+        return 1
+    lane, group = Var("lane", prim_type(INT)), Var("group", prim_type(INT))
+    others = {axis.var: axis.var for axis in (*what.batch, *what.rows)}
+    store = output_at(what, {**others, **apart(what.columns, group, VECTOR, lane)}, const(0, what.store.buffer.dtype))
+    return VECTOR if is_whole(store, lane, VECTOR) else 1
+
+
+def write(
+    what: Product, sizes: tuple[int, int], place: Place, row: Expr, group: Expr, width: int,
+    cell: Callable[[Expr | None], Expr],
+) -> Stmt:  # fmt: skip
+    """The store of ``width`` finished sums, those of a row's group in the tile, guarded where tiles of such sizes hang over."""
+    row, groups = add(place.row, row), add(floordiv(place.column, width), group)
+
+    def one(lane: Expr | None) -> Stmt:
+        at = {**apart(what.rows, row), **apart(what.columns, groups, width, lane)}
+        return output_at(what, {**apart(what.batch, place.batch), **at}, cell(lane))
+
+    made = vector(width, one)
+    rows, columns = extent_of(what.rows), extent_of(what.columns)
+    guard = all_of([*inside(row, rows, sizes[0]), *inside(mul(groups, width), columns, sizes[1])])
+    return made if guard is None else IfThenElse(guard, made)

@@ -1,0 +1,338 @@
+"""A product as a kernel of warpgroups (``wgmma``): some multiply tiles out of a ring of stages, one fills the ring ahead of them.
+
+A stage has a tile of each operand, in rows of 128 bytes whose pieces of 16 are exchanged as bulk copies do it (swizzle). Two
+barriers for each stage tell that it is full, and that it is empty again. Where an operand is a tensor that bulk copies take, one
+thread copies whole tiles; where one is not, the warpgroup copies by elements. Sums stay in registers; at last each warp writes
+its own by way of shared memory, eight rows at a time, so that neighbours write what follows to neighbouring places.
+
+Not here: which products, and of which sizes tiles are (`tensor_cores.py`); which tensors bulk copies take (`tensor_views.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ....ir.buffer import Buffer
+from ....ir.build import (
+    add,
+    cast,
+    ceildiv,
+    const,
+    eq,
+    floordiv,
+    floormod,
+    ge,
+    gt,
+    intrinsic,
+    logical_and,
+    lt,
+    mul,
+    sub,
+)
+from ....ir.expr import StringImm, Var
+from ....ir.node import replace as with_fields
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Evaluate, IfThenElse, Stmt, seq
+from ....ir.types import Expr, prim_type
+from ...tir.threads.inject_software_pipeline import ASYNC_SCOPE
+from .nests import INT, buffer_of
+from .product import Product, apart, extent_of
+from .tensor_views import TensorView
+from .tile_blocks import WARP, Place, fill, launched, loop, registers, vector, write, written_at_once
+from .tile_sides import Side, sum_of
+
+GROUP = 4
+"""Warps of a warpgroup."""
+ROWS = 64
+"""Rows of a warpgroup's product."""
+SWIZZLE = 128
+"""Bytes of a tile's row."""
+PIECE = 16
+"""Bytes that are exchanged."""
+ALIGN = 8 * SWIZZLE
+PRODUCTS = 4
+"""Products of a stage: each takes 32 bytes of a row of steps."""
+PART_ROWS, PART_COLUMNS, PAD = 8, 64, 8
+"""Sums of a warp that are written together. Rows of them that are stored at once begin in different banks."""
+BULK_REGISTERS, COPY_REGISTERS = (40, 232), (88, 208)
+"""Registers of a thread that copies, and of one that multiplies: all that a processor has, for three warpgroups."""
+
+
+@dataclass(slots=True, frozen=True)
+class WarpgroupTile:
+    """Sizes of a block's tile; how many warpgroups share its rows and its columns; stages of the ring."""
+
+    rows: int
+    columns: int
+    steps: int
+    row_groups: int
+    column_groups: int
+    stages: int
+
+    def __str__(self) -> str:
+        return f"{self.rows} x {self.columns} by {self.steps} in {self.stages} stages"
+
+    @property
+    def warps(self) -> int:
+        """Warps that multiply; one more warpgroup copies."""
+        return GROUP * self.row_groups * self.column_groups
+
+    @property
+    def group_columns(self) -> int:
+        """Columns of a warpgroup."""
+        return self.columns // self.column_groups
+
+    @property
+    def bytes(self) -> int:
+        """Shared memory of a block: the ring, what sums are written by way of, two barriers for each stage."""
+        spread = self.warps * PART_ROWS * (PART_COLUMNS + PAD) * 4
+        return self.stages * (self.rows + self.columns) * SWIZZLE + spread + 2 * self.stages * 8
+
+
+@dataclass(slots=True, frozen=True)
+class _Operand:
+    """An operand, its ring of tiles, and the tensor that bulk copies take; None where threads copy."""
+
+    side: Side
+    ring: Buffer
+    view: TensorView | None
+
+    @property
+    def size(self) -> int:
+        """Elements of a tile."""
+        return self.side.size * self.side.steps
+
+    @property
+    def row(self) -> int:
+        """Elements of a row in shared memory."""
+        return SWIZZLE // self.ring.dtype.itemsize
+
+    def start(self, slot: Expr, first: Expr) -> Expr:
+        """Where in the ring the rows or columns of a warpgroup begin: a multiple of a row's elements if it lies across."""
+        return add(mul(slot, self.size), mul(first, self.side.steps))
+
+    def step(self, k: Expr) -> Expr:
+        """From there to the operand of a product in the stage."""
+        depth = self.side.steps // PRODUCTS
+        return mul(k, depth if self.side.by_steps else depth * self.row)
+
+
+def kernel(
+    what: Product, tile: WarpgroupTile, sides: tuple[Side, Side], views: Sequence[TensorView], group: int
+) -> Stmt:
+    """The kernel of a product; ``views``: both operands as tensors, none where threads are to copy; ``group``: see ``launched``."""
+    operands = [_operand(side, view, tile.stages) for side, view in zip(sides, views or (None, None))]
+    sums = registers(f"{what.name}_sums", what.store.buffer.dtype.name, tile.group_columns // 2)
+    init = what.stage.block.init
+    assert isinstance(init, BufferStore)
+    first = init.value
+    turns = ceildiv(extent_of(what.steps), tile.steps)
+    is_bulk = bool(views)
+    fewer, more = BULK_REGISTERS if is_bulk else COPY_REGISTERS
+    arrivals = 1 if is_bulk else GROUP * WARP
+
+    def block(place: Place) -> Stmt:
+        same = intrinsic("tvm_warp_shuffle", const((1 << WARP) - 1, "uint32"), cast(place.warp, "int32"), 0, WARP, WARP)
+        warp = Var("warp", prim_type(INT))  # the same in all lanes, and the assembler knows
+        here = replace(place, warp=warp)
+        begin = [
+            loop("s", tile.stages, lambda s: seq(*[
+                _do("ptx_init_barrier_thread_count", number, count)
+                for number, count in ((s, arrivals), (add(s, tile.stages), tile.warps))
+            ]), "serial")
+        ]  # fmt: skip
+        copies = _bulk_copies if is_bulk else _thread_copies
+        return seq(
+            *[AllocBuffer(buffer) for buffer in (*[operand.ring for operand in operands], sums)],
+            Bind(warp, cast(same, INT)),
+            _do("create_barriers", 2 * tile.stages),
+            IfThenElse(logical_and(eq(warp, 0), eq(place.lane, 0)), seq(*begin)),
+            _do("tvm_storage_sync", StringImm("shared")),
+            IfThenElse(
+                ge(warp, tile.warps),
+                seq(_do("ptx_setmaxnreg", const(False), fewer), copies(what, tile, operands, turns, here)),
+                seq(
+                    _do("ptx_setmaxnreg", const(True), more),
+                    loop("e", tile.group_columns // 2, lambda e: BufferStore(sums, first, (e,))),
+                    _multiply(tile, operands, sums, turns, here),
+                    _finish(what, tile, sums, here),
+                ),
+            ),
+        )
+
+    return launched(what, tile.rows, tile.columns, tile.warps + GROUP, block, group)
+
+
+def _operand(side: Side, view: TensorView | None, stages: int) -> _Operand:
+    shape = [const(stages * side.size * side.steps, INT)]
+    ring = buffer_of(side.buffer.name, side.buffer.dtype.name, shape, "shared.dyn")
+    return _Operand(side, with_fields(ring, align=ALIGN), view)
+
+
+def _do(name: str, *args: Expr | int) -> Stmt:
+    return Evaluate(intrinsic(name, *[const(arg, INT) if type(arg) is int else arg for arg in args]))
+
+
+# ---- the warpgroup that copies
+
+
+def _slot(turn: Expr, stages: int) -> Expr:
+    return floormod(turn, stages)
+
+
+def _parity(turn: Expr, stages: int) -> Expr:
+    """The parity of the phase in which a stage is filled for a turn."""
+    return floormod(floordiv(turn, stages), 2)
+
+
+def _await_empty(tile: WarpgroupTile, turn: Expr) -> Stmt:
+    slot, parity = _slot(turn, tile.stages), sub(1, _parity(turn, tile.stages))
+    return _do("ptx_wait_barrier", add(slot, tile.stages), parity)
+
+
+def _bulk_copies(what: Product, tile: WarpgroupTile, operands: Sequence[_Operand], turns: Expr, place: Place) -> Stmt:
+    """One thread copies whole tiles."""
+
+    def turn(k: Expr) -> Stmt:
+        slot, total = _slot(k, tile.stages), sum([o.size * o.ring.dtype.itemsize for o in operands])
+        firsts = (place.row, place.column)
+        copies = [copy for o, first in zip(operands, firsts) for copy in _boxes(what, o, slot, first, k, place.batch)]
+        return seq(_await_empty(tile, k), _do("ptx_arrive_barrier_expect_tx", slot, total), *copies)
+
+    chosen = logical_and(eq(place.warp, tile.warps), eq(place.lane, 0))
+    return IfThenElse(chosen, loop("turn", turns, turn, "serial"))
+
+
+def _boxes(what: Product, operand: _Operand, slot: Expr, first: Expr, turn: Expr, batch: Expr) -> list[Stmt]:
+    """The copies of a tile: one, or one for each piece of a row in shared memory."""
+    side, view = operand.side, operand.view
+    assert view is not None
+    size, steps = (side.size, operand.row) if side.by_steps else (operand.row, side.steps)
+    values = apart(what.batch, batch)
+    found: list[Stmt] = []
+    for piece in range(0, side.size, size):
+        corner = view.each(add(first, piece), mul(turn, side.steps), [values[a.var] for a in what.batch], what, side)
+        box = view.each(const(size, INT), const(steps, INT), [const(1, INT)] * len(what.batch), what, side)
+        at = operand.start(slot, const(piece, INT))
+        args = (operand.ring.data, at, view.data, slot, const(SWIZZLE, INT), *view.sizes, *box, *corner)
+        found.append(Evaluate(intrinsic("ptx_cp_async_bulk_tensor", *args, dtype=operand.ring.dtype)))
+    return found
+
+
+def _thread_copies(what: Product, tile: WarpgroupTile, operands: Sequence[_Operand], turns: Expr, place: Place) -> Stmt:
+    """All threads of the warpgroup copy elements. What a thread has copied for a turn is told when it has begun to copy later ones:
+    so many turns are on their way."""
+    late = tile.stages - 2
+    thread = add(mul(sub(place.warp, tile.warps), WARP), place.lane)
+
+    def turn(k: Expr) -> Stmt:
+        slot = _slot(k, tile.stages)
+        fills = [
+            _fill(what, operand, place.batch, first, k, slot, thread)
+            for operand, first in zip(operands, (place.row, place.column))
+        ]
+        told = sub(k, late)
+        return seq(
+            IfThenElse(
+                lt(k, turns), seq(_await_empty(tile, k), AttrStmt(const(0), ASYNC_SCOPE, const(1), seq(*fills)))
+            ),
+            _do("ptx_commit_group"),
+            _do("ptx_wait_group", late),
+            _do("ptx_fence_proxy_async"),
+            IfThenElse(ge(told, 0), _do("ptx_arrive_barrier", _slot(told, tile.stages))),
+        )
+
+    return loop("turn", add(turns, late), turn, "serial")
+
+
+def _fill(what: Product, operand: _Operand, batch: Expr, first: Expr, turn: Expr, slot: Expr, thread: Expr) -> Stmt:
+    side, row = operand.side, operand.row
+    lanes = PIECE // operand.ring.dtype.itemsize
+
+    def put(element: Expr, line: Expr, start: Expr, lane: Expr | None) -> Stmt:
+        within = floormod(start, row)
+        piece = intrinsic("bitwise_xor", floordiv(within, lanes), floormod(line, SWIZZLE // PIECE))
+        place = sum_of(operand.start(slot, mul(floordiv(start, row), row)), mul(line, row), mul(piece, lanes))
+        return BufferStore(operand.ring, element, (sum_of(place, floormod(within, lanes), lane),))
+
+    return fill(what, side, batch, first, turn, GROUP * WARP, thread, put)
+
+
+# ---- the warpgroups that multiply
+
+
+def _multiply(tile: WarpgroupTile, operands: Sequence[_Operand], sums: Buffer, turns: Expr, place: Place) -> Stmt:
+    """Add the products of all stages; a stage is empty when the products of the next one are under way."""
+    number = floordiv(place.warp, GROUP)
+    firsts = (
+        mul(floordiv(number, tile.column_groups), ROWS),
+        mul(floormod(number, tile.column_groups), tile.group_columns),
+    )
+    left, right = operands
+    layouts = ("row" if left.side.by_steps else "col", "col" if right.side.by_steps else "row")
+    kinds = (left.ring.dtype.name, right.ring.dtype.name, sums.dtype.name)
+    depth = left.side.steps // PRODUCTS
+    names = [StringImm(name) for name in (f"m{ROWS}n{tile.group_columns}k{depth}", *layouts, *kinds)]
+
+    def product(slot: Expr, k: Expr) -> Stmt:
+        places: list[Expr] = []
+        for operand, first in zip(operands, firsts):
+            places += [operand.ring.data, add(operand.start(slot, first), operand.step(k))]
+        rest: list[Expr] = [sums.data, const(0, INT), const(SWIZZLE, INT), const(True)]
+        if not right.side.by_steps:
+            rest.append(const(right.side.steps * right.row, INT))  # between pieces of a row
+        return Evaluate(intrinsic("ptx_wgmma", *names, *places, *rest, dtype=sums.dtype))
+
+    def turn(k: Expr) -> Stmt:
+        slot, before = _slot(k, tile.stages), _slot(sub(k, 1), tile.stages)
+        return seq(
+            _do("ptx_wait_barrier", slot, _parity(k, tile.stages)),
+            _do("ptx_wgmma_fence"),
+            loop("j", PRODUCTS, lambda j: product(slot, j)),
+            _do("ptx_wgmma_commit_group"),
+            _do("ptx_wgmma_wait_group", 1),
+            IfThenElse(logical_and(gt(k, 0), eq(place.lane, 0)), _do("ptx_arrive_barrier", add(before, tile.stages))),
+        )
+
+    return seq(loop("turn", turns, turn, "serial"), _do("ptx_wgmma_wait_group", 0))
+
+
+def _finish(what: Product, tile: WarpgroupTile, sums: Buffer, place: Place) -> Stmt:
+    """The sums of a warp through shared memory of its own, and what is made of them written."""
+    ty, width = prim_type(sums.dtype), written_at_once(what)
+    columns = PART_COLUMNS
+    shape = [const(n, INT) for n in (tile.warps, PART_ROWS, columns + PAD)]
+    spread = buffer_of(f"{sums.name}_spread", sums.dtype.name, shape, "shared.dyn")
+    number = floordiv(place.warp, GROUP)
+    row0 = add(mul(floordiv(number, tile.column_groups), ROWS), mul(floormod(place.warp, GROUP), 2 * PART_ROWS))
+    column0 = mul(floormod(number, tile.column_groups), tile.group_columns)
+
+    def part(half: Expr, j: Expr) -> Stmt:
+        def put(i: Expr) -> Stmt:
+            def pair(lane: Expr | None) -> Stmt:
+                at = sum_of(mul(add(mul(j, columns // 8), i), 4), mul(half, 2), lane)
+                column = sum_of(mul(i, 8), mul(floormod(place.lane, 4), 2), lane)
+                return BufferStore(spread, BufferLoad(sums, (at,), ty), (place.warp, floordiv(place.lane, 4), column))
+
+            return vector(2, pair)
+
+        def take(again: Expr) -> Stmt:
+            unit = add(mul(again, WARP), place.lane)
+            line, group = floordiv(unit, columns // width), floormod(unit, columns // width)
+
+            def cell(lane: Expr | None) -> Expr:
+                return BufferLoad(spread, (place.warp, line, sum_of(mul(group, width), lane)), ty)
+
+            row = sum_of(row0, mul(half, PART_ROWS), line)
+            first = floordiv(add(column0, mul(j, columns)), width)
+            return write(what, (tile.rows, tile.columns), place, row, add(first, group), width, cell)
+
+        sync = _do("tvm_storage_sync", StringImm("warp"))
+        turns = PART_ROWS * columns // (WARP * width)
+        return seq(loop("i", columns // 8, put), sync, loop("again", turns, take), sync)
+
+    return seq(
+        AllocBuffer(spread),
+        loop("half", 2, lambda half: loop("part", tile.group_columns // columns, lambda j: part(half, j))),
+    )
