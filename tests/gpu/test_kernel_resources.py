@@ -44,13 +44,21 @@ PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
 }
 """Graph expression, types of its parameters."""
 GOLDEN = Path(__file__).with_name("kernel_resources.txt")
-CASES = [(name, arch) for name in PROGRAMS for arch in ("sm_80", "sm_90a")] + [("warpgroups", "sm_90a")]
+ON_HOPPER = {
+    "convolution_float16": (
+        'R.nn.conv2d(a, b, padding=1, data_layout="NHWC", kernel_layout="OHWI", out_dtype="float16")',
+        {"a": 'R.Tensor((16, 56, 56, 256), "float16")', "b": 'R.Tensor((256, 3, 3, 256), "float16")'},
+    ),
+}
+"""Programs whose kernels are of another kind there: operands that threads copy for warpgroups."""
+CASES = [(name, arch) for name in PROGRAMS for arch in ("sm_80", "sm_90a")]
+CASES += [(name, "sm_90a") for name in (*ON_HOPPER, "warpgroups")]
 
 
 def module_of(name: str) -> unity.IRModule:
     if name == "warpgroups":
         return parse(PRODUCT.replace("160", "4096").replace("range(3)", "range(64)"))  # too deep to be unrolled
-    expression, params = PROGRAMS[name]
+    expression, params = {**PROGRAMS, **ON_HOPPER}[name]
     return parse(f"""
 @I.ir_module
 class Module:
@@ -72,7 +80,7 @@ def measured(name: str, arch: str) -> str:
     assert found and all([r.spill_bytes == r.stack_bytes == 0 for r in found]), found
     assert not [remark for one in made for remark in one.remarks]
     text = f"{max([r.registers for r in found])} registers, {sum([r.shared_bytes for r in found])} bytes shared"
-    if name in ("product", "product_float16", "warpgroups") and find_disassembler():
+    if name in ("product", "product_float16", "convolution_float16", "warpgroups") and find_disassembler():
         loop = main_loop(made[0].cubin)
         shown = [f"{loop[one]} {one}" for one in (*PRODUCTS, "LDS", "LDG", "STS") if loop[one]]
         text += f", loop of {loop.total()}: {', '.join(shown)}"

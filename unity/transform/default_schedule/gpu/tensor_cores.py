@@ -75,8 +75,8 @@ GROUP = 8
 """Tiles of columns at most that blocks go through before they go down."""
 FEW_ROWS = 64
 """Rows up to which a product of any number of rows has a kernel of its own."""
-LEAST_COPY = 4
-"""Bytes from which on a copy runs beside the threads: one warpgroup that waited for its loads would not keep up with the others."""
+LEAST_COPY = 8
+"""Bytes that a thread copies at once at least: with less, one warpgroup that copies would not keep up with two that multiply."""
 FEW_STEPS = 8
 """Steps of a product from which on matrix instructions pay."""
 

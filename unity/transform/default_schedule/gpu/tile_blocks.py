@@ -88,10 +88,10 @@ def _bound(name: str, extent: int | Expr, thread: str, body: Callable[[Expr], St
 
 def fill(
     what: Product, side: Side, batch: Expr, first: Expr, turn: Expr, threads: int, thread: Expr,
-    put: Callable[[Expr, Expr, Expr, Expr | None], Stmt],
+    put: Callable[[Expr, Expr, Expr, Expr | None], Stmt], together: int = 0,
 ) -> Stmt:  # fmt: skip
     """The copy of an operand's tile by some threads: zeros behind the ends. ``put`` stores an element of a line, from a start in it
-    on that of a lane."""
+    on that of a lane. Copies are written out, or ``together`` of them: each takes registers for its place."""
     units = side.length // side.width
     step0 = mul(turn, side.steps)
     along, across = (step0, first) if side.by_steps else (first, step0)
@@ -112,7 +112,10 @@ def fill(
         store = vector(side.width, one)
         return store if side.lines * units % threads == 0 else IfThenElse(lt(unit, side.lines * units), store)
 
-    return loop("again", -(-side.lines * units // threads), copy)
+    turns = -(-side.lines * units // threads)
+    if together:
+        return loop("again", turns, copy, "serial", notes={"unroll": together})
+    return loop("again", turns, copy)
 
 
 def written_at_once(what: Product) -> int:

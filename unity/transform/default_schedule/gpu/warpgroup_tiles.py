@@ -53,6 +53,8 @@ PIECE = 16
 ALIGN = 8 * SWIZZLE
 PRODUCTS = 4
 """Products of a stage: each takes 32 bytes of a row of steps."""
+TOGETHER = 4
+"""Copies that a thread begins at once."""
 PART_ROWS, PART_COLUMNS, PAD = 8, 64, 8
 """Sums of a warp that are written together. Rows of them that are stored at once begin in different banks."""
 BULK_REGISTERS, COPY_REGISTERS = (40, 232), (88, 208)
@@ -136,18 +138,16 @@ def kernel(
         same = intrinsic("tvm_warp_shuffle", const((1 << WARP) - 1, "uint32"), cast(place.warp, "int32"), 0, WARP, WARP)
         warp = Var("warp", prim_type(INT))  # the same in all lanes, and the assembler knows
         here = replace(place, warp=warp)
-        begin = [
-            loop("s", tile.stages, lambda s: seq(*[
-                _do("ptx_init_barrier_thread_count", number, count)
-                for number, count in ((s, arrivals), (add(s, tile.stages), tile.warps))
-            ]), "serial")
-        ]  # fmt: skip
+        begin = loop("s", tile.stages, lambda s: seq(
+            _do("ptx_init_barrier_thread_count", s, arrivals),
+            _do("ptx_init_barrier_thread_count", add(s, tile.stages), tile.warps),
+        ), "serial")  # fmt: skip
         copies = _bulk_copies if is_bulk else _thread_copies
         return seq(
             *[AllocBuffer(buffer) for buffer in (*[operand.ring for operand in operands], sums)],
             Bind(warp, cast(same, INT)),
             _do("create_barriers", 2 * tile.stages),
-            IfThenElse(logical_and(eq(warp, 0), eq(place.lane, 0)), seq(*begin)),
+            IfThenElse(logical_and(eq(warp, 0), eq(place.lane, 0)), begin),
             _do("tvm_storage_sync", StringImm("shared")),
             IfThenElse(
                 ge(warp, tile.warps),
@@ -256,7 +256,7 @@ def _fill(what: Product, operand: _Operand, batch: Expr, first: Expr, turn: Expr
         place = sum_of(operand.start(slot, mul(floordiv(start, row), row)), mul(line, row), mul(piece, lanes))
         return BufferStore(operand.ring, element, (sum_of(place, floormod(within, lanes), lane),))
 
-    return fill(what, side, batch, first, turn, GROUP * WARP, thread, put)
+    return fill(what, side, batch, first, turn, GROUP * WARP, thread, put, TOGETHER)
 
 
 # ---- the warpgroups that multiply
@@ -301,8 +301,7 @@ def _multiply(tile: WarpgroupTile, operands: Sequence[_Operand], sums: Buffer, t
 def _finish(what: Product, tile: WarpgroupTile, sums: Buffer, place: Place) -> Stmt:
     """The sums of a warp through shared memory of its own, and what is made of them written."""
     ty, width = prim_type(sums.dtype), written_at_once(what)
-    columns = PART_COLUMNS
-    shape = [const(n, INT) for n in (tile.warps, PART_ROWS, columns + PAD)]
+    columns, shape = PART_COLUMNS, [const(n, INT) for n in (tile.warps, PART_ROWS, PART_COLUMNS + PAD)]
     spread = buffer_of(f"{sums.name}_spread", sums.dtype.name, shape, "shared.dyn")
     number = floordiv(place.warp, GROUP)
     row0 = add(mul(floordiv(number, tile.column_groups), ROWS), mul(floormod(place.warp, GROUP), 2 * PART_ROWS))
