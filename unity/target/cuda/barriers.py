@@ -5,10 +5,13 @@ Arguments are TVM's, barriers have numbers (``T.create_barriers``). Instructions
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...ir.analysis.asynchronous import STORE, TENSOR_COPIES, TensorCopy, tensor_copy
 from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
+from ...ir.structural import structural_equal
 from ...ir.walk import collect, free_vars
 from ...support.errors import CodegenError
 from ..llvm.casts import convert
@@ -108,15 +111,16 @@ def bulk(w: FunctionWriter, call: Call) -> str:
 
 def tensor_maps(func: PrimFunc) -> list[TensorMap]:
     """The tensor maps that a kernel needs, one for each tensor and box. Raises CodegenError E526."""
-    found: dict[object, TensorMap] = {}
+    found: list[TensorMap] = []
     for call in collect(func.body, Call):
         if call.op_name in TENSOR_COPIES:
             copy = _copy(call)
             source, symbols = call.args[2], {v for size in copy.sizes for v in free_vars(size)}
             if type(source) is not Var or source not in func.params or not symbols <= set(func.params):
                 raise CodegenError("E526", f"{call.op_name} takes the pointer and the sizes of a parameter", call.span)
-            found.setdefault(_key(source, copy), (source, copy))
-    return list(found.values())
+            if _number(found, source, copy) == len(found):
+                found.append((source, copy))
+    return found
 
 
 def _copy(call: Call) -> TensorCopy:
@@ -126,17 +130,21 @@ def _copy(call: Call) -> TensorCopy:
     return form
 
 
-def _key(source: Var, copy: TensorCopy) -> object:
-    sizes = tuple([size.value if type(size) is IntImm else size for size in copy.sizes])
-    return source, copy.dtype.name, copy.swizzle, copy.box, sizes
+def _number(maps: Sequence[TensorMap], source: Var, copy: TensorCopy) -> int:
+    """The number of the map for a copy; that of a new one where there is none yet."""
+    form = (source, copy.dtype, copy.swizzle, copy.box)
+    same = [
+        form == (var, known.dtype, known.swizzle, known.box) and structural_equal(copy.sizes, known.sizes)
+        for var, known in maps
+    ]
+    return same.index(True) if True in same else len(maps)
 
 
 def bulk_tensor(w: FunctionWriter, call: Call) -> str:
     """Copy a box of a tensor whose map is a parameter of the kernel: ``%map0`` and so on in the order of ``tensor_maps``."""
     copy, source = _copy(call), call.args[2]
     assert type(source) is Var
-    keys = [_key(var, known) for var, known in tensor_maps(w.kernel.func)]
-    tensor = w.emit(f"ptrtoint ptr %map{keys.index(_key(source, copy))} to i64")
+    tensor = w.emit(f"ptrtoint ptr %map{_number(tensor_maps(w.kernel.func), source, copy)} to i64")
     to = shared_address(w, element(w, call.args[0], call.args[1], copy.dtype))
     corner = [convert(w, w.value(place), dtype_of(place), I32) for place in reversed(copy.corner)]
     rank = len(corner)

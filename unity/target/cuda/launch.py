@@ -234,8 +234,7 @@ class Launcher:
 def _pass_tensor_map(
     w: FunctionWriter, words: str, number: int, address: str, copy: TensorCopy, given: Mapping[Var, Expr], name: str
 ) -> None:
-    """Create the tensor map of a tensor and a box of it, innermost axis first, and store its address in the array of arguments.
-    A tensor without elements has none: nothing is copied of it."""
+    """Create the tensor map of a tensor and a box of it, innermost axis first, and store its address in the array of arguments."""
     w.module.declare("@cuTensorMapEncodeTiled", _TENSOR_MAP)
     _declare_launch(w)
     rank = len(copy.sizes)
@@ -254,11 +253,8 @@ def _pass_tensor_map(
     head = f"ptr {place}, i32 {TENSOR_MAP_TYPES[copy.dtype.name]}, i32 {rank}, ptr {address}"
     swizzle = SWIZZLES.index(copy.swizzle) + 1 if copy.swizzle else 0
     rest = f"{', '.join([f'ptr {table}' for table in tables])}, i32 0, i32 {swizzle}, i32 2, i32 0"
-    some, good, bad = w.label("elements"), w.label("described"), w.label("failed")
-    total = w.emit(f"mul i64 {pitch}, {sizes[-1]}")
-    w.branch(w.emit(f"icmp eq i64 {total}, 0"), good, some)
-    w.start(some)
     status = w.emit(f"call i32 @cuTensorMapEncodeTiled({head}, {rest})")
+    good, bad = w.label("described"), w.label("failed")
     w.branch(w.emit(f"icmp eq i32 {status}, 0"), good, bad)
     w.start(bad)
     _raise(w, status, f"the tensor map of {name}")

@@ -38,8 +38,8 @@ def _descriptor(
     behind = w.emit(f"trunc i64 {index(w, offset, False)} to i32")
     shift = 5 - dtype.itemsize  # pieces of 16 bytes, of types of one and two bytes
     low = w.emit(f"add nuw i32 {first}, {w.emit(f'lshr i32 {behind}, {shift}')}")
-    fixed = MODES[swizzle] << 62 | (8 * swizzle >> 4) << 32
-    signed = fixed - (1 << 64) if fixed >> 63 else fixed
+    upper = MODES[swizzle] << 62 | (8 * swizzle >> 4) << 32
+    signed = upper - (1 << 64) if upper >> 63 else upper
     return "i64", w.emit(f"or i64 {w.emit(f'zext i32 {low} to i64')}, {signed}")
 
 

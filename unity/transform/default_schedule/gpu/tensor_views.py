@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....arith import Analyzer
-from ....ir.build import is_int
+from ....ir.build import is_int, maximum
 from ....ir.expr import IntImm, Var
 from ....ir.scalar import BufferLoad, IterVar
 from ....ir.types import Expr
@@ -56,6 +56,8 @@ def view_of(what: Product, side: Side) -> TensorView | str:
     if len(axes) != len(what.batch) + 2:
         return "does not depend on all iterators"
     sizes = tuple([extent_of(run) for run in axes])
+    if type(extent_of(what.steps)) is not IntImm:  # of no steps nothing is copied, but a tensor map has elements
+        sizes = tuple([maximum(size, 1) if run == what.steps else size for run, size in zip(axes, sizes)])
     row, item = sizes[-1], load.buffer.dtype.itemsize
     if side.turned or axes[-1] not in (side.axes, what.steps) or (axes[-1] == what.steps) != side.by_steps:
         return "lies across"

@@ -20,9 +20,11 @@ from ....arith.intset import IntSet, union
 from ....ir.analysis.threads import as_loop, is_thread_axis
 from ....ir.buffer import Buffer, Range
 from ....ir.build import dtype_of, int_imm, sub
-from ....ir.expr import IntImm, Var
+from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
+from ....ir.intrinsic import INTRINSICS
 from ....ir.node import replace
+from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, For, SeqStmt, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, collect, free_vars
@@ -46,7 +48,7 @@ class _Compact(Rewriter):
         self.analyzer = Analyzer([n for b in func.buffer_map.values() for n in b.shape if type(n) is Var])
         self.around: list[For] = []
         """Thread axes around the current statement."""
-        self.bound = {bind.var for bind in collect(func.body, Bind)}
+        self.values: dict[Var, Expr] = {bind.var: bind.value for bind in collect(func.body, Bind)}
         for loop in [
             *collect(func.body, For),
             *[as_loop(axis) for axis in collect(func.body, AttrStmt) if is_thread_axis(axis)],
@@ -87,6 +89,7 @@ class _Compact(Rewriter):
         ]
         boxes = [box(access, self.analyzer) for access in moving]
         inner = {l.loop_var for a in accesses for l in a.loops}
+        changing = {l.loop_var for l in (*sharing, *collect(rest, For))}
         corner: list[Expr] = []
         shape: list[Expr] = []
         for axis, extent in enumerate(buffer.shape):
@@ -94,7 +97,7 @@ class _Compact(Rewriter):
             used = free_vars(low)
             seen = [v for v in used if v in inner]
             unknown = any([v not in {l.loop_var for l in a.loops} for v in seen for a in accesses])
-            if unknown or any([v in self.bound for v in used]):
+            if unknown or any([v in self.values and self._moves(v, changing) for v in used]):
                 # a corner that some access does not know, or that may differ between threads and turns
                 low, size = int_imm(0, prim_type(dtype_of(extent))), extent
             padding = buffer.scope != "local" and axis == len(buffer.shape) - 1
@@ -111,6 +114,13 @@ class _Compact(Rewriter):
             return None
         small = replace(buffer, shape=tuple(shape), data=Var(buffer.data.name, buffer.data.ty))
         return replace(alloc, buffer=small), MoveAccesses(buffer, small, corner, self.analyzer)(rest)
+
+    def _moves(self, var: Var, changing: set[Var]) -> bool:
+        """True if a bound value may differ where variables do, or is not computed from variables alone."""
+        value = self.values[var]
+        if collect(value, BufferLoad) or any([INTRINSICS[c.op_name].effect != "pure" for c in collect(value, Call)]):
+            return True
+        return any([v in changing or (v in self.values and self._moves(v, changing)) for v in free_vars(value)])
 
     def _fixed(self, buffer: Buffer, accesses: Sequence[Access], sharing: Sequence[For]) -> set[Var]:
         """Loop variables that are constants to an owner, which the threads of the axes ``sharing`` are together."""
