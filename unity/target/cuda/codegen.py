@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -35,6 +35,7 @@ class CudaText:
     assembled: tuple[Arch, ...]
     """Architectures that machine code is made for at build."""
     host_options: CompileOptions
+    """Those of code that only launches: quick to compile."""
     signatures: dict[str, KernelSignature]
     symbols: dict[str, str]
 
@@ -54,7 +55,8 @@ def write_programs(functions: Mapping[str, PrimFunc], target: Target, suffix: st
     device = write_kernels(kernels, arch, suffix, FAST_RULES if target.get("fast-math") else GPU_RULES)
     launcher = Launcher(kernels, device)
     host, signatures, symbols, _ = write_module(programs, target, suffix, launcher.rules(), launcher.nodes)
-    return CudaText(device, host, arch, assembled_archs(target), compile_options(target), signatures, symbols)
+    options = replace(compile_options(target), pipeline="light", opt=0)
+    return CudaText(device, host, arch, assembled_archs(target), options, signatures, symbols)
 
 
 def ptx_of(text: str, arch: Arch) -> str:

@@ -15,7 +15,7 @@ from ..executable import bytecode as bc
 from ..executable.entry import Param
 from .frame import Frame
 from .ir import DECLARATIONS, FIXED, ON_DEVICE, EnvLayout, FunctionWriter, quoted
-from .support import ARENA_IR, SUPPORT_IR, device_arena_ir
+from .support import SUPPORT_DECLARATIONS
 
 
 def driver_ir(program: bc.Program, on_device: bool = False) -> tuple[str, EnvLayout]:
@@ -27,13 +27,14 @@ def driver_ir(program: bc.Program, on_device: bool = False) -> tuple[str, EnvLay
     used: set[str] = set()
     for name in ON_DEVICE if on_device else ():
         layout.word("fixed", name)
+    called = _called_inside(program)
     parts = [
-        function_ir(program, fn, index, layout, used, on_device) for index, fn in enumerate(program.functions.values())
+        function_ir(program, fn, index, layout, used, on_device, fn.name in called)
+        for index, fn in enumerate(program.functions.values())
     ]
     symbols = {program.linked(name): program.kernels[name] for name in sorted(used)}
     kernels = [_declaration(symbol, signature) for symbol, signature in symbols.items()]  # equal programs share one
-    arena = device_arena_ir(layout) if on_device else ARENA_IR
-    head = [DECLARATIONS.format(words=len(SLOTS)), HELPER_DECLARATIONS, *kernels, SUPPORT_IR, arena]
+    head = [DECLARATIONS.format(words=len(SLOTS)), HELPER_DECLARATIONS, SUPPORT_DECLARATIONS, *kernels]
     return "".join([*head, *parts]), layout
 
 
@@ -43,10 +44,21 @@ def _declaration(symbol: str, signature: KernelSignature) -> str:
     return f"declare i32 {quoted(symbol)}({', '.join(kinds)})\n"
 
 
+def _called_inside(program: bc.Program) -> set[str]:
+    """The functions that functions of the program call."""
+    entries = [
+        program.table[instruction.function]
+        for fn in program.functions.values()
+        for instruction in fn.code
+        if isinstance(instruction, bc.Call)
+    ]
+    return {entry.name for entry in entries if entry.kind == "vm"}
+
+
 def function_ir(
-    program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvLayout, used: set[str], on_device: bool
+    program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvLayout, used: set[str], on_device: bool, inside: bool
 ) -> str:
-    """``body.F``, ``drive.F`` and ``call.F``."""
+    """``body.F``, ``drive.F`` and, for a function that others of the program call (``inside``), ``call.F``."""
     body = Frame(FunctionWriter(program, fn, index, layout, used, on_device)).text()
     drive = f"""
 define ptr {quoted("drive." + fn.name)}(ptr %env, ptr %leaves, ptr %symbols) {{
@@ -55,7 +67,7 @@ define ptr {quoted("drive." + fn.name)}(ptr %env, ptr %leaves, ptr %symbols) {{
   ret ptr %r
 }}
 """
-    return body + drive + InternalEntry(program, fn, index, layout, used, on_device).text()
+    return body + drive + (InternalEntry(program, fn, index, layout, used, on_device).text() if inside else "")
 
 
 class InternalEntry(FunctionWriter):

@@ -132,7 +132,8 @@ class Frame:
             "  %returned = load ptr, ptr %result",
         ]
         if self.uses_arena():
-            lines.append("  call void @unity.arena.leave(ptr %env, ptr %arena, ptr %returned)")
+            leave = "unity.arena.leave.on" if self.w.on_device else "unity.arena.leave"
+            lines.append(f"  call void @{leave}(ptr %env, ptr %arena, ptr %returned)")
         return [*lines, "  ret ptr %returned"]
 
     def errors(self) -> list[str]:

@@ -54,7 +54,7 @@ def alloc_storage(w: FunctionWriter, instruction: bc.Call) -> None:
         w.do(f"store ptr {made}, ptr %w{dst}")
         w.do(f"store ptr {w.emit(f'load ptr, ptr {out}')}, ptr %p{dst}")
         return
-    data = w.emit(f"call ptr @unity.arena(ptr %env, ptr %arena, i64 {count})")
+    data = w.emit(f"call ptr @unity.arena{'.on' if w.on_device else ''}(ptr %env, ptr %arena, i64 {count})")
     if w.on_device:
         w.require_object(data)  # Python has raised
     else:

@@ -27,7 +27,7 @@ from ...ffi.device import CPU, DEVICE_KINDS
 from ...ffi.machine_code.elf import read_symbols
 from ...ffi.machine_code.engine import CompileOptions, Engine, compile_ir
 from ...ffi.machine_code.layout import member_offset
-from ...ffi.native.native_helpers import allocator_symbols, helper_symbols
+from ...ffi.native.native_helpers import allocator_symbols
 from ...ffi.targets.processor import Processor, llvm_version
 from ...support.errors import ArtifactError, InternalError, UnityError, VMError
 from ...version import VERSION
@@ -41,14 +41,14 @@ from ..interpreter.interpret import Interpreter, add_frame, find_packed, frame_t
 from ..interpreter.kernels import C_TYPES, kernel_failure
 from .driver import driver_ir
 from .ir import ARENA_WORDS, FIXED, KERNEL_FAILED, ON_DEVICE, register_scalars
+from .support import support_symbols
 
-OPTIONS = CompileOptions(pipeline="light")
+OPTIONS = CompileOptions(pipeline="light", opt=0)
+"""The driver is calls and little between them: LLVM's quick code generation takes a fifth of the time and makes no slower ones."""
 EXPLAIN_DEPTH = 100
-PROTOCOL = 5
+PROTOCOL = 6
 """The agreement of machine code and ``Callbacks``: another number when it changes."""
 _FIXED = (*FIXED, *ON_DEVICE)
-_PYTHON_NAMES = ("PyDict_GetItemWithError", "PyTuple_GetItem", "PyObject_Vectorcall", "PyCallable_Check", "PyErr_Fetch",
-                 "PyErr_NormalizeException", "PyErr_Restore", "PyErr_Clear")  # fmt: skip
 
 
 def driver_tag() -> str:
@@ -102,10 +102,7 @@ class NativeProgram:
         if not has_driver(executable):
             add_driver(executable)
         self.words = executable.driver_words
-        symbols = helper_symbols() | allocator_symbols()
-        for name in _PYTHON_NAMES:
-            symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
-        for name, address in symbols.items():
+        for name, address in support_symbols().items():
             engine.add_symbol(name, address)
         engine.add_object(executable.objects["driver"])
         self.functions: dict[tuple[str, bool], Callable[..., Any]] = {}

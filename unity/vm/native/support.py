@@ -1,4 +1,5 @@
-"""The native driver in LLVM IR: functions every driver has. References of frames, boxing, registered functions, the arena, notes.
+"""The native drivers in LLVM IR: functions that all drivers of a process share. References of frames, boxing, registered functions,
+the arena, notes. Compiled once per process (from the object cache where it has them).
 
 A frame's record of the arena is four words: has it the lock, bytes taken, chain of blocks of its own, bytes wanted.
 Invariant: only the frame that has the lock takes from the arena; the others allocate for themselves.
@@ -6,8 +7,14 @@ Invariant: only the frame that has the lock takes from the arena; the others all
 
 from __future__ import annotations
 
-from ...ffi.native.runtime_table import slot_offset
-from .ir import ARENA_WORDS, FIXED, STACK_BYTES, EnvLayout
+import ctypes
+from functools import cache
+
+from ...ffi.machine_code.engine import CompileOptions, Engine
+from ...ffi.machine_code.layout import immortal
+from ...ffi.native.native_helpers import HELPER_DECLARATIONS, allocator_symbols, helper_symbols
+from ...ffi.native.runtime_table import SLOTS, slot_offset
+from .ir import ARENA_WORDS, DECLARATIONS, FIXED, ON_DEVICE, STACK_BYTES
 
 RESERVED_BYTES = 256 << 10
 """Part of a thread's stack that calls inside the program leave to kernels and Python (three quarters of a small
@@ -21,19 +28,23 @@ DEVICE_ALIGN = 256
 """Bytes to a multiple of which a block of an arena on a device is rounded."""
 
 
+_PYTHON_NAMES = ("PyDict_GetItemWithError", "PyTuple_GetItem", "PyObject_Vectorcall", "PyCallable_Check", "PyErr_Fetch",
+                 "PyErr_NormalizeException", "PyErr_Restore", "PyErr_Clear")  # fmt: skip
+
+
 def _word(name: str) -> int:
     """Byte offset of a fixed word of the environment."""
-    return (ARENA_WORDS + FIXED.index(name)) * 8
+    return (ARENA_WORDS + (*FIXED, *ON_DEVICE).index(name)) * 8
 
 
-SUPPORT_IR = f"""
+_SUPPORT_IR = f"""
 ; The references of a frame. Kept in memory on purpose: as values they would meet in every failure exit.
-define internal void @unity.clear(ptr %refs, i64 %n) noinline {{
+define void @unity.clear(ptr %refs, i64 %n) noinline {{
   %bytes = shl i64 %n, 3
   call void @llvm.memset.p0.i64(ptr %refs, i8 0, i64 %bytes, i1 false)
   ret void
 }}
-define internal void @unity.drop(ptr %refs, i64 %n) noinline {{
+define void @unity.drop(ptr %refs, i64 %n) noinline {{
 entry:
   br label %loop
 loop:
@@ -55,7 +66,7 @@ done:
   ret void
 }}
 ; How far down the C stack may grow from here: {STACK_BYTES} bytes, and never into the last part of the thread's own stack.
-define internal i64 @unity.limit(ptr %env) {{
+define i64 @unity.limit(ptr %env) {{
   %frame = call ptr @llvm.frameaddress.p0(i32 0)
   %here = ptrtoint ptr %frame to i64
   %far = sub i64 %here, {STACK_BYTES}
@@ -73,7 +84,7 @@ done:
   %limit = call i64 @llvm.umax.i64(i64 %low, i64 %far)
   ret i64 %limit
 }}
-define internal void @unity.stack(ptr %env, i64 %me) noinline cold {{
+define void @unity.stack(ptr %env, i64 %me) noinline cold {{
   %attr = alloca [16 x i64]
   %addr = alloca i64
   %size = alloca i64
@@ -106,7 +117,7 @@ declare i32 @pthread_attr_destroy(ptr)
 declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
 ; A tensor register as an object, a new reference.
-define internal ptr @unity.box(ptr %o, i64 %dtype, i64 %nd, ptr %dims, ptr %p, ptr %w) noinline {{
+define ptr @unity.box(ptr %o, i64 %dtype, i64 %nd, ptr %dims, ptr %p, ptr %w) noinline {{
   %none = icmp eq ptr %o, null
   br i1 %none, label %make, label %have
 have:
@@ -117,7 +128,7 @@ make:
   ret ptr %v
 }}
 ; A result from Python (taken over, may be null) as a value of the VM: arrays become tensors.
-define internal ptr @unity.normal(ptr %f, ptr %v) noinline {{
+define ptr @unity.normal(ptr %f, ptr %v) noinline {{
   %args = alloca ptr
   %failed = icmp eq ptr %v, null
   br i1 %failed, label %done, label %look
@@ -139,7 +150,7 @@ other:
   ret ptr %made
 }}
 ; The same where tensors lie on a device: Python says whether the value lies there, and copies it.
-define internal ptr @unity.normal.on(ptr %f, ptr %v) noinline {{
+define ptr @unity.normal.on(ptr %f, ptr %v) noinline {{
   %args = alloca ptr
   %failed = icmp eq ptr %v, null
   br i1 %failed, label %done, label %ask
@@ -152,14 +163,14 @@ ask:
   ret ptr %made
 }}
 ; The entry of the table of registered functions under a name (borrowed), or null.
-define internal ptr @unity.find(ptr %env, ptr %name) noinline {{
+define ptr @unity.find(ptr %env, ptr %name) noinline {{
   %tp = getelementptr i8, ptr %env, i64 {_word("table")}
   %table = load ptr, ptr %tp
   %found = call ptr @PyDict_GetItemWithError(ptr %table, ptr %name)
   ret ptr %found
 }}
 ; Call a registered function (an entry of the table); its result as a value of the VM.
-define internal ptr @unity.packed(ptr %env, ptr %entry, ptr %args, i64 %n) noinline {{
+define ptr @unity.packed(ptr %env, ptr %entry, ptr %args, i64 %n) noinline {{
   %op = getelementptr i8, ptr %env, i64 {_word("function_offset")}
   %offset = load i64, ptr %op
   %place = getelementptr i8, ptr %entry, i64 %offset
@@ -173,7 +184,7 @@ define internal ptr @unity.packed(ptr %env, ptr %entry, ptr %args, i64 %n) noinl
   ret ptr %v
 }}
 ; Run a check instruction in Python: the slots as a tuple, or null with the error set.
-define internal ptr @unity.recheck(ptr %f, i64 %fn, i64 %at, ptr %value, ptr %slots, i64 %n) noinline cold {{
+define ptr @unity.recheck(ptr %f, i64 %fn, i64 %at, ptr %value, ptr %slots, i64 %n) noinline cold {{
   %args = alloca [4 x ptr]
   %number = call ptr @unity_int(i64 %fn)
   %place = call ptr @unity_int(i64 %at)
@@ -191,7 +202,7 @@ define internal ptr @unity.recheck(ptr %f, i64 %fn, i64 %at, ptr %value, ptr %sl
   call void @unity_decref(ptr %tuple)
   ret ptr %r
 }}
-define internal void @unity.arena.enter(ptr %env, ptr %f) {{
+define void @unity.arena.enter(ptr %env, ptr %f) {{
   call void @llvm.memset.p0.i64(ptr %f, i8 0, i64 32, i1 false)
   %lock = getelementptr i8, ptr %env, i64 16
   %old = atomicrmw xchg ptr %lock, i64 1 acquire
@@ -202,7 +213,7 @@ define internal void @unity.arena.enter(ptr %env, ptr %f) {{
 }}
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 ; Put a note about a frame on the Python error that is set.
-define internal void @unity.note(ptr %f, i64 %fn, i64 %at) noinline cold {{
+define void @unity.note(ptr %f, i64 %fn, i64 %at) noinline cold {{
   %t = alloca ptr
   %v = alloca ptr
   %b = alloca ptr
@@ -230,8 +241,8 @@ define internal void @unity.note(ptr %f, i64 %fn, i64 %at) noinline cold {{
 }}
 """
 
-ARENA_IR = f"""
-define internal ptr @unity.arena(ptr %env, ptr %f, i64 %n) {{
+_ARENA_IR = f"""
+define ptr @unity.arena(ptr %env, ptr %f, i64 %n) {{
   %empty = icmp eq i64 %n, 0
   %least = select i1 %empty, i64 1, i64 %n
   %more = add i64 %least, 63
@@ -274,7 +285,7 @@ chain:
   %d = getelementptr i8, ptr %m, i64 64
   ret ptr %d
 }}
-define internal void @unity.arena.leave(ptr %env, ptr %f, ptr %result) {{
+define void @unity.arena.leave(ptr %env, ptr %f, ptr %result) {{
 entry:
   %hp = getelementptr i8, ptr %f, i64 16
   %h = load ptr, ptr %hp
@@ -319,10 +330,9 @@ out:
 """
 
 
-def device_arena_ir(layout: EnvLayout) -> str:
-    """The arena in memory of a device: blocks come from Python, which keeps them as long as the frame's chain of them."""
-    return f"""
-define internal ptr @unity.arena(ptr %env, ptr %f, i64 %n) {{
+# In memory of a device blocks come from Python, which keeps them as long as the frame's chain of them.
+_DEVICE_ARENA_IR = f"""
+define ptr @unity.arena.on(ptr %env, ptr %f, i64 %n) {{
   %args = alloca [2 x ptr]
   %out = alloca i64
   %least = call i64 @llvm.umax.i64(i64 %n, i64 1)
@@ -358,7 +368,7 @@ ask:  ; (chain or None, bytes) -> (the longer chain, address)
   store ptr %chain, ptr %args
   %a1 = getelementptr ptr, ptr %args, i64 1
   store ptr %count, ptr %a1
-  %cp = getelementptr i8, ptr %env, i64 {layout.word("fixed", "new_block")}
+  %cp = getelementptr i8, ptr %env, i64 {_word("new_block")}
   %callback = load ptr, ptr %cp
   %made = call ptr @unity_call(ptr %callback, ptr %args, i64 2)
   call void @unity_decref(ptr %count)
@@ -382,7 +392,7 @@ keep:
   %d = inttoptr i64 %address to ptr
   ret ptr %d
 }}
-define internal void @unity.arena.leave(ptr %env, ptr %f, ptr %result) {{
+define void @unity.arena.leave.on(ptr %env, ptr %f, ptr %result) {{
   %args = alloca ptr
   %out = alloca i64
   %hp = getelementptr i8, ptr %f, i64 16
@@ -410,7 +420,7 @@ grow:  ; not while an error is set
 replace:
   %count = call ptr @unity_int(i64 %w)
   store ptr %count, ptr %args
-  %cp = getelementptr i8, ptr %env, i64 {layout.word("fixed", "grow")}
+  %cp = getelementptr i8, ptr %env, i64 {_word("grow")}
   %callback = load ptr, ptr %cp
   %made = call ptr @unity_call(ptr %callback, ptr %args, i64 1)
   call void @unity_decref(ptr %count)
@@ -438,3 +448,21 @@ leave:
   ret void
 }}
 """
+
+_DEFINITIONS = _SUPPORT_IR + _ARENA_IR + _DEVICE_ARENA_IR
+SUPPORT_DECLARATIONS = "".join([
+    f"declare {line.partition(' ')[2].rpartition(')')[0]})\n" for line in _DEFINITIONS.splitlines() if line.startswith("define ")
+])  # fmt: skip
+"""Text to put at the top of a driver."""
+
+
+@cache
+def support_symbols() -> dict[str, int]:
+    """Addresses by name of everything outside of a driver that it calls, kernels apart."""
+    symbols = helper_symbols() | allocator_symbols()
+    for name in _PYTHON_NAMES:
+        symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+    text = DECLARATIONS.format(words=len(SLOTS)) + HELPER_DECLARATIONS + _DEFINITIONS
+    engine = Engine(symbols).add_ir(text, CompileOptions(pipeline="O1"))
+    immortal(engine)
+    return symbols | {name: engine.address(name) for name in engine.names()}
