@@ -6,9 +6,11 @@ divided by -1 wraps; shifts by the width or more give 0 (or the sign); Min and M
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ffi.dtype import DataType
 from ...ir.build import dtype_of
-from ...ir.expr import Call
+from ...ir.expr import Call, IntImm
 from ...ir.scalar import (
     EQ,
     GE,
@@ -184,7 +186,9 @@ def is_cheap(w: FunctionWriter, expr: Expr) -> bool:
     known = w.cheap.get(expr)
     if known is None:
         kind = type(expr)
-        divides = kind in (Div, Mod, FloorDiv, FloorMod) and not dtype_of(expr).is_float
+        divides = (
+            kind in (Div, Mod, FloorDiv, FloorMod) and not dtype_of(expr).is_float and not _divides_by_number(expr)
+        )
         known = not divides and kind not in (Call, BufferLoad, Let)
         for part in children(expr) if known else ():
             if isinstance(part, Expr) and not is_cheap(w, part):
@@ -192,6 +196,11 @@ def is_cheap(w: FunctionWriter, expr: Expr) -> bool:
                 break
         w.cheap[expr] = known
     return known
+
+
+def _divides_by_number(expr: Any) -> bool:
+    """True for a division of integers by a number above zero."""
+    return type(expr.b) is IntImm and expr.b.value > 0
 
 
 def guarded(w: FunctionWriter, condition: str, then: Expr, otherwise: Expr) -> str:
