@@ -5,7 +5,7 @@ import random
 import pytest
 from fuzz import TIMES
 
-from unity.arith import Analyzer, Verdict
+from unity.arith import Analyzer, Verdict, prove
 from unity.arith.evaluate import evaluate
 from unity.ir import build as b
 from unity.ir.buffer import Range
@@ -180,6 +180,30 @@ def test_simplify_keeps_the_value(seed):
             for _ in range(30):
                 values = {v: rng.randint(*ranges[v]) for v in ranges} | {n: rng.randint(-50, 50)}
                 assert evaluate(condition, values) == 1
+
+
+@pytest.mark.parametrize("seed", range(60 * TIMES))
+def test_points_refute_only_what_no_search_proves(seed, monkeypatch):
+    rng = random.Random(seed)
+    variables = [i, j, k, n]
+    ranges = {v: (low := rng.randint(-3, 3), low + rng.randint(0, 9)) for v in (i, j, k)}
+    premise, *conditions = [b.ge(random_expr(rng, variables, 3), random_expr(rng, variables, 3)) for _ in range(6)]
+
+    def asked():
+        ana = Analyzer([n])
+        for var, (low, high) in ranges.items():
+            ana.bind_range(var, low, high)
+        ana.assume(premise)
+        return [ana.can_prove(condition) for condition in conditions], ana
+
+    with_points, ana = asked()
+    for point in (ana.known.points or {}).values():
+        values = {var: point.get(ana.known.table.variable(var), 0) for var in variables}
+        assert all([low <= values[v] <= high for v, (low, high) in ranges.items()]) and values[n] >= 0
+        for number, atom in enumerate(list(ana.known.table.atoms)):
+            assert evaluate(atom.expr, values) == point.get(number, evaluate(atom.expr, values))
+    monkeypatch.setattr(prove, "negative_somewhere", lambda known, p: False)
+    assert asked()[0] == with_points
 
 
 def test_conditions_behind_ones_that_hold_stay(ana):

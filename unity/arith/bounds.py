@@ -21,11 +21,17 @@ class Knowledge:
         self._bound_memo: dict[int, Interval] = {}
         self.atom_memo: dict[Expr, Poly] = {}
         """Polynomials of operations that are not linear, under the present knowledge."""
+        self.quotients: dict[int, Poly] = {}
+        """``a // b`` of atoms ``a % b``, under the present knowledge."""
+        self.points: dict[int, dict[int, int]] | None = None
+        """Values of atoms at points that satisfy all that is known, as far as asked (`points.py`)."""
 
     def changed(self) -> None:
         """Forget what was derived from older knowledge."""
         self._bound_memo.clear()
         self.atom_memo.clear()
+        self.quotients.clear()
+        self.points = None
 
     def snapshot(self) -> tuple[dict[int, Interval], dict[int, ModularSet], int, dict[int, Poly]]:
         """State to go back to with ``restore``."""

@@ -124,6 +124,15 @@ class Canonical:
             return dict(a)
         return self._operation("floormod", a, b)
 
+    def quotient(self, number: int) -> Poly:
+        """Canonical ``a // b`` of an atom ``a % b``."""
+        found = self.known.quotients.get(number)
+        if found is None:
+            atom = self.table[number]
+            assert atom.a is not None and atom.b is not None
+            found = self.known.quotients[number] = self.floordiv(atom.a, atom.b)
+        return found
+
     def _less(self, a: Poly, b: Poly) -> bool:
         """``a < b`` by a known fact or by intervals of the difference."""
         gap = plus(plus(b, a, -1), constant(-1))
@@ -303,7 +312,7 @@ class Canonical:
                 atom = self.table[number]
                 if atom.kind != "floormod" or atom.a is None or atom.b is None:
                     continue
-                quotient = self.floordiv(atom.a, atom.b)
+                quotient = self.quotient(number)
                 if len(quotient) != 1:
                     continue
                 ((quotient_mono, one),) = quotient.items()

@@ -15,7 +15,7 @@ from .analyzer import Analyzer
 from .canonical import is_index
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, unsafe_hash=True)  # a frozen one takes twice as long to make
 class IntSet:
     """All integers between two expressions, both included; None is unbounded on that side."""
 

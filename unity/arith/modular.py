@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import gcd
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, unsafe_hash=True)  # a frozen one takes twice as long to make
 class ModularSet:
     """``{coeff * k + base}``; coeff 0 is one value, coeff 1 is everything. 0 <= base < coeff when coeff > 0."""
 

@@ -14,6 +14,7 @@ from ..ir.walk import collect
 from .bounds import Knowledge
 from .canonical import Canonical
 from .evaluate import evaluate
+from .points import negative_somewhere
 from .poly import Poly, PolyKey, common_factor, constant, constant_value, divide_mono, plus, poly_key, scaled
 
 
@@ -46,7 +47,7 @@ def nonnegative(canonical: Canonical, p: Poly, depth: int = 6, seen: set[PolyKey
     known = canonical.known
     if known.bound(p).low >= 0:
         return True
-    if depth == 0:
+    if depth == 0 or negative_somewhere(known, p):
         return False
     seen = set() if seen is None else seen
     key = poly_key(p)
@@ -82,7 +83,7 @@ def _defining(canonical: Canonical, p: Poly) -> Iterator[Poly]:
             elif atom.kind == "floormod":
                 divisor = constant_value(atom.b)
                 if divisor is not None and divisor > 0:  # a % divisor = a - divisor * (a // divisor)
-                    whole = plus(atom.a, scaled(canonical.floordiv(atom.a, atom.b), divisor), -1)
+                    whole = plus(atom.a, scaled(canonical.quotient(number), divisor), -1)
                     yield plus(me, whole, -1)
                     yield plus(whole, me, -1)
             elif atom.kind == "min":
