@@ -84,14 +84,24 @@ def size(value: object) -> Expr:
     )  # fmt: skip
 
 
+_SHARED = {
+    (value, bits): IntImm(value, prim_type(f"int{bits}")) for bits in (32, 64) for value in range(-1, 257)
+}  # fmt: skip
+"""Small numbers without a place in a source, by value and bits."""
+
+
 def const(value: Any, dtype: DataType | str | None = None, span: Span | None = None) -> Expr:
     """Constant of a data type; a vector type gives a broadcast. Without dtype: bool, int32 (int64 when needed), float32.
 
     Raises TypeRuleError E201 for a value that the type does not have, a fraction of an integer too; ``int_imm`` wraps one.
     """
     if type(value) is int and type(dtype) is DataType and dtype.code == "int" and dtype.lanes == 1:
+        if (
+            span is None and (shared := _SHARED.get((value, dtype.bits))) is not None
+        ):  # nearly all constants are small indices
+            return shared
         half = 1 << (dtype.bits - 1)
-        if -half <= value < half:  # nearly all constants are indices
+        if -half <= value < half:
             return IntImm(value, prim_type(dtype), span)
     if isinstance(value, np.generic):
         dtype = dtype or str(value.dtype)

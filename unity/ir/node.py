@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, dataclass_transform, overload
 
 from ..support.errors import UnityError
@@ -53,6 +54,10 @@ class Node:
     """(field name, role) in printing order."""
     walked: ClassVar[tuple[tuple[str, str], ...]] = ()
     """The part of the plan that may hold nodes."""
+    field_places: ClassVar[dict[str, int]] = {}
+    """The place of each field in the plan."""
+    field_values: ClassVar[Callable[[Any], tuple[Any, ...]]]
+    """The values of the fields of a node, in the order of the plan."""
     is_reference: ClassVar[bool] = False
     """True for nodes that stand for themselves wherever they are used (variables, buffers)."""
 
@@ -116,12 +121,21 @@ def _role(annotation: str) -> str:
     return LEAF if annotation in _LEAF_TYPES else PLAIN
 
 
+def _values_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """A function from a node to the values of its fields: in C where there are several."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda target: tuple([getattr(target, name) for name in names])
+
+
 @dataclass_transform(eq_default=False, field_specifiers=())
 def node(cls: _C) -> _C:
     """Make a node class: a slotted dataclass with identity equality, frozen when ``UNITY_CHECKED=1``."""
     made: Any = dataclass(slots=True, eq=False, repr=False, frozen=CHECKED)(cls)
     plan = tuple((f.name, _role(str(f.type))) for f in fields(made) if f.init)
     made.plan = plan
+    made.field_places = {name: place for place, (name, _) in enumerate(plan)}
+    made.field_values = staticmethod(_values_of(list(made.field_places)))
     walked = [(name, role) for name, role in plan if role not in (LEAF, ASIDE)]
     made.walked = tuple(
         sorted(walked, key=lambda item: item[1] not in BINDING)
@@ -136,7 +150,11 @@ def set_field(target: Node, name: str, value: object) -> None:
 
 def replace(target: _N, **changes: object) -> _N:
     """Return a copy of ``target`` with the fields ``changes``."""
-    values = [changes.pop(name) if name in changes else getattr(target, name) for name, _ in target.plan]
-    if changes:
-        raise TypeError(f"{type(target).__name__} has no field {next(iter(changes))!r}")
-    return type(target)(*values)
+    kind = type(target)
+    values, places = list(kind.field_values(target)), kind.field_places
+    try:
+        for name, value in changes.items():
+            values[places[name]] = value
+    except KeyError as error:
+        raise TypeError(f"{kind.__name__} has no field {error}") from None
+    return kind(*values)

@@ -92,7 +92,7 @@ def rebuild(node: Any, visit: Visit, define: Visit | None = None) -> Any:
 
     Binding fields come first, so that what a node binds is known before its other children are visited.
     """
-    changes: dict[str, Any] | None = None
+    values: list[Any] | None = None
     define = define or visit
     for name, role in node.walked:
         old = getattr(node, name)
@@ -101,14 +101,14 @@ def rebuild(node: Any, visit: Visit, define: Visit | None = None) -> Any:
         way = define if role in BINDING else visit
         new = way(old) if isinstance(old, Node) else _map_value(old, way)
         if new is not old:
-            if changes is None:
-                changes = {}
-            changes[name] = new
-    if changes is None:
+            if values is None:
+                values = list(node.field_values(node))
+            values[node.field_places[name]] = new
+    if values is None:
         return node
     if type(node) is SeqStmt:
-        return SeqStmt(flat_statements(changes["stmts"]), node.span)
-    return type(node)(*[changes[name] if name in changes else getattr(node, name) for name, _ in node.plan])
+        return SeqStmt(flat_statements(values[0]), node.span)
+    return type(node)(*values)
 
 
 def flat_statements(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -235,7 +235,12 @@ def rewrite(node: Tree, rules: Mapping[type, Visit]) -> Tree:
 
 def substitute(node: Tree, mapping: Mapping[Var, Expr] | Mapping[Any, Any]) -> Tree:
     """Replace variables and buffers of ``node`` by ``mapping`` everywhere, types and shapes included."""
-    return _deeply(lambda: Rewriter(mapping=mapping)(node)) if mapping else node
+    if not mapping or type(node) is IntImm:
+        return node
+    if node.is_reference:
+        replaced: Tree = mapping.get(node, node)  # type: ignore[call-overload]
+        return replaced
+    return _deeply(lambda: Rewriter(mapping=mapping)(node))
 
 
 def _deeply(walk: Callable[[], _R]) -> _R:
@@ -309,12 +314,16 @@ def free_vars(root: Node, in_types: bool = True) -> list[Var]:
     Types of bound variables bind the symbols they show first when they stand in parameters, match_cast targets and buffer
     declarations.
     """
+    if type(root) is IntImm:
+        return []
     found = _arithmetic_vars(root)
     return found if found is not None else _deeply(lambda: _free_vars(root, in_types))
 
 
 def uses_any(root: Node, variables: Container[Var]) -> bool:
     """True if one of the variables occurs free."""
+    if type(root) is Var and not root.ty.walked:
+        return root in variables
     return any([v in variables for v in free_vars(root)])
 
 

@@ -73,17 +73,15 @@ _inside = _Inside()
 
 
 class _Deep:
-    """The context of one walk; a walk inside another one of its thread has nothing to do."""
+    """The context of one walk."""
 
-    __slots__ = ("counted", "limit", "outermost")
+    __slots__ = ("limit", "outermost")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.counted = self.outermost = False
+        self.outermost = False
 
     def __enter__(self) -> None:
-        if _inside.walking and self.limit <= LIMIT:
-            return
         with _lock:
             found = sys.getrecursionlimit()
             if not _walks:
@@ -92,12 +90,10 @@ class _Deep:
             limit = min(self.limit, ON_C_STACK) if on_c_stack() else self.limit
             if found < limit:
                 sys.setrecursionlimit(limit)
-        self.counted, self.outermost = True, not _inside.walking
+        self.outermost = not _inside.walking
         _inside.walking = True
 
     def __exit__(self, *_: object) -> None:
-        if not self.counted:
-            return
         if self.outermost:
             _inside.walking = False
         with _lock:
@@ -105,6 +101,21 @@ class _Deep:
             _put_back()
 
 
+class _Nothing:
+    """The context of a walk inside another one of its thread."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+_NOTHING = _Nothing()
+
+
 def deep_recursion(limit: int = LIMIT) -> AbstractContextManager[None]:
     """Raise the recursion limit inside the context and put it back afterwards."""
-    return _Deep(limit)
+    return _NOTHING if _inside.walking and limit <= LIMIT else _Deep(limit)

@@ -317,17 +317,28 @@ def _writers_apart(state: ScheduleState, loop: Sref, blocks: Sequence[Sref]) -> 
         writers = [(b, w) for b in blocks for w in regions(state, b.block)[1] if w.buffer is buffer]
         if len({b for b, _ in writers}) < 2:
             continue
-        ana = analyzer_at(state, loop)
-        boxes = [relaxed_region(state, b, w, loop) for b, w in writers]
-        whole = [exact_region(state, b, w, loop) for b, w in writers]
-        if not any(
-            [made is not None and all([covers(ana, made, box, buffer.shape) for box in boxes]) for made in whole]
-        ):
+        key = ("apart", *[value_key(dim) for dim in buffer.shape],
+               *[(b.block, *_cells_key(w), *_span(state, b, loop, ())) for b, w in writers])  # fmt: skip
+        if key not in state.cache:
+            state.cache[key] = _one_writes_all(state, loop, writers)
+        if not state.cache[key]:
             names = ", ".join(dict.fromkeys([b.name for b, _ in writers]))
             return Fault(
                 writers[-1][0], f"blocks {names} write {buffer.name}, not proved to the same cells in each iteration"
             )
     return None
+
+
+def _one_writes_all(state: ScheduleState, loop: Sref, writers: Sequence[tuple[Sref, BufferRegion]]) -> bool:
+    """True if one of the blocks writes all cells that the others write in an iteration."""
+    ana = analyzer_at(state, loop)
+    boxes = [relaxed_region(state, b, w, loop) for b, w in writers]
+    for place, (block, region) in enumerate(writers):
+        made = exact_region(state, block, region, loop)
+        others = boxes[:place] + boxes[place + 1 :]
+        if made is not None and all([covers(ana, made, box, region.buffer.shape) for box in others]):
+            return True
+    return False
 
 
 def why_not_independent(state: ScheduleState, loop: Sref) -> Fault | None:

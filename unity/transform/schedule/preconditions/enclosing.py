@@ -58,6 +58,8 @@ def _visit(stmt: Stmt, above: tuple[tuple[str, Node], ...], found: _Around) -> N
 
 def _own(state: ScheduleState, item: Item) -> tuple[Node, ...]:
     """Loads in the bounds of a loop, or in a block's bindings, domains and predicate."""
+    if type(item) is For and type(item.min) is type(item.extent) is IntImm:
+        return ()
     found: tuple[Node, ...] | None = state.cache.get(("own loads", item))
     if found is None:
         if type(item) is For:
@@ -67,8 +69,15 @@ def _own(state: ScheduleState, item: Item) -> tuple[Node, ...]:
             assert type(realize) is BlockRealize
             domains = [axis.dom for axis in realize.block.iter_vars if axis.dom is not None]
             parts = [*realize.iter_values, realize.predicate, *[e for d in domains for e in (d.min, d.extent)]]
-        loads = [x for part in parts if not isinstance(part, (Var, IntImm)) for x in collect(part, BufferLoad)]
+        loads = [x for part in parts if not isinstance(part, (Var, IntImm)) for x in _loads_in(state, part)]
         found = state.cache["own loads", item] = tuple(loads)
+    return found
+
+
+def _loads_in(state: ScheduleState, expr: Expr) -> list[Node]:
+    found: list[Node] | None = state.cache.get(("loads", expr))
+    if found is None:
+        found = state.cache["loads", expr] = collect(expr, BufferLoad)
     return found
 
 

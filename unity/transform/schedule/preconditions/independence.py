@@ -26,6 +26,7 @@ from .conditions import (
 from .coverage import why_not_independent
 from .dependence import block_scope, scope_of
 from .distinct import distinct_cells, require_distinct
+from .enclosing import standing
 from .ownership import used_outside
 
 _WORDS = {"R": "reduction", "opaque": "opaque", "scan": "scan"}
@@ -42,9 +43,7 @@ def require_parallel(state: ScheduleState, loop: Sref, threads: str = "", privat
     """
     require_blocks_only(loop)
     own: list[Buffer] = []
-    candidates = private_buffers(state, loop) if private or threads else set()
-    if threads:
-        candidates = {buffer for buffer in candidates if has_own(threads, buffer.scope)}
+    candidates = private_buffers(state, loop, threads) if private or threads else set()
     for block in state.blocks_below(loop):
         written = block_scope(state, block).writes[block]
         if not candidates.issuperset(written):
@@ -75,6 +74,16 @@ def has_own(threads: str, scope: str) -> bool:
 
 
 def _require_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) -> None:
+    """Refuse unless the instances of a block may run in any order. What was proved once of a block as it stands is remembered."""
+    key = ("parallel", block.block, loop.loop.loop_var, threads, standing(state, block))
+    if key not in state.cache:
+        assumed = len(state.assumptions)
+        _prove_block(state, loop, block, threads)
+        if len(state.assumptions) == assumed:
+            state.cache[key] = True
+
+
+def _prove_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) -> None:
     complete = why_not_complete(state, block, dominant=False)
     reason = complete and why_not_update(state, block, dominant=False)
     if reason is not None:
@@ -103,8 +112,9 @@ def _require_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) 
     require_distinct(state, block, loop)
 
 
-def private_buffers(state: ScheduleState, loop: Sref) -> set[Buffer]:
-    """Buffers of the scope that are used inside a loop alone, and written there before they are read."""
+def private_buffers(state: ScheduleState, loop: Sref, threads: str = "") -> set[Buffer]:
+    """Buffers of the scope that are used inside a loop alone, and written there before they are read; with ``threads``, an axis of
+    a GPU, those of which each value of the axis has its own."""
     root = scope_of(loop)
     blocks = state.blocks_below(loop)
     if not blocks or loop.node is None:
@@ -112,6 +122,8 @@ def private_buffers(state: ScheduleState, loop: Sref) -> set[Buffer]:
     scope = block_scope(state, blocks[0])
     found = set()
     for buffer in root.block.alloc_buffers:
+        if threads and not has_own(threads, buffer.scope):
+            continue
         users = [b for b in scope.blocks if buffer in scope.writes[b] or buffer in scope.reads[b]]
         if users and buffer not in scope.reads[users[0]] and all([b in blocks for b in users]):
             found.add(buffer)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ....ir.buffer import Buffer
-from ....ir.expr import Var
+from ....ir.expr import IntImm, Var
 from ....ir.node import replace as with_fields
+from ....ir.stmt import For
 from ....ir.walk import nodes_in
 from ..core.pointers import pointers
 from ..core.refuse import refuse
@@ -87,6 +88,8 @@ def used_outside(state: ScheduleState, loop: Sref, scope: Sref) -> set[Var]:
         assert at.parent is not None and at.parent.node is not None
         inside, at = at, at.parent
         assert at.node is not None
+        if type(at.node) is For and at.node.body is inside.node and type(at.node.min) is type(at.node.extent) is IntImm:
+            continue
         others = [item for item in items_below(at.node) if item is not inside.node]
         found = found.union(*[pointers(state, item)[0] for item in others])
         held = at.block.body if at.is_block else at.node
