@@ -84,8 +84,10 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
     after = sch.get(consumers[0]).name if consumers else None
     then, refused = None, ""
     if turned:
-        if is_parameter(fn, what.weights.buffer) not in constants or not _worth_turning(what, lanes):
-            return "vectors would not be contiguous in the output"
+        worth = is_parameter(fn, what.weights.buffer) in constants and _worth_turning(what, lanes)
+        if not choose(what.block, "transpose", (0, 1), worth and width % lanes == 0):
+            reason = "tiles that are transposed would not be whole"
+            return reason if worth else "vectors would not be contiguous in the output"
         fn, then = columns_last(fn, what, after)
         after = None
         (what,) = [c for b in collect(fn.body, Block) if isinstance(c := contraction_of(b), Contraction)]
@@ -122,9 +124,7 @@ def _schedule(
         vectors = min(choose(what.block, "vectors", range(1, MOST_VECTORS + 1), vectors), -(-width // lanes))
         most = max(1, min(height, machine.accumulators // vectors))
         rows = min(choose(what.block, "rows", range(1, MOST_ROWS + 1), rows), most)
-    if then is not None and width % lanes:
-        return "tiles that are transposed would not be whole"
-    if then is not None:
+    if then is not None and width % lanes == 0:
         whole = max([v for v in range(1, vectors + 1) if width // lanes % v == 0])
         rows, vectors = tile_shape(height, whole * lanes, lanes, machine.accumulators)
         vectors = vectors if width // lanes % vectors == 0 else 1
