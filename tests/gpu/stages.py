@@ -40,7 +40,7 @@ def through(
             continue
         again = copied(mod)
         output[...] = 0
-        report = check_gpu(again, *inputs, output, name="main")
+        report = check_gpu(again, *inputs, output, name="main", traffic=False)
         if place >= LAST_BARRIERS:
             assert report.ok, f"after {step}:\n{mod.script()}\n{report}"
         np.testing.assert_allclose(output, expected, rtol=rtol, atol=rtol, err_msg=f"after {step}:\n{mod.script()}")

@@ -112,7 +112,7 @@ def test_programs_of_operators(case: Any, symbolic: bool) -> None:
     except InterpreterError as problem:
         assert symbolic and problem.code == "E317"
         pytest.skip("sizes that are broadcast must be known")
-    interpreter = ThreadedInterpreter(GPU_PIPELINE(mod), None, 1 << 14)
+    interpreter = ThreadedInterpreter(GPU_PIPELINE(mod), None, 1 << 14, traffic=False)
     got = as_numpy(interpreter.run("main", *arrays))
     assert not interpreter.log.findings, "\n".join(map(str, interpreter.log.findings.values()))
     for g, e in zip(got, expected) if isinstance(got, list) else [(got, expected)]:

@@ -41,15 +41,16 @@ def product(n: Any, m: Any, k: Any, turned: bool) -> Any:
     return parse(PRODUCT.format(n=n, m=m, k=k, right=right, index=index))
 
 
-def checked(fn: Any, *arrays: np.ndarray) -> tuple[Any, str]:
+def checked(fn: Any, *arrays: np.ndarray, traffic: bool = False) -> tuple[Any, str]:
     found = schedule_function("main", fn, set(), Machine(), GPU_RULES)
     assert found is not None
-    report = unity.check_gpu(found.func, *arrays, pipeline=GPU_PIPELINE)
+    report = unity.check_gpu(found.func, *arrays, pipeline=GPU_PIPELINE, traffic=traffic)
     report.raise_if_failed()
     return report, found.reason
 
 
 def clean(report: Any) -> None:
+    assert report.sites
     assert not report.bank_conflicts, str(report)
     assert not report.uncoalesced, str(report)
 
@@ -72,7 +73,7 @@ def test_products_of_any_size(sizes: tuple[int, int, int], symbols: str, turned:
 def test_traffic_of_products(turned: bool) -> None:
     a, b = np.ones((2, 128, 64), "float32"), np.ones((2, 64, 128), "float32")
     c, e = np.zeros((2, 128, 128), "float32"), np.zeros(128, "float32")
-    report, _ = checked(product(128, 128, 64, turned), a, b.reshape(2, 128, 64) if turned else b, c, e)
+    report, _ = checked(product(128, 128, 64, turned), a, b.reshape(2, 128, 64) if turned else b, c, e, traffic=True)
     assert (c == 64).all()
     clean(report)
 
@@ -104,7 +105,7 @@ def test_rows(shape: tuple[int, int], across: bool) -> None:
     fn = parse(SUM.format(rows=rows, length=length, result=result, steps=steps, place=place))
     a = np.random.default_rng(0).standard_normal(shape).astype("float32")
     y = np.zeros_like(a)
-    report, reason = checked(fn, a, y)
+    report, reason = checked(fn, a, y, traffic=True)
     assert "M, Y in rows" in reason and report.launches == 1
     np.testing.assert_allclose(y, np.exp(a - a.max(int(not across), keepdims=True)), rtol=1e-5)
     clean(report)
@@ -127,7 +128,7 @@ def main(A: T.Buffer({shape}, "{dtype}"), Y: T.Buffer({shape}, "{dtype}")):
 def test_elements_in_vectors(shape: tuple[int, int], dtype: str, lanes: int) -> None:
     a = np.arange(shape[0] * shape[1]).reshape(shape).astype(dtype) / 4
     y = np.zeros_like(a)
-    report, reason = checked(parse(CHAIN.format(shape=shape, dtype=dtype)), a, y)
+    report, reason = checked(parse(CHAIN.format(shape=shape, dtype=dtype)), a, y, traffic=True)
     assert ("threads of" in reason) == (lanes > 1) and (lanes == 1 or f"of {lanes}" in reason)
     np.testing.assert_array_equal(y, a + a)
     clean(report)
@@ -150,7 +151,7 @@ def main(X: T.Buffer((3, {n}, {m}), "{dtype}"), B: T.Buffer(({n},), "{dtype}"), 
 def test_transposes(n: int, m: int, dtype: str) -> None:
     x = np.random.default_rng(0).integers(-8, 8, (3, n, m)).astype(dtype)
     b, y = np.arange(n).astype(dtype), np.zeros((3, m, n), dtype)
-    report, reason = checked(parse(TURNED.format(n=n, m=m, dtype=dtype)), x, b, y)
+    report, reason = checked(parse(TURNED.format(n=n, m=m, dtype=dtype)), x, b, y, traffic=True)
     assert "turned" in reason
     np.testing.assert_array_equal(y, x.swapaxes(1, 2) + b)
     if n % 32 == 0:

@@ -47,7 +47,7 @@ def compare(case: Case) -> None:
     for arguments in case.arguments:
         expected, found = interpreter_arguments(arguments), interpreter_arguments(arguments)
         Interpreter(IRModule({"main": case.func}, {}, {})).run("main", *expected)
-        threaded = ThreadedInterpreter(IRModule({"main": kernel}, {}, {}))
+        threaded = ThreadedInterpreter(IRModule({"main": kernel}, {}, {}), traffic=False)
         threaded.run("main", *found)
         faults = [
             f for f in threaded.log.findings.values() if f.kind != "alignment"

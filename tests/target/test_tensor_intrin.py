@@ -112,7 +112,7 @@ def test_wmma_products(types: tuple[str, str], trans: bool, scope: str) -> None:
             at(step["compute"], fa, fb, fc), at(step["store"], fc, C),
         ]  # fmt: skip
         out = np.zeros((16, 16), types[1])
-        report = check_gpu(kernel([A, B, C], [AS, BS, fa, fb, fc], body), x, y, out)
+        report = check_gpu(kernel([A, B, C], [AS, BS, fa, fb, fc], body), x, y, out, traffic=False)
         return out, report
 
     done, report = product("impl")
@@ -144,7 +144,7 @@ def test_mma_sync_with_ldmatrix(total: str, scope: str) -> None:
             at(store, wc, C),
         ]  # fmt: skip
         out = np.zeros((16, 16), wide)
-        report = check_gpu(kernel([A, B, C], [AS, BS, wa, wb, wc], body), x, y, out)
+        report = check_gpu(kernel([A, B, C], [AS, BS, wa, wb, wc], body), x, y, out, traffic=False)
         return out, report
 
     done, report = product(["impl"] * 5)

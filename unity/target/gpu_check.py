@@ -105,13 +105,14 @@ def check_gpu(
     pipeline: Pipeline | None = None,
     max_steps: int | None = None,
     max_lanes: int = DEFAULT_MAX_LANES,
+    traffic: bool = True,
 ) -> GpuReport:
     """Run a GPU-shaped program on the processor with all its threads and report faults and traffic.
 
     ``args`` are those of the function ``name`` ("main", or the only function that is no kernel): numpy arrays, tensors,
     numbers. A tensor program writes into its arrays, as on the device. ``pipeline`` is run on the module first: ``GPU_PIPELINE``
     for a scheduled program that has no barriers yet. ``max_lanes`` bounds the threads run side by side, ``max_steps`` the turns of
-    loops.
+    loops. ``traffic``: count what memory does; a run without takes less time.
 
     Raises: InterpreterError for arguments that do not fit and for programs that cannot be run at all (E367 to E369 and E372
     among them), VerifyError for a program that breaks the rules of the IR. Faults of the program itself are not raised, see
@@ -132,7 +133,7 @@ def check_gpu(
             "E367", f"{name} binds no thread axis: there is no kernel to check",
             help='bind loops with T.thread_binding(..., thread="threadIdx.x"), or run it with unity.ir.interpret',
         )  # fmt: skip
-    interpreter = ThreadedInterpreter(module, max_steps, max_lanes)
+    interpreter = ThreadedInterpreter(module, max_steps, max_lanes, traffic)
     value = interpreter.run(name, *args)
     log = interpreter.log
     arrays = tuple([a for a in args if isinstance(a, np.ndarray)])

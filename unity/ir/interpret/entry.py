@@ -21,7 +21,7 @@ def run(mod: IRModule | Function | PrimFunc, name: str | None = None, *args: Any
         mod = IRModule({name: mod}, {}, {})
     if not any([needs_threads(fn) for fn in mod.prim_funcs().values()]):
         return Interpreter(mod, max_steps).run(name or "main", *args)
-    interpreter = ThreadedInterpreter(mod, max_steps)
+    interpreter = ThreadedInterpreter(mod, max_steps, traffic=False)
     value = interpreter.run(name or "main", *args)
     for finding in interpreter.log.findings.values():
         raise finding

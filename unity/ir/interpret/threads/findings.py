@@ -84,8 +84,9 @@ class Site:
 
 @dataclass(slots=True)
 class Log:
-    """Findings of one run, joined by place, and the access sites."""
+    """Findings of one run, joined by place, and the access sites; ``traffic``: their traffic is counted."""
 
+    traffic: bool = True
     findings: dict[object, Finding] = field(default_factory=dict)
     sites: list[Site] = field(default_factory=list)
     launches: int = 0

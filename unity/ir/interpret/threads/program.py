@@ -129,9 +129,11 @@ class ThreadedPrimFunc(CompiledPrimFunc):
 class ThreadedInterpreter(Interpreter):
     """The reference interpreter with kernels run thread by thread; ``log`` gathers what they bring to light."""
 
-    def __init__(self, mod: IRModule, max_steps: int | None = None, max_lanes: int = DEFAULT_MAX_LANES) -> None:
+    def __init__(
+        self, mod: IRModule, max_steps: int | None = None, max_lanes: int = DEFAULT_MAX_LANES, traffic: bool = True
+    ) -> None:
         super().__init__(mod, max_steps)
-        self.log = Log()
+        self.log = Log(traffic)
         self.max_lanes = max_lanes
 
     def _call(self, name: str, args: list[Any], span: Any) -> Any:

@@ -6,6 +6,8 @@ Segments: aligned pieces of 128 bytes of global memory.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from .findings import Site
@@ -21,8 +23,15 @@ def count_shared(site: Site, address: np.ndarray, active: np.ndarray, width: int
     """Count an access of ``width`` bytes per lane at byte ``address`` (warps, 32), each relative to its block's memory."""
     if not active.any():
         return
-    words_per_lane = max(1, -(-width // BANK_BYTES))
     rows, times = _patterns(address // BANK_BYTES, active)
+    _note(site, *_shared_work(rows.tobytes(), width), times)
+
+
+@lru_cache(512)
+def _shared_work(patterns: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Passes over the banks that rows of words take, and the least they could; a loop has the same rows in every turn."""
+    rows = np.frombuffer(patterns, np.int64).reshape(-1, WARP)
+    words_per_lane = max(1, -(-width // BANK_BYTES))
     part = max(1, WARP // words_per_lane)
     passes = np.zeros(len(rows), np.int64)
     least = np.zeros(len(rows), np.int64)
@@ -33,7 +42,7 @@ def count_shared(site: Site, address: np.ndarray, active: np.ndarray, width: int
         words[~np.repeat(present, words_per_lane, axis=1)] = _ABSENT
         passes += _bank_passes(words)
         least += _distinct(words, BANKS)
-    _note(site, passes, least, times)
+    return passes, least
 
 
 def _bank_passes(words: np.ndarray) -> np.ndarray:

@@ -53,7 +53,7 @@ class Wave:
     def count(self, site: Site, storage: Storage, address: Value, mask: Mask, width: int) -> None:
         """Count the traffic of an access of ``width`` bytes per lane."""
         scope = storage.scope
-        if scope != "global" and not scope.startswith("shared"):
+        if not self.log.traffic or (scope != "global" and not scope.startswith("shared")):
             return
         if self.together is not None:
             self.together.setdefault(site, []).append((storage, address, mask, width))
