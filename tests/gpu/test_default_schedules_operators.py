@@ -145,3 +145,25 @@ class Module:
             a, b = [np.random.default_rng(n).integers(-2, 3, (n, *shape)).astype(dtype) for shape in ((9, 16), (16, 8))]
             assert (vm["main"](a, b).numpy() == a @ b).all()
         assert [launch.grid for launch in gpu.launches] == [(1, 1, 1), (3, 1, 1)]
+
+
+@pytest.mark.parametrize("rows, columns", [("n", "m"), ("n", 40), (37, "m")])
+def test_transposes_of_any_size_have_code(rows: str | int, columns: str | int) -> None:
+    """Whatever is not known, a tile in shared memory has a constant size."""
+    mod = parse(f"""
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, ({rows}, {columns}), "float16")
+    B = T.match_buffer(b, ({columns}, {rows}), "float16")
+    for i, j in T.grid({columns}, {rows}):
+        with T.block("turn"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vj, vi]
+""")
+    executable = unity.compile(unity.IRModule({"main": mod}, {}, {}), target="cuda")
+    with emulated_gpu(memory=1 << 24, traffic=False) as gpu:
+        a = np.arange(37 * 40).reshape(37, 40).astype("float16")
+        b = unity.tensor(np.zeros((40, 37), "float16"), device=unity.cuda(0))
+        unity.VirtualMachine(executable, unity.cuda(0))["main"](a, b)
+        assert (b.numpy() == a.T).all() and not gpu.findings

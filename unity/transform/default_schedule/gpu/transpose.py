@@ -134,11 +134,13 @@ def bind_turned(sch: Schedule, what: Turned, gpu: GpuMachine) -> tuple[Schedule,
     sch.reorder(*rest, row, column, y, x, again)
     blocks = [*[loop for loop in rest if not is_int(sch.get(loop).extent, 1)], row, column]
     kept = blocks if len(blocks) == len(rest) + 2 else [*rest, row, column]
+    first = sch.get_block(f"{name}_fill")
+    sch.compute_at(
+        first, column, preserve_unit_loops=True
+    )  # its tile is found by row and column, whose numbers may be symbols
     sch.bind(sch.fuse(*kept, preserve_unit_iters=False), "blockIdx.x")
     sch.bind(y, "threadIdx.y")
     sch.bind(x, "threadIdx.x")
-    first = sch.get_block(f"{name}_fill")
-    sch.compute_at(first, sch.get_loops(out)[0], preserve_unit_loops=True)
     *_, by_v, by_u = sch.get_loops(first)
     step, line = sch.split(by_v, [None, WARPS])
     sch.reorder(line, by_u, step)
