@@ -1,12 +1,12 @@
-"""Attention on CUDA devices: a block of threads has a block of rows, keys and values pass by through shared memory.
+"""Attention on CUDA devices: a block of threads computes a block of rows and reads keys and values through shared memory.
 
-The algorithm is that of the lowering for processors (`op/nn/attention_blocks.py`): for each row the highest score, the sum of the
-weights and the mixed values are carried along. Here scores and mixed values of a block lie in registers. Copies run beside the
-products where the architecture has them: values arrive while scores are computed, the next keys while values are mixed. Blocks
-of keys that a causal mask hides are not read; only those at its edge, and the last one, are masked. Heads that share keys are
-rows of one block, any length is guarded, nothing is padded in memory.
+The algorithm is that of the lowering for CPUs (`op/nn/attention_blocks.py`), an online softmax: each row carries its maximum score,
+the sum of its weights and the weighted values. Here scores and results of a block are in registers. Copies are asynchronous if the
+architecture has them: values arrive while scores are computed, the next keys while values are added. Blocks of keys that a causal
+mask hides are not read; only those at its edge, and the last one, are masked. Query heads that share keys are rows of one block.
+Any length is allowed, and nothing is padded in global memory.
 
-Where rows are few, several blocks share the keys, and a second kernel joins what they have found ("flash decoding").
+If there are few rows, several blocks split the keys, and a second kernel combines their results ("flash decoding").
 
 Not here: the kernel (`attention_kernel.py`), its products (`attention_products.py`); programs with other sizes stay those for
 processors.
@@ -26,7 +26,7 @@ from .attention_kernel import ASYNC_CAPABILITY, VECTOR_BYTES, Kernel, rounded, s
 from .attention_products import Products, RegisterTiles, TensorCores
 
 WIDEST = 256
-"""Width of a head up to which its rows are kept in registers."""
+"""Largest width of a head whose rows are kept in registers."""
 
 
 def attention(call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None = None) -> te.Tensor:
@@ -46,15 +46,15 @@ _CORE_TILES = {
     128: ((1, 64, 8), (1, 64, 4), (1, 32, 2), (1, 32, 1)),
     256: ((1, 16, 4), (1, 16, 2), (1, 16, 1)),
 }
-"""By the width of a head at most: tiles of a warp, keys, and warps of a block. Two tiles of a warp halve what is read of shared
-memory: a bias, or wide heads, leave no registers for that."""
+"""By the largest width of a head: 16-row tiles of a warp, keys of a block, and its warps. Two tiles of a warp halve the reads of
+shared memory; a bias or a wide head leaves no registers for them."""
 _REGISTER_TILES = ((4, 32, 8), (2, 32, 8), (1, 32, 8), (1, 16, 4))
 """Rows of a thread, keys and warps of a block."""
 
 
 def _products(what: Attention, gpu: GpuMachine) -> Products | None:
-    """The way products are computed: the largest tiles that the block has room for and that give all processors work. None where
-    rows are too wide, or of a width that is not known."""
+    """The implementation of the two products: the largest tiles that fit into shared memory and occupy all multiprocessors. None if
+    heads are too wide, or their width is symbolic."""
     width, mixed = size_of(what.query.size("D")), size_of(what.value.size("D"))
     if width is None or mixed is None or max(width, mixed) > WIDEST or min(width, mixed) == 0:
         return None

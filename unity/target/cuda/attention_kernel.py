@@ -1,6 +1,6 @@
-"""The kernel of fused attention for CUDA devices, as script: threads, copies, masks, the softmax that is carried along, the end.
+"""The kernel of fused attention for CUDA devices, as script: launch, copies, masks, online softmax, epilogue.
 
-Not here: the products (`attention_products.py`), which sizes they have (`attention.py`).
+Not here: the products (`attention_products.py`), their sizes (`attention.py`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ...transform.tir.expressions.simplify import simplify
 from .attention_products import PAD_BYTES, WARP, Products
 
 ASYNC_CAPABILITY = 80
-"""The first compute capability with copies beside the threads, and with the products of 16-bit floats used here."""
+"""The first compute capability with asynchronous copies and with the matrix instructions used here."""
 VECTOR_BYTES = 16
 PIECE = 2
-"""Blocks of keys that a block of threads has at least, where several share the keys of a row."""
+"""Least number of key blocks of a block of threads, if several split the keys of a row."""
 MOST_PIECES = 64
 BLOCKS_EACH = 4
-"""Blocks that a processor is given then."""
+"""Blocks of threads for each multiprocessor in that case."""
 
 
 def size_of(expr: Expr) -> int | None:
@@ -49,7 +49,7 @@ _SIZES = ("batches", "heads", "shared", "length", "keys", "width", "mixed_width"
 
 
 def _number(expr: Expr) -> float | None:
-    """The value of a constant, or of the usual factor, 1 / sqrt(width)."""
+    """The value of a constant, or of the usual scale 1 / sqrt(width); None if it is not known."""
     if isinstance(expr, Div):
         one, width = _number(expr.a), _number(expr.b)
         return one / width if one is not None and width else None
@@ -84,16 +84,16 @@ class Kernel:
         self.group = build.floordiv(what.query.size("H"), what.key.size("H"))
         self.one_group, self.is_causal = is_one(self.group), what.shift is not None
         self.behind = " + 1" if what.shift is not None and build.is_int(what.shift, 0) else " + shift + 1"
-        """From the place of a row to behind the last key that it sees."""
+        """Added to the position of a row, this is the end of the keys that it sees."""
         self.width, self.mixed = size_of(what.query.size("D")) or 0, size_of(what.value.size("D")) or 0
         self.scale = _number(what.scale)
         self.folds = what.bias is None and self.scale is not None and self.scale > 0
-        """Scores are scaled inside of the exponent: their order is that of the scaled ones."""
+        """Scores are scaled in the exponent; a positive scale keeps their maximum."""
         self.pieces = self.pieces_of_keys(gpu)
 
     def pieces_of_keys(self, gpu: GpuMachine) -> str:
-        """The number of blocks that share the keys of a row: more than one where rows are few, so that all processors have work;
-        "" for one."""
+        """The number of blocks that split the keys of a row, as script. More than one if there are few rows, to occupy all
+        multiprocessors; "" for one."""
         heads, length, group = [size_of(e) for e in (self.what.key.size("H"), self.what.query.size("S"), self.group)]
         batches, keys = size_of(self.what.query.size("B")) or 1, size_of(self.what.key.size("S"))
         if heads is None or length is None or group is None or length * group > self.by.rows:
@@ -157,7 +157,7 @@ class Kernel:
         return {"B": "batches", **other}[letter]
 
     def element(self, name: str, row: str, column: str) -> str:
-        """An element of a tensor by its row in the sequence: of the query and the result, heads that share keys are rows."""
+        """An element of a tensor by row and column. In the query and the result, heads that share keys are rows."""
         at = {"B": "batch", "H": "head", "S": row, "D": column}
         if name in ("query", "out"):
             at |= {"H": self.head_of(row), "S": self.place_of(row)}
@@ -172,7 +172,7 @@ class Kernel:
         return row if self.one_group else f"({row}) // group"
 
     def launch(self) -> str:
-        """The kernel; where blocks share keys another one that joins what they have found."""
+        """The kernel, and the one that combines results if blocks split the keys."""
         by, wide = self.by, self.what.wide
         count = f"((length * group + {by.rows - 1}) // {by.rows})"
         number = f"{count} - 1 - block % {count}" if self.is_causal else f"block % {count}"  # the most keys first
@@ -198,7 +198,7 @@ states = T.alloc_buffer(({shape}, 2), "{wide}")
 """
 
     def join(self) -> str:
-        """A row for each block: the results of its pieces, weighted."""
+        """The kernel that combines the pieces of a row, one block for each row."""
         wide, threads = self.what.wide, min(256, rounded(self.mixed, WARP))
         own = -(-self.mixed // threads)
         row = f"block // (length * group) * {self.pieces} + s, block % (length * group)"
@@ -232,7 +232,7 @@ for block in T.thread_binding(batches * shared * (length * group), thread="block
 """
 
     def divided(self, value: str, total: str) -> str:
-        """A result, of the type of the output."""
+        """A result divided by its sum of weights, in the type of the output."""
         wide, out = self.what.wide, self.buffers["out"].dtype.name
         value = f"{value} * (T.{wide}(1) / {total})"
         if self.what.empty is not None:
@@ -276,7 +276,7 @@ for i in range(turns):
 """
 
     def keys_of_block(self) -> str:
-        """The number of blocks of keys that pass by, and the first of them."""
+        """The number of key blocks of a block of threads, and the first of them."""
         turns = f"(seen + {self.by.keys - 1}) // {self.by.keys}"
         if not self.pieces:
             return f"turns: T.int64 = {turns}"
@@ -287,7 +287,7 @@ turns: T.int64 = T.max(T.min(each, {turns} - begin), 0)
 """
 
     def turn(self) -> str:
-        """A block of keys."""
+        """One iteration: a block of keys."""
         by, wide = self.by, self.what.wide
         return f"""
 {self.wait()}
@@ -310,13 +310,13 @@ if j >= whole:
 """
 
     def limit(self) -> str:
-        """The first key that a thread's row ``r`` does not see."""
+        """The end of the keys that a thread's row ``r`` sees."""
         if not self.is_causal:
             return "keys"
         return f"T.min(keys, {self.place_of('start + ' + self.by.row('r'))}{self.behind})"
 
     def fill(self, to: str, name: str, first: str, limit: str) -> str:
-        """Copy a block of rows to shared memory, zeros behind its end and behind a row's."""
+        """Copy a block of rows to shared memory, with zeros past the last row and past the width of a row."""
         by, source = self.by, self.buffers[name].dtype
         width, padded = (self.mixed, by.mixed) if to == "V" else (self.width, by.width)
         lanes = _lanes(width, VECTOR_BYTES // max(source.itemsize, DataType(by.dtype).itemsize))
@@ -347,7 +347,7 @@ for x in T.vectorized({lanes}):
         return "T.ptx_wait_group(0)" if self.is_async else ""
 
     def biased(self) -> str:
-        """Scale the scores and add the bias, where that is not left to the exponent."""
+        """Scale the scores and add the bias, unless the exponent scales them."""
         if self.folds:
             return ""
         what, by = self.what, self.by
@@ -375,12 +375,12 @@ for r in T.unroll({by.own_rows}):
 """
 
     def exponent(self, value: str) -> str:
-        """2 to the power of a score, less what its row begins at."""
+        """2 to the power of a score less the base of its row."""
         less = f"T.fma({value}, scale, T.{self.what.wide}(0) - base[r])" if self.folds else f"{value} - base[r]"
         return f"T.{'exp2' if self.what.wide == 'float64' else 'ptx_ex2'}({less})"
 
     def softmax(self) -> str:
-        """Scores to weights, with what is carried along."""
+        """Replace scores by weights, and rescale the sums that the row carries."""
         by, wide = self.by, self.what.wide
         score = f"scores[{by.score('r', 'c')}]"
         joined = "\n    ".join([f"top[r] = T.max(top[r], {_from_lane('top[r]', d)})" for d in by.lanes])
@@ -403,13 +403,13 @@ for r in T.unroll({by.own_rows}):
 """
 
     def finish(self) -> str:
-        """Store what a thread has: for the kernel that joins the pieces, or divided by the sums of weights."""
+        """Store the results of a thread: for the kernel that combines the pieces, or divided by the sums of weights."""
         sums = "\n    ".join([f"total[r] = total[r] + {_from_lane('total[r]', d)}" for d in self.by.lanes])
         summed = f"for r in T.unroll({self.by.own_rows}):\n    {sums}\n"
         return summed + (self.store_parts() if self.pieces else self.store_rows())
 
     def store_parts(self) -> str:
-        """Store the results of a piece of the keys as they are, and the highest score and the sum of weights of each row."""
+        """Store the undivided results of a piece of the keys, and the maximum score and the sum of weights of each row."""
         by = self.by
         place, column = f"block, start + {by.row('r')}", by.column("g", "x")
         loop, inside = f"for x in T.unroll({by.together}):", f"if {column} < {self.mixed}:"
@@ -430,7 +430,7 @@ if {by.first_key} == 0:
 """
 
     def store_rows(self) -> str:
-        """Store the rows that there are, whole ones, by way of shared memory."""
+        """Store the rows through shared memory, so that accesses are contiguous."""
         by, out = self.by, self.buffers["out"].dtype
         lanes = _lanes(self.mixed, VECTOR_BYTES // out.itemsize)
         width = by.mixed + PAD_BYTES // out.itemsize

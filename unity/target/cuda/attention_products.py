@@ -1,7 +1,7 @@
-"""The two products of fused attention, scores of a block and mixed values, by tensor cores or by tiles of registers.
+"""The two products of fused attention, Q K^T and weights times V, on tensor cores or on tiles of registers.
 
-Either way has the scores and the result of a block in registers, and says which of them a thread holds: what is between the
-products (`attention.py`) is the same for both. Texts are script, of the block's thread ``ty``, ``tx``.
+Both implementations hold the scores and results of a block in registers, and say which of them belong to a thread. The softmax
+between the products (`attention_kernel.py`) is the same for both. Their texts are script for the thread ``ty``, ``tx`` of a block.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from typing import Protocol
 
 WARP = 32
 PAD_BYTES = 16
-"""Bytes behind each row in shared memory: rows that are read together begin in different banks."""
+"""Padding of each row in shared memory, in bytes: rows that are read together begin in different banks."""
 
 
 class Products(Protocol):
-    """Products over blocks of ``rows`` and ``keys`` by ``warps``. Elements have the type ``dtype`` in shared memory, in rows of
-    ``width`` (query, key) and ``mixed`` (value). A thread holds ``own_rows`` rows, of each ``own_keys`` scores and ``own_columns``
-    results, ``together`` of them neighbours; scores of one row are held by lanes at the distances ``lanes`` (by exclusive or)."""
+    """The products of a block of ``rows`` and ``keys`` by ``warps``. Shared memory holds elements of type ``dtype``, in rows of
+    ``width`` (query, key) and ``mixed`` (value). A thread holds ``own_rows`` rows, and of each ``own_keys`` scores and
+    ``own_columns`` results, ``together`` of them contiguous. A row is reduced over its lanes by shuffles at the xor distances
+    ``lanes``."""
 
     @property
     def rows(self) -> int: ...
@@ -46,28 +47,28 @@ class Products(Protocol):
 
     @property
     def first_key(self) -> str:
-        """The key of its first score of a row."""
+        """The key of a thread's first score of a row."""
 
     def next_key(self, c: str) -> str:
-        """The distance from there to that of its ``c``-th score."""
+        """The distance from there to the key of the ``c``-th score."""
 
     def column(self, g: str, x: str) -> str:
-        """The column of the ``x``-th of its ``g``-th neighbours."""
+        """The column of element ``x`` of the ``g``-th contiguous group of results."""
 
     def score(self, r: str, c: str) -> str:
         """The register of a score."""
 
     def result(self, r: str, g: str, x: str) -> str:
-        """The register of such a result."""
+        """The register of a result."""
 
     def buffers(self) -> str:
-        """Memory for the products alone."""
+        """Buffers that only the products use."""
 
     def scores(self) -> str:
         """Add the products of Q and K to the scores."""
 
     def values(self) -> str:
-        """Add the products of the weights, which the scores are by then, and V to the results."""
+        """Add the products of the weights, which have replaced the scores, and V to the results."""
 
     @property
     def shared_bytes(self) -> int:
@@ -179,7 +180,7 @@ for k in T.unroll({self.keys // 16}):
 
 @dataclass(slots=True, frozen=True)
 class RegisterTiles:
-    """Products by tiles of registers: half a warp has ``own_rows`` rows, and in turn its lanes have keys and columns."""
+    """Products by tiles of registers: half a warp has ``own_rows`` rows, and keys and columns are distributed over its lanes."""
 
     own_rows: int
     keys: int

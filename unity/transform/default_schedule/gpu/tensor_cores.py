@@ -57,7 +57,7 @@ CHOICES = (
     Choice(32, 64, 2, 2, 0.45),  # few rows: weights are read once, and what limits is memory
     Choice(16, 64, 1, 2, 0.3),
 )
-"""Tiles from the largest. A larger one reads less for each product; a smaller one lets more processors work."""
+"""Tiles, largest first. A larger one reads less memory for each product; smaller ones occupy more multiprocessors."""
 GROUP_CHOICES = (
     Choice(128, 256, 2, 1, 1.0, True),  # a warpgroup has 64 x 256: 128 registers of sums
     Choice(128, 128, 2, 1, 0.8, True),  # half of the operands' traffic in shared memory is the left one's
@@ -68,21 +68,21 @@ GROUP_CHOICES = (
 WARP_PART = 0.6
 """The part of the speed of warpgroups that products of warps reach there."""
 STEP_BYTES = 128
-"""Bytes of a tile's row of steps: a line of memory."""
+"""Bytes of a tile's row of steps: a cache line."""
 STAGES = 4
-"""Stages of the pipeline where shared memory has room for them: with four, three tiles are on their way."""
+"""Stages of the software pipeline if shared memory has room for them: with four, copies run three tiles ahead."""
 GROUP = 8
-"""Tiles of columns at most that blocks go through before they go down."""
+"""Most tiles of columns that blocks take before the next tile of rows."""
 FEW_ROWS = 64
-"""Rows up to which a product of any number of rows has a kernel of its own."""
+"""A product with a symbolic number of rows has a kernel of its own for up to this many."""
 LEAST_COPY = 8
 """Bytes that a thread copies at once at least: with less, one warpgroup that copies would not keep up with two that multiply."""
 FEW_STEPS = 8
-"""Steps of a product from which on matrix instructions pay."""
+"""Least steps of a product for which tensor cores pay."""
 
 
 def matrix_products(sch: Schedule) -> list[Product]:
-    """The products that tensor cores have an instruction for."""
+    """The products of a program for which tensor cores have an instruction."""
     return [
         product for product in products_of(sch)
         if _form(product) is not None and _size(product.steps) >= FEW_STEPS
@@ -90,8 +90,8 @@ def matrix_products(sch: Schedule) -> list[Product]:
 
 
 def bind_tensor_cores(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Schedule, str] | None:
-    """Bind a product; the schedule goes on from the program with its kernel. None for a device without the instructions, and
-    for float32 where the target does not ask for it."""
+    """Replace a product by its kernel, and return the schedule of the new program and a description. None if the device lacks the
+    instructions, and for float32 unless the target has ``-tf32``."""
     form = _form(what)
     if gpu.capability < 80 or gpu.warp != WARP or form is None or (form.operand == "tf32" and not gpu.tf32):
         return None
@@ -118,7 +118,7 @@ def _sides(what: Product, rows: int, columns: int, steps: int) -> tuple[Side, Si
 
 
 def _tile(what: Product, gpu: GpuMachine, rows: int) -> WarpTile | WarpgroupTile | None:
-    """The tile for so many rows, with as many stages as shared memory has room for; None where it has none for two."""
+    """The tile for a number of rows, with as many stages as fit into shared memory; None if not even two do."""
     costs, steps = _costs(what, gpu, rows), _steps(what)
     for choice in sorted(costs, key=lambda choice: costs[choice]):
         sizes = choice.rows, choice.columns, steps, choice.row_parts, choice.column_parts
@@ -157,7 +157,7 @@ def _narrow(value: Expr) -> str:
 
 
 def _inline_producers(sch: Schedule, what: Product) -> None:
-    """Compute what alone the product reads while its tiles are filled: the border of an image."""
+    """Inline producers that only the product reads, such as the padding of an image, into the fill of its tiles."""
     for producer in sch.get_producers(what.stage.rv):
         block = sch.get(producer)
         if block.init is None and type(block.body) is BufferStore and len(sch.get_consumers(producer)) == 1:
@@ -169,7 +169,7 @@ def _size(axes: tuple[IterVar, ...]) -> int:
 
 
 def _steps(what: Product) -> int:
-    """Steps of a tile: fewer where the product has few."""
+    """Steps of a tile; fewer if the product has few."""
     item = dtype_of(what.left.value if isinstance(what.left, Cast) else what.left).itemsize
     steps = STEP_BYTES // item
     while steps > STEP_BYTES // 4 // item and steps >= 2 * _size(what.steps):
@@ -178,7 +178,7 @@ def _steps(what: Product) -> int:
 
 
 def _costs(what: Product, gpu: GpuMachine, m: int) -> dict[Choice, float]:
-    """The cost of each tile for ``m`` rows: the turns in which the processors go through the tiles, by size and speed."""
+    """The cost of each choice for ``m`` rows: waves of tiles over the multiprocessors, times the size of a tile, over its speed."""
     batch, n = _size(what.batch), _size(what.columns)
     grouped = gpu.warpgroups and _narrow(what.left) in GROUPED and _size(what.steps) >= _steps(what)
     found = {}

@@ -1,4 +1,4 @@
-"""The operands of a product as tiles in shared memory: how their elements are found, and how many are neighbours in memory."""
+"""The operands of a product as tiles in shared memory: the element at each place of a tile, and the width of vector accesses."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from .nests import INT, buffer_of
 from .product import Product, apart, extent_of, values_at, walks
 
 CHUNK_BYTES = 16
-"""Bytes of a line of a matrix in shared memory."""
+"""Bytes of a row of an 8x8 matrix in shared memory."""
 LINES = 8
-"""Lines of a matrix."""
+"""Rows of such a matrix."""
 
 
 @dataclass(slots=True, frozen=True)
 class Side:
-    """An operand: its value, the iterators that select it, how many of their values and of steps a tile has, whether steps are
-    neighbours in the tile, whether such a tile is read across memory, how many neighbours are stored at once, and the tile."""
+    """An operand. ``axes`` are the iterators of its rows or columns; a tile has ``size`` of them and ``steps`` of the sum.
+    ``by_steps``: steps are contiguous in the tile. ``turned``: they are not in memory, so that the fill transposes. ``width``:
+    elements that a thread stores at once."""
 
     value: Expr
     axes: tuple[IterVar, ...]
@@ -44,12 +45,12 @@ class Side:
 
     @property
     def length(self) -> int:
-        """Elements of a tile along memory."""
+        """Extent of a tile along its contiguous axis."""
         return self.steps if self.by_steps else self.size
 
     @property
     def lines(self) -> int:
-        """Elements of a tile across memory."""
+        """Extent of a tile along the other axis."""
         return self.size if self.by_steps else self.steps
 
     @property
@@ -66,7 +67,7 @@ class Side:
 
 
 def side_of(what: Product, name: str, value: Expr, axes: tuple[IterVar, ...], size: int, steps: int) -> Side:
-    """An operand with a place for its tile. A conversion of it is left to the instruction, which turns 16 bits alone."""
+    """An operand with a buffer for its tile. The instruction converts the elements; it transposes only those of 16 bits."""
     walked = walks(value, what.steps)
     value = value.value if isinstance(value, Cast) else value
     dtype = dtype_of(value)
@@ -82,7 +83,8 @@ def side_of(what: Product, name: str, value: Expr, axes: tuple[IterVar, ...], si
 
 
 def element_at(what: Product, side: Side, batch: Expr, groups: Expr, line: Expr, lane: Expr | None) -> Expr:
-    """An element of an operand, zero behind the ends: ``groups`` counts along memory, to that of the lane, ``line`` across."""
+    """An element of an operand, zero past the ends. ``groups`` counts vectors along memory, ``lane`` is the place in one, ``line``
+    counts across memory."""
     along, across = (what.steps, side.axes) if side.by_steps else (side.axes, what.steps)
     values = {**apart(what.batch, batch), **apart(along, groups, side.width, lane), **apart(across, line)}
     element, conditions = _chosen(substitute(side.value, values_at(what, values)))
@@ -95,7 +97,7 @@ def element_at(what: Product, side: Side, batch: Expr, groups: Expr, line: Expr,
 
 
 def _is_vector(what: Product, side: Side, width: int) -> bool:
-    """True if so many neighbours of an operand are a whole vector: in memory, or else where they are gathered to."""
+    """True if ``width`` contiguous elements of the tile are one aligned vector in memory, or are gathered."""
     along = what.steps if side.by_steps else side.axes
     if not last_divides(along, width):
         return False
@@ -109,13 +111,13 @@ def _is_vector(what: Product, side: Side, width: int) -> bool:
 
 
 def last_divides(axes: Sequence[IterVar], width: int) -> bool:
-    """True if the last of some iterators is known to count through whole vectors."""
+    """True if the extent of the last iterator is a known multiple of the width."""
     last = axes[-1].dom.extent if axes and axes[-1].dom is not None else None
     return type(last) is IntImm and last.value % width == 0
 
 
 def is_whole(access: BufferLoad | BufferStore, lane: Var, width: int) -> bool:
-    """True if lanes are neighbours in memory, from a multiple of their number on."""
+    """True if the lanes access contiguous elements, aligned to the width."""
     buffer, indices = access.buffer, access.indices
     if not indices or buffer.strides or buffer.elem_offset is not None or slope(indices[-1], lane) != 1:
         return False
@@ -129,7 +131,7 @@ def is_whole(access: BufferLoad | BufferStore, lane: Var, width: int) -> bool:
 
 
 def _chosen(value: Expr) -> tuple[Expr, list[Expr]]:
-    """A value without choices of zero, and the conditions under which it is that."""
+    """A value without its ``if_then_else(.., 0)``, and the conditions of these."""
     conditions: list[Expr] = []
     while isinstance(value, Call) and is_choice(value) and getattr(value.args[2], "value", None) == 0:
         condition, value = value.args[0], value.args[1]
@@ -138,12 +140,12 @@ def _chosen(value: Expr) -> tuple[Expr, list[Expr]]:
 
 
 def inside(at: Expr, extent: Expr, size: int) -> list[Expr]:
-    """The condition that an index is inside, where tiles reach over the end."""
+    """The condition that an index is below the extent; empty if tiles divide the extent."""
     return [] if Analyzer().can_prove_equal(floormod(extent, const(size, INT)), const(0, INT)) else [lt(at, extent)]
 
 
 def all_of(conditions: Sequence[Expr]) -> Expr | None:
-    """Conditions as one; None for none."""
+    """The conjunction of conditions; None if there are none."""
     found: Expr | None = None
     for condition in conditions:
         found = condition if found is None else logical_and(found, condition)
@@ -151,7 +153,7 @@ def all_of(conditions: Sequence[Expr]) -> Expr | None:
 
 
 def sum_of(*terms: Expr | None) -> Expr:
-    """The sum of those terms that there are."""
+    """The sum of the terms that are not None."""
     total: Expr = const(0, INT)
     for term in terms:
         total = total if term is None else add(total, term)

@@ -1,12 +1,14 @@
-"""A product as a kernel of warps that multiply matrices: what a block of threads does with its tile.
+"""The kernel of a product on tensor cores: a block of warps computes a tile.
 
-Tiles of both operands go to shared memory some turns ahead, beside the threads where copies have 4 bytes or more. Each warp has a
-part of the rows and columns: ``ldmatrix`` brings its operands to registers, ``mma`` adds their product to its sums. At last the
-sums go through shared memory, 16 rows of each warp at a time, so that neighbours write what follows to neighbouring places.
+Tiles of both operands are copied to shared memory some iterations ahead, asynchronously where a copy has 4 bytes or more. Each warp
+computes a part of the tile: ``ldmatrix`` loads its operands into registers, ``mma`` adds their product to the accumulators. At the
+end the accumulators go through shared memory, 16 rows of each warp at a time, so that neighbouring threads store contiguous
+elements.
 
-In shared memory 16 bytes along one axis, a chunk, lie beside those of the next line: eight lines are 128 bytes, which a matrix
-instruction reads at once. Lines left free behind each row of chunks keep what one warp writes in different banks.
-Not here: which products, and of which sizes tiles are (`tensor_cores.py`); where elements come from (`tile_sides.py`).
+Layout in shared memory: a chunk is 16 bytes along the contiguous axis, and the chunks of successive rows are adjacent. The eight
+rows of a matrix are then 128 bytes, which ``ldmatrix`` reads without bank conflicts. Padding behind each column of chunks keeps the
+stores of a warp in different banks.
+Not here: the choice of products and tiles (`tensor_cores.py`); the elements of a tile (`tile_sides.py`).
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ from .tile_blocks import WARP, Place, fill, launched, loop, registers, vector, w
 from .tile_sides import Side, sum_of
 
 PART = 16
-"""Rows of a warp whose sums are written together."""
+"""Rows of a warp whose accumulators are stored together."""
 
 
 @dataclass(slots=True, frozen=True)
 class Form:
-    """A matrix instruction: its shape, the names of the types of its operands and of its sums."""
+    """An ``mma`` instruction: its shape, and the PTX types of its operands and accumulators."""
 
     shape: str
     operand: str
@@ -39,7 +41,7 @@ class Form:
 
 @dataclass(slots=True, frozen=True)
 class WarpTile:
-    """Sizes of a block's tile; how many warps share its rows and its columns; turns that copies are ahead, plus one."""
+    """The tile of a block, the warps along its rows and its columns, and the stages of the software pipeline."""
 
     rows: int
     columns: int
@@ -125,7 +127,7 @@ def _fill(what: Product, side: Side, first: Expr, turn: Expr, tile: WarpTile, pl
 def _multiply(
     form: Form, tile: WarpTile, sides: tuple[Side, Side], near: list[Buffer], sums: Buffer, place: Place
 ) -> Stmt:
-    """The step that a warp adds to its sums in one turn."""
+    """The products that a warp adds to its accumulators in one iteration."""
     chunk, over = sides[0].chunk, tile.warp_columns // 8
     names = [StringImm(n) for n in (form.shape, "row", "col", form.operand, form.operand, form.total)]
 
@@ -153,10 +155,10 @@ def _multiply(
 
 
 def _matrices(side: Side, is_left: bool, to: Buffer, number: Expr, first: Expr, step: Expr, lane: Expr) -> Stmt:
-    """Four matrices of an operand to registers: of 16 rows or columns from ``first``, and two chunks of steps from ``step``.
+    """Load four matrices of an operand into registers: 16 rows or columns from ``first``, and two chunks of steps from ``step``.
 
-    Those of the left operand are in the order that rows go first, those of the right that steps do. Neighbours are steps in
-    registers; where they are not in memory the instruction turns the matrices over."""
+    The matrices of the left operand are ordered by rows first, those of the right by steps first. Steps are contiguous in
+    registers; if they are not in the tile, ``ldmatrix`` transposes."""
     if is_left == side.by_steps:
         chunk, line = floordiv(lane, 16), floormod(lane, 16)
     else:
@@ -169,7 +171,7 @@ def _matrices(side: Side, is_left: bool, to: Buffer, number: Expr, first: Expr, 
 
 
 def _finish(what: Product, tile: WarpTile, sums: Buffer, place: Place) -> Stmt:
-    """The sums of all warps through shared memory, some rows of each at a time, and what is made of them written."""
+    """The epilogue: the accumulators of all warps go through shared memory, some rows at a time, and the results are stored."""
     over, threads, ty = tile.warp_columns // 8, tile.warps * WARP, prim_type(sums.dtype)
     width = written_at_once(what)
     shape = [const(tile.row_warps * PART, INT), const(tile.columns + 8, INT)]
