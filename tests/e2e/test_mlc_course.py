@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from accelerator import accelerated
 
 import unity
+from unity import meta_schedule as ms
 from unity.script import ir_module, tir as T
 from unity.target import GPU_PIPELINE
 
@@ -365,3 +367,28 @@ def test_block_over_a_tile() -> None:
     a, b = random(64, 64), random(64, 64)
     c = call(sch.mod, "main", a, b, out=np.empty((64, 64), "float32"))
     np.testing.assert_allclose(c, a @ b.T, rtol=1e-4, atol=1e-4)
+
+
+# ---- automatic program optimization
+
+
+@pytest.mark.parametrize("space", [None, stochastic_schedule_mm], ids=["by default", "stochastic schedule"])
+def test_automatic_program_optimization(space: Callable[..., unity.Schedule] | None, tmp_path: Path) -> None:
+    given = {} if space is None else {"space": ms.space_generator.ScheduleFn(space)}
+    database = ms.tune_tir(
+        mod=MyModuleMM,
+        target="llvm --num-cores=1",
+        max_trials_global=4,
+        num_trials_per_iter=64,
+        **given,
+        work_dir=tmp_path / "tune_tmp",
+        task_name="main",
+    )
+    sch = ms.tir_integration.compile_tir(database, MyModuleMM, "llvm --num-cores=1")
+    sch.trace.show()
+    a, b = random(64, 64), random(64, 64)
+    np.testing.assert_allclose(call(sch.mod, "main", a, b, out=np.empty_like(a)), a @ b, rtol=1e-3, atol=1e-3)
+    a_nd, b_nd, c_nd = [unity.nd.array(array) for array in (a, b, np.empty_like(a))]
+    lib = unity.build(sch.mod, target="llvm")
+    f_timer_after = lib.time_evaluator("main", unity.cpu())
+    assert f_timer_after(a_nd, b_nd, c_nd).mean > 0

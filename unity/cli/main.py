@@ -1,4 +1,4 @@
-"""``python -m unity <command>``: print, check, opt, upgrade, explain, cache, version.
+"""``python -m unity <command>``: print, check, opt, tune, upgrade, explain, cache, version.
 
 Exit codes: 0 fine; 1 the input has errors, a pass is unknown or failed, or ``upgrade --check`` found old spellings; 2 wrong
 command line or unreadable file. Invariant: errors in the input are shown as errors, never as a Python traceback.
@@ -23,6 +23,7 @@ from ..script.printer.highlight import ansi, wants_color
 from ..script.printer.show import script
 from ..script.upgrade import upgrade
 from ..support.errors import OptionError, ScriptError, UnityError
+from ..support.lazy import load
 from ..transform.all_passes import PASSES
 from ..transform.infra.passes import Pipeline
 from ..version import VERSION
@@ -71,6 +72,19 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--dialect", choices=sorted(DIALECTS), default="unity")
     command.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     command.set_defaults(run=run_opt)
+
+    command = commands.add_parser(
+        "tune", help="search for schedules of the tensor programs of a script by measuring them here"
+    )
+    command.add_argument("file", help="script file, - for standard input")
+    command.add_argument("--trials", type=int, default=128, help="candidates to measure (default: 128)")
+    command.add_argument("--work-dir", default="tuning", help="folder of the database (default: tuning)")
+    command.add_argument("--target", help="target; without it, this machine")
+    command.add_argument("--op", action="append", help="only programs whose names have this text; may be repeated")
+    command.add_argument("--seed", type=int, default=0, help="start of all random choices (default: 0)")
+    command.add_argument("--resume", action="store_true", help="count the trials that the database has")
+    command.add_argument("--show", action="store_true", help="print the schedule and the program of each winner")
+    command.set_defaults(run=run_tune)
 
     command = commands.add_parser("upgrade", help="rewrite old spellings in a source file")
     command.add_argument("file", nargs="+", help="source files, - for standard input")
@@ -142,6 +156,29 @@ def run_opt(options: argparse.Namespace) -> int:
     found = read_script(options.file)
     mod = found if isinstance(found, IRModule) else IRModule.from_expr(found)
     write(script(pipeline(mod), options.dialect), options.color)
+    return FINE
+
+
+def run_tune(options: argparse.Namespace) -> int:
+    """``tune``: measured schedules of the tensor programs of a module, and the table of what they gain."""
+    found = read_script(options.file)
+    mod = found if isinstance(found, IRModule) else IRModule.from_expr(found)
+    if options.trials < 1:
+        raise OptionError("E004", f"--trials {options.trials}: at least one candidate is measured")
+    database = load("options").tune_relax(
+        mod,
+        None,
+        options.target,
+        options.work_dir,
+        options.trials,
+        op_names=options.op,
+        seed=options.seed,
+        resume=options.resume,
+    )
+    if options.show:
+        for record in database.winners():
+            print(f"# {record.workload.shash}: {record.gain:.2f} times as fast as the default: {record.reason}")
+            print(f"{record.as_python()}\n\n{record.script()}\n")
     return FINE
 
 

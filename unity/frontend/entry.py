@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ class BuildOptions:
     tir_pipeline: Pipeline | None = None
     choose: str = "analytic"
     discard_parameters: bool = False
+    tune: Any = None
 
 
 def compile(
@@ -48,6 +50,7 @@ def compile(
     choose: str = "analytic",
     calibration: Any = None,
     discard_parameters: bool = False,
+    tune: Any = None,
 ) -> Any:
     """Compile a module or one function to an ``Executable``, or a torch model to a ``CompiledModel``.
 
@@ -65,17 +68,20 @@ def compile(
     registered library kernels on this machine and keeps the fastest; "measured+winograd" also tries Winograd's algorithm for 3x3
     convolutions, which rounds differently. ``unity.explain_choices`` shows the table.
 
+    ``tune``: a number of trials: schedules of the tensor programs are searched for by measurement on this machine, and kept where
+    they are faster than the default ones; later builds with ``tune`` find them again. Or a database of ``unity.meta_schedule``.
+
     ``discard_parameters``: free each weight that the program keeps in another form (folded, packed) as soon as that form is made.
     This halves the memory of a torch model, which cannot run afterwards (FrontendError E018), even if compiling fails later. The
     constants of a module are freed likewise. The saved file then holds no module text.
 
     Raises VerifyError, PassError (E987 for calibration), CodegenError, VMError E62x, and FrontendError: E010 to E016 for models,
-    E693, E961, E962, E980 and E981 for arguments.
+    E693, E961, E962, E980, E981 and E989 for arguments.
     """
     reduction = (
         None if precision is None and calibration is None else load("options").reduction_of(precision, calibration)
     )
-    how = BuildOptions(target, exec_mode, pipeline, tir_pipeline, choose, discard_parameters)
+    how = BuildOptions(target, exec_mode, pipeline, tir_pipeline, choose, discard_parameters, tune)
     if isinstance(mod, (IRModule, Function, PrimFunc)) or not _is_torch(mod):
         meant = {"strict": strict or None, "example_kwargs": example_kwargs, "dynamic_shapes": dynamic_shapes}
         if given := [f"{name}=" for name, value in meant.items() if value is not None]:
@@ -100,10 +106,11 @@ def compile_chosen(
         choices = Choices(lambda: load("options").analytic_choices(given))
     else:
         source, choices = load("options").choose_measured(given, how.target, how.choose)
-    made = build(
-        source, how.target, exec_mode=how.exec_mode, pipeline=how.pipeline, tir_pipeline=how.tir_pipeline,
-        discard_parameters=discard,
-    )  # fmt: skip
+    with nullcontext() if how.tune is None else load("options").schedule_database(source, how):
+        made = build(
+            source, how.target, exec_mode=how.exec_mode, pipeline=how.pipeline, tir_pipeline=how.tir_pipeline,
+            discard_parameters=discard,
+        )  # fmt: skip
     made.choices = choices
     if how.choose != "analytic" and bool_option("UNITY_EXPLAIN"):
         print(choices, file=sys.stderr)

@@ -1,12 +1,28 @@
 """The names of this package, one line each: for editors and type checkers, and for ``__init__.py``, which loads by them."""
 
-from . import builder as builder, cost_model as cost_model, database as database, runner as runner
+from . import (
+    builder as builder,
+    cost_model as cost_model,
+    database as database,
+    measure_callback as measure_callback,
+    relax_integration as relax_integration,
+    runner as runner,
+    task_scheduler as task_scheduler,
+    tir_integration as tir_integration,
+)
 from .builder import Builder as Builder
 from .core import arg_info as arg_info
 from .core.arg_info import TensorInfo as TensorInfo
 from .core.measure_candidate import MeasureCandidate as MeasureCandidate
 from .core.tune_context import TuneContext as TuneContext
 from .database import Database as Database
+from .extracted_task import ExtractedTask as ExtractedTask
+from .measure_callback import MeasureCallback as MeasureCallback
+from .relax_integration import (
+    compile_relax as compile_relax,
+    extract_tasks as extract_tasks,
+    tune_relax as tune_relax,
+)
 from .runner import Runner as Runner
 from .search import mutator as mutator, search_strategy as search_strategy
 from .space import space_generator as space_generator
@@ -15,3 +31,6 @@ from .space.space_generator import (
     ScheduleFn as ScheduleFn,
     SpaceGeneratorUnion as SpaceGeneratorUnion,
 )
+from .task_scheduler import TaskScheduler as TaskScheduler
+from .tir_integration import compile_tir as compile_tir, tune_tir as tune_tir
+from .tune import tune_tasks as tune_tasks

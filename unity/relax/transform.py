@@ -12,6 +12,7 @@ from typing import Any
 
 from ..ir.module import IRModule
 from ..support.errors import PassError
+from ..support.lazy import lazy_names
 from ..transform import DEFAULT_PIPELINE, Pipeline
 from ..transform.all_passes import PASSES
 from ..transform.infra.context import OTHER_NAMES
@@ -201,7 +202,20 @@ def LowerRuntimeBuiltin() -> Pass:
 VMBuiltinLower = LowerRuntimeBuiltin
 
 
+_SEARCH, _ = lazy_names(
+    __name__,
+    {
+        "MetaScheduleApplyDatabase": "...meta_schedule.passes:apply_database",
+        "MetaScheduleTuneIRMod": "...meta_schedule.passes:tune_module",
+        "MetaScheduleTuneTIR": "...meta_schedule.passes:tune_programs",
+    },
+)
+"""Passes of the search, loaded when one is asked for."""
+
+
 def __getattr__(name: str) -> Any:
+    if name.startswith("MetaSchedule"):
+        return _SEARCH(name)
     globals()[name] = made = find_pass(name, TVM_NAMES)
     return made
 

@@ -1,7 +1,8 @@
-"""Options of ``unity.compile`` that most builds do without, loaded for the first that has one: fewer bits, chosen kernels."""
+"""Options of ``unity.compile`` that most builds do without, loaded for the first that has one: precision, kernels, search."""
 
 from ..precision.precision import reduction_of
 from ..precision.reduced import compile_reduced
 from .choose import analytic_choices, choose_measured
+from .tuned import schedule_database, tune_relax
 
-__all__ = ["analytic_choices", "choose_measured", "compile_reduced", "reduction_of"]
+__all__ = ["analytic_choices", "choose_measured", "compile_reduced", "reduction_of", "schedule_database", "tune_relax"]

@@ -27,7 +27,7 @@ def compile_reduced(
     mod: IRModule | Function | PrimFunc, how: BuildOptions, reduction: Reduction, example_inputs: Any
 ) -> Executable:
     """A module built with a precision; with example inputs of ``main`` also built in float32, and compared."""
-    source, plain = as_module(mod), replace(how, choose="analytic")
+    source, plain = as_module(mod), replace(how, choose="analytic", tune=None)
     machines: dict[IRModule, Executable] = {}
 
     def run(module: IRModule, inputs: Any, *more: Any) -> Any:

@@ -105,6 +105,12 @@ class Database(ABC):
         verdicts = [record for record in found if record.verdict != TRIAL]
         return verdicts[-1] if verdicts else min(found, key=lambda record: record.seconds, default=None)
 
+    def winners(self) -> list[TuningRecord]:
+        """The records that builds take: the best of each workload and machine where it is faster than the default."""
+        keys = dict.fromkeys([(r.workload.shash, r.features) for r in self.get_all_tuning_records()])
+        found = [self.best(shash, features) for shash, features in keys]
+        return [record for record in found if record is not None and is_winner(record)]
+
     def dump_pruned(self, destination: Database) -> None:
         """Write the best record of each workload and machine into another database."""
         for shash, features in dict.fromkeys([(r.workload.shash, r.features) for r in self.get_all_tuning_records()]):
@@ -124,7 +130,7 @@ class Database(ABC):
         """
         found = self.best(workload_hash(fn, constants), machine_features(target, machine))
         said, taken = "no record", None
-        if found is not None and (found.verdict == DEFAULT or (found.default_secs and found.gain <= 1.0)):
+        if found is not None and not is_winner(found):
             said = f"{_described(found)}: the default is as fast"
         elif found is not None:
             said = f"{_described(found)}: {found.gain:.2f} times as fast as the default"
@@ -156,6 +162,11 @@ class Database(ABC):
         """The innermost database in force."""
         found = SCHEDULES.top
         return found if isinstance(found, Database) else None
+
+
+def is_winner(record: TuningRecord) -> bool:
+    """True if a record is not known to be as slow as the default."""
+    return record.verdict != DEFAULT and not (record.default_secs and record.gain <= 1.0)
 
 
 def _described(record: TuningRecord) -> str:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace as replace_fields
 from typing import Any
 
-from ...ffi.targets.target import Target
+from ...ffi.targets.target import Target, target as make_target
 from ...ir.expr import IntImm
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace
 from ...support.errors import ScheduleError, UnityError
-from ...transform.default_schedule.base import SCHEDULED, Scheduled
+from ...transform.default_schedule.apply import schedule_function
+from ...transform.default_schedule.base import Scheduled, mark
 from ...transform.default_schedule.packing import Packing
+from ...transform.infra.backend import backend_of
 from ...transform.schedule import Schedule, Trace
+from ...transform.tir.analysis.choices import is_decided
 from ...vm.confined import check_confined
 from ..core.arg_info import TensorInfo
 from ..core.measure_candidate import MeasureCandidate
@@ -52,13 +55,25 @@ class TuningRecord:
 
     @property
     def seconds(self) -> float:
-        """The median of the runs; infinite for a failure."""
-        return median(self.run_secs)
+        """The fastest of the runs; infinite for a failure."""
+        return least(self.run_secs)
 
     @property
     def gain(self) -> float:
         """Time of the default by time of the record; 1.0 where the default was not measured."""
-        return median(self.default_secs) / self.seconds if self.default_secs and self.run_secs else 1.0
+        return least(self.default_secs) / self.seconds if self.default_secs and self.run_secs else 1.0
+
+    def with_program(self, scheduled: Scheduled) -> TuningRecord:
+        """The record with the program that its candidate has."""
+        return replace_fields(self, scheduled=scheduled)
+
+    def as_python(self) -> str:
+        """The schedule as a function of Python."""
+        return self.trace.script()
+
+    def script(self) -> str:
+        """The scheduled program as script. Raises ScheduleError E462 where the record no longer applies."""
+        return self.program(self.workload.func).func.script()
 
     def is_valid(self) -> bool:
         """True if there are times, none of them 0 or less."""
@@ -74,12 +89,12 @@ class TuningRecord:
 
         Raises ScheduleError E462 where it no longer applies.
         """
-        if self.scheduled is not None:
-            return Schedule(IRModule({MAIN: self.scheduled.func}, {}, {}))
         sch = Schedule(self.workload.mod, error_render_level="none")
         try:
             self.trace.apply_to_schedule(sch)
         except UnityError as error:
+            if self.scheduled is not None:
+                return Schedule(IRModule({MAIN: self.scheduled.func}, {}, {}))
             raise ScheduleError("E462", f"a record's trace does not apply to its program: {error.message}",
                                 help="records of another version: tune again") from error  # fmt: skip
         return sch
@@ -89,10 +104,7 @@ class TuningRecord:
 
         Raises ScheduleError E462 where the record does not fit it.
         """
-        made = self.scheduled
-        if made is None:
-            sch = self.schedule()
-            made = Scheduled(sch.mod.prim_funcs()[MAIN], "its trace")
+        made = self.scheduled or self._replayed()
         found = made.func
         problem = _misfit(fn, found, made.packed)
         if problem:
@@ -102,8 +114,19 @@ class TuningRecord:
         except UnityError as error:
             raise ScheduleError("E462", f"a record does what no schedule does: {error.message}") from error
         own = {key: value for key, value in found.attrs.items() if key not in ASIDE}
-        attrs = {**own, **{key: value for key, value in fn.attrs.items() if key in ASIDE}, SCHEDULED: True}
+        attrs = {**own, **{key: value for key, value in fn.attrs.items() if key in ASIDE}}
         return Scheduled(replace(found, attrs=attrs, span=fn.span), made.reason, made.packed)
+
+    def _replayed(self) -> Scheduled:
+        """The program that the trace gives: its decisions are taken by the rules, its other steps leave it as it is wanted."""
+        fn = self.schedule().mod.prim_funcs()[MAIN]
+        if not is_decided(fn):
+            return Scheduled(mark(fn), "its trace")
+        target = make_target(self.target)
+        backend = backend_of(target)
+        with target:
+            found = schedule_function(MAIN, fn, set(self.workload.constants), backend.machine(target), backend.rules)
+        return found or Scheduled(fn, "loops by passes")
 
     def as_json(self) -> dict[str, Any]:
         """The record as plain data, without its workload."""
@@ -185,13 +208,9 @@ def _misfit(fn: PrimFunc, made: PrimFunc, packed: dict[int, Packing]) -> str:
     return ""
 
 
-def median(values: Sequence[float] | None) -> float:
-    """The middle value; infinite where there are none."""
-    if not values:
-        return float("inf")
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+def least(values: Sequence[float] | None) -> float:
+    """The fastest of several runs, which others disturbed least; infinite where there are none."""
+    return min(values) if values else float("inf")
 
 
 def _seconds(data: Any) -> list[float] | None:
@@ -227,4 +246,4 @@ def record_text(record: TuningRecord) -> str:
     return json.dumps(record.as_json(), separators=(",", ":"))
 
 
-__all__ = ["DEFAULT", "KEPT", "TRIAL", "TuningRecord", "median", "record_text"]
+__all__ = ["DEFAULT", "KEPT", "TRIAL", "TuningRecord", "least", "record_text"]

@@ -7,7 +7,7 @@ Rewrite: ``R.call_dps(matmul, (x, w), ...)`` with a constant ``w`` -> the same c
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import astuple, replace as replace_found
 from functools import partial
 from typing import Any, Protocol
@@ -64,24 +64,37 @@ def register_rule(rule: Rule, kind: str = "llvm") -> None:
 @module_pass()
 def schedule_default(mod: IRModule) -> IRModule:
     """Schedule tensor programs by the rules of their target, and pack the constants they read."""
-    calls = _calls(mod)
-    chosen = make_target()
+    database = SCHEDULES.top
     watched = PassContext.current().is_special or bool_option("UNITY_EXPLAIN")
+
+    def find(name: str, fn: PrimFunc, constants: set[int], target: Target, machine: Machine) -> Scheduled | None:
+        found = None if database is None else database.lookup(name, fn, constants, target, machine)
+        if found is not None:
+            return replace_found(found, func=keep_cost(found.func, fn))
+        rules = backend_of(target).rules
+        if not rules:
+            return None
+        apply = partial(schedule_function, name, fn, constants, machine, rules)
+        return apply() if watched else cached_schedule(fn, constants, machine, rules, apply)
+
+    return schedule_programs(mod, find)
+
+
+def schedule_programs(
+    mod: IRModule, find: Callable[[str, PrimFunc, set[int], Target, Machine], Scheduled | None]
+) -> IRModule:
+    """The tensor programs of a module as ``find`` schedules them, and their constants as they then take them.
+
+    It is asked with the name and the program, the positions of its constants, its target and machine.
+    """
+    calls, chosen = calls_of(mod), make_target()
     made: dict[str, Scheduled] = {}
     for name, fn in mod.prim_funcs().items():
         if fn.attrs.get(SCHEDULED):
             continue
         target = target_of(fn, chosen)
-        backend, database = backend_of(target), SCHEDULES.top
-        if not backend.rules and database is None:
-            continue
-        machine, constants = backend.machine(target), _constant_parameters(calls.get(name, []))
-        found = None if database is None else database.lookup(name, fn, constants, target, machine)
-        if found is not None:
-            found = replace_found(found, func=keep_cost(found.func, fn))
-        else:
-            apply = partial(schedule_function, name, fn, constants, machine, backend.rules)
-            found = apply() if watched else cached_schedule(fn, constants, machine, backend.rules, apply)
+        machine = backend_of(target).machine(target)
+        found = find(name, fn, constant_parameters(calls.get(name, [])), target, machine)
         if found is not None:
             made[name] = found
     if not made:
@@ -117,7 +130,7 @@ def schedule_function(
     return taken
 
 
-def _calls(mod: IRModule) -> dict[str, list[tuple[Any, ...]]]:
+def calls_of(mod: IRModule) -> dict[str, list[tuple[Any, ...]]]:
     """Arguments of every call of a tensor program from the graph; a program used otherwise has a call without arguments."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     for member in mod.functions.values():
@@ -136,7 +149,7 @@ def _calls(mod: IRModule) -> dict[str, list[tuple[Any, ...]]]:
     return found
 
 
-def _constant_parameters(calls: list[tuple[Any, ...]]) -> set[int]:
+def constant_parameters(calls: list[tuple[Any, ...]]) -> set[int]:
     """Positions that are constants at every call."""
     if not calls:
         return set()

@@ -1,0 +1,299 @@
+"""Tuning from the entry points: what is kept is right and found by builds, interrupts and dead processes lose nothing."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import unity
+from unity import meta_schedule as ms, te
+from unity.meta_schedule.builder import BuilderInput, BuilderResult, LocalBuilder
+from unity.meta_schedule.report import Row, TuneProgress, table
+from unity.meta_schedule.runner import EvaluatorConfig, LocalRunner, RunnerFuture, RunnerInput, RunnerResult
+from unity.meta_schedule.workers.pool import LocalWorkers
+from unity.script import ir_module, relax as R
+from unity.support.errors import ScheduleError
+
+QUICK = EvaluatorConfig(repeat=2, min_repeat_ms=0.2)
+
+
+def product(n: int = 7, m: int = 13, k: int = 9) -> Any:
+    a, b = te.placeholder((n, k), "float32", "a"), te.placeholder((k, m), "float32", "b")
+    r = te.reduce_axis((0, k), "r")
+    return te.create_prim_func([a, b, te.compute((n, m), lambda i, j: te.sum(a[i, r] * b[r, j], r), "c")])
+
+
+@ir_module
+class Model:
+    @R.function
+    def main(x: R.Tensor((5, 9), "float32"), w: R.Tensor((9, 9), "float32")):
+        with R.dataflow():
+            y = R.nn.relu(R.matmul(x, w))
+            z = R.nn.relu(R.matmul(y, w))
+            out = R.nn.softmax(z)
+            R.output(out)
+        return out
+
+
+class Clock(ms.Runner):
+    """A runner that measures nothing: the default takes a second, others what the test says of their number."""
+
+    def __init__(self, seconds: Any) -> None:
+        self.seconds, self.count = seconds, 0
+
+    def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
+        found = []
+        for one in runner_inputs:
+            reference = one.reference or one
+            if one.artifact_path == reference.artifact_path:
+                found.append(RunnerResult([1.0], None, [1.0]))
+                continue
+            self.count += 1
+            secs = self.seconds(self.count)
+            found.append(RunnerResult(None, "it crashed") if secs is None else RunnerResult([secs], None, [1.0]))
+        return [RunnerFuture(result) for result in found]
+
+
+class Paper(ms.Builder):
+    """A builder that builds nothing."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
+        made = [BuilderResult(f"/nowhere/{self.count + place}") for place in range(len(build_inputs))]
+        self.count += len(made)
+        return made
+
+
+@pytest.fixture(scope="module")
+def parts() -> Iterator[dict[str, Any]]:
+    workers = LocalWorkers(1, 20, environment={"UNITY_CACHE": "off"})
+    yield {"builder": LocalBuilder(executor=workers), "runner": LocalRunner(executor=workers, evaluator_config=QUICK)}
+    workers.shutdown()
+
+
+def tiles(sch: unity.Schedule) -> None:
+    """A small space."""
+    i, j, _ = sch.get_loops(sch.get_block("c"))
+    for loop, extent in ((i, 7), (j, 13)):
+        factor = sch.sample_categorical(list(range(1, extent + 1)), [1 / extent] * extent)
+        sch.split(loop, [None, factor])
+
+
+QUICKLY: dict[str, Any] = {
+    "num_trials_per_iter": 4,
+    "strategy": "replay-trace",
+    "seed": 0,
+    "database": "memory",
+    "space": tiles,
+}
+
+
+def tune(program: Any, trials: int, **more: Any) -> ms.Database:
+    return ms.tune_tir(program, "llvm", None, trials, **{**QUICKLY, **more})
+
+
+def test_a_product_is_tuned_and_built(parts: dict[str, Any], capsys: Any, monkeypatch: Any) -> None:
+    program = product()
+    database = tune(program, 6, space="post-order-apply", **parts)
+    said = capsys.readouterr().err
+    assert "task" in said and "gain" in said and "main" in said and "all tasks" in said
+    records = database.get_all_tuning_records()
+    assert [r.verdict for r in records].count("trial") == 6 and records[-1].verdict in ("kept", "default")
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((7, 9), "float32"), rng.standard_normal((9, 13), "float32")
+    for record in records:
+        made = record.program(record.workload.func)
+        if made.packed:
+            continue  # its weights are packed by the build
+        out = np.zeros((7, 13), "float32")
+        unity.build(made.func)["main"](a, b, out)
+        np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-5)
+    sch = ms.tir_integration.compile_tir(database, program, "llvm")
+    assert sch is not None
+    out = np.zeros((7, 13), "float32")
+    unity.build(sch.mod)["main"](a, b, out)
+    np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-5)
+    best = database.query_tuning_record(program, "llvm")
+    assert best is not None and "def " in best.as_python() and "T.prim_func" in best.script()
+
+
+def test_the_fastest_is_kept_where_it_is_faster(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setenv("UNITY_EXPLAIN", "1")
+    for seconds, verdict, said in (
+        (lambda n: 0.5, "kept", "2.00 times as fast"),
+        (lambda n: 2.0, "default", "the default is as fast"),
+        (lambda n: 0.99, "default", "the default is as fast"),
+        (lambda n: 0.5 if n < 8 else 1.5, "default", "the default is as fast"),
+    ):
+        database = tune(product(), 8, builder=Paper(), runner=Clock(seconds))
+        assert database.get_all_tuning_records()[-1].verdict == verdict
+        capsys.readouterr()
+        with database:
+            unity.build(product(), "llvm")
+        assert said in capsys.readouterr().err
+
+
+def test_failures_are_written_down(capsys: Any) -> None:
+    database = tune(product(), 8, builder=Paper(), runner=Clock(lambda n: None if n in (2, 4) else 0.5))
+    failed = [r for r in database.get_all_tuning_records() if r.run_secs is None]
+    assert failed and all([r.reason == "it crashed" and r.trace.insts for r in failed])
+    assert f"{len(failed)} failed" in capsys.readouterr().err
+    with pytest.raises(ScheduleError, match="no task could be tuned"):
+        tune(product().with_attr("target", "nothing"), 4)
+
+
+def test_the_same_seed_tries_the_same(capsys: Any) -> None:
+    runs = [tune(product(), 8, builder=Paper(), runner=Clock(lambda n: 1 / n)) for _ in range(2)]
+    first, second = [[r.trace.script() for r in run.get_all_tuning_records()] for run in runs]
+    assert first == second and len(set(first)) > 4
+
+
+def test_an_interrupt_keeps_what_was_measured(capsys: Any) -> None:
+    def seconds(count: int) -> float:
+        if count == 6:
+            raise KeyboardInterrupt
+        return 0.5
+
+    database = tune(product(), 100, builder=Paper(), runner=Clock(seconds))
+    said = capsys.readouterr().err
+    assert "interrupted" in said and "2.00" in said
+    assert database.get_all_tuning_records()[-1].verdict == "kept"
+
+
+def test_trials_are_resumed(tmp_path: Path, capsys: Any) -> None:
+    options: dict[str, Any] = {"database": "sqlite", "builder": Paper(), "runner": Clock(lambda n: 0.5 / n)}
+    options |= {"num_trials_per_iter": 4, "strategy": "replay-trace", "seed": 0, "space": tiles}
+
+    def trials(count: int, resume: bool) -> int:
+        database = ms.tune_tir(product(), "llvm", tmp_path, count, resume=resume, **options)
+        return len([r for r in database.get_all_tuning_records() if r.verdict == "trial"])
+
+    assert trials(8, False) == 8
+    assert trials(12, True) == 12
+    assert trials(12, True) == 12
+    assert trials(4, False) == 16
+
+
+# ---- models
+
+
+def test_tasks_of_a_model() -> None:
+    weight = np.ones((9, 9), "float32")
+    tasks = ms.relax_integration.extract_tasks(Model, "llvm", {"w": weight})
+    products = [task for task in tasks if "matmul" in task.task_name]
+    assert [task.weight for task in tasks] and len(products) == 1 and products[0].weight == 2
+    assert products[0].constants == (1,) and list(products[0].mod.functions) == ["main"]
+    assert ms.relax_integration.extract_tasks(Model, "llvm")[0].constants == ()
+
+
+def test_a_model_is_tuned_and_compiled(capsys: Any, monkeypatch: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((5, 9), "float32"), rng.standard_normal((9, 9), "float32")
+    options: dict[str, Any] = {"database": "memory", "num_trials_per_iter": 4, "strategy": "replay-trace", "seed": 0}
+    database = ms.relax_integration.tune_relax(
+        Model,
+        {"w": w},
+        "llvm",
+        None,
+        16,
+        op_names=["matmul"],
+        builder=Paper(),
+        runner=Clock(lambda n: 1 / (n + 1)),
+        **options,
+    )
+    said = capsys.readouterr().err
+    assert "not tuned: it was not asked for" in said
+    monkeypatch.setenv("UNITY_EXPLAIN", "1")
+    executable = ms.relax_integration.compile_relax(database, Model, "llvm", {"w": w})
+    said = capsys.readouterr().err
+    assert "times as fast as the default" in said and "no record" in said
+    y = np.maximum(np.maximum(x @ w, 0) @ w, 0)
+    expected = np.exp(y - y.max(-1, keepdims=True))
+    np.testing.assert_allclose(
+        executable["main"](x).numpy(), expected / expected.sum(-1, keepdims=True), rtol=1e-4, atol=1e-6
+    )
+
+
+# ---- which task is next, what is shown
+
+
+def test_the_gradient_goes_where_most_is_gained() -> None:
+    class Task:
+        def __init__(self, weight: float, history: list[float], ended: bool = False) -> None:
+            self.task_weight, self.history, self.is_terminated = weight, history, ended
+
+    scheduler: Any = ms.task_scheduler.GradientBased(seed=0)
+    scheduler.tasks = [Task(1, [1.0]), Task(1, [])]
+    assert scheduler.next_task_id() == 1
+    scheduler.tasks = [Task(1, [1.0, 1.0]), Task(9, [1.0, 1.0]), Task(99, [1.0], True), Task(50, [float("inf")])]
+    assert scheduler.next_task_id() == 1
+    scheduler.tasks = [Task(1, [1.0, 1.0, 1.0]), Task(1, [1.5, 1.2, 1.0])]
+    assert scheduler.next_task_id() == 1
+    scheduler = ms.task_scheduler.RoundRobin()
+    scheduler.tasks = [Task(1, []), Task(1, [], True), Task(1, [])]
+    assert [scheduler.next_task_id() for _ in range(3)] == [0, 2, 0]
+    scheduler.tasks = [Task(1, [], True)]
+    assert scheduler.next_task_id() == -1
+
+
+def test_the_table_and_the_line() -> None:
+    rows = [
+        Row("a", 2, 4e-6, 2e-6, 10),
+        Row("b", 1, 2e-6, 2e-6, 5, "within noise", 3),
+        Row("c", 1, float("inf"), float("inf"), 0, "failed"),
+    ]
+    text = table(rows, {"d": "symbolic"})
+    assert "2.00" in text and "66.7%" in text and "within noise, 3 failed" in text and "d: not tuned: symbolic" in text
+    assert "10.0 us by default, 6.0 us now, 1.67 times as fast" in text
+
+    class Task:
+        task_weight, trials, default_secs, best_secs, is_terminated = 1.0, 0, 4e-6, 2e-6, False
+
+    stream = io.StringIO()
+    progress = TuneProgress([Task()], 10, stream)
+    assert "trial 0 of 10, 2.0 us, 2.00 times as fast as the default" in progress.line()
+    progress.tasks[0].trials = 5
+    assert "s left" in progress.line() and stream.getvalue() == ""
+
+
+TUNER = """
+import sys
+sys.path.insert(0, {folder!r})
+from test_tune import Clock, Paper, ms, product, tiles
+def seconds(count):
+    print(count, flush=True)
+    return 1 / (count + 1)
+ms.tune_tir(product(), "llvm", sys.argv[1], 10**6, num_trials_per_iter=2, strategy="replay-trace", seed=0, builder=Paper(),
+            runner=Clock(seconds), space=tiles)
+"""
+
+
+def test_a_killed_tuning_goes_on_where_it_was(tmp_path: Path, capsys: Any) -> None:
+    script = TUNER.format(folder=str(Path(__file__).parent))
+    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for _ in range(9):
+        process.stdout.readline()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    database = ms.database.SQLiteDatabase(tmp_path / "database.db")
+    known = len(database)
+    assert known >= 6
+    again = ms.tune_tir(
+        product(), "llvm", tmp_path, known + 2, resume=True, num_trials_per_iter=2, strategy="replay-trace", seed=1, builder=Paper(),
+        runner=Clock(lambda n: 1.0), space=tiles,
+    )  # fmt: skip
+    records = again.get_all_tuning_records()
+    assert len([r for r in records if r.verdict == "trial"]) == known + 2
+    assert records[-1].workload.shash == records[0].workload.shash

@@ -1,0 +1,89 @@
+"""The one word for those who want no more: ``unity.compile(tune=)``, ``python -m unity tune``, the passes of the search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import unity
+from unity import meta_schedule as ms
+from unity.cli.main import main
+from unity.ir.structural import structural_equal
+from unity.relax import transform
+from unity.script import parse
+from unity.support.errors import FrontendError, ScheduleError
+from unity.transform import legalize_ops
+
+TEXT = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((3, 9), "float32"), y: R.Tensor((9, 5), "float32")):
+        z = R.matmul(x, y)
+        return z
+"""
+X, Y = np.arange(27, dtype="float32").reshape(3, 9) % 5, np.arange(45, dtype="float32").reshape(9, 5) % 7
+
+
+def test_compile_with_trials(monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
+    monkeypatch.setenv("UNITY_CACHE", str(tmp_path))
+    mod = parse(TEXT)
+    assert np.array_equal(unity.compile(mod, tune=3)["main"](X, Y).numpy(), X @ Y)
+    said = capsys.readouterr().err
+    assert "all tasks" in said and "3" in said
+    assert np.array_equal(unity.compile(mod, tune=3)["main"](X, Y).numpy(), X @ Y)
+    assert "all tasks" not in capsys.readouterr().err
+    database = ms.database.SQLiteDatabase(tmp_path / "tuning.db")
+    assert [r.verdict for r in database.get_all_tuning_records()].count("trial") == 3
+    monkeypatch.setenv("UNITY_EXPLAIN", "1")
+    unity.compile(mod, tune=database)
+    assert "tuning.db: record" in capsys.readouterr().err
+    unity.compile(mod)
+    assert "tuning.db" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "all", True, 1.5])
+def test_what_is_no_number_of_trials(wrong: Any) -> None:
+    with pytest.raises(FrontendError, match="E989"):
+        unity.compile(parse(TEXT), tune=wrong)
+    with pytest.raises(FrontendError, match="E989"):
+        unity.compile(parse(TEXT), tune=4, pipeline="legalize_ops")
+
+
+def test_the_command(tmp_path: Path, capsys: Any) -> None:
+    script = tmp_path / "model.py"
+    script.write_text(TEXT)
+    command = ["tune", str(script), "--trials", "2", "--work-dir", str(tmp_path / "records")]
+    assert main([*command, "--show"]) == 0
+    assert "all tasks" in capsys.readouterr().err
+    records = ms.database.SQLiteDatabase(tmp_path / "records" / "database.db")
+    assert [r.verdict for r in records.get_all_tuning_records()].count("trial") == 2
+    assert main([*command, "--resume"]) == 0
+    assert [r.verdict for r in records.get_all_tuning_records()].count("trial") == 2
+    assert main([*command, "--op", "nothing"]) == 0
+    assert "not tuned: it was not asked for" in capsys.readouterr().err
+    assert main(["tune", str(script), "--trials", "0"]) == 2
+
+
+def test_passes(tmp_path: Path, capsys: Any) -> None:
+    mod = legalize_ops(parse(TEXT))
+    assert transform.MetaScheduleTuneIRMod({}, str(tmp_path), 2)(mod) is mod
+    assert "all tasks" in capsys.readouterr().err
+    database = ms.database.SQLiteDatabase(tmp_path / "database.db")
+    (name,) = mod.prim_funcs()
+    workload = ms.database.Workload(mod.prim_funcs()[name])
+    sch = unity.Schedule(workload.mod)
+    sch.annotate(sch.get_block("matmul"), "schedule", {"vectors": 1})
+    fast = ms.database.TuningRecord(sch.trace, workload, [1e-9], unity.Target("llvm"), (), [1e-3], verdict="kept")
+    database.commit_tuning_record(fast)
+    applied = transform.MetaScheduleApplyDatabase(str(tmp_path))(mod)
+    assert not structural_equal(applied, mod)
+    with database:
+        assert structural_equal(transform.MetaScheduleApplyDatabase()(mod), applied)
+    assert np.array_equal(unity.build(applied)["main"](X, Y).numpy(), X @ Y)
+    with pytest.raises(ScheduleError, match="no database"):
+        transform.MetaScheduleApplyDatabase()(mod)
+    transform.MetaScheduleTuneTIR(str(tmp_path), 1)(mod)

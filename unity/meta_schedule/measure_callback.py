@@ -1,0 +1,91 @@
+"""Measure callbacks: what happens with the results of a round: into the database, to the cost model, files removed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..support.errors import ScheduleError
+from .builder import BuilderResult
+from .core.measure_candidate import MeasureCandidate
+from .database.record import TuningRecord
+from .runner import RunnerResult
+
+if TYPE_CHECKING:
+    from .tuning_loop import TaskScheduler
+
+
+class MeasureCallback(ABC):
+    """Hears of every round."""
+
+    @abstractmethod
+    def apply(
+        self, task_scheduler: TaskScheduler, task_id: int, measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult], runner_results: Sequence[RunnerResult],
+    ) -> None:  # fmt: skip
+        """A round of a task has ended."""
+
+    @staticmethod
+    def create(kind: str | Sequence[MeasureCallback]) -> list[MeasureCallback]:
+        """Callbacks by name: "default" or "add-to-database", ... Raises ScheduleError E401 for an unknown one."""
+        if not isinstance(kind, str):
+            return list(kind)
+        known: dict[str, list[MeasureCallback]] = {
+            "default": [AddToDatabase(), UpdateCostModel(), RemoveBuildArtifact()],
+            "add-to-database": [AddToDatabase()],
+            "update-cost-model": [UpdateCostModel()],
+            "remove-build-artifact": [RemoveBuildArtifact()],
+        }
+        if kind not in known:
+            raise ScheduleError("E401", f"no measure callback {kind!r}", help=f"one of: {', '.join(known)}")
+        return known[kind]
+
+
+class AddToDatabase(MeasureCallback):
+    """Writes every candidate as a record, failures too; the program itself only of those that are the best so far."""
+
+    def apply(
+        self, task_scheduler: TaskScheduler, task_id: int, measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult], runner_results: Sequence[RunnerResult],
+    ) -> None:  # fmt: skip
+        task = task_scheduler.tasks[task_id]
+        for candidate, result in zip(measure_candidates, runner_results):
+            made = TuningRecord(
+                candidate.sch.trace, task.workload, result.run_secs, task.ctx.target, candidate.args_info,
+                result.reference_secs, reason=result.error_msg or candidate.scheduled.reason,
+            )  # fmt: skip
+            if made.seconds < task.best_written:
+                task.best_written = made.seconds
+                made = made.with_program(candidate.scheduled)
+            task_scheduler.database.commit_tuning_record(made)
+
+
+class UpdateCostModel(MeasureCallback):
+    """Lets the cost model learn from the candidates that ran."""
+
+    def apply(
+        self, task_scheduler: TaskScheduler, task_id: int, measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult], runner_results: Sequence[RunnerResult],
+    ) -> None:  # fmt: skip
+        if task_scheduler.cost_model is not None:
+            context = task_scheduler.tasks[task_id].ctx
+            task_scheduler.cost_model.update(context, measure_candidates, runner_results)
+
+
+class RemoveBuildArtifact(MeasureCallback):
+    """Removes the files of the round."""
+
+    def apply(
+        self, task_scheduler: TaskScheduler, task_id: int, measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult], runner_results: Sequence[RunnerResult],
+    ) -> None:  # fmt: skip
+        for result in builder_results:
+            if result.artifact_path is not None and result.artifact_path != task_scheduler.tasks[task_id].default_path:
+                with contextlib.suppress(OSError):
+                    os.unlink(result.artifact_path)
+
+
+__all__ = ["AddToDatabase", "MeasureCallback", "RemoveBuildArtifact", "UpdateCostModel"]

@@ -1,0 +1,108 @@
+"""``extract_tasks``, ``tune_relax``, ``compile_relax``: the tensor programs that a graph becomes, each weighted by its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..ffi.targets.target import Target, target as make_target
+from ..ir.module import IRModule
+from ..transform.relax.params.bind_params import bind_params
+from ..vm.build import build
+from ..vm.executable.executable import Executable
+from .builder import Builder
+from .core.tune_context import CostModel, SearchStrategy, SpaceGenerator, TuneContext
+from .database import Database
+from .extracted_task import ExtractedTask, extracted
+from .measure_callback import MeasureCallback
+from .report import Row
+from .runner import Runner
+from .search.search_strategy import create as search_strategy
+from .space.space_generator import create as space_generator
+from .task_scheduler import TaskScheduler
+from .tune import show, tuned
+
+
+def extract_tasks(
+    mod: IRModule, target: Target | str | None = None, params: Mapping[str, Any] | None = None
+) -> list[ExtractedTask]:
+    """The tasks of a module: its tensor programs after the graph passes, with the number of their calls; equal ones are one task.
+
+    ``params``: constants of ``main`` by name. Programs of symbolic sizes are left out.
+    """
+    return extracted(with_params(mod, params), target).tasks
+
+
+def extracted_tasks_to_tune_contexts(
+    extracted_tasks: Sequence[ExtractedTask],
+    work_dir: str | Path | None = None,
+    space: SpaceGenerator | str | Any = "post-order-apply",
+    strategy: SearchStrategy | str = "evolutionary",
+    seed: int = -1,
+) -> tuple[list[TuneContext], list[float]]:
+    """Tasks to be tuned and their weights."""
+    tasks = [
+        TuneContext(
+            task.mod, target=task.target, space_generator=space_generator(space), search_strategy=search_strategy(strategy),
+            task_name=task.task_name, rand_state=seed if seed < 0 else seed + place, constants=task.constants,
+        )
+        for place, task in enumerate(extracted_tasks)
+    ]  # fmt: skip
+    return tasks, [float(task.weight) for task in extracted_tasks]
+
+
+def tune_relax(
+    mod: IRModule,
+    params: Mapping[str, Any] | None = None,
+    target: Target | str | None = None,
+    work_dir: str | Path | None = None,
+    max_trials_global: int = 64,
+    max_trials_per_task: int | None = None,
+    op_names: Sequence[str] | None = None,
+    *,
+    num_trials_per_iter: int = 16,
+    builder: Builder | str = "local",
+    runner: Runner | str = "local",
+    database: Database | str = "sqlite",
+    cost_model: CostModel | None = None,
+    measure_callbacks: str | Sequence[MeasureCallback] = "default",
+    task_scheduler: TaskScheduler | str = "gradient",
+    space: SpaceGenerator | str | Any = "post-order-apply",
+    strategy: SearchStrategy | str = "evolutionary",
+    seed: int = -1,
+    resume: bool = False,
+) -> Database:
+    """Tune the tensor programs of a module and return the database, which ``compile_relax`` builds with.
+
+    ``op_names``: only programs whose names have one of these texts. Others: as in ``tune_tir``. The table, with the programs that
+    are not tuned, goes to standard error.
+    """
+    found = extracted(with_params(mod, params), target, op_names)
+    tasks, weights = extracted_tasks_to_tune_contexts(found.tasks, work_dir, space, strategy, seed)
+    records, rows = tuned(
+        tasks, weights, work_dir, max_trials_global, max_trials_per_task=max_trials_per_task,
+        num_trials_per_iter=num_trials_per_iter, builder=builder, runner=runner, database=database, cost_model=cost_model,
+        measure_callbacks=measure_callbacks, task_scheduler=task_scheduler, seed=seed, resume=resume,
+    )  # fmt: skip
+    show(rows, found.others)
+    return records
+
+
+def compile_relax(
+    database: Database,
+    mod: IRModule,
+    target: Target | str | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> Executable:
+    """Build a module with the records of a database: ``with database: unity.build(mod)``. Raises what ``unity.build`` does."""
+    with database:
+        return build(with_params(mod, params), make_target(target))
+
+
+def with_params(mod: IRModule, params: Mapping[str, Any] | None) -> IRModule:
+    """The module with constants bound to parameters of ``main``."""
+    return bind_params.with_options(params=dict(params))(mod) if params else mod
+
+
+__all__ = ["Row", "compile_relax", "extract_tasks", "extracted_tasks_to_tune_contexts", "tune_relax", "with_params"]

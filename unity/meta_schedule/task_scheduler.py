@@ -1,0 +1,70 @@
+"""The two orders of tasks: in turn, and by the gain that another round promises."""
+
+from __future__ import annotations
+
+import random
+
+from ..support.errors import ScheduleError
+from .tuning_loop import TaskRecord, TaskScheduler
+
+
+class RoundRobin(TaskScheduler):
+    """Gives every task a round in turn."""
+
+    name = "round-robin"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = -1
+
+    def next_task_id(self) -> int:
+        """The task behind the last one that can go on; -1 where none can."""
+        count = len(self.tasks)
+        for place in [(self._last + step) % count for step in range(1, count + 1)]:
+            if not self.tasks[place].is_terminated:
+                self._last = place
+                return place
+        return -1
+
+
+class GradientBased(TaskScheduler):
+    """Gives the next round to the task whose share of the whole time is likely to shrink most: by what its last rounds gained,
+    and by its time divided by its rounds. ``alpha``: the part of the former; ``window_size``: how many rounds count."""
+
+    name = "gradient"
+
+    def __init__(self, *, alpha: float = 0.2, window_size: int = 3, seed: int = -1) -> None:
+        super().__init__()
+        self.alpha, self.window_size = alpha, window_size
+        self._random = random.Random(seed if seed >= 0 else None)
+
+    def next_task_id(self) -> int:
+        """The task that promises most; each has one round first."""
+        open_tasks = [place for place, task in enumerate(self.tasks) if not task.is_terminated]
+        fresh = [place for place in open_tasks if not self.tasks[place].history]
+        if fresh or not open_tasks:
+            return fresh[0] if fresh else -1
+        promised = {place: self._promise(self.tasks[place]) for place in open_tasks}
+        most = max(promised.values())
+        return self._random.choice([place for place, gain in promised.items() if gain == most])
+
+    def _promise(self, task: TaskRecord) -> float:
+        """Seconds of the whole that a round of a task may save; a task that never ran promises nothing."""
+        known = [secs for secs in task.history if secs != float("inf")]
+        if not known:
+            return 0.0
+        window = min(self.window_size, len(known) - 1)
+        gained = (known[-1 - window] - known[-1]) / window if window else known[-1]
+        return task.task_weight * (self.alpha * gained + (1 - self.alpha) * known[-1] / len(task.history))
+
+
+def create(kind: TaskScheduler | str = "gradient", seed: int = -1) -> TaskScheduler:
+    """A task scheduler by name. Raises ScheduleError E401 for an unknown one."""
+    if isinstance(kind, TaskScheduler):
+        return kind
+    if kind not in (RoundRobin.name, GradientBased.name):
+        raise ScheduleError("E401", f"no task scheduler {kind!r}", help=f"{RoundRobin.name} or {GradientBased.name}")
+    return RoundRobin() if kind == RoundRobin.name else GradientBased(seed=seed)
+
+
+__all__ = ["GradientBased", "RoundRobin", "TaskRecord", "TaskScheduler", "create"]

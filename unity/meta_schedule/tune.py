@@ -1,0 +1,119 @@
+"""``tune_tasks``: tasks to a database of measured schedules. ``tuned`` gives the rows of the table as well.
+
+Here: the parts put together. Not here: the loop (`tuning_loop.py`), spaces and strategies, which modules have tasks
+(`relax_integration.py`, `tir_integration.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ..support.errors import ScheduleError
+from .builder import Builder, LocalBuilder
+from .core.tune_context import CostModel, TuneContext
+from .database import Database, JSONDatabase, MemoryDatabase, SQLiteDatabase
+from .measure_callback import MeasureCallback
+from .report import Row, table
+from .runner import LocalRunner, Runner
+from .task_scheduler import TaskScheduler, create as task_scheduler_of
+
+DATABASE = "database.db"
+"""File of the database in the folder of a tuning."""
+
+
+def database_of(kind: Database | str, work_dir: str | Path | None) -> Database:
+    """A database by its kind: "sqlite", "json" (files as TVM's), "memory". Raises ScheduleError E401 for another kind, E461."""
+    if isinstance(kind, Database):
+        return kind
+    if kind == "memory" or (kind == "sqlite" and work_dir is None):
+        return MemoryDatabase()
+    folder = Path(work_dir or ".")
+    if kind == "sqlite":
+        return SQLiteDatabase(folder / DATABASE)
+    if kind == "json":
+        return JSONDatabase(work_dir=folder)
+    raise ScheduleError("E401", f"no kind {kind!r} of database", help="sqlite, json, memory, or a Database")
+
+
+@contextlib.contextmanager
+def _workers(builder: Builder | str, runner: Runner | str) -> Iterator[tuple[Builder, Runner]]:
+    """Builder and runner; those made here end with the block."""
+    made = Builder.create(builder), Runner.create(runner)
+    try:
+        yield made
+    finally:
+        for given, part in zip((builder, runner), made):
+            if isinstance(given, str) and isinstance(part, (LocalBuilder, LocalRunner)):
+                part.close()
+
+
+def tuned(
+    tasks: Sequence[TuneContext],
+    task_weights: Sequence[float],
+    work_dir: str | Path | None = None,
+    max_trials_global: int = 64,
+    *,
+    max_trials_per_task: int | None = None,
+    num_trials_per_iter: int = 16,
+    builder: Builder | str = "local",
+    runner: Runner | str = "local",
+    database: Database | str = "sqlite",
+    cost_model: CostModel | None = None,
+    measure_callbacks: str | Sequence[MeasureCallback] = "default",
+    task_scheduler: TaskScheduler | str = "gradient",
+    seed: int = -1,
+    resume: bool = False,
+) -> tuple[Database, list[Row]]:
+    """As ``tune_tasks``, with the rows of the table, which is not printed."""
+    records = database_of(database, work_dir)
+    callbacks = MeasureCallback.create(measure_callbacks)
+    with _workers(builder, runner) as (build, run):
+        rows = task_scheduler_of(task_scheduler, seed).tune(
+            tasks, task_weights, max_trials_global, max_trials_per_task, num_trials_per_iter, build, run, callbacks, records,
+            cost_model, resume,
+        )  # fmt: skip
+    return records, rows
+
+
+def tune_tasks(
+    *,
+    tasks: Sequence[TuneContext],
+    task_weights: Sequence[float],
+    work_dir: str | Path | None = None,
+    max_trials_global: int = 64,
+    max_trials_per_task: int | None = None,
+    num_trials_per_iter: int = 16,
+    builder: Builder | str = "local",
+    runner: Runner | str = "local",
+    database: Database | str = "sqlite",
+    cost_model: CostModel | None = None,
+    measure_callbacks: str | Sequence[MeasureCallback] = "default",
+    task_scheduler: TaskScheduler | str = "gradient",
+    seed: int = -1,
+    resume: bool = False,
+) -> Database:
+    """Tune tasks and return the database of what was measured; the table of tasks goes to standard error.
+
+    ``max_trials_global``: candidates of all tasks together; ``max_trials_per_task``: of one. ``num_trials_per_iter``: of one round.
+    ``database``: a ``Database``, or "sqlite" (a file in ``work_dir``; without a folder in memory), "json" (TVM's files), "memory".
+    ``resume``: trials that the database has count. Ctrl-C ends the rounds and keeps what was measured.
+    Raises ScheduleError E461 for a database, E463 where no task can be built and run.
+    """
+    records, rows = tuned(
+        tasks, task_weights, work_dir, max_trials_global, max_trials_per_task=max_trials_per_task,
+        num_trials_per_iter=num_trials_per_iter, builder=builder, runner=runner, database=database, cost_model=cost_model,
+        measure_callbacks=measure_callbacks, task_scheduler=task_scheduler, seed=seed, resume=resume,
+    )  # fmt: skip
+    show(rows)
+    return records
+
+
+def show(rows: Sequence[Row], others: Mapping[str, str] | None = None) -> None:
+    """Print the table."""
+    print(table(rows, dict(others or {})), file=sys.stderr)
+
+
+__all__ = ["DATABASE", "database_of", "show", "tune_tasks", "tuned"]

@@ -1,0 +1,257 @@
+"""``TaskScheduler``: the loop of a tuning: rounds of candidates, built, run beside the default, written down; then the verdicts.
+
+Which task gets the next round is the only question its kinds differ in (`task_scheduler.py`). Invariant: what a build will take was
+measured against the default in turns at the end and was faster; an interrupt ends the rounds, not the verdicts.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..support.errors import ScheduleError, UnityError
+from ..transform.infra.backend import backend_of
+from .builder import Builder, BuilderInput, BuilderResult
+from .core.measure_candidate import MeasureCandidate
+from .core.tune_context import CostModel, TuneContext
+from .database import Database
+from .database.record import DEFAULT, KEPT, TuningRecord, least
+from .database.workload import Workload, machine_features
+from .measure_callback import MeasureCallback
+from .report import Row, TuneProgress
+from .runner import Runner, RunnerInput, RunnerResult
+from .space.sketch import default_candidate
+
+FINALISTS = 3
+"""Candidates of a task that run against the default at the end."""
+ROUNDS = 4
+"""Runs of each of them."""
+LEAST_GAIN = 1.02
+"""Time of the default by that of the winner from which on the winner is kept, in the fastest run and in the lower quartile."""
+
+
+@dataclass(slots=True, eq=False)
+class TaskRecord:
+    """A task while it is tuned. ``history``: the best seconds after each round; ``finalists``: the best candidates."""
+
+    ctx: TuneContext
+    task_weight: float
+    max_trials: int
+    workload: Workload
+    default: MeasureCandidate
+    history: list[float] = field(default_factory=list)
+    finalists: list[tuple[float, MeasureCandidate]] = field(default_factory=list)
+    default_secs: float = math.inf
+    default_path: str | None = None
+    best_written: float = math.inf
+    trials: int = 0
+    failures: int = 0
+    is_terminated: bool = False
+    problem: str = ""
+
+    @property
+    def best_secs(self) -> float:
+        """The best so far, the default included."""
+        return min([self.default_secs, *[secs for secs, _ in self.finalists]])
+
+    def reference(self) -> RunnerInput:
+        """The default build, to run beside candidates."""
+        assert self.default_path is not None
+        kind = backend_of(self.ctx.target).runtime.device.name
+        return RunnerInput(self.default_path, kind, self.default.args_info, self.default.scheduled.packed)
+
+    def take(self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]) -> None:
+        """Count a round and keep its best candidates."""
+        self.trials += len(candidates)
+        found = [(least(r.run_secs), c) for c, r in zip(candidates, results) if r.run_secs and not c.is_default]
+        self.failures += len([r for r in results if not r.run_secs])
+        self.finalists = sorted([*self.finalists, *found], key=lambda pair: pair[0])[:FINALISTS]
+        self.history.append(self.best_secs)
+
+
+class TaskScheduler(ABC):
+    """Gives tasks rounds of trials until the trials are used up."""
+
+    name = "task scheduler"
+
+    def __init__(self) -> None:
+        self.tasks: list[TaskRecord] = []
+        self.cost_model: CostModel | None = None
+
+    @abstractmethod
+    def next_task_id(self) -> int:
+        """The task that gets the next round; -1 where none can go on."""
+
+    def tune(
+        self, tasks: Sequence[TuneContext], task_weights: Sequence[float], max_trials_global: int,
+        max_trials_per_task: int | None, num_trials_per_iter: int, builder: Builder, runner: Runner,
+        measure_callbacks: Sequence[MeasureCallback], database: Database, cost_model: CostModel | None = None, resume: bool = False,
+    ) -> list[Row]:  # fmt: skip
+        """Tune tasks and return the rows of the final table. ``resume``: trials in the database count.
+
+        ``KeyboardInterrupt`` ends the rounds; what was measured is judged and kept. Raises ScheduleError E463 where no default
+        runs.
+        """
+        self.builder, self.runner, self.callbacks = builder, runner, list(measure_callbacks)
+        self.database, self.cost_model = database, cost_model
+        most = max_trials_global if max_trials_per_task is None else min(max_trials_per_task, max_trials_global)
+        self.tasks = [self._record(ctx, weight, most, resume) for ctx, weight in zip(tasks, task_weights, strict=True)]
+        left = max_trials_global - sum([task.trials for task in self.tasks])
+        with TuneProgress(self.tasks, left) as progress:
+            try:
+                for task in self.tasks:
+                    self._begin(task, num_trials_per_iter)
+                    progress.show()
+                while left > 0:
+                    place = self.next_task_id()
+                    if place < 0:
+                        break
+                    left -= self._round(place, min(left, self.tasks[place].max_trials - self.tasks[place].trials))
+                    progress.show()
+            except KeyboardInterrupt:
+                progress.say("interrupted: the best so far are measured against the default; once more ends at once")
+            rows = [self._settled(task) for task in self.tasks]
+        if self.tasks and all([task.problem for task in self.tasks]):
+            raise ScheduleError(
+                "E463", f"no task could be tuned: {self.tasks[0].ctx.task_name}: {self.tasks[0].problem}"
+            )
+        return rows
+
+    def _record(self, ctx: TuneContext, weight: float, most: int, resume: bool) -> TaskRecord:
+        ctx.initialize()
+        workload = self.database.commit_workload(ctx.mod, ctx.constants)
+        with ctx.target:
+            made = TaskRecord(ctx, weight, most, workload, default_candidate(ctx))
+        if resume:
+            features = machine_features(ctx.target)
+            known = [r for r in self.database.records_of(workload.shash) if r.features == features]
+            made.trials = len([record for record in known if record.verdict not in (KEPT, DEFAULT)])
+            for record in sorted([r for r in known if r.is_valid() and r.scheduled], key=lambda r: r.seconds)[
+                :FINALISTS
+            ]:
+                try:
+                    made.finalists.append((record.seconds, record.as_measure_candidate()))
+                except UnityError:  # of another version
+                    continue
+        return made
+
+    def _begin(self, task: TaskRecord, num_trials_per_iter: int) -> None:
+        """Build and time the default, and make the space."""
+        strategy = task.ctx.search_strategy
+        assert strategy is not None, "a task without a search strategy"
+        (built,) = self.builder.build([_builder_input(task, task.default)])
+        task.default_path = built.artifact_path
+        if built.artifact_path is None:
+            task.problem, task.is_terminated = built.error_msg or "", True
+            return
+        result = self.runner.run([task.reference()])[0].result()
+        if not result.run_secs:
+            task.problem, task.is_terminated = result.error_msg or "", True
+            return
+        task.default_secs = least(result.run_secs)
+        if task.trials >= task.max_trials:
+            task.is_terminated = True
+            return
+        left = task.max_trials - task.trials
+        spaces = task.ctx.generate_design_space()
+        strategy.pre_tuning(left, num_trials_per_iter, spaces, self.database, self.cost_model)
+
+    def _round(self, place: int, most: int) -> int:
+        """One round of a task; returns how many candidates it had."""
+        task = self.tasks[place]
+        strategy = task.ctx.search_strategy
+        assert strategy is not None
+        candidates = strategy.generate_measure_candidates() if most > 0 else None
+        if not candidates:
+            strategy.post_tuning()
+            task.is_terminated = True
+            return 0
+        candidates = candidates[:most]
+        built = self._build(task, candidates)
+        results = self._run(task, candidates, built)
+        task.take(candidates, results)
+        for callback in self.callbacks:
+            callback.apply(self, place, candidates, built, results)
+        strategy.notify_runner_results(candidates, results)
+        return len(candidates)
+
+    def _build(self, task: TaskRecord, candidates: Sequence[MeasureCandidate]) -> list[BuilderResult]:
+        wanted = [candidate for candidate in candidates if not candidate.is_default]
+        made = iter(self.builder.build([_builder_input(task, candidate) for candidate in wanted]))
+        return [BuilderResult(task.default_path) if candidate.is_default else next(made) for candidate in candidates]
+
+    def _run(
+        self, task: TaskRecord, candidates: Sequence[MeasureCandidate], built: Sequence[BuilderResult]
+    ) -> list[RunnerResult]:
+        """The times, as they would be where the default takes as long as at first: the machine may be slower in some rounds."""
+        reference = task.reference()
+        inputs = [
+            RunnerInput(b.artifact_path, reference.device_type, c.args_info, c.scheduled.packed, reference)
+            for c, b in zip(candidates, built)
+            if b.artifact_path is not None
+        ]
+        found = iter([future.result() for future in self.runner.run(inputs)])
+        return [
+            RunnerResult(None, b.error_msg) if b.artifact_path is None else _scaled(next(found), task.default_secs)
+            for b in built
+        ]
+
+    def _settled(self, task: TaskRecord) -> Row:
+        """Measure the best candidates against the default in turns, write the verdict, and give the row of the table."""
+        strategy = task.ctx.search_strategy
+        name, weight, default = task.ctx.task_name, task.task_weight, task.default_secs
+        if strategy is not None and not task.is_terminated:
+            strategy.post_tuning()
+        if task.problem:
+            return Row(name, weight, math.inf, math.inf, task.trials, f"failed: {task.problem}", task.failures)
+        candidates = [candidate for _, candidate in task.finalists]
+        if not candidates:
+            return Row(name, weight, default, default, task.trials, "nothing was measured", task.failures)
+        built = self._build(task, candidates)
+        runs = [self._run(task, candidates, built) for _ in range(ROUNDS)]
+        best: tuple[float, MeasureCandidate, list[float], list[float]] | None = None
+        for candidate, results in zip(candidates, zip(*runs)):
+            own: list[float] = []
+            other: list[float] = []
+            for result in results:
+                own += result.run_secs or []
+                other += result.reference_secs or []
+            if all([result.run_secs for result in results]) and (best is None or typical(own) < best[0]):
+                best = typical(own), candidate, own, other
+        if best is None:
+            return Row(name, weight, default, default, task.trials, "the best no longer run", task.failures)
+        seconds, winner, own, other = best
+        gain = typical(other) / seconds
+        kept = min(gain, least(other) / least(own)) >= LEAST_GAIN
+        said = "" if kept else "within noise" if gain > 1.0 else "the default is best"
+        made = winner if kept else task.default
+        record = TuningRecord(
+            made.sch.trace, task.workload, own if kept else other, task.ctx.target, made.args_info, other,
+            made.scheduled, KEPT if kept else DEFAULT, made.scheduled.reason,
+        )  # fmt: skip
+        self.database.commit_tuning_record(record)
+        default = typical(other)
+        return Row(name, weight, default, seconds if kept else default, task.trials, said, task.failures)
+
+
+def typical(values: Sequence[float]) -> float:
+    """The lower quartile of several runs: that of a machine which does little else."""
+    return sorted(values)[len(values) // 4]
+
+
+def _builder_input(task: TaskRecord, candidate: MeasureCandidate) -> BuilderInput:
+    return BuilderInput(candidate.scheduled.func, task.ctx.target, candidate.scheduled.packed)
+
+
+def _scaled(result: RunnerResult, seconds: float) -> RunnerResult:
+    """A result with all times multiplied so that the default takes ``seconds``."""
+    if not result.run_secs or not result.reference_secs:
+        return result
+    factor = seconds / least(result.reference_secs)
+    own, other = [[secs * factor for secs in part] for part in (result.run_secs, result.reference_secs)]
+    return RunnerResult(own, result.error_msg, other)
+
+
+__all__ = ["TaskRecord", "TaskScheduler"]
