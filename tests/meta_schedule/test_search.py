@@ -122,7 +122,12 @@ def test_the_model_learns_a_level_for_each_task():
 def test_features_tell_vectors_from_single_loads():
     task = context()
     row = dict(zip(NAMES, features_of(lowered(task, candidate_of(task, Schedule(task.mod)).scheduled), task.machine)))
-    assert row["vector loads"] > 0 and row["single loads"] > 0 and row["arithmetic"] > np.log(9 * 12 * 33 / 8)
+    assert (
+        row["strided loads"] == 0
+        and row["vector loads"] > 0
+        and row["single loads"] > 0
+        and row["arithmetic"] > np.log(9 * 12 * 33 / 8)
+    )
     assert all(np.isfinite(list(row.values())))
 
 

@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...arith.analyzer import Analyzer
+from ...ir.build import const, dtype_of
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
-from ...ir.scalar import Binary, BufferLoad
+from ...ir.scalar import Add, Binary, BufferLoad, Mul
 from ...ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, Stmt
-from ...ir.types import PointerType
-from ...ir.walk import children, collect, used_vars
+from ...ir.types import Expr, PointerType
+from ...ir.walk import children, collect, substitute, used_vars
 from ...transform.infra.backend import Machine
-from ...transform.tir.analysis.loop_nests import slope
 
 NAMES = (
     "cycles", "arithmetic", "vector loads", "single loads", "strided loads", "stores", "register accesses", "loop turns",
@@ -118,7 +119,7 @@ def _store(store: BufferStore, around: _Around, sums: _Sums, own: set[Var], mach
     sums.filled += around.turns * around.lanes
     sums.statements += around.copies
     sums.written = max(sums.written, around.copies)
-    arithmetic = max(1, len(collect(store.value, Binary)) - _index_arithmetic(store))
+    arithmetic = max(1, _operations(store.value))
     loads = cycles = 0.0
     for load in collect(store.value, BufferLoad):
         if load.buffer.data in own:
@@ -145,18 +146,31 @@ def _store(store: BufferStore, around: _Around, sums: _Sums, own: set[Var], mach
     sums.cycles += around.turns * max(vectors * arithmetic / 2, loads / 2, cycles, 0.5)
 
 
-def _index_arithmetic(store: BufferStore) -> int:
-    """Operations of the value that are for indices alone."""
-    return sum([len(collect(index, Binary)) for load in collect(store.value, BufferLoad) for index in load.indices])
+def _operations(value: object) -> int:
+    """Operations of a value besides those of indices; a product that is added counts with the sum."""
+    if type(value) is BufferLoad or not isinstance(value, Expr):
+        return 0
+    inside: int = sum([_operations(part) for part in children(value)])
+    fused = type(value) is Add and Mul in (type(value.a), type(value.b))
+    return inside + int(isinstance(value, Binary) and not fused)
 
 
 def _step(access: BufferLoad | BufferStore, lane: Var | None) -> int:
-    """0, 1, or 2 for a step of no element, one, or another number from lane to lane."""
+    """0, 1, or 2 for a step of no element, one, or another number from the first lane to the second."""
     if lane is None or not any([lane in used_vars(index) for index in access.indices]):
         return 0
-    if any([lane in used_vars(index) for index in access.indices[:-1]]):
+    before = [_at(index, lane, 0) for index in access.indices]
+    after = [_at(index, lane, 1) for index in access.indices]
+    if None in before or None in after or before[:-1] != after[:-1]:
         return 2
-    return 1 if slope(access.indices[-1], lane) == 1 else 2
+    return 1 if after[-1] == before[-1] + 1 else 2  # type: ignore[operator]
+
+
+def _at(index: Expr, lane: Var, place: int) -> int | None:
+    """An index in a lane of the first iteration; None where it depends on data."""
+    known = {var: const(place if var is lane else 0, dtype_of(var)) for var in used_vars(index)}
+    found = Analyzer().simplify(substitute(index, known))
+    return found.value if type(found) is IntImm else None
 
 
 def _shared(load: BufferLoad, around: _Around) -> float:
