@@ -14,6 +14,7 @@ from unity.target import GPU_PIPELINE
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.default_schedule.gpu.rules import GPU_RULES
 from unity.transform.infra.backend import Machine
+from unity.transform.relax.pipeline import GRAPH_PIPELINE
 
 PRODUCT = """
 @T.prim_func
@@ -165,3 +166,57 @@ def test_long_sums_go_in_two_steps() -> None:
     report, reason = checked(parse(text), a, y)
     assert "pieces" in reason and report.launches == 3
     np.testing.assert_allclose(y, np.exp(a - a.max()), rtol=1e-5)
+
+
+WINDOWS = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor({shape}, "float32"), w: R.Tensor({weight}, "float32")):
+        with R.dataflow():
+            y = {expression}
+            R.output(y)
+        return y
+"""
+POOL = "pool_size=(3, 3), strides=(2, 2), padding=(1, 1)"
+
+
+def windows(expression: str, *shape: Any) -> Any:
+    """The tensor program of a pooling or a depthwise convolution."""
+    weight = f"({shape[1]}, 1, 3, 3)" if isinstance(shape[1], int) else '("c", 1, 3, 3)'
+    with unity.Target("cuda"):
+        mod = GRAPH_PIPELINE(parse(WINDOWS.format(shape=repr(shape), weight=weight, expression=expression)))
+    (fn,) = mod.prim_funcs().values()
+    return fn
+
+
+@pytest.mark.parametrize("shape", [("n", 3, "h", "w"), ("n", 3, 20, 33), (1, 3, 19, 33), (400, 64, 10, 33)], ids=str)
+@pytest.mark.parametrize("what", ["max", "mean", "depthwise"])
+def test_windows(what: str, shape: tuple[Any, ...]) -> None:
+    """A thread reads overlapping windows once, with the border around them, and computes what follows; for any sizes."""
+    expression, stride = {
+        "max": (f"R.nn.max_pool2d(x, {POOL})", 2),
+        "mean": (f"R.nn.avg_pool2d(x, {POOL})", 2),
+        "depthwise": ("R.nn.relu(R.nn.conv2d(x, w, padding=(1, 1), groups=3))", 1),
+    }[what]
+    fn = windows(expression.replace("groups=3", f"groups={shape[1]}"), *shape)
+    if shape[0] == 400:  # as many cells as a device has threads for: not run here
+        found = schedule_function("main", fn, set(), Machine(), GPU_RULES)
+        assert found is not None and "in windows, 5 for each thread" in found.reason
+        return
+    for sizes in [(2, 19, 33), (1, 1, 1)] if "h" in shape else [(1, *shape[2:])]:
+        x = np.random.default_rng(0).standard_normal((sizes[0], 3, *sizes[1:])).astype("float32")
+        w = np.random.default_rng(1).standard_normal((3, 1, 3, 3)).astype("float32")
+        around = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=-np.inf if what == "max" else 0)
+        seen = np.lib.stride_tricks.sliding_window_view(around, (3, 3), (2, 3))[:, :, ::stride, ::stride]
+        inside = np.pad(np.ones(sizes[1:], "float32"), 1)
+        counts = np.lib.stride_tricks.sliding_window_view(inside, (3, 3))[::stride, ::stride].sum((2, 3))
+        expected = {
+            "max": lambda: seen.max((4, 5)),
+            "mean": lambda: seen.sum((4, 5)) / counts,
+            "depthwise": lambda: np.maximum(np.einsum("nchwij,cij->nchw", seen, w[:, 0]), 0),
+        }[what]()
+        y = np.full(expected.shape, np.nan, "float32")
+        report, reason = checked(fn, *[x, w, y] if what == "depthwise" else [x, y])
+        assert "in windows" in reason and ("one for" in reason) == (shape[0] == 1) and report.launches == 1
+        np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)

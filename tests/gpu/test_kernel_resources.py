@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(
     not find_assembler(), reason="there is no ptxas here: pip install nvidia-cuda-nvcc-cu12"
 )
 MATRIX, ROW = 'R.Tensor((512, 1024), "float32")', 'R.Tensor((1024,), "float32")'
+IMAGES, WINDOWS = 'R.Tensor(("n", 64, "h", "w"), "float32")', 'R.Tensor((128, 64, 3, 3), "{}")'
 PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
     "elementwise": ("R.nn.gelu(R.add(a, b))", {"a": MATRIX, "b": ROW}),
     "softmax": ("R.nn.softmax(a)", {"a": MATRIX}),
@@ -31,6 +32,16 @@ PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
     "rms_norm": ("R.nn.rms_norm(a, b, axes=[-1])", {"a": MATRIX, "b": ROW}),
     "transpose": ("R.permute_dims(a, axes=[1, 0])", {"a": MATRIX}),
     "column_sum": ("R.sum(a, axis=[0])", {"a": MATRIX}),
+    "max_pool": ("R.nn.max_pool2d(a, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))", {"a": IMAGES}),
+    "depthwise": (
+        "R.nn.relu(R.nn.conv2d(a, b, padding=(1, 1), groups=64))",
+        {"a": IMAGES, "b": 'R.Tensor((64, 1, 3, 3), "float32")'},
+    ),
+    "convolution": ("R.nn.relu(R.nn.conv2d(a, b, padding=(1, 1)))", {"a": IMAGES, "b": WINDOWS.format("float32")}),
+    "convolution_float16": (
+        "R.nn.relu(R.nn.conv2d(a, b, padding=(1, 1)))",
+        {"a": IMAGES.replace("float32", "float16"), "b": WINDOWS.format("float16")},
+    ),
     "attention": (
         'R.nn.attention(a, b, c, causal_mask="BottomRight")',
         dict.fromkeys("abc", 'R.Tensor((1, "n", 8, 128), "float16")'),

@@ -111,6 +111,8 @@ def _loop_hints(w: FunctionWriter, stmt: For) -> str:
     unroll = notes.get("unroll")
     if isinstance(unroll, int) and unroll > 1:
         hints.append(f'!"llvm.loop.unroll.count", i32 {unroll}')
+    if unroll == 1:
+        hints.append('!"llvm.loop.unroll.disable"')
     if "vectorize" in notes and _is_long(stmt):
         hints.append(f'!"llvm.loop.interleave.count", i32 {INTERLEAVED}')
     return f", !llvm.loop {w.module.loop_metadata(*hints)}" if hints else ""

@@ -26,7 +26,7 @@ from ...schedule import Schedule
 from ...schedule.core.tree import ROOT
 from ...tir.analysis.loop_nests import slope
 from .nests import INT, buffer_of, iterators_of, nest_of, replaced
-from .stages import Stage, is_simple, stages_of, variables
+from .stages import Stage, is_simple, size_of, stages_of, variables
 
 
 @dataclass(slots=True, frozen=True)
@@ -148,10 +148,24 @@ def _steps(axes: Sequence[IterVar], operand: Expr) -> tuple[IterVar, ...]:
     return tuple(sorted(axes, key=lambda axis: place.get(axis.var, -1)))
 
 
-def walks(operand: Expr, axes: Sequence[IterVar]) -> bool:
-    """True if an operand is contiguous in memory along the last of some iterators."""
+def walks(operand: Expr, steps: Sequence[IterVar], others: Sequence[IterVar]) -> bool:
+    """True if more elements of an operand are neighbours in memory along the steps than along the iterators that select it."""
     loads = sorted(collect(operand, BufferLoad), key=lambda load: -len(load.indices))
-    return bool(loads and axes and loads[0].indices) and slope(loads[0].indices[-1], axes[-1].var) == 1
+    return bool(loads) and _neighbours(loads[0], steps) >= max(1, _neighbours(loads[0], others))
+
+
+def _neighbours(load: BufferLoad, axes: Sequence[IterVar]) -> int:
+    """So many neighbours in memory are read while iterators count; with a stride, the share of those passed."""
+    found = 0
+    for axis, index, width in zip(reversed(axes), reversed(load.indices), reversed(load.buffer.shape)):
+        assert axis.dom is not None
+        step, extent = slope(index, axis.var), axis.dom.extent
+        if not step:
+            break
+        found = max(1, found) * max(1, size_of([extent]) // abs(step))
+        if index is not axis.var or not structural_equal(extent, width):
+            break
+    return found
 
 
 def _after(product: Product, stages: Sequence[Stage]) -> Stage | None:

@@ -29,6 +29,7 @@ from .stages import stages_of
 from .tensor_cores import bind_tensor_cores, matrix_products
 from .tiles import bind_tiles
 from .transpose import bind_turned, turned_of
+from .windows import bind_windows, windows_of
 
 
 class _Part(Protocol):
@@ -51,6 +52,7 @@ _TAKES = (
     _Take("tiles", products_of, bind_tiles),
     _Take("rows", row_stages, bind_rows),
     _Take("turned", turned_of, bind_turned),
+    _Take("windows", windows_of, bind_windows),
     _Take("cells", stages_of, bind_cells),
     _Take("fused cells", stages_of, bind_fused_cells),
     _Take("axes", stages_of, bind_axes),

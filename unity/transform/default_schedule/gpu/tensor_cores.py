@@ -48,6 +48,11 @@ class Choice(NamedTuple):
     speed: float
     is_grouped: bool = False
 
+    @property
+    def sums(self) -> int:
+        """Registers of a thread for its sums, where parts are warps."""
+        return self.rows * self.columns // (self.row_parts * self.column_parts * WARP)
+
 
 CHOICES = (
     Choice(128, 256, 2, 4, 1.0),  # a warp has 64 x 64: 8 loads of matrices for 32 products, 128 registers of sums
@@ -67,6 +72,8 @@ GROUP_CHOICES = (
 """Tiles of warpgroups, where the device has their products."""
 WARP_PART = 0.6
 """The part of the speed of warpgroups that products of warps reach there."""
+MOST_SUMS = 64
+"""Registers for sums that leave enough for the places of elements which are read one by one."""
 STEP_BYTES = 128
 """Bytes of a tile's row of steps: a cache line."""
 STAGES = 4
@@ -128,8 +135,10 @@ def _tile(what: Product, gpu: GpuMachine, rows: int) -> WarpTile | WarpgroupTile
             if beside and grouped.bytes <= gpu.shared_bytes:
                 return grouped
             continue
-        stages = min(STAGES, gpu.shared_bytes // sum([side.bytes for side in _sides(what, *sizes[:3])]))
-        if stages > 1:
+        sides = _sides(what, *sizes[:3])
+        stages = min(STAGES, gpu.shared_bytes // sum([side.bytes for side in sides]))
+        crowded = choice.sums > MOST_SUMS and any([side.single for side in sides])
+        if stages > 1 and not crowded:
             return WarpTile(*sizes, stages)
     return None
 

@@ -22,6 +22,8 @@ from .tiles import has_axis
 WARP = 32
 VECTOR = 4
 """Results that a thread writes at once."""
+SINGLE = 4
+"""Elements at most that a thread reads one by one in unrolled code."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -91,7 +93,8 @@ def fill(
     put: Callable[[Expr, Expr, Expr, Expr | None], Stmt], together: int = 0,
 ) -> Stmt:  # fmt: skip
     """The copy of an operand's tile by some threads: zeros behind the ends. ``put`` stores an element of a line, from a start in it
-    on that of a lane. Copies are written out, or ``together`` of them: each takes registers for its place."""
+    on that of a lane. Copies are written out, or ``together`` of them (and ``SINGLE`` elements that are read one by one): each takes
+    registers for its place."""
     units = side.length // side.width
     step0 = mul(turn, side.steps)
     along, across = (step0, first) if side.by_steps else (first, step0)
@@ -113,6 +116,7 @@ def fill(
         return store if side.lines * units % threads == 0 else IfThenElse(lt(unit, side.lines * units), store)
 
     turns = -(-side.lines * units // threads)
+    together = together or (max(1, SINGLE // side.single) if side.single else 0)
     if together:
         return loop("again", turns, copy, "serial", notes={"unroll": together})
     return loop("again", turns, copy)

@@ -44,6 +44,11 @@ class Side:
         return CHUNK_BYTES // self.buffer.dtype.itemsize
 
     @property
+    def single(self) -> int:
+        """Elements that a thread reads one by one for each that it stores; 0 where it copies vectors."""
+        return self.width if self.turned else int(self.width == 1)
+
+    @property
     def length(self) -> int:
         """Extent of a tile along its contiguous axis."""
         return self.steps if self.by_steps else self.size
@@ -68,7 +73,7 @@ class Side:
 
 def side_of(what: Product, name: str, value: Expr, axes: tuple[IterVar, ...], size: int, steps: int) -> Side:
     """An operand with a buffer for its tile. The instruction converts the elements; it transposes only those of 16 bits."""
-    walked = walks(value, what.steps)
+    walked = walks(value, what.steps, axes)
     value = value.value if isinstance(value, Cast) else value
     dtype = dtype_of(value)
     chunk = CHUNK_BYTES // dtype.itemsize
@@ -86,10 +91,14 @@ def element_at(what: Product, side: Side, batch: Expr, groups: Expr, line: Expr,
     """An element of an operand, zero past the ends. ``groups`` counts vectors along memory, ``lane`` is the place in one, ``line``
     counts across memory."""
     along, across = (what.steps, side.axes) if side.by_steps else (side.axes, what.steps)
-    values = {**apart(what.batch, batch), **apart(along, groups, side.width, lane), **apart(across, line)}
+    if side.turned:
+        by_lane = apart(along, sum_of(mul(groups, side.width), lane))
+    else:
+        by_lane = apart(along, groups, side.width, lane)
+    values = {**apart(what.batch, batch), **by_lane, **apart(across, line)}
     element, conditions = _chosen(substitute(side.value, values_at(what, values)))
     ends = [
-        *inside(mul(groups, side.width), extent_of(along), side.length),
+        *inside(sum_of(mul(groups, side.width), lane if side.turned else None), extent_of(along), side.length),
         *inside(line, extent_of(across), side.lines),
     ]
     guard = all_of([*ends, *conditions])
@@ -99,10 +108,8 @@ def element_at(what: Product, side: Side, batch: Expr, groups: Expr, line: Expr,
 def _is_vector(what: Product, side: Side, width: int) -> bool:
     """True if ``width`` contiguous elements of the tile are one aligned vector in memory, or are gathered."""
     along = what.steps if side.by_steps else side.axes
-    if not last_divides(along, width):
-        return False
-    if side.turned:
-        return True
+    if side.turned or not last_divides(along, width):
+        return side.turned
     lane, group = Var("lane", prim_type(INT)), Var("group", prim_type(INT))
     element, conditions = _chosen(substitute(side.value, apart(along, group, width, lane)))
     if type(element) is not BufferLoad or element.buffer.scope != "global":

@@ -129,7 +129,7 @@ def _tile(what: Product, gpu: GpuMachine) -> Tile:
     steps = STEPS
     while steps > VECTOR and steps >= 2 * k:
         steps //= 2
-    left, right = walks(what.left, what.steps), walks(what.right, what.steps)
+    left, right = walks(what.left, what.steps, what.rows), walks(what.right, what.steps, what.columns)
     together = columns > 1 and not right and _writes_vectors(what, columns * gpu.warp)
     return Tile(rows * WARPS, gpu.warp, columns, steps, together, left, right)
 

@@ -86,14 +86,18 @@ def _for(s: _Simplify, loop: For) -> Stmt:
 
 
 def _attr(s: _Simplify, stmt: AttrStmt) -> Stmt | None:
-    """A thread axis bounds its variable."""
+    """A thread axis bounds its variable; one of a single thread or block is 0, so that buffers in registers have constant indices."""
     if not is_thread_axis(stmt):
         return None
     extent, axis = s.visit(stmt.value), stmt.node.var
     if type(extent) is IntImm and extent.value <= 0:
         return NOTHING
     with s.analyzer.scope():
-        if s.over_indices(extent):
+        if is_int(extent, 1):
+            s.mapping[axis] = int_imm(0, axis.ty)
+            s.analyzer.bind(axis, 0)
+            s.indices.add(axis)
+        elif s.over_indices(extent):
             s.analyzer.bind(axis, Range(int_imm(0, axis.ty), extent))
             s.indices.add(axis)
         body = s.visit(stmt.body)

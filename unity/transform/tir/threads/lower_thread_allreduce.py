@@ -305,7 +305,7 @@ class _Lower(StatementRewriter):
         wanted = {var for axis in axes for var in used_vars(axis)}
         block = [(tag, *self.threads[tag]) for tag in sorted(self.threads) if tag.startswith("threadIdx.")]
         strange = wanted - {var for _, var, _ in block}
-        if strange or not wanted:
+        if strange or not all([used_vars(axis) or is_int(axis, 0) for axis in axes]):  # 0: an axis of one thread
             names = ", ".join([var.name for var in strange]) or "nothing"
             raise PassError("E374", f"a reduction over threads over {names}, which is no axis of threadIdx of the launch",
                             call.span, help="run unify_thread_binding first; reduce over loops bound to threadIdx")  # fmt: skip
