@@ -3,6 +3,10 @@ through NVIDIA's assembler where there is one."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from device_programs import FLOATS, INTEGERS, device_function, matrix_programs, scalar_expressions
 
@@ -55,3 +59,11 @@ def test_scalar_instructions(dtype: str, arch: str) -> None:
 def test_atomic_sums(dtype: str, arch: str) -> None:
     text = ptx(device_function("T.atomic_add(T.address_of(X[tx % 3]), Y[tx])", X=dtype, Y=dtype), arch)
     assert "atom." in text or "red." in text
+
+
+def test_intrinsic_table() -> None:
+    """Every intrinsic of script, with operands of many kinds, has code or is refused; in a process of its own, which LLVM may end."""
+    script = Path(__file__).with_name("intrinsic_table.py")
+    ran = subprocess.run([sys.executable, str(script), "sm_80"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert len(ran.stdout.split()) > 50

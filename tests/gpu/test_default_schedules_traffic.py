@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import unity
+from unity.ir.stmt import For
+from unity.ir.walk import collect
 from unity.script import parse
 from unity.target import GPU_PIPELINE
 from unity.transform.default_schedule.apply import schedule_function
@@ -98,7 +100,7 @@ def main(A: T.Buffer(({rows}, {length}), "float32"), Y: T.Buffer(({rows}, {lengt
 
 
 @pytest.mark.parametrize("across", [False, True])
-@pytest.mark.parametrize("shape", [(4, 256), (3, 4096), (96, 64)])
+@pytest.mark.parametrize("shape", [(4, 256), (3, 4096), (96, 64), (5, 100), (5, 99)])
 def test_rows(shape: tuple[int, int], across: bool) -> None:
     """What follows a reduction is computed with it, along rows and across them."""
     rows, length = shape
@@ -109,7 +111,28 @@ def test_rows(shape: tuple[int, int], across: bool) -> None:
     report, reason = checked(fn, a, y, traffic=True)
     assert "M, Y in rows" in reason and report.launches == 1
     np.testing.assert_allclose(y, np.exp(a - a.max(int(not across), keepdims=True)), rtol=1e-5)
-    clean(report)
+    if rows * length % 64 == 0:
+        clean(report)
+
+
+@pytest.mark.parametrize("rows", ["n", 6])
+@pytest.mark.parametrize(("length", "dtype", "lanes"), [(96, "float32", 4), (256, "float16", 8), (99, "float32", 1)])
+def test_rows_in_vectors(length: int, dtype: str, lanes: int, rows: Any) -> None:
+    """16 bytes at once where rows consist of such, also for a symbolic number of them."""
+    mod = parse(
+        WINDOWS.format(shape=repr((rows, length)), weight=f"({length},)", expression=NORM).replace("float32", dtype)
+    )
+    with unity.Target("cuda"):
+        (fn,) = GRAPH_PIPELINE(mod).prim_funcs().values()
+    found = schedule_function("main", fn, set(), Machine(), GPU_RULES)
+    assert found is not None
+    wide = [loop.extent.value for loop in collect(found.func.body, For) if loop.kind == "vectorized"]
+    assert wide == ([] if lanes == 1 else [lanes, lanes])  # the sum's, and what follows
+    x, w = [np.random.default_rng(1).standard_normal(shape).astype(dtype) for shape in ((6, length), length)]
+    y = np.zeros_like(x)
+    checked(fn, x, w, y)
+    wanted = x / np.sqrt((x.astype("float32") ** 2).mean(1, keepdims=True) + 1e-5) * w
+    np.testing.assert_allclose(y, wanted, rtol=1e-5 if dtype == "float32" else 2e-3, atol=1e-5)
 
 
 CHAIN = """
@@ -178,6 +201,7 @@ class Module:
             R.output(y)
         return y
 """
+NORM = "R.nn.rms_norm(x, w, axes=[-1])"
 POOL = "pool_size=(3, 3), strides=(2, 2), padding=(1, 1)"
 
 

@@ -38,7 +38,7 @@ PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
         {"a": IMAGES, "b": 'R.Tensor((64, 1, 3, 3), "float32")'},
     ),
     "convolution": ("R.nn.relu(R.nn.conv2d(a, b, padding=(1, 1)))", {"a": IMAGES, "b": WINDOWS.format("float32")}),
-    "convolution_float16": (
+    "images_float16": (
         "R.nn.relu(R.nn.conv2d(a, b, padding=(1, 1)))",
         {"a": IMAGES.replace("float32", "float16"), "b": WINDOWS.format("float16")},
     ),

@@ -115,7 +115,7 @@ def _instance(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te
 
     def body(*i: te.Value) -> te.Value:
         at = [0 if a in axes else v for a, v in enumerate(i)]
-        value = (widened(x[i]) - mean[at]) / te.sqrt(spread[at] + eps)
+        value = (widened(x[i]) - mean[at]) * (1.0 / te.sqrt(spread[at] + eps))
         value = value * widened(gamma[i[channel]]) if scale else value
         return (value + widened(beta[i[channel]]) if center else value).astype(x.dtype)
 

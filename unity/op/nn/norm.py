@@ -80,7 +80,7 @@ def _layer_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> 
     def body(*i: te.Value) -> te.Value:
         at = [0 if a in axes else v for a, v in enumerate(i)]
         w = [i[a] for a in axes]
-        value = (widened(x[i]) - mean[at]) / te.sqrt(spread[at] + eps)
+        value = (widened(x[i]) - mean[at]) * (1.0 / te.sqrt(spread[at] + eps))
         value = value * widened(gamma[w]) if scale else value
         return (value + widened(beta[w]) if center else value).astype(x.dtype)
 
@@ -170,7 +170,7 @@ def _rms_norm(call: Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
 
     def body(*i: te.Value) -> te.Value:
         at = [0 if a in axes else v for a, v in enumerate(i)]
-        return (widened(x[i]) / te.sqrt(mean[at] + eps) * widened(weight[[i[a] for a in axes]])).astype(x.dtype)
+        return (widened(x[i]) * (1.0 / te.sqrt(mean[at] + eps)) * widened(weight[[i[a] for a in axes]])).astype(x.dtype)
 
     return te.compute(x.shape, body, "rms_norm")
 

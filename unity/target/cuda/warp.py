@@ -93,7 +93,7 @@ def active_mask(w: FunctionWriter, call: Call) -> str:
 def atomic_add(w: FunctionWriter, call: Call) -> str:
     """Add to the addressed element and return the old value."""
     dtype = dtype_of(call.args[1])
-    if dtype.lanes != 1 or dtype.is_bool or (dtype.bits < 16 and dtype.is_float):
+    if dtype.lanes != 1 or not (dtype.is_integral or dtype.is_float) or (dtype.bits < 16 and dtype.is_float):
         raise CodegenError("E526", f"T.atomic_add of {dtype.name}", call.span)
     own, kind, text = llvm_type(dtype), value_type(dtype), w.value(call.args[1])
     given = text if own == kind else w.emit(f"bitcast {kind} {text} to {own}")

@@ -71,11 +71,15 @@ def _same_types(call: Call) -> DataType:
     return dtype
 
 
+def _require_bits(dtype: DataType, call: Call) -> None:
+    if not (dtype.is_integral or dtype.is_bool):
+        raise CodegenError("E523", f"{call.op_name} of {dtype.name} values", call.span)
+
+
 def _bitwise(instruction: str) -> Rule:
     def rule(w: FunctionWriter, call: Call) -> str:
         dtype = _same_types(call)
-        if dtype.is_float:
-            raise CodegenError("E523", f"{instruction} of {dtype.name} values", call.span)
+        _require_bits(dtype, call)
         return w.emit(f"{instruction} {value_type(dtype)} {w.value(call.args[0])}, {w.value(call.args[1])}")
 
     return rule
@@ -83,6 +87,7 @@ def _bitwise(instruction: str) -> Rule:
 
 def _bitwise_not(w: FunctionWriter, call: Call) -> str:
     dtype = dtype_of(call.args[0])
+    _require_bits(dtype, call)
     ones = int_text(1 if dtype.is_bool else -1, dtype)
     return w.emit(f"xor {value_type(dtype)} {w.value(call.args[0])}, {ones}")
 
@@ -232,7 +237,7 @@ def _byte_offset(w: FunctionWriter, call: Call) -> str:
 def _atomic_add(w: FunctionWriter, call: Call) -> str:
     """Adds to the addressed element, returns the old value."""
     dtype = dtype_of(call.args[1])
-    if dtype.lanes != 1 or dtype.is_narrow or dtype.is_bool:
+    if dtype.lanes != 1 or dtype.is_narrow or not (dtype.is_integral or dtype.is_float):
         raise CodegenError("E526", f"T.atomic_add of {dtype.name}", call.span)
     operation = "fadd" if dtype.is_float else "add"
     return w.emit(
@@ -297,6 +302,8 @@ def _is_null(w: FunctionWriter, call: Call) -> str:
 def _lane_mask(w: FunctionWriter, call: Call) -> str:
     dtype = _result(call)
     a, b = [convert(w, w.value(x), dtype_of(x), _I64) for x in call.args]
+    if dtype.lanes == 1:
+        return w.emit(f"icmp ult i64 {a}, {b}")
     return w.emit(f"call <{dtype.lanes} x i1> @llvm.get.active.lane.mask.v{dtype.lanes}i1.i64(i64 {a}, i64 {b})")
 
 

@@ -72,7 +72,7 @@ def _lanes(stage: Stage, gpu: GpuMachine) -> int:
     if type(inner) is not IntImm or inner.value % lanes:
         return 1
     var = variables(stage)[-1]
-    along = var is not None and all([_aligned(access, var, lanes) for access in accesses])
+    along = var is not None and all([is_aligned(access, var, lanes) for access in accesses])
     return lanes if along and stride_class(store, var) == 1 else 1  # type: ignore[arg-type]
 
 
@@ -98,7 +98,7 @@ def _extents_equal(a: Buffer, b: Buffer) -> bool:
     return all(same)
 
 
-def _aligned(access: BufferLoad | BufferStore, var: Var, lanes: int) -> bool:
+def is_aligned(access: BufferLoad | BufferStore, var: Var, lanes: int) -> bool:
     """True if the access is the same for all lanes, or if the lanes access contiguous elements from a multiple of their number
     on."""
     if not any([var in used_vars(index) for index in access.indices]):

@@ -1,19 +1,25 @@
 """The rule for stages that work on one row together: reductions along it and what follows from them, in one kernel.
 
 A softmax, a norm or a sum along an axis is a chain of stages over the same rows. Their loops over rows are fused. A group of
-threads shares each row: the elements are interleaved between the threads, and reductions are combined across the group. Each
-thread keeps the results of a whole row, and its elements if they are few; other elements of short rows are in shared memory. If
-contiguous elements belong to different rows, neighbouring threads have neighbouring rows.
+threads shares each row: the elements, or vectors of 16 bytes where rows consist of such, are interleaved between the threads, and
+reductions are combined across the group. Each thread keeps the results of a whole row, and its elements if they are few; other
+elements of short rows are in shared memory. If contiguous elements belong to different rows, neighbouring threads have
+neighbouring rows.
 Not here: which stages form a chain (`row_stages.py`), how a reduction is combined (`lower_cross_thread_reduction`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ....ir.buffer import Buffer
+from ....ir.build import const
 from ....ir.expr import IntImm
+from ....ir.stmt import BufferStore
+from ....ir.walk import used_vars
 from ...infra.backend import GpuMachine
 from ...schedule import LoopRV, Schedule
+from .cells import VECTOR_BYTES, is_aligned
 from .row_stages import HELD, Member, RowStages, is_held, reads_own, row_stages
 from .stages import THREADS, one_loop_each, size_of
 
@@ -21,18 +27,22 @@ UNROLLED = 32
 """Most elements of a row that a thread goes over in unrolled code."""
 WARP_ROW = 1024
 """Length of a row up to which one warp has it."""
+LEAST = 4
+"""Least vectors of a row for which there are vectors."""
 COLUMNS = 32
 """Neighbouring rows of a block, if contiguous elements belong to different rows."""
 
 
 @dataclass(slots=True, frozen=True)
 class Shape:
-    """Threads of a block: ``rows`` at a time on the axis ``row_axis``, ``lanes`` along each on ``lane_axis``."""
+    """Threads of a block: ``rows`` at a time on the axis ``row_axis``, ``lanes`` along each on ``lane_axis``, and the
+    elements that a thread reads or writes at once."""
 
     rows: int
     row_axis: str
     lanes: int
     lane_axis: str
+    width: int = 1
 
 
 def bind_rows(sch: Schedule, group: RowStages, gpu: GpuMachine) -> tuple[Schedule, str]:
@@ -40,10 +50,14 @@ def bind_rows(sch: Schedule, group: RowStages, gpu: GpuMachine) -> tuple[Schedul
     passed = [m for m in group.members if m.store.buffer not in group.own and _readers(group, m)]
     for member in passed:
         sch.cache_write(member.stage.rv, 0, "global", [reader.stage.rv for reader in _readers(group, member)])
-    if passed:
-        first = group.members[0].stage.block.name
-        group = next(found for found in row_stages(sch) if found.members[0].stage.block.name == first)
-    return sch, _bind(sch, group, gpu)
+    shape = _shape(group, gpu)
+    copied = _copied(group) if shape.width > 1 else {}
+    for buffer, readers in copied.items():
+        sch.cache_read(readers[0].stage.rv, buffer.name, "local", [reader.stage.rv for reader in readers])
+    if passed or copied:
+        name = group.anchor.stage.name
+        group = next(found for found in row_stages(sch) if found.anchor.stage.name == name)
+    return sch, _bind(sch, group, shape)
 
 
 def _readers(group: RowStages, member: Member) -> list[Member]:
@@ -51,7 +65,7 @@ def _readers(group: RowStages, member: Member) -> list[Member]:
 
 
 def _shape(group: RowStages, gpu: GpuMachine) -> Shape:
-    length, count = size_of(group.length), size_of(group.extents)
+    length, count, width = size_of(group.length), size_of(group.extents), _width(group)
     most = min(THREADS, gpu.threads)
     if group.is_across:
         columns = min(COLUMNS, gpu.warp)
@@ -62,16 +76,57 @@ def _shape(group: RowStages, gpu: GpuMachine) -> Shape:
     lanes = gpu.warp
     if length > WARP_ROW:
         lanes = most if length <= 16 * WARP_ROW or count > gpu.processors else min(1024, gpu.threads)
-    while lanes > 4 and lanes // 2 >= length:
+    while lanes > 4 and lanes // 2 * width >= length:
         lanes //= 2
+    whole = next((n for n in (lanes, lanes // 2, lanes // 4) if n >= 8 and length // width % n == 0), lanes)
+    lanes = whole if width > 1 else lanes
     rows = max(1, most // 2 // lanes)
     while rows > 1 and count < rows * gpu.processors:
         rows //= 2
-    return Shape(rows, "threadIdx.y", lanes, "threadIdx.x")
+    ragged = not all([type(e) is IntImm for e in group.extents]) or count % rows != 0
+    if ragged and rows > 1 and length % (lanes * width):  # two conditions, from which a reduction's is not proved
+        width = 1
+    shape = Shape(rows, "threadIdx.y", lanes, "threadIdx.x", width)
+    near = [m.store.buffer for m in group.members if _is_near(group, m, shape)]
+    read = [buffer for m in group.members if m.reduces for buffer in _read_along(m) if buffer not in near]
+    plain = _elements(length, shape) <= UNROLLED and set(read) <= _copied(group).keys()
+    return shape if plain else replace(shape, width=1)
 
 
-def _bind(sch: Schedule, group: RowStages, gpu: GpuMachine) -> str:
-    shape = _shape(group, gpu)
+def _width(group: RowStages) -> int:
+    """Neighbours that a thread reads and writes at once: as many as fill the widest access, if rows consist of whole vectors."""
+    along = [m for m in group.members if m.along]
+    accesses = [(m, access) for m in along for access in (*m.loads, *(() if m.reduces else (m.store,)))]
+    items = [access.buffer.dtype.itemsize for _, access in accesses if access.buffer not in group.own]
+    lengths = [e.value if type(e) is IntImm else 1 for m in along for e in m.along_extents]
+    width = VECTOR_BYTES // max([*items, 1])
+    while width > 1 and any([length % width or length < LEAST * width for length in lengths]):
+        width //= 2
+    whole = [
+        len(m.along) == 1 and all([is_aligned(a, m.along_vars[0], width) for n, a in accesses if n is m]) for m in along
+    ]
+    return max(1, width) if all(whole) else 1
+
+
+def _read_along(member: Member) -> set[Buffer]:
+    """The buffers of which a stage reads other elements along a row."""
+    return {load.buffer for load in member.loads if set(member.along_vars) & set(used_vars(load))}
+
+
+def _copied(group: RowStages) -> dict[Buffer, list[Member]]:
+    """The buffers that the first reduction reads along rows, with the stages that read the same elements: registers take both."""
+    anchor = group.anchor
+    found: dict[Buffer, list[Member]] = {}
+    at = {load.buffer: load.indices for load in anchor.loads}
+    for buffer in sorted(_read_along(anchor) - group.own, key=lambda b: b.name):
+        source = replace(anchor, store=BufferStore(buffer, const(0, buffer.dtype), at[buffer]))
+        readers = [m for m in group.members if buffer in m.reads and (m is anchor or m.along) and reads_own(source, m)]
+        if anchor in readers:
+            found[buffer] = readers
+    return found
+
+
+def _bind(sch: Schedule, group: RowStages, shape: Shape) -> str:
     loops = [_loops(sch, member) for member in group.members]
     top = sch.merge(*[head for head, *_ in loops]) if len(loops) > 1 else loops[0][0]
     if shape.rows > 1:
@@ -101,10 +156,17 @@ def _lanes(sch: Schedule, group: RowStages, member: Member, loop: LoopRV | None,
         if member.store.buffer in group.own:
             return
         loop = sch.add_unit_loop(member.stage.rv)
+    if shape.width > 1 and member.along:
+        loop, element = sch.split(loop, [None, shape.width])
+        if member.reduces:
+            sch.unroll(element)
+        else:
+            sch.vectorize(element)
     step, lane = sch.split(loop, [None, shape.lanes])
     sch.reorder(lane, step)
     sch.bind(lane, shape.lane_axis)
-    if type(sch.get(step).extent) is IntImm and sch.get(step).extent.value <= UNROLLED:
+    steps = sch.get(step).extent
+    if type(steps) is IntImm and steps.value * shape.width <= UNROLLED:
         sch.unroll(step)
 
 
@@ -113,15 +175,26 @@ def _keep(sch: Schedule, group: RowStages, member: Member, shape: Shape) -> None
     buffer = member.store.buffer
     if buffer not in group.own:
         return
-    if not member.along or member.reduces:
+    if not member.along or member.reduces or _is_near(group, member, shape):
         sch.set_scope(member.stage.rv, 0, "local")
-        return
-    steps = -(-size_of(member.along_extents) // shape.lanes)
-    readers = _readers(group, member)
-    if is_held(member) and steps <= UNROLLED and all([reads_own(member, reader) for reader in readers]):
-        sch.set_scope(member.stage.rv, 0, "local")  # loops along a row are unrolled: registers
     elif is_held(member) and size_of(member.along_extents) * shape.rows * buffer.dtype.itemsize <= HELD:
         sch.set_scope(member.stage.rv, 0, "shared")
+
+
+def _elements(length: int, shape: Shape) -> int:
+    """Elements of a row that a thread has."""
+    return -(-length // (shape.lanes * shape.width)) * shape.width
+
+
+def _is_near(group: RowStages, member: Member, shape: Shape) -> bool:
+    """True if registers hold the elements of a row that a stage computes: loops along a row are unrolled then."""
+    mine = all([reads_own(member, reader) for reader in _readers(group, member)])
+    return (
+        member.store.buffer in group.own
+        and is_held(member)
+        and _elements(size_of(member.along_extents), shape) <= UNROLLED
+        and mine
+    )
 
 
 __all__ = ["bind_rows"]

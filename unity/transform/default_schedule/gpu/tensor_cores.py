@@ -137,7 +137,7 @@ def _tile(what: Product, gpu: GpuMachine, rows: int) -> WarpTile | WarpgroupTile
             continue
         sides = _sides(what, *sizes[:3])
         stages = min(STAGES, gpu.shared_bytes // sum([side.bytes for side in sides]))
-        crowded = choice.sums > MOST_SUMS and any([side.single for side in sides])
+        crowded = any([side.single and choice.sums * (1 + side.single // 16) > MOST_SUMS for side in sides])
         if stages > 1 and not crowded:
             return WarpTile(*sizes, stages)
     return None

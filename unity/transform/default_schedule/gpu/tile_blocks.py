@@ -93,7 +93,7 @@ def fill(
     put: Callable[[Expr, Expr, Expr, Expr | None], Stmt], together: int = 0,
 ) -> Stmt:  # fmt: skip
     """The copy of an operand's tile by some threads: zeros behind the ends. ``put`` stores an element of a line, from a start in it
-    on that of a lane. Copies are written out, or ``together`` of them (and ``SINGLE`` elements that are read one by one): each takes
+    on that of a lane. Copies are written out, or ``together`` of them (``SINGLE`` elements read one by one): each takes
     registers for its place."""
     units = side.length // side.width
     step0 = mul(turn, side.steps)

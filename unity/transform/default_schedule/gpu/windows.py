@@ -129,7 +129,7 @@ def _axes(
     extents: Sequence[Expr], number: int | None, cells: int, alone: bool, gpu: GpuMachine
 ) -> list[tuple[str, int | None]]:
     """The axes of a grid with their threads: one of all loops if the extents of the inner ones are known, else the last two loops
-    have axes of their own. A stage that is not alone needs whole blocks in the first case: what is read behind it is proved then."""
+    have axes of their own. A stage that is not alone then needs whole blocks: what is read behind it is proved."""
     threads = most = threads_for(size_of(extents) // cells, gpu)
     known = [e.value for e in extents if type(e) is IntImm]
     while not alone and threads > gpu.warp and math.prod(known) // cells % threads:

@@ -86,7 +86,7 @@ def _for(s: _Simplify, loop: For) -> Stmt:
 
 
 def _attr(s: _Simplify, stmt: AttrStmt) -> Stmt | None:
-    """A thread axis bounds its variable; one of a single thread or block is 0, so that buffers in registers have constant indices."""
+    """A thread axis bounds its variable; one of a single thread or block is 0: buffers in registers need constant indices."""
     if not is_thread_axis(stmt):
         return None
     extent, axis = s.visit(stmt.value), stmt.node.var
