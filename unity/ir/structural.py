@@ -271,7 +271,8 @@ def structural_hash(root: Any, map_free_vars: bool = False) -> int:
     """Return a hash of ``root`` that agrees with ``structural_equal`` (and its ``map_free_vars``)."""
     hasher = _Hasher(map_free_vars)
     with deep_recursion():
-        return hasher.value(root)  # type: ignore[no-any-return]
+        found: int = hasher.value(root)
+    return found
 
 
 def structural_digest(root: Any) -> str:

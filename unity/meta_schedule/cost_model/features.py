@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...arith.analyzer import Analyzer
+from ...ir.buffer import Buffer
 from ...ir.build import const, dtype_of
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
@@ -161,9 +162,10 @@ def _step(access: BufferLoad | BufferStore, lane: Var | None) -> int:
         return 0
     before = [_at(index, lane, 0) for index in access.indices]
     after = [_at(index, lane, 1) for index in access.indices]
-    if None in before or None in after or before[:-1] != after[:-1]:
+    first, second = before[-1], after[-1]
+    if first is None or second is None or None in before or before[:-1] != after[:-1]:
         return 2
-    return 1 if after[-1] == before[-1] + 1 else 2  # type: ignore[operator]
+    return 1 if second == first + 1 else 2
 
 
 def _at(index: Expr, lane: Var, place: int) -> int | None:
@@ -180,9 +182,9 @@ def _shared(load: BufferLoad, around: _Around) -> float:
     return max(1.0, around.copies ** (len(free) / len(around.written))) if around.written else 1.0
 
 
-def _bytes(buffer: object) -> float:
-    shape = [n.value if type(n) is IntImm else UNKNOWN for n in buffer.shape]  # type: ignore[attr-defined]
-    return float(math.prod(shape) * buffer.dtype.itemsize)  # type: ignore[attr-defined]
+def _bytes(buffer: Buffer) -> float:
+    shape = [n.value if type(n) is IntImm else UNKNOWN for n in buffer.shape]
+    return float(math.prod(shape) * buffer.dtype.itemsize)
 
 
 __all__ = ["NAMES", "features_of"]

@@ -38,6 +38,13 @@ class Contraction:
     reductions: tuple[IterVar, ...]
 
     @property
+    def cell(self) -> tuple[Expr, ...]:
+        """Indices of the element that a step adds to."""
+        store = self.block.body
+        assert isinstance(store, BufferStore)
+        return store.indices
+
+    @property
     def weight_order(self) -> tuple[Var, ...]:
         """Iterators that select the axes of the weights, axis by axis (None stands for axes of one element)."""
         return tuple([index for index in self.weights.indices if isinstance(index, Var)])

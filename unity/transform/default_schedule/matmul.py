@@ -166,8 +166,7 @@ def _row(what: Contraction) -> IterVar | None:
     """The axis whose iterations are the rows of a tile: the innermost of those that can fill one, else the longest."""
     if not what.rows:
         return None
-    indices = what.block.body.indices  # type: ignore[attr-defined]
-    sizes = [(min(extent_of(axis) or UNKNOWN, FULL_ROWS), _place(axis.var, indices)) for axis in what.rows]
+    sizes = [(min(extent_of(axis) or UNKNOWN, FULL_ROWS), _place(axis.var, what.cell)) for axis in what.rows]
     return what.rows[choose(what.block, "row_axis", range(len(sizes)), sizes.index(max(sizes)))]
 
 
@@ -274,13 +273,11 @@ def _turn(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: int)
 
 def _worth_turning(what: Contraction, lanes: int) -> bool:
     """True if the reduction is long beside the transposition, and its output's last axis is short or not contiguous in the data."""
-    last = what.block.body.indices[-1]  # type: ignore[attr-defined]
-    line = next((extent_of(axis) for axis in what.rows if axis.var is last), None)
-    return (
-        steps_of(what.reductions) >= DEEP
-        and line is not None
-        and (line < 2 * lanes or slope(what.data.indices[-1], last) != 1)
-    )
+    last = next((axis for axis in what.rows if axis.var is what.cell[-1]), None)
+    line = None if last is None else extent_of(last)
+    if last is None or line is None or steps_of(what.reductions) < DEEP:
+        return False
+    return line < 2 * lanes or slope(what.data.indices[-1], last.var) != 1
 
 
 def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
