@@ -84,9 +84,7 @@ def size(value: object) -> Expr:
     )  # fmt: skip
 
 
-_SHARED = {
-    (value, bits): IntImm(value, prim_type(f"int{bits}")) for bits in (32, 64) for value in range(-1, 257)
-}  # fmt: skip
+_SHARED = {(n, bits): IntImm(n, prim_type(f"int{bits}")) for bits in (32, 64) for n in range(-1, 257)}
 """Small numbers without a place in a source, by value and bits."""
 
 
@@ -96,9 +94,8 @@ def const(value: Any, dtype: DataType | str | None = None, span: Span | None = N
     Raises TypeRuleError E201 for a value that the type does not have, a fraction of an integer too; ``int_imm`` wraps one.
     """
     if type(value) is int and type(dtype) is DataType and dtype.code == "int" and dtype.lanes == 1:
-        if (
-            span is None and (shared := _SHARED.get((value, dtype.bits))) is not None
-        ):  # nearly all constants are small indices
+        shared = _SHARED.get((value, dtype.bits))  # nearly all constants are small indices
+        if span is None and shared is not None:
             return shared
         half = 1 << (dtype.bits - 1)
         if -half <= value < half:

@@ -117,17 +117,11 @@ def _schedule(
 ) -> Scheduled | str:
     lanes = machine.lanes(what.output.dtype.itemsize)
     height = 1 if row is None else extent_of(row) or UNKNOWN
-    rows, vectors = tile_shape(height, width, lanes, machine.accumulators)
     if isinstance(unit, TileBlock):
         rows, vectors = unit.rows, unit.columns // lanes
     else:
-        vectors = min(choose(what.block, "vectors", range(1, MOST_VECTORS + 1), vectors), -(-width // lanes))
-        most = max(1, min(height, machine.accumulators // vectors))
-        rows = min(choose(what.block, "rows", range(1, MOST_ROWS + 1), rows), most)
-    if then is not None and width % lanes == 0:
-        whole = max([v for v in range(1, vectors + 1) if width // lanes % v == 0])
-        rows, vectors = tile_shape(height, whole * lanes, lanes, machine.accumulators)
-        vectors = vectors if width // lanes % vectors == 0 else 1
+        whole = then is not None and width % lanes == 0
+        rows, vectors = _tile_size(what, height, -(-width // lanes), lanes, machine.accumulators, whole)
     weights = is_parameter(fn, what.weights.buffer)
     constant = weights is not None and weights in constants
     packs = choose(what.block, "pack", (0, 1), constant or height >= PACKED_ROWS)
@@ -160,6 +154,21 @@ def _schedule(
     packed = {weights: layout} if constant and layout is not None and weights is not None else {}
     said += f", {unit.name}" if unit is not None else ""
     return Scheduled(mark(program_of(sch)), f"tile of {rows} x {vectors * lanes}, {said}", packed)
+
+
+def _tile_size(
+    what: Contraction, height: int, width: int, lanes: int, accumulators: int, whole: bool
+) -> tuple[int, int]:
+    """Rows and vectors of a tile of ``height`` rows x ``width`` vectors; with ``whole`` all tiles have as many vectors."""
+    rows, vectors = tile_shape(height, width * lanes, lanes, accumulators)
+    candidates = [v for v in range(1, max(vectors, MOST_VECTORS) + 1) if not whole or width % v == 0]
+    if whole:
+        most = max([v for v in candidates if v <= vectors])
+        rows, vectors = tile_shape(height, most * lanes, lanes, accumulators)
+        vectors = vectors if vectors in candidates else 1
+    vectors = min(choose(what.block, "vectors", candidates, vectors), width)
+    most = max(1, min(height, accumulators // vectors))
+    return min(choose(what.block, "rows", range(1, MOST_ROWS + 1), rows), most), vectors
 
 
 def _row(what: Contraction) -> IterVar | None:
