@@ -95,8 +95,13 @@ def test_aliases_and_sizes_known_later_are_copied(vm):
     places = np.zeros((1, 2), "int64")
     vm["chosen"](np.array([0, 1, 0, 2], "float32"), out=places)
     assert places.tolist() == [[1, 3]]
-    with pytest.raises(VMError, match="E982"):
+    with pytest.raises(VMError, match="E606"):
         vm["chosen"](np.array([1, 1, 0, 2], "float32"), out=places)
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
 
 
 @pytest.mark.parametrize(
@@ -107,11 +112,13 @@ def test_aliases_and_sizes_known_later_are_copied(vm):
         (lambda z, u, c: (z[:3], u, c), "E607"),
         (lambda z, u, c: (z.astype("float64"), u, c), "E604"),
         (lambda z, u, c: (z.reshape(-1), u, c), "E605"),
-        (lambda z, u, c: (np.asfortranarray(z), u, c), "E982"),
-        (lambda z, u, c: (np.broadcast_to(z[0], (6, 5)), u, c), "E982"),
+        (lambda z, u, c: (np.asfortranarray(z), u, c), "E609"),
+        (lambda z, u, c: (np.broadcast_to(z[0], (6, 5)), u, c), "E609"),
+        (lambda z, u, c: (read_only(z), u, c), "E610"),
+        (lambda z, u, c: (z, u, read_only(c)), "E610"),
         (lambda z, u, c: (z, z.reshape(-1)[:6], c), "E982"),
         (lambda z, u, c: (z, u, 3), "E982"),
-        (lambda z, u, c: (z, u, c.astype("int32")), "E982"),
+        (lambda z, u, c: (z, u, c.astype("int32")), "E604"),
     ],
 )
 def test_what_does_not_fit_is_refused(vm, change, code):

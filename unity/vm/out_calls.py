@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..ffi.abi import symbols_of
+from ..ffi.conditions import Fault, compact_fault, kind_fault, written_fault
 from ..ffi.tensor import Tensor
 from ..ffi.torch_bridge import is_torch_tensor
 from ..support.errors import VMError
@@ -204,27 +205,27 @@ class OutCall:
         return made[0] if plan.single else tuple(made)
 
     def _target(self, value: Any, label: str) -> Tensor:
-        """The memory of an output. Raises VMError E982 where it is no writable compact tensor."""
+        """The memory of an output. Raises VMError E982, E609, E610 where it is no writable compact tensor."""
         found = _tensor(value)
         if found is None:
             raise VMError("E982", f"{self.name}: {label} is no tensor but {type(value).__name__}",
                           help="give a numpy array, a unity.Tensor or a torch tensor")  # fmt: skip
-        flags = found.layout.flags
-        if not flags.c_contiguous or not flags.writeable:
-            problem = "is not C-contiguous" if flags.writeable else "is read-only"
-            raise VMError("E982", f"{self.name}: {label} {problem}")
+        self._refuse(label, compact_fault(found.layout) or written_fault(found.layout))
         return found
 
     def _fitting(self, value: Any, target: Tensor, label: str) -> Tensor:
-        """A result that is copied into an output. Raises VMError E982, E983 where it cannot be."""
+        """A result that is copied into an output. Raises VMError E604 to E606, E983 where it cannot be."""
         if not isinstance(value, Tensor):
             raise VMError("E983", f"{self.name}: the result for {label} is no tensor but {type(value).__name__}",
                           help=f"give None for {label}")  # fmt: skip
-        if value.dtype != target.dtype:
-            raise VMError("E982", f"{self.name}: {label} is {target.dtype}, the result is {value.dtype}")
+        self._refuse(label, kind_fault(target.layout, target.dtype, value.dtype, len(value.shape)))
         if value.shape != target.shape:
-            raise VMError("E982", f"{self.name}: {label} has shape {target.shape}, the result has {value.shape}")
+            self._refuse(label, ("E606", f"expected shape {value.shape}, got {target.shape}"))
         return value
+
+    def _refuse(self, label: str, fault: Fault | None) -> None:
+        if fault is not None:
+            raise VMError(fault[0], f"{self.name}: {label}: {fault[1]}")
 
 
 def _apart(args: tuple[Any, ...], outs: tuple[Any, ...]) -> bool:
