@@ -1,18 +1,13 @@
 """What the parts of the search hand each other: the context of a task, a candidate, arguments."""
 
 import pytest
+from programs_of_tests import product
 
 import unity.meta_schedule as ms
 from unity import te
 from unity.ir.module import IRModule
 from unity.support.errors import ScheduleError
 from unity.transform.infra.backend import Machine
-
-
-def product(n=4):
-    a, b = te.placeholder((n, 3), "float32", "a"), te.placeholder((3, 5), "float32", "b")
-    k = te.reduce_axis((0, 3), "k")
-    return te.create_prim_func([a, b, te.compute((n, 5), lambda i, j: te.sum(a[i, k] * b[k, j], k), "c")])
 
 
 def test_a_task_is_one_program_named_main():
@@ -24,7 +19,7 @@ def test_a_task_is_one_program_named_main():
 
 
 def test_arguments_of_a_program():
-    found = ms.TensorInfo.from_prim_func(product())
+    found = ms.TensorInfo.from_prim_func(product(4, 3, 5))
     assert [info.shape for info in found] == [(4, 3), (3, 5), (4, 5)]
     assert [ms.TensorInfo.from_json(info.as_json()) for info in found] == found
     with pytest.raises(ScheduleError):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs_of_tests import add_one
 
 import unity
 from unity import meta_schedule as ms
@@ -28,14 +29,6 @@ from unity.transform.default_schedule.base import Scheduled
 from unity.transform.default_schedule.packing import Packing
 
 TARGET = Target("llvm -mcpu=x86-64-v2")
-
-
-@T.prim_func
-def add_one(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8, 16), "float32")):
-    for i, j in T.grid(8, 16):
-        with T.block("add"):
-            x, y = T.axis.remap("SS", [i, j])
-            B[x, y] = A[x, y] + T.float32(1)
 
 
 @T.prim_func

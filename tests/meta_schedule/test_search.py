@@ -5,22 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from programs_of_tests import product
 
 import unity.meta_schedule as ms
-from unity import te
 from unity.meta_schedule.cost_model.features import NAMES, features_of
 from unity.meta_schedule.search.mutator import MutateCategorical, MutateTileSize
-from unity.meta_schedule.space.sketch import candidate_of, lowered
+from unity.meta_schedule.space.sketch import candidate_of
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import Schedule, Trace
 
 TARGET = "llvm -mcpu=x86-64-v3"
-
-
-def product(m=9, k=12, n=33):
-    a, b = te.placeholder((m, k), "float32", "a"), te.placeholder((k, n), "float32", "b")
-    r = te.reduce_axis((0, k), "r")
-    return te.create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], r), "c")])
 
 
 @dataclass
@@ -67,7 +61,7 @@ def test_the_first_sketch_is_the_default_build():
     assert default is type(task.space_generator)
     text = sketch.trace.script()
     assert "sample_categorical" in text and '"rows"' in text
-    texts = [lowered(task, candidate_of(task, sch).scheduled).script() for sch in (sketch, Schedule(task.mod))]
+    texts = [candidate_of(task, sch).lowered.script() for sch in (sketch, Schedule(task.mod))]
     assert texts[0] == texts[1]
     again = Schedule(task.mod)
     Trace.from_json(sketch.trace.as_json()).apply_to_schedule(again)
@@ -79,8 +73,7 @@ def test_candidates_differ_and_come_again_with_the_seed(strategy):
     first, second = [tuned(context(strategy), 5, 3, rows_of) for _ in range(2)]
     assert [decisions(one) for one in first] == [decisions(one) for one in second]
     assert len(first) == 5 and first[0].is_default and not any([one.is_default for one in first[1:]])
-    task = context(strategy)
-    texts = [lowered(task, one.scheduled).script() for one in first]
+    texts = [one.lowered.script() for one in first]
     assert len(set(texts)) == len(texts)
 
 
@@ -121,7 +114,7 @@ def test_the_model_learns_a_level_for_each_task():
 
 def test_features_tell_vectors_from_single_loads():
     task = context()
-    row = dict(zip(NAMES, features_of(lowered(task, candidate_of(task, Schedule(task.mod)).scheduled), task.machine)))
+    row = dict(zip(NAMES, features_of(candidate_of(task, Schedule(task.mod)).lowered, task.machine)))
     assert (
         row["strided loads"] == 0
         and row["vector loads"] > 0

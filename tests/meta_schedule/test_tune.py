@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs_of_tests import product
 
 import unity
-from unity import meta_schedule as ms, te
+from unity import meta_schedule as ms
 from unity.meta_schedule.builder import BuilderInput, BuilderResult, LocalBuilder
 from unity.meta_schedule.report import Row, TuneProgress, table
 from unity.meta_schedule.runner import EvaluatorConfig, LocalRunner, RunnerFuture, RunnerInput, RunnerResult
@@ -24,12 +25,6 @@ from unity.script import ir_module, relax as R
 from unity.support.errors import ScheduleError
 
 QUICK = EvaluatorConfig(repeat=2, min_repeat_ms=0.2)
-
-
-def product(n: int = 7, m: int = 13, k: int = 9) -> Any:
-    a, b = te.placeholder((n, k), "float32", "a"), te.placeholder((k, m), "float32", "b")
-    r = te.reduce_axis((0, k), "r")
-    return te.create_prim_func([a, b, te.compute((n, m), lambda i, j: te.sum(a[i, r] * b[r, j], r), "c")])
 
 
 @ir_module
@@ -104,7 +99,7 @@ def tune(program: Any, trials: int, **more: Any) -> ms.Database:
 
 
 def test_a_product_is_tuned_and_built(parts: dict[str, Any], capsys: Any, monkeypatch: Any) -> None:
-    program = product()
+    program = product(7, 9, 13)
     database = tune(program, 6, space="post-order-apply", **parts)
     said = capsys.readouterr().err
     assert "task" in said and "gain" in said and "main" in said and "all tasks" in said

@@ -15,6 +15,7 @@ from pathlib import Path
 import candidates_of_tests as calls
 import numpy as np
 import pytest
+from programs_of_tests import add_one
 
 from unity import meta_schedule as ms
 from unity.ir.function import PrimFunc
@@ -26,14 +27,6 @@ from unity.script import tir as T
 from unity.transform.default_schedule.packing import Packing
 
 QUICK = EvaluatorConfig(repeat=2, min_repeat_ms=0.2)
-
-
-@T.prim_func
-def add_one(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8, 16), "float32")):
-    for i, j in T.grid(8, 16):
-        with T.block("add"):
-            x, y = T.axis.remap("SS", [i, j])
-            B[x, y] = A[x, y] + T.float32(1)
 
 
 @T.prim_func

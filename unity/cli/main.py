@@ -176,7 +176,7 @@ def run_tune(options: argparse.Namespace) -> int:
         resume=options.resume,
     )
     if options.show:
-        for record in database.winners():
+        for record in [record for record in database.best_records() if record.gain > 1.0]:
             print(f"# {record.workload.shash}: {record.gain:.2f} times as fast as the default: {record.reason}")
             print(f"{record.as_python()}\n\n{record.script()}\n")
     return FINE

@@ -37,9 +37,7 @@ def tune_module(
         database = _database(work_dir)
         found = programs_in(with_params(mod, params), make_target(), op_names)
         tasks, weights = extracted_tasks_to_tune_contexts(found.tasks)
-        _, rows = tuned(
-            tasks, weights, None, max_trials_global, max_trials_per_task=max_trials_per_task, database=database
-        )
+        _, rows = tuned(tasks, weights, None, max_trials_global, max_trials_per_task, database=database)
         show(rows, found.others)
         return mod
 

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from ..ffi.targets.target import Target, target as make_target
 from ..ir.module import IRModule
 from ..transform.relax.params.bind_params import bind_params
 from ..vm.build import build
 from ..vm.executable.executable import Executable
-from .builder import Builder
-from .core.tune_context import CostModel, SearchStrategy, SpaceGenerator, TuneContext
+from .core.tune_context import SearchStrategy, SpaceGenerator, TuneContext
 from .database import Database
 from .extracted_task import ExtractedTask, extracted
-from .measure_callback import MeasureCallback
 from .report import Row
-from .runner import Runner
 from .search.search_strategy import create as search_strategy
 from .space.space_generator import create as space_generator
-from .task_scheduler import TaskScheduler
-from .tune import show, tuned
+from .tune import TuneOptions, show, tuned
 
 
 def extract_tasks(
@@ -61,17 +57,9 @@ def tune_relax(
     max_trials_per_task: int | None = None,
     op_names: Sequence[str] | None = None,
     *,
-    num_trials_per_iter: int = 16,
-    builder: Builder | str = "local",
-    runner: Runner | str = "local",
-    database: Database | str = "sqlite",
-    cost_model: CostModel | None = None,
-    measure_callbacks: str | Sequence[MeasureCallback] = "default",
-    task_scheduler: TaskScheduler | str = "gradient",
     space: SpaceGenerator | str | Any = "post-order-apply",
     strategy: SearchStrategy | str = "evolutionary",
-    seed: int = -1,
-    resume: bool = False,
+    **options: Unpack[TuneOptions],
 ) -> Database:
     """Tune the tensor programs of a module and return the database, which ``compile_relax`` builds with.
 
@@ -79,12 +67,8 @@ def tune_relax(
     are not tuned, goes to standard error.
     """
     found = extracted(with_params(mod, params), target, op_names)
-    tasks, weights = extracted_tasks_to_tune_contexts(found.tasks, work_dir, space, strategy, seed)
-    records, rows = tuned(
-        tasks, weights, work_dir, max_trials_global, max_trials_per_task=max_trials_per_task,
-        num_trials_per_iter=num_trials_per_iter, builder=builder, runner=runner, database=database, cost_model=cost_model,
-        measure_callbacks=measure_callbacks, task_scheduler=task_scheduler, seed=seed, resume=resume,
-    )  # fmt: skip
+    tasks, weights = extracted_tasks_to_tune_contexts(found.tasks, work_dir, space, strategy, options.get("seed", -1))
+    records, rows = tuned(tasks, weights, work_dir, max_trials_global, max_trials_per_task, **options)
     show(rows, found.others)
     return records
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from ..ffi.targets.target import Target, target as make_target
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..support.errors import ScheduleError
 from ..transform.schedule import Schedule
-from .builder import Builder
-from .core.tune_context import MAIN, CostModel, SearchStrategy, SpaceGenerator, TuneContext, one_program
+from .core.tune_context import MAIN, SearchStrategy, SpaceGenerator, TuneContext, one_program
 from .database import Database
-from .measure_callback import MeasureCallback
-from .runner import Runner
 from .search.search_strategy import create as search_strategy
 from .space.space_generator import create as space_generator
-from .task_scheduler import TaskScheduler
-from .tune import tune_tasks
+from .tune import TuneOptions, tune_tasks
 
 
 def tune_tir(
@@ -29,19 +25,11 @@ def tune_tir(
     max_trials_global: int = 64,
     *,
     max_trials_per_task: int | None = None,
-    num_trials_per_iter: int = 16,
-    builder: Builder | str = "local",
-    runner: Runner | str = "local",
-    database: Database | str = "sqlite",
-    cost_model: CostModel | None = None,
-    measure_callbacks: str | Sequence[MeasureCallback] = "default",
-    task_scheduler: TaskScheduler | str = "gradient",
     space: SpaceGenerator | str | Any = "post-order-apply",
     strategy: SearchStrategy | str = "evolutionary",
-    seed: int = -1,
     task_name: str | None = None,
     special_space: Mapping[str, SpaceGenerator | str | Any] | None = None,
-    resume: bool = False,
+    **options: Unpack[TuneOptions],
 ) -> Database:
     """Tune the tensor programs of a module and return the database; ``compile_tir`` takes the winner out of it.
 
@@ -52,7 +40,7 @@ def tune_tir(
     programs = {MAIN: mod} if isinstance(mod, PrimFunc) else mod.prim_funcs()
     if not programs:
         raise ScheduleError("E407", "the module has no tensor program to tune", help="relax_integration.tune_relax")
-    where = make_target(target)
+    where, seed = make_target(target), options.get("seed", -1)
     tasks = [
         TuneContext(
             one_program(fn), target=where, space_generator=space_generator((special_space or {}).get(name, space)),
@@ -62,11 +50,13 @@ def tune_tir(
         for place, (name, fn) in enumerate(programs.items())
     ]  # fmt: skip
     return tune_tasks(
-        tasks=tasks, task_weights=[1.0] * len(tasks), work_dir=work_dir, max_trials_global=max_trials_global,
-        max_trials_per_task=max_trials_per_task, num_trials_per_iter=num_trials_per_iter, builder=builder, runner=runner,
-        database=database, cost_model=cost_model, measure_callbacks=measure_callbacks, task_scheduler=task_scheduler, seed=seed,
-        resume=resume,
-    )  # fmt: skip
+        tasks=tasks,
+        task_weights=[1.0] * len(tasks),
+        work_dir=work_dir,
+        max_trials_global=max_trials_global,
+        max_trials_per_task=max_trials_per_task,
+        **options,
+    )
 
 
 def compile_tir(database: Database, mod: IRModule | PrimFunc, target: Target | str | None = None) -> Schedule | None:

@@ -10,6 +10,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from ..support.errors import ScheduleError
 from .builder import Builder, LocalBuilder
@@ -50,13 +51,27 @@ def _workers(builder: Builder | str, runner: Runner | str) -> Iterator[tuple[Bui
                 part.close()
 
 
+class TuneOptions(TypedDict, total=False):
+    """The keyword arguments that all entry points have; what they mean and their defaults: ``tuned``."""
+
+    num_trials_per_iter: int
+    builder: Builder | str
+    runner: Runner | str
+    database: Database | str
+    cost_model: CostModel | None
+    measure_callbacks: str | Sequence[MeasureCallback]
+    task_scheduler: TaskScheduler | str
+    seed: int
+    resume: bool
+
+
 def tuned(
     tasks: Sequence[TuneContext],
     task_weights: Sequence[float],
     work_dir: str | Path | None = None,
     max_trials_global: int = 64,
-    *,
     max_trials_per_task: int | None = None,
+    *,
     num_trials_per_iter: int = 16,
     builder: Builder | str = "local",
     runner: Runner | str = "local",
@@ -85,28 +100,18 @@ def tune_tasks(
     work_dir: str | Path | None = None,
     max_trials_global: int = 64,
     max_trials_per_task: int | None = None,
-    num_trials_per_iter: int = 16,
-    builder: Builder | str = "local",
-    runner: Runner | str = "local",
-    database: Database | str = "sqlite",
-    cost_model: CostModel | None = None,
-    measure_callbacks: str | Sequence[MeasureCallback] = "default",
-    task_scheduler: TaskScheduler | str = "gradient",
-    seed: int = -1,
-    resume: bool = False,
+    **options: Unpack[TuneOptions],
 ) -> Database:
     """Tune tasks and return the database of what was measured; the table of tasks goes to standard error.
 
-    ``max_trials_global``: candidates of all tasks together; ``max_trials_per_task``: of one. ``num_trials_per_iter``: of one round.
-    ``database``: a ``Database``, or "sqlite" (a file in ``work_dir``; without a folder in memory), "json" (TVM's files), "memory".
-    ``resume``: trials that the database has count. Ctrl-C ends the rounds and keeps what was measured.
-    Raises ScheduleError E461 for a database, E463 where no task can be built and run.
+    ``max_trials_global``: candidates of all tasks together; ``max_trials_per_task``: of one. ``num_trials_per_iter``: of one round
+    (16). ``database``: a ``Database``, or "sqlite" (a file in ``work_dir``; without a folder in memory), "json" (TVM's files),
+    "memory". ``task_scheduler``: "gradient" or "round-robin". ``seed`` starts every random choice. ``resume``: trials that the
+    database has count. ``builder``, ``runner``, ``cost_model``, ``measure_callbacks``: parts in place of the usual ones.
+    Ctrl-C ends the rounds and keeps what was measured. Raises ScheduleError E461 for a database, E463 where no task can be built
+    and run.
     """
-    records, rows = tuned(
-        tasks, task_weights, work_dir, max_trials_global, max_trials_per_task=max_trials_per_task,
-        num_trials_per_iter=num_trials_per_iter, builder=builder, runner=runner, database=database, cost_model=cost_model,
-        measure_callbacks=measure_callbacks, task_scheduler=task_scheduler, seed=seed, resume=resume,
-    )  # fmt: skip
+    records, rows = tuned(tasks, task_weights, work_dir, max_trials_global, max_trials_per_task, **options)
     show(rows)
     return records
 
@@ -116,4 +121,4 @@ def show(rows: Sequence[Row], others: Mapping[str, str] | None = None) -> None:
     print(table(rows, dict(others or {})), file=sys.stderr)
 
 
-__all__ = ["DATABASE", "database_of", "show", "tune_tasks", "tuned"]
+__all__ = ["DATABASE", "TuneOptions", "database_of", "show", "tune_tasks", "tuned"]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..support.errors import ScheduleError, UnityError
+from ..support.gc_pause import young_collection
 from ..transform.infra.backend import backend_of
 from .builder import Builder, BuilderInput, BuilderResult
 from .core.measure_candidate import MeasureCandidate
@@ -40,7 +41,6 @@ class TaskRecord:
     task_weight: float
     max_trials: int
     workload: Workload
-    default: MeasureCandidate
     history: list[float] = field(default_factory=list)
     finalists: list[tuple[float, MeasureCandidate]] = field(default_factory=list)
     default_secs: float = math.inf
@@ -50,6 +50,11 @@ class TaskRecord:
     failures: int = 0
     is_terminated: bool = False
     problem: str = ""
+
+    @property
+    def default(self) -> MeasureCandidate:
+        """The default build."""
+        return default_candidate(self.ctx)
 
     @property
     def best_secs(self) -> float:
@@ -122,15 +127,13 @@ class TaskScheduler(ABC):
     def _record(self, ctx: TuneContext, weight: float, most: int, resume: bool) -> TaskRecord:
         ctx.initialize()
         workload = self.database.commit_workload(ctx.mod, ctx.constants)
-        with ctx.target:
-            made = TaskRecord(ctx, weight, most, workload, default_candidate(ctx))
+        made = TaskRecord(ctx, weight, most, workload)
         if resume:
             features = machine_features(ctx.target)
             known = [r for r in self.database.records_of(workload.shash) if r.features == features]
             made.trials = len([record for record in known if record.verdict not in (KEPT, DEFAULT)])
-            for record in sorted([r for r in known if r.is_valid() and r.scheduled], key=lambda r: r.seconds)[
-                :FINALISTS
-            ]:
+            whole = sorted([r for r in known if r.is_valid() and r.scheduled], key=lambda record: record.seconds)
+            for record in whole[:FINALISTS]:
                 try:
                     made.finalists.append((record.seconds, record.as_measure_candidate()))
                 except UnityError:  # of another version
@@ -141,7 +144,10 @@ class TaskScheduler(ABC):
         """Build and time the default, and make the space."""
         strategy = task.ctx.search_strategy
         assert strategy is not None, "a task without a search strategy"
-        (built,) = self.builder.build([_builder_input(task, task.default)])
+        try:
+            (built,) = self.builder.build([_builder_input(task, task.default)])
+        except UnityError as error:  # no rule or pass makes a program of it
+            built = BuilderResult(None, error.message)
         task.default_path = built.artifact_path
         if built.artifact_path is None:
             task.problem, task.is_terminated = built.error_msg or "", True
@@ -155,7 +161,8 @@ class TaskScheduler(ABC):
             task.is_terminated = True
             return
         left = task.max_trials - task.trials
-        spaces = task.ctx.generate_design_space()
+        with young_collection():
+            spaces = task.ctx.generate_design_space()
         strategy.pre_tuning(left, num_trials_per_iter, spaces, self.database, self.cost_model)
 
     def _round(self, place: int, most: int) -> int:
@@ -163,7 +170,8 @@ class TaskScheduler(ABC):
         task = self.tasks[place]
         strategy = task.ctx.search_strategy
         assert strategy is not None
-        candidates = strategy.generate_measure_candidates() if most > 0 else None
+        with young_collection():
+            candidates = strategy.generate_measure_candidates() if most > 0 else None
         if not candidates:
             strategy.post_tuning()
             task.is_terminated = True

@@ -14,7 +14,7 @@ from ...meta_schedule.database import Database, MemoryDatabase, SQLiteDatabase
 from ...meta_schedule.database.record import TRIAL
 from ...meta_schedule.database.workload import Workload, machine_features
 from ...meta_schedule.extracted_task import ExtractedTask, extracted
-from ...meta_schedule.relax_integration import extracted_tasks_to_tune_contexts, tune_relax
+from ...meta_schedule.relax_integration import extracted_tasks_to_tune_contexts
 from ...meta_schedule.report import table
 from ...meta_schedule.tune import tuned
 from ...support.errors import FrontendError
@@ -54,4 +54,4 @@ def _is_known(task: ExtractedTask, database: Database) -> bool:
     return found is not None and found.verdict != TRIAL
 
 
-__all__ = ["schedule_database", "tune_relax"]
+__all__ = ["schedule_database"]

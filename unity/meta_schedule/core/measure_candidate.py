@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...ir.function import PrimFunc
 from ...transform.default_schedule.base import Scheduled
 from ...transform.schedule import Schedule
 from .arg_info import TensorInfo
@@ -14,12 +15,14 @@ class MeasureCandidate:
     """A schedule, what it made of the program, and the arguments of the program before.
 
     ``sch.trace`` has the decisions. ``scheduled`` is what a build takes: the program, and its parameters that it takes packed
-    (``args_info`` has them unpacked). The default build is the candidate with ``is_default``.
+    (``args_info`` has them unpacked). ``lowered`` is that program with its loops in place, by which a search tells candidates
+    apart and ranks them; None for one that is only to be run. The default build is the candidate with ``is_default``.
     """
 
     sch: Schedule
     args_info: list[TensorInfo]
     scheduled: Scheduled
+    lowered: PrimFunc | None = None
     is_default: bool = False
 
 

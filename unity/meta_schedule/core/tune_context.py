@@ -69,7 +69,8 @@ class SearchStrategy(Protocol):
 @dataclass(init=False, eq=False)
 class TuneContext:
     """A task. ``mod`` has one program, ``main``; ``constants`` are the positions of its parameters that are constants at every
-    call. ``rand_state`` starts every random choice (-1: from the system). Raises ScheduleError E407 for another module."""
+    call. ``rand_state`` starts every random choice (-1: from the system). ``default``: the default build, once it is made. Raises
+    ScheduleError E407 for another module."""
 
     mod: IRModule
     target: Target
@@ -79,6 +80,7 @@ class TuneContext:
     rand_state: int
     num_threads: int
     constants: tuple[int, ...]
+    default: MeasureCandidate | None
 
     def __init__(
         self,
@@ -99,6 +101,7 @@ class TuneContext:
         self.rand_state = rand_state if rand_state >= 0 else random.SystemRandom().randrange(1, 2**31 - 1)
         self.num_threads = num_threads or os.cpu_count() or 1
         self.constants = tuple(sorted(constants))
+        self.default = None
 
     @property
     def func(self) -> PrimFunc:

@@ -60,7 +60,6 @@ class _Around:
     copies: float = 1.0
     lane: Var | None = None
     lanes: int = 1
-    loops: tuple[Var, ...] = ()
     written: tuple[Var, ...] = ()
 
 
@@ -99,16 +98,15 @@ def _walk(stmt: Stmt, around: _Around, sums: _Sums, own: set[Var], machine: Mach
 def _inside(loop: For, around: _Around, sums: _Sums) -> _Around:
     extent = float(loop.extent.value) if type(loop.extent) is IntImm else UNKNOWN
     notes = loop.annotations or {}
-    loops = (*around.loops, loop.loop_var)
     if loop.kind == "vectorized" or (notes.get("vectorize") and not collect(loop.body, For)):
-        return _Around(around.turns, around.copies, loop.loop_var, max(1, int(extent)), loops, around.written)
+        return _Around(around.turns, around.copies, loop.loop_var, max(1, int(extent)), around.written)
     if loop.kind == "unrolled":
         written = (*around.written, loop.loop_var)
-        return _Around(around.turns * extent, around.copies * extent, around.lane, around.lanes, loops, written)
+        return _Around(around.turns * extent, around.copies * extent, around.lane, around.lanes, written)
     if loop.kind == "parallel":
         sums.parallel = max(sums.parallel, extent)
     sums.turns += around.turns * extent / max(1, int(notes.get("unroll", 1)))
-    return _Around(around.turns * extent, around.copies, around.lane, around.lanes, loops, around.written)
+    return _Around(around.turns * extent, around.copies, around.lane, around.lanes, around.written)
 
 
 def _store(store: BufferStore, around: _Around, sums: _Sums, own: set[Var], machine: Machine) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import Measured, TuneContext
-from ..space.sketch import lowered
 from .features import NAMES, features_of
 
 STIFF = 4.0
@@ -48,7 +47,8 @@ class LinearModel:
     def features(self, context: TuneContext, candidate: MeasureCandidate) -> np.ndarray:
         """The features of a candidate, computed once."""
         if candidate not in self.known:
-            self.known[candidate] = features_of(lowered(context, candidate.scheduled), context.machine)
+            assert candidate.lowered is not None, "a candidate that is only to be run is not ranked"
+            self.known[candidate] = features_of(candidate.lowered, context.machine)
         return self.known[candidate]
 
     def update(self, context: TuneContext, candidates: Sequence[MeasureCandidate], results: Sequence[Measured]) -> None:

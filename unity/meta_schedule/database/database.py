@@ -105,19 +105,17 @@ class Database(ABC):
         verdicts = [record for record in found if record.verdict != TRIAL]
         return verdicts[-1] if verdicts else min(found, key=lambda record: record.seconds, default=None)
 
-    def winners(self) -> list[TuningRecord]:
-        """The records that builds take: the best of each workload and machine where it is faster than the default."""
+    def best_records(self) -> list[TuningRecord]:
+        """The best record of each workload and machine."""
         keys = dict.fromkeys([(r.workload.shash, r.features) for r in self.get_all_tuning_records()])
         found = [self.best(shash, features) for shash, features in keys]
-        return [record for record in found if record is not None and is_winner(record)]
+        return [record for record in found if record is not None]
 
     def dump_pruned(self, destination: Database) -> None:
         """Write the best record of each workload and machine into another database."""
-        for shash, features in dict.fromkeys([(r.workload.shash, r.features) for r in self.get_all_tuning_records()]):
-            found = self.best(shash, features)
-            if found is not None:
-                destination.commit_workload(found.workload.mod, found.workload.constants)
-                destination.commit_tuning_record(found)
+        for record in self.best_records():
+            destination.commit_workload(record.workload.mod, record.workload.constants)
+            destination.commit_tuning_record(record)
 
     # ---- in a build
 

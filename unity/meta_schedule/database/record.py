@@ -82,7 +82,9 @@ class TuningRecord:
     def as_measure_candidate(self) -> MeasureCandidate:
         """The schedule again, to be built and run. Raises ScheduleError E462 where it no longer applies."""
         sch = self.schedule()
-        return MeasureCandidate(sch, list(self.args_info), self.program(self.workload.func), self.verdict == DEFAULT)
+        return MeasureCandidate(
+            sch, list(self.args_info), self.program(self.workload.func), None, self.verdict == DEFAULT
+        )
 
     def schedule(self) -> Schedule:
         """The schedule of the record's program: the trace replayed, or the program that is kept, from which one goes on.

@@ -15,11 +15,11 @@ from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import CostModel, Measured
 from ..cost_model.models import LinearModel
 from .mutator import DEFAULT_MUTATORS, Mutator
-from .replay import PATIENCE, ReplayTrace
+from .replay import ReplayTrace
 
 
 class EvolutionarySearch(ReplayTrace):
-    """Rounds of the ``population_size`` draws that the cost model likes best. ``eps_greedy``: the share of a round taken at random;
+    """Rounds of the best of ``population_size`` draws by the cost model. ``eps_greedy``: the share of a round taken at random;
     ``genetic_mutate_prob``: of the draws that mutate what ran well; ``parents``: how many of the best are mutated."""
 
     def __init__(
@@ -45,25 +45,18 @@ class EvolutionarySearch(ReplayTrace):
         self.own_model = cost_model is None
         self.cost_model: CostModel = cost_model if cost_model is not None else LinearModel()
         self.ran: list[tuple[float, Trace]] = []
+        self.pool: list[MeasureCandidate] = []
 
-    def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
-        """The next round: the default build first, then what the model ranks highest, with some at random."""
-        count = min(self.left, self.round)
-        if not count or not self.design_spaces:
-            return None
-        made: list[MeasureCandidate] = []
-        if not self.drawn.seen:
-            first = self.drawn.new(None, True)
-            made += [first] if first is not None else []
-        pool: list[MeasureCandidate] = []
-        for _ in range(PATIENCE * count):
-            if len(pool) >= max(count, self.population_size):
-                break
-            found = self.drawn.new(self._draw())
-            pool += [found] if found is not None else []
-        made += self._picked(pool, count - len(made))
-        self.left -= len(made)
-        return made or None
+    def _others(self, count: int) -> list[MeasureCandidate]:
+        """Those of the draws that the model ranks highest, some at random. The rest stays for the next round."""
+        self.pool += self._drawn_anew(max(count, self.population_size) - len(self.pool))
+        scores = self.cost_model.predict(self.drawn.context, self.pool)
+        order = [self.pool[k] for k in np.argsort(-np.asarray(scores), kind="stable")]
+        chance = round(self.eps_greedy * count) if len(order) > count else 0
+        chosen = order[: count - chance]
+        chosen += self.drawn.rng.sample(order[count - chance :], chance)
+        self.pool = [candidate for candidate in order if candidate not in chosen]
+        return chosen
 
     def _draw(self) -> Schedule | None:
         rng = self.drawn.rng
@@ -75,20 +68,6 @@ class EvolutionarySearch(ReplayTrace):
             mutated = mutator.apply(parent, rng)
             trace, anew = (trace, True) if mutated is None else (mutated, False)
         return self.drawn.replayed(trace, anew)
-
-    def _picked(self, pool: list[MeasureCandidate], count: int) -> list[MeasureCandidate]:
-        """The candidates of a pool that are run. The others may be drawn again."""
-        if len(pool) <= count:
-            return pool
-        scores = self.cost_model.predict(self.drawn.context, pool)
-        order = [pool[k] for k in np.argsort(-np.asarray(scores), kind="stable")]
-        chance = round(self.eps_greedy * count)
-        chosen = order[: count - chance]
-        chosen += self.drawn.rng.sample(order[count - chance :], chance)
-        for candidate in order:
-            if candidate not in chosen:
-                self.drawn.forget(candidate)
-        return chosen
 
     def notify_runner_results(self, candidates: Sequence[MeasureCandidate], results: Sequence[Measured]) -> None:
         """Learn from a round: its fastest are mutated from now on."""

@@ -16,43 +16,45 @@ from ...support.errors import UnityError
 from ...transform.schedule import Schedule, Trace
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import CostModel, Measured, TuneContext
-from ..space.sketch import candidate_of, default_candidate, lowered, start
+from ..space.sketch import candidate_of, default_candidate, start
 
 PATIENCE = 16
 """Draws for each candidate that is wanted: after so many without a new one the space is used up."""
 
 
 class Drawn:
-    """The candidates that a task had, each with its lowered program."""
+    """Draws of a task as candidates; each program comes once."""
 
     def __init__(self, context: TuneContext) -> None:
         self.context = context
         self.rng = random.Random(context.rand_state)
         self.seen: set[int] = set()
-        self.keys: dict[MeasureCandidate, int] = {}
+        """Hashes of programs, and of traces: equal traces make equal programs."""
         self.refused = 0
         """Draws that were no program: a step did not apply."""
 
-    def new(self, sch: Schedule | None, is_default: bool = False) -> MeasureCandidate | None:
-        """A schedule, or the default build, as a candidate; None where it is none, or was there before."""
+    def default(self) -> MeasureCandidate:
+        """The default build."""
+        made = default_candidate(self.context)
+        self.seen.add(structural_hash(made.lowered))
+        return made
+
+    def new(self, sch: Schedule | None) -> MeasureCandidate | None:
+        """A schedule as a candidate; None where it is none, or its program was there before."""
+        if sch is None or self._known(hash(sch.trace.script())):
+            return None
         try:
-            with self.context.target:
-                if sch is None and not is_default:
-                    return None
-                made = candidate_of(self.context, sch) if sch is not None else default_candidate(self.context)
-                key = structural_hash(lowered(self.context, made.scheduled))
+            made = candidate_of(self.context, sch)
         except UnityError:
             self.refused += 1
             return None
-        if key in self.seen:
-            return None
-        self.seen.add(key)
-        self.keys[made] = key
-        return made
+        return None if self._known(structural_hash(made.lowered)) else made
 
-    def forget(self, candidate: MeasureCandidate) -> None:
-        """Let a candidate that is not run be drawn again."""
-        self.seen.discard(self.keys.pop(candidate))
+    def _known(self, key: int) -> bool:
+        """True the second time that a hash comes."""
+        known = key in self.seen
+        self.seen.add(key)
+        return known
 
     def replayed(self, trace: Trace, anew: bool) -> Schedule | None:
         """The program under a trace, its decisions drawn ``anew`` or as they are; None where a step does not apply."""
@@ -91,19 +93,26 @@ class ReplayTrace:
         self.left, self.round = max_trials, num_trials_per_iter
 
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
-        """The next round; None when there is none."""
+        """The next round, the default build before all others; None when there is none."""
         count = min(self.left, self.round)
+        made = [self.drawn.default()] if count and not self.drawn.seen else []
+        made += self._others(count - len(made))
+        self.left -= len(made)
+        return made or None
+
+    def _others(self, count: int) -> list[MeasureCandidate]:
+        """Candidates of a round besides the default build, at most ``count``."""
+        return self._drawn_anew(count)
+
+    def _drawn_anew(self, count: int) -> list[MeasureCandidate]:
+        """New candidates, at most ``count``."""
         made: list[MeasureCandidate] = []
-        if count and not self.drawn.seen:
-            first = self.drawn.new(None, True)
-            made += [first] if first is not None else []
         for _ in range(PATIENCE * count):
             if len(made) >= count:
                 break
             found = self.drawn.new(self._draw())
             made += [found] if found is not None else []
-        self.left -= len(made)
-        return made or None
+        return made
 
     def _draw(self) -> Schedule | None:
         return (

@@ -41,13 +41,12 @@ def scheduled_by_rules(context: TuneContext, fn: PrimFunc) -> Scheduled:
     return found if found is not None else Scheduled(fn, "loops by passes")
 
 
-def lowered(context: TuneContext, scheduled: Scheduled) -> PrimFunc:
-    """The scheduled program with its loops in place, before they become vectors and copies, and buffers with their axes."""
+def lowered(context: TuneContext, fn: PrimFunc) -> PrimFunc:
+    """A scheduled program with its loops in place, before they become vectors and copies, and buffers with their axes."""
     passes = backend_of(context.target).pipeline.passes
     names = [one.name for one in passes]
     pipeline = Pipeline(passes[: names.index(LAST)] if LAST in names else passes)
-    with context.target:
-        return pipeline(IRModule({MAIN: scheduled.func}, {}, {})).prim_funcs()[MAIN]
+    return pipeline(IRModule({MAIN: fn}, {}, {})).prim_funcs()[MAIN]
 
 
 def choices_in(context: TuneContext) -> Choices:
@@ -63,7 +62,7 @@ def choices_in(context: TuneContext) -> Choices:
 
 def _looked_at(context: TuneContext, fn: PrimFunc) -> Choices:
     with choices_of() as seen:
-        lowered(context, scheduled_by_rules(context, fn))
+        lowered(context, scheduled_by_rules(context, fn).func)
     return {key: choice for key, choice in seen.items() if len(choice.candidates) > 1}
 
 
@@ -91,22 +90,21 @@ def decision_sketch(context: TuneContext) -> Schedule:
 def candidate_of(context: TuneContext, sch: Schedule, is_default: bool = False) -> MeasureCandidate:
     """A schedule as a candidate: rules and passes take the decisions that it has; with steps of its own it stands as it is."""
     fn = sch.mod.prim_funcs()[MAIN]
-    steps = [inst for inst in sch.trace.insts if inst.row.kind == STEP and not is_decision(inst.args.get("ann_key"))]
-    if steps or fn.attrs.get(SCHEDULED):
-        scheduled = Scheduled(mark(fn), f"{len(steps)} steps")
-    else:
-        scheduled = scheduled_by_rules(context, fn)
-    return MeasureCandidate(sch, TensorInfo.from_prim_func(context.func), scheduled, is_default)
-
-
-def is_decision(key: object) -> bool:
-    """True for the key of an annotation that holds decisions."""
-    return key == SCHEDULE
+    steps = [inst for inst in sch.trace.insts if inst.row.kind == STEP and inst.args.get("ann_key") != SCHEDULE]
+    with context.target:
+        if steps or fn.attrs.get(SCHEDULED):
+            scheduled = Scheduled(mark(fn), f"{len(steps)} steps")
+        else:
+            scheduled = scheduled_by_rules(context, fn)
+        args_info = TensorInfo.from_prim_func(context.func)
+        return MeasureCandidate(sch, args_info, scheduled, lowered(context, scheduled.func), is_default)
 
 
 def default_candidate(context: TuneContext) -> MeasureCandidate:
-    """The default build."""
-    return candidate_of(context, start(context.mod), True)
+    """The default build, made once for a task."""
+    if context.default is None:
+        context.default = candidate_of(context, start(context.mod), True)
+    return context.default
 
 
-__all__ = ["candidate_of", "choices_in", "decision_sketch", "default_candidate", "lowered", "start"]
+__all__ = ["candidate_of", "choices_in", "decision_sketch", "default_candidate", "start"]

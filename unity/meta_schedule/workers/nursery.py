@@ -8,6 +8,7 @@ started it ends, in whatever way, it ends too and kills its workers.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import pickle
 import resource
@@ -78,6 +79,7 @@ def _answer(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, 
 def main(channel: int) -> None:
     """Fork a worker for each socket that comes; end with the process that sends them."""
     control = socket.socket(fileno=channel)
+    gc.freeze()  # what is imported stays: collections in workers pass over it, and pages stay shared
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that measures
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # workers that end leave nothing behind
     while True:
