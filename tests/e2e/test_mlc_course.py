@@ -14,6 +14,7 @@ import unity
 from unity import meta_schedule as ms
 from unity.script import ir_module, tir as T
 from unity.target import GPU_PIPELINE
+from unity.testing import emulated_gpu
 
 rng = np.random.default_rng(0)
 
@@ -205,7 +206,41 @@ def test_stochastic_schedule_replays() -> None:
         assert again.mod.script() == sch.mod.script()
 
 
-# ---- GPUs, on the thread-level checker
+# ---- GPUs, on the thread-level checker and on an emulated device
+
+
+def call_on_gpu(sch: unity.Schedule, *inputs: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """As the chapter builds, runs and times a program; nothing may be found wrong in the machine code."""
+    rt_mod = unity.build(sch.mod, target="cuda")
+    with emulated_gpu(races=True) as gpu:
+        dev = unity.cuda(0)
+        given = [unity.nd.array(array, dev) for array in (*inputs, out)]
+        rt_mod["main"](*given)
+        assert not gpu.findings, [str(finding) for finding in gpu.findings]
+        assert rt_mod.time_evaluator("main", dev, number=1)(*given).mean > 0
+        return given[-1].numpy()
+
+
+@ir_module
+class MyModuleVecAdd:
+    @T.prim_func
+    def main(A: T.Buffer[(1024,), "float32"], B: T.Buffer[(1024,), "float32"], C: T.Buffer[(1024,), "float32"]) -> None:
+        T.func_attr({"global_symbol": "main", "tir.noalias": True})
+        for i in T.grid(1024):
+            with T.block("C"):
+                vi = T.axis.remap("S", [i])
+                C[vi] = A[vi] + B[vi]
+
+
+def test_elementwise_on_a_gpu() -> None:
+    sch = unity.tir.Schedule(MyModuleVecAdd)
+    block_C = sch.get_block("C")
+    (i,) = sch.get_loops(block=block_C)
+    i0, i1 = sch.split(i, [None, 128])
+    sch.bind(i0, "blockIdx.x")
+    sch.bind(i1, "threadIdx.x")
+    a, b = random(1024), random(1024)
+    np.testing.assert_array_equal(call_on_gpu(sch, a, b, out=np.zeros_like(a)), a + b)
 
 
 @ir_module
@@ -236,7 +271,9 @@ def test_window_sum_shares_its_border() -> None:
     assert "T.where(ax0_0 * 128 + ax0_1 < 130)" in sch.mod.script()
     a, b = random(1027), np.zeros(1024, "float32")
     unity.check_gpu(sch.mod, a, b, pipeline=GPU_PIPELINE).raise_if_failed()
-    np.testing.assert_allclose(b, a[:1024] + a[1:1025] + a[2:1026], rtol=1e-5, atol=1e-6)
+    expected = a[:1024] + a[1:1025] + a[2:1026]
+    np.testing.assert_allclose(b, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(call_on_gpu(sch, a, out=np.zeros_like(b)), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_border_in_global_memory_is_refused() -> None:
@@ -313,6 +350,7 @@ def test_blocking_on_a_gpu(schedule: Callable[..., unity.Schedule]) -> None:
     report = unity.check_gpu(sch.mod, a, b, c, pipeline=GPU_PIPELINE).raise_if_failed()
     np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
     assert report.barriers == (8 if schedule is blocking_with_shared else 0)
+    np.testing.assert_allclose(call_on_gpu(sch, a, b, out=np.zeros_like(c)), a @ b, rtol=1e-4, atol=1e-4)
 
 
 # ---- an accelerator with 16x16 matrix units
