@@ -143,3 +143,8 @@ def test_names_that_are_none():
         ms.search_strategy.create("annealing")
     with pytest.raises(ScheduleError, match="no space generator"):
         ms.space_generator.create("sketch")
+
+
+def test_what_a_space_is_made_of():
+    with pytest.raises(ScheduleError, match="the function gave a LoopRV"):
+        context(generator=ms.ScheduleFn(lambda sch: sch.get_loops("c")[0])).generate_design_space()

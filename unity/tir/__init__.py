@@ -38,7 +38,6 @@ from ..relax.nodes import makes
 from ..support.errors import ScheduleError, TypeRuleError
 from ..support.lazy import lazy_names
 from ..te.tensor import shape_of
-from ..transform import schedule
 from ..transform.schedule import Schedule, Trace
 from ..transform.schedule.core.tensor_intrin import TensorIntrin
 
@@ -138,7 +137,7 @@ def call_packed(name: str, *args: Any) -> Expr:
     return build.intrinsic("call_packed", StringImm(name), *given, dtype="int32")
 
 
-_module, _ = lazy_names(__name__, {name: f".{name}:" for name in ("analysis", "stmt_functor", "transform")})
+_module, _ = lazy_names(__name__, {name: f".{name}:" for name in ("analysis", "schedule", "stmt_functor", "transform")})
 
 
 def __getattr__(name: str) -> Any:

@@ -55,9 +55,22 @@ def _applied(rule: ScheduleRule, sch: Schedule, name: str) -> list[Schedule]:
     """A rule on a block, if it still stands; where a step of the rule is refused, the schedule without it."""
     kept = sch.copy()
     try:
-        return rule.apply(sch, sch.get_block(name))
+        made = rule.apply(sch, sch.get_block(name))
     except ScheduleError:
         return [kept]
+    return _schedules(made, sch)
+
+
+def _schedules(made: Any, sch: Schedule) -> list[Schedule]:
+    """What a function or rule of a user gave back, None for the schedule that it was given. Raises ScheduleError E428."""
+    found = [sch] if made is None else list(made) if isinstance(made, (list, tuple)) else [made]
+    for one in found:
+        if not isinstance(one, Schedule):
+            text = f"a space is made of schedules, the function gave a {type(one).__name__}"
+            raise ScheduleError(
+                "E428", text, help="return the schedule, a list of schedules, or None for the one it was given"
+            )
+    return found
 
 
 class ScheduleFn:
@@ -72,12 +85,9 @@ class ScheduleFn:
         self.rng = random.Random(context.rand_state)
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
-        """One run of the function."""
+        """One run of the function. Raises ScheduleError E428 where it gives something else than schedules."""
         sch = start(mod, seed=self.rng.randrange(1, 2**31 - 1))
-        made = self.sch_fn(sch)
-        if made is None:
-            return [sch]
-        return list(made) if isinstance(made, (list, tuple)) else [made]
+        return _schedules(self.sch_fn(sch), sch)
 
 
 class SpaceGeneratorUnion:

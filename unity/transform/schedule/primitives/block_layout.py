@@ -6,6 +6,7 @@ Not here: the layout of buffers (``layout.py``). Invariant: every iteration has 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ....arith import Analyzer
@@ -13,11 +14,11 @@ from ....arith.index_map import IndexMap
 from ....ir.buffer import Range
 from ....ir.build import const, dtype_of, is_int
 from ....ir.expr import Var
-from ....ir.node import replace as with_fields
-from ....ir.scalar import IterVar
-from ....ir.stmt import BlockRealize
+from ....ir.node import Node, replace as with_fields
+from ....ir.scalar import BufferLoad, IterVar
+from ....ir.stmt import BlockRealize, BufferStore
 from ....ir.types import Expr, prim_type
-from ....ir.walk import free_vars, substitute
+from ....ir.walk import free_vars, rewrite, substitute
 from ....support.errors import UnityError
 from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
@@ -132,10 +133,18 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
         ana.bind(axis.var, axis.dom)
     with deep_recursion():
         bare = substitute(with_fields(block.block, iter_vars=()), {v: ana.simplify(e) for v, e in mapping.items()})
+        bare = rewrite(bare, {kind: partial(_simplified, ana) for kind in (BufferLoad, BufferStore, Range)})
     new = with_fields(bare, iter_vars=tuple(made))
     realize = BlockRealize(tuple(variables), TRUE, new, block.realize.span)
     stmt = nest([(v, axis.dom.extent, "serial") for v, axis in zip(variables, made) if axis.dom is not None], realize)
     state.replace(chain[0], stmt, {block.block: new})
+
+
+def _simplified(ana: Analyzer, node: BufferLoad | BufferStore | Range) -> Node:
+    """An access whose indices are as short as the domains of the iterators allow."""
+    if isinstance(node, Range):
+        return Range(ana.simplify(node.min), ana.simplify(node.extent))
+    return with_fields(node, indices=tuple([ana.simplify(e) for e in node.indices]))
 
 
 __all__ = ["iterator_map", "transform_block_layout"]

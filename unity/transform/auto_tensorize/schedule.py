@@ -1,0 +1,194 @@
+"""Schedules that put a tensor intrinsic in the place of a block's inner loops.
+
+Rewrite: ``C[n, h, w, c] += A[n, h + p, w + q, r] * W[p, q, r, c]`` and an intrinsic of a 4 x 4 product -> copies
+``A2[nhw, pqr]``, ``W2[pqr, c]`` in tiles, loops over tiles, the intrinsic on each, and a copy out of ``C2[nhw, c]``. Not here: how
+iterators are found (``mapping.py``). Invariant: everything is done by schedule primitives, each checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...arith.index_map import IndexMap
+from ...ir.buffer import Buffer
+from ...ir.build import const
+from ...ir.expr import IntImm
+from ...ir.function import PrimFunc
+from ...ir.stmt import BufferStore
+from ...ir.types import Expr
+from ...ir.walk import free_vars
+from ...support.errors import ScheduleError
+from ..schedule import BlockRV, LoopRV, Schedule
+from ..schedule.core.tensor_intrin import TensorIntrin
+from .mapping import TensorizeInfo, get_tensorize_loop_mapping, iterators_of_description, loops_of_description
+from .pairing import Pairing
+
+_SCOPES = ("global", "shared", "shared.dyn", "local")
+"""Scopes that plain copies fill."""
+
+
+def tile_with_tensor_intrin(
+    sch: Schedule, block: BlockRV, intrin_name: str, allow_padding: bool = False
+) -> LoopRV | None:
+    """Split and reorder the loops of a block so that the innermost are those of an intrinsic's description.
+
+    Returns the outermost of the inner loops, to be given to ``sch.tensorize``, or None where the loops do not fit; layouts are not
+    looked at. ``allow_padding``: round extents up with ``pad_einsum`` first. Raises VerifyError E380 for an unknown intrinsic.
+    """
+    info = get_tensorize_loop_mapping(sch, block, _description(intrin_name), allow_padding)
+    return None if info is None else _tile(sch, block, info)[1][0]
+
+
+def auto_tensorize(sch: Schedule, block: BlockRV, intrin_name: str) -> BlockRV:
+    """Compute a block by a tensor intrinsic; returns the block of one application of it.
+
+    The loops are used as they are where the operands lie as the intrinsic wants them. Otherwise iterators are fused, operands
+    copied into tiles of the intrinsic's layout, extents rounded up with zeros, and the result copied out. Raises ScheduleError
+    E441 with the iterator or access that is in the way, VerifyError E380 for an unknown intrinsic.
+    """
+    desc = _description(intrin_name)
+    other = [buffer for buffer in desc.buffer_map.values() if buffer.scope not in _SCOPES]
+    if other:
+        text = f"{intrin_name} takes {other[0].name} in scope {other[0].scope!r}, which other intrinsics have to fill"
+        raise ScheduleError(
+            "E441", text, help="cache the operands there, and tensorize each copy by the intrinsic that loads it"
+        )
+    loops = loops_of_description(sch, block, desc)
+    if not isinstance(loops, str):
+        try:
+            _apply(sch.copy(), block, *loops, intrin_name)
+        except ScheduleError as problem:
+            loops = problem.message
+    if isinstance(loops, str):
+        found = iterators_of_description(sch, block, desc)
+        if isinstance(found, str):
+            raise ScheduleError("E441", f"{intrin_name} does not compute block {sch.get(block).name}: {found}")
+        _lay_out(sch, block, *found)
+        loops = loops_of_description(sch, block, desc, number=found[0].number)
+        assert not isinstance(loops, str), loops
+    return _apply(sch, block, *loops, intrin_name)
+
+
+def _description(intrin_name: str) -> PrimFunc:
+    found = TensorIntrin.get(intrin_name)
+    assert found is not None
+    return found.desc
+
+
+def _tile(sch: Schedule, block: BlockRV, info: TensorizeInfo) -> tuple[list[LoopRV], list[LoopRV]]:
+    """Split the mapped loops; (the loops outside, the description's loops inside)."""
+    if info.block_iter_paddings is not None:
+        sch.pad_einsum(block, info.block_iter_paddings)
+    outer: list[LoopRV] = []
+    inner: dict[int, LoopRV] = {}
+    mapped = {sch.get_sref(loop): wanted for loop, wanted in info.loop_map.items()}
+    loops = [(loop, mapped.get(sch.get_sref(loop))) for loop in sch.get_loops(block)]
+    for loop, wanted in loops:
+        if wanted is None:
+            outer.append(loop)
+            continue
+        extent = wanted.extent
+        assert type(extent) is IntImm
+        far, near = sch.split(loop, [None, extent.value])
+        outer.append(far)
+        inner[info.desc_loop_indexer[wanted]] = near
+    nested = [inner[k] for k in sorted(inner)]
+    sch.reorder(*outer, *nested)
+    return outer, nested
+
+
+def _apply(sch: Schedule, block: BlockRV, way: Pairing, info: TensorizeInfo, intrin_name: str) -> BlockRV:
+    """Tile a block, move its operands to the scopes of the intrinsic, and put the intrinsic in place of the inner loops."""
+    outer, inner = _tile(sch, block, info)
+    values, axes = sch.get_sref(block).realize.iter_values, sch.get(block).iter_vars
+    reductions = {v for value, axis in zip(values, axes) if axis.kind == "R" for v in free_vars(value)}
+    steps = [loop for loop in outer if sch.get(loop).loop_var in reductions]
+    tiles = [loop for loop in outer if loop not in steps]
+    sch.reorder(*tiles, *steps, *inner)
+    for described, (_, access) in way.accesses.items():
+        if described.scope == access.buffer.scope:
+            continue
+        if described is way.description.store.buffer:
+            copy = sch.cache_write(block, 0, described.scope)
+            if tiles:
+                sch.reverse_compute_at(copy, tiles[-1])
+        else:
+            copy = sch.cache_read(block, _read_position(sch, block, access.buffer), described.scope)
+            if outer:
+                sch.compute_at(copy, (*tiles, *steps)[-1])
+    if sch.get(block).init is not None:
+        sch.decompose_reduction(block, (*steps, *inner)[0])
+    made = sch.blockize(inner[0])
+    sch.tensorize(made, intrin_name)
+    return made
+
+
+def _read_position(sch: Schedule, block: BlockRV, buffer: Buffer) -> int:
+    return [region.buffer for region in sch.get(block).reads].index(buffer)
+
+
+def _lay_out(sch: Schedule, block: BlockRV, way: Pairing, fused: IndexMap) -> None:
+    """Fuse the iterators of a block, round them up, and copy its operands into tiles."""
+    description = way.description
+    variables = [axis.var for axis in way.block.iter_vars]
+    count = len(fused.final_indices) - len(description.loops)
+    described_axes = [axis.var for axis in description.block.iter_vars]
+    target: dict[Expr, Expr] = dict(zip(described_axes, fused.final_indices[count:]))
+    sizes: dict[Expr, int] = dict(zip(described_axes, description.extents))
+    copies: list[tuple[BlockRV, list[int]]] = []
+    result: tuple[BlockRV, list[int]] | None = None
+    for buffer, (described, access) in way.accesses.items():
+        used = {
+            fused.initial_indices[variables.index(v)] for e in access.indices for v in free_vars(e) if v in variables
+        }
+        lead = [e for e in fused.final_indices[:count] if e in used]
+        layout = (*lead, *[target[e] for e in described.indices if e in target])
+        to = IndexMap(fused.initial_indices, layout or (const(0),))
+        tile = [sizes.get(e, 0) for e in described.indices]
+        if buffer is description.store.buffer:
+            result = sch.reindex_cache_write(block, 0, "global", to), tile
+        else:
+            place = _read_position(sch, block, access.buffer)
+            copies.append((sch.reindex_cache_read(block, place, "global", to), tile))
+    assert result is not None
+    sch.transform_block_layout(block, fused)
+    sch.pad_einsum(block, [1] * count + list(description.extents))
+    for copy, tile in copies:
+        padded = [consumer for consumer in sch.get_consumers(copy) if not _same(sch, consumer, block)]
+        if padded:
+            _inline(sch, copy)
+        _tiled(sch, padded[0] if padded else copy, tile)
+    written, tile = result
+    for consumer in sch.get_consumers(block):
+        if not _same(sch, consumer, written):
+            sch.compute_inline(consumer)
+    _tiled(sch, block, tile)
+
+
+def _inline(sch: Schedule, copy: BlockRV) -> None:
+    """Inline a copy into the one that pads it: first it iterates over the cells that it writes."""
+    node = sch.get(copy)
+    assert isinstance(node.body, BufferStore)
+    cell = IndexMap(tuple([axis.var for axis in node.iter_vars]), node.body.indices)
+    if cell.initial_indices != cell.final_indices:
+        sch.transform_block_layout(copy, cell)
+    sch.compute_inline(copy)
+
+
+def _same(sch: Schedule, one: BlockRV, other: BlockRV) -> bool:
+    return sch.get_sref(one) is sch.get_sref(other)
+
+
+def _tiled(sch: Schedule, block: BlockRV, tile: Sequence[int]) -> None:
+    """Lay out what a block writes in tiles of its last axes; a 0 among the sizes is an axis of one element that it has not."""
+    sizes = [n for n in tile if n]
+    if not sizes or len(tile) < 2:
+        return  # one row after the other already
+
+    def layout(*indices: Any) -> list[Any]:
+        lead, last = indices[: -len(sizes)], list(indices[-len(sizes) :])
+        tiles = [i // n for i, n in zip(last, sizes)]
+        return [*lead, *tiles, *[last.pop(0) % n if n else 0 for n in tile]]
+
+    sch.transform_layout(block, ("write", 0), layout)
