@@ -121,6 +121,3 @@ def _is_torch(value: object) -> bool:
     """True for torch modules and exported programs; never imports torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, (torch.nn.Module, torch.export.ExportedProgram))
-
-
-__all__ = ["BuildOptions", "compile", "compile_chosen"]

@@ -208,7 +208,7 @@ null_value = row("null_value", (), lambda call: OBJECT, "Returns the value that 
 
 
 def _print(call: Call) -> Type:
-    if not isinstance(attr(call, "format", ""), str):
+    if not isinstance(attr(call, "format"), str):
         raise fail(call, "E214", f"format must be text, got {call.attrs['format']!r}")
     return VOID_TYPE
 

@@ -24,7 +24,7 @@ from ..ir.types import Expr, Type
 from .common.gradients import SECOND_DERIVATIVE, Rule, nowhere, same
 from .common.loop_nests import loops, read
 from .common.lowering import SMALL_FLOATS, cast_tensor, short_name
-from .common.table import Operator, attribute, optional, row
+from .common.table import Operator, attribute, optional, rows
 from .common.type_rules import (
     attr,
     bool_attr,
@@ -44,7 +44,7 @@ from .nn.pool import pool_type
 from .nn.pool_indices import largest_in_windows
 from .reduction.reduce import reduce_tensor
 
-FAMILY = "grad"
+row = rows("grad")
 
 
 def _mark(name: str, doc: str, grad: Rule = same) -> Operator:
@@ -53,7 +53,6 @@ def _mark(name: str, doc: str, grad: Rule = same) -> Operator:
         ("input",),
         lambda call: tensor_arg(call, 0, "input"),
         doc,
-        family=FAMILY,
         lower=lambda call, x: te.compute(x.shape, lambda *i: x[i], name),
         ref=lambda x: x.copy(),
         grad=grad,
@@ -97,7 +96,7 @@ def _take_type(call: Call) -> Type:
     grad, x = float_tensor(call, 0, "output_grad"), float_tensor(call, 1, "x")
     indices = index_tensor(call, 2)
     same_dtype(call, grad, x)
-    axis = normal_axis(call, int_attr(call, "axis", 0), x.ndim)
+    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
     known, flow, picked = dims(x), dims(grad), dims(indices)
     if known is not None and flow is not None and picked is not None:
         wanted = (*known[:axis], *picked, *known[axis + 1 :])
@@ -108,13 +107,13 @@ def _take_type(call: Call) -> Type:
 
 
 def _take(call: Call, grad: te.Tensor, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
-    axis, rank = normal_axis(call, int_attr(call, "axis", 0), x.ndim), indices.ndim
+    axis, rank = normal_axis(call, int_attr(call, "axis"), x.ndim), indices.ndim
 
     def add(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(i: list[Var]) -> Stmt:
             place = in_range(te.Value(read(ins[1], i[axis : axis + rank])), out.shape[axis]).expr
             at: list[Expr] = [*i[:axis], place, *i[axis + rank :]]
-            return BufferStore(out, build.add(read(out, at), read(ins[0], i)), tuple(at))
+            return BufferStore(out, read(out, at) + read(ins[0], i), tuple(at))
 
         return loops(ins[0].shape, body)
 
@@ -138,7 +137,6 @@ take_backward = row(
     ("output_grad", "x", "indices", attribute("axis", 0)),
     _take_type,
     "Returns the gradient of take with respect to x.",
-    family=FAMILY,
     lower=_take,
     ref=_take_ref,
     grad=SECOND_DERIVATIVE,
@@ -152,7 +150,7 @@ take_backward = row(
 def _pool_back_type(call: Call) -> Type:
     grad, x = float_tensor(call, 0, "output_grad"), float_tensor(call, 1, "data")
     same_dtype(call, grad, x)
-    if attr(call, "layout", "NCHW") != "NCHW":
+    if attr(call, "layout") != "NCHW":
         raise fail(call, "E214", f"layout must be NCHW, got {attr(call, 'layout')!r}", "use R.permute_dims before")
     forward = pool_type(2)(Call(call.op, (call.args[1],), call.attrs, (), x, call.span))
     flow, wanted = dims(grad), dims(forward)
@@ -170,7 +168,7 @@ def _max_back(call: Call, grad: te.Tensor, x: te.Tensor) -> te.Tensor:
             place = te.Value(read(ins[1], i))
             height, width = unravel(place, out.shape[2:])
             at = [i[0], i[1], te.unwrap(height), te.unwrap(width)]
-            more = BufferStore(out, build.add(read(out, at), read(ins[0], i)), tuple(at))
+            more = BufferStore(out, read(out, at) + read(ins[0], i), tuple(at))
             return IfThenElse(te.unwrap(place >= 0), more)
 
         return loops(ins[0].shape, body)
@@ -191,21 +189,21 @@ def _mean_back(call: Call, grad: te.Tensor, x: te.Tensor) -> te.Tensor:
             count: Expr = build.const(1, "int64")
             at, inside = [], []
             for n, k in enumerate((r, s)):
-                start = build.sub(build.mul(index[2 + n], strides[n]), before[n])
-                place = build.add(start, build.mul(k, dilation[n]))
+                start = index[2 + n] * strides[n] - before[n]
+                place = start + k * dilation[n]
                 at.append(place)
                 inside += [build.ge(place, 0), build.lt(place, out.shape[2 + n])]
                 size: Expr = build.const(kernel[n], "int64")
                 if dilation[n] == 1:
                     low = -before[n] if counted else 0
-                    high = build.add(out.shape[2 + n], after[n]) if counted else out.shape[2 + n]
-                    end = build.minimum(build.add(start, kernel[n]), high)
-                    size = build.sub(end, build.maximum(start, build.const(low, "int64")))
-                count = build.mul(count, size)
+                    high = out.shape[2 + n] + after[n] if counted else out.shape[2 + n]
+                    end = build.minimum(start + kernel[n], high)
+                    size = end - build.maximum(start, low)
+                count = count * size
             share = build.div(read(ins[0], index), build.cast(build.maximum(count, 1), wide))
             spot = (index[0], index[1], *at)
             held = build.logical_and(build.logical_and(inside[0], inside[1]), build.logical_and(inside[2], inside[3]))
-            return IfThenElse(held, BufferStore(out, build.add(read(out, spot), share), spot))
+            return IfThenElse(held, BufferStore(out, read(out, spot) + share, spot))
 
         return loops((*ins[0].shape, *[build.const(k, "int64") for k in kernel]), body)
 
@@ -263,7 +261,6 @@ def _pool_row(largest: bool) -> Operator:
         params,
         _pool_back_type,
         f"Returns the gradient of nn.{name}_pool2d with respect to data, for layout NCHW.",
-        family=FAMILY,
         lower=_max_back if largest else _mean_back,
         ref=_pool_ref(largest),
         grad=SECOND_DERIVATIVE,
@@ -284,19 +281,19 @@ def _nll_type(call: Call) -> Type:
     check_targets(
         call, x, index_tensor(call, 2, "targets"), float_tensor(call, 3, "weights", 1) if len(call.args) > 3 else None
     )
-    choice_attr(call, "reduction", "mean", ("mean", "sum", "none"))
+    choice_attr(call, "reduction", ("mean", "sum", "none"))
     return x
 
 
 def _nll(call: Call, grad: te.Tensor, x: te.Tensor, targets: te.Tensor, weights: te.Tensor | None = None) -> te.Tensor:
     axis = 0 if x.ndim == 1 else 1
-    ignored, reduction = int_attr(call, "ignore_index", -100), attr(call, "reduction", "mean")
+    ignored, reduction = int_attr(call, "ignore_index"), attr(call, "reduction")
     wide = _wide(x.data_type)
 
     def weight(*i: te.Value) -> te.Value:
         target = targets[i]
         value = te.const(1, wide) if weights is None else weights[in_range(target, x.shape[axis])].astype(wide)
-        return te.select(target.astype("int64") == ignored, te.const(0, wide), value)
+        return te.select(target.astype("int64") == ignored, 0, value)
 
     factor = te.compute(targets.shape, weight, "target_weight")
     axes = list(range(targets.ndim))
@@ -308,7 +305,7 @@ def _nll(call: Call, grad: te.Tensor, x: te.Tensor, targets: te.Tensor, weights:
         flow = grad[at] if reduction == "none" else grad[()]
         flow = flow.astype(wide) * factor[at]
         flow = flow if total is None else flow / total[()]
-        return te.select(hit, te.const(0, wide) - flow, te.const(0, wide)).astype(x.dtype)
+        return te.select(hit, 0 - flow, 0).astype(x.dtype)
 
     return te.compute(x.shape, body, short_name(call))
 
@@ -345,7 +342,6 @@ nll_loss_backward = row(
     ),
     _nll_type,
     "Returns the gradient of nn.nll_loss with respect to predictions.",
-    family=FAMILY,
     lower=_nll,
     ref=_nll_ref,
     grad=SECOND_DERIVATIVE,

@@ -31,6 +31,3 @@ def register_te_gradient(
         return func
 
     return enter if te_grad_func is None else enter(te_grad_func)
-
-
-__all__ = ["TE_GRADIENTS", "register_te_gradient"]

@@ -2,157 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .value import Scalar, Value, intrinsic
 
 
-def abs(x: Scalar) -> Value:
-    """Absolute value."""
-    return intrinsic("abs", x)
+def _of_one(name: str, doc: str) -> Callable[[Scalar], Value]:
+    """The function of one operand that calls the intrinsic of its name."""
+
+    def function(x: Scalar) -> Value:
+        return intrinsic(name, x)
+
+    function.__name__, function.__doc__ = name, doc
+    return function
 
 
-def acos(x: Scalar) -> Value:
-    """Inverse cosine."""
-    return intrinsic("acos", x)
-
-
-def acosh(x: Scalar) -> Value:
-    """Inverse hyperbolic cosine."""
-    return intrinsic("acosh", x)
-
-
-def asin(x: Scalar) -> Value:
-    """Inverse sine."""
-    return intrinsic("asin", x)
-
-
-def asinh(x: Scalar) -> Value:
-    """Inverse hyperbolic sine."""
-    return intrinsic("asinh", x)
-
-
-def atan(x: Scalar) -> Value:
-    """Inverse tangent."""
-    return intrinsic("atan", x)
-
-
-def atanh(x: Scalar) -> Value:
-    """Inverse hyperbolic tangent."""
-    return intrinsic("atanh", x)
-
-
-def ceil(x: Scalar) -> Value:
-    """Smallest integer not below."""
-    return intrinsic("ceil", x)
-
-
-def cos(x: Scalar) -> Value:
-    """Cosine."""
-    return intrinsic("cos", x)
-
-
-def cosh(x: Scalar) -> Value:
-    """Hyperbolic cosine."""
-    return intrinsic("cosh", x)
-
-
-def erf(x: Scalar) -> Value:
-    """Error function."""
-    return intrinsic("erf", x)
-
-
-def exp(x: Scalar) -> Value:
-    """e to the power x."""
-    return intrinsic("exp", x)
-
-
-def floor(x: Scalar) -> Value:
-    """Largest integer not above."""
-    return intrinsic("floor", x)
-
-
-def isfinite(x: Scalar) -> Value:
-    """True if x is neither infinite nor NaN."""
-    return intrinsic("isfinite", x)
-
-
-def isinf(x: Scalar) -> Value:
-    """True if x is infinite."""
-    return intrinsic("isinf", x)
-
-
-def isnan(x: Scalar) -> Value:
-    """True if x is NaN."""
-    return intrinsic("isnan", x)
-
-
-def log(x: Scalar) -> Value:
-    """Natural logarithm."""
-    return intrinsic("log", x)
-
-
-def log10(x: Scalar) -> Value:
-    """Logarithm to base 10."""
-    return intrinsic("log10", x)
-
-
-def log1p(x: Scalar) -> Value:
-    """Natural logarithm of 1 + x."""
-    return intrinsic("log1p", x)
-
-
-def log2(x: Scalar) -> Value:
-    """Logarithm to base 2."""
-    return intrinsic("log2", x)
-
-
-def nearbyint(x: Scalar) -> Value:
-    """Nearest integer, halves to even."""
-    return intrinsic("nearbyint", x)
-
-
-def round(x: Scalar) -> Value:
-    """Nearest integer, halves to even."""
-    return intrinsic("round", x)
-
-
-def rsqrt(x: Scalar) -> Value:
-    """1 over the square root."""
-    return intrinsic("rsqrt", x)
-
-
-def sigmoid(x: Scalar) -> Value:
-    """1 / (1 + exp(-x))."""
-    return intrinsic("sigmoid", x)
-
-
-def sin(x: Scalar) -> Value:
-    """Sine."""
-    return intrinsic("sin", x)
-
-
-def sinh(x: Scalar) -> Value:
-    """Hyperbolic sine."""
-    return intrinsic("sinh", x)
-
-
-def sqrt(x: Scalar) -> Value:
-    """Square root."""
-    return intrinsic("sqrt", x)
-
-
-def tan(x: Scalar) -> Value:
-    """Tangent."""
-    return intrinsic("tan", x)
-
-
-def tanh(x: Scalar) -> Value:
-    """Hyperbolic tangent."""
-    return intrinsic("tanh", x)
-
-
-def trunc(x: Scalar) -> Value:
-    """Integer part."""
-    return intrinsic("trunc", x)
+abs = _of_one("abs", "Absolute value.")
+acos = _of_one("acos", "Inverse cosine.")
+acosh = _of_one("acosh", "Inverse hyperbolic cosine.")
+asin = _of_one("asin", "Inverse sine.")
+asinh = _of_one("asinh", "Inverse hyperbolic sine.")
+atan = _of_one("atan", "Inverse tangent.")
+atanh = _of_one("atanh", "Inverse hyperbolic tangent.")
+ceil = _of_one("ceil", "Smallest integer not below.")
+cos = _of_one("cos", "Cosine.")
+cosh = _of_one("cosh", "Hyperbolic cosine.")
+erf = _of_one("erf", "Error function.")
+exp = _of_one("exp", "e to the power x.")
+floor = _of_one("floor", "Largest integer not above.")
+isfinite = _of_one("isfinite", "True if x is neither infinite nor NaN.")
+isinf = _of_one("isinf", "True if x is infinite.")
+isnan = _of_one("isnan", "True if x is NaN.")
+log = _of_one("log", "Natural logarithm.")
+log10 = _of_one("log10", "Logarithm to base 10.")
+log1p = _of_one("log1p", "Natural logarithm of 1 + x.")
+log2 = _of_one("log2", "Logarithm to base 2.")
+nearbyint = _of_one("nearbyint", "Nearest integer, halves to even.")
+round = _of_one("round", "Nearest integer, halves to even.")
+rsqrt = _of_one("rsqrt", "1 over the square root.")
+sigmoid = _of_one("sigmoid", "1 / (1 + exp(-x)).")
+sin = _of_one("sin", "Sine.")
+sinh = _of_one("sinh", "Hyperbolic sine.")
+sqrt = _of_one("sqrt", "Square root.")
+tan = _of_one("tan", "Tangent.")
+tanh = _of_one("tanh", "Hyperbolic tangent.")
+trunc = _of_one("trunc", "Integer part.")
 
 
 def atan2(x1: Scalar, x2: Scalar) -> Value:
@@ -175,6 +69,4 @@ def pow(x1: Scalar, x2: Scalar) -> Value:
     return intrinsic("pow", x1, x2)
 
 
-def power(x1: Scalar, x2: Scalar) -> Value:
-    """x1 to the power x2."""
-    return intrinsic("pow", x1, x2)
+power = pow

@@ -32,7 +32,7 @@ def reduce_axis(dom: Sequence[Scalar], name: str = "rv") -> ReduceAxis:
     """Axis over ``dom``, a pair ``(begin, end)``; ``name`` is that of its loop."""
     begin, end = to_scalar(dom[0], "int64"), to_scalar(dom[1], "int64")
     begin, end = build.unify(begin, end)
-    return ReduceAxis(IterVar(Var(name, end.ty), Range(begin, build.sub(end, begin)), "R"))
+    return ReduceAxis(IterVar(Var(name, end.ty), Range(begin, end - begin), "R"))
 
 
 Axes = ReduceAxis | list[ReduceAxis] | tuple[ReduceAxis, ...]

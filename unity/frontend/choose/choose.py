@@ -282,7 +282,7 @@ def _switch(call: Call, kernels: tuple[Candidate, ...], symbol: Var) -> Function
     for size, kernel, larger in zip(BUCKETS[-2::-1], kernels[-2::-1], kernels[:0:-1]):
         if kernel is not larger:
             small = sequence(_computed(inner, kernel))
-            made = sequence(If(le(symbol, const(size, "int64")), small, made, call.ty))
+            made = sequence(If(le(symbol, size), small, made, call.ty))
     result: Function = fresh_copy(Function(tuple(params.values()), made, call.ty, True, {}))
     return result
 
@@ -355,6 +355,3 @@ def analytic_choices(mod: IRModule) -> tuple[Choice, ...]:
             reason = f"estimated, bound by {bound}; a library would add a call and computes what follows apart"
             rows.append(Choice(anchor.op, _text(anchor), OURS, roofline.seconds(flops, moved), reason, True))
     return tuple(rows)
-
-
-__all__ = ["analytic_choices", "choose_measured"]

@@ -77,6 +77,3 @@ def copies(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Inputs for one call of several, which may write into them: tensors are copied."""
     return tuple([v.clone() if hasattr(v, "clone") else np.array(v) if isinstance(v, np.ndarray) else
                   Tensor(v.numpy().copy()) if isinstance(v, Tensor) else v for v in inputs])  # fmt: skip
-
-
-__all__ = ["Accuracy", "as_inputs", "compare", "copies", "leaves"]

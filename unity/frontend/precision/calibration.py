@@ -175,6 +175,3 @@ def _selected(
             low = middle + 1
     chosen = set(order[low:])
     return [n not in chosen for n in range(len(work))], best
-
-
-__all__ = ["Calibration", "Layer", "Quantization", "calibrate"]

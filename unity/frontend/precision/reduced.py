@@ -70,6 +70,3 @@ def _told(accuracy: Accuracy) -> Accuracy:
     if bool_option("UNITY_EXPLAIN"):
         print(accuracy, file=sys.stderr)
     return accuracy
-
-
-__all__ = ["compile_reduced", "model_accuracy", "model_results"]

@@ -180,6 +180,3 @@ def readable(mod: IRModule, weights: Mapping[str, Tensor], **options: Any) -> st
 
     with deep_recursion():
         return str(rewrite(mod, {Constant: shown}).script(**options))
-
-
-__all__ = ["CompiledModel", "compile_model", "readable"]

@@ -258,6 +258,3 @@ def _parameter(context: Context, node: Any, others: Sequence[Var]) -> Var:
 def _seen(expr: Expr, value: Any) -> Expr | Deferred:
     """An expression as the graph uses it: that of a complex tensor holds pairs of numbers."""
     return complex_of(expr, value) if getattr(value, "is_complex", bool)() else expr
-
-
-__all__ = ["BackendOptions", "compile_graph", "import_graph", "unity_backend"]

@@ -262,7 +262,7 @@ class _Import:
             axes = node.args[1] if len(node.args) > 1 and len(shape) else range(len(shape))
             for axis in axes if not isinstance(axes, int) else [axes]:
                 if not isinstance(shape[axis], int) and self.symbols.knows([shape[axis]]):
-                    self.symbols.contracts.append(build.ne(self.symbols.expr(shape[axis]), build.const(1, "int64")))
+                    self.symbols.contracts.append(build.ne(self.symbols.expr(shape[axis]), 1))
 
     def _check_ranges(self, ranges: Sequence[tuple[str, int | None, int | None]]) -> None:
         for name, low, high in ranges:

@@ -65,6 +65,3 @@ def interface_of(program: Any, module: IRModule, names: list[str]) -> Interface:
         outputs_paired,
         [name for name in state if held.tensor(name).is_complex()],
     )
-
-
-__all__ = ["Imported", "imported", "interface_of"]

@@ -133,6 +133,3 @@ def _taken(weight: Weight, value: Any) -> Weight:
 
 def _refused(why: str) -> FrontendError:
     return FrontendError("E662", f"this model cannot take other weights: {why}", help="compile the model again")
-
-
-__all__ = ["Weight", "imported_weights", "present_tensors", "refreshed", "shared_names"]

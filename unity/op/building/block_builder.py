@@ -208,6 +208,3 @@ def _computed(tensor: te.Tensor, before: list[te.Tensor]) -> te.Tensor:
     if tensor.op is not None and tensor not in before:
         return tensor
     return te.compute(tensor.shape, lambda *i: tensor[i], "copy")
-
-
-__all__ = ["BlockBuilder"]

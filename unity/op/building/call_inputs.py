@@ -98,6 +98,3 @@ def call_cost(call: Call) -> Cost | None:
             own[param] = value
     work = cost_of(func)
     return Cost(*[substitute(amount, own) for amount in (work.flops, work.read, work.written)])
-
-
-__all__ = ["CallInputs", "call_cost"]

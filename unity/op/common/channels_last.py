@@ -105,7 +105,7 @@ def split(call: Call, forms: Forms) -> Made:
     rank, data = rank_of(call.args[0]), forms.known(call.args[0])
     if data is None:
         return None
-    axis = normal_axis(call, int_attr(call, "axis", 0), rank)
+    axis = normal_axis(call, int_attr(call, "axis"), rank)
     return _again(call, [data, *call.args[1:]], axis=moved_axis(axis, rank))
 
 
@@ -151,7 +151,7 @@ def channel_norm(call: Call, forms: Forms) -> Made:
     if data is None:
         return None
     axes = axes_attr(call, "axes", rank)
-    channel = moved_axis(normal_axis(call, int_attr(call, "channel_axis", 1), rank), rank)
+    channel = moved_axis(normal_axis(call, int_attr(call, "channel_axis"), rank), rank)
     moved = None if axes is None else tuple(sorted([moved_axis(a, rank) for a in axes]))
     return _again(call, [data, *call.args[1:]], channel_axis=channel, axes=moved)
 

@@ -69,7 +69,7 @@ def broadcast_indices(own: Sequence[Expr], indices: Sequence[Any], shape: Sequen
         elif same_dim(dim, shape[offset + axis]) is Answer.YES:
             picked.append(index)
         else:  # a symbolic dimension that may be 1
-            picked.append(te.select(build.eq(dim, 1), te.const(0, "int64"), index))
+            picked.append(te.select(build.eq(dim, 1), 0, index))
     return picked
 
 

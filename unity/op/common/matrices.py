@@ -14,8 +14,6 @@ from .gradients import dtype_of, operand_shape
 from .table import R
 from .type_rules import ZERO, fail, float_tensor
 
-FAMILY = "linear algebra"
-
 
 def matrices(call: Call, index: int, what: str) -> TensorType:
     """Type of an argument that is a stack of matrices of floats. Raises E210 to E212."""
@@ -42,7 +40,7 @@ def rank_bound(shape: Sequence[Expr]) -> Expr:
 def shifted(begin: Expr, end: Expr, body: Callable[[Var], Stmt], name: str) -> Stmt:
     """A loop from ``begin`` up to ``end``; never, where that is not above it."""
     index = Var(name, prim_type("int64"))
-    return For(index, begin, build.maximum(build.sub(end, begin), ZERO), "serial", body(index))
+    return For(index, begin, build.maximum(end - begin, ZERO), "serial", body(index))
 
 
 # ---- gradients

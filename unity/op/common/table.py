@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -339,6 +340,11 @@ def row(
     made = tuple([_param(p) for p in params])
     operator = OPERATORS[f"R.{name}"] = kind(register_op(OpInfo(f"R.{name}", made, infer, doc, **fields)))
     return operator
+
+
+def rows(family: str) -> Callable[..., Operator]:
+    """``row`` for the operators of a file, which are of one family: the heading under which the page lists them."""
+    return partial(row, family=family)
 
 
 def attribute(name: str, default: Any = REQUIRED, doc: str = "") -> Param:

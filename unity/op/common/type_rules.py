@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...ffi.dtype import DataType
-from ...ir.build import const, eq, mul, select
+from ...ir.build import const, eq, select
 from ...ir.constant import wrap_int
 from ...ir.expr import Call, DataTypeImm, FloatImm, IntImm, ShapeExpr, StringImm, Var
-from ...ir.op import OPS, numbers_alone, usage
+from ...ir.op import OPS, REQUIRED, numbers_alone, usage
 from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ...ir.scalar import EQ, Mul, Select
 from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType, Type
@@ -93,8 +93,13 @@ def shape_arg(call: Call, index: int, name: str = "shape") -> ShapeType:
 
 
 def attr(call: Call, name: str, default: Any = None) -> Any:
-    """Attribute with lists turned into tuples and literals into Python values."""
-    return plain(call.attrs.get(name, default))
+    """Attribute with lists turned into tuples and literals into Python values; one that is not written is as its row says, else
+    ``default``."""
+    if name in call.attrs:
+        return plain(call.attrs[name])
+    info = OPS.get(op_name(call))
+    known = [p.default for p in info.params if p.name == name and p.default is not REQUIRED] if info is not None else []
+    return plain(known[0]) if known else default
 
 
 def plain(value: Any) -> Any:
@@ -153,9 +158,9 @@ def bool_attr(call: Call, name: str, default: bool = False) -> bool:
     return bool(value)
 
 
-def choice_attr(call: Call, name: str, default: str, known: Sequence[str | None]) -> Any:
+def choice_attr(call: Call, name: str, known: Sequence[str | None]) -> Any:
     """Attribute that is one of a few words. Raises E214."""
-    value = attr(call, name, default)
+    value = attr(call, name)
     if value not in known:
         raise fail(call, "E214", f"{name} must be one of {', '.join(map(str, known))}, got {value!r}")
     return value
@@ -303,8 +308,8 @@ def product(values: Sequence[Expr]) -> Expr:
         if type(value) is IntImm:
             factor *= value.value
         else:
-            total = mul(total, value)
-    return mul(total, const(factor, "int64"))
+            total = total * value
+    return total * factor
 
 
 def like(ty: TensorType, dtype: DataType | None) -> TensorType:

@@ -15,7 +15,7 @@ from ...ir.types import Expr
 from ..common.gradients import slope
 from ..common.table import R
 from .error_functions import erfcx_positive
-from .special import bound, float_operand, in_float64, in_numpy, number, polynomial
+from .special import bound, float_operand, in_float64, in_numpy, polynomial
 from .unary import unary
 
 _NEAR_0 = (
@@ -57,11 +57,11 @@ _FAR_1 = (
 def scaled_bessel(order: int, x: te.Value, a: te.Value) -> te.Value:
     """exp(-a) I(x) for a = |x|."""
     low, high = ((_NEAR_0, _FAR_0), (_NEAR_1, _FAR_1))[order]
-    near = bound(te.minimum(a, number(8.0)) * 0.25 - 1.0, lambda t: polynomial(t, low))
-    far = bound(number(16.0) / te.maximum(a, number(8.0)) - 1.0, lambda t: polynomial(t, high)) / te.sqrt(a)
+    near = bound(te.minimum(a, 8.0) * 0.25 - 1.0, lambda t: polynomial(t, low))
+    far = bound(16.0 / te.maximum(a, 8.0) - 1.0, lambda t: polynomial(t, high)) / te.sqrt(a)
     if order == 0:
-        return te.select(a <= number(8.0), near, far)
-    return te.select(a <= number(8.0), near * x, te.select(x < number(0.0), number(0.0) - far, far))
+        return te.select(a <= 8.0, near, far)
+    return te.select(a <= 8.0, near * x, te.select(x < 0.0, 0.0 - far, far))
 
 
 def _bessel(order: int, whole: bool) -> Callable[[te.Value], te.Value]:
@@ -81,9 +81,9 @@ def _bessel(order: int, whole: bool) -> Callable[[te.Value], te.Value]:
 
 def _erfcx(x: te.Value) -> te.Value:
     def body(a: te.Value) -> te.Value:
-        grown = te.exp(te.minimum(a, number(27.0)) * te.minimum(a, number(27.0))) * 2.0
-        mirrored = te.select(a > number(27.0), number(math.inf), grown - erfcx_positive(a))
-        return te.select(te.isnan(x), x, te.select(x < number(0.0), mirrored, erfcx_positive(a)))
+        grown = te.exp(te.minimum(a, 27.0) * te.minimum(a, 27.0)) * 2.0
+        mirrored = te.select(a > 27.0, math.inf, grown - erfcx_positive(a))
+        return te.select(te.isnan(x), x, te.select(x < 0.0, mirrored, erfcx_positive(a)))
 
     return bound(te.abs(x), body)
 

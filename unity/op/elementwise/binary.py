@@ -150,14 +150,12 @@ def _shifts(name: str, method: str) -> tuple[str, ...]:
 
 def _int_divide(a: te.Value, b: te.Value, divide: Callable[..., te.Value]) -> te.Value:
     """Integer division or remainder that gives 0 of a division by 0, without a branch."""
-    zero, one = te.const(0, a.dtype), te.const(1, a.dtype)
-    return bound(divide(a, te.select(b == zero, one, b)), lambda made: te.select(b == zero, zero, made))
+    return bound(divide(a, te.select(b == 0, 1, b)), lambda made: te.select(b == 0, 0, made))
 
 
 def _crossed(rest: te.Value, b: te.Value) -> te.Value:
     """True if a remainder with the sign of the dividend has another sign than the divisor."""
-    zero = te.const(0.0, b.dtype)
-    return te.all(rest != zero, (b < zero) ^ (rest < zero))
+    return te.all(rest != 0.0, (b < 0.0) ^ (rest < 0.0))
 
 
 def _float_remainder(a: te.Value, b: te.Value) -> te.Value:
@@ -176,7 +174,7 @@ def _float_quotient(a: te.Value, b: te.Value) -> te.Value:
     zero = te.const(0.0, a.dtype)
 
     def exact(rest: te.Value) -> te.Value:
-        return (a - rest) / b - te.select(_crossed(rest, b), te.const(1.0, a.dtype), zero)
+        return (a - rest) / b - te.select(_crossed(rest, b), 1.0, zero)
 
     def whole(values: Sequence[te.Value]) -> te.Value:
         quotient, ratio = values
@@ -206,15 +204,15 @@ def _mod(a: te.Value, b: te.Value) -> te.Value:
 
 
 def _left_shift(a: te.Value, b: te.Value) -> te.Value:
-    wrong = te.any(b < te.const(0, b.dtype), b >= te.const(a.dtype.bits, b.dtype))
-    return te.if_then_else(wrong, te.const(0, a.dtype), a << b)
+    wrong = te.any(b < 0, b >= te.const(a.dtype.bits, b.dtype))
+    return te.if_then_else(wrong, 0, a << b)
 
 
 def _right_shift(a: te.Value, b: te.Value) -> te.Value:
-    wrong = te.any(b < te.const(0, b.dtype), b >= te.const(a.dtype.bits, b.dtype))
+    wrong = te.any(b < 0, b >= te.const(a.dtype.bits, b.dtype))
     rest = te.const(0, a.dtype)
     if not a.dtype.is_uint:
-        rest = te.select(a < rest, te.const(-1, a.dtype), rest)
+        rest = te.select(a < rest, -1, rest)
     return te.if_then_else(wrong, rest, a >> b)
 
 
@@ -222,8 +220,8 @@ def _log_add_exp(a: te.Value, b: te.Value) -> te.Value:
     high = te.maximum(a, b)
     return te.select(
         a == b,
-        a + te.const(0.6931471805599453, a.dtype),
-        high + te.log1p(te.exp(te.const(0.0, a.dtype) - te.abs(a - b))),
+        a + 0.6931471805599453,
+        high + te.log1p(te.exp(0.0 - te.abs(a - b))),
     )
 
 

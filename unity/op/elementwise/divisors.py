@@ -54,8 +54,7 @@ def _integers(call: Call) -> Type:
 
 
 def _size(value: Expr) -> Expr:
-    zero = build.const(0, build.dtype_of(value))
-    return build.select(build.lt(value, zero), build.sub(zero, value), value)
+    return build.select(build.lt(value, 0), 0 - value, value)
 
 
 def _euclid(kept: Numbers, given: list[Expr]) -> Stmt:
@@ -68,7 +67,7 @@ def _euclid(kept: Numbers, given: list[Expr]) -> Stmt:
     return seq(
         kept.put("value", _size(given[0])),
         kept.put("rest", _size(given[1])),
-        While(build.ne(kept["rest"], build.const(0, build.dtype_of(kept["rest"]))), step),
+        While(build.ne(kept["rest"], 0), step),
     )
 
 
@@ -76,7 +75,7 @@ def _multiple(kept: Numbers, given: list[Expr]) -> Stmt:
     zero, one = [build.const(n, build.dtype_of(kept["value"])) for n in (0, 1)]
     divisor = build.select(build.eq(kept["value"], zero), one, kept["value"])
     whole = build.truncdiv(_size(given[0]), divisor)
-    return seq(_euclid(kept, given), kept.put("value", build.mul(whole, _size(given[1]))))
+    return seq(_euclid(kept, given), kept.put("value", whole * _size(given[1])))
 
 
 def _iterated(call: Call, inputs: Sequence[te.Tensor], names: Sequence[str], program: Program, kind: str) -> te.Tensor:

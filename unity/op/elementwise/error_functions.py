@@ -68,15 +68,15 @@ def _fused(x: te.Value, coefficients: tuple[float, ...]) -> te.Value:
 
 def erfcx_positive(x: te.Value) -> te.Value:
     """erfc(x) exp(x^2) of a float64 that is not negative."""
-    return bound(number(2.0) / (x + 2.0), lambda t: t * te.exp(bound(t * 2.0 - 1.0, lambda y: polynomial(y, _ERFCX))))
+    return bound(2.0 / (x + 2.0), lambda t: t * te.exp(bound(t * 2.0 - 1.0, lambda y: polynomial(y, _ERFCX))))
 
 
 def _erfc(x: te.Value) -> te.Value:
     def body(a: te.Value) -> te.Value:
-        tail = erfcx_positive(a) * te.exp(number(0.0) - a * a)
-        return bound(tail, lambda v: te.select(x < number(0.0), number(2.0) - v, v))
+        tail = erfcx_positive(a) * te.exp(0.0 - a * a)
+        return bound(tail, lambda v: te.select(x < 0.0, 2.0 - v, v))
 
-    return te.select(te.any(te.isinf(x), te.isnan(x)), number(1.0) - te.tanh(x), bound(te.abs(x), body))
+    return te.select(te.any(te.isinf(x), te.isnan(x)), 1.0 - te.tanh(x), bound(te.abs(x), body))
 
 
 def _erfinv(x: te.Value) -> te.Value:
@@ -89,17 +89,17 @@ def _erfinv(x: te.Value) -> te.Value:
     def body(a: te.Value) -> te.Value:
         def first(w: te.Value) -> te.Value:
             low = bound(w - 2.5, lambda v: polynomial(v, near))
-            high = bound(te.sqrt(te.maximum(w, number(0.0))) - 3.0, lambda v: polynomial(v, far))
-            return te.select(w < number(5.0), low, high) * a
+            high = bound(te.sqrt(te.maximum(w, 0.0)) - 3.0, lambda v: polynomial(v, far))
+            return te.select(w < 5.0, low, high) * a
 
         def step(y: te.Value) -> te.Value:
-            away = erfcx_positive(y) - (number(1.0) - a) * te.exp(y * y)
+            away = erfcx_positive(y) - (1.0 - a) * te.exp(y * y)
             return y + away * (math.sqrt(math.pi) / 2)
 
-        guess = bound(number(0.0) - te.log((number(1.0) - a) * (a + 1.0)), first)
+        guess = bound(0.0 - te.log((1.0 - a) * (a + 1.0)), first)
         y = bound(bound(guess, step), step)
-        y = te.select(a < number(1.0), y, te.select(a > number(1.0), number(math.nan), number(math.inf)))
-        return bound(y, lambda v: te.select(te.isnan(x), x, te.select(x < number(0.0), number(0.0) - v, v)))
+        y = te.select(a < 1.0, y, te.select(a > 1.0, number(math.nan), number(math.inf)))
+        return bound(y, lambda v: te.select(te.isnan(x), x, te.select(x < 0.0, 0.0 - v, v)))
 
     return bound(te.abs(x), body)
 

@@ -35,14 +35,14 @@ def _next_type(call: Call) -> Type:
 def _next(call: Call, x: te.Tensor, y: te.Tensor) -> te.Tensor:
     shape, name = result_dims(call), x.dtype
     kind = f"int{x.data_type.bits}"
-    zero, one = te.const(0.0, name), te.const(1, kind)
+    one = te.const(1, kind)
 
     def element(a: te.Value, b: te.Value) -> te.Value:
-        up = (b > a) == (a > zero)
+        up = (b > a) == (a > 0.0)
         stepped = te.intrinsic("reinterpret", te.select(up, _bits(a) + one, _bits(a) - one), dtype=name)
         least = te.intrinsic("reinterpret", one, dtype=name)
-        first = te.select(b > zero, least, zero - least)
-        made = te.select(a == b, b, te.select(a == zero, first, stepped))
+        first = te.select(b > 0.0, least, 0.0 - least)
+        made = te.select(a == b, b, te.select(a == 0.0, first, stepped))
         return te.select(te.any(te.isnan(a), te.isnan(b)), a + b, made)
 
     def body(*i: te.Value) -> te.Value:
@@ -73,24 +73,23 @@ def _frexp(call: Call, x: te.Tensor) -> Any:
     def parts(value: te.Value) -> tuple[te.Value, te.Value]:
         kind, width = f"int{value.dtype.bits}", _MANTISSA[value.dtype.name]
         bias = 2 ** (value.dtype.bits - width - 2) - 1
-        small = te.abs(value) < te.const(2.0 ** (1 - bias), value.dtype)
-        raw = _bits(te.select(small, value * te.const(2.0 ** (width + 2), value.dtype), value))
+        small = te.abs(value) < 2.0 ** (1 - bias)
+        raw = _bits(te.select(small, value * (2.0 ** (width + 2)), value))
         mask = te.const((2 * bias + 1) << width, kind)
         held = te.intrinsic("bitwise_and", raw, mask)
         exponent = te.intrinsic("shift_right", held, te.const(width, kind)) - te.const(bias - 1, kind)
-        exponent = exponent - te.select(small, te.const(width + 2, kind), te.const(0, kind))
+        exponent = exponent - te.select(small, te.const(width + 2, kind), 0)
         rest = te.intrinsic("bitwise_or", te.intrinsic("bitwise_xor", raw, held), te.const((bias - 1) << width, kind))
         return te.intrinsic("reinterpret", rest, dtype=value.dtype.name), exponent
 
     def whole(value: te.Value) -> te.Value:
-        return te.any(te.isnan(value), te.isinf(value), value == te.const(0.0, value.dtype))
+        return te.any(te.isnan(value), te.isinf(value), value == 0.0)
 
     def mantissa(*i: te.Value) -> te.Value:
         return bound(widened(x[i]), lambda v: te.select(whole(v), v, parts(v)[0])).astype(x.dtype)
 
     def exponent(*i: te.Value) -> te.Value:
-        zero = te.const(0, "int32")
-        return bound(widened(x[i]), lambda v: te.select(whole(v), zero, parts(v)[1].astype("int32")))
+        return bound(widened(x[i]), lambda v: te.select(whole(v), 0, parts(v)[1].astype("int32")))
 
     return te.compute(x.shape, mantissa, "mantissa"), te.compute(x.shape, exponent, "exponent")
 

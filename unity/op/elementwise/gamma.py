@@ -64,15 +64,15 @@ def _power(x: te.Value, n: int) -> te.Value:
 
 def _zeta(z: te.Value, n: int) -> te.Value:
     """The sum of 1 / (z + k)^(n + 1) over all k >= 0 for z > 0."""
-    total = _power(number(1.0) / z, n + 1)
+    total = _power(1.0 / z, n + 1)
     for k in range(1, TERMS):
-        total = total + bound(number(1.0) / (z + float(k)), lambda v: _power(v, n + 1))
+        total = total + bound(1.0 / (z + float(k)), lambda v: _power(v, n + 1))
 
     def tail(w: te.Value) -> te.Value:
         series = bound(w * w, lambda s: s * polynomial(s, _rest(n)))
-        return bound(_power(w, n), lambda p: p * (number(1.0 / n) + w * 0.5 + series))
+        return bound(_power(w, n), lambda p: p * ((1.0 / n) + w * 0.5 + series))
 
-    return total + bound(number(1.0) / (z + float(TERMS)), tail)
+    return total + bound(1.0 / (z + float(TERMS)), tail)
 
 
 def _value(n: int, x: te.Value) -> te.Value:
@@ -82,12 +82,12 @@ def _value(n: int, x: te.Value) -> te.Value:
         made = _zeta(z, n) * math.factorial(n)
         part = x - te.nearbyint(x)
         other = bound(te.cos(part * math.pi) / te.sin(part * math.pi), lambda c: polynomial(c, turned))
-        return te.select(x < number(0.0), number(0.0) - made - other, made * sign)
+        return te.select(x < 0.0, 0.0 - made - other, made * sign)
 
-    found = bound(te.select(x < number(0.0), number(1.0) - x, x), body)
-    pole = te.all(x <= number(0.0), te.floor(x) == x)
-    found = te.select(pole, number(math.inf if n % 2 else -math.inf), found)
-    return te.select(te.isinf(x), te.select(x > number(0.0), number(0.0), number(math.nan)), found)
+    found = bound(te.select(x < 0.0, 1.0 - x, x), body)
+    pole = te.all(x <= 0.0, te.floor(x) == x)
+    found = te.select(pole, math.inf if n % 2 else -math.inf, found)
+    return te.select(te.isinf(x), te.select(x > 0.0, number(0.0), number(math.nan)), found)
 
 
 def _one(n: int, x: float) -> float:
@@ -130,5 +130,3 @@ polygamma = row(
     pointwise=True,
     samples="f32[3,5](2,9), n=each(1, 2, 3, 7); f64[4](0.1,3), n=each(1, 2); f32[0,2], n=1",
 )
-
-__all__ = ["cotangent_polynomial", "polygamma"]

@@ -83,16 +83,16 @@ def _expm1(x: te.Value) -> te.Value:
     tiny = te.const(_EXPM1_TINY[x.dtype.name], x.dtype)
 
     def body(grown: te.Value) -> te.Value:
-        near = te.tanh(x * te.const(0.5, x.dtype)) * (grown + 1.0)
+        near = te.tanh(x * 0.5) * (grown + 1.0)
         near = te.select(te.abs(x) < tiny, x, near)
-        return te.select(te.abs(x) < te.const(1.0, x.dtype), near, grown - 1.0)
+        return te.select(te.abs(x) < 1.0, near, grown - 1.0)
 
     return bound(te.exp(x), body)
 
 
 def log_gamma(x: te.Value) -> te.Value:
     """Logarithm of the absolute value of the gamma function of a float64."""
-    mirrored = x < number(0.5)
+    mirrored = x < 0.5
 
     def body(z: te.Value) -> te.Value:
         series = number(0.99999999999980993)
@@ -100,31 +100,31 @@ def log_gamma(x: te.Value) -> te.Value:
             series = series + number(p) / (z + (n + 1.0))
         made = (z + 0.5) * te.log(z + 7.5) - (z + 7.5) + te.log(series) + 0.5 * math.log(2 * math.pi)
         turn = te.abs(te.sin((x - te.nearbyint(x)) * math.pi))
-        reflected = lambda v: te.select(mirrored, number(math.log(math.pi)) - te.log(turn) - v, v)  # noqa: E731
+        reflected = lambda v: te.select(mirrored, math.log(math.pi) - te.log(turn) - v, v)  # noqa: E731
         return bound(made, reflected)
 
-    pole = te.any(te.isinf(x), te.all(x <= number(0.0), te.floor(x) == x))
-    return te.select(pole, number(math.inf), bound(te.select(mirrored, number(1.0) - x, x) - 1.0, body))
+    pole = te.any(te.isinf(x), te.all(x <= 0.0, te.floor(x) == x))
+    return te.select(pole, math.inf, bound(te.select(mirrored, 1.0 - x, x) - 1.0, body))
 
 
 def _digamma(x: te.Value) -> te.Value:
-    mirrored = x < number(0.0)
+    mirrored = x < 0.0
 
     def body(z: te.Value) -> te.Value:
         shift = number(0.0)
         for n in range(7):
-            shift = shift + number(1.0) / (z + float(n))
+            shift = shift + 1.0 / (z + float(n))
         far = z + 7.0
-        series = bound(number(1.0) / (far * far), lambda v: v * polynomial(v, _DIGAMMA))
-        made = te.log(far) - number(0.5) / far - series - shift
+        series = bound(1.0 / (far * far), lambda v: v * polynomial(v, _DIGAMMA))
+        made = te.log(far) - 0.5 / far - series - shift
         part = x - te.nearbyint(x)
-        turn = number(math.pi) * te.cos(part * math.pi) / te.sin(part * math.pi)
-        return made - te.select(mirrored, turn, number(0.0))
+        turn = math.pi * te.cos(part * math.pi) / te.sin(part * math.pi)
+        return made - te.select(mirrored, turn, 0.0)
 
-    made = bound(te.select(mirrored, number(1.0) - x, x), body)
-    edge = te.select(mirrored, number(math.nan), x)
+    made = bound(te.select(mirrored, 1.0 - x, x), body)
+    edge = te.select(mirrored, math.nan, x)
     made = te.select(te.any(te.isinf(x), te.all(mirrored, te.floor(x) == x)), edge, made)
-    return te.select(x == number(0.0), number(-1.0) / x, made)
+    return te.select(x == 0.0, -1.0 / x, made)
 
 
 def in_numpy(fn: Callable[[float], float], poles: float = math.nan) -> Callable[[np.ndarray], np.ndarray]:

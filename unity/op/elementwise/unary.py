@@ -105,10 +105,10 @@ def _abs(x: te.Value) -> te.Value:
 
 
 def _sign(x: te.Value) -> te.Value:
-    one, zero = te.const(1, x.dtype), te.const(0, x.dtype)
+    zero = te.const(0, x.dtype)
     if x.dtype.is_uint:
-        return te.select(x > 0, one, zero)
-    side = te.select(x > 0, one, te.select(x < 0, te.const(-1, x.dtype), zero))
+        return te.select(x > 0, 1, zero)
+    side = te.select(x > 0, 1, te.select(x < 0, -1, zero))
     return te.select(te.isnan(x), x, side) if x.dtype.is_float else side
 
 

@@ -16,11 +16,11 @@ from ...ir.relation import dims, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import fields_of, operand_shape
 from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype
-from ..common.table import R, attribute, row
+from ..common.table import R, attribute, rows
 from ..common.type_rules import attr, fail, is_one, same_dtype, same_vdevice, tensor_arg, tensor_tuple
 from ..elementwise.unary import in_float32
 
-FAMILY = "linalg"
+row = rows("linalg")
 Labels = tuple[str, ...]
 
 
@@ -171,7 +171,6 @@ einsum = row(
     ("operands: tuple of tensors", attribute("subscripts", doc='letters of axes: "ij,jk->ik"; ... for further axes')),
     _einsum_type,
     "Sums products of the operands over the axes that the subscripts name.",
-    family=FAMILY,
     lower=_einsum,
     ref=_einsum_ref,
     grad=_einsum_grad,
@@ -204,7 +203,6 @@ outer = row(
     ("x1", "x2"),
     _outer_type,
     "Returns the product of each element of one vector with each of another.",
-    family=FAMILY,
     ref=in_float32(np.outer),
     lower=lambda call, a, b: te.compute((a.shape[0], b.shape[0]), lambda i, j: a[i] * b[j], "outer"),
     grad=lambda call, g: [R.matmul(g, call.args[1]), R.matmul(call.args[0], g)],

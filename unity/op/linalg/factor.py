@@ -23,10 +23,12 @@ from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import field_of, operand_shape
 from ..common.loop_nests import loops, read, serial_loop
 from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name
-from ..common.matrices import FAMILY, identity_of, is_square, matrices, rank_bound, shifted, square_matrices, turned
-from ..common.table import R, attribute, row
+from ..common.matrices import identity_of, is_square, matrices, rank_bound, shifted, square_matrices, turned
+from ..common.table import R, attribute, rows
 from ..common.type_rules import ZERO, bool_attr, fail, like, same_dtype
 from ..manipulate.index import index_tensor
+
+row = rows("linear algebra")
 
 
 def _wide(dtype: DataType) -> DataType:
@@ -64,10 +66,10 @@ def _lu(call: Call, a: te.Tensor) -> Any:
                 return build.intrinsic("abs", at(i, j))
 
             def column(k: Var) -> Stmt:
-                best = build.cast(build.sub(read(pivots, (*b, k)), 1), "int64")
+                best = build.cast(read(pivots, (*b, k)) - 1, "int64")
 
                 def look(i: Var) -> Stmt:
-                    found = BufferStore(pivots, build.cast(build.add(i, 1), "int32"), (*b, k))
+                    found = BufferStore(pivots, build.cast(i + 1, "int32"), (*b, k))
                     return IfThenElse(build.gt(size(i, k), size(best, k)), found)
 
                 def exchange(j: Var) -> Stmt:
@@ -77,16 +79,14 @@ def _lu(call: Call, a: te.Tensor) -> Any:
 
                 def eliminate(i: Var) -> Stmt:
                     factor = put(i, k, build.div(at(i, k), at(k, k)))
-                    update = shifted(
-                        build.add(k, 1), n, lambda j: put(i, j, build.sub(at(i, j), build.mul(at(i, k), at(k, j)))), "j"
-                    )
+                    update = shifted(k + 1, n, lambda j: put(i, j, at(i, j) - at(i, k) * at(k, j)), "j")
                     return seq(factor, update)
 
                 return seq(
-                    BufferStore(pivots, build.cast(build.add(k, 1), "int32"), (*b, k)),
-                    shifted(build.add(k, 1), m, look, "i"),
+                    BufferStore(pivots, build.cast(k + 1, "int32"), (*b, k)),
+                    shifted(k + 1, m, look, "i"),
                     serial_loop(n, exchange, "j"),
-                    shifted(build.add(k, 1), m, eliminate, "i"),
+                    shifted(k + 1, m, eliminate, "i"),
                 )
 
             copy = serial_loop(m, lambda i: serial_loop(n, lambda j: put(i, j, read(ins[0], (*b, i, j))), "j"), "i")
@@ -143,7 +143,6 @@ lu_factor = row(
     ("a",),
     _lu_type,
     "Returns L and U in one tensor (the unit diagonal of L is left out) and the row exchanges of partial pivoting, counted from 1.",
-    family=FAMILY,
     lower=_lu,
     ref=_lu_ref,
     grad=_lu_grad,
@@ -176,16 +175,16 @@ def _substitution(
     columns = out.shape[-1]
 
     def line(step: Var) -> Stmt:
-        i: Expr = build.sub(build.sub(n, 1), step) if upper else step
+        i: Expr = n - 1 - step if upper else step
 
         def gather(j: Var) -> Stmt:
             def column(c: Var) -> Stmt:
-                less = build.sub(read(out, (*b, i, c)), build.mul(at(i, j), read(out, (*b, j, c))))
+                less = read(out, (*b, i, c)) - at(i, j) * read(out, (*b, j, c))
                 return BufferStore(out, less, (*b, i, c))
 
             return serial_loop(columns, column, "c")
 
-        begin, end = (build.add(i, 1), n) if upper else (build.const(0, "int64"), i)
+        begin, end = (i + 1, n) if upper else (build.const(0, "int64"), i)
         parts = [shifted(begin, end, gather, "j")]
         if not unit:
             parts.append(
@@ -255,7 +254,6 @@ solve_triangular = row(
     ),
     _triangular_type,
     "Solves a x = b for triangular a; the other triangle is not read.",
-    family=FAMILY,
     lower=_triangular,
     ref=lambda a, b, upper=False, unitriangular=False: _solve_rows(a, b, bool(upper), bool(unitriangular)),
     grad=_triangular_grad,
@@ -280,8 +278,8 @@ def _lu_solve(call: Call, a: te.Tensor, pivots: te.Tensor, b: te.Tensor) -> te.T
 
         def batch(i: list[Var]) -> Stmt:
             def exchange(k: Var) -> Stmt:
-                most = build.sub(n, 1)
-                other = build.sub(build.cast(read(ins[1], (*i, k)), "int64"), 1)
+                most = n - 1
+                other = build.cast(read(ins[1], (*i, k)), "int64") - 1
                 other = build.maximum(build.minimum(other, most), ZERO)
 
                 def column(c: Var) -> Stmt:
@@ -339,7 +337,6 @@ lu_solve = row(
     ("a: what lu_factor returned", "pivots: its row exchanges", "b: (..., n, k)"),
     _lu_solve_type,
     "Solves a x = b with the factors that lu_factor returns.",
-    family=FAMILY,
     lower=_lu_solve,
     ref=_lu_solve_ref,
     grad=_lu_solve_grad,
@@ -366,7 +363,7 @@ def _cholesky(call: Call, a: te.Tensor) -> te.Tensor:
             def line(i: Var) -> Stmt:
                 def element(j: Var) -> Stmt:
                     def less(k: Var) -> Stmt:
-                        return BufferStore(outs[0], build.sub(at(i, j), build.mul(at(i, k), at(j, k))), (*b, i, j))
+                        return BufferStore(outs[0], at(i, j) - at(i, k) * at(j, k), (*b, i, j))
 
                     root = BufferStore(outs[0], build.intrinsic("sqrt", at(i, j)), (*b, i, j))
                     part = BufferStore(outs[0], build.div(at(i, j), at(j, j)), (*b, i, j))
@@ -376,10 +373,8 @@ def _cholesky(call: Call, a: te.Tensor) -> te.Tensor:
                         IfThenElse(build.eq(i, j), root, part),
                     )
 
-                zeros = shifted(
-                    build.add(i, 1), n, lambda j: BufferStore(outs[0], build.const(0.0, wide), (*b, i, j)), "z"
-                )
-                return seq(shifted(build.const(0, "int64"), build.add(i, 1), element, "j"), zeros)
+                zeros = shifted(i + 1, n, lambda j: BufferStore(outs[0], build.const(0.0, wide), (*b, i, j)), "z")
+                return seq(shifted(build.const(0, "int64"), i + 1, element, "j"), zeros)
 
             return serial_loop(n, line, "i")
 
@@ -418,7 +413,6 @@ cholesky = row(
     ("a",),
     _cholesky_type,
     "Returns the lower triangular l with a = l l^T of positive definite matrices; only the lower triangle of a is read.",
-    family=FAMILY,
     lower=_cholesky,
     ref=_cholesky_ref,
     grad=_cholesky_grad,

@@ -22,9 +22,11 @@ from ...ir.stmt import Evaluate, Stmt
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import field_of, operand_shape
 from ..common.lowering import cast_tensor
-from ..common.matrices import FAMILY, identity_of, is_square, matrices, rank_bound, square_matrices, turned
-from ..common.table import R, attribute, row
+from ..common.matrices import identity_of, is_square, matrices, rank_bound, square_matrices, turned
+from ..common.table import R, attribute, rows
 from ..common.type_rules import attr, bool_attr, choice_attr, fail, float_tensor, like, same_dtype
+
+row = rows("linear algebra")
 
 
 def _called(name: str, inputs: Sequence[te.Tensor], shapes: Sequence[Sequence[Expr]]) -> list[te.Tensor]:
@@ -63,7 +65,7 @@ def _unknown(ty: TensorType, less: int = 0) -> TensorType:
 
 def _eigh_type(call: Call) -> Type:
     ty = square_matrices(call, 0, "a")
-    choice_attr(call, "UPLO", "L", ("L", "U"))
+    choice_attr(call, "UPLO", ("L", "U"))
     known = dims(ty)
     return TupleType((_unknown(ty, 1) if known is None else _result(ty, known[:-1]), like(ty, ty.dtype)))
 
@@ -71,7 +73,7 @@ def _eigh_type(call: Call) -> Type:
 def _symmetric_source(call: Call, flow: Expr) -> Expr:
     """The gradient of the one triangle that is read, from that of a symmetric matrix."""
     both = flow + turned(call, flow)
-    upper = attr(call, "UPLO", "L") == "U"
+    upper = attr(call, "UPLO") == "U"
     return R.triu(both, k=1) + R.triu(R.tril(flow)) if upper else R.tril(both, k=-1) + R.triu(R.tril(flow))
 
 
@@ -103,7 +105,6 @@ eigh = row(
     ("a", attribute("UPLO", "L", doc='"L" or "U": the triangle that is read')),
     _eigh_type,
     "Returns the eigenvalues of symmetric matrices in rising order and their eigenvectors as columns (LAPACK).",
-    family=FAMILY,
     lower=lambda call, a: _called(f"eigh.{attr(call, 'UPLO', 'L')}", [a], [a.shape[:-1], a.shape]),
     ref=_rounded(lapack.eigh),
     grad=_eigh_grad,
@@ -113,20 +114,20 @@ eigh = row(
 
 def _svd_shapes(call: Call, shape: Sequence[Expr]) -> list[tuple[Expr, ...]]:
     *lead, m, n = shape
-    k, full = rank_bound(shape), bool_attr(call, "full_matrices", True)
+    k, full = rank_bound(shape), bool_attr(call, "full_matrices")
     return [(*lead, m, m if full else k), (*lead, k), (*lead, n if full else k, n)]
 
 
 def _svd_type(call: Call) -> Type:
     ty = matrices(call, 0, "a")
-    known, _ = dims(ty), bool_attr(call, "full_matrices", True)
+    known, _ = dims(ty), bool_attr(call, "full_matrices")
     if known is None:
         return TupleType((_unknown(ty), _unknown(ty, 1), _unknown(ty)))
     return TupleType(tuple([_result(ty, s) for s in _svd_shapes(call, known)]))
 
 
 def _svd(call: Call, a: te.Tensor) -> list[te.Tensor]:
-    name = "svd.full" if bool_attr(call, "full_matrices", True) else "svd.reduced"
+    name = "svd.full" if bool_attr(call, "full_matrices") else "svd.reduced"
     return _called(name, [a], _svd_shapes(call, a.shape))
 
 
@@ -137,7 +138,7 @@ def _svd_grad(call: Call, g: Expr) -> list[Any]:
     2016).
     """
     u, s, vh = [field_of(call, n) for n in range(3)]
-    if bool_attr(call, "full_matrices", True) and not is_square(operand_shape(call, call.args[0])):
+    if bool_attr(call, "full_matrices") and not is_square(operand_shape(call, call.args[0])):
         raise fail(call, "E218", "square factors of other matrices have no gradient", "write full_matrices=False")
     gu, gs, gv = [field_of(g, n) for n in range(3)]
     v, gv = turned(call, vh), turned(call, gv)
@@ -160,7 +161,6 @@ svd = row(
     ("a", attribute("full_matrices", True, doc="make u and vh square")),
     _svd_type,
     "Returns u, the singular values s in falling order and vh with a = u diag(s) vh (LAPACK).",
-    family=FAMILY,
     lower=_svd,
     ref=_rounded(lapack.svd),
     grad=_svd_grad,
@@ -180,7 +180,6 @@ geqrf = row(
     ("a",),
     _geqrf_type,
     "Returns a QR factorisation as Householder reflections (LAPACK): R with their vectors below the diagonal, and their factors.",
-    family=FAMILY,
     lower=lambda call, a: _called("geqrf", [a], [a.shape, (*a.shape[:-2], rank_bound(a.shape))]),
     grad="no gradient of its own: R.linalg.qr has one",
     ref=_rounded(lapack.geqrf),
@@ -207,7 +206,6 @@ householder_product = row(
     ("a", "tau: (..., k): factors of the reflections"),
     _product_type,
     "Returns the columns of Q, as many as a has, of the reflections that geqrf returns.",
-    family=FAMILY,
     grad="no gradient of its own: R.linalg.qr has one",
     lower=lambda call, a, tau: _called("householder_product", [a, tau], [a.shape])[0],
     ref=_rounded(lapack.householder_product),
@@ -217,13 +215,13 @@ householder_product = row(
 
 
 def _qr_shapes(call: Call, shape: Sequence[Expr]) -> list[tuple[Expr, ...]]:
-    inner = rank_bound(shape) if attr(call, "mode", "reduced") == "reduced" else shape[-2]
+    inner = rank_bound(shape) if attr(call, "mode") == "reduced" else shape[-2]
     return [(*shape[:-1], inner), (*shape[:-2], inner, shape[-1])]
 
 
 def _qr_type(call: Call) -> Type:
     ty = matrices(call, 0, "a")
-    choice_attr(call, "mode", "reduced", ("reduced", "complete"))
+    choice_attr(call, "mode", ("reduced", "complete"))
     known = dims(ty)
     if known is None:
         return TupleType((_unknown(ty),) * 2)
@@ -246,7 +244,7 @@ def _qr_grad(call: Call, g: Expr) -> list[Any]:
         last, flow = [columns_of(t, rows.value, columns.value) for t in (call.args[0], gr)]
         square = _square_qr(call, q, first[0], gq + R.matmul(last, turned(call, flow)), first[1])
         return [R.concat([square, R.matmul(q, flow)], axis=-1)]
-    if attr(call, "mode", "reduced") == "complete" and not is_square((rows, columns)):
+    if attr(call, "mode") == "complete" and not is_square((rows, columns)):
         raise fail(call, "E218", "a square q of a matrix with more rows has no gradient", 'write mode="reduced"')
     return [_square_qr(call, q, r, gq, gr)]
 
@@ -263,7 +261,6 @@ qr = row(
     ("a", attribute("mode", "reduced", doc='"reduced", or "complete" for a square q')),
     _qr_type,
     "Returns orthogonal q and upper triangular r with a = q r (LAPACK).",
-    family=FAMILY,
     lower=lambda call, a: _called(f"qr.{attr(call, 'mode', 'reduced')}", [a], _qr_shapes(call, a.shape)),
     ref=_rounded(lapack.qr),
     grad=_qr_grad,
@@ -295,7 +292,6 @@ matrix_exp = row(
     ("a",),
     _exp_type,
     "Returns the exponential of square matrices, by scaling and squaring (Moler and Van Loan 2003).",
-    family=FAMILY,
     lower=lambda call, a: _called("matrix_exp", [a], [a.shape])[0],
     ref=_rounded(lapack.matrix_exp),
     torch=("linalg_matrix_exp", "matrix_exp"),

@@ -97,7 +97,7 @@ def load_batch(x: te.Tensor, indices: Sequence[te.Value], batch: Sequence[Expr],
         elif same_dim(dim, batch[offset + axis]) is Answer.YES:
             picked.append(indices[offset + axis])
         else:
-            picked.append(te.select(build.eq(dim, 1), te.const(0, "int64"), indices[offset + axis]))
+            picked.append(te.select(build.eq(dim, 1), 0, indices[offset + axis]))
     return x[[*picked, *tail]]
 
 

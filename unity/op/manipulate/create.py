@@ -15,7 +15,7 @@ from ...ir.relation import tensor_type
 from ...ir.types import Expr, PrimType, TensorType, Type
 from ..common.gradients import converted, nowhere, operand_shape
 from ..common.lowering import result_dims, result_dtype, short_name
-from ..common.table import Operator, R, attribute, optional, row
+from ..common.table import Operator, R, attribute, optional, rows
 from ..common.type_rules import (
     argument,
     attr,
@@ -29,7 +29,7 @@ from ..common.type_rules import (
     tensor_arg,
 )
 
-FAMILY = "create"
+row = rows("create")
 
 
 def _shaped(call: Call, dtype: DataType | None) -> Type:
@@ -86,7 +86,6 @@ full = row(
     ),
     _full_type,
     "Returns a tensor filled with one value.",
-    family=FAMILY,
     lower=lambda call, shape, value: _fill(call, value),
     scalars_from=0,
     ref=lambda shape, fill_value, dtype=None: np.full(
@@ -108,7 +107,6 @@ full_like = row(
     ("x", "fill_value: a scalar", attribute("dtype", None, doc="the data type of the result; None: that of x")),
     _full_like_type,
     "Returns a tensor in the shape of x filled with one value.",
-    family=FAMILY,
     lower=lambda call, x, value: _fill(call, value),
     scalars_from=0,
     ref=lambda x, fill_value, dtype=None: np.full(x.shape, fill_value, _np(dtype, str(x.dtype))),
@@ -137,7 +135,6 @@ def _constant(name: str, value: int, doc: str) -> tuple[Operator, Operator]:
         ("shape", attribute("dtype")),
         shaped,
         f"Returns a tensor of {doc}.",
-        family=FAMILY,
         lower=lower,
         ref=lambda shape, dtype: np.full(tuple(shape), value, _np(dtype)),
         samples="(2,0), dtype='int32'; (), dtype='bool'; (2,3), dtype='float32'",
@@ -147,7 +144,6 @@ def _constant(name: str, value: int, doc: str) -> tuple[Operator, Operator]:
         ("x", attribute("dtype", None)),
         same,
         f"Returns a tensor of {doc} in the shape of x.",
-        family=FAMILY,
         lower=lower,
         ref=lambda x, dtype=None: np.full(x.shape, value, _np(dtype, str(x.dtype))),
         grad=nowhere,
@@ -188,8 +184,8 @@ def _arange_type(call: Call) -> Type:
     if floats or not isinstance(step, int):
         return TensorType(None, dtype, 1)
     low, high = [build.cast(v, "int64") if isinstance(v, Expr) else build.const(v, "int64") for v in (start, end)]
-    distance = build.sub(high, low) if step > 0 else build.sub(low, high)
-    count = distance if abs(step) == 1 else build.ceildiv(distance, build.const(abs(step), "int64"))
+    distance = high - low if step > 0 else low - high
+    count = distance if abs(step) == 1 else build.ceildiv(distance, abs(step))
     return tensor_type(
         (count if start == 0 and isinstance(step, int) and step > 0 else build.maximum(count, 0),), dtype
     )
@@ -229,7 +225,6 @@ arange = row(
     ),
     _arange_type,
     "Returns start, start + step, ... up to but not including end.",
-    family=FAMILY,
     lower=_arange,
     ref=_arange_ref,
     samples="5; 2, 9, 3, dtype='float32'; 5, -2, -2; 0.0, 1.0, 0.3; 0.0, 4.5, 1.5, dtype='int32'",
@@ -237,7 +232,7 @@ arange = row(
 
 
 def _eye_type(call: Call) -> Type:
-    n, k = int_attr(call, "n"), int_attr(call, "k", 0)
+    n, k = int_attr(call, "n"), int_attr(call, "k")
     m = n if attr(call, "m") is None else int_attr(call, "m")
     for name, value, least in (("n", n, 0), ("m", m, 0), ("k", k, -(2**31))):
         if not least <= value < 2**31:
@@ -247,7 +242,7 @@ def _eye_type(call: Call) -> Type:
 
 
 def _eye(call: Call) -> te.Tensor:
-    k, dtype = int_attr(call, "k", 0), result_dtype(call)
+    k, dtype = int_attr(call, "k"), result_dtype(call)
     return te.compute(
         result_dims(call), lambda i, j: te.select(j - i == k, te.const(1, dtype), te.const(0, dtype)), "eye"
     )
@@ -263,7 +258,6 @@ eye = row(
     ),
     _eye_type,
     "Returns a matrix with ones on diagonal k and zeros elsewhere.",
-    family=FAMILY,
     lower=_eye,
     ref=lambda n, m=None, k=0, dtype="float32": np.eye(n, m, k, _np(dtype)),
     samples="n=3, m=4, k=-1",

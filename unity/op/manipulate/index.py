@@ -18,10 +18,10 @@ from ...ir.relation import dims, exceeds, tensor_type
 from ...ir.types import Expr, PrimType, TensorType, Type
 from ..common.gradients import dtype_of, operand_shape, operand_sizes
 from ..common.lowering import result_dims
-from ..common.table import R, attribute, constant, row
+from ..common.table import R, attribute, constant, rows
 from ..common.type_rules import ONE, argument, attr, choice_attr, fail, int_attr, normal_axis, product, tensor_arg
 
-FAMILY = "index"
+row = rows("index")
 _MODES = ("fast", "clip", "wrap", "nan")
 
 
@@ -42,7 +42,7 @@ def in_range(index: te.Value, extent: Expr, wrap: bool = False) -> te.Value:
     if wrap:
         return index % size
     index = te.select(index < 0, index + size, index)
-    return te.maximum(te.minimum(index, size - 1), te.const(0, "int64"))
+    return te.maximum(te.minimum(index, size - 1), 0)
 
 
 def check_pick(call: Call, axis: int, extent: Expr, picked: Sequence[Expr], position: int = 0) -> None:
@@ -65,7 +65,7 @@ def _take_type(call: Call) -> Type:
     indices = (
         tensor_type((), arg.ty.dtype) if arg is not None and isinstance(arg.ty, PrimType) else index_tensor(call, 1)
     )
-    choice_attr(call, "mode", "fast", _MODES)
+    choice_attr(call, "mode", _MODES)
     axis = attr(call, "axis")
     if axis is None:
         if ty.ndim not in (1, -1):
@@ -84,7 +84,7 @@ def _take_type(call: Call) -> Type:
 def _take(call: Call, x: te.Tensor, indices: Any) -> te.Tensor:
     axis = 0 if attr(call, "axis") is None else normal_axis(call, int_attr(call, "axis"), x.ndim)
     rank = indices.ndim if isinstance(indices, te.Tensor) else 0
-    mode = attr(call, "mode", "fast")
+    mode = attr(call, "mode")
     extent = x.shape[axis]
 
     def body(*i: te.Value) -> te.Value:
@@ -92,7 +92,7 @@ def _take(call: Call, x: te.Tensor, indices: Any) -> te.Tensor:
         value = x[[*i[:axis], in_range(at, extent, mode == "wrap"), *i[axis + rank :]]]
         if mode == "nan" and x.data_type.is_float:
             wide = at.astype("int64")
-            inside = te.all(wide >= te.Value(build.sub(0, extent)), wide < te.Value(extent))
+            inside = te.all(wide >= te.Value(-extent), wide < te.Value(extent))
             value = te.if_then_else(inside, value, te.const(float("nan"), x.dtype))
         return value
 
@@ -115,7 +115,7 @@ def _take_ref(x: np.ndarray, indices: Any, axis: int | None = None, mode: str = 
 def _take_grad(call: Call, g: Expr) -> list[Any]:
     x, indices = call.args
     shape = operand_shape(call, x)
-    mode = attr(call, "mode", "fast")
+    mode = attr(call, "mode")
     if not isinstance(indices.ty, TensorType) or mode == "nan":
         raise fail(call, "E214", "the gradient needs an index tensor and mode fast, clip or wrap")
     axis = 0 if attr(call, "axis") is None else normal_axis(call, int_attr(call, "axis"), len(shape))
@@ -145,7 +145,6 @@ take = row(
     ),
     _take_type,
     "Picks slices along an axis by index.",
-    family=FAMILY,
     lower=_take,
     ref=_take_ref,
     grad=_take_grad,
@@ -158,7 +157,7 @@ def _gather_type(call: Call) -> Type:
     ty, indices = tensor_arg(call, 0, "data"), index_tensor(call, 1)
     if ty.ndim != -1 and indices.ndim != -1 and ty.ndim != indices.ndim:
         raise fail(call, "E212", f"data and indices must have one rank, got {ty.ndim} and {indices.ndim}", arg=1)
-    axis = normal_axis(call, int_attr(call, "axis", 0), ty.ndim)
+    axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
     known, picked = dims(ty), dims(indices)
     if known is not None and picked is not None:
         check_pick(call, axis, known[axis], picked)
@@ -169,7 +168,7 @@ def _gather_type(call: Call) -> Type:
 
 
 def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
-    axis = normal_axis(call, int_attr(call, "axis", 0), x.ndim)
+    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
     extent = x.shape[axis]
     return te.compute(
         indices.shape,
@@ -188,7 +187,7 @@ def _gather_ref(data: np.ndarray, indices: np.ndarray, axis: int = 0) -> np.ndar
 
 def _gather_grad(call: Call, g: Expr) -> list[Any]:
     x, indices = call.args
-    return [R.scatter_elements(R.zeros_like(x), indices, g, axis=int_attr(call, "axis", 0), reduction="add"), None]
+    return [R.scatter_elements(R.zeros_like(x), indices, g, axis=int_attr(call, "axis"), reduction="add"), None]
 
 
 gather_elements = row(
@@ -196,7 +195,6 @@ gather_elements = row(
     ("data", "indices", attribute("axis", 0, doc="the axis; a negative one counts from the last")),
     _gather_type,
     "Picks elements along an axis: out[i, j] = data[indices[i, j], j] for axis 0.",
-    family=FAMILY,
     lower=_gather,
     ref=_gather_ref,
     grad=_gather_grad,
@@ -217,14 +215,14 @@ def _one_hot_type(call: Call) -> Type:
     known = dims(indices)
     if known is None:
         return TensorType(None, values[0].dtype, indices.ndim + 1 if indices.ndim >= 0 else -1)
-    axis = normal_axis(call, int_attr(call, "axis", -1), len(known) + 1)
+    axis = normal_axis(call, int_attr(call, "axis"), len(known) + 1)
     made = list(known)
     made.insert(axis, build.const(depth, "int64"))
     return tensor_type(made, values[0].dtype)
 
 
 def _one_hot(call: Call, indices: te.Tensor, on: te.Value, off: te.Value) -> te.Tensor:
-    axis = normal_axis(call, int_attr(call, "axis", -1), indices.ndim + 1)
+    axis = normal_axis(call, int_attr(call, "axis"), indices.ndim + 1)
 
     def body(*i: te.Value) -> te.Value:
         at = indices[[v for a, v in enumerate(i) if a != axis]].astype("int64")
@@ -250,7 +248,6 @@ one_hot = row(
     ),
     _one_hot_type,
     "Returns on_value where the position along a new axis equals the index, else off_value.",
-    family=FAMILY,
     lower=_one_hot,
     ref=_one_hot_ref,
     typed_scalars=True,  # the result has the type of the numbers

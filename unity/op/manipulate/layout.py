@@ -23,11 +23,11 @@ from ...ir.types import Expr, PrimType, TensorType, Type
 from ...ir.walk import substitute
 from ...support.errors import TypeRuleError
 from ..common.lowering import known_dims, result_dims, short_name
-from ..common.table import Operator, attribute, row
+from ..common.table import Operator, attribute, rows
 from ..common.type_rules import attr, element, fail, tensor_arg
 from .slicing import strided_slice
 
-FAMILY = "manipulate"
+row = rows("manipulate")
 _USAGE = "write index_map=lambda n, c: (n, c // 4, c % 4)"
 
 
@@ -173,7 +173,6 @@ layout_transform = row(
     ),
     _layout_type,
     "Moves the element at index i to index_map(i); dimensions that the map divides are rounded up.",
-    family=FAMILY,
     lower=_layout,
     grad=_layout_grad,
     ref=_layout_ref,

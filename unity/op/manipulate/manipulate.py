@@ -18,7 +18,7 @@ from ...ir.relation import Answer, dims, indivisible, same_dim, tensor_type, une
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import operand_shape, reduce_to, reshaped
 from ..common.lowering import known_dims, load, result_dims, short_name
-from ..common.table import R, attribute, row
+from ..common.table import R, attribute, rows
 from ..common.type_rules import (
     ONE,
     attr,
@@ -34,7 +34,7 @@ from ..common.type_rules import (
     tensor_arg,
 )  # fmt: skip
 
-FAMILY = "manipulate"
+row = rows("manipulate")
 
 
 def ravel(indices: Sequence[Any], shape: Sequence[Expr]) -> Any:
@@ -74,7 +74,6 @@ flatten = row(
     ("x",),
     _flatten_type,
     "Reshapes to one axis, in row-major order.",
-    family=FAMILY,
     view=True,
     lower=reorder,
     ref=lambda x: np.reshape(x, -1),
@@ -123,7 +122,7 @@ def _quotient(total_dims: Sequence[Expr], rest_dims: Sequence[Expr], total: Expr
                 above.remove(other)
                 below.remove(dim)
                 break
-    return build.floordiv(product(above), product(below))
+    return product(above) // product(below)
 
 
 def _reshape_ref(x: np.ndarray, shape: Any) -> np.ndarray:
@@ -135,7 +134,6 @@ reshape = row(
     ("x", "shape: the new shape; one dimension may be -1"),
     _reshape_type,
     "Returns the elements in row-major order in another shape.",
-    family=FAMILY,
     view=True,
     lower=lambda call, x, shape: reorder(call, x),
     ref=_reshape_ref,
@@ -169,7 +167,6 @@ expand_dims = row(
     ("x", attribute("axis", doc="positions of the new axes in the result")),
     _expand_type,
     "Inserts axes of size 1.",
-    family=FAMILY,
     view=True,
     lower=reorder,
     ref=lambda x, axis: np.expand_dims(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis),
@@ -201,7 +198,6 @@ squeeze = row(
     ("x", attribute("axis", None, doc="the axes to remove; None: all of size 1")),
     _squeeze_type,
     "Removes axes of size 1.",
-    family=FAMILY,
     view=True,
     lower=reorder,
     ref=lambda x, axis=None: np.squeeze(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis),
@@ -226,7 +222,6 @@ batch_flatten = row(
     ("data",),
     _batch_flatten_type,
     "Reshapes to two axes, keeping the first.",
-    family=FAMILY,
     view=True,
     lower=reorder,
     ref=lambda x: np.reshape(x, (x.shape[0], -1)),
@@ -272,7 +267,6 @@ permute_dims = row(
     ("x", attribute("axes", None, doc="the axis of x for each axis of the result; None: reversed")),
     _permute_type,
     "Permutes the axes.",
-    family=FAMILY,
     lower=_permute,
     ref=lambda x, axes=None: np.transpose(x, axes),
     grad=_permute_grad,
@@ -304,7 +298,6 @@ broadcast_to = row(
     ("x", "shape"),
     _broadcast_to_type,
     "Repeats x along axes of size 1, and along new leading axes, up to a shape.",
-    family=FAMILY,
     lower=_broadcast_to,
     ref=lambda x, shape: np.broadcast_to(x, tuple(shape)).copy(),
     grad=lambda call, g: [reduce_to(call, g, call.args[0]), None],
@@ -321,7 +314,7 @@ def _flip_type(call: Call) -> Type:
 
 def _flip(call: Call, x: te.Tensor) -> te.Tensor:
     axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
-    last = te.Value(build.sub(x.shape[axis], 1))
+    last = te.Value(x.shape[axis] - 1)
     return te.compute(x.shape, lambda *i: x[[last - v if a == axis else v for a, v in enumerate(i)]], "flip")
 
 
@@ -330,7 +323,6 @@ flip = row(
     ("data", attribute("axis")),
     _flip_type,
     "Reverses the elements along an axis.",
-    family=FAMILY,
     lower=_flip,
     ref=lambda x, axis: np.flip(x, axis).copy(),
     grad=lambda call, g: [R.flip(g, axis=attr(call, "axis"))],
@@ -347,16 +339,14 @@ def _repeat_type(call: Call) -> Type:
     axis = attr(call, "axis")
     if axis is None:
         return (
-            tensor_type((build.mul(product(known), count),), ty.dtype)
+            tensor_type((product(known) * count,), ty.dtype)
             if known is not None
             else TensorType(None, ty.dtype, 1, ty.vdevice)
         )
     axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
     if known is None:
         return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
-    return tensor_type(
-        [build.mul(d, count) if i == axis else d for i, d in enumerate(known)], ty.dtype, vdevice=ty.vdevice
-    )
+    return tensor_type([d * count if i == axis else d for i, d in enumerate(known)], ty.dtype, vdevice=ty.vdevice)
 
 
 def _repeat(call: Call, x: te.Tensor) -> te.Tensor:
@@ -383,7 +373,6 @@ repeat = row(
     ("data", attribute("repeats", doc="how often"), attribute("axis", None, doc="the axis; None: flattened first")),
     _repeat_type,
     "Repeats each element along an axis.",
-    family=FAMILY,
     lower=_repeat,
     ref=lambda x, repeats, axis=None: np.repeat(x, repeats, axis),
     grad=_repeat_grad,
@@ -400,7 +389,7 @@ def _tile_type(call: Call) -> Type:
     rank = max(len(known), len(counts))
     padded = [ONE] * (rank - len(known)) + list(known)
     times = (1,) * (rank - len(counts)) + counts
-    return tensor_type([build.mul(d, t) for d, t in zip(padded, times)], ty.dtype, vdevice=ty.vdevice)
+    return tensor_type([d * t for d, t in zip(padded, times)], ty.dtype, vdevice=ty.vdevice)
 
 
 def _tile(call: Call, x: te.Tensor) -> te.Tensor:
@@ -424,7 +413,6 @@ tile = row(
     ("data", attribute("repeats", doc="number of repetitions along each axis; fewer numbers mean the last axes")),
     _tile_type,
     "Repeats the whole tensor along each axis.",
-    family=FAMILY,
     lower=_tile,
     ref=lambda x, repeats: np.tile(x, tuple(repeats) if isinstance(repeats, (list, tuple)) else repeats),
     grad=_tile_grad,
@@ -437,15 +425,15 @@ def _triangle(name: str, doc: str, upper: bool, ref: Any) -> Any:
         ty = tensor_arg(call, 0)
         if 0 <= ty.ndim < 2:
             raise fail(call, "E212", f"expected at least two axes, got rank {ty.ndim}", arg=0)
-        int_attr(call, "k", 0)
+        int_attr(call, "k")
         return ty
 
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
-        k = int_attr(call, "k", 0)
+        k = int_attr(call, "k")
 
         def body(*i: te.Value) -> te.Value:
             inside = i[-1] - i[-2] >= k if upper else i[-1] - i[-2] <= k
-            return te.if_then_else(inside, x[i], te.const(0, x.dtype))
+            return te.if_then_else(inside, x[i], 0)
 
         return te.compute(x.shape, body, name)
 
@@ -454,10 +442,9 @@ def _triangle(name: str, doc: str, upper: bool, ref: Any) -> Any:
         ("x", attribute("k", 0)),
         infer,
         doc,
-        family=FAMILY,
         lower=lower,
         ref=lambda x, k=0: ref(x, k),
-        grad=lambda call, g: [getattr(R, name)(g, k=int_attr(call, "k", 0))],
+        grad=lambda call, g: [getattr(R, name)(g, k=int_attr(call, "k"))],
         samples="f32[3,4]; f32[2,3,3], k=each(1, -1)",
     )
 

@@ -47,11 +47,11 @@ def _type(call: Call) -> Type:
 def _extent(call: Call, extent: Expr, old: int, new: int) -> Expr:
     """Size of the last axis. Raises E213 where it holds no whole number of elements."""
     if new < old:
-        return build.mul(extent, old // new)
+        return extent * (old // new)
     ratio = build.const(new // old, "int64")
     if indivisible(extent, ratio):
         raise fail(call, "E213", f"{extent} elements of {old} bytes hold no whole number of {new} bytes", arg=0)
-    return build.floordiv(extent, ratio)
+    return extent // ratio
 
 
 def _bits(value: te.Value) -> te.Value:
@@ -81,7 +81,7 @@ def _lower(call: Call, x: te.Tensor) -> te.Tensor:
 
     def body(*i: te.Value) -> te.Value:
         found = part(*i)
-        return found != te.const(0, raw) if target.is_bool else te.intrinsic("reinterpret", found, dtype=target.name)
+        return found != 0 if target.is_bool else te.intrinsic("reinterpret", found, dtype=target.name)
 
     return x if target is x.data_type else te.compute(result_dims(call), body, "reinterpret")
 

@@ -19,7 +19,7 @@ from ...ir.types import Expr, PrimType, TensorType, TupleType, Type
 from ..common.gradients import field_of, operand_shape
 from ..common.loop_nests import loops, read
 from ..common.lowering import result_dims
-from ..common.table import R, attribute, optional, row
+from ..common.table import R, attribute, optional, rows
 from ..common.type_rules import (
     attr,
     choice_attr,
@@ -34,7 +34,7 @@ from ..common.type_rules import (
 from .index import check_pick, in_range, index_tensor
 from .scatter_loops import COMBINE, adds, clamped, copy_then, write_ref
 
-FAMILY = "index"
+row = rows("index")
 
 
 def _depth(call: Call, data: TensorType, indices: TensorType, batch: int) -> int | None:
@@ -54,7 +54,7 @@ def _depth(call: Call, data: TensorType, indices: TensorType, batch: int) -> int
 
 def _gather_type(call: Call) -> Type:
     data, indices = tensor_arg(call, 0, "data"), index_tensor(call, 1)
-    batch = int_attr(call, "batch_dims", 0)
+    batch = int_attr(call, "batch_dims")
     if batch < 0 or (indices.ndim != -1 and batch >= indices.ndim):
         raise fail(call, "E214", f"batch_dims must be from 0 below the rank of indices, got {batch}")
     depth = _depth(call, data, indices, batch)
@@ -69,7 +69,7 @@ def _gather_type(call: Call) -> Type:
 
 
 def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
-    batch, depth = int_attr(call, "batch_dims", 0), int(build.number(indices.shape[-1]))
+    batch, depth = int_attr(call, "batch_dims"), int(build.number(indices.shape[-1]))
     lead = indices.ndim - 1
 
     def body(*i: te.Value) -> te.Value:
@@ -88,7 +88,7 @@ def _gather_ref(data: np.ndarray, indices: np.ndarray, batch_dims: int = 0) -> n
 
 
 def _gather_grad(call: Call, g: Expr) -> list[Any]:
-    if int_attr(call, "batch_dims", 0):
+    if int_attr(call, "batch_dims"):
         raise fail(call, "E214", "the gradient needs batch_dims=0")
     return [R.scatter_nd(R.zeros_like(call.args[0]), call.args[1], g, reduction="add"), None]
 
@@ -102,7 +102,6 @@ gather_nd = row(
     ),
     _gather_type,
     "Picks the slices of data at the index tuples in the last axis of indices.",
-    family=FAMILY,
     lower=_gather,
     ref=_gather_ref,
     grad=_gather_grad,
@@ -114,7 +113,7 @@ gather_nd = row(
 def _scatter_type(call: Call) -> Type:
     data, indices, updates = tensor_arg(call, 0, "data"), index_tensor(call, 1), tensor_arg(call, 2, "updates")
     same_dtype(call, data, updates)
-    if attr(call, "reduction", "update") not in tuple(COMBINE):
+    if attr(call, "reduction") not in tuple(COMBINE):
         raise fail(call, "E214", f"reduction must be one of {', '.join(COMBINE)}, got {call.attrs['reduction']!r}")
     depth = _depth(call, data, indices, 0)
     shape, places, given = dims(data), dims(indices), dims(updates)
@@ -129,7 +128,7 @@ def _scatter_type(call: Call) -> Type:
 
 
 def _scatter(call: Call, data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
-    combine = COMBINE[attr(call, "reduction", "update")]
+    combine = COMBINE[attr(call, "reduction")]
     depth, lead = int(build.number(indices.shape[-1])), indices.ndim - 1
 
     def write(ins: list[Buffer], out: Buffer) -> Stmt:
@@ -169,7 +168,6 @@ scatter_nd = row(
     ),
     _scatter_type,
     "Returns data with the slices at the index tuples set to updates, or combined by the reduction.",
-    family=FAMILY,
     lower=_scatter,
     ref=_scatter_ref,
     grad=_scatter_grad,
@@ -188,7 +186,7 @@ def _slice_type(call: Call) -> Type:
     step = call.args[4]
     if type(step) is not IntImm or step.value < 1:
         raise fail(call, "E214", "step must be a positive constant", arg=step)
-    axis = normal_axis(call, int_attr(call, "axis", 0), data.ndim)
+    axis = normal_axis(call, int_attr(call, "axis"), data.ndim)
     if data.ndim != -1 and src.ndim not in (-1, data.ndim):
         raise fail(call, "E212", f"src must have rank {data.ndim}, got {src.ndim}", arg=1)
     whole, part = dims(data), dims(src)
@@ -206,12 +204,12 @@ def _slice_type(call: Call) -> Type:
 
 
 def _slice(call: Call, x: te.Tensor, src: te.Tensor, start: te.Value, end: te.Value, step: te.Value) -> te.Tensor:
-    axis = normal_axis(call, int_attr(call, "axis", 0), x.ndim)
-    size, zero = te.Value(x.shape[axis]), te.const(0, "int64")
+    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+    size = te.Value(x.shape[axis])
 
     def bound(value: te.Value) -> te.Value:
         value = value.astype("int64")
-        return te.maximum(te.minimum(te.select(value < 0, value + size, value), size), zero)
+        return te.maximum(te.minimum(te.select(value < 0, value + size, value), size), 0)
 
     low, high, stride = bound(start), bound(end), step.astype("int64")
 
@@ -236,7 +234,7 @@ def _slice_grad(call: Call, g: Expr) -> list[Any]:
     if len(known) != len(bounds):
         raise fail(call, "E218", "the gradient needs constant bounds")
     start, end, step = [*known, 1][:3]
-    axis = normal_axis(call, int_attr(call, "axis", 0), len(operand_shape(call, g)))
+    axis = normal_axis(call, int_attr(call, "axis"), len(operand_shape(call, g)))
     cut = R.strided_slice(g, axes=[axis], begin=[start], end=[end], strides=[step])
     return [R.slice_scatter(g, R.zeros_like(source), *bounds, axis=axis), cut, *[None] * len(bounds)]
 
@@ -253,7 +251,6 @@ slice_scatter = row(
     ),
     _slice_type,
     "Returns input_tensor with the slice start:end:step of an axis replaced by src.",
-    family=FAMILY,
     lower=_slice,
     ref=_slice_ref,
     grad=_slice_grad,
@@ -263,8 +260,8 @@ slice_scatter = row(
 
 def _reverse_type(call: Call) -> Type:
     x, lengths = tensor_arg(call, 0, "data"), index_tensor(call, 1, "seq_lengths", 1)
-    along = normal_axis(call, int_attr(call, "seq_axis", 1), x.ndim, "seq_axis")
-    batch = normal_axis(call, int_attr(call, "batch_axis", 0), x.ndim, "batch_axis")
+    along = normal_axis(call, int_attr(call, "seq_axis"), x.ndim, "seq_axis")
+    batch = normal_axis(call, int_attr(call, "batch_axis"), x.ndim, "batch_axis")
     if along == batch:
         raise fail(call, "E214", f"seq_axis and batch_axis are both {along}")
     known, count = dims(x), dims(lengths)
@@ -274,8 +271,8 @@ def _reverse_type(call: Call) -> Type:
 
 
 def _reverse(call: Call, x: te.Tensor, lengths: te.Tensor) -> te.Tensor:
-    along = normal_axis(call, int_attr(call, "seq_axis", 1), x.ndim)
-    batch = normal_axis(call, int_attr(call, "batch_axis", 0), x.ndim)
+    along = normal_axis(call, int_attr(call, "seq_axis"), x.ndim)
+    batch = normal_axis(call, int_attr(call, "batch_axis"), x.ndim)
 
     def body(*i: te.Value) -> te.Value:
         length = te.minimum(lengths[i[batch]].astype("int64"), te.Value(x.shape[along]))
@@ -312,7 +309,7 @@ reverse_sequence = row(
 
 def _grid_type(call: Call) -> Type:
     types = tensor_tuple(call, 0)
-    choice_attr(call, "indexing", "ij", ("ij", "xy"))
+    choice_attr(call, "indexing", ("ij", "xy"))
     if not types or any([t.ndim not in (-1, 0, 1) for t in types]):
         raise fail(call, "E212", "meshgrid takes vectors and scalars, at least one", arg=0)
     dtype, vdevice = same_dtype(call, *types), same_vdevice(*types)
@@ -320,13 +317,13 @@ def _grid_type(call: Call) -> Type:
     shape = [k[0] if k else build.const(1, "int64") for k in known if k is not None]
     if len(shape) != len(types):
         return TupleType((TensorType(None, dtype, len(types), vdevice),) * len(types))
-    if attr(call, "indexing", "ij") == "xy" and len(shape) > 1:
+    if attr(call, "indexing") == "xy" and len(shape) > 1:
         shape[0], shape[1] = shape[1], shape[0]
     return TupleType((tensor_type(shape, dtype, vdevice=vdevice),) * len(types))
 
 
 def _grid(call: Call, tensors: list[te.Tensor]) -> tuple[te.Tensor, ...]:
-    count, swapped = len(tensors), attr(call, "indexing", "ij") == "xy" and len(tensors) > 1
+    count, swapped = len(tensors), attr(call, "indexing") == "xy" and len(tensors) > 1
     axes = [1, 0, *range(2, count)] if swapped else list(range(count))
     extents = [x.shape[0] if x.ndim else build.const(1, "int64") for x in tensors]
 
@@ -341,7 +338,7 @@ def _grid_grad(call: Call, g: Expr) -> list[Any]:
     assert isinstance(source, TupleType)
     count = len(source.fields)
     places = list(range(count))
-    if attr(call, "indexing", "ij") == "xy" and count > 1:
+    if attr(call, "indexing") == "xy" and count > 1:
         places[0], places[1] = 1, 0
     made = []
     for n, place in enumerate(places):

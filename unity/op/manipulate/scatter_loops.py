@@ -60,7 +60,7 @@ def _scatter_type(call: Call) -> Type:
     ranks = {t.ndim for t in (data, indices, updates) if t.ndim != -1}
     if len(ranks) > 1:
         raise fail(call, "E212", f"data, indices and updates must have one rank, got {sorted(ranks)}")
-    axis = normal_axis(call, int_attr(call, "axis", 0), data.ndim)
+    axis = normal_axis(call, int_attr(call, "axis"), data.ndim)
     known, places, given = dims(data), dims(indices), dims(updates)
     if known is not None and places is not None and given is not None:
         check_pick(call, axis, known[axis], places)
@@ -68,7 +68,7 @@ def _scatter_type(call: Call) -> Type:
             check_room(call, a, place, update, ("indices", "updates"))
             if a != axis:
                 check_room(call, a, place, whole, ("indices", "data"))
-    if attr(call, "reduction", "update") not in tuple(COMBINE):
+    if attr(call, "reduction") not in tuple(COMBINE):
         raise fail(call, "E214", f"reduction must be one of {', '.join(COMBINE)}, got {call.attrs['reduction']!r}")
     return data
 
@@ -82,8 +82,8 @@ def copy_then(call: Call, inputs: list[te.Tensor], write: Callable[[list[Buffer]
 
 
 def _scatter(call: Call, data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
-    axis = normal_axis(call, int_attr(call, "axis", 0), data.ndim)
-    combine = COMBINE[attr(call, "reduction", "update")]
+    axis = normal_axis(call, int_attr(call, "axis"), data.ndim)
+    combine = COMBINE[attr(call, "reduction")]
 
     def write(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(i: list[Var]) -> Stmt:
@@ -119,7 +119,7 @@ def _scatter_ref(
 
 def adds(call: Call) -> bool:
     """True if updates are added, False if they are set."""
-    how = attr(call, "reduction", "update")
+    how = attr(call, "reduction")
     if how not in ("update", "add"):
         raise fail(call, "E214", f"the gradient needs the reduction update or add, got {how}")
     return bool(how == "add")
@@ -127,7 +127,7 @@ def adds(call: Call) -> bool:
 
 def _scatter_grad(call: Call, g: Expr) -> list[Any]:
     _, indices, updates = call.args
-    axis = int_attr(call, "axis", 0)
+    axis = int_attr(call, "axis")
     kept = g if adds(call) else R.scatter_elements(g, indices, R.zeros_like(updates), axis=axis)
     return [kept, None, R.gather_elements(g, indices, axis=axis)]
 

@@ -20,7 +20,7 @@ from ...ir.types import Expr, PrimType, TensorType, TupleType, Type
 from ..common import channels_last
 from ..common.gradients import dtype_of, fields_of, operand_shape, operand_sizes
 from ..common.lowering import result_dims
-from ..common.table import R, attribute, row
+from ..common.table import R, attribute, rows
 from ..common.type_rules import (
     ZERO,
     attr,
@@ -35,7 +35,7 @@ from ..common.type_rules import (
     tensor_tuple,
 )  # fmt: skip
 
-FAMILY = "manipulate"
+row = rows("manipulate")
 
 
 def _concat_type(call: Call) -> Type:
@@ -51,8 +51,8 @@ def _concat_type(call: Call) -> Type:
     rank = ranks.pop()
     if rank == 0:
         raise fail(call, "E212", "tensors of rank 0 cannot be joined", "use R.stack")
-    raw = attr(call, "axis", 0)
-    axis = 0 if raw is None else normal_axis(call, int_attr(call, "axis", 0), rank)
+    raw = attr(call, "axis")
+    axis = 0 if raw is None else normal_axis(call, int_attr(call, "axis"), rank)
     shapes = [s for s in [dims(t) for t in types] if s is not None]
     for other in shapes[1:]:
         for a in range(rank):
@@ -67,7 +67,7 @@ def _concat_type(call: Call) -> Type:
         return TensorType(None, dtype, rank, vdevice)
     total: Expr = ZERO
     for s in shapes:
-        total = build.add(total, s[axis])
+        total = total + s[axis]
     total = Analyzer().simplify(total)
     return tensor_type([total if a == axis else d for a, d in enumerate(shapes[0])], dtype, vdevice=vdevice)
 
@@ -83,7 +83,7 @@ def _pick(place: te.Value, starts: list[Any], at: Callable[[int], te.Value], fir
 
 def _concat(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
     shape = result_dims(call)
-    axis = normal_axis(call, int_attr(call, "axis", 0), len(shape)) if attr(call, "axis") is not None else 0
+    axis = normal_axis(call, int_attr(call, "axis"), len(shape)) if attr(call, "axis") is not None else 0
     starts: list[Any] = [te.const(0, "int64")]
     for x in tensors[:-1]:
         starts.append(starts[-1] + te.Value(x.shape[axis]))
@@ -99,7 +99,7 @@ def _concat(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
 
 def _concat_grad(call: Call, g: Expr) -> list[Any]:
     fields = fields_of(call.args[0])
-    axis = normal_axis(call, int_attr(call, "axis", 0), len(operand_shape(call, fields[0])))
+    axis = normal_axis(call, int_attr(call, "axis"), len(operand_shape(call, fields[0])))
     cuts, at = [], 0
     for item in fields[:-1]:
         size = operand_shape(call, item)[axis]
@@ -115,7 +115,6 @@ concat = row(
     ("tensors: tuple of tensors that differ in size along the axis only", attribute("axis", 0)),
     _concat_type,
     "Joins tensors along an existing axis.",
-    family=FAMILY,
     lower=_concat,
     ref=lambda tensors, axis=0: np.concatenate(tensors, 0 if axis is None else axis),
     variadic=True,
@@ -135,7 +134,7 @@ def _stack_type(call: Call) -> Type:
     first = shapes[0]
     if first is None or any([s is None for s in shapes]):
         return TensorType(None, dtype, types[0].ndim + 1 if types[0].ndim != -1 else -1, vdevice)
-    axis = normal_axis(call, int_attr(call, "axis", 0), len(first) + 1)
+    axis = normal_axis(call, int_attr(call, "axis"), len(first) + 1)
     for other in shapes[1:]:
         assert other is not None
         if len(other) != len(first) or any([unequal(a, b) for a, b in zip(first, other)]):
@@ -147,7 +146,7 @@ def _stack_type(call: Call) -> Type:
 
 def _stack(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
     shape = result_dims(call)
-    axis = normal_axis(call, int_attr(call, "axis", 0), len(shape))
+    axis = normal_axis(call, int_attr(call, "axis"), len(shape))
 
     def body(*i: te.Value) -> te.Value:
         rest = [v for a, v in enumerate(i) if a != axis]
@@ -159,7 +158,7 @@ def _stack(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
 def _stack_grad(call: Call, g: Expr) -> list[Any]:
     source = call.args[0].ty
     assert isinstance(source, TupleType)
-    axis = normal_axis(call, int_attr(call, "axis", 0), len(operand_shape(call, g)))
+    axis = normal_axis(call, int_attr(call, "axis"), len(operand_shape(call, g)))
     parts = R.split(g, len(source.fields), axis=axis)
     return [Tuple(tuple([R.squeeze(TupleGetItem(parts, n), axis=[axis]) for n in range(len(source.fields))]))]
 
@@ -169,7 +168,6 @@ stack = row(
     ("tensors", attribute("axis", 0, doc="position of the new axis in the result")),
     _stack_type,
     "Joins tensors of one shape along a new axis.",
-    family=FAMILY,
     lower=_stack,
     ref=lambda tensors, axis=0: np.stack(tensors, axis),
     variadic=True,
@@ -200,25 +198,25 @@ def _cuts(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
     if isinstance(parts, int):
         count = build.const(parts, "int64")
         size = build.ceildiv(extent, count)
-        if build.is_int(build.floormod(extent, count), 0):
-            size = build.floordiv(extent, count)
-            return [(build.mul(size, n), size) for n in range(parts)]
-        ends = [size, *[build.minimum(build.mul(size, n), extent) for n in range(2, parts)], extent]
-        return [(a, build.sub(b, a)) for a, b in itertools.pairwise([ZERO, *ends])]
+        if build.is_int(extent % count, 0):
+            size = extent // count
+            return [(size * n, size) for n in range(parts)]
+        ends = [size, *[build.minimum(size * n, extent) for n in range(2, parts)], extent]
+        return [(a, b - a) for a, b in itertools.pairwise([ZERO, *ends])]
     limit = extent.value if type(extent) is IntImm else None
     marks: list[Expr] = [ZERO]
     for p in parts:
         at = build.const(p if limit is None else min(p, limit), "int64")
         marks.append(at if limit is not None else build.minimum(at, extent))
     marks.append(extent)
-    return [(a, build.sub(b, a)) for a, b in itertools.pairwise(marks)]
+    return [(a, b - a) for a, b in itertools.pairwise(marks)]
 
 
 def _split_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     if ty.ndim == 0:
         raise fail(call, "E212", "a tensor of rank 0 cannot be split", arg=0)
-    axis = normal_axis(call, int_attr(call, "axis", 0), ty.ndim)
+    axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
     known = dims(ty)
     if known is None:
         parts = _sections(call)
@@ -240,7 +238,7 @@ def shifted(x: te.Tensor, axis: int, start: te.Value) -> Callable[..., te.Value]
 
 
 def _split(call: Call, x: te.Tensor) -> tuple[te.Tensor, ...]:
-    axis = normal_axis(call, int_attr(call, "axis", 0), x.ndim)
+    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
     made = []
     for start, size in _cuts(call, x.shape[axis]):
         shape = [size if a == axis else d for a, d in enumerate(x.shape)]
@@ -256,7 +254,7 @@ def _split_ref(x: np.ndarray, indices_or_sections: Any, axis: int = 0) -> tuple[
 
 
 def _split_grad(call: Call, g: Expr) -> list[Any]:
-    axis = normal_axis(call, int_attr(call, "axis", 0), len(operand_shape(call, call.args[0])))
+    axis = normal_axis(call, int_attr(call, "axis"), len(operand_shape(call, call.args[0])))
     return [R.concat(g, axis=axis)]
 
 
@@ -269,7 +267,6 @@ split = row(
     ),
     _split_type,
     "Splits a tensor along an axis into sections or at given positions.",
-    family=FAMILY,
     lower=_split,
     ref=_split_ref,
     grad=_split_grad,
@@ -295,9 +292,9 @@ def _bounds(call: Call, extent: Expr, begin: Any, end: Any, step: int) -> tuple[
     else:
         low, high = [_clamp(v, extent, step) for v in (begin, end)]
     if step > 0:
-        size = build.ceildiv(build.sub(high, low), build.const(step, "int64")) if step != 1 else build.sub(high, low)
+        size = build.ceildiv(high - low, step) if step != 1 else high - low
     else:
-        size = build.ceildiv(build.sub(low, high), build.const(-step, "int64"))
+        size = build.ceildiv(low - high, -step)
     whole = low is ZERO or (type(low) is IntImm and low.value == 0)
     if type(size) is IntImm or (whole and same_dim(size, extent) is Answer.YES) or bool_attr(call, "assume_inbound"):
         return low, build.const(max(size.value, 0), "int64") if type(size) is IntImm else size
@@ -309,18 +306,18 @@ def _inside(low: int, high: int, extent: int, step: int) -> bool:
 
 
 def _clamp(value: Any, extent: Expr, step: int) -> Expr:
-    least, most = (ZERO, extent) if step > 0 else (build.const(-1, "int64"), build.sub(extent, 1))
+    least, most = (ZERO, extent) if step > 0 else (build.const(-1, "int64"), extent - 1)
     if isinstance(value, int):
         if value >= 0:
             if value == 0 and step > 0:
                 return ZERO
-            return most if value >= 2**31 - 1 else build.minimum(build.const(value, "int64"), most)
+            return most if value >= 2**31 - 1 else build.minimum(value, most)
         if value <= -(2**31 - 1):
             return least
-        return build.maximum(build.add(extent, build.const(value, "int64")), least)
+        return build.maximum(extent + value, least)
     if same_dim(value, extent) is Answer.YES and step > 0:
         return extent
-    shifted = build.select(build.lt(value, ZERO), build.add(value, extent), value)
+    shifted = build.select(build.lt(value, ZERO), value + extent, value)
     return build.maximum(build.minimum(shifted, most), least)
 
 
@@ -399,7 +396,6 @@ strided_slice = row(
     ),
     _slice_type,
     "Slices axes by begin, end and stride, as Python does: negative bounds count from the end, those outside are clamped.",
-    family=FAMILY,
     lower=_slice,
     ref=_slice_ref,
     grad=_slice_grad,

@@ -19,13 +19,13 @@ from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
 from ..common.gradients import dtype_of, pick, slope
 from ..common.lowering import cast_tensor, elementwise, widened
-from ..common.table import Operator, R, attribute, row
+from ..common.table import Operator, R, attribute, rows
 from ..common.type_rules import attr, fail, float_tensor, int_attr, normal_axis, tensor_arg
 from ..elementwise.special import bound
 from ..elementwise.unary import in_float32
 from ..reduction.reduce import accumulate, reduce_tensor
 
-FAMILY = "nn"
+row = rows("nn")
 
 
 def float_attr(call: Call, name: str, default: float | None = None) -> float:
@@ -61,7 +61,6 @@ def _activation(
         ("data", *params),
         rule,
         doc,
-        family=FAMILY,
         ref=in_float32(ref),
         lower=lambda call, x: elementwise(call, lambda v: fn(call, v), x),
         pointwise=True,
@@ -95,9 +94,9 @@ def _softplus_ref(x: np.ndarray, beta: float = 1.0, threshold: float = 20.0) -> 
 
 
 def _softplus(call: Call, x: te.Value) -> te.Value:
-    beta, threshold = float_attr(call, "beta", 1.0), float_attr(call, "threshold", 20.0)
+    beta, threshold = float_attr(call, "beta"), float_attr(call, "threshold")
     scaled = x * beta
-    soft = (te.maximum(scaled, _c(0, x)) + te.log1p(te.exp(_c(0, x) - te.abs(scaled)))) / beta
+    soft = (te.maximum(scaled, 0) + te.log1p(te.exp(0 - te.abs(scaled)))) / beta
     return te.select(scaled > _c(threshold, x), x, soft)
 
 
@@ -110,18 +109,18 @@ def _relu6_slope(g: Expr, x: Expr) -> Expr:
 
 
 def _leaky_grad(call: Call, g: Expr) -> list[Any]:
-    return [R.where(R.greater(call.args[0], 0.0), g, g * float_attr(call, "alpha", 0.01))]
+    return [R.where(R.greater(call.args[0], 0.0), g, g * float_attr(call, "alpha"))]
 
 
 # fmt: off
-relu = _activation("relu", _number, lambda x: np.maximum(x, x.dtype.type(0)), lambda c, x: te.maximum(x, _c(0, x)),
+relu = _activation("relu", _number, lambda x: np.maximum(x, x.dtype.type(0)), lambda c, x: te.maximum(x, 0),
                    "Returns max(x, 0); NaN stays NaN.", grad=slope(lambda g, x: pick(g, R.greater(x, 0.0))),
                    mixed_precision="follow", torch=("relu",))
 relu6 = _activation("relu6", _number, lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)),
-                    lambda c, x: te.minimum(te.maximum(x, _c(0, x)), _c(6, x)), "Limits x to [0, 6]; NaN stays NaN.",
+                    lambda c, x: te.minimum(te.maximum(x, 0), 6), "Limits x to [0, 6]; NaN stays NaN.",
                     grad=slope(_relu6_slope), torch=("relu6",))
 leakyrelu = _activation("leakyrelu", _float, lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),
-                        lambda c, x: te.select(x > _c(0, x), x, x * _c(float_attr(c, "alpha", 0.01), x)),
+                        lambda c, x: te.select(x > 0, x, x * float_attr(c, "alpha", 0.01)),
                         "Returns x if positive, else alpha * x.", attribute("alpha", 0.01, "slope below 0"),
                         samples="f32[5], alpha=0.3", grad=_leaky_grad, mixed_precision="follow", torch=("leaky_relu",))
 # fmt: on
@@ -144,13 +143,13 @@ it falls without end beyond."""
 def _gelu(call: Call, x: te.Value) -> te.Value:
     """In float32 through the smaller tail of the normal distribution, which keeps its digits and needs one exponential."""
     if x.dtype.name == "float64":
-        return x * (te.erf(x * _c(math.sqrt(0.5), x)) * 0.5 + 0.5)
+        return x * (te.erf(x * math.sqrt(0.5)) * 0.5 + 0.5)
 
     def both(a: te.Value) -> te.Value:
         made = _c(_TAIL[-1], x)
         for coefficient in _TAIL[-2::-1]:
             made = te.Value(build.intrinsic("fma", made.expr, a.expr, _c(coefficient, x).expr))
-        return bound(te.exp(a * made) * 0.5, lambda tail: te.select(x < _c(0, x), tail, _c(1, x) - tail))
+        return bound(te.exp(a * made) * 0.5, lambda tail: te.select(x < 0, tail, 1 - tail))
 
     return x * bound(te.abs(x), both)
 
@@ -177,7 +176,7 @@ def _selu_slope(g: Expr, x: Expr) -> Expr:
 
 
 def _softplus_grad(call: Call, g: Expr) -> list[Any]:
-    return [g * R.sigmoid(call.args[0] * float_attr(call, "beta", 1.0))]
+    return [g * R.sigmoid(call.args[0] * float_attr(call, "beta"))]
 
 
 # fmt: off
@@ -191,7 +190,7 @@ silu = _activation("silu", _float, _silu_ref, lambda c, x: x * te.sigmoid(x), "R
                    grad=slope(_silu_slope), mixed_precision="follow", torch=("silu",))
 selu = _activation("selu", _float,
                    lambda x: (_SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(np.minimum(x, 0)))).astype(x.dtype),
-                   lambda c, x: te.select(x > _c(0, x), x, (te.exp(x) - 1.0) * _SELU_ALPHA) * _SELU_SCALE,
+                   lambda c, x: te.select(x > 0, x, (te.exp(x) - 1.0) * _SELU_ALPHA) * _SELU_SCALE,
                    "Returns the scaled exponential linear unit (Klambauer et al. 2017).", grad=slope(_selu_slope), torch=("selu",))
 softplus = _activation("softplus", _float, _softplus_ref, _softplus,
                        "Returns log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold.",
@@ -205,13 +204,13 @@ def _softmax_type(call: Call) -> Type:
     ty = float_tensor(call, 0)
     if ty.ndim == 0:
         raise fail(call, "E212", "expected at least one axis", arg=0)
-    normal_axis(call, int_attr(call, "axis", -1), ty.ndim if ty.ndim != -1 else 64)
+    normal_axis(call, int_attr(call, "axis"), ty.ndim if ty.ndim != -1 else 64)
     return ty
 
 
 def _softmax(log: bool) -> Callable[..., te.Tensor]:
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
-        axis = normal_axis(call, int_attr(call, "axis", -1), x.ndim)
+        axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
         high = reduce_tensor(x, [axis], True, te.max, lambda v, _: accumulate(v), "maximum")
 
         def at(i: Sequence[Any]) -> list[Any]:
@@ -222,7 +221,7 @@ def _softmax(log: bool) -> Callable[..., te.Tensor]:
         if log:
             made = te.compute(x.shape, lambda *i: widened(x[i]) - high[at(i)] - te.log(total[at(i)]), "log_softmax")
         else:
-            share = te.compute(total.shape, lambda *i: te.const(1.0, total.data_type) / total[i], "share")
+            share = te.compute(total.shape, lambda *i: 1.0 / total[i], "share")
             made = te.compute(x.shape, lambda *i: away[i] * share[at(i)], "softmax")
         return cast_tensor(made, x.data_type, "softmax_cast")
 
@@ -240,13 +239,13 @@ def _log_softmax_ref(x: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def _softmax_grad(call: Call, g: Expr) -> list[Any]:
-    axis = int_attr(call, "axis", -1)
+    axis = int_attr(call, "axis")
     weighted = g * call
     return [weighted - call * R.sum(weighted, axis=[axis], keepdims=True)]
 
 
 def _log_softmax_grad(call: Call, g: Expr) -> list[Any]:
-    return [g - R.exp(call) * R.sum(g, axis=[int_attr(call, "axis", -1)], keepdims=True)]
+    return [g - R.exp(call) * R.sum(g, axis=[int_attr(call, "axis")], keepdims=True)]
 
 
 softmax = row(
@@ -254,7 +253,6 @@ softmax = row(
     ("data", attribute("axis", -1)),
     _softmax_type,
     "Returns exp(x) divided by its sum along an axis, without overflow.",
-    family=FAMILY,
     lower=_softmax(False),
     ref=in_float32(_softmax_ref),
     grad=_softmax_grad,
@@ -266,7 +264,6 @@ log_softmax = row(
     ("data", attribute("axis", -1)),
     _softmax_type,
     "Returns the logarithm of softmax along an axis, without overflow.",
-    family=FAMILY,
     lower=_softmax(True),
     ref=in_float32(_log_softmax_ref),
     grad=_log_softmax_grad,

@@ -19,7 +19,7 @@ from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
 from ..common.gradients import dtype_of, operand_shape
 from ..common.lowering import result_dims
-from ..common.table import R, attribute, constant, optional, row
+from ..common.table import R, attribute, constant, optional, rows
 from ..common.type_rules import (
     attr,
     choice_attr,
@@ -35,12 +35,12 @@ from .activations import float_attr
 from .attention_blocks import Attention, Tensor4
 from .conv import pad_tensor
 
-FAMILY = "nn"
+row = rows("nn")
 
 
 def layouts(call: Call) -> tuple[str, str, str, str]:
     """Orders of the axes of query, key, value and result, of B(atch), S(equence), H(eads) and D (width)."""
-    text = attr(call, "layout", "BSHD")
+    text = attr(call, "layout")
     parts = str(text).split(",")
     found = parts * 4 if len(parts) == 1 else parts
     if len(found) != 4 or not set(found) <= {"BSHD", "BHSD"}:
@@ -62,7 +62,7 @@ def _attention_type(call: Call) -> Type:
             call, "E214", "a sliding window is not supported", "leave window_size=None, or give the mask as bias"
         )
     if attr(call, "causal_mask") is not None:
-        choice_attr(call, "causal_mask", "", ("TopLeft", "BottomRight", None))
+        choice_attr(call, "causal_mask", ("TopLeft", "BottomRight", None))
     for name in ("scale", "empty"):
         if attr(call, name) is not None:
             float_attr(call, name)
@@ -110,7 +110,7 @@ def lower_attention(
         query, key, value, out = [Tensor4(b, order) for b, order in zip((*ins[:3], outs[0]), layouts(call))]
         shift = None if mask is None else build.const(0, "int64")
         if mask == "BottomRight":
-            shift = build.sub(key.size("S"), query.size("S"))
+            shift = key.size("S") - query.size("S")
         given = ins[3] if bias is not None else None
         return program(Attention(query, key, value, out, given, factor, shift, attr(call, "empty"), wide))
 
@@ -224,8 +224,8 @@ def _scale(width: Expr, dtype: Any) -> Expr:
 
 def _visible(rows: Expr, keys: Expr, causal: str) -> Expr:
     """The keys (columns) that a row sees."""
-    first = build.sub(keys, rows) if causal == "BottomRight" else build.const(0, "int64")
-    last = R.arange(first, build.add(first, rows), 1, dtype="int64")
+    first = keys - rows if causal == "BottomRight" else build.const(0, "int64")
+    last = R.arange(first, first + rows, 1, dtype="int64")
     return R.less_equal(R.arange(0, keys, 1, dtype="int64"), R.expand_dims(last, axis=[1]))
 
 
@@ -246,7 +246,6 @@ attention = row(
     ),
     _attention_type,
     "Returns softmax(query key^T * scale + bias) value per head (online softmax over blocks: Dao et al. 2022).",
-    family=FAMILY,
     lower=lower_attention,
     ref=_attention_ref,
     grad=_attention_grad,
@@ -270,7 +269,6 @@ attention_bias = row(
     ),
     _attention_type,
     "Returns nn.attention with a bias that must be given.",
-    family=FAMILY,
     lower=lower_attention,
     ref=_attention_ref,
     grad=_attention_grad,
@@ -299,12 +297,12 @@ def _pad_widths(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]
 
 
 def _pad_value(call: Call, dtype: DataType | None) -> int | float:
-    return element(call, attr(call, "pad_value", 0.0), dtype, "pad_value")
+    return element(call, attr(call, "pad_value"), dtype, "pad_value")
 
 
 def _pad_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
-    choice_attr(call, "pad_mode", "constant", _MODES)
+    choice_attr(call, "pad_mode", _MODES)
     _pad_value(call, ty.dtype)
     known = dims(ty)
     if known is None:
@@ -312,15 +310,15 @@ def _pad_type(call: Call) -> Type:
     before, after = _pad_widths(call, len(known))
     for d, b, a in zip(known, before, after):
         border = max(b, a)
-        needed = _PAD_NEEDS[attr(call, "pad_mode", "constant")](border)
+        needed = _PAD_NEEDS[attr(call, "pad_mode")](border)
         if border and needed and exceeds(build.const(needed, "int64"), d):
             raise fail(call, "E213", f"a border of {max(b, a)} is too wide for an axis of size {d}", arg=0)
-    return tensor_type([build.add(d, b + a) for d, b, a in zip(known, before, after)], ty.dtype, vdevice=ty.vdevice)
+    return tensor_type([d + (b + a) for d, b, a in zip(known, before, after)], ty.dtype, vdevice=ty.vdevice)
 
 
 def _pad(call: Call, x: te.Tensor) -> te.Tensor:
     before, after = _pad_widths(call, x.ndim)
-    mode = attr(call, "pad_mode", "constant")
+    mode = attr(call, "pad_mode")
     if mode == "constant":
         return pad_tensor(x, range(x.ndim), before, after, te.const(_pad_value(call, x.data_type), x.dtype))
 
@@ -331,7 +329,7 @@ def _pad(call: Call, x: te.Tensor) -> te.Tensor:
             return at + size, at, at - size
         if mode == "replicate":
             return te.const(0, "int64"), at, size - 1
-        return te.const(0, "int64") - at, at, (size - 1) * 2 - at
+        return 0 - at, at, (size - 1) * 2 - at
 
     def beside(i: te.Value, axis: int) -> tuple[te.Value, te.Value]:
         return i < before[axis], i >= te.Value(x.shape[axis]) + before[axis]
@@ -368,7 +366,7 @@ def _pad_ref(x: np.ndarray, pad_width: Any, pad_mode: str = "constant", pad_valu
 def _pad_grad(call: Call, g: Expr) -> list[Any]:
     """A constant border is cut off; of the others every element goes back to the one it repeats, axis after axis."""
     shape, widths = operand_shape(call, call.args[0]), ints_attr(call, "pad_width")
-    mode = attr(call, "pad_mode", "constant")
+    mode = attr(call, "pad_mode")
     rank = len(shape)
     axes = [a for a in range(rank) if widths[2 * a] or widths[2 * a + 1]]
     if mode == "constant":
@@ -398,7 +396,6 @@ pad = row(
     ),
     _pad_type,
     "Pads each axis with a constant, or with the tensor reflected, replicated or wrapped around.",
-    family=FAMILY,
     lower=_pad,
     ref=_pad_ref,
     grad=_pad_grad,

@@ -76,20 +76,20 @@ class Attention:
     def emit(self) -> Stmt:
         """The program."""
         heads, shared = self.query.size("H"), self.key.size("H")
-        group = build.floordiv(heads, shared)
-        rows = build.mul(self.query.size("S"), group)
-        outer = build.mul(self.query.size("B"), shared)
+        group = heads // shared
+        rows = self.query.size("S") * group
+        outer = self.query.size("B") * shared
         parts = []
         for count, first, size in _pieces(rows):
-            blocks = build.mul(outer, count)
+            blocks = outer * count
 
             def block(n: Var, count: Expr = count, first: Expr = first, size: int = size) -> Stmt:
                 place, start, batch, head = [build.index_var(name) for name in ("place", "start", "batch", "head")]
                 return seq(
-                    Bind(place, build.floordiv(n, count)),
-                    Bind(start, build.add(first, build.mul(build.sub(n, build.mul(place, count)), size))),
-                    Bind(batch, build.floordiv(place, shared)),
-                    Bind(head, build.floormod(place, shared)),
+                    Bind(place, n // count),
+                    Bind(start, first + (n - place * count) * size),
+                    Bind(batch, place // shared),
+                    Bind(head, place % shared),
                     _Block(self, batch, head, group, rows, start, size).emit(),
                 )
 
@@ -102,9 +102,9 @@ def _pieces(rows: Expr) -> list[tuple[Expr, Expr, int]]:
     """(how many blocks, first row, rows of each) that cover all rows."""
     number = rows.value if type(rows) is IntImm else None
     if number is None:
-        whole = build.floordiv(rows, ROWS)
-        left = build.sub(rows, build.mul(whole, ROWS))
-        return [(whole, ZERO, ROWS), (build.ceildiv(left, LAST_ROWS), build.mul(whole, ROWS), LAST_ROWS)]
+        whole = rows // ROWS
+        left = rows - whole * ROWS
+        return [(whole, ZERO, ROWS), (build.ceildiv(left, LAST_ROWS), whole * ROWS, LAST_ROWS)]
     if number <= FEW_ROWS:
         return [(build.const(1, "int64"), ZERO, number)] if number else []
     count, rest = divmod(number, ROWS)
@@ -142,15 +142,15 @@ class _Block:
 
     def place(self, row: Expr) -> tuple[Expr, Expr]:
         """(head, place in the sequence) of a row of the block."""
-        number = build.add(self.start, row)
+        number = self.start + row
         if is_one(self.group):
             return self.head, number
-        head = build.add(build.mul(self.head, self.group), build.floormod(number, self.group))
-        return head, build.floordiv(number, self.group)
+        head = self.head * self.group + number % self.group
+        return head, number // self.group
 
     def inside(self, row: Expr) -> Expr:
         """A row of the block, that of the last one beyond the end."""
-        return build.minimum(row, build.sub(build.sub(self.rows, 1), self.start))
+        return build.minimum(row, self.rows - 1 - self.start)
 
     def emit(self) -> Stmt:
         """Start, all blocks of keys, the result."""
@@ -163,10 +163,10 @@ class _Block:
         seen = self.keys
         if what.shift is not None:
             last = self.place(self.inside(build.const(self.size - 1, "int64")))[1]
-            seen = build.maximum(build.minimum(self.keys, build.add(build.add(last, what.shift), 1)), ZERO)
+            seen = build.maximum(build.minimum(self.keys, last + what.shift + 1), ZERO)
         blocks = serial_loop(
             build.ceildiv(seen, self.step),
-            lambda c: self.keys_block(build.mul(c, self.step), seen, query, mixed),
+            lambda c: self.keys_block(c * self.step, seen, query, mixed),
             "keys",
         )
         return seq(*start, *load, *begin, blocks, self.finish(mixed))
@@ -177,7 +177,7 @@ class _Block:
 
         def value(row: Expr, d: Expr) -> Expr:
             head, place = self.place(self.inside(row))
-            return build.mul(build.cast(what.query.at(self.batch, head, place, d), what.wide), what.scale)
+            return build.cast(what.query.at(self.batch, head, place, d), what.wide) * what.scale
 
         if self.few:
             return cells(query, value)
@@ -187,34 +187,34 @@ class _Block:
     def keys_block(self, first: Expr, seen: Expr, query: Buffer, mixed: Buffer) -> Stmt:
         """A block of keys."""
         what, at = self.what, self.at
-        count = build.minimum(build.sub(seen, first), self.step)
+        count = build.minimum(seen - first, self.step)
         part_of = at(build.const(self.size, "int64"), count)
         raw, scores, weights = [self.pair(n, self.step) for n in ("raw", "scores", "weights")]
         top, added = self.buffer("top", self.size), self.buffer("added", self.size)
         part = self.pair("part", self.mixed)
-        zero, lowest = build.const(0.0, what.wide), build.const(LOWEST, what.wide)
+        lowest = build.const(LOWEST, what.wide)
 
         def product(i: Expr, j: Expr, d: Expr) -> Expr:
-            key = what.key.at(self.batch, self.head, build.add(first, j), d)
-            return build.mul(read(query, at(i, d)), build.cast(key, what.wide))
+            key = what.key.at(self.batch, self.head, first + j, d)
+            return read(query, at(i, d)) * build.cast(key, what.wide)
 
         def score(i: Expr, j: Expr) -> Expr:
             value = read(raw, at(i, j))
             head, place = self.place(self.inside(i))
             if what.bias is not None:
-                given = self.biased(head, place, build.add(first, j))
+                given = self.biased(head, place, first + j)
                 if what.bias.dtype.is_bool:
                     value = build.select(given, value, lowest)
                 else:
-                    value = build.add(value, build.cast(given, what.wide))
+                    value = value + build.cast(given, what.wide)
             if what.shift is not None:
-                limit = build.add(self.place(i)[1], what.shift)
-                value = build.select(build.le(build.add(first, j), limit), value, lowest)
+                limit = self.place(i)[1] + what.shift
+                value = build.select(build.le(first + j, limit), value, lowest)
             return value
 
         def finite(i: Expr) -> Expr:
             value = read(self.new, (i,))
-            return build.select(build.eq(value, lowest), zero, value)
+            return build.select(build.eq(value, lowest), 0.0, value)
 
         def exp(x: Expr) -> Expr:
             return build.intrinsic("exp", x)
@@ -222,6 +222,9 @@ class _Block:
         def both(fn: Any) -> Any:
             """A function of (row, other, ..) with the first two in the order of the buffers."""
             return fn if self.few else lambda a, b, *rest: fn(b, a, *rest)
+
+        def weighted(i: Expr, e: Expr, j: Expr) -> Expr:
+            return read(weights, at(i, j)) * build.cast(what.value.at(self.batch, self.head, first + j, e), what.wide)
 
         masked = what.bias is not None or what.shift is not None
         made = scores if masked else raw
@@ -232,18 +235,13 @@ class _Block:
             *([cells(scores, both(score), part_of)] if masked else []),
             reduced(top, [count], lambda i, j: read(made, at(i, j)), build.maximum, LOWEST),
             cells(self.new, lambda i: build.maximum(read(self.high, (i,)), read(top, (i,)))),
-            cells(weights, both(lambda i, j: exp(build.sub(read(made, at(i, j)), finite(i)))), part_of),
-            cells(self.away, lambda i: exp(build.sub(read(self.high, (i,)), finite(i)))),
+            cells(weights, both(lambda i, j: exp(read(made, at(i, j)) - finite(i))), part_of),
+            cells(self.away, lambda i: exp(read(self.high, (i,)) - finite(i))),
             reduced(added, [count], lambda i, j: read(weights, at(i, j))),
-            cells(self.total, lambda i: build.add(build.mul(read(self.total, (i,)), read(self.away, (i,))), read(added, (i,)))),
+            cells(self.total, lambda i: read(self.total, (i,)) * read(self.away, (i,)) + read(added, (i,))),
             cells(self.high, lambda i: read(self.new, (i,))),
-            reduced(part, [count], both(lambda i, e, j: build.mul(
-                read(weights, at(i, j)),
-                build.cast(what.value.at(self.batch, self.head, build.add(first, j), e), what.wide),
-            ))),
-            cells(mixed, both(lambda i, e: build.add(
-                build.mul(read(mixed, at(i, e)), read(self.away, (i,))), read(part, at(i, e))
-            ))),
+            reduced(part, [count], both(weighted)),
+            cells(mixed, both(lambda i, e: read(mixed, at(i, e)) * read(self.away, (i,)) + read(part, at(i, e)))),
         )  # fmt: skip
 
     def biased(self, head: Expr, row: Expr, key: Expr) -> Expr:
@@ -264,7 +262,7 @@ class _Block:
             made = build.div(read(mixed, self.at(i, e)), total)
             if what.empty is None:
                 return made
-            return build.select(build.eq(total, build.const(0.0, what.wide)), build.const(what.empty, what.wide), made)
+            return build.select(build.eq(total, 0.0), build.const(what.empty, what.wide), made)
 
         def row(i: Var) -> Stmt:
             head, place = self.place(i)
@@ -278,5 +276,5 @@ class _Block:
 
             return unit_loop(self.mixed, element)
 
-        many = build.minimum(build.const(self.size, "int64"), build.sub(self.rows, self.start))
+        many = build.minimum(self.size, self.rows - self.start)
         return seq(AllocBuffer(lines), cells(lines, value), serial_loop(many, row, "row"))

@@ -18,7 +18,7 @@ from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
 from ..common.gradients import number_like, operand_shape, operand_sizes, sum_but
 from ..common.lowering import result_dims, widened
-from ..common.table import R, attribute, row
+from ..common.table import R, attribute, rows
 from ..common.type_rules import (
     attr,
     axes_attr,
@@ -36,7 +36,7 @@ from ..reduction.reduce import mean_tensor, variance_tensor
 from .activations import float_attr
 from .norm import moments, norm_axes, through_moments
 
-FAMILY = "nn"
+row = rows("nn")
 
 
 def _channels(call: Call, ty: TensorType, names: tuple[str, ...], axis: int, single: bool = False) -> None:
@@ -54,16 +54,16 @@ def _channels(call: Call, ty: TensorType, names: tuple[str, ...], axis: int, sin
 
 def _prelu_type(call: Call) -> Type:
     ty = float_tensor(call, 0, "data")
-    _channels(call, ty, ("alpha",), normal_axis(call, int_attr(call, "axis", 1), ty.ndim), single=True)
+    _channels(call, ty, ("alpha",), normal_axis(call, int_attr(call, "axis"), ty.ndim), single=True)
     return ty
 
 
 def _prelu(call: Call, x: te.Tensor, alpha: te.Tensor) -> te.Tensor:
-    axis = normal_axis(call, int_attr(call, "axis", 1), x.ndim)
+    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
 
     def body(*i: te.Value) -> te.Value:
         value, slope = widened(x[i]), widened(alpha[0 if is_one(alpha.shape[0]) else i[axis]])
-        return te.select(value > te.const(0, value.dtype), value, value * slope).astype(x.dtype)
+        return te.select(value > 0, value, value * slope).astype(x.dtype)
 
     return te.compute(x.shape, body, "prelu")
 
@@ -77,7 +77,7 @@ def _prelu_ref(x: np.ndarray, alpha: np.ndarray, axis: int = 1) -> np.ndarray:
 def _prelu_grad(call: Call, g: Expr) -> list[Any]:
     x, alpha = call.args
     shape, (channels,) = operand_shape(call, x), operand_shape(call, alpha)
-    axis = normal_axis(call, int_attr(call, "axis", 1), len(shape))
+    axis = normal_axis(call, int_attr(call, "axis"), len(shape))
     wide = R.reshape(alpha, tuple([channels if a == axis else 1 for a in range(len(shape))]))
     positive = R.greater(x, 0.0)
     below = R.where(positive, number_like(0.0, x), g * x)
@@ -90,7 +90,6 @@ prelu = row(
     ("data", "alpha: slopes below 0, one or one per channel", attribute("axis", 1, doc="the axis of channels")),
     _prelu_type,
     "Returns x if positive, else x times the slope of its channel.",
-    family=FAMILY,
     lower=_prelu,
     ref=in_float32(_prelu_ref),
     grad=_prelu_grad,
@@ -102,15 +101,15 @@ prelu = row(
 def _instance_type(call: Call) -> Type:
     ty = float_tensor(call, 0, "data")
     norm_axes(call, ty)
-    _channels(call, ty, ("gamma", "beta"), normal_axis(call, int_attr(call, "channel_axis", 1), ty.ndim))
+    _channels(call, ty, ("gamma", "beta"), normal_axis(call, int_attr(call, "channel_axis"), ty.ndim))
     return ty
 
 
 def _instance(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
     assert isinstance(call.ty, TensorType)
-    axes, channel = norm_axes(call, call.ty), normal_axis(call, int_attr(call, "channel_axis", 1), x.ndim)
-    eps = float_attr(call, "epsilon", 1e-5)
-    center, scale = bool_attr(call, "center", True), bool_attr(call, "scale", True)
+    axes, channel = norm_axes(call, call.ty), normal_axis(call, int_attr(call, "channel_axis"), x.ndim)
+    eps = float_attr(call, "epsilon")
+    center, scale = bool_attr(call, "center"), bool_attr(call, "scale")
     mean, spread = mean_tensor(x, axes, True, "mean"), variance_tensor(x, axes, True, "variance")
 
     def body(*i: te.Value) -> te.Value:
@@ -146,8 +145,8 @@ def channel_norm_grad(call: Call, g: Expr) -> list[Any]:
     x, gamma, beta = call.args
     shape = operand_shape(call, x)
     rank = len(shape)
-    channel = normal_axis(call, int_attr(call, "channel_axis", 1), rank)
-    eps, scale = float(attr(call, "epsilon", 1e-5)), bool_attr(call, "scale", True)
+    channel = normal_axis(call, int_attr(call, "channel_axis"), rank)
+    eps, scale = float(attr(call, "epsilon")), bool_attr(call, "scale")
     spread = tuple([shape[a] if a == channel else 1 for a in range(rank)])
     weighted = g * R.reshape(gamma, spread) if scale else g
     if call.attrs.get("num_groups") is not None:
@@ -162,7 +161,7 @@ def channel_norm_grad(call: Call, g: Expr) -> list[Any]:
         normal, inverse = moments(x, axes, eps, True)
         data = through_moments(weighted, normal, inverse, axes, True)
     first = sum_but(g * normal, [channel], rank) if scale else R.zeros_like(gamma)
-    return [data, first, sum_but(g, [channel], rank) if bool_attr(call, "center", True) else R.zeros_like(beta)]
+    return [data, first, sum_but(g, [channel], rank) if bool_attr(call, "center") else R.zeros_like(beta)]
 
 
 instance_norm = row(
@@ -179,7 +178,6 @@ instance_norm = row(
     ),
     _instance_type,
     "Normalises each channel of each instance to mean 0 and variance 1, then scales by gamma and shifts by beta.",
-    family=FAMILY,
     lower=_instance,
     ref=_instance_ref,
     grad=channel_norm_grad,
@@ -207,7 +205,7 @@ def _shuffle_type(call: Call) -> Type:
     *batch, channels, high, wide = known
     if indivisible(channels, build.const(r * r, "int64")):
         raise fail(call, "E213", f"{channels} channels do not divide by {r} * {r}", arg=0)
-    made = [*batch, build.floordiv(channels, build.const(r * r, "int64")), build.mul(high, r), build.mul(wide, r)]
+    made = [*batch, channels // (r * r), high * r, wide * r]
     return tensor_type(made, ty.dtype, vdevice=ty.vdevice)
 
 
@@ -242,7 +240,6 @@ pixel_shuffle = row(
     ("data", attribute("upscale_factor", doc="r, the factor of height and width")),
     _shuffle_type,
     "Rearranges channels into blocks of pixels: (..., c * r * r, h, w) to (..., c, h * r, w * r).",
-    family=FAMILY,
     lower=_shuffle,
     ref=_shuffle_ref,
     grad=_shuffle_grad,

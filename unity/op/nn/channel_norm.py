@@ -13,7 +13,7 @@ from ...ir.relation import dims, indivisible
 from ...ir.types import Type
 from ..common import channels_last
 from ..common.lowering import widened
-from ..common.table import attribute, row
+from ..common.table import attribute, rows
 from ..common.type_rules import (
     axes_attr,
     bool_attr,
@@ -28,13 +28,13 @@ from ..common.type_rules import (
 from .activations import float_attr
 from .channel import channel_norm_grad
 
-FAMILY = "nn"
+row = rows("nn")
 
 
 def _group_norm_type(call: Call) -> Type:
     ty = float_tensor(call, 0)
     same_dtype(call, ty, tensor_arg(call, 1, "gamma"), tensor_arg(call, 2, "beta"))
-    axis = normal_axis(call, int_attr(call, "channel_axis", 1), ty.ndim)
+    axis = normal_axis(call, int_attr(call, "channel_axis"), ty.ndim)
     groups = int_attr(call, "num_groups")
     known = dims(ty)
     if ty.ndim < 2 or axis == 0:
@@ -49,14 +49,14 @@ def _group_norm_type(call: Call) -> Type:
 
 
 def _group_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
-    axis = normal_axis(call, int_attr(call, "channel_axis", 1), x.ndim)
-    groups, eps = int_attr(call, "num_groups"), float_attr(call, "epsilon", 1e-5)
-    center, scale = bool_attr(call, "center", True), bool_attr(call, "scale", True)
+    axis = normal_axis(call, int_attr(call, "channel_axis"), x.ndim)
+    groups, eps = int_attr(call, "num_groups"), float_attr(call, "epsilon")
+    center, scale = bool_attr(call, "center"), bool_attr(call, "scale")
     batch, channels = x.shape[0], x.shape[axis]
-    each = build.floordiv(channels, build.const(groups, "int64"))
+    each = channels // groups
     places = [n for a, n in enumerate(x.shape) if a not in (0, axis)]
     wide = "float64" if x.dtype == "float64" else "float32"
-    size = te.Value(build.cast(build.mul(each, product(places)), wide))
+    size = te.Value(build.cast(each * product(places), wide))
 
     def at(n: te.Value, c: te.Value, ks: list[te.Value]) -> list[te.Value]:
         return [n, *ks[: axis - 1], c, *ks[axis - 1 :]]
@@ -76,7 +76,7 @@ def _group_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> 
     second = total(lambda n, c, ks: _square(widened(x[at(n, c, ks)]) - mean[n, c]), "squares")
 
     def factor(n: te.Value, c: te.Value) -> te.Value:
-        value = te.const(1.0, wide) / te.sqrt(second[n, c // te.Value(each)] / size + eps)
+        value = 1.0 / te.sqrt(second[n, c // te.Value(each)] / size + eps)
         return value * widened(gamma[c]) if scale else value
 
     spread = te.compute((batch, channels), factor, "factor")
@@ -127,7 +127,6 @@ group_norm = row(
     ),
     _group_norm_type,
     "Normalises groups of channels to mean 0 and variance 1, then scales by gamma and shifts by beta per channel.",
-    family=FAMILY,
     lower=_group_norm,
     ref=_group_norm_ref,
     grad=channel_norm_grad,

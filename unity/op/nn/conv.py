@@ -21,7 +21,7 @@ from ...ir.scalar import Add, Sub
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import Rule, dtype_of, fields_of, operand_sizes
 from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dims, result_dtype
-from ..common.table import Operator, R, attribute, constant, row
+from ..common.table import Operator, R, attribute, constant, rows
 from ..common.type_rules import (
     attr,
     dtype_value,
@@ -33,7 +33,7 @@ from ..common.type_rules import (
     tensor_arg,
 )
 
-FAMILY = "nn"
+row = rows("nn")
 
 
 def pads(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -61,22 +61,22 @@ def window_size(
     size: Expr, before: int, after: int, kernel: Expr, stride: int, dilation: int, ceil: bool = False
 ) -> Expr:
     """Number of places a window fits along an axis."""
-    reach = build.add(build.mul(build.sub(kernel, 1), dilation), 1)
-    slack = build.sub(before + after + (stride - 1 if ceil else 0), reach)
+    reach = (kernel - 1) * dilation + 1
+    slack = before + after + (stride - 1 if ceil else 0) - reach
     if stride == 1:
-        return _shifted(size, build.add(slack, 1))
-    return build.add(build.floordiv(_shifted(size, slack), build.const(stride, "int64")), 1)
+        return _shifted(size, slack + 1)
+    return _shifted(size, slack) // stride + 1
 
 
 def _shifted(size: Expr, by: Expr) -> Expr:
     """``size + by``, numbers added up: of a row of convolutions the sizes stay short, and those that are equal look it."""
     if type(by) is not IntImm:
-        return build.add(size, by)
+        return size + by
     number = by.value
     while isinstance(size, (Add, Sub)) and type(size.b) is IntImm:
         number += size.b.value if type(size) is Add else -size.b.value
         size = size.a
-    return build.add(size, number) if number >= 0 else build.sub(size, -number)
+    return size + number if number >= 0 else size - -number
 
 
 def layout_order(call: Call, name: str, default: str, known: str) -> tuple[int, ...]:
@@ -129,12 +129,12 @@ def _conv_type(rank: int) -> Any:
         data, kernel, out = conv_layouts(call, rank)
         strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
         before, after = pads(call, rank)
-        groups = int_attr(call, "groups", 1)
+        groups = int_attr(call, "groups")
         xs, ws = dims(x), dims(w)
         if xs is None or ws is None:
             return TensorType(None, dtype, rank + 2, x.vdevice)
         channels, inner = xs[data[1]], ws[kernel[1]]
-        if groups < 1 or unequal(channels, build.mul(inner, groups)):
+        if groups < 1 or unequal(channels, inner * groups):
             raise fail(
                 call,
                 "E213",
@@ -162,7 +162,7 @@ def pad_tensor(
     if not any(before) and not any(after):
         return x
     low, high = dict(zip(axes, before)), dict(zip(axes, after))
-    shape = [build.add(d, low.get(a, 0) + high.get(a, 0)) for a, d in enumerate(x.shape)]
+    shape = [d + (low.get(a, 0) + high.get(a, 0)) for a, d in enumerate(x.shape)]
 
     def body(*i: te.Value) -> te.Value:
         conditions = []
@@ -170,7 +170,7 @@ def pad_tensor(
             if low[a]:
                 conditions.append(i[a] >= low[a])
             if high[a]:
-                conditions.append(i[a] < te.Value(build.add(x.shape[a], low[a])))
+                conditions.append(i[a] < te.Value(x.shape[a] + low[a]))
         inside = x[[v - low[a] if low.get(a) else v for a, v in enumerate(i)]]
         return te.if_then_else(te.all(*conditions), inside, fill)
 
@@ -182,14 +182,14 @@ def _conv(rank: int) -> Any:
         data, kernel, out = conv_layouts(call, rank)
         strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
         before, after = pads(call, rank)
-        groups = int_attr(call, "groups", 1)
+        groups = int_attr(call, "groups")
         padded = pad_tensor(x, data[2:], before, after, te.const(0, x.dtype))
         dtype = result_dtype(call)
         wide = wide_dtype(dtype)
         shape = list(result_dims(call))
         inner, features = w.shape[kernel[1]], w.shape[kernel[0]]
-        each = te.Value(build.floordiv(features, build.const(groups, "int64")))
-        grouped = groups > 1 and not is_one(build.floordiv(features, build.const(groups, "int64")))
+        each = te.Value(features // groups)
+        grouped = groups > 1 and not is_one(features // groups)
         rc = te.reduce_axis((0, inner), "rc")
         rs = [te.reduce_axis((0, w.shape[kernel[2 + i]]), f"r{'dhw'[3 - rank + i]}") for i in range(rank)]
 
@@ -323,7 +323,7 @@ def conv_grad(rank: int, transposed: bool) -> Rule:
 
     def rule(call: Call, g: Expr) -> list[Any]:
         x, w = call.args
-        plan, groups = backward_plan(call, rank), int_attr(call, "groups", 1)
+        plan, groups = backward_plan(call, rank), int_attr(call, "groups")
         wanted = ("IO" if transposed else "OI") + "DHW"[3 - rank :]
         if attr(call, "kernel_layout", wanted) != wanted:
             raise fail(call, "E214", f"the gradient needs kernel_layout {wanted}, got {attr(call, 'kernel_layout')!r}")
@@ -377,7 +377,6 @@ def _conv_row(rank: int) -> Operator:
         conv_params(rank),
         _conv_type(rank),
         "Convolves data with weight over the spatial axes, without flipping the kernel.",
-        family=FAMILY,
         lower=_conv(rank),
         ref=_conv_ref(rank),
         grad=conv_grad(rank, False),

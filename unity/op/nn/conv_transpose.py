@@ -52,7 +52,7 @@ def _type(rank: int) -> Any:
         strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
         before, after = pads(call, rank)
         extra = _extra(call, rank, strides, dilation)
-        groups = int_attr(call, "groups", 1)
+        groups = int_attr(call, "groups")
         xs, ws = dims(x), dims(w)
         if xs is None or ws is None:
             return TensorType(None, dtype, rank + 2, x.vdevice)
@@ -61,11 +61,11 @@ def _type(rank: int) -> Any:
             raise fail(call, "E213", f"data has {channels} channels, the weight takes {rows}", arg=1)
         if groups < 1 or indivisible(channels, build.const(groups, "int64")):
             raise fail(call, "E213", f"{channels} channels do not divide into {groups} groups", arg=0)
-        made: list[Expr] = [xs[data[0]], build.mul(ws[kernel[1]], groups)]
+        made: list[Expr] = [xs[data[0]], ws[kernel[1]] * groups]
         for i in range(rank):
-            spread = build.mul(build.sub(xs[data[2 + i]], 1), strides[i])
-            reach = build.mul(build.sub(ws[kernel[2 + i]], 1), dilation[i])
-            size = Analyzer().simplify(build.add(build.add(spread, reach), 1 + extra[i] - before[i] - after[i]))
+            spread = (xs[data[2 + i]] - 1) * strides[i]
+            reach = (ws[kernel[2 + i]] - 1) * dilation[i]
+            size = Analyzer().simplify(spread + reach + (1 + extra[i] - before[i] - after[i]))
             if type(size) is IntImm and size.value < 0:
                 raise fail(call, "E213", f"the padding leaves nothing along spatial axis {i}", arg=0)
             made.append(size)
@@ -113,10 +113,10 @@ def phases(call: Call, kernel: Sequence[Expr]) -> list[Phases] | None:
 def _lower(rank: int) -> Any:
     def lower(call: Call, x: te.Tensor, w: te.Tensor) -> te.Tensor:
         data, kernel, out = conv_layouts(call, rank, "IO")
-        groups = int_attr(call, "groups", 1)
+        groups = int_attr(call, "groups")
         dtype = result_dtype(call)
         wide = wide_dtype(dtype)
-        inner = build.floordiv(x.shape[data[1]], build.const(groups, "int64"))
+        inner = x.shape[data[1]] // groups
         each = te.Value(w.shape[kernel[1]])
         rc = te.reduce_axis((0, inner), "rc")
 
@@ -148,7 +148,7 @@ def _by_phases(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: A
     split = [n for n, p in enumerate(parts) if p.stride > 1]
     shape = list(result_dims(call))
     for n, p in enumerate(parts):
-        reach = build.add(padded.shape[data[2 + n]], -(p.taps - 1) * p.dilation)
+        reach = padded.shape[data[2 + n]] + -(p.taps - 1) * p.dilation
         shape[out[2 + n]] = reach if n in split else shape[out[2 + n]]
 
     def body(*i: te.Value) -> te.Value:
@@ -200,7 +200,7 @@ def _by_places(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: A
             inside += [source % strides[axis] == 0] if strides[axis] > 1 else []
             at[data[2 + axis]], tap[kernel[2 + axis]] = where, rs[axis]
         value = wide_product(x, at, w, tap, wide)
-        return te.sum(te.if_then_else(te.all(*inside), value, te.const(0, wide)), axis=[rc, *rs])
+        return te.sum(te.if_then_else(te.all(*inside), value, 0), axis=[rc, *rs])
 
     return te.compute(result_dims(call), body, f"conv{rank}d_transpose")
 

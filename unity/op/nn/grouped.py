@@ -16,12 +16,12 @@ from ...ir.relation import dims, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import dtype_of, operand_shape, pick
 from ..common.lowering import cast_tensor, result_dims
-from ..common.table import R, row
+from ..common.table import R, rows
 from ..common.type_rules import fail, float_tensor, same_dtype
 from ..manipulate.index import index_tensor
 from ..reduction.reduce import accumulate
 
-FAMILY = "linear algebra"
+row = rows("linear algebra")
 
 
 def _type(call: Call) -> Type:
@@ -48,12 +48,11 @@ def _lower(call: Call, x: te.Tensor, w: te.Tensor, ends: te.Tensor) -> te.Tensor
     k = te.reduce_axis((0, inner), "k")
 
     def product(i: te.Value, j: te.Value) -> te.Value:
-        own = te.maximum(te.minimum(group[i], count - 1), te.const(0, "int64"))
+        own = te.maximum(te.minimum(group[i], count - 1), 0)
         return te.sum(accumulate(x[i, k]) * accumulate(w[own, k, j]), axis=k)
 
     made = te.compute(result_dims(call), product, "product")
-    zero = te.const(0, made.dtype)
-    kept = te.compute(made.shape, lambda i, j: te.select(group[i] < count, made[i, j], zero), "grouped_matmul")
+    kept = te.compute(made.shape, lambda i, j: te.select(group[i] < count, made[i, j], 0), "grouped_matmul")
     return cast_tensor(kept, x.data_type, "cast")
 
 
@@ -87,7 +86,6 @@ grouped_matmul = row(
     ("x: (rows, inner)", "weight: (groups, inner, columns)", "ends: (groups,): end of each group's rows"),
     _type,
     "Multiplies consecutive groups of rows of x by a matrix each; rows behind the last group give zeros.",
-    family=FAMILY,
     lower=_lower,
     ref=_ref,
     grad=_grad,

@@ -17,13 +17,13 @@ from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import dtype_of, number_like, operand_shape, operand_sizes
 from ..common.lowering import cast_tensor, result_dtype, widened
-from ..common.table import R, attribute, constant, optional, row
+from ..common.table import R, attribute, constant, optional, rows
 from ..common.type_rules import attr, choice_attr, fail, float_tensor, int_attr, same_dtype
 from ..elementwise.unary import in_float32
 from ..manipulate.index import check_pick, in_range, index_tensor
 from ..reduction.reduce import reduce_tensor
 
-FAMILY = "nn"
+row = rows("nn")
 _REDUCTIONS = ("mean", "sum", "none")
 
 
@@ -31,14 +31,14 @@ def _nll_type(call: Call) -> Type:
     x, targets = float_tensor(call, 0, "predictions"), index_tensor(call, 1, "targets")
     weights = float_tensor(call, 2, "weights", 1) if len(call.args) > 2 else None
     dtype = same_dtype(call, x, weights) if weights is not None else x.dtype
-    choice_attr(call, "reduction", "mean", _REDUCTIONS)
-    int_attr(call, "ignore_index", -100)
+    choice_attr(call, "reduction", _REDUCTIONS)
+    int_attr(call, "ignore_index")
     if x.ndim == 0 or (x.ndim != -1 and targets.ndim != -1 and targets.ndim != x.ndim - 1):
         raise fail(
             call, "E212", f"targets must have one axis less than predictions, got ranks {targets.ndim} and {x.ndim}"
         )
     check_targets(call, x, targets, weights)
-    if attr(call, "reduction", "mean") == "none":
+    if attr(call, "reduction") == "none":
         return TensorType(targets.shape, dtype, targets.ndim, x.vdevice)
     return tensor_type((), dtype, vdevice=x.vdevice)
 
@@ -64,23 +64,23 @@ def check_targets(call: Call, x: TensorType, targets: TensorType, weights: Tenso
 
 def _nll(call: Call, x: te.Tensor, targets: te.Tensor, weights: te.Tensor | None = None) -> te.Tensor:
     axis = 0 if x.ndim == 1 else 1
-    ignored = int_attr(call, "ignore_index", -100)
+    ignored = int_attr(call, "ignore_index")
     wide = "float32" if result_dtype(call).bits == 16 else x.dtype
 
     def weight(*i: te.Value) -> te.Value:
         target = targets[i]
         value = te.const(1, wide) if weights is None else widened(weights[in_range(target, x.shape[axis])])
-        return te.select(target.astype("int64") == ignored, te.const(0, wide), value)
+        return te.select(target.astype("int64") == ignored, 0, value)
 
     def loss(*i: te.Value) -> te.Value:
         at = [*i[:axis], in_range(targets[i], x.shape[axis]), *i[axis:]]
         counted = targets[i].astype("int64") == ignored
-        return te.select(counted, te.const(0, wide), te.const(0, wide) - widened(x[at]) * factor[i])
+        return te.select(counted, 0, 0 - widened(x[at]) * factor[i])
 
     factor = te.compute(targets.shape, weight, "target_weight")
     made = te.compute(targets.shape, loss, "nll_loss")
     axes = list(range(targets.ndim))
-    reduction = attr(call, "reduction", "mean")
+    reduction = attr(call, "reduction")
     if reduction != "none":
         made = reduce_tensor(made, axes, False, te.sum, lambda v, _: v, "nll_sum")
     if reduction == "mean":
@@ -114,10 +114,10 @@ def _nll_grad(call: Call, g: Expr) -> list[Any]:
     spread = tuple([shape[a] if a == axis else 1 for a in range(len(shape))])
     wide = R.expand_dims(targets, axis=[axis])
     hit = R.equal(wide, R.reshape(R.astype(R.arange(shape[axis]), kind), spread))
-    hit = R.logical_and(hit, R.not_equal(wide, constant(int_attr(call, "ignore_index", -100), kind)))
+    hit = R.logical_and(hit, R.not_equal(wide, constant(int_attr(call, "ignore_index"), kind)))
     weight = R.reshape(call.args[2], spread) if len(call.args) > 2 else number_like(1.0, x)
     factor = R.where(hit, weight, 0.0)
-    reduction = attr(call, "reduction", "mean")
+    reduction = attr(call, "reduction")
     flow = R.expand_dims(g, axis=[axis]) if reduction == "none" else g
     made = -(factor * flow)
     return [made / R.sum(factor) if reduction == "mean" else made, *[None] * (len(call.args) - 1)]
@@ -134,7 +134,6 @@ nll_loss = row(
     ),
     _nll_type,
     "Returns minus the log probability of each target class, weighted; the mean divides by the sum of the weights.",
-    family=FAMILY,
     lower=_nll,
     ref=_nll_ref,
     grad=_nll_grad,
@@ -157,7 +156,7 @@ def _entropy(call: Call, x: te.Tensor, labels: te.Tensor) -> te.Tensor:
     product = te.compute(x.shape, lambda *i: widened(x[i]) * widened(labels[i]), "product")
     total = reduce_tensor(product, list(range(x.ndim)), False, te.sum, lambda v, _: v, "total")
     batch = te.Value(build.cast(x.shape[0], total.data_type)) if x.ndim > 1 else te.const(1, total.dtype)
-    made = te.compute((), lambda: te.const(0, total.dtype) - total[()] / batch, "cross_entropy")
+    made = te.compute((), lambda: 0 - total[()] / batch, "cross_entropy")
     return cast_tensor(made, result_dtype(call), "cross_entropy_cast")
 
 
@@ -177,7 +176,6 @@ cross_entropy_with_logits = row(
     ("predictions: log probabilities", "labels: probabilities, in the shape of predictions"),
     _entropy_type,
     "Returns -sum(predictions * labels), divided by the size of the first axis if there are several.",
-    family=FAMILY,
     lower=_entropy,
     ref=in_float32(_entropy_ref),
     grad=_entropy_grad,

@@ -17,7 +17,7 @@ from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common import channels_last
 from ..common.gradients import Rule, field_of, fields_of, operand_shape, sum_but
 from ..common.lowering import widened
-from ..common.table import R, attribute, row
+from ..common.table import R, attribute, rows
 from ..common.type_rules import (
     attr,
     axes_attr,
@@ -32,7 +32,7 @@ from ..common.type_rules import (
 from ..reduction.reduce import mean_tensor, variance_tensor
 from .activations import float_attr
 
-FAMILY = "nn"
+row = rows("nn")
 
 
 def norm_axes(call: Call, ty: TensorType | te.Tensor) -> tuple[int, ...]:
@@ -72,8 +72,8 @@ def _norm_type(weights: int) -> Callable[[Call], Type]:
 
 
 def _layer_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
-    axes, eps = norm_axes(call, x), float_attr(call, "epsilon", 1e-5)
-    center, scale = bool_attr(call, "center", True), bool_attr(call, "scale", True)
+    axes, eps = norm_axes(call, x), float_attr(call, "epsilon")
+    center, scale = bool_attr(call, "center"), bool_attr(call, "scale")
     mean = mean_tensor(x, axes, True, "mean")
     spread = variance_tensor(x, axes, True, "variance")
 
@@ -127,13 +127,13 @@ def _norm_grad(centred: bool) -> Rule:
         x, gamma = call.args[0], call.args[1]
         shape = operand_shape(call, x)
         axes = sorted(axes_attr(call, "axes", len(shape)) or ())
-        normal, inverse = moments(x, axes, float(attr(call, "epsilon", 1e-5)), centred)
+        normal, inverse = moments(x, axes, float(attr(call, "epsilon")), centred)
         scale = bool_attr(call, "scale", True)
         wide = R.reshape(gamma, tuple([shape[a] if a in axes else 1 for a in range(len(shape))]))
         made = [through_moments(g * wide if scale else g, normal, inverse, axes, centred)]
         made.append(sum_but(g * normal, axes, len(shape)) if scale else R.zeros_like(gamma))
         if centred:
-            made.append(sum_but(g, axes, len(shape)) if bool_attr(call, "center", True) else R.zeros_like(call.args[2]))
+            made.append(sum_but(g, axes, len(shape)) if bool_attr(call, "center") else R.zeros_like(call.args[2]))
         return made
 
     return rule
@@ -152,7 +152,6 @@ layer_norm = row(
     ),
     _norm_type(2),
     "Normalises over the axes to mean 0 and variance 1, then scales by gamma and shifts by beta.",
-    family=FAMILY,
     lower=_layer_norm,
     ref=_layer_norm_ref,
     grad=_norm_grad(True),
@@ -164,7 +163,7 @@ layer_norm = row(
 
 
 def _rms_norm(call: Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
-    axes, eps = norm_axes(call, x), float_attr(call, "epsilon", 1e-5)
+    axes, eps = norm_axes(call, x), float_attr(call, "epsilon")
     squares = te.compute(x.shape, lambda *i: widened(x[i]) * widened(x[i]), "square")
     mean = mean_tensor(squares, axes, True, "mean")
 
@@ -187,7 +186,6 @@ rms_norm = row(
     ("data", "weight: scales, in the shape of the axes", attribute("axes"), attribute("epsilon", 1e-5)),
     _norm_type(1),
     "Divides by the root mean square over the axes, then multiplies by weight.",
-    family=FAMILY,
     lower=_rms_norm,
     ref=_rms_norm_ref,
     grad=_norm_grad(False),
@@ -199,30 +197,30 @@ def _batch_norm_type(call: Call) -> Type:
     ty = float_tensor(call, 0)
     params = [float_tensor(call, i + 1, n, 1) for i, n in enumerate(("gamma", "beta", "moving_mean", "moving_var"))]
     same_dtype(call, ty, *params)
-    axis = normal_axis(call, int_attr(call, "axis", 1), ty.ndim)
+    axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
     known = dims(ty)
     for index, param in enumerate(params):
         shape = dims(param)
         if known is not None and shape is not None and unequal(known[axis], shape[0]):
             raise fail(call, "E213", f"axis {axis} has size {known[axis]}, the parameter {shape[0]}", arg=index + 1)
-    bool_attr(call, "training", False)
+    bool_attr(call, "training")
     return TupleType((ty, params[2], params[3]))
 
 
 def other_axes(call: Call, rank: int) -> list[int]:
     """The axes a batch normalisation takes its statistics over in training: all but that of the channels."""
-    axis = normal_axis(call, int_attr(call, "axis", 1), rank)
+    axis = normal_axis(call, int_attr(call, "axis"), rank)
     return [a for a in range(rank) if a != axis]
 
 
 def _batch_norm(
     call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, mean: te.Tensor, spread: te.Tensor
 ) -> tuple[te.Tensor, ...]:
-    axis, eps = normal_axis(call, int_attr(call, "axis", 1), x.ndim), float_attr(call, "epsilon", 1e-5)
-    center, scale = bool_attr(call, "center", True), bool_attr(call, "scale", True)
+    axis, eps = normal_axis(call, int_attr(call, "axis"), x.ndim), float_attr(call, "epsilon")
+    center, scale = bool_attr(call, "center"), bool_attr(call, "scale")
     used, handed_on = [mean, spread], [mean, spread]
-    if bool_attr(call, "training", False):
-        axes, share = other_axes(call, x.ndim), float_attr(call, "momentum", 0.1)
+    if bool_attr(call, "training"):
+        axes, share = other_axes(call, x.ndim), float_attr(call, "momentum")
         used = [mean_tensor(x, axes, False, "mean"), variance_tensor(x, axes, False, "variance")]
 
         def moved(old: te.Tensor, new: te.Tensor, name: str) -> te.Tensor:
@@ -272,20 +270,20 @@ def _batch_norm_ref(
 def _batch_norm_grad(call: Call, g: Expr) -> list[Any]:
     x, gamma, beta, center, spread = call.args
     shape = operand_shape(call, x)
-    axis = normal_axis(call, int_attr(call, "axis", 1), len(shape))
+    axis = normal_axis(call, int_attr(call, "axis"), len(shape))
     wide = tuple([shape[a] if a == axis else 1 for a in range(len(shape))])
     out, through_mean, through_spread = fields_of(g)
-    if bool_attr(call, "training", False):
+    if bool_attr(call, "training"):
         return _batch_norm_in_training(call, out, through_mean, through_spread, wide)
-    inverse = R.rsqrt(spread + float(attr(call, "epsilon", 1e-5)))
+    inverse = R.rsqrt(spread + float(attr(call, "epsilon")))
     away = x - R.reshape(center, wide)
-    scale = gamma * inverse if bool_attr(call, "scale", True) else inverse
+    scale = gamma * inverse if bool_attr(call, "scale") else inverse
     total = sum_but(out, [axis], len(shape))
     moved = sum_but(out * away, [axis], len(shape))
     return [
         out * R.reshape(scale, wide),
-        moved * inverse if bool_attr(call, "scale", True) else R.zeros_like(gamma),
-        total if bool_attr(call, "center", True) else R.zeros_like(beta),
+        moved * inverse if bool_attr(call, "scale") else R.zeros_like(gamma),
+        total if bool_attr(call, "center") else R.zeros_like(beta),
         through_mean - total * scale,
         through_spread - moved * 0.5 * (scale * R.square(inverse)),
     ]
@@ -295,8 +293,8 @@ def _batch_norm_in_training(call: Call, g: Expr, through_mean: Expr, through_spr
     """The moments are those of the data; the given ones reach only the statistics handed on."""
     x, gamma, beta = call.args[:3]
     axes = other_axes(call, len(wide))
-    channel, share = [a for a in range(len(wide)) if a not in axes], float(attr(call, "momentum", 0.1))
-    eps, scale = float(attr(call, "epsilon", 1e-5)), bool_attr(call, "scale", True)
+    channel, share = [a for a in range(len(wide)) if a not in axes], float(attr(call, "momentum"))
+    eps, scale = float(attr(call, "epsilon")), bool_attr(call, "scale")
     normal, inverse = moments(x, axes, eps, True)
     data = through_moments(g * R.reshape(gamma, wide) if scale else g, normal, inverse, axes, True)
     each = share / sum_but(R.ones_like(x), channel, len(wide))
@@ -305,7 +303,7 @@ def _batch_norm_in_training(call: Call, g: Expr, through_mean: Expr, through_spr
     return [
         data + moved,
         sum_but(g * normal, channel, len(wide)) if scale else R.zeros_like(gamma),
-        sum_but(g, channel, len(wide)) if bool_attr(call, "center", True) else R.zeros_like(beta),
+        sum_but(g, channel, len(wide)) if bool_attr(call, "center") else R.zeros_like(beta),
         through_mean * (1 - share),
         through_spread * (1 - share),
     ]
@@ -328,7 +326,6 @@ batch_norm = row(
     ),
     _batch_norm_type,
     "Normalises each channel with the moving mean and variance, or those of the batch; also returns the new moving values.",
-    family=FAMILY,
     lower=_batch_norm,
     ref=_batch_norm_ref,
     grad=_batch_norm_grad,
@@ -343,7 +340,7 @@ batch_norm = row(
 
 def _dropout_type(call: Call) -> Type:
     ty = float_tensor(call, 0)
-    float_attr(call, "rate", 0.5)
+    float_attr(call, "rate")
     return TupleType((ty, ty))
 
 
@@ -356,7 +353,6 @@ dropout = row(
     ("data", attribute("rate", 0.5, doc="share of elements that training would drop")),
     _dropout_type,
     "Returns data unchanged and a mask of ones: dropout at inference.",
-    family=FAMILY,
     lower=_dropout,
     ref=lambda x, rate=0.5: (x, np.ones_like(x)),
     grad=lambda call, g: [field_of(g, 0)],

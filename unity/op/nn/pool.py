@@ -24,7 +24,7 @@ from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
 from ..common.gradients import Rule, dtype_of, operand_sizes
 from ..common.lowering import known_dims, result_dims
-from ..common.table import Operator, R, attribute, constant, row
+from ..common.table import Operator, R, attribute, constant, rows
 from ..common.type_rules import attr, bool_attr, fail, float_tensor, op_name, tensor_arg
 from ..reduction.reduce import accumulate
 from .conv import (
@@ -40,7 +40,7 @@ from .conv import (
     windows,
 )
 
-FAMILY = "nn"
+row = rows("nn")
 
 
 def _layout(rank: int) -> str:
@@ -125,7 +125,7 @@ def _pool(largest: bool, rank: int) -> Any:
             count: Any = te.const(1, "int64")
             for n, a in enumerate(axes):
                 start = i[a] * strides[n] - before[n]
-                low, high = (-before[n], build.add(x.shape[a], after[n])) if counted else (0, x.shape[a])
+                low, high = (-before[n], x.shape[a] + after[n]) if counted else (0, x.shape[a])
                 if dilation[n] == 1:
                     count = count * (
                         te.minimum(start + kernel[n], te.Value(build.cast(te.to_scalar(high), "int64")))
@@ -133,7 +133,7 @@ def _pool(largest: bool, rank: int) -> Any:
                     )
                 else:
                     count = count * kernel[n]
-            return quotient(made[i], te.maximum(count, te.const(1, "int64"))).astype(x.dtype)
+            return quotient(made[i], te.maximum(count, 1)).astype(x.dtype)
 
         return te.compute(shape, average, f"avg_pool{rank}d")
 
@@ -246,7 +246,6 @@ def _pool_row(largest: bool, rank: int) -> Operator:
         "Returns the largest element of each window; NaN if any is NaN."
         if largest
         else "Returns the mean of each window; integers round towards 0.",
-        family=FAMILY,
         lower=_pool(largest, rank),
         ref=_pool_ref(largest, rank),
         grad=_pool_grad(rank, largest),
@@ -289,9 +288,9 @@ def window_divisor(size: Expr) -> Expr:
 def adaptive_reach(span: Expr, size: Expr) -> Expr:
     """Most elements a window of adaptive pooling holds along an axis."""
     size = window_divisor(size)
-    if build.is_int(build.floormod(span, size), 0):
-        return build.floordiv(span, size)
-    return build.add(build.floordiv(build.sub(build.add(span, size), 1), size), 1)
+    if build.is_int(span % size, 0):
+        return span // size
+    return (span + size - 1) // size + 1
 
 
 def _adaptive(rank: int) -> Any:
@@ -314,7 +313,7 @@ def _adaptive(rank: int) -> Any:
                 at[a] = start + rs[n]
                 inside.append(start + rs[n] < end)
             value = summed(x[at])
-            return te.sum(te.if_then_else(te.all(*inside), value, te.const(0, value.dtype)), axis=rs)
+            return te.sum(te.if_then_else(te.all(*inside), value, 0), axis=rs)
 
         total = te.compute(shape, body, "adaptive_sum")
 
@@ -363,7 +362,6 @@ def _adaptive_row(rank: int) -> Operator:
         ("data", attribute("output_size", None), attribute("layout", _layout(rank)), attribute("out_layout", None)),
         adaptive_type(rank),
         "Returns the means of windows chosen so that the output has a given size.",
-        family=FAMILY,
         lower=_adaptive(rank),
         ref=_adaptive_ref(rank),
         grad=linear_along("DHW"[3 - rank :], _pool_matrix),

@@ -20,13 +20,13 @@ from ...ir.op import Param
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import field_of, operand_shape
 from ..common.lowering import known_dims
-from ..common.table import Operator, R, attribute, constant, row
+from ..common.table import Operator, R, attribute, constant, rows
 from ..common.type_rules import like, product
 from ..manipulate.manipulate import ravel
 from .conv import many, pads, spatial
 from .pool import adaptive_reach, adaptive_type, pool_type, window_divisor
 
-FAMILY = "nn"
+row = rows("nn")
 Place = tuple[te.Value, te.Value]
 """A position along one axis and whether it belongs to the window."""
 
@@ -74,15 +74,13 @@ def _pick(
         if not x.data_type.is_float:
             return te.select(te.Value(build.eq(value.expr, top.expr)), flat, none)
         nan = te.all(value != value, top != top)
-        return te.select(
-            nan, te.const(0, "int64") - flat, te.select(te.Value(build.eq(value.expr, top.expr)), flat, none)
-        )
+        return te.select(nan, 0 - flat, te.select(te.Value(build.eq(value.expr, top.expr)), flat, none))
 
     first = reduced(te.min, index, none, "first")
 
     def found(*i: te.Value) -> te.Value:
-        nothing = te.select(te.Value(build.eq(first[i].expr, none.expr)), te.const(-1, "int64"), first[i])
-        return te.select(first[i] < te.const(0, "int64"), te.const(0, "int64") - first[i], nothing)
+        nothing = te.select(te.Value(build.eq(first[i].expr, none.expr)), -1, first[i])
+        return te.select(first[i] < 0, 0 - first[i], nothing)
 
     return values, te.compute(shape, found, "place")
 
@@ -197,7 +195,6 @@ def _pool_row(rank: int) -> Operator:
         params,
         _with_indices(pool_type(rank)),
         "Returns the largest element of each window and its int64 index in the flattened spatial axes.",
-        family=FAMILY,
         lower=_pool,
         ref=_pool_ref(rank),
         grad=_grad,
@@ -212,7 +209,6 @@ def _adaptive_row(rank: int) -> Operator:
         ("data", attribute("output_size")),
         _with_indices(adaptive_type(rank)),
         "Returns the largest elements of windows chosen for an output size, and their int64 indices in the spatial axes.",
-        family=FAMILY,
         lower=_adaptive(rank),
         ref=_adaptive_ref(rank),
         grad=_grad,

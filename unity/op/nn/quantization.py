@@ -39,7 +39,7 @@ from .activations import float_attr
 
 
 def _parameters(call: Call, ty: TensorType) -> None:
-    axis = normal_axis(call, int_attr(call, "axis", -1), ty.ndim) if ty.ndim else 0
+    axis = normal_axis(call, int_attr(call, "axis"), ty.ndim) if ty.ndim else 0
     float_tensor(call, 1, "scale")
     known = dims(ty)
     for n, name in ((1, "scale"), (2, "zero_point")):
@@ -74,7 +74,7 @@ def _dequantize_type(call: Call) -> Type:
 def _parameter(call: Call, x: te.Tensor, param: te.Tensor, i: tuple[te.Value, ...]) -> te.Value:
     if param.ndim == 0:
         return param[()]
-    return param[0 if is_one(param.shape[0]) else i[normal_axis(call, int_attr(call, "axis", -1), x.ndim)]]
+    return param[0 if is_one(param.shape[0]) else i[normal_axis(call, int_attr(call, "axis"), x.ndim)]]
 
 
 def _quantize(call: Call, x: te.Tensor, scale: te.Tensor, zero: te.Tensor) -> te.Tensor:
@@ -144,7 +144,7 @@ def _dequantize_grad(call: Call, g: Expr) -> list[Any]:
     """Of the scale: the gradient times how far the integers are from the zero point, summed over what shares it."""
     data, scale, zero = call.args
     shape, dtype = operand_shape(call, data), dtype_of(g)
-    axis = normal_axis(call, int_attr(call, "axis", -1), len(shape)) if shape else 0
+    axis = normal_axis(call, int_attr(call, "axis"), len(shape)) if shape else 0
 
     def spread(param: Expr) -> Expr:
         own = operand_shape(call, param)
@@ -196,7 +196,7 @@ def _multinomial_type(call: Call) -> Type:
         raise fail(call, "E213", f"{samples[0]} samples and {rows[0]} rows", arg=2)
     if lines is not None and rows is not None:
         check_pick(call, 0, lines[0], rows)
-    dtype = dtype_value(call, attr(call, "dtype", "int64")) or DataType("int64")
+    dtype = dtype_value(call, attr(call, "dtype")) or DataType("int64")
     return TensorType(uniform.shape, dtype, uniform.ndim, prob.vdevice)
 
 
@@ -206,9 +206,9 @@ def _multinomial(call: Call, prob: te.Tensor, uniform: te.Tensor, chosen: te.Ten
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def running(i: list[Var]) -> Stmt:
             value = build.cast(read(ins[0], i), "float64")
-            before = read(outs[0], (i[0], build.sub(i[1], 1)))
+            before = read(outs[0], (i[0], i[1] - 1))
             first = BufferStore(outs[0], value, tuple(i))
-            return IfThenElse(build.eq(i[1], ZERO), first, BufferStore(outs[0], build.add(before, value), tuple(i)))
+            return IfThenElse(build.eq(i[1], ZERO), first, BufferStore(outs[0], before + value, tuple(i)))
 
         return seq(loops(prob.shape, running))
 
@@ -220,7 +220,7 @@ def _multinomial(call: Call, prob: te.Tensor, uniform: te.Tensor, chosen: te.Ten
         return te.sum((total[line, k] <= uniform[n, one].astype("float64")).astype("int64"), axis=k)
 
     count = te.compute(uniform.shape, below, "classes_below")
-    last = te.Value(build.sub(classes, 1))
+    last = te.Value(classes - 1)
     return te.compute(uniform.shape, lambda *i: te.minimum(count[i], last).astype(dtype), "multinomial")
 
 
@@ -250,11 +250,11 @@ multinomial_from_uniform = row(
 def _window_type(call: Call) -> Type:
     size, dtype = (
         int_attr(call, "window_size"),
-        dtype_value(call, attr(call, "dtype", "float32")) or DataType("float32"),
+        dtype_value(call, attr(call, "dtype")) or DataType("float32"),
     )
-    bool_attr(call, "periodic", True)
-    float_attr(call, "alpha", 0.54)
-    float_attr(call, "beta", 0.46)
+    bool_attr(call, "periodic")
+    float_attr(call, "alpha")
+    float_attr(call, "beta")
     if size < 0:
         raise fail(call, "E214", f"window_size must not be negative, got {size}")
     if not dtype.is_float:
@@ -263,8 +263,8 @@ def _window_type(call: Call) -> Type:
 
 
 def _window(call: Call) -> te.Tensor:
-    size, alpha, beta = int_attr(call, "window_size"), float_attr(call, "alpha", 0.54), float_attr(call, "beta", 0.46)
-    dtype, turns = result_dtype(call), size if bool_attr(call, "periodic", True) else size - 1
+    size, alpha, beta = int_attr(call, "window_size"), float_attr(call, "alpha"), float_attr(call, "beta")
+    dtype, turns = result_dtype(call), size if bool_attr(call, "periodic") else size - 1
 
     def body(i: te.Value) -> te.Value:
         if turns == 0 or size == 1:
@@ -303,12 +303,12 @@ hamming_window = row(
 
 def _eye_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, rank=2)
-    int_attr(call, "k", 0)
+    int_attr(call, "k")
     return like(ty, dtype_value(call, attr(call, "dtype")) or ty.dtype)
 
 
 def _eye(call: Call, x: te.Tensor) -> te.Tensor:
-    dtype, k = result_dtype(call), int_attr(call, "k", 0)
+    dtype, k = result_dtype(call), int_attr(call, "k")
     return te.compute(x.shape, lambda i, j: te.select(j - i == k, te.const(1, dtype), te.const(0, dtype)), "eye")
 
 

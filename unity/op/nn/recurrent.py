@@ -25,10 +25,10 @@ from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import Rule, dtype_of, field_of, operand_shape
 from ..common.loop_nests import read, reduced, serial_loop, unit_loop
 from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name
-from ..common.table import Operator, R, attribute, optional, row
+from ..common.table import Operator, R, attribute, optional, rows
 from ..common.type_rules import attr, bool_attr, choice_attr, fail, float_tensor, product, same_dtype
 
-FAMILY = "nn"
+row = rows("nn")
 
 
 def _layer_type(count: int, names: Sequence[str]) -> Callable[[Call], Type]:
@@ -40,13 +40,14 @@ def _layer_type(count: int, names: Sequence[str]) -> Callable[[Call], Type]:
         mixed = narrow is not None and narrow.name in SMALL_FLOATS
         same_dtype(call, *[ty for ty, name in zip(given, names) if not (mixed and name == "weight")])
         bool_attr(call, "reverse")
-        choice_attr(call, "nonlinearity", "tanh", ("tanh", "relu"))
+        if "nonlinearity" in call.attrs:
+            choice_attr(call, "nonlinearity", ("tanh", "relu"))
         gates, state = dims(given[0]), dims(given[1])
         out = TensorType(None, given[0].dtype, 3, given[0].vdevice)
         if gates is not None and state is not None:
             if unequal(gates[1], state[0]):
                 raise fail(call, "E213", f"the batch differs: {gates[1]} and {state[0]}", arg=1)
-            if unequal(gates[2], build.mul(state[1], count)):
+            if unequal(gates[2], state[1] * count):
                 raise fail(call, "E213", f"gates of width {gates[2]} for {count} times {state[1]}", arg=0)
             out = tensor_type((gates[0], state[0], state[1]), given[0].dtype, vdevice=given[0].vdevice)
             for n, name in enumerate(names[: len(given)]):
@@ -69,7 +70,7 @@ def state_product(out: Buffer, state: Buffer, weight: Buffer) -> Stmt:
 
     def term(b: Var, g: Var, k: Var) -> Expr:
         left, right = [build.cast(x, out.dtype) for x in (read(state, (b, k)), read(weight, (k, g)))]
-        return build.mul(left, right)
+        return left * right
 
     return reduced(out, [weight.shape[0]], term, name="product")
 
@@ -89,18 +90,18 @@ Update = Callable[[Call, Callable[[int], Expr], Callable[[int], Expr], list[Expr
 def _rnn_update(
     call: Call, given: Callable[[int], Expr], added: Callable[[int], Expr], states: list[Expr]
 ) -> list[Expr]:
-    total = build.add(given(0), added(0))
-    if attr(call, "nonlinearity", "tanh") == "tanh":
+    total = given(0) + added(0)
+    if attr(call, "nonlinearity") == "tanh":
         return [_tanh(total)]
-    return [build.maximum(total, build.const(0.0, build.dtype_of(total)))]
+    return [build.maximum(total, 0.0)]
 
 
 def _gru_update(
     call: Call, given: Callable[[int], Expr], added: Callable[[int], Expr], states: list[Expr]
 ) -> list[Expr]:
-    reset, update = [_sigmoid(build.add(given(n), added(n))) for n in (0, 1)]
-    new = _tanh(build.add(given(2), build.mul(reset, added(2))))
-    return [build.add(new, build.mul(update, build.sub(states[0], new)))]
+    reset, update = [_sigmoid(given(n) + added(n)) for n in (0, 1)]
+    new = _tanh(given(2) + reset * added(2))
+    return [new + update * (states[0] - new)]
 
 
 def _layer(count: int, update: Update) -> Callable[..., Any]:
@@ -129,16 +130,16 @@ def _layer(count: int, update: Update) -> Callable[..., Any]:
                 ], *rounded(b, j)))  # fmt: skip
 
             def step(t: Var) -> Stmt:
-                time = build.sub(build.sub(steps, 1), t) if backwards else t
+                time = steps - 1 - t if backwards else t
 
                 def sample(b: Var) -> Stmt:
                     def unit(j: Var) -> Stmt:
                         def place(n: int) -> Expr:
-                            return build.add(build.mul(size, n), j)
+                            return size * n + j
 
                         def added(n: int) -> Expr:
                             value = read(pre, (b, place(n)))
-                            return build.add(value, read(ins[-1], (place(n),))) if bias else value
+                            return value + read(ins[-1], (place(n),)) if bias else value
 
                         old = [read(s, (b, j)) for s in kept]
                         new = update(call, lambda n: read(x, (time, b, place(n))), added, old)
@@ -167,9 +168,9 @@ def _layer(count: int, update: Update) -> Callable[..., Any]:
 def _lstm_update(
     call: Call, given: Callable[[int], Expr], added: Callable[[int], Expr], states: list[Expr]
 ) -> list[Expr]:
-    i, f, o = [_sigmoid(build.add(given(n), added(n))) for n in (0, 1, 3)]
-    cell = build.add(build.mul(f, states[1]), build.mul(i, _tanh(build.add(given(2), added(2)))))
-    return [build.mul(o, _tanh(states[1])), cell]
+    i, f, o = [_sigmoid(given(n) + added(n)) for n in (0, 1, 3)]
+    cell = f * states[1] + i * _tanh(given(2) + added(2))
+    return [o * _tanh(states[1]), cell]
 
 
 def _np_sigmoid(x: np.ndarray) -> np.ndarray:
@@ -263,7 +264,7 @@ def _turned(weight: Expr, gates: Expr) -> Expr:
 def _rnn_grad(call: Call, g: Expr) -> list[Any]:
     gates, first, weight = call.args
     out = TupleGetItem(call, 0)
-    if attr(call, "nonlinearity", "tanh") == "tanh":
+    if attr(call, "nonlinearity") == "tanh":
         slope: Expr = 1.0 - R.square(out)
     else:
         slope = R.astype(R.greater(out, 0.0), dtype_of(gates))
@@ -350,7 +351,6 @@ def _row(
         (*[_PARAMS.get(n, n) for n in names], *extra, attribute("reverse", False)),
         _layer_type(count, names),
         doc,
-        family=FAMILY,
         lower=_layer(count, update),
         ref=in_wide(ref),
         grad=grad,

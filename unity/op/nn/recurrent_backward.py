@@ -25,11 +25,11 @@ from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import SECOND_DERIVATIVE
 from ..common.loop_nests import read, serial_loop, unit_loop
 from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name
-from ..common.table import attribute, row
+from ..common.table import attribute, rows
 from ..common.type_rules import bool_attr, fail, float_tensor, same_dtype
 from .recurrent import in_wide, state_product, time_steps
 
-FAMILY = "grad"
+row = rows("grad")
 
 
 def _checked(call: Call, names: Sequence[str], ranks: Sequence[int]) -> list[TensorType]:
@@ -51,7 +51,7 @@ def _wide(dtype: DataType) -> DataType:
 
 
 def _time(call: Call, steps: Expr, t: Var, forwards: bool) -> Expr:
-    return t if forwards else build.sub(build.sub(steps, 1), t)
+    return t if forwards else steps - 1 - t
 
 
 # ---- y[t] = factor[t] * y[t - 1] + term[t]
@@ -83,7 +83,7 @@ def _recurrence(call: Call, factor: te.Tensor, term: te.Tensor, start: te.Tensor
 
             def unit(b: Var, j: Var) -> Stmt:
                 at = (time, b, j)
-                value = build.add(build.mul(read(ins[0], at), read(held, (b, j))), read(ins[1], at))
+                value = read(ins[0], at) * read(held, (b, j)) + read(ins[1], at)
                 return seq(BufferStore(held, value, (b, j)), BufferStore(out, read(held, (b, j)), at))
 
             return serial_loop(batch, lambda b: unit_loop(size, lambda j: unit(b, j)), "b")
@@ -107,7 +107,6 @@ linear_recurrence = row(
     ("factor: (time, batch, size)", "term: (time, batch, size)", "start: (batch, size)", attribute("reverse", False)),
     _recurrence_type,
     "Returns all states of y[t] = factor[t] * y[t - 1] + term[t], such as the cells of an LSTM.",
-    family=FAMILY,
     lower=_recurrence,
     ref=lambda *args, **attrs: in_wide(_recurrence_ref)(*args, **attrs)[0],
     grad=SECOND_DERIVATIVE,
@@ -150,7 +149,7 @@ def _backward(call: Call, *tensors: te.Tensor) -> Any:
     steps, batch, size = flow.shape
     width = tensors[3].shape[2]
     cells = len(tensors) == len(_LSTM)
-    count = build.floordiv(width, build.maximum(size, 1))
+    count = width // build.maximum(size, 1)
     wide = _wide(flow.data_type)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
@@ -167,13 +166,13 @@ def _backward(call: Call, *tensors: te.Tensor) -> Any:
 
             def unit(b: Var, j: Var) -> Stmt:
                 at = (time, b, j)
-                total = build.add(read(out_grad, at), read(state, (b, j)))
+                total = read(out_grad, at) + read(state, (b, j))
                 parts: list[Stmt] = [BufferStore(made, total, at)]
                 if cells:
-                    through = build.mul(read(made, at), read(ins[6], at))
-                    parts.append(BufferStore(results[1], build.add(read(results[3], (b, j)), through), at))
+                    through = read(made, at) * read(ins[6], at)
+                    parts.append(BufferStore(results[1], read(results[3], (b, j)) + through, at))
                 held, target = (results[1], results[3]) if cells else (made, state)
-                parts.append(BufferStore(target, build.mul(read(held, at), read(keep, at)), (b, j)))
+                parts.append(BufferStore(target, read(held, at) * read(keep, at), (b, j)))
                 return seq(*parts)
 
             def gate(b: Var, n: Var, j: Var) -> Stmt:
@@ -181,15 +180,15 @@ def _backward(call: Call, *tensors: te.Tensor) -> Any:
                 value = read(made, (time, b, j))
                 if cells:
                     value = build.select(build.eq(n, 3), value, read(results[1], (time, b, j)))
-                place = build.add(build.mul(n, size), j)
-                return BufferStore(pre, build.mul(value, read(factors, (time, b, place))), (b, place))
+                place = n * size + j
+                return BufferStore(pre, value * read(factors, (time, b, place)), (b, place))
 
             def gates(b: Var) -> Stmt:
                 return serial_loop(count, lambda n: unit_loop(size, lambda j: gate(b, n, j)), "n")
 
             def back(b: Var, j: Var) -> Stmt:
                 value = read(carried, (b, j))
-                return BufferStore(state, value if cells else build.add(read(state, (b, j)), value), (b, j))
+                return BufferStore(state, value if cells else read(state, (b, j)) + value, (b, j))
 
             return seq(
                 serial_loop(batch, lambda b: unit_loop(size, lambda j: unit(b, j)), "b"),
@@ -232,7 +231,6 @@ recurrent_backward = row(
     (*_LAYER[:-1], _WEIGHT, attribute("reverse", False)),
     _backward_type(_LAYER),
     "Returns the gradients of the outputs of all steps of nn.rnn or nn.gru and of the initial state.",
-    family=FAMILY,
     lower=_backward,
     ref=in_wide(_backward_ref),
     grad=SECOND_DERIVATIVE,
@@ -250,7 +248,6 @@ lstm_backward = row(
     ),
     _backward_type(_LSTM),
     "Returns the gradients of the outputs and cells of all steps of nn.lstm and of both initial states.",
-    family=FAMILY,
     lower=_backward,
     ref=in_wide(_lstm_ref),
     grad=SECOND_DERIVATIVE,

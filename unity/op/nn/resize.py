@@ -22,13 +22,13 @@ from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
 from ..common.lowering import result_dims, result_dtype, widened
-from ..common.table import Operator, attribute, row
+from ..common.table import Operator, attribute, rows
 from ..common.type_rules import attr, bool_attr, dtype_value, fail, shape_arg, tensor_arg
 from ..manipulate.index import check_pick
 from .activations import float_attr
 from .conv import layout_order, linear_along
 
-FAMILY = "image"
+row = rows("image")
 _METHODS = ("nearest_neighbor", "linear", "cubic")
 _MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 _ROUNDING = ("round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -57,7 +57,7 @@ def _scales(call: Call, rank: int) -> tuple[float | None, ...]:
 
 def _no_part(call: Call) -> None:
     """TVM writes a part of the image to resize, and what stands outside of it: the whole image alone is resized here."""
-    roi, outside = attr(call, "roi"), float_attr(call, "extrapolation_value", 0.0)
+    roi, outside = attr(call, "roi"), float_attr(call, "extrapolation_value")
     parts = roi if isinstance(roi, tuple) else (0.0 if roi is None else roi,)
     if outside != 0 or not all([isinstance(value, (int, float)) and value == 0 for value in parts]):
         raise fail(
@@ -71,7 +71,7 @@ def _resize_type(rank: int) -> Callable[[Call], Type]:
         method = _choice(call, "method", "linear", _METHODS)
         _choice(call, "coordinate_transformation_mode", "half_pixel", _MODES)
         _choice(call, "rounding_method", "round", _ROUNDING)
-        float_attr(call, "cubic_alpha", -0.75)
+        float_attr(call, "cubic_alpha")
         bool_attr(call, "cubic_exclude")
         _no_part(call)
         _scales(call, rank)
@@ -113,15 +113,13 @@ def _coordinate(call: Call, place: te.Value, extent: Expr, target: Expr, scale: 
         half = (at + 0.5) * (1.0 / scale) - 0.5
         if _choice(call, "method", "linear", _METHODS) == "linear":
             half = te.select(old == new, at, half)
-        return te.select(new > 1.0, half, te.const(0.0, "float64")) if mode == "pytorch_half_pixel" else half
+        return te.select(new > 1.0, half, 0.0) if mode == "pytorch_half_pixel" else half
     if mode == "asymmetric":
         return at * old / new
     if mode == "align_corners":
-        return te.select(
-            new > 1.0, at * (old - 1.0) / te.maximum(new - 1.0, te.const(1.0, "float64")), te.const(0.0, "float64")
-        )
+        return te.select(new > 1.0, at * (old - 1.0) / te.maximum(new - 1.0, 1.0), 0.0)
     half = (at + 0.5) * old / new - 0.5
-    return te.select(new > 1.0, half, te.const(0.0, "float64")) if mode == "pytorch_half_pixel" else half
+    return te.select(new > 1.0, half, 0.0) if mode == "pytorch_half_pixel" else half
 
 
 def cubic_weights(offset: Any, alpha: float) -> list[Any]:
@@ -176,11 +174,11 @@ def _taps(
     if whole is not None:
         return [(whole, te.const(1.0, "float64"))]
     x = _coordinate(call, place, extent, target, scale)
-    last = te.Value(build.sub(extent, 1))
+    last = te.Value(extent - 1)
     one = te.const(1.0, "float64")
 
     def clamp(pixel: te.Value) -> te.Value:
-        return te.maximum(te.minimum(pixel, last), te.const(0, "int64"))
+        return te.maximum(te.minimum(pixel, last), 0)
 
     if method == "nearest_neighbor":
         rounding = _choice(call, "rounding_method", "round", _ROUNDING)
@@ -189,10 +187,10 @@ def _taps(
     first, offset = low.astype("int64"), x - low
     if method == "linear":
         return [(clamp(first), one - offset), (clamp(first + 1), offset)]
-    weights = cubic_weights(offset, float_attr(call, "cubic_alpha", -0.75))
+    weights = cubic_weights(offset, float_attr(call, "cubic_alpha"))
     pixels = [first + (n - 1) for n in range(4)]
     if bool_attr(call, "cubic_exclude"):
-        weights = [te.select(te.all(p >= 0, p <= last), w, te.const(0.0, "float64")) for p, w in zip(pixels, weights)]
+        weights = [te.select(te.all(p >= 0, p <= last), w, 0.0) for p, w in zip(pixels, weights)]
         total = weights[0] + weights[1] + weights[2] + weights[3]
         weights = [w / total for w in weights]
     return [(clamp(p), w) for p, w in zip(pixels, weights)]
@@ -335,7 +333,6 @@ def _row(rank: int) -> Operator:
         ),
         _resize_type(rank),
         "Resizes the spatial axes by interpolation; coordinates are float64.",
-        family=FAMILY,
         lower=_resize(rank),
         ref=_resize_ref(rank),
         grad=linear_along("DHW"[3 - rank :], _resize_matrix),

@@ -21,19 +21,19 @@ from ...ir.relation import dims, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import dtype_of, number_like, operand_shape, pick
 from ..common.lowering import result_dims, result_dtype, widened
-from ..common.table import R, attribute, constant, row
+from ..common.table import R, attribute, constant, rows
 from ..common.type_rules import attr, bool_attr, fail, float_tensor, product, same_dtype, shape_arg
 from ..elementwise.special import bound, bound_all
 from .resize import cubic_weights
 
-FAMILY = "image"
+row = rows("image")
 _METHODS = ("bilinear", "nearest", "bicubic")
 _PADDING = ("zeros", "border", "reflection")
 
 
 def _affine_type(call: Call) -> Type:
     ty, size = float_tensor(call, 0, "data"), shape_arg(call, 1, "size")
-    bool_attr(call, "align_corners", True)
+    bool_attr(call, "align_corners")
     known = dims(ty)
     if ty.ndim not in (-1, 3) or (known is not None and unequal(known[1], build.const(2, "int64"))):
         raise fail(call, "E212", f"data must be (batch, 2, 3), got {ty}", arg=0)
@@ -48,14 +48,13 @@ def _affine_type(call: Call) -> Type:
 
 def _affine(call: Call, data: te.Tensor, size: Any) -> te.Tensor:
     shape, dtype = result_dims(call), result_dtype(call)
-    corners = bool_attr(call, "align_corners", True)
+    corners = bool_attr(call, "align_corners")
 
     def place(index: te.Value, extent: Expr) -> te.Value:
         at, count = index.astype("float64"), te.Value(build.cast(extent, "float64"))
         if not corners:
             return (at * 2.0 + 1.0) / count - 1.0
-        zero, one = te.const(0.0, "float64"), te.const(1.0, "float64")
-        return te.select(count > one, at * 2.0 / te.maximum(count - 1.0, one) - 1.0, zero)
+        return te.select(count > 1.0, at * 2.0 / te.maximum(count - 1.0, 1.0) - 1.0, 0.0)
 
     def body(n: te.Value, c: te.Value, h: te.Value, w: te.Value) -> te.Value:
         weights = [widened(data[n, c, k]) for k in range(3)]
@@ -83,7 +82,7 @@ def _affine_grad(call: Call, g: Expr) -> list[Any]:
     batch, _, height, width = operand_shape(call, g)
     pixels, two = product((height, width)), const(2, "int64")
     unit = constant(np.eye(2, 3)[None], dtype_of(data))
-    places = R.image.affine_grid(unit, size, align_corners=bool_attr(call, "align_corners", True))
+    places = R.image.affine_grid(unit, size, align_corners=bool_attr(call, "align_corners"))
     lines = R.permute_dims(R.reshape(places, ShapeExpr((two, pixels))), axes=[1, 0])
     lines = R.concat(Tuple((lines, R.ones_like(R.strided_slice(lines, axes=[1], begin=[0], end=[1])))), axis=1)
     return [R.matmul(R.reshape(g, ShapeExpr((batch, two, pixels))), lines), None]
@@ -94,7 +93,6 @@ affine_grid = row(
     ("data: affine maps (batch, 2, 3); (batch, 3, 4) for volumes", "size", attribute("align_corners", True)),
     _affine_type,
     "Returns the sampling grid of an image or volume of the given size under affine maps; coordinates run from -1 to 1.",
-    family=FAMILY,
     lower=_affine,
     ref=_affine_ref,
     grad=_affine_grad,
@@ -105,8 +103,8 @@ affine_grid = row(
 def _sample_type(call: Call) -> Type:
     x, grid = float_tensor(call, 0, "data"), float_tensor(call, 1, "grid")
     same_dtype(call, x, grid)
-    bool_attr(call, "align_corners", True)
-    layout, method = attr(call, "layout", "NCHW"), attr(call, "method", "bilinear")
+    bool_attr(call, "align_corners")
+    layout, method = attr(call, "layout"), attr(call, "method")
     for name, default, known in (("method", "bilinear", _METHODS), ("padding_mode", "zeros", _PADDING)):
         if attr(call, name, default) not in known:
             raise fail(call, "E214", f"{name} must be one of {', '.join(known)}, got {attr(call, name)!r}")
@@ -127,8 +125,8 @@ def _sample_type(call: Call) -> Type:
 
 
 def _sample(call: Call, x: te.Tensor, grid: te.Tensor) -> te.Tensor:
-    method, padding = attr(call, "method", "bilinear"), attr(call, "padding_mode", "zeros")
-    corners = bool_attr(call, "align_corners", True)
+    method, padding = attr(call, "method"), attr(call, "padding_mode")
+    corners = bool_attr(call, "align_corners")
     wide = "float32" if result_dtype(call).bits == 16 else x.dtype
     rank = x.ndim - 2
 
@@ -245,13 +243,13 @@ def _sample_ref(
 
 def _padded(call: Call, at: Expr, size: Expr) -> tuple[Expr, Expr]:
     """A coordinate brought into the image, and the derivative of that."""
-    padding = attr(call, "padding_mode", "zeros")
+    padding = attr(call, "padding_mode")
     slope: Expr = R.ones_like(at)
     if padding == "zeros":
         return at, slope
     last = size - 1.0
     if padding == "reflection":
-        corners = bool_attr(call, "align_corners", True)
+        corners = bool_attr(call, "align_corners")
         low, span = (0.0, last) if corners else (-0.5, size)
         turn = R.maximum(span * 2.0, 1.0)
         phase = R.floor_mod(at - low, turn)
@@ -265,13 +263,13 @@ def _padded(call: Call, at: Expr, size: Expr) -> tuple[Expr, Expr]:
 
 def _sample_grad(call: Call, g: Expr) -> list[Any]:
     x, grid = call.args
-    method = attr(call, "method", "bilinear")
+    method = attr(call, "method")
     if method == "bicubic":
         raise fail(call, "E214", "the gradient needs the method bilinear or nearest")
     batch, channels, *space = operand_shape(call, x)
     places = operand_shape(call, grid)[2:]
     rank, pixels, count = len(space), product(space), product(places)
-    corners = bool_attr(call, "align_corners", True)
+    corners = bool_attr(call, "align_corners")
     dtype = dtype_of(x)
     lines = R.reshape(x, ShapeExpr((batch, channels, pixels)))
     flow = R.reshape(g, ShapeExpr((batch, channels, count)))
@@ -333,7 +331,6 @@ grid_sample = row(
     ),
     _sample_type,
     "Samples images or volumes (layout NCDHW) at the coordinates of a grid; a NaN coordinate reads pixel 0.",
-    family=FAMILY,
     lower=_sample,
     ref=_sample_ref,
     grad=_sample_grad,

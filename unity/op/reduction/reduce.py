@@ -336,7 +336,7 @@ def _arg_lower(largest: bool) -> Callable[..., te.Tensor]:
         def place(*i: te.Value) -> te.Value:
             found = first[i]
             missing = te.Value(build.eq(found.expr, none.expr))
-            return te.select(missing, te.const(-1, "int64"), found.astype("int64"))
+            return te.select(missing, -1, found.astype("int64"))
 
         return te.compute(first.shape, place, short_name(call))
 

@@ -22,7 +22,7 @@ from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import dtype_of, field_of, operand_shape
 from ..common.loop_nests import read
 from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype, short_name
-from ..common.table import Operator, R, attribute, row
+from ..common.table import Operator, R, attribute, rows
 from ..common.type_rules import (
     ZERO,
     attr,
@@ -41,7 +41,7 @@ from ..manipulate.manipulate import reorder
 from .scan_loops import LANES, LINES, Carried, scan_lines
 from .sort_keys import ordered_key
 
-FAMILY = "reduce"
+row = rows("reduce")
 
 
 def _scan_type(call: Call) -> Type:
@@ -81,7 +81,7 @@ def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.T
                 return [build.const(start, carried) if exclusive else build.cast(read(ins[0], i), carried)]
 
             def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
-                at = [build.sub(v, 1) if a == axis and exclusive else v for a, v in enumerate(i)]
+                at = [v - 1 if a == axis and exclusive else v for a, v in enumerate(i)]
                 return [combine(old[0], build.cast(read(ins[0], at), carried))]
 
             def results(i: list[Expr], values: list[Expr]) -> list[Expr]:
@@ -266,7 +266,6 @@ def _extreme_row(largest: bool) -> Operator:
         ("data", attribute("axis")),
         _extreme_type,
         f"Returns the {what} element so far along an axis and its int64 index, the last of equal ones; NaN stays.",
-        family=FAMILY,
         lower=_extreme(largest),
         ref=_extreme_ref(largest),
         grad=_extreme_grad,
@@ -287,8 +286,8 @@ def _log_type(call: Call) -> Type:
 def _add_in_logs(a: Expr, b: Expr, wide: DataType) -> Expr:
     """log(exp(a) + exp(b)) of carried values; what the larger grows by needs no more digits than the elements have."""
     high, low = build.maximum(a, b), build.minimum(a, b)
-    growth = build.intrinsic("log1p", build.intrinsic("exp", build.cast(build.sub(low, high), wide)))
-    grown = build.add(high, build.cast(growth, build.dtype_of(high)))
+    growth = build.intrinsic("log1p", build.intrinsic("exp", build.cast(low - high, wide)))
+    grown = high + build.cast(growth, build.dtype_of(high))
     return build.select(build.intrinsic("isinf", high), high, grown)
 
 
@@ -327,7 +326,6 @@ logcumsumexp = row(
     ("data", attribute("axis")),
     _log_type,
     "Returns the logarithm of the cumulative sum of exp(data) along an axis, without overflow.",
-    family=FAMILY,
     lower=_logcumsumexp,
     ref=in_float32(lambda x, axis: np.logaddexp.accumulate(x, axis=axis, dtype=np.float64).astype(x.dtype)),
     grad=_log_grad,

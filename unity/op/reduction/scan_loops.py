@@ -66,19 +66,19 @@ def scan_lines(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
         groups = build.ceildiv(extent, NEIGHBOURS)
 
         def neighbours(n: Var) -> Stmt:
-            start = build.mul(n, NEIGHBOURS)
-            return group(start, build.minimum(build.sub(extent, start), NEIGHBOURS), "serial")
+            start = n * NEIGHBOURS
+            return group(start, build.minimum(extent - start, NEIGHBOURS), "serial")
 
         made = serial_loop(groups, neighbours, "group", _kind(shape))
     else:
-        whole = build.floordiv(extent, width)
+        whole = extent // width
         wide = build.const(width, "int64")
         kind = "vectorized" if width == LANES else "unrolled"
         made = seq(
-            serial_loop(whole, lambda n: group(build.mul(n, width), wide, kind), "group", _kind(shape)),
+            serial_loop(whole, lambda n: group(n * width, wide, kind), "group", _kind(shape)),
             serial_loop(
-                build.floormod(extent, width),
-                lambda n: group(build.add(build.mul(whole, width), n), build.const(1, "int64"), "serial"), "line",
+                extent % width,
+                lambda n: group(whole * width + n, build.const(1, "int64"), "serial"), "line",
             ),
         )  # fmt: skip
     for a in sorted(outer, reverse=True):
@@ -108,7 +108,7 @@ def _lines(
     state = [local_buffer(f"carried{n}", kind, room) for n, kind in enumerate(carried.kinds)]
 
     def element(t: Expr, lane: Expr, made: Callable[[list[Expr]], list[Expr]]) -> Stmt:
-        i = [t if a == axis else build.add(at[a], lane) if a == beside else at[a] for a in range(outs[0].ndim)]
+        i = [t if a == axis else at[a] + lane if a == beside else at[a] for a in range(outs[0].ndim)]
         named = [Var("value", prim_type(kind)) for kind in carried.kinds]
         return seq(
             *[Bind(var, value) for var, value in zip(named, made(i))],
@@ -127,5 +127,5 @@ def _lines(
     first = serial_loop(
         build.minimum(length, 1), lambda t: side_by_side(lambda lane: element(t, lane, carried.begin)), "first"
     )
-    rest = serial_loop(build.sub(length, 1), lambda t: following(build.add(t, 1)), "t")
+    rest = serial_loop(length - 1, lambda t: following(t + 1), "t")
     return seq(*[AllocBuffer(b) for b in state], first, rest)

@@ -21,7 +21,7 @@ from ...ir.stmt import BufferStore, IfThenElse, Stmt, While, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import dtype_of, operand_shape
 from ..common.loop_nests import loops, read
-from ..common.table import R, attribute, constant, row
+from ..common.table import R, attribute, constant, rows
 from ..common.type_rules import (
     ZERO,
     attr,
@@ -35,7 +35,7 @@ from ..common.type_rules import (
 )
 from ..manipulate.index import index_tensor
 
-FAMILY = "index"
+row = rows("index")
 
 
 def _bisect(call: Call, sequence: te.Tensor, values: te.Tensor) -> te.Tensor:
@@ -52,7 +52,7 @@ def _bisect(call: Call, sequence: te.Tensor, values: te.Tensor) -> te.Tensor:
                 return read(outs[1], (which,))
 
             value = read(wanted, i)
-            middle = build.floordiv(build.add(state(low), state(high)), 2)
+            middle = (state(low) + state(high)) // 2
             here = read(line, (*i[:lead], middle))
             first, second = (value, here) if right else (here, value)
             before = build.lt(first, second)
@@ -68,7 +68,7 @@ def _bisect(call: Call, sequence: te.Tensor, values: te.Tensor) -> te.Tensor:
                     build.lt(state(low), state(high)),
                     IfThenElse(
                         before,
-                        BufferStore(outs[1], build.add(middle, 1), (low,)),
+                        BufferStore(outs[1], middle + 1, (low,)),
                         BufferStore(outs[1], middle, (high,)),
                     ),
                 ),
@@ -115,7 +115,6 @@ bucketize = row(
     ),
     _bucketize_type,
     "Returns for each value the number of boundaries below it.",
-    family=FAMILY,
     lower=lambda call, x, edges: _bisect(call, edges, x),
     ref=lambda x, edges, out_int32=False, right=False: _search_ref(edges, x, right, out_int32),
     samples="f32[2,3], f32([-1,0,0,0.5,2]), right=each(False, True); "
@@ -147,7 +146,6 @@ searchsorted = row(
     ),
     _search_type,
     "Returns for each value the index that keeps the last axis of the sequence sorted when it is inserted there.",
-    family=FAMILY,
     lower=_bisect,
     ref=_search_ref,
     samples="f32([[-1,0,0.5,1,2],[0,0,0,1,1]]), f32[2,4], right=each(False, True); f32[0], f32[3], out_int32=True",
@@ -166,7 +164,6 @@ nonzero = row(
     ("x",),
     _nonzero_type,
     "Returns the int64 indices of nonzero elements: one row per axis, one column per element.",
-    family=FAMILY,
     lower=_RUN_TIME,
     ref=lambda x: np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64)[: x.ndim],
     samples="f32[3,4]; i32[5](0,2); b[2,3]",
@@ -176,7 +173,7 @@ nonzero = row(
 def _unique_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     axes = None if attr(call, "axis") is None else (normal_axis(call, int_attr(call, "axis"), ty.ndim),)
-    bool_attr(call, "sorted", True)
+    bool_attr(call, "sorted")
     values = TensorType(None, ty.dtype, 1 if axes is None else ty.ndim, ty.vdevice)
     index = TensorType(None, DataType("int64"), 1, ty.vdevice)
     extra = [bool_attr(call, n) for n in ("return_index", "return_inverse", "return_counts")]
@@ -210,7 +207,6 @@ unique = row(
     ),
     _unique_type,
     "Returns the distinct elements or slices in rising order.",
-    family=FAMILY,
     lower=_RUN_TIME,
     ref=_unique_ref,
     samples="i32[9](0,4); i32[9](0,4), sorted=False; "
@@ -265,7 +261,6 @@ dynamic_strided_slice = row(
     ),
     _dynamic_type,
     "Slices every axis by begin, end and stride given as tensors, as strided_slice does.",
-    family=FAMILY,
     lower=_RUN_TIME,
     ref=_dynamic_ref,
     grad=_dynamic_grad,

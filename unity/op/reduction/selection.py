@@ -46,9 +46,9 @@ class Selection:
 
     def counted(self, holds: Callable[[Expr], Expr]) -> Stmt:
         """Count the keys for which a condition holds."""
-        one, nothing = build.const(1, self.count.dtype), build.const(0, self.count.dtype)
+        nothing = build.const(0, self.count.dtype)
         return reduced(
-            self.count, [self.length], lambda i, n: build.select(holds(read(self.keys, (n,))), one, nothing), start=0
+            self.count, [self.length], lambda i, n: build.select(holds(read(self.keys, (n,))), 1, nothing), start=0
         )
 
     @property
@@ -61,10 +61,10 @@ class Selection:
 
         def bit(n: Var) -> Stmt:
             tried = Var("tried", self.key.ty)
-            shift = build.sub(build.const(self.kind.bits - 1, self.kind), build.cast(n, self.kind))
+            shift = build.const(self.kind.bits - 1, self.kind) - build.cast(n, self.kind)
             step = build.intrinsic("shift_left", build.const(1, self.kind), shift)
             return seq(
-                Bind(tried, build.add(self.key, step)),
+                Bind(tried, self.key + step),
                 self.counted(lambda key: build.lt(key, tried)),
                 IfThenElse(build.le(self.counts, rank), BufferStore(self.found, tried, (ZERO,))),
             )
@@ -86,14 +86,14 @@ class Selection:
         seen, passed = read(equal, (ZERO,)), read(place, (ZERO,))
 
         def step(n: Var) -> Stmt:
-            more = build.add(seen, build.cast(build.eq(read(self.keys, (n,)), self.key), "int64"))
+            more = seen + build.cast(build.eq(read(self.keys, (n,)), self.key), "int64")
             return seq(
                 BufferStore(equal, more, (ZERO,)),
-                BufferStore(place, build.add(passed, build.cast(build.le(seen, wanted), "int64")), (ZERO,)),
+                BufferStore(place, passed + build.cast(build.le(seen, wanted), "int64"), (ZERO,)),
             )
 
         return seq(
-            self.find(rank), AllocBuffer(equal), AllocBuffer(place), Bind(wanted, build.sub(rank, self.counts)),
+            self.find(rank), AllocBuffer(equal), AllocBuffer(place), Bind(wanted, rank - self.counts),
             BufferStore(equal, ZERO, (ZERO,)), BufferStore(place, ZERO, (ZERO,)), serial_loop(self.length, step, "n"),
             BufferStore(to, passed, at),
         )  # fmt: skip
@@ -109,14 +109,14 @@ class Selection:
             fits = build.cast(build.lt(equals, room), "int64")
             return seq(
                 Bind(equal, build.cast(build.eq(key, self.key), "int64")),
-                Bind(take, build.add(below, build.mul(equal, fits))),
+                Bind(take, below + equal * fits),
                 BufferStore(to, n, (made,)),
-                BufferStore(taken, build.add(made, take), (ZERO,)),
-                BufferStore(taken, build.add(equals, equal), (build.const(1, "int64"),)),
+                BufferStore(taken, made + take, (ZERO,)),
+                BufferStore(taken, equals + equal, (build.const(1, "int64"),)),
             )
 
         return seq(
-            self.find(build.sub(count, 1)), AllocBuffer(taken), Bind(room, build.sub(count, self.counts)),
+            self.find(count - 1), AllocBuffer(taken), Bind(room, count - self.counts),
             *[BufferStore(taken, ZERO, (build.const(n, "int64"),)) for n in range(2)], serial_loop(self.length, step, "n"),
         )  # fmt: skip
 
@@ -124,16 +124,16 @@ class Selection:
 def median_place(lines: te.Tensor) -> te.Tensor:
     """Place of the lower middle element of each line along the last axis, or of the last NaN where there is one."""
     length = lines.shape[-1]
-    last = build.sub(length, 1)
+    last = length - 1
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def line(i: list[Var]) -> Stmt:
             chosen, rank = Selection(ins[0].dtype, length), build.index_var("rank")
             prepared = chosen.prepare(lambda n: read(ins[0], (*i, n)))
             if not ins[0].dtype.is_float:
-                return seq(prepared, chosen.place(build.floordiv(last, 2), outs[0], tuple(i)))
+                return seq(prepared, chosen.place(last // 2, outs[0], tuple(i)))
             nans = chosen.counted(lambda key: build.eq(key, greatest_key(chosen.kind)))
-            wanted = Bind(rank, build.select(build.gt(chosen.counts, ZERO), last, build.floordiv(last, 2)))
+            wanted = Bind(rank, build.select(build.gt(chosen.counts, ZERO), last, last // 2))
             return seq(prepared, nans, wanted, chosen.place(rank, outs[0], tuple(i)))
 
         return over_lines(lines.shape[:-1], line)
@@ -149,7 +149,7 @@ def first_sorted(x: te.Tensor, axis: int, descending: bool, count: Expr) -> te.T
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def line(i: list[Var]) -> Stmt:
-            places = local_buffer("selected", "int64", build.add(count, 1))
+            places = local_buffer("selected", "int64", count + 1)
             chosen = Selection(ins[0].dtype, length, descending)
             merged = Merging(ins[0], count, descending).emit(
                 lambda n: read(ins[0], at_place(i, axis, read(places, (n,)))),

@@ -48,7 +48,7 @@ class Merging:
 
     def __init__(self, data: Buffer, length: Expr, descending: bool) -> None:
         self.length, self.descending, self.kind = length, descending, key_type(data.dtype)
-        self.padded = build.mul(build.ceildiv(length, RUN), RUN)
+        self.padded = build.ceildiv(length, RUN) * RUN
         self.keys = local_buffer("keys", self.kind, 2, self.padded)
         self.places = local_buffer("places", "int64", 2, self.padded)
         self.rank = local_buffer("rank", "int32", RUN)
@@ -58,14 +58,14 @@ class Merging:
         """``load(n)`` is the element at a place of the line; ``store(m, n)`` says that the element at n comes m-th."""
 
         def key(n: Expr) -> Stmt:
-            value = load(build.minimum(n, build.sub(self.length, 1)))
+            value = load(build.minimum(n, self.length - 1))
             return BufferStore(self.keys, ordered_key(value, self.descending), (ONE, n))
 
         begin = serial_loop(self.padded, key, "n")
         if type(self.length) is IntImm and self.length.value <= RUN:
             return self.single(begin, store)
         span, side = read(self.width, (ZERO,)), read(self.side, (ZERO,))
-        runs = build.ceildiv(self.length, build.mul(span, 2))
+        runs = build.ceildiv(self.length, span * 2)
         return seq(
             *[AllocBuffer(b) for b in (self.keys, self.places, self.width, self.side)],
             begin,
@@ -76,8 +76,8 @@ class Merging:
                 build.lt(span, self.length),
                 seq(
                     serial_loop(runs, self.merge, "k"),
-                    BufferStore(self.width, build.mul(span, 2), (ZERO,)),
-                    BufferStore(self.side, build.sub(ONE, side), (ZERO,)),
+                    BufferStore(self.width, span * 2, (ZERO,)),
+                    BufferStore(self.side, ONE - side, (ZERO,)),
                 ),
             ),
             serial_loop(self.length, lambda m: store(m, read(self.places, (side, m))), "m"),
@@ -97,7 +97,7 @@ class Merging:
         """The place of an element of a short run is the number of those that come before it."""
 
         def key(i: Expr) -> Expr:
-            return read(self.keys, (ONE, build.add(start, i)))
+            return read(self.keys, (ONE, start + i))
 
         def first(i: Expr, j: Expr) -> Expr:
             earlier = build.logical_and(
@@ -112,8 +112,8 @@ class Merging:
         start, count = build.index_var("start"), build.index_var("count")
 
         def put(i: Var) -> Stmt:
-            place = build.add(start, i)
-            to = (ZERO, build.add(start, build.cast(read(self.rank, (i,)), "int64")))
+            place = start + i
+            to = (ZERO, start + build.cast(read(self.rank, (i,)), "int64"))
             return seq(
                 BufferStore(self.keys, read(self.keys, (ONE, place)), to),
                 BufferStore(self.places, place, to),
@@ -121,8 +121,8 @@ class Merging:
 
         return seq(
             AllocBuffer(self.rank),
-            Bind(start, build.mul(k, RUN)),
-            Bind(count, build.minimum(build.sub(self.length, start), RUN)),
+            Bind(start, k * RUN),
+            Bind(count, build.minimum(self.length - start, RUN)),
             self.ranked(start, count),
             serial_loop(count, put, "i"),
         )
@@ -133,24 +133,24 @@ class Merging:
         span = read(self.width, (ZERO,))
         low = [_counter(n) for n in ("left", "right")]
         high = [_counter(n) for n in ("left_end", "right_end")]
-        total = build.sub(end, start)
+        total = end - start
 
         def both(n: Var) -> Stmt:
             return seq(self.up(low, n, source, start, middle, end), self.down(high, n, source, start, middle, end))
 
         def rest(n: Var) -> Stmt:
-            return self.up(low, build.floordiv(total, 2), source, start, middle, end)
+            return self.up(low, total // 2, source, start, middle, end)
 
-        first = (start, middle, build.sub(middle, 1), build.sub(end, 1))
+        first = (start, middle, middle - 1, end - 1)
         return seq(
             *[AllocBuffer(b) for b in (*low, *high)],
             Bind(source, read(self.side, (ZERO,))),
-            Bind(start, build.mul(build.mul(k, span), 2)),
-            Bind(middle, build.minimum(build.add(start, span), self.length)),
-            Bind(end, build.minimum(build.add(middle, span), self.length)),
+            Bind(start, k * span * 2),
+            Bind(middle, build.minimum(start + span, self.length)),
+            Bind(end, build.minimum(middle + span, self.length)),
             *[BufferStore(b, value, (ZERO,)) for b, value in zip((*low, *high), first)],
-            serial_loop(build.floordiv(total, 2), both, "p"),
-            serial_loop(build.floormod(total, 2), rest, "odd"),
+            serial_loop(total // 2, both, "p"),
+            serial_loop(total % 2, rest, "odd"),
         )
 
     def up(self, counters: list[Buffer], n: Expr, source: Expr, start: Expr, middle: Expr, end: Expr) -> Stmt:
@@ -161,21 +161,21 @@ class Merging:
             return _either(_flag(build.ge(l, middle)), ahead)
 
         def inside(l: Expr, r: Expr) -> tuple[Expr, Expr]:
-            return build.minimum(l, build.sub(middle, 1)), build.minimum(r, build.sub(end, 1))
+            return build.minimum(l, middle - 1), build.minimum(r, end - 1)
 
-        return self.step(counters, inside, source, build.add(start, n), 1, right)
+        return self.step(counters, inside, source, start + n, 1, right)
 
     def down(self, counters: list[Buffer], n: Expr, source: Expr, start: Expr, middle: Expr, end: Expr) -> Stmt:
         """The n-th element from the back: of equal ones the right."""
 
         def right(l: Expr, r: Expr, a: Expr, b: Expr) -> Expr:
-            not_before = build.sub(1, _flag(build.lt(b, a)))
+            not_before = 1 - _flag(build.lt(b, a))
             return _both(_flag(build.ge(r, middle)), _either(_flag(build.lt(l, start)), not_before))
 
         def inside(l: Expr, r: Expr) -> tuple[Expr, Expr]:
-            return build.maximum(l, start), build.minimum(build.maximum(r, middle), build.sub(end, 1))
+            return build.maximum(l, start), build.minimum(build.maximum(r, middle), end - 1)
 
-        return self.step(counters, inside, source, build.sub(build.sub(end, 1), n), -1, right)
+        return self.step(counters, inside, source, end - 1 - n, -1, right)
 
     def step(
         self, counters: list[Buffer], inside: Callable[[Expr, Expr], tuple[Expr, Expr]], source: Expr, to: Expr, by: int,
@@ -185,18 +185,18 @@ class Merging:
         arithmetic: a branch would be guessed wrong every other time."""
         l, r, left, right_, moved, taken = [build.index_var(n) for n in ("l", "r", "left", "right", "moved", "taken")]
         a, b = [Var(n, prim_type(self.kind)) for n in ("a", "b")]
-        target = (build.sub(ONE, source), to)
+        target = (ONE - source, to)
         return seq(
             *[Bind(var, read(c, (ZERO,))) for var, c in zip((l, r), counters)],
             *[Bind(var, value) for var, value in zip((left, right_), inside(l, r))],
             Bind(a, read(self.keys, (source, left))),
             Bind(b, read(self.keys, (source, right_))),
             Bind(moved, build.cast(right(l, r, a, b), "int64")),
-            Bind(taken, build.add(left, build.mul(moved, build.sub(right_, left)))),
+            Bind(taken, left + moved * (right_ - left)),
             BufferStore(self.keys, read(self.keys, (source, taken)), target),
             BufferStore(self.places, read(self.places, (source, taken)), target),
-            BufferStore(counters[0], build.add(l, build.mul(build.sub(ONE, moved), by)), (ZERO,)),
-            BufferStore(counters[1], build.add(r, build.mul(moved, by)), (ZERO,)),
+            BufferStore(counters[0], l + (ONE - moved) * by, (ZERO,)),
+            BufferStore(counters[1], r + moved * by, (ZERO,)),
         )
 
 
@@ -257,7 +257,7 @@ def first_along(x: te.Tensor, axis: int, descending: bool, count: Expr) -> tuple
             def earlier(which: Expr) -> Expr:
                 return before(value, read(kept, at(which)), descending)
 
-            previous = build.sub(p, 1)
+            previous = p - 1
             move = seq(
                 put(kept, read(kept, at(previous)), p), put(order, read(order, at(previous)), p),
                 BufferStore(place, previous, (ZERO,)),
@@ -265,12 +265,12 @@ def first_along(x: te.Tensor, axis: int, descending: bool, count: Expr) -> tuple
             there = build.if_then_else(build.gt(p, ZERO), earlier(build.maximum(previous, ZERO)), build.const(False))
             insert = seq(
                 AllocBuffer(place),
-                BufferStore(place, build.minimum(n, build.sub(count, 1)), (ZERO,)),
+                BufferStore(place, build.minimum(n, count - 1), (ZERO,)),
                 While(there, move),
                 put(kept, value, p),
                 put(order, n, p),
             )
-            last = build.sub(count, 1)
+            last = count - 1
             belongs = build.if_then_else(build.lt(n, count), build.const(True), earlier(last))
             return seq(Bind(value, read(data, at(n))), IfThenElse(belongs, insert))
 

@@ -16,12 +16,12 @@ from ...ir.expr import Call, IntImm, TupleGetItem
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import field_of
-from ..common.table import R, attribute, row
+from ..common.table import R, attribute, rows
 from ..common.type_rules import attr, bool_attr, choice_attr, dtype_value, fail, int_attr, like, normal_axis, tensor_arg
 from .selection import first_sorted
 from .sort_loops import MOST_INSERTED, RUN, first_along, order_along
 
-FAMILY = "index"
+row = rows("index")
 
 
 def gathered(x: te.Tensor, order: te.Tensor, axis: int, shape: Any, name: str) -> te.Tensor:
@@ -29,7 +29,7 @@ def gathered(x: te.Tensor, order: te.Tensor, axis: int, shape: Any, name: str) -
 
 
 def axis_of(call: Call, ndim: int) -> int:
-    return normal_axis(call, int_attr(call, "axis", -1), ndim)
+    return normal_axis(call, int_attr(call, "axis"), ndim)
 
 
 def _sort_type(call: Call) -> Type:
@@ -42,7 +42,7 @@ def _sort_type(call: Call) -> Type:
 def _argsort_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, "data")
     _sort_type(call)
-    return like(ty, dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32"))
+    return like(ty, dtype_value(call, attr(call, "dtype")) or DataType("int32"))
 
 
 def _sort(call: Call, x: te.Tensor) -> te.Tensor:
@@ -52,7 +52,7 @@ def _sort(call: Call, x: te.Tensor) -> te.Tensor:
 
 def _argsort(call: Call, x: te.Tensor) -> te.Tensor:
     order = order_along(x, axis_of(call, x.ndim), bool_attr(call, "descending"))
-    dtype = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
+    dtype = dtype_value(call, attr(call, "dtype")) or DataType("int32")
     return te.compute(x.shape, lambda *i: order[i].astype(dtype), "argsort")
 
 
@@ -68,7 +68,7 @@ def _sort_ref(x: np.ndarray, axis: int = -1, descending: bool = False) -> np.nda
 
 
 def _sort_grad(call: Call, g: Expr) -> list[Any]:
-    x, axis = call.args[0], int_attr(call, "axis", -1)
+    x, axis = call.args[0], int_attr(call, "axis")
     order = R.argsort(x, axis=axis, descending=bool_attr(call, "descending"), dtype="int64")
     return [R.scatter_elements(R.zeros_like(x), order, g, axis=axis)]
 
@@ -78,7 +78,6 @@ sort = row(
     ("data", attribute("axis", -1), attribute("descending", False)),
     _sort_type,
     "Sorts along an axis; equal elements keep their order, and NaN counts as largest.",
-    family=FAMILY,
     lower=_sort,
     ref=_sort_ref,
     grad=_sort_grad,
@@ -96,7 +95,6 @@ argsort = row(
     ),
     _argsort_type,
     "Returns the indices that sort along an axis; equal elements keep their order, and NaN counts as largest.",
-    family=FAMILY,
     lower=_argsort,
     ref=_argsort_ref,
     samples="f32[3,4], axis=0, descending=each(False, True); "
@@ -113,29 +111,29 @@ def _kept(count: int, extent: Expr) -> Expr:
 
 def _topk_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, "data")
-    axis, count = axis_of(call, ty.ndim), int_attr(call, "k", 1)
+    axis, count = axis_of(call, ty.ndim), int_attr(call, "k")
     known = dims(ty)
     extent = known[axis] if known is not None else None
     if type(extent) is IntImm and not 0 <= count <= extent.value:
         raise fail(call, "E214", f"k is {count}, axis {axis} has {extent} elements")
     if count < 0:
         raise fail(call, "E214", f"k must not be negative, got {count}")
-    choice_attr(call, "ret_type", "both", ("both", "values", "indices"))
-    kind = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
+    choice_attr(call, "ret_type", ("both", "values", "indices"))
+    kind = dtype_value(call, attr(call, "dtype")) or DataType("int32")
     values = (
         TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
         if known is None
         else tensor_type([_kept(count, d) if a == axis else d for a, d in enumerate(known)], ty.dtype)
     )
     chosen = {"values": values, "indices": like(values, kind), "both": TupleType((values, like(values, kind)))}
-    return chosen[attr(call, "ret_type", "both")]
+    return chosen[attr(call, "ret_type")]
 
 
 def _topk(call: Call, x: te.Tensor) -> Any:
-    axis, count = axis_of(call, x.ndim), int_attr(call, "k", 1)
-    largest = bool_attr(call, "largest", True)
+    axis, count = axis_of(call, x.ndim), int_attr(call, "k")
+    largest = bool_attr(call, "largest")
     shape = [_kept(count, d) if a == axis else d for a, d in enumerate(x.shape)]
-    kind = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
+    kind = dtype_value(call, attr(call, "dtype")) or DataType("int32")
     length = x.shape[axis]
     most = type(length) is IntImm and length.value <= min(RUN, 2 * count)  # of a line that counting sorts at once
     if 0 < count <= MOST_INSERTED and not most:
@@ -144,7 +142,7 @@ def _topk(call: Call, x: te.Tensor) -> Any:
         order = first_sorted(x, axis, largest, shape[axis]) if count and not most else order_along(x, axis, largest)
         values = gathered(x, order, axis, shape, "topk")
     indices = te.compute(shape, lambda *i: order[i].astype(kind), "topk_indices")
-    return {"values": values, "indices": indices, "both": (values, indices)}[attr(call, "ret_type", "both")]
+    return {"values": values, "indices": indices, "both": (values, indices)}[attr(call, "ret_type")]
 
 
 def _topk_ref(
@@ -156,7 +154,7 @@ def _topk_ref(
 
 
 def _topk_grad(call: Call, g: Expr) -> list[Any]:
-    x, axis, kind = call.args[0], int_attr(call, "axis", -1), attr(call, "ret_type", "both")
+    x, axis, kind = call.args[0], int_attr(call, "axis"), attr(call, "ret_type")
     if kind == "indices":
         return [None]
     chosen = call if kind == "both" else R.topk(x, **{**call.attrs, "ret_type": "both"})
@@ -176,7 +174,6 @@ topk = row(
     ),
     _topk_type,
     "Returns the k largest or smallest elements along an axis in order, and their indices; NaN counts as largest.",
-    family=FAMILY,
     lower=_topk,
     ref=_topk_ref,
     grad=_topk_grad,

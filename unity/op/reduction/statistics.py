@@ -13,14 +13,14 @@ from ...ir.relation import dims, exceeds
 from ...ir.types import Expr, TupleType, Type
 from ..common.gradients import field_of, kept_reduction, operand_shape, spread_back
 from ..common.lowering import cast_tensor, result_dtype, short_name
-from ..common.table import Operator, R, attribute, row
+from ..common.table import Operator, R, attribute, rows
 from ..common.type_rules import ONE, axes_attr, bool_attr, fail, float_tensor, product, tensor_arg
 from ..elementwise.unary import in_float32
 from ..manipulate.manipulate import unravel
 from .reduce import accumulate, numpy_axis, reduce_axes, reduce_tensor, reduced_type, shared_by
 from .selection import median_place
 
-FAMILY = "reduce"
+row = rows("reduce")
 _AXES = ("x", attribute("axis", None, "one axis or several; None: all"), attribute("keepdims", False))
 
 
@@ -36,10 +36,10 @@ def _truth(name: str, reducer: Any, ref: Any, doc: str) -> Operator:
         axes, _ = reduce_axes(call, x)
 
         def holds(value: te.Value, _: list[Any]) -> te.Value:
-            return (value if value.dtype.is_bool else value != te.const(0, value.dtype)).astype("uint8")
+            return (value if value.dtype.is_bool else value != 0).astype("uint8")
 
         found = reduce_tensor(x, axes, bool_attr(call, "keepdims"), reducer, holds, "truth")
-        return te.compute(found.shape, lambda *i: found[i] != te.const(0, "uint8"), short_name(call))
+        return te.compute(found.shape, lambda *i: found[i] != 0, short_name(call))
 
     def meaning(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> np.ndarray:
         return np.asarray(ref(x, axis=numpy_axis(axis), keepdims=bool(keepdims)))
@@ -47,7 +47,7 @@ def _truth(name: str, reducer: Any, ref: Any, doc: str) -> Operator:
     samples = (
         "b[3,4,5], axis=each(None, 0, [-1], [0,2]), keepdims=each(False, True); i32[3,2](0,2), axis=0; b[0,3], axis=0"
     )
-    return row(name, _AXES, _truth_type, doc, family=FAMILY, lower=lower, ref=meaning, samples=samples)
+    return row(name, _AXES, _truth_type, doc, lower=lower, ref=meaning, samples=samples)
 
 
 any_ = _truth("any", te.max, np.any, "Tests whether any element over the axes is nonzero.")
@@ -64,7 +64,7 @@ def _logsumexp(call: Call, x: te.Tensor) -> te.Tensor:
     high = reduce_tensor(x, axes, True, te.max, lambda v, _: accumulate(v), "maximum")
 
     def finite(*i: te.Value) -> te.Value:
-        return te.select(te.isinf(high[i]), te.const(0, high.dtype), high[i])
+        return te.select(te.isinf(high[i]), 0, high[i])
 
     shift = te.compute(shape, finite, "shift")
     keep = bool_attr(call, "keepdims")
@@ -101,7 +101,6 @@ logsumexp = row(
     _AXES,
     _floats,
     "Returns the logarithm of the sum of exp(x) over the axes, without overflow.",
-    family=FAMILY,
     lower=_logsumexp,
     ref=in_float32(_logsumexp_ref),
     grad=_logsumexp_grad,
@@ -183,7 +182,6 @@ median = row(
     _AXES,
     _median_type,
     "Returns the median over the axes, the lower of two middle values, and with one axis its int64 index; NaN if any is NaN.",
-    family=FAMILY,
     lower=_median,
     ref=_median_ref,
     grad=_median_grad,

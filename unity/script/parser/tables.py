@@ -55,6 +55,3 @@ def _read(layout: PostLex, tree: lark.Transformer[Any, Any], kept: bytes) -> Lar
     }
     read: Lark = Lark._load_from_dict(data, dict(memo), postlex=layout, transformer=tree)  # type: ignore[no-untyped-call]
     return read
-
-
-__all__ = ["parser_of"]

@@ -36,27 +36,27 @@ def attr(p: Printer, value: Any) -> None:
     """Write a compile-time value."""
     kind = type(value)
     if value is None or kind is bool:
-        p.out.append(repr(value))
+        p.put(repr(value))
     elif kind is str:
-        p.out.append(quote(value))
+        p.put(quote(value))
     elif isinstance(value, (int, np.integer)):
-        p.out.append(str(int(value)))
+        p.put(str(int(value)))
     elif isinstance(value, (float, np.floating)):
-        p.out.append(_python_float(float(value)))
+        p.put(_python_float(float(value)))
     elif kind is tuple or kind is list:
         _items(p, value, kind is tuple)
     elif isinstance(value, dict):
         attr_dict(p, value)
     elif kind is DataType:
-        p.out.append(f'R.dtype("{value.name}")')
+        p.put(f'R.dtype("{value.name}")')
     elif isinstance(value, Node):
         attr_node(p, value)
     elif isinstance(value, Tensor):
-        p.out.append(tensor_text(p, value, "R.const"))
+        p.put(tensor_text(p, value, "R.const"))
     else:
         spell = getattr(value, "script_text", None)
         if callable(spell):
-            p.out.append(spell())
+            p.put(spell())
         else:
             _unspelled(p, value)
 
@@ -66,7 +66,7 @@ def attr_node(p: Printer, value: Node) -> None:
     if isinstance(value, Type):
         p.type(value)
     elif isinstance(value, Buffer):
-        p.out.append(p.name_of(value))
+        p.put(p.name_of(value))
     elif isinstance(value, BufferRegion):
         region(p, value)
     elif isinstance(value, IterVar):
@@ -86,43 +86,43 @@ def _unspelled(p: Printer, value: Any) -> None:
     name = type(value).__name__
     if p.strict:
         raise InternalError("E902", f"the printer has no spelling for an attribute of type {name}")
-    p.out.append(f"<{name}>")
+    p.put(f"<{name}>")
 
 
 def _items(p: Printer, values: Any, is_tuple: bool) -> None:
     is_tuple = is_tuple and not p.dialect.tvm
-    p.out.append("(" if is_tuple else "[")
+    p.put("(" if is_tuple else "[")
     for number, item in enumerate(values):
-        p.out.append(", " if number else "")
+        p.put(", " if number else "")
         attr(p, item)
     if is_tuple and len(values) == 1:
-        p.out.append(",")
-    p.out.append(")" if is_tuple else "]")
+        p.put(",")
+    p.put(")" if is_tuple else "]")
 
 
 def attr_dict(p: Printer, values: dict[Any, Any]) -> None:
     """``{"key": value}``; a virtual device and a target with its host in their own spellings."""
     if set(values) == _VDEVICE:
-        p.out.append("I.vdevice(")
+        p.put("I.vdevice(")
         attr(p, values["target"])
-        p.out.append(f", {values['id']}, {quote(values['scope'])})")
+        p.put(f", {values['id']}, {quote(values['scope'])})")
         return
     if set(values) == _TARGET:
-        p.out.append("T.target(")
+        p.put("T.target(")
         attr(p, values["target"])
-        p.out.append(", host=")
+        p.put(", host=")
         attr(p, values["host"])
-        p.out.append(")")
+        p.put(")")
         return
-    p.out.append("{")
+    p.put("{")
     for number, (key, item) in enumerate(values.items()):
-        p.out.append(", " if number else "")
+        p.put(", " if number else "")
         if p.dialect.tvm and isinstance(key, str) and key.startswith("tir."):
             key = "tirx." + key[4:]
         attr(p, key)
-        p.out.append(": ")
+        p.put(": ")
         attr(p, item)
-    p.out.append("}")
+    p.put("}")
 
 
 def _python_float(value: float) -> str:
@@ -190,7 +190,7 @@ def tensor_text(p: Printer, data: Tensor, function: str) -> str:
 
 
 def _constant(p: Printer, node: Constant, where: str) -> None:
-    p.out.append(tensor_text(p, node.data, "R.const"))
+    p.put(tensor_text(p, node.data, "R.const"))
 
 
 EXPRS[Constant] = _constant

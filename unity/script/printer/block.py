@@ -48,22 +48,21 @@ def _axes(p: Printer, axes: tuple[IterVar, ...], values: tuple[Expr, ...] | None
         p.line(f"{p.name_of(axis.var)} = {AXIS_CANONICAL[axis.kind]}(")
         _domain(p, axis.dom)
         if values is not None:
-            p.out.append(", ")
-            p.expr(values[number], INDEX)
-        p.out.append(")")
+            p.put(", ", (values[number], INDEX))
+        p.put(")")
         number += 1
     p.bound.update([a.var for a in axes])
 
 
 def _domain(p: Printer, dom: Range | None) -> None:
     if dom is None:
-        p.out.append("None")
+        p.put("None")
     elif type(dom.min) is IntImm and dom.min.value == 0 and dom.min.ty is dom.extent.ty:
         p.expr(dom.extent, INDEX)
     else:
-        p.out.append("(")
+        p.put("(")
         bounds(p, dom, ", ")
-        p.out.append(")")
+        p.put(")")
 
 
 def _realize(p: Printer, node: st.BlockRealize) -> None:
@@ -77,9 +76,9 @@ def _match_region(p: Printer, node: MatchBufferRegion) -> None:
     comments(p, node)
     p.line(f"{own_buffer(p, node.buffer)} = T.match_buffer(")
     region(p, node.source)
-    p.out.append(", ")
+    p.put(", ")
     buffer_arguments(p, node.buffer)
-    p.out.append(")")
+    p.put(")")
 
 
 def _block(p: Printer, node: st.Block, values: tuple[Expr, ...] | None = None, predicate: Expr | None = None) -> None:
@@ -88,26 +87,24 @@ def _block(p: Printer, node: st.Block, values: tuple[Expr, ...] | None = None, p
     start = len(p.out)
     _axes(p, node.iter_vars, values)
     if predicate is not None and not (type(predicate) is IntImm and predicate.value == 1 and predicate.ty is _BOOL):
-        p.line("T.where(")
-        p.expr(predicate, RAW)
-        p.out.append(")")
+        p.line("T.where(", (predicate, RAW), ")")
     for word, regions in (("T.reads", node.reads), ("T.writes", node.writes)):
         if regions is not None:
             p.line(f"{word}(")
             for number, part in enumerate(regions):
-                p.out.append(", " if number else "")
+                p.put(", " if number else "")
                 region(p, part)
-            p.out.append(")")
+            p.put(")")
     if node.annotations:
         p.line(f"{p.word('T.block_attr')}(")
         attr_dict(p, node.annotations)
-        p.out.append(")")
+        p.put(")")
     for buffer in node.alloc_buffers:
         word = "T.sblock_alloc_buffer" if p.dialect.tvm else "T.alloc_buffer"
         comments(p, buffer)
         p.line(f"{own_buffer(p, buffer)} = {word}(")
         buffer_arguments(p, buffer)
-        p.out.append(")")
+        p.put(")")
     for item in node.match_buffers:
         _match_region(p, item)
     if node.init is not None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...ffi.tensor import Tensor
 from ...ir.node import Node
+from ...ir.types import Type
 from ...support.errors import InternalError
 from ..spelling.spelling import TVM_NAMES
 from .comments import Comments, comments, comments_at_end
@@ -42,6 +43,7 @@ UNITY = Dialect("unity")
 TVM = Dialect("tvm", TVM_NAMES, tvm=True)
 DIALECTS = {"unity": UNITY, "tvm": TVM}
 
+Part = str | Node | tuple[Any, str]
 Emit = Callable[["Printer", Any], None]
 EmitExpr = Callable[["Printer", Any, str], None]
 
@@ -134,9 +136,29 @@ class Printer:
         """A canonical construct or operator name in the dialect at hand."""
         return self.dialect.names.get(name, name)
 
-    def line(self, text: str = "") -> None:
-        """Begin a new line with the present indentation."""
+    def put(self, *parts: Part) -> None:
+        """Write parts in order: a text as it is, a type, an expression that stands alone, or ``(expressions, where)``."""
+        for part in parts:
+            self.part(part)
+
+    def line(self, text: str = "", *parts: Part) -> None:
+        """Begin a new line with the present indentation, and write parts as ``put`` does."""
         self.out.append("\n" + "    " * self.indent + text if self.out else "    " * self.indent + text)
+        for part in parts:
+            self.part(part)
+
+    def part(self, part: Part) -> None:
+        """Write one part. No call unpacks arguments: those take C's stack, of which deep trees need too much."""
+        if isinstance(part, str):
+            self.out.append(part)
+        elif isinstance(part, Type):
+            self.type(part)
+        elif isinstance(part, Node):
+            self.expr(part)
+        elif isinstance(part[0], (tuple, list)):
+            self.exprs(part[0], part[1])
+        else:
+            self.expr(part[0], part[1])
 
     def dedent(self) -> None:
         """End an indented block."""

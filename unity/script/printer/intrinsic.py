@@ -64,16 +64,15 @@ def intrinsic(p: Printer, node: Call) -> None:
     if name in _SAME_PAIR and len(args) == 2:
         raw = raw or args[0].ty is not args[1].ty
     if raw:
-        p.out.append(f"T.call_intrin({dtype_text(node.ty)}, {quote(name)}")
+        p.put(f"T.call_intrin({dtype_text(node.ty)}, {quote(name)}")
         for arg in args:
-            p.out.append(", ")
-            p.expr(arg, RAW)
-        p.out.append(")")
+            p.put(", ", (arg, RAW))
+        p.put(")")
         return
-    p.out.append(f"{p.word(name)}(")
+    p.put(f"{p.word(name)}(")
     first = True
     if name in DTYPE_FIRST:
-        p.out.append(dtype_text(node.ty))
+        p.put(dtype_text(node.ty))
         first = False
     places = [VALUE] * len(args)
     if len(args) == 2 and name in _SAME_PAIR:
@@ -82,11 +81,11 @@ def intrinsic(p: Printer, node: Call) -> None:
         places = [VALUE, *pair_places(args[1], args[2])]
     for arg, place in zip(args, places):
         if not first:
-            p.out.append(", ")
+            p.put(", ")
         first = False
         p.expr(arg, place)
     if row is not None and row.result == "given" and name not in DTYPE_FIRST:
         default = DTYPE_DEFAULT.get(name)
         if default is None or node.ty is not prim_type(default):
-            p.out.append(f"dtype={dtype_text(node.ty)}" if first else f", dtype={dtype_text(node.ty)}")
-    p.out.append(")")
+            p.put(f"dtype={dtype_text(node.ty)}" if first else f", dtype={dtype_text(node.ty)}")
+    p.put(")")

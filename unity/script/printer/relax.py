@@ -59,9 +59,7 @@ def graph_value(p: Printer, node: Expr) -> None:
     kind = type(node)
     scalar = type(node.ty) is ty.PrimType and kind not in (Var, DataflowVar, If, TupleGetItem, SeqExpr)
     if scalar and not (type(node) is Call and not _is_intrinsic(node)):
-        p.out.append("R.prim_value(")
-        p.expr(node, INDEX)
-        p.out.append(")")
+        p.put("R.prim_value(", (node, INDEX), ")")
     else:
         p.expr(node, VALUE)
 
@@ -73,57 +71,54 @@ def _is_intrinsic(node: Call) -> bool:
 def _global_var(p: Printer, node: GlobalVar, where: str) -> None:
     if p.dialect.tvm and node.name in p.module_names:
         if p.level == "T":
-            p.out.append(f"{p.class_name}.{node.name}")
+            p.put(f"{p.class_name}.{node.name}")
         else:
-            p.out.append(f"cls.{node.name}")
+            p.put(f"cls.{node.name}")
             p.free[node] = None
     elif node.name in p.module_names or p.loose:
-        p.out.append(node.name)
+        p.put(node.name)
     else:
-        p.out.append(f"I.GlobalVar({quote(node.name)})")
+        p.put(f"I.GlobalVar({quote(node.name)})")
 
 
 def _extern(p: Printer, node: ExternFunc, where: str) -> None:
-    p.out.append(f"R.ExternFunc({quote(node.name)})")
+    p.put(f"R.ExternFunc({quote(node.name)})")
 
 
 def _dtype_imm(p: Printer, node: DataTypeImm, where: str) -> None:
-    p.out.append(f'R.dtype("{node.value.name}")')
+    p.put(f'R.dtype("{node.value.name}")')
 
 
 def _op(p: Printer, node: Op, where: str) -> None:
-    p.out.append(p.word(node.name))
+    p.put(p.word(node.name))
 
 
 def _tuple(p: Printer, node: Tuple, where: str) -> None:
     if not node.fields:
-        p.out.append("R.tuple()")
+        p.put("R.tuple()")
         return
     if all([type(field.ty) is ty.PrimType for field in node.fields]):  # (n, m) alone would read as a shape
-        p.out.append("R.tuple(")
+        p.put("R.tuple(")
         _values(p, node.fields)
-        p.out.append(")")
+        p.put(")")
         return
-    p.out.append("(")
+    p.put("(")
     _values(p, node.fields)
-    p.out.append(",)" if len(node.fields) == 1 else ")")
+    p.put(",)" if len(node.fields) == 1 else ")")
 
 
 def _values(p: Printer, nodes: tuple[Expr, ...]) -> None:
     for number, item in enumerate(nodes):
-        p.out.append(", " if number else "")
+        p.put(", " if number else "")
         graph_value(p, item)
 
 
 def _item(p: Printer, node: TupleGetItem, where: str) -> None:
-    p.expr(node.tuple_value, VALUE)
-    p.out.append(f"[{node.index}]")
+    p.put(node.tuple_value, f"[{node.index}]")
 
 
 def _shape(p: Printer, node: ShapeExpr, where: str) -> None:
-    p.out.append("R.shape([")
-    p.exprs(node.values, INDEX)
-    p.out.append("])")
+    p.put("R.shape([", (node.values, INDEX), "])")
 
 
 def _call(p: Printer, node: Call, where: str) -> None:
@@ -137,71 +132,70 @@ def _call(p: Printer, node: Call, where: str) -> None:
             _call_op(p, node, op.name)
         return
     if type(op) is Function:
-        p.out.append("<Function>")
+        p.put("<Function>")
     else:
         p.expr(op, VALUE)
-    p.out.append("(")
+    p.put("(")
     if p.level == "T":
         p.exprs(node.args, VALUE)
     else:
         _values(p, node.args)
     _keywords(p, node, node.attrs, bool(node.args))
-    p.out.append(")")
+    p.put(")")
 
 
 def _keywords(p: Printer, node: Call, attrs: dict[str, Any], comma: bool) -> None:
     for name, value in attrs.items():
-        p.out.append(f", {name}=" if comma else f"{name}=")
+        p.put(f", {name}=" if comma else f"{name}=")
         attr(p, value)
         comma = True
     if node.ty_args:
-        p.out.append(", ty_args=(" if comma else "ty_args=(")
+        p.put(", ty_args=(" if comma else "ty_args=(")
         types(p, node.ty_args)
-        p.out.append(",)" if len(node.ty_args) == 1 else ")")
+        p.put(",)" if len(node.ty_args) == 1 else ")")
 
 
 def _call_dps(p: Printer, node: Call, name: str) -> None:
     callee = node.args[0]
     if p.dialect.tvm and name == R.call_dps.name:
-        p.out.append("R.call_dps_packed(" if type(callee) is ExternFunc else "R.call_tir(")
+        p.put("R.call_dps_packed(" if type(callee) is ExternFunc else "R.call_tir(")
     else:
-        p.out.append(f"{p.word(name)}(")
+        p.put(f"{p.word(name)}(")
     if type(callee) is ExternFunc:
-        p.out.append(quote(callee.name))
+        p.put(quote(callee.name))
     else:
         p.expr(callee, VALUE)
-    p.out.append(", ")
+    p.put(", ")
     graph_value(p, node.args[1])
-    p.out.append(", out_ty=" if p.dialect.tvm else ", ")
+    p.put(", out_ty=" if p.dialect.tvm else ", ")
     if len(node.ty_args) == 1 and type(node.ty_args[0]) is not ty.TupleType:
         p.type(node.ty_args[0])
     else:
-        p.out.append("[")
+        p.put("[")
         types(p, node.ty_args)
-        p.out.append("]")
+        p.put("]")
     if len(node.args) > 2:
-        p.out.append(", tir_vars=")
-        p.expr(node.args[2], VALUE)
+        p.put(", tir_vars=", node.args[2])
     for key, value in node.attrs.items():
-        p.out.append(f", {key}=")
+        p.put(f", {key}=")
         attr(p, value)
-    p.out.append(")")
+    p.put(")")
 
 
 def _call_op(p: Printer, node: Call, name: str) -> None:
     info = OPS.get(name)
-    p.out.append(f"{p.word(name)}(")
+    p.put(f"{p.word(name)}(")
     names = _keyword_arguments(info, len(node.args)) if info is not None else {}
     for number, arg in enumerate(node.args):
-        p.out.append(", " if number else "")
+        p.put(", " if number else "")
         if number in names:
-            p.out.append(f"{names[number]}=")
+            p.put(f"{names[number]}=")
         if number == 0 and type(arg) is ExternFunc and name in _PACKED:
-            p.out.append(quote(arg.name))
+            p.put(quote(arg.name))
         else:
             graph_value(p, arg)
     _keywords(p, node, _shown_attrs(node.attrs, info), bool(node.args))
-    p.out.append(")")
+    p.put(")")
 
 
 def _keyword_arguments(info: OpInfo, count: int) -> dict[int, str]:
@@ -269,13 +263,10 @@ def _write_binding(p: Printer, binding: Any, target: str | None) -> None:
         p.bound.add(var)
         p.line(target or p.name_of(var))
         if not same_type(var.ty, binding.target):
-            p.out.append(": ")
-            p.type(var.ty)
-        p.out.append(" = R.match_cast(")
+            p.put(": ", var.ty)
+        p.put(" = R.match_cast(")
         graph_value(p, value)
-        p.out.append(", ")
-        p.type(binding.target)
-        p.out.append(")")
+        p.put(", ", binding.target, ")")
         return
     kind = type(value)
     if kind is If:
@@ -305,9 +296,8 @@ def _write_binding(p: Printer, binding: Any, target: str | None) -> None:
     p.bound.add(var)
     p.line(target or p.name_of(var))
     if not _is_evident(var, value):
-        p.out.append(": ")
-        p.type(var.ty)
-    p.out.append(" = ")
+        p.put(": ", var.ty)
+    p.put(" = ")
     graph_value(p, value)
 
 
@@ -344,7 +334,7 @@ def _if(p: Printer, node: If, target: str) -> None:
     while True:
         p.line(word)
         graph_value(p, node.cond)
-        p.out.append(":")
+        p.put(":")
         _branch(p, node.then_branch, target)
         binding = _only_binding(node.else_branch)
         if binding is None or type(binding.value) is not If:
@@ -404,23 +394,21 @@ def function(p: Printer, fn: Function, name: str, nested: bool = False) -> None:
     p.bound.update(fn.params)
     outer_quoting, p.quoting = p.quoting, True
     for number, param in enumerate(fn.params):
-        p.out.append(", " if number else "")
-        p.out.append(f"{p.name_of(param)}: ")
-        p.type(param.ty)
-    p.out.append(")")
+        p.put(", " if number else "")
+        p.put(f"{p.name_of(param)}: ", param.ty)
+    p.put(")")
     if not p.dialect.tvm or _bound_by_params(fn):  # TVM refuses symbols that only the body binds
-        p.out.append(" -> ")
-        p.type(fn.ret_ty)
-    p.out.append(":")
+        p.put(" -> ", fn.ret_ty)
+    p.put(":")
     p.quoting = False
     p.indent += 1
     slot = len(p.out)
-    p.out.append("")
+    p.put("")
     attrs = {k: v for k, v in fn.attrs.items() if not (k == "global_symbol" and v == name)}
     if attrs:
         p.line("R.func_attr(")
         attr_dict(p, attrs)
-        p.out.append(")")
+        p.put(")")
     outer_free, p.free = p.free, {}
     body = fn.body
     if type(body) is SeqExpr:

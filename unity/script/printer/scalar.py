@@ -65,7 +65,7 @@ def float_text(value: float, dtype: DataType) -> str:
 def _int_imm(p: Printer, node: IntImm, where: str) -> None:
     dtype = node.ty.dtype
     if dtype.is_bool:
-        p.out.append(f"T.bool({node.value != 0})")
+        p.put(f"T.bool({node.value != 0})")
         return
     name = dtype.name
     plain = (
@@ -73,25 +73,25 @@ def _int_imm(p: Printer, node: IntImm, where: str) -> None:
         or (where is INDEX and name == ("int32" if p.dialect.tvm and p.level == "T" else "int64"))
         or (where is VALUE and name == "int32" and node.value in _INT32_RANGE)
     )
-    p.out.append(str(node.value) if plain else f"T.{name}({node.value})")
+    p.put(str(node.value) if plain else f"T.{name}({node.value})")
 
 
 def _float_imm(p: Printer, node: FloatImm, where: str) -> None:
-    p.out.append(f"T.{node.ty.dtype.name}({float_text(node.value, node.ty.dtype)})")
+    p.put(f"T.{node.ty.dtype.name}({float_text(node.value, node.ty.dtype)})")
 
 
 def _string_imm(p: Printer, node: StringImm, where: str) -> None:
-    p.out.append(quote(node.value) if p.level == "T" else f"R.str({quote(node.value)})")
+    p.put(quote(node.value) if p.level == "T" else f"R.str({quote(node.value)})")
 
 
 def _var(p: Printer, node: Var, where: str) -> None:
     buffer = p.data_of.get(node)
     if buffer is not None:
-        p.out.append(f"{p.name_of(buffer)}.data")
+        p.put(f"{p.name_of(buffer)}.data")
         return
     if not p.quoting and node not in p.bound:
         p.free[node] = None
-    p.out.append(p.name_of(node))
+    p.put(p.name_of(node))
 
 
 # --------------------------------------------------------------------------------------------------------- operators
@@ -150,9 +150,7 @@ def _raw_not(node: sc.Not) -> bool:
 
 def _operand(p: Printer, node: Any, least: int, where: str) -> None:
     if _level(node) < least:
-        p.out.append("(")
-        p.expr(node, where)
-        p.out.append(")")
+        p.put("(", (node, where), ")")
     else:
         p.expr(node, where)
 
@@ -168,21 +166,15 @@ def _binary(p: Printer, node: Any, where: str) -> None:
     kind = type(node)
     row = _INFIX[kind]
     if _folds(node, kind):
-        p.out.append(f"T.{kind.__name__}(")
-        p.exprs((node.a, node.b), RAW)
-        p.out.append(")")
+        p.put(f"T.{kind.__name__}(", ((node.a, node.b), RAW), ")")
         return
     left, right = pair_places(node.a, node.b)
     if kind is sc.Div and not _is_float(node):
-        p.out.append("T.truncdiv(")
-        p.expr(node.a, left)
-        p.out.append(", ")
-        p.expr(node.b, right)
-        p.out.append(")")
+        p.put("T.truncdiv(", (node.a, left), ", ", (node.b, right), ")")
         return
     level = row.level
     _operand(p, node.a, level + 1 if level == LEVEL_COMPARE else level, left)
-    p.out.append(f" {row.text} ")
+    p.put(f" {row.text} ")
     _operand(p, node.b, level + 1, right)
 
 
@@ -192,128 +184,101 @@ _CALLS = {sc.Min: "T.min", sc.Max: "T.max", sc.Mod: "T.truncmod"}
 def _binary_call(p: Printer, node: Any, where: str) -> None:
     kind = type(node)
     raw = _folds(node, kind)
-    p.out.append(f"T.{kind.__name__}(" if raw else f"{_CALLS[kind]}(")
+    p.put(f"T.{kind.__name__}(" if raw else f"{_CALLS[kind]}(")
     left, right = (RAW, RAW) if raw else pair_places(node.a, node.b)
-    p.expr(node.a, left)
-    p.out.append(", ")
-    p.expr(node.b, right)
-    p.out.append(")")
+    p.put((node.a, left), ", ", (node.b, right), ")")
 
 
 def _not(p: Printer, node: sc.Not, where: str) -> None:
     if _raw_not(node):
-        p.out.append("T.Not(")
-        p.expr(node.a, RAW)
-        p.out.append(")")
+        p.put("T.Not(", (node.a, RAW), ")")
         return
-    p.out.append("not ")
+    p.put("not ")
     _operand(p, node.a, LEVEL_NOT, VALUE)
 
 
 def _cast(p: Printer, node: sc.Cast, where: str) -> None:
-    p.out.append(f'T.Cast("{node.ty.dtype.name}", ')
-    p.expr(node.value, RAW)
-    p.out.append(")")
+    p.put(f'T.Cast("{node.ty.dtype.name}", ', (node.value, RAW), ")")
 
 
 def _select(p: Printer, node: sc.Select, where: str) -> None:
-    p.out.append("T.Select(")
-    p.exprs((node.cond, node.true_value, node.false_value), RAW)
-    p.out.append(")")
+    p.put("T.Select(", ((node.cond, node.true_value, node.false_value), RAW), ")")
 
 
 def _ramp(p: Printer, node: sc.Ramp, where: str) -> None:
-    p.out.append("T.Ramp(")
-    p.exprs((node.base, node.stride), RAW)
-    p.out.append(", ")
+    p.put("T.Ramp(", ((node.base, node.stride), RAW), ", ")
     _lanes(p, node.lanes, node.ty)
 
 
 def _broadcast(p: Printer, node: sc.Broadcast, where: str) -> None:
-    p.out.append("T.Broadcast(")
-    p.expr(node.value, RAW)
-    p.out.append(", ")
+    p.put("T.Broadcast(", (node.value, RAW), ", ")
     _lanes(p, node.lanes, node.ty)
 
 
 def _lanes(p: Printer, lanes: Any, ty: PrimType) -> None:
     if isinstance(lanes, Expr):
-        p.expr(lanes, VALUE)
-        p.out.append(")")
+        p.put(lanes, ")")
     elif ty.dtype.scalable:
-        p.out.append(f"T.vscale() * {lanes})")
+        p.put(f"T.vscale() * {lanes})")
     else:
-        p.out.append(f"{lanes})")
+        p.put(f"{lanes})")
 
 
 def _shuffle(p: Printer, node: sc.Shuffle, where: str) -> None:
-    p.out.append("T.Shuffle([")
-    p.exprs(node.vectors, RAW)
-    p.out.append("], [")
-    p.exprs(node.indices, VALUE)
-    p.out.append("])")
+    p.put("T.Shuffle([", (node.vectors, RAW), "], [", (node.indices, VALUE), "])")
 
 
 def _let(p: Printer, node: sc.Let, where: str) -> None:
     p.bound.add(node.var)
-    p.out.append("T.Let(")
-    p.expr(node.body, RAW)
-    p.out.append(f", where={{{p.name_of(node.var)}: ")
-    p.expr(node.value, RAW)
-    p.out.append("})")
+    p.put("T.Let(", (node.body, RAW))
+    p.put(f", where={{{p.name_of(node.var)}: ", (node.value, RAW), "})")
 
 
 def comm_reducer(p: Printer, node: sc.CommReducer) -> None:
     """``T.comm_reducer(lambda x, y: x + y, [identity])``."""
     p.bound.update(node.lhs, node.rhs)
     names = ", ".join([p.name_of(v) for v in (*node.lhs, *node.rhs)])
-    p.out.append(f"T.comm_reducer(lambda {names}: ")
+    p.put(f"T.comm_reducer(lambda {names}: ")
     if len(node.result) == 1:
         p.expr(node.result[0], RAW)
     else:
-        p.out.append("(")
-        p.exprs(node.result, RAW)
-        p.out.append(")")
-    p.out.append(", [")
-    p.exprs(node.identity, RAW)
-    p.out.append("])")
+        p.put("(", (node.result, RAW), ")")
+    p.put(", [", (node.identity, RAW), "])")
 
 
 def index_map(p: Printer, node: IndexMap) -> None:
     """``T.index_map(lambda i, j: (i // 4, j, i % 4))``."""
     p.bound.update(node.initial_indices)
     names = ", ".join([p.name_of(v) for v in node.initial_indices])
-    p.out.append(f"T.index_map(lambda{' ' if names else ''}{names}: (")
-    p.exprs(node.final_indices, INDEX)
-    p.out.append(",)" if len(node.final_indices) == 1 else ")")
+    p.put(
+        f"T.index_map(lambda{' ' if names else ''}{names}: (",
+        (node.final_indices, INDEX),
+        ",)" if len(node.final_indices) == 1 else ")",
+    )
     dtype = dtype_of((*node.initial_indices, *node.final_indices, IntImm(0, prim_type("int64")))[0]).name
-    p.out.append(")" if dtype == "int64" else f', index_dtype="{dtype}")')
+    p.put(")" if dtype == "int64" else f', index_dtype="{dtype}")')
 
 
 def _reduce(p: Printer, node: sc.Reduce, where: str) -> None:
-    p.out.append("T.reduce(")
+    p.put("T.reduce(")
     comm_reducer(p, node.combiner)
-    p.out.append(", source=[")
-    p.exprs(node.source, RAW)
-    p.out.append("], axis=[")
+    p.put(", source=[", (node.source, RAW), "], axis=[")
     for number, axis in enumerate(node.axis):
-        p.out.append(", " if number else "")
+        p.put(", " if number else "")
         iter_var(p, axis)
-    p.out.append("], where=")
-    p.expr(node.condition, RAW)
-    p.out.append(f", value_index={node.value_index})")
+    p.put("], where=", (node.condition, RAW), f", value_index={node.value_index})")
 
 
 def iter_var(p: Printer, node: sc.IterVar) -> None:
     """A loose iterator: ``T.iter_var(i, dom, "S", "")``."""
-    p.out.append(f"T.iter_var({p.name_of(node.var)}, ")
+    p.put(f"T.iter_var({p.name_of(node.var)}, ")
     if node.dom is None:
-        p.out.append("None")
+        p.put("None")
     else:
-        p.out.append("T.Range(")
+        p.put("T.Range(")
         bounds(p, node.dom, ", ")
-        p.out.append(")")
-    p.out.append(f", {quote(node.kind)}, {quote(node.thread_tag)})")
+        p.put(")")
+    p.put(f", {quote(node.kind)}, {quote(node.thread_tag)})")
 
 
 # ------------------------------------------------------------------------------------------------------------ memory
@@ -322,49 +287,42 @@ def iter_var(p: Printer, node: sc.IterVar) -> None:
 def indices(p: Printer, values: tuple[Expr, ...]) -> None:
     """``[i, j]``; ``[()]`` for none."""
     if not values:
-        p.out.append("[()]")
+        p.put("[()]")
         return
-    p.out.append("[")
-    p.exprs(values, INDEX)
-    p.out.append("]")
+    p.put("[", (values, INDEX), "]")
 
 
 def _load(p: Printer, node: sc.BufferLoad, where: str) -> None:
-    p.out.append(p.name_of(node.buffer))
+    p.put(p.name_of(node.buffer))
     if node.predicate is None:
         indices(p, node.indices)
         return
-    p.out.append(".vload([")
-    p.exprs(node.indices, INDEX)
-    p.out.append(f'], "{node.ty.dtype.name}", predicate=')
-    p.expr(node.predicate, RAW)
-    p.out.append(")")
+    p.put(".vload([", (node.indices, INDEX), f'], "{node.ty.dtype.name}", predicate=', (node.predicate, RAW), ")")
 
 
 def bounds(p: Printer, node: Range, separator: str) -> None:
     """``start<separator>stop`` of an interval."""
     stop = stop_of(node.min, node.extent)
-    p.expr(node.min, INDEX)
-    p.out.append(separator)
+    p.put((node.min, INDEX), separator)
     p.expr(stop if stop is not None else sc.Add(node.min, node.extent, scalar_type(node.min)), INDEX)
 
 
 def region(p: Printer, node: BufferRegion) -> None:
     """``A[i, 0:16]``."""
-    p.out.append(p.name_of(node.buffer))
+    p.put(p.name_of(node.buffer))
     if not node.region:
-        p.out.append("[()]")
+        p.put("[()]")
         return
-    p.out.append("[")
+    p.put("[")
     for number, item in enumerate(node.region):
         if number:
-            p.out.append(", ")
+            p.put(", ")
         extent = item.extent
         if type(extent) is IntImm and extent.value == 1 and extent.ty is item.min.ty:
             p.expr(item.min, INDEX)
         else:
             bounds(p, item, ":")
-    p.out.append("]")
+    p.put("]")
 
 
 EXPRS.update({

@@ -92,8 +92,10 @@ def metadata(node: Node) -> dict[str, list[Tensor]]:
 def _name_omitted(p: Printer) -> None:
     if p.metadata:
         count, size = len(p.metadata), sum([data.numpy().nbytes for data in p.metadata])
-        p.out.append(f"\n# Metadata omitted: {count} constant{'s' if count > 1 else ''}, {size} bytes. ")
-        p.out.append("Use show_meta=True in script() to write them.")
+        p.put(
+            f"\n# Metadata omitted: {count} constant{'s' if count > 1 else ''}, {size} bytes. ",
+            "Use show_meta=True in script() to write them.",
+        )
 
 
 def show(node: Any, **options: Any) -> str:
@@ -159,11 +161,11 @@ def _module(p: Printer, mod: IRModule) -> None:
         if values:
             p.line(f"{key}(")
             _global_infos(p, values) if values is mod.global_infos else attr_dict(p, values)
-            p.out.append(")")
+            p.put(")")
             empty = False
     for name, fn in mod.functions.items():
         if not empty:
-            p.out.append("\n")
+            p.put("\n")
         empty = False
         _new_scope(p, {p.class_name, *mod.functions})
         show_relax.any_function(p, fn, name)
@@ -175,14 +177,14 @@ def _module(p: Printer, mod: IRModule) -> None:
 
 def _global_infos(p: Printer, infos: dict[str, Any]) -> None:
     """Tables of the module, each a list."""
-    p.out.append("{")
+    p.put("{")
     for number, (key, items) in enumerate(infos.items()):
-        p.out.append(f"{', ' if number else ''}{quote(key)}: [")
+        p.put(f"{', ' if number else ''}{quote(key)}: [")
         for place, item in enumerate(items):
-            p.out.append(", " if place else "")
+            p.put(", " if place else "")
             attr(p, item)
-        p.out.append("]")
-    p.out.append("}")
+        p.put("]")
+    p.put("}")
 
 
 def _new_scope(p: Printer, taken: set[str]) -> None:
@@ -248,25 +250,25 @@ def _loose_if(p: Printer, node: If) -> None:
 
 def _loose_buffer(p: Printer, node: Buffer) -> None:
     p.level = "T"
-    p.out.append(f"{p.name_of(node)}: T.Buffer(")
+    p.put(f"{p.name_of(node)}: T.Buffer(")
     buffer_arguments(p, node)
-    p.out.append(")")
+    p.put(")")
 
 
 def _loose_range(p: Printer, node: Range) -> None:
     p.level = "T"
-    p.out.append("T.Range(")
+    p.put("T.Range(")
     bounds(p, node, ", ")
-    p.out.append(")")
+    p.put(")")
 
 
 def _loose_match(p: Printer, node: MatchBufferRegion) -> None:
     p.level = "T"
-    p.out.append(f"{p.name_of(node.buffer)} = T.match_buffer(")
+    p.put(f"{p.name_of(node.buffer)} = T.match_buffer(")
     region(p, node.source)
-    p.out.append(", ")
+    p.put(", ")
     buffer_arguments(p, node.buffer)
-    p.out.append(")")
+    p.put(")")
 
 
 _LOOSE: dict[type, Any] = {

@@ -21,7 +21,7 @@ from ..spelling.ranges import stop_of
 from ..spelling.spelling import LOOP_CANONICAL
 from .attr import attr, attr_dict, tensor_text
 from .comments import comments
-from .core import INDEX, RAW, STMTS, VALUE, Printer, quote
+from .core import INDEX, RAW, STMTS, Printer, quote
 from .intrinsic import pointer_text
 from .scalar import indices
 
@@ -33,25 +33,19 @@ _HANDLE = prim_type("handle")
 
 def buffer_arguments(p: Printer, buffer: Buffer, scope: bool = True) -> None:
     """``(n, 4), "float32", strides=..., scope=...`` without what is the default."""
-    p.out.append("(")
-    p.exprs(buffer.shape, INDEX)
-    p.out.append(",), " if len(buffer.shape) == 1 else "), ")
-    p.out.append(f'"{buffer.dtype.name}"')
+    p.put("(", (buffer.shape, INDEX), ",), " if len(buffer.shape) == 1 else "), ", f'"{buffer.dtype.name}"')
     if buffer.strides:
-        p.out.append(", strides=(")
-        p.exprs(buffer.strides, INDEX)
-        p.out.append(",)" if len(buffer.strides) == 1 else ")")
+        p.put(", strides=(", (buffer.strides, INDEX), ",)" if len(buffer.strides) == 1 else ")")
     if buffer.elem_offset is not None:
-        p.out.append(", elem_offset=")
-        p.expr(buffer.elem_offset, INDEX)
+        p.put(", elem_offset=", (buffer.elem_offset, INDEX))
     if scope and buffer.scope != "global":
-        p.out.append(f", scope={quote(buffer.scope)}")
+        p.put(f", scope={quote(buffer.scope)}")
     if buffer.align != 64:
-        p.out.append(f", align={buffer.align}")
+        p.put(f", align={buffer.align}")
     if buffer.offset_factor != 1:
-        p.out.append(f", offset_factor={buffer.offset_factor}")
+        p.put(f", offset_factor={buffer.offset_factor}")
     if buffer.axis_separators:
-        p.out.append(f", axis_separators={list(buffer.axis_separators)}")
+        p.put(f", axis_separators={list(buffer.axis_separators)}")
 
 
 def own_buffer(p: Printer, buffer: Buffer) -> str:
@@ -95,36 +89,36 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
     p.line(f"def {name}(")
     matched: list[tuple[str, Buffer]] = []
     for number, param in enumerate(fn.params):
-        p.out.append(", " if number else "")
+        p.put(", " if number else "")
         p.bound.add(param)
         buffer = fn.buffer_map.get(param)
         if buffer is not None and param.ty is _HANDLE and not _has_symbols(buffer):
-            p.out.append(f"{own_buffer(p, buffer)}: T.Buffer(")
+            p.put(f"{own_buffer(p, buffer)}: T.Buffer(")
             buffer_arguments(p, buffer)
-            p.out.append(")")
+            p.put(")")
             continue
-        p.out.append(f"{p.name_of(param)}: {param_type(p, param.ty)}")
+        p.put(f"{p.name_of(param)}: {param_type(p, param.ty)}")
         if buffer is not None:
             matched.append((p.name_of(param), buffer))
-    p.out.append(")")
+    p.put(")")
     ret = fn.ret_ty
     if not (type(ret) is TupleType and not ret.fields) and ret is not prim_type("void"):
-        p.out.append(f" -> {param_type(p, ret)}")
-    p.out.append(":")
+        p.put(f" -> {param_type(p, ret)}")
+    p.put(":")
     p.indent += 1
     slot = len(p.out)
-    p.out.append("")
+    p.put("")
     attrs = {k: v for k, v in fn.attrs.items() if not (k == "global_symbol" and v == name)}
     if attrs:
         p.line("T.func_attr(")
         attr_dict(p, attrs)
-        p.out.append(")")
+        p.put(")")
     outer_free, p.free = p.free, {}
     for parameter, buffer in matched:
         comments(p, buffer)
         p.line(f"{own_buffer(p, buffer)} = T.match_buffer({parameter}, ")
         buffer_arguments(p, buffer)
-        p.out.append(")")
+        p.put(")")
     _env_threads(p, fn.body)
     if p.costs:
         costs(p, cost_of(fn))
@@ -150,15 +144,13 @@ def _env_threads(p: Printer, body: st.Stmt) -> None:
             dtype = dtype_of(axis.var).name
             usual = dtype == ("int32" if p.dialect.tvm else "int64")
             p.bound.add(axis.var)
-            p.line(f"{p.name_of(axis.var)} = T.env_thread({quote(axis.thread_tag)}")
-            p.out.append(")" if usual else f', "{dtype}")')
+            p.line(f"{p.name_of(axis.var)} = T.env_thread({quote(axis.thread_tag)}", ")" if usual else f', "{dtype}")')
 
 
 def costs(p: Printer, work: Cost) -> None:
     """Comments with an amount of work, in terms of its symbols."""
     for what, amount in (("operations", work.flops), ("bytes read", work.read), ("bytes written", work.written)):
-        p.line(f"# {what}: ")
-        p.expr(amount, INDEX)
+        p.line(f"# {what}: ", (amount, INDEX))
 
 
 def declarations(p: Printer, level: str) -> str:
@@ -224,9 +216,11 @@ def _for(p: Printer, node: st.For) -> None:
         if len(nest) > 1:
             for loop in nest:
                 comments(p, loop)
-            p.line(f"for {', '.join([_bind_loop(p, loop) for loop in nest])} in T.grid(")
-            p.exprs([loop.extent for loop in nest], INDEX)
-            p.out.append("):")
+            p.line(
+                f"for {', '.join([_bind_loop(p, loop) for loop in nest])} in T.grid(",
+                ([loop.extent for loop in nest], INDEX),
+                "):",
+            )
             indented(p, nest[-1].body)
             return
     _single_loop(p, node)
@@ -239,42 +233,33 @@ def _single_loop(p: Printer, node: st.For) -> None:
     p.line(f"for {_bind_loop(p, node)} in {function}(")
     from_zero = type(node.min) is IntImm and node.min.value == 0 and node.min.ty is node.extent.ty
     if not from_zero or node.step is not None:
-        p.expr(node.min, INDEX)
-        p.out.append(", ")
+        p.put((node.min, INDEX), ", ")
     if stop is None:
-        p.out.append("extent=")
-        p.expr(node.extent, INDEX)
+        p.put("extent=", (node.extent, INDEX))
     else:
         p.expr(stop, INDEX)
     if node.step is not None:
-        p.out.append(", " if plain_range and stop is not None else ", step=")
-        p.expr(node.step, INDEX)
+        p.put(", " if plain_range and stop is not None else ", step=", (node.step, INDEX))
     if node.thread is not None:
-        p.out.append(f", thread={quote(node.thread)}")
+        p.put(f", thread={quote(node.thread)}")
     if node.annotations:
-        p.out.append(", annotations=")
+        p.put(", annotations=")
         attr_dict(p, node.annotations)
-    p.out.append("):")
+    p.put("):")
     indented(p, node.body)
 
 
 def _while(p: Printer, node: st.While) -> None:
-    p.line("while ")
-    p.expr(node.cond, RAW)
-    p.out.append(":")
+    p.line("while ", (node.cond, RAW), ":")
     indented(p, node.body)
 
 
 def _if(p: Printer, node: st.IfThenElse) -> None:
-    p.line("if ")
-    p.expr(node.cond, RAW)
-    p.out.append(":")
+    p.line("if ", (node.cond, RAW), ":")
     indented(p, node.then_case)
     other = node.else_case
     while type(other) is st.IfThenElse and id(other) not in p.underline:
-        p.line("elif ")
-        p.expr(other.cond, RAW)
-        p.out.append(":")
+        p.line("elif ", (other.cond, RAW), ":")
         indented(p, other.then_case)
         other = other.else_case
     if other is not None:
@@ -285,15 +270,13 @@ def _if(p: Printer, node: st.IfThenElse) -> None:
 def _return(p: Printer, node: st.Return) -> None:
     p.line("return")
     if node.value is not None:
-        p.out.append(" ")
-        p.expr(node.value, VALUE)
+        p.put(" ", node.value)
 
 
 def _bind(p: Printer, node: st.Bind) -> None:
     p.bound.add(node.var)
     ty = param_type(p, node.var.ty)
-    p.line(f"{p.name_of(node.var)}: {f'T.let[{ty}]' if p.dialect.tvm else ty} = ")
-    p.expr(node.value, RAW)
+    p.line(f"{p.name_of(node.var)}: {f'T.let[{ty}]' if p.dialect.tvm else ty} = ", (node.value, RAW))
 
 
 def _alloc(p: Printer, node: st.AllocBuffer) -> None:
@@ -305,9 +288,9 @@ def alloc_statement(p: Printer, node: st.AllocBuffer, word: str) -> None:
     p.line(f"{own_buffer(p, node.buffer)} = {word}(")
     buffer_arguments(p, node.buffer)
     if node.annotations:
-        p.out.append(", annotations=")
+        p.put(", annotations=")
         attr_dict(p, node.annotations)
-    p.out.append(")")
+    p.put(")")
 
 
 def _alloc_const(p: Printer, node: st.AllocConst) -> None:
@@ -322,9 +305,8 @@ def _decl(p: Printer, node: st.DeclBuffer) -> None:
     p.line(f"{name} = T.decl_buffer(")
     buffer_arguments(p, buffer, scope=not known)
     if known:
-        p.out.append(", data=")
-        p.expr(buffer.data, RAW)
-    p.out.append(")")
+        p.put(", data=", (buffer.data, RAW))
+    p.put(")")
 
 
 def _thread_key(axis: IterVar) -> str:
@@ -340,51 +322,48 @@ def _attr(p: Printer, node: st.AttrStmt) -> None:
         tag = name if known else quote(target.thread_tag)
         p.line(f"with T.launch_thread({tag}, ")
         attr(p, node.value)
-        p.out.append("):" if known else f") as {name}:")
+        p.put("):" if known else f") as {name}:")
     else:
         p.line("with T.attr(")
         attr(p, target)
-        p.out.append(f", {quote(node.key)}, ")
+        p.put(f", {quote(node.key)}, ")
         attr(p, node.value)
-        p.out.append("):")
+        p.put("):")
     indented(p, node.body)
 
 
 def _assert(p: Printer, node: st.AssertStmt) -> None:
-    p.line("assert ")
-    p.expr(node.cond, RAW)
+    p.line("assert ", (node.cond, RAW))
     if node.kind == "RuntimeError":
-        p.out.append(f", {quote(node.message)}")
+        p.put(f", {quote(node.message)}")
     else:
-        p.out.append(f", ({quote(node.kind)}, [{quote(node.message)}])")
+        p.put(f", ({quote(node.kind)}, [{quote(node.message)}])")
 
 
 def _store(p: Printer, node: st.BufferStore) -> None:
     if node.predicate is None:
         p.line(p.name_of(node.buffer))
         indices(p, node.indices)
-        p.out.append(" = ")
-        p.expr(node.value, VALUE)
+        p.put(" = ", node.value)
         return
-    p.line(f"{p.name_of(node.buffer)}.vstore([")
-    p.exprs(node.indices, INDEX)
-    p.out.append("], ")
-    p.expr(node.value, RAW)
-    p.out.append(", predicate=")
-    p.expr(node.predicate, RAW)
-    p.out.append(")")
+    p.line(
+        f"{p.name_of(node.buffer)}.vstore([",
+        (node.indices, INDEX),
+        "], ",
+        (node.value, RAW),
+        ", predicate=",
+        (node.predicate, RAW),
+        ")",
+    )
 
 
 def _evaluate(p: Printer, node: st.Evaluate) -> None:
     value = node.value
     row = INTRINSICS.get(value.op.name) if type(value) is Call and type(value.op) is Op else None
     if row is not None and row.effect == "effect":
-        p.line()
-        p.expr(value, VALUE)
+        p.line("", value)
         return
-    p.line("T.evaluate(")
-    p.expr(value, VALUE)
-    p.out.append(")")
+    p.line("T.evaluate(", value, ")")
 
 
 def _word(text: str) -> Any:

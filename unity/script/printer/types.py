@@ -18,10 +18,10 @@ from .intrinsic import pointer_text
 def _dims(p: Printer, values: tuple[Expr, ...]) -> None:
     """Comma-separated dimensions; inside a signature those with symbols are quoted."""
     for number, value in enumerate(values):
-        p.out.append(", " if number else "")
+        p.put(", " if number else "")
         if p.quoting and type(value) is not IntImm:
             text = p.text_of(partial(p.expr, value, INDEX))
-            p.out.append(quote(text))
+            p.put(quote(text))
         else:
             p.expr(value, INDEX)
 
@@ -40,61 +40,59 @@ def _tensor_type(p: Printer, node: ty.TensorType) -> None:
         parts.append(f"ndim={node.ndim}")
     if node.vdevice is not None:
         parts.append(f"vdevice={quote(node.vdevice)}")
-    p.out.append(f"R.Tensor({', '.join(parts)})" if parts else "R.Tensor")
+    p.put(f"R.Tensor({', '.join(parts)})" if parts else "R.Tensor")
 
 
 def _shape_type(p: Printer, node: ty.ShapeType) -> None:
     if node.values is not None:
-        p.out.append("R.Shape([")
+        p.put("R.Shape([")
         _dims(p, node.values)
-        p.out.append("])")
+        p.put("])")
     else:
-        p.out.append(f"R.Shape(ndim={node.ndim})" if node.ndim >= 0 else "R.Shape")
+        p.put(f"R.Shape(ndim={node.ndim})" if node.ndim >= 0 else "R.Shape")
 
 
 def _prim_type(p: Printer, node: ty.PrimType) -> None:
-    p.out.append(f'R.Prim("{node.dtype.name}")' if p.level == "R" else f"T.{node.dtype.name}")
+    p.put(f'R.Prim("{node.dtype.name}")' if p.level == "R" else f"T.{node.dtype.name}")
 
 
 def _pointer_type(p: Printer, node: ty.PointerType) -> None:
-    p.out.append(pointer_text(node))
+    p.put(pointer_text(node))
 
 
 def _object_type(p: Printer, node: ty.ObjectType) -> None:
-    p.out.append(p.word("R.Object"))
+    p.put(p.word("R.Object"))
 
 
 def _tuple_type(p: Printer, node: ty.TupleType) -> None:
-    p.out.append("R.Tuple(")
+    p.put("R.Tuple(")
     types(p, node.fields)
-    p.out.append(")")
+    p.put(")")
 
 
 def types(p: Printer, nodes: tuple[Type, ...]) -> None:
     """Types separated by commas."""
     for number, item in enumerate(nodes):
-        p.out.append(", " if number else "")
-        p.type(item)
+        p.put(", " if number else "", item)
 
 
 def _func_type(p: Printer, node: ty.FuncType) -> None:
     if node.params is None and type(node.ret) is ty.ObjectType and not node.pure and node.derive is None:
-        p.out.append("R.Callable")
+        p.put("R.Callable")
         return
-    p.out.append("R.Callable(")
+    p.put("R.Callable(")
     if node.params is None:
-        p.out.append("None")
+        p.put("None")
     else:
-        p.out.append("(")
+        p.put("(")
         types(p, node.params)
-        p.out.append(",)" if len(node.params) == 1 else ")")
-    p.out.append(", ")
-    p.type(node.ret)
+        p.put(",)" if len(node.params) == 1 else ")")
+    p.put(", ", node.ret)
     if p.dialect.tvm or node.pure is (node.params is None):
-        p.out.append(f", {node.pure}")
+        p.put(f", {node.pure}")
     if node.derive is not None:
-        p.out.append(f", derive_func={quote(node.derive)}")
-    p.out.append(")")
+        p.put(f", derive_func={quote(node.derive)}")
+    p.put(")")
 
 
 TYPES.update({

@@ -134,6 +134,3 @@ def _erased_class() -> Any:
             return f"ErasedParameter({self.erased_name}, shape={tuple(self.shape)})"
 
     return ErasedParameter
-
-
-__all__ = ["Held", "copied_weights", "eraser", "follow", "memory_key"]

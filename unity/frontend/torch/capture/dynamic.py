@@ -102,6 +102,3 @@ def least_promised(dynamic_shapes: Any) -> int:
     """
     leaves = require("torch").utils._pytree.tree_leaves(dynamic_shapes)
     return 2 if any([getattr(leaf, "min", None) == 2 for leaf in leaves]) else 3
-
-
-__all__ = ["least_promised", "spread"]

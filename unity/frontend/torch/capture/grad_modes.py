@@ -84,6 +84,3 @@ def _copy(owner: Any, flat: Any, made: dict[Any, Any], prefix: str) -> None:
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), made.__getitem__)
             made[node] = flat.create_node(node.op, node.target, args, kwargs, f"{prefix}{node.name}", node.type)
             made[node].meta = copy.copy(node.meta)
-
-
-__all__ = ["with_graph", "without_grad_modes"]

@@ -291,7 +291,7 @@ class _Reader:
             case ast.BinOp(left=left, op=kind, right=right) if type(kind) in _ARITHMETIC:
                 over, by = self.read(left), self.read(right)
                 if isinstance(kind, (ast.FloorDiv, ast.Mod)):
-                    self.divisible.append(build.ne(by, build.const(0, "int64")))
+                    self.divisible.append(build.ne(by, 0))
                 return _ARITHMETIC[type(kind)](over, by)
             case ast.Compare(left=left, ops=kinds, comparators=others) if all([type(k) in _COMPARISONS for k in kinds]):
                 made = [self._compared(a, type(k), b) for a, k, b in zip([left, *others], kinds, others)]
@@ -300,7 +300,7 @@ class _Reader:
                 return reduce(_CALLS[name], [self.read(a) for a in args])
             case ast.Call(func=called, args=[inner]) if ast.unparse(called) in _QUOTIENTS:
                 part, times, parts = _exact_quotient(inner)
-                scaled = build.mul(self.read(part), build.const(times, "int64"))
+                scaled = self.read(part) * times
                 return _QUOTIENTS[ast.unparse(called)](scaled, build.const(parts, "int64"))
         source, axis = _size_of(tree) or (tree, None)
         return self._size(_name(source), axis)
@@ -315,6 +315,3 @@ class _Reader:
             with suppress(Gap, ArithmeticError, ValueError):
                 return _bounds(self.read(counts[0]), _curve(difference, low), kind, low)
         return _COMPARISONS[kind][0](self.read(left), self.read(right))
-
-
-__all__ = ["guard_conditions"]

@@ -73,6 +73,3 @@ def _check_leaf(torch: Any, name: str, leaf: Any) -> None:
         raise FrontendError(
             "E962", f"the input {name} is a {kind.__module__}.{kind.__qualname__}, expected torch tensors", help=hint
         )
-
-
-__all__ = ["check_examples", "device_target", "forward_signature", "named_inputs", "placed_names"]

@@ -99,6 +99,3 @@ def known_numbers(torch: Any, model: Any) -> Any:
         return isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool))
 
     return Mode()
-
-
-__all__ = ["known_numbers", "whole_numbers"]

@@ -68,6 +68,3 @@ def _content(value: Any) -> Any:
     if isinstance(value, _NUMBERS):
         return type(value), repr(value)
     return [(k, id(v)) for k, v in value.items()] if isinstance(value, dict) else [id(v) for v in value]
-
-
-__all__ = ["lost_effects"]

@@ -101,6 +101,3 @@ def recurrent_rules() -> dict[Any, Callable[..., tuple[Any, ...]]]:
 
     aten = require("torch").ops.aten
     return dict.fromkeys([aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input], infer)
-
-
-__all__ = ["open_form", "recurrent_rules"]

@@ -55,6 +55,3 @@ def quiet() -> Iterator[None]:
         logging.getLogger(record.name).handle(record)
     for found in warned:
         warnings.warn_explicit(found.message, found.category, found.filename, found.lineno, source=found.source)
-
-
-__all__ = ["quiet"]

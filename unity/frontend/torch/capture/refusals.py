@@ -59,6 +59,3 @@ def _trains(module: Any) -> bool:
     if "Drop" in name or name == "RReLU":
         return bool(getattr(module, "p", getattr(module, "drop_prob", 1)))
     return isinstance(getattr(module, "dropout", None), float) and module.dropout > 0
-
-
-__all__ = ["refuse_foreign", "refuse_training"]

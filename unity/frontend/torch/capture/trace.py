@@ -300,6 +300,3 @@ def _decomposed(exported_program: Any, table: dict[Any, Any]) -> Any:
             "E016", f"torch cannot decompose the exported program: {type(error).__name__}: {first}",
             help="torch.func.grad and its kin do not survive torch.export; torch.autograd.grad in forward does",
         ) from error  # fmt: skip
-
-
-__all__ = ["KEPT_WHOLE", "export", "functional", "sample_inputs"]

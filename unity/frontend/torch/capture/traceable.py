@@ -76,6 +76,3 @@ def inferable(torch: Any) -> Iterator[None]:
             target.py_kernels.clear()
             target.py_kernels.update(kernels)
             target._dispatch_cache.clear()
-
-
-__all__ = ["inferable", "traceable"]

@@ -249,6 +249,3 @@ def _is_nothing(node: Any) -> bool:
 def _gives_operand(node: Any) -> bool:
     """True if a node in the memory of its operand is the operand itself."""
     return str(node.target).startswith(_SAME)
-
-
-__all__ = ["without_writes"]

@@ -94,8 +94,8 @@ class Symbols:
             raise Gap(f"the size {size} does not determine its symbols")
         var = Var(f"{symbol}_size", prim_type("int64"))
         offset, times = self.convert(rest), build.const(int(factor), "int64")
-        found = self._known[str(symbol)] = build.floordiv(build.sub(var, offset), times)
-        self.contracts.append(build.eq(build.add(build.mul(found, times), offset), var))
+        found = self._known[str(symbol)] = (var - offset) // times
+        self.contracts.append(build.eq(found * times + offset, var))
         return var
 
     def knows(self, shape: Sequence[Any]) -> bool:
@@ -180,7 +180,7 @@ class Symbols:
         quotient = _quotient(e.args[0])
         if quotient is not None:
             size, numerator, denominator = quotient
-            over = build.mul(self.convert(size), build.const(numerator, "int64"))
+            over = self.convert(size) * numerator
             return _ROUNDINGS[type(e).__name__](over, build.const(denominator, "int64"))
         if self.read is None:
             raise Gap(f"sizes with {type(e).__name__} are not expressible: {e}")

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from .... import op
-from ....ir.build import add, floordiv, mul, sub
 from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ....op.common.type_rules import product
@@ -22,8 +21,8 @@ _TRANSPOSED = {1: op.nn_conv1d_transpose, 2: op.nn_conv2d_transpose, 3: op.nn_co
 
 def _places(size: Expr, kernel: int, stride: int, border: int, gap: int) -> Expr:
     """The number of windows along an axis."""
-    last = sub(add(size, 2 * border), gap * (kernel - 1) + 1)
-    return add(last if stride == 1 else floordiv(last, stride), 1)
+    last = size + 2 * border - (gap * (kernel - 1) + 1)
+    return (last if stride == 1 else last // stride) + 1
 
 
 def _windows(c: Context, x: Expr, kernel: Sequence[int], stride: Sequence[int], border: Sequence[int],
@@ -35,7 +34,7 @@ def _windows(c: Context, x: Expr, kernel: Sequence[int], stride: Sequence[int], 
     for places in itertools.product(*[range(k) for k in kernel]):
         part: Expr = padded
         for axis, size in enumerate(sizes):
-            part = cut(part, axis + 2, to_dim(places[axis] * gap[axis]), size, stride[axis])
+            part = cut(part, axis + 2, places[axis] * gap[axis], size, stride[axis])
         parts.append(part)
     return op.stack(parts, axis=2)
 
@@ -49,15 +48,15 @@ def _sum_of_windows(c: Context, columns: Expr, size: Sequence[Expr], kernel: Seq
     weight = op.constant(np.eye(count, dtype=c.numpy_dtype).reshape(count, 1, *kernel))
     extra = []
     for s, n, k, t, b, g in zip(size, grid, kernel, stride, border, gap):
-        covered = add(mul(sub(n, 1), t), g * (k - 1) + 1 - 2 * b)
-        rest = sub(s, covered)
+        covered = (n - 1) * t + (g * (k - 1) + 1 - 2 * b)
+        rest = s - covered
         extra.append(rest.value if type(rest) is IntImm else t - 1)
     made: Expr = _TRANSPOSED[len(grid)](
         columns, weight, strides=tuple(stride), padding=tuple(border) * 2, output_padding=tuple(extra),
         dilation=tuple(gap),
     )  # fmt: skip
     for axis, wanted in enumerate(size):
-        made = cut(made, axis + 2, to_dim(0), wanted)
+        made = cut(made, axis + 2, 0, wanted)
     return made
 
 
@@ -75,7 +74,7 @@ def _col2im(c: Context, a: Args) -> Expr:
     count = kernel[0] * kernel[1]
     batch, lines, _ = shape_of(columns)
     grid = [_places(*values) for values in zip(size, kernel, stride, border, gap)]
-    apart = c.reshape(columns, [mul(batch, floordiv(lines, count)), count, *grid])
+    apart = c.reshape(columns, [batch * (lines // count), count, *grid])
     return c.reshape(_sum_of_windows(c, apart, size, kernel, stride, border, gap))
 
 
@@ -87,15 +86,15 @@ def grouped(c: Context, x: Expr, weight: Expr, groups: Expr, stride: Sequence[in
     refuse(len(kernel) != len(spans), "a kernel whose size only a call knows")
     count = int(np.prod(kernel))
     rows, columns = shape_of(weight)[:2]
-    inner, outer = floordiv(channels, groups), floordiv(c.shape[1], groups)
+    inner, outer = channels // groups, c.shape[1] // groups
     if not transposed:
         windows = c.emit(_windows(c, x, kernel, stride, border, gap))
         grid = shape_of(windows)[3:]
-        lines = c.reshape(windows, [batch, groups, mul(inner, count), product(grid)])
-        made = op.matmul(c.reshape(weight, [groups, outer, mul(columns, count)]), lines)
+        lines = c.reshape(windows, [batch, groups, inner * count, product(grid)])
+        made = op.matmul(c.reshape(weight, [groups, outer, columns * count]), lines)
         return c.reshape(made, [batch, c.shape[1], *grid])
-    matrix = swap(c.reshape(weight, [groups, floordiv(rows, groups), mul(columns, count)]), 1, 2)
+    matrix = swap(c.reshape(weight, [groups, rows // groups, columns * count]), 1, 2)
     made = op.matmul(matrix, c.reshape(x, [batch, groups, inner, product(spans)]))
-    apart = c.reshape(made, [mul(batch, mul(groups, columns)), count, *spans])
+    apart = c.reshape(made, [batch * (groups * columns), count, *spans])
     summed = _sum_of_windows(c, apart, c.shape[2:], kernel, stride, border, gap)
     return c.reshape(summed, c.shape)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .... import op
-from ....ir.expr import ShapeExpr
 from ....ir.types import Expr
-from ..context.context import ATEN, Args, Context, dtype_of, number, rank_of, refuse, shape_of, to_dim
+from ..context.context import ATEN, Args, Context, dtype_of, number, rank_of, refuse, shape_of
 from ..context.fallback import Deferred
 from .shape import cut
 
@@ -152,13 +151,13 @@ def _all_pairs(c: Context, value: Any) -> Any:
 
 def zeros(x: Expr) -> Expr:
     """Zeros like a tensor."""
-    return op.zeros(ShapeExpr(shape_of(x)), dtype_of(x))
+    return op.zeros(shape_of(x), dtype_of(x))
 
 
 def times(a: Pair, b: Pair) -> Pair:
     """The product of two numbers."""
-    real = op.subtract(op.multiply(a.real, b.real), op.multiply(a.imag, b.imag))
-    return Pair(real, op.add(op.multiply(a.real, b.imag), op.multiply(a.imag, b.real)))
+    real = a.real * b.real - a.imag * b.imag
+    return Pair(real, a.real * b.imag + a.imag * b.real)
 
 
 def kept(c: Context, made: Pair) -> Pair:
@@ -173,7 +172,7 @@ def kept(c: Context, made: Pair) -> Pair:
 def _view_as_complex(c: Context, a: Args) -> Pair:
     shape, rank = shape_of(a.self)[:-1], rank_of(a.self)
     x = c.emit(a.self)
-    real, imag = [c.reshape(cut(x, rank - 1, to_dim(n), to_dim(1)), shape) for n in (0, 1)]
+    real, imag = [c.reshape(cut(x, rank - 1, n, 1), shape) for n in (0, 1)]
     return kept(c, Pair(real, imag))
 
 
@@ -185,14 +184,14 @@ def _complex(c: Context, a: Args) -> Pair:
 @enter("polar.default")
 def _polar(c: Context, a: Args) -> Pair:
     angle = c.emit(a.angle)
-    return kept(c, Pair(op.multiply(a.abs, op.cos(angle)), op.multiply(a.abs, op.sin(angle))))
+    return kept(c, Pair(a.abs * op.cos(angle), a.abs * op.sin(angle)))
 
 
 @enter("ones.default", "ones_like.default", "new_ones.default")
 @enter("full.default", "full_like.default", "new_full.default")
 def _full(c: Context, a: Args) -> Pair:
     value = complex(getattr(a, "fill_value", 1))
-    return Pair(*[op.full(ShapeExpr(c.shape), number(v, c.dtype), c.dtype) for v in (value.real, value.imag)])
+    return Pair(*[op.full(c.shape, number(v, c.dtype), c.dtype) for v in (value.real, value.imag)])
 
 
 @enter("_to_copy.default", "to.dtype", "to.dtype_layout")
@@ -230,7 +229,7 @@ enter("imag.default")(lambda c, a: a.self.imag)
 
 @enter("_conj.default", "conj.default", "conj_physical.default", "_conj_physical.default")
 def _conj(c: Context, a: Args) -> Pair:
-    return Pair(a.self.real, c.emit(op.negative(a.self.imag)))
+    return Pair(a.self.real, c.emit(-a.self.imag))
 
 
 enter("resolve_conj.default", "resolve_neg.default")(lambda c, a: a.self)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from .... import op
-from ....ir.expr import ShapeExpr
 from ....ir.types import Expr
 from ..context.context import ATEN, Args, Context, dtype_of, number, rank_of, refuse, shape_of
 from .complex import Made, Pair, enter, kept, pair_of, times, zeros
@@ -16,9 +15,8 @@ def size_of(x: Pair) -> Expr:
     """Absolute values; the larger part is taken out, so that squares neither overflow nor vanish."""
     real, imag = op.abs(x.real), op.abs(x.imag)
     high, low = op.maximum(real, imag), op.minimum(real, imag)
-    zero, one = number(0, dtype_of(x.real)), number(1, dtype_of(x.real))
-    ratio = op.divide(low, op.where(op.equal(high, zero), one, high))
-    finite = op.multiply(high, op.sqrt(op.add(one, op.multiply(ratio, ratio))))
+    ratio = low / op.where(op.equal(high, 0), 1, high)
+    finite = high * op.sqrt(1 + ratio * ratio)
     return op.where(op.isinf(high), high, finite)
 
 
@@ -28,25 +26,25 @@ def angle_of(x: Pair) -> Expr:
 
 
 def _scaled(c: Context, x: Pair, factor: Expr) -> Pair:
-    return kept(c, Pair(op.multiply(x.real, factor), op.multiply(x.imag, factor)))
+    return kept(c, Pair(x.real * factor, x.imag * factor))
 
 
 def over(c: Context, x: Pair, y: Pair) -> Pair:
     """The quotient of two numbers; the divisor is brought to size one first."""
     high = c.emit(op.maximum(op.abs(y.real), op.abs(y.imag)))
-    y = kept(c, Pair(op.divide(y.real, high), op.divide(y.imag, high)))
-    size = c.emit(op.multiply(op.add(op.multiply(y.real, y.real), op.multiply(y.imag, y.imag)), high))
-    made = kept(c, times(x, Pair(y.real, op.negative(y.imag))))
-    return kept(c, Pair(op.divide(made.real, size), op.divide(made.imag, size)))
+    y = kept(c, Pair(y.real / high, y.imag / high))
+    size = c.emit((y.real * y.real + y.imag * y.imag) * high)
+    made = kept(c, times(x, Pair(y.real, -y.imag)))
+    return kept(c, Pair(made.real / size, made.imag / size))
 
 
 def turned(c: Context, size: Expr, angle: Expr) -> Pair:
     """The number of a size and an angle."""
-    return kept(c, Pair(op.multiply(size, op.cos(angle)), op.multiply(size, op.sin(angle))))
+    return kept(c, Pair(size * op.cos(angle), size * op.sin(angle)))
 
 
 def _with_one(c: Context, x: Pair, sign: int = 1) -> Pair:
-    return Pair(c.emit(op.add(x.real, number(sign, dtype_of(x.real)))), x.imag)
+    return Pair(c.emit(x.real + number(sign, dtype_of(x.real))), x.imag)
 
 
 def _shaped(c: Context, x: Pair) -> Pair:
@@ -71,7 +69,7 @@ def _mul(c: Context, a: Args) -> Pair:
 def _div(c: Context, a: Args) -> Pair:
     if not isinstance(a.other, (Pair, complex)):
         scale = c.emit(c.cast(a.other, c.dtype))
-        return kept(c, Pair(op.divide(a.self.real, scale), op.divide(a.self.imag, scale)))
+        return kept(c, Pair(a.self.real / scale, a.self.imag / scale))
     return _shaped(c, over(c, pair_of(c, a.self), pair_of(c, a.other)))
 
 
@@ -92,7 +90,7 @@ enter("sub.Tensor", "sub.Scalar")(_sum(op.subtract))
 @enter("rsub.Scalar", "rsub.Tensor")
 def _rsub(c: Context, a: Args) -> Pair:
     x, y = times(pair_of(c, a.self), pair_of(c, a.alpha)), pair_of(c, a.other)
-    return _shaped(c, Pair(op.subtract(y.real, x.real), op.subtract(y.imag, x.imag)))
+    return _shaped(c, Pair(y.real - x.real, y.imag - x.imag))
 
 
 def _and_product(name: str, combine: Callable[[Context, Pair, Pair], Pair]) -> None:
@@ -100,7 +98,7 @@ def _and_product(name: str, combine: Callable[[Context, Pair, Pair], Pair]) -> N
     def _(c: Context, a: Args) -> Pair:
         x = pair_of(c, a.self)
         made = combine(c, times(pair_of(c, a.tensor1), pair_of(c, a.value)), pair_of(c, a.tensor2))
-        return _shaped(c, Pair(op.add(x.real, made.real), op.add(x.imag, made.imag)))
+        return _shaped(c, Pair(x.real + made.real, x.imag + made.imag))
 
 
 _and_product("addcmul", lambda c, x, y: times(x, y))
@@ -110,8 +108,8 @@ _and_product("addcdiv", over)
 @enter("lerp.Scalar", "lerp.Tensor")
 def _lerp(c: Context, a: Args) -> Pair:
     x, y, weight = [pair_of(c, v) for v in (a.self, a.end, a.weight)]
-    moved = times(Pair(op.subtract(y.real, x.real), op.subtract(y.imag, x.imag)), weight)
-    return _shaped(c, Pair(op.add(x.real, moved.real), op.add(x.imag, moved.imag)))
+    moved = times(Pair(y.real - x.real, y.imag - x.imag), weight)
+    return _shaped(c, Pair(x.real + moved.real, x.imag + moved.imag))
 
 
 @enter("reciprocal.default")
@@ -132,7 +130,7 @@ def _power(c: Context, x: Pair, exponent: int) -> Pair:
             made = base if made is None else kept(c, times(made, base))
         base, rest = (kept(c, times(base, base)) if rest > 1 else base), rest >> 1
     if made is None:
-        one = c.emit(op.ones(ShapeExpr(shape_of(x.real)), dtype_of(x.real)))
+        one = c.emit(op.ones(shape_of(x.real), dtype_of(x.real)))
         return Pair(one, c.emit(zeros(one)))
     return made
 
@@ -150,7 +148,7 @@ def _pow(c: Context, a: Args) -> Pair:
     made = _shaped(c, turned(c, op.exp(power.real), power.imag))
     unit = c.emit(op.logical_and(op.equal(y.real, zero), op.equal(y.imag, zero)))
     none = c.emit(op.logical_and(op.equal(size, zero), op.logical_or(unit, op.greater(y.real, zero))))
-    start = op.where(unit, number(1, c.dtype), zero)
+    start = op.where(unit, 1, zero)
     return _shaped(c, Pair(op.where(none, start, made.real), op.where(none, zero, made.imag)))
 
 
@@ -183,68 +181,65 @@ def _log(c: Context, x: Pair) -> Pair:
 
 
 def _expm1(c: Context, x: Pair) -> Pair:
-    sine = c.emit(op.sin(op.multiply(x.imag, number(0.5, dtype_of(x.imag)))))
-    rest = op.multiply(number(2, dtype_of(x.imag)), op.multiply(sine, sine))
-    real = op.subtract(op.multiply(op.expm1(x.real), op.cos(x.imag)), rest)
-    return kept(c, Pair(real, op.multiply(op.exp(x.real), op.sin(x.imag))))
+    sine = c.emit(op.sin(x.imag * 0.5))
+    rest = 2 * (sine * sine)
+    real = op.expm1(x.real) * op.cos(x.imag) - rest
+    return kept(c, Pair(real, op.exp(x.real) * op.sin(x.imag)))
 
 
 def _sqrt(c: Context, x: Pair) -> Pair:
     """The root with a real part from 0."""
-    kind = dtype_of(x.real)
-    half, zero = number(0.5, kind), number(0, kind)
-    larger = c.emit(op.sqrt(op.multiply(half, op.add(size_of(x), op.abs(x.real)))))
-    below = op.where(op.equal(larger, zero), number(1, kind), larger)
+    larger = c.emit(op.sqrt(0.5 * (size_of(x) + op.abs(x.real))))
+    below = op.where(op.equal(larger, 0), 1, larger)
     high = c.emit(op.abs(x.imag))
-    other = c.emit(op.where(op.isinf(high), high, op.divide(op.multiply(half, high), below)))
-    right = c.emit(op.greater_equal(x.real, zero))
+    other = c.emit(op.where(op.isinf(high), high, 0.5 * high / below))
+    right = c.emit(op.greater_equal(x.real, 0))
     imag = op.where(right, other, larger)
-    return kept(c, Pair(op.where(right, larger, other), op.where(op.less(x.imag, zero), op.negative(imag), imag)))
+    return kept(c, Pair(op.where(right, larger, other), op.where(op.less(x.imag, 0), -imag, imag)))
 
 
 def _sinh(c: Context, x: Pair) -> Pair:
-    return kept(c, Pair(op.multiply(op.sinh(x.real), op.cos(x.imag)), op.multiply(op.cosh(x.real), op.sin(x.imag))))
+    return kept(c, Pair(op.sinh(x.real) * op.cos(x.imag), op.cosh(x.real) * op.sin(x.imag)))
 
 
 def _cosh(c: Context, x: Pair) -> Pair:
-    return kept(c, Pair(op.multiply(op.cosh(x.real), op.cos(x.imag)), op.multiply(op.sinh(x.real), op.sin(x.imag))))
+    return kept(c, Pair(op.cosh(x.real) * op.cos(x.imag), op.sinh(x.real) * op.sin(x.imag)))
 
 
 def _tanh(c: Context, x: Pair) -> Pair:
     """By tanh and tan of the parts, which do not overflow."""
-    one = number(1, dtype_of(x.real))
     flat, steep = c.emit(op.tanh(x.real)), c.emit(op.tan(x.imag))
-    flat2, steep2 = c.emit(op.multiply(flat, flat)), c.emit(op.multiply(steep, steep))
-    below = c.emit(op.add(one, op.multiply(flat2, steep2)))
-    real = op.divide(op.multiply(flat, op.add(one, steep2)), below)
-    return kept(c, Pair(real, op.divide(op.multiply(steep, op.subtract(one, flat2)), below)))
+    flat2, steep2 = c.emit(flat * flat), c.emit(steep * steep)
+    below = c.emit(1 + flat2 * steep2)
+    real = flat * (1 + steep2) / below
+    return kept(c, Pair(real, steep * (1 - flat2) / below))
 
 
 def _aside(function: Callable[[Context, Pair], Pair]) -> Callable[[Context, Pair], Pair]:
     """f(z) = -i g(i z): sine of the hyperbolic sine, tangent of the hyperbolic tangent."""
 
     def translate(c: Context, x: Pair) -> Pair:
-        made = function(c, Pair(c.emit(op.negative(x.imag)), x.real))
-        return Pair(made.imag, c.emit(op.negative(made.real)))
+        made = function(c, Pair(c.emit(-x.imag), x.real))
+        return Pair(made.imag, c.emit(-made.real))
 
     return translate
 
 
 def _sigmoid(c: Context, x: Pair) -> Pair:
-    below = _with_one(c, _exp(c, Pair(c.emit(op.negative(x.real)), c.emit(op.negative(x.imag)))))
+    below = _with_one(c, _exp(c, Pair(c.emit(-x.real), c.emit(-x.imag))))
     return _shaped(c, over(c, pair_of(c, 1), below))
 
 
 def _sgn(c: Context, x: Pair) -> Pair:
     size = c.emit(size_of(x))
-    none = op.equal(size, number(0, dtype_of(size)))
-    below = c.emit(op.where(none, number(1, dtype_of(size)), size))
-    return kept(c, Pair(op.divide(x.real, below), op.divide(x.imag, below)))
+    none = op.equal(size, 0)
+    below = c.emit(op.where(none, 1, size))
+    return kept(c, Pair(x.real / below, x.imag / below))
 
 
 _ELEMENTARY: dict[str, Callable[[Context, Pair], Pair]] = {
     "exp": _exp, "log": _log, "expm1": _expm1, "sqrt": _sqrt, "sinh": _sinh, "cosh": _cosh, "tanh": _tanh,
-    "sin": _aside(_sinh), "tan": _aside(_tanh), "cos": lambda c, x: _cosh(c, Pair(c.emit(op.negative(x.imag)), x.real)),
+    "sin": _aside(_sinh), "tan": _aside(_tanh), "cos": lambda c, x: _cosh(c, Pair(c.emit(-x.imag), x.real)),
     "sigmoid": _sigmoid, "silu": lambda c, x: kept(c, times(x, _sigmoid(c, x))), "sgn": _sgn,
     "rsqrt": lambda c, x: _shaped(c, over(c, pair_of(c, 1), _sqrt(c, x))),
     "log1p": lambda c, x: _log(c, _with_one(c, x)),

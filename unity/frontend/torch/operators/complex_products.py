@@ -14,8 +14,8 @@ from .shape import swap
 
 
 def _four(product: Callable[[Expr, Expr], Expr], x: Pair, y: Pair) -> Pair:
-    straight = op.subtract(product(x.real, y.real), product(x.imag, y.imag))
-    return Pair(straight, op.add(product(x.real, y.imag), product(x.imag, y.real)))
+    straight = product(x.real, y.real) - product(x.imag, y.imag)
+    return Pair(straight, product(x.real, y.imag) + product(x.imag, y.real))
 
 
 def _bilinear(name: str, first: str, second: str) -> Made:
@@ -38,7 +38,7 @@ def _bilinear(name: str, first: str, second: str) -> Made:
         if name != "linear.default":
             spatial = rank_of(y.real) - 2
             bias = Pair(*[c.reshape(t, [shape_of(t)[0], *[1] * spatial]) for t in (bias.real, bias.imag)])
-        return kept(c, Pair(op.add(made.real, bias.real), op.add(made.imag, bias.imag)))
+        return kept(c, Pair(made.real + bias.real, made.imag + bias.imag))
 
     return translate
 
@@ -61,9 +61,9 @@ def _conjugated(name: str, first: str, second: str) -> None:
     @enter(name)
     def _(c: Context, a: Args) -> Pair:
         x, y = pair_of(c, getattr(a, first)), pair_of(c, getattr(a, second))
-        made = times(Pair(x.real, c.emit(op.negative(x.imag))), y)
+        made = times(Pair(x.real, c.emit(-x.imag)), y)
         axis = (getattr(a, "dim", -1),)
-        return kept(c, Pair(op.sum(made.real, axis=axis, keepdims=False), op.sum(made.imag, axis=axis, keepdims=False)))
+        return kept(c, Pair(op.sum(made.real, axis=axis), op.sum(made.imag, axis=axis)))
 
 
 _conjugated("linalg_vecdot.default", "x", "y")
@@ -73,7 +73,7 @@ _conjugated("vdot.default", "self", "other")
 @enter("mH.default", "adjoint.default", "matrix_H.default")
 def _adjoint(c: Context, a: Args) -> Pair:
     real, imag = [swap(t, -1, -2) for t in (a.self.real, a.self.imag)]
-    return kept(c, Pair(real, op.negative(imag)))
+    return kept(c, Pair(real, -imag))
 
 
 def _added(name: str, first: str, second: str) -> None:
@@ -85,7 +85,7 @@ def _added(name: str, first: str, second: str) -> None:
         product = _four(op.matmul, x, y)
         made = times(kept(c, product), pair_of(c, a.alpha))
         start = times(a.self, pair_of(c, a.beta))
-        return kept(c, Pair(op.add(start.real, made.real), op.add(start.imag, made.imag)))
+        return kept(c, Pair(start.real + made.real, start.imag + made.imag))
 
 
 _added("addmm.default", "mat1", "mat2")

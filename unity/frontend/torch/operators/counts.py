@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 
 from .... import op
-from ....ir import build
-from ....ir.expr import ShapeExpr
 from ....ir.types import Expr
 from ....op.common.type_rules import product
 from ..context.context import (
@@ -50,14 +48,14 @@ def _mode(c: Context, a: Args) -> Result:
     places = c.emit(op.argsort(lines, axis=last, dtype="int64"))
     values = c.emit(op.gather_elements(lines, places, axis=last))
     ends = c.emit(op.searchsorted(values, values, right=True))
-    counts = op.subtract(ends, op.searchsorted(values, values))
+    counts = ends - op.searchsorted(values, values)
     own = op.arange(0, shape_of(lines)[-1], 1, dtype="int64")
     if is_float(values):
         alone = c.emit(op.isnan(values))
-        counts = op.where(alone, number(1, "int64"), counts)
-        ends = c.emit(op.where(alone, op.add(own, number(1, "int64")), ends))
+        counts = op.where(alone, 1, counts)
+        ends = c.emit(op.where(alone, own + 1, ends))
     first = c.emit(op.astype(op.argmax(c.emit(counts), axis=last, keepdims=True), "int64"))
-    end = op.subtract(op.gather_elements(ends, first, axis=last), number(1, "int64"))
+    end = op.gather_elements(ends, first, axis=last) - 1
     found = [
         op.gather_elements(values, first, axis=last),
         op.gather_elements(places, end, axis=last),
@@ -77,11 +75,11 @@ def _range(c: Context, x: Expr, given: Any, bins: int) -> Expr:
     else:
         low, high = number(given[0], c.dtype), number(given[1], c.dtype)
     half = op.where(op.equal(low, high), number(0.5, c.dtype), number(0, c.dtype))
-    low, high = c.emit(op.subtract(low, half)), c.emit(op.add(high, half))
+    low, high = c.emit(low - half), c.emit(high + half)
     line = number(np.arange(bins + 1), c.dtype)
-    step = c.emit(op.divide(op.subtract(high, low), number(bins, c.dtype)))
+    step = c.emit((high - low) / number(bins, c.dtype))
     back = number(np.arange(bins, -1, -1), c.dtype)
-    ahead, behind = op.add(low, op.multiply(line, step)), op.subtract(high, op.multiply(back, step))
+    ahead, behind = low + line * step, high - back * step
     return c.emit(op.where(op.constant(np.arange(bins + 1) < (bins + 1) / 2), ahead, behind))
 
 
@@ -91,24 +89,24 @@ def _counted(c: Context, columns: Sequence[Expr], edges: Sequence[Expr], weight:
     index: Expr = number(0, "int64")
     kept: Expr | None = None
     for x, edge, size in zip(columns, edges, sizes):
-        last = cut(edge, 0, to_dim(size), to_dim(1))
-        inside = op.logical_and(op.greater_equal(x, cut(edge, 0, to_dim(0), to_dim(1))), op.less_equal(x, last))
+        last = cut(edge, 0, size, 1)
+        inside = op.logical_and(op.greater_equal(x, cut(edge, 0, 0, 1)), op.less_equal(x, last))
         kept = inside if kept is None else op.logical_and(kept, inside)
-        place = op.subtract(op.searchsorted(edge, x, right=True), number(1, "int64"))
-        place = op.minimum(op.maximum(place, number(0, "int64")), number(size - 1, "int64"))
-        index = op.add(op.multiply(index, number(size, "int64")), place)
+        place = op.searchsorted(edge, x, right=True) - 1
+        place = op.minimum(op.maximum(place, 0), number(size - 1, "int64"))
+        index = index * number(size, "int64") + place
     assert kept is not None
     amount = number(1, c.dtype) if weight is None else c.reshape(weight, shape_of(columns[0]))
-    added = op.where(kept, amount, number(0, c.dtype))
+    added = op.where(kept, amount, 0)
     total = op.zeros([math.prod(sizes)], c.dtype)
     made = c.emit(op.scatter_elements(total, c.emit(index), added, axis=0, reduction="add"))
-    made = c.emit(c.reshape(made, [to_dim(s) for s in sizes]))
+    made = c.emit(c.reshape(made, sizes))
     if not density:
         return made
-    made = op.divide(made, op.sum(made))
+    made = made / op.sum(made)
     for n, (edge, size) in enumerate(zip(edges, sizes)):
-        width = op.subtract(cut(edge, 0, to_dim(1), to_dim(size)), cut(edge, 0, to_dim(0), to_dim(size)))
-        made = op.divide(made, c.reshape(width, [size if k == n else 1 for k in range(len(sizes))]))
+        width = cut(edge, 0, 1, size) - cut(edge, 0, 0, size)
+        made = made / c.reshape(width, [size if k == n else 1 for k in range(len(sizes))])
     return made
 
 
@@ -124,7 +122,7 @@ def _columns(c: Context, x: Expr) -> list[Expr]:
     """The coordinates of points, given along the last axis."""
     width = static(shape_of(x)[-1], "the number of coordinates")
     rows = c.emit(c.reshape(x, [product(shape_of(x)[:-1]), width]))
-    return [c.emit(c.reshape(cut(rows, 1, to_dim(n), to_dim(1)), shape_of(rows)[:1])) for n in range(width)]
+    return [c.emit(c.reshape(cut(rows, 1, n, 1), shape_of(rows)[:1])) for n in range(width)]
 
 
 def _all_edges(c: Context, columns: Sequence[Expr], a: Args) -> list[Expr]:
@@ -159,18 +157,16 @@ def _segments(c: Context, a: Args) -> Expr:
     if a.lengths is not None:
         ends: Expr = op.cumsum(c.cast(a.lengths, "int64"), axis=a.axis)
     else:
-        ends = cut(c.cast(a.offsets, "int64"), a.axis, to_dim(1), segments)
+        ends = cut(c.cast(a.offsets, "int64"), a.axis, 1, segments)
     place = c.broadcast(op.arange(0, count, 1, dtype="int64"), [lines, count])
     owner: Expr = op.searchsorted(c.reshape(ends, [lines, segments]), place, right=True)
-    each = build.add(segments, 1)  # the last takes what belongs to no segment
-    first = op.multiply(op.arange(0, lines, 1, dtype="int64"), c.cast(each, "int64"))
-    rows, total = build.mul(lines, each), build.mul(lines, count)
-    owner = c.emit(c.reshape(op.add(owner, c.reshape(first, [lines, 1])), [total]))
+    each = segments + 1  # the last takes what belongs to no segment
+    first = op.arange(0, lines, 1, dtype="int64") * c.cast(each, "int64")
+    rows, total = lines * each, lines * count
+    owner = c.emit(c.reshape(owner + c.reshape(first, [lines, 1]), [total]))
 
     def kept(made: Expr, rest: Sequence[Any]) -> Expr:
-        return c.reshape(
-            cut(c.emit(c.reshape(made, [lines, each, *rest])), 1, to_dim(0), segments), [*lead, segments, *rest]
-        )
+        return c.reshape(cut(c.emit(c.reshape(made, [lines, each, *rest])), 1, 0, segments), [*lead, segments, *rest])
 
     how = {"sum": "sum", "mean": "sum", "max": "amax", "min": "amin", "prod": "prod"}[a.reduce]
     start = {"sum": 0, "mean": 0, "max": -math.inf, "min": math.inf, "prod": 1}[a.reduce]
@@ -180,12 +176,12 @@ def _segments(c: Context, a: Args) -> Expr:
     made = kept(reduced(c, base, 0, spread, c.reshape(a.data, [total, *inner]), how, True), inner)
     if a.reduce != "mean":
         return made
-    ones = op.ones(ShapeExpr((total,)), c.dtype)
-    size: Expr = op.scatter_elements(op.zeros(ShapeExpr((rows,)), c.dtype), owner, ones, axis=0, reduction="add")
+    ones = op.ones((total,), c.dtype)
+    size: Expr = op.scatter_elements(op.zeros((rows,), c.dtype), owner, ones, axis=0, reduction="add")
     size = kept(size, [1] * len(inner))
-    empty = op.equal(size, number(0, c.dtype))
+    empty = op.equal(size, 0)
     nothing = number(math.nan if a.initial is None else a.initial, c.dtype)
-    return op.where(empty, nothing, op.divide(made, size))
+    return op.where(empty, nothing, made / size)
 
 
 @aten("nonzero_static.default")
@@ -196,17 +192,17 @@ def _nonzero_static(c: Context, a: Args) -> Expr:
     if rows == 0 or not shape or has_none(a.self):
         return c.broadcast(number(a.fill_value, "int64"))
     total = product(shape)
-    flat = c.emit(c.cast(c.reshape(op.not_equal(a.self, number(0, dtype_of(a.self))), [total]), "int64"))
-    rank = op.subtract(op.cumsum(flat, axis=0), number(1, "int64"))
-    hit = op.logical_and(op.equal(flat, number(1, "int64")), op.less(c.emit(rank), number(rows, "int64")))
+    flat = c.emit(c.cast(c.reshape(op.not_equal(a.self, 0), [total]), "int64"))
+    rank = op.cumsum(flat, axis=0) - 1
+    hit = op.logical_and(op.equal(flat, 1), op.less(c.emit(rank), number(rows, "int64")))
     target = c.emit(op.where(hit, rank, number(rows, "int64")))
     line = op.arange(0, total, 1, dtype="int64")
     begun = op.full([rows + 1], number(-1, "int64"), "int64")
-    found = c.emit(cut(op.scatter_elements(begun, target, line, axis=0), 0, to_dim(0), to_dim(rows)))
-    missing = c.emit(op.less(found, number(0, "int64")))
+    found = c.emit(cut(op.scatter_elements(begun, target, line, axis=0), 0, 0, rows))
+    missing = c.emit(op.less(found, 0))
     columns, rest = [], found
     for size in reversed(shape):
         extent = c.cast(size, "int64")
         columns.append(op.where(missing, number(a.fill_value, "int64"), op.floor_mod(rest, extent)))
-        rest = c.emit(op.floor_divide(rest, extent))
+        rest = c.emit(rest // extent)
     return op.stack(columns[::-1], axis=1)

@@ -6,7 +6,7 @@ Not here: determinants, inverses and systems of plain matrices (``linalg.py``).
 from __future__ import annotations
 
 from .... import op
-from ....ir.build import add, minimum, mul
+from ....ir.build import minimum
 from ....ir.relation import Answer, same_dim
 from ....ir.types import Expr
 from ..context.context import Args, Context, Result, aten, axis_of, rank_of, refuse, shape_of, to_dim
@@ -19,7 +19,7 @@ def _filled(c: Context, pivots: Expr, rows: Expr) -> Expr:
     count = shape_of(pivots)[-1]
     if same_dim(count, rows) is Answer.YES:
         return pivots
-    rest = op.astype(op.arange(add(count, 1), add(rows, 1), 1, dtype="int64"), "int32")
+    rest = op.astype(op.arange(count + 1, rows + 1, 1, dtype="int64"), "int32")
     lead = shape_of(pivots)[:-1]
     return op.concat([pivots, c.broadcast(rest, [*lead, *shape_of(rest)])], axis=-1)
 
@@ -35,8 +35,8 @@ def _parts(c: Context, lu: Expr) -> tuple[Expr, Expr]:
     """L with its unit diagonal, and U."""
     *lead, rows, columns = shape_of(lu)
     least = minimum(rows, columns)
-    left, right = cut(lu, len(lead) + 1, to_dim(0), least), cut(lu, len(lead), to_dim(0), least)
-    return op.add(op.tril(left, -1), unit_matrices(c, lead, rows, least)), op.triu(right)
+    left, right = cut(lu, len(lead) + 1, 0, least), cut(lu, len(lead), 0, least)
+    return op.tril(left, -1) + unit_matrices(c, lead, rows, least), op.triu(right)
 
 
 @aten("linalg_lu.default")
@@ -83,7 +83,7 @@ def _triangular_solve(c: Context, a: Args) -> Result:
 def _volume(extents: tuple[Expr, ...]) -> Expr:
     made = to_dim(1)
     for extent in extents:
-        made = mul(made, extent)
+        made = made * extent
     return made
 
 

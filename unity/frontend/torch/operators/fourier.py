@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .... import op
-from ....ir.build import add, floordiv, sub
-from ....ir.expr import IntImm, ShapeExpr
+from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ....op.common.type_rules import product
 from ..context.context import (
@@ -50,7 +49,7 @@ def _scaled(c: Context, x: Pair, sizes: Sequence[Expr], normalization: int) -> P
         factor: Expr = number(count.value**power, kind)
     else:
         factor = op.astype(op.power(c.cast(count, "float64"), number(power, "float64")), kind)
-    return kept(c, Pair(op.multiply(x.real, factor), op.multiply(x.imag, factor)))
+    return kept(c, Pair(x.real * factor, x.imag * factor))
 
 
 def _sizes(x: Expr, axes: Sequence[int]) -> list[Expr]:
@@ -74,8 +73,8 @@ def _fft_r2c(c: Context, a: Args) -> Pair:
     sizes, last = _sizes(real, axes), axes[-1]
     made = _along(c, Pair(real, c.emit(zeros(real))), last, True)
     if a.onesided:
-        half = add(floordiv(sizes[-1], 2), 1)
-        made = kept(c, Pair(cut(made.real, last, to_dim(0), half), cut(made.imag, last, to_dim(0), half)))
+        half = sizes[-1] // 2 + 1
+        made = kept(c, Pair(cut(made.real, last, 0, half), cut(made.imag, last, 0, half)))
     for axis in axes[:-1]:
         made = _along(c, made, axis, True)
     return _scaled(c, made, sizes, a.normalization)
@@ -108,19 +107,19 @@ def _stft(c: Context, a: Args) -> Any:
     x = a.self
     if getattr(a, "center", False):
         x = op.nn_pad(x, pad_width=(0, 0) * len(lead) + (n // 2, n // 2), pad_mode=a.pad_mode)
-        length = add(length, n // 2 * 2)
-    frames = add(floordiv(sub(length, n), hop), 1)
+        length = length + n // 2 * 2
+    frames = (length - n) // hop + 1
     steps = strides_of(x)
     seen: Expr = strided(c, x, [*lead, frames, n], [*steps[:-1], to_dim(hop), to_dim(1)], 0)
     if a.window is not None or width < n:
-        window = op.ones(ShapeExpr((to_dim(width),)), dtype_of(x)) if a.window is None else a.window
+        window = op.ones((width,), dtype_of(x)) if a.window is None else a.window
         before = (n - width) // 2
-        seen = op.multiply(seen, op.nn_pad(window, pad_width=(before, n - width - before)) if width < n else window)
+        seen = seen * (op.nn_pad(window, pad_width=(before, n - width - before)) if width < n else window)
     real = c.emit(seen)
     made = transform(c, Pair(real, c.emit(zeros(real))), True)
     axis = rank_of(real) - 1
     count = to_dim(n // 2 + 1 if a.onesided is not False else n)
     order = [*range(axis - 1), axis, axis - 1]
-    parts = [permute(cut(part, axis, to_dim(0), count), order) for part in (made.real, made.imag)]
+    parts = [permute(cut(part, axis, 0, count), order) for part in (made.real, made.imag)]
     found = _scaled(c, kept(c, Pair(*parts)), [to_dim(n)], 1 if a.normalized else 0)
     return found if a.return_complex else op.stack([found.real, found.imag], axis=rank_of(found.real))

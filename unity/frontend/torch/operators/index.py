@@ -6,7 +6,7 @@ from typing import Any
 
 from .... import op
 from ....ir import build
-from ....ir.expr import IntImm, ShapeExpr
+from ....ir.expr import IntImm
 from ....ir.relation import Answer, same_dims, tensor_type
 from ....ir.scalar import Min
 from ....ir.types import Expr, ShapeType
@@ -56,17 +56,17 @@ def _embedding(c: Context, a: Args) -> Expr:
 
 @aten("embedding_renorm.default")
 @rounded_once
-def _embedding_renorm(c: Context, a: Args) -> Expr:
+def _embedding_renorm(c: Context, a: Args) -> Any:
     """The rows that indices name, scaled to a norm where theirs is larger; the others as they are."""
     if has_none(a.indices):
         return c.cast(a.self, c.dtype)
     rows, count = shape_of(a.self)[0], product(shape_of(a.indices))
-    flags = [op.full(ShapeExpr((n,)), number(v, "bool"), "bool") for n, v in ((rows, False), (count, True))]
+    flags = [op.full((n,), number(v, "bool"), "bool") for n, v in ((rows, False), (count, True))]
     named = op.scatter_elements(flags[0], c.reshape(a.indices, [count]), flags[1], axis=0)
     size = c.emit(norm(c, a.self, a.norm_type, [1], True))
     large = op.logical_and(c.reshape(named, [rows, 1]), op.greater(size, number(a.max_norm, c.dtype)))
-    factor = op.divide(number(a.max_norm, c.dtype), op.add(size, number(1e-7, c.dtype)))
-    return op.multiply(a.self, op.where(large, factor, number(1, c.dtype)))
+    factor = number(a.max_norm, c.dtype) / (size + 1e-7)
+    return a.self * op.where(large, factor, 1)
 
 
 @aten("index_select.default")
@@ -98,7 +98,7 @@ def places_of(c: Context, mask: Expr, length: Expr) -> list[Expr]:
     """As ``chosen``, for a number of places that is checked where it is known, and bound where it is a new variable."""
     given, rank = c.cast(mask, "bool"), rank_of(mask)
     found = c.builder.match_cast(c.emit(op.nonzero(given)), tensor_type((to_dim(rank), length), "int64"), "places")
-    return [c.emit(c.reshape(cut(found, 0, to_dim(n), to_dim(1)), [length])) for n in range(rank)]
+    return [c.emit(c.reshape(cut(found, 0, n, 1), [length])) for n in range(rank)]
 
 
 def spread(c: Context, indices: list[Any], first: Any) -> list[Any]:
@@ -169,9 +169,9 @@ def _common_shape(c: Context, *tensors: Expr) -> tuple[Expr, ...]:
 def _nonzero(c: Context, a: Args) -> Expr:
     if rank_of(a.self) == 0:  # the column of a vector of one tells how many rows there are
         line = c.reshape(a.self, [1])
-        (column,) = chosen(c, op.not_equal(line, number(0, dtype_of(line))), c.value.shape[0])
-        return op.zeros(ShapeExpr((shape_of(column)[0], to_dim(0))), "int64")
-    columns = chosen(c, op.not_equal(a.self, number(0, dtype_of(a.self))), c.value.shape[0])
+        (column,) = chosen(c, op.not_equal(line, 0), c.value.shape[0])
+        return op.zeros((shape_of(column)[0], 0), "int64")
+    columns = chosen(c, op.not_equal(a.self, 0), c.value.shape[0])
     return op.stack(columns, axis=1)
 
 
@@ -252,7 +252,7 @@ def _first_places(x: Expr, count: Expr, axis: int, largest: bool) -> Expr:
         )
     if type(known) is IntImm:
         return op.topk(x, k=known.value, axis=axis, ret_type="indices", largest=largest, dtype="int64")
-    return cut(op.argsort(x, axis=axis, descending=largest, dtype="int64"), axis, to_dim(0), count)
+    return cut(op.argsort(x, axis=axis, descending=largest, dtype="int64"), axis, 0, count)
 
 
 @aten("kthvalue.default")
@@ -262,7 +262,7 @@ def _kthvalue(c: Context, a: Args) -> list[Expr]:
     axis = axis_of(a.dim, rank_of(a.self))
     count = to_dim(a.k)
     order = _first_places(_orderable(c, a.self), count, axis, False)
-    place = c.emit(cut(order, axis, build.sub(count, 1), to_dim(1)))
+    place = c.emit(cut(order, axis, count - 1, 1))
     values = _along(a.self, place, axis)
     shapes = [c.symbols.dims(v.shape) for v in c.value]
     return [c.reshape(v, s) for v, s in zip((values, place), shapes)]

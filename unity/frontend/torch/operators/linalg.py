@@ -11,7 +11,7 @@ from functools import cache
 
 from .... import op
 from ....ir import build
-from ....ir.expr import ShapeExpr, TupleGetItem
+from ....ir.expr import TupleGetItem
 from ....ir.relation import Answer, same_dims
 from ....ir.types import Expr
 from ....op.common.type_rules import product
@@ -28,7 +28,6 @@ from ..context.context import (
     refuse,
     shape_of,
     static,
-    to_dim,
 )
 from .index import has_none
 from .reduce import matrix_norm, norm
@@ -51,11 +50,11 @@ def diagonal(c: Context, x: Expr) -> Expr:
 def _determinant(c: Context, lu: Expr, pivots: Expr) -> Expr:
     """The product of the diagonal, turned once for each exchange."""
     n = shape_of(pivots)[-1]
-    moved = op.not_equal(pivots, op.astype(op.arange(1, build.add(n, 1), 1, dtype="int64"), "int32"))
-    swaps = op.sum(c.cast(moved, "int32"), axis=(-1,), keepdims=False)
-    odd = op.not_equal(op.bitwise_and(swaps, number(1, "int32")), number(0, "int32"))
-    made = c.emit(op.prod(diagonal(c, lu), axis=(-1,), keepdims=False))
-    return op.where(odd, op.negative(made), made)
+    moved = op.not_equal(pivots, op.astype(op.arange(1, n + 1, 1, dtype="int64"), "int32"))
+    swaps = op.sum(c.cast(moved, "int32"), axis=(-1,))
+    odd = op.not_equal(op.bitwise_and(swaps, number(1, "int32")), 0)
+    made = c.emit(op.prod(diagonal(c, lu), axis=(-1,)))
+    return op.where(odd, -made, made)
 
 
 @aten("linalg_det.default", "det.default")
@@ -74,27 +73,27 @@ def _det_with_factors(c: Context, a: Args) -> Result:
 def _slogdet(c: Context, a: Args) -> Result:
     lu, pivots = factors(c, a.A if hasattr(a, "A") else a.self)
     made = c.emit(_determinant(c, lu, pivots))
-    size = op.sum(op.log(op.abs(diagonal(c, lu))), axis=(-1,), keepdims=False)
+    size = op.sum(op.log(op.abs(diagonal(c, lu))), axis=(-1,))
     if not isinstance(c.value, (list, tuple)):
-        return op.where(op.less(made, number(0, c.dtype)), number(math.nan, c.dtype), size)
+        return op.where(op.less(made, 0), math.nan, size)
     refuse(len(c.value) > 2 and c.uses(2), "the factors of the transposed matrix")
-    signs = c.emit(op.sign(op.prod(op.sign(diagonal(c, lu)), axis=(-1,), keepdims=False)))
-    turned = op.less(op.multiply(made, signs), number(0, c.dtype))
-    return [op.where(turned, op.negative(signs), signs), size, None, pivots][: len(c.value)]
+    signs = c.emit(op.sign(op.prod(op.sign(diagonal(c, lu)), axis=(-1,))))
+    turned = op.less(made * signs, 0)
+    return [op.where(turned, -signs, signs), size, None, pivots][: len(c.value)]
 
 
 def _first_bad(c: Context, bad: Expr) -> Expr:
     """Place, counted from 1, of the first element of the last axis that is bad; 0 where none is."""
     if has_none(bad):
-        return op.zeros(ShapeExpr(shape_of(bad)[:-1]), "int32")
-    place = op.astype(op.argmax(c.cast(bad, "int32"), axis=rank_of(bad) - 1, keepdims=False), "int32")
-    some = op.any(bad, axis=(-1,), keepdims=False)
-    return op.where(some, op.add(place, number(1, "int32")), number(0, "int32"))
+        return op.zeros(shape_of(bad)[:-1], "int32")
+    place = op.astype(op.argmax(c.cast(bad, "int32"), axis=rank_of(bad) - 1), "int32")
+    some = op.any(bad, axis=(-1,))
+    return op.where(some, place + 1, 0)
 
 
 def _info(c: Context, lu: Expr) -> Expr:
     pivot = c.emit(diagonal(c, lu))
-    return _first_bad(c, c.emit(op.equal(pivot, number(0, c.dtype))))
+    return _first_bad(c, c.emit(op.equal(pivot, 0)))
 
 
 def identity(c: Context, a: Expr) -> Expr:
@@ -132,7 +131,7 @@ def solution(c: Context, lu: Expr, pivots: Expr, b: Expr, vector: bool, shape: S
 
 def lead_axes(c: Context, a: Expr, b: Expr) -> list[Expr]:
     """Leading axes two stacks of matrices are broadcast to."""
-    lines = [op.zeros(ShapeExpr(shape_of(t)[:-2]), "bool") for t in (a, b)]
+    lines = [op.zeros(shape_of(t)[:-2], "bool") for t in (a, b)]
     return list(shape_of(op.logical_or(*lines)))
 
 
@@ -170,7 +169,7 @@ def _cholesky(c: Context, a: Args) -> Result:
     if not isinstance(c.value, (list, tuple)):
         return made
     root = c.emit(diagonal(c, lower))
-    bad = op.logical_not(op.greater(root, number(0, c.dtype)))
+    bad = op.logical_not(op.greater(root, 0))
     return [made, _first_bad(c, c.emit(bad))]
 
 
@@ -245,10 +244,10 @@ def _cross(c: Context, a: Args) -> Expr:
     axis = first if a.dim is None else axis_of(a.dim, len(c.shape))
 
     def turned(t: Expr, by: int) -> Expr:
-        parts = [cut(t, axis, to_dim((n + by) % 3), to_dim(1)) for n in range(3)]
+        parts = [cut(t, axis, (n + by) % 3, 1) for n in range(3)]
         return c.emit(op.concat(parts, axis=axis))
 
-    return op.subtract(op.multiply(turned(x, 1), turned(y, 2)), op.multiply(turned(x, 2), turned(y, 1)))
+    return turned(x, 1) * turned(y, 2) - turned(x, 2) * turned(y, 1)
 
 
 @aten("_grouped_mm.default")
@@ -314,7 +313,7 @@ def _embedding_bag(c: Context, a: Args) -> Result:
     """Rows of each bag summed, averaged, or the largest taken; a bag is where the offsets say it begins."""
     bags, width = c.symbols.dims(c.value[0].shape)
     if build.is_int(bags, 0) or has_none(a.indices):
-        return [op.zeros(ShapeExpr((bags, width)), c.dtype), None, None, None]
+        return [op.zeros((bags, width), c.dtype), None, None, None]
     refuse(has_none(a.weight), "no row to take")
     count = shape_of(a.indices)[0]
     size = _bag_size(c, bags, count)
@@ -328,7 +327,7 @@ def _bag_size(c: Context, bags: Expr, count: Expr) -> int:
     if str(offsets.target) != "aten.arange.start_step" or offsets.args[0] != 0 or type(offsets.args[2]) is not int:
         return 0
     step: int = offsets.args[2]
-    return step if step > 0 and build.is_int(build.sub(build.mul(bags, step), count), 0) else 0
+    return step if step > 0 and build.is_int(bags * step - count, 0) else 0
 
 
 def _padding(c: Context, a: Args) -> int | None:
@@ -344,33 +343,33 @@ def _even_bags(c: Context, a: Args, bags: Expr, size: int) -> Expr:
     rows: Expr = widened(c, op.take(a.weight, c.reshape(a.indices, [bags, size]), axis=0))
     padding, kind = _padding(c, a), dtype_of(rows)
     if a.per_sample_weights is not None:
-        rows = op.multiply(rows, c.cast(c.reshape(a.per_sample_weights, [bags, size, 1]), kind))
+        rows = rows * c.cast(c.reshape(a.per_sample_weights, [bags, size, 1]), kind)
     if padding is None:
         return c.emit((op.sum, op.mean, op.max)[a.mode](rows, axis=1))
     kept = c.emit(op.not_equal(c.reshape(c.cast(a.indices, "int64"), [bags, size, 1]), number(padding, "int64")))
-    rows = op.where(kept, rows, number(-math.inf if a.mode == 2 else 0, kind))
+    rows = op.where(kept, rows, -math.inf if a.mode == 2 else 0)
     made = c.emit((op.max if a.mode == 2 else op.sum)(rows, axis=1))
     counted = c.emit(op.sum(c.cast(kept, kind), axis=1))
     if a.mode == 1:
-        return op.divide(made, op.maximum(counted, number(1, kind)))
-    return made if a.mode == 0 else op.where(op.equal(counted, number(0, kind)), number(0, kind), made)
+        return made / op.maximum(counted, 1)
+    return made if a.mode == 0 else op.where(op.equal(counted, 0), 0, made)
 
 
 def _uneven_bags(c: Context, a: Args, bags: Expr, width: Expr) -> Expr:
     """Bags that begin where the offsets say: each row is added to its bag."""
     count = shape_of(a.indices)[0]
-    offsets = cut(a.offsets, 0, to_dim(0), bags) if a.include_last_offset else a.offsets
+    offsets = cut(a.offsets, 0, 0, bags) if a.include_last_offset else a.offsets
     begins = op.scatter_elements(
-        op.zeros(ShapeExpr((build.add(count, 1),)), "int64"), c.cast(offsets, "int64"), op.ones(ShapeExpr((bags,)), "int64"),
+        op.zeros((count + 1,), "int64"), c.cast(offsets, "int64"), op.ones((bags,), "int64"),
         reduction="add",
     )  # fmt: skip
-    begun = cut(c.emit(op.cumsum(begins, axis=0)), 0, to_dim(0), count)
-    bag = c.emit(op.subtract(begun, number(1, "int64")))
+    begun = cut(c.emit(op.cumsum(begins, axis=0)), 0, 0, count)
+    bag = c.emit(begun - 1)
     rows: Expr = widened(c, op.take(a.weight, a.indices, axis=0))
     padding, kind = _padding(c, a), dtype_of(rows)
     if a.per_sample_weights is not None:
-        rows = op.multiply(rows, c.cast(c.reshape(a.per_sample_weights, [count, 1]), kind))
-    valid: Expr = op.ones(ShapeExpr((count,)), "bool")
+        rows = rows * c.cast(c.reshape(a.per_sample_weights, [count, 1]), kind)
+    valid: Expr = op.ones((count,), "bool")
     if padding is not None:
         valid = op.not_equal(c.cast(a.indices, "int64"), number(padding, "int64"))
     kept = c.emit(valid)
@@ -379,11 +378,11 @@ def _uneven_bags(c: Context, a: Args, bags: Expr, width: Expr) -> Expr:
     rows = rows if padding is None else op.where(column, rows, low)
     area = c.broadcast(low, [bags, width])
     made: Expr = op.scatter_nd(area, c.reshape(bag, [count, 1]), rows, reduction="max" if a.mode == 2 else "add")
-    zeros = op.zeros(ShapeExpr((bags,)), "int64")
+    zeros = op.zeros((bags,), "int64")
     counted = op.scatter_elements(zeros, bag, c.cast(kept, "int64"), axis=0, reduction="add")
-    sizes = c.reshape(op.maximum(counted, number(1, "int64")), [bags, 1])
+    sizes = c.reshape(op.maximum(counted, 1), [bags, 1])
     if a.mode == 1:
-        made = op.divide(made, c.cast(sizes, kind))
+        made = made / c.cast(sizes, kind)
     elif a.mode == 2:
-        made = op.where(op.equal(made, low), number(0, kind), made)
+        made = op.where(op.equal(made, low), 0, made)
     return made

@@ -25,38 +25,38 @@ from .rounding import rounded_once
 
 
 def _reduced(c: Context, x: Expr, reduction: int) -> Expr:
-    return x if reduction == 0 else (op.mean if reduction == 1 else op.sum)(x, axis=None, keepdims=False)
+    return x if reduction == 0 else (op.mean if reduction == 1 else op.sum)(x)
 
 
 @aten("mse_loss.default")
 @rounded_once
 def _mse(c: Context, a: Args) -> Expr:
-    away = c.emit(op.subtract(a.self, a.target))
-    return _reduced(c, op.multiply(away, away), a.reduction)
+    away = c.emit(a.self - a.target)
+    return _reduced(c, away * away, a.reduction)
 
 
 @aten("l1_loss.default")
 @rounded_once
 def _l1(c: Context, a: Args) -> Expr:
-    return _reduced(c, op.abs(op.subtract(a.self, a.target)), a.reduction)
+    return _reduced(c, op.abs(a.self - a.target), a.reduction)
 
 
 @aten("smooth_l1_loss.default")
 @rounded_once
 def _smooth_l1(c: Context, a: Args) -> Expr:
     refuse(a.beta <= 0, "a threshold of 0")
-    away = c.emit(op.abs(op.subtract(a.self, a.target)))
-    curved = op.multiply(op.multiply(away, away), number(0.5 / a.beta, c.dtype))
-    flat = op.subtract(away, number(0.5 * a.beta, c.dtype))
+    away = c.emit(op.abs(a.self - a.target))
+    curved = away * away * (0.5 / a.beta)
+    flat = away - (0.5 * a.beta)
     return _reduced(c, op.where(op.less(away, number(a.beta, c.dtype)), curved, flat), a.reduction)
 
 
 @aten("huber_loss.default")
 @rounded_once
 def _huber(c: Context, a: Args) -> Expr:
-    away = c.emit(op.abs(op.subtract(a.self, a.target)))
-    curved = op.multiply(op.multiply(away, away), number(0.5, c.dtype))
-    flat = op.multiply(number(a.delta, c.dtype), op.subtract(away, number(0.5 * a.delta, c.dtype)))
+    away = c.emit(op.abs(a.self - a.target))
+    curved = away * away * 0.5
+    flat = number(a.delta, c.dtype) * (away - (0.5 * a.delta))
     return _reduced(c, op.where(op.less_equal(away, number(a.delta, c.dtype)), curved, flat), a.reduction)
 
 
@@ -92,32 +92,27 @@ def _cross_entropy(c: Context, a: Args) -> Expr:
     logs = c.emit(op.nn_log_softmax(c.cast(a.self, c.dtype), axis=axis))
     smoothing = a.label_smoothing
     weight = None if a.weight is None else c.reshape(a.weight, [shape[axis], *[1] * (len(shape) - axis - 1)])
-    weighted = logs if weight is None else op.multiply(logs, weight)
+    weighted = logs if weight is None else logs * weight
     share = number(smoothing / static(shape[axis], "the number of classes"), c.dtype) if smoothing else None
     if dtype_of(a.target) == c.dtype:
         target = a.target
         if share is not None:
-            target = op.add(op.multiply(target, number(1 - smoothing, c.dtype)), share)
-        lost = op.negative(op.sum(op.multiply(weighted, target), axis=(axis,), keepdims=False))
+            target = target * number(1 - smoothing, c.dtype) + share
+        lost = -op.sum(weighted * target, axis=(axis,))
         return _reduced(c, lost, a.reduction)
     a.self, a.target = logs, c.emit(c.cast(a.target, "int64"))
     exact: Expr = _nll(c, a)
     if share is None:
         return exact
     ignored = op.equal(a.target, number(a.ignore_index, "int64"))
-    zero = number(0, c.dtype)
-    spread = op.where(ignored, zero, op.negative(op.sum(weighted, axis=(axis,), keepdims=False)))
+    spread: Expr = op.where(ignored, 0, -op.sum(weighted, axis=(axis,)))
     if a.reduction == 1:
-        own = (
-            number(1, c.dtype)
-            if weight is None
-            else op.take(a.weight, op.where(ignored, number(0, "int64"), a.target), axis=0)
-        )
-        counted = op.sum(op.where(ignored, zero, own), axis=None, keepdims=False)
-        spread = op.divide(op.sum(spread, axis=None, keepdims=False), counted)
+        own = number(1, c.dtype) if weight is None else op.take(a.weight, op.where(ignored, 0, a.target), axis=0)
+        counted = op.sum(op.where(ignored, 0, own))
+        spread = op.sum(spread) / counted
     elif a.reduction == 2:
-        spread = op.sum(spread, axis=None, keepdims=False)
-    return op.add(op.multiply(exact, number(1 - smoothing, c.dtype)), op.multiply(spread, share))
+        spread = op.sum(spread)
+    return exact * number(1 - smoothing, c.dtype) + spread * share
 
 
 @aten(
@@ -130,7 +125,7 @@ def _linear_cross_entropy(c: Context, a: Args) -> Result:
     several = isinstance(c.value, (list, tuple))
     refuse(several and any([c.uses(n) for n in (1, 2, 3)]), "gradients of a loss")
     scores = op.matmul(a.input, op.permute_dims(a.linear_weight, (1, 0)))
-    a.self = c.emit(scores if a.linear_bias is None else op.add(scores, a.linear_bias))
+    a.self = c.emit(scores if a.linear_bias is None else scores + a.linear_bias)
     a.reduction = _REDUCTIONS.index(getattr(a, "reduction", "none"))
     a.label_smoothing = getattr(a, "label_smoothing", 0.0)
     lost = _cross_entropy(c, a)
@@ -142,34 +137,31 @@ def _linear_cross_entropy(c: Context, a: Args) -> Result:
 def _bce_logits(c: Context, a: Args) -> Expr:
     """(1 - t) x + (1 + (p - 1) t) log(1 + exp(-x)), the logarithm without overflow."""
     x, t = c.emit(a.self), c.emit(a.target)
-    one = number(1, c.dtype)
-    rest = op.add(op.log1p(op.exp(op.negative(op.abs(x)))), op.nn_relu(op.negative(x)))
+    rest = op.log1p(op.exp(-op.abs(x))) + op.nn_relu(-x)
     if a.pos_weight is not None:
-        rest = op.multiply(rest, op.add(one, op.multiply(op.subtract(a.pos_weight, one), t)))
-    made = op.add(op.multiply(op.subtract(one, t), x), rest)
-    return _reduced(c, made if a.weight is None else op.multiply(made, a.weight), a.reduction)
+        rest = rest * (1 + (a.pos_weight - 1) * t)
+    made = (1 - t) * x + rest
+    return _reduced(c, made if a.weight is None else made * a.weight, a.reduction)
 
 
 @aten("binary_cross_entropy.default")
 @rounded_once
 def _bce(c: Context, a: Args) -> Expr:
     x, t = c.emit(a.self), c.emit(a.target)
-    one, least = number(1, c.dtype), number(-100, c.dtype)
-    hit = op.multiply(t, op.maximum(op.log(x), least))
-    miss = op.multiply(op.subtract(one, t), op.maximum(op.log1p(op.negative(x)), least))
-    made = op.negative(op.add(hit, miss))
-    return _reduced(c, made if a.weight is None else op.multiply(made, a.weight), a.reduction)
+    hit = t * op.maximum(op.log(x), -100)
+    miss = (1 - t) * op.maximum(op.log1p(-x), -100)
+    made = -(hit + miss)
+    return _reduced(c, made if a.weight is None else made * a.weight, a.reduction)
 
 
 @aten("kl_div.default")
 def _kl_div(c: Context, a: Args) -> Expr:
     t = c.emit(a.target)
     if a.log_target:
-        return _reduced(c, op.multiply(op.exp(t), op.subtract(t, a.self)), a.reduction)
-    zero = number(0, c.dtype)
-    grown = op.multiply(t, op.log(t))
-    kept = op.where(op.equal(t, zero), zero, grown)
-    return _reduced(c, op.subtract(kept, op.multiply(t, a.self)), a.reduction)
+        return _reduced(c, op.exp(t) * (t - a.self), a.reduction)
+    grown = t * op.log(t)
+    kept = op.where(op.equal(t, 0), 0, grown)
+    return _reduced(c, kept - t * a.self, a.reduction)
 
 
 @aten("multilabel_margin_loss_forward.default")
@@ -179,18 +171,15 @@ def _multilabel_margin(c: Context, a: Args) -> Result:
     rows: list[Any] = list(shape_of(a.self)) if rank == 2 else [1, *(shape_of(a.self) or [1])]
     classes = static(to_dim(rows[1]), "the number of classes")
     x, raw = c.emit(c.reshape(a.self, rows)), c.emit(c.reshape(a.target, rows))
-    zero = number(0, "int64")
-    valid = c.emit(op.cumprod(c.cast(op.greater_equal(raw, zero), "int64"), axis=1))
-    place = c.emit(op.maximum(raw, zero))
+    valid = c.emit(op.cumprod(c.cast(op.greater_equal(raw, 0), "int64"), axis=1))
+    place = c.emit(op.maximum(raw, 0))
     marked = c.emit(op.scatter_elements(op.zeros(rows, "int64"), place, valid, axis=1, reduction="max"))
     scores = op.gather_elements(x, place, axis=1)
-    ahead = op.subtract(c.reshape(scores, [*rows, 1]), c.reshape(x, [rows[0], 1, classes]))
-    short = op.nn_relu(op.subtract(number(1, c.dtype), ahead))
-    counted = op.multiply(
-        c.reshape(valid, [*rows, 1]), op.subtract(number(1, "int64"), c.reshape(marked, [rows[0], 1, classes]))
-    )
-    lost = op.multiply(short, c.cast(counted, c.dtype))
-    made = op.divide(op.sum(lost, axis=(1, 2), keepdims=False), number(classes, c.dtype))
+    ahead = c.reshape(scores, [*rows, 1]) - c.reshape(x, [rows[0], 1, classes])
+    short = op.nn_relu(1 - ahead)
+    counted = c.reshape(valid, [*rows, 1]) * (1 - c.reshape(marked, [rows[0], 1, classes]))
+    lost = short * c.cast(counted, c.dtype)
+    made = op.sum(lost, axis=(1, 2)) / number(classes, c.dtype)
     found = _reduced(c, made if rank == 2 else c.reshape(made, []), a.reduction)
     return [found, c.cast(c.reshape(marked, shape_of(a.target)), c.dtype)]
 
@@ -201,13 +190,13 @@ def _multilabel_margin(c: Context, a: Args) -> Result:
 @aten("pairwise_distance.default")
 def _pairwise(c: Context, a: Args) -> Expr:
     dtype = c.promoted(a.x1, a.x2)
-    away = op.add(c.cast(op.subtract(c.cast(a.x1, dtype), c.cast(a.x2, dtype)), c.dtype), number(a.eps, c.dtype))
+    away = c.cast(c.cast(a.x1, dtype) - c.cast(a.x2, dtype), c.dtype) + number(a.eps, c.dtype)
     return norm(c, away, a.p, [rank_of(away) - 1], a.keepdim)
 
 
 @aten("dist.default")
 def _dist(c: Context, a: Args) -> Expr:
-    return norm(c, op.subtract(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype)), a.p, None, False)
+    return norm(c, c.cast(a.self, c.dtype) - c.cast(a.other, c.dtype), a.p, None, False)
 
 
 @aten("cdist.default", "_cdist_forward.default", "_euclidean_dist.default")
@@ -219,7 +208,7 @@ def _cdist(c: Context, a: Args) -> Expr:
         return op.zeros(c.shape, c.dtype)
     x = c.reshape(a.x1, [*left, rows, 1, width])
     y = c.reshape(a.x2, [*right, 1, columns, width])
-    away = op.subtract(c.cast(x, c.dtype), c.cast(y, c.dtype))
+    away = c.cast(x, c.dtype) - c.cast(y, c.dtype)
     return norm(c, away, p, [rank_of(away) - 1], False)
 
 
@@ -230,5 +219,5 @@ def _pdist(c: Context, a: Args) -> Expr:
         return op.zeros(c.shape, c.dtype)
     first, second = [c.constant(t.contiguous()) for t in c.torch.triu_indices(count, count, 1)]
     x = c.emit(a.self)
-    away = op.subtract(op.take(x, first, axis=0), op.take(x, second, axis=0))
+    away = op.take(x, first, axis=0) - op.take(x, second, axis=0)
     return norm(c, away, a.p, [1], False)

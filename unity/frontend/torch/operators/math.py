@@ -16,7 +16,7 @@ from .rounding import exact_numbers, rounded_once
 def _sign(c: Context, a: Args) -> Expr:
     if not is_float(a.self):
         return a.self if c.dtype == "bool" else op.sign(a.self)
-    return op.where(op.isnan(a.self), number(0, c.dtype), op.sign(a.self))  # torch: the sign of NaN is 0
+    return op.where(op.isnan(a.self), 0, op.sign(a.self))  # torch: the sign of NaN is 0
 
 
 @aten("round.default")
@@ -27,17 +27,17 @@ def _round(c: Context, a: Args) -> Expr:
 @aten("square.default")
 def _square(c: Context, a: Args) -> Expr:
     x = c.emit(c.cast(a.self, c.dtype))
-    return op.multiply(x, x)
+    return x * x
 
 
 @aten("frac.default")
-def _frac(c: Context, a: Args) -> Expr:
-    return op.subtract(a.self, op.trunc(a.self))
+def _frac(c: Context, a: Args) -> Any:
+    return a.self - op.trunc(a.self)
 
 
 @aten("reciprocal.default")
 def _reciprocal(c: Context, a: Args) -> Expr:
-    return op.divide(number(1, c.dtype), c.cast(a.self, c.dtype))
+    return 1 / c.cast(a.self, c.dtype)
 
 
 @aten("nan_to_num.default")
@@ -46,10 +46,10 @@ def _nan_to_num(c: Context, a: Args) -> Expr:
         return c.cast(a.self, c.dtype)
     info = c.torch.finfo(getattr(c.torch, c.dtype))
     limits = [info.max if a.posinf is None else a.posinf, info.min if a.neginf is None else a.neginf]
-    made = op.where(op.isnan(a.self), number(a.nan or 0.0, c.dtype), a.self)
+    made = op.where(op.isnan(a.self), a.nan or 0.0, a.self)
     x = c.emit(made)
-    x = c.emit(op.where(op.equal(x, number(math.inf, c.dtype)), number(limits[0], c.dtype), x))
-    return op.where(op.equal(x, number(-math.inf, c.dtype)), number(limits[1], c.dtype), x)
+    x = c.emit(op.where(op.equal(x, math.inf), number(limits[0], c.dtype), x))
+    return op.where(op.equal(x, -math.inf), number(limits[1], c.dtype), x)
 
 
 # ---- two operands
@@ -57,7 +57,7 @@ def _nan_to_num(c: Context, a: Args) -> Expr:
 
 def _scaled(c: Context, value: Any, alpha: Any) -> Expr:
     made = c.cast(value, c.dtype)
-    return made if alpha == 1 else op.multiply(made, c.cast(alpha, c.dtype))
+    return made if alpha == 1 else made * c.cast(alpha, c.dtype)
 
 
 @aten("add.Tensor", "add.Scalar")
@@ -65,19 +65,19 @@ def _scaled(c: Context, value: Any, alpha: Any) -> Expr:
 def _add(c: Context, a: Args) -> Expr:
     if c.dtype == "bool":
         return op.logical_or(c.cast(a.self, "bool"), c.cast(a.other if a.alpha else False, "bool"))
-    return op.add(c.cast(a.self, c.dtype), _scaled(c, a.other, a.alpha))
+    return c.cast(a.self, c.dtype) + _scaled(c, a.other, a.alpha)
 
 
 @aten("sub.Tensor", "sub.Scalar")
 @exact_numbers
 def _sub(c: Context, a: Args) -> Expr:
-    return op.subtract(c.cast(a.self, c.dtype), _scaled(c, a.other, a.alpha))
+    return c.cast(a.self, c.dtype) - _scaled(c, a.other, a.alpha)
 
 
 @aten("rsub.Scalar", "rsub.Tensor")
 @exact_numbers
 def _rsub(c: Context, a: Args) -> Expr:
-    return op.subtract(c.cast(a.other, c.dtype), _scaled(c, a.self, a.alpha))
+    return c.cast(a.other, c.dtype) - _scaled(c, a.self, a.alpha)
 
 
 @aten("mul.Tensor", "mul.Scalar", "multiply.Tensor")
@@ -85,26 +85,26 @@ def _rsub(c: Context, a: Args) -> Expr:
 def _mul(c: Context, a: Args) -> Expr:
     if c.dtype == "bool":
         return op.logical_and(c.cast(a.self, "bool"), c.cast(a.other, "bool"))
-    return op.multiply(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+    return c.cast(a.self, c.dtype) * c.cast(a.other, c.dtype)
 
 
 @aten("div.Tensor", "div.Scalar", "true_divide.Tensor")
 @exact_numbers
 def _div(c: Context, a: Args) -> Expr:
-    return op.divide(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+    return c.cast(a.self, c.dtype) / c.cast(a.other, c.dtype)
 
 
 @aten("div.Tensor_mode", "div.Scalar_mode")
 def _div_mode(c: Context, a: Args) -> Expr:
     x, y = c.cast(a.self, c.dtype), c.cast(a.other, c.dtype)
     if a.rounding_mode == "floor":
-        return op.floor_divide(x, y)
+        return x // y
     if a.rounding_mode == "trunc":
         if is_float(x):
-            return op.trunc(op.divide(x, y))
+            return op.trunc(x / y)
         x, y = c.emit(x), c.emit(y)  # truncated = (x - remainder of the sign of x) / y, exactly divisible
-        return op.floor_divide(op.subtract(x, op.mod(x, y)), y)
-    return op.divide(x, y)
+        return (x - op.mod(x, y)) // y
+    return x / y
 
 
 @aten("lcm.default")
@@ -124,7 +124,7 @@ def _pow(c: Context, a: Args) -> Expr:
             x = c.emit(x)
             made = x
             for _ in range(int(exponent) - 1):
-                made = op.multiply(made, x)
+                made = made * x
             return made
         if exponent in (0.5, -0.5) and is_float(x):
             return op.sqrt(x) if exponent == 0.5 else op.rsqrt(x)
@@ -155,7 +155,7 @@ def _clamp(c: Context, a: Args) -> Expr:
 def _addc(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
     def translate(c: Context, a: Args) -> Expr:
         made = fn(c.cast(a.tensor1, c.dtype), c.cast(a.tensor2, c.dtype))
-        return op.add(c.cast(a.self, c.dtype), made if a.value == 1 else op.multiply(made, number(a.value, c.dtype)))
+        return c.cast(a.self, c.dtype) + (made if a.value == 1 else made * number(a.value, c.dtype))
 
     return translate
 

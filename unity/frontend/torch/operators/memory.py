@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from .... import op
-from ....ir import build
 from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ....op.common.type_rules import product
@@ -70,9 +69,9 @@ def _memory(c: Context, a: Args) -> tuple[Expr, Any]:
 
 def _inside(sizes: Sequence[Any], strides: Sequence[Any], begin: Expr, count: Expr) -> None:
     """Raise MemoryGap for a view that reaches beyond the memory."""
-    last = build.add(begin, 1)
+    last = begin + 1
     for size, stride in zip(sizes, strides):
-        last = build.add(last, build.mul(build.sub(to_dim(size), 1), to_dim(stride)))
+        last = last + (to_dim(size) - 1) * to_dim(stride)
     if type(last) is IntImm and type(count) is IntImm and last.value > count.value:
         raise MemoryGap("it reads memory outside of the tensor")
 

@@ -21,7 +21,6 @@ from ..context.context import (
     refuse,
     shape_of,
     static,
-    to_dim,
 )  # fmt: skip
 from .rounding import rounded_once, sum_dtype
 from .shape import cut, swap
@@ -48,11 +47,11 @@ def _product(c: Context, left: Expr, right: Expr) -> Expr:
 def _plus(c: Context, product: Expr, added: Expr, beta: float = 1, alpha: float = 1) -> Expr:
     """``alpha`` times a product plus ``beta`` times a tensor, rounded to the result's type."""
     kind = dtype_of(product)
-    scaled = product if alpha == 1 else op.multiply(product, number(alpha, kind))
+    scaled = product if alpha == 1 else product * number(alpha, kind)
     if beta == 0:
         return c.cast(scaled, c.dtype)
     wide = c.cast(added, kind)
-    return c.cast(op.add(scaled, wide if beta == 1 else op.multiply(wide, number(beta, kind))), c.dtype)
+    return c.cast(scaled + (wide if beta == 1 else wide * number(beta, kind)), c.dtype)
 
 
 @aten("addmm.default", "baddbmm.default", "addmv.default")
@@ -64,7 +63,7 @@ def _addmm(c: Context, a: Args) -> Expr:
 
 @aten("addbmm.default")
 def _addbmm(c: Context, a: Args) -> Expr:
-    product = op.sum(_product(c, a.batch1, a.batch2), axis=(0,), keepdims=False)
+    product = op.sum(_product(c, a.batch1, a.batch2), axis=(0,))
     return _plus(c, product, a.self, a.beta, a.alpha)
 
 
@@ -91,35 +90,35 @@ def _prelu(c: Context, a: Args) -> Expr:
     elif rank == 0:
         weight = c.reshape(weight, [])
     x = a.self
-    return op.where(op.greater(x, number(0, c.dtype)), x, op.multiply(x, weight))
+    return op.where(op.greater(x, 0), x, x * weight)
 
 
 @aten("mish.default")
 @rounded_once
-def _mish(c: Context, a: Args) -> Expr:
-    return op.multiply(a.self, op.tanh(op.nn_softplus(a.self)))
+def _mish(c: Context, a: Args) -> Any:
+    return a.self * op.tanh(op.nn_softplus(a.self))
 
 
 @aten("log_sigmoid.default")
 def _log_sigmoid(c: Context, a: Args) -> Expr:
-    return op.negative(op.nn_softplus(op.negative(a.self), beta=1.0, threshold=1000.0))
+    return -op.nn_softplus(-a.self, beta=1.0, threshold=1000.0)
 
 
 def _hard_gate(c: Context, x: Expr) -> Expr:
-    return op.divide(op.nn_relu6(op.add(x, number(3, c.dtype))), number(6, c.dtype))
+    return op.nn_relu6(x + 3) / 6
 
 
 aten("hardsigmoid.default")(rounded_once(lambda c, a: _hard_gate(c, a.self)))
-aten("hardswish.default")(rounded_once(lambda c, a: op.multiply(a.self, _hard_gate(c, a.self))))
+aten("hardswish.default")(rounded_once(lambda c, a: a.self * _hard_gate(c, a.self)))
 
 
 def _exponential(c: Context, x: Expr, alpha: float, scale: float, inner: float) -> Expr:
     """scale * (x above 0, alpha * (exp(inner * x) - 1) below)."""
-    below = op.minimum(x, number(0, c.dtype))
-    grown = op.exp(below if inner == 1 else op.multiply(below, number(inner, c.dtype)))
-    low = op.multiply(op.subtract(grown, number(1, c.dtype)), number(alpha, c.dtype))
-    made = op.where(op.greater(x, number(0, c.dtype)), x, low)
-    return made if scale == 1 else op.multiply(made, number(scale, c.dtype))
+    below = op.minimum(x, 0)
+    grown = op.exp(below if inner == 1 else below * number(inner, c.dtype))
+    low = (grown - 1) * number(alpha, c.dtype)
+    made = op.where(op.greater(x, 0), x, low)
+    return made if scale == 1 else made * number(scale, c.dtype)
 
 
 aten("elu.default")(rounded_once(lambda c, a: _exponential(c, a.self, a.alpha, a.scale, a.input_scale)))
@@ -131,8 +130,8 @@ aten("celu.default")(rounded_once(lambda c, a: _exponential(c, a.self, a.alpha, 
 def _glu(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
     half = c.shape[axis]
-    first, second = cut(a.self, axis, to_dim(0), half), cut(a.self, axis, half, half)
-    return op.multiply(first, op.sigmoid(second))
+    first, second = cut(a.self, axis, 0, half), cut(a.self, axis, half, half)
+    return first * op.sigmoid(second)
 
 
 @aten("threshold.default")
@@ -156,7 +155,7 @@ def _softmax(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
         if rank_of(x):
             return fn(x, axis=axis_of(a.dim, rank_of(x)))
         x = c.emit(x)  # a scalar is the only one of its kind
-        none = op.subtract(x, x)
+        none = x - x
         return none if "log" in c.node_target else op.exp(none)
 
     return translate
@@ -174,16 +173,16 @@ def _weight_norm(c: Context, a: Args) -> Any:
     """v times g over the norm of v along all axes but one (-1: along all)."""
     v, rank = c.emit(a.v), rank_of(a.v)
     axes = [n for n in range(rank) if a.dim == -1 or n != axis_of(a.dim, rank)]
-    length: Expr = op.sqrt(op.sum(op.multiply(v, v), axis=tuple(axes), keepdims=True))
+    length: Expr = op.sqrt(op.sum(v * v, axis=tuple(axes), keepdims=True))
     size = c.emit(length if a.dim != -1 or rank_of(a.g) == rank else c.reshape(length, shape_of(a.g)))
-    made = op.multiply(v, op.divide(a.g, size))
+    made = v * (a.g / size)
     return [made, size] if isinstance(c.value, (list, tuple)) else made
 
 
 @aten("bilinear.default")
 def _bilinear(c: Context, a: Args) -> Expr:
     made = op.einsum((a.input1, a.weight, a.input2), subscripts="...i,oij,...j->...o")
-    return made if a.bias is None else op.add(made, a.bias)
+    return made if a.bias is None else made + a.bias
 
 
 @aten("_trilinear.default")
@@ -195,8 +194,8 @@ def _trilinear(c: Context, a: Args) -> Expr:
         for place in sorted(places):
             dims.insert(place, 1)
         operands.append(c.reshape(tensor, dims))
-    product = op.multiply(op.multiply(operands[0], operands[1]), operands[2])
-    return product if not a.sumdim else op.sum(product, axis=tuple(a.sumdim), keepdims=False)
+    product = operands[0] * operands[1] * operands[2]
+    return product if not a.sumdim else op.sum(product, axis=tuple(a.sumdim))
 
 
 @aten("cosine_similarity.default")
@@ -204,15 +203,15 @@ def _trilinear(c: Context, a: Args) -> Expr:
 def _cosine(c: Context, a: Args) -> Expr:
     """The product of both over their lengths, each at least eps; both are brought to one shape before."""
     x, y = c.cast(a.x1, c.dtype), c.cast(a.x2, c.dtype)
-    shape = shape_of(op.add(x, y))
+    shape = shape_of(x + y)
     if not shape:
         x, y, shape = c.reshape(x, [1]), c.reshape(y, [1]), (const(1, "int64"),)
     axis = axis_of(a.dim, len(shape))
     parts = []
     for v in (c.emit(c.broadcast(x, shape)), c.emit(c.broadcast(y, shape))):
-        size = op.sqrt(op.sum(op.multiply(v, v), axis=(axis,), keepdims=True))
-        parts.append(op.divide(v, op.maximum(size, number(a.eps, c.dtype))))
-    return op.sum(op.multiply(*parts), axis=(axis,), keepdims=False)
+        size = op.sqrt(op.sum(v * v, axis=(axis,), keepdims=True))
+        parts.append(v / op.maximum(size, number(a.eps, c.dtype)))
+    return op.sum(op.multiply(*parts), axis=(axis,))
 
 
 # ---- attention

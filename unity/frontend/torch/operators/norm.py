@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .... import op
-from ....ir import build
-from ....ir.expr import ShapeExpr, TupleGetItem
+from ....ir.expr import TupleGetItem
 from ....ir.types import Expr
 from ....op.common.type_rules import product
 from ..context.context import (
@@ -43,7 +42,7 @@ def _statistics(c: Context, x: Expr, axes: tuple[int, ...], eps: float) -> list[
     x = c.emit(x)
     mean = op.mean(x, axis=axes, keepdims=True)
     spread = op.variance(x, axis=axes, keepdims=True)
-    return [mean, op.rsqrt(op.add(spread, number(float(eps), dtype_of(x))))]
+    return [mean, op.rsqrt(spread + number(float(eps), dtype_of(x)))]
 
 
 @aten("native_layer_norm.default")
@@ -77,8 +76,8 @@ def _native_group_norm(c: Context, a: Args) -> list[Any]:
     made = [_group_norm(c, a), None, None]
     if c.uses(1) or c.uses(2):
         batch, *rest = shape_of(a.input)
-        size = build.floordiv(product(rest), to_dim(a.group))
-        lines = op.reshape(a.input, ShapeExpr((batch, to_dim(a.group), size)))
+        size = product(rest) // to_dim(a.group)
+        lines = op.reshape(a.input, (batch, a.group, size))
         shape = c.symbols.dims(c.value[1].shape)
         made[1:] = [c.reshape(v, shape) for v in _statistics(c, lines, (2,), a.eps)]
     return made
@@ -103,8 +102,8 @@ def _batch_statistics(c: Context, x: Expr, eps: float) -> list[Expr]:
     """Mean, variance and 1 / sqrt(variance + eps) of every channel over the batch."""
     axes = tuple([n for n in range(rank_of(x)) if n != 1])
     x = c.emit(x)
-    mean, spread = op.mean(x, axis=axes, keepdims=False), c.emit(op.variance(x, axis=axes, keepdims=False))
-    return [c.emit(mean), spread, c.emit(op.rsqrt(op.add(spread, number(float(eps), dtype_of(x)))))]
+    mean, spread = op.mean(x, axis=axes), c.emit(op.variance(x, axis=axes))
+    return [c.emit(mean), spread, c.emit(op.rsqrt(spread + number(float(eps), dtype_of(x))))]
 
 
 @aten("batch_norm.default")
@@ -145,17 +144,17 @@ def _training_batch_norm(c: Context, a: Args) -> list[Any]:
     wide = c.emit(c.cast(a.input, "float64" if dtype_of(a.input) == "float64" else "float32"))
     count = product([d for n, d in enumerate(shape_of(a.input)) if n != 1])
     mean, spread, inverse = _batch_statistics(c, wide, a.eps)
-    seen = op.divide(c.cast(count, dtype_of(wide)), c.cast(build.sub(count, 1), dtype_of(wide)))
+    seen = c.cast(count, dtype_of(wide)) / c.cast(count - 1, dtype_of(wide))
     old = number(1 - a.momentum, dtype_of(wide)), number(a.momentum, dtype_of(wide))
 
     def moved(stored: Expr, new: Expr) -> Expr:
-        return op.add(op.multiply(c.cast(stored, dtype_of(wide)), old[0]), op.multiply(new, old[1]))
+        return c.cast(stored, dtype_of(wide)) * old[0] + new * old[1]
 
     channels = shape_of(a.input)[1:2]
     plain = [c.broadcast(number(v, dtype_of(wide)), channels) for v in (1.0, 0.0)]
     weight, bias = [p if w is None else c.cast(w, dtype_of(wide)) for w, p in zip((a.weight, a.bias), plain)]
     made = batch_norm(c, wide, weight, bias, mean, spread, a.eps)
     reserved = [op.zeros(c.symbols.dims(v.shape), dtype_name(v.dtype)) for v in c.value[3:4] if update]
-    after = [moved(a.running_mean, mean), moved(a.running_var, op.multiply(spread, seen))]
+    after = [moved(a.running_mean, mean), moved(a.running_var, spread * seen)]
     results = [c.emit(made), mean, inverse, *reserved, *after]
     return [c.cast(r, dtype_name(v.dtype)) for r, v in zip(results, c.value)]

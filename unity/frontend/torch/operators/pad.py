@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .... import op
 from ....ir import build
-from ....ir.expr import IntImm, ShapeExpr
+from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ..context.context import Args, Context, aten, is_float, number, rank_of, shape_of, to_dim
 from .shape import cut
@@ -16,7 +16,7 @@ from .shape import cut
 @aten("constant_pad_nd.default", "pad.default")
 def _pad(c: Context, a: Args) -> Expr:
     if any([build.is_int(d, 0) for d in c.shape]):
-        return op.zeros(ShapeExpr(c.shape), c.dtype)
+        return op.zeros(c.shape, c.dtype)
     mode = getattr(a, "mode", "constant")
     value = a.value or 0.0
     widths = [to_dim(w) for w in a.pad]
@@ -42,8 +42,8 @@ def _known(c: Context, x: Expr, widths: list[int], mode: str, value: float) -> E
         low, high = widths[2 * i], widths[2 * i + 1]
         before[axis], after[axis] = max(low, 0), max(high, 0)
         if mode == "circular" and (low < 0 or high < 0):
-            extent = build.add(shape_of(x)[axis], min(low, 0) + min(high, 0))
-            x = cut(x, axis, to_dim(max(-low, 0)), extent)
+            extent = shape_of(x)[axis] + (min(low, 0) + min(high, 0))
+            x = cut(x, axis, max(-low, 0), extent)
         elif low < 0 or high < 0:
             later.append((axis, max(-low, 0)))
     pads = tuple([w for both in zip(before, after) for w in both])
@@ -51,16 +51,15 @@ def _known(c: Context, x: Expr, widths: list[int], mode: str, value: float) -> E
         op.nn_pad(x, pad_width=pads, pad_mode=mode, pad_value=value if is_float(x) else int(value)) if any(pads) else x
     )
     for axis, begin in later:  # a border grows from the whole tensor; what is cut away goes afterwards
-        made = cut(made, axis, to_dim(begin), c.shape[axis])
+        made = cut(made, axis, begin, c.shape[axis])
     return made
 
 
 def _cut_away(x: Expr, axis: int, low: Expr, high: Expr) -> tuple[Expr, Expr, Expr]:
     """The part of an axis that widths below zero leave, and the widths that are left to add."""
-    zero = build.const(0, "int64")
-    kept = build.add(shape_of(x)[axis], build.add(build.minimum(low, zero), build.minimum(high, zero)))
-    left = cut(x, axis, build.maximum(build.sub(zero, low), zero), kept)
-    return left, build.maximum(low, zero), build.maximum(high, zero)
+    kept = shape_of(x)[axis] + (build.minimum(low, 0) + build.minimum(high, 0))
+    left = cut(x, axis, build.maximum(-low, 0), kept)
+    return left, build.maximum(low, 0), build.maximum(high, 0)
 
 
 def _constant(c: Context, x: Expr, axis: int, low: Expr, high: Expr, value: float) -> Expr:
@@ -69,7 +68,7 @@ def _constant(c: Context, x: Expr, axis: int, low: Expr, high: Expr, value: floa
     borders: list[list[Expr]] = []
     for width in (low, high):
         shape = tuple([width if n == axis else d for n, d in enumerate(shape_of(x))])
-        borders.append([] if build.is_int(width, 0) else [op.full(ShapeExpr(shape), number(value, c.dtype), c.dtype)])
+        borders.append([] if build.is_int(width, 0) else [op.full(shape, number(value, c.dtype), c.dtype)])
     return op.concat([*borders[0], kept, *borders[1]], axis=axis)
 
 
@@ -78,12 +77,12 @@ def _repeated(x: Expr, axis: int, low: Expr, high: Expr, mode: str) -> Expr:
     if mode == "circular":  # goes around what is left; the others count on from the whole axis
         x, low, high = _cut_away(x, axis, low, high)
     extent = shape_of(x)[axis]
-    place = op.arange(build.sub(0, low), build.add(extent, high), 1, dtype="int64")
-    last = op.full(ShapeExpr(()), build.sub(extent, 1), "int64")
+    place: Expr = op.arange(-low, extent + high, 1, dtype="int64")
+    last = op.full((), extent - 1, "int64")
     if mode == "circular":
-        place = op.floor_mod(place, op.full(ShapeExpr(()), extent, "int64"))
+        place = op.floor_mod(place, op.full((), extent, "int64"))
     elif mode == "reflect":
-        place = op.subtract(last, op.abs(op.subtract(last, op.abs(place))))
+        place = last - op.abs(last - op.abs(place))
     else:
-        place = op.minimum(op.maximum(place, number(0, "int64")), last)
+        place = op.minimum(op.maximum(place, 0), last)
     return op.take(x, place, axis=axis)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .... import op
 from ....ir import build
-from ....ir.expr import IntImm, ShapeExpr, TupleGetItem
+from ....ir.expr import IntImm, TupleGetItem
 from ....ir.types import Expr, ShapeType
 from ..context.context import (
     Args,
@@ -21,7 +21,6 @@ from ..context.context import (
     rank_of,
     refuse,
     shape_of,
-    to_dim,
 )
 from .rounding import rounded_once
 
@@ -66,7 +65,7 @@ aten("amin.default", "min.default")(_extreme_of_all(False))
 @aten("nansum.default")
 def _nansum(c: Context, a: Args) -> Expr:
     x = c.emit(a.self)
-    known = op.where(op.isnan(x), number(0, dtype_of(x)), x) if is_float(x) else x
+    known = op.where(op.isnan(x), 0, x) if is_float(x) else x
     return reduce(op.sum, c.cast(known, c.dtype), a.dim, a.keepdim)
 
 
@@ -122,7 +121,7 @@ def _count(c: Context, x: Expr, axes: Sequence[int]) -> Expr:
     """Number of elements reduced, as an expression."""
     made = build.const(1, "int64")
     for axis in axes:
-        made = build.mul(made, shape_of(x)[axis])
+        made = made * shape_of(x)[axis]
     return made
 
 
@@ -133,15 +132,15 @@ def _variance(c: Context, a: Args) -> Expr:
         correction = 1 if getattr(a, "unbiased", True) else 0
     rank, x = rank_of(a.self), a.self
     axes = _axes(getattr(a, "dim", None), rank) or tuple(range(rank))
-    made = op.variance(x, axis=axes, keepdims=bool(getattr(a, "keepdim", False))) if rank else op.subtract(x, x)
+    made = op.variance(x, axis=axes, keepdims=bool(getattr(a, "keepdim", False))) if rank else x - x
     if correction == 0:
         return made
     count = _count(c, x, axes)
     if type(count) is IntImm:
         rest = max(count.value - correction, 0)
-        return op.multiply(made, number(count.value / rest if rest else math.inf, c.dtype))
-    left = op.maximum(op.subtract(c.cast(count, c.dtype), number(correction, c.dtype)), number(0, c.dtype))
-    return op.multiply(made, op.divide(c.cast(count, c.dtype), left))
+        return made * (count.value / rest if rest else math.inf)
+    left = op.maximum(c.cast(count, c.dtype) - number(correction, c.dtype), 0)
+    return made * (c.cast(count, c.dtype) / left)
 
 
 aten("var.correction", "var.dim", "var.default")(rounded_once(_variance))
@@ -179,13 +178,13 @@ def norm(c: Context, value: Expr, order: Any, dim: Any, keepdim: bool) -> Expr:
     x = c.emit(c.cast(value, dtype))
     size = c.emit(op.abs(x))
     if order == 2:
-        made: Expr = op.sqrt(reduce(op.sum, op.multiply(x, x), dim, keepdim))
+        made: Expr = op.sqrt(reduce(op.sum, x * x, dim, keepdim))
     elif order == 1:
         made = reduce(op.sum, size, dim, keepdim)
     elif order in (math.inf, -math.inf):
         made = reduce(op.max if order > 0 else op.min, size, dim, keepdim)
     elif order == 0:
-        made = reduce(op.sum, c.cast(op.not_equal(x, number(0, dtype)), dtype), dim, keepdim)
+        made = reduce(op.sum, c.cast(op.not_equal(x, 0), dtype), dim, keepdim)
     else:
         total = reduce(op.sum, op.power(size, number(order, dtype)), dim, keepdim)
         made = op.power(total, number(1 / order, dtype))
@@ -226,15 +225,15 @@ def _spectral_norm(c: Context, x: Expr, order: Any, rows: int, columns: int, kee
     values = c.emit(TupleGetItem(c.emit(op.linalg_svd(moved, full_matrices=False)), 1))
     last = shape_of(values)[-1]
     if order == "nuc" or build.is_int(last, 0):
-        return c.reshape(op.sum(values, axis=(-1,), keepdims=False))
-    made = (op.max if order > 0 else op.min)(values, axis=(-1,), keepdims=False)
+        return c.reshape(op.sum(values, axis=(-1,)))
+    made = (op.max if order > 0 else op.min)(values, axis=(-1,))
     return c.reshape(made)
 
 
 @aten("linalg_vecdot.default")
 @rounded_once
 def _vecdot(c: Context, a: Args) -> Expr:
-    product = op.multiply(c.cast(a.x, c.dtype), c.cast(a.y, c.dtype))
+    product = c.cast(a.x, c.dtype) * c.cast(a.y, c.dtype)
     return reduce(op.sum, product, a.dim, False)
 
 
@@ -263,7 +262,7 @@ def _nanmedian(c: Context, a: Args) -> Any:
     order = c.emit(op.argsort(x, axis=axis, dtype="int64"))
     known = op.equal(x, x)
     valid = op.sum(c.cast(known, "int64"), axis=(axis,), keepdims=True)
-    middle = op.maximum(op.floor_divide(op.subtract(valid, number(1, "int64")), number(2, "int64")), number(0, "int64"))
+    middle = op.maximum((valid - 1) // 2, 0)
     place = c.emit(op.gather_elements(order, middle, axis=axis))
     values = op.gather_elements(x, place, axis=axis)
     if whole:
@@ -285,11 +284,10 @@ def _histc(c: Context, a: Args) -> Expr:
     else:
         low, high = number(a.min, c.dtype), number(a.max, c.dtype)
     same = op.equal(low, high)
-    one = number(1, c.dtype)
-    low, high = c.emit(op.where(same, op.subtract(low, one), low)), c.emit(op.where(same, op.add(high, one), high))
-    place = op.divide(op.multiply(op.subtract(x, low), number(a.bins, c.dtype)), op.subtract(high, low))
+    low, high = c.emit(op.where(same, low - 1, low)), c.emit(op.where(same, high + 1, high))
+    place = (x - low) * number(a.bins, c.dtype) / (high - low)
     inside = c.emit(op.logical_and(op.greater_equal(x, low), op.less_equal(x, high)))
-    index = op.astype(op.where(inside, op.floor(place), number(0, c.dtype)), "int64")
+    index = op.astype(op.where(inside, op.floor(place), 0), "int64")
     index = op.minimum(index, number(a.bins - 1, "int64"))
     return op.scatter_elements(op.zeros(c.shape, c.dtype), index, c.cast(inside, c.dtype), axis=0, reduction="add")
 
@@ -301,11 +299,11 @@ def _bincount(c: Context, a: Args) -> Expr:
     size = c.value.shape[0]
     x = c.emit(c.cast(a.self, "int64"))
     if not c.symbols.knows([size]):
-        least = op.full(ShapeExpr((to_dim(1),)), number(a.minlength - 1, "int64"), "int64")
-        total = op.add(op.max(op.concat([x, least], axis=0), axis=0, keepdims=True), number(1, "int64"))
+        least = op.full((1,), number(a.minlength - 1, "int64"), "int64")
+        total = op.max(op.concat([x, least], axis=0), axis=0, keepdims=True) + 1
         c.builder.match_cast(c.emit(op.tensor_to_shape(c.emit(total))), ShapeType((c.symbols.bind(size),), 1))
-    amounts = op.ones(ShapeExpr(shape_of(x)), c.dtype) if a.weights is None else c.cast(a.weights, c.dtype)
-    zeros = op.zeros(ShapeExpr((c.symbols.expr(size),)), c.dtype)
+    amounts = op.ones(shape_of(x), c.dtype) if a.weights is None else c.cast(a.weights, c.dtype)
+    zeros = op.zeros((c.symbols.expr(size),), c.dtype)
     return op.scatter_elements(zeros, x, amounts, axis=0, reduction="add")
 
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .... import op
-from ....ir import build
 from ....ir.expr import TupleGetItem
 from ....ir.types import Expr
-from ..context.context import Args, Context, aten, number, rank_of, refuse, shape_of, to_dim
+from ..context.context import Args, Context, aten, rank_of, refuse, shape_of, to_dim
 from .shape import cut, permute, replaced, swap
 
 
@@ -19,7 +18,7 @@ def _product(x: Expr, weight: Expr) -> Expr:
 
 def _plus(x: Expr, *biases: Expr | None) -> Expr:
     for bias in biases:
-        x = x if bias is None else op.add(x, bias)
+        x = x if bias is None else x + bias
     return x
 
 
@@ -46,9 +45,9 @@ def _projected(c: Context, gates: Expr, state: list[Expr], hidden: Expr, project
     given, cell = state
     gates, turned = c.emit(gates), c.emit(swap(projection, 0, 1))
     one = to_dim(1)
-    begin = build.sub(shape_of(gates)[0], one) if reverse else to_dim(0)
+    begin = shape_of(gates)[0] - one if reverse else to_dim(0)
     taken = c.reshape(_product(given, hidden), [one, *shape_of(gates)[1:]])
-    gates = replaced(c, gates, 0, begin, op.add(cut(gates, 0, begin, one), taken))
+    gates = replaced(c, gates, 0, begin, cut(gates, 0, begin, one) + taken)
     recurrent = op.matmul(turned, swap(hidden, 0, 1))
     whole = c.emit(op.nn_lstm(gates, op.zeros_like(cell), cell, recurrent, reverse=reverse))
     out, last, kept = [c.emit(TupleGetItem(whole, n)) for n in range(3)]
@@ -88,7 +87,7 @@ def _layers(c: Context, a: Args, kind: str, states: list[Expr]) -> list[Expr]:
 
 
 def _layer_state(c: Context, states: Expr, place: int) -> Expr:
-    return c.reshape(cut(states, 0, to_dim(place), to_dim(1)), shape_of(states)[1:])
+    return c.reshape(cut(states, 0, place, 1), shape_of(states)[1:])
 
 
 def _alone(c: Context, state: Expr) -> Expr:
@@ -109,7 +108,7 @@ def _gates(c: Context, a: Args, hidden: Expr) -> tuple[Expr, Expr]:
 
 
 def _part(gates: Expr, size: Expr, index: int) -> Expr:
-    return cut(gates, rank_of(gates) - 1, build.mul(size, index), size)
+    return cut(gates, rank_of(gates) - 1, size * index, size)
 
 
 @aten("lstm_cell.default")
@@ -118,21 +117,21 @@ def _lstm_cell(c: Context, a: Args) -> list[Expr]:
     gates = c.emit(op.add(*_gates(c, a, hidden)))
     size = shape_of(cell)[-1]
     i, f, g, o = [_part(gates, size, n) for n in range(4)]
-    kept = op.multiply(op.sigmoid(f), cell)
-    new = c.emit(op.add(kept, op.multiply(op.sigmoid(i), op.tanh(g))))
-    return [op.multiply(op.sigmoid(o), op.tanh(new)), new]
+    kept = op.sigmoid(f) * cell
+    new = c.emit(kept + op.sigmoid(i) * op.tanh(g))
+    return [op.sigmoid(o) * op.tanh(new), new]
 
 
 @aten("gru_cell.default")
-def _gru_cell(c: Context, a: Args) -> Expr:
+def _gru_cell(c: Context, a: Args) -> Any:
     given, added = _gates(c, a, a.hx)
     size = shape_of(a.hx)[-1]
-    reset, update = [op.sigmoid(op.add(_part(given, size, n), _part(added, size, n))) for n in (0, 1)]
-    new = c.emit(op.tanh(op.add(_part(given, size, 2), op.multiply(reset, _part(added, size, 2)))))
-    return op.add(new, op.multiply(update, op.subtract(a.hx, new)))
+    reset, update = [op.sigmoid(_part(given, size, n) + _part(added, size, n)) for n in (0, 1)]
+    new = c.emit(op.tanh(_part(given, size, 2) + reset * _part(added, size, 2)))
+    return new + update * (a.hx - new)
 
 
 @aten("rnn_tanh_cell.default", "rnn_relu_cell.default")
 def _rnn_cell(c: Context, a: Args) -> Expr:
     total = op.add(*_gates(c, a, a.hx))
-    return op.tanh(total) if "tanh" in c.node_target else op.maximum(total, number(0, c.dtype))
+    return op.tanh(total) if "tanh" in c.node_target else op.maximum(total, 0)

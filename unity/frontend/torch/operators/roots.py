@@ -12,10 +12,10 @@ import numpy as np
 
 from .... import op
 from ....ffi.dtype import DataType
-from ....ir.build import add, ceildiv, floordiv, mul, sub
+from ....ir.build import ceildiv
 from ....ir.expr import IntImm
 from ....ir.types import Expr
-from ..context.context import Context, dtype_of, number, shape_of, to_dim
+from ..context.context import Context, dtype_of, shape_of, to_dim
 from .complex import Pair, kept, times
 from .shape import cut, permute
 
@@ -27,8 +27,8 @@ LONG = 512
 
 def _turns(c: Context, places: Expr, n: Expr, dtype: str) -> tuple[Expr, Expr]:
     """Cosine and sine of 2 pi places / n, for integers below n; float64 inside."""
-    turn = op.divide(c.cast(places, "float64"), c.cast(n, "float64"))
-    angle = c.emit(op.multiply(turn, number(2 * math.pi, "float64")))
+    turn = c.cast(places, "float64") / c.cast(n, "float64")
+    angle = c.emit(turn * (2 * math.pi))
     return c.emit(op.astype(op.cos(angle), dtype)), c.emit(op.astype(op.sin(angle), dtype))
 
 
@@ -40,7 +40,7 @@ def _roots(c: Context, rows: Expr, columns: Expr, n: Expr, dtype: str) -> tuple[
         cos, sin = [np.where(np.abs(v) < 1e-14, 0.0, v).astype(kind) for v in (np.cos(angle), np.sin(angle))]
         return op.constant(cos), op.constant(sin)
     j, k = [op.arange(0, size, 1, dtype="int64") for size in (rows, columns)]
-    places = op.multiply(op.expand_dims(j, axis=[1]), op.expand_dims(k, axis=[0]))
+    places = op.expand_dims(j, axis=[1]) * op.expand_dims(k, axis=[0])
     return _turns(c, op.floor_mod(places, c.cast(n, "int64")), n, dtype)
 
 
@@ -56,8 +56,8 @@ def _matrix(c: Context, x: Pair, forward: bool) -> Pair:
     turned = [op.matmul(x.imag, sin), op.matmul(x.real, sin)]
     straight = [op.matmul(x.real, cos), op.matmul(x.imag, cos)]
     if forward:
-        return kept(c, Pair(op.add(straight[0], turned[0]), op.subtract(straight[1], turned[1])))
-    return kept(c, Pair(op.subtract(straight[0], turned[0]), op.add(straight[1], turned[1])))
+        return kept(c, Pair(straight[0] + turned[0], straight[1] - turned[1]))
+    return kept(c, Pair(straight[0] - turned[0], straight[1] + turned[1]))
 
 
 def _both(c: Context, fn: Callable[[Expr], Expr], value: Pair) -> Pair:
@@ -84,14 +84,14 @@ def _split(c: Context, x: Pair, first: Expr, second: Expr, forward: bool,
     inner = _both(c, lambda t: permute(c.reshape(t, [*lead, first, second]), swap), x)
     inner = _both(c, lambda t: permute(t, swap), _matrix(c, inner, forward))
     cos, sin = _roots(c, first, second, n, dtype_of(x.real))
-    inner = kept(c, times(inner, Pair(cos, op.negative(sin) if forward else sin)))
+    inner = kept(c, times(inner, Pair(cos, -sin if forward else sin)))
     return _both(c, lambda t: c.reshape(permute(t, swap), [*lead, n]), outer(c, inner, forward))
 
 
 def _padded(c: Context, x: Expr, count: Expr) -> Expr:
     """Zeros behind the last axis, up to a size."""
     *lead, n = shape_of(x)
-    return c.emit(op.concat([x, op.zeros((*lead, sub(count, n)), dtype_of(x))], axis=len(lead)))
+    return c.emit(op.concat([x, op.zeros((*lead, count - n), dtype_of(x))], axis=len(lead)))
 
 
 def _chirp(c: Context, x: Pair, forward: bool) -> Pair:
@@ -101,32 +101,32 @@ def _chirp(c: Context, x: Pair, forward: bool) -> Pair:
     Source: L. Bluestein, A linear filtering approach to the computation of the discrete Fourier transform, 1970.
     """
     n, kind = shape_of(x.real)[-1], dtype_of(x.real)
-    second, outer = ceildiv(mul(n, 2), DIRECT), _matrix
+    second, outer = ceildiv(n * 2, DIRECT), _matrix
     if type(second) is IntImm:
         second, outer = to_dim(1 << (second.value - 1).bit_length()), transform
-    count = mul(second, DIRECT)
+    count = second * DIRECT
 
     def through(value: Pair, direction: bool) -> Pair:
         return _split(c, value, to_dim(DIRECT), second, direction, outer)
 
     def chirp(places: Expr) -> Pair:
-        double = mul(n, 2)
-        return Pair(*_turns(c, op.floor_mod(op.multiply(places, places), c.cast(double, "int64")), double, kind))
+        double = n * 2
+        return Pair(*_turns(c, op.floor_mod(places * places, c.cast(double, "int64")), double, kind))
 
     turns = chirp(op.arange(0, n, 1, dtype="int64"))
-    back = Pair(turns.real, c.emit(op.negative(turns.imag)))
+    back = Pair(turns.real, c.emit(-turns.imag))
     there, back = (back, turns) if forward else (turns, back)
     line = op.arange(0, count, 1, dtype="int64")
-    places = c.emit(op.minimum(line, op.subtract(c.cast(count, "int64"), line)))
-    inside, zero = c.emit(op.less(places, c.cast(n, "int64"))), number(0, kind)
+    places = c.emit(op.minimum(line, c.cast(count, "int64") - line))
+    inside = c.emit(op.less(places, c.cast(n, "int64")))
     filtered = chirp(places)
-    filtered = _both(c, lambda t: op.where(inside, t, zero), filtered)
+    filtered = _both(c, lambda t: op.where(inside, t, 0), filtered)
     if not forward:
-        filtered = Pair(filtered.real, c.emit(op.negative(filtered.imag)))
+        filtered = Pair(filtered.real, c.emit(-filtered.imag))
     spectrum = through(_both(c, lambda t: _padded(c, t, count), kept(c, times(x, there))), True)
     found = through(kept(c, times(spectrum, through(filtered, True))), False)
-    scale = op.divide(number(1, kind), c.cast(count, kind))
-    short = _both(c, lambda t: op.multiply(cut(t, len(shape_of(t)) - 1, to_dim(0), n), scale), found)
+    scale = 1 / c.cast(count, kind)
+    short = _both(c, lambda t: cut(t, len(shape_of(t)) - 1, 0, n) * scale, found)
     return kept(c, times(short, there))
 
 
@@ -136,12 +136,12 @@ def back_to_real(c: Context, half: Pair, n: Expr) -> Expr:
     In short ones each inner place stands for itself and its mirror image.
     """
     last = len(shape_of(half.real)) - 1
-    count = add(floordiv(n, 2), 1)
-    half = _both(c, lambda t: cut(t, last, to_dim(0), count), half)
+    count = n // 2 + 1
+    half = _both(c, lambda t: cut(t, last, 0, count), half)
     if type(n) is not IntImm or n.value > 8 * LONG:
-        mirrored = _both(c, lambda t: op.flip(cut(t, last, to_dim(1), sub(n, count)), axis=last), half)
+        mirrored = _both(c, lambda t: op.flip(cut(t, last, 1, n - count), axis=last), half)
         real = op.concat([half.real, mirrored.real], axis=last)
-        imag = op.concat([half.imag, op.negative(mirrored.imag)], axis=last)
+        imag = op.concat([half.imag, -mirrored.imag], axis=last)
         return transform(c, kept(c, Pair(real, imag)), False).real
     kind = dtype_of(half.real)
     cos, sin = _roots(c, count, n, n, kind)
@@ -150,4 +150,4 @@ def back_to_real(c: Context, half: Pair, n: Expr) -> Expr:
     if n.value % 2 == 0:
         doubled[-1] = 1
     weight = op.constant(doubled.astype(DataType(kind).numpy))
-    return op.subtract(op.matmul(half.real, op.multiply(cos, weight)), op.matmul(half.imag, op.multiply(sin, weight)))
+    return op.matmul(half.real, cos * weight) - op.matmul(half.imag, sin * weight)

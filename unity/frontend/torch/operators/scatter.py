@@ -7,7 +7,7 @@ from typing import Any
 
 from .... import op
 from ....ir import build
-from ....ir.expr import IntImm, ShapeExpr
+from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ....op.common.type_rules import product
 from ..context.context import (
@@ -41,7 +41,7 @@ def _fitted(x: Expr, index: Expr) -> Expr:
     """The part of a source an index of smaller extents reads."""
     for axis, size in enumerate(shape_of(index)):
         if shape_of(x)[axis] is not size:
-            x = cut(x, axis, to_dim(0), size)
+            x = cut(x, axis, 0, size)
     return x
 
 
@@ -96,13 +96,13 @@ def reduced(c: Context, x: Expr, axis: int, index: Expr, source: Expr, reduce: s
     begun = x
     if not include:
         assert touched is not None
-        begun = op.where(op.greater(touched, number(0, "int64")), number(_neutral(c, how), c.dtype), x)
+        begun = op.where(op.greater(touched, 0), number(_neutral(c, how), c.dtype), x)
     made = _write(c, begun, axis, index, source, how)
     if reduce != "mean" or touched is None:
         return made
-    count = op.maximum(op.add(touched, number(1 if include else 0, "int64")), number(1, "int64"))
+    count = op.maximum(touched + number(1 if include else 0, "int64"), 1)
     total = c.cast(count, c.dtype)
-    return op.divide(made, total) if is_float(made) else op.floor_divide(made, total)
+    return made / total if is_float(made) else made // total
 
 
 @aten("scatter_reduce.two")
@@ -118,7 +118,7 @@ def _lined_up(c: Context, x: Expr, axis: int, index: Expr, source: Expr) -> tupl
     rank = rank_of(data)
     vector = c.cast(at_least_vector(c, index), "int64")
     length = shape_of(vector)[0]
-    line = c.reshape(vector, [length if n == axis else to_dim(1) for n in range(rank)])
+    line = c.reshape(vector, [length if n == axis else 1 for n in range(rank)])
     shape = [length if n == axis else d for n, d in enumerate(shape_of(data))]
     return data, c.broadcast(line, shape), c.broadcast(slices, shape)
 
@@ -168,12 +168,12 @@ def _unfold_backward(c: Context, a: Args) -> Expr:
     rank = len(given) - 1
     axis = axis_of(a.dim, rank)
     count, size = given[axis], to_dim(a.size)
-    starts = op.multiply(op.arange(0, count, 1, dtype="int64"), number(a.step, "int64"))
-    places = op.add(c.reshape(starts, [count, to_dim(1)]), op.arange(0, size, 1, dtype="int64"))
+    starts = op.arange(0, count, 1, dtype="int64") * number(a.step, "int64")
+    places = c.reshape(starts, [count, 1]) + op.arange(0, size, 1, dtype="int64")
     turned = permute(a.grad_in, [*range(axis + 1), rank, *range(axis + 1, rank)])
-    total = build.mul(count, size)
+    total = count * size
     source = c.reshape(turned, [*given[:axis], total, *given[axis + 1 : rank]])
-    return _in_lines(c, axis, c.reshape(places, [total]), source, op.zeros(ShapeExpr(c.shape), c.dtype), "add")
+    return _in_lines(c, axis, c.reshape(places, [total]), source, op.zeros(c.shape, c.dtype), "add")
 
 
 @aten("put.default")
@@ -212,10 +212,10 @@ def _by_mask(c: Context, x: Expr, mask: Expr, source: Expr) -> Expr:
         order = op.cumsum(c.cast(c.reshape(mask, [product(shape_of(mask))]), "int64"), axis=0)
         rest = shape_of(source)[1:]
         if type(shape_of(source)[0]) is not IntImm:  # there may be nothing to take when the program runs
-            source = op.concat([source, op.zeros(ShapeExpr((to_dim(1), *rest)), dtype_of(source))], axis=0)
-        place = op.maximum(op.subtract(order, number(1, "int64")), number(0, "int64"))
+            source = op.concat([source, op.zeros((1, *rest), dtype_of(source))], axis=0)
+        place = op.maximum(order - 1, 0)
         source = c.reshape(op.take(source, place, axis=0), [*shape_of(mask), *rest])
-    return op.where(c.reshape(mask, [*shape_of(mask), *[to_dim(1)] * inner]), source, x)
+    return op.where(c.reshape(mask, [*shape_of(mask), *[1] * inner]), source, x)
 
 
 # ---- index_put

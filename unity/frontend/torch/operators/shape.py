@@ -15,7 +15,6 @@ from ..context.context import (
     Context,
     aten,
     axis_of,
-    number,
     rank_of,
     refuse,
     shape_of,
@@ -79,11 +78,12 @@ def _movedim(c: Context, a: Args) -> Expr:
 # ---- cutting
 
 
-def cut(x: Expr, axis: int, begin: Expr, size: Expr, step: int = 1) -> Expr:
+def cut(x: Expr, axis: int, begin: Expr | int, size: Expr | int, step: int = 1) -> Expr:
     """``size`` elements along an axis from ``begin``; torch has shown that they are there."""
+    begin, size = to_dim(begin), to_dim(size)
     if step == 1 and type(begin) is IntImm and begin.value == 0 and same_dim(size, shape_of(x)[axis]) is Answer.YES:
         return x
-    end = build.add(begin, size) if step == 1 else build.add(begin, build.add(build.mul(build.sub(size, 1), step), 1))
+    end = begin + size if step == 1 else begin + ((size - 1) * step + 1)
     first, last = [v.value if type(v) is IntImm else v for v in (begin, end)]
     return op.strided_slice(x, axes=(axis,), begin=(first,), end=(last,), strides=(step,), assume_inbound=True)
 
@@ -99,7 +99,7 @@ def bound_of(c: Context, value: Any, extent: Expr, beyond: bool = False) -> Expr
     after = start if beyond else build.minimum(start, extent)
     if c.symbols.is_nonnegative(start):
         return after
-    from_end = build.maximum(build.add(extent, start), build.const(0, "int64"))
+    from_end = build.maximum(extent + start, 0)
     return build.select(build.lt(start, 0), from_end, after)
 
 
@@ -113,8 +113,8 @@ def _define_size(c: Context, a: Args, axis: int, begin: Expr) -> None:
     extent, torch_size = shape_of(a.self)[axis], c.value.shape[axis]
     refuse(not torch_size.node.expr.is_Symbol, f"the size {torch_size} depends on the data")
     end = extent if a.end is None else bound_of(c, a.end, extent)
-    count = build.ceildiv(build.sub(end, begin), build.const(static(to_dim(a.step), "the step"), "int64"))
-    size = build.maximum(count, build.const(0, "int64"))
+    count = build.ceildiv(end - begin, static(to_dim(a.step), "the step"))
+    size = build.maximum(count, 0)
     c.builder.match_cast(ShapeExpr((size,)), ShapeType((c.symbols.bind(torch_size),), 1))
 
 
@@ -126,7 +126,7 @@ def _slice(c: Context, a: Args) -> Expr:
         _define_size(c, a, axis, begin)
     size = c.shape[axis]
     if type(size) is IntImm and size.value == 0:
-        return op.zeros(ShapeExpr(c.shape), c.dtype)
+        return op.zeros(c.shape, c.dtype)
     return cut(a.self, axis, begin, size, static(to_dim(a.step), "the step"))
 
 
@@ -141,7 +141,7 @@ def _one(c: Context, x: Expr, axis: int, index: Any, shape: Any) -> Expr:
     if type(at) is not IntImm:  # only the program knows it, and its sign
         return op.take(x, at, axis=axis)
     if at.value < 0:
-        at = build.add(shape_of(x)[axis], at)
+        at = shape_of(x)[axis] + at
     return c.reshape(cut(x, axis, at, build.const(1, "int64")), shape)
 
 
@@ -173,7 +173,7 @@ def _split(c: Context, a: Args) -> list[Expr]:
     for value in c.value:
         size = c.symbols.dims(value.shape)[axis]
         parts.append(cut(a.self, axis, start, size))
-        start = build.add(start, size)
+        start = start + size
     return parts
 
 
@@ -186,12 +186,12 @@ def _diff(c: Context, a: Args) -> Expr:
     ends = [t for t in (a.prepend, a.self, a.append) if t is not None]
     x: Expr = op.concat([c.cast(t, c.dtype) for t in ends], axis=axis) if len(ends) > 1 else a.self
     if any([build.is_int(d, 0) for d in c.shape]):
-        return op.zeros(ShapeExpr(c.shape), c.dtype)
+        return op.zeros(c.shape, c.dtype)
     for _ in range(a.n):
         x = c.emit(x)
-        size = build.sub(shape_of(x)[axis], 1)
+        size = shape_of(x)[axis] - 1
         later, earlier = cut(x, axis, build.const(1, "int64"), size), cut(x, axis, build.const(0, "int64"), size)
-        x = op.not_equal(later, earlier) if c.dtype == "bool" else op.subtract(later, earlier)
+        x = op.not_equal(later, earlier) if c.dtype == "bool" else later - earlier
     return x
 
 
@@ -203,7 +203,7 @@ def _cat(c: Context, a: Args) -> Expr:
     rank = len(c.shape)
     parts = [c.cast(t, c.dtype) for t in a.tensors if rank_of(t) == rank]  # torch skips empty tensors of rank 1
     if not parts:
-        return op.zeros(ShapeExpr(c.shape), c.dtype)
+        return op.zeros(c.shape, c.dtype)
     return parts[0] if len(parts) == 1 else op.concat(parts, axis=axis_of(a.dim, rank))
 
 
@@ -226,12 +226,12 @@ def _roll(c: Context, a: Args) -> Expr:
 def _rolled(c: Context, x: Expr, axis: int, shift: Any) -> Expr:
     """The last elements along an axis in front; the extent may be a symbol."""
     extent = shape_of(x)[axis]
-    by = build.floormod(to_dim(shift), extent) if not build.is_int(extent, 0) else to_dim(0)
+    by = to_dim(shift) % extent if not build.is_int(extent, 0) else to_dim(0)
     if build.is_int(by, 0):
         return x
     x = c.emit(x)
-    rest = build.sub(extent, by)
-    return op.concat([cut(x, axis, rest, by), cut(x, axis, to_dim(0), rest)], axis=axis)
+    rest = extent - by
+    return op.concat([cut(x, axis, rest, by), cut(x, axis, 0, rest)], axis=axis)
 
 
 @aten("flip.default")
@@ -248,9 +248,9 @@ def _triangle(c: Context, a: Args) -> Expr:
     if isinstance(a.diagonal, int) and c.dtype != "bool":
         return (op.tril if lower else op.triu)(a.self, a.diagonal)
     rows, columns = shape_of(a.self)[-2:]
-    edge = op.add(_row_numbers(c, rows), c.cast(a.diagonal, "int64"))
+    edge = _row_numbers(c, rows) + c.cast(a.diagonal, "int64")
     inside = (op.greater_equal if lower else op.less_equal)(edge, op.arange(0, columns, 1, dtype="int64"))
-    return op.logical_and(a.self, inside) if c.dtype == "bool" else op.where(inside, a.self, number(0, c.dtype))
+    return op.logical_and(a.self, inside) if c.dtype == "bool" else op.where(inside, a.self, 0)
 
 
 def _row_numbers(c: Context, rows: Expr) -> Expr:
@@ -276,7 +276,7 @@ def _meshgrid(c: Context, a: Args) -> list[Expr]:
 def _pixel_shuffle(c: Context, a: Args) -> Expr:
     *lead, channels, height, width = shape_of(a.self)
     r, n = a.upscale_factor, len(lead)
-    inner = build.floordiv(channels, build.const(r * r, "int64"))
+    inner = channels // (r * r)
     x = c.reshape(a.self, [*lead, inner, r, r, height, width])
     return c.reshape(permute(x, [*range(n), n, n + 3, n + 1, n + 4, n + 2]))
 
@@ -286,7 +286,7 @@ def _pixel_unshuffle(c: Context, a: Args) -> Expr:
     *lead, channels, height, width = shape_of(a.self)
     r, n = a.downscale_factor, len(lead)
     size = build.const(r, "int64")
-    x = c.reshape(a.self, [*lead, channels, build.floordiv(height, size), r, build.floordiv(width, size), r])
+    x = c.reshape(a.self, [*lead, channels, height // size, r, width // size, r])
     return c.reshape(permute(x, [*range(n), n, n + 2, n + 4, n + 1, n + 3]))
 
 
@@ -305,8 +305,8 @@ def _arange(c: Context, a: Args) -> Expr:
     # torch makes integers of all three before it counts, where the result has integers
     kind = "int64" if c.dtype.startswith(("int", "uint")) else "float64"
     start, step = [int(v) if kind == "int64" and isinstance(v, float) else v for v in (start, step)]
-    steps = op.multiply(op.arange(0, c.shape[0], 1, dtype=kind), c.cast(step, kind))
-    return c.cast(op.add(steps, c.cast(start, kind)), c.dtype)
+    steps = op.arange(0, c.shape[0], 1, dtype=kind) * c.cast(step, kind)
+    return c.cast(steps + c.cast(start, kind), c.dtype)
 
 
 @aten("full.default", "full_like.default", "new_full.default", "scalar_tensor.default")
@@ -319,12 +319,12 @@ def _full(c: Context, a: Args) -> Expr:
 @aten("zeros.default", "zeros_like.default", "new_zeros.default", "zero.default", "empty.memory_format",
       "empty_like.default", "new_empty.default", "empty_permuted.default")  # fmt: skip
 def _zeros(c: Context, a: Args) -> Expr:
-    return op.zeros(ShapeExpr(c.shape), c.dtype)
+    return op.zeros(c.shape, c.dtype)
 
 
 @aten("ones.default", "ones_like.default", "new_ones.default")
 def _ones(c: Context, a: Args) -> Expr:
-    return op.ones(ShapeExpr(c.shape), c.dtype)
+    return op.ones(c.shape, c.dtype)
 
 
 @aten("eye.default", "eye.m")
@@ -367,8 +367,8 @@ def _slice_scatter(c: Context, a: Args) -> Expr:
         return c.cast(a.self, c.dtype)
     if step == 1:
         return replaced(c, a.self, axis, begin, a.src)
-    last = build.add(begin, build.mul(build.sub(shape_of(a.src)[axis], 1), to_dim(step)))
-    return op.slice_scatter(a.self, c.cast(a.src, c.dtype), begin, build.add(last, 1), step, axis=axis)
+    last = begin + (shape_of(a.src)[axis] - 1) * to_dim(step)
+    return op.slice_scatter(a.self, c.cast(a.src, c.dtype), begin, last + 1, step, axis=axis)
 
 
 @aten("select_scatter.default")
@@ -379,14 +379,14 @@ def _select_scatter(c: Context, a: Args) -> Expr:
     part = c.cast(c.reshape(a.src, shape), c.dtype)
     if type(index) is not IntImm:  # only the program knows it
         line = [extent if i == axis else to_dim(1) for i in range(len(shape))]
-        places = op.reshape(op.arange(0, extent, dtype="int64"), ShapeExpr(tuple(line)))
+        places = op.reshape(op.arange(0, extent, dtype="int64"), tuple(line))
         return op.where(op.equal(places, c.cast(bound_of(c, index, extent), "int64")), part, a.self)
-    return replaced(c, a.self, axis, build.add(extent, index) if index.value < 0 else index, part)
+    return replaced(c, a.self, axis, extent + index if index.value < 0 else index, part)
 
 
 def replaced(c: Context, x: Expr, axis: int, begin: Expr, part: Expr) -> Expr:
     """The tensor with the elements from ``begin`` along an axis replaced."""
-    extent, after = shape_of(x)[axis], build.add(begin, shape_of(part)[axis])
-    pieces = [cut(x, axis, to_dim(0), begin), c.cast(part, c.dtype), cut(x, axis, after, build.sub(extent, after))]
+    extent, after = shape_of(x)[axis], begin + shape_of(part)[axis]
+    pieces = [cut(x, axis, 0, begin), c.cast(part, c.dtype), cut(x, axis, after, extent - after)]
     kept = [p for p in pieces if not build.is_int(shape_of(p)[axis], 0)]
     return kept[0] if len(kept) == 1 else op.concat(kept, axis=axis)

@@ -34,9 +34,8 @@ def _float(c: Context, a: Args, name: str = "self") -> Expr:
 def _xlogy(c: Context, a: Args) -> Expr:
     """x log y; 0 where x is 0 and y no NaN."""
     x, y = _float(c, a), _float(c, a, "other")
-    zero = number(0, c.dtype)
-    grown = op.multiply(x, (op.log1p if "1p" in c.node_target else op.log)(y))
-    return op.where(op.logical_and(op.equal(x, zero), op.equal(y, y)), zero, grown)
+    grown = x * (op.log1p if "1p" in c.node_target else op.log)(y)
+    return op.where(op.logical_and(op.equal(x, 0), op.equal(y, y)), 0, grown)
 
 
 @aten("special_entr.default")
@@ -44,8 +43,8 @@ def _xlogy(c: Context, a: Args) -> Expr:
 def _entr(c: Context, a: Args) -> Expr:
     x = _float(c, a)
     zero = number(0, c.dtype)
-    inner = op.where(op.equal(x, zero), zero, number(-math.inf, c.dtype))
-    made = op.where(op.greater(x, zero), op.negative(op.multiply(x, op.log(x))), inner)
+    inner = op.where(op.equal(x, zero), zero, -math.inf)
+    made = op.where(op.greater(x, zero), -(x * op.log(x)), inner)
     return op.where(op.isnan(x), x, made)
 
 
@@ -66,8 +65,8 @@ aten("fmin.default")(_pick(False))
 
 @aten("ldexp.Tensor")
 def _ldexp(c: Context, a: Args) -> Expr:
-    two = op.power(number(2, c.dtype), c.cast(a.other, c.dtype))
-    return op.multiply(c.cast(a.self, c.dtype), two)
+    two = op.power(2, c.cast(a.other, c.dtype))
+    return c.cast(a.self, c.dtype) * two
 
 
 @aten("hypot.default")
@@ -76,32 +75,30 @@ def _hypot(c: Context, a: Args) -> Expr:
     """The larger times the root of 1 + the quotient squared: no overflow."""
     x, y = c.emit(op.abs(_float(c, a))), c.emit(op.abs(_float(c, a, "other")))
     high, low = c.emit(op.maximum(x, y)), op.minimum(x, y)
-    zero, one = number(0, c.dtype), number(1, c.dtype)
-    safe = op.where(op.equal(high, zero), one, high)
-    part = c.emit(op.divide(low, safe))
-    made = op.multiply(high, op.sqrt(op.add(op.multiply(part, part), one)))
+    safe = op.where(op.equal(high, 0), 1, high)
+    part = c.emit(low / safe)
+    made = high * op.sqrt(part * part + 1)
     infinite = op.logical_or(op.isinf(x), op.isinf(y))
-    return op.where(infinite, number(math.inf, c.dtype), made)
+    return op.where(infinite, math.inf, made)
 
 
 @aten("copysign.Tensor", "copysign.Scalar")
 def _copysign(c: Context, a: Args) -> Expr:
     x, y = c.emit(op.abs(_float(c, a))), _float(c, a, "other")
-    return op.where(_is_negative(c, y), op.negative(x), x)
+    return op.where(_is_negative(c, y), -x, x)
 
 
 def _is_negative(c: Context, x: Expr) -> Expr:
     """The sign bit of a float: below 0, or the zero whose reciprocal is."""
-    zero = number(0, dtype_of(x))
-    below = op.less(x, zero)
-    minus_zero = op.logical_and(op.equal(x, zero), op.less(op.divide(number(1, dtype_of(x)), x), zero))
+    below = op.less(x, 0)
+    minus_zero = op.logical_and(op.equal(x, 0), op.less(1 / x, 0))
     return op.logical_or(below, minus_zero)
 
 
 @aten("signbit.default")
 def _signbit(c: Context, a: Args) -> Expr:
     x = c.emit(c.cast(a.self, "int32") if dtype_of(a.self) == "bool" else a.self)
-    return _is_negative(c, x) if is_float(x) else op.less(x, number(0, dtype_of(x)))
+    return _is_negative(c, x) if is_float(x) else op.less(x, 0)
 
 
 @aten("lerp.Scalar", "lerp.Tensor")
@@ -109,49 +106,47 @@ def _signbit(c: Context, a: Args) -> Expr:
 def _lerp(c: Context, a: Args) -> Expr:
     """From the nearer end, as torch: exact at both."""
     x, y, w = _float(c, a), _float(c, a, "end"), c.emit(c.cast(a.weight, c.dtype))
-    way = c.emit(op.subtract(y, x))
-    near = op.add(x, op.multiply(w, way))
-    far = op.subtract(y, op.multiply(way, op.subtract(number(1, c.dtype), w)))
-    return op.where(op.less(op.abs(w), number(0.5, c.dtype)), near, far)
+    way = c.emit(y - x)
+    near = x + w * way
+    far = y - way * (1 - w)
+    return op.where(op.less(op.abs(w), 0.5), near, far)
 
 
 @aten("logit.default", "special_logit.default")
 @rounded_once
 def _logit(c: Context, a: Args) -> Expr:
     x = _float(c, a)
-    one = number(1, c.dtype)
     if a.eps is not None:
         low, high = number(a.eps, c.dtype), number(1 - a.eps, c.dtype)
         x = c.emit(op.minimum(op.maximum(x, low), high))
-    return op.log(op.divide(x, op.subtract(one, x)))
+    return op.log(x / (1 - x))
 
 
 @aten("heaviside.default")
 def _heaviside(c: Context, a: Args) -> Expr:
     x = _float(c, a)
-    zero, values = number(0, c.dtype), c.cast(a.values, c.dtype)
-    made = op.where(op.equal(x, zero), values, c.cast(op.greater(x, zero), c.dtype))
-    return op.where(op.isnan(x), number(0, c.dtype), made) if is_float(x) else made
+    values = c.cast(a.values, c.dtype)
+    made = op.where(op.equal(x, 0), values, c.cast(op.greater(x, 0), c.dtype))
+    return op.where(op.isnan(x), 0, made) if is_float(x) else made
 
 
 @aten("sinc.default", "special_sinc.default")
 @rounded_once
 def _sinc(c: Context, a: Args) -> Expr:
-    x = c.emit(op.multiply(_float(c, a), number(math.pi, c.dtype)))
-    zero, one = number(0, c.dtype), number(1, c.dtype)
-    return op.where(op.equal(x, zero), one, op.divide(op.sin(x), x))
+    x = c.emit(_float(c, a) * math.pi)
+    return op.where(op.equal(x, 0), 1, op.sin(x) / x)
 
 
 @aten("deg2rad.default")
 @rounded_once
 def _deg2rad(c: Context, a: Args) -> Expr:
-    return op.multiply(c.cast(a.self, c.dtype), number(math.pi / 180, c.dtype))
+    return c.cast(a.self, c.dtype) * (math.pi / 180)
 
 
 @aten("rad2deg.default")
 @rounded_once
 def _rad2deg(c: Context, a: Args) -> Expr:
-    return op.multiply(c.cast(a.self, c.dtype), number(180 / math.pi, c.dtype))
+    return c.cast(a.self, c.dtype) * (180 / math.pi)
 
 
 @aten("logaddexp2.default")
@@ -159,24 +154,23 @@ def _rad2deg(c: Context, a: Args) -> Expr:
 def _logaddexp2(c: Context, a: Args) -> Expr:
     x, y = _float(c, a), _float(c, a, "other")
     high, low = c.emit(op.maximum(x, y)), op.minimum(x, y)
-    more = op.multiply(op.log1p(op.exp2(op.subtract(low, high))), number(1 / math.log(2), c.dtype))
-    return op.where(op.isinf(high), high, op.add(high, more))
+    more = op.log1p(op.exp2(low - high)) * (1 / math.log(2))
+    return op.where(op.isinf(high), high, high + more)
 
 
 @aten("special_ndtr.default")
 @rounded_once
 def _ndtr(c: Context, a: Args) -> Expr:
     """Normal distribution: half of erfc of -x / sqrt 2."""
-    x = op.multiply(c.cast(a.self, c.dtype), number(-math.sqrt(0.5), c.dtype))
-    return op.multiply(op.erfc(x), number(0.5, c.dtype))
+    x = c.cast(a.self, c.dtype) * -math.sqrt(0.5)
+    return op.erfc(x) * 0.5
 
 
 def _sign_test(sign: int) -> Callable[[Context, Args], Expr]:
     def translate(c: Context, a: Args) -> Expr:
-        dtype = dtype_of(a.self)
         if not is_float(a.self):
             return op.zeros_like(a.self, "bool")
-        return op.equal(a.self, number(sign * math.inf, dtype))
+        return op.equal(a.self, sign * math.inf)
 
     return translate
 
@@ -202,7 +196,7 @@ def _bucketize(c: Context, a: Args) -> Expr:
 def _angle(c: Context, a: Args) -> Expr:
     """Of real numbers: 0 or pi."""
     x = _float(c, a)
-    made = op.where(op.less(x, number(0, c.dtype)), number(math.pi, c.dtype), number(0, c.dtype))
+    made = op.where(op.less(x, 0), number(math.pi, c.dtype), number(0, c.dtype))
     return op.where(op.isnan(x), x, made)
 
 
@@ -214,8 +208,8 @@ def _round_decimals(c: Context, a: Args) -> Expr:
         return op.round(x) if is_float(a.self) else x
     scale = number(10.0 ** abs(a.decimals), c.dtype)
     if a.decimals > 0:
-        return op.divide(op.round(op.multiply(x, scale)), scale)
-    return op.multiply(op.round(op.divide(x, scale)), scale)
+        return op.round(x * scale) / scale
+    return op.round(x / scale) * scale
 
 
 @aten("polygamma.default", "special_polygamma.default")
@@ -228,8 +222,8 @@ def _polygamma(c: Context, a: Args) -> Expr:
 def _spherical(c: Context, a: Args) -> Expr:
     """sin(x) / x: 1 at 0 and 0 at infinity."""
     x = _float(c, a, "x")
-    made = op.where(op.equal(x, number(0, c.dtype)), number(1, c.dtype), op.divide(op.sin(x), x))
-    return op.where(op.isinf(x), number(0, c.dtype), made)
+    made = op.where(op.equal(x, 0), 1, op.sin(x) / x)
+    return op.where(op.isinf(x), 0, made)
 
 
 @aten("frexp.Tensor")
@@ -244,11 +238,11 @@ def _linspace_between(c: Context, a: Args) -> Expr:
     refuse(not c.torch.empty(0, dtype=getattr(c.torch, c.dtype)).is_floating_point(), "integers")
     steps = static(to_dim(a.steps), "the number of steps")
     start, end = c.emit(c.cast(a.start, c.dtype)), c.emit(c.cast(a.end, c.dtype))
-    step = c.emit(op.divide(op.subtract(end, start), number(max(steps - 1, 1), c.dtype)))
+    step = c.emit((end - start) / number(max(steps - 1, 1), c.dtype))
     line = c.torch.arange(steps, dtype=getattr(c.torch, c.dtype))
     first, back = c.constant(line), c.constant(line.flip(0).contiguous())
-    ahead = op.add(start, op.multiply(first, step))
-    behind = op.subtract(end, op.multiply(back, step))
+    ahead = start + first * step
+    behind = end - back * step
     return op.where(c.constant(line < steps / 2), ahead, behind)
 
 
@@ -264,5 +258,5 @@ def _inactive(c: Context, a: Args) -> Result:
     refuse(bool(a.training), "a random slope")
     x = c.emit(a.self)
     slope = number((a.lower + a.upper) / 2, c.dtype)
-    made = op.where(op.greater_equal(x, number(0, c.dtype)), x, op.multiply(x, slope))
+    made = op.where(op.greater_equal(x, 0), x, x * slope)
     return [made, None] if isinstance(c.value, (list, tuple)) else made

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .... import op
-from ....ir.build import maximum, sub
+from ....ir.build import maximum
 from ....ir.expr import TupleGetItem
 from ....ir.types import Expr
 from ..context.context import (
@@ -97,13 +97,13 @@ def _limit(c: Context, a: Args, largest: Expr, sizes: tuple[Expr, Expr]) -> Expr
 
     if rtol is None:
         eps = float(np.finfo(kind if kind != "bfloat16" else "float32").eps)
-        whole: Expr = op.multiply(c.cast(maximum(*sizes), kind), number(eps, kind))
+        whole: Expr = c.cast(maximum(*sizes), kind) * number(eps, kind)
         if atol is not None:
             given = column(atol)
-            whole = op.where(op.greater(given, number(0, kind)), number(0, kind), whole)
+            whole = op.where(op.greater(given, 0), 0, whole)
     else:
         whole = column(rtol)
-    made = op.multiply(whole, largest)
+    made = whole * largest
     return made if atol is None else op.maximum(column(atol), made)
 
 
@@ -124,10 +124,10 @@ def _pinv(c: Context, a: Args) -> Expr:
     factors, values, sizes = _values(c, c.emit(a.self), bool(getattr(a, "hermitian", False)))
     largest = op.max(sizes, axis=(-1,), keepdims=True)
     kept = op.greater(sizes, _limit(c, a, largest, shape_of(a.self)[-2:]))  # type: ignore[arg-type]
-    inverse = op.where(kept, op.divide(number(1, c.dtype), values), number(0, c.dtype))
+    inverse = op.where(kept, 1 / values, 0)
     line = op.expand_dims(inverse, axis=[-2])
     left, right = (factors[0], factors[0]) if len(factors) == 1 else (swap(factors[1], -1, -2), factors[0])
-    return op.matmul(op.multiply(left, line), swap(right, -1, -2))
+    return op.matmul(left * line, swap(right, -1, -2))
 
 
 @aten("linalg_matrix_rank.atol_rtol_tensor", "linalg_matrix_rank.atol_rtol_float", "linalg_matrix_rank.default",
@@ -139,7 +139,7 @@ def _rank(c: Context, a: Args) -> Expr:
     _, _, sizes = _values(c, c.emit(x), bool(a.hermitian))
     largest = op.max(sizes, axis=(-1,), keepdims=True)
     kept = op.greater(sizes, _limit(c, a, largest, shape_of(x)[-2:]))  # type: ignore[arg-type]
-    return op.sum(op.astype(kept, "int64"), axis=(-1,), keepdims=False)
+    return op.sum(op.astype(kept, "int64"), axis=(-1,))
 
 
 @aten("linalg_cond.default")
@@ -149,5 +149,5 @@ def _cond(c: Context, a: Args) -> Expr:
     refuse(has_none(a.self), "an empty matrix")
     values = c.emit(TupleGetItem(c.emit(op.linalg_svd(a.self, full_matrices=False)), 1))
     axis = rank_of(values) - 1
-    first, last = [cut(values, axis, place, to_dim(1)) for place in (to_dim(0), sub(shape_of(values)[-1], 1))]
-    return c.reshape(op.divide(last, first) if a.p == -2 else op.divide(first, last))
+    first, last = [cut(values, axis, place, 1) for place in (to_dim(0), shape_of(values)[-1] - 1)]
+    return c.reshape(last / first if a.p == -2 else first / last)

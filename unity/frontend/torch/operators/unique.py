@@ -7,8 +7,7 @@ equal to nothing, as in torch. Not here: slices in order (``R.unique`` along an 
 from __future__ import annotations
 
 from .... import op
-from ....ir.build import mul
-from ....ir.expr import ShapeExpr, TupleGetItem
+from ....ir.expr import TupleGetItem
 from ....ir.relation import tensor_type
 from ....ir.types import Expr
 from ..context.context import (
@@ -18,7 +17,6 @@ from ..context.context import (
     aten,
     axis_of,
     dtype_of,
-    number,
     rank_of,
     refuse,
     shape_of,
@@ -31,7 +29,7 @@ from .shape import permute
 def _flat(c: Context, x: Expr) -> Expr:
     count = to_dim(1)
     for extent in shape_of(x):
-        count = mul(count, extent)
+        count = count * extent
     return c.emit(c.reshape(x, [count]))
 
 
@@ -39,21 +37,21 @@ def _begins(c: Context, rows: Expr) -> Expr:
     """For each row, does it differ from the one before? The first does."""
     count = shape_of(rows)[0]
     line = c.emit(op.arange(0, count, 1, dtype="int64"))
-    before = op.take(rows, op.maximum(op.subtract(line, number(1, "int64")), number(0, "int64")), axis=0)
+    before = op.take(rows, op.maximum(line - 1, 0), axis=0)
     differs = op.not_equal(rows, before)
     if rank_of(rows) == 2:
-        differs = op.greater(op.sum(c.cast(differs, "int64"), axis=(1,)), number(0, "int64"))
-    return c.emit(op.logical_or(op.equal(line, number(0, "int64")), differs))
+        differs = op.greater(op.sum(c.cast(differs, "int64"), axis=(1,)), 0)
+    return c.emit(op.logical_or(op.equal(line, 0), differs))
 
 
 def _groups(c: Context, begins: Expr) -> Expr:
     """The number of the run each row belongs to."""
-    return c.emit(op.subtract(op.cumsum(c.cast(begins, "int64"), axis=0), number(1, "int64")))
+    return c.emit(op.cumsum(c.cast(begins, "int64"), axis=0) - 1)
 
 
 def _counts(c: Context, groups: Expr, runs: Expr) -> Expr:
     """Rows of each run."""
-    ones, zeros = op.ones(ShapeExpr((shape_of(groups)[0],)), "int64"), op.zeros(ShapeExpr((runs,)), "int64")
+    ones, zeros = op.ones((shape_of(groups)[0],), "int64"), op.zeros((runs,), "int64")
     return op.scatter_elements(zeros, groups, ones, axis=0, reduction="add")
 
 
@@ -68,7 +66,7 @@ def _unique_consecutive(c: Context, a: Args) -> Result:
         first = c.emit(permute(a.self, [axis, *[k for k in range(rank) if k != axis]]))
         rest = to_dim(1)
         for extent in shape_of(first)[1:]:
-            rest = mul(rest, extent)
+            rest = rest * extent
         rows = c.emit(c.reshape(first, [shape_of(first)[0], rest]))
     begins = _begins(c, rows)
     places = c.emit(chosen(c, begins, c.value[0].shape[axis])[0])
@@ -92,7 +90,7 @@ def _unique(c: Context, a: Args) -> Result:
     begins = _begins(c, rows)
     places = c.emit(chosen(c, begins, c.value[0].shape[0])[0])
     groups = _groups(c, begins)
-    back = op.scatter_elements(op.zeros(ShapeExpr(shape_of(x)), "int64"), order, groups, axis=0)
+    back = op.scatter_elements(op.zeros(shape_of(x), "int64"), order, groups, axis=0)
     return [
         c.cast(op.take(rows, places, axis=0), c.dtype),
         c.reshape(back, shape_of(a.self)) if a.return_inverse else None,

@@ -7,7 +7,7 @@ from typing import Any
 
 from .... import op
 from ....ir import build
-from ....ir.expr import IntImm, ShapeExpr
+from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ....op.common.type_rules import product
 from ..context.context import ATEN, Args, Context, aten, axis_of, rank_of, refuse, shape_of, static, to_dim
@@ -25,8 +25,8 @@ def places(c: Context, sizes: Sequence[Any], strides: Sequence[Any], offset: Any
     made: Expr = c.cast(to_dim(offset), "int64")
     rank = len(sizes)
     for n, (size, stride) in enumerate(zip(sizes, strides)):
-        line = op.multiply(op.arange(0, to_dim(size), 1, dtype="int64"), c.cast(to_dim(stride), "int64"))
-        made = op.add(made, c.reshape(line, [to_dim(size) if i == n else to_dim(1) for i in range(rank)]))
+        line = op.arange(0, to_dim(size), 1, dtype="int64") * c.cast(to_dim(stride), "int64")
+        made = made + c.reshape(line, [size if i == n else 1 for i in range(rank)])
     return made
 
 
@@ -52,12 +52,12 @@ def diagonal_places(c: Context, x: Expr, offset: Any, first: int, second: int) -
     i, j = axis_of(first, rank), axis_of(second, rank)
     rest = [n for n in range(rank) if n not in (i, j)]
     start = to_dim(offset)
-    down = build.maximum(build.sub(0, start), build.const(0, "int64"))
-    right = build.maximum(start, build.const(0, "int64"))
-    begin = build.add(build.mul(down, steps[i]), build.mul(right, steps[j]))
-    length = build.minimum(build.sub(dims[i], down), build.sub(dims[j], right))
-    sizes = [*[dims[n] for n in rest], build.maximum(length, build.const(0, "int64"))]
-    return sizes, [*[steps[n] for n in rest], build.add(steps[i], steps[j])], begin
+    down = build.maximum(-start, 0)
+    right = build.maximum(start, 0)
+    begin = down * steps[i] + right * steps[j]
+    length = build.minimum(dims[i] - down, dims[j] - right)
+    sizes = [*[dims[n] for n in rest], build.maximum(length, 0)]
+    return sizes, [*[steps[n] for n in rest], steps[i] + steps[j]], begin
 
 
 @aten("diagonal.default", "diagonal_copy.default", "linalg_diagonal.default")
@@ -103,7 +103,7 @@ def _unfold(c: Context, a: Args) -> Expr:
         return c.reshape(x)
     axis, steps = axis_of(a.dimension, rank), strides_of(x)
     inner = steps[axis]
-    steps[axis] = build.mul(inner, to_dim(a.step))
+    steps[axis] = inner * to_dim(a.step)
     return strided(c, x, c.shape, [*steps, inner], 0)
 
 
@@ -149,7 +149,7 @@ def _pieces(c: Context, a: Args) -> list[Expr]:
     for value, begin in zip(c.value, begins):
         size = c.symbols.dims(value.shape)[axis]
         made.append(_piece(c, a.self, axis, start if begin is None else begin, size, value))
-        start = build.add(start, size)
+        start = start + size
     return made
 
 
@@ -193,7 +193,7 @@ def _stacked(c: Context, a: Args) -> Expr:
 def _same_order(c: Context, a: Args) -> Expr:
     if "resize" not in c.node_target:
         return c.reshape(a.self)
-    same = build.is_int(build.sub(product(shape_of(a.self)), product(c.shape)), 0)
+    same = build.is_int(product(shape_of(a.self)) - product(c.shape), 0)
     refuse(not same, "a resize to another number of elements")
     return c.reshape(a.self)
 
@@ -218,11 +218,11 @@ def _block_diag(c: Context, a: Args) -> Expr:
     for tensor in a.tensors:
         block = c.reshape(c.cast(tensor, c.dtype), [to_dim(1), to_dim(1), *shape_of(tensor)][-2:])
         rows, width = shape_of(block)
-        right = build.sub(build.sub(columns, left), width)
-        sides = [None if build.is_int(n, 0) else op.zeros(ShapeExpr((rows, n)), c.dtype) for n in (left, right)]
+        right = columns - left - width
+        sides = [None if build.is_int(n, 0) else op.zeros((rows, n), c.dtype) for n in (left, right)]
         pieces = [piece for piece in (sides[0], block, sides[1]) if piece is not None]
         made.append(op.concat(pieces, axis=1) if len(pieces) > 1 else block)
-        left = build.add(left, width)
+        left = left + width
     return op.concat(made, axis=0) if len(made) > 1 else made[0]
 
 
@@ -233,7 +233,7 @@ def _cartesian(c: Context, a: Args) -> Expr:
     lengths = [shape_of(t)[0] for t in a.tensors]
     made = []
     for n, tensor in enumerate(a.tensors):
-        line = c.reshape(tensor, [lengths[n] if i == n else to_dim(1) for i in range(len(lengths))])
+        line = c.reshape(tensor, [lengths[n] if i == n else 1 for i in range(len(lengths))])
         made.append(c.reshape(c.broadcast(line, lengths), [product(lengths)]))
     return op.stack(made, axis=1)
 
@@ -251,7 +251,7 @@ def _vander(c: Context, a: Args) -> Expr:
     refuse(count == 0, "no power")
     powers: list[Expr] = [op.ones(_shape(shape_of(x)), c.dtype)]
     for _ in range(count - 1):
-        powers.append(c.emit(op.multiply(powers[-1], x)))
+        powers.append(c.emit(powers[-1] * x))
     rising = getattr(a, "increasing", "linalg" in c.node_target)
     return op.concat(powers if rising else powers[::-1], axis=-1) if count > 1 else powers[0]
 
@@ -268,7 +268,7 @@ def _repeat(c: Context, a: Args) -> Expr:
     if len(numbers) < len(counts):  # a new axis before each, as long as there are repeats
         return c.reshape(c.broadcast(c.reshape(a.self, _woven([to_dim(1)] * len(sizes), sizes)), _woven(counts, sizes)))
     if 0 in numbers:
-        return op.zeros(ShapeExpr(c.shape), c.dtype)
+        return op.zeros(c.shape, c.dtype)
     return op.tile(c.reshape(a.self, sizes), tuple(numbers)) if numbers else a.self
 
 
@@ -283,5 +283,5 @@ def _repeat_interleave(c: Context, a: Args) -> Expr:
     axis, count, sizes = axis_of(dim, rank_of(x)), to_dim(a.repeats), shape_of(x)
     if type(count) is not IntImm:  # a new axis after it, as long as there are repeats
         rows, rest = sizes[: axis + 1], sizes[axis + 1 :]
-        return c.reshape(c.broadcast(c.reshape(x, [*rows, to_dim(1), *rest]), [*rows, count, *rest]))
-    return op.repeat(x, count.value, axis=axis) if count.value else op.zeros(ShapeExpr(c.shape), c.dtype)
+        return c.reshape(c.broadcast(c.reshape(x, [*rows, 1, *rest]), [*rows, count, *rest]))
+    return op.repeat(x, count.value, axis=axis) if count.value else op.zeros(c.shape, c.dtype)

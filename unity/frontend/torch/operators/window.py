@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from .... import op
-from ....ir.build import is_int, mul
-from ....ir.expr import ShapeExpr, TupleGetItem
+from ....ir.build import is_int
+from ....ir.expr import TupleGetItem
 from ....ir.relation import Answer, same_dim
 from ....ir.types import Expr
 from ....op.common.type_rules import product
@@ -83,7 +83,7 @@ def _convolve(c: Context, a: Args) -> Expr:
         )
     if a.bias is not None:
         bias = c.reshape(a.bias, [1, shape_of(a.bias)[0], *([1] * rank)])
-        made = c.cast(op.add(made, c.cast(bias, dtype_of(made))), c.dtype)
+        made = c.cast(made + c.cast(bias, dtype_of(made)), c.dtype)
     return _unbatched(c, made, a.input, rank)
 
 
@@ -132,7 +132,7 @@ class _Window:
 def _pooled(c: Context, made: Expr, x: Expr, rank: int) -> Expr:
     """Without the windows that begin behind the data and its border, which torch leaves away where it rounds up."""
     for axis, size in enumerate(c.shape[-rank:], 2):
-        made = cut(made, axis, to_dim(0), size)
+        made = cut(made, axis, 0, size)
     return _unbatched(c, made, x, rank)
 
 
@@ -166,8 +166,8 @@ def _max_pool_indices(c: Context, a: Args) -> list[Any]:
 def _max_pool_backward(c: Context, a: Args) -> Expr:
     """Every gradient goes to the element its window chose."""
     *lead, height, width = shape_of(a.self)
-    lines = c.reshape(op.zeros(ShapeExpr(shape_of(a.self)), c.dtype), [*lead, mul(height, width)])
-    flat = [c.reshape(t, [*lead, mul(shape_of(t)[-2], shape_of(t)[-1])]) for t in (a.indices, a.grad_output)]
+    lines = c.reshape(op.zeros(shape_of(a.self), c.dtype), [*lead, height * width])
+    flat = [c.reshape(t, [*lead, shape_of(t)[-2] * shape_of(t)[-1]]) for t in (a.indices, a.grad_output)]
     return c.reshape(op.scatter_elements(lines, *flat, axis=len(lead), reduction="add"))
 
 
@@ -177,21 +177,21 @@ def _fractional(c: Context, a: Args) -> list[Any]:
     rank = 2 if "2d" in c.node_target else 3
     x = c.emit(_batched(c, a.self, rank))
     batch, channels, *spans = shape_of(x)
-    samples = c.broadcast(c.cast(a.random_samples, c.dtype), [batch, channels, to_dim(rank)])
+    samples = c.broadcast(c.cast(a.random_samples, c.dtype), [batch, channels, rank])
     index: Expr = number(0, "int64")
     lead, count = (batch, channels), 2 * rank
     for n, span in enumerate(spans):
         size, out, kernel = static(span, "a size"), a.output_size[n], a.kernel_size[n]
-        sample = c.emit(cut(samples, 2, to_dim(rank - 1 - n), to_dim(1)))
+        sample = c.emit(cut(samples, 2, rank - 1 - n, 1))
         alpha = number((size - kernel) / max(out - 1, 1), c.dtype)
         line = op.constant(np.arange(out).astype(c.numpy_dtype).reshape(1, 1, out))
-        moved = op.trunc(op.multiply(op.add(line, sample), alpha))
-        first = op.astype(op.subtract(moved, op.trunc(op.multiply(sample, alpha))), "int64")
+        moved = op.trunc((line + sample) * alpha)
+        first = op.astype(moved - op.trunc(sample * alpha), "int64")
         last = op.constant(np.arange(out).reshape(1, 1, out) == out - 1)
         first = op.where(last, number(size - kernel, "int64"), first)
         places = [*lead, *[out if k == n else 1 for k in range(count)]]
         inner = op.constant(np.arange(kernel).reshape([1, 1, *[kernel if k == rank + n else 1 for k in range(count)]]))
-        index = op.add(op.multiply(index, number(size, "int64")), op.add(c.reshape(first, places), inner))
+        index = index * number(size, "int64") + (c.reshape(first, places) + inner)
     windows = math.prod(a.kernel_size)
     index = c.emit(c.reshape(index, [*lead, math.prod(a.output_size), windows]))
     flat = c.emit(c.reshape(index, [*lead, math.prod(a.output_size) * windows]))
@@ -215,7 +215,7 @@ def _average(c: Context, a: Args) -> Expr:
         pads = (0, 0, 0, 0, *[w for both in zip(window.border, after) for w in both])
         padded = op.nn_pad(x, pad_width=pads, pad_value=0.0)
         mean = _MEAN[rank](padded, pool_size=window.kernel, strides=window.stride)
-        made = op.multiply(mean, number(math.prod(window.kernel) / divisor, dtype_of(x)))
+        made = mean * (math.prod(window.kernel) / divisor)
     return c.cast(_pooled(c, op.trunc(made) if whole else made, a.self, rank), c.dtype)
 
 

@@ -78,6 +78,3 @@ def overlap(first: Any, second: Any) -> bool:
         extent = sum([(size - 1) * stride for size, stride in zip(t.shape, t.stride())]) + 1 if t.numel() else 0
         spans.append((t.data_ptr(), t.data_ptr() + extent * t.element_size()))
     return bool(max(spans[0][0], spans[1][0]) < min(spans[0][1], spans[1][1]))
-
-
-__all__ = ["PLACES", "arguments_outline", "outline", "overlap", "rearranged", "refuse_tensor"]

@@ -81,6 +81,3 @@ def _from_table(name: str) -> type | None:
         ) from error
     own = isinstance(found, type) and found.__module__ == module
     return found if own and (listed or hasattr(found, "__dataclass_fields__")) else None
-
-
-__all__ = ["SEEN", "Vouched", "class_name"]

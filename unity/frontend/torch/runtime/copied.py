@@ -30,6 +30,3 @@ class CopiedWeight:
             f"the weight {self.name} was changed after the model was compiled",
             help="f.refresh() takes what the model has now; or compile the model again",
         )
-
-
-__all__ = ["CopiedWeight"]

@@ -134,6 +134,3 @@ def check_program(made: Interface, takes: int, gives: int | None, state: int) ->
         gives in (None, len(made.updates) + len(made.floats)),
         "the program gives the new values and the computed outputs",
     )
-
-
-__all__ = ["Interface", "check_program", "read_interface", "write_interface"]

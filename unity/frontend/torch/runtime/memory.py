@@ -36,6 +36,3 @@ def on_host(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple([on_host(v) for v in value])
     return value.to(CPU) if isinstance(value, Tensor) else value
-
-
-__all__ = ["lies_on", "on_host", "separate"]

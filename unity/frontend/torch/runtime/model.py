@@ -380,6 +380,3 @@ def load_model(
     made = TorchModel(executable, interface, state, exec_mode)
     made.file = str(path)
     return made
-
-
-__all__ = ["TorchModel", "load_model"]

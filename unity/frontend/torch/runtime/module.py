@@ -161,6 +161,3 @@ def without_gradients(source: Any, results: list[Any]) -> list[Any]:
         for place, value in zip(places, _NoGradient.apply(source, tuple([results[k] for k in places]))):
             results[place] = value
     return results
-
-
-__all__ = ["CompiledModule", "torch", "without_gradients"]

@@ -227,6 +227,3 @@ def _keys(keys: Any, count: int) -> list[Any]:
     if type(keys) is not list or len(keys) != count:
         raise Misfit(f"expected {count} keys")
     return _hashable(keys, keys)  # type: ignore[no-any-return]
-
-
-__all__ = ["read_spec", "read_value", "write_spec", "write_value"]

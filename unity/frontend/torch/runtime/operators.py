@@ -143,6 +143,3 @@ def _decode(value: Any, operands: list[Any], torch: Any) -> Any:
     if kind == "complex":
         return complex(*[float(v) for v in inner])
     return torch.device(inner) if kind == "device" else float(inner)
-
-
-__all__ = ["PREFIX", "RUNS", "Runs", "register_torch_operator", "torch_function"]

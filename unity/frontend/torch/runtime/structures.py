@@ -177,15 +177,3 @@ def known_results(model: Any) -> Iterator[None]:
         yield
     finally:
         handle.remove()
-
-
-__all__ = [
-    "LEAF",
-    "Shell",
-    "known_results",
-    "other_constant",
-    "put_together",
-    "register_class",
-    "register_classes",
-    "take_apart",
-]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .... import op
-from ....ir.expr import If, ShapeExpr, Tuple, TupleGetItem, Var
+from ....ir.expr import If, Tuple, TupleGetItem, Var
 from ....ir.relation import Answer, is_subtype
 from ....ir.types import Expr, PrimType, ShapeType, prim_type
-from ..context.context import Context, dtype_of, number, rank_of, refuse, to_dim
+from ..context.context import Context, dtype_of, number, rank_of, refuse
 from ..context.report import Gap
 
 Nodes = Callable[[Any], None]
@@ -49,7 +49,7 @@ def read_number(c: Context, x: Expr) -> Expr:
     """The one number of an integer or bool tensor as a symbol, read when the program runs. Raises Gap."""
     refuse(dtype_of(x) not in ("int64", "int32", "int16", "int8", "uint8", "bool"), "a number that is no integer")
     flag = isinstance(c.value, c.torch.SymBool)
-    values = c.emit(op.reshape(c.cast(x, "int64"), ShapeExpr((to_dim(1),))))
+    values = c.emit(op.reshape(c.cast(x, "int64"), (1,)))
     symbol = c.symbols.bind_flag(c.value) if flag else c.symbols.bind(c.value)
     c.builder.match_cast(c.emit(op.tensor_to_shape(values)), ShapeType((symbol,), 1))
     return c.symbols.expr(c.value) if flag else symbol
@@ -82,7 +82,7 @@ def rounded_size(c: Context, e: Any) -> Expr:
 
     rounded = c.cast(c.emit(_ROUNDED[type(e).__name__](value(e.args[0]))), "int64")
     symbol = Var("size", prim_type("int64"))
-    values = c.emit(op.reshape(rounded, ShapeExpr((to_dim(1),))))
+    values = c.emit(op.reshape(rounded, (1,)))
     c.builder.match_cast(c.emit(op.tensor_to_shape(values)), ShapeType((symbol,), 1))
     return symbol
 
@@ -119,6 +119,3 @@ def conditional(
             raise Gap(f"a branch of type {branch.ty}, torch's result is {wanted}")
     made = c.emit(If(c.emit(cond), branches[0], branches[1], wanted))
     return [c.emit(TupleGetItem(made, i)) for i in range(len(node.meta["val"]))]
-
-
-__all__ = ["ASSERTIONS", "FLOAT_ARITHMETIC", "READS", "conditional", "float_number", "is_cond", "read_number"]

@@ -55,23 +55,23 @@ def _conditions(c: Context, node: Any, bind: Callable[..., Args]) -> Iterator[Ex
         for part in node.meta["val"]:
             size = c.symbols.expr(part.shape[axis])
             yield from _unproven(c, size)
-            begin = build.add(begin, size)
-        yield from _unproven(c, build.sub(extent, begin))
+            begin = begin + size
+        yield from _unproven(c, extent - begin)
     elif name.startswith("aten.select."):
         at = c.symbols.expr(a.index)
         if type(at) is IntImm:
-            yield from _unproven(c, build.sub(extent, at.value + 1 if at.value >= 0 else -at.value))
+            yield from _unproven(c, extent - (at.value + 1 if at.value >= 0 else -at.value))
     else:
         size = c.symbols.expr(node.meta["val"].shape[axis])
         yield from _unproven(c, size)
         start = c.symbols.expr(0 if a.start is None else a.start)
         if type(start) is IntImm and start.value < 0 and type(size) is IntImm:
-            begin = build.add(extent, start)
+            begin = extent + start
             yield from _unproven(c, begin)
         else:
             begin = bound_of(c, start, extent, beyond=True)
         step = to_dim(getattr(a, "step", 1))
-        rest = build.sub(build.sub(extent, begin), build.add(build.mul(build.sub(size, 1), step), 1))
+        rest = extent - begin - ((size - 1) * step + 1)
         for inside in _unproven(c, rest):
             yield inside if type(size) is IntImm else build.logical_or(build.eq(size, 0), inside)
 
@@ -93,6 +93,3 @@ def _metadata(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _metadata(v) for k, v in value.items()}
     return value.meta["val"] if is_node(value) else value
-
-
-__all__ = ["cut_conditions"]

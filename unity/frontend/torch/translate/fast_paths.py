@@ -76,6 +76,3 @@ def _attention(x: Any, heads: int, qkv: Any, mask: Any, mask_type: int | None) -
         scores = torch.where(hidden, float("-inf"), scores) if mask.dtype == torch.bool else scores + hidden
     made = torch.softmax(scores, -1) @ v
     return made.transpose(1, 2).reshape(batch, length, width)
-
-
-__all__ = ["decompositions", "encoder_layer"]

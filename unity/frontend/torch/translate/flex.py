@@ -167,6 +167,3 @@ def _is_sum(node: Any, score: Any, behind: set[Any]) -> bool:
 
 def _is_minus_infinity(node: Any) -> bool:
     return node == -math.inf or (str(getattr(node, "target", "")) in _MINUS_INFINITY and node.args[-1] == -math.inf)
-
-
-__all__ = ["flex_attention", "is_flex"]

@@ -97,6 +97,3 @@ def out_of_place(target: Any) -> Any:
 def _signature(target: Any) -> set[tuple[str, str]]:
     """Names and types of an operator's parameters; some in-place operators order them in another way."""
     return {(a.name, str(a.type)) for a in target._schema.arguments}
-
-
-__all__ = ["is_mutable", "one_tensor", "out_of_place", "overwrites_own_value", "overwritten", "refuse_other_kinds"]

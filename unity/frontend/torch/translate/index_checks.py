@@ -136,7 +136,7 @@ def _is_index(x: Expr) -> bool:
 def _check(c: Context, x: Expr, size: Expr, wraps: bool, name: str) -> None:
     high = number(size.value, "int64") if type(size) is IntImm else c.cast(size, "int64")
     given = c.emit(c.cast(x, "int64"))
-    low = op.negative(high) if wraps else number(0, "int64")
+    low = -high if wraps else number(0, "int64")
     inside = op.logical_and(op.greater_equal(given, low), op.less(given, high))
     count = size.value if type(size) is IntImm else size if type(size) is Var else f"({size})"
     least = f"-{count}" if wraps else "0"
@@ -146,6 +146,3 @@ def _check(c: Context, x: Expr, size: Expr, wraps: bool, name: str) -> None:
             format=f"an index in {name} is out of range: expected {least} <= index < {count}",
         )
     )
-
-
-__all__ = ["check_indices", "constant_conditions"]

@@ -251,6 +251,3 @@ def is_loop(node: Any) -> bool:
 def loop(c: Context, values: dict[Any, Any], node: Any, run: Nodes, value_of: Callable[[Any], Any]) -> list[Expr]:
     """The results of a loop. Raises Gap."""
     return LOOPS[str(node.target)](Parts(c, values, node, run, value_of))
-
-
-__all__ = ["Nodes", "Parts", "is_loop", "loop"]
