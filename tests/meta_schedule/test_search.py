@@ -88,7 +88,7 @@ def test_a_space_that_is_used_up_ends():
 
 
 def test_what_ran_well_is_mutated():
-    ran = tuned(context(), 10, 3, rows_of)
+    ran = tuned(context(), 20, 4, rows_of)
     assert any([sum(a != b for a, b in zip(decisions(one), decisions(two))) == 1 for one in ran[1:] for two in ran[1:]])
 
 

@@ -93,7 +93,7 @@ def explored(fn, constants, machine):
     """The choices of rules and passes."""
     with choices_of() as seen:
         CPU_PIPELINE(IRModule({"main": built(fn, constants, machine)[0]}, {}, {}))
-    return seen
+    return {(choice.block, choice.name): choice for choice in seen}
 
 
 def arrays(fn, rng):

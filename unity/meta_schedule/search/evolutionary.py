@@ -25,7 +25,7 @@ class EvolutionarySearch(ReplayTrace):
     def __init__(
         self,
         *,
-        population_size: int = 32,
+        population_size: int = 24,
         genetic_mutate_prob: float = 0.7,
         eps_greedy: float = 0.1,
         parents: int = 6,

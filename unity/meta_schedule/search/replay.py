@@ -14,9 +14,11 @@ from typing import Any
 from ...ir.structural import structural_hash
 from ...support.errors import UnityError
 from ...transform.schedule import Schedule, Trace
+from ...transform.tir.analysis.choices import choices_of
 from ..core.measure_candidate import MeasureCandidate
-from ..core.tune_context import CostModel, Measured, TuneContext
-from ..space.sketch import candidate_of, default_candidate, start
+from ..core.tune_context import MAIN, CostModel, Measured, TuneContext
+from ..space.paths import Paths
+from ..space.sketch import candidate_of, default_candidate, has_own_steps, start
 
 PATIENCE = 16
 """Draws for each candidate that is wanted: after so many without a new one the space is used up."""
@@ -29,7 +31,8 @@ class Drawn:
         self.context = context
         self.rng = random.Random(context.rand_state)
         self.seen: set[int] = set()
-        """Hashes of programs, and of traces: equal traces make equal programs."""
+        """Hashes of programs."""
+        self.paths = Paths()
         self.refused = 0
         """Draws that were no program: a step did not apply."""
 
@@ -41,20 +44,23 @@ class Drawn:
 
     def new(self, sch: Schedule | None) -> MeasureCandidate | None:
         """A schedule as a candidate; None where it is none, or its program was there before."""
-        if sch is None or self._known(hash(sch.trace.script())):
+        decided = sch is not None and not has_own_steps(sch)
+        if sch is None or (decided and self.paths.leads_to_known(sch.mod.prim_funcs()[MAIN])):
             return None
         try:
-            made = candidate_of(self.context, sch)
+            with choices_of() as path:
+                made = candidate_of(self.context, sch)
         except UnityError:
             self.refused += 1
             return None
-        return None if self._known(structural_hash(made.lowered)) else made
-
-    def _known(self, key: int) -> bool:
-        """True the second time that a hash comes."""
-        known = key in self.seen
+        finally:
+            if decided:
+                self.paths.add(path)
+        key = structural_hash(made.lowered)
+        if key in self.seen:
+            return None
         self.seen.add(key)
-        return known
+        return made
 
     def replayed(self, trace: Trace, anew: bool) -> Schedule | None:
         """The program under a trace, its decisions drawn ``anew`` or as they are; None where a step does not apply."""

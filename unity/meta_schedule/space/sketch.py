@@ -16,7 +16,7 @@ from ...transform.infra.backend import backend_of
 from ...transform.infra.passes import Pipeline
 from ...transform.schedule import Schedule
 from ...transform.schedule.core.registry import STEP
-from ...transform.tir.analysis.choices import SCHEDULE, Choices, choices_of
+from ...transform.tir.analysis.choices import SCHEDULE, Choice, choices_of
 from ..core.arg_info import TensorInfo
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import MAIN, TuneContext
@@ -49,6 +49,10 @@ def lowered(context: TuneContext, fn: PrimFunc) -> PrimFunc:
     return pipeline(IRModule({MAIN: fn}, {}, {})).prim_funcs()[MAIN]
 
 
+Choices = dict[tuple[str, str], Choice]
+"""Decisions by block and name, in order."""
+
+
 def choices_in(context: TuneContext) -> Choices:
     """The decisions that rules and passes take about the program of a task, those behind other decisions included."""
     rng = random.Random(0)
@@ -63,7 +67,7 @@ def choices_in(context: TuneContext) -> Choices:
 def _looked_at(context: TuneContext, fn: PrimFunc) -> Choices:
     with choices_of() as seen:
         lowered(context, scheduled_by_rules(context, fn).func)
-    return {key: choice for key, choice in seen.items() if len(choice.candidates) > 1}
+    return {(choice.block, choice.name): choice for choice in seen if len(choice.candidates) > 1}
 
 
 def _annotate(sch: Schedule, decisions: dict[tuple[str, str], object]) -> None:
@@ -90,14 +94,19 @@ def decision_sketch(context: TuneContext) -> Schedule:
 def candidate_of(context: TuneContext, sch: Schedule, is_default: bool = False) -> MeasureCandidate:
     """A schedule as a candidate: rules and passes take the decisions that it has; with steps of its own it stands as it is."""
     fn = sch.mod.prim_funcs()[MAIN]
-    steps = [inst for inst in sch.trace.insts if inst.row.kind == STEP and inst.args.get("ann_key") != SCHEDULE]
     with context.target:
-        if steps or fn.attrs.get(SCHEDULED):
-            scheduled = Scheduled(mark(fn), f"{len(steps)} steps")
+        if has_own_steps(sch):
+            scheduled = Scheduled(mark(fn), "its trace")
         else:
             scheduled = scheduled_by_rules(context, fn)
         args_info = TensorInfo.from_prim_func(context.func)
         return MeasureCandidate(sch, args_info, scheduled, lowered(context, scheduled.func), is_default)
+
+
+def has_own_steps(sch: Schedule) -> bool:
+    """True if a schedule does more than to say decisions: rules and passes leave it as it stands."""
+    steps = [inst for inst in sch.trace.insts if inst.row.kind == STEP and inst.args.get("ann_key") != SCHEDULE]
+    return bool(steps or sch.mod.prim_funcs()[MAIN].attrs.get(SCHEDULED))
 
 
 def default_candidate(context: TuneContext) -> MeasureCandidate:
@@ -107,4 +116,4 @@ def default_candidate(context: TuneContext) -> MeasureCandidate:
     return context.default
 
 
-__all__ = ["candidate_of", "choices_in", "decision_sketch", "default_candidate", "start"]
+__all__ = ["candidate_of", "choices_in", "decision_sketch", "default_candidate", "has_own_steps", "start"]

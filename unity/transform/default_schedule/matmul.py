@@ -13,6 +13,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from ...ir.constant import is_int
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import IterVar
@@ -166,9 +167,9 @@ def _tile_size(
         most = max([v for v in candidates if v <= vectors])
         rows, vectors = tile_shape(height, most * lanes, lanes, accumulators)
         vectors = vectors if vectors in candidates else 1
-    vectors = min(choose(what.block, "vectors", candidates, vectors), width)
+    vectors = choose(what.block, "vectors", candidates, vectors, width)
     most = max(1, min(height, accumulators // vectors))
-    return min(choose(what.block, "rows", range(1, MOST_ROWS + 1), rows), most), vectors
+    return choose(what.block, "rows", range(1, MOST_ROWS + 1), rows, most), vectors
 
 
 def _row(what: Contraction) -> IterVar | None:
@@ -214,7 +215,11 @@ def _tile(
         lines.append(i0)
         inner.append(i1)
     outer = [*[loops[axis.var] for axis in what.batch], *far]
-    outer += [*lines, j0] if choose(what.block, "rows_outside", (0, 1), _weights_near(what)) else [j0, *lines]
+    single = all([is_int(sch.get(loop).extent, 1) for loop in lines]) or is_int(sch.get(j0).extent, 1)
+    rows_outside = _weights_near(what)
+    if not single:
+        rows_outside = bool(choose(what.block, "rows_outside", (0, 1), rows_outside))
+    outer += [*lines, j0] if rows_outside else [j0, *lines]
     steps = [loops[axis.var] for axis in what.reductions]
     unrolled: list[LoopRV] = []
     grouped: list[LoopRV] = []
@@ -224,21 +229,21 @@ def _tile(
     chunks: list[LoopRV] = []
     if wants_chunks(what):
         chunks, steps = cut_into_chunks(sch, steps, choose(what.block, "chunk", CHUNKS, CHUNK))
-    written = choose(
-        what.block, "unrolled", (1, 2, 4, 8), next((n for n in (4, 2) if rows * vectors * n <= UNROLLED), 1)
-    )
     innermost = sch.get(steps[-1])
     extent = innermost.extent.value if type(innermost.extent) is IntImm and not innermost.annotations else 0
-    if written > 1 and extent % written == 0 and extent > written:
+    whole = [n for n in (1, 2, 4, 8) if n == 1 or (extent % n == 0 and extent > n)]
+    own = next((n for n in (4, 2) if rows * vectors * n <= UNROLLED), 1)
+    written = choose(what.block, "unrolled", whole, own if own in whole else 1)
+    if written > 1:
         steps[-1], k1 = sch.split(steps[-1], [None, written])
         unrolled.append(k1)
     sch.reorder(*outer, *chunks, *steps, *unrolled, *inner, j1, j2, *grouped)
-    panels = (
-        outer[-1] is not j0
-        and steps_of(what.reductions) * vectors * lanes * what.weights.buffer.dtype.itemsize <= FETCHED
-    )
-    panels = outer[-1] is not j0 and bool(choose(what.block, "prefetch", (0, 1), panels))
-    place = _shared(sch, outer, outer.index(j0) + 1 if panels else 0) if _is_large(what) else outer[-1]
+    panels, place = 0, outer[-1]
+    if _is_large(what):
+        near = steps_of(what.reductions) * vectors * lanes * what.weights.buffer.dtype.itemsize <= FETCHED
+        if place is not j0 and choose(what.block, "prefetch", (0, 1), near):
+            panels = outer.index(j0) + 1
+        place = _shared(sch, outer, panels)
     sch.reverse_compute_at(after, place)
     if chunks:
         on_tile = sum_chunks(sch, block, chunks, steps[0], what.block.name)

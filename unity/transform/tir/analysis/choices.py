@@ -7,9 +7,9 @@ every choice is the own one, and asking costs next to nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace as replace_fields
 
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -23,37 +23,41 @@ SCHEDULE = "schedule"
 
 @dataclass(slots=True, frozen=True)
 class Choice:
-    """A decision about a block: the ``candidates``, the own one first, and the one taken."""
+    """A decision about a block: the ``candidates``, the own one first, the most that fits here, and the one taken."""
 
     block: str
     name: str
     candidates: tuple[int, ...]
-    taken: int
+    most: int | None
+    taken: int = field(compare=False)
+
+    def answer(self, decided: Mapping[str, int] | None) -> int:
+        """The candidate that is taken under the decisions of a block."""
+        wanted = self.candidates[0] if decided is None else decided.get(self.name, self.candidates[0])
+        taken = min(self.candidates, key=lambda option: abs(option - wanted))
+        return taken if self.most is None else min(taken, self.most)
 
 
-Choices = dict[tuple[str, str], Choice]
-"""Choices by block and name, in the order in which they were made."""
-
-_WATCHED: ContextStack[Choices] = ContextStack("choices")
+_WATCHED: ContextStack[list[Choice]] = ContextStack("choices")
 
 
-def choose(block: Block, name: str, candidates: Iterable[int], own: int) -> int:
-    """The decision that the annotation of a block names, else ``own``. Of a decision that is no candidate the nearest is taken."""
+def choose(block: Block, name: str, candidates: Iterable[int], own: int, most: int | None = None) -> int:
+    """The decision that the annotation of a block names, else ``own``; of a decision that is no candidate the nearest is taken.
+    ``most``: the largest that fits where the decisions before this one are as they are."""
     decided, seen = block.annotations.get(SCHEDULE), _WATCHED.top
     if decided is None and seen is None:
-        return own
-    options = tuple(dict.fromkeys([int(own), *candidates]))
-    wanted = own if decided is None else decided.get(name, own)
-    taken = min(options, key=lambda option: abs(option - wanted))
+        return own if most is None else min(own, most)
+    choice = Choice(block.name, name, tuple(dict.fromkeys([int(own), *candidates])), most, own)
+    choice = replace_fields(choice, taken=choice.answer(decided))
     if seen is not None:
-        seen[block.name, name] = Choice(block.name, name, options, taken)
-    return taken
+        seen.append(choice)
+    return choice.taken
 
 
 @contextmanager
-def choices_of() -> Iterator[Choices]:
-    """The choices that are made inside the ``with``."""
-    seen: Choices = {}
+def choices_of() -> Iterator[list[Choice]]:
+    """The choices that are made inside the ``with``, in order."""
+    seen: list[Choice] = []
     with _WATCHED.inside(seen):
         yield seen
 
@@ -74,4 +78,4 @@ def without_decisions(fn: PrimFunc) -> PrimFunc:
     return replace(fn, body=rewrite(fn.body, {Block: plain}))
 
 
-__all__ = ["SCHEDULE", "Choice", "Choices", "choices_of", "choose", "is_decided", "without_decisions"]
+__all__ = ["SCHEDULE", "Choice", "choices_of", "choose", "is_decided", "without_decisions"]

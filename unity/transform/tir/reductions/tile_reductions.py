@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from ....ffi.dtype import DataType
 from ....ir.buffer import Buffer
 from ....ir.build import add, cast, const, dtype_of, if_then_else, int_imm, lt, mul
+from ....ir.constant import is_int
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -116,8 +117,9 @@ def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
         return None
     most = extent_of(rows) if rows is not None else 1
     height, vectors = tile_shape(most, length, lanes, machine.accumulators)
-    vectors = min(choose(block, "vectors", range(1, MOST_VECTORS + 1), vectors), -(-length // lanes))
-    height = min(choose(block, "rows", range(1, MOST_ROWS + 1), height), most, max(1, machine.accumulators // vectors))
+    vectors = choose(block, "vectors", range(1, MOST_VECTORS + 1), vectors, -(-length // lanes))
+    fit = min(most, max(1, machine.accumulators // vectors))
+    height = choose(block, "rows", range(1, MOST_ROWS + 1), height, fit)
     parallel = options.parallel and is_large(nest, update)
     return _Plan(nest, update, columns, rows, walk, height, vectors * lanes, lanes, None, parallel)
 
@@ -140,14 +142,17 @@ def _nest(plan: _Plan) -> Stmt:
     across = [] if plan.walk is None else [plan.walk.across]
     others = [loop for loop in plan.loops("S") if loop not in tiled and loop not in across]
     order = loop_order(others + tiled, plan.update)
-    for place in range(min(2, len(order) - 1)):
-        at = choose(plan.nest.realize.block, f"loop_{place}", range(len(order) - place), 0)
-        order.insert(place, order.pop(place + at))
     line = plan.columns if plan.walk is None else plan.walk.loop
     order = [line if loop is plan.columns else loop for loop in order]
     sizes = {line: plan.width}
     if plan.rows is not None:
         sizes[plan.rows] = plan.height
+    turning = [loop for loop in order if not is_int(loop.extent, 1) and extent_of(loop) > sizes.get(loop, 1)]
+    moved = list(turning)
+    for place in range(min(2, len(moved) - 1)):
+        at = choose(plan.nest.realize.block, f"loop_{place}", range(len(moved) - place), 0)
+        moved.insert(place, moved.pop(place + at))
+    order = [moved.pop(0) if loop in turning else loop for loop in order]
     vectors = (line, plan.lanes)
     return over_tiles(order, sizes, plan.parallel, lambda corner, pieces: _Tile(plan, corner, pieces).write(), vectors)
 
@@ -187,7 +192,7 @@ class _Tile:
         fixed = [type(loop.extent) is IntImm for loop in reversed(loops)]
         most = fixed.index(False) if False in fixed else len(fixed)
         written = choose(block, "written", range(most + 1), int(fixed[0] and extent_of(loops[-1]) <= 4))
-        unrolled = choose(block, "unrolled", (1, 2, 4, 8), 4)
+        unrolled = 4 if written == len(loops) else choose(block, "unrolled", (1, 2, 4, 8), 4)
         for depth, loop in enumerate(reversed(loops)):
             kind = "unrolled" if depth < written else "serial"
             notes = {"unroll": unrolled} if depth == written and (depth == 0 or unrolled != 4) else None
