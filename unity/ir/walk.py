@@ -304,7 +304,8 @@ def collect(root: Node, kinds: type | tuple[type, ...]) -> list[Any]:
 
 def used_vars(root: Node) -> list[Var]:
     """Variables that occur anywhere, in order of first sight."""
-    return collect(root, Var)
+    found = _arithmetic_vars(root)
+    return found if found is not None else collect(root, Var)
 
 
 def free_vars(root: Node, in_types: bool = True) -> list[Var]:
@@ -328,7 +329,7 @@ def uses_any(root: Node, variables: Container[Var]) -> bool:
 
 
 def _arithmetic_vars(root: Node) -> list[Var] | None:
-    """``free_vars`` of arithmetic over scalars, which binds nothing; None where anything else stands in it."""
+    """The variables of arithmetic over scalars, which binds nothing; None where anything else stands in it."""
     found: dict[Var, None] = {}
     stack: list[Any] = [root]
     while stack:
