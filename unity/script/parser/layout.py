@@ -132,12 +132,12 @@ class Layout(PostLex):
                 )
             indents.append(width)
             self.branches.append(0)
-            yield Token.new_borrow_pos("_INDENT", token.value[-width:], token)
+            yield Token("_INDENT", token.value[-width:], token.start_pos, end_pos=token.end_pos)
             return
         while width < indents[-1]:
             indents.pop()
             self.branches.pop()
-            yield Token.new_borrow_pos("_DEDENT", "", token)
+            yield Token("_DEDENT", "", token.start_pos, end_pos=token.end_pos)
         if width != indents[-1]:
             raise TextError(
                 "E103", "this indentation matches no outer line", (token.end_pos or 0) - width, token.end_pos,

@@ -17,6 +17,7 @@ from ...support.forking import fork_lock
 from ...support.source import Source, Span
 from . import syntax as s
 from .layout import Layout, TextError
+from .quick import QuickParser
 from .tables import parser_of
 from .tree import TreeBuilder
 
@@ -56,11 +57,12 @@ _INDENTATION = re.compile(r"^[ \t\f]*\t[ \t\f]*", re.M)
 
 
 @cache
-def grammar_parser() -> tuple[Lark, Layout]:
-    """The parser of the grammar, and what it reads lines with. Made once in a process."""
+def grammar_parser() -> tuple[Lark, QuickParser, Layout]:
+    """The parser of the grammar, its quick way, and what they read lines with. Made once in a process."""
     layout = Layout()
     grammar = resources.files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8")
-    return parser_of(grammar, layout, TreeBuilder(visit_tokens=False)), layout
+    parser = parser_of(grammar, layout, TreeBuilder(visit_tokens=False))
+    return parser, QuickParser(parser, layout), layout
 
 
 def read_tree(source: Source) -> tuple[s.File | None, list[ScriptError]]:
@@ -79,10 +81,10 @@ def read_tree(source: Source) -> tuple[s.File | None, list[ScriptError]]:
         message = "tab in the indentation" if tab else "unexpected indentation"
         errors.append(ScriptError("E104" if tab else "E103", message, Span(source, 0, leading.end())))
     with _LOCK:
-        parser, layout = grammar_parser()
+        parser, quick, layout = grammar_parser()
         while True:
             try:
-                tree = parser.parse(text)
+                tree = quick.parse(text) or parser.parse(text)
             except (UnexpectedInput, TextError) as problem:
                 error = _message(problem, text, source)
                 error, shorter = _recover(error, text, source, layout)
