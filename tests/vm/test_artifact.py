@@ -185,6 +185,14 @@ def test_driver_of_another_version_is_made_again(tmp_path):
     np.testing.assert_array_equal(vm["shifted"](np.zeros(4, np.float32)).numpy(), np.arange(4, dtype=np.float32))
 
 
+def test_saving_while_somebody_holds_on_to_the_memory(saved, tmp_path, monkeypatch):
+    """A profiler keeps frames, and with them what they see of the file."""
+    kept, checksum = [], artifact.checksum
+    monkeypatch.setattr(artifact, "checksum", lambda memory: kept.append(memory[:]) or checksum(memory))
+    artifact.write_sections(tmp_path / "again", {"part": b"text" * 100})
+    assert kept and artifact.read_sections(tmp_path / "again") == {"part": b"text" * 100}
+
+
 def test_saving_twice_gives_the_same_bytes(saved, tmp_path):
     path = tmp_path / "again"
     unity.load(saved).save(path)

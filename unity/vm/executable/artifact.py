@@ -49,14 +49,15 @@ def write_sections(path: str | Path, sections: Mapping[str, Any]) -> None:
             file.write(bytes(first))
             places = [(name, *_write(file, data)) for name, data in sections.items()]
             file.flush()
-            with mmap.mmap(file.fileno(), 0) as memory, memoryview(memory) as written:
-                rows = [
-                    ROW.pack(name.encode(), begin, end - begin, checksum(written[begin:end]))
-                    for name, begin, end in places
-                ]
-                table = b"".join(rows)
-                head = HEAD.pack(MAGIC, VERSION, len(rows), hashlib.sha256(table).digest()) + table
-                memory[: len(head)] = head
+            written = memoryview(
+                mmap.mmap(file.fileno(), 0)
+            )  # not closed here: a profiler may hold on to the frames that see it
+            rows = [
+                ROW.pack(name.encode(), begin, end - begin, checksum(written[begin:end])) for name, begin, end in places
+            ]
+            table = b"".join(rows)
+            head = HEAD.pack(MAGIC, VERSION, len(rows), hashlib.sha256(table).digest()) + table
+            written[: len(head)] = head
         temporary.replace(target)
     except OSError as error:
         raise ArtifactError("E801", f"cannot write {target}: {error.strerror}") from error
