@@ -11,9 +11,16 @@ from pathlib import Path
 import pytest
 from main_job import CANONICAL
 
+import unity
+from unity import meta_schedule, te, topi
+from unity.script import relax, tir
+from unity.support.options import OPTIONS
+from unity.transform import DEFAULT_PIPELINE, PASSES
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 RUN_ELSEWHERE = {
     "errors.md": "cli/test_error_docs.py",  # wrong on purpose
     "schedule.md": "transform/schedule/test_schedule_docs.py",
@@ -128,3 +135,46 @@ def test_files_and_modules_named_in_prose_exist():
         dotted.update({name: where for name in DOTTED.findall(text) if not name.startswith(SYMBOLS)})
     wrong += [f"{where.relative_to(ROOT)} names {name}" for name, where in dotted.items() if not reaches(name)]
     assert wrong == []
+
+
+OWN = {
+    r"\bUNITY_[A-Z_]*[A-Z]\b": set(OPTIONS),
+    r"\bE\d{3}\b": {page.stem for page in (ROOT / "unity" / "support" / "error_docs").glob("*.md")},
+}
+"""Forms of names of options and error codes, and those that exist."""
+OBJECTS = {
+    "R": relax, "T": tir, "ms": meta_schedule, "te": te, "topi": topi, "vm": unity.VirtualMachine, "bb": unity.BlockBuilder,
+    "sch": unity.Schedule, "executable": unity.Executable,
+}  # fmt: skip
+ATTRIBUTE = re.compile(r"(?<![\w.\"'])(" + "|".join(OBJECTS) + r")\.([a-zA-Z_]\w*)")
+NOT_HERE = {
+    "te.create_schedule", "te.gradient", "te.scan", "te.hybrid", "topi.cuda", "topi.x86", "topi.vision", "topi.testing",
+    "T.expp", "T.store", "T.Ptr", "R.gpu", "R.device", "sch.trace",
+}  # fmt: skip
+"""Names that pages say are absent, wrong or old; devices in script; what an instance has."""
+
+
+def test_options_and_codes_named_in_prose_exist():
+    named = [(w, name, those) for w, text in prose() for form, those in OWN.items() for name in re.findall(form, text)]
+    assert [f"{where.relative_to(ROOT)} names {name}" for where, name, those in named if name not in those] == []
+
+
+def test_attributes_in_code_of_pages_exist():
+    """What stands in the running text as ``R.add`` or ``vm.profile`` is there."""
+    named = {
+        (page.name, *found)
+        for page in PAGES
+        if page.parent.name != "decisions"
+        for code in re.findall(r"`([^`\n]+)`", FENCED.sub("", page.read_text()))
+        for found in ATTRIBUTE.findall(code)
+    }
+    absent = [found for found in named if not hasattr(OBJECTS[found[1]], found[2])]
+    assert [found for found in absent if ".".join(found[1:]) not in NOT_HERE] == [] and len(named) > 300
+
+
+def test_passes_outside_the_default_pipeline_are_those_of_the_page():
+    """The table of graph passes has every pass that the default pipeline leaves out, and none that it has."""
+    text = (ROOT / "docs" / "passes.md").read_text().split("Those outside the default pipeline:")[1].split("\n\n")[1]
+    listed = {name for row in text.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    graph = {name for name, step in PASSES.items() if step.function.__module__.startswith("unity.transform.relax.")}
+    assert listed - {"pass"} == graph - {step.name for step in DEFAULT_PIPELINE}

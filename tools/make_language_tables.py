@@ -55,7 +55,7 @@ def renamed() -> str:
     rows = [(f"`{row.old}`", f"`{row.new}`") for row in RENAMED.values() if row.same_arguments]
     rows += [(f"`T.{old}`", f"`T.{new}`") for old, new in DTYPE_ALIASES.items() if f"T.{old}" not in RENAMED]
     rows += [(f"`{old}=`", f"`{new}=`") for old, new in KEYWORDS.items() if old != new and new != "out_ty"]
-    return table("read | printed", [*rows, *OTHER])
+    return table("read | becomes", [*rows, *OTHER])
 
 
 def tvm() -> str:

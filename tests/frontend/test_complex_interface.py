@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.utils._pytree import tree_leaves  # noqa: E402
+
 import unity  # noqa: E402
 
 
@@ -66,3 +68,31 @@ def test_one_complex_result() -> None:
     torch.testing.assert_close(compiled(x), torch.fft.rfft(x), rtol=1e-4, atol=1e-5)
     with pytest.raises(unity.UnityError, match="x is complex, the model was compiled for real numbers"):
         compiled(x + 1j)
+
+
+MATRICES: dict[str, Any] = {
+    "one": torch.linalg.inv,
+    "complex and real": torch.linalg.slogdet,
+    "both complex": torch.linalg.qr,
+    "used inside": lambda z: torch.linalg.svd(z)[0].abs() + torch.linalg.eig(z)[0].imag,
+    "of a real matrix": lambda z: torch.linalg.eig(z.real),
+}
+"""Functions of a complex matrix that run in torch, by what they give."""
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_complex_results_of_operators_that_run_in_torch(name: str) -> None:
+    """They keep both parts, the report names the operator, and ``strict`` refuses it."""
+
+    class Matrix(torch.nn.Module):
+        def forward(self, z: Any) -> Any:
+            return MATRICES[name](z)
+
+    z = torch.randn(3, 3, dtype=torch.complex64)
+    with pytest.warns(unity.frontend.FallbackWarning):
+        compiled = unity.compile(Matrix().eval(), example_inputs=(z,))
+    assert "linalg" in str(compiled.report)
+    for found, wanted in zip(tree_leaves(compiled(2 * z)), tree_leaves(Matrix()(2 * z)), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    with pytest.raises(unity.UnityError, match="E010"):
+        unity.compile(Matrix().eval(), example_inputs=(z,), strict=True)

@@ -54,6 +54,26 @@ def test_written_inputs_that_share_memory_are_refused() -> None:
     same(both, torch.tensor([2.0, 2, 2, 1, 1, 1]))
 
 
+class Counter(torch.nn.Module):
+    """Adds to a buffer before it reads its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.ones(6))
+
+    def forward(self, a: Any) -> Any:
+        self.state.add_(1)
+        return a[:2] + 10 * self.state[:2]
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(1, 5), slice(0, 6, 2)], ids=["all", "part", "strides"])
+def test_an_input_in_the_memory_of_a_written_buffer_is_refused(rows: slice) -> None:
+    model = Counter().eval()
+    compiled = unity.compile(model, example_inputs=(torch.ones(6)[rows],))
+    assert "the model writes to state" in message(lambda: compiled(model.state[rows]))
+    same(compiled(model.state[rows].clone()), torch.tensor([21.0, 21]))
+
+
 def test_a_least_size_of_two_is_a_promise_when_the_user_gives_it() -> None:
     x = torch.randn(4, 3)
     shapes: Any = ({0: Dim("batch", min=2, max=8)}, {0: Dim("batch", min=2, max=8)})

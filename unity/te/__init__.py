@@ -159,6 +159,7 @@ _GONE = {
     "thread_axis": "bind loops of a program: unity.tir.Schedule(func).bind(loop, 'threadIdx.x')",
     "scan": "a loop that carries a state is written in script, or with te.extern; running sums are topi.cumsum",
     "gradient": "gradients are of graph functions: unity.transform.gradient",
+    "hybrid": "write the loops in script: @T.prim_func",
 }
 
 

@@ -193,7 +193,7 @@ def _generated(
     except CodegenError:
         if int_option("UNITY_VERIFY") >= 1:
             verify(IRModule(dict(functions), {}, {}))
-            with watched_by(VerifyInstrument(verify)):
+            with watched_by(VerifyInstrument()):
                 lower_prim_funcs(functions, pipeline)
         raise
 

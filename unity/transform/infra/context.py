@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.module import IRModule
-from ...ir.verifier.verifier import verify
 from ...support.context_stack import ContextStack
 from ...support.errors import PassError, UnityError
 from ...support.lazy import load
@@ -42,7 +41,7 @@ BY_OPTION: dict[str, Callable[[], Instrument]] = {}
 def _default_instruments() -> tuple[Instrument, ...]:
     found: list[Instrument] = []
     if int_option("UNITY_VERIFY") >= 2:
-        found.append(VerifyInstrument(verify))
+        found.append(VerifyInstrument())
     if folder := str_option("UNITY_DUMP"):
         found.append(_DUMPS.setdefault(folder, DumpInstrument(Path(folder))))
     if name := str_option("UNITY_PRINT"):

@@ -18,6 +18,7 @@ import numpy as np
 from ...ffi.tensor import Tensor
 from ...ir.expr import Constant, Var
 from ...ir.module import IRModule
+from ...ir.verifier.verifier import verify
 from ...ir.walk import rewrite
 from ...support.errors import InternalError, UnityError
 from ...support.recursion import deep_recursion
@@ -200,7 +201,7 @@ class TimeInstrument(Instrument):
 class VerifyInstrument(Instrument):
     """Runs a verifier on what each pass hands back; an error becomes an InternalError E904 that names the pass."""
 
-    verify: Callable[[IRModule], None]
+    verify: Callable[[IRModule], None] = verify
 
     def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
         if new is old:

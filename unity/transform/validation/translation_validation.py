@@ -23,7 +23,6 @@ from ...ir.analysis.calls import called_functions
 from ...ir.expr import Call, ExternFunc, Op, StringImm
 from ...ir.function import Function, PrimFunc, has_global_symbol
 from ...ir.module import IRModule
-from ...ir.verifier.verifier import verify
 from ...ir.walk import collect
 from ...op.common.table import R
 from ...script import parse
@@ -142,7 +141,7 @@ class CheckInstrument(Instrument):
         if any(
             [record.verdict == "skipped" for record in self.records[first:]]
         ):  # nothing ran that would have shown it
-            VerifyInstrument(verify).after(step, old, new, seconds)
+            VerifyInstrument().after(step, old, new, seconds)
         self._outcomes = (new, fresh)
 
     def _note_pure_calls(self, mod: IRModule) -> None:

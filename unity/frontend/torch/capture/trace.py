@@ -19,7 +19,7 @@ from ....support.gc_pause import no_collection
 from ....support.optional import require
 from ....support.source import Source, Span
 from ..operators.rows import enter_rows
-from ..runtime.arguments import overlap
+from ..runtime.arguments import overlap, span
 from ..runtime.structures import known_results, register_classes
 from ..translate.control import READS
 from ..translate.in_place import is_mutable, out_of_place, overwrites_own_value, refuse_other_kinds
@@ -283,7 +283,7 @@ def _refuse_views(exported_program: Any) -> None:
     held = [(k, v) for k, v in exported_program.state_dict.items() if isinstance(v, torch.Tensor)]
     dense = [(k, v) for k, v in held if v.layout is torch.strided and v.numel()]
     for (name, value), (other, second) in itertools.combinations(dense, 2):
-        if memory_key(value) != memory_key(second) and overlap(value, second):
+        if memory_key(value) != memory_key(second) and overlap(span(value), span(second)):
             raise FrontendError("E970", f"{name} and {other} share memory, and the model writes to its tensors",
                                 help="keep one of them, and make the other in forward as a view of it")  # fmt: skip
 

@@ -44,11 +44,17 @@ def enter(*names: str) -> Callable[[Made], Made]:
 
 def evaluate(c: Context, target: Any, args: Any, bind: Callable[..., Args]) -> Any:
     """The result of an operator some of whose operands are complex. ``args`` are positional and named. Raises Gap."""
-    name = str(target)
-    found = COMPLEX.get(name)
+    outer = c.value
     if isinstance(c.value, (list, tuple)):
         c.value = [v.real if isinstance(v, c.torch.Tensor) and v.is_complex() else v for v in c.value]
-    given = bind(target, *[_resolved(c, part, bind) for part in args])
+    try:
+        return _evaluated(c, str(target), bind(target, *[_resolved(c, part, bind) for part in args]))
+    finally:
+        c.value = outer
+
+
+def _evaluated(c: Context, name: str, given: Args) -> Any:
+    found = COMPLEX.get(name)
     if found is not None:
         return found(c, given)
     if name in _VALUES:

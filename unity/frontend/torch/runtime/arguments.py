@@ -71,10 +71,15 @@ def rearranged(
     return (*[given[n] for n in placed], *rest), {n: given[n] for n in wanted}
 
 
-def overlap(first: Any, second: Any) -> bool:
-    """True if the memory ranges of two tensors overlap."""
-    spans = []
-    for t in (first, second):
-        extent = sum([(size - 1) * stride for size, stride in zip(t.shape, t.stride())]) + 1 if t.numel() else 0
-        spans.append((t.data_ptr(), t.data_ptr() + extent * t.element_size()))
-    return bool(max(spans[0][0], spans[1][0]) < min(spans[0][1], spans[1][1]))
+def span(t: Any) -> tuple[int, int]:
+    """The address of a tensor's first element, and the one behind its last."""
+    start = t.data_ptr()
+    if t.is_contiguous():
+        return start, start + t.nbytes
+    extent = sum([(size - 1) * stride for size, stride in zip(t.shape, t.stride())]) + 1 if t.numel() else 0
+    return start, start + extent * t.element_size()
+
+
+def overlap(first: tuple[int, int], second: tuple[int, int]) -> bool:
+    """True if two spans have an address in common."""
+    return max(first[0], second[0]) < min(first[1], second[1])

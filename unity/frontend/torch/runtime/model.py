@@ -21,7 +21,7 @@ from ....vm.executable.executable import Executable
 from ....vm.load import load
 from ....vm.out_calls import allocates_results, results_of
 from ....vm.virtual_machine import VirtualMachine
-from .arguments import arguments_outline, overlap, rearranged, refuse_tensor
+from .arguments import arguments_outline, overlap, rearranged, refuse_tensor, span
 from .classes import Vouched
 from .copied import CopiedWeight
 from .interface import Interface, check_program, read_interface, write_interface
@@ -273,12 +273,17 @@ class TorchModel(CompiledModule):
         return list(leaves)
 
     def _refuse_shared(self, leaves: list[Any]) -> None:
-        """Raise FrontendError E970 where an input the model writes to shares memory with another one."""
-        for place in [t for t in self._updates if isinstance(t, int)]:
-            for other, leaf in enumerate(leaves):
-                if other != place and isinstance(leaf, self._torch.Tensor) and overlap(leaves[place], leaf):
+        """Raise FrontendError E970 where an input or a buffer the model writes to shares memory with another input."""
+        if not self._updates:
+            return
+        inputs = [(span(leaf), place) for place, leaf in enumerate(leaves) if isinstance(leaf, self._torch.Tensor)]
+        for name, target in zip(self.interface.updates, self._updates):
+            mine = span(leaves[target] if isinstance(target, int) else target)
+            for theirs, place in inputs:
+                if place != name and overlap(mine, theirs):
+                    written = name if isinstance(name, str) else f"input {self._path(name)}"
                     raise FrontendError(
-                        "E970", f"the model writes to input {place}, which shares memory with input {other}",
+                        "E970", f"the model writes to {written}, which shares memory with input {self._path(place)}",
                         help="pass a copy: .clone()",
                     )  # fmt: skip
 

@@ -88,9 +88,11 @@ def torch_function(target: Any) -> Callable[..., Any]:
 
 
 def _promised(made: Any, dtypes: Any, torch: Any) -> Any:
-    """Results in the dtypes torch inferred for them: some operators give others when they run."""
+    """Results in the dtypes torch inferred for them: some operators give others when they run. Complex ones become pairs."""
     if isinstance(made, (list, tuple)):
         return [_promised(m, d, torch) for m, d in zip(made, dtypes)]
+    if isinstance(made, torch.Tensor) and made.is_complex():
+        made = torch.view_as_real(made.resolve_conj())
     return made.to(getattr(torch, dtypes)) if isinstance(made, torch.Tensor) and dtypes else made
 
 

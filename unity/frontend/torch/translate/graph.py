@@ -176,27 +176,36 @@ class GraphImporter:
                                 help=f"module {module_path(node)}; without strict=True it runs in torch")  # fmt: skip
         try:
             axes = () if pure else memory_order(c.value)
-            call = call_torch(target, args, kwargs, c.open_type_of(c.value), pure, c.numbers, axes)
+            call = call_torch(target, args, kwargs, c.open_type_of(self._as_pairs(c.value)), pure, c.numbers, axes)
             made = c.builder.emit(call, node.name)
         except Gap as gap:
             raise self._refused(node, f"{reason}; and as a call into torch: {gap}") from gap
         self.report.add(name, reason, self.place(node), self._bytes(node))
         if not isinstance(c.value, (list, tuple)):
             return self._closed(made, c.value)
-        return [self._closed(c.builder.emit(TupleGetItem(made, i)), v) for i, v in enumerate(c.value)]
+        values = enumerate(zip(c.value, self._as_pairs(c.value)))
+        parts = [(value, self._closed(c.builder.emit(TupleGetItem(made, i)), real)) for i, (value, real) in values]
+        return [complex_of(part, value) if _is_complex(value) else part for value, part in parts]
+
+    def _as_pairs(self, value: Any) -> Any:
+        """The results that torch infers for a call, complex ones as the pairs of real numbers that it gives."""
+        if isinstance(value, (list, tuple)):
+            return [self._as_pairs(v) for v in value]
+        return self.context.torch.view_as_real(value.resolve_conj()) if _is_complex(value) else value
 
     def as_real(self, value: Deferred, node: Any) -> Expr:
         """A complex result with real and imaginary part along a last axis. Raises FrontendError E015 for sparse ones."""
         c = self.context
         self.require_complex(value, node)
         target = c.torch.ops.aten.view_as_real.default
-        c.value = c.torch.view_as_real(value.value.resolve_conj())
+        c.value = self._as_pairs(value.value)
         try:
             return c.emit(evaluate(c, target, ([value], {}), self.bind))
         except Gap as gap:
             if self.strict:
                 raise FrontendError("E010", f"{value.target} has no translation here: {gap}",
                                     help="without strict=True it runs in torch") from gap  # fmt: skip
+            self.report.add(str(value.target), str(gap), self.place(node), self._bytes(node))
             return c.builder.emit(call_torch(target, [value], {}, c.type_of(c.value), True, c.numbers))
 
     def require_complex(self, value: Deferred, node: Any) -> None:
