@@ -26,3 +26,20 @@ def test_arguments_of_a_program():
         ms.TensorInfo.from_json(["SCALAR", "float32"])
     with pytest.raises(ScheduleError, match="constant shape"):
         ms.TensorInfo.from_prim_func(product(te.var("n")))
+
+
+def test_the_profiler_adds_up_parts_by_name():
+    @ms.Profiler.timeit("part")
+    def part():
+        raise ValueError
+
+    with ms.Profiler() as profiler:
+        for _ in range(2):
+            with pytest.raises(ValueError, match=""):
+                part()
+        with ms.Profiler.timeit("other"):
+            assert ms.Profiler.current() is profiler
+    with ms.Profiler.timeit("nobody asked"):
+        assert ms.Profiler.current() is None
+    assert list(profiler.get()) == ["part", "other", "Total"]
+    assert profiler.table().splitlines()[0].startswith("Total") and "100.0%" in profiler.table()

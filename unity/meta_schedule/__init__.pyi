@@ -14,6 +14,7 @@ from .builder import Builder as Builder
 from .core import arg_info as arg_info
 from .core.arg_info import TensorInfo as TensorInfo
 from .core.measure_candidate import MeasureCandidate as MeasureCandidate
+from .core.profiler import Profiler as Profiler
 from .core.tune_context import TuneContext as TuneContext
 from .database import Database as Database
 from .extracted_task import ExtractedTask as ExtractedTask

@@ -16,6 +16,7 @@ from ..support.gc_pause import young_collection
 from ..transform.infra.backend import backend_of
 from .builder import Builder, BuilderInput, BuilderResult
 from .core.measure_candidate import MeasureCandidate
+from .core.profiler import Profiler
 from .core.tune_context import CostModel, TuneContext
 from .database import Database
 from .database.record import DEFAULT, KEPT, TuningRecord, least
@@ -140,6 +141,7 @@ class TaskScheduler(ABC):
                     continue
         return made
 
+    @Profiler.timeit("begin")
     def _begin(self, task: TaskRecord, num_trials_per_iter: int) -> None:
         """Build and time the default, and make the space."""
         strategy = task.ctx.search_strategy
@@ -170,7 +172,7 @@ class TaskScheduler(ABC):
         task = self.tasks[place]
         strategy = task.ctx.search_strategy
         assert strategy is not None
-        with young_collection():
+        with young_collection(), Profiler.timeit("search"):
             candidates = strategy.generate_measure_candidates() if most > 0 else None
         if not candidates:
             strategy.post_tuning()
@@ -180,16 +182,19 @@ class TaskScheduler(ABC):
         built = self._build(task, candidates)
         results = self._run(task, candidates, built)
         task.take(candidates, results)
-        for callback in self.callbacks:
-            callback.apply(self, place, candidates, built, results)
-        strategy.notify_runner_results(candidates, results)
+        with Profiler.timeit("callbacks"):
+            for callback in self.callbacks:
+                callback.apply(self, place, candidates, built, results)
+            strategy.notify_runner_results(candidates, results)
         return len(candidates)
 
+    @Profiler.timeit("build")
     def _build(self, task: TaskRecord, candidates: Sequence[MeasureCandidate]) -> list[BuilderResult]:
         wanted = [candidate for candidate in candidates if not candidate.is_default]
         made = iter(self.builder.build([_builder_input(task, candidate) for candidate in wanted]))
         return [BuilderResult(task.default_path) if candidate.is_default else next(made) for candidate in candidates]
 
+    @Profiler.timeit("run")
     def _run(
         self, task: TaskRecord, candidates: Sequence[MeasureCandidate], built: Sequence[BuilderResult]
     ) -> list[RunnerResult]:
@@ -206,6 +211,7 @@ class TaskScheduler(ABC):
             for b in built
         ]
 
+    @Profiler.timeit("verdicts")
     def _settled(self, task: TaskRecord) -> Row:
         """Measure the best candidates against the default in turns, write the verdict, and give the row of the table."""
         strategy = task.ctx.search_strategy
