@@ -35,7 +35,7 @@ def test_the_profiler_adds_up_parts_by_name():
 
     with ms.Profiler() as profiler:
         for _ in range(2):
-            with pytest.raises(ValueError, match=""):
+            with pytest.raises(ValueError):
                 part()
         with ms.Profiler.timeit("other"):
             assert ms.Profiler.current() is profiler
