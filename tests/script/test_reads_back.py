@@ -43,6 +43,8 @@ SAME = {
     "a scalable vector as type": f"    x: T.float32xvscalex4 = {VECTOR}\n    {VECTOR} = x\n",
     "powers": "    A[0] = A[1]" + " ** A[2]" * 170 + "\n",
     "shifts": "    T.evaluate(n" + " << n" * 170 + ")\n",
+    "a loose iterator": '    t = T.int32()\n    with T.attr(T.iter_var(t, T.Range(0, 8), "DataPar", ""), "a", 1):\n        A[0] = 0.0\n',
+    "a loose iterator of a pair": '    with T.attr(T.iter_var(t, (2, 8), "DataPar", ""), "a", 1):\n        A[0] = 0.0\n',
     "the least number": "    for i in range(-9223372036854775808, 5):\n        A[i] = 0.0\n",
 }  # fmt: skip
 
@@ -108,6 +110,8 @@ def test_what_is_not_checked_is_not_checked_again(text: str) -> None:
     ("@foo.bar(1)\n" + GRAPH + "    return x\n", "E117"),
     ("@T.prim_func\n" + HEAD + "    pass\n", "E117"),
     ("@foo\n@I.ir_module\nclass M:\n    pass\n", "E117"),
+    ("@I.ir_module\nclass M(Base):\n    pass\n", "E117"),
+    ("@I.ir_module\nclass M(BasePyModule, metaclass=Foo):\n    pass\n", "E117"),
     ("@T.macro(foo=1)\ndef m():\n    pass\n" + HEAD + "    m()\n", "E112"),
     (HEAD + "    x = T.__class__\n", "E111"),
     (HEAD + "    x = T.exp.real\n", "E111"),

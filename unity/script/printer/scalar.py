@@ -271,7 +271,8 @@ def _reduce(p: Printer, node: sc.Reduce, where: str) -> None:
 
 def iter_var(p: Printer, node: sc.IterVar) -> None:
     """A loose iterator: ``T.iter_var(i, dom, "S", "")``."""
-    p.put(f"T.iter_var({p.name_of(node.var)}, ")
+    usual = node.dom.min.ty if node.dom is not None else prim_type("int64")
+    p.put("T.iter_var(", p.name_of(node.var) if node.var.ty is usual else (node.var, RAW), ", ")
     if node.dom is None:
         p.put("None")
     else:

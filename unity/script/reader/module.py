@@ -12,7 +12,7 @@ from typing import Any
 from ... import op as _operators  # noqa: F401 - fills the operator table
 from ...ir import ExternFunc, Function, IRModule, PrimFunc
 from ...ir.verifier.verifier import violations
-from ...support.errors import ScriptError
+from ...support.errors import ScriptError, suggest
 from ...support.gc_pause import no_collection
 from ...support.options import int_option
 from ...support.recursion import deep_recursion
@@ -22,7 +22,7 @@ from ..parser.read_text import read_tree
 from ..spelling.spelling import MODULE_ALIASES
 from .common.calls import arguments
 from .common.constants import attribute_value
-from .common.decorators import macro_of, options_of
+from .common.decorators import OPTIONS, macro_of, options_of
 from .common.expr import refused
 from .common.names import path_of
 from .common.reading import Reading, Silent, Text
@@ -129,7 +129,7 @@ def _function(r: Reading, functions: ModuleFunctions, node: s.FunctionDef) -> No
                 "register it with unity.register_func and call it with R.call_packed",
             )  # fmt: skip
         if path is not None and path[0] in "TRI":
-            raise r.error("E117", f"the decorator {path} is not part of script", decorator)
+            raise r.error("E117", f"the decorator {path} is not part of script", decorator, suggest(path, OPTIONS))
     if not r.text.lost.isdisjoint(("prim_func", "function", "macro", "inline")):
         raise Silent  # its decorator has a syntax error
     message = f"the function {node.name!r} has no decorator of script"
@@ -154,6 +154,11 @@ def _read_class(node: s.ClassDef, functions: ModuleFunctions) -> IRModule | None
 
 
 def _module_options(r: Reading, node: s.ClassDef) -> dict[str, bool]:
+    for base in node.bases:
+        if not isinstance(base, (s.Name, s.Attribute)) or base.name != "BasePyModule":
+            raise r.error(
+                "E117", f"the base class of {node.name} has no meaning: a module is one class", base, "take it away"
+            )
     options = options_of(r, node, "I.ir_module")
     if options is None and "ir_module" not in r.text.lost:
         message = f"the class {node.name!r} has no decorator of script"

@@ -14,7 +14,7 @@ from .scope import Macro, OutsideScope
 from .values import read_expr
 
 MACROS = ("T.macro", "T.inline", "R.macro")
-_OPTIONS = {
+OPTIONS = {
     "I.ir_module": ("check_well_formed", "s_tir"),
     "T.macro": ("hygienic",),
     "R.macro": ("hygienic",),
@@ -68,8 +68,8 @@ def _options(r: Reading, path: str, call: s.Call | None) -> dict[str, bool]:
     if call.args:
         raise r.error("E112", f"{path} takes keyword arguments", call)
     for keyword in call.keywords:
-        if keyword.name not in _OPTIONS[path]:
-            known = ", ".join(_OPTIONS[path])
+        if keyword.name not in OPTIONS[path]:
+            known = ", ".join(OPTIONS[path])
             raise r.error("E112", f"{path} has no argument {keyword.name!r}", keyword, f"it has: {known}")
         value = read_expr(r, keyword.value)
         if value is None and keyword.name == "pure":

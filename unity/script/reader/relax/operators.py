@@ -11,11 +11,10 @@ from typing import Any
 
 from ....ffi.dtype import DataType
 from ....ir import OPS, Expr, ExternFunc, Function, PrimFunc, PrimType, Tuple, Type, make_call, op
-from ....ir.op import similar_ops
 from ....op.common.table import bind_arguments, call_arguments
 from ....support.errors import suggest
 from ...parser import syntax as s
-from ...spelling.spelling import KEYWORDS, TYPE_FIELDS
+from ...spelling.spelling import KEYWORDS
 from ..common.constants import attribute_value
 from ..common.plain import is_number
 from ..common.reading import Reading
@@ -53,9 +52,7 @@ def call_operator(r: Reading, path: str, args: list[Any], keywords: dict[str, An
 
 def similar(r: Reading, path: str) -> str | None:
     """Operators and forms with a name like this one."""
-    close = similar_ops(path)
-    forms = [name for name in r.level.forms if name.startswith("R.") and name not in TYPE_FIELDS]
-    return f"did you mean {', '.join(close)}?" if close else suggest(path, forms)
+    return suggest(path, {**OPS, **{name: form for name, form in r.level.forms.items() if name.startswith("R.")}})
 
 
 def tuple_of(r: Reading, values: tuple[Any, ...] | list[Any], node: s.Syntax) -> Tuple:

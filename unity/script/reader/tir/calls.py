@@ -31,8 +31,7 @@ def call(r: Reading, path: str, node: s.Call) -> Any:
         return dtype_call(r, path, node)
     if "." not in path or path.startswith("math."):
         return call_builtin(r, path, node)
-    known = (*INTRINSICS, *NODE_FORMS, *VALUE_FORMS)
-    raise r.error("E111", f"unknown function {path}", node.func, suggest(path, known))
+    raise r.error("E111", f"unknown function {path}", node.func, suggest(path, [*INTRINSICS, *r.level.forms]))
 
 
 def call_value(r: Reading, callee: Any, node: s.Call) -> Any:

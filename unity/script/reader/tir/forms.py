@@ -211,6 +211,11 @@ def _iter_var(r: Reading, path: str, node: s.Call) -> IterVar:
     if len(node.args) != 4 or type(node.args[0]) is not s.Name:
         raise r.error("E112", "write T.iter_var(name, T.Range(a, b), kind, thread)", node)
     dom = read_expr(r, node.args[1])
+    if isinstance(dom, (tuple, list)) and len(dom) == 2:
+        low, stop = [as_index(r, end, node.args[1]) for end in dom]
+        dom = Range(low, extent_of(low, stop))
+    if dom is not None and type(dom) is not Range:
+        raise r.error("E113", "expected T.Range(a, b)", node.args[1])
     kind, tag = [as_text(r, read_expr(r, arg), arg) for arg in node.args[2:]]
     ty = dom.min.ty if type(dom) is Range else INT64
     known = r.scope.get(node.args[0].name)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir import Bind, IfThenElse, Stmt, Var, While, seq
+from ....support.errors import suggest
 from ...parser import syntax as s
 from ..common.calls import bound_arguments
 from ..common.names import path_of
@@ -55,7 +56,7 @@ def _nested(r: ProgramReading, items: list[s.WithItem], node: s.With) -> Stmt:
     if type(call) is not s.Call or path not in FRAMES:
         raise r.error(
             "E113", "`with` takes T.block, T.init, T.attr, T.launch_thread and the like", item.value,
-            f"unknown frame {path}" if path else None,
+            suggest(path, FRAMES),
         )  # fmt: skip
     assert path is not None
     r.hint = item.target.name if type(item.target) is s.Name else ""

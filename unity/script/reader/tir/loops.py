@@ -31,7 +31,12 @@ def read_for(r: ProgramReading, node: s.For) -> None:
     source = node.source
     path = path_of(r, source.func) if type(source) is s.Call else None
     if type(source) is not s.Call or path is None or not (path == "T.grid" or path in LOOPS):
-        raise r.error("E113", "a loop runs over range, T.serial, T.grid, T.parallel, ...", source)
+        raise r.error(
+            "E113",
+            "a loop runs over range, T.serial, T.grid, T.parallel, ...",
+            source,
+            suggest(path, ("T.grid", *LOOPS)),
+        )
     args, keywords = arguments(r, source)
     if path == "T.grid":
         _grid(r, node, args, keywords)
