@@ -38,6 +38,7 @@ LONG = tuple([
 def pytest_configure(config: pytest.Config) -> None:
     """A run has a cache of its own, unless ``UNITY_CACHE`` is set: nothing is taken from an earlier one. Workers, which are started
     later, share it, and count from the time at which the whole run began."""
+    gc.disable()  # until the tests are collected
     if BEGAN not in os.environ:
         os.environ[BEGAN] = str(time.time())
         if "UNITY_CACHE" not in os.environ:
@@ -87,7 +88,9 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def pytest_collection_finish() -> None:
-    """Ten thousand tests and all modules stay to the end: the cycle collector need not look at them again and again."""
+    """Ten thousand tests and all modules stay to the end: the cycle collector need not look at them again and again, nor while they
+    are being made."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

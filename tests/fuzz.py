@@ -1,4 +1,4 @@
-"""Random examples: every run tries a few, the same each time; ``FUZZ=10 pytest tests/property`` tries ten times as many."""
+"""Random examples: every run tries a few, the same each time; ``FUZZ=10 pytest tests/property tests/transform`` tries ten times as many."""
 
 import os
 

@@ -36,21 +36,25 @@ def calls(mod: Any, name: str) -> list[Call]:
     return [call for call in collect(mod["main"], Call) if getattr(call.op, "name", "") == name]
 
 
-def agree(model: torch.nn.Module, inputs: list[torch.Tensor]) -> Any:
-    made = unity.compile(model, example_inputs=tuple(inputs))
+def agree(model: torch.nn.Module, *cases: list[torch.Tensor]) -> None:
+    """One program gives torch's results for all cases."""
+    made = unity.compile(model, example_inputs=tuple(cases[0]))
     assert len(calls(made.module, "R.nn.attention")) == 1
-    np.testing.assert_allclose(made(*inputs), model(*inputs), rtol=1e-5, atol=1e-5)
-    return made
+    for inputs in cases:
+        np.testing.assert_allclose(made(*inputs), model(*inputs), rtol=1e-5, atol=1e-5)
 
 
 MASKS = {
-    "bool": torch.rand(ROWS, COLUMNS, generator=torch.Generator().manual_seed(1)) > 0.3,
-    "float": torch.randn(2, 1, ROWS, COLUMNS, generator=torch.Generator().manual_seed(2)),
-    "one row": torch.randn(2, 1, 1, COLUMNS, generator=torch.Generator().manual_seed(3)),
-    "all masked": torch.zeros(ROWS, COLUMNS, dtype=torch.bool),
-    "rows masked": torch.where(torch.arange(ROWS) % 3 == 0, -torch.inf, 0.0)[:, None].expand(ROWS, COLUMNS),
-    "first keys masked": torch.arange(COLUMNS)[None] > 65,
+    "bool": [
+        torch.rand(ROWS, COLUMNS, generator=torch.Generator().manual_seed(1)) > 0.3,
+        torch.zeros(ROWS, COLUMNS, dtype=torch.bool),
+    ],
+    "float": [torch.randn(2, 1, ROWS, COLUMNS, generator=torch.Generator().manual_seed(2))],
+    "one row": [torch.randn(2, 1, 1, COLUMNS, generator=torch.Generator().manual_seed(3))],
+    "rows masked": [torch.where(torch.arange(ROWS) % 3 == 0, -torch.inf, 0.0)[:, None].expand(ROWS, COLUMNS)],
+    "first keys masked": [torch.arange(COLUMNS)[None] > 65],
 }
+"""Masks by kind: those of one kind are arguments of one program."""
 
 
 @pytest.mark.parametrize("options", ({}, {"is_causal": True}, {"scale": 0.3}))
@@ -60,7 +64,7 @@ def test_options(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", MASKS)
 def test_masks(name: str) -> None:
-    agree(Attention(), [*tensors(), MASKS[name]])
+    agree(Attention(), *[[*tensors(), mask] for mask in MASKS[name]])
 
 
 @pytest.mark.parametrize("rows", (1, 5, ROWS))

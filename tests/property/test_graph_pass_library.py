@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import random
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
@@ -50,55 +52,85 @@ def flat(value):
     return [x for part in value for x in flat(part)] if isinstance(value, tuple) else [np.asarray(value)]
 
 
-def check(mod: IRModule, name: str, args: list, text: str, seed: int) -> bool:
-    after = Pipeline.parse(text)(mod)
-    if after is mod:
+@dataclass(frozen=True)
+class Case:
+    """A random program, its arguments, and what it gives."""
+
+    mod: IRModule
+    name: str
+    args: list
+    wanted: list
+
+
+def case(mod: IRModule, name: str, args: list) -> Case:
+    return Case(mod, name, args, flat(run(mod, name, *copy.deepcopy(args))))
+
+
+@cache
+def of_functions(seed: int) -> Case | None:
+    program = random_module(random.Random(seed))
+    return None if program.outputs else case(program.mod, program.name, program.args)
+
+
+@cache
+def of_operators(seed: int) -> Case | None:
+    graph, mod = random_graph(random.Random(1000 + seed))
+    try:
+        return case(mod, "main", graph.arrays)
+    except UnityError:
+        return None
+
+
+@cache
+def for_the_passes(seed: int) -> Case:
+    rng = random.Random(seed)
+    return case(parse(graph_program(rng)), "main", graph_inputs(rng))
+
+
+def check(given: Case, text: str, seed: int) -> bool:
+    after = Pipeline.parse(text)(given.mod)
+    if after is given.mod:
         return False
-    place = f"seed {seed}, {text}\n{mod.script()}\n---- after\n{after.script()}"
-    assert not violations(after, 1), f"{place}\n{violations(after, 1)[0]}"
-    difference = first_difference(after, parse(after.script()))
-    assert difference is None, f"{place}\n{difference}"
-    before, result = [run(m, name, *copy.deepcopy(args)) for m in (mod, after)]
-    for x, y in zip(flat(before), flat(result), strict=True):
-        assert x.dtype == y.dtype and x.shape == y.shape, place
+    try:
+        compare(given, after, text)
+    except Exception as error:
+        raise AssertionError(f"seed {seed}, {text}\n{given.mod.script()}\n---- after\n{after.script()}") from error
+    return True
+
+
+def compare(given: Case, after: IRModule, text: str) -> None:
+    assert not violations(after, 1)
+    assert first_difference(after, parse(after.script())) is None
+    for x, y in zip(given.wanted, flat(run(after, given.name, *copy.deepcopy(given.args))), strict=True):
+        assert x.dtype == y.dtype and x.shape == y.shape
         if any(word in text for word in EXACT) or x.dtype.kind not in "fV":
-            np.testing.assert_array_equal(x, y, err_msg=place)
+            np.testing.assert_array_equal(x, y)
         else:
             loose = 1e-1 if "mixed" in text else 2e-2 if x.dtype.itemsize < 4 else 1e-4
             wide = max(1.0, float(np.max(np.abs(x.astype("float64")), initial=0)))
-            np.testing.assert_allclose(
-                x.astype("float64"), y.astype("float64"), rtol=loose, atol=loose * wide, err_msg=place
-            )
-    return True
+            np.testing.assert_allclose(x.astype("float64"), y.astype("float64"), rtol=loose, atol=loose * wide)
 
 
 @pytest.mark.parametrize("text", PIPELINES)
 def test_random_modules(text: str) -> None:
     for seed in range(6 * TIMES):
-        program = random_module(random.Random(seed))
-        if not program.outputs:
-            check(program.mod, program.name, program.args, text, seed)
+        given = of_functions(seed)
+        if given is not None:
+            check(given, text, seed)
 
 
 @pytest.mark.parametrize("text", PIPELINES)
 def test_random_operator_graphs(text: str) -> None:
     for seed in range(3 * TIMES):
-        graph, mod = random_graph(random.Random(1000 + seed))
-        try:
-            run(mod, "main", *copy.deepcopy(graph.arrays))
-        except UnityError:
-            continue
-        check(mod, "main", graph.arrays, text, seed)
+        given = of_operators(seed)
+        if given is not None:
+            check(given, text, seed)
 
 
 @pytest.mark.parametrize("text", PIPELINES)
 def test_programs_made_for_the_passes(text: str) -> None:
-    changed = 0
-    for seed in range(6 * TIMES):
-        rng = random.Random(seed)
-        mod = parse(graph_program(rng))
-        changed += check(mod, "main", graph_inputs(rng), text, seed)
-    assert changed > 0 or "prim_value" in text
+    changed = [check(for_the_passes(seed), text, seed) for seed in range(6 * TIMES)]
+    assert any(changed) or "prim_value" in text
 
 
 def test_translation_validation_finds_nothing_in_the_default_pipelines() -> None:

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 
 import pytest
+from fuzz import TIMES
 from hostile_programs import hostile_inputs, hostile_program
 from pass_fuzz import CHAINS, LAST, OTHERS, SETTLES, sequence, symbolic, trial, walk
 
@@ -14,7 +15,7 @@ from unity.transform import Pipeline
 from unity.transform.all_passes import PASSES
 
 
-@pytest.mark.parametrize("first", range(706, 730, 6))
+@pytest.mark.parametrize("first", range(706, 706 + 12 * TIMES, 6))
 def test_random_sequences(first: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(first, first + 6):

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 
 import unity
 from unity.ir import Call, IRModule, collect
@@ -168,7 +169,7 @@ def random_lines(rng, count):
     return lines, ", ".join(f"out{k}" for k in range(len(escaping)))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6 * TIMES))
 def test_random_graphs_agree(seed):
     rng = random.Random(seed)
     lines, result = random_lines(rng, rng.randrange(3, 14))

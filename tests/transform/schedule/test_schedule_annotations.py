@@ -75,7 +75,7 @@ def after(mod: IRModule, args: list[Any]) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", NAMES)
 def test_notes_keep_results(name: str) -> None:
     cases, kept = reference(name), 0
-    for seed in range(6 * TIMES):
+    for seed in range(3 * TIMES):
         sch = noted(name, seed)
         if any([i.row.name == "bind" for i in sch.trace.insts]) or "thread" in sch.mod.script():
             continue

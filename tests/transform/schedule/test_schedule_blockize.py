@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from fuzz import TIMES
 from schedule_programs import ELEMENTWISE, MM_RELU, SYMBOLIC, assert_same, module
 
 from unity.support.errors import ScheduleError
@@ -92,7 +93,7 @@ def test_a_condition_outside_stays_outside():
     assert_same(mod, sch.mod)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(10 * TIMES))
 def test_random_tiles(seed):
     rng = random.Random(seed)
     n, m, k = [rng.choice([1, 2, 4, 6, 8, 9]) for _ in range(3)]

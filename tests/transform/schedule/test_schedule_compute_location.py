@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from fuzz import TIMES
 from schedule_programs import ELEMENTWISE, MM_RELU, assert_same, module
 
 from unity.support.errors import ScheduleError
@@ -241,7 +242,7 @@ def test_split_after_reduction_consumer_is_refused_when_cells_repeat():
     sch.reverse_compute_at(sch.get_block("S"), j)  # a loop of one iteration repeats nothing
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12 * TIMES))
 def test_random_locations_agree(seed):
     rng = random.Random(seed)
     text = rng.choice([MM_RELU, ELEMENTWISE, STENCIL, SYMBOLIC_CHAIN, SUM])

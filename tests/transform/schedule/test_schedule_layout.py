@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 from schedule_programs import ELEMENTWISE, MM_RELU, SYMBOLIC, assert_same, module
 
 import unity
@@ -58,7 +59,7 @@ def test_after_blockize():
     assert_same(mod, sch.mod)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8 * TIMES))
 def test_random_layouts(seed):
     rng = random.Random(seed)
     mod, sch = start(rng.choice([MM_RELU, ELEMENTWISE]))

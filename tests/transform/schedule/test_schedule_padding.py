@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 from schedule_programs import MM_RELU, assert_same, module
 
 import unity
@@ -72,7 +73,7 @@ def test_what_is_no_padding():
         sch.decompose_padding(block, sch.get_loops("C")[0])
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(6 * TIMES))
 def test_random_padding_of_a_product(seed):
     rng = random.Random(seed)
     mod, sch = start(MM_RELU)

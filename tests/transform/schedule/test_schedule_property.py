@@ -1,15 +1,15 @@
 """Random schedules on small programs: whatever is not refused leaves the numbers as they were, and the trace
-replays. The verifier runs after every step. ``SCHEDULE_FUZZ=10`` in the environment tries ten times as many."""
+replays. The verifier runs after every step. ``FUZZ=10`` in the environment tries ten times as many."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 from typing import Any
 
 import pytest
+from fuzz import TIMES
 from schedule_programs import ELEMENTWISE, MM_RELU, SYMBOLIC, assert_same, module
 
 from unity.support.errors import ScheduleError
@@ -121,7 +121,6 @@ LOOPS = [
 ]
 BLOCKS = ["cache", "cache", "move", "move", "move", "inline", "location", "reindex", "scope", "partition", "merge"]
 KINDS = [*LOOPS, *BLOCKS, "own"]
-TIMES = int(os.environ.get("SCHEDULE_FUZZ", "1"))
 
 
 def blocks_of(sch: Schedule) -> list[Any]:
@@ -210,7 +209,7 @@ def own_buffers(sch: Schedule, block: Any, rng: random.Random) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_remembered_answers_are_those_of_a_schedule_that_knows_nothing(name: str) -> None:
     """Answers about blocks are kept over steps by what decides them: none is kept too long."""
-    for seed in range(3 * TIMES):
+    for seed in range(2 * TIMES):
         rng = random.Random(f"{name} {seed}")
         sch = Schedule(module(PROGRAMS[name]), seed=0, error_render_level="none")
         for _ in range(8):
@@ -245,7 +244,7 @@ def _answers(sch: Schedule) -> list[str]:
 def test_random_schedules_agree(name: str) -> None:
     mod = module(PROGRAMS[name])
     applied = 0
-    for seed in range(12 * TIMES):
+    for seed in range(6 * TIMES):
         rng = random.Random(f"{name} {seed}")
         sch = Schedule(mod, seed=seed, debug_mask=1, error_render_level="fast")
         for _ in range(rng.randint(1, 12)):

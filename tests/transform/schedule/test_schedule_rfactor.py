@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 from schedule_programs import MM_RELU, assert_same, module
 
 import unity
@@ -56,7 +57,7 @@ def test_reducers(kind, axis):
     assert_same(mod, sch.mod)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8 * TIMES))
 def test_random_products(seed):
     rng = random.Random(seed)
     mod = module(MM_RELU)

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 from accelerator import KERNEL, accelerated
+from fuzz import TIMES
 from schedule_programs import MM_RELU, assert_same, module
 
 import unity
@@ -86,7 +87,7 @@ def tile(sch, factors, name="C"):
     return [p[0] for p in pairs], [p[1] for p in pairs]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6 * TIMES))
 def test_random_sizes(seed):
     rng = random.Random(seed)
     n, m, k = [4 * rng.randint(1, 3) for _ in range(3)]

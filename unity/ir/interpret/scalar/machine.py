@@ -37,7 +37,7 @@ class Machine:
             )
         if self.frames:
             self.touch(view, offset, READ, span)
-        return view.get(offset)
+        return view.cells[offset] if view.plain else view.get(offset)
 
     def step(self, span: Any) -> None:
         """Count an iteration against ``max_steps``. Raises InterpreterError E320."""

@@ -102,6 +102,7 @@ class View:
         "mask",
         "memory",
         "name",
+        "plain",
         "shape",
         "signed",
         "size",
@@ -131,6 +132,7 @@ class View:
         elif code is None:  # integers below a byte: one per byte, in the low bits
             code, self.mask = "B", (1 << element.bits) - 1
             self.signed = 1 << (element.bits - 1) if element.is_int else 0
+        self.plain = self.table is None and not self.mask
         whole: Any = memoryview(cells.data if self.count else b"")
         self.cells: Any = whole.cast("B").cast(code)
 
@@ -165,13 +167,6 @@ class View:
         """True if the number has been stored."""
         written = self.memory.written
         return written is None or bool(written[self.start + offset * self.size])
-
-    def mark(self, offset: int, state: bytes) -> None:
-        """Set the flags of a number's bytes; ``state`` has one byte per byte of the number."""
-        written = self.memory.written
-        if written is not None:
-            at = self.start + offset * self.size
-            written[at : at + self.size] = state
 
     def mark_written(self) -> None:
         """Count every element as written."""

@@ -165,7 +165,13 @@ def put(machine: Machine, view: View, offset: int, value: Any, state: bytes, spa
         raise outside_memory(view, offset, span)
     if machine.frames:
         machine.touch(view, offset, WRITE, span)
-    if view.memory.raw.flags.writeable is False:
+    if view.cells.readonly:
         raise InterpreterError("E319", f"{view.name} is read-only memory", span)
-    view.put(offset, value)
-    view.mark(offset, state)
+    if view.plain:
+        view.cells[offset] = value
+    else:
+        view.put(offset, value)
+    written = view.memory.written
+    if written is not None:
+        at = view.start + offset * view.size
+        written[at : at + view.size] = state
