@@ -490,6 +490,3 @@ def _assignments(symbols: list[Var]) -> Iterator[tuple[int, ...]]:
     for size in SIZES:
         yield (size,) * len(symbols)
     yield from itertools.islice(itertools.product(SIZES[:6], repeat=len(symbols)), TRIES)
-
-
-__all__ = ["Access", "AccessVerdict", "Judge", "Loop", "Scope", "lane_of"]

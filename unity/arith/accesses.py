@@ -278,6 +278,3 @@ class _Walk:
         verdict = self.judge(access, self.scope)
         if verdict is not None:
             self.found.append(verdict)
-
-
-__all__ = ["judge"]

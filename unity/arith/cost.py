@@ -15,7 +15,6 @@ from ..ir.buffer import Buffer
 from ..ir.build import add, cast, const, floordiv, maximum, mul, sub
 from ..ir.expr import IntImm, Var
 from ..ir.function import PrimFunc
-from ..ir.node import replace
 from ..ir.scalar import BufferLoad
 from ..ir.stmt import BlockRealize, BufferStore, For, IfThenElse, SeqStmt
 from ..ir.types import Expr, PrimType
@@ -120,7 +119,7 @@ def keep_cost(fn: PrimFunc, source: PrimFunc) -> PrimFunc:
         amounts = [to_formula(amount, number.__getitem__) for amount in (cost.flops, cost.read, cost.written)]
     except (NoFormula, KeyError):  # an extent that is loaded
         return fn
-    return replace(fn, attrs={**fn.attrs, WORK: tuple(amounts)})
+    return fn.with_attr(WORK, tuple(amounts))
 
 
 def _kept(fn: PrimFunc) -> Cost | None:

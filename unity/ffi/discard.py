@@ -42,6 +42,3 @@ def discard(tensor: Tensor) -> None:
 def is_discarded(tensor: Tensor) -> bool:
     """True if the elements are gone."""
     return type(tensor) is DiscardedTensor
-
-
-__all__ = ["DiscardedTensor", "discard", "is_discarded"]

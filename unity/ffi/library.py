@@ -166,5 +166,3 @@ def _torch_conv2d(
 register_library_kernel("matmul", "numpy.matmul", _products, _numpy_matmul)
 register_library_kernel("matmul", "torch.matmul", _with_torch(_products), _torch_matmul)
 register_library_kernel("nn.conv2d", "torch.conv2d", _with_torch(_symmetric), _torch_conv2d)
-
-__all__ = ["KERNELS", "Anchor", "LibraryKernel", "packed_name", "register_library_kernel", "require_library"]

@@ -274,14 +274,9 @@ class BlockBuilder:
         if type(expr) is Call:
             return self._call(expr)
         if type(expr) is Tuple:
-            fields = [self._leaf(f) for f in expr.fields]
-            if all([x is y for x, y in zip(fields, expr.fields)]):
-                return expr
-            return Tuple(tuple(fields), expr.span)
+            return replace(expr, fields=tuple([self._leaf(f) for f in expr.fields]))
         if type(expr) is TupleGetItem:
-            source = expr.tuple_value
-            leaf = self._leaf(source)
-            return expr if leaf is source else TupleGetItem(leaf, expr.index, expr.span)
+            return replace(expr, tuple_value=self._leaf(expr.tuple_value))
         if type(expr) is If:
             return self._if(expr)
         if type(expr) is SeqExpr:
@@ -289,15 +284,10 @@ class BlockBuilder:
         return expr
 
     def _call(self, call: Call) -> Call:
-        args = tuple([self._argument(a) for a in call.args])
-        span = call.span or self.span
-        changed = any([x is not y for x, y in zip(args, call.args)])
-        made = call
-        if changed or span is not call.span:
-            made = Call(call.op, args, call.attrs, call.ty_args, call.ty, span)
-        if changed or is_unknown(made.ty):
-            made = Call(made.op, made.args, made.attrs, made.ty_args, infer_call(made), made.span)
-        return made
+        made = replace(call, args=tuple([self._argument(a) for a in call.args]))
+        changed = made is not call
+        made = replace(made, span=call.span or self.span)
+        return replace(made, ty=infer_call(made)) if changed or is_unknown(made.ty) else made
 
     def _argument(self, expr: Expr) -> Expr:
         return self._normalize(expr) if type(expr) is Tuple else self._leaf(expr)
@@ -402,6 +392,3 @@ def make_call(name_or_op: Any, args: Sequence[Expr], attrs: dict[str, Any] | Non
     """Return the call of ``name_or_op`` on ``args`` with ``attrs``, ``ty_args`` and ``span``, and infer its type."""
     call = Call(name_or_op, tuple(args), dict(attrs or {}), tuple(ty_args), UNKNOWN, span)
     return Call(call.op, call.args, call.attrs, call.ty_args, infer_call(call), span)
-
-
-__all__ = ["UNKNOWN", "BlockBuilder", "is_graph_call", "is_unknown", "join_branches", "make_call"]

@@ -11,7 +11,7 @@ from .buffer import Buffer
 from .expr import SeqExpr, Var
 from .node import Aside, Def, Node, node, replace, script_hook
 from .stmt import Stmt
-from .types import VOID_TYPE, Expr, FuncType, PrimType, TensorType, Type
+from .types import Expr, FuncType, Type
 
 _F = TypeVar("_F", bound="_Attributes")
 METHODS: dict[str, Callable[..., Any]] = {}
@@ -103,15 +103,3 @@ def seq_body(fn: Function) -> SeqExpr:
 def has_global_symbol(fn: Function | PrimFunc) -> bool:
     """True when the function is visible from outside the module."""
     return "global_symbol" in fn.attrs
-
-
-__all__ = [
-    "VOID_TYPE",
-    "BaseFunc",
-    "Function",
-    "PrimFunc",
-    "PrimType",
-    "TensorType",
-    "has_global_symbol",
-    "seq_body",
-]  # fmt: skip

@@ -81,5 +81,3 @@ DOCS = {
     "ptx_elect_sync": "True in one lane of the warp.",
 }  # fmt: skip
 """By name, without ``T.``."""
-
-__all__ = ["DOCS"]

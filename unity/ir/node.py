@@ -148,13 +148,24 @@ def set_field(target: Node, name: str, value: object) -> None:
     object.__setattr__(target, name, value)
 
 
-def replace(target: _N, **changes: object) -> _N:
-    """Return a copy of ``target`` with the fields ``changes``."""
+def replace(target: _N, /, **changes: object) -> _N:
+    """Return a copy of ``target`` with the fields ``changes``; ``target`` itself where they are the same, or tuples of the same."""
     kind = type(target)
-    values, places = list(kind.field_values(target)), kind.field_places
+    values, places, same = list(kind.field_values(target)), kind.field_places, True
     try:
         for name, value in changes.items():
-            values[places[name]] = value
+            place = places[name]
+            same = same and same_items(values[place], value)
+            values[place] = value
     except KeyError as error:
         raise TypeError(f"{kind.__name__} has no field {error}") from None
-    return kind(*values)
+    return target if same and changes else kind(*values)
+
+
+def same_items(old: object, new: object) -> bool:
+    """True for one object, and for tuples of the same objects."""
+    if old is new:
+        return True
+    return (
+        type(old) is tuple and type(new) is tuple and len(old) == len(new) and all([a is b for a, b in zip(old, new)])
+    )

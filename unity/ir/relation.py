@@ -16,6 +16,7 @@ from .binders import bound_symbols
 from .build import const, floordiv, maximum, mul
 from .constant import size
 from .expr import IntImm, ShapeExpr, Var
+from .node import replace
 from .structural import structural_equal
 from .types import OBJECT, Expr, FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from .walk import free_vars, substitute
@@ -232,7 +233,7 @@ def erase(ty: Type, keep: Iterable[Var]) -> Type:
             return ShapeType(None, ty.ndim)
         case TupleType():
             fields = tuple([erase(f, allowed) for f in ty.fields])
-            return ty if all([x is y for x, y in zip(fields, ty.fields)]) else TupleType(fields)
+            return replace(ty, fields=fields)
     return ty
 
 

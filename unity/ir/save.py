@@ -32,6 +32,3 @@ def load_json(text: str) -> IRModule | Function | PrimFunc:
         raise VerifyError("E716", "this JSON was not written by unity.ir.save_json",
                           help="a module of TVM: print mod.script() there, and unity.script.parse reads it")  # fmt: skip
     return script_hook("parse")(found[_KEY])  # type: ignore[no-any-return]
-
-
-__all__ = ["load_json", "save_json"]

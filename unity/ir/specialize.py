@@ -66,5 +66,3 @@ def _bind(symbol: Var, value: Expr, mapping: dict[Any, Any]) -> None:
 
 
 METHODS["specialize"] = specialize
-
-__all__ = ["specialize"]

@@ -48,6 +48,3 @@ class ContextStack(Generic[_T]):
             yield value
         finally:
             self.pop()
-
-
-__all__ = ["ContextStack"]

@@ -249,6 +249,3 @@ def _short(value: Any) -> str:
         return "an integer of more than 64 bits"
     text = ascii(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-__all__ = ["Misfit", "Schema", "need", "one_of", "within"]

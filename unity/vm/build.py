@@ -116,6 +116,3 @@ def rebuild(text: str, constants: list[Tensor], options: dict[str, Any], trust: 
         check_confined(as_module(read))
     with PassContext(config={USE_CUDA_GRAPH: True}) if "cuda_graph" in options else nullcontext():
         return build(read, options.get("target"), exec_mode=str(options.get("exec_mode", "native")))
-
-
-__all__ = ["build", "module_text", "rebuild"]

@@ -192,6 +192,3 @@ def _copied(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple([_copied(v) for v in value])
     return value.copyto(value.device) if isinstance(value, Tensor) else value
-
-
-__all__ = ["MOST", "CapturedCalls", "require_capturable"]

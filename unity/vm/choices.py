@@ -71,6 +71,3 @@ def explain_choices(compiled: Any) -> str:
             help="unity.explain_choices(unity.compile(mod))",
         )  # fmt: skip
     return "" if executable.choices is None else str(executable.choices)
-
-
-__all__ = ["Choice", "Choices", "explain_choices"]

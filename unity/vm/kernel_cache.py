@@ -206,6 +206,3 @@ def _suffix(key: str) -> str:
 def processors() -> int:
     """Processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-__all__ = ["CompiledKernels", "compile_kernels", "is_own", "is_watched", "kernel_parts"]

@@ -138,6 +138,3 @@ def _recompile(text: str, constants: list[Tensor], options: dict[str, Any], trus
         raise ArtifactError("E804", f"{reason}, and the compiler is not installed: {error}") from error
     made: Executable = build.rebuild(text, constants, options, trust)
     return made
-
-
-__all__ = ["load", "missing_features"]

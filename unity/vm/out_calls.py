@@ -252,6 +252,3 @@ def _apart(args: tuple[Any, ...], outs: tuple[Any, ...]) -> bool:
 def _tensor(value: Any) -> Tensor | None:
     found = to_value(value) if not isinstance(value, (int, float, str, tuple, list)) else None
     return found if isinstance(found, Tensor) else None
-
-
-__all__ = ["OutCall", "OutPlan", "allocates_results", "results_of", "with_outputs"]

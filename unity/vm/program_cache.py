@@ -168,6 +168,3 @@ class RememberedBuild:
         }
         head = json.dumps(entry, separators=(",", ":")).encode()
         self.store.store(self.key, join_objects([head, encode(made.program), *made.objects.values()]))
-
-
-__all__ = ["RememberedBuild", "remembered_build"]

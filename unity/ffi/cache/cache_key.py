@@ -89,6 +89,3 @@ def package_state() -> str:
             status = os.stat(path)
             found.append(f"{os.path.relpath(path, PACKAGE)}:{status.st_size}:{status.st_mtime_ns}")
     return content_key(*sorted(found))
-
-
-__all__ = ["Key", "content_key", "difference", "package_state", "read_head"]

@@ -234,6 +234,3 @@ def cached(key: Key, make: Callable[[], _T], write: Callable[[_T], bytes | None]
     if written is not None:
         store.store(key, written)
     return made
-
-
-__all__ = ["Entry", "ObjectCache", "cache_folder", "cached", "differs", "object_cache"]

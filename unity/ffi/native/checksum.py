@@ -105,6 +105,3 @@ def checksum(memory: Any) -> bytes:
     found.update(sums.tobytes())
     found.update(data[whole:].tobytes())
     return found.digest()
-
-
-__all__ = ["PIECE", "checksum"]

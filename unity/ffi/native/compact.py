@@ -136,6 +136,3 @@ def _functions(size: int) -> dict[str, Any]:
     engine = Engine().add_ir(copy_ir(size), CompileOptions(pipeline="O2"))
     immortal(engine)
     return {name: engine.address(name) for name in (ROWS, TURNED)}
-
-
-__all__ = ["compact", "copy_into", "empty"]

@@ -204,6 +204,3 @@ def copy_ir(size: int) -> str:
         *[_UNITS.format(name=name, words=words) for name in (ROWS, TURNED)],
     ]
     return "".join(parts)
-
-
-__all__ = ["ROWS", "SIZES", "TURNED", "copy_ir", "side"]

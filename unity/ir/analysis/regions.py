@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..buffer import Buffer, BufferRegion, Range
-from ..build import add, const, dtype_of, floordiv, is_int, maximum, minimum, mul, sub
+from ..build import add, const, dtype_of, floordiv, maximum, minimum, mul, sub
 from ..expr import Call, IntImm, Var
 from ..function import PrimFunc
 from ..node import Node
@@ -322,8 +322,3 @@ def buffer_access_lca(fn: PrimFunc) -> dict[Buffer, Node]:
             continue
         stack.extend([(c, path) for c in children(node) if not c.is_reference])
     return {buffer: path[-1] for buffer, path in found.items()}
-
-
-__all__ = [
-    "block_regions", "buffer_access_lca", "buffer_accesses", "is_int", "opaque_buffers", "substitute_region",
-]  # fmt: skip

@@ -22,7 +22,7 @@ from ..expr import (
     VarBinding,
 )
 from ..function import Function, PrimFunc
-from ..node import BINDING, DEF, OWN, Node
+from ..node import BINDING, DEF, OWN, Node, same_items
 from ..scalar import BufferLoad
 from ..stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer
 from ..types import Expr, PrimType
@@ -195,11 +195,5 @@ def find_reshape(fn: PrimFunc) -> bool:
     if source.dtype is not target.dtype:
         return False
     if len(source.shape) == len(target.shape):
-        return all([a is b for a, b in zip(store.indices, store.value.indices)])
+        return same_items(store.indices, store.value.indices)
     return False
-
-
-__all__ = [
-    "bindings", "bound_vars", "children", "computable_at_compile_time", "defined_symbols", "definitions", "find_reshape",
-    "free_symbols", "name_to_binding", "undefined_vars", "use_counts", "used_symbols", "users", "var_to_value",
-]  # fmt: skip

@@ -16,7 +16,6 @@ from ...ir.types import Expr
 from ...support.errors import CodegenError
 from ...support.source import Span
 from .casts import convert, from_memory, to_memory
-from .int_division import any_lane
 from .lltypes import memory_type, value_type
 from .rows import by_rows
 from .small_indices import small_index
@@ -313,4 +312,3 @@ def variable(w: FunctionWriter, var: Var) -> str:
 
 EXPRESSIONS[BufferLoad] = _load
 EXPRESSIONS[Var] = variable
-__all__ = ["address", "any_lane", "data_pointer", "index", "splat", "store", "strides_of", "variable"]

@@ -158,4 +158,3 @@ _COMBINE: dict[type, Callable[[_Terms, _Terms], _Terms | None]] = {
     Add: _sum, Sub: _difference, Mul: _product,
     FloorDiv: _quotient, FloorMod: _remainder,
 }  # fmt: skip
-__all__ = ["by_rows"]

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
-from ...ir.node import replace
 from ..infra.backend import Machine
 from ..schedule import BlockRV, Schedule
 from .packing import Packing
@@ -62,4 +61,4 @@ def is_touched(sch: Schedule, block: BlockRV) -> bool:
 
 def mark(fn: PrimFunc) -> PrimFunc:
     """The program marked as scheduled."""
-    return replace(fn, attrs={**fn.attrs, SCHEDULED: True})
+    return fn.with_attr(SCHEDULED, True)

@@ -59,7 +59,7 @@ class _Products(Rewriter):
         self.around.append(node)
         body = self.visit(node.body)
         self.around.pop()
-        return node if body is node.body else replace(node, body=body)
+        return replace(node, body=body)
 
     def product(self, nest: For, block: Block) -> Stmt:
         """A nest inside a loop in its schedule, or as it is."""

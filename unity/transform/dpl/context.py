@@ -112,6 +112,3 @@ class _Search:
         if value.op_name == R.call_dps.name and len(args) > 1 and type(args[1]) is Tuple:
             args = list(args[1].fields) if index < len(args[1].fields) and args[index] is not source else args
         return index < len(args) and args[index] is source
-
-
-__all__ = ["PatternContext"]

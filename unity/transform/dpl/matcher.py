@@ -71,6 +71,3 @@ class Matcher:
         if len(patterns) != len(exprs):
             return False
         return all(self.match(pattern, expr) for pattern, expr in zip(patterns, exprs))  # stops at the first failure
-
-
-__all__ = ["HANDLERS", "Matcher"]

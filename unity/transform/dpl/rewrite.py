@@ -117,14 +117,11 @@ class _Emitter:
     def flat(self, value: Expr) -> Expr:
         """The value with variables for the calls inside it."""
         if type(value) is Call:
-            args = tuple([self.leaf(a) for a in value.args])
-            return value if all([x is y for x, y in zip(args, value.args)]) else replace(value, args=args)
+            return replace(value, args=tuple([self.leaf(a) for a in value.args]))
         if type(value) is Tuple:
-            fields = tuple([self.leaf(f) for f in value.fields])
-            return value if all([x is y for x, y in zip(fields, value.fields)]) else replace(value, fields=fields)
+            return replace(value, fields=tuple([self.leaf(f) for f in value.fields]))
         if type(value) is TupleGetItem:
-            inner = self.leaf(value.tuple_value)
-            return value if inner is value.tuple_value else replace(value, tuple_value=inner)
+            return replace(value, tuple_value=self.leaf(value.tuple_value))
         return value
 
     def leaf(self, value: Expr) -> Expr:
@@ -175,6 +172,3 @@ def in_order(bindings: list[Binding]) -> list[Binding]:
             needed = [by_var[v] for v in used_vars(binding.value) if v in by_var and v not in done]
             stack += [(b, False) for b in reversed(needed) if b is not binding]
     return out
-
-
-__all__ = ["OnBlocks", "in_order", "rewrite_bindings", "rewrite_call", "without_unused"]

@@ -144,6 +144,3 @@ def places(mod: IRModule) -> Counter[int]:
             elif type(node) is dict:
                 stack += node.values()
     return found
-
-
-__all__ = ["Releases", "module_constants", "own", "owned", "places", "replaced", "watching"]

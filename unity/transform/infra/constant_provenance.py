@@ -273,19 +273,3 @@ class Provenance:
     def constants(self, sources: Sequence[Tensor]) -> list[Tensor] | None:
         """The constants of the program, made of other sources; None where one that was observed differs."""
         return replay(sources, self.steps, self.literals, self.observed, self.rows)
-
-
-__all__ = [
-    "OPEN_BYTES",
-    "RECIPES",
-    "Ledger",
-    "Provenance",
-    "Step",
-    "Traced",
-    "derive",
-    "peek",
-    "peeked",
-    "recipe",
-    "replay",
-    "traced",
-]

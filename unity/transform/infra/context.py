@@ -183,6 +183,3 @@ def traced_passes() -> Iterator[TimeInstrument]:
     timer = TimeInstrument()
     with watched_by(timer):
         yield timer
-
-
-__all__ = ["BY_OPTION", "PASSES", "PassContext", "own_name", "traced_passes", "watched_by"]

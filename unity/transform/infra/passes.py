@@ -56,13 +56,10 @@ class Pass:
             made = self.function(part, mod, context) if self.contextual else self.on(part)
             return self._checked(made, DataflowBlock if self.level == "dataflow_block" else kind)
 
-        changes = {}
-        for name, member in mod.functions.items():
-            if type(member) is kind:
-                new = rewrite(member, {DataflowBlock: one}) if self.level == "dataflow_block" else one(member)
-                if new is not member:
-                    changes[name] = new
-        return mod.with_functions(changes) if changes else mod
+        def each(fn: Any) -> Any:
+            return rewrite(fn, {DataflowBlock: one}) if self.level == "dataflow_block" else one(fn)
+
+        return mod.with_functions({name: each(fn) for name, fn in mod.functions.items() if type(fn) is kind})
 
     def _checked(self, made: Any, kind: type) -> Any:
         if isinstance(made, kind):

@@ -23,7 +23,7 @@ from ...support.errors import InternalError, ScheduleError, UnityError
 from ...support.options import int_option
 from ...support.recursion import deep_recursion
 from .core.absent import INSTEAD
-from .core.refuse import LEVELS, Refused, picture, refuse
+from .core.refuse import LEVELS, Refused
 from .core.registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled
 from .core.sref import Sref
 from .core.state import ScheduleState
@@ -361,6 +361,3 @@ def install() -> None:
     """Make every primitive of the table a method (called once all families are imported)."""
     for row in ROWS.values():
         setattr(Primitives, row.name, method(row))
-
-
-__all__ = ["Refused", "Schedule", "install", "picture", "refuse"]

@@ -47,7 +47,7 @@ def check_bounds(mod: IRModule) -> IRModule:
     if errors:
         first = errors[0]
         raise VerifyError(first.code, first.message, first.span, first.notes, first.help, errors)
-    return mod.with_functions(changed) if changed else mod
+    return mod.with_functions(changed)
 
 
 def text(expr: Expr) -> str:
@@ -96,6 +96,3 @@ def _explained(verdicts: list[AccessVerdict], count: int, conditions: list[str])
     if unknown:
         said += f"; not known: {', '.join([f'{what} ({why})' for what, why in unknown.items()])}"
     return said
-
-
-__all__ = ["check_bounds"]

@@ -253,6 +253,3 @@ def shrink(mod: IRModule, name: str, fails: Fails, seconds: float) -> tuple[IRMo
     """A smaller module whose function ``name`` still fails, and the number of candidates tried."""
     search = Shrinker(mod, name, fails, time.monotonic() + seconds)
     return search.run(), search.tried
-
-
-__all__ = ["Shrinker", "shrink", "with_size"]

@@ -6,6 +6,7 @@ constants only, of the dtype and rank of its signature, and sizes that were comp
 
 from __future__ import annotations
 
+from ...arith.formula import is_integral
 from ...ffi.abi import BufferParam, Dim, KernelSignature, ScalarParam, SymbolSource, product
 from ...ffi.conditions import range_fault
 from ...ffi.dtype import DataType
@@ -32,7 +33,6 @@ from ..builtins.builtins import INSPECTED
 from ..executable import bytecode as bc
 from ..executable.verifier import sizes_to_compare
 from .checks import settle
-from .dims import is_integral
 from .function import FunctionCompiler, LowerCall
 
 

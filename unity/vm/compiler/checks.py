@@ -6,13 +6,13 @@ outside is checked before it is moved there.
 
 from __future__ import annotations
 
+from ...arith.formula import is_integral
 from ...ir.analysis.symbol_bounds import promised_bounds
 from ...ir.expr import Var
 from ...ir.relation import dims
 from ...ir.types import Expr, FuncType, PrimType, ShapeType, TensorType, TupleType, Type
 from ...support.source import Span
 from ..executable import bytecode as bc
-from .dims import is_integral
 from .tables import FunctionTables
 
 

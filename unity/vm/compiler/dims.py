@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...arith.formula import NoFormula, is_integral, to_formula
+from ...arith.formula import NoFormula, to_formula
 from ...ffi.abi import Dim
 from ...ir.expr import Var
 from ...ir.types import Expr
 from ...support.errors import VMError
-
-__all__ = ["is_integral", "to_dim"]
 
 
 def to_dim(expr: Expr, slot_of: Callable[[Var], int]) -> Dim:

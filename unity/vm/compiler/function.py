@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...arith.formula import is_integral
 from ...ir.expr import (
     Binding,
     Call,
@@ -33,7 +34,6 @@ from ...ir.types import Expr, PrimType
 from ...support.errors import VMError
 from ..executable import bytecode as bc
 from .checks import bind_parameters, check_bounds, settle
-from .dims import is_integral
 from .tables import FunctionTables, ModuleCompiler
 from .type_text import type_text
 

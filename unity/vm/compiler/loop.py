@@ -131,6 +131,3 @@ class LoopCompiler(FunctionCompiler):
         self.code.append(bc.Goto(head))
         self.emit("get_item", made, bc.Imm(1), dst=value)
         self.code.append(bc.Ret(value, self.where))
-
-
-__all__ = ["LoopCompiler", "StepCompiler", "calls_itself_last"]

@@ -138,6 +138,3 @@ def _arg(param: Param, number: dict[int, int], device: Device) -> Arg:
         slot = _integer_slot(param)
         return ScalarArg(param.name, param.dtype, None if slot is None else number[slot], param.where)
     return ObjectArg(param.name, param.where)
-
-
-__all__ = ["EntryPlan", "Param", "plan_entry"]

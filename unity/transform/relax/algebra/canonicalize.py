@@ -71,5 +71,4 @@ def _simplest(fn: Function) -> Function:
         )
         return Replaced(value) if same else None
 
-    made: Function = GraphRewriter(rule, check).function(fn)
-    return made
+    return GraphRewriter(rule, check).function(fn)

@@ -126,8 +126,4 @@ def combine_parallel_matmul(fn: Function, options: CombineParallelMatmulOptions)
             group.split = rewriter.emit(split(joined, edges, axis=-1))
         return TupleGetItem(group.split, index)
 
-    made: Function = GraphRewriter(rule).function(fn)
-    return made
-
-
-__all__ = ["CombineParallelMatmulOptions", "combine_parallel_matmul"]
+    return GraphRewriter(rule).function(fn)

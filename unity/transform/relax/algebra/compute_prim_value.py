@@ -61,13 +61,12 @@ def compute_prim_value(mod: IRModule) -> IRModule:
             return call(value, rewriter)
         if type(value) is Call:
             args = tuple([rewriter.emit(call(a, rewriter)) if _is_expression(a) else a for a in value.args])
-            if any([x is not y for x, y in zip(args, value.args)]):
-                return replace(value, args=args)
+            return replace(value, args=args)
         return value
 
     changes: dict[str, Any] = {}
     for name, fn in mod.graph_functions().items():
         made: Function = GraphRewriter(rule).function(fn)
         if made is not fn:
-            changes[name] = replace(made, attrs={**made.attrs, "force_pure": True}) if made.pure else made
-    return mod.with_functions({**changes, **programs.added}) if changes else mod
+            changes[name] = made.with_attr("force_pure", True) if made.pure else made
+    return mod.with_functions({**changes, **programs.added})

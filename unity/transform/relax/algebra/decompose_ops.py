@@ -156,8 +156,7 @@ def decompose(fn: Function, rules: dict[str, Rule], options: DecomposeOptions) -
         made = rule(value)
         return value if made is None else normal_form(made, rewriter)
 
-    made: Function = GraphRewriter(step).function(fn)
-    return made
+    return GraphRewriter(step).function(fn)
 
 
 def _each(mod: IRModule, rules: dict[str, Rule], options: DecomposeOptions) -> IRModule:

@@ -136,5 +136,4 @@ def fold_batch_norm_to_conv2d(fn: Function, options: FoldBatchNormOptions) -> Fu
             return value
         return Tuple((rewriter.emit(normal_form(made, rewriter)), value.args[3], value.args[4]), value.span)
 
-    made: Function = GraphRewriter(rule).function(fn)
-    return made
+    return GraphRewriter(rule).function(fn)

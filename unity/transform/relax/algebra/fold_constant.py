@@ -154,5 +154,4 @@ def fold_constant(fn: Function, options: FoldOptions) -> Function:
                 replaced(read.data)
         return found
 
-    made: Function = GraphRewriter(rule).function(fn)
-    return made
+    return GraphRewriter(rule).function(fn)

@@ -57,8 +57,7 @@ def fuse_attention(fn: Function) -> Function:
             return value
         return chains.with_shared_heads(made, rewriter.var) if op_called(made) in ATTENTION else made
 
-    made: Function = GraphRewriter(rule).function(fn)
-    return made
+    return GraphRewriter(rule).function(fn)
 
 
 def _scalar(value: Expr) -> float | None:

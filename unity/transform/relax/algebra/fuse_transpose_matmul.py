@@ -61,5 +61,4 @@ def fuse_transpose_matmul(fn: Function) -> Function:
         made = einsum(Tuple((value.args[0], weight)), subscripts=f"...{rows}k,...jk->...{rows}j", span=value.span)
         return made if structural_equal(made.ty, value.ty) else value
 
-    made: Function = GraphRewriter(rule).function(fn)
-    return made
+    return GraphRewriter(rule).function(fn)

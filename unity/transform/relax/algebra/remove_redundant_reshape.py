@@ -85,5 +85,4 @@ def remove_redundant_reshape(fn: Function) -> Function:
         source[var] = made
         return made
 
-    made: Function = GraphRewriter(rule).function(fn)
-    return made
+    return GraphRewriter(rule).function(fn)

@@ -81,6 +81,3 @@ def _argument(arg: Expr, seen: dict[Expr, int]) -> Hashable:
         number = seen.setdefault(arg, len(seen))
         return (Var, number, value_key(arg.ty))
     return value_key(arg)
-
-
-__all__ = ["call_key", "value_key"]

@@ -117,6 +117,3 @@ class Visibility:
             return False
         here = self.home.get(at)
         return all([type(v) is not DataflowVar or self.home.get(v) is here for v in leaf_vars(value)])
-
-
-__all__ = ["Sources", "Visibility", "changed_vars", "closure", "leaf_vars", "origins", "returned_vars"]

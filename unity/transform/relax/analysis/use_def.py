@@ -41,8 +41,4 @@ def rewrite_with_sources(
         made = change(value, source, rewriter) if type(value) is Call else None
         return value if made is None else made
 
-    made: Function = GraphRewriter(rule).function(fn)
-    return made
-
-
-__all__ = ["Source", "calls_of", "rewrite_with_sources"]
+    return GraphRewriter(rule).function(fn)

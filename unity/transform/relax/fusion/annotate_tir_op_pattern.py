@@ -7,7 +7,6 @@ program stays.
 from __future__ import annotations
 
 from ....ir.function import PrimFunc
-from ....ir.node import replace
 from ...infra.passes import prim_func_pass
 from ...tir.blocks.op_pattern import analyze_pattern
 
@@ -17,4 +16,4 @@ def annotate_tir_op_pattern(func: PrimFunc) -> PrimFunc:
     """Classify tensor programs for fusion. Gives the attribute ``op_pattern``, in TVM's numbers."""
     if "op_pattern" in func.attrs:
         return func
-    return replace(func, attrs={**func.attrs, "op_pattern": int(analyze_pattern(func).kind)})
+    return func.with_attr("op_pattern", int(analyze_pattern(func).kind))

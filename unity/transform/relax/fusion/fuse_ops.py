@@ -91,8 +91,7 @@ class _Params:
         if type(value) is Constant and self.lift_constants:
             return self._param(value, "const")
         if type(value) is Tuple:
-            fields = tuple([self.take(f) for f in value.fields])
-            return value if all([x is y for x, y in zip(fields, value.fields)]) else Tuple(fields, value.span)
+            return replace(value, fields=tuple([self.take(f) for f in value.fields]))
         return value
 
     def _param(self, value: Expr, name: str) -> Var:
@@ -132,12 +131,9 @@ def primitive_function(
 
 def _with_args(value: Expr, params: _Params) -> Expr:
     if type(value) is Call:
-        args = tuple([params.take(a) for a in value.args])
-        return value if all([x is y for x, y in zip(args, value.args)]) else replace(value, args=args)
-    taken = [
-        (name, params.take(getattr(value, name))) for name, _ in value.walked if isinstance(getattr(value, name), Expr)
-    ]
-    return replace(value, **dict(taken)) if any([getattr(value, n) is not v for n, v in taken]) else value
+        return replace(value, args=tuple([params.take(a) for a in value.args]))
+    parts = {name: getattr(value, name) for name, _ in value.walked}
+    return replace(value, **{name: params.take(part) for name, part in parts.items() if isinstance(part, Expr)})
 
 
 @dataclass(slots=True, frozen=True)
@@ -222,14 +218,9 @@ def fuse_ops(mod: IRModule, options: FuseOptions) -> IRModule:
     if level == 0:
         return mod
     fuser = _BlockFuser(mod, options)
-    changes: dict[str, Any] = {}
-    for name, fn in mod.graph_functions().items():
-        if fn.attrs.get("Primitive") or fn.attrs.get("Codegen"):
-            continue
-        made = _Sequences(fuser)(fn)
-        if made is not fn:
-            changes[name] = made
-    return mod.with_functions({**changes, **fuser.table.added}) if changes else mod
-
-
-__all__ = ["FunctionTable", "FuseOptions", "fuse_ops", "fused_name", "primitive_function"]
+    changes = {
+        name: _Sequences(fuser)(fn)
+        for name, fn in mod.graph_functions().items()
+        if not (fn.attrs.get("Primitive") or fn.attrs.get("Codegen"))
+    }
+    return mod.with_functions({**changes, **fuser.table.added})

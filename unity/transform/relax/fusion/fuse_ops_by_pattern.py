@@ -274,13 +274,5 @@ def fuse_ops_by_pattern(mod: IRModule, options: FuseByPatternOptions) -> IRModul
     for name, fn in mod.graph_functions().items():
         chosen = not options.entry_functions or name in options.entry_functions
         if chosen and not (fn.attrs.get("Primitive") or fn.attrs.get("Codegen")):
-            made = OnBlocks(rule)(fn)
-            if made is not fn:
-                changes[name] = made
-    return mod.with_functions({**changes, **table.added}) if changes else mod
-
-
-__all__ = [
-    "BlockView", "FuseByPatternOptions", "FusionPattern", "PatternCheckContext", "as_pattern", "fuse_ops_by_pattern", "get_pattern",
-    "get_patterns_with_prefix", "register_patterns", "replace_groups", "wrap_for_codegen",
-]  # fmt: skip
+            changes[name] = OnBlocks(rule)(fn)
+    return mod.with_functions({**changes, **table.added})

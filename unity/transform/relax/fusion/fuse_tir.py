@@ -15,10 +15,10 @@ from ....ir.module import IRModule
 from ....ir.types import Expr
 from ....ir.walk import collect
 from ....op.common.table import R
+from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
 from ...tir.blocks.auto_inline import auto_inline
 from ...tir.blocks.simplify_blocks import simplify_blocks
-from ..lowering.legalize_ops import KernelTable
 from ..normalize.dead_code import reachable
 from ..rewriting.graph_rewriter import GraphRewriter
 from .fusion_graph import fits
@@ -67,16 +67,11 @@ def fuse_tir(mod: IRModule) -> IRModule:
             return as_call_dps(value, targets[value.op.name], primitives[value.op.name])
         return value
 
-    changes: dict[str, Any] = dict.fromkeys(primitives)
-    for name, fn in mod.graph_functions().items():
-        if name not in primitives:
-            made: Function = GraphRewriter(rule).function(fn)
-            if made is not fn:
-                changes[name] = made
+    changes = {
+        name: None if name in primitives else GraphRewriter(rule).function(fn)
+        for name, fn in mod.graph_functions().items()
+    }
     merged = mod.with_functions(changes).with_functions(kernels.added)
     used = {g.name for fn in primitives.values() for g in collect(fn, GlobalVar)}
     alive = reachable(merged)
     return merged.with_functions({name: None for name in used if name not in alive})
-
-
-__all__ = ["can_fuse", "fuse_function", "fuse_tir"]

@@ -7,8 +7,6 @@ attribute ``Composite``. Composites join along their uses as long as nothing out
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....ir.expr import BindingBlock, Call, DataflowBlock, GlobalVar, Var, VarBinding
 from ....ir.function import Function, seq_body
 from ....ir.module import IRModule
@@ -113,15 +111,14 @@ def merge_composite_functions(mod: IRModule) -> IRModule:
             groups.append((group, add, {"Codegen": library}))
         return replace_groups(block, groups, False) if groups else block
 
-    changes: dict[str, Any] = {}
-    for name, fn in mod.graph_functions().items():
-        if not (fn.attrs.get("Composite") or fn.attrs.get("Codegen") or fn.attrs.get("Primitive")):
-            made = OnBlocks(rule)(fn)
-            if made is not fn:
-                changes[name] = made
-    if not changes:
-        return mod
+    changes = {
+        name: OnBlocks(rule)(fn)
+        for name, fn in mod.graph_functions().items()
+        if not (fn.attrs.get("Composite") or fn.attrs.get("Codegen") or fn.attrs.get("Primitive"))
+    }
     merged = mod.with_functions({**changes, **table.added})
+    if merged is mod:
+        return mod
     alive = reachable(merged)
     unused = [n for n, f in merged.graph_functions().items() if f.attrs.get("Composite") and n not in alive]
     return merged.with_functions(dict.fromkeys(unused))

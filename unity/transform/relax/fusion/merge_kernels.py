@@ -169,6 +169,3 @@ class KernelMerger:
     def _named(self, block: Block) -> Block:
         name = self.block_names.fresh(block.name)
         return block if name == block.name else replace(block, name=name)
-
-
-__all__ = ["KernelMerger"]

@@ -119,12 +119,9 @@ def run_codegen(mod: IRModule, options: RunCodegenOptions) -> IRModule:
     for name, fn in mod.graph_functions().items():
         if name not in changes:
             changes[name] = GraphRewriter(rule).function(fn)
-    result = mod.with_functions(changes) if changes else mod
+    result = mod.with_functions(changes)
     if not options.entry_functions:
         return result
     require_functions(result, options.entry_functions)
     alive = reachable(result, options.entry_functions)
     return result.with_functions({name: None for name in result.functions if name not in alive})
-
-
-__all__ = ["CODEGENS", "RunCodegenOptions", "as_call_dps", "register_codegen", "run_codegen"]

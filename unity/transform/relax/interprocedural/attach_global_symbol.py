@@ -11,7 +11,6 @@ from typing import Any
 
 from ....ir.function import Function, PrimFunc
 from ....ir.module import IRModule
-from ....ir.node import replace
 from ...infra.passes import module_pass
 
 
@@ -23,5 +22,5 @@ def attach_global_symbol(mod: IRModule) -> IRModule:
         kernel = type(fn) is PrimFunc
         public = type(fn) is Function and "global_symbol" in fn.attrs
         if (kernel or public) and fn.attrs.get("global_symbol") != name:
-            changes[name] = replace(fn, attrs={**fn.attrs, "global_symbol": name})
-    return mod.with_functions(changes) if changes else mod
+            changes[name] = fn.with_attr("global_symbol", name)
+    return mod.with_functions(changes)

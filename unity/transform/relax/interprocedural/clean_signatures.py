@@ -69,12 +69,9 @@ def _update_calls(
         )
 
     after = mod.with_functions(changed)
-    again: dict[str, Any] = {}
-    for name, fn in after.graph_functions().items():
-        made: Function = GraphRewriter(rule).function(fn)
-        if made is not fn:
-            again[name] = made
-    return after.with_functions(again)
+    return after.with_functions(
+        {name: GraphRewriter(rule).function(fn) for name, fn in after.graph_functions().items()}
+    )
 
 
 @module_pass()

@@ -120,20 +120,13 @@ def inline_private_functions(mod: IRModule) -> IRModule:
             simple = isinstance(made, Var) and same and (type(var) is DataflowVar or type(made) is not DataflowVar)
             return Replaced(made) if simple else made
 
-        made: Function = GraphRewriter(rule).function(fn)
-        return made
+        return GraphRewriter(rule).function(fn)
 
-    changes: dict[str, Any] = {}
-    for name, fn in mod.graph_functions().items():
-        made = finished(name) if name in found else run(fn)
-        if made is not fn:
-            changes[name] = made
-    if not changes:
+    after = mod.with_functions(
+        {name: finished(name) if name in found else run(fn) for name, fn in mod.graph_functions().items()}
+    )
+    if after is mod:
         return mod
-    after = mod.with_functions(changes)
     called = {g.name for fn in after.functions.values() for g in collect(fn, GlobalVar)} | reachable(after)
     used = reachable(after) if any([has_global_symbol(f) for f in after.functions.values()]) else called
     return after.with_functions({name: None for name in found if name not in used})
-
-
-__all__ = ["inline_call", "inline_private_functions"]

@@ -149,9 +149,5 @@ def lambda_lift(mod: IRModule) -> IRModule:
     Gives ``R.make_closure`` and ``R.invoke_closure`` where functions are values.
     """
     lifter = _Lifter(mod)
-    changes: dict[str, Any] = {}
-    for name, fn in mod.graph_functions().items():
-        made = lifter.function(fn, name)
-        if made is not fn:
-            changes[name] = made
-    return mod.with_functions({**changes, **lifter.added}) if changes else mod
+    changes = {name: lifter.function(fn, name) for name, fn in mod.graph_functions().items()}
+    return mod.with_functions({**changes, **lifter.added})

@@ -41,6 +41,3 @@ def normalize_global_var(mod: IRModule) -> IRModule:
     rules: dict[type, Any] = {GlobalVar: renamed, Call: called}
     functions = {names[name]: rewrite(fn, rules) for name, fn in mod.functions.items()}
     return IRModule(functions, mod.attrs, mod.global_infos, mod.name)
-
-
-__all__ = ["normalize_global_var"]

@@ -10,7 +10,6 @@ from typing import Any
 
 from ....ir.expr import Call, op
 from ....ir.function import Function
-from ....ir.node import replace
 from ....ir.types import Expr
 from ....op.common.table import R
 from ....support.errors import PassError
@@ -47,5 +46,5 @@ def remove_purity_checking(fn: Function) -> Function:
 
     made: Function = GraphRewriter(rule).function(fn)
     if made.pure and not made.attrs.get("force_pure"):
-        return replace(made, attrs={**made.attrs, "force_pure": True})
+        return made.with_attr("force_pure", True)
     return made

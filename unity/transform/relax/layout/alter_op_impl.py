@@ -111,6 +111,3 @@ def alter_op_impl(mod: IRModule, options: AlterOpImplOptions) -> IRModule:
 
     changes = {name: GraphRewriter(rule).function(fn) for name, fn in mod.graph_functions().items()}
     return mod.with_functions({**changes, **kernels.added})
-
-
-__all__ = ["AlterOpImplOptions", "alter_op_impl"]

@@ -71,8 +71,7 @@ def keep_unit_axes(fn: Function) -> Function:
         assert shape is not None
         return reshape(made, ShapeExpr(shape), span=value.span)
 
-    made: Function = GraphRewriter(rule).function(fn)
-    return made
+    return GraphRewriter(rule).function(fn)
 
 
 def _flat_of(value: Call, flat: dict[Var, _Flat], changed: set[Var]) -> _Flat | None:

@@ -106,6 +106,3 @@ def optimize_layout_transform(fn: Function) -> Function:
         return made if _same(dims(made.ty), dims(call.ty)) else None
 
     return rewrite_with_sources(fn, lambda value: op_called(value) == R.layout_transform.name, change)
-
-
-__all__ = ["optimize_layout_transform"]

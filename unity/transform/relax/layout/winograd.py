@@ -126,7 +126,7 @@ def by_tiles(mod: IRModule, tile_of: Callable[[Call], int]) -> IRModule:
         return _computed(call, tile, kernels, rewriter.emit) if tile else value
 
     made = {name: GraphRewriter(rule).function(fn) for name, fn in mod.graph_functions().items()}
-    return mod.with_functions({**made, **kernels.added}) if kernels.added else mod
+    return mod.with_functions({**made, **kernels.added})
 
 
 @module_pass(options=WinogradOptions)
@@ -138,6 +138,3 @@ def winograd(mod: IRModule, options: WinogradOptions) -> IRModule:
     if options.tile not in MATRICES:
         raise PassError("E988", f"tile must be one of {list(MATRICES)}, got {options.tile}")
     return by_tiles(mod, lambda call: options.tile)
-
-
-__all__ = ["by_tiles", "refused", "transformed_weights", "winograd"]

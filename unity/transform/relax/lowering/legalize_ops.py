@@ -13,7 +13,6 @@ from typing import Any
 
 from .... import te
 from ....ir.expr import Call, GlobalVar, Op, ShapeExpr, Tuple
-from ....ir.function import Function
 from ....ir.module import IRModule
 from ....ir.op import OPS, OpInfo
 from ....ir.types import Expr, TupleType
@@ -111,16 +110,11 @@ def legalize_ops(mod: IRModule, options: LegalizeOptions) -> IRModule:
                 error.span = value.span
             raise
 
-    changes: dict[str, Any] = {}
-    for name, fn in mod.graph_functions().items():
-        if fn.attrs.get("Primitive") and fn.attrs.get("Codegen"):
-            continue
-        made: Function = GraphRewriter(rule).function(fn)
-        if made is not fn:
-            changes[name] = made
+    changes = {
+        name: GraphRewriter(rule).function(fn)
+        for name, fn in mod.graph_functions().items()
+        if not (fn.attrs.get("Primitive") and fn.attrs.get("Codegen"))
+    }
     if options.warn and left:
         warnings.warn(f"no lowering of {', '.join(sorted(left))}", stacklevel=2)
-    return mod.with_functions({**changes, **kernels.added}) if changes else mod
-
-
-__all__ = ["KernelTable", "LegalizeOptions", "legalize_ops", "lower_call"]
+    return mod.with_functions({**changes, **kernels.added})

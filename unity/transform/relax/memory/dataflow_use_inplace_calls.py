@@ -16,7 +16,7 @@ from typing import Any
 from ....ir.buffer import Buffer
 from ....ir.build import is_int
 from ....ir.expr import Binding, Call, Constant, DataflowBlock, DataflowVar, GlobalVar, Tuple, Var, VarBinding
-from ....ir.function import Function, PrimFunc
+from ....ir.function import PrimFunc
 from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
@@ -95,9 +95,7 @@ class _InPlace(Rewriter):
         for index, binding in enumerate(block.bindings):
             candidates = [v for v in own - held if last.get(v) == index]
             made.append(self.rewrite(binding, candidates) if candidates else binding)
-        if all([x is y for x, y in zip(made, block.bindings)]):
-            return block
-        return DataflowBlock(tuple(made), block.span)
+        return replace(block, bindings=tuple(made))
 
     def operands(self, binding: Binding) -> tuple[Expr, ...] | None:
         """Arguments of a call of a tensor program, None for any other binding."""
@@ -139,11 +137,9 @@ def dataflow_use_inplace_calls(mod: IRModule) -> IRModule:
     """
     kernels = KernelTable(mod)
     known: dict[str, dict[int, PrimFunc]] = {}
-    changes: dict[str, Any] = {}
-    for name, fn in mod.graph_functions().items():
-        if fn.attrs.get("Primitive") or fn.attrs.get("Codegen"):
-            continue
-        made: Function = _InPlace(mod, kernels, known)(fn)
-        if made is not fn:
-            changes[name] = made
-    return mod.with_functions({**changes, **kernels.added}) if changes else mod
+    changes = {
+        name: _InPlace(mod, kernels, known)(fn)
+        for name, fn in mod.graph_functions().items()
+        if not (fn.attrs.get("Primitive") or fn.attrs.get("Codegen"))
+    }
+    return mod.with_functions({**changes, **kernels.added})

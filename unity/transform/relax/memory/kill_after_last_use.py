@@ -6,8 +6,6 @@ Only memory that does not escape is killed; a storage dies after every tensor in
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....ir.expr import Binding, BindingBlock, Call, If, SeqExpr, Var, VarBinding, op
 from ....ir.function import Function
 from ....ir.module import IRModule
@@ -77,10 +75,10 @@ def kill_after_last_use(mod: IRModule) -> IRModule:
     Requires explicit memory (``lower_call_dps``). Gives ``R.memory.kill_tensor``, ``R.memory.kill_storage`` and
     ``R.vm.kill_object``.
     """
-    changes: dict[str, Any] = {}
-    for name, fn in mod.graph_functions().items():
-        if type(fn.body) is SeqExpr:
-            body = _Killer(fn, mod).sequence(fn.body)
-            if body is not fn.body:
-                changes[name] = replace(fn, body=body)
-    return mod.with_functions(changes) if changes else mod
+    return mod.with_functions(
+        {
+            name: replace(fn, body=_Killer(fn, mod).sequence(fn.body))
+            for name, fn in mod.graph_functions().items()
+            if type(fn.body) is SeqExpr
+        }
+    )

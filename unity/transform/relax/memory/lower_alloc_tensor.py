@@ -34,5 +34,4 @@ def lower_alloc_tensor(fn: Function) -> Function:
         storage.var = rewriter.emit(alloc_storage(storage), "storage")
         return alloc_in(storage, VarBinding(rewriter.var, value))
 
-    made: Function = GraphRewriter(rule).function(fn)
-    return made
+    return GraphRewriter(rule).function(fn)

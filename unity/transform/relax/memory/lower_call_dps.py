@@ -15,7 +15,6 @@ from ....ir.expr import Call, DataTypeImm, ExternFunc, ShapeExpr, StringImm, Tup
 from ....ir.function import Function
 from ....ir.infer import find_impure_call
 from ....ir.module import IRModule
-from ....ir.node import replace
 from ....ir.relation import dims
 from ....ir.types import OBJECT, Expr, ShapeType, TensorType, TupleType, Type
 from ....op.common.table import R
@@ -117,7 +116,7 @@ def emit_as(rewriter: GraphRewriter, value: Call, hint: str, reuse: bool) -> Var
 
 def _forced(fn: Function) -> Function:
     """A function whose calls were checked for effects before."""
-    return replace(fn, attrs={**fn.attrs, "force_pure": True})
+    return fn.with_attr("force_pure", True)
 
 
 @module_pass()
@@ -148,4 +147,4 @@ def lower_call_dps(mod: IRModule) -> IRModule:
         made: Function = GraphRewriter(rule).function(fn)
         if made is not fn:
             changes[name] = _forced(made)
-    return mod.with_functions(changes) if changes else mod
+    return mod.with_functions(changes)

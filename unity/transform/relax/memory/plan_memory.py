@@ -10,7 +10,6 @@ Other symbolic sizes share only where the sizes are provably equal. Memory that 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from ....arith.analyzer import Analyzer
 from ....arith.poly import PolyKey, poly_key
@@ -210,10 +209,10 @@ def plan_memory(mod: IRModule, options: PlanMemoryOptions) -> IRModule:
 
     Requires ``R.builtin.alloc_tensor`` (``lower_call_dps``). Gives ``R.memory.alloc_storage`` and ``R.memory.alloc_tensor``.
     """
-    changes: dict[str, Any] = {}
-    for name, fn in mod.graph_functions().items():
-        if type(fn.body) is SeqExpr:
-            body = _planned(fn, fn.body, mod, options)
-            if body is not fn.body:
-                changes[name] = replace(fn, body=body)
-    return mod.with_functions(changes) if changes else mod
+    return mod.with_functions(
+        {
+            name: replace(fn, body=_planned(fn, fn.body, mod, options))
+            for name, fn in mod.graph_functions().items()
+            if type(fn.body) is SeqExpr
+        }
+    )

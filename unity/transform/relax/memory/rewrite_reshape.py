@@ -102,5 +102,4 @@ def rewrite_reshape(fn: Function) -> Function:
             return value
         return Call(R.memory.view.op, (value.args[0], ShapeExpr(known)), {}, (), ty, value.span)
 
-    made: Function = GraphRewriter(rule).function(fn)
-    return made
+    return GraphRewriter(rule).function(fn)

@@ -14,7 +14,7 @@ from ....ir.expr import BindingBlock, Call, DataflowBlock, GlobalVar, If, MatchC
 from ....ir.function import Function
 from ....ir.infer import is_pure_call
 from ....ir.module import IRModule
-from ....ir.node import replace
+from ....ir.node import replace, same_items
 from ....ir.relation import Answer, is_subtype
 from ....ir.types import Expr
 from ....ir.walk import collect, post_order
@@ -53,20 +53,13 @@ class _Cleaner:
             return expr
         self.use(expr.body)
         blocks: list[BindingBlock] = []
-        changed = False
         for block in reversed(expr.blocks):
-            kept = []
-            for binding in reversed(block.bindings):
-                made = self.binding(binding)
-                if made is not None:
-                    kept.append(made)
-                changed = changed or made is not binding
+            made = [self.binding(binding) for binding in reversed(block.bindings)]
+            kept = tuple([binding for binding in reversed(made) if binding is not None])
             if kept or (not block.bindings and type(block) is DataflowBlock):
-                same = len(kept) == len(block.bindings) and all(
-                    [x is y for x, y in zip(reversed(kept), block.bindings)]
-                )
-                blocks.append(block if same else type(block)(tuple(reversed(kept)), block.span))
-        return SeqExpr(join_blocks(reversed(blocks)), expr.body, expr.span) if changed else expr
+                blocks.append(replace(block, bindings=kept))
+        blocks.reverse()
+        return expr if same_items(expr.blocks, tuple(blocks)) else replace(expr, blocks=join_blocks(blocks))
 
     def binding(self, binding: Any) -> Any:
         value = binding.value
@@ -85,7 +78,7 @@ class _Cleaner:
             body = self.sequence(value.body)
             for param in value.params:
                 self.use(param)
-            return binding if body is value.body else replace(binding, value=replace(value, body=body))
+            return replace(binding, value=replace(value, body=body))
         self.use(value)
         return binding
 
@@ -93,22 +86,19 @@ class _Cleaner:
         """A conditional with clean branches; None where they turn out to have no effect and nothing uses it."""
         before = None if binding.var in self.used else (set(self.used), set(self.seen))
         then_branch, else_branch = self.sequence(value.then_branch), self.sequence(value.else_branch)
-        made = value
-        if then_branch is not value.then_branch or else_branch is not value.else_branch:
-            made = If(value.cond, then_branch, else_branch, value.ty, value.span)
+        made = replace(value, then_branch=then_branch, else_branch=else_branch)
         if before is not None and not _has_effect(made):
             self.used, self.seen = before
             return None
         self.use(binding.var)
         self.use(value.cond)
-        return binding if made is value else replace(binding, value=made)
+        return replace(binding, value=made)
 
 
 def clean_function(fn: Function) -> Function:
     """The function without unused bindings."""
     cleaner = _Cleaner()
-    body = cleaner.sequence(fn.body)
-    return fn if body is fn.body else replace(fn, body=body)
+    return replace(fn, body=cleaner.sequence(fn.body))
 
 
 def reachable(mod: IRModule, entries: Sequence[str] = ()) -> set[str]:
@@ -145,11 +135,6 @@ def require_functions(mod: IRModule, names: Sequence[str]) -> None:
 def dead_code(mod: IRModule, options: DeadCodeOptions) -> IRModule:
     """Remove unused bindings without effects, then private functions that nothing public or in ``entry_functions`` reaches."""
     require_functions(mod, options.entry_functions)
-    changes: dict[str, Any] = {}
-    for name, fn in mod.graph_functions().items():
-        made = clean_function(fn)
-        if made is not fn:
-            changes[name] = made
-    cleaned = mod.with_functions(changes) if changes else mod
+    cleaned = mod.with_functions({name: clean_function(fn) for name, fn in mod.graph_functions().items()})
     alive = reachable(cleaned, options.entry_functions)
     return cleaned.with_functions({name: None for name in cleaned.functions if name not in alive})

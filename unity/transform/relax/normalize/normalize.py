@@ -25,27 +25,19 @@ def _leaf(value: Expr, rewriter: GraphRewriter) -> Expr:
 def normal_form(value: Expr, rewriter: GraphRewriter) -> Expr:
     """A value with nested calls bound before the current binding, its type inferred."""
     if type(value) is Call:
-        args = tuple([_leaf(a, rewriter) for a in value.args])
-        changed = any([x is not y for x, y in zip(args, value.args)])
-        made = Call(value.op, args, value.attrs, value.ty_args, value.ty, value.span) if changed else value
-        return replace(made, ty=infer_call(made)) if changed or is_unknown(made.ty) else made
+        made = replace(value, args=tuple([_leaf(a, rewriter) for a in value.args]))
+        return replace(made, ty=infer_call(made)) if made is not value or is_unknown(made.ty) else made
     if type(value) is Tuple:
-        fields = tuple([_leaf(f, rewriter) for f in value.fields])
-        return value if all([x is y for x, y in zip(fields, value.fields)]) else Tuple(fields, value.span)
+        return replace(value, fields=tuple([_leaf(f, rewriter) for f in value.fields]))
     if type(value) is TupleGetItem:
-        source = _leaf(value.tuple_value, rewriter)
-        return value if source is value.tuple_value else TupleGetItem(source, value.index, value.span)
+        return replace(value, tuple_value=_leaf(value.tuple_value, rewriter))
     if type(value) is If:
         cond = _leaf(value.cond, rewriter)
-        sides = [_closed(s, rewriter) for s in (value.then_branch, value.else_branch)]
-        if (
-            cond is value.cond
-            and sides[0] is value.then_branch
-            and sides[1] is value.else_branch
-            and not is_unknown(value.ty)
-        ):
-            return value
-        return If(cond, sides[0], sides[1], join_branches(sides[0], sides[1]), value.span)
+        first, second = _closed(value.then_branch, rewriter), _closed(value.else_branch, rewriter)
+        chosen = replace(value, cond=cond, then_branch=first, else_branch=second)
+        return (
+            replace(chosen, ty=join_branches(first, second)) if chosen is not value or is_unknown(value.ty) else chosen
+        )
     if type(value) is SeqExpr:
         return rewriter.inline(value, normal_form)
     return value
@@ -78,5 +70,4 @@ def normalize(fn: Function) -> Function:
 
     rewriter = GraphRewriter(rule)
     made = rewriter.function(fn)
-    body = _closed(made.body, rewriter)
-    return made if body is made.body else replace(made, body=body)
+    return replace(made, body=_closed(made.body, rewriter))

@@ -89,6 +89,3 @@ def bind_params(mod: IRModule, options: BindParamsOptions) -> IRModule:
             value if isinstance(value, Expr) else IntImm(value, param.ty) if scalar else constant(value, dtype)  # type: ignore[arg-type]
         )
     return mod.with_functions({options.func_name: bind(fn, values)})
-
-
-__all__ = ["BindParamsOptions", "bind", "bind_params"]

@@ -60,10 +60,8 @@ def bind_symbolic_vars(mod: IRModule, options: BindSymbolicVarsOptions) -> IRMod
     for name, fn in mod.graph_functions().items():
         chosen = name == options.func_name if options.func_name else "global_symbol" in fn.attrs
         if chosen:
-            made = _bind(fn, sizes, used)
-            if made is not fn:
-                changes[name] = made
+            changes[name] = _bind(fn, sizes, used)
     unknown = [getattr(k, "name", k) for k in sizes if k not in used]
     if unknown:
         raise PassError("E557", f"no function has the symbols {', '.join(map(str, unknown))}")
-    return mod.with_functions(changes) if changes else mod
+    return mod.with_functions(changes)

@@ -116,6 +116,3 @@ def lazy_set_output(fn: Function) -> Function:
     params = (*fn.params[:place], keeper, *fn.params[place:])
     attrs = fn.attrs if count is None else {**fn.attrs, "num_input": count + 1}
     return replace(fn, params=params, body=body, ret_ty=VOID_TYPE, pure=False, attrs=attrs)
-
-
-__all__ = ["lazy_get_input", "lazy_set_output", "with_loads", "with_stores"]

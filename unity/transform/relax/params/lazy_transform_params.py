@@ -107,7 +107,4 @@ def lazy_transform_params(mod: IRModule, options: LazyTransformParamsOptions) ->
         for name, fn in mod.graph_functions().items()
         if name.endswith("transform_params") and len(fn.params) > _inputs(fn)
     }
-    return mod.with_functions(changes) if changes else mod
-
-
-__all__ = ["LazyTransformParamsOptions", "lazy_transform_params"]
+    return mod.with_functions(changes)

@@ -188,6 +188,3 @@ def lift_transform_params(mod: IRModule, options: LiftTransformParamsOptions) ->
         if name in mod and name not in lifted:
             raise PassError("E558", f"the module has a function {name} already", help="rename it")
     return mod.with_functions(changes)
-
-
-__all__ = ["LiftTransformParamsOptions", "lift_transform_params"]

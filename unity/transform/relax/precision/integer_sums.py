@@ -130,6 +130,3 @@ def _border(site: Site) -> dict[int, tuple[int, int]]:
     border = border * len(space) if len(border) == 1 else border
     layout = attr(site.call, "data_layout", "NC" + space)
     return {layout.index(a): (b, e) for a, b, e in zip(space, border, border[-len(space) :]) if b or e}
-
-
-__all__ = ["GROUP", "Emit", "Site", "along_columns", "dtype_of_tensor", "number", "site_of", "summed"]

@@ -81,6 +81,3 @@ def probed(mod: IRModule, ranges: Sequence[tuple[float, float]], half: bool = Fa
 
     made = GraphRewriter(rule).function(fn)
     return mod.with_functions({MAIN: replace(made, params=(*fn.params, switches))})
-
-
-__all__ = ["probed"]

@@ -94,6 +94,3 @@ def ranges_of(seen: Sequence[Seen], method: str = "mse") -> list[tuple[float, fl
     """The range of each site."""
     choose = range_method(method)
     return [choose(site) for site in seen]
-
-
-__all__ = ["METHODS", "Grid", "Seen", "range_method", "ranges_of"]

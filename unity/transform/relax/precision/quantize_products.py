@@ -149,6 +149,3 @@ def quantize_products(mod: IRModule, ranges: Sequence[tuple[float, float] | None
         return mod
     home = Visibility(fn).home
     return mod.with_functions({MAIN: GraphRewriter(rule).function(fn)})
-
-
-__all__ = ["observed", "quantize_products", "quantized", "seen_on", "sites", "stored_weights"]

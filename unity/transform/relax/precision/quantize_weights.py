@@ -192,20 +192,5 @@ def quantize_weights(mod: IRModule, options: QuantizeWeightsOptions) -> IRModule
             return whole
         return strided_slice(rewriter.emit(whole), axes=[len(found.lead)], begin=[0], end=[columns])
 
-    changes: dict[str, Any] = {}
-    for name, fn in mod.graph_functions().items():
-        rewritten = GraphRewriter(rule).function(fn)
-        if rewritten is not fn:
-            changes[name] = rewritten
-    return mod.with_functions({**changes, **kernels.added}) if changes else mod
-
-
-__all__ = [
-    "Product",
-    "QuantizeWeightsOptions",
-    "constants_of",
-    "product_of",
-    "quantize_weights",
-    "rounded",
-    "rounded_to_nibbles",
-]
+    changes = {name: GraphRewriter(rule).function(fn) for name, fn in mod.graph_functions().items()}
+    return mod.with_functions({**changes, **kernels.added})

@@ -65,8 +65,4 @@ def shift_signed_data(fn: Function) -> Function:
         turned = rewriter.emit(bitwise_xor(data, number(-128, "int8")))
         return summed(site, rewriter.emit(astype(turned, dtype="uint8")), weights, 128, rewriter.emit)
 
-    made: Function = GraphRewriter(rule).function(fn)
-    return made
-
-
-__all__ = ["shift_signed_data"]
+    return GraphRewriter(rule).function(fn)

@@ -168,6 +168,3 @@ def to_mixed_precision(fn: Function, options: MixedPrecisionOptions) -> Function
     casts = [VarBinding(wide, astype(narrow, dtype="float32")) for wide, narrow in narrowing.inputs.items()]
     params = tuple([narrowing.inputs.get(p, p) for p in made.params])
     return replace(made, params=params, body=with_head(tuple(casts), made.body))
-
-
-__all__ = ["MixedPrecisionOptions", "to_mixed_precision"]

@@ -78,8 +78,7 @@ class GraphRewriter:
         return self._function(fn)
 
     def _function(self, fn: Function) -> Function:
-        body = self._sequence(fn.body)
-        return fn if body is fn.body else replace(fn, body=body)
+        return replace(fn, body=self._sequence(fn.body))
 
     def emit(self, value: Expr, hint: str = "") -> Var:
         """Bind a value before the current binding."""
@@ -145,9 +144,7 @@ class GraphRewriter:
         blocks = [self._block(b) for b in expr.blocks]
         body = self._apply(expr.body)
         kept = tuple([b for b in blocks if b.bindings or type(b) is DataflowBlock])
-        if body is expr.body and len(kept) == len(expr.blocks) and all([x is y for x, y in zip(kept, expr.blocks)]):
-            return expr
-        return SeqExpr(kept, body, expr.span)
+        return replace(expr, blocks=kept, body=body)
 
     def _block(self, block: BindingBlock) -> BindingBlock:
         saved = self._out, self.in_dataflow
@@ -156,9 +153,7 @@ class GraphRewriter:
             self._binding(binding)
         out = self._out
         self._out, self.in_dataflow = saved
-        if len(out) == len(block.bindings) and all([x is y for x, y in zip(out, block.bindings)]):
-            return block
-        return type(block)(tuple(out), block.span)
+        return replace(block, bindings=tuple(out))
 
     def _binding(self, binding: Binding) -> None:
         self.var, self.name_hint = binding.var, binding.var.name
@@ -168,10 +163,8 @@ class GraphRewriter:
             if found is not None:
                 self.replacer.mapping[binding.var] = found.value
                 return
-            if value is binding.value and target is binding.target:
-                self._out.append(binding)
-            else:
-                self._out.append(MatchCast(self._redefine(binding.var, target), value, target, binding.span))
+            var = binding.var if target is binding.target else self._redefine(binding.var, target)
+            self._out.append(replace(binding, var=var, value=value, target=target))
             return
         assert isinstance(binding, VarBinding)
         value = self._enter(binding.value)

@@ -61,6 +61,3 @@ def with_params(fn: Function, params: tuple[Var, ...], mapping: Mapping[Any, Any
     body = substitute_folded(fn.body, mapping)
     ret = substitute_folded(fn.ret_ty, mapping)
     return retype(Function(params, body, ret, fn.pure, fn.attrs, fn.span))
-
-
-__all__ = ["retype", "substitute_folded", "with_params"]

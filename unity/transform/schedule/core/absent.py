@@ -17,5 +17,3 @@ INSTEAD = {
     "annotate_buffer_access": "regions are declared with `T.reads` / `T.writes` in the program",
 }
 """By name: what serves in its place."""
-
-__all__ = ["INSTEAD"]

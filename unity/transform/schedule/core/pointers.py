@@ -27,6 +27,3 @@ def pointers(state: ScheduleState, item: Item) -> Pointers:
         found = used.union(*[i[0] for i in inner]), own, bool(own) or any([i[2] for i in inner])
         state.cache["held", item] = found
     return found
-
-
-__all__ = ["pointers"]

@@ -176,6 +176,3 @@ def triangular(loops: list[Sref]) -> Sref | None:
             if type(bound) is not IntImm and not variables.isdisjoint(free_vars(bound)):
                 return s
     return None
-
-
-__all__ = ["loads_around", "loads_outside", "standing", "triangular", "value_key", "why_irregular"]

@@ -87,6 +87,3 @@ def _reached(block: Sref, region: BufferRegion, store: _Store) -> bool:
         if not ana.can_prove_equal(s.base, r.min) or not ana.can_prove_equal(add(s.base, reach), last):
             return False
     return True
-
-
-__all__ = ["fills"]

@@ -301,6 +301,3 @@ def match_block(
             nearest="decompose_reduction moves the initialisation out" if init else None,
         )
     return matcher.places
-
-
-__all__ = ["Matcher", "Place", "match_block"]

@@ -101,6 +101,3 @@ def _user(state: ScheduleState, at: Sref, data: Var) -> Sref:
     """The innermost loop or block below that uses a pointer."""
     inner = [s for s in state.children(at) if s.node is not None and data in pointers(state, s.node)[0]]
     return _user(state, inner[0], data) if inner else at
-
-
-__all__ = ["allocate", "require_owned", "used_outside"]

@@ -58,6 +58,3 @@ def assume_free_steps(state: ScheduleState, block: Sref) -> None:
     """Take it as assumed, to be tested, that the order of a block's steps does not matter, unless it is known."""
     if not free_steps(block):
         state.assumptions.append(f"the order in which block {block.name} takes its steps does not matter")
-
-
-__all__ = ["REDUCERS", "assume_free_steps", "free_steps"]

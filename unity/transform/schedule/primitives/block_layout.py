@@ -145,6 +145,3 @@ def _simplified(ana: Analyzer, node: BufferLoad | BufferStore | Range) -> Node:
     if isinstance(node, Range):
         return Range(ana.simplify(node.min), ana.simplify(node.extent))
     return with_fields(node, indices=tuple([ana.simplify(e) for e in node.indices]))
-
-
-__all__ = ["iterator_map", "transform_block_layout"]

@@ -398,6 +398,3 @@ def _init(state: ScheduleState, block: Sref, inside: Sequence[For], parts: _Part
         kind = loop.kind if loop.kind != "thread_binding" else "serial"
         stmt = For(var, low, extent, kind, stmt)
     return stmt
-
-
-__all__ = ["blockize", "blockize_one"]

@@ -274,9 +274,3 @@ def insert(state: ScheduleState, scope: Sref, at: Sref, place: int, made: Stmt, 
     while not isinstance(inner, Block):
         inner = inner.block if hasattr(inner, "block") else inner.body
     return state.sref(scope.func, inner)
-
-
-__all__ = [
-    "cache_buffer", "cache_read", "cache_write", "chosen", "copy_nest", "insert", "meeting", "read_buffer", "require_scope",
-    "use_buffer",
-]  # fmt: skip

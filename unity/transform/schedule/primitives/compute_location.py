@@ -365,6 +365,3 @@ def _settle(
     scope = scope_of(loop)
     move(state, scope, [(block.realize, SeqStmt(())), (loop.loop, with_fields(loop.loop, body=body))])
     require_kinds(state, loop)
-
-
-__all__ = ["compute_at", "reverse_compute_at"]

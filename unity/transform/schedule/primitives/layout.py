@@ -320,6 +320,3 @@ def set_axis_separator(state: ScheduleState, block: BlockRef, buffer: Any, axis_
     if param is not None:
         set_parameter(state, block, param, found, made)
     state.replace(owner, realize, tracker.blocks)
-
-
-__all__ = ["buffer_of", "set_axis_separator", "transform_layout"]

@@ -346,6 +346,3 @@ class _Wider(BlockTracker):
         if type(node) is IterVar and node.dom is not None and node.var in self.wide:
             return with_fields(node, dom=Range(node.dom.min, const(self.wide[node.var], dtype_of(node.dom.extent))))
         return super().leave(node)
-
-
-__all__ = ["decompose_padding", "pad_einsum"]

@@ -354,6 +354,3 @@ def _final(
         kind, thread = ("serial", None) if item is loop else (own_loop.kind, own_loop.thread)
         stmt = For(var, substitute(own_loop.min, fresh), substitute(own_loop.extent, fresh), kind, stmt, thread)
     return stmt
-
-
-__all__ = ["rfactor"]

@@ -280,6 +280,3 @@ def _with_offsets(impl: PrimFunc, block: Sref, name: str) -> PrimFunc:
             nearest="use access_ptr, T.address_of, or declare elem_offset in match_buffer and add it",
         )
     return with_fields(impl, body=body, buffer_map={p: table.get(b, b) for p, b in impl.buffer_map.items()})
-
-
-__all__ = ["tensorize"]

@@ -79,6 +79,3 @@ def assumption(load: BufferLoad, condition: Expr, value: Expr) -> Stmt:
     is_nan = type(getattr(value, "value", 0)) is float and value.value != value.value  # type: ignore[attr-defined]
     holds = ne(load, load) if is_nan else eq(load, value)
     return Evaluate(intrinsic("assume", logical_or(logical_not(condition), holds)))
-
-
-__all__ = ["Pad", "assumption", "is_written", "parameter_of", "require_free_layout", "set_parameter"]

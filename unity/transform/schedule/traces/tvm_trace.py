@@ -126,6 +126,3 @@ def _input(value: Any) -> Any:
     if isinstance(value, str):
         return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else {"rv": value}
     return [_input(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-__all__ = ["is_tvm_trace", "to_entries", "tvm_name"]

@@ -76,6 +76,3 @@ def without_decisions(fn: PrimFunc) -> PrimFunc:
         return replace(block, annotations={key: note for key, note in block.annotations.items() if key != SCHEDULE})
 
     return replace(fn, body=rewrite(fn.body, {Block: plain}))
-
-
-__all__ = ["SCHEDULE", "Choice", "choices_of", "choose", "is_decided", "without_decisions"]

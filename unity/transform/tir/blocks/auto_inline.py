@@ -294,10 +294,4 @@ def auto_inline(func: PrimFunc) -> PrimFunc:
     """
     if func.attrs.get("tir.is_scheduled"):
         return func
-    body = inline_all(func.body)
-    return func if body is func.body else replace(func, body=body)
-
-
-__all__ = [
-    "CHEAP_CALLS", "Reading", "Size", "auto_inline", "inline_all", "is_expensive", "plain_blocks", "readings", "repeats",
-]  # fmt: skip
+    return replace(func, body=inline_all(func.body))

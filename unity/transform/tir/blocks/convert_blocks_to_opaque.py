@@ -25,5 +25,4 @@ def _realize(realize: BlockRealize) -> BlockRealize:
 @prim_func_pass()
 def convert_blocks_to_opaque(func: PrimFunc) -> PrimFunc:
     """Replace block iterators by the values bound to them. Gives blocks without iterators, as ``lower_opaque_block`` requires."""
-    body = rewrite(func.body, {BlockRealize: _realize})
-    return func if body is func.body else replace(func, body=body)
+    return rewrite(func, {BlockRealize: _realize})

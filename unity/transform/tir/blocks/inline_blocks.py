@@ -205,9 +205,7 @@ class _Inliner(Rewriter):
             value = inline_value(node.value, self.definition)
             indices = tuple([self.visit(i) for i in node.indices])
             predicate = node.predicate if node.predicate is None else self.visit(node.predicate)
-            if value is node.value and predicate is node.predicate and _same(indices, node.indices):
-                return node
-            return BufferStore(node.buffer, value, indices, predicate, node.span)
+            return replace(node, value=value, indices=indices, predicate=predicate)
         return None
 
     def leave(self, node: Any) -> Any:
@@ -218,10 +216,6 @@ class _Inliner(Rewriter):
                 reads, writes = block_regions(bare, derive=True)
                 return replace(bare, reads=reads, writes=writes)
         return super().leave(node)
-
-
-def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
-    return all([x is y for x, y in zip(a, b)])
 
 
 class _Places:
@@ -287,14 +281,11 @@ class _Region(Rewriter):
         if type(node) is Let:
             value = self.visit(node.value)
             self.bound.add(node.var)
-            body = self.visit(node.body)
-            return node if value is node.value and body is node.body else Let(node.var, value, body, node.span)
+            return replace(node, value=value, body=self.visit(node.body))
         if is_lazy(node):
-            args = (self.visit(node.args[0]), self.later(node.args[1]), self.later(node.args[2]))
-            return node if _same(args, node.args) else replace(node, args=args)
+            return replace(node, args=(self.visit(node.args[0]), self.later(node.args[1]), self.later(node.args[2])))
         if isinstance(node, (And, Or)):
-            a, b = self.visit(node.a), self.later(node.b)
-            return node if a is node.a and b is node.b else replace(node, a=a, b=b)
+            return replace(node, a=self.visit(node.a), b=self.later(node.b))
         return None
 
     def later(self, part: Expr) -> Expr:
@@ -346,20 +337,3 @@ def is_trivial(value: Expr) -> bool:
     if type(value) is BufferLoad:
         return all([isinstance(i, (IntImm, Var)) for i in value.indices])
     return not collect(value, (BufferLoad, Call)) and not children(value)
-
-
-__all__ = [
-    "Definition",
-    "allocations",
-    "compute_inline",
-    "definition",
-    "has_aliases",
-    "inline_definition",
-    "inline_problem",
-    "inline_reads",
-    "inline_value",
-    "is_trivial",
-    "is_vector_load",
-    "realizes",
-    "remove_block",
-]  # fmt: skip

@@ -27,7 +27,7 @@ def _block(block: Block) -> Block:
         {**block.annotations, REDUCTION: 1} if reductions and REDUCTION not in block.annotations else block.annotations
     )
     if block.init is None:
-        return block if notes is block.annotations else replace(block, annotations=notes)
+        return replace(block, annotations=notes)
     condition: Expr | None = None
     for iterator in reductions:
         first = iterator.dom.min if iterator.dom is not None else const(0, dtype_of(iterator.var))
@@ -40,5 +40,4 @@ def _block(block: Block) -> Block:
 @prim_func_pass()
 def lower_init_block(func: PrimFunc) -> PrimFunc:
     """Run the initialisation of a reduction block under a condition in its body. Gives blocks without ``T.init``."""
-    body = rewrite(init_of_nothing(func.body), {Block: _block})
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=rewrite(init_of_nothing(func.body), {Block: _block}))

@@ -83,5 +83,4 @@ def _block(block: Block) -> Block:
 @prim_func_pass()
 def lower_match_buffer(func: PrimFunc) -> PrimFunc:
     """Replace accesses to views by accesses to their buffers. Gives blocks without ``T.match_buffer``."""
-    body = rewrite(func.body, {Block: _block})
-    return func if body is func.body else replace(func, body=body)
+    return rewrite(func, {Block: _block})

@@ -10,7 +10,6 @@ from ....ir.analysis.regions import block_regions
 from ....ir.build import const, is_int
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
-from ....ir.node import replace
 from ....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, For, IfThenElse, Stmt, seq
 from ....ir.walk import rewrite, substitute
 from ....support.errors import PassError
@@ -89,5 +88,4 @@ def lower_opaque_block(func: PrimFunc) -> PrimFunc:
 
     Requires ``convert_blocks_to_opaque``. Gives programs without blocks.
     """
-    body = rewrite(func.body, {BlockRealize: _realize, For: _loop})
-    return func if body is func.body else replace(func, body=body)
+    return rewrite(func, {BlockRealize: _realize, For: _loop})

@@ -71,5 +71,4 @@ def _marked(body: Stmt, marks: list[str], loop: For) -> Stmt:
 @prim_func_pass()
 def mark_pipeline_stages(func: PrimFunc) -> PrimFunc:
     """Give the statements of pipelined loops their stages."""
-    body = rewrite(func.body, {For: _loop})
-    return func if body is func.body else replace(func, body=body)
+    return rewrite(func, {For: _loop})

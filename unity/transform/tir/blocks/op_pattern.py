@@ -244,6 +244,3 @@ def _in_indices(block: Block, buffer: Buffer) -> bool:
     return any([
         inner.buffer is buffer for load in collect(block, BufferLoad) for i in load.indices for inner in collect(i, BufferLoad)
     ])  # fmt: skip
-
-
-__all__ = ["Edge", "KernelPattern", "OpPatternKind", "access_kind", "analyze_pattern"]

@@ -47,11 +47,10 @@ def _block(block: Block) -> Block:
             kept.append(buffer)
         else:
             body = moved
-    return block if body is block.body else replace(block, body=body, alloc_buffers=tuple(kept))
+    return replace(block, body=body, alloc_buffers=tuple(kept))
 
 
 @prim_func_pass()
 def plan_buffer_allocation(func: PrimFunc) -> PrimFunc:
     """Move allocations to the innermost block around their uses. For programs with blocks."""
-    body = rewrite(func.body, {Block: _block})
-    return func if body is func.body else replace(func, body=body)
+    return rewrite(func, {Block: _block})

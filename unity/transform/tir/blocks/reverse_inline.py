@@ -114,6 +114,3 @@ def reverse_compute_inline(body: Stmt, block: Block) -> Stmt:
         merged = replace(bare, reads=reads, writes=writes)
     left = remove_block(body, realize, source)
     return rewrite(left, {Block: lambda b: merged if b.body is store else b})
-
-
-__all__ = ["reverse_compute_inline", "reverse_inline_problem"]

@@ -107,5 +107,4 @@ def share_blocks(func: PrimFunc) -> PrimFunc:
     """Compute equal intermediate results of a tensor program once. For programs with blocks."""
     if func.attrs.get("tir.is_scheduled"):
         return func
-    body = share(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=share(func.body))

@@ -84,8 +84,6 @@ def simplify_blocks(func: PrimFunc) -> PrimFunc:
             if iterator.dom is not None:
                 analyzer.bind(iterator.var, iterator.dom)
                 known.add(iterator.var)
-        body = _Indices(analyzer, known)(node.body)
-        return node if body is node.body else replace(node, body=body)
+        return replace(node, body=_Indices(analyzer, known)(node.body))
 
-    body = rewrite(func.body, {Block: block})
-    return func if body is func.body else replace(func, body=body)
+    return rewrite(func, {Block: block})

@@ -41,7 +41,7 @@ class _Compact(StatementRewriter):
             with self.analyzer.scope():
                 self.analyzer.bind(node.loop_var, Range(node.min, node.extent))
                 body = self.visit(node.body)
-            return node if body is node.body else replace(node, body=body)
+            return replace(node, body=body)
         if type(node) is SeqStmt and any([type(part) is AllocBuffer for part in node.stmts]):
             return self.sequence(node)
         return None
@@ -205,5 +205,4 @@ def compact_buffer_allocation(func: PrimFunc) -> PrimFunc:
     For programs without blocks whose buffers have their axes.
     """
     symbols = [e for buffer in func.buffer_map.values() for e in buffer.shape if type(e) is Var]
-    body = _Compact(symbols)(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Compact(symbols)(func.body))

@@ -202,4 +202,4 @@ def inject_double_buffer(func: PrimFunc) -> PrimFunc:
             text = "a double buffer must be filled in the body of a serial loop"
             raise PassError("E532", text, left.span, help=_HELP)
         body = _Put(loop, _loop(loop, body))(body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=body)

@@ -74,5 +74,4 @@ def _loop(loop: For) -> Stmt:
 @prim_func_pass()
 def inject_prefetch(func: PrimFunc) -> PrimFunc:
     """Prefetch what later iterations of a loop read. For flat buffers and the annotation ``software_prefetch``."""
-    body = rewrite(rewrite(func.body, {For: _loop}), {For: fetch_panels})
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=rewrite(rewrite(func.body, {For: _loop}), {For: fetch_panels}))

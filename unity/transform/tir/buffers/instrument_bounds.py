@@ -155,5 +155,4 @@ def instrument_bounds(func: PrimFunc) -> PrimFunc:
 
     For programs without blocks whose buffers have their axes. Gives assertions that raise E614.
     """
-    body = _stmt(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_stmt(func.body))

@@ -57,7 +57,7 @@ class _Take(StatementRewriter):
             self.depth += 1
             body = self.visit(node.body)
             self.depth -= 1
-            return node if body is node.body else replace(node, body=body)
+            return replace(node, body=body)
         return None
 
     def _large(self, buffer: Buffer) -> bool:
@@ -121,13 +121,11 @@ class _Threads(StatementRewriter):
 
     def enter(self, node: Any) -> Any | None:
         if type(node) is For and node.kind == "parallel":
-            body = _scope(node.body, self.options)
-            return node if body is node.body else replace(node, body=body)
+            return replace(node, body=_scope(node.body, self.options))
         return None
 
 
 @prim_func_pass(options=StorageOptions)
 def storage_rewrite(func: PrimFunc, options: StorageOptions) -> PrimFunc:
     """Allocate large buffers once per function or thread, and let them share memory. For flat buffers."""
-    body = _scope(func.body, options)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_scope(func.body, options))

@@ -100,5 +100,4 @@ def _chosen(node: Any) -> tuple[Expr, ...]:
 @prim_func_pass()
 def legalize_narrow_float(func: PrimFunc) -> PrimFunc:
     """Compute float16, bfloat16 and float8 arithmetic in float32."""
-    body = _Legalize()(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Legalize()(func.body))

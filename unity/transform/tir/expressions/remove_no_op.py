@@ -121,5 +121,4 @@ def remove_no_op(func: PrimFunc) -> PrimFunc:
         Evaluate: _evaluate,
         BufferStore: _store,
     }
-    body = rewrite(func.body, rules)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=rewrite(func.body, rules))

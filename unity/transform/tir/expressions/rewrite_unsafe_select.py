@@ -39,5 +39,4 @@ def rewrite_unsafe_select(func: PrimFunc) -> PrimFunc:
     """Make a ``T.Select`` lazy if one side reads memory or may fail. Gives ``T.if_then_else``."""
     if not collect(func.body, Select):
         return func
-    body = rewrite(func.body, {Select: _select})
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=rewrite(func.body, {Select: _select}))

@@ -80,8 +80,6 @@ def _for(s: _Simplify, loop: For) -> Stmt:
             s.analyzer.bind(loop.loop_var, Range(low, extent))
             s.indices.add(loop.loop_var)
         body = s.visit(loop.body)
-    if low is loop.min and extent is loop.extent and body is loop.body:
-        return loop
     return replace(loop, min=low, extent=extent, body=body)
 
 
@@ -101,7 +99,7 @@ def _attr(s: _Simplify, stmt: AttrStmt) -> Stmt | None:
             s.analyzer.bind(axis, Range(int_imm(0, axis.ty), extent))
             s.indices.add(axis)
         body = s.visit(stmt.body)
-    return stmt if extent is stmt.value and body is stmt.body else replace(stmt, value=extent, body=body)
+    return replace(stmt, value=extent, body=body)
 
 
 def _if(s: _Simplify, stmt: IfThenElse) -> Stmt:
@@ -120,8 +118,6 @@ def _if(s: _Simplify, stmt: IfThenElse) -> Stmt:
             else_case = s.visit(else_case)
     elif else_case is not None:
         else_case = s.visit(else_case)
-    if cond is stmt.cond and then_case is stmt.then_case and else_case is stmt.else_case:
-        return stmt
     return replace(stmt, cond=cond, then_case=then_case, else_case=else_case)
 
 
@@ -144,15 +140,14 @@ def _assert(s: _Simplify, stmt: AssertStmt) -> Stmt:
     cond = s.visit(stmt.cond)
     if is_int(cond, 1) or s.analyzer.can_prove(cond):
         return NOTHING
-    return stmt if cond is stmt.cond else replace(stmt, cond=cond)
+    return replace(stmt, cond=cond)
 
 
 def _while(s: _Simplify, stmt: While) -> Stmt:
     cond = s.visit(stmt.cond)
     if is_int(cond, 0):
         return NOTHING
-    body = s.visit(stmt.body)
-    return stmt if cond is stmt.cond and body is stmt.body else replace(stmt, cond=cond, body=body)
+    return replace(stmt, cond=cond, body=s.visit(stmt.body))
 
 
 def _select(s: _Simplify, expr: Select) -> Expr:
@@ -160,10 +155,7 @@ def _select(s: _Simplify, expr: Select) -> Expr:
     if type(cond) is IntImm:
         chosen: Expr = s.visit(expr.true_value if cond.value else expr.false_value)
         return chosen
-    a, b = s.visit(expr.true_value), s.visit(expr.false_value)
-    if cond is expr.cond and a is expr.true_value and b is expr.false_value:
-        return expr
-    return replace(expr, cond=cond, true_value=a, false_value=b)
+    return replace(expr, cond=cond, true_value=s.visit(expr.true_value), false_value=s.visit(expr.false_value))
 
 
 def _call(s: _Simplify, expr: Call) -> Expr | None:
@@ -188,5 +180,4 @@ def simplify(func: PrimFunc) -> PrimFunc:
     """Simplify index arithmetic and conditions of lowered programs. For programs without blocks."""
     parameters = set(func.params)
     symbols = [e for buffer in func.buffer_map.values() for e in buffer.shape if type(e) is Var and e not in parameters]
-    body = _Simplify(symbols)(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Simplify(symbols)(func.body))

@@ -50,5 +50,4 @@ def _loop(loop: For) -> Stmt:
 @prim_func_pass()
 def canonicalize_loop(func: PrimFunc) -> PrimFunc:
     """Start every loop at 0 with step 1."""
-    body = rewrite(func.body, {For: _loop})
-    return func if body is func.body else replace(func, body=body)
+    return rewrite(func, {For: _loop})

@@ -37,8 +37,7 @@ def chunk_parallel(func: PrimFunc) -> PrimFunc:
 
     For programs without blocks. Gives the attribute ``parallel_chunk``, which code generation reads.
     """
-    body = _Chunk()(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Chunk()(func.body))
 
 
 class _Chunk(StatementRewriter):

@@ -123,5 +123,4 @@ def coalesce_loops(func: PrimFunc) -> PrimFunc:
         return func
     parameters = set(func.params)
     symbols = [e for buffer in func.buffer_map.values() for e in buffer.shape if type(e) is Var and e not in parameters]
-    body = _Coalesce(symbols)(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Coalesce(symbols)(func.body))

@@ -121,5 +121,4 @@ def fuse_outer_loops(func: PrimFunc) -> PrimFunc:
     """
     if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
         return func
-    body = _Fuse()(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Fuse()(func.body))

@@ -64,5 +64,4 @@ def _all(conditions: list[Expr]) -> Expr:
 @prim_func_pass()
 def hoist_if_then_else(func: PrimFunc) -> PrimFunc:
     """Move conditions out of loops that do not change them. For programs without blocks."""
-    body = rewrite(func.body, {For: _loop})
-    return func if body is func.body else replace(func, body=body)
+    return rewrite(func, {For: _loop})

@@ -191,8 +191,7 @@ class _Copies(StatementRewriter):
         if cond is None or len(atoms_of(cond)) != 1 or not is_plain(cond):
             return loop
         if loop.loop_var not in used_vars(cond):
-            body = self.cut(loop.body, budget)
-            return loop if body is loop.body else replace(loop, body=body)
+            return replace(loop, body=self.cut(loop.body, budget))
         inner = {part.loop_var for part in collect(loop.body, For)}
         found = None if any([v in inner for v in used_vars(cond)]) else _range(cond, loop.loop_var)
         if found is None or loop.step is not None or not is_int(loop.min, 0) or loop.kind not in ("serial", "parallel"):
@@ -233,5 +232,4 @@ def loop_partition(func: PrimFunc, options: PartitionOptions) -> PrimFunc:
     if not has_choices(func.body):
         return func
     body = _Copies(options)(func.body)
-    body = rewrite(body, {For: lambda loop: _loop(loop, options)})
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=rewrite(body, {For: lambda loop: _loop(loop, options)}))

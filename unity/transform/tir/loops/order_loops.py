@@ -229,4 +229,4 @@ def order_loops(func: PrimFunc, options: TileOptions) -> PrimFunc:
     if func.attrs.get("tir.is_scheduled"):
         return func
     body = _Outermost(options, options.parallel and func.attrs.get("tir.noalias", True) is not False)(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=body)

@@ -78,5 +78,4 @@ def share_loops(func: PrimFunc, options: TileOptions) -> PrimFunc:
     """Share outermost independent loops between threads. For programs without blocks whose buffers have their axes."""
     if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False or not options.parallel:
         return func
-    body = _Share()(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Share()(func.body))

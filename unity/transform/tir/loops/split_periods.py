@@ -65,5 +65,4 @@ def split_periods(func: PrimFunc) -> PrimFunc:
     """Split innermost loops at the period of what they read. For flat buffers."""
     if func.attrs.get("tir.is_scheduled"):
         return func
-    body = _Split()(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Split()(func.body))

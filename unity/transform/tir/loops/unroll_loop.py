@@ -121,5 +121,4 @@ def _number(value: object) -> int:
 @prim_func_pass(options=UnrollOptions)
 def unroll_loop(func: PrimFunc, options: UnrollOptions) -> PrimFunc:
     """Write out unrolled loops of constant extent."""
-    body = _Unroll(options)(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Unroll(options)(func.body))

@@ -164,5 +164,4 @@ def version_predicates(func: PrimFunc, options: VersionOptions) -> PrimFunc:
     """Check the bounds of a tile once instead of in every iteration. For programs without blocks."""
     if not has_choices(func.body):
         return func
-    body = _Version(options)(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Version(options)(func.body))

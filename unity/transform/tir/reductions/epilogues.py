@@ -128,5 +128,4 @@ def tile_outermost(
     """The function with its outermost nests tiled (see Outermost), unless a schedule is its author's or memory may be shared."""
     if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
         return func
-    body = Outermost(func, plan, make, column)(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=Outermost(func, plan, make, column)(func.body))

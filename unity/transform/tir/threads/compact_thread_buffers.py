@@ -61,7 +61,7 @@ class _Compact(Rewriter):
         self.around.append(as_loop(node))
         body = self.visit(node.body)
         self.around.pop()
-        return node if body is node.body else replace(node, body=body)
+        return replace(node, body=body)
 
     def leave(self, node: Any) -> Any:
         if type(node) is not SeqStmt:
@@ -154,5 +154,4 @@ class _Compact(Rewriter):
 @prim_func_pass()
 def compact_thread_buffers(func: PrimFunc) -> PrimFunc:
     """Shrink shared, warp and local buffers of GPU programs to what one owner touches. For programs without blocks."""
-    body = _Compact(func)(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Compact(func)(func.body))

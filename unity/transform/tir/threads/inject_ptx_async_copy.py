@@ -94,5 +94,4 @@ class _Inject(StatementRewriter):
 @prim_func_pass()
 def inject_ptx_async_copy(func: PrimFunc) -> PrimFunc:
     """Replace copies of asynchronous stages by ``T.ptx_cp_async``."""
-    body = _Inject()(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Inject()(func.body))

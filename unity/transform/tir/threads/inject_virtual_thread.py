@@ -177,5 +177,4 @@ def _inject(attr: AttrStmt) -> Stmt:
 @prim_func_pass()
 def inject_virtual_thread(func: PrimFunc) -> PrimFunc:
     """Replace virtual threads by loops."""
-    body = rewrite(func.body, {AttrStmt: _inject})
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=rewrite(func.body, {AttrStmt: _inject}))

@@ -210,5 +210,4 @@ def lower_cross_thread_reduction(func: PrimFunc) -> PrimFunc:
 
     For programs with blocks. Gives ``T.tvm_thread_allreduce``.
     """
-    body = _Lower()(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Lower()(func.body))

@@ -281,7 +281,7 @@ class _Lower(StatementRewriter):
             self.threads = {**outer, axis.tag: (axis.var, axis.extent)}
             body = self.visit(node.body)
             self.threads = outer
-            return node if body is node.body else replace(node, body=body)
+            return replace(node, body=body)
         if type(node) is AttrStmt and type(node.node) is CommReducer and type(node.body) is Evaluate:
             call = node.body.value
             if type(call) is Call and call.op_name == "T.tvm_thread_allreduce":
@@ -328,5 +328,4 @@ def _linear(axes: Sequence[tuple[str, Var, Expr]]) -> tuple[Expr, Expr]:
 @prim_func_pass()
 def lower_thread_allreduce(func: PrimFunc) -> PrimFunc:
     """Lower reductions across threads to shuffles and shared memory."""
-    body = _Lower()(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Lower()(func.body))

@@ -161,5 +161,4 @@ class _Kernels(Rewriter):
 @prim_func_pass()
 def lower_warp_memory(func: PrimFunc) -> PrimFunc:
     """Move memory of warps to registers. Requires flat buffers and unified kernels, gives memory of threads and shuffles."""
-    body = _Kernels()(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Kernels()(func.body))

@@ -240,5 +240,4 @@ class _Kernels(StatementRewriter):
 @prim_func_pass()
 def merge_shared_memory_allocations(func: PrimFunc) -> PrimFunc:
     """Merge the dynamic shared memory of each kernel into one buffer."""
-    body = _Kernels()(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Kernels()(func.body))

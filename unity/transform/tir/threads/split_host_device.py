@@ -15,11 +15,11 @@ from typing import Any
 from ....ir.analysis.threads import DEVICE_KERNEL_LAUNCH, is_device_function, is_thread_axis
 from ....ir.buffer import Buffer
 from ....ir.expr import Call, GlobalVar, Var
-from ....ir.function import VOID_TYPE, PrimFunc
+from ....ir.function import PrimFunc
 from ....ir.module import IRModule
 from ....ir.node import Node, replace
 from ....ir.stmt import AllocBuffer, AllocConst, DeclBuffer, Evaluate, SeqStmt, Stmt, seq
-from ....ir.types import Expr, PointerType, PrimType, prim_type
+from ....ir.types import VOID_TYPE, Expr, PointerType, PrimType, prim_type
 from ....ir.walk import StatementRewriter, children, collect, free_vars, fresh_copy, nodes_in, rewrite, substitute
 from ...infra.passes import module_pass
 from .unify_thread_binding import launch_of, with_launch
@@ -107,4 +107,4 @@ def split_host_device(mod: IRModule) -> IRModule:
         if split.made:
             changes[name] = replace(func, body=_without_views(body))
             changes.update(split.made)
-    return mod.with_functions(changes) if changes else mod
+    return mod.with_functions(changes)

@@ -182,7 +182,7 @@ class _Kernel:
             runs = type(stmt.extent) is IntImm and stmt.extent.value > 0
             found = Summary(found.head, found.tail, found.surely and runs)
         self.fixed = outer
-        return (stmt if body is stmt.body else replace(stmt, body=body)), found
+        return (replace(stmt, body=body)), found
 
     def _while(self, stmt: While) -> tuple[Stmt, Summary]:
         uneven = self._varies(stmt.cond)
@@ -193,7 +193,7 @@ class _Kernel:
             self.divergent.pop()
         tested = self.accesses.of(stmt.cond)
         found = Summary([*tested, *found.head], [*found.tail, *tested])
-        return (stmt if body is stmt.body else replace(stmt, body=body)), found
+        return (replace(stmt, body=body)), found
 
     def _if(self, stmt: IfThenElse) -> tuple[Stmt, Summary]:
         tested = self.accesses.of(stmt.cond)
@@ -207,8 +207,7 @@ class _Kernel:
         both = first.surely and second.surely and not uneven
         tail = [*first.tail, *second.tail] if both else [*tested, *first.tail, *second.tail]
         found = Summary([*tested, *first.head, *second.head], tail, both)
-        same = yes is stmt.then_case and no is stmt.else_case
-        return (stmt if same else replace(stmt, then_case=yes, else_case=no)), found
+        return replace(stmt, then_case=yes, else_case=no), found
 
     def _attr(self, stmt: AttrStmt) -> tuple[Stmt, Summary]:
         outer = self.fixed
@@ -216,7 +215,7 @@ class _Kernel:
             self.fixed = outer | {stmt.node.var}
         body, found = self.visit(stmt.body)
         self.fixed = outer
-        return (stmt if body is stmt.body else replace(stmt, body=body)), found
+        return (replace(stmt, body=body)), found
 
     def _bind(self, stmt: Bind) -> tuple[Stmt, Summary]:
         if self._varies(stmt.value):
@@ -241,7 +240,7 @@ class _Kernel:
         start = self.accesses.of(block.init) if block.init is not None else []
         found = Summary([*start, *found.head], [*found.tail, *start], found.surely and not uneven)
         self.fixed = outer
-        return (stmt if body is block.body else replace(stmt, block=replace(block, body=body))), found
+        return replace(stmt, block=replace(block, body=body)), found
 
     def _varies(self, expr: Expr) -> bool:
         """True if an expression may differ between the threads of a block."""
@@ -283,5 +282,4 @@ def thread_sync(func: PrimFunc, options: ThreadSyncOptions) -> PrimFunc:
                         help=f"use one of {', '.join(SCOPES)}")  # fmt: skip
     if not any([scope_of(var) == options.storage_scope for var in collect(func.body, Var)]):
         return func
-    body = _Kernels(options.storage_scope, set())(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Kernels(options.storage_scope, set())(func.body))

@@ -179,5 +179,4 @@ def kernels_of(body: Stmt) -> list[Stmt]:
 @prim_func_pass()
 def unify_thread_binding(func: PrimFunc) -> PrimFunc:
     """Bind all axes of a launch once at the top of each kernel, and allocate its memory inside."""
-    body = _Kernels(func.body)(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return replace(func, body=_Kernels(func.body)(func.body))

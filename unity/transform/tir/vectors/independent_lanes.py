@@ -25,5 +25,4 @@ def independent_lanes(func: PrimFunc) -> PrimFunc:
 
     For programs without blocks whose buffers have their axes.
     """
-    body = rewrite(func.body, {For: _loop})
-    return func if body is func.body else replace(func, body=body)
+    return rewrite(func, {For: _loop})

@@ -52,5 +52,4 @@ def _split(loop: For, options: WidthOptions) -> For:
 @prim_func_pass(options=WidthOptions)
 def split_wide_vectors(func: PrimFunc, options: WidthOptions) -> PrimFunc:
     """Bound the bytes of vector accesses. Requires loops that may be vectorized, gives narrower ones."""
-    body = rewrite(func.body, {For: lambda loop: _split(loop, options)})
-    return func if body is func.body else replace(func, body=body)
+    return rewrite(func, {For: lambda loop: _split(loop, options)})

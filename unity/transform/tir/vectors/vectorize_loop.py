@@ -191,7 +191,7 @@ class _Lanes:
         if type(stmt) is Bind:
             value = self.expr(stmt.value)
             if dtype_of(value).lanes == 1:
-                return stmt if value is stmt.value else replace(stmt, value=value)
+                return replace(stmt, value=value)
             if type(value) is Ramp and not collect(value, (BufferLoad, Call)):
                 self.vectors[stmt.var] = value
                 return SeqStmt(())  # stays a ramp in indices
@@ -264,7 +264,7 @@ def _ramp_with_scalar(kind: type, a: Expr, b: Expr) -> Expr | None:
 def _load(s: _Lanes, expr: BufferLoad) -> Expr:
     indices = [s.expr(i) for i in expr.indices]
     if not any([dtype_of(i).lanes > 1 for i in indices]):
-        return expr if all([a is b for a, b in zip(indices, expr.indices)]) else replace(expr, indices=tuple(indices))
+        return replace(expr, indices=tuple(indices))
     if expr.predicate is not None or any([dtype_of(i).lanes > 1 for i in indices[:-1]]) or expr.buffer.dtype.lanes != 1:
         raise CannotVectorize
     return replace(expr, indices=tuple(indices), ty=s.lanes_type(expr, dtype_of(indices[-1]).lanes))
@@ -404,5 +404,4 @@ def _serial(loop: For, lanes: int) -> Stmt:
 @prim_func_pass(options=VectorizeOptions)
 def vectorize_loop(func: PrimFunc, options: VectorizeOptions) -> PrimFunc:
     """Turn vectorized loops into vector code. For flat buffers and independent lanes (``independent_lanes``)."""
-    body = rewrite(func.body, {For: lambda loop: _loop(loop, options)})
-    return func if body is func.body else replace(func, body=body)
+    return rewrite(func, {For: lambda loop: _loop(loop, options)})
