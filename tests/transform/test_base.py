@@ -1,7 +1,5 @@
 """Passes, pipelines and instruments."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from unity.ir.module import IRModule, module
@@ -20,16 +18,10 @@ from unity.transform.infra.passes import (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class MarkOptions:
-    depth: int = 8
-    tag: str = "a,b"
-
-
-@module_pass(name="test_mark", options=MarkOptions)
-def mark(mod: IRModule, options: MarkOptions) -> IRModule:
+@module_pass(name="test_mark")
+def mark(mod: IRModule, *, depth: int = 8, tag: str = "a,b") -> IRModule:
     """Write the options into the module's attributes."""
-    return mod.with_attrs(depth=options.depth, tag=options.tag)
+    return mod.with_attrs(depth=depth, tag=tag)
 
 
 @module_pass(name="test_nothing")

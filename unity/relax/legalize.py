@@ -6,7 +6,6 @@ What a function gives takes the call's place before the other operators are lowe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from ..ir.expr import Call, op
 from ..ir.module import IRModule
@@ -37,14 +36,7 @@ class _Customized(PyExprMutator):
         return self.builder_.get()
 
 
-@dataclass(slots=True, frozen=True)
-class CustomizeOptions:
-    """``rules``: functions ``(bb, call) -> expression`` by operator."""
-
-    rules: Rules = field(default_factory=dict)
-
-
-@module_pass(options=CustomizeOptions)
-def customize_ops(mod: IRModule, options: CustomizeOptions) -> IRModule:
-    """Replace calls of some operators by what functions of a user make of them."""
-    return _Customized(mod, options.rules).module(mod)
+@module_pass()
+def customize_ops(mod: IRModule, *, rules: Rules | None = None) -> IRModule:
+    """Replace calls of some operators by what functions of a user, ``rules``, make of them: ``(bb, call) -> expression``."""
+    return _Customized(mod, rules or {}).module(mod)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from inspect import signature
 from typing import Any
 
 from ..ir.module import IRModule
@@ -117,7 +117,9 @@ def find_pass(name: str, table: Mapping[str, str]) -> Callable[..., Pass]:
     found, *arguments = table[name].split()
     options = {theirs: ours or theirs for theirs, _, ours in [a.partition("=") for a in arguments]}
     step = PASSES[found]
-    nothing = [f.name for f in fields(step.options) if "None" in str(f.type) and f.default] if step.options else []
+    nothing = [
+        p.name for p in signature(step.function).parameters.values() if "None" in str(p.annotation) and p.default
+    ]
 
     def make(*args: Any, **kwargs: Any) -> Pass:
         given = dict(zip(options, args)) | kwargs

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import MISSING, dataclass, fields, replace as replace_fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace as replace_fields
 from typing import Any, Protocol, overload
 
 from ...ir.expr import DataflowBlock
@@ -28,7 +28,8 @@ class Pass:
 
     name: str
     function: Callable[..., Any]
-    options: Any = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Those that differ from the defaults of the function's keyword parameters."""
     level: str = "module"
     doc: str = ""
     opt_level: int = 0
@@ -71,25 +72,28 @@ class Pass:
 
     def on(self, func: Any) -> Any:
         """Run the bare pass on one function ``func``."""
-        return self.function(func) if self.options is None else self.function(func, self.options)
+        return self.function(func, **self.options)
 
     def with_options(self, **options: Any) -> Pass:
         """The same pass with some options changed. Raises PassError E501 for an option it does not have."""
-        known = [f.name for f in fields(self.options)] if self.options is not None else []
+        known = self.defaults
         for name in options:
             if name not in known:
                 raise PassError(
                     "E501", f"pass {self.name} has no option {name!r}", help=f"it has: {', '.join(known) or 'none'}"
                 )
-        return replace_fields(self, options=replace_fields(self.options, **options)) if options else self
+        changed = {name: value for name, value in {**self.options, **options}.items() if value != known[name]}
+        return replace_fields(self, options=changed) if options else self
 
     def __str__(self) -> str:
-        changed = []
-        for f in fields(self.options) if self.options is not None else ():
-            value = getattr(self.options, f.name)
-            if value != (f.default if f.default_factory is MISSING else f.default_factory()):
-                changed.append(f"{f.name}={value!r}")
+        changed = [f"{name}={self.options[name]!r}" for name in self.defaults if name in self.options]
         return f"{self.name}{{{','.join(changed)}}}" if changed else self.name
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The options that the pass has, keyword parameters of its function, with their defaults."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 def _origin(step: Pass) -> tuple[str, str]:
@@ -100,7 +104,7 @@ def _origin(step: Pass) -> tuple[str, str]:
 _METHODS = {"module": "transform_module", "dataflow_block": "transform_dataflowblock"}
 """The name of the one method of a class that is a pass, as in TVM; ``transform_function`` else."""
 _OWN_ARGUMENTS = {"module": 1}
-"""Arguments of a pass besides what TVM's take more: the module; ``func, mod`` else."""
+"""Positional parameters of a pass besides what TVM's take more: the module; ``func, mod`` else."""
 
 
 class _Decorator(Protocol):
@@ -112,11 +116,10 @@ class _Decorator(Protocol):
     def __call__(self, function: Callable[..., Any], /) -> Pass: ...
 
 
-def _decorator(level: str, name: str | None, options: type | None, opt_level: int) -> _Decorator:
+def _decorator(level: str, name: str | None, opt_level: int) -> _Decorator:
     def named(function: Callable[..., Any], doc: str | None, title: str) -> Pass:
-        contextual = options is None and _required(function) > _OWN_ARGUMENTS.get(level, 2)
-        values = options() if options else None
-        return Pass(title, function, values, level, doc or "", opt_level, contextual)
+        contextual = _required(function) > _OWN_ARGUMENTS.get(level, 2)
+        return Pass(title, function, {}, level, doc or "", opt_level, contextual)
 
     def make(function: Any) -> Any:
         title = name or function.__name__
@@ -148,36 +151,36 @@ def _required(function: Callable[..., Any]) -> int:
     return len([p for p in parameters if p.kind in places and p.default is inspect.Parameter.empty])
 
 
-def module_pass(*, name: str | None = None, options: type | None = None, opt_level: int = 0) -> _Decorator:
-    """Make a pass of a function ``IRModule [, options] -> IRModule``; or, as in TVM, of ``(mod, ctx)`` or a class with a method
+def module_pass(*, name: str | None = None, opt_level: int = 0) -> _Decorator:
+    """Make a pass of a function ``IRModule [, *, options] -> IRModule``; or, as in TVM, of ``(mod, ctx)`` or a class with a method
     ``transform_module(mod, ctx)``, whose calls return passes.
 
-    ``name``: the pass's name, default that of the function. ``options``: a frozen dataclass with defaults. ``opt_level``: least
-    level of a PassContext under which the pass runs.
+    Keyword parameters of the function, with their defaults, are options of the pass. ``name``: the pass's name, default that of
+    the function. ``opt_level``: least level of a PassContext under which the pass runs.
     """
-    return _decorator("module", name, options, opt_level)
+    return _decorator("module", name, opt_level)
 
 
-def prim_func_pass(*, name: str | None = None, options: type | None = None, opt_level: int = 0) -> _Decorator:
-    """Make a pass of a function ``PrimFunc [, options] -> PrimFunc``, run on each tensor program; or, as in TVM, of ``(func, mod,
+def prim_func_pass(*, name: str | None = None, opt_level: int = 0) -> _Decorator:
+    """Make a pass of a function ``PrimFunc [, *, options] -> PrimFunc``, run on each tensor program; as in TVM, of ``(func, mod,
     ctx)`` or a class with a method ``transform_function``. ``name``, ``opt_level``: as in ``module_pass``.
     """
-    return _decorator("prim_func", name, options, opt_level)
+    return _decorator("prim_func", name, opt_level)
 
 
-def function_pass(*, name: str | None = None, options: type | None = None, opt_level: int = 0) -> _Decorator:
-    """Make a pass of a function ``Function [, options] -> Function``, run on each graph function; or, as in TVM, of ``(func, mod,
+def function_pass(*, name: str | None = None, opt_level: int = 0) -> _Decorator:
+    """Make a pass of a function ``Function [, *, options] -> Function``, run on each graph function; as in TVM, of ``(func, mod,
     ctx)`` or a class with a method ``transform_function``. ``name``, ``opt_level``: as in ``module_pass``.
     """
-    return _decorator("function", name, options, opt_level)
+    return _decorator("function", name, opt_level)
 
 
-def dataflowblock_pass(*, name: str | None = None, options: type | None = None, opt_level: int = 0) -> _Decorator:
-    """Make a pass of a function ``DataflowBlock [, options] -> DataflowBlock``, run on each block of each graph function; or, as in
+def dataflowblock_pass(*, name: str | None = None, opt_level: int = 0) -> _Decorator:
+    """Make a pass of a function ``DataflowBlock [, *, options] -> DataflowBlock``, run on each block of graph functions; or, as in
     TVM, of ``(block, mod, ctx)`` or a class with a method ``transform_dataflowblock``. ``name``, ``opt_level``: as in
     ``module_pass``.
     """
-    return _decorator("dataflow_block", name, options, opt_level)
+    return _decorator("dataflow_block", name, opt_level)
 
 
 @dataclass(slots=True, frozen=True, init=False)

@@ -11,7 +11,6 @@ done once: ``only_weights`` asks for that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.analysis import var_to_value
@@ -27,16 +26,6 @@ from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import changed_vars
 from ..normalize.normalize import normal_form
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
-
-
-@dataclass(slots=True, frozen=True)
-class CombineParallelMatmulOptions:
-    """``min_size``: least number of products joined; ``only_weights``: the matrices are parameters or constants; ``check``: asked
-    with the left operand, the matrices, an empty list (biases stay where they are) and the value of each variable."""
-
-    min_size: int = 2
-    only_weights: bool = True
-    check: Callable[[Expr, list[Expr], list[Expr], dict[Var, Expr]], bool] | None = None
 
 
 class _Group:
@@ -58,7 +47,12 @@ def _fits(first: Expr, other: Expr) -> bool:
     return first.ty.dtype is other.ty.dtype and first.ty.dtype is not None and same_dim(a[0], b[0]) is Answer.YES
 
 
-def _groups(fn: Function, options: CombineParallelMatmulOptions) -> dict[Var, _Group]:
+def _groups(
+    fn: Function,
+    min_size: int,
+    only_weights: bool,
+    check: Callable[[Expr, list[Expr], list[Expr], dict[Var, Expr]], bool] | None,
+) -> dict[Var, _Group]:
     """The group of each product that is joined with others."""
     params, fixed = set(fn.params), changed_vars(fn)
     by_left: dict[tuple[BindingBlock, Any], list[list[tuple[Var, Call]]]] = {}
@@ -70,11 +64,7 @@ def _groups(fn: Function, options: CombineParallelMatmulOptions) -> dict[Var, _G
         if isinstance(binding, VarBinding) and type(value) is Call and op_called(value) == R.matmul.name:
             left, right = value.args[0], value.args[1]
             weight = right in params or type(right) is Constant
-            usable = (
-                (weight or not options.only_weights)
-                and _columns(right) is not None
-                and not value.attrs.get("out_dtype")
-            )
+            usable = (weight or not only_weights) and _columns(right) is not None and not value.attrs.get("out_dtype")
             if (
                 usable
                 and isinstance(left.ty, TensorType)
@@ -89,23 +79,31 @@ def _groups(fn: Function, options: CombineParallelMatmulOptions) -> dict[Var, _G
                     by_left[(block, left)].append([(binding.var, value)])
                     ready[binding.var] = set(bound)
         bound.add(binding.var)
-    values = var_to_value(fn) if options.check is not None else {}
+    values = var_to_value(fn) if check is not None else {}
     for (_, shared), groups in by_left.items():
         for calls in groups:
-            refused = options.check is not None and not options.check(shared, [c.args[1] for _, c in calls], [], values)
-            if len(calls) >= options.min_size and not refused:
+            refused = check is not None and not check(shared, [c.args[1] for _, c in calls], [], values)
+            if len(calls) >= min_size and not refused:
                 made = _Group(calls)
                 found.update({var: made for var, _ in calls})
     return found
 
 
-@function_pass(options=CombineParallelMatmulOptions)
-def combine_parallel_matmul(fn: Function, options: CombineParallelMatmulOptions) -> Function:
+@function_pass()
+def combine_parallel_matmul(
+    fn: Function,
+    *,
+    min_size: int = 2,
+    only_weights: bool = True,
+    check: Callable[[Expr, list[Expr], list[Expr], dict[Var, Expr]], bool] | None = None,
+) -> Function:
     """Join products of one left operand into one product that is split afterwards.
 
     Requires right operands of rank 2 with equal rows and data type and known columns.
+    ``min_size``: least number of products joined; ``only_weights``: the matrices are parameters or constants; ``check``: asked
+    with the left operand, the matrices, an empty list (biases stay where they are) and the value of each variable.
     """
-    groups = _groups(fn, options)
+    groups = _groups(fn, min_size, only_weights, check)
     if not groups:
         return fn
 

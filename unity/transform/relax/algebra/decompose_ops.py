@@ -8,7 +8,6 @@ are computed in float32 and rounded once, as the operators do. Rules of one's ow
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import Call, ShapeExpr, Tuple
@@ -132,21 +131,13 @@ INFERENCE: dict[str, Rule] = {
 TRAINING: dict[str, Rule] = {**INFERENCE, R.nn.layer_norm.name: layer_norm, R.nn.rms_norm.name: rms_norm}
 
 
-@dataclass(slots=True, frozen=True)
-class DecomposeOptions:
-    """``names``: operators to take apart, all with a rule when empty; ``custom``: (name, rule) asked first; ``func_name``: the
-    one function to change, all where it is None."""
-
-    names: tuple[str, ...] = ()
-    custom: tuple[tuple[str, Rule], ...] = ()
-    func_name: str | None = None
-
-
-def decompose(fn: Function, rules: dict[str, Rule], options: DecomposeOptions) -> Function:
+def decompose(
+    fn: Function, rules: dict[str, Rule], names: tuple[str, ...], custom: tuple[tuple[str, Rule], ...]
+) -> Function:
     """The function with the operators of ``rules`` taken apart; a rule that gives None leaves its call."""
-    chosen = {**rules, **dict(options.custom)}
-    if options.names:
-        chosen = {name: rule for name, rule in chosen.items() if name in options.names}
+    chosen = {**rules, **dict(custom)}
+    if names:
+        chosen = {name: rule for name, rule in chosen.items() if name in names}
 
     def step(value: Expr, rewriter: GraphRewriter) -> Any:
         rule = chosen.get(op_called(value))
@@ -159,20 +150,46 @@ def decompose(fn: Function, rules: dict[str, Rule], options: DecomposeOptions) -
     return GraphRewriter(step).function(fn)
 
 
-def _each(mod: IRModule, rules: dict[str, Rule], options: DecomposeOptions) -> IRModule:
-    if options.func_name is not None:
-        require_functions(mod, [options.func_name])
-    chosen = {n: fn for n, fn in mod.graph_functions().items() if options.func_name in (None, n)}
-    return mod.with_functions({name: decompose(fn, rules, options) for name, fn in chosen.items()})
+def _each(
+    mod: IRModule,
+    rules: dict[str, Rule],
+    names: tuple[str, ...],
+    custom: tuple[tuple[str, Rule], ...],
+    func_name: str | None,
+) -> IRModule:
+    if func_name is not None:
+        require_functions(mod, [func_name])
+    chosen = {n: fn for n, fn in mod.graph_functions().items() if func_name in (None, n)}
+    return mod.with_functions({name: decompose(fn, rules, names, custom) for name, fn in chosen.items()})
 
 
-@module_pass(options=DecomposeOptions)
-def decompose_ops_for_inference(mod: IRModule, options: DecomposeOptions) -> IRModule:
-    """Decompose batch normalisation and dropout as inference computes them. ``custom``: rules of your own by operator."""
-    return _each(mod, INFERENCE, options)
+@module_pass()
+def decompose_ops_for_inference(
+    mod: IRModule,
+    *,
+    names: tuple[str, ...] = (),
+    custom: tuple[tuple[str, Rule], ...] = (),
+    func_name: str | None = None,
+) -> IRModule:
+    """Decompose batch normalisation and dropout as inference computes them. ``custom``: rules of your own by operator.
+
+    ``names``: operators to take apart, all with a rule when empty; ``custom``: (name, rule) asked first; ``func_name``: the
+    one function to change, all where it is None.
+    """
+    return _each(mod, INFERENCE, names, custom, func_name)
 
 
-@module_pass(options=DecomposeOptions)
-def decompose_ops_for_training(mod: IRModule, options: DecomposeOptions) -> IRModule:
-    """Decompose normalisations into operators with simple gradients. ``custom``: rules of your own by operator."""
-    return _each(mod, TRAINING, options)
+@module_pass()
+def decompose_ops_for_training(
+    mod: IRModule,
+    *,
+    names: tuple[str, ...] = (),
+    custom: tuple[tuple[str, Rule], ...] = (),
+    func_name: str | None = None,
+) -> IRModule:
+    """Decompose normalisations into operators with simple gradients. ``custom``: rules of your own by operator.
+
+    ``names``: operators to take apart, all with a rule when empty; ``custom``: (name, rule) asked first; ``func_name``: the
+    one function to change, all where it is None.
+    """
+    return _each(mod, TRAINING, names, custom, func_name)

@@ -7,7 +7,6 @@ results of one function, since a caller may change one of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import Call, Constant, DataflowBlock, DataflowVar, ExternFunc, GlobalVar, Op, Tuple, TupleGetItem, Var
@@ -134,14 +133,10 @@ class _Sharing(GraphRewriter):
         return value
 
 
-@dataclass(slots=True, frozen=True)
-class CommonSubexprOptions:
-    """``call_only``: share calls alone, not fields of tuples."""
+@function_pass()
+def eliminate_common_subexpr(fn: Function, *, call_only: bool = False) -> Function:
+    """Compute equal expressions without effects once.
 
-    call_only: bool = False
-
-
-@function_pass(options=CommonSubexprOptions)
-def eliminate_common_subexpr(fn: Function, options: CommonSubexprOptions) -> Function:
-    """Compute equal expressions without effects once."""
-    return _Sharing(fn, options.call_only).function(fn)
+    ``call_only``: share calls alone, not fields of tuples.
+    """
+    return _Sharing(fn, call_only).function(fn)

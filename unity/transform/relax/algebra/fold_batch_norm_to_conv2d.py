@@ -7,7 +7,6 @@ by operators that ``fold_constant`` evaluates, so by default only constant weigh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.analysis import use_counts
@@ -29,13 +28,6 @@ from ..normalize.normalize import normal_form
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 
 
-@dataclass(slots=True, frozen=True)
-class FoldBatchNormOptions:
-    """``only_constants``: leave layers whose weight or statistics are not constants."""
-
-    only_constants: bool = True
-
-
 def _layout(call: Call, name: str, default: str) -> str:
     return str(call.attrs.get(name) or default)
 
@@ -54,8 +46,8 @@ def _is_channel_bias(value: Expr, axis: int, rank: int) -> bool:
 
 
 class _Folder:
-    def __init__(self, fn: Function, options: FoldBatchNormOptions) -> None:
-        self.options = options
+    def __init__(self, fn: Function, only_constants: bool) -> None:
+        self.only_constants = only_constants
         self.counts = use_counts(fn)
         self.source, self.visible = Sources(fn), Visibility(fn)
         self.fixed = self.source.fixed
@@ -99,7 +91,7 @@ class _Folder:
         parts = [weight, *call.args[1:], *([bias] if bias is not None else [])]
         if not all([self.visible.allows(p, at) for p in (conv.args[0], *parts)]):
             return None
-        if self.options.only_constants and not all([self.source.is_constant(p) for p in parts]):
+        if self.only_constants and not all([self.source.is_constant(p) for p in parts]):
             return None
         gamma, beta, mean, var = call.args[1:5]
         root = elementwise.sqrt(add(var, constant(float(call.attrs.get("epsilon", 1e-5)), dtype)))
@@ -118,15 +110,16 @@ class _Folder:
         return add(made, shift)
 
 
-@function_pass(options=FoldBatchNormOptions)
-def fold_batch_norm_to_conv2d(fn: Function, options: FoldBatchNormOptions) -> Function:
+@function_pass()
+def fold_batch_norm_to_conv2d(fn: Function, *, only_constants: bool = True) -> Function:
     """Fold batch normalisation behind a convolution into its weight and a bias.
 
     Gives operators on constants that ``fold_constant`` evaluates.
+    ``only_constants``: leave layers whose weight or statistics are not constants.
     """
     if not any([op_called(b.value) == R.nn.batch_norm.name for _, b in each_binding(fn)]):
         return fn
-    folder = _Folder(fn, options)
+    folder = _Folder(fn, only_constants)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         if type(value) is not Call or op_called(value) != R.nn.batch_norm.name:

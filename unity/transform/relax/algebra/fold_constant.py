@@ -8,7 +8,6 @@ broadcast. An operator that creates a tensor (`R.zeros`, `R.arange`) stays, but 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,13 +29,6 @@ VIEW_BYTES = 1 << 16
 
 CREATED_BYTES = 1 << 16
 """Tensors an operator creates count as constants up to this size."""
-
-
-@dataclass(slots=True, frozen=True)
-class FoldOptions:
-    """``max_bytes``: results above this size are folded only when not larger than their operands."""
-
-    max_bytes: int = 1 << 20
 
 
 def _operand(value: Expr, known: dict[Var, Expr]) -> Any:
@@ -110,11 +102,12 @@ def _constant(value: Any, ty: Type, origin: tuple[Any, ...], path: tuple[int, ..
     return Constant(data, ty)
 
 
-@function_pass(options=FoldOptions)
-def fold_constant(fn: Function, options: FoldOptions) -> Function:
+@function_pass()
+def fold_constant(fn: Function, *, max_bytes: int = 1 << 20) -> Function:
     """Evaluate operators on constants whose results have up to ``max_bytes`` bytes.
 
     Requires a lowering and a numpy meaning of the operator.
+    ``max_bytes``: results above this size are folded only when not larger than their operands.
     """
     known: dict[Var, Expr] = {}
     written = changed_vars(fn)
@@ -141,7 +134,7 @@ def fold_constant(fn: Function, options: FoldOptions) -> Function:
         if creates and not 0 < _bytes(value.ty) <= CREATED_BYTES:
             return value
         made = info.ref(*arrays, **attrs)
-        if _size(made) > max(options.max_bytes, _size(arrays)):
+        if _size(made) > max(max_bytes, _size(arrays)):
             return value
         found = _constant(made, value.ty, (info.name, tuple(operands), attrs))
         if found is None:

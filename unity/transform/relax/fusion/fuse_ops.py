@@ -16,7 +16,6 @@ Equal primitive functions are shared. Here: the rewriting; which calls belong to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import (
@@ -136,30 +135,20 @@ def _with_args(value: Expr, params: _Params) -> Expr:
     return replace(value, **{name: params.take(part) for name, part in parts.items() if isinstance(part, Expr)})
 
 
-@dataclass(slots=True, frozen=True)
-class FuseOptions:
-    """``max_depth``: most calls in one function; ``max_args``: most arguments and results of one, 0 for any number;
-    ``fuse_opt_level``: 0 fuses nothing, -1 follows the ``opt_level`` of the PassContext."""
-
-    max_depth: int = 64
-    max_args: int = 0
-    fuse_opt_level: int = -1
-
-
 class _BlockFuser:
     """Fuses inside the dataflow blocks of a module."""
 
-    def __init__(self, mod: IRModule, options: FuseOptions) -> None:
+    def __init__(self, mod: IRModule, max_depth: int, max_args: int) -> None:
         self.patterns = Patterns(mod)
         self.table = FunctionTable(mod)
-        self.options = options
+        self.max_depth, self.max_args = max_depth, max_args
 
     def block(self, block: BindingBlock) -> BindingBlock:
         """The block with groups of several calls replaced."""
         if type(block) is not DataflowBlock:
             return block
         items = build_graph(block, self.patterns)
-        groups = [_own_fields(g) for g in Partition(items, self.options.max_depth, self.options.max_args).found()]
+        groups = [_own_fields(g) for g in Partition(items, self.max_depth, self.max_args).found()]
         groups = [g for g in groups if sum([type(_value(m)) is Call for m in g]) > 1]
         if not groups:
             return block
@@ -207,17 +196,19 @@ class _Sequences(Rewriter):
         return None
 
 
-@module_pass(options=FuseOptions)
-def fuse_ops(mod: IRModule, options: FuseOptions) -> IRModule:
+@module_pass()
+def fuse_ops(mod: IRModule, *, max_depth: int = 64, max_args: int = 0, fuse_opt_level: int = -1) -> IRModule:
     """Group calls of tensor programs into primitive functions.
 
     Requires calls of tensor programs in dataflow blocks (``legalize_ops``, ``convert_to_dataflow``). Gives private functions with
     the attribute ``Primitive``, for ``fuse_tir``.
+    ``max_depth``: most calls in one function; ``max_args``: most arguments and results of one, 0 for any number;
+    ``fuse_opt_level``: 0 fuses nothing, -1 follows the ``opt_level`` of the PassContext.
     """
-    level = options.fuse_opt_level if options.fuse_opt_level >= 0 else PassContext.current().opt_level
+    level = fuse_opt_level if fuse_opt_level >= 0 else PassContext.current().opt_level
     if level == 0:
         return mod
-    fuser = _BlockFuser(mod, options)
+    fuser = _BlockFuser(mod, max_depth, max_args)
     changes = {
         name: _Sequences(fuser)(fn)
         for name, fn in mod.graph_functions().items()

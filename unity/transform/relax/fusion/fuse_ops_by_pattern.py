@@ -113,17 +113,6 @@ def as_pattern(given: FusionPattern | tuple[Any, ...]) -> FusionPattern:
     return FusionPattern(name, pattern, dict(annotations), *functions[:2])
 
 
-@dataclass(slots=True, frozen=True)
-class FuseByPatternOptions:
-    """``patterns``: what to look for, by precedence; ``bind_constants``: constants stay inside the functions; ``annotate_codegen``:
-    wrap each for its code generator; ``entry_functions``: graph functions to search, () for all."""
-
-    patterns: tuple[Any, ...] = ()
-    bind_constants: bool = True
-    annotate_codegen: bool = False
-    entry_functions: tuple[str, ...] = ()
-
-
 class BlockView:
     """A dataflow block with the order, users and outside uses of its variables."""
 
@@ -241,13 +230,21 @@ def wrap_for_codegen(fn: Function, name: str, codegen: str) -> Function:
     return Function(params, SeqExpr(blocks, result), shell.ret_ty, True, {"Codegen": codegen})
 
 
-@module_pass(options=FuseByPatternOptions)
-def fuse_ops_by_pattern(mod: IRModule, options: FuseByPatternOptions) -> IRModule:
+@module_pass()
+def fuse_ops_by_pattern(
+    mod: IRModule,
+    *,
+    patterns: tuple[Any, ...] = (),
+    bind_constants: bool = True,
+    annotate_codegen: bool = False,
+    entry_functions: tuple[str, ...] = (),
+) -> IRModule:
     """Group the matches of patterns into composite functions.
 
     Gives private functions with the attribute ``Composite``, and ``Codegen`` with ``annotate_codegen``.
+    ``patterns``: what to look for, by precedence; ``bind_constants``: constants stay inside the functions; ``annotate_codegen``:
+    wrap each for its code generator; ``entry_functions``: graph functions to search, () for all.
     """
-    patterns = [as_pattern(p) for p in options.patterns]
     table = FunctionTable(mod)
     changes: dict[str, Any] = {}
 
@@ -255,7 +252,7 @@ def fuse_ops_by_pattern(mod: IRModule, options: FuseByPatternOptions) -> IRModul
         hint = "fused_" + name.replace(".", "_")
 
         def add(fn: Function) -> GlobalVar:
-            if options.annotate_codegen:
+            if annotate_codegen:
                 return table.add(wrap_for_codegen(fn, hint, name.split(".")[0]), hint)
             return table.add(fn, hint)
 
@@ -266,13 +263,13 @@ def fuse_ops_by_pattern(mod: IRModule, options: FuseByPatternOptions) -> IRModul
         values = {b.var: b.value for b in block.bindings if isinstance(b, VarBinding)}
         taken: set[Var] = set()
         groups = []
-        for pattern in patterns:
+        for pattern in map(as_pattern, patterns):
             for group, attrs in _matches(pattern, view, values, taken):
                 groups.append((group, target(pattern.name), attrs))
-        return replace_groups(block, groups, not options.bind_constants) if groups else block
+        return replace_groups(block, groups, not bind_constants) if groups else block
 
     for name, fn in mod.graph_functions().items():
-        chosen = not options.entry_functions or name in options.entry_functions
+        chosen = not entry_functions or name in entry_functions
         if chosen and not (fn.attrs.get("Primitive") or fn.attrs.get("Codegen")):
             changes[name] = OnBlocks(rule)(fn)
     return mod.with_functions({**changes, **table.added})

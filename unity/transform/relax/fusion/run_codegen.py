@@ -14,7 +14,6 @@ A function that is left out stays; without its mark it is then compiled like any
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from ....ffi.registry import register_func
@@ -41,15 +40,6 @@ def register_codegen(name: str, codegen: Codegen | None = None) -> Any:
         return lambda function: register_codegen(name, function)
     CODEGENS[name] = codegen
     return codegen
-
-
-@dataclass(slots=True, frozen=True)
-class RunCodegenOptions:
-    """``target_options``: options by name of the code generator; ``entry_functions``: where given, functions that neither these nor
-    public ones need are removed."""
-
-    target_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    entry_functions: tuple[str, ...] = ()
 
 
 def as_call_dps(value: Call, callee: Expr, fn: Function) -> Call:
@@ -84,9 +74,18 @@ def _target(name: str, made: Any) -> Expr | PrimFunc | Function:
                     help="return a function, a PrimFunc, or the name of a registered function")  # fmt: skip
 
 
-@module_pass(options=RunCodegenOptions)
-def run_codegen(mod: IRModule, options: RunCodegenOptions) -> IRModule:
-    """Hand functions marked for a code generator to it, and replace them by its results. Requires the attribute ``Codegen``."""
+@module_pass()
+def run_codegen(
+    mod: IRModule,
+    *,
+    target_options: Mapping[str, Mapping[str, Any]] | None = None,
+    entry_functions: tuple[str, ...] = (),
+) -> IRModule:
+    """Hand functions marked for a code generator to it, and replace them by its results. Requires the attribute ``Codegen``.
+
+    ``target_options``: options by name of the code generator; ``entry_functions``: where given, functions that neither these nor
+    public ones need are removed.
+    """
     marked: dict[str, dict[str, Function]] = {}
     for name, fn in mod.graph_functions().items():
         if fn.attrs.get("Codegen"):
@@ -98,7 +97,7 @@ def run_codegen(mod: IRModule, options: RunCodegenOptions) -> IRModule:
         if codegen is None:
             raise PassError("E553", f"no code generator {library!r} is registered for {next(iter(functions))}",
                             help=f"register_codegen({library!r}, function); known: {', '.join(CODEGENS) or 'none'}")  # fmt: skip
-        made = codegen(dict(functions), options.target_options.get(library, {}))
+        made = codegen(dict(functions), (target_options or {}).get(library, {}))
         for name, fn in functions.items():
             if name not in made:
                 changes[name] = replace(fn, attrs={k: v for k, v in fn.attrs.items() if k != "Codegen"})
@@ -120,8 +119,8 @@ def run_codegen(mod: IRModule, options: RunCodegenOptions) -> IRModule:
         if name not in changes:
             changes[name] = GraphRewriter(rule).function(fn)
     result = mod.with_functions(changes)
-    if not options.entry_functions:
+    if not entry_functions:
         return result
-    require_functions(result, options.entry_functions)
-    alive = reachable(result, options.entry_functions)
+    require_functions(result, entry_functions)
+    alive = reachable(result, entry_functions)
     return result.with_functions({name: None for name in result.functions if name not in alive})

@@ -12,7 +12,6 @@ Source: R. E. Wengert, A simple automatic derivative evaluation program, 1964; t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import Binding, Call, MatchCast, Op, Tuple, TupleGetItem, Var, VarBinding
@@ -33,18 +32,8 @@ from ....op.te_gradients import TE_GRADIENTS
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..analysis.mutable_vars import leaf_vars
-from ..normalize.convert_to_dataflow import ConvertToDataflowOptions, convert_to_dataflow
+from ..normalize.convert_to_dataflow import convert_to_dataflow
 from ..normalize.to_non_dataflow import to_non_dataflow
-
-
-@dataclass(slots=True, frozen=True)
-class GradientOptions:
-    """``func_name``: the function; ``require_grads``: names of parameters, all of float type when empty; ``target_index``:
-    the field of the result that is differentiated."""
-
-    func_name: str = "main"
-    require_grads: tuple[str, ...] = ()
-    target_index: int = 0
 
 
 def _is_float(ty: Type) -> bool:
@@ -188,17 +177,19 @@ def _target(result: Expr, index: int) -> tuple[Expr, Any]:
     return value, constant(1.0, ty.dtype)
 
 
-def differentiate(fn: Function, options: GradientOptions, bb: BlockBuilder, name: str) -> Function:
+def differentiate(
+    fn: Function, func_name: str, require_grads: tuple[str, ...], target_index: int, bb: BlockBuilder, name: str
+) -> Function:
     """The adjoint of a function, built in a module where tensor programs it needs are put. Raises PassError E559."""
     fn = to_non_dataflow.on(fresh_copy(fn))
     body = seq_body(fn)
-    wanted = [p for p in fn.params if (p.name in options.require_grads if options.require_grads else _is_float(p.ty))]
-    unknown = set(options.require_grads) - {p.name for p in wanted}
+    wanted = [p for p in fn.params if (p.name in require_grads if require_grads else _is_float(p.ty))]
+    unknown = set(require_grads) - {p.name for p in wanted}
     bad = [p.name for p in wanted if not _is_float(p.ty)]
     if unknown or bad:
         names = ", ".join([*sorted(unknown), *bad])
-        raise PassError("E559", f"{names}: no float parameter of {options.func_name}", help="name float parameters")
-    target, one = _target(body.body, options.target_index)
+        raise PassError("E559", f"{names}: no float parameter of {func_name}", help="name float parameters")
+    target, one = _target(body.body, target_index)
     bindings = [b for block in body.blocks for b in block.bindings]
     with bb.function(name, fn.params, private=True):
         for binding in bindings:
@@ -212,23 +203,27 @@ def differentiate(fn: Function, options: GradientOptions, bb: BlockBuilder, name
         grads = [adjoint.whole(adjoint.grads.get(p), p.ty) for p in wanted]
         bb.emit_func_output(Tuple((body.body, Tuple(tuple(grads)))))
     made = bb.get()[name]
-    grouped: Function = convert_to_dataflow.function(made, ConvertToDataflowOptions(1))
+    grouped: Function = convert_to_dataflow.function(made, min_size=1)
     return replace(grouped, pure=fn.pure)
 
 
-@module_pass(options=GradientOptions)
-def gradient(mod: IRModule, options: GradientOptions) -> IRModule:
+@module_pass()
+def gradient(
+    mod: IRModule, *, func_name: str = "main", require_grads: tuple[str, ...] = (), target_index: int = 0
+) -> IRModule:
     """Add ``main_adjoint``: the results of a function and the gradients of its parameters, in reverse mode.
 
     Requires a straight line of operators and a float scalar result, field ``target_index`` of a tuple. Raises PassError E559.
+    ``func_name``: the function; ``require_grads``: names of parameters, all of float type when empty; ``target_index``:
+    the field of the result that is differentiated.
     """
-    fn = mod[options.func_name]
+    fn = mod[func_name]
     if not isinstance(fn, Function):
-        raise PassError("E559", f"{options.func_name} is not a graph function")
-    name = f"{options.func_name}_adjoint"
+        raise PassError("E559", f"{func_name} is not a graph function")
+    name = f"{func_name}_adjoint"
     if name in mod:
         raise PassError("E559", f"the module has a function {name} already", help="rename it")
     attrs = {**fn.attrs, "global_symbol": name} if "global_symbol" in fn.attrs else dict(fn.attrs)
     bb = BlockBuilder(mod)
-    made = differentiate(fn, options, bb, name)
+    made = differentiate(fn, func_name, require_grads, target_index, bb, name)
     return bb.get().with_functions({name: replace(made, attrs=attrs)})

@@ -8,7 +8,6 @@ by ``R.layout_transform``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ....arith.index_map import IndexMap, index_map
@@ -27,14 +26,6 @@ from ..analysis.liveness import op_called
 from ..rewriting.graph_rewriter import GraphRewriter
 
 Layout = IndexMap | Callable[..., Any] | None
-
-
-@dataclass(slots=True, frozen=True)
-class AlterOpImplOptions:
-    """``op_impl_map``: the program for each name; ``op_buffer_transforms``: layouts of its inputs, then of its outputs."""
-
-    op_impl_map: Mapping[str, PrimFunc] = field(default_factory=dict)
-    op_buffer_transforms: Mapping[str, Sequence[Layout]] = field(default_factory=dict)
 
 
 def _as_map(layout: Layout, ty: Type) -> IndexMap | None:
@@ -75,13 +66,20 @@ def _moved_back(value: Expr, layout: Layout, ty: Type, rewriter: GraphRewriter) 
     )
 
 
-@module_pass(options=AlterOpImplOptions)
-def alter_op_impl(mod: IRModule, options: AlterOpImplOptions) -> IRModule:
+@module_pass()
+def alter_op_impl(
+    mod: IRModule,
+    *,
+    op_impl_map: Mapping[str, PrimFunc] | None = None,
+    op_buffer_transforms: Mapping[str, Sequence[Layout]] | None = None,
+) -> IRModule:
     """Replace tensor programs that have the attribute ``operator_name`` by programs with other layouts.
 
     Gives calls of ``R.layout_transform`` around the new programs; ``optimize_layout_transform`` joins them.
+    ``op_impl_map``: the program for each name; ``op_buffer_transforms``: layouts of its inputs, then of its outputs.
     """
     kernels, programs = KernelTable(mod), mod.prim_funcs()
+    impls, transforms = op_impl_map or {}, op_buffer_transforms or {}
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         if op_called(value) != R.call_dps.name:
@@ -91,16 +89,16 @@ def alter_op_impl(mod: IRModule, options: AlterOpImplOptions) -> IRModule:
         if type(callee) is not GlobalVar or type(operands) is not Tuple or callee.name not in programs:
             return value
         name = str(programs[callee.name].attrs.get("operator_name", ""))
-        if name not in options.op_impl_map:
+        if name not in impls:
             return value
         several = isinstance(value.ty, TupleType)
         results = value.ty.fields if isinstance(value.ty, TupleType) else (value.ty,)
         count = len(operands.fields)
-        layouts = list(options.op_buffer_transforms.get(name, [None] * (count + len(results))))
+        layouts = list(transforms.get(name, [None] * (count + len(results))))
         if len(layouts) != count + len(results):
             raise PassError("E747", f"{name} has {count + len(results)} buffers, {len(layouts)} layouts are given", value.span,
                             help="give one per input and output, None where it stays")  # fmt: skip
-        target = kernels.add(options.op_impl_map[name].without_attr("global_symbol"), callee.name)
+        target = kernels.add(impls[name].without_attr("global_symbol"), callee.name)
         args = Tuple(tuple([_moved(v, t, rewriter) for v, t in zip(operands.fields, layouts)]))
         types = tuple([_moved_type(ty, t) for ty, t in zip(results, layouts[count:])])
         ty = TupleType(types) if several else types[0]

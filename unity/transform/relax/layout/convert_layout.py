@@ -14,7 +14,6 @@ pay for the transpositions at its borders.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ....ir.builder import make_call
@@ -47,40 +46,17 @@ UNKNOWN = 64
 """The number that a symbolic extent is taken for."""
 
 
-@dataclass(slots=True, frozen=True)
-class ConvertLayoutOptions:
-    """``only_constants``: leave convolutions whose weight is no constant; ``always``: do not weigh the transpositions;
-    ``lanes``: output channels from which on a convolution follows (0: a vector of this machine).
-
-    ``desired``: layouts of data and weight by operator, ``{"R.nn.conv2d": ["NHWC", "OHWI"]}``; these convolutions then follow
-    whatever it costs, and no other. ``layout_cb``: a function of a call that gives such a table for it.
-    """
-
-    only_constants: bool = True
-    always: bool = False
-    lanes: int = 0
-    desired: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    layout_cb: Callable[[Call], Mapping[str, Sequence[str]]] | None = None
-
-    @property
-    def asked(self) -> bool:
-        """True if layouts are requested by name."""
-        return bool(self.desired) or self.layout_cb is not None
-
-    def kernel(self, call: Call, rank: int) -> str | None:
-        """The layout asked for the weight of a convolution, None where none is. Raises PassError E745 for one that cannot be."""
-        table = self.desired if self.layout_cb is None else self.layout_cb(call)
-        layouts = {op(name).name: [str(layout) for layout in given] for name, given in table.items()}.get(
-            op_called(call)
-        )
-        if layouts is None or layouts[0] == first_layout(rank):
-            return None
-        usual = "OI" + first_layout(rank)[2:]
-        kernel = layouts[1] if len(layouts) > 1 else usual
-        if layouts[0] != last_layout(rank) or sorted(kernel) != sorted(usual):
-            raise PassError("E745", f"{op_called(call)} cannot be computed in the layouts {layouts}",
-                            help=f"data: {last_layout(rank)}; weight: the letters of {usual} in any order")  # fmt: skip
-        return kernel
+def _kernel(table: Table, call: Call, rank: int) -> str | None:
+    """The layout asked for the weight of a convolution, None where none is. Raises PassError E745 for one that cannot be."""
+    layouts = {op(name).name: [str(layout) for layout in given] for name, given in table.items()}.get(op_called(call))
+    if layouts is None or layouts[0] == first_layout(rank):
+        return None
+    usual = "OI" + first_layout(rank)[2:]
+    kernel = layouts[1] if len(layouts) > 1 else usual
+    if layouts[0] != last_layout(rank) or sorted(kernel) != sorted(usual):
+        raise PassError("E745", f"{op_called(call)} cannot be computed in the layouts {layouts}",
+                        help=f"data: {last_layout(rank)}; weight: the letters of {usual} in any order")  # fmt: skip
+    return kernel
 
 
 def _count(value: Expr) -> int:
@@ -102,11 +78,15 @@ def _is_bytes(value: Expr) -> bool:
     return isinstance(value.ty, TensorType) and value.ty.dtype is not None and value.ty.dtype.name in ("int8", "uint8")
 
 
+Table = Mapping[str, Sequence[str]]
+"""Layouts of data and weight by operator."""
+
+
 class _Converter:
     """The channels-last forms known in one function."""
 
-    def __init__(self, fn: Function, options: ConvertLayoutOptions) -> None:
-        self.options = options
+    def __init__(self, fn: Function, only_constants: bool, lanes: int, asked: Callable[[Call], Table] | None) -> None:
+        self.only_constants, self.lanes, self.asked = only_constants, lanes, asked
         self.visible = Visibility(fn)
         self.source = Sources(fn)
         self.fixed = self.source.fixed
@@ -173,14 +153,14 @@ class _Converter:
         if not call.ty.dtype.is_float and not of_bytes:
             return None
         groups, features = int_attr(call, "groups", 1), shape[0]
-        asked = self.options.kernel(call, rank)
-        if self.options.asked:
+        asked = _kernel(self.asked(call), call, rank) if self.asked else None
+        if self.asked:
             return None if asked is None else self.channels_last(call, self.operand(data, rank), asked)
-        lanes = self.options.lanes or machine_in_use().lanes(call.ty.dtype.itemsize)
+        lanes = self.lanes or machine_in_use().lanes(call.ty.dtype.itemsize)
         depthwise = groups > 1 and is_one(shape[1]) and type(features) is IntImm and features.value == groups
         if type(features) is not IntImm or features.value < lanes:
             return None
-        if self.options.only_constants and not self.source.is_constant(weight):
+        if self.only_constants and not self.source.is_constant(weight):
             return None
         form = self.operand(data, rank) if of_bytes else self.known(data)
         if groups > 1 and (form is None or (not depthwise and features.value // groups < lanes)):
@@ -208,15 +188,15 @@ class _Converter:
     def transposed(self, call: Call) -> Expr | None:
         """A transposed convolution with channels last, None where it stays."""
         assert self.rewriter is not None and isinstance(call.ty, TensorType)
-        if self.options.asked:
+        if self.asked:
             return None
         data, weight = call.args
         features = phase_features(call)
         if features is None or call.ty.dtype is None or not call.ty.dtype.is_float:
             return None
-        if features < (self.options.lanes or machine_in_use().lanes(call.ty.dtype.itemsize)):
+        if features < (self.lanes or machine_in_use().lanes(call.ty.dtype.itemsize)):
             return None
-        if self.options.only_constants and not self.source.is_constant(weight):
+        if self.only_constants and not self.source.is_constant(weight):
             return None
         self.saved += THIN * _count(data) * _count(weight) // _extent(weight, 0)
         return as_convolution(call, self.known(data), self.rewriter.emit)
@@ -285,15 +265,29 @@ def _transposed(fn: Function) -> int:
     return moved
 
 
-@function_pass(options=ConvertLayoutOptions)
-def convert_layout(fn: Function, options: ConvertLayoutOptions) -> Function:
+@function_pass()
+def convert_layout(
+    fn: Function,
+    *,
+    only_constants: bool = True,
+    always: bool = False,
+    lanes: int = 0,
+    desired: Table | None = None,
+    layout_cb: Callable[[Call], Table] | None = None,
+) -> Function:
     """Compute convolutions with channels last, and what stands between them.
 
     Gives weights as ``R.permute_dims`` of constants; ``fold_constant`` computes them. Types of variables stay.
+    ``only_constants``: leave convolutions whose weight is no constant; ``always``: do not weigh the transpositions; ``lanes``:
+    output channels from which on a convolution follows (0: a vector of this machine).
+
+    ``desired``: layouts of data and weight by operator, ``{"R.nn.conv2d": ["NHWC", "OHWI"]}``; these convolutions then follow
+    whatever it costs, and no other. ``layout_cb``: a function of a call that gives such a table for it.
     """
     if not any([op_called(b.value) in (*CONVOLUTIONS, *TRANSPOSED) for _, b in each_binding(fn)]):
         return fn
-    converter = _Converter(fn, options)
+    asked = layout_cb or (lambda call: desired or {}) if layout_cb or desired else None
+    converter = _Converter(fn, only_constants, lanes, asked)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         converter.rewriter = rewriter
@@ -302,8 +296,8 @@ def convert_layout(fn: Function, options: ConvertLayoutOptions) -> Function:
         return converter.call(value) if type(value) is Call else value
 
     made = GraphRewriter(rule).function(fn)
-    if not converter.saved and not options.asked:
+    if not converter.saved and not asked:
         return fn
     made = clean_function(made)
     moved = _transposed(made) - _transposed(fn)
-    return made if options.always or options.asked or converter.saved > PAYS * moved else fn
+    return made if always or asked or converter.saved > PAYS * moved else fn

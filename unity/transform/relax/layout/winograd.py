@@ -12,7 +12,6 @@ one group, of constant sizes but for the batch, whose channels fill vectors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,13 +40,6 @@ from ..precision.quantize_weights import constants_of
 from ..rewriting.graph_rewriter import GraphRewriter
 
 CONVOLUTION = R.nn.conv2d.name
-
-
-@dataclass(slots=True, frozen=True)
-class WinogradOptions:
-    """``tile``: results along each side of a tile, 2 or 4."""
-
-    tile: int = 2
 
 
 def refused(call: Call) -> str:
@@ -129,12 +121,13 @@ def by_tiles(mod: IRModule, tile_of: Callable[[Call], int]) -> IRModule:
     return mod.with_functions({**made, **kernels.added})
 
 
-@module_pass(options=WinogradOptions)
-def winograd(mod: IRModule, options: WinogradOptions) -> IRModule:
+@module_pass()
+def winograd(mod: IRModule, *, tile: int = 2) -> IRModule:
     """Compute 3x3 convolutions by Winograd's algorithm. Changes rounding.
 
     Requires float32, channels last and constant weights, behind ``fold_constant``.
+    ``tile``: results along each side of a tile, 2 or 4.
     """
-    if options.tile not in MATRICES:
-        raise PassError("E988", f"tile must be one of {list(MATRICES)}, got {options.tile}")
-    return by_tiles(mod, lambda call: options.tile)
+    if tile not in MATRICES:
+        raise PassError("E988", f"tile must be one of {list(MATRICES)}, got {tile}")
+    return by_tiles(mod, lambda call: tile)

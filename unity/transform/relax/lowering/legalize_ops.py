@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from .... import te
@@ -73,33 +73,31 @@ def _call_kernel(call: Call, target: GlobalVar, symbols: tuple[Expr, ...], value
     return Call(R.call_dps.op, _dps_args(target, symbols, values), {}, types, call.ty, call.span)
 
 
-@dataclass(slots=True, frozen=True)
-class LegalizeOptions:
-    """``skip``: names of operators to leave; ``custom``: lowerings asked before the target's and the rows' own; ``warn``: operators
-    without one are named."""
-
-    skip: tuple[str, ...] = ()
-    custom: tuple[tuple[str, Callable[..., Any]], ...] = ()
-    warn: bool = False
-
-
-@module_pass(options=LegalizeOptions)
-def legalize_ops(mod: IRModule, options: LegalizeOptions) -> IRModule:
+@module_pass()
+def legalize_ops(
+    mod: IRModule,
+    *,
+    skip: tuple[str, ...] = (),
+    custom: tuple[tuple[str, Callable[..., Any]], ...] = (),
+    warn: bool = False,
+) -> IRModule:
     """Replace operators by calls of tensor programs.
 
     Requires known result shapes (E218). Gives ``R.call_dps``; operators without a lowering stay.
+    ``skip``: names of operators to leave; ``custom``: lowerings asked before the target's and the rows' own; ``warn``: operators
+    without one are named.
     """
     kernels, lowered, left = KernelTable(mod), Lowered(), set[str]()
-    custom = {**lowerings_in_use(), **dict(options.custom)}
+    own = {**lowerings_in_use(), **dict(custom)}
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         if type(value) is not Call or type(value.op) is not Op:
             return value
         info = OPS.get(value.op.name)
-        if info is None or value.op.name in options.skip:
+        if info is None or value.op.name in skip:
             return value
-        if value.op.name in custom:
-            info = replace(info, lower=custom[value.op.name])
+        if value.op.name in own:
+            info = replace(info, lower=own[value.op.name])
         if not callable(info.lower):
             left.add(info.name)
             return value
@@ -115,6 +113,6 @@ def legalize_ops(mod: IRModule, options: LegalizeOptions) -> IRModule:
         for name, fn in mod.graph_functions().items()
         if not (fn.attrs.get("Primitive") and fn.attrs.get("Codegen"))
     }
-    if options.warn and left:
+    if warn and left:
         warnings.warn(f"no lowering of {', '.join(sorted(left))}", stacklevel=2)
     return mod.with_functions({**changes, **kernels.added})

@@ -187,31 +187,25 @@ def alloc_in(storage: Storage, binding: VarBinding) -> Call:
     return Call(R.memory.alloc_tensor.op, args, {}, (), old.ty, old.span)
 
 
-@dataclass(slots=True, frozen=True)
-class PlanMemoryOptions:
-    """``max_noted``: storages are as large as ranges that an importer noted allow if they take no more bytes than this together;
-    what the attribute ``tir_var_upper_bound`` says holds at any size."""
-
-    max_noted: int = 256 << 20
-
-
-def _planned(fn: Function, body: SeqExpr, mod: IRModule, options: PlanMemoryOptions) -> SeqExpr:
+def _planned(fn: Function, body: SeqExpr, mod: IRModule, max_noted: int) -> SeqExpr:
     planner = _Planner(fn, mod, SizeBounds(fn))
     made = planner.sequence(body)
-    if planner.total > options.max_noted and noted_bounds(fn):
+    if planner.total > max_noted and noted_bounds(fn):
         return _Planner(fn, mod, SizeBounds(fn, noted=False)).sequence(body)
     return made
 
 
-@module_pass(options=PlanMemoryOptions)
-def plan_memory(mod: IRModule, options: PlanMemoryOptions) -> IRModule:
+@module_pass()
+def plan_memory(mod: IRModule, *, max_noted: int = 256 << 20) -> IRModule:
     """Let tensors that are never alive together share storage.
 
     Requires ``R.builtin.alloc_tensor`` (``lower_call_dps``). Gives ``R.memory.alloc_storage`` and ``R.memory.alloc_tensor``.
+    ``max_noted``: storages are as large as ranges that an importer noted allow if they take no more bytes than this together;
+    what the attribute ``tir_var_upper_bound`` says holds at any size.
     """
     return mod.with_functions(
         {
-            name: replace(fn, body=_planned(fn, fn.body, mod, options))
+            name: replace(fn, body=_planned(fn, fn.body, mod, max_noted))
             for name, fn in mod.graph_functions().items()
             if type(fn.body) is SeqExpr
         }

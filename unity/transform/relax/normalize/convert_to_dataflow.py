@@ -6,7 +6,6 @@ Conditionals, local functions, match_casts outside a block and calls with effect
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import (
@@ -25,13 +24,6 @@ from ....ir.infer import is_pure_call
 from ....ir.walk import Rewriter, free_vars
 from ...infra.passes import function_pass
 from ..rewriting.merge_blocks import join_blocks
-
-
-@dataclass(slots=True, frozen=True)
-class ConvertToDataflowOptions:
-    """``min_size``: least number of bindings that make a block."""
-
-    min_size: int = 2
 
 
 def _may_enter(binding: Binding) -> bool:
@@ -95,8 +87,11 @@ class _Grouping(Rewriter):
         return SeqExpr(tuple(blocks), node.body, node.span)
 
 
-@function_pass(options=ConvertToDataflowOptions)
-def convert_to_dataflow(fn: Function, options: ConvertToDataflowOptions) -> Function:
-    """Group at least ``min_size`` neighbouring bindings without effects into a dataflow block. Requires normal form."""
-    made: Function = _Grouping(options.min_size)(fn)
+@function_pass()
+def convert_to_dataflow(fn: Function, *, min_size: int = 2) -> Function:
+    """Group at least ``min_size`` neighbouring bindings without effects into a dataflow block. Requires normal form.
+
+    ``min_size``: least number of bindings that make a block.
+    """
+    made: Function = _Grouping(min_size)(fn)
     return made

@@ -7,7 +7,6 @@ Kept: calls with effects, match_cast that may fail or binds symbols, functions w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import BindingBlock, Call, DataflowBlock, GlobalVar, If, MatchCast, SeqExpr, Var
@@ -117,13 +116,6 @@ def reachable(mod: IRModule, entries: Sequence[str] = ()) -> set[str]:
     return found
 
 
-@dataclass(slots=True, frozen=True)
-class DeadCodeOptions:
-    """``entry_functions``: functions kept besides the public ones."""
-
-    entry_functions: tuple[str, ...] = ()
-
-
 def require_functions(mod: IRModule, names: Sequence[str]) -> None:
     """Raise PassError E744 for a name that is no function of the module."""
     for name in names:
@@ -131,10 +123,13 @@ def require_functions(mod: IRModule, names: Sequence[str]) -> None:
             raise PassError("E744", f"the module has no function {name!r}", help=f"it has: {', '.join(mod.functions)}")
 
 
-@module_pass(options=DeadCodeOptions)
-def dead_code(mod: IRModule, options: DeadCodeOptions) -> IRModule:
-    """Remove unused bindings without effects, then private functions that nothing public or in ``entry_functions`` reaches."""
-    require_functions(mod, options.entry_functions)
+@module_pass()
+def dead_code(mod: IRModule, *, entry_functions: tuple[str, ...] = ()) -> IRModule:
+    """Remove unused bindings without effects, then private functions that nothing public or in ``entry_functions`` reaches.
+
+    ``entry_functions``: functions kept besides the public ones.
+    """
+    require_functions(mod, entry_functions)
     cleaned = mod.with_functions({name: clean_function(fn) for name, fn in mod.graph_functions().items()})
-    alive = reachable(cleaned, options.entry_functions)
+    alive = reachable(cleaned, entry_functions)
     return cleaned.with_functions({name: None for name in cleaned.functions if name not in alive})

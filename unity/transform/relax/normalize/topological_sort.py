@@ -8,7 +8,6 @@ operand stands nearest to its use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.binders import bound_symbols
@@ -21,15 +20,7 @@ from ...infra.passes import function_pass
 _ORDERS, _DIRECTIONS = ("depth_first", "breadth_first"), ("from_inputs", "from_outputs")
 
 
-@dataclass(slots=True, frozen=True)
-class TopologicalSortOptions:
-    """``order``: depth_first or breadth_first; ``direction``: from_inputs or from_outputs."""
-
-    order: str = "depth_first"
-    direction: str = "from_inputs"
-
-
-def _sorted(bindings: tuple[Binding, ...], options: TopologicalSortOptions) -> list[Binding]:
+def _sorted(bindings: tuple[Binding, ...], order: str, direction: str) -> list[Binding]:
     maker: dict[Var, int] = {}
     for index, binding in enumerate(bindings):
         for var in (binding.var, *bound_symbols(getattr(binding, "target", binding.var.ty))):
@@ -42,8 +33,8 @@ def _sorted(bindings: tuple[Binding, ...], options: TopologicalSortOptions) -> l
     for index, sources in enumerate(needs):
         for source in sources:
             users[source].append(index)
-    deep = options.order == "depth_first"
-    if options.direction == "from_inputs":
+    deep = order == "depth_first"
+    if direction == "from_inputs":
         return [bindings[i] for i in _walk(needs, users, deep)]
     return [bindings[i] for i in reversed(_walk(users, needs, deep, from_end=True))]
 
@@ -68,28 +59,29 @@ def _walk(before: list[list[int]], after: list[list[int]], deep: bool, from_end:
 
 
 class _Sorting(Rewriter):
-    def __init__(self, options: TopologicalSortOptions) -> None:
+    def __init__(self, order: str, direction: str) -> None:
         super().__init__()
-        self.options = options
+        self.order, self.direction = order, direction
 
     def leave(self, node: Any) -> Any:
         if type(node) is not DataflowBlock:
             return node
-        made = tuple(_sorted(node.bindings, self.options))
+        made = tuple(_sorted(node.bindings, self.order, self.direction))
         return node if made == node.bindings else DataflowBlock(made, node.span)
 
 
-@function_pass(options=TopologicalSortOptions)
-def topological_sort(fn: Function, options: TopologicalSortOptions) -> Function:
+@function_pass()
+def topological_sort(fn: Function, *, order: str = "depth_first", direction: str = "from_inputs") -> Function:
     """Order the bindings of each dataflow block.
 
     ``order``: "depth_first" or "breadth_first". ``direction``: "from_inputs" or "from_outputs".
+    ``order``: depth_first or breadth_first; ``direction``: from_inputs or from_outputs.
     """
-    if options.order not in _ORDERS or options.direction not in _DIRECTIONS:
+    if order not in _ORDERS or direction not in _DIRECTIONS:
         raise PassError(
             "E556",
-            f"order {options.order!r}, direction {options.direction!r} are not known",
+            f"order {order!r}, direction {direction!r} are not known",
             help=f"orders: {', '.join(_ORDERS)}; directions: {', '.join(_DIRECTIONS)}",
         )
-    made: Function = _Sorting(options)(fn)
+    made: Function = _Sorting(order, direction)(fn)
     return made

@@ -7,7 +7,6 @@ variable; the data is shared, not copied. The symbols a bound parameter fixes be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import IntImm, Var
@@ -20,14 +19,6 @@ from ....op.common.table import constant
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..rewriting.reinfer_types import substitute_folded, with_params
-
-
-@dataclass(slots=True, frozen=True)
-class BindParamsOptions:
-    """``func_name``: the function; ``params``: values by parameter (name or variable): arrays, Tensors, constants."""
-
-    func_name: str = "main"
-    params: Mapping[Any, Any] | tuple[tuple[Any, Any], ...] = ()
 
 
 def _find(fn: Function, key: Any) -> Var:
@@ -68,16 +59,19 @@ def bind(fn: Function, values: Mapping[Var, Expr]) -> Function:
     return with_params(replace(fn, attrs=attrs) if attrs != fn.attrs else fn, tuple(kept), mapping)
 
 
-@module_pass(options=BindParamsOptions)
-def bind_params(mod: IRModule, options: BindParamsOptions) -> IRModule:
+@module_pass()
+def bind_params(
+    mod: IRModule, *, func_name: str = "main", params: Mapping[Any, Any] | tuple[tuple[Any, Any], ...] = ()
+) -> IRModule:
     """Replace parameters by constants.
 
     ``params``: name or variable -> array; the data is shared. Symbols that a bound parameter fixes become numbers.
+    ``func_name``: the function; ``params``: values by parameter (name or variable): arrays, Tensors, constants.
     """
-    given = dict(options.params)
+    given = dict(params)
     if not given:
         return mod
-    fn = _graph_function(mod, options.func_name)
+    fn = _graph_function(mod, func_name)
     values: dict[Var, Expr] = {}
     for key, value in given.items():
         param = _find(fn, key)
@@ -88,4 +82,4 @@ def bind_params(mod: IRModule, options: BindParamsOptions) -> IRModule:
         values[param] = (
             value if isinstance(value, Expr) else IntImm(value, param.ty) if scalar else constant(value, dtype)  # type: ignore[arg-type]
         )
-    return mod.with_functions({options.func_name: bind(fn, values)})
+    return mod.with_functions({func_name: bind(fn, values)})

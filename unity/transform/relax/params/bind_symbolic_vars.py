@@ -7,7 +7,6 @@ Symbols are named by their name or variable; those of ``func_name`` are bound, o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.analysis import defined_symbols
@@ -18,14 +17,6 @@ from ....ir.types import PrimType
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..rewriting.reinfer_types import substitute_folded, with_params
-
-
-@dataclass(slots=True, frozen=True)
-class BindSymbolicVarsOptions:
-    """``symbols``: sizes by symbol (name or variable); ``func_name``: the one function, all public ones when empty."""
-
-    symbols: Mapping[Any, int] | tuple[tuple[Any, int], ...] = ()
-    func_name: str = ""
 
 
 def _bind(fn: Function, sizes: Mapping[Any, int], used: set[Any]) -> Function:
@@ -45,20 +36,23 @@ def _bind(fn: Function, sizes: Mapping[Any, int], used: set[Any]) -> Function:
     return with_params(fn, tuple(params), mapping)
 
 
-@module_pass(options=BindSymbolicVarsOptions)
-def bind_symbolic_vars(mod: IRModule, options: BindSymbolicVarsOptions) -> IRModule:
+@module_pass()
+def bind_symbolic_vars(
+    mod: IRModule, *, symbols: Mapping[Any, int] | tuple[tuple[Any, int], ...] = (), func_name: str = ""
+) -> IRModule:
     """Replace symbols of shapes by numbers.
 
     ``symbols``: name or variable -> integer. ``func_name``: the function; empty: every public one.
+    ``symbols``: sizes by symbol (name or variable); ``func_name``: the one function, all public ones when empty.
     """
-    sizes = dict(options.symbols)
+    sizes = dict(symbols)
     for key, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise PassError("E557", f"the size of {getattr(key, 'name', key)} must be a number from 0 up, got {size!r}")
     changes: dict[str, Any] = {}
     used: set[Any] = set()
     for name, fn in mod.graph_functions().items():
-        chosen = name == options.func_name if options.func_name else "global_symbol" in fn.attrs
+        chosen = name == func_name if func_name else "global_symbol" in fn.attrs
         if chosen:
             changes[name] = _bind(fn, sizes, used)
     unknown = [getattr(k, "name", k) for k in sizes if k not in used]

@@ -6,7 +6,6 @@ at its start. Functions without the attribute ``num_input`` stay as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import BindingBlock, SeqExpr, TupleGetItem, Var, VarBinding
@@ -17,13 +16,6 @@ from ....ir.walk import Rewriter
 from ...infra.passes import function_pass
 
 
-@dataclass(slots=True, frozen=True)
-class BundleModelParamsOptions:
-    """``param_tuple_name``: name of the tuple parameter."""
-
-    param_tuple_name: str = "model_params"
-
-
 def with_head(heads: tuple[VarBinding, ...], body: SeqExpr) -> SeqExpr:
     """The sequence with bindings before its own."""
     if body.blocks and type(body.blocks[0]) is BindingBlock:
@@ -32,14 +24,17 @@ def with_head(heads: tuple[VarBinding, ...], body: SeqExpr) -> SeqExpr:
     return SeqExpr((BindingBlock(heads), *body.blocks), body.body, body.span)
 
 
-@function_pass(options=BundleModelParamsOptions)
-def bundle_model_params(fn: Function, options: BundleModelParamsOptions) -> Function:
-    """Pass the parameters behind ``num_input`` as one tuple. Functions without the attribute ``num_input`` stay."""
+@function_pass()
+def bundle_model_params(fn: Function, *, param_tuple_name: str = "model_params") -> Function:
+    """Pass the parameters behind ``num_input`` as one tuple. Functions without the attribute ``num_input`` stay.
+
+    ``param_tuple_name``: name of the tuple parameter.
+    """
     count = fn.attrs.get("num_input")
     if not isinstance(count, int) or count >= len(fn.params):
         return fn
     inputs, weights = fn.params[:count], fn.params[count:]
-    bundle = Var(options.param_tuple_name, TupleType(tuple([w.ty for w in weights])))
+    bundle = Var(param_tuple_name, TupleType(tuple([w.ty for w in weights])))
     fields: dict[Any, Any] = {w: Var(w.name, w.ty, w.span) for w in weights}
     body = seq_body(replace(fn, body=Rewriter(mapping=fields)(fn.body)))
     heads = tuple([VarBinding(fields[w], TupleGetItem(bundle, i)) for i, w in enumerate(weights)])

@@ -9,7 +9,6 @@ in memory together can be transformed. Unlike ``lazy_get_input`` the functions a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.build import const
@@ -28,17 +27,6 @@ from ..normalize.dead_code import clean_function
 from ..normalize.to_non_dataflow import to_non_dataflow
 from ..rewriting.merge_blocks import join_blocks
 from .lazy_params import with_loads, with_stores
-
-
-@dataclass(slots=True, frozen=True)
-class LazyTransformParamsOptions:
-    """``get_item(*extra, number)`` gives a weight, ``set_item(*extra, number, value)`` takes a result; None: results are
-    returned. The extra arguments are numbers, texts or expressions that need no variable."""
-
-    get_item: str = "get_item"
-    set_item: str | None = "set_item"
-    extra_get_item_params: tuple[Any, ...] = ()
-    extra_set_item_params: tuple[Any, ...] = ()
 
 
 def _inputs(fn: Function) -> int:
@@ -81,29 +69,44 @@ def _flat_weights(fn: Function, count: int, names: NameSupply) -> tuple[Function
     return clean_function(made), weights  # without the tuples, where all their uses are fields
 
 
-def _lazy(fn: Function, options: LazyTransformParamsOptions) -> Function:
+def _lazy(
+    fn: Function,
+    get_item: str,
+    set_item: str | None,
+    extra_get_item_params: tuple[Any, ...],
+    extra_set_item_params: tuple[Any, ...],
+) -> Function:
     names = NameSupply([v.name for v in used_vars(fn)])
     flat, weights = _flat_weights(fn, _inputs(fn), names)
 
     def load(index: int, weight: Var) -> Call:
-        return _call(options.get_item, options.extra_get_item_params, (const(index, "int64"),), OBJECT)
+        return _call(get_item, extra_get_item_params, (const(index, "int64"),), OBJECT)
 
     body, ret_ty = with_loads(flat, weights, names, load), fn.ret_ty
-    if options.set_item is not None:
-        target, extra = options.set_item, options.extra_set_item_params
+    if set_item is not None:
+        target, extra = set_item, extra_set_item_params
         body = with_stores(body, names, lambda i, r: _call(target, extra, (const(i, "int64"), r), VOID_TYPE))
         ret_ty = VOID_TYPE
     return replace(flat, params=flat.params[: len(flat.params) - len(weights)], body=body, ret_ty=ret_ty, pure=False)
 
 
-@module_pass(options=LazyTransformParamsOptions)
-def lazy_transform_params(mod: IRModule, options: LazyTransformParamsOptions) -> IRModule:
+@module_pass()
+def lazy_transform_params(
+    mod: IRModule,
+    *,
+    get_item: str = "get_item",
+    set_item: str | None = "set_item",
+    extra_get_item_params: tuple[Any, ...] = (),
+    extra_set_item_params: tuple[Any, ...] = (),
+) -> IRModule:
     """Load and store weights one by one in functions that transform them.
 
     Requires functions whose names end with ``transform_params`` (``lift_transform_params``).
+    ``get_item(*extra, number)`` gives a weight, ``set_item(*extra, number, value)`` takes a result; None: results are
+    returned. The extra arguments are numbers, texts or expressions that need no variable.
     """
     changes = {
-        name: _lazy(to_non_dataflow.on(fn), options)
+        name: _lazy(to_non_dataflow.on(fn), get_item, set_item, extra_get_item_params, extra_set_item_params)
         for name, fn in mod.graph_functions().items()
         if name.endswith("transform_params") and len(fn.params) > _inputs(fn)
     }

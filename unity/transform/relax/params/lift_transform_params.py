@@ -10,7 +10,6 @@ Left where they are: values behind ``R.builtin.stop_lift_params``, values whose 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import (
@@ -39,13 +38,6 @@ from ...infra.passes import module_pass
 from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import changed_vars
 from ..rewriting.merge_blocks import join_blocks
-
-
-@dataclass(slots=True, frozen=True)
-class LiftTransformParamsOptions:
-    """``shared``: one ``transform_params`` for all functions; they must have the same weights."""
-
-    shared: bool = False
 
 
 def _static(var: Var) -> bool:
@@ -168,22 +160,23 @@ def _together(lifted: dict[str, _Lifted]) -> dict[str, Function]:
     return changes
 
 
-@module_pass(options=LiftTransformParamsOptions)
-def lift_transform_params(mod: IRModule, options: LiftTransformParamsOptions) -> IRModule:
+@module_pass()
+def lift_transform_params(mod: IRModule, *, shared: bool = False) -> IRModule:
     """Move computation on weights into functions to be run once.
 
     Requires the attribute ``num_input``. Gives ``<name>_transform_params``, or one ``transform_params`` with ``shared``.
+    ``shared``: one ``transform_params`` for all functions; they must have the same weights.
     """
     lifted: dict[str, _Lifted] = {}
     for name, fn in mod.graph_functions().items():
         count = fn.attrs.get("num_input")
         if isinstance(count, int) and count < len(fn.params):
             found = _Lifted(fn, count)
-            if found.bindings or options.shared:
+            if found.bindings or shared:
                 lifted[name] = found
     if not lifted:
         return mod
-    changes = _together(lifted) if options.shared else _separate(lifted)
+    changes = _together(lifted) if shared else _separate(lifted)
     for name in changes:
         if name in mod and name not in lifted:
             raise PassError("E558", f"the module has a function {name} already", help="rename it")

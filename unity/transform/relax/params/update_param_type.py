@@ -7,7 +7,6 @@ says itself (results of call_dps) must fit the new types: the verifier says wher
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import Var
@@ -17,21 +16,17 @@ from ...infra.passes import function_pass
 from ..rewriting.reinfer_types import with_params
 
 
-@dataclass(slots=True, frozen=True)
-class UpdateParamTypeOptions:
-    """``update``: parameter to its new type or None."""
+@function_pass()
+def update_param_type(fn: Function, *, update: Callable[[Var], Type | None] | None = None) -> Function:
+    """Change types of parameters by the function ``update(var)``, and deduce all types that follow.
 
-    update: Callable[[Var], Type | None] | None = None
-
-
-@function_pass(options=UpdateParamTypeOptions)
-def update_param_type(fn: Function, options: UpdateParamTypeOptions) -> Function:
-    """Change types of parameters by the function ``update(var)``, and deduce all types that follow."""
-    if options.update is None:
+    ``update``: parameter to its new type or None.
+    """
+    if update is None:
         return fn
     mapping: dict[Any, Any] = {}
     for param in fn.params:
-        ty = options.update(param)
+        ty = update(param)
         if ty is not None and ty is not param.ty:
             mapping[param] = Var(param.name, ty, param.span)
     if not mapping:

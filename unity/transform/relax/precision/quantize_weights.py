@@ -38,14 +38,6 @@ PANELS = (64, 48, 32, 16)
 
 
 @dataclass(slots=True, frozen=True)
-class QuantizeWeightsOptions:
-    """``bits``: 8 or 4; ``group``: rows that share a scale with 4 bits (all of them where it does not divide their number)."""
-
-    bits: int = 8
-    group: int = 32
-
-
-@dataclass(slots=True, frozen=True)
 class Product:
     """A product with constant weights: the data, its dimensions, and the weights as they are (k, n)."""
 
@@ -157,14 +149,14 @@ def _program(lead: tuple[Expr, ...], stored: np.ndarray, scales: np.ndarray, row
     return te.create_prim_func_with_symbols([x, w, s, result], attrs={"tir.noalias": True})
 
 
-@module_pass(options=QuantizeWeightsOptions)
-def quantize_weights(mod: IRModule, options: QuantizeWeightsOptions) -> IRModule:
+@module_pass()
+def quantize_weights(mod: IRModule, *, bits: int = 8, group: int = 32) -> IRModule:
     """Store constant weights of products in 8 or 4 bits. Changes rounding.
 
     Requires float32 constants (k, n) as right operands.
     """
-    if options.bits not in (8, 4) or options.group < 2 or options.group % 2:
-        raise PassError("E986", f"bits must be 8 or 4 and group even, got bits={options.bits}, group={options.group}")
+    if bits not in (8, 4) or group < 2 or group % 2:
+        raise PassError("E986", f"bits must be 8 or 4 and group even, got bits={bits}, group={group}")
     known, kernels = constants_of(mod), KernelTable(mod)
     made: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
 
@@ -174,15 +166,15 @@ def quantize_weights(mod: IRModule, options: QuantizeWeightsOptions) -> IRModule
             return value
         rows, columns = found.weights.shape
         width = panel_width(columns)
-        if not width or (options.bits == 4 and rows % 2):
+        if not width or (bits == 4 and rows % 2):
             return value
-        group = options.group if rows % options.group == 0 else rows
+        together = group if rows % group == 0 else rows
         key = (found.weights.__array_interface__["data"][0], *found.weights.shape, *found.weights.strides)
         if key not in made:
-            made[key] = _eight(found.weights, width) if options.bits == 8 else _four(found.weights, width, group)
+            made[key] = _eight(found.weights, width) if bits == 8 else _four(found.weights, width, together)
         stored, scales = made[key]
-        func, symbols = _program(found.lead, stored, scales, rows, options.bits)
-        target = kernels.add(func, f"matmul_int{options.bits}")
+        func, symbols = _program(found.lead, stored, scales, rows, bits)
+        target = kernels.add(func, f"matmul_int{bits}")
         values = (rewriter.leaf(found.data), constant(Tensor(stored)), constant(Tensor(scales)))
         args: tuple[Expr, ...] = (target, Tuple(values))
         ty = tensor_type((*found.lead, const(len(stored), "int64"), const(width, "int64")), "float32")

@@ -16,7 +16,6 @@ nothing follows in 16 bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ....ffi.dtype import DataType
@@ -38,17 +37,6 @@ from ..rewriting.graph_rewriter import GraphRewriter
 _SMALL = ("float16", "bfloat16")
 
 
-@dataclass(slots=True, frozen=True)
-class MixedPrecisionOptions:
-    """``dtype``: float16 or bfloat16; ``keep``: operators to leave in float32; ``wide_results``: products are not rounded;
-    ``narrow_inputs``: names of float32 parameters that are given in 16 bits."""
-
-    dtype: str = "float16"
-    keep: tuple[str, ...] = ()
-    wide_results: bool = False
-    narrow_inputs: tuple[str, ...] = ()
-
-
 def _is_wide(value: Expr) -> bool:
     ty = value.ty
     return isinstance(ty, TensorType) and ty.dtype is not None and ty.dtype.name == "float32"
@@ -57,16 +45,18 @@ def _is_wide(value: Expr) -> bool:
 class _Narrowing:
     """The values of one function that are known in 16 bits."""
 
-    def __init__(self, fn: Function, options: MixedPrecisionOptions) -> None:
-        self.dtype = options.dtype
-        self.wide = options.wide_results
-        self.keep = frozenset(options.keep)
+    def __init__(
+        self, fn: Function, dtype: str, keep: tuple[str, ...], wide_results: bool, narrow_inputs: tuple[str, ...]
+    ) -> None:
+        self.dtype = dtype
+        self.wide = wide_results
+        self.keep = frozenset(keep)
         self.visible = Visibility(fn)
         self.fixed = changed_vars(fn)
         self.narrow: dict[Var, tuple[Any, Expr]] = {}
         """The 16-bit form of a variable, and the block in which it may be used (None: anywhere the variable may)."""
         self.constants: dict[int, tuple[Constant, Constant]] = {}
-        self.inputs = {p: self.input(p) for p in fn.params if p.name in options.narrow_inputs and _is_wide(p)}
+        self.inputs = {p: self.input(p) for p in fn.params if p.name in narrow_inputs and _is_wide(p)}
 
     def input(self, param: Var) -> Var:
         """A float32 parameter in 16 bits."""
@@ -151,12 +141,23 @@ class _Narrowing:
         return astype(low, dtype="float32")
 
 
-@function_pass(options=MixedPrecisionOptions)
-def to_mixed_precision(fn: Function, options: MixedPrecisionOptions) -> Function:
-    """Compute products in 16-bit floats. Changes rounding. Types of variables stay, but for parameters in ``narrow_inputs``."""
-    if options.dtype not in _SMALL:
-        raise PassError("E560", f"dtype must be float16 or bfloat16, got {options.dtype!r}")
-    narrowing = _Narrowing(fn, options)
+@function_pass()
+def to_mixed_precision(
+    fn: Function,
+    *,
+    dtype: str = "float16",
+    keep: tuple[str, ...] = (),
+    wide_results: bool = False,
+    narrow_inputs: tuple[str, ...] = (),
+) -> Function:
+    """Compute products in 16-bit floats. Changes rounding. Types of variables stay, but for parameters in ``narrow_inputs``.
+
+    ``dtype``: float16 or bfloat16; ``keep``: operators to leave in float32; ``wide_results``: products are not rounded;
+    ``narrow_inputs``: names of float32 parameters that are given in 16 bits.
+    """
+    if dtype not in _SMALL:
+        raise PassError("E560", f"dtype must be float16 or bfloat16, got {dtype!r}")
+    narrowing = _Narrowing(fn, dtype, keep, wide_results, narrow_inputs)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         return narrowing.call(value, rewriter) if type(value) is Call else value

@@ -35,13 +35,6 @@ class Piece:
     limit: Expr | None = None
 
 
-@dataclass(slots=True, frozen=True)
-class TileOptions:
-    """``parallel``: share large nests between threads."""
-
-    parallel: bool = True
-
-
 def extent_of(loop: For) -> int:
     """The constant extent of a loop; `UNKNOWN` for a symbolic one."""
     return loop.extent.value if type(loop.extent) is IntImm else UNKNOWN

@@ -19,13 +19,6 @@ from ....ir.walk import StatementRewriter, collect, substitute, used_vars
 from ...infra.passes import prim_func_pass
 
 
-@dataclass(slots=True, frozen=True)
-class StorageOptions:
-    """``least_bytes``: smaller buffers stay where they are."""
-
-    least_bytes: int = 4096
-
-
 @dataclass(slots=True)
 class _Slot:
     """Memory that buffers take in turns."""
@@ -67,11 +60,11 @@ class _Take(StatementRewriter):
         return type(extent) is IntImm and self.least <= extent.value * buffer.dtype.itemsize < 1 << 40
 
 
-def _scope(body: Stmt, options: StorageOptions) -> Stmt:
+def _scope(body: Stmt, least_bytes: int) -> Stmt:
     """One function or thread: its parallel loops first, each a scope of its own."""
-    body = _Threads(options)(body)
+    body = _Threads(least_bytes)(body)
     views = {view.buffer.data for view in collect(body, DeclBuffer)}
-    take = _Take(options.least_bytes, views)
+    take = _Take(least_bytes, views)
     rest = take(body)
     if not take.taken:
         return body
@@ -115,17 +108,20 @@ def _scope(body: Stmt, options: StorageOptions) -> Stmt:
 class _Threads(StatementRewriter):
     """Parallel loops: each body is a scope."""
 
-    def __init__(self, options: StorageOptions) -> None:
+    def __init__(self, least_bytes: int) -> None:
         super().__init__()
-        self.options = options
+        self.least_bytes = least_bytes
 
     def enter(self, node: Any) -> Any | None:
         if type(node) is For and node.kind == "parallel":
-            return replace(node, body=_scope(node.body, self.options))
+            return replace(node, body=_scope(node.body, self.least_bytes))
         return None
 
 
-@prim_func_pass(options=StorageOptions)
-def storage_rewrite(func: PrimFunc, options: StorageOptions) -> PrimFunc:
-    """Allocate large buffers once per function or thread, and let them share memory. For flat buffers."""
-    return replace(func, body=_scope(func.body, options))
+@prim_func_pass()
+def storage_rewrite(func: PrimFunc, *, least_bytes: int = 4096) -> PrimFunc:
+    """Allocate large buffers once per function or thread, and let them share memory. For flat buffers.
+
+    ``least_bytes``: smaller buffers stay where they are.
+    """
+    return replace(func, body=_scope(func.body, least_bytes))

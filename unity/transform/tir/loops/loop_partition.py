@@ -37,16 +37,6 @@ DONE = "partitioned"
 """Annotation of the loops before and behind the main part."""
 
 
-@dataclass(slots=True, frozen=True)
-class PartitionOptions:
-    """``max_statements`` of a body that is written three times; ``least``: loops of fewer iterations stay whole; ``max_parts`` of
-    a nest that copies."""
-
-    max_statements: int = 32
-    least: int = 8
-    max_parts: int = 64
-
-
 @dataclass(slots=True)
 class _Range:
     """Iterations in which an atom has a value; None is the end of the loop."""
@@ -103,10 +93,10 @@ def _part(loop: For, first: Expr, last: Expr, body: Stmt, main: bool) -> Stmt:
     return fresh_copy(replace(loop, extent=extent, body=shifted, annotations=notes or None))
 
 
-def _loop(loop: For, options: PartitionOptions) -> Stmt:
+def _loop(loop: For, max_statements: int, least: int) -> Stmt:
     inner = collect(loop.body, For)
     hinted = bool((loop.annotations or {}).get(HINT))
-    small = type(loop.extent) is IntImm and loop.extent.value < options.least
+    small = type(loop.extent) is IntImm and loop.extent.value < least
     if (
         DONE in (loop.annotations or {})
         or loop.kind != "serial"
@@ -115,7 +105,7 @@ def _loop(loop: For, options: PartitionOptions) -> Stmt:
         or _leaves(loop.body)
     ):
         return loop
-    if not hinted and (inner or small or statement_count(loop.body) > options.max_statements):
+    if not hinted and (inner or small or statement_count(loop.body) > max_statements):
         return loop
     bound = {part.loop_var for part in inner} | {part.var for part in collect(loop.body, (Bind, Let))}
     ranges = _ranges(loop, bound)
@@ -171,14 +161,14 @@ def _outside(cond: Expr, value: Expr) -> Expr | None:
 class _Copies(StatementRewriter):
     """Cuts nests that copy."""
 
-    def __init__(self, options: PartitionOptions) -> None:
+    def __init__(self, max_parts: int) -> None:
         super().__init__()
-        self.options = options
+        self.max_parts = max_parts
 
     def enter(self, node: Any) -> Any | None:
         if type(node) is not For:
             return None
-        made = self.cut(node, self.options.max_parts)
+        made = self.cut(node, self.max_parts)
         return None if made is node else made
 
     def cut(self, loop: Stmt, budget: int) -> Stmt:
@@ -223,13 +213,15 @@ def _value(nest: Stmt) -> Expr:
     return store.value
 
 
-@prim_func_pass(options=PartitionOptions)
-def loop_partition(func: PrimFunc, options: PartitionOptions) -> PrimFunc:
+@prim_func_pass()
+def loop_partition(func: PrimFunc, *, max_statements: int = 32, least: int = 8, max_parts: int = 64) -> PrimFunc:
     """Cut innermost loops where their conditions change.
 
     For programs without blocks; ``simplify`` removes the decided conditions.
+    ``max_statements`` of a body that is written three times; ``least``: loops of fewer iterations stay whole; ``max_parts`` of
+    a nest that copies.
     """
     if not has_choices(func.body):
         return func
-    body = _Copies(options)(func.body)
-    return replace(func, body=rewrite(body, {For: lambda loop: _loop(loop, options)}))
+    body = _Copies(max_parts)(func.body)
+    return replace(func, body=rewrite(body, {For: lambda loop: _loop(loop, max_statements, least)}))

@@ -31,7 +31,6 @@ from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, stride_class
 from ..analysis.parallel_cost import SHARED_WORK, is_few, store_work
-from ..analysis.tiles import TileOptions
 from .transposed import transposed
 
 PIECE = 1 << 12
@@ -169,7 +168,7 @@ def _long(loop: For) -> bool:
     return type(loop.extent) is IntImm and loop.extent.value >= 2 * BLOCK
 
 
-def _order(stmt: For, options: TileOptions, parallel: bool) -> Stmt:
+def _order(stmt: For, parallel: bool) -> Stmt:
     nest = perfect_nest(stmt)
     update = point_update(nest) if nest is not None else None
     if nest is None or update is None:
@@ -208,25 +207,24 @@ def _order(stmt: For, options: TileOptions, parallel: bool) -> Stmt:
 class _Outermost(StatementRewriter):
     """Visits each outermost candidate nest once; a nest that was reordered is not entered again."""
 
-    def __init__(self, options: TileOptions, parallel: bool) -> None:
+    def __init__(self, parallel: bool) -> None:
         super().__init__()
-        self.options = options
         self.parallel = parallel
 
     def enter(self, node: object) -> object | None:
         if type(node) is For:
-            made = _order(node, self.options, self.parallel)
+            made = _order(node, self.parallel)
             return made if made is not node else None
         return None
 
 
-@prim_func_pass(options=TileOptions)
-def order_loops(func: PrimFunc, options: TileOptions) -> PrimFunc:
+@prim_func_pass()
+def order_loops(func: PrimFunc, *, parallel: bool = True) -> PrimFunc:
     """Order the loops of unscheduled nests for unit stride, and split off initialisation.
 
     For programs with blocks. Scheduled programs stay.
     """
     if func.attrs.get("tir.is_scheduled"):
         return func
-    body = _Outermost(options, options.parallel and func.attrs.get("tir.noalias", True) is not False)(func.body)
+    body = _Outermost(parallel and func.attrs.get("tir.noalias", True) is not False)(func.body)
     return replace(func, body=body)

@@ -22,7 +22,7 @@ from ....ir.walk import StatementRewriter, children, collect
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import PURE_CALLS
 from ..analysis.parallel_cost import SHARED_WORK, store_work
-from ..analysis.tiles import TileOptions, extent_of
+from ..analysis.tiles import extent_of
 
 _UNDERSTOOD = (For, SeqStmt, IfThenElse, BufferStore, AllocBuffer, Bind, While)
 
@@ -73,9 +73,9 @@ class _Share(StatementRewriter):
         return replace(node, kind="parallel") if _independent(node) else None
 
 
-@prim_func_pass(options=TileOptions)
-def share_loops(func: PrimFunc, options: TileOptions) -> PrimFunc:
+@prim_func_pass()
+def share_loops(func: PrimFunc, *, parallel: bool = True) -> PrimFunc:
     """Share outermost independent loops between threads. For programs without blocks whose buffers have their axes."""
-    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False or not options.parallel:
+    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False or not parallel:
         return func
     return replace(func, body=_Share()(func.body))

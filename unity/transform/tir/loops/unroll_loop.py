@@ -8,7 +8,6 @@ has at most that many statements. Under ``pragma_unroll_explicit`` of 0, or with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, mul, sub
@@ -26,16 +25,6 @@ PRAGMA = "pragma_auto_unroll_max_step"
 EXPLICIT = "pragma_unroll_explicit"
 
 
-@dataclass(slots=True, frozen=True)
-class UnrollOptions:
-    """``max_copies``: most copies of a body that one loop may become; ``max_size``: most stores and evaluations in them;
-    ``explicit``: copies are written out where no pragma says otherwise."""
-
-    max_copies: int = 512
-    max_size: int = 16384
-    explicit: bool = True
-
-
 _INSTRUCTIONS = ("T.ptx_", "T.tvm_")
 """Beginnings of the names of instructions of a device."""
 _FOLD: dict[type, Visit] = {
@@ -49,11 +38,11 @@ _FOLD: dict[type, Visit] = {
 
 
 class _Unroll(StatementRewriter):
-    def __init__(self, options: UnrollOptions) -> None:
+    def __init__(self, max_copies: int, max_size: int, explicit: bool) -> None:
         super().__init__()
-        self.options = options
+        self.max_copies, self.max_size, self.explicit = max_copies, max_size, explicit
         self.steps = 0
-        self.explicit = options.explicit
+        self.explicit = explicit
 
     def enter(self, node: Any) -> Any | None:
         if type(node) is AttrStmt and node.key in (PRAGMA, EXPLICIT):
@@ -78,7 +67,7 @@ class _Unroll(StatementRewriter):
         asked = node.kind == "unrolled"
         if not asked and not (node.kind == "serial" and self.steps and self._size(node) <= self.steps):
             return node
-        if count > self.options.max_copies or self._size(node) > self.options.max_size or _leaves(node.body):
+        if count > self.max_copies or self._size(node) > self.max_size or _leaves(node.body):
             return node
         if not self.explicit and not _instructs(node):
             return replace(node, kind="serial", annotations={**(node.annotations or {}), "unroll": max(1, count)})
@@ -118,7 +107,11 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-@prim_func_pass(options=UnrollOptions)
-def unroll_loop(func: PrimFunc, options: UnrollOptions) -> PrimFunc:
-    """Write out unrolled loops of constant extent."""
-    return replace(func, body=_Unroll(options)(func.body))
+@prim_func_pass()
+def unroll_loop(func: PrimFunc, *, max_copies: int = 512, max_size: int = 16384, explicit: bool = True) -> PrimFunc:
+    """Write out unrolled loops of constant extent.
+
+    ``max_copies``: most copies of a body that one loop may become; ``max_size``: most stores and evaluations in them;
+    ``explicit``: copies are written out where no pragma says otherwise.
+    """
+    return replace(func, body=_Unroll(max_copies, max_size, explicit)(func.body))

@@ -31,13 +31,6 @@ from .hoist_if_then_else import is_plain
 from .unroll_loop import statement_count
 
 
-@dataclass(slots=True, frozen=True)
-class VersionOptions:
-    """``max_statements`` of a body that is written twice."""
-
-    max_statements: int = 128
-
-
 @dataclass(slots=True)
 class _Check:
     """A comparison that an inner loop changes, and the condition under which it holds in all inner iterations."""
@@ -106,9 +99,9 @@ def atoms_of(cond: Expr) -> list[Expr]:
 
 
 class _Version(StatementRewriter):
-    def __init__(self, options: VersionOptions) -> None:
+    def __init__(self, max_statements: int) -> None:
         super().__init__()
-        self.options = options
+        self.max_statements = max_statements
         self.done: set[Node] = set()
         """Statements that were dealt with."""
 
@@ -118,7 +111,7 @@ class _Version(StatementRewriter):
         finder = _Checks(self.done, {part.var for part in collect(node.body, (Bind, Let))})
         finder.visit(node.body, ())
         checks = [c for c in finder.found if node.loop_var in used_vars(c.whole)]
-        if not checks or statement_count(node.body) > self.options.max_statements:
+        if not checks or statement_count(node.body) > self.max_statements:
             return node
         conditions: list[Expr] = []
         for check in checks:
@@ -159,9 +152,12 @@ class Assume(Rewriter):
         return node
 
 
-@prim_func_pass(options=VersionOptions)
-def version_predicates(func: PrimFunc, options: VersionOptions) -> PrimFunc:
-    """Check the bounds of a tile once instead of in every iteration. For programs without blocks."""
+@prim_func_pass()
+def version_predicates(func: PrimFunc, *, max_statements: int = 128) -> PrimFunc:
+    """Check the bounds of a tile once instead of in every iteration. For programs without blocks.
+
+    ``max_statements`` of a body that is written twice.
+    """
     if not has_choices(func.body):
         return func
-    return replace(func, body=_Version(options)(func.body))
+    return replace(func, body=_Version(max_statements)(func.body))

@@ -37,7 +37,6 @@ from ..analysis.tile_shape import tile_shape
 from ..analysis.tiles import (
     Corner,
     Piece,
-    TileOptions,
     extent_of,
     is_large,
     iterators_of,
@@ -78,7 +77,7 @@ class _Plan:
         return [loop for loop in self.nest.loops if self.update.kinds[loop.loop_var] == kind]
 
 
-def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
+def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     nest = perfect_nest(stmt)
     update = point_update(nest) if nest is not None else None
     if nest is None or update is None or nest.realize.block.init is None or "R" not in update.kinds.values():
@@ -120,7 +119,7 @@ def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
     vectors = choose(block, "vectors", range(1, MOST_VECTORS + 1), vectors, -(-length // lanes))
     fit = min(most, max(1, machine.accumulators // vectors))
     height = choose(block, "rows", range(1, MOST_ROWS + 1), height, fit)
-    parallel = options.parallel and is_large(nest, update)
+    parallel = parallel and is_large(nest, update)
     return _Plan(nest, update, columns, rows, walk, height, vectors * lanes, lanes, None, parallel)
 
 
@@ -282,9 +281,9 @@ class _Tile:
         return seq(Bind(result, total), made if inside is None else IfThenElse(inside, made))
 
 
-@prim_func_pass(options=TileOptions)
-def tile_reductions(func: PrimFunc, options: TileOptions) -> PrimFunc:
+@prim_func_pass()
+def tile_reductions(func: PrimFunc, *, parallel: bool = True) -> PrimFunc:
     """Compute outputs of reductions in tiles that stay in registers. For programs with blocks. Scheduled programs stay."""
     return tile_outermost(
-        func, lambda loop: _plan(loop, options), _nest, lambda plan: iterators_of(plan.update)[plan.columns.loop_var]
+        func, lambda loop: _plan(loop, parallel), _nest, lambda plan: iterators_of(plan.update)[plan.columns.loop_var]
     )

@@ -52,7 +52,6 @@ from ..analysis.tile_shape import LATENCY
 from ..analysis.tiles import (
     Corner,
     Piece,
-    TileOptions,
     extent_of,
     is_large,
     iterators_of,
@@ -91,7 +90,7 @@ class _Plan:
         return [loop for loop in self.nest.loops if self.update.kinds[loop.loop_var] == kind]
 
 
-def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
+def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     nest = perfect_nest(stmt)
     update = point_update(nest) if nest is not None else None
     if nest is None or update is None or nest.realize.block.init is None:
@@ -121,7 +120,7 @@ def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
     side = 1
     while side * outputs < 2 * LATENCY and side < 4 and side * 2 <= steps:
         side *= 2
-    parallel = options.parallel and is_large(nest, update)
+    parallel = parallel and is_large(nest, update)
     return _Plan(nest, update, along, value, sizes, side, lanes, None, parallel)
 
 
@@ -339,10 +338,10 @@ def _nest(plan: _Plan) -> Stmt:
     return over_tiles(order, plan.sizes, plan.parallel, lambda corner, pieces: _Tile(plan, corner, pieces).write())
 
 
-@prim_func_pass(options=TileOptions)
-def vectorize_reductions(func: PrimFunc, options: TileOptions) -> PrimFunc:
+@prim_func_pass()
+def vectorize_reductions(func: PrimFunc, *, parallel: bool = True) -> PrimFunc:
     """Accumulate reductions along contiguous memory in vectors. Changes the order of sums.
 
     For programs with blocks. Scheduled programs stay.
     """
-    return tile_outermost(func, lambda loop: _plan(loop, options), _nest, lambda plan: None)
+    return tile_outermost(func, lambda loop: _plan(loop, parallel), _nest, lambda plan: None)

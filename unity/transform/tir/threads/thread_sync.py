@@ -43,13 +43,6 @@ from .thread_accesses import Access, Accesses, Meetings, has_barriers, scope_of
 SCOPES = ("shared", "shared.dyn", "warp")
 
 
-@dataclass(slots=True, frozen=True)
-class ThreadSyncOptions:
-    """Options of thread_sync: the storage scope that it handles."""
-
-    storage_scope: str = "shared"
-
-
 @dataclass(slots=True)
 class Summary:
     """Accesses of a statement before its first and after its last barrier; ``surely``: every thread passes a barrier."""
@@ -271,15 +264,16 @@ class _Kernels(Rewriter):
         return _Kernel(node, self.scope, outside)(node)[0]
 
 
-@prim_func_pass(options=ThreadSyncOptions)
-def thread_sync(func: PrimFunc, options: ThreadSyncOptions) -> PrimFunc:
+@prim_func_pass()
+def thread_sync(func: PrimFunc, *, storage_scope: str = "shared") -> PrimFunc:
     """Insert barriers between accesses to shared memory that threads could make in the wrong order.
 
     For programs without blocks. Gives ``T.tvm_storage_sync``.
+    Options of thread_sync: the storage scope that it handles.
     """
-    if options.storage_scope not in SCOPES:
-        raise PassError("E371", f"thread_sync has nothing to do for scope {options.storage_scope!r}", func.span,
+    if storage_scope not in SCOPES:
+        raise PassError("E371", f"thread_sync has nothing to do for scope {storage_scope!r}", func.span,
                         help=f"use one of {', '.join(SCOPES)}")  # fmt: skip
-    if not any([scope_of(var) == options.storage_scope for var in collect(func.body, Var)]):
+    if not any([scope_of(var) == storage_scope for var in collect(func.body, Var)]):
         return func
-    return replace(func, body=_Kernels(options.storage_scope, set())(func.body))
+    return replace(func, body=_Kernels(storage_scope, set())(func.body))

@@ -7,7 +7,6 @@ force, or against the largest limits of any device. The launch checks sizes that
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from ....ffi.targets.kinds import LLVM
 from ....ffi.targets.target import Target
@@ -22,14 +21,6 @@ from ....support.errors import PassError
 from ...infra.backend import GpuMachine, backend_of
 from ...infra.passes import prim_func_pass
 from .unify_thread_binding import kernels_of
-
-
-@dataclass(slots=True, frozen=True)
-class GpuLimits:
-    """Options of verify_gpu_code: bytes of one memory access (0: any; the code generator splits wide ones)."""
-
-    max_vector_bytes: int = 0
-
 
 WIDEST = GpuMachine(shared_bytes=227 << 10)
 """The device with the widest limits."""
@@ -92,15 +83,18 @@ def _vectors(kernel: Stmt, most: int) -> None:
             raise PassError("E375", text, access.span, help="vectorize a shorter loop")
 
 
-@prim_func_pass(options=GpuLimits)
-def verify_gpu_code(func: PrimFunc, options: GpuLimits) -> PrimFunc:
-    """Refuse kernels that a device cannot run. Requires unified kernels with their memory, gives the program."""
+@prim_func_pass()
+def verify_gpu_code(func: PrimFunc, *, max_vector_bytes: int = 0) -> PrimFunc:
+    """Refuse kernels that a device cannot run. Requires unified kernels with their memory, gives the program.
+
+    Options of verify_gpu_code: bytes of one memory access (0: any; the code generator splits wide ones).
+    """
     target = Target(str(func.attrs["target"])) if "target" in func.attrs else Target.current()
     known = target is not None and target.kind != LLVM.name
     machine = backend_of(target).machine(target).gpu if known and target is not None else WIDEST
     for kernel in kernels_of(func.body):
         _threads(kernel, machine.threads)
         _memory(kernel, machine)
-        if options.max_vector_bytes:
-            _vectors(kernel, options.max_vector_bytes)
+        if max_vector_bytes:
+            _vectors(kernel, max_vector_bytes)
     return func

@@ -7,8 +7,6 @@ divides the extent. Loops over memory of a thread alone, and those of symbolic e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ....ir.build import add, const, dtype_of, mul
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
@@ -19,14 +17,7 @@ from ....ir.walk import collect, rewrite, substitute, used_vars
 from ...infra.passes import prim_func_pass
 
 
-@dataclass(slots=True, frozen=True)
-class WidthOptions:
-    """``max_bytes``: most bytes of one access."""
-
-    max_bytes: int = 16
-
-
-def _split(loop: For, options: WidthOptions) -> For:
+def _split(loop: For, max_bytes: int) -> For:
     if loop.kind != "vectorized" or type(loop.extent) is not IntImm:
         return loop
     count = loop.extent.value
@@ -35,7 +26,7 @@ def _split(loop: For, options: WidthOptions) -> For:
         for access in collect(loop.body, (BufferLoad, BufferStore))
         if access.buffer.scope != "local" and any([loop.loop_var in used_vars(index) for index in access.indices])
     ]
-    most = max(1, options.max_bytes // max(moving, default=1))
+    most = max(1, max_bytes // max(moving, default=1))
     if not moving or count <= most:
         return loop
     lanes = max([n for n in range(1, most + 1) if count % n == 0])
@@ -49,7 +40,10 @@ def _split(loop: For, options: WidthOptions) -> For:
     return For(outer, zero, const(count // lanes, dtype), "unrolled", vectors, span=loop.span)
 
 
-@prim_func_pass(options=WidthOptions)
-def split_wide_vectors(func: PrimFunc, options: WidthOptions) -> PrimFunc:
-    """Bound the bytes of vector accesses. Requires loops that may be vectorized, gives narrower ones."""
-    return rewrite(func, {For: lambda loop: _split(loop, options)})
+@prim_func_pass()
+def split_wide_vectors(func: PrimFunc, *, max_bytes: int = 16) -> PrimFunc:
+    """Bound the bytes of vector accesses. Requires loops that may be vectorized, gives narrower ones.
+
+    ``max_bytes``: most bytes of one access.
+    """
+    return rewrite(func, {For: lambda loop: _split(loop, max_bytes)})

@@ -12,7 +12,6 @@ and a rest here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ....ffi.dtype import DataType
@@ -75,15 +74,6 @@ from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import PURE_CALLS
 from ..blocks.lower_opaque_block import _leaves
 from .vector_masks import CannotVectorize, is_zero, masked
-
-
-@dataclass(slots=True, frozen=True)
-class VectorizeOptions:
-    """``max_lanes``: most lanes of one vector; ``lanes``: lanes of vectors made of serial loops."""
-
-    max_lanes: int = 64
-    lanes: int = 16
-
 
 BRANCHING = frozenset(["T.sin", "T.cos", "T.tan", "T.fmod"])
 """Functions whose code has branches for rare arguments."""
@@ -341,24 +331,24 @@ def _vectors(loop: For, first: Expr, lanes: int) -> Stmt:
         return For(var, int_imm(0, ty), int_imm(lanes, ty), "serial", body)
 
 
-def _loop(loop: For, options: VectorizeOptions) -> Stmt:
+def _loop(loop: For, max_lanes: int, serial_lanes: int) -> Stmt:
     if loop.kind == "vectorized" and type(loop.extent) is not IntImm:
         loop = replace(loop, kind="serial", annotations={**(loop.annotations or {}), "vectorize": 1})
     if loop.kind != "vectorized":
-        return _serial(loop, options.lanes) if (loop.annotations or {}).get("vectorize") else loop
+        return _serial(loop, serial_lanes) if (loop.annotations or {}).get("vectorize") else loop
     assert type(loop.extent) is IntImm
     ty = prim_type(dtype_of(loop.loop_var))
-    count, lanes = loop.extent.value, options.max_lanes
+    count = loop.extent.value
     if count == 0:
         return SeqStmt(())
     parts: list[Stmt] = []
-    whole = count // lanes
+    whole = count // max_lanes
     if whole > 1:
         outer = Var(f"{loop.loop_var.name}_block", ty)
-        main = _vectors(loop, mul(outer, int_imm(lanes, ty)), lanes)
+        main = _vectors(loop, mul(outer, int_imm(max_lanes, ty)), max_lanes)
         parts.append(For(outer, int_imm(0, ty), int_imm(whole, ty), "serial", main))
-    first = whole * lanes if whole > 1 else 0
-    for piece in _pieces(count - first, lanes):
+    first = whole * max_lanes if whole > 1 else 0
+    for piece in _pieces(count - first, max_lanes):
         made = _vectors(loop, int_imm(first, ty), piece)
         parts.append(fresh_copy(made) if parts else made)
         first += piece
@@ -401,7 +391,7 @@ def _serial(loop: For, lanes: int) -> Stmt:
     return seq(For(outer, int_imm(0, ty), blocks, "serial", body), tail)
 
 
-@prim_func_pass(options=VectorizeOptions)
-def vectorize_loop(func: PrimFunc, options: VectorizeOptions) -> PrimFunc:
+@prim_func_pass()
+def vectorize_loop(func: PrimFunc, *, max_lanes: int = 64, lanes: int = 16) -> PrimFunc:
     """Turn vectorized loops into vector code. For flat buffers and independent lanes (``independent_lanes``)."""
-    return rewrite(func, {For: lambda loop: _loop(loop, options)})
+    return rewrite(func, {For: lambda loop: _loop(loop, max_lanes, lanes)})
