@@ -8,7 +8,7 @@ from ..ffi.tensor import Tensor
 from ..support.source import Span
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
 from .expr import Var
-from .node import Aside, Def, Node, Own, node
+from .node import Aside, Def, Node, Own, node, same_items
 from .scalar import IterVar
 from .types import Expr
 
@@ -197,12 +197,16 @@ class BlockRealize(Stmt):
     span: Aside[Span | None] = None
 
 
-def seq(*stmts: Stmt, span: Span | None = None) -> Stmt:
-    """Return ``stmts`` in order as one flat statement at ``span``; a single one stands alone."""
-    flat: list[Stmt] = []
-    for stmt in stmts:
-        if type(stmt) is SeqStmt:
-            flat.extend(stmt.stmts)
-        else:
-            flat.append(stmt)
-    return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat), span=span)
+def seq(*stmts: Stmt, span: Span | None = None, old: Stmt | None = None) -> Stmt:
+    """Return ``stmts`` in order as one flat statement at ``span``; a single one stands alone, ``old`` where it is that sequence."""
+    flat = flat_statements(stmts)
+    if type(old) is SeqStmt and same_items(old.stmts, flat):
+        return old
+    return flat[0] if len(flat) == 1 else SeqStmt(flat, span=span)
+
+
+def flat_statements(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Statements with sequences among them spliced in: what a rewrite puts in place of one statement may be several."""
+    if not any([type(stmt) is SeqStmt for stmt in stmts]):
+        return stmts
+    return tuple([part for stmt in stmts for part in (stmt.stmts if type(stmt) is SeqStmt else (stmt,))])

@@ -13,7 +13,7 @@ from .function import Function, PrimFunc
 from .module import IRModule
 from .node import BINDING, DEF, OWN, Node
 from .scalar import Binary
-from .stmt import Block, DeclBuffer, SeqStmt, Stmt
+from .stmt import Block, DeclBuffer, SeqStmt, Stmt, flat_statements
 from .types import Expr, Type
 
 Visit = Callable[[Any], Any]
@@ -109,19 +109,6 @@ def rebuild(node: Any, visit: Visit, define: Visit | None = None) -> Any:
     if type(node) is SeqStmt:
         return SeqStmt(flat_statements(values[0]), node.span)
     return type(node)(*values)
-
-
-def flat_statements(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Statements with sequences among them spliced in: what a rewrite puts in place of one statement may be several."""
-    if not any([type(stmt) is SeqStmt for stmt in stmts]):
-        return stmts
-    flat: list[Stmt] = []
-    for stmt in stmts:
-        if type(stmt) is SeqStmt:
-            flat.extend(stmt.stmts)
-        else:
-            flat.append(stmt)
-    return tuple(flat)
 
 
 class Rewriter:

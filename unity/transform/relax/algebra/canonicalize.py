@@ -21,7 +21,7 @@ def _promote_outputs(fn: Function) -> Function:
     """Inner variables that an output aliases become that output."""
     promoted: dict[Var, Var] = {}
     for _, binding in each_binding(fn):
-        value = getattr(binding, "value", None)
+        value = binding.value
         if (
             isinstance(binding, VarBinding)
             and type(binding.var) is Var

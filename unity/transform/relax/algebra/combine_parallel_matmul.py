@@ -60,7 +60,7 @@ def _groups(
     found: dict[Var, _Group] = {}
     ready: dict[Var, set[Expr]] = {}
     for block, binding in each_binding(fn):
-        value = getattr(binding, "value", None)
+        value = binding.value
         if isinstance(binding, VarBinding) and type(value) is Call and op_called(value) == R.matmul.name:
             left, right = value.args[0], value.args[1]
             weight = right in params or type(right) is Constant

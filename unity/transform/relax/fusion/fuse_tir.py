@@ -40,7 +40,7 @@ def can_fuse(mod: IRModule, fn: Function) -> bool:
     targets = set()
     for block in seq_body(fn).blocks:
         for binding in block.bindings:
-            value = getattr(binding, "value", None)
+            value = binding.value
             if type(value) is Call:
                 callee = value.args[0] if value.op_name == R.call_dps.name else None
                 func = mod.functions.get(callee.name) if type(callee) is GlobalVar else None

@@ -119,9 +119,9 @@ def build_graph(block: DataflowBlock, patterns: Patterns) -> list[Item]:
 
 
 def _item(index: int, binding: Binding, patterns: Patterns, by_var: dict[Var, Item]) -> Item:
-    value = getattr(binding, "value", None)
+    value = binding.value
     escapes = type(binding.var) is not DataflowVar
-    pattern = patterns.of(value) if type(binding) is VarBinding and value is not None else None
+    pattern = patterns.of(value) if type(binding) is VarBinding else None
     if pattern is not None and pattern.kind is not OPAQUE and isinstance(value, Call):
         given = value.args[1]
         assert type(given) is Tuple
@@ -137,7 +137,7 @@ def _item(index: int, binding: Binding, patterns: Patterns, by_var: dict[Var, It
             return item
     if type(value) is TupleGetItem and isinstance(value.tuple_value, Var) and value.tuple_value in by_var:
         source = by_var[value.tuple_value]
-        if source.kind is not OPAQUE and patterns.of(getattr(source.binding, "value", value)) is not None:
+        if source.kind is not OPAQUE and patterns.of(source.binding.value) is not None:
             item = Item(index, binding, min(source.kind, INJECTIVE), False, 0, [value.tuple_value], escapes=escapes)
             source.users.append((item, Edge(ELEMENTWISE, False)))
             return item

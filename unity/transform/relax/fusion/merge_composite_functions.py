@@ -77,7 +77,7 @@ def _inlined(mod: IRModule, fn: Function) -> Function:
     for block in seq_body(fn).blocks:
         bindings = []
         for binding in block.bindings:
-            value = getattr(binding, "value", None)
+            value = binding.value
             if type(value) is Call and type(value.op) is GlobalVar and isinstance(binding, VarBinding):
                 name = value.op.name
                 if name not in local:

@@ -62,7 +62,7 @@ class KernelMerger:
         stmts: list[Stmt] = []
         for block in body.blocks:
             for binding in block.bindings:
-                value = getattr(binding, "value", None)
+                value = binding.value
                 if type(value) is TupleGetItem and isinstance(value.tuple_value, Var):
                     if self._output_of(binding.var, body.body, outputs) is not None:
                         self.fields.setdefault((value.tuple_value, value.index), binding.var)

@@ -213,7 +213,7 @@ def _note_reads(fn: Function, found: dict[str, Function], read: dict[str, set[in
     """The fields of the calls' results that are read; all of a result that is used as a whole."""
     owner: dict[Var, str] = {}
     for binding in bindings(fn):
-        value = getattr(binding, "value", None)
+        value = binding.value
         if type(value) is Call and type(value.op) is GlobalVar and value.op.name in found:
             if isinstance(binding, VarBinding):
                 owner[binding.var] = value.op.name
@@ -223,10 +223,10 @@ def _note_reads(fn: Function, found: dict[str, Function], read: dict[str, set[in
         return
     whole: set[Var] = set()
     for binding in bindings(fn):
-        value = getattr(binding, "value", None)
+        value = binding.value
         if type(value) is TupleGetItem and value.tuple_value in owner:
             read[owner[value.tuple_value]].add(value.index)
-        elif value is not None:
+        else:
             whole.update([v for v in free_vars(value) if v in owner and not isinstance(value, (SeqExpr, Function))])
     whole.update([v for v in free_vars(getattr(fn.body, "body", fn.body)) if v in owner])
     for var in whole:

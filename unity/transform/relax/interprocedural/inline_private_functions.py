@@ -46,7 +46,7 @@ class _Copy(Rewriter):
 
 
 def _straight_line(fn: Function) -> bool:
-    return fn.pure and not any([isinstance(getattr(b, "value", None), (If, Function)) for _, b in each_binding(fn)])
+    return fn.pure and not any([isinstance(b.value, (If, Function)) for _, b in each_binding(fn)])
 
 
 def _inlinable(mod: IRModule) -> dict[str, Function]:

@@ -119,11 +119,11 @@ def _used_as_values(fn: Function) -> set[Var]:
     local = {b.var for _, b in each_binding(fn) if isinstance(b, VarBinding) and type(b.value) is Function}
     found: set[Var] = set()
     for _, binding in each_binding(fn):
-        value = getattr(binding, "value", None)
+        value = binding.value
         if type(value) is Call:
             for arg in value.args:
                 found.update([v for v in free_vars(arg) if v in local])
-        elif type(value) is not Function and value is not None:
+        elif type(value) is not Function:
             found.update([v for v in _direct(value) if v in local])
     found.update([v for v in collect(fn, Var) if v in local and _returned(fn, v)])
     return found

@@ -251,7 +251,7 @@ def _transposed(fn: Function) -> int:
     """Elements that calls of ``R.permute_dims`` move, constants aside."""
     moved, fixed = 0, set[Var]()
     for _, binding in each_binding(fn):
-        value = getattr(binding, "value", None)
+        value = binding.value
         if type(value) is Constant:
             fixed.add(binding.var)
         if type(value) is not Call:

@@ -99,7 +99,7 @@ class _InPlace(Rewriter):
 
     def operands(self, binding: Binding) -> tuple[Expr, ...] | None:
         """Arguments of a call of a tensor program, None for any other binding."""
-        value = getattr(binding, "value", None)
+        value = binding.value
         if not isinstance(binding, VarBinding) or type(value) is not Call or op_called(value) != R.call_dps.name:
             return None
         callee, given = value.args[0], value.args[1]

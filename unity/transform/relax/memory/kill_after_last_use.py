@@ -41,31 +41,26 @@ class _Killer:
                 kill = R.vm.kill_object.name
             if kill is not None and binding.var not in live.escapes and binding.var not in killed:
                 ends.setdefault(live.last_use[binding.var], []).append((kill, binding.var))
-        index, changed = 0, False
+        index = 0
         blocks: list[BindingBlock] = []
         for block in seq.blocks:
             made: list[Binding] = []
             for binding in block.bindings:
-                inner = self.inside(binding)
-                changed = changed or inner is not binding
-                made.append(inner)
+                made.append(self.inside(binding))
                 for kill, var in sorted(ends.get(index, ()), key=lambda item: item[0], reverse=True):
                     made.append(
                         VarBinding(Var(self.names.fresh("_"), VOID_TYPE), Call(op(kill), (var,), {}, (), VOID_TYPE))
                     )
-                    changed = True
                 index += 1
-            blocks.append(type(block)(tuple(made), block.span))
-        return SeqExpr(tuple(blocks), seq.body, seq.span) if changed else seq
+            blocks.append(replace(block, bindings=tuple(made)))
+        return replace(seq, blocks=tuple(blocks))
 
     def inside(self, binding: Binding) -> Binding:
-        value = getattr(binding, "value", None)
+        value = binding.value
         if type(value) is not If:
             return binding
         sides = [self.sequence(s) if type(s) is SeqExpr else s for s in (value.then_branch, value.else_branch)]
-        if sides[0] is value.then_branch and sides[1] is value.else_branch:
-            return binding
-        return replace(binding, value=If(value.cond, sides[0], sides[1], value.ty, value.span))
+        return replace(binding, value=replace(value, then_branch=sides[0], else_branch=sides[1]))
 
 
 @module_pass()

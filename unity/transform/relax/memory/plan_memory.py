@@ -80,7 +80,6 @@ class _Planner:
         live = Liveness(seq, self.mod)
         homes = self.assign(live)
         placed: set[Storage] = set()
-        changed = False
         blocks: list[BindingBlock] = []
         for block in seq.blocks:
             made: list[Binding] = []
@@ -91,24 +90,18 @@ class _Planner:
                         placed.add(storage)
                         made.append(VarBinding(storage.var, alloc_storage(storage)))
                     made.append(VarBinding(binding.var, alloc_in(storage, binding), binding.span))
-                    changed = True
-                    continue
-                inner = self.inside(binding)
-                changed = changed or inner is not binding
-                made.append(inner)
-            blocks.append(type(block)(tuple(made), block.span))
-        return SeqExpr(tuple(blocks), seq.body, seq.span) if changed else seq
+                else:
+                    made.append(self.inside(binding))
+            blocks.append(replace(block, bindings=tuple(made)))
+        return replace(seq, blocks=tuple(blocks))
 
     def inside(self, binding: Binding) -> Binding:
-        value = getattr(binding, "value", None)
+        value = binding.value
         if type(value) is If:
             sides = [self.sequence(s) if type(s) is SeqExpr else s for s in (value.then_branch, value.else_branch)]
-            if sides[0] is not value.then_branch or sides[1] is not value.else_branch:
-                return replace(binding, value=If(value.cond, sides[0], sides[1], value.ty, value.span))
-        elif type(value) is Function and type(value.body) is SeqExpr:
-            body = self.sequence(value.body)
-            if body is not value.body:
-                return replace(binding, value=replace(value, body=body))
+            return replace(binding, value=replace(value, then_branch=sides[0], else_branch=sides[1]))
+        if type(value) is Function and type(value.body) is SeqExpr:
+            return replace(binding, value=replace(value, body=self.sequence(value.body)))
         return binding
 
     def assign(self, live: Liveness) -> dict[Var, Storage]:
@@ -116,7 +109,7 @@ class _Planner:
         free: list[Storage] = []
         homes: dict[Var, Storage] = {}
         for index, binding in enumerate(live.bindings):
-            value = getattr(binding, "value", None)
+            value = binding.value
             if op_called(value) == R.builtin.alloc_tensor.name and binding.var not in live.escapes:  # type: ignore[arg-type]
                 assert type(value) is Call and isinstance(value.ty, TensorType)
                 size = bytes_of(value.ty, self.bounds)

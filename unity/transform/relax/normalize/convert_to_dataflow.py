@@ -27,7 +27,7 @@ from ..rewriting.merge_blocks import join_blocks
 
 
 def _may_enter(binding: Binding) -> bool:
-    value = getattr(binding, "value", None)
+    value = binding.value
     if not isinstance(binding, VarBinding) or isinstance(value, (If, Function, SeqExpr)):
         return False
     return type(value) is not Call or is_pure_call(value)

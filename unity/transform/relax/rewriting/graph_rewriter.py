@@ -190,13 +190,10 @@ class GraphRewriter:
     def _enter(self, value: Expr) -> Expr:
         if type(value) is If:
             cond = self._apply(value.cond)
-            then_branch, else_branch = self._sequence(value.then_branch), self._sequence(value.else_branch)
-            if cond is value.cond and then_branch is value.then_branch and else_branch is value.else_branch:
-                return value
-            ty = value.ty
-            if isinstance(then_branch, SeqExpr) and isinstance(else_branch, SeqExpr):
-                ty = join_branches(then_branch, else_branch)
-            return If(cond, then_branch, else_branch, ty, value.span)
+            first, second = self._sequence(value.then_branch), self._sequence(value.else_branch)
+            made = replace(value, cond=cond, then_branch=first, else_branch=second)
+            typed = made is not value and isinstance(first, SeqExpr) and isinstance(second, SeqExpr)
+            return replace(made, ty=join_branches(first, second)) if typed else made
         if type(value) is Function:
             return self._function(value) if self.enters_functions else self._apply(value)
         if type(value) is SeqExpr:
@@ -217,7 +214,7 @@ def each_binding(fn: Function) -> Iterator[tuple[BindingBlock, Binding]]:
             work: list[Any] = []
             for block in item.blocks:
                 for binding in block.bindings:
-                    value = getattr(binding, "value", None)
+                    value = binding.value
                     if type(value) is If:
                         work += [value.then_branch, value.else_branch]
                     elif type(value) is Function:

@@ -21,9 +21,10 @@ from ....ir.stmt import (
     SeqStmt,
     Stmt,
     While,
+    flat_statements,
     seq,
 )
-from ....ir.walk import flat_statements, used_vars
+from ....ir.walk import used_vars
 from ....support.errors import InternalError
 
 TRUE = const(True)

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....ir.node import replace as with_fields
-from ....ir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
+from ....ir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, flat_statements
 from ....ir.types import Expr
-from ....ir.walk import flat_statements
 from ....support.recursion import deep_recursion
 from ..core.sref import Sref, items_below
 from ..core.state import ScheduleState

@@ -29,9 +29,10 @@ from ....ir.stmt import (
     SeqStmt,
     Stmt,
     While,
+    flat_statements,
 )  # fmt: skip
 from ....ir.types import Expr
-from ....ir.walk import Rewriter, collect, flat_statements, free_vars, substitute
+from ....ir.walk import Rewriter, collect, free_vars, substitute
 from ....support.recursion import deep_recursion
 from ..core.pointers import pointers
 from ..core.sref import Sref

@@ -277,13 +277,11 @@ def inline_all(body: Stmt) -> Stmt:
     if type(body) is not SeqStmt or plain_blocks(body) is None:
         return body
     program = _Program(body)
-    changed = False
     for index in reversed(range(len(program.stmts))):
         found = program.candidate(index)
         if found is not None:
             program.inline(index, found)
-            changed = True
-    return seq(*program.stmts) if changed else body
+    return seq(*program.stmts, old=body)
 
 
 @prim_func_pass()

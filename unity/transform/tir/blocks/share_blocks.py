@@ -70,7 +70,6 @@ def share(body: Stmt) -> Stmt:
     found = _Statements(body)
     known: dict[int, list[tuple[int, Buffer]]] = {}
     stand_ins: dict[tuple[str, int], Buffer] = {}
-    changed = False
     for index in range(len(found.stmts)):
         buffer = found.result(index)
         if buffer is None:
@@ -80,11 +79,10 @@ def share(body: Stmt) -> Stmt:
         for earlier, other in known.get(key, ()):
             if _same(found.stmts[earlier], found.stmts[index], other, buffer) and found.sources_stay(earlier, index):
                 found.drop(index, buffer, other)
-                changed = True
                 break
         else:
             known.setdefault(key, []).append((index, buffer))
-    return seq(*found.stmts) if changed else body
+    return seq(*found.stmts, old=body)
 
 
 def _same(first: Stmt, second: Stmt, a: Buffer, b: Buffer) -> bool:

@@ -50,13 +50,12 @@ class _Compact(StatementRewriter):
         """Place the allocations of a sequence, then go on into it."""
         kept: list[Stmt] = []
         rest: Stmt = stmt
-        changed = False
         while type(rest) is SeqStmt:
             first, rest_after = rest.stmts[0], seq(*rest.stmts[1:])
             if type(first) is AllocBuffer:
                 placed = self.place(first, rest_after)
                 if placed is not None:
-                    rest, changed = placed, True
+                    rest = placed
                     if (
                         type(rest) is SeqStmt
                         and type(rest.stmts[0]) is AllocBuffer
@@ -69,9 +68,7 @@ class _Compact(StatementRewriter):
             rest = rest_after
         whole = seq(*kept, rest)
         parts = whole.stmts if type(whole) is SeqStmt else (whole,)
-        visited = [self.visit(part) for part in parts]
-        changed = changed or any([a is not b for a, b in zip(parts, visited)])
-        return seq(*visited) if changed else stmt
+        return seq(*[self.visit(part) for part in parts], old=stmt)
 
     def place(self, alloc: AllocBuffer, rest: Stmt) -> Stmt | None:
         """The rest of a sequence with the allocation in its place, or None to leave both as they are."""

@@ -123,17 +123,14 @@ def _if(s: _Simplify, stmt: IfThenElse) -> Stmt:
 
 def _seq(s: _Simplify, stmt: SeqStmt) -> Stmt:
     parts: list[Stmt] = []
-    changed = False
     constants: dict[Var, Expr] = {}
     for part in stmt.stmts:
         new = s.visit(substitute(part, constants) if constants else part)
-        changed = changed or new is not part
         if type(new) is Bind and type(new.value) is IntImm:
             constants[new.var] = new.value
-            changed = True
-            continue
-        parts.append(new)
-    return seq(*parts) if changed else stmt
+        else:
+            parts.append(new)
+    return seq(*parts, old=stmt)
 
 
 def _assert(s: _Simplify, stmt: AssertStmt) -> Stmt:

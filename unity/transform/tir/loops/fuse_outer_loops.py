@@ -95,7 +95,6 @@ class _Fuse(StatementRewriter):
     def sequence(self, stmt: SeqStmt) -> Stmt:
         """Fuse the loops of a sequence, then those inside."""
         parts: list[Stmt] = []
-        changed = False
         for part in stmt.stmts:
             if type(part) is AllocBuffer:
                 self.intermediate.add(part.buffer)
@@ -104,13 +103,9 @@ class _Fuse(StatementRewriter):
                 made = _fused(before, part, self.intermediate)
                 if made is not None:
                     parts[-1] = made
-                    changed = True
                     continue
             parts.append(part)
-        visited = [self.visit(part) for part in parts]
-        if not changed and all([a is b for a, b in zip(parts, visited)]):
-            return stmt
-        return seq(*visited)
+        return seq(*[self.visit(part) for part in parts], old=stmt)
 
 
 @prim_func_pass()

@@ -130,9 +130,7 @@ class _Kernel:
             else:
                 total.tail = [*total.tail, *found.tail]
         self.fixed = known
-        if len(made) == len(stmt.stmts) and all([a is b for a, b in zip(made, stmt.stmts)]):
-            return stmt, total
-        return seq(*made, span=stmt.span), total
+        return seq(*made, span=stmt.span, old=stmt), total
 
     def _repeated(self, body: Stmt, fixed: set[Var]) -> tuple[Stmt, Summary]:
         """Body of a loop: an iteration against the previous one, in which the variables of the loop had other values."""
