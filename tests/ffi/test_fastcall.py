@@ -16,7 +16,7 @@ from unity.ffi import Tensor, tensor
 from unity.ffi.abi import BufferParam, KernelSignature, ScalarParam, SymbolSource
 from unity.ffi.calls.entry_spec import EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg
 from unity.ffi.calls.fastcall import kernel_function, kernel_function_of
-from unity.ffi.calls.fastcall_ir import llvm_scalar
+from unity.ffi.calls.object_ir import llvm_scalar
 from unity.ffi.dtype import DataType, dtype_names
 from unity.ffi.machine_code.engine import Engine
 from unity.ffi.native.native_helpers import HELPER_DECLARATIONS, helper_symbols

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ..ir.buffer import Range
 from ..ir.build import eq, ge, logical_not
 from ..ir.expr import Call, IntImm, Op, Var
-from ..ir.scalar import EQ, GE, GT, LE, LT, NE, And, FloorMod, Not, Or
+from ..ir.scalar import EQ, GE, GT, LE, LT, NE, And, FloorMod, IterVar, Not, Or
 from ..ir.types import Expr
 from ..ir.walk import free_vars
 from ..support.recursion import deep_recursion
@@ -58,6 +58,11 @@ class Analyzer:
         else:
             self.known.value[number] = constant(value) if isinstance(value, int) else self.poly(value)
         self.known.changed()
+
+    def bind_iterators(self, iterators: Iterable[IterVar]) -> None:
+        """Assume that the variables of the iterators of a block lie in their domains."""
+        for iterator in iterators:
+            self.bind(iterator.var, iterator.domain)
 
     def bind_range(self, var: Var, low: int, high: int) -> None:
         """Say that ``low <= var <= high``."""

@@ -204,6 +204,12 @@ class IterVar(Node):
     thread_tag: str = ""
     span: Aside[Span | None] = None
 
+    @property
+    def domain(self) -> Range:
+        """The domain of an iterator of a block, which always has one (E344)."""
+        assert self.dom is not None, f"iterator {self.var.name} has no domain"
+        return self.dom
+
 
 @node
 class CommReducer(Node):

@@ -28,6 +28,7 @@ from ..native.native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
 from ..native.runtime_table import DTYPE_INDEX, SLOTS, packed_dlpack_type, slot_offset
 from .check import Finished
 from .entry_spec import Arg, EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg, is_symbol
+from .object_ir import ObjectWriter, llvm_scalar
 
 FINISHED_VALUE = member_offset(Finished.__dict__["value"])
 """Byte offset of the value of a ``Finished``."""
@@ -51,57 +52,25 @@ def place_number(device: Device) -> int:
     return kind | index << 32
 
 
-def llvm_scalar(dtype: DataType) -> str:
-    """LLVM's type of a scalar in raw entries (bool is one byte, narrow floats are their bits)."""
-    if dtype.code == "handle":
-        return "ptr"
-    return {32: "float", 64: "double"}[dtype.bits] if dtype.is_float and not dtype.is_narrow else f"i{dtype.bits}"
-
-
-class EntryWriter:
+class EntryWriter(ObjectWriter):
     """Writes one checked entry. ``driver`` chooses the mode; ``result`` is the scalar a kernel returns, if any; a ``gated`` one
     enters the program of a device by itself, and leaves everything out of the ordinary to the function that is its ``slow``."""
 
+    failure = "slow"
+
     def __init__(self, spec: EntrySpec, driver: bool, release_gil: bool, result: str | None, gated: bool) -> None:
+        super().__init__()
         self.spec = spec
         self.driver = driver
         self.release_gil = release_gil
         self.gated = gated
         self.result = None if result is None else DataType(result)
-        self.lines: list[str] = []
-        self.count = 0
         self.leaf = 0
         self.raw_args: list[str] = []
         self.symbols: dict[int, str] = {}
         self.waiting: list[tuple[Dim, str]] = []
         self.formulas = FormulaEmitter(self.emit, self.require)
         self.devices = spec.devices()
-        self.has_strides = any(isinstance(leaf, TensorArg) and leaf.strides is not None for leaf in spec.leaves())
-
-    def emit(self, instruction: str) -> str:
-        """Append an instruction with a result; returns the result's name."""
-        self.count += 1
-        self.lines.append(f"  %v{self.count} = {instruction}")
-        return f"%v{self.count}"
-
-    def require(self, condition: str) -> None:
-        """Go on only where an i1 holds."""
-        self.count += 1
-        self.lines.append(f"  br i1 {condition}, label %ok{self.count}, label %slow")
-        self.lines.append(f"ok{self.count}:")
-
-    def at(self, base: str, offset: int, kind: str = "ptr") -> str:
-        """Load a value at a byte offset."""
-        place = self.emit(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
-        return self.emit(f"load {kind}, ptr {place}")
-
-    def word(self, name: str) -> str:
-        """Load a word of the runtime table as a pointer."""
-        return self.emit(f"load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {slot_offset(name)})")
-
-    def require_type(self, obj: str, slot: str) -> None:
-        """The object's type is exactly the table's."""
-        self.require(self.emit(f"icmp eq ptr {self.at(obj, OBJECT_TYPE)}, {self.word(slot)}"))
 
     def match(self, dim: Dim | None, value: str, free: str | None = None) -> None:
         """``value`` equals the formula; a symbol alone is defined by its first value. ``free``: an i1 that excuses."""
@@ -126,11 +95,11 @@ class EntryWriter:
     def argument(self, arg: Arg, obj: str) -> None:
         """Check one argument held in ``obj``."""
         if isinstance(arg, TupleArg):
-            self.require_type(obj, "tuple")
-            size = self.at(obj, VAR_SIZE, "i64")
+            self.require(self.is_type(obj, "tuple"))
+            size = self.load(obj, VAR_SIZE, "i64")
             self.require(self.emit(f"icmp eq i64 {size}, {len(arg.fields)}"))
             for index, field in enumerate(arg.fields):
-                self.argument(field, self.at(obj, TUPLE_ITEMS + 8 * index))
+                self.argument(field, self.load(obj, TUPLE_ITEMS + 8 * index))
             return
         place = self.emit(f"getelementptr i8, ptr %leaves, i64 {LEAF_BYTES * self.leaf}")
         self.leaf += 1
@@ -148,11 +117,6 @@ class EntryWriter:
             else:
                 assert isinstance(arg, ObjectArg)
 
-    def store(self, kind: str, value: str, base: str, offset: int) -> None:
-        """Store a value at a byte offset."""
-        place = self.emit(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
-        self.lines.append(f"  store {kind} {value}, ptr {place}")
-
     def tensor(self, arg: TensorArg, obj: str, place: str) -> None:
         flags = ALIGNED | (C_CONTIGUOUS if arg.strides is None else 0) | (WRITEABLE if arg.written else 0)
         rank = -1 if arg.shape is None else len(arg.shape)
@@ -169,17 +133,17 @@ class EntryWriter:
         if arg.device is CPU:
             self.require(self.emit(f"call i1 @unity_extract({what})"))
         else:
-            device = self.at(self.at("%self", ARRAY_DATA), TABLE_BYTES + 8 * self.devices.index(arg.device))
+            device = self.load(self.load("%self", ARRAY_DATA), TABLE_BYTES + 8 * self.devices.index(arg.device))
             self.require(self.emit(f"call i1 @unity_extract_on({what}, ptr {device}, i64 {place_number(arg.device)})"))
-        self.raw_args.append(f"ptr {self.at(place, 0)}")
-        dims = self.at(place, 16) if arg.shape else ""
-        extents = [self.at(dims, 8 * axis, "i64") for axis in range(len(arg.shape or ()))]
+        self.raw_args.append(f"ptr {self.load(place, 0)}")
+        dims = self.load(place, 16) if arg.shape else ""
+        extents = [self.load(dims, 8 * axis, "i64") for axis in range(len(arg.shape or ()))]
         for dim, extent in zip(arg.shape or (), extents, strict=True):
             self.match(dim, extent)
         if arg.strides:
-            table, unit = self.at("%strides", 0), self.at("%strides", 8, "i64")
+            table, unit = self.load("%strides", 0), self.load("%strides", 8, "i64")
             for axis, dim in enumerate(arg.strides):
-                bytes_ = self.at(table, 8 * axis, "i64")
+                bytes_ = self.load(table, 8 * axis, "i64")
                 step = self.emit(f"sdiv i64 {bytes_}, {unit}")
                 back = self.emit(f"mul i64 {step}, {unit}")
                 self.require(self.emit(f"icmp eq i64 {back}, {bytes_}"))
@@ -189,15 +153,13 @@ class EntryWriter:
         dtype = DataType(arg.dtype)
         kind = llvm_scalar(dtype)
         if dtype.is_float and not arg.bits:
-            self.require_type(obj, "float")
-            value = wide = self.at(obj, FLOAT_VALUE, "double")
+            self.require(self.is_type(obj, "float"))
+            value = wide = self.load(obj, FLOAT_VALUE, "double")
             if kind == "float":
                 value = self.emit(f"fptrunc double {wide} to float")
             self.store("double", wide, place, 0)
         elif dtype.is_bool:
-            yes = self.emit(f"icmp eq ptr {obj}, {self.word('True')}")
-            no = self.emit(f"icmp eq ptr {obj}, {self.word('False')}")
-            self.require(self.emit(f"or i1 {yes}, {no}"))
+            yes = self.truth(obj)
             value = self.emit(f"zext i1 {yes} to i8")
             self.store("i64", self.emit(f"zext i1 {yes} to i64"), place, 0)
         else:
@@ -205,9 +167,7 @@ class EntryWriter:
                 self.require("%again")
             number = value = self.integer(obj) if dtype.is_int or dtype.bits < 64 else self.unsigned(obj)
             if dtype.bits < 64 and kind != "ptr":
-                value = self.emit(f"trunc i64 {number} to {kind}")
-                back = self.emit(f"{'sext' if dtype.is_int else 'zext'} {kind} {value} to i64")
-                self.require(self.emit(f"icmp eq i64 {back}, {number}"))
+                value = self.narrowed(number, dtype)
             elif kind == "ptr":
                 value = self.emit(f"inttoptr i64 {number} to ptr")
             self.store("i64", number, place, 0)
@@ -217,7 +177,7 @@ class EntryWriter:
 
     def integer(self, obj: str) -> str:
         """The i64 of an exact ``int``."""
-        self.require_type(obj, "int")
+        self.require(self.is_type(obj, "int"))
         number = self.emit(f"call i64 @PyLong_AsLongLongAndOverflow(ptr {obj}, ptr %overflow)")
         over = self.emit("load i32, ptr %overflow")
         self.require(self.emit(f"icmp eq i32 {over}, 0"))
@@ -225,7 +185,7 @@ class EntryWriter:
 
     def unsigned(self, obj: str) -> str:
         """The bits of an exact ``int`` as an unsigned number; that one from 2**63 on is no negative one, the checker says."""
-        self.require_type(obj, "int")
+        self.require(self.is_type(obj, "int"))
         status = self.emit(f"call i32 @unity_as_int(ptr {obj}, ptr %wide)")
         self.lines.append("  call void @PyErr_Clear()")
         self.require(self.emit(f"icmp eq i32 {status}, 0"))
@@ -234,14 +194,14 @@ class EntryWriter:
         return number
 
     def shape(self, arg: ShapeArg, obj: str) -> None:
-        self.require_type(obj, "tuple")
+        self.require(self.is_type(obj, "tuple"))
         if arg.dims is None:  # the checker looks at every entry, so native code may trust them
             self.require("%again")
             return
-        size = self.at(obj, VAR_SIZE, "i64")
+        size = self.load(obj, VAR_SIZE, "i64")
         self.require(self.emit(f"icmp eq i64 {size}, {len(arg.dims)}"))
         for index, dim in enumerate(arg.dims):
-            self.match(dim, self.integer(self.at(obj, TUPLE_ITEMS + 8 * index)))
+            self.match(dim, self.integer(self.load(obj, TUPLE_ITEMS + 8 * index)))
 
     def body(self) -> None:
         """Checks of all arguments, then of the formulas that waited for symbols."""
@@ -250,7 +210,7 @@ class EntryWriter:
         plain = self.emit("icmp eq ptr %kw, null")
         self.require(self.emit(f"and i1 {right}, {plain}"))
         for index, arg in enumerate(self.spec.args):
-            self.argument(arg, self.at("%args", 8 * index))
+            self.argument(arg, self.load("%args", 8 * index))
         names = [self.symbols.get(number, "undef") for number in range(len(self.spec.symbols))]
         for dim, value in self.waiting:
             expected = self.formulas.value(dim, names)
@@ -259,16 +219,16 @@ class EntryWriter:
 
     def call(self, symbols: list[str]) -> None:
         """The raw call and its result."""
-        table = self.at("%self", ARRAY_DATA)
-        raw = self.at(table, 0)
+        table = self.load("%self", ARRAY_DATA)
+        raw = self.load(table, 0)
         if self.gated:
             words = TABLE_BYTES + 8 * len(self.devices)
-            gate, lane = self.at(table, words), self.at(table, words + 8, "i64")
+            gate, lane = self.load(table, words), self.load(table, words + 8, "i64")
             self.require(self.emit(f"call i1 @unity_enter(ptr {gate}, i64 {lane}, ptr %undo)"))
         if self.driver:
             for number, name in enumerate(symbols):
                 self.store("i64", name, "%symbols", 8 * number)
-            value = self.emit(f"call ptr {raw}(ptr {self.at(table, 8)}, ptr %leaves, ptr %symbols)")
+            value = self.emit(f"call ptr {raw}(ptr {self.load(table, 8)}, ptr %leaves, ptr %symbols)")
             self.lines += [*self.leave(), "  call void @unity_decref(ptr %held)", f"  ret ptr {value}"]
             return
         args = [*self.raw_args, *[f"i64 {name}" for name in symbols]]
@@ -281,16 +241,17 @@ class EntryWriter:
         self.lines += [*self.leave(), "  call void @unity_decref(ptr %held)"]
         fine = self.emit(f"icmp eq i32 {status}, 0")
         self.lines += [f"  br i1 {fine}, label %success, label %failure", "success:"]
-        self.lines.append(f"  ret ptr {self.boxed()}")
+        made = "call ptr @unity_none()"
+        self.do(f"ret ptr {self.emit(made) if self.result is None else self.number(self.result, '%result')}")
         self.lines.append("failure:")
         positive = self.emit(f"icmp sgt i32 {status}, 0")
         self.lines += [f"  br i1 {positive}, label %report, label %raised", "report:"]
         wide = self.emit(f"sext i32 {status} to i64")
-        reporter = self.at(table, 24)
+        reporter = self.load(table, 24)
         leaves = self.spec.leaves()
         known = [
             *symbols,
-            *[self.at("%leaves", LEAF_BYTES * leaves.index(s), "i64") for s in self.spec.shown_scalars()],
+            *[self.load("%leaves", LEAF_BYTES * leaves.index(s), "i64") for s in self.spec.shown_scalars()],
         ]
         for number, name in enumerate(known):
             self.store("i64", name, "%known", 8 * number)
@@ -301,24 +262,6 @@ class EntryWriter:
     def leave(self) -> list[str]:
         """The text behind the raw call of a gated entry."""
         return ["  call void @unity_leave(ptr %undo)"] if self.gated else []
-
-    def boxed(self) -> str:
-        """The kernel's scalar result as an object, or None."""
-        dtype = self.result
-        if dtype is None:
-            return self.emit("call ptr @unity_none()")
-        kind = llvm_scalar(dtype)
-        value = self.emit(f"load {kind}, ptr %result")
-        if kind in ("float", "double"):
-            wide = value if kind == "double" else self.emit(f"fpext {kind} {value} to double")
-            return self.emit(f"call ptr @unity_float(double {wide})")
-        if dtype.is_bool:
-            bit = self.emit(f"icmp ne i8 {value}, 0")
-            return self.emit(f"call ptr @unity_bool(i1 {bit})")
-        if kind == "ptr":
-            value, kind = self.emit(f"ptrtoint ptr {value} to i64"), "i64"
-        wide = value if kind == "i64" else self.emit(f"{'sext' if dtype.is_int else 'zext'} {kind} {value} to i64")
-        return self.emit(f"call ptr @unity_{'int' if dtype.is_int else 'uint'}(i64 {wide})")
 
     def text(self) -> str:
         """The whole module."""
@@ -338,7 +281,7 @@ class EntryWriter:
             "  %undo = alloca [2 x i64], align 8",
             "  br label %try",
             "try:",
-            *[self.start(*row) for row in _START],
+            *[self.phi(*row) for row in _START],
         ]
         tail = [
             "slow:",
@@ -353,7 +296,7 @@ class EntryWriter:
         ]
         return "\n".join([*head, *self.lines, *tail]) + "\n"
 
-    def start(self, kind: str, name: str, first: str, again: str) -> str:
+    def phi(self, kind: str, name: str, first: str, again: str) -> str:
         """A value that is another one where the checker gave arguments that pass."""
         return f"  %{name} = phi {kind} [ {first}, %start ]" + ("" if self.gated else f", [ {again}, %retry ]")
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..abi import BufferParam, KernelSignature, evaluate, linkage_ir
-from ..calls.fastcall_ir import llvm_scalar
+from ..calls.object_ir import llvm_scalar
 from ..dtype import DataType
 from ..machine_code.engine import Engine
 

@@ -19,7 +19,6 @@ from .memory import alloc_storage, builtin, kill, move, new_tensor, tensor_in, v
 from .segments import Segment, cut_places
 from .values import (
     boxed,
-    boxed_number,
     condition,
     covered,
     drop,
@@ -169,7 +168,7 @@ def kernel(w: FunctionWriter, signature: KernelSignature, name: str, instruction
     w.go_report(1, str(instruction.function), wide, "failed")
     w.start(good)
     if signature.result is not None:
-        set_object(w, instruction.dst, w.require_object(boxed_number(w, DataType(signature.result), place)))
+        set_object(w, instruction.dst, w.require_object(w.number(DataType(signature.result), place)))
 
 
 def released(w: FunctionWriter, text: str, work: list[tuple[Dim, ...]], sizes: list[int]) -> str:

@@ -6,7 +6,7 @@ Not here: the third, which does the work (``frame.py``).
 from __future__ import annotations
 
 from ...ffi.abi import BufferParam, Dim, KernelSignature
-from ...ffi.calls.fastcall_ir import llvm_scalar
+from ...ffi.calls.object_ir import llvm_scalar
 from ...ffi.dtype import DataType
 from ...ffi.formula import FormulaEmitter
 from ...ffi.native.native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
@@ -150,10 +150,7 @@ class InternalEntry(FunctionWriter):
             self.require(self.is_type(obj, "float"))
             self.require(self.emit(f"icmp eq i32 {self.emit(f'call i32 @unity_as_float(ptr {obj}, ptr {place})')}, 0"))
         elif dtype.is_bool:
-            yes = self.emit(f"icmp eq ptr {obj}, {self.word('True')}")
-            no = self.emit(f"icmp eq ptr {obj}, {self.word('False')}")
-            self.require(self.emit(f"or i1 {yes}, {no}"))
-            self.store("i64", self.emit(f"zext i1 {yes} to i64"), place)
+            self.store("i64", self.emit(f"zext i1 {self.truth(obj)} to i64"), place)
         else:
             value = self.integer(obj, dtype)
             self.store("i64", value, place)
@@ -167,9 +164,7 @@ class InternalEntry(FunctionWriter):
         self.require(self.emit(f"icmp eq i32 {self.emit(f'call i32 @unity_as_int(ptr {obj}, ptr {out})')}, 0"))
         value = self.emit(f"load i64, ptr {out}")
         if dtype.bits < 64:
-            narrow = self.emit(f"trunc i64 {value} to i{dtype.bits}")
-            back = self.emit(f"{'sext' if dtype.is_int else 'zext'} i{dtype.bits} {narrow} to i64")
-            self.require(self.emit(f"icmp eq i64 {back}, {value}"))
+            self.narrowed(value, dtype)
         elif dtype.is_uint:
             self.require(self.emit(f"icmp sge i64 {value}, 0"))
         return value

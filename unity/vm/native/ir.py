@@ -19,10 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ...ffi.abi import Dim, ScalarParam, symbols_of
+from ...ffi.calls.object_ir import ObjectWriter
 from ...ffi.dtype import DataType
 from ...ffi.formula import FormulaEmitter
 from ...ffi.machine_code.layout import ALIGNED, C_CONTIGUOUS
-from ...ffi.native.runtime_table import DTYPE_INDEX, packed_dlpack_type, slot_offset
+from ...ffi.native.runtime_table import DTYPE_INDEX, packed_dlpack_type
 from ..executable import bytecode as bc
 from ..executable.entry import EntryPlan, plan_entry
 from .segments import Segment
@@ -92,12 +93,13 @@ def quoted(name: str) -> str:
     return f'@"{"".join(plain)}"'
 
 
-class FunctionWriter:
-    """Writes one function. ``emit`` appends an instruction with a result, ``do`` one without."""
+class FunctionWriter(ObjectWriter):
+    """Writes one function of a program; ``fail`` is the exit with the Python error already set."""
 
     def __init__(
         self, program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvLayout, used: set[str], on_device: bool
     ) -> None:
+        super().__init__()
         self.program = program
         self.on_device = on_device
         """True if tensors lie in memory that the host does not read."""
@@ -106,8 +108,6 @@ class FunctionWriter:
         self.layout = layout
         self.used = used
         self.plan: EntryPlan = plan_entry(fn, program)
-        self.lines: list[str] = []
-        self.count = 0
         self.scratch = 1
         self.allocas: list[str] = []
         self.formulas = FormulaEmitter(self.emit, self.divisor)
@@ -126,56 +126,17 @@ class FunctionWriter:
         self.known_arrays: dict[tuple[Dim, ...], str] = {}
         self.known_sizes: dict[tuple[str, tuple[Dim, ...]], str] = {}
 
-    # ---- text
-
-    def emit(self, text: str) -> str:
-        """An instruction with a result; the result's name."""
-        self.count += 1
-        self.lines.append(f"  %v{self.count} = {text}")
-        return f"%v{self.count}"
-
-    def do(self, text: str) -> None:
-        """An instruction without result."""
-        self.lines.append(f"  {text}")
-
-    def label(self) -> str:
-        """A fresh label name."""
-        self.count += 1
-        return f"b{self.count}"
-
-    def start(self, label: str) -> None:
-        """Begin a block."""
-        self.lines.append(f"{label}:")
-
     def alloca(self, kind: str) -> str:
         """Space in the frame."""
         self.count += 1
         self.allocas.append(f"  %a{self.count} = alloca {kind}, align 16")
         return f"%a{self.count}"
 
-    def gep(self, base: str, offset: int) -> str:
-        """An address at a byte offset."""
-        return self.emit(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
-
-    def load(self, base: str, offset: int, kind: str = "ptr") -> str:
-        """Load at a byte offset."""
-        return self.emit(f"load {kind}, ptr {self.gep(base, offset)}")
-
-    def store(self, kind: str, value: str, base: str, offset: int = 0) -> None:
-        """Store at a byte offset."""
-        self.do(f"store {kind} {value}, ptr {self.gep(base, offset)}")
-
     def env(self, *key: object) -> str:
         """An object of the environment (borrowed)."""
         return self.load("%env", self.layout.word(*key))
 
     # ---- control
-
-    def require(self, condition: str) -> None:
-        """Go on where an i1 holds, else to the failure exit with the Python error already set."""
-        label = self.label()
-        self.do(f"br i1 {condition}, label %{label}, label %fail")
-        self.start(label)
 
     def require_object(self, value: str) -> str:
         """Fail where a returned object is null."""
@@ -241,14 +202,6 @@ class FunctionWriter:
         self.known_dims, self.known_arrays, self.known_sizes = before
 
     # ---- values
-
-    def word(self, name: str) -> str:
-        """A word of the runtime table."""
-        return self.emit(f"load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {slot_offset(name)})")
-
-    def is_type(self, obj: str, name: str) -> str:
-        """i1: the object's type is exactly the table's."""
-        return self.emit(f"icmp eq ptr {self.load(obj, 8)}, {self.word(name)}")
 
     def extract(self, obj: str, leaf: str, dtype: str | None, ndim: int, written: bool) -> str:
         """i1: the object is a tensor that fits; its leaf record is filled."""

@@ -6,7 +6,7 @@ Invariant: ``boxed`` says whether the code that follows owns the reference; ``se
 from __future__ import annotations
 
 from ...ffi.abi import Dim
-from ...ffi.calls.fastcall_ir import llvm_scalar
+from ...ffi.calls.object_ir import llvm_scalar
 from ...ffi.dtype import DataType
 from ...ffi.native.native_helpers import LEAF_BYTES
 from ...ffi.native.runtime_table import DTYPE_INDEX
@@ -180,18 +180,3 @@ def integer(w: FunctionWriter, arg: bc.Arg) -> str:
     drop(w, [(value, owns)])
     w.require(w.emit(f"icmp eq i32 {status}, 0"))
     return w.emit(f"load i64, ptr {place}")
-
-
-def boxed_number(w: FunctionWriter, dtype: DataType, place: str) -> str:
-    """The scalar at an address as a Python object."""
-    kind = llvm_scalar(dtype)
-    value = w.load(place, 0, kind)
-    if dtype.is_float and not dtype.is_narrow:
-        wide = value if kind == "double" else w.emit(f"fpext {kind} {value} to double")
-        return w.emit(f"call ptr @unity_float(double {wide})")
-    if dtype.is_bool:
-        return w.emit(f"call ptr @unity_bool(i1 {w.emit(f'icmp ne i8 {value}, 0')})")
-    if kind == "ptr":
-        return w.emit(f"call ptr @unity_uint(i64 {w.emit(f'ptrtoint ptr {value} to i64')})")
-    wide = value if kind == "i64" else w.emit(f"{'sext' if dtype.is_int else 'zext'} {kind} {value} to i64")
-    return w.emit(f"call ptr @unity_{'int' if dtype.is_int else 'uint'}(i64 {wide})")

@@ -192,8 +192,9 @@ class GraphRewriter:
             cond = self._apply(value.cond)
             first, second = self._sequence(value.then_branch), self._sequence(value.else_branch)
             made = replace(value, cond=cond, then_branch=first, else_branch=second)
-            typed = made is not value and isinstance(first, SeqExpr) and isinstance(second, SeqExpr)
-            return replace(made, ty=join_branches(first, second)) if typed else made
+            if made is not value and isinstance(first, SeqExpr) and isinstance(second, SeqExpr):
+                return replace(made, ty=join_branches(first, second))
+            return made
         if type(value) is Function:
             return self._function(value) if self.enters_functions else self._apply(value)
         if type(value) is SeqExpr:

@@ -198,7 +198,7 @@ def _only_clips(ana: Analyzer, predicate: Expr, bound: Sequence[Range], shape: S
 def runs_whole_domain(state: ScheduleState, block: Sref) -> bool:
     """True if it is proved that the loops around a block run every value of its iterators (whose domains begin at zero)."""
     axes = block.block.iter_vars
-    domains = [axis.dom for axis in axes if axis.dom is not None and is_int(axis.dom.min, 0)]
+    domains = [axis.domain for axis in axes if is_int(axis.domain.min, 0)]
     if len(domains) != len(axes):
         return False
     extents = [dom.extent for dom in domains]

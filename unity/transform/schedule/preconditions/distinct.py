@@ -49,9 +49,9 @@ def moving_iterators(block: Sref, loop: Sref) -> dict[Var, Range]:
         if item is loop:
             break
     return {
-        axis.var: axis.dom
+        axis.var: axis.domain
         for axis, value in zip(block.block.iter_vars, block.realize.iter_values)
-        if axis.kind == "S" and axis.dom is not None and not is_int(axis.dom.extent, 1) and uses_any(value, loops)
+        if axis.kind == "S" and not is_int(axis.domain.extent, 1) and uses_any(value, loops)
     }
 
 

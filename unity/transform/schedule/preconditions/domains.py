@@ -65,8 +65,7 @@ def nest_of(
     loops: list[tuple[Var, Expr]] = []
     guard: Expr = TRUE
     for place, axis in enumerate(axes):
-        assert axis.dom is not None
-        low, extent = _span(axis, axis.dom, domains.get(axis.var), ana)
+        low, extent = _span(axis, axis.domain, domains.get(axis.var), ana)
         if is_int(extent, 1) and not preserve_unit_loops:
             value = low
         else:
@@ -75,7 +74,7 @@ def nest_of(
             ana.bind(loop, Range(const(0, dtype_of(loop)), extent))
             value = ana.simplify(add(low, loop))
         values.append(value)
-        for condition in (ge(value, axis.dom.min), lt(value, add(axis.dom.min, axis.dom.extent))):
+        for condition in (ge(value, axis.domain.min), lt(value, add(axis.domain.min, axis.domain.extent))):
             if not ana.can_prove(condition):
                 guard = condition if is_int(guard, 1) else logical_and(guard, condition)
     realize = BlockRealize(tuple(values), guard, block)

@@ -67,7 +67,7 @@ def _own(state: ScheduleState, item: Item) -> tuple[Node, ...]:
         else:
             realize = item
             assert type(realize) is BlockRealize
-            domains = [axis.dom for axis in realize.block.iter_vars if axis.dom is not None]
+            domains = [axis.domain for axis in realize.block.iter_vars]
             parts = [*realize.iter_values, realize.predicate, *[e for d in domains for e in (d.min, d.extent)]]
         loads = [x for part in parts if not isinstance(part, (Var, IntImm)) for x in _loads_in(state, part)]
         found = state.cache["own loads", item] = tuple(loads)
@@ -125,11 +125,7 @@ def why_irregular(state: ScheduleState, block: Sref) -> str | None:
         if item.is_block:
             loops = {s.loop.loop_var for s in item.above() if not s.is_block}
             for axis in item.block.iter_vars:
-                if (
-                    axis.dom is not None
-                    and type(axis.dom.extent) is not IntImm
-                    and loops & set(free_vars(axis.dom.extent))
-                ):
+                if loops & set(free_vars(axis.domain.extent)):
                     return f"the domain of {axis.var.name} of block {item.name} uses a loop"
         between = _around(state, parent.node).get(id(item.node))
         if between is not None:

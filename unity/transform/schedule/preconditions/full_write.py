@@ -68,9 +68,7 @@ def _reached(block: Sref, region: BufferRegion, store: _Store) -> bool:
     if any([dtype_of(i).lanes > 1 for i in access.indices]):
         return True  # lanes are contiguous: the region was made from them
     ana = Analyzer()
-    for axis in block.block.iter_vars:
-        if axis.dom is not None:
-            ana.bind(axis.var, axis.dom)
+    ana.bind_iterators(block.block.iter_vars)
     found = iteration_map(access.indices, loops, None, ana)
     if not found:
         return False

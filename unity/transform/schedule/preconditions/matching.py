@@ -17,7 +17,7 @@ from ....ir.buffer import Buffer, Range
 from ....ir.build import add, const, dtype_of, is_int, sub
 from ....ir.expr import IntImm, Var
 from ....ir.node import ASIDE, LEAF, Node, replace as with_fields
-from ....ir.scalar import Add, BufferLoad, Max, Min, Mul
+from ....ir.scalar import Add, BufferLoad, IterVar, Max, Min, Mul
 from ....ir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ....ir.structural import plain_equal, shown
 from ....ir.types import Expr, PrimType
@@ -55,8 +55,8 @@ class _WithoutUnits(Rewriter):
         if type(node) is BlockRealize:
             kept = []
             for axis, value in zip(node.block.iter_vars, node.iter_values):
-                if axis.dom is not None and is_int(axis.dom.extent, 1):
-                    self.mapping[axis.var] = self.visit(axis.dom.min)
+                if is_int(axis.domain.extent, 1):
+                    self.mapping[axis.var] = self.visit(axis.domain.min)
                 else:
                     kept.append((axis, self.visit(value)))
             block = with_fields(node.block, iter_vars=tuple([axis for axis, _ in kept]))
@@ -135,8 +135,7 @@ class Matcher:
                 )
             left.remove(found[0])
             self.vars[axis.var] = found[0][0].var
-            if found[0][0].dom is not None:
-                self.ana.bind(found[0][0].var, found[0][0].dom)
+            self.ana.bind_iterators([found[0][0]])
             self.zeros[found[0][0].var] = const(0, dtype_of(found[0][0].var))
         if left:
             raise Mismatch(f"iterator {left[0][0].var.name} of block {t.block.name} is not in the description", t)
@@ -153,10 +152,9 @@ class Matcher:
             self.stmt(d.block.init, t.block.init)
         self.stmt(d.block.body, t.block.body)
 
-    def _same_domain(self, a: Any, b: Any) -> bool:
-        if a.dom is None or b.dom is None:
-            return a.dom is b.dom
-        return self.same(b.dom.min, self.image(a.dom.min)) and self.same(b.dom.extent, self.image(a.dom.extent))
+    def _same_domain(self, a: IterVar, b: IterVar) -> bool:
+        x, y = a.domain, b.domain
+        return self.same(y.min, self.image(x.min)) and self.same(y.extent, self.image(x.extent))
 
     # ---- expressions
 

@@ -37,16 +37,10 @@ def reads_what_the_map_wrote(
         if not _match(pattern.min, found.min, axes, values):
             return False
     ana = Analyzer(size_vars(state, consumer.func))
-    for axis in consumer.block.iter_vars:
-        if axis.dom is not None:
-            ana.bind(axis.var, axis.dom)
+    ana.bind_iterators(consumer.block.iter_vars)
     for var, value in values.items():
-        dom = axes[var].dom
-        if (
-            dom is None
-            or not ana.can_prove(ge(value, dom.min))
-            or not ana.can_prove(lt(value, add(dom.min, dom.extent)))
-        ):
+        dom = axes[var].domain
+        if not ana.can_prove(ge(value, dom.min)) or not ana.can_prove(lt(value, add(dom.min, dom.extent))):
             return False
     return _runs_all(producer, set(values), inner, ana)
 
@@ -74,9 +68,9 @@ def _runs_all(producer: Sref, used: set[Var], inner: Sequence[Sref], ana: Analyz
     if not found or not found.exact:
         return False
     for (axis, _), s in zip(chosen, found.indices):
-        if axis.dom is None or len(s.args) > 1 or (s.args and not is_int(s.args[0].scale, 1)):
+        if len(s.args) > 1 or (s.args and not is_int(s.args[0].scale, 1)):
             return False
         extent = s.args[0].extent if s.args else const(1, dtype_of(axis.var))
-        if not ana.can_prove_equal(s.base, axis.dom.min) or not ana.can_prove_equal(extent, axis.dom.extent):
+        if not ana.can_prove_equal(s.base, axis.domain.min) or not ana.can_prove_equal(extent, axis.domain.extent):
             return False
     return True

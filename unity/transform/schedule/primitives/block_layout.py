@@ -74,8 +74,8 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
     for axis, value in zip(axes, block.realize.iter_values):
         item = own.get(value) if isinstance(value, Var) else None
         ana = analyzer_at(state, block, inside=False)
-        if item is None or value in seen or axis.dom is None or not is_int(axis.dom.min, 0) or not is_int(item.loop.min, 0) or (
-            not ana.can_prove_equal(item.loop.extent, axis.dom.extent)
+        if item is None or value in seen or not is_int(axis.domain.min, 0) or not is_int(item.loop.min, 0) or (
+            not ana.can_prove_equal(item.loop.extent, axis.domain.extent)
         ):  # fmt: skip
             refuse(
                 "E445",
@@ -96,7 +96,7 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
             at=[block, *busy],
             nearest="transform the block before its loops are shared, fused, bound or made parallel",
         )
-    extents = [axis.dom.extent for axis in axes if axis.dom is not None]
+    extents = [axis.domain.extent for axis in axes]
     try:
         inverse, shape = index_map.inverse(extents), index_map.map_shape(extents)
     except UnityError as problem:
@@ -128,15 +128,13 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
     fresh = dict(zip(inverse.initial_indices, [axis.var for axis in made]))
     mapping = {axis.var: substitute(e, fresh) for axis, e in zip(axes, inverse.final_indices)}
     ana = Analyzer()
-    for axis in made:
-        assert axis.dom is not None
-        ana.bind(axis.var, axis.dom)
+    ana.bind_iterators(made)
     with deep_recursion():
         bare = substitute(with_fields(block.block, iter_vars=()), {v: ana.simplify(e) for v, e in mapping.items()})
         bare = rewrite(bare, {kind: partial(_simplified, ana) for kind in (BufferLoad, BufferStore, Range)})
     new = with_fields(bare, iter_vars=tuple(made))
     realize = BlockRealize(tuple(variables), TRUE, new, block.realize.span)
-    stmt = nest([(v, axis.dom.extent, "serial") for v, axis in zip(variables, made) if axis.dom is not None], realize)
+    stmt = nest([(v, axis.domain.extent, "serial") for v, axis in zip(variables, made)], realize)
     state.replace(chain[0], stmt, {block.block: new})
 
 

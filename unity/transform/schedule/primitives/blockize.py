@@ -303,11 +303,10 @@ class _Outer:
         if not self.keep_units and is_int(d.outer_extent, 1) and is_int(d.outer, 0):
             return d.outer
         for known, value in zip(self.axes, self.values):
-            assert known.dom is not None
             if (
                 known.kind == axis.kind
                 and structural_equal(value, d.outer)
-                and structural_equal(known.dom.extent, d.outer_extent)
+                and structural_equal(known.domain.extent, d.outer_extent)
             ):
                 return known.var
         var = Var(f"{axis.var.name}_o", axis.var.ty)
@@ -342,9 +341,7 @@ class _Outer:
         made = Block(tuple(self.axes), None, None, (), (), {}, f"{name}_o", body, init)
         reads, writes = block_regions(made)
         ana = analyzer_at(self.state, self.at)
-        for axis in self.axes:
-            assert axis.dom is not None
-            ana.bind(axis.var, axis.dom)
+        ana.bind_iterators(self.axes)
         changed = {w.buffer for w in writes}
         made = with_fields(made, reads=_simple(ana, reads, changed), writes=_simple(ana, writes, changed))
         return BlockRealize(tuple(self.values), guard, made)

@@ -205,11 +205,15 @@ def _require_whole_domain(state: ScheduleState, block: Sref) -> None:
     found = iter_map(state, block)
     for place, axis in enumerate(block.block.iter_vars):
         s = found.indices[place] if found else None
-        whole = axis.dom is not None and s is not None and len(s.args) <= 1
-        if whole and axis.dom is not None and s is not None:
+        whole = s is not None and len(s.args) <= 1
+        if s is not None and whole:
             extent: Expr = s.args[0].extent if s.args else const(1, dtype_of(axis.var))
             unit = found.exact and (not s.args or is_int(s.args[0].scale, 1))
-            whole = unit and ana.can_prove_equal(extent, axis.dom.extent) and ana.can_prove_equal(s.base, axis.dom.min)
+            whole = (
+                unit
+                and ana.can_prove_equal(extent, axis.domain.extent)
+                and ana.can_prove_equal(s.base, axis.domain.min)
+            )
         if not whole:
             reason = f": {found.errors[0]}" if found.errors else ""
             refuse("E436", f"it is not proved that the loops around block {block.name} run all of iterator {axis.var.name}{reason}",
@@ -222,14 +226,16 @@ def _plain(block: Sref) -> bool:
     loops = {s.loop.loop_var: s.loop for s in loops_of(block)}
     for axis, value in zip(block.block.iter_vars, block.realize.iter_values):
         loop = loops.get(value)  # type: ignore[call-overload]
-        if axis.dom is None or (loop is None and not is_int(axis.dom.extent, 1)):
+        if loop is None and not is_int(axis.domain.extent, 1):
             return False
-        if loop is not None and not (loop.min is axis.dom.min or (is_int(loop.min, 0) and is_int(axis.dom.min, 0))):
+        if loop is not None and not (
+            loop.min is axis.domain.min or (is_int(loop.min, 0) and is_int(axis.domain.min, 0))
+        ):
             return False
         if (
             loop is not None
-            and loop.extent is not axis.dom.extent
-            and not Analyzer().can_prove_equal(loop.extent, axis.dom.extent)
+            and loop.extent is not axis.domain.extent
+            and not Analyzer().can_prove_equal(loop.extent, axis.domain.extent)
         ):
             return False
     return True

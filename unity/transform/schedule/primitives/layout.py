@@ -238,9 +238,7 @@ class _Relocate(BlockTracker):
             if isinstance(node, For):
                 self.ana.bind(node.loop_var, Range(node.min, node.extent))
             else:
-                for axis in node.iter_vars:
-                    if axis.dom is not None:
-                        self.ana.bind(axis.var, axis.dom)
+                self.ana.bind_iterators(node.iter_vars)
             return super().visit(node)
 
     def _moved(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:

@@ -75,7 +75,7 @@ def _without_late_init(body: Stmt, ana: Analyzer) -> Stmt:
         block = realize.block
         late = [
             axis for axis, value in zip(block.iter_vars, realize.iter_values)
-            if axis.kind == "R" and axis.dom is not None and ana.can_prove(gt(value, axis.dom.min))
+            if axis.kind == "R" and ana.can_prove(gt(value, axis.domain.min))
         ]  # fmt: skip
         if block.init is None or not late:
             return realize

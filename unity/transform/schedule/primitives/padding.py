@@ -121,7 +121,7 @@ def _inside(
     for k, (axis, value) in enumerate(zip(old.iter_vars, values)):
         item = next((s for s in loops if s.loop.loop_var is value), None)
         others = [v for j, v in enumerate(values) if j != k]
-        if item is None or axis.dom is None or any([value in free_vars(v) for v in (*others, realize.predicate)]):
+        if item is None or any([value in free_vars(v) for v in (*others, realize.predicate)]):
             continue
         low, high = item.loop.min, sub(add(item.loop.min, item.loop.extent), const(1, dtype_of(value)))
         for part in left:
@@ -197,7 +197,7 @@ def _extents(state: ScheduleState, block: Sref) -> list[int]:
     values = block.realize.iter_values
     for axis, value in zip(block.block.iter_vars, values):
         item = own.get(value) if isinstance(value, Var) else None
-        extent = int_value(axis.dom.extent) if axis.dom is not None and is_int(axis.dom.min, 0) else None
+        extent = int_value(axis.domain.extent) if is_int(axis.domain.min, 0) else None
         if item is None or extent is None or not is_int(item.loop.extent, extent) or not is_int(item.loop.min, 0):
             refuse(
                 "E447",
@@ -343,6 +343,8 @@ class _Wider(BlockTracker):
     def leave(self, node: object) -> object:
         if type(node) is For and node.loop_var in self.loops:
             return with_fields(node, extent=const(self.loops[node.loop_var], dtype_of(node.extent)))
-        if type(node) is IterVar and node.dom is not None and node.var in self.wide:
-            return with_fields(node, dom=Range(node.dom.min, const(self.wide[node.var], dtype_of(node.dom.extent))))
+        if type(node) is IterVar and node.var in self.wide:
+            return with_fields(
+                node, dom=Range(node.domain.min, const(self.wide[node.var], dtype_of(node.domain.extent)))
+            )
         return super().leave(node)

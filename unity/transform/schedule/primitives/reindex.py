@@ -103,7 +103,7 @@ def reindex(state: ScheduleState, block: BlockRef, buffer: Any) -> BlockRef:
     axes = block.block.iter_vars
     inside = _access(block, found)[0]
     used = {v for index in inside for v in free_vars(index)}
-    own = [axis.var for axis in axes if axis.var in used and not (axis.dom is not None and is_int(axis.dom.extent, 1))]
+    own = [axis.var for axis in axes if axis.var in used and not is_int(axis.domain.extent, 1)]
     identity = IndexMap(tuple([axis.var for axis in axes]), tuple(own) or (const(0),))
     return (_write if kind == "write" else _read)(state, block, found, found.scope, identity, "reindex")
 
@@ -137,9 +137,8 @@ def _plan(
     extents = []
     ana = analyzer_at(state, block)
     for axis in axes:
-        assert axis.dom is not None
-        ana.bind(axis.var, axis.dom)
-        if axis in own and not is_int(axis.dom.min, 0):
+        ana.bind(axis.var, axis.domain)
+        if axis in own and not is_int(axis.domain.min, 0):
             refuse(
                 "E438",
                 f"iterator {axis.var.name} does not begin at zero",
@@ -147,7 +146,7 @@ def _plan(
                 at=block,
                 nearest="cache_read or cache_write",
             )
-        extents.append(axis.dom.extent)
+        extents.append(axis.domain.extent)
     for index, dim in zip(indices, buffer.shape):
         if not ana.can_prove(ge(index, const(0, dtype_of(index)))) or not ana.can_prove(lt(index, dim)):
             refuse("E438", f"block {block.name} may reach outside of {buffer.name} where a condition keeps it from reading",
@@ -155,7 +154,7 @@ def _plan(
                    nearest="decompose_padding first, or cache_read")  # fmt: skip
     restricted = IndexMap(tuple([axis.var for axis in own]), inside)
     try:
-        restricted.require_injective([axis.dom.extent for axis in own if axis.dom is not None])
+        restricted.require_injective([axis.domain.extent for axis in own])
         shape = index_map.map_shape(extents)
     except UnityError as problem:
         refuse("E438", f"the map gives the iterations of block {block.name} no cells of their own in a copy: {problem.message}",
@@ -179,7 +178,7 @@ def _copy(
 ) -> Stmt:
     """Loops over iterators that copy one element each."""
     fresh = {axis.var: Var(axis.var.name, axis.var.ty) for axis in own}
-    axes = tuple([IterVar(fresh[axis.var], axis.dom, "S") for axis in own])
+    axes = tuple([IterVar(fresh[axis.var], axis.domain, "S") for axis in own])
     load = substitute(source, fresh)
     store = BufferStore(target[0], load, tuple([substitute(e, fresh) for e in target[1]]))
     block = Block(axes, None, None, (), (), {}, name, store)

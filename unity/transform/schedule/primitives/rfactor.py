@@ -268,9 +268,9 @@ def _require_first(block: Sref, loop: Sref, made: dict[Var, Var], ana: Analyzer)
         s.loop.loop_var: s.loop.min for s in loops_of(block) if s.loop.loop_var not in spatial and s is not loop
     }
     for axis, value in zip(block.block.iter_vars, block.realize.iter_values):
-        if axis.kind != "R" or axis.dom is None or loop.loop.loop_var in free_vars(value):
+        if axis.kind != "R" or loop.loop.loop_var in free_vars(value):
             continue
-        if not ana.can_prove(eq(substitute(value, reducing), axis.dom.min)):
+        if not ana.can_prove(eq(substitute(value, reducing), axis.domain.min)):
             refuse(
                 "E443",
                 f"a partial result for {loop.name} is never initialised: {axis.var.name} begins at {substitute(value, reducing)}",

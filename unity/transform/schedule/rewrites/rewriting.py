@@ -65,9 +65,7 @@ def analyzer_at(state: ScheduleState, at: Sref, inside: bool = True) -> Analyzer
     chain = [at, *at.above()] if inside else list(at.above())
     for outer in reversed(chain):
         if outer.is_block:
-            for axis in outer.block.iter_vars:
-                if axis.dom is not None:
-                    ana.bind(axis.var, axis.dom)
+            ana.bind_iterators(outer.block.iter_vars)
         else:
             ana.bind(outer.loop.loop_var, loop_range(outer.loop))
     return ana

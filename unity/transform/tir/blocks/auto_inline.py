@@ -93,7 +93,7 @@ def readings(blocks: list[BlockRealize], only: Buffer | None = None) -> dict[Buf
             if only is not None and load.buffer is not only:
                 continue
             places.setdefault(load.buffer, []).append(load)
-        extents = [i.dom.extent for i in realize.block.iter_vars if i.dom is not None]
+        extents = [i.domain.extent for i in realize.block.iter_vars]
         reduces = any([i.kind != "S" for i in realize.block.iter_vars])
         closed = type(realize.block.body) is not BufferStore
         for buffer, loads in places.items():
@@ -128,7 +128,7 @@ def _reads_once(reading: Reading) -> bool:
     """True when every point of the block reads another element: each iterator stands in an index of its own, shifted at most."""
     if len(reading.loads) != 1:
         return False
-    variables = [i.var for i in reading.realize.block.iter_vars if i.dom is None or not is_int(i.dom.extent, 1)]
+    variables = [i.var for i in reading.realize.block.iter_vars if not is_int(i.domain.extent, 1)]
     found: set[Expr] = set()
     for index in reading.loads[0].indices:
         used = [v for v in used_vars(index) if v in variables]

@@ -9,7 +9,7 @@ Rewrite: ``with T.init(): s`` -> ``if r1 == 0 and r2 == 0: s`` before the body; 
 from __future__ import annotations
 
 from ....ir.analysis.empty_reduction import init_of_nothing
-from ....ir.build import const, dtype_of, eq, logical_and
+from ....ir.build import eq, logical_and
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.stmt import Block, IfThenElse, seq
@@ -30,7 +30,7 @@ def _block(block: Block) -> Block:
         return replace(block, annotations=notes)
     condition: Expr | None = None
     for iterator in reductions:
-        first = iterator.dom.min if iterator.dom is not None else const(0, dtype_of(iterator.var))
+        first = iterator.domain.min
         at_first = eq(iterator.var, first)
         condition = at_first if condition is None else logical_and(condition, at_first)
     init = block.init if condition is None else IfThenElse(condition, block.init)

@@ -79,11 +79,8 @@ def simplify_blocks(func: PrimFunc) -> PrimFunc:
         if type(node.body) is not BufferStore:
             return node
         analyzer = Analyzer(symbols)
-        known = set(symbols)
-        for iterator in node.iter_vars:
-            if iterator.dom is not None:
-                analyzer.bind(iterator.var, iterator.dom)
-                known.add(iterator.var)
+        analyzer.bind_iterators(node.iter_vars)
+        known = {*symbols, *[iterator.var for iterator in node.iter_vars]}
         return replace(node, body=_Indices(analyzer, known)(node.body))
 
     return rewrite(func, {Block: block})
