@@ -276,6 +276,14 @@ class ScheduleState:
         with deep_recursion():
             self._replace(old, new, blocks or {})
 
+    def change(self, at: Sref, blocks: Mapping[Block, Block] | None = None, **fields: Any) -> None:
+        """Give the loop or block ``at`` other fields; ``blocks`` as in ``replace``, without ``at``."""
+        if at.is_block:
+            new = with_fields(at.block, **fields)
+            self.replace(at, with_fields(at.realize, block=new), {**(blocks or {}), at.block: new})
+        else:
+            self.replace(at, with_fields(at.loop, **fields), blocks)
+
     def _replace(self, old: Sref, new: Stmt, blocks: Mapping[Block, Block]) -> None:
         parent, before = old.parent, old.node
         assert before is not None

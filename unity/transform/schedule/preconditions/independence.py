@@ -9,7 +9,6 @@ each iteration: then blocks that only write such buffers are no obstacle. Not he
 from __future__ import annotations
 
 from ....ir.buffer import Buffer
-from ....ir.node import replace as with_fields
 from ....ir.stmt import AllocBuffer, seq
 from ..core.refuse import Refused, refuse
 from ..core.sref import Sref
@@ -136,11 +135,9 @@ def allocate_inside(state: ScheduleState, loop: Sref, buffers: list[Buffer]) -> 
     if not buffers:
         return
     state.owning.add(loop.func)
-    state.replace(loop, with_fields(loop.loop, body=seq(*[AllocBuffer(b) for b in buffers], loop.loop.body)))
+    state.change(loop, body=seq(*[AllocBuffer(b) for b in buffers], loop.loop.body))
     root = scope_of(loop)
-    old = root.block
-    new = with_fields(old, alloc_buffers=tuple([b for b in old.alloc_buffers if b not in buffers]))
-    state.replace(root, with_fields(root.realize, block=new), {old: new})
+    state.change(root, alloc_buffers=tuple([b for b in root.block.alloc_buffers if b not in buffers]))
 
 
 def require_kinds(state: ScheduleState, loop: Sref) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from ....ir.buffer import Buffer
 from ....ir.expr import IntImm, Var
-from ....ir.node import replace as with_fields
 from ....ir.stmt import For
 from ....ir.walk import nodes_in
 from ..core.pointers import pointers
@@ -43,9 +42,7 @@ def allocate(state: ScheduleState, scope: Sref, buffers: Iterable[Buffer], used:
     """Give a scope more buffers, which stand for what some pointers address. Refuses E448 where each iteration of a loop has that
     for itself."""
     _require_shared(state, scope.func, used)
-    old = scope.block
-    new = with_fields(old, alloc_buffers=(*old.alloc_buffers, *buffers))
-    state.replace(scope, with_fields(scope.realize, block=new), {old: new})
+    state.change(scope, alloc_buffers=(*scope.block.alloc_buffers, *buffers))
 
 
 def _require_shared(state: ScheduleState, func: str, used: Iterable[Var]) -> None:

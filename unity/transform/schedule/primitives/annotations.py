@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.node import replace as with_fields
-from ....ir.stmt import For
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import ItemRef, Sref
@@ -19,12 +17,7 @@ def notes(item: Sref) -> dict[str, Any]:
 
 def set_notes(state: ScheduleState, item: Sref, annotations: dict[str, Any]) -> None:
     """Put other annotations on a block or loop."""
-    node = item.node
-    if type(node) is For:
-        state.replace(item, with_fields(node, annotations=annotations or None))
-        return
-    new = with_fields(item.block, annotations=annotations)
-    state.replace(item, with_fields(item.realize, block=new), {item.block: new})
+    state.change(item, annotations=annotations if item.is_block else annotations or None)
 
 
 @primitive(checks=("key not present",), rewrite="adds ann_key: ann_val to the annotations",

@@ -33,8 +33,8 @@ from ..preconditions.coverage import common_ancestor, loops_between
 from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
 from ..preconditions.first_step import init_predicate
-from ..rewrites.moving import body_of, position_of, statements_of
-from ..rewrites.rewriting import BlockTracker, analyzer_at, loop_range
+from ..rewrites.moving import Mover, body_of, position_of, statements_of
+from ..rewrites.rewriting import analyzer_at, loop_range
 
 
 @primitive(
@@ -142,29 +142,11 @@ def _siblings(state: ScheduleState, blocks: Sequence[Sref], preserve_unit_iters:
         inner = parts.inner_realize(outer.replacement(parts), drop_init=False)
         moves.append((block.realize, inner))
         renamed[block.block] = inner.block
-    tracker = _Exchange({id(old): new for old, new in moves})
+    tracker = Mover({id(old): new for old, new in moves})
     body = seq(*[tracker(s) for s in span])
     made = outer.block(body, None, found[0].name)
-    whole = seq(*stmts[: min(known)], made, *stmts[max(known) + 1 :])
-    if at.is_block:
-        old = at.block
-        new = with_fields(old, body=whole)
-        state.replace(at, with_fields(at.realize, block=new), {**renamed, old: new})
-    else:
-        state.replace(at, with_fields(at.loop, body=whole), renamed)
+    state.change(at, renamed, body=seq(*stmts[: min(known)], made, *stmts[max(known) + 1 :]))
     return state.sref(at.func, made.block)
-
-
-class _Exchange(BlockTracker):
-    """Replaces realizations by identity."""
-
-    def __init__(self, made: Mapping[int, Stmt]) -> None:
-        super().__init__()
-        self.made = made
-
-    def enter(self, node: object) -> object | None:
-        found = self.made.get(id(node))
-        return found if found is not None else node if isinstance(node, Expr) else None
 
 
 @dataclass(slots=True)

@@ -14,7 +14,6 @@ from ....arith.intset import IntSet, of_range, union
 from ....ir.buffer import Buffer, BufferRegion, Range
 from ....ir.build import const, dtype_of
 from ....ir.expr import Var
-from ....ir.node import replace as with_fields
 from ....ir.scalar import BufferLoad, IterVar
 from ....ir.stmt import Block, BufferStore, SeqStmt, Stmt
 from ....ir.types import Expr, PointerType, prim_type
@@ -264,12 +263,7 @@ def insert(state: ScheduleState, scope: Sref, at: Sref, place: int, made: Stmt, 
     """Put a nest into the body of ``at`` and its buffers among the scope's; gives the nest's block."""
     allocate(state, scope, buffers, [n for n in nodes_in(made) if type(n) is Var])
     stmts = statements_of(body_of(at))
-    body = SeqStmt((*stmts[:place], made, *stmts[place:]))
-    if at.is_block:
-        new = with_fields(at.block, body=body)
-        state.replace(at, with_fields(at.realize, block=new), {at.block: new})
-    else:
-        state.replace(at, with_fields(at.loop, body=body))
+    state.change(at, body=SeqStmt((*stmts[:place], made, *stmts[place:])))
     inner: Any = made
     while not isinstance(inner, Block):
         inner = inner.block if hasattr(inner, "block") else inner.body

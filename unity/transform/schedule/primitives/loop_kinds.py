@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from ....ir.node import replace as with_fields
 from ....ir.walk import free_vars
 from ..core.refuse import refuse
 from ..core.registry import primitive
@@ -30,7 +29,7 @@ def _set_kind(state: ScheduleState, loop: Sref, kind: str, thread: str | None = 
             "E421", f"loop {loop.name} is bound to {stmt.thread}", condition="not bound to a thread", at=loop,
             nearest="bind it last, or choose another loop",
         )  # fmt: skip
-    state.replace(loop, with_fields(stmt, kind=kind, thread=thread))
+    state.change(loop, kind=kind, thread=thread)
 
 
 @primitive(checks=CHECKS, rewrite="for i in n  ->  for i in T.parallel(n)",

@@ -173,12 +173,7 @@ def merge(state: ScheduleState, *loops: LoopRef) -> LoopRef:
         blocks.update(inner.blocks)
     merged = nest(made, seq(*bodies))
     kept = [merged if s is ordered[0][0].node else s for s in siblings if s not in [c[0].node for c in ordered[1:]]]
-    whole = seq(*kept)
-    new = with_fields(parent.block, body=whole) if parent.is_block else whole
-    if parent.is_block:
-        state.replace(parent, with_fields(parent.realize, block=new), {parent.block: new, **blocks})  # type: ignore[dict-item]
-    else:
-        state.replace(parent, with_fields(parent.loop, body=whole), blocks)
+    state.change(parent, blocks, body=seq(*kept))
     result = state.sref(loops[0].func, made[-1][0])
     _require_order(state, state.sref(loops[0].func, made[0][0]))
     return result

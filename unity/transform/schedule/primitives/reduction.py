@@ -71,8 +71,7 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
     if any([loop.loop.loop_var in free_vars(v) for loop in loops[place:] for v in spatial]):
         require_distinct(state, block, loop)
     init = _init_nest(state, block, loops[place:], spatial, reducing)
-    update = with_fields(old, name=f"{old.name}_update", init=None, reads=reads_of_update(old))
-    state.replace(block, with_fields(realize, block=update), {old: update})
+    state.change(block, name=f"{old.name}_update", init=None, reads=reads_of_update(old))
     state.replace(loop, seq(init, loop.loop))
     return state.sref(block.func, _block_of(init))
 

@@ -101,8 +101,8 @@ def _put(state: ScheduleState, block: Sref, body: Block, impl: PrimFunc, views: 
     """Let the implementation's block stand where the block stands."""
     old = block.block
     by_buffer = {view.buffer: view.source for view in views}
-    made = with_fields(
-        old,
+    state.change(
+        block,
         reads=tuple([_moved(r, by_buffer[r.buffer]) for r in body.reads or ()]),
         writes=tuple([_moved(r, by_buffer[r.buffer]) for r in body.writes or ()]),
         alloc_buffers=body.alloc_buffers,
@@ -111,7 +111,6 @@ def _put(state: ScheduleState, block: Sref, body: Block, impl: PrimFunc, views: 
         body=body.body,
         init=body.init,
     )
-    state.replace(block, with_fields(block.realize, block=made), {old: made})
 
 
 def _moved(region: BufferRegion, source: BufferRegion) -> BufferRegion:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ....ir.node import replace as with_fields
 from ....ir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, flat_statements
 from ....ir.types import Expr
 from ....support.recursion import deep_recursion
@@ -25,7 +24,7 @@ def is_nothing(stmt: Stmt | None) -> bool:
     return type(stmt) is SeqStmt and not stmt.stmts
 
 
-class _Mover(BlockTracker):
+class Mover(BlockTracker):
     """Replaces statements by identity; expressions are not looked at."""
 
     def __init__(self, moves: Mapping[int, Stmt]) -> None:
@@ -58,13 +57,10 @@ def move(
 ) -> None:
     """Replace statements inside the block ``scope``, each ``(old, new)`` found by identity; ``new`` is not looked into,
     so it may hold what another pair removes. ``fields`` are new fields of the scope's block (its allocations)."""
-    mover = _Mover({id(old): new for old, new in moves})
-    old = scope.realize
+    mover = Mover({id(old): new for old, new in moves})
     with deep_recursion():
-        body = mover(old.block.body)
-    block = with_fields(old.block, body=body, **(fields or {}))
-    mover.blocks[old.block] = block
-    state.replace(scope, with_fields(old, block=block), mover.blocks)
+        body = mover(scope.block.body)
+    state.change(scope, mover.blocks, body=body, **(fields or {}))
 
 
 def statements_of(body: Stmt) -> tuple[Stmt, ...]:
