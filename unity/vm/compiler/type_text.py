@@ -6,7 +6,7 @@ from ...ir.expr import Var
 from ...ir.relation import dims
 from ...ir.types import Expr, FuncType, PrimType, ShapeType, TensorType, TupleType, Type
 from ..executable.bytecode import dim_text
-from .dims import to_dim
+from .tables import to_dim
 
 
 def expr_text(expr: Expr) -> str:

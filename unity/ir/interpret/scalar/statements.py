@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....support.errors import InterpreterError
-from ...buffer import Buffer
+from ...buffer import Buffer, BufferRegion
 from ...build import dtype_of
 from ...expr import Call
 from ...scalar import IterVar
@@ -17,8 +17,7 @@ from ..common.blocks import Run
 from ..common.expressions import Closure, Env, lanes_of
 from ..common.layout import compact_strides
 from ..common.statements import StmtCompiler as SharedCompiler
-from .blocks import region_guard
-from .checks import WRITE, ParallelFrame
+from .checks import WRITE, ParallelFrame, RegionGuard
 from .expressions import ExprCompiler, GuardKey
 from .machine import Machine, allocate, outside_memory
 from .memory import Memory, Pointer, View
@@ -175,3 +174,27 @@ def put(machine: Machine, view: View, offset: int, value: Any, state: bytes, spa
     if written is not None:
         at = view.start + offset * view.size
         written[at : at + view.size] = state
+
+
+def region_guard(expr: ExprCompiler, block: Block) -> Callable[[Env], RegionGuard] | None:
+    """Maker of the guard of a block; a root block declares nothing."""
+    if block.reads is None or block.writes is None or not (block.iter_vars or block.reads or block.writes):
+        return None
+    reads, writes = _boxes(expr, block.reads), _boxes(expr, block.writes)
+    return lambda env: RegionGuard(block.name, reads(env), writes(env))
+
+
+def _boxes(expr: ExprCompiler, regions: tuple[BufferRegion, ...]) -> Callable[[Env], dict[Any, list[Any]]]:
+    compiled = [(r.buffer, [(expr.visit(x.min), expr.visit(x.extent)) for x in r.region]) for r in regions]
+
+    def run(env: Env) -> dict[Any, list[Any]]:
+        found: dict[Any, list[Any]] = {}
+        for buffer, ranges in compiled:
+            box = []
+            for low, extent in ranges:
+                first = low(env)
+                box.append((first, first + extent(env)))
+            found.setdefault(buffer, []).append(box)
+        return found
+
+    return run

@@ -1,8 +1,8 @@
-"""exp, exp2, exp10, expm1 and what is made of them: sigmoid, sinh, cosh, tanh.
+"""exp, exp2, exp10, expm1 and what is made of them: sigmoid, sinh, cosh, tanh, erf.
 
 All share one reduction: x = k * ln(2) + r, |r| <= ln(2)/2, and one polynomial for (exp(r) - 1 - r) / r^2. The power of two
 is multiplied in two steps, or by the instruction for it, so that denormal results are rounded once and overflow gives infinity
-by itself.
+by itself. The error function is an odd polynomial up to 1; beyond it 1 - exp(x * P(x)), in float64 1 - exp(-x^2) * P(1 / (1 + x)).
 """
 
 from __future__ import annotations
@@ -133,3 +133,21 @@ def cosh(x: Value) -> Value:
     """Hyperbolic cosine."""
     half = exp_scaled(absolute(x), extra=-1)
     return half + 0.25 / half
+
+
+LARGEST = 6.0
+"""From here on erf rounds to 1 in float64."""
+
+
+def erf(x: Value) -> Value:
+    """Error function."""
+    a = absolute(x)
+    if x.kind == "f64":
+        a = a.clamp(0.0, LARGEST)
+    square = a * a
+    small = fma(a, polynomial(square, POLYNOMIALS["ERF"][x.kind]), a)
+    if x.kind == "f64":
+        tail = exp(-square) * polynomial(1.0 / (a + 1.0), POLYNOMIALS["ERFC"]["f64"])
+    else:
+        tail = exp(a * polynomial(a, POLYNOMIALS["ERFC_LOG"]["f32"]))
+    return copy_sign(a.lt(1.0).select(small, 1.0 - tail), x)

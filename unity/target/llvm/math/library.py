@@ -16,7 +16,6 @@ from ....support.errors import CodegenError
 from . import (
     arc as math_arc,
     basic as math_basic,
-    erf as math_erf,
     exp as math_exp,
     log as math_log,
     pow as math_pow,
@@ -75,7 +74,7 @@ MATH_FUNCTIONS: dict[str, MathFunction] = {
         MathFunction("asinh", math_log.asinh, (2.5, 2.5)),
         MathFunction("acosh", math_log.acosh, (2.5, 2.5)),
         MathFunction("atanh", math_log.atanh, (2.5, 2.5)),
-        MathFunction("erf", math_erf.erf, (1.5, 1.5)),
+        MathFunction("erf", math_exp.erf, (1.5, 1.5)),
         MathFunction("sigmoid", math_exp.sigmoid, (2.5, 2.5)),
         MathFunction("sqrt", _native("sqrt"), (0.5, 0.5)),
         MathFunction("rsqrt", math_basic.rsqrt, (1.5, 1.5)),

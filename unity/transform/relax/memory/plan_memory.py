@@ -2,7 +2,7 @@
 are never alive together, and ``R.memory.alloc_tensor`` placed in it.
 
 Static sizes take the smallest free storage that is large enough, else the largest free one is made larger. A size whose symbols
-have upper bounds (``symbol_bounds.py``) is static too: its storage is as large as the bounds allow, whatever a call needs.
+have upper bounds (``ir/analysis/symbol_bounds.py``) is static too: its storage is as large as the bounds allow.
 Other symbolic sizes share only where the sizes are provably equal. Memory that escapes (see
 ``transform/relax/analysis/liveness.py``) stays as it is. Each branch of a conditional is planned by itself.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ....arith.analyzer import Analyzer
 from ....arith.poly import PolyKey, poly_key
 from ....ffi.dtype import DataType
-from ....ir.analysis.symbol_bounds import noted_bounds
+from ....ir.analysis.symbol_bounds import noted_bounds, promised_bounds
 from ....ir.build import const
 from ....ir.expr import (
     Binding,
@@ -41,7 +41,6 @@ from ....op.common.table import R
 from ....op.common.type_rules import product
 from ...infra.passes import module_pass
 from ..analysis.liveness import Liveness, op_called
-from .symbol_bounds import SizeBounds
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +109,7 @@ class _Planner:
         homes: dict[Var, Storage] = {}
         for index, binding in enumerate(live.bindings):
             value = binding.value
-            if op_called(value) == R.builtin.alloc_tensor.name and binding.var not in live.escapes:  # type: ignore[arg-type]
+            if op_called(value) == R.builtin.alloc_tensor.name and binding.var not in live.escapes:
                 assert type(value) is Call and isinstance(value.ty, TensorType)
                 size = bytes_of(value.ty, self.bounds)
                 if size is not None:
@@ -203,3 +202,26 @@ def plan_memory(mod: IRModule, *, max_noted: int = 256 << 20) -> IRModule:
             if type(fn.body) is SeqExpr
         }
     )
+
+
+_MOST = (1 << 63) - 1
+
+
+class SizeBounds:
+    """The most that dimensions of one function can be. ``noted``: also by the ranges that an importer noted."""
+
+    def __init__(self, fn: Function, noted: bool = True) -> None:
+        self.bounds = {**(noted_bounds(fn) if noted else {}), **promised_bounds(fn)}
+        self.analyzer = Analyzer()
+        for var, bounds in self.bounds.items():
+            lowest = -_MOST if var in fn.params else 0  # a scalar may be negative, a dimension may not
+            least = lowest if bounds.least is None else max(bounds.least, lowest)
+            self.analyzer.bind_range(var, least, _MOST if bounds.most is None else bounds.most)
+        self.limited = any([b.most is not None for b in self.bounds.values()])
+
+    def most(self, dim: Expr) -> Expr:
+        """A number that a dimension never exceeds where one is known, else the dimension."""
+        if not self.limited or type(dim) is IntImm:
+            return dim
+        high = self.analyzer.const_int_bound(dim).high
+        return const(max(int(high), 0), "int64") if isinstance(high, int) and high < _MOST else dim

@@ -23,7 +23,7 @@ from ....ir.function import Function
 from ....ir.infer import is_pure_call
 from ....ir.walk import Rewriter, free_vars
 from ...infra.passes import function_pass
-from ..rewriting.merge_blocks import join_blocks
+from ..rewriting.graph_rewriter import join_blocks
 
 
 def _may_enter(binding: Binding) -> bool:

@@ -19,7 +19,7 @@ from ....ir.types import Expr
 from ....ir.walk import collect, post_order
 from ....support.errors import PassError
 from ...infra.passes import module_pass
-from ..rewriting.merge_blocks import join_blocks
+from ..rewriting.graph_rewriter import join_blocks
 
 
 def _has_effect(value: Expr) -> bool:

@@ -20,7 +20,7 @@ from ....ir.relation import erase
 from ....ir.types import OBJECT, VOID_TYPE, Expr, FuncType, prim_type
 from ....ir.walk import free_vars, used_vars
 from ...infra.passes import function_pass
-from ..rewriting.merge_blocks import join_blocks
+from ..rewriting.graph_rewriter import join_blocks
 
 _INT64 = prim_type("int64")
 

@@ -25,7 +25,7 @@ from ...infra.passes import module_pass
 from ..algebra.canonicalize import canonicalize
 from ..normalize.dead_code import clean_function
 from ..normalize.to_non_dataflow import to_non_dataflow
-from ..rewriting.merge_blocks import join_blocks
+from ..rewriting.graph_rewriter import join_blocks
 from .lazy_params import with_loads, with_stores
 
 

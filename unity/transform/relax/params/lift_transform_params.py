@@ -37,7 +37,7 @@ from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import changed_vars
-from ..rewriting.merge_blocks import join_blocks
+from ..rewriting.graph_rewriter import join_blocks
 
 
 def _static(var: Var) -> bool:

@@ -7,7 +7,7 @@ the bound variable by another expression.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ....ir.builder import join_branches
@@ -223,3 +223,17 @@ def each_binding(fn: Function) -> Iterator[tuple[BindingBlock, Binding]]:
                     work.append((block, binding))
             stack += reversed(work)
     return iter(found)
+
+
+def join_blocks(blocks: Iterable[BindingBlock], dataflow: bool = False) -> tuple[BindingBlock, ...]:
+    """The blocks without empty plain ones, neighbouring plain ones joined; dataflow blocks as well where asked."""
+    made: list[BindingBlock] = []
+    for block in blocks:
+        last = made[-1] if made else None
+        if type(block) is BindingBlock and not block.bindings:
+            continue
+        if last is not None and type(last) is type(block) and (dataflow or type(block) is not DataflowBlock):
+            made[-1] = type(block)((*last.bindings, *block.bindings), last.span)
+        else:
+            made.append(block)
+    return tuple(made)

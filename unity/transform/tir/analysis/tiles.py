@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, is_int, minimum, mul
+from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, is_int, minimum, mul, sub
 from ....ir.expr import IntImm, Var
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod
@@ -141,3 +141,21 @@ def over_tiles(
         return seq(*[fresh_copy(part) for part in parts])
 
     return write(0)
+
+
+def cut_loop(loop: For, size: int) -> tuple[For, For, Expr]:
+    """A loop from 0 as a loop over chunks of ``size`` steps, one over the steps of a chunk, and what the loop variable is there."""
+    ty = prim_type(dtype_of(loop.loop_var))
+    chunk, here, most = Var("chunk", ty), Var(loop.loop_var.name, ty), int_imm(size, ty)
+    start = mul(chunk, most)
+    whole = type(loop.extent) is IntImm and loop.extent.value % size == 0
+    inner = replace(loop, loop_var=here, extent=most if whole else minimum(most, sub(loop.extent, start)))
+    number = floordiv(add(loop.extent, int_imm(size - 1, ty)), most)
+    return replace(loop, loop_var=chunk, extent=number), inner, add(start, here)
+
+
+def nested(loops: Sequence[For], body: Stmt) -> Stmt:
+    """The loops, outermost first, around a body."""
+    for loop in reversed(loops):
+        body = replace(loop, body=body)
+    return body

@@ -15,14 +15,16 @@ from ....arith.intset import IntSet, eval_set
 from ....arith.itermap import detect_iter_map
 from ....ir.analysis.threads import as_loop, is_thread_axis
 from ....ir.buffer import Buffer, Range
-from ....ir.build import add, const, dtype_of, logical_not, lt, sub
+from ....ir.build import add, const, dtype_of, is_int, logical_not, lt, ramp, sub
 from ....ir.expr import Call, IntImm, Var
-from ....ir.scalar import LT, And, BufferLoad, FloorDiv, FloorMod
+from ....ir.node import replace
+from ....ir.scalar import LT, And, BufferLoad, FloorDiv, FloorMod, Ramp
 from ....ir.stmt import Break, BufferStore, Continue, For, IfThenElse, Stmt, While
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
-from ....ir.walk import children, collect, used_vars
+from ....ir.walk import Rewriter, children, collect, used_vars
 from .loop_nests import is_choice, slope
+from .vector_index import index_add
 
 
 @dataclass(slots=True, frozen=True)
@@ -235,3 +237,26 @@ def written_before_read(accesses: Sequence[Access], ana: Analyzer) -> bool:
         elif not any([_covers(write, access, ana) for write in writes]):
             return False
     return True
+
+
+class MoveAccesses(Rewriter):
+    """Accesses of one buffer become accesses of another, relative to a corner."""
+
+    def __init__(self, old: Buffer, new: Buffer, corner: list[Expr], analyzer: Analyzer) -> None:
+        super().__init__({BufferLoad: self.access, BufferStore: self.access}, {old.data: new.data})
+        self.old, self.new, self.corner, self.analyzer = old, new, corner, analyzer
+
+    def access(self, node: Any) -> Any:
+        """A load or store with its indices moved."""
+        if node.buffer is not self.old:
+            return node
+        indices = [self._index(i, low) for i, low in zip(node.indices, self.corner)]
+        return replace(node, buffer=self.new, indices=tuple(indices))
+
+    def _index(self, index: Expr, low: Expr) -> Expr:
+        if is_int(low, 0):
+            return index
+        if dtype_of(index).lanes != 1:
+            moved = index_add(index, sub(const(0, dtype_of(low)), low))
+            return ramp(self.analyzer.simplify(moved.base), moved.stride, moved.lanes) if type(moved) is Ramp else moved
+        return self.analyzer.simplify(sub(index, low))

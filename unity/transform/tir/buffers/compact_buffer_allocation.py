@@ -25,8 +25,7 @@ from ....ir.stmt import AllocBuffer, AttrStmt, Block, For, IfThenElse, SeqStmt, 
 from ....ir.types import Expr, PrimType, prim_type
 from ....ir.walk import StatementRewriter, children, collect, used_vars
 from ...infra.passes import prim_func_pass
-from ..analysis.rebase_accesses import MoveAccesses
-from ..analysis.touched_regions import Access, accesses_of, box, written_before_read
+from ..analysis.touched_regions import Access, MoveAccesses, accesses_of, box, written_before_read
 from ..blocks.lower_opaque_block import refuse_block
 
 

@@ -37,16 +37,17 @@ from ..analysis.tile_shape import tile_shape
 from ..analysis.tiles import (
     Corner,
     Piece,
+    cut_loop,
     extent_of,
     is_large,
     iterators_of,
     loop_order,
     may_fail,
+    nested,
     operands_of,
     over_tiles,
 )
 from ..blocks.lower_init_block import REDUCTION
-from .chunk_loops import cut_loop, nested
 from .epilogues import follow, tile_outermost
 from .tile_walk import Walk, find_walk
 

@@ -29,8 +29,7 @@ from ....ir.stmt import AllocBuffer, AttrStmt, Bind, For, SeqStmt, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, collect, free_vars
 from ...infra.passes import prim_func_pass
-from ..analysis.rebase_accesses import MoveAccesses
-from ..analysis.touched_regions import Access, accesses_of, box, written_before_read
+from ..analysis.touched_regions import Access, MoveAccesses, accesses_of, box, written_before_read
 
 OWNED_BY = {
     "shared": ("blockIdx",),
