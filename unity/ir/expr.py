@@ -169,7 +169,6 @@ class Call(Expr):
 
     @property
     def op_name(self) -> str:
-        """Name of the operator or intrinsic; "" for a call of anything else."""
         return self.op.name if type(self.op) is Op else ""
 
 

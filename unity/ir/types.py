@@ -25,6 +25,11 @@ class Expr(Node):
         def ty(self) -> Type:
             """The type: all that is known of the value."""
 
+    @property
+    def op_name(self) -> str:
+        """Name of the operator or intrinsic that a call applies; "" for anything else."""
+        return ""
+
     def __add__(self, other: Expr | float) -> Expr:
         return _combine("add", self, other)
 

@@ -17,7 +17,6 @@ from ....op.common.table import R
 from ....op.common.type_rules import product
 from ....op.linalg.products import matmul
 from ...infra.passes import function_pass
-from ..analysis.liveness import op_called
 from ..analysis.use_def import Source, rewrite_with_sources
 from ..rewriting.graph_rewriter import GraphRewriter
 
@@ -46,7 +45,7 @@ def _cheaper(x: Expr, a: Expr, b: Expr, x_first: bool) -> bool:
 
 def is_product(value: Expr) -> bool:
     """A product of matrices in the type of its operands."""
-    return type(value) is Call and op_called(value) == R.matmul.name and not value.attrs.get("out_dtype")
+    return type(value) is Call and value.op_name == R.matmul.name and not value.attrs.get("out_dtype")
 
 
 @function_pass()

@@ -22,7 +22,6 @@ from ....op.common.table import R
 from ....op.linalg.products import matmul
 from ....op.manipulate.slicing import concat, split
 from ...infra.passes import function_pass
-from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import changed_vars
 from ..normalize.normalize import normal_form
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
@@ -61,7 +60,7 @@ def _groups(
     ready: dict[Var, set[Expr]] = {}
     for block, binding in each_binding(fn):
         value = binding.value
-        if isinstance(binding, VarBinding) and type(value) is Call and op_called(value) == R.matmul.name:
+        if isinstance(binding, VarBinding) and type(value) is Call and value.op_name == R.matmul.name:
             left, right = value.args[0], value.args[1]
             weight = right in params or type(right) is Constant
             usable = (weight or not only_weights) and _columns(right) is not None and not value.attrs.get("out_dtype")

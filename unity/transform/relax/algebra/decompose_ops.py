@@ -24,7 +24,6 @@ from ....op.manipulate import create, manipulate
 from ....op.nn.norm import norm_axes, other_axes
 from ....op.reduction import reduce
 from ...infra.passes import module_pass
-from ..analysis.liveness import op_called
 from ..normalize.dead_code import require_functions
 from ..normalize.normalize import normal_form
 from ..rewriting.graph_rewriter import GraphRewriter
@@ -140,7 +139,7 @@ def decompose(
         chosen = {name: rule for name, rule in chosen.items() if name in names}
 
     def step(value: Expr, rewriter: GraphRewriter) -> Any:
-        rule = chosen.get(op_called(value))
+        rule = chosen.get(value.op_name)
         if rule is None:
             return value
         assert type(value) is Call

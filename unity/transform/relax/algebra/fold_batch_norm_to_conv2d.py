@@ -22,7 +22,6 @@ from ....op.elementwise.binary import add, divide, multiply, subtract
 from ....op.manipulate import manipulate
 from ....op.nn.conv import conv2d
 from ...infra.passes import function_pass
-from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import Sources, Visibility
 from ..normalize.normalize import normal_form
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
@@ -57,7 +56,7 @@ class _Folder:
         if not isinstance(value, Var) or self.counts.get(value) != 1:
             return None
         made = self.source.value.get(value)
-        return made if type(made) is Call and op_called(made) == name else None
+        return made if type(made) is Call and made.op_name == name else None
 
     def fold(self, call: Call, at: Var | None) -> Expr | None:
         """The value that takes the place of the first result of a batch_norm bound to ``at``; None where it stands alone."""
@@ -117,12 +116,12 @@ def fold_batch_norm_to_conv2d(fn: Function, *, only_constants: bool = True) -> F
     Gives operators on constants that ``fold_constant`` evaluates.
     ``only_constants``: leave layers whose weight or statistics are not constants.
     """
-    if not any([op_called(b.value) == R.nn.batch_norm.name for _, b in each_binding(fn)]):
+    if not any([b.value.op_name == R.nn.batch_norm.name for _, b in each_binding(fn)]):
         return fn
     folder = _Folder(fn, only_constants)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is not Call or op_called(value) != R.nn.batch_norm.name:
+        if type(value) is not Call or value.op_name != R.nn.batch_norm.name:
             return value
         made = folder.fold(value, rewriter.var)
         if made is None:

@@ -30,7 +30,6 @@ from ....op.elementwise.unary import logical_not
 from ....op.manipulate.manipulate import expand_dims, permutation, squeeze
 from ....op.nn.attention import attention, layouts
 from ...infra.passes import function_pass
-from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import Sources, Visibility
 from ..rewriting.graph_rewriter import GraphRewriter
 
@@ -47,7 +46,7 @@ def fuse_attention(fn: Function) -> Function:
     chains = _Chains(fn)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        name = op_called(value)
+        name = value.op_name
         if type(value) is not Call or rewriter.var is None:
             return value
         if name in ATTENTION:
@@ -55,7 +54,7 @@ def fuse_attention(fn: Function) -> Function:
         made = chains.attention(value, rewriter) if name == R.matmul.name else None
         if made is None or not structural_equal(made.ty, value.ty):
             return value
-        return chains.with_shared_heads(made, rewriter.var) if op_called(made) in ATTENTION else made
+        return chains.with_shared_heads(made, rewriter.var) if made.op_name in ATTENTION else made
 
     return GraphRewriter(rule).function(fn)
 
@@ -76,7 +75,7 @@ class _Chains:
     def call(self, value: Expr, *names: str) -> Call | None:
         """The call of one of some operators that a variable is bound to."""
         found = self.sources.value.get(value) if isinstance(value, Var) else None
-        return found if type(found) is Call and op_called(found) in names else None
+        return found if type(found) is Call and found.op_name in names else None
 
     def inner(self, value: Expr, *names: str) -> Call | None:
         """The same where nothing else uses the variable."""

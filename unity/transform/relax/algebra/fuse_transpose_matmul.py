@@ -16,7 +16,6 @@ from ....op.common.table import R
 from ....op.linalg.contraction import einsum
 from ....op.manipulate.manipulate import permutation
 from ...infra.passes import function_pass
-from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import Visibility, changed_vars
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 
@@ -40,14 +39,14 @@ def fuse_transpose_matmul(fn: Function) -> Function:
         for _, b in each_binding(fn)
         if isinstance(b, VarBinding)
         and type(b.value) is Call
-        and op_called(b.value) == R.permute_dims.name
+        and b.value.op_name == R.permute_dims.name
         and b.value.args[0] not in fixed
     }
     if not source:
         return fn
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is not Call or op_called(value) != R.matmul.name or value.attrs.get("out_dtype"):
+        if type(value) is not Call or value.op_name != R.matmul.name or value.attrs.get("out_dtype"):
             return value
         weight, left = _transposed(value.args[1], source), value.args[0].ty
         if (

@@ -23,7 +23,6 @@ from ....op.manipulate.index import take
 from ....op.manipulate.manipulate import permutation, permute_dims
 from ....op.manipulate.slicing import concat
 from ...infra.passes import function_pass
-from ..analysis.liveness import op_called
 from ..analysis.use_def import Source, calls_of, rewrite_with_sources
 from ..rewriting.graph_rewriter import GraphRewriter
 from .adjust_matmul_order import is_product
@@ -69,7 +68,7 @@ def reorder_permute_dims_after_concat(fn: Function) -> Function:
     """Concatenate before transposing: tensors that are transposed alike are joined first."""
 
     def change(call: Call, source: Source, rewriter: GraphRewriter) -> Expr | None:
-        if op_called(call) != R.concat.name or type(call.args[0]) is not Tuple or not call.args[0].fields:
+        if call.op_name != R.concat.name or type(call.args[0]) is not Tuple or not call.args[0].fields:
             return None
         turned = [source(field) for field in call.args[0].fields]
         found = [t for t in turned if t is not None]

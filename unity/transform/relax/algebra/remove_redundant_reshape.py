@@ -19,7 +19,6 @@ from ....op.common.table import R
 from ....op.manipulate.manipulate import permutation, permute_dims
 from ....op.nn.attention import layouts
 from ...infra.passes import function_pass
-from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import Visibility, changed_vars, returned_vars
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced
 
@@ -43,7 +42,7 @@ def remove_redundant_reshape(fn: Function) -> Function:
         orders, args = list(layouts(call)), list(call.args)
         for place in range(3):
             inner = source.get(args[place])  # type: ignore[call-overload]
-            if inner is None or op_called(inner) != R.permute_dims.name or inner.args[0] in changed:
+            if inner is None or inner.op_name != R.permute_dims.name or inner.args[0] in changed:
                 continue
             if permutation(inner, 4) == _HEADS_SWAPPED:
                 args[place] = inner.args[0]
@@ -54,7 +53,7 @@ def remove_redundant_reshape(fn: Function) -> Function:
         return replace(call, args=tuple(args), attrs={**call.attrs, "layout": layout})
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        var, name = rewriter.var, op_called(value)
+        var, name = rewriter.var, value.op_name
         if type(value) is Call and name in _ATTENTION:
             return in_place(value)
         views = row_of(value).view
@@ -76,7 +75,7 @@ def remove_redundant_reshape(fn: Function) -> Function:
         elif isinstance(value.args[0].ty, TensorType) and value.args[0].ty.ndim >= 0:
             rank = value.args[0].ty.ndim
             axes = list(permutation(value, rank))
-            if inner is not None and op_called(inner) == R.permute_dims.name:
+            if inner is not None and inner.op_name == R.permute_dims.name:
                 first = list(permutation(inner, rank))
                 axes = [first[a] for a in axes]
                 made = permute_dims(inner.args[0], axes=axes)

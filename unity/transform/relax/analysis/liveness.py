@@ -7,7 +7,7 @@ packed function: a packed function may keep its arguments (a cache does), so not
 
 from __future__ import annotations
 
-from ....ir.expr import Binding, Call, GlobalVar, If, MatchCast, Op, SeqExpr, Tuple, TupleGetItem, Var
+from ....ir.expr import Binding, Call, GlobalVar, If, MatchCast, SeqExpr, Tuple, TupleGetItem, Var
 from ....ir.function import Function, PrimFunc
 from ....ir.module import IRModule
 from ....ir.op import OPS
@@ -19,11 +19,6 @@ ALLOCATIONS = (R.builtin.alloc_tensor.name, R.memory.alloc_tensor.name, R.memory
 _CALLS = (R.call_packed, R.call_pure_packed, R.call_inplace_packed, R.call_py_func, R.call_builtin_with_ctx)
 _KEEPS = {operator.name for operator in (*_CALLS, R.make_closure, R.invoke_closure, R.invoke_pure_closure)}
 KILLS = (R.memory.kill_tensor.name, R.memory.kill_storage.name, R.vm.kill_object.name)
-
-
-def op_called(expr: Expr) -> str:
-    """Name of the operator a call applies, else ""."""
-    return expr.op.name if type(expr) is Call and type(expr.op) is Op else ""
 
 
 def may_hold_memory(ty: Type) -> bool:
@@ -66,7 +61,7 @@ class Liveness:
         used: frozenset[Var] = frozenset()
         for var in free_vars(value, in_types=False):
             used |= self.roots_of(var)
-        name = op_called(value)
+        name = value.op_name
         if name not in KILLS:
             for root in used:
                 self.last_use[root] = index
@@ -98,7 +93,7 @@ class Liveness:
     def _keeps_inside(self, branching: If) -> bool:
         """True if a call inside a conditional may keep its arguments."""
         for call in collect(branching, Call):
-            name = op_called(call)
+            name = call.op_name
             if name in _KEEPS or (not name and not self._is_kernel(call)):
                 return True
         return bool(collect(branching, Function))

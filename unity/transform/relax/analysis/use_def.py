@@ -11,7 +11,6 @@ from ....ir.expr import Call, Var, VarBinding
 from ....ir.function import Function
 from ....ir.types import Expr
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
-from .liveness import op_called
 from .mutable_vars import Visibility, changed_vars
 
 Source = Callable[[Expr], Call | None]
@@ -20,7 +19,7 @@ Source = Callable[[Expr], Call | None]
 
 def calls_of(name: str) -> Callable[[Expr], bool]:
     """True if a value is a call of an operator."""
-    return lambda value: op_called(value) == name
+    return lambda value: value.op_name == name
 
 
 def rewrite_with_sources(

@@ -14,7 +14,6 @@ from ....ir.types import Expr
 from ....op.common.table import R
 from ....support.errors import PassError
 from ...infra.passes import function_pass
-from ..analysis.liveness import op_called
 from ..rewriting.graph_rewriter import GraphRewriter
 
 _UNWRAPPED = {
@@ -32,7 +31,7 @@ def remove_purity_checking(fn: Function) -> Function:
     """
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        name = _UNWRAPPED.get(op_called(value))
+        name = _UNWRAPPED.get(value.op_name)
         if name is None:
             return value
         if rewriter.in_dataflow:

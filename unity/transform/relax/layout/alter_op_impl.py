@@ -22,7 +22,6 @@ from ....op.manipulate.slicing import strided_slice
 from ....support.errors import PassError
 from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
-from ..analysis.liveness import op_called
 from ..rewriting.graph_rewriter import GraphRewriter
 
 Layout = IndexMap | Callable[..., Any] | None
@@ -82,7 +81,7 @@ def alter_op_impl(
     impls, transforms = op_impl_map or {}, op_buffer_transforms or {}
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if op_called(value) != R.call_dps.name:
+        if value.op_name != R.call_dps.name:
             return value
         assert type(value) is Call
         callee, operands = value.args[0], value.args[1]

@@ -28,7 +28,6 @@ from ....op.manipulate.manipulate import expand_dims, permutation, permute_dims,
 from ....support.errors import PassError
 from ...infra.backend import machine_in_use
 from ...infra.passes import function_pass
-from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import Sources, Visibility
 from ..normalize.dead_code import clean_function
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
@@ -48,13 +47,13 @@ UNKNOWN = 64
 
 def _kernel(table: Table, call: Call, rank: int) -> str | None:
     """The layout asked for the weight of a convolution, None where none is. Raises PassError E745 for one that cannot be."""
-    layouts = {op(name).name: [str(layout) for layout in given] for name, given in table.items()}.get(op_called(call))
+    layouts = {op(name).name: [str(layout) for layout in given] for name, given in table.items()}.get(call.op_name)
     if layouts is None or layouts[0] == first_layout(rank):
         return None
     usual = "OI" + first_layout(rank)[2:]
     kernel = layouts[1] if len(layouts) > 1 else usual
     if layouts[0] != last_layout(rank) or sorted(kernel) != sorted(usual):
-        raise PassError("E745", f"{op_called(call)} cannot be computed in the layouts {layouts}",
+        raise PassError("E745", f"{call.op_name} cannot be computed in the layouts {layouts}",
                         help=f"data: {last_layout(rank)}; weight: the letters of {usual} in any order")  # fmt: skip
     return kernel
 
@@ -204,7 +203,7 @@ class _Converter:
     def call(self, call: Call) -> Expr:
         """The value to bind in place of a call."""
         assert self.rewriter is not None
-        name, var, follow = op_called(call), self.rewriter.var, rule_of(call)
+        name, var, follow = call.op_name, self.rewriter.var, rule_of(call)
         if name not in CONVOLUTIONS and name not in TRANSPOSED and follow is None:
             return call
         operands = [v for a in call.args for v in (a.fields if type(a) is Tuple else (a,))]
@@ -258,7 +257,7 @@ def _transposed(fn: Function) -> int:
             continue
         if all([type(a) is Constant or a in fixed for a in value.args]):
             fixed.add(binding.var)
-        elif op_called(value) == R.permute_dims.name and permutation(value, rank_of(value)) != tuple(
+        elif value.op_name == R.permute_dims.name and permutation(value, rank_of(value)) != tuple(
             range(rank_of(value))
         ):
             moved += _count(value)
@@ -284,7 +283,7 @@ def convert_layout(
     ``desired``: layouts of data and weight by operator, ``{"R.nn.conv2d": ["NHWC", "OHWI"]}``; these convolutions then follow
     whatever it costs, and no other. ``layout_cb``: a function of a call that gives such a table for it.
     """
-    if not any([op_called(b.value) in (*CONVOLUTIONS, *TRANSPOSED) for _, b in each_binding(fn)]):
+    if not any([b.value.op_name in (*CONVOLUTIONS, *TRANSPOSED) for _, b in each_binding(fn)]):
         return fn
     asked = layout_cb or (lambda call: desired or {}) if layout_cb or desired else None
     converter = _Converter(fn, only_constants, lanes, asked)

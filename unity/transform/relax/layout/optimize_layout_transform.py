@@ -24,7 +24,6 @@ from ....op.common.type_rules import attr
 from ....op.manipulate.layout import layout_transform
 from ....support.errors import TypeRuleError
 from ...infra.passes import function_pass
-from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import changed_vars, returned_vars
 from ..analysis.use_def import Source, rewrite_with_sources
 from ..rewriting.graph_rewriter import GraphRewriter
@@ -65,7 +64,7 @@ def _pads(mapping: IndexMap, shape: Sequence[Expr]) -> bool:
 def _pair(call: Call, source: Source) -> tuple[Expr, IndexMap, IndexMap, Sequence[Expr]] | None:
     """(x, first map, second map, shape of x) of two layouts that follow each other."""
     inner = source(call.args[0])
-    if inner is None or op_called(inner) != R.layout_transform.name:
+    if inner is None or inner.op_name != R.layout_transform.name:
         return None
     first, second, shape = _map_of(inner), _map_of(call), dims(inner.args[0].ty)
     return None if first is None or second is None or shape is None else (inner.args[0], first, second, shape)
@@ -84,9 +83,9 @@ def optimize_layout_transform(fn: Function) -> Function:
     kept = changed_vars(fn) | returned_vars(fn)
 
     def change(call: Call, source: Source, rewriter: GraphRewriter) -> Any:
-        name = op_called(call)
+        name = call.op_name
         outer = source(call.args[0]) if name == R.strided_slice.name else call
-        if outer is None or op_called(outer) != R.layout_transform.name:
+        if outer is None or outer.op_name != R.layout_transform.name:
             return None
         found = _pair(outer, source)
         if found is None:
@@ -105,4 +104,4 @@ def optimize_layout_transform(fn: Function) -> Function:
             return None
         return made if _same(dims(made.ty), dims(call.ty)) else None
 
-    return rewrite_with_sources(fn, lambda value: op_called(value) == R.layout_transform.name, change)
+    return rewrite_with_sources(fn, lambda value: value.op_name == R.layout_transform.name, change)

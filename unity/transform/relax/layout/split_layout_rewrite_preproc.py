@@ -25,7 +25,6 @@ from ....ir.walk import collect, free_vars, fresh_copy, rewrite
 from ....op.common.table import R
 from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
-from ..analysis.liveness import op_called
 from ..rewriting.graph_rewriter import GraphRewriter
 
 ANNOTATIONS = ("meta_schedule.layout_rewrite_preproc", "layout_rewrite_preproc")
@@ -126,7 +125,7 @@ def split_layout_rewrite_preproc(mod: IRModule) -> IRModule:
         return mod
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if op_called(value) != R.call_dps.name:
+        if value.op_name != R.call_dps.name:
             return value
         assert type(value) is Call
         callee, operands = value.args[0], value.args[1]

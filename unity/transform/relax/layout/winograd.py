@@ -34,7 +34,6 @@ from ....te.kernel_table import KernelTable
 from ...default_schedule.winograd import MATRICES, result_of_tiles, tiles_of_image
 from ...infra.backend import machine_in_use
 from ...infra.passes import module_pass
-from ..analysis.liveness import op_called
 from ..precision.integer_sums import Emit, dtype_of_tensor
 from ..precision.quantize_weights import constants_of
 from ..rewriting.graph_rewriter import GraphRewriter
@@ -44,7 +43,7 @@ CONVOLUTION = R.nn.conv2d.name
 
 def refused(call: Call) -> str:
     """The reason why a convolution is not computed so; "" if it can be."""
-    if op_called(call) != CONVOLUTION:
+    if call.op_name != CONVOLUTION:
         return "it is no convolution of images"
     weight, shape, out = call.args[1], dims(call.args[0].ty), dims(call.ty)
     if {dtype_of_tensor(v) for v in (*call.args, call)} != {"float32"}:
@@ -110,7 +109,7 @@ def by_tiles(mod: IRModule, tile_of: Callable[[Call], int]) -> IRModule:
     kernels, known = KernelTable(mod), constants_of(mod)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if op_called(value) != CONVOLUTION or type(value) is not Call:
+        if value.op_name != CONVOLUTION or type(value) is not Call:
             return value
         data, weight = value.args
         call = replace(value, args=(data, known.get(weight, weight) if isinstance(weight, Var) else weight))

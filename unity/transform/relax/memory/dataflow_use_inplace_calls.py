@@ -27,7 +27,6 @@ from ....ir.walk import Rewriter, collect, free_vars, fresh_copy
 from ....op.common.table import R
 from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
-from ..analysis.liveness import op_called
 
 
 def _at_start(buffer: Buffer) -> bool:
@@ -88,7 +87,7 @@ class _InPlace(Rewriter):
             if (
                 type(binding.var) is DataflowVar
                 and isinstance(value.ty, TensorType)
-                and op_called(value) == R.call_dps.name
+                and value.op_name == R.call_dps.name
             ):
                 own.add(binding.var)
         made: list[Binding] = []
@@ -100,7 +99,7 @@ class _InPlace(Rewriter):
     def operands(self, binding: Binding) -> tuple[Expr, ...] | None:
         """Arguments of a call of a tensor program, None for any other binding."""
         value = binding.value
-        if not isinstance(binding, VarBinding) or type(value) is not Call or op_called(value) != R.call_dps.name:
+        if not isinstance(binding, VarBinding) or type(value) is not Call or value.op_name != R.call_dps.name:
             return None
         callee, given = value.args[0], value.args[1]
         kernel = type(callee) is GlobalVar and type(self.mod.functions.get(callee.name)) is PrimFunc

@@ -15,7 +15,7 @@ from ....ir.types import VOID_TYPE
 from ....ir.walk import used_vars
 from ....op.common.table import R
 from ...infra.passes import module_pass
-from ..analysis.liveness import KILLS, Liveness, op_called
+from ..analysis.liveness import KILLS, Liveness
 
 _KILLS = {
     R.builtin.alloc_tensor.name: R.memory.kill_tensor.name,
@@ -34,9 +34,9 @@ class _Killer:
         whole = all([type(b) is BindingBlock for b in seq.blocks])
         live = Liveness(seq, self.mod, self.objects and whole)
         ends: dict[int, list[tuple[str, Var]]] = {}
-        killed = {b.value.args[0] for b in live.bindings if op_called(b.value) in KILLS}  # type: ignore[attr-defined]
+        killed = {b.value.args[0] for b in live.bindings if b.value.op_name in KILLS}  # type: ignore[attr-defined]
         for binding in live.bindings:
-            kill = _KILLS.get(op_called(binding.value))
+            kill = _KILLS.get(binding.value.op_name)
             if binding.var in live.references:
                 kill = R.vm.kill_object.name
             if kill is not None and binding.var not in live.escapes and binding.var not in killed:

@@ -14,7 +14,6 @@ from ....ir.function import Function
 from ....ir.types import OBJECT, Expr, TensorType
 from ....op.common.table import R
 from ...infra.passes import function_pass
-from ..analysis.liveness import op_called
 from ..rewriting.graph_rewriter import GraphRewriter
 from .plan_memory import Storage, alloc_in, alloc_storage, bytes_of
 
@@ -24,7 +23,7 @@ def lower_alloc_tensor(fn: Function) -> Function:
     """Give each tensor that ``plan_memory`` left whole a storage of its own."""
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if op_called(value) != R.builtin.alloc_tensor.name or not isinstance(value.ty, TensorType):
+        if value.op_name != R.builtin.alloc_tensor.name or not isinstance(value.ty, TensorType):
             return value
         assert type(value) is Call and rewriter.var is not None
         size = bytes_of(value.ty)

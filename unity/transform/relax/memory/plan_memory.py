@@ -40,7 +40,7 @@ from ....ir.walk import used_vars
 from ....op.common.table import R
 from ....op.common.type_rules import product
 from ...infra.passes import module_pass
-from ..analysis.liveness import Liveness, op_called
+from ..analysis.liveness import Liveness
 
 
 @dataclass(slots=True, eq=False)
@@ -109,7 +109,7 @@ class _Planner:
         homes: dict[Var, Storage] = {}
         for index, binding in enumerate(live.bindings):
             value = binding.value
-            if op_called(value) == R.builtin.alloc_tensor.name and binding.var not in live.escapes:
+            if value.op_name == R.builtin.alloc_tensor.name and binding.var not in live.escapes:
                 assert type(value) is Call and isinstance(value.ty, TensorType)
                 size = bytes_of(value.ty, self.bounds)
                 if size is not None:

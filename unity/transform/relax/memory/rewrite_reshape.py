@@ -16,7 +16,6 @@ from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
 from ....op.common.table import R
 from ...infra.passes import function_pass
-from ..analysis.liveness import op_called
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 
 _CALLS = {R.call_dps.name, R.call_dps_with_grad.name}
@@ -24,13 +23,13 @@ _CALLS = {R.call_dps.name, R.call_dps_with_grad.name}
 
 def _is_kernel(value: Expr) -> bool:
     """True if a call only reads its arguments and makes new memory for its results."""
-    name = op_called(value)
+    name = value.op_name
     info = OPS.get(name)
     return name in _CALLS or name == R.memory.view.name or (info is not None and callable(info.lower))
 
 
 def _is_view(value: Expr) -> bool:
-    info = OPS.get(op_called(value))
+    info = OPS.get(value.op_name)
     return info is not None and info.view
 
 
@@ -71,7 +70,7 @@ class _Origins:
         seen = 0
         while isinstance(value, Var) and value in self.source and seen < 100_000:
             made = self.source[value]
-            if op_called(made) == R.memory.view.name or _is_view(made):
+            if made.op_name == R.memory.view.name or _is_view(made):
                 assert type(made) is Call
                 value, seen = made.args[0], seen + 1
                 continue

@@ -35,7 +35,6 @@ from ....ir.walk import Rewriter, free_vars, fresh_copy
 from ....op.common.table import R
 from ....support.errors import PassError
 from ...infra.passes import module_pass
-from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import changed_vars
 from ..rewriting.graph_rewriter import join_blocks
 
@@ -73,7 +72,7 @@ class _Lifted:
         if not isinstance(binding, VarBinding) or binding.var in fixed or not _static(binding.var):
             return False
         value = binding.value
-        if isinstance(value, (If, Function, SeqExpr, MatchCast)) or op_called(value) == R.builtin.stop_lift_params.name:
+        if isinstance(value, (If, Function, SeqExpr, MatchCast)) or value.op_name == R.builtin.stop_lift_params.name:
             return False
         if isinstance(value, Call) and not is_pure_call(value):
             return False

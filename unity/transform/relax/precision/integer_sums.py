@@ -26,7 +26,6 @@ from ....op.manipulate.create import astype
 from ....op.manipulate.manipulate import reshape
 from ....op.nn.attention import pad
 from ....op.reduction.reduce import sum_
-from ..analysis.liveness import op_called
 
 GROUP = 4
 """Neighbours along the reduction that one instruction takes."""
@@ -123,7 +122,7 @@ def _widths(rank: int, pairs: dict[int, tuple[int, int]]) -> tuple[int, ...]:
 
 def _border(site: Site) -> dict[int, tuple[int, int]]:
     """The widths that a convolution adds before and after the axes of its data."""
-    space: Any = SPACE.get(op_called(site.call))
+    space: Any = SPACE.get(site.call.op_name)
     if space is None:
         return {}
     border = ints_attr(site.call, "padding", None)
