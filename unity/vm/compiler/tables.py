@@ -6,9 +6,6 @@ Invariant: rows, constants and places are stored once; a symbol has one slot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from ...arith.formula import NoFormula, to_formula
 from ...ffi.abi import Dim
 from ...ir.expr import (
     Constant,
@@ -22,7 +19,7 @@ from ...ir.types import Expr, TensorType, Type
 from ...support.errors import VMError
 from ...support.source import Span
 from ..executable import bytecode as bc
-from .type_text import type_text
+from .type_text import to_dim, type_text
 
 
 class ModuleCompiler:
@@ -149,12 +146,3 @@ class FunctionTables:
         for d in shape:
             to_dim(d, look)
         return all([v in self.slot_of for v in seen])
-
-
-def to_dim(expr: Expr, slot_of: Callable[[Var], int]) -> Dim:
-    """The formula of an integer expression. Raises VMError E620 where there is none, and what ``slot_of`` raises."""
-    try:
-        return to_formula(expr, slot_of)
-    except NoFormula as problem:
-        span = getattr(problem.expr, "span", None) or getattr(expr, "span", None)
-        raise VMError("E620", f"the shape expression {expr} cannot be computed by the VM", span) from None
