@@ -8,9 +8,10 @@ import pytest
 from programs_of_tests import product
 
 import unity.meta_schedule as ms
+from unity import te
 from unity.meta_schedule.cost_model.features import NAMES, features_of
 from unity.meta_schedule.search.mutator import MutateCategorical, MutateTileSize
-from unity.meta_schedule.space.sketch import candidate_of
+from unity.meta_schedule.space.sketch import candidate_of, choices_in
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import Schedule, Trace
 
@@ -148,3 +149,11 @@ def test_names_that_are_none():
 def test_what_a_space_is_made_of():
     with pytest.raises(ScheduleError, match="the function gave a LoopRV"):
         context(generator=ms.ScheduleFn(lambda sch: sch.get_loops("c")[0])).generate_design_space()
+
+
+def test_decisions_are_about_blocks_of_the_program():
+    """The rule that splits a long reduction makes blocks, about which the passes decide as well."""
+    x, r = te.placeholder((4096, 64), "float32", "x"), te.reduce_axis((0, 4096), "r")
+    task = ms.TuneContext(te.create_prim_func([x, te.compute((64,), lambda j: te.max(x[r, j], r), "y")]), target=TARGET)
+    found = choices_in(task)
+    assert ("y", "pieces") in found and {block for block, _ in found} == {"y"}

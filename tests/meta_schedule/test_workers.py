@@ -149,14 +149,14 @@ def inputs(paths: list[str | None]) -> list[RunnerInput]:
 def test_a_bad_candidate_costs_itself_alone(workers: LocalWorkers) -> None:
     built = build(workers, add_one, add_two, crashing, add_one, endless)
     assert [result.error_msg for result in built] == [None] * 5
-    runner = LocalRunner(timeout_sec=2, evaluator_config=QUICK, executor=LocalWorkers(1, 2))
+    runner = LocalRunner(timeout_sec=3, evaluator_config=QUICK, executor=LocalWorkers(1, 3))
     found = [future.result() for future in runner.run(inputs([result.artifact_path for result in built]))]
     runner.close()
     good, wrong, crashed, again, hung = found
     assert good.run_secs and again.run_secs and again.reference_secs and len(again.reference_secs) == 2
     assert wrong.run_secs is None and "differs from the default's" in (wrong.error_msg or "")
     assert crashed.run_secs is None and "its process died" in (crashed.error_msg or "")
-    assert hung.run_secs is None and "more than 2 s" in (hung.error_msg or "")
+    assert hung.run_secs is None and "more than 3 s" in (hung.error_msg or "")
 
 
 def test_any_executor_will_do() -> None:

@@ -9,7 +9,7 @@ from unity.transform.tir.analysis.tile_shape import tile_shape
 
 @pytest.mark.parametrize("columns", [768, 1024, 2304, 3072, 50257])
 def test_a_single_row_is_cut_into_tiles_that_two_threads_share_evenly(columns):
-    rows, vectors = tile_shape(1, columns, 16, 26)
+    rows, vectors = tile_shape(1, columns, 16, 32)
     tiles = -(-columns // (16 * vectors))
     assert rows == 1
     assert tiles >= 12 or tiles % 2 == 0
@@ -17,11 +17,11 @@ def test_a_single_row_is_cut_into_tiles_that_two_threads_share_evenly(columns):
 
 
 def test_a_single_short_row():
-    assert tile_shape(1, 16, 16, 26) == (1, 1)
-    assert tile_shape(1, 64, 16, 26) == (1, 4)
+    assert tile_shape(1, 16, 16, 32) == (1, 1)
+    assert tile_shape(1, 64, 16, 32) == (1, 4)
 
 
 @pytest.mark.parametrize("rows, columns", [(64, 512), (128, 3072), (1000, 1000)])
 def test_many_rows_fill_the_registers(rows, columns):
-    height, vectors = tile_shape(rows, columns, 16, 26)
+    height, vectors = tile_shape(rows, columns, 16, 32)
     assert 20 <= height * vectors <= 26

@@ -10,6 +10,8 @@ import random
 
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
+from ...ir.stmt import Block
+from ...ir.walk import collect
 from ...transform.default_schedule.apply import schedule_function
 from ...transform.default_schedule.base import SCHEDULED, Scheduled, mark
 from ...transform.infra.backend import backend_of
@@ -67,7 +69,10 @@ def choices_in(context: TuneContext) -> Choices:
 def _looked_at(context: TuneContext, fn: PrimFunc) -> Choices:
     with choices_of() as seen:
         lowered(context, scheduled_by_rules(context, fn).func)
-    return {(choice.block, choice.name): choice for choice in seen if len(choice.candidates) > 1}
+    own = {
+        block.name for block in collect(context.func.body, Block)
+    }  # rules make others, which take no annotation here
+    return {(c.block, c.name): c for c in seen if len(c.candidates) > 1 and c.block in own}
 
 
 def _annotate(sch: Schedule, decisions: dict[tuple[str, str], object]) -> None:

@@ -1,8 +1,9 @@
 """The work of worker processes: make the code of a candidate; run candidates beside the default, and compare their results.
 
 Both take and give plain data (bytes, numbers, texts), so that any executor can send them anywhere. Times are taken in turns: one
-sample of each candidate, then the next of each; who is clearly behind is left out of the later turns. Invariant: a candidate whose
-results differ from the default's has no times.
+sample of each candidate, then the next of each; who is clearly behind is left out of the later turns. With one thread it is the
+thread's time on the processor, so that what else the machine does counts little. Invariant: a candidate whose results differ from
+the default's has no times.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ RTOL = {8: 1e-9, 4: 1e-4, 2: 2e-2, 1: 2.5e-1}
 """Relative distance of floating-point results, by bytes of an element; what is near zero may be as far off as the largest element
 times this."""
 BEHIND = 1.25
-"""Time by that of the fastest at which a candidate is left out of further turns."""
+"""Time by that of the fastest at which a candidate is left out of further turns, where the default's own samples do not differ."""
 FAR_BEHIND = 4.0
 """The same after a single call."""
 LARGEST_INTEGER = 8
@@ -76,10 +77,10 @@ def run_programs(
     if num_threads() != threads:
         set_num_threads(threads)
     end = time.perf_counter() + turns.seconds
-    data = _Data(info)
+    data, clock = _Data(info), time.thread_time if threads == 1 else time.perf_counter
     entries: list[_Entry] = []
     for place, (artifact, layouts) in enumerate(zip(artifacts, packed, strict=True)):
-        entry = _Entry(data, layouts)
+        entry = _Entry(data, layouts, clock)
         entries.append(entry)
         try:
             entry.start(artifact)
@@ -102,8 +103,9 @@ def run_programs(
             entry.sample()
         if turn:
             fastest = min([min(entry.samples) for entry in running])
+            noise = max(entries[0].samples) / min(entries[0].samples)
             for entry in running[1:]:
-                entry.out = entry.out or min(entry.samples) > BEHIND * fastest
+                entry.out = entry.out or min(entry.samples) > BEHIND * noise * fastest
     return [(None, entry.problem) if entry.problem else (entry.samples or [entry.first], None) for entry in entries]
 
 
@@ -120,8 +122,9 @@ class _Data:
         self._packed: dict[tuple[int, Packing], Tensor] = {}
         self._shared: dict[int, Tensor] = {}
 
-    def arguments(self, packed: dict[int, Packing]) -> list[Tensor]:
-        """Arguments of one candidate: what is written is its own."""
+    def arguments(self, packed: dict[int, Packing], to_judge: bool = True) -> list[Tensor]:
+        """Arguments of one candidate: what is written is its own as long as it is judged. Times are taken in the same memory for
+        all, as it matters where arrays lie."""
         found = []
         for place, array in enumerate(self.arrays):
             layout = packed.get(place)
@@ -130,10 +133,12 @@ class _Data:
                 if key not in self._packed:
                     self._packed[key] = Tensor(layout.pack(array))
                 found.append(self._packed[key])
-            elif self.results is None or place in self.results:
+            elif to_judge and (self.results is None or place in self.results):
                 found.append(Tensor(array.copy()))
             else:
-                found.append(self._shared.setdefault(place, Tensor(array)))
+                if place not in self._shared:
+                    self._shared[place] = Tensor(array.copy())
+                found.append(self._shared[place])
         return found
 
     def judge(self, arguments: Sequence[Tensor], packed: dict[int, Packing]) -> str:
@@ -151,8 +156,8 @@ class _Data:
 class _Entry:
     """A candidate in a worker."""
 
-    def __init__(self, data: _Data, packed: dict[int, Packing]) -> None:
-        self.data, self.packed = data, packed
+    def __init__(self, data: _Data, packed: dict[int, Packing], clock: Callable[[], float]) -> None:
+        self.data, self.packed, self.clock = data, packed, clock
         self.problem: str | None = None
         self.samples: list[float] = []
         self.first = 0.0
@@ -170,20 +175,21 @@ class _Entry:
         finally:
             os.unlink(path)
         arguments = self.data.arguments(self.packed)
-        start = time.perf_counter()
+        start = self.clock()
         function(*arguments)
-        self.first = time.perf_counter() - start
+        self.first = self.clock() - start
         self.problem = self.data.judge(arguments, self.packed) or None
-        self.call = lambda: function(*arguments)
+        timed = self.data.arguments(self.packed, False)
+        self.call = lambda: function(*timed)
 
     def count(self, turns: Turns) -> None:
         """Find how many calls a sample takes."""
         self.calls = turns.number
         while True:
-            start = time.perf_counter()
+            start = self.clock()
             for _ in range(self.calls):
                 self.call()
-            took = (time.perf_counter() - start) * 1e3
+            took = (self.clock() - start) * 1e3
             if took >= turns.min_repeat_ms / 2:
                 break
             self.calls *= 4 if took * 8 < turns.min_repeat_ms else 2
@@ -191,10 +197,10 @@ class _Entry:
 
     def sample(self) -> None:
         """Time one turn."""
-        start = time.perf_counter()
+        start = self.clock()
         for _ in range(self.calls):
             self.call()
-        self.samples.append((time.perf_counter() - start) / self.calls)
+        self.samples.append((self.clock() - start) / self.calls)
 
 
 def _array(rng: np.random.Generator, dtype: DataType, shape: tuple[int, ...], limit: int) -> np.ndarray:

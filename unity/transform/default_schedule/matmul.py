@@ -27,7 +27,7 @@ from ..tir.analysis.choices import choose
 from ..tir.analysis.chunk_sizes import CHUNK
 from ..tir.analysis.loop_nests import slope
 from ..tir.analysis.parallel_cost import FEW, SHARED_WORK
-from ..tir.analysis.tile_shape import tile_shape
+from ..tir.analysis.tile_shape import most_rows, tile_shape
 from ..tir.analysis.tiles import UNKNOWN
 from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL
 from .amx_tiles import TileBlock, schedule_tile_block, tile_block_of
@@ -122,7 +122,7 @@ def _schedule(
         rows, vectors = unit.rows, unit.columns // lanes
     else:
         whole = then is not None and width % lanes == 0
-        rows, vectors = _tile_size(what, height, -(-width // lanes), lanes, machine.accumulators, whole)
+        rows, vectors = _tile_size(what, height, -(-width // lanes), lanes, machine, whole)
     weights = is_parameter(fn, what.weights.buffer)
     constant = weights is not None and weights in constants
     packs = choose(what.block, "pack", (0, 1), constant or height >= PACKED_ROWS)
@@ -158,17 +158,17 @@ def _schedule(
 
 
 def _tile_size(
-    what: Contraction, height: int, width: int, lanes: int, accumulators: int, whole: bool
+    what: Contraction, height: int, width: int, lanes: int, machine: Machine, whole: bool
 ) -> tuple[int, int]:
     """Rows and vectors of a tile of ``height`` rows x ``width`` vectors; with ``whole`` all tiles have as many vectors."""
-    rows, vectors = tile_shape(height, width * lanes, lanes, accumulators)
+    rows, vectors = tile_shape(height, width * lanes, lanes, machine.registers)
     candidates = [v for v in range(1, max(vectors, MOST_VECTORS) + 1) if not whole or width % v == 0]
     if whole:
         most = max([v for v in candidates if v <= vectors])
-        rows, vectors = tile_shape(height, most * lanes, lanes, accumulators)
+        rows, vectors = tile_shape(height, most * lanes, lanes, machine.registers)
         vectors = vectors if vectors in candidates else 1
     vectors = choose(what.block, "vectors", candidates, vectors, width)
-    most = max(1, min(height, accumulators // vectors))
+    most = min(height, most_rows(vectors, machine.registers))
     return choose(what.block, "rows", range(1, MOST_ROWS + 1), rows, most), vectors
 
 

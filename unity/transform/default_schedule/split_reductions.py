@@ -84,7 +84,11 @@ def pieces_of(stmt: Stmt) -> Pieces | str:
     if not found:
         return "no loop is long enough"
     found.sort()
-    _, count, place, size = found[choose(nest.realize.block, "pieces", range(min(len(found), SPLITS)), 0)]
+    options = min(len(found), SPLITS)
+    taken = choose(nest.realize.block, "pieces", range(options + 1), 0)
+    if taken == options:
+        return "it was decided that it stays whole"
+    _, count, place, size = found[taken]
     rest = extent_of(nest.loops[place]) + count * size
     is_float_sum = type(update.store.value) is Add and dtype.is_float and dtype.bits == 32
     return Pieces(nest.realize.block.name, place, -count, size, rest, is_float_sum)

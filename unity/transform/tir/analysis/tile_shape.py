@@ -15,6 +15,9 @@ LATENCY = 4.0
 SHARED_TILES = 16
 """Tiles of a single row that threads can share evenly."""
 
+LOADS = 1.4
+"""Loads of a cycle in a step: two, less what the addresses of many rows take."""
+
 VARIANT = 0.02
 """The further cost of a tile of another size, as a share: it is more code to compile and to keep in cache."""
 
@@ -22,7 +25,7 @@ VARIANT = 0.02
 def step_cycles(rows: int, vectors: int) -> float:
     """Cycles of one reduction step of a tile."""
     loads = rows + vectors
-    return max(rows * vectors / 2, LATENCY, loads / 2, 2.0 * vectors) + 0.05 * loads + 0.5
+    return max(rows * vectors / 2, LATENCY, loads / LOADS, 2.0 * vectors) + 0.05 * loads + 0.5
 
 
 def _pieces(extent: int, size: int) -> list[tuple[int, int]]:
@@ -31,16 +34,21 @@ def _pieces(extent: int, size: int) -> list[tuple[int, int]]:
     return [(count, width) for count, width in ((whole, size), (1, rest)) if count and width]
 
 
-def tile_shape(rows: int, columns: int, lanes: int, accumulators: int) -> tuple[int, int]:
-    """(rows, vectors) of the tile that covers ``rows`` x ``columns`` outputs in the fewest cycles: vectors have ``lanes`` elements,
-    and ``accumulators`` registers are left for the tile."""
+def most_rows(vectors: int, registers: int) -> int:
+    """Rows of a tile that stays in registers beside the vectors and the single value of a step."""
+    return max(1, (registers - 1 - vectors) // vectors)
+
+
+def tile_shape(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
+    """(rows, vectors) of the tile that covers ``rows`` x ``columns`` outputs in the fewest cycles: vectors have ``lanes``
+    elements."""
     vectors = -(-columns // lanes)
     best, best_cost = (1, 1), float("inf")
     # a single row has no use for its vectors again: long runs of memory are best, if enough tiles are left for the threads, and
     # never fewer vectors than multiply-adds are under way
     widest = 4 if rows > 1 else max(int(2 * LATENCY), min(16, vectors // SHARED_TILES))
     for width in range(1, min(widest, vectors) + 1):
-        for height in range(1, min(accumulators // width, rows, 16) + 1):
+        for height in range(1, min(most_rows(width, registers), rows, 16) + 1):
             cost = 0.0
             variants = len(_pieces(rows, height)) * len(_pieces(vectors, width))
             for count, j in _pieces(rows, height):

@@ -29,6 +29,7 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import StatementRewriter, Visit, fresh_copy, rewrite, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
+from ..analysis.choices import choose
 from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, stride_class
 from ..analysis.parallel_cost import SHARED_WORK, is_few, store_work
 from .transposed import transposed
@@ -56,13 +57,9 @@ def _small(loop: For) -> bool:
 def _new_order(nest: Nest, update: Update) -> list[For]:
     """The loops in their new order: the cheapest one last. Among reduction loops only the last may go last."""
     reductions = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "R"]
-    best, best_cost = nest.loops[-1], None
-    for loop in reversed(nest.loops):
-        if loop in reductions and loop is not reductions[-1]:
-            continue
-        cost = _cost(update, loop.loop_var) + (32 if _small(loop) else 0)
-        if best_cost is None or cost < best_cost:
-            best, best_cost = loop, cost
+    found = [loop for loop in reversed(nest.loops) if loop not in reductions[:-1]]
+    costs = [_cost(update, loop.loop_var) + (32 if _small(loop) else 0) for loop in found]
+    best = found[choose(nest.realize.block, "innermost", range(len(found)), costs.index(min(costs)))]
     return [loop for loop in nest.loops if loop is not best] + [best]
 
 
@@ -155,7 +152,8 @@ def _blocked(order: list[For], nest: Nest, update: Update) -> Stmt | None:
     lines = [loop for loop in order[:-1] if far and all([stride_class(f, iterator[loop.loop_var]) == 1 for f in far])]
     if len(lines) != 1 or not all([_long(loop) for loop in (along, lines[0])]):
         return None
-    (columns, column), (rows, row) = _cut(along, BLOCK), _cut(lines[0], BLOCK)
+    side = choose(nest.realize.block, "side", (8, 16, BLOCK, 2 * BLOCK), BLOCK)
+    (columns, column), (rows, row) = _cut(along, side), _cut(lines[0], side)
     values = {**column.values, **row.values}
     realize = nest.realize
     realize = replace(realize, iter_values=tuple([substitute(v, values) for v in realize.iter_values]))

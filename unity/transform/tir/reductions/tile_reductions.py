@@ -33,7 +33,7 @@ from ...infra.passes import prim_func_pass
 from ..analysis.choices import choose
 from ..analysis.chunk_sizes import chunk_of
 from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
-from ..analysis.tile_shape import tile_shape
+from ..analysis.tile_shape import most_rows, tile_shape
 from ..analysis.tiles import (
     Corner,
     Piece,
@@ -116,9 +116,9 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     if 2 * length < min(lanes, 8):
         return None
     most = extent_of(rows) if rows is not None else 1
-    height, vectors = tile_shape(most, length, lanes, machine.accumulators)
+    height, vectors = tile_shape(most, length, lanes, machine.registers - 1)
     vectors = choose(block, "vectors", range(1, MOST_VECTORS + 1), vectors, -(-length // lanes))
-    fit = min(most, max(1, machine.accumulators // vectors))
+    fit = min(most, most_rows(vectors, machine.registers))
     height = choose(block, "rows", range(1, MOST_ROWS + 1), height, fit)
     parallel = parallel and is_large(nest, update)
     return _Plan(nest, update, columns, rows, walk, height, vectors * lanes, lanes, None, parallel)

@@ -37,6 +37,7 @@ from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import fresh_copy, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
+from ..analysis.choices import choose
 from ..analysis.chunk_sizes import chunk_of
 from ..analysis.loop_nests import (
     JOINS,
@@ -65,6 +66,8 @@ from ..analysis.tiles import (
 from ..blocks.lower_init_block import REDUCTION
 from .epilogues import follow, tile_outermost
 
+MOST_OUTPUTS = 8
+"""Outputs of a tile along one loop, at most."""
 _Make = Callable[[Corner, tuple[Expr, ...], Var], Stmt]
 """Statement of one output: (values of the loop variables, its place in the tile, lane)."""
 
@@ -113,14 +116,17 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     if 1 not in classes or 2 in classes:
         return None
     moving = [load for load in operands_of(update) if stride_class(load, var) == 1]
+    block, outputs = nest.realize.block, 1
     sizes = _sizes(nest, update, moving, machine.accumulators)
-    outputs = 1
-    for size in sizes.values():
-        outputs *= size
+    for place, (loop, size) in enumerate(sizes.items()):
+        fit = min(extent_of(loop), MOST_OUTPUTS, max(1, machine.accumulators // outputs))
+        sizes[loop] = choose(block, f"outputs_{place}", range(1, MOST_OUTPUTS + 1), size, fit)
+        outputs *= sizes[loop]
     steps = extent_of(along) // lanes if type(along.extent) is IntImm else 8
     side = 1
     while side * outputs < 2 * LATENCY and side < 4 and side * 2 <= steps:
         side *= 2
+    side = choose(block, "side_by_side", (1, 2, 4, 8), side)
     parallel = parallel and is_large(nest, update)
     return _Plan(nest, update, along, value, sizes, side, lanes, None, parallel)
 
@@ -139,8 +145,8 @@ def _sizes(nest: Nest, update: Update, moving: list[BufferLoad], accumulators: i
     best_cost = float("inf")
     first = extent_of(shared[0]) if shared else 1
     second = extent_of(shared[1]) if len(shared) > 1 else 1
-    for a in range(1, min(8, first) + 1):
-        for b in range(1, min(8, second) + 1):
+    for a in range(1, min(MOST_OUTPUTS, first) + 1):
+        for b in range(1, min(MOST_OUTPUTS, second) + 1):
             if a * b > accumulators:
                 break
             tiles = -(-first // a) * -(-second // b)
