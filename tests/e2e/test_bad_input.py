@@ -1,5 +1,7 @@
 """Bad input: a clear error with what was expected and what came, never a crash; the machine stays usable."""
 
+import inspect
+
 import numpy as np
 import pytest
 from main_job import CANONICAL
@@ -123,3 +125,20 @@ def test_thousands_of_terms_work():
     text = "@T.prim_func\ndef f(A: T.Buffer((1,), 'int64')):\n    A[0] = A[0]" + " + A[0]" * 2_999 + "\n"
     func = unity.script.parse(text)
     assert unity.ir.structural_equal(func, unity.script.parse(str(func)))
+
+
+ODD = {
+    "negative": -1, "fraction": 1.5, "text": "x", "bytes": b"x", "list": [1], "dict": {}, "object": object(), "function": repr,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", [p for p in inspect.signature(unity.compile).parameters if p != "mod"])
+def test_any_argument_of_compile_is_taken_or_refused(name, odd):
+    """No argument ends in an error of Python."""
+    mod = unity.script.parse("@R.function\ndef main(x: R.Tensor((4,), 'float32')):\n    return R.exp(x)\n")
+    more = {"precision": "int8"} if name == "calibration" else {}
+    try:
+        unity.compile(mod, **{name: ODD[odd], **more})
+    except unity.UnityError as error:
+        assert error.code

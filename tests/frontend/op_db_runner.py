@@ -22,6 +22,8 @@ TOLERANCE = {
 }  # fmt: skip
 
 
+WIDE = {False: torch.float64, True: torch.complex128}
+"""The types of real and complex numbers in which rounding does not count."""
 UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 
 
@@ -82,7 +84,7 @@ class Outcome:
     fallbacks: dict[str, str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     """Samples torch refuses itself (eagerly, in torch.export, or when its exported program runs), random and uninitialised results,
-    operators in training mode, complex and sparse tensors."""
+    operators in training mode, sparse tensors."""
 
 
 @dataclass
@@ -107,7 +109,7 @@ class Sample:
 
 
 def as_real(value: Any) -> Any:
-    """A complex tensor as a real one with a last axis of two: models may not return others."""
+    """A complex tensor as a real one with a last axis of two, which is compared part by part."""
     complex_result = isinstance(value, torch.Tensor) and value.is_complex()
     return torch.view_as_real(value.resolve_conj()) if complex_result else value
 
@@ -133,9 +135,7 @@ class Samples(torch.nn.Module):
 def dense(value: Any) -> bool:
     """Is a result free of tensors the compiler has no types for?"""
     for leaf in pytree.tree_leaves(value):
-        if isinstance(leaf, torch.Tensor) and (
-            leaf.is_complex() or leaf.is_sparse or leaf.is_quantized or leaf.layout is not torch.strided
-        ):
+        if isinstance(leaf, torch.Tensor) and (leaf.is_quantized or leaf.layout is not torch.strided):
             return False
     return True
 
@@ -179,9 +179,12 @@ def eager(sample: Sample, inplace: bool, seed: int = 0) -> Any:
 
 def nearer(value: Any, sample: Sample, inplace: bool) -> bool:
     """Is a result that differs what torch itself computes in float64? Then torch's rounding errors differ (exponentials of matrices)."""
-    if any(leaf.dtype is torch.float64 for leaf in sample.leaves):
+    if any(leaf.dtype in (torch.float64, torch.complex128) for leaf in sample.leaves):
         return False
-    wide = [leaf.double() if leaf.is_floating_point() else leaf for leaf in sample.leaves]
+    wide = [
+        leaf.to(WIDE[leaf.is_complex()]) if leaf.is_floating_point() or leaf.is_complex() else leaf
+        for leaf in sample.leaves
+    ]
     try:
         exact = eager(Sample(sample.fn, wide, sample.template, sample.spec, sample.process), inplace)
     except RuntimeError:  # a dtype among the other arguments
@@ -260,7 +263,7 @@ def comparable_samples(info: Any, dtype: Any, limit: int | None, inplace: bool, 
             outcome.refused.append(f"{type(error).__name__}: {error}")
             continue
         if not dense(expected) or not dense(sample.leaves):
-            outcome.refused.append("complex, sparse or quantised tensors")
+            outcome.refused.append("sparse or quantised tensors")
         elif not same or info.name in UNINITIALISED:
             outcome.refused.append("random or uninitialised")
         else:

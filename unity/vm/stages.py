@@ -22,7 +22,7 @@ from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule, module
 from ..ir.verifier.verifier import verify
 from ..script import parse
-from ..support.errors import InternalError, VMError
+from ..support.errors import InternalError, PassError, VMError
 from ..support.options import bool_option, int_option
 from ..support.progress import report_progress
 from ..support.recursion import deep_recursion
@@ -90,14 +90,11 @@ def configure(
     stages: tuple[Callable[[IRModule], IRModule], Pipeline, Pipeline]
     if given is None:
         stages = GRAPH_PIPELINE, SCHEDULE_PIPELINE, PLAN_PIPELINE
-    elif isinstance(given, str):
-        stages = Pipeline.parse(given), NO_PASSES, NO_PASSES
     else:
-        stages = given if callable(given) else Pipeline(given), NO_PASSES, NO_PASSES
+        stages = given if callable(given) else Pipeline.of(given), NO_PASSES, NO_PASSES
+    lowering = backend.lowering(bool_option("UNITY_BOUNDS")) if tir_pipeline is None else Pipeline.of(tir_pipeline)
     captured = PassContext.current().cuda_graph and not backend.runtime.device.host_memory
-    return BuildConfig(
-        chosen, *stages, tir_pipeline or backend.lowering(bool_option("UNITY_BOUNDS")), exec_mode, captured
-    )
+    return BuildConfig(chosen, *stages, lowering, exec_mode, captured)
 
 
 def as_module(mod: object) -> IRModule:
@@ -153,7 +150,10 @@ def _through(mod: IRModule, passes: Callable[[IRModule], IRModule], config: Buil
     with config.target:
         if not isinstance(passes, Pipeline):
             report_progress("graph passes", 0, 1)
-            return passes(mod)
+            made = passes(mod)
+            if not isinstance(made, IRModule):
+                raise PassError("E690", f"the pipeline returned {type(made).__name__}, expected IRModule")
+            return made
         context = PassContext.current()
         watched = context.is_special or not is_own(passes)  # somebody may look at modules that were rewritten
         for done, step in enumerate(passes):

@@ -8,7 +8,7 @@ built holds the reduced operators, so that a saved file and a build from its tex
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,8 @@ def _prepared(mod: IRModule) -> IRModule:
 
 
 def _calibration(given: Calibration | Sequence[Any]) -> Calibration:
+    if not isinstance(given, (Calibration, Iterable)):
+        raise FrontendError("E987", f"calibration={given!r} is no list of inputs", help="calibration=[(x1,), (x2,)]")
     return given if isinstance(given, Calibration) else Calibration(tuple(given))
 
 

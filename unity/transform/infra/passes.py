@@ -194,7 +194,7 @@ class Pipeline:
 
     def __init__(self, passes: Iterable[Pass | Pipeline]) -> None:
         steps: list[Pass] = []
-        for item in passes:
+        for item in passes if isinstance(passes, Iterable) else (passes,):
             if not isinstance(item, (Pass, Pipeline)):
                 raise PassError(
                     "E690", f"a pipeline is made of passes, got {type(item).__name__}",
@@ -236,6 +236,13 @@ class Pipeline:
         if index < 0:
             raise PassError("E502", f"the pipeline has no pass {name!r}", help=f"it is: {self}")
         return index
+
+    @staticmethod
+    def of(given: Pipeline | Iterable[Pass | Pipeline] | str) -> Pipeline:
+        """A pipeline as it is, of passes in order, or of its text. Raises PassError E501, E502, E690."""
+        if isinstance(given, Pipeline):
+            return given
+        return Pipeline.parse(given) if isinstance(given, str) else Pipeline(given)
 
     @staticmethod
     def parse(text: str) -> Pipeline:
