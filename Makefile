@@ -29,13 +29,13 @@ demo: $(VENV)/.run
 	$(BIN)/python examples/main_job.py
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --long-until $(LONG_UNTIL)
+	$(BIN)/python -m pytest -n auto --dist worksteal --long-until $(LONG_UNTIL)
 ifeq ($(PYTHON),python3)
 	@$(MAKE) --no-print-directory others
 endif
 
 quick: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto $(QUICK)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(QUICK)
 
 # a Python is found on the path or in pyenv's folder; one that is the main one, or does not start, is passed over
 others: $(VENV)/bin/python

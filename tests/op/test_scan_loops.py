@@ -1,5 +1,7 @@
 """Running values of many shapes: lines that fill groups and those left over, along each axis, with NaN and both zeros, fixed and symbolic."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -33,10 +35,16 @@ def _input(shape: tuple[int, ...]) -> np.ndarray:
     return x
 
 
+@cache
+def _compiled(text: str) -> unity.VirtualMachine:
+    """A program, which may be for several shapes."""
+    return unity.VirtualMachine(unity.compile(parse(text)))
+
+
 def _agrees(name: str, dims: str, shape: tuple[int, ...], axis: int) -> None:
     x = _input(shape)
     expected = getattr(torch, name)(torch.from_numpy(x), axis)
-    got = unity.VirtualMachine(unity.compile(parse(_text(name, dims, axis))))["main"](x)
+    got = _compiled(_text(name, dims, axis))["main"](x)
     for a, b in zip(got, expected) if isinstance(expected, tuple) else [(got, expected)]:
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=2e-5, atol=1e-5)
 

@@ -62,7 +62,7 @@ def _applied(rule: ScheduleRule, sch: Schedule, name: str) -> list[Schedule]:
 
 
 def _schedules(made: Any, sch: Schedule) -> list[Schedule]:
-    """What a function or rule of a user gave back, None for the schedule that it was given. Raises ScheduleError E428."""
+    """The schedules that a user's function or rule gave back, None for the one that it was given. Raises ScheduleError E428."""
     found = [sch] if made is None else list(made) if isinstance(made, (list, tuple)) else [made]
     for one in found:
         if not isinstance(one, Schedule):

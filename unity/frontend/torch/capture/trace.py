@@ -9,6 +9,7 @@ import linecache
 import re
 import traceback
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -225,8 +226,7 @@ def functional(exported_program: Any) -> Any:
         targets = {n.target for part in parts for n in part.graph.nodes if n.op == "call_function"}
         operators = [out_of_place(t) for t in targets if isinstance(t, torch._ops.OpOverload)]
         wanted = {t for t in operators if str(t) not in ATEN and not str(t).startswith(_KEPT) and t not in tried}
-        known = torch.export.default_decompositions() if wanted else {}
-        table = {t: known[t] for t in wanted if t in known}
+        table = _decompositions(wanted) if wanted else {}
         nested = any(
             [isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets if not _on_sizes(t)]
         )
@@ -238,6 +238,17 @@ def functional(exported_program: Any) -> Any:
     if all([overwrites_own_value(n) for n in written]):
         return exported_program
     return without_writes(exported_program) or _decomposed(exported_program, {})
+
+
+def _decompositions(wanted: set[Any]) -> dict[Any, Any]:
+    """Those of the operators that torch can express by others. Its table is kept for its own operators: the user may add some."""
+    known = _table() if all([t.namespace == "aten" for t in wanted]) else _table.__wrapped__()
+    return {t: known[t] for t in wanted if t in known}
+
+
+@cache
+def _table() -> dict[Any, Any]:
+    return dict(require("torch").export.default_decompositions().items())
 
 
 def _on_sizes(target: Any) -> bool:
