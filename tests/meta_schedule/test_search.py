@@ -113,6 +113,42 @@ def test_the_model_learns_a_level_for_each_task():
     assert np.corrcoef(guess, model.times[:30])[0, 1] > 0.95
 
 
+def made_up(model, seed, count=100):
+    """Measured candidates whose times are a step of a feature and a line of another."""
+    rows = np.random.default_rng(seed).random((count, len(NAMES))) * 3
+    model.rows, model.tasks = list(rows), ["a"] * count
+    model.times = list(rows[:, 0] + rows[:, 7] + 2 * (rows[:, 3] > 1.5))
+    return rows
+
+
+@pytest.mark.parametrize("kind", ["linear", "trees"])
+def test_a_model_is_saved_and_learns_again(tmp_path, kind):
+    if kind == "trees":
+        pytest.importorskip("lightgbm", reason="the extra [tune] is not installed")
+    first, second, blank = [ms.cost_model.create(kind) for _ in range(3)]
+    made_up(first, 0)
+    first.save(tmp_path / "model")
+    second.load(tmp_path / "model")
+    rows = made_up(blank, 1)
+    assert np.corrcoef(second.guess(rows), blank.times)[0, 1] > (0.96 if kind == "trees" else 0.9)
+    first._fit()
+    np.testing.assert_array_equal(first.guess(rows), second.guess(rows))
+    (tmp_path / "text").write_text("no model")
+    data = bytearray((tmp_path / "model").read_bytes())
+    data[len(data) // 2] ^= 255
+    (tmp_path / "damaged").write_bytes(data)
+    np.savez(tmp_path / "other.npz", names=["x"], rows=[[1.0]], times=[1.0], tasks=["a"])
+    for name in ("text", "damaged", "other.npz", "nothing"):
+        with pytest.raises(ScheduleError, match="E461"):
+            second.load(tmp_path / name)
+
+
+def test_models_by_name():
+    assert ms.cost_model.create("linear").guess(np.ones((2, len(NAMES)))).tolist() == [1.0, 1.0]
+    with pytest.raises(ScheduleError, match="no cost model 'xgb'"):
+        ms.cost_model.create("xgb")
+
+
 def test_features_tell_vectors_from_single_loads():
     task = context()
     row = dict(zip(NAMES, features_of(candidate_of(task, Schedule(task.mod)).lowered, task.machine)))

@@ -15,6 +15,7 @@ from typing import TypedDict, Unpack
 from ..support.errors import ScheduleError
 from .builder import Builder, LocalBuilder
 from .core.tune_context import CostModel, TuneContext
+from .cost_model.models import create as cost_model_of
 from .database import Database, JSONDatabase, MemoryDatabase, SQLiteDatabase
 from .measure_callback import MeasureCallback
 from .report import Row, table
@@ -58,7 +59,7 @@ class TuneOptions(TypedDict, total=False):
     builder: Builder | str
     runner: Runner | str
     database: Database | str
-    cost_model: CostModel | None
+    cost_model: CostModel | str
     measure_callbacks: str | Sequence[MeasureCallback]
     task_scheduler: TaskScheduler | str
     seed: int
@@ -76,7 +77,7 @@ def tuned(
     builder: Builder | str = "local",
     runner: Runner | str = "local",
     database: Database | str = "sqlite",
-    cost_model: CostModel | None = None,
+    cost_model: CostModel | str = "linear",
     measure_callbacks: str | Sequence[MeasureCallback] = "default",
     task_scheduler: TaskScheduler | str = "gradient",
     seed: int = -1,
@@ -88,7 +89,7 @@ def tuned(
     with _workers(builder, runner) as (build, run):
         rows = task_scheduler_of(task_scheduler, seed).tune(
             tasks, task_weights, max_trials_global, max_trials_per_task, num_trials_per_iter, build, run, callbacks, records,
-            cost_model, resume,
+            cost_model_of(cost_model), resume,
         )  # fmt: skip
     return records, rows
 
@@ -107,7 +108,8 @@ def tune_tasks(
     ``max_trials_global``: candidates of all tasks together; ``max_trials_per_task``: of one. ``num_trials_per_iter``: of one round
     (16). ``database``: a ``Database``, or "sqlite" (a file in ``work_dir``; without a folder in memory), "json" (TVM's files),
     "memory". ``task_scheduler``: "gradient" or "round-robin". ``seed`` starts every random choice. ``resume``: trials that the
-    database has count. ``builder``, ``runner``, ``cost_model``, ``measure_callbacks``: parts in place of the usual ones.
+    database has count. ``cost_model``: "linear", "trees" (LightGBM), "random", or a model, which all
+    tasks teach. ``builder``, ``runner``, ``measure_callbacks``: parts in place of the usual ones.
     Ctrl-C ends the rounds and keeps what was measured. Raises ScheduleError E461 for a database, E463 where no task can be built
     and run.
     """

@@ -9,7 +9,7 @@ from types import ModuleType
 from .errors import MissingExtraError
 from .interrupts import interrupts_held
 
-EXTRAS = {"torch": "torch", "pycuda": "cuda", "matplotlib": "plot", "rich": "progress"}
+EXTRAS = {"torch": "torch", "pycuda": "cuda", "matplotlib": "plot", "rich": "progress", "lightgbm": "tune"}
 
 
 def require(module: str) -> ModuleType:

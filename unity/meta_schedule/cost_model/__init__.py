@@ -1,3 +1,3 @@
 """Models that rank candidates before they run."""
 
-from .models import LinearModel, RandomModel
+from .models import BoostedTrees, LinearModel, RandomModel, create

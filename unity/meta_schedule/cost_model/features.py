@@ -7,7 +7,7 @@ it fills. Not here: what is learnt from them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -27,6 +27,12 @@ NAMES = (
     "written out", "statements", "bytes", "largest line", "parallel turns", "conditions", "unfilled lanes",
 )  # fmt: skip
 """The features, in order; all but the last two as logarithms."""
+LATENCY = 4.0
+"""Cycles until a sum can be added to again."""
+WINDOW = 50.0
+"""Additions that a processor looks ahead."""
+SPILL = 1.5
+"""Cycles to store and load a vector that has no register."""
 UNKNOWN = 64
 """The turns of a loop whose extent is no number."""
 
@@ -54,13 +60,16 @@ class _Sums:
 
 @dataclass(slots=True, frozen=True)
 class _Around:
-    """The loops around a statement: turns of those that run, copies of those that are written out, the lanes of a vector."""
+    """The loops around a statement: turns of all, copies of those that are written out, the lanes of a vector; the innermost loop
+    that runs with its turns, and those written out inside it with theirs."""
 
     turns: float = 1.0
     copies: float = 1.0
     lane: Var | None = None
     lanes: int = 1
-    written: tuple[Var, ...] = ()
+    written: tuple[tuple[Var, float], ...] = ()
+    innermost: Var | None = None
+    length: float = 1.0
 
 
 def features_of(fn: PrimFunc, machine: Machine) -> np.ndarray:
@@ -99,14 +108,14 @@ def _inside(loop: For, around: _Around, sums: _Sums) -> _Around:
     extent = float(loop.extent.value) if type(loop.extent) is IntImm else UNKNOWN
     notes = loop.annotations or {}
     if loop.kind == "vectorized" or (notes.get("vectorize") and not collect(loop.body, For)):
-        return _Around(around.turns, around.copies, loop.loop_var, max(1, int(extent)), around.written)
+        return replace(around, lane=loop.loop_var, lanes=max(1, int(extent)))
     if loop.kind == "unrolled":
-        written = (*around.written, loop.loop_var)
-        return _Around(around.turns * extent, around.copies * extent, around.lane, around.lanes, written)
+        written = (*around.written, (loop.loop_var, extent))
+        return replace(around, turns=around.turns * extent, copies=around.copies * extent, written=written)
     if loop.kind == "parallel":
         sums.parallel = max(sums.parallel, extent)
     sums.turns += around.turns * extent / max(1, int(notes.get("unroll", 1)))
-    return _Around(around.turns * extent, around.copies, around.lane, around.lanes, around.written)
+    return _Around(around.turns * extent, around.copies, around.lane, around.lanes, (), loop.loop_var, extent)
 
 
 def _store(store: BufferStore, around: _Around, sums: _Sums, own: set[Var], machine: Machine) -> None:
@@ -142,7 +151,21 @@ def _store(store: BufferStore, around: _Around, sums: _Sums, own: set[Var], mach
         sums.stores += times if _step(store, around.lane) < 2 else around.turns * around.lanes
         sums.touched[store.buffer.data] = _bytes(store.buffer)
     sums.arithmetic += times * arithmetic
-    sums.cycles += around.turns * max(vectors * arithmetic / 2, loads / 2, cycles, 0.5)
+    sums.cycles += max(
+        around.turns * max(vectors * arithmetic / 2, loads / 2, cycles, 0.5), *_waiting(store, around, vectors, machine)
+    )
+
+
+def _waiting(store: BufferStore, around: _Around, vectors: int, machine: Machine) -> tuple[float, float]:
+    """Cycles that a sum waits for itself, and cycles with the sums that do not stay in registers."""
+    used = {var for index in store.indices for var in used_vars(index)}
+    is_sum = any([load.buffer is store.buffer for load in collect(store.value, BufferLoad)])
+    if not is_sum or around.innermost is None or around.innermost in used:
+        return 0.0, 0.0
+    sums = math.prod([extent for var, extent in around.written if var in used]) * vectors
+    steps = around.turns * vectors / sums
+    alone = around.length * sums / (around.length * sums + WINDOW)  # short sums overlap with the next ones
+    return steps * LATENCY * alone, steps * (sums / 2 + SPILL * max(0.0, sums - machine.accumulators))
 
 
 def _operations(value: object) -> int:
@@ -176,8 +199,7 @@ def _at(index: Expr, lane: Var, place: int) -> int | None:
 def _shared(load: BufferLoad, around: _Around) -> float:
     """1, or about how many of the copies of a statement have the load in common."""
     used = {var for index in load.indices for var in used_vars(index)}
-    free = [var for var in around.written if var not in used]
-    return max(1.0, around.copies ** (len(free) / len(around.written))) if around.written else 1.0
+    return max(1.0, math.prod([extent for var, extent in around.written if var not in used]))
 
 
 def _bytes(buffer: Buffer) -> float:

@@ -1,21 +1,34 @@
 """Cost models: the logarithm of a candidate's time, guessed before it runs.
 
 ``RandomModel`` guesses at random. ``LinearModel`` begins with the cycles that the features count and learns what they miss, by
-ridge regression on features of all candidates that ran. Scores are larger for faster candidates.
+ridge regression on features of all candidates that ran; ``BoostedTrees`` goes on from there with trees of LightGBM. Scores are
+larger for faster candidates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
+from ...support.errors import ScheduleError
+from ...support.optional import require
 from ..core.measure_candidate import MeasureCandidate
-from ..core.tune_context import Measured, TuneContext
+from ..core.tune_context import CostModel, Measured, TuneContext
 from .features import NAMES, features_of
 
 STIFF = 4.0
 """Weight of the penalty on coefficients."""
+TREES = {
+    "objective": "regression", "num_leaves": 7, "min_data_in_leaf": 8, "learning_rate": 0.06, "num_threads": 1, "seed": 0,
+    "deterministic": True, "verbose": -1,
+}  # fmt: skip
+"""How trees are grown."""
+ROUNDS, FEWEST = 80, 24
+"""Trees, and candidates from which on there are any."""
 FAILED = 4.0
 """Times of the slowest that a candidate without a result counts as."""
 
@@ -56,26 +69,101 @@ class LinearModel:
         ran = [min(result.run_secs) if result.run_secs else None for result in results]
         slow = max([seconds for seconds in ran if seconds is not None], default=1.0) * FAILED
         for candidate, seconds in zip(candidates, ran):
+            if candidate.lowered is None:
+                continue  # it was never ranked
             self.rows.append(self.features(context, candidate))
             self.times.append(float(np.log(seconds if seconds else slow)))
             self.tasks.append(context.task_name)
-        self._fit()
+        if self.rows:
+            self._fit()
         self.known.clear()
 
     def _fit(self) -> None:
         """The coefficients of what is left when the cycles are taken off, by task around its mean."""
-        rows, left = np.array(self.rows), np.array(self.times) - np.array(self.rows)[:, 0]
-        for task in dict.fromkeys(self.tasks):
-            mine = np.array([name == task for name in self.tasks])
-            rows[mine] -= rows[mine].mean(axis=0)
-            left[mine] -= left[mine].mean()
+        rows = np.array(self.rows)
+        left = self._around_means(np.array(self.times) - rows[:, 0])
+        rows = self._around_means(rows)
         penalty = STIFF * np.eye(rows.shape[1])
         self.coefficients = np.linalg.solve(rows.T @ rows + penalty, rows.T @ left)
+
+    def _around_means(self, values: np.ndarray) -> np.ndarray:
+        """Values of the candidates without the mean of their task."""
+        made = values.copy()
+        for task in dict.fromkeys(self.tasks):
+            mine = np.array([name == task for name in self.tasks])
+            made[mine] -= made[mine].mean(axis=0)
+        return made
+
+    def guess(self, rows: np.ndarray) -> np.ndarray:
+        """Logarithms of times, but for a constant of each task, from rows of features."""
+        return np.asarray(rows[:, 0] + rows @ self.coefficients)
 
     def predict(self, context: TuneContext, candidates: Sequence[MeasureCandidate]) -> list[float]:
         """The scores."""
         rows = np.array([self.features(context, candidate) for candidate in candidates]).reshape(-1, len(NAMES))
-        return list(-(rows[:, 0] + rows @ self.coefficients))
+        return list(-self.guess(rows))
+
+    def save(self, path: str | Path) -> None:
+        """Write what was measured to a file, for ``load``."""
+        with open(path, "wb") as file:
+            np.savez_compressed(file, names=NAMES, rows=self.rows, times=self.times, tasks=self.tasks)
+
+    def load(self, path: str | Path) -> None:
+        """Learn from a file too. Raises ScheduleError E461 where it is not one that ``save`` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as found:
+                names, rows, times, tasks = [found[name] for name in ("names", "rows", "times", "tasks")]
+                fits = tuple(names) == NAMES and rows.shape == (len(times), len(NAMES)) and times.shape == tasks.shape
+                fits = (
+                    fits
+                    and {rows.dtype.kind, times.dtype.kind} == {"f"}
+                    and np.isfinite(rows).all()
+                    and np.isfinite(times).all()
+                )
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+            raise ScheduleError("E461", f"{path} is no saved cost model: {error}") from error
+        if not fits:
+            raise ScheduleError("E461", f"{path} is a cost model of other features", help="measure again")
+        self.rows += list(rows)
+        self.times += [float(value) for value in times]
+        self.tasks += [str(value) for value in tasks]
+        self._fit()
 
 
-__all__ = ["LinearModel", "RandomModel"]
+class BoostedTrees(LinearModel):
+    """Gradient-boosted trees on what the linear model misses. Raises MissingExtraError E002 without LightGBM.
+
+    Source: Ke et al., "LightGBM: A Highly Efficient Gradient Boosting Decision Tree", NeurIPS 2017.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lightgbm = require("lightgbm")
+        self._trees: Any = None
+
+    def _fit(self) -> None:
+        super()._fit()
+        rows = np.array(self.rows)
+        left = self._around_means(np.array(self.times) - super().guess(rows))
+        self._trees = (
+            self._lightgbm.train(TREES, self._lightgbm.Dataset(rows, left), ROUNDS) if len(rows) >= FEWEST else None
+        )
+
+    def guess(self, rows: np.ndarray) -> np.ndarray:
+        """As the linear model's, with what the trees add."""
+        made = super().guess(rows)
+        return made if self._trees is None or not len(rows) else made + self._trees.predict(rows)
+
+
+def create(kind: str | CostModel) -> CostModel:
+    """A cost model by its name, or as it is. Raises ScheduleError E401."""
+    if not isinstance(kind, str):
+        return kind
+    known = {"linear": LinearModel, "trees": BoostedTrees, "random": RandomModel}
+    if kind not in known:
+        raise ScheduleError("E401", f"no cost model {kind!r}", help=f"one of: {', '.join(known)}")
+    made: CostModel = known[kind]()
+    return made
+
+
+__all__ = ["BoostedTrees", "LinearModel", "RandomModel", "create"]
