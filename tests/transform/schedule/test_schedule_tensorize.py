@@ -111,7 +111,7 @@ def test_random_sizes(seed):
 
 
 def test_a_row_update_compiles_and_runs():
-    mod = module(product(6, 32, 8))
+    mod = module(product(3, 32, 5))
     sch = Schedule(mod, debug_mask="all")
     i, j, k = sch.get_loops("C")
     j0, j1 = sch.split(j, [None, 16])
@@ -119,7 +119,7 @@ def test_a_row_update_compiles_and_runs():
     sch.decompose_reduction("C", k)
     sch.tensorize(j1, "axpy_16_f32_avx512")
     assert_same(mod, sch.mod)
-    a, b, c = [np.random.default_rng(0).random(s, np.float32) for s in ((6, 8), (8, 32), (6, 32))]
+    a, b, c = [np.random.default_rng(0).random(s, np.float32) for s in ((3, 5), (5, 32), (3, 32))]
     unity.VirtualMachine(unity.compile(sch.mod))["main"](a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
 
@@ -292,13 +292,15 @@ def test_a_bare_pointer():
 )
 def test_float_instructions(name, factors):
     right = "B[vj, vk]" if name.startswith("dot") else "B[vk, vj]"
-    mod = module(product(12, 16, 16, right))
+    n, m, k = [2 * factor if factor > 1 else 3 for factor in factors]
+    mod = module(product(n, m, k, right))
     sch = Schedule(mod, debug_mask="all")
     outer, inner = tile(sch, factors)
     sch.decompose_reduction("C", outer[2])
     sch.tensorize(inner[0], name)
     assert_same(mod, sch.mod, seeds=1)
-    a, b, c = [np.random.default_rng(3).random(s, np.float32) for s in ((12, 16), (16, 16), (12, 16))]
+    rng, columns = np.random.default_rng(3), (m, k) if name.startswith("dot") else (k, m)
+    a, b, c = [rng.random(s, np.float32) for s in ((n, k), columns, (n, m))]
     unity.VirtualMachine(unity.compile(sch.mod))["main"](a, b, c)
     np.testing.assert_allclose(c, a @ (b.T if name.startswith("dot") else b), rtol=1e-5)
 
