@@ -33,22 +33,32 @@ linalg.solve linalg.cholesky
 SAMPLES = 1
 SPECIAL = """
 airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_k0 modified_bessel_k1 ndtri scaled_modified_bessel_k0
-scaled_modified_bessel_k1 zeta chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w
+scaled_modified_bessel_k1 spherical_bessel_j0 zeta chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w
 hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p shifted_chebyshev_polynomial_t
 shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w
 """
 IN_TORCH = {
     **{f"special.{name}": f"special_{name}.default" for name in SPECIAL.split()},  # no graph operator
     "igamma": "igamma.default", "igammac": "igammac.default", "hash_tensor": "hash_tensor.default",
-    "resize_": "resize.default", "linalg.eigvals": "view_as_real.default", "linalg.ldl_factor": "linalg_ldl_factor.default",
+    "resize_": "resize.default",
+    "mode": "mode.default", "nanmedian": "nanmedian.default nanmedian.dim", "histc": "histc.default",
+    "linalg.pinv": "linalg_pinv.atol_rtol_tensor", "linalg.pinv.hermitian": "linalg_pinv.atol_rtol_tensor",
+    "pinverse": "linalg_pinv.atol_rtol_tensor", "linalg.cond": "linalg_cond.default",
+    "linalg.tensorinv": "linalg_tensorinv.default", "linalg.tensorsolve": "linalg_tensorsolve.default",
+    "linalg.lu": "linalg_lu.default", "lu_unpack": "lu_unpack.default", "linalg.lu_solve": "linalg_lu_solve.default",
+    "lu_solve": "linalg_lu_solve.default", "triangular_solve": "triangular_solve.default", "geqrf": "geqrf.default",
+    "ormqr": "ormqr.default", "nn.functional.pdist": "_pdist_forward.default", "put": "put.default",
+    "index_reduce.prod": "index_reduce.default", "index_reduce.mean": "index_reduce.default",
+    "index_reduce.amax": "index_reduce.default", "index_reduce.amin": "index_reduce.default", "linalg.eigvals": "view_as_real.default", "linalg.ldl_factor": "linalg_ldl_factor.default",
     "linalg.ldl_factor_ex": "linalg_ldl_factor_ex.default", "linalg.ldl_solve": "linalg_ldl_solve.default",
     "histogramdd": "_histogramdd_bin_edges.default _histogramdd_from_bin_cts.default _histogramdd_from_bin_tensors.default",
     "native_batch_norm": "native_batch_norm.default",  # in training: changes its statistics
     "nn.functional.batch_norm": "batch_norm.default",  # a tensor without an axis for channels
     "tensor_split": "tensor_split.tensor_indices_or_sections",  # places that only the data knows
-    "unique": "unique_dim.default", "unique_consecutive": "unique_consecutive.default", "searchsorted": "searchsorted.Tensor",
-    "histogram": "histogram.bin_ct histogram.bins_tensor",  # no element, as those before
-    "nn.functional.fractional_max_pool2d": "rand.default", "nn.functional.fractional_max_pool3d": "rand.default",  # random numbers
+    "unique": "unique_dim.default", "unique_consecutive": "unique_consecutive.default", "searchsorted": "searchsorted.Tensor",  # no element
+    "histogram": "histogram.bin_ct histogram.bins_tensor",
+    "nn.functional.fractional_max_pool2d": "rand.default",
+    "nn.functional.fractional_max_pool3d": "rand.default",  # random numbers
     "nn.functional.rrelu": "rrelu.default", "svd_lowrank": "randn.default", "pca_lowrank": "randn.default",
     "randn_like": "randn_like.default", "rand_like": "randn_like.default", "bernoulli": "rand.default",
     "randint": "randint.default randint.low", "randint_like": "randint_like.default randint_like.low_dtype",

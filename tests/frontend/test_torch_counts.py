@@ -1,4 +1,4 @@
-"""Modes, histograms, segments, fractional pooling and functions of two numbers against torch; nothing may run in torch."""
+"""Segments, places, fractional pooling and functions of two numbers against torch; modes and histograms, which run in torch."""
 
 from __future__ import annotations
 
@@ -35,12 +35,14 @@ CASES = {
     ),
     "neighbours": lambda x: [torch.nextafter(x, -x), *torch.frexp(x), torch.as_strided_scatter(x, x[:2, :2], (2, 2), (4, 1))],
 }  # fmt: skip
+IN_TORCH = ("mode", "histogram", "histogramdd")
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_against_torch(name: str) -> None:
     torch.manual_seed(0)
     model, x = Calls(CASES[name]), torch.randn(5, 3)
-    compiled = unity.compile(model, example_inputs=(x,), strict=True)
+    compiled = unity.compile(model, example_inputs=(x,), strict=name not in IN_TORCH)
+    assert bool(compiled.report.fallbacks) == (name in IN_TORCH)
     for made, wanted in zip(compiled(x), model(x), strict=True):
         torch.testing.assert_close(made, wanted, rtol=1e-4, atol=1e-5, equal_nan=True)

@@ -42,8 +42,8 @@ class Elements(torch.nn.Module):
         return found
 
 
-def check(model: torch.nn.Module, *inputs: Any) -> unity.frontend.CompiledModel:
-    compiled = unity.compile(model.eval(), example_inputs=inputs, strict=True)
+def check(model: torch.nn.Module, *inputs: Any, strict: bool = True) -> unity.frontend.CompiledModel:
+    compiled = unity.compile(model.eval(), example_inputs=inputs, strict=strict)
     torch.testing.assert_close(compiled(*inputs), model(*inputs), rtol=1e-4, atol=1e-4, equal_nan=True)
     return compiled
 
@@ -51,7 +51,7 @@ def check(model: torch.nn.Module, *inputs: Any) -> unity.frontend.CompiledModel:
 def test_factors_and_systems() -> None:
     generator = torch.Generator().manual_seed(0)
     a, b = [torch.randn(2, 4, n, generator=generator) for n in (4, 3)]
-    check(Factors(), a, b, torch.randn(2, 2, 4, 1, generator=generator).reshape(2, 2, 4))
+    check(Factors(), a, b, torch.randn(2, 2, 4, 1, generator=generator).reshape(2, 2, 4), strict=False)
 
 
 def test_elements_and_places() -> None:

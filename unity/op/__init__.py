@@ -14,7 +14,7 @@ from .elementwise.unary import unary
 
 
 def __getattr__(name: str) -> Operator:
-    """``unity.op.add``; the part after ``R.`` with dots as underscores (``unity.op.nn_relu``)."""
+    """``unity.op.add``; the part after ``R.`` with dots as underscores (``unity.op.nn_gelu``)."""
     for path, operator in OPERATORS.items():
         if path[2:].replace(".", "_") == name:
             globals()[name] = operator

@@ -26,6 +26,7 @@ from .common.loop_nests import loops, read
 from .common.lowering import SMALL_FLOATS, cast_tensor, short_name
 from .common.table import Operator, attribute, optional, rows
 from .common.type_rules import (
+    ONE,
     attr,
     bool_attr,
     choice_attr,
@@ -186,7 +187,7 @@ def _mean_back(call: Call, grad: te.Tensor, x: te.Tensor) -> te.Tensor:
     def add(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(i: list[Var]) -> Stmt:
             *index, r, s = i
-            count: Expr = build.const(1, "int64")
+            count: Expr = ONE
             at, inside = [], []
             for n, k in enumerate((r, s)):
                 start = index[2 + n] * strides[n] - before[n]

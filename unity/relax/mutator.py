@@ -14,18 +14,11 @@ from ..ir.expr import (
     Binding,
     BindingBlock,
     Call,
-    Constant,
     DataflowBlock,
-    DataflowVar,
-    DataTypeImm,
-    ExternFunc,
-    GlobalVar,
     If,
     MatchCast,
-    Op,
     SeqExpr,
     ShapeExpr,
-    StringImm,
     Tuple,
     TupleGetItem,
     Var,
@@ -217,9 +210,7 @@ class PyExprMutator(ExprFunctor):
         """The variable; a new one where variables in its type are replaced."""
         return self.with_type(var, self._replaced(var.ty))
 
-    def visit_dataflow_var_def_(self, var: DataflowVar) -> Var:
-        """The variable; a new one where variables in its type are replaced."""
-        return self.with_type(var, self._replaced(var.ty))
+    visit_dataflow_var_def_ = visit_var_def_
 
     # ---- expressions
 
@@ -247,9 +238,7 @@ class PyExprMutator(ExprFunctor):
         """The expression that stands for the variable."""
         return self.get_var_remap(op)
 
-    def visit_dataflow_var_(self, op: DataflowVar) -> Expr:
-        """The expression that stands for the variable."""
-        return self.get_var_remap(op)
+    visit_dataflow_var_ = visit_var_
 
     def visit_shape_expr_(self, op: ShapeExpr) -> Expr:
         """The shape with variables replaced."""
@@ -259,30 +248,11 @@ class PyExprMutator(ExprFunctor):
         """The scalar with variables replaced."""
         return self._replaced(op)
 
-    def visit_constant_(self, op: Constant) -> Expr:
+    def visit_constant_(self, op: Expr) -> Expr:
         """Itself."""
         return op
 
-    def visit_extern_func_(self, op: ExternFunc) -> Expr:
-        """Itself."""
-        return op
-
-    def visit_global_var_(self, op: GlobalVar) -> Expr:
-        """Itself."""
-        return op
-
-    def visit_op_(self, op: Op) -> Expr:
-        """Itself."""
-        return op
-
-    def visit_string_imm_(self, op: StringImm) -> Expr:
-        """Itself."""
-        return op
-
-    def visit_data_type_imm_(self, op: DataTypeImm) -> Expr:
-        """Itself."""
-        return op
-
+    visit_extern_func_ = visit_global_var_ = visit_op_ = visit_string_imm_ = visit_data_type_imm_ = visit_constant_
     visit_generic_const_ = visit_constant_
     visit_expr_fallback_ = visit_prim_value_
 

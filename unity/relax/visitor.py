@@ -158,59 +158,33 @@ class PyExprVisitor(ExprFunctor):
         self.visit_expr(op.then_branch)
         self.visit_expr(op.else_branch)
 
-    def visit_var_(self, op: Var) -> None:
-        """A use of a variable."""
+    def visit_var_(self, op: Expr) -> None:
+        """A use of a variable; constant data, functions, operators, texts and data types likewise hold nothing to visit."""
 
-    def visit_dataflow_var_(self, op: DataflowVar) -> None:
-        """A use of a variable of a dataflow block."""
-
-    def visit_constant_(self, op: Constant) -> None:
-        """Constant data."""
-
-    def visit_extern_func_(self, op: ExternFunc) -> None:
-        """A registered function."""
-
-    def visit_global_var_(self, op: GlobalVar) -> None:
-        """A function of the module."""
-
-    def visit_op_(self, op: Op) -> None:
-        """An operator."""
-
-    def visit_string_imm_(self, op: StringImm) -> None:
-        """A text."""
-
-    def visit_data_type_imm_(self, op: DataTypeImm) -> None:
-        """A data type as a value."""
+    visit_dataflow_var_ = visit_constant_ = visit_extern_func_ = visit_global_var_ = visit_op_ = visit_var_
+    visit_string_imm_ = visit_data_type_imm_ = visit_var_
 
     def visit_prim_value_(self, op: Expr) -> None:
         """A scalar expression as a whole: a number, ``n * 2``. Methods like ``visit_int_imm_`` or ``visit_add_`` go before."""
 
-    def visit_var_binding_(self, binding: VarBinding) -> None:
+    def visit_var_binding_(self, binding: Binding) -> None:
         """The value, then the variable."""
         self.visit_expr(binding.value)
         self.visit_var_def(binding.var)
 
-    def visit_match_cast_(self, binding: MatchCast) -> None:
-        """The value, then the variable."""
-        self.visit_expr(binding.value)
-        self.visit_var_def(binding.var)
+    visit_match_cast_ = visit_var_binding_
 
     def visit_binding_block_(self, block: BindingBlock) -> None:
         """The bindings in order."""
         for binding in block.bindings:
             self.visit_binding(binding)
 
-    def visit_dataflow_block_(self, block: DataflowBlock) -> None:
-        """The bindings in order."""
-        for binding in block.bindings:
-            self.visit_binding(binding)
+    visit_dataflow_block_ = visit_binding_block_
 
     def visit_var_def_(self, var: Var) -> None:
         """A variable where it is bound."""
 
-    def visit_dataflow_var_def_(self, var: DataflowVar) -> None:
-        """A variable of a dataflow block where it is bound."""
-
+    visit_dataflow_var_def_ = visit_var_def_
     visit_generic_const_ = visit_constant_
     visit_expr_fallback_ = visit_prim_value_
 

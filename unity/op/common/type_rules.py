@@ -59,7 +59,7 @@ def tensor_arg(call: Call, index: int, name: str = "x", rank: int | None = None)
     return arg.ty
 
 
-def float_tensor(call: Call, index: int, name: str = "x", rank: int | None = None) -> TensorType:
+def float_tensor(call: Call, index: int = 0, name: str = "x", rank: int | None = None) -> TensorType:
     """Type of a floating-point tensor argument. Raises E210 to E212."""
     ty = tensor_arg(call, index, name, rank)
     if ty.dtype is not None and not ty.dtype.is_float:
@@ -315,6 +315,16 @@ def product(values: Sequence[Expr]) -> Expr:
 def like(ty: TensorType, dtype: DataType | None) -> TensorType:
     """The tensor type with another dtype."""
     return TensorType(ty.shape, dtype, ty.ndim, ty.vdevice)
+
+
+def with_shape(ty: TensorType, shape: Expr | Sequence[Expr]) -> TensorType:
+    """The tensor type with another shape."""
+    return tensor_type(shape, ty.dtype, vdevice=ty.vdevice)
+
+
+def with_rank(ty: TensorType, ndim: int) -> TensorType:
+    """The tensor type with an unknown shape of a rank (-1: unknown)."""
+    return TensorType(None, ty.dtype, ndim, ty.vdevice)
 
 
 def keep(ty: Type) -> Type:

@@ -14,8 +14,9 @@ from ... import te
 from ...ir.types import Expr
 from ..common.gradients import slope
 from ..common.table import R
+from ..common.type_rules import float_tensor
 from .error_functions import erfcx_positive
-from .special import bound, float_operand, in_float64, in_numpy, polynomial
+from .special import bound, in_float64, in_numpy, polynomial
 from .unary import unary
 
 _NEAR_0 = (
@@ -128,19 +129,19 @@ def _over(value: Expr, x: Expr) -> Expr:
 
 
 # fmt: off
-i0 = unary("i0", float_operand, in_numpy(_bessel_ref(0, True)), _bessel(0, True),
+i0 = unary("i0", float_tensor, in_numpy(_bessel_ref(0, True)), _bessel(0, True),
            "Returns the modified Bessel function of the first kind of order 0, by Chebyshev series.",
            grad=slope(lambda g, x: g * R.i1(x)), torch=("i0", "special_i0", "special_modified_bessel_i0"))
-i0e = unary("i0e", float_operand, in_numpy(_bessel_ref(0, False)), _bessel(0, False),
+i0e = unary("i0e", float_tensor, in_numpy(_bessel_ref(0, False)), _bessel(0, False),
             "Returns exp(-|x|) * i0(x), which does not overflow.",
             grad=slope(lambda g, x: g * (R.i1e(x) - R.sign(x) * R.i0e(x))), torch=("special_i0e",))
-i1 = unary("i1", float_operand, in_numpy(_bessel_ref(1, True)), _bessel(1, True),
+i1 = unary("i1", float_tensor, in_numpy(_bessel_ref(1, True)), _bessel(1, True),
            "Returns the modified Bessel function of the first kind of order 1, by Chebyshev series.",
            grad=slope(lambda g, x: g * (R.i0(x) - _over(R.i1(x), x))), torch=("special_i1", "special_modified_bessel_i1"))
-i1e = unary("i1e", float_operand, in_numpy(_bessel_ref(1, False)), _bessel(1, False),
+i1e = unary("i1e", float_tensor, in_numpy(_bessel_ref(1, False)), _bessel(1, False),
             "Returns exp(-|x|) * i1(x), which does not overflow.",
             grad=slope(lambda g, x: g * (R.i0e(x) - _over(R.i1e(x), x) - R.sign(x) * R.i1e(x))), torch=("special_i1e",))
-erfcx = unary("erfcx", float_operand, in_numpy(_erfcx_ref), in_float64(_erfcx),
+erfcx = unary("erfcx", float_tensor, in_numpy(_erfcx_ref), in_float64(_erfcx),
               "Returns exp(x^2) * erfc(x), which does not underflow for large x.",
               grad=slope(lambda g, x: g * (x * R.erfcx(x) * 2.0 - 2 / math.sqrt(math.pi))),
               torch=("special_erfcx",))

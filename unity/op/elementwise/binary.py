@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import DataType
+from ...ffi.dtype import BOOL, DataType
 from ...ir.expr import Call, FloatImm, IntImm
 from ...ir.relation import tensor_type
 from ...ir.types import Expr, PrimType, TensorType, Type
@@ -21,8 +21,6 @@ from ..common.table import Operator, R, row
 from ..common.type_rules import argument, broadcast_type, fail, like, same_dtype
 from .special import bound, bound_all
 from .unary import in_float32
-
-_BOOL = DataType("bool")
 
 
 def operand(call: Call, index: int, name: str) -> TensorType | None:
@@ -48,17 +46,26 @@ def operands(call: Call, first: int = 0) -> list[TensorType]:
     return types
 
 
-def _arithmetic(call: Call) -> Type:
-    types = operands(call)
-    dtype = same_dtype(call, *types)
-    if dtype is not None and dtype.is_bool:
-        raise fail(call, "E211", "bool tensors have no arithmetic", 'cast first: R.astype(x, "int32")')
-    return broadcast_type(call, types, dtype)
+def _of(fits: Callable[[DataType], bool], message: str, hint: str | None = None) -> Callable[[Call], Type]:
+    """The type rule of operands of one data type that fits; ``message`` says of another, ``{}``, what is wrong."""
+
+    def rule(call: Call) -> Type:
+        types = operands(call)
+        dtype = same_dtype(call, *types)
+        if dtype is not None and not fits(dtype):
+            raise fail(call, "E211", message.format(dtype.name), hint)
+        return broadcast_type(call, types, dtype)
+
+    return rule
 
 
-def _ordered(call: Call) -> Type:
-    types = operands(call)
-    return broadcast_type(call, types, same_dtype(call, *types))
+_ordered = _of(lambda dtype: True, "")
+_arithmetic = _of(
+    lambda dtype: not dtype.is_bool, "bool tensors have no arithmetic", 'cast first: R.astype(x, "int32")'
+)
+power_type = _of(lambda dtype: not dtype.is_bool, "bool tensors have no powers", 'cast first: R.astype(x, "int32")')
+_bits = _of(lambda dtype: not dtype.is_float, "expected integer or bool tensors, got {}")
+_logical = _of(lambda dtype: dtype.is_bool, "expected bool tensors, got {}", 'cast first: R.astype(x, "bool")')
 
 
 def _floats(call: Call) -> Type:
@@ -72,14 +79,6 @@ def _floats(call: Call) -> Type:
     return broadcast_type(call, types, dtype)
 
 
-def _bits(call: Call) -> Type:
-    types = operands(call)
-    dtype = same_dtype(call, *types)
-    if dtype is not None and dtype.is_float:
-        raise fail(call, "E211", f"expected integer or bool tensors, got {dtype.name}")
-    return broadcast_type(call, types, dtype)
-
-
 def _shift(call: Call) -> Type:
     ty = _bits(call)
     if isinstance(ty, TensorType) and ty.dtype is not None and ty.dtype.is_bool:
@@ -87,19 +86,11 @@ def _shift(call: Call) -> Type:
     return ty
 
 
-def _logical(call: Call) -> Type:
-    types = operands(call)
-    dtype = same_dtype(call, *types)
-    if dtype is not None and not dtype.is_bool:
-        raise fail(call, "E211", f"expected bool tensors, got {dtype.name}", 'cast first: R.astype(x, "bool")')
-    return broadcast_type(call, types, dtype)
-
-
 def _compare(call: Call) -> Type:
     types = operands(call)
     same_dtype(call, *types)
-    found = broadcast_type(call, types, _BOOL)
-    return like(found, _BOOL)
+    found = broadcast_type(call, types, BOOL)
+    return like(found, BOOL)
 
 
 def lower_with_literals(fn: Callable[..., Any]) -> Callable[..., te.Tensor]:

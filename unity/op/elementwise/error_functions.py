@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from ... import te
 from ..common.gradients import slope
 from ..common.table import R
-from .special import bound, bound_all, float_operand, in_numpy, number, polynomial
+from ..common.type_rules import float_tensor
+from .special import bound, bound_all, in_numpy, number, polynomial
 from .unary import unary
 
 _ERFCX = (
@@ -163,10 +164,10 @@ def _erfinv_ref(value: float) -> float:
 
 
 # fmt: off
-erfc = unary("erfc", float_operand, in_numpy(math.erfc), _of_width(_erfc_f32, _erfc),
+erfc = unary("erfc", float_tensor, in_numpy(math.erfc), _of_width(_erfc_f32, _erfc),
              "Returns 1 - erf(x) without loss of digits for large x.",
              grad=slope(lambda g, x: g * (R.exp(-R.square(x)) * (-2 / math.sqrt(math.pi)))), torch=("erfc", "special_erfc"))
-erfinv = unary("erfinv", float_operand, in_numpy(_erfinv_ref), _of_width(_erfinv_f32, _erfinv),
+erfinv = unary("erfinv", float_tensor, in_numpy(_erfinv_ref), _of_width(_erfinv_f32, _erfinv),
                "Returns the inverse of erf (Giles 2012, refined); NaN outside [-1, 1].", domain=(-0.99, 0.99),
                grad=slope(lambda g, x: g * (R.exp(R.square(R.erfinv(x))) * (math.sqrt(math.pi) / 2))),
                torch=("erfinv", "special_erfinv"))

@@ -15,8 +15,8 @@ from ...ir.expr import Call
 from ...ir.types import Type
 from ..common.lowering import elementwise
 from ..common.table import R, attribute, row
-from ..common.type_rules import fail, int_attr
-from .special import bound, float_operand, in_float64, in_numpy, number, polynomial
+from ..common.type_rules import fail, float_tensor, int_attr
+from .special import bound, in_float64, in_numpy, number, polynomial
 from .unary import in_float32
 
 TERMS = 9
@@ -35,7 +35,7 @@ def _type(call: Call) -> Type:
     if not 1 <= _order(call) <= LARGEST:
         said = f"n must be from 1 to {LARGEST}, got {_order(call)}"
         raise fail(call, "E214", said, "R.digamma is the function of order 0")
-    return float_operand(call)
+    return float_tensor(call)
 
 
 def _rest(n: int) -> list[float]:

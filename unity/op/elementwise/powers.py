@@ -15,22 +15,14 @@ from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, FloatImm, IntImm, Var
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, While, seq
-from ...ir.types import Expr, Type
+from ...ir.types import Expr
 from ..common.gradients import slopes
 from ..common.loop_nests import loops, read
 from ..common.lowering import load, result_dims, result_dtype
 from ..common.table import R, row
-from ..common.type_rules import broadcast_type, fail, same_dtype
-from .binary import lower_with_literals, operands
+from ..common.type_rules import ONE, ZERO
+from .binary import lower_with_literals, power_type
 from .unary import in_float32
-
-
-def _power_type(call: Call) -> Type:
-    types = operands(call)
-    dtype = same_dtype(call, *types)
-    if dtype is not None and dtype.is_bool:
-        raise fail(call, "E211", "bool tensors have no powers", 'cast first: R.astype(x, "int32")')
-    return broadcast_type(call, types, dtype)
 
 
 def _by_squaring(call: Call, base: te.Tensor, exponent: te.Tensor) -> te.Tensor:
@@ -39,7 +31,7 @@ def _by_squaring(call: Call, base: te.Tensor, exponent: te.Tensor) -> te.Tensor:
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         made, state = outs
-        square, rest = build.const(0, "int64"), build.const(1, "int64")
+        square, rest = ZERO, ONE
 
         def body(i: list[Var]) -> Stmt:
             def held(which: Expr) -> Expr:
@@ -107,7 +99,7 @@ def _power_slopes(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
 power = row(
     "power",
     ("x1", "x2"),
-    _power_type,
+    power_type,
     "Returns x1 to the power x2; integers wrap, and negative integer exponents give the integer part.",
     family="binary",
     ref=in_float32(_power_ref),

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ... import te
-from ...ir.expr import Call, Var
+from ...ir.expr import Var
 from ...ir.scalar import Let
-from ...ir.types import TensorType, prim_type
+from ...ir.types import prim_type
 from ..common.gradients import slope
 from ..common.table import R
 from ..common.type_rules import float_tensor
@@ -27,11 +27,6 @@ _LANCZOS = (
 """Lanczos's approximation of the gamma function, g = 7, 9 terms."""
 _DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 """Terms of the asymptotic series of log(x) - 1 / (2 x) - digamma(x) in 1 / x^2."""
-
-
-def float_operand(call: Call) -> TensorType:
-    """Type rule: one float tensor."""
-    return float_tensor(call, 0)
 
 
 def in_float64(fn: Callable[[te.Value], te.Value]) -> Callable[[te.Value], te.Value]:
@@ -156,21 +151,21 @@ def _digamma_ref(value: float) -> float:
 
 
 # fmt: off
-log1p = unary("log1p", float_operand, np.log1p, te.log1p,
+log1p = unary("log1p", float_tensor, np.log1p, te.log1p,
               "Returns log(1 + x) without loss of digits near 0; -infinity at -1, NaN below.",
               grad=slope(lambda g, x: g / (x + 1.0)), domain=(-0.9, 3), torch=("log1p", "special_log1p"))
-expm1 = unary("expm1", float_operand, np.expm1, _expm1, "Returns exp(x) - 1 without loss of digits near 0.",
+expm1 = unary("expm1", float_tensor, np.expm1, _expm1, "Returns exp(x) - 1 without loss of digits near 0.",
               grad=slope(lambda g, x: g * R.exp(x)), torch=("expm1", "special_expm1"))
-log2 = unary("log2", float_operand, np.log2, te.log2, "Returns the logarithm to base 2; -infinity at 0, NaN below.",
+log2 = unary("log2", float_tensor, np.log2, te.log2, "Returns the logarithm to base 2; -infinity at 0, NaN below.",
              grad=slope(lambda g, x: g / (x * math.log(2))), domain=(0.1, 3), torch=("log2",))
-log10 = unary("log10", float_operand, np.log10, te.log10, "Returns the logarithm to base 10; -infinity at 0, NaN below.",
+log10 = unary("log10", float_tensor, np.log10, te.log10, "Returns the logarithm to base 10; -infinity at 0, NaN below.",
               grad=slope(lambda g, x: g / (x * math.log(10))), domain=(0.1, 3), torch=("log10",))
-exp2 = unary("exp2", float_operand, np.exp2, lambda x: te.intrinsic("exp2", x), "Returns 2 to the power x.",
+exp2 = unary("exp2", float_tensor, np.exp2, lambda x: te.intrinsic("exp2", x), "Returns 2 to the power x.",
              grad=slope(lambda g, x: g * (R.exp2(x) * math.log(2))), torch=("exp2", "special_exp2"))
-lgamma = unary("lgamma", float_operand, in_numpy(math.lgamma, math.inf), in_float64(log_gamma),
+lgamma = unary("lgamma", float_tensor, in_numpy(math.lgamma, math.inf), in_float64(log_gamma),
                "Returns log(|gamma(x)|), by Lanczos's approximation; infinity at 0 and negative integers.", domain=(0.1, 3),
                grad=slope(lambda g, x: g * R.digamma(x)), torch=("lgamma", "special_gammaln"))
-digamma = unary("digamma", float_operand, in_numpy(_digamma_ref), in_float64(_digamma),
+digamma = unary("digamma", float_tensor, in_numpy(_digamma_ref), in_float64(_digamma),
                 "Returns the derivative of log(gamma(x)), by recurrence and asymptotic series; NaN at negative integers.",
                 domain=(0.1, 3), grad=slope(lambda g, x: g * R.polygamma(x, n=1)),
                 torch=("digamma", "special_digamma", "special_psi"))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import DataType
+from ...ffi.dtype import BOOL
 from ...ir.build import max_value, min_value, number
 from ...ir.expr import Call
 from ...ir.types import Expr, TensorType
@@ -21,7 +21,6 @@ from ..common.lowering import elementwise
 from ..common.table import Operator, R, attribute, row
 from ..common.type_rules import attr, fail, float_tensor, like, tensor_arg
 
-_BOOL = DataType("bool")
 _SMALL = ("float16", "bfloat16")
 
 
@@ -38,10 +37,6 @@ def in_float32(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
             return made.astype(small) if made.dtype == np.float32 else made
 
     return wide
-
-
-def _float(call: Call) -> TensorType:
-    return float_tensor(call, 0)
 
 
 def _number(call: Call) -> TensorType:
@@ -66,7 +61,7 @@ def _logical(call: Call) -> TensorType:
 
 
 def _test(call: Call) -> TensorType:
-    return like(float_tensor(call, 0), _BOOL)
+    return like(float_tensor(call, 0), BOOL)
 
 
 def unary(
@@ -140,50 +135,52 @@ def _sigmoid_slope(g: Expr, x: Expr) -> Expr:
 # fmt: off
 abs_ = _unary("abs", _number, np.abs, _abs, "Returns the absolute value of each element.", grad=slope(lambda g, x: g * R.sign(x)),
              mixed_precision="follow")
-acos = _unary("acos", _float, np.arccos, te.acos, "Returns the inverse cosine in radians, from 0 to pi; NaN outside [-1, 1].",
+acos = _unary("acos", float_tensor, np.arccos, te.acos, "Returns the inverse cosine in radians, from 0 to pi; NaN outside [-1, 1].",
              grad=slope(lambda g, x: -(g * R.rsqrt(1.0 - R.square(x)))), domain=(-1, 1))
-acosh = _unary("acosh", _float, np.arccosh, te.acosh, "Returns the inverse hyperbolic cosine; NaN below 1.",
+acosh = _unary("acosh", float_tensor, np.arccosh, te.acosh, "Returns the inverse hyperbolic cosine; NaN below 1.",
               grad=slope(lambda g, x: g * R.rsqrt(R.square(x) - 1.0)), domain=(1, 3))
-asin = _unary("asin", _float, np.arcsin, te.asin, "Returns the inverse sine in radians, from -pi/2 to pi/2; NaN outside [-1, 1].",
+asin = _unary("asin", float_tensor, np.arcsin, te.asin,
+             "Returns the inverse sine in radians, from -pi/2 to pi/2; NaN outside [-1, 1].",
              grad=slope(lambda g, x: g * R.rsqrt(1.0 - R.square(x))), domain=(-1, 1))
-asinh = _unary("asinh", _float, np.arcsinh, te.asinh, "Returns the inverse hyperbolic sine.",
+asinh = _unary("asinh", float_tensor, np.arcsinh, te.asinh, "Returns the inverse hyperbolic sine.",
               grad=slope(lambda g, x: g * R.rsqrt(1.0 + R.square(x))))
-atan = _unary("atan", _float, np.arctan, te.atan, "Returns the inverse tangent in radians, from -pi/2 to pi/2.",
+atan = _unary("atan", float_tensor, np.arctan, te.atan, "Returns the inverse tangent in radians, from -pi/2 to pi/2.",
              grad=slope(lambda g, x: g / (1.0 + R.square(x))))
-atanh = _unary("atanh", _float, np.arctanh, te.atanh, "Returns the inverse hyperbolic tangent; NaN outside [-1, 1].",
+atanh = _unary("atanh", float_tensor, np.arctanh, te.atanh, "Returns the inverse hyperbolic tangent; NaN outside [-1, 1].",
               grad=slope(lambda g, x: g / (1.0 - R.square(x))), domain=(-0.9, 0.9))
 bitwise_not = _unary("bitwise_not", _bits, np.invert, lambda x: ~x, "Inverts every bit of an integer; negates bool.")
 ceil = _unary("ceil", _number, np.ceil, _on_floats(te.ceil), "Rounds up to the nearest integer.", grad=zeros)
-cos = _unary("cos", _float, np.cos, te.cos, "Returns the cosine of x in radians.", grad=slope(lambda g, x: -(g * R.sin(x))))
-cosh = _unary("cosh", _float, np.cosh, te.cosh, "Returns the hyperbolic cosine.", grad=slope(lambda g, x: g * R.sinh(x)))
-erf = _unary("erf", _float, _erf, te.erf, "Returns the error function.",
+cos = _unary("cos", float_tensor, np.cos, te.cos, "Returns the cosine of x in radians.", grad=slope(lambda g, x: -(g * R.sin(x))))
+cosh = _unary("cosh", float_tensor, np.cosh, te.cosh, "Returns the hyperbolic cosine.", grad=slope(lambda g, x: g * R.sinh(x)))
+erf = _unary("erf", float_tensor, _erf, te.erf, "Returns the error function.",
             grad=slope(lambda g, x: g * (2 / math.sqrt(math.pi)) * R.exp(-R.square(x))))
-exp = _unary("exp", _float, np.exp, te.exp, "Returns e to the power x.", grad=slope(lambda g, x: g * R.exp(x)))
+exp = _unary("exp", float_tensor, np.exp, te.exp, "Returns e to the power x.", grad=slope(lambda g, x: g * R.exp(x)))
 floor = _unary("floor", _number, np.floor, _on_floats(te.floor), "Rounds down to the nearest integer.", grad=zeros)
 isfinite = _unary("isfinite", _test, np.isfinite, te.isfinite, "Tests whether each element is finite.",
                   torch_operands="float")
 isinf = _unary("isinf", _test, np.isinf, te.isinf, "Tests whether each element is infinite.",
                torch_operands="float")
 isnan = _unary("isnan", _test, np.isnan, te.isnan, "Tests whether each element is NaN.", torch_operands="float")
-log = _unary("log", _float, np.log, te.log, "Returns the natural logarithm; -infinity at 0, NaN below.",
+log = _unary("log", float_tensor, np.log, te.log, "Returns the natural logarithm; -infinity at 0, NaN below.",
              grad=slope(lambda g, x: g / x), domain=(0.1, 3))
 logical_not = _unary("logical_not", _logical, np.logical_not, lambda x: ~x, "Negates bool.")
 negative = unary("negative", _number, np.negative, lambda x: -x, "Returns -x.", grad=slope(lambda g, x: -g),
                  mixed_precision="follow", torch=("neg", "_neg_view"))
 round_ = unary("round", _number, np.round, _on_floats(te.nearbyint),
                "Rounds to the nearest integer, halves to the even one.", grad=zeros)
-rsqrt = _unary("rsqrt", _float, lambda x: 1 / np.sqrt(x), lambda x: 1.0 / te.sqrt(x),
+rsqrt = _unary("rsqrt", float_tensor, lambda x: 1 / np.sqrt(x), lambda x: 1.0 / te.sqrt(x),
                "Returns 1 / sqrt(x); infinity at 0, NaN below.", grad=slope(lambda g, x: g * -0.5 * (R.rsqrt(x) / x)),
                domain=(0.1, 3))
-sigmoid = _unary("sigmoid", _float, _sigmoid, te.sigmoid, "Returns 1 / (1 + exp(-x)).", grad=slope(_sigmoid_slope))
+sigmoid = _unary("sigmoid", float_tensor, _sigmoid, te.sigmoid, "Returns 1 / (1 + exp(-x)).", grad=slope(_sigmoid_slope))
 sign = unary("sign", _number, _sign_ref, _sign, "Returns -1, 0 or 1, the sign of x; NaN stays NaN.", grad=zeros)
-sin = _unary("sin", _float, np.sin, te.sin, "Returns the sine of x in radians.", grad=slope(lambda g, x: g * R.cos(x)))
-sinh = _unary("sinh", _float, np.sinh, te.sinh, "Returns the hyperbolic sine.", grad=slope(lambda g, x: g * R.cosh(x)))
-sqrt = _unary("sqrt", _float, np.sqrt, te.sqrt, "Returns the square root; NaN below 0.",
+sin = _unary("sin", float_tensor, np.sin, te.sin, "Returns the sine of x in radians.", grad=slope(lambda g, x: g * R.cos(x)))
+sinh = _unary("sinh", float_tensor, np.sinh, te.sinh, "Returns the hyperbolic sine.", grad=slope(lambda g, x: g * R.cosh(x)))
+sqrt = _unary("sqrt", float_tensor, np.sqrt, te.sqrt, "Returns the square root; NaN below 0.",
               grad=slope(lambda g, x: g * 0.5 / R.sqrt(x)), domain=(0, 3))
 square = unary("square", _number, np.square, lambda x: x * x, "Returns x * x.", grad=slope(lambda g, x: g * (x * 2.0)))
-tan = _unary("tan", _float, np.tan, te.tan, "Returns the tangent of x in radians.", grad=slope(lambda g, x: g / R.square(R.cos(x))))
-tanh = _unary("tanh", _float, np.tanh, te.tanh, "Returns the hyperbolic tangent.",
+tan = _unary("tan", float_tensor, np.tan, te.tan, "Returns the tangent of x in radians.",
+            grad=slope(lambda g, x: g / R.square(R.cos(x))))
+tanh = _unary("tanh", float_tensor, np.tanh, te.tanh, "Returns the hyperbolic tangent.",
               grad=slope(lambda g, x: g * (1.0 - R.square(R.tanh(x)))))
 trunc = _unary("trunc", _number, np.trunc, _on_floats(te.trunc), "Rounds towards 0.", grad=zeros)
 # fmt: on

@@ -53,7 +53,7 @@ def _lu(call: Call, a: te.Tensor) -> Any:
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         lu, pivots, held = outs
-        zero = build.const(0, "int64")
+        zero = ZERO
 
         def batch(b: list[Var]) -> Stmt:
             def at(i: Expr, j: Expr) -> Expr:
@@ -184,7 +184,7 @@ def _substitution(
 
             return serial_loop(columns, column, "c")
 
-        begin, end = (i + 1, n) if upper else (build.const(0, "int64"), i)
+        begin, end = (i + 1, n) if upper else (ZERO, i)
         parts = [shifted(begin, end, gather, "j")]
         if not unit:
             parts.append(
@@ -283,7 +283,7 @@ def _lu_solve(call: Call, a: te.Tensor, pivots: te.Tensor, b: te.Tensor) -> te.T
                 other = build.maximum(build.minimum(other, most), ZERO)
 
                 def column(c: Var) -> Stmt:
-                    zero = build.const(0, "int64")
+                    zero = ZERO
                     return seq(
                         BufferStore(held, read(out, (*i, k, c)), (zero,)),
                         BufferStore(out, read(out, (*i, other, c)), (*i, k, c)),
@@ -369,12 +369,12 @@ def _cholesky(call: Call, a: te.Tensor) -> te.Tensor:
                     part = BufferStore(outs[0], build.div(at(i, j), at(j, j)), (*b, i, j))
                     return seq(
                         BufferStore(outs[0], read(ins[0], (*b, i, j)), (*b, i, j)),
-                        shifted(build.const(0, "int64"), j, less, "k"),
+                        shifted(ZERO, j, less, "k"),
                         IfThenElse(build.eq(i, j), root, part),
                     )
 
                 zeros = shifted(i + 1, n, lambda j: BufferStore(outs[0], build.const(0.0, wide), (*b, i, j)), "z")
-                return seq(shifted(build.const(0, "int64"), i + 1, element, "j"), zeros)
+                return seq(shifted(ZERO, i + 1, element, "j"), zeros)
 
             return serial_loop(n, line, "i")
 

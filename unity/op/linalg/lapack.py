@@ -17,14 +17,24 @@ from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, IntImm, StringImm
-from ...ir.relation import dims, exceeds, tensor_type, unequal_shapes
+from ...ir.relation import dims, exceeds, unequal_shapes
 from ...ir.stmt import Evaluate, Stmt
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import field_of, operand_shape
 from ..common.lowering import cast_tensor
 from ..common.matrices import identity_of, is_square, matrices, rank_bound, square_matrices, turned
 from ..common.table import R, attribute, rows
-from ..common.type_rules import attr, bool_attr, choice_attr, fail, float_tensor, like, same_dtype
+from ..common.type_rules import (
+    attr,
+    bool_attr,
+    choice_attr,
+    fail,
+    float_tensor,
+    like,
+    same_dtype,
+    with_rank,
+    with_shape,
+)
 
 row = rows("linear algebra")
 
@@ -55,12 +65,12 @@ def _rounded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _result(ty: TensorType, shape: Sequence[Expr]) -> TensorType:
-    return tensor_type(tuple(shape), ty.dtype, vdevice=ty.vdevice)
+    return with_shape(ty, tuple(shape))
 
 
 def _unknown(ty: TensorType, less: int = 0) -> TensorType:
     """A result of ``ty`` with ``less`` axes fewer, whose sizes nobody knows."""
-    return TensorType(None, ty.dtype, ty.ndim - less if ty.ndim >= 0 else -1, ty.vdevice)
+    return with_rank(ty, ty.ndim - less if ty.ndim >= 0 else -1)
 
 
 def _eigh_type(call: Call) -> Type:

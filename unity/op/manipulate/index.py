@@ -19,7 +19,19 @@ from ...ir.types import Expr, PrimType, TensorType, Type
 from ..common.gradients import dtype_of, operand_shape, operand_sizes
 from ..common.lowering import result_dims
 from ..common.table import R, attribute, constant, rows
-from ..common.type_rules import ONE, argument, attr, choice_attr, fail, int_attr, normal_axis, product, tensor_arg
+from ..common.type_rules import (
+    ONE,
+    argument,
+    attr,
+    choice_attr,
+    fail,
+    int_attr,
+    normal_axis,
+    product,
+    tensor_arg,
+    with_rank,
+    with_shape,
+)
 
 row = rows("index")
 _MODES = ("fast", "clip", "wrap", "nan")
@@ -76,9 +88,9 @@ def _take_type(call: Call) -> Type:
     known, picked = dims(ty), dims(indices)
     if known is None or picked is None:
         rank = -1 if ty.ndim == -1 or indices.ndim == -1 else ty.ndim - 1 + indices.ndim
-        return TensorType(None, ty.dtype, rank, ty.vdevice)
+        return with_rank(ty, rank)
     check_pick(call, axis, known[axis], picked)
-    return tensor_type((*known[:axis], *picked, *known[axis + 1 :]), ty.dtype, vdevice=ty.vdevice)
+    return with_shape(ty, (*known[:axis], *picked, *known[axis + 1 :]))
 
 
 def _take(call: Call, x: te.Tensor, indices: Any) -> te.Tensor:

@@ -18,13 +18,13 @@ from ...arith.evaluate import evaluate
 from ...arith.index_map import IndexMap
 from ...ir.build import const, index_var
 from ...ir.expr import Call, IntImm
-from ...ir.relation import dims, tensor_type
+from ...ir.relation import dims
 from ...ir.types import Expr, PrimType, TensorType, Type
 from ...ir.walk import substitute
 from ...support.errors import TypeRuleError
 from ..common.lowering import known_dims, result_dims, short_name
 from ..common.table import Operator, attribute, rows
-from ..common.type_rules import attr, element, fail, tensor_arg
+from ..common.type_rules import attr, element, fail, tensor_arg, with_rank, with_shape
 from .slicing import strided_slice
 
 row = rows("manipulate")
@@ -97,9 +97,9 @@ def _layout_type(call: Call) -> Type:
             raise fail(call, "E214", f"{name} must be a tuple of axes, got {places!r}")
     known = dims(ty)
     if known is None:
-        return TensorType(None, ty.dtype, len(index_map.final_indices), ty.vdevice)
+        return with_rank(ty, len(index_map.final_indices))
     index_map.non_surjective_inverse(known)
-    return tensor_type(mapped_shape(index_map, known), ty.dtype, vdevice=ty.vdevice)
+    return with_shape(ty, mapped_shape(index_map, known))
 
 
 def mapped_shape(index_map: IndexMap, shape: Sequence[Expr]) -> tuple[Expr, ...]:

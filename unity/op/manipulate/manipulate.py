@@ -15,7 +15,7 @@ from ...ir import build
 from ...ir.build import const
 from ...ir.expr import Call, IntImm, ShapeExpr
 from ...ir.relation import Answer, dims, indivisible, same_dim, tensor_type, unequal
-from ...ir.types import Expr, TensorType, Type
+from ...ir.types import Expr, Type
 from ..common.gradients import operand_shape, reduce_to, reshaped
 from ..common.lowering import known_dims, load, result_dims, short_name
 from ..common.table import R, attribute, rows
@@ -32,6 +32,8 @@ from ..common.type_rules import (
     product,
     shape_arg,
     tensor_arg,
+    with_rank,
+    with_shape,
 )  # fmt: skip
 
 row = rows("manipulate")
@@ -65,8 +67,8 @@ def _flatten_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     known = dims(ty)
     if known is None:
-        return TensorType(None, ty.dtype, 1, ty.vdevice)
-    return tensor_type((product(known),), ty.dtype, vdevice=ty.vdevice)
+        return with_rank(ty, 1)
+    return with_shape(ty, (product(known),))
 
 
 flatten = row(
@@ -86,7 +88,7 @@ flatten = row(
 def _reshape_type(call: Call) -> Type:
     ty, target = tensor_arg(call, 0), shape_arg(call, 1)
     if target.values is None:
-        return tensor_type(call.args[1], ty.dtype, vdevice=ty.vdevice)
+        return with_shape(ty, call.args[1])
     values = list(target.values)
     holes = [i for i, v in enumerate(values) if type(v) is IntImm and v.value == -1]
     if len(holes) > 1:
@@ -96,8 +98,8 @@ def _reshape_type(call: Call) -> Type:
     known = dims(ty)
     if known is None:
         if holes:
-            return TensorType(None, ty.dtype, len(values), ty.vdevice)
-        return tensor_type(values, ty.dtype, vdevice=ty.vdevice)
+            return with_rank(ty, len(values))
+        return with_shape(ty, values)
     total = product(known)
     if holes:
         rest = product([v for i, v in enumerate(values) if i != holes[0]])
@@ -110,7 +112,7 @@ def _reshape_type(call: Call) -> Type:
             "E213",
             f"the shapes hold different numbers of elements: {ShapeExpr(known)} and {ShapeExpr(tuple(values))}",
         )
-    return tensor_type(values, ty.dtype, vdevice=ty.vdevice)
+    return with_shape(ty, values)
 
 
 def _quotient(total_dims: Sequence[Expr], rest_dims: Sequence[Expr], total: Expr, rest: Expr) -> Expr:
@@ -150,16 +152,16 @@ def _expand_type(call: Call) -> Type:
     if not isinstance(raw, tuple) or not all([isinstance(a, int) for a in raw]):
         raise fail(call, "E214", f"axis must be integers, got {raw!r}")
     if ty.ndim == -1:
-        return TensorType(None, ty.dtype, -1, ty.vdevice)
+        return with_rank(ty, -1)
     rank = ty.ndim + len(raw)
     axes = [normal_axis(call, a, rank) for a in raw]
     if len(set(axes)) != len(axes):
         raise fail(call, "E214", f"axis {raw} names an axis twice")
     known = dims(ty)
     if known is None:
-        return TensorType(None, ty.dtype, rank, ty.vdevice)
+        return with_rank(ty, rank)
     rest = list(known)
-    return tensor_type([ONE if i in axes else rest.pop(0) for i in range(rank)], ty.dtype, vdevice=ty.vdevice)
+    return with_shape(ty, [ONE if i in axes else rest.pop(0) for i in range(rank)])
 
 
 expand_dims = row(
@@ -182,15 +184,15 @@ def _squeeze_type(call: Call) -> Type:
     known = dims(ty)
     if known is None:
         rank = -1 if axes is None or ty.ndim == -1 else ty.ndim - len(axes)
-        return TensorType(None, ty.dtype, rank, ty.vdevice)
+        return with_rank(ty, rank)
     if axes is None:
         if any([same_dim(d, ONE) is Answer.MAYBE for d in known]):  # how many axes go is known only at run time
-            return TensorType(None, ty.dtype, -1, ty.vdevice)
-        return tensor_type([d for d in known if not is_one(d)], ty.dtype, vdevice=ty.vdevice)
+            return with_rank(ty, -1)
+        return with_shape(ty, [d for d in known if not is_one(d)])
     for axis in axes:
         if unequal(known[axis], ONE):
             raise fail(call, "E213", f"axis {axis} has size {known[axis]}, not 1", arg=0)
-    return tensor_type([d for i, d in enumerate(known) if i not in axes], ty.dtype, vdevice=ty.vdevice)
+    return with_shape(ty, [d for i, d in enumerate(known) if i not in axes])
 
 
 squeeze = row(
@@ -213,8 +215,8 @@ def _batch_flatten_type(call: Call) -> Type:
         raise fail(call, "E212", "expected at least one axis", arg=0)
     known = dims(ty)
     if known is None:
-        return TensorType(None, ty.dtype, 2, ty.vdevice)
-    return tensor_type((known[0], product(known[1:])), ty.dtype, vdevice=ty.vdevice)
+        return with_rank(ty, 2)
+    return with_shape(ty, (known[0], product(known[1:])))
 
 
 batch_flatten = row(
@@ -244,12 +246,12 @@ def permutation(call: Call, ndim: int) -> tuple[int, ...]:
 def _permute_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     if ty.ndim == -1:
-        return TensorType(None, ty.dtype, -1, ty.vdevice)
+        return with_rank(ty, -1)
     axes = permutation(call, ty.ndim)
     known = dims(ty)
     if known is None:
-        return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
-    return tensor_type([known[a] for a in axes], ty.dtype, vdevice=ty.vdevice)
+        return with_rank(ty, ty.ndim)
+    return with_shape(ty, [known[a] for a in axes])
 
 
 def _permute(call: Call, x: te.Tensor) -> te.Tensor:
@@ -285,7 +287,7 @@ def _broadcast_to_type(call: Call) -> Type:
         if any([unequal(a, b) for a, b in zip(found, target.values)]):
             raise fail(call, "E213", f"{ShapeExpr(known)} does not broadcast to {ShapeExpr(target.values)}", arg=0)
     shape = target.values if target.values is not None else call.args[1]
-    return tensor_type(shape, ty.dtype, vdevice=ty.vdevice)
+    return with_shape(ty, shape)
 
 
 def _broadcast_to(call: Call, x: te.Tensor, shape: Any) -> te.Tensor:
@@ -338,15 +340,11 @@ def _repeat_type(call: Call) -> Type:
     known = dims(ty)
     axis = attr(call, "axis")
     if axis is None:
-        return (
-            tensor_type((product(known) * count,), ty.dtype)
-            if known is not None
-            else TensorType(None, ty.dtype, 1, ty.vdevice)
-        )
+        return tensor_type((product(known) * count,), ty.dtype) if known is not None else with_rank(ty, 1)
     axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
     if known is None:
-        return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
-    return tensor_type([d * count if i == axis else d for i, d in enumerate(known)], ty.dtype, vdevice=ty.vdevice)
+        return with_rank(ty, ty.ndim)
+    return with_shape(ty, [d * count if i == axis else d for i, d in enumerate(known)])
 
 
 def _repeat(call: Call, x: te.Tensor) -> te.Tensor:
@@ -385,11 +383,11 @@ def _tile_type(call: Call) -> Type:
     counts = ints_attr(call, "repeats")
     known = dims(ty)
     if known is None:
-        return TensorType(None, ty.dtype, -1 if ty.ndim == -1 else max(ty.ndim, len(counts)), ty.vdevice)
+        return with_rank(ty, -1 if ty.ndim == -1 else max(ty.ndim, len(counts)))
     rank = max(len(known), len(counts))
     padded = [ONE] * (rank - len(known)) + list(known)
     times = (1,) * (rank - len(counts)) + counts
-    return tensor_type([d * t for d, t in zip(padded, times)], ty.dtype, vdevice=ty.vdevice)
+    return with_shape(ty, [d * t for d, t in zip(padded, times)])
 
 
 def _tile(call: Call, x: te.Tensor) -> te.Tensor:
@@ -401,7 +399,7 @@ def _tile(call: Call, x: te.Tensor) -> te.Tensor:
 def _tile_grad(call: Call, g: Expr) -> list[Any]:
     shape, counts = operand_shape(call, call.args[0]), ints_attr(call, "repeats")
     rank = max(len(shape), len(counts))
-    sizes = [const(1, "int64")] * (rank - len(shape)) + list(shape)
+    sizes = [ONE] * (rank - len(shape)) + list(shape)
     times = [1] * (rank - len(counts)) + list(counts)
     apart = [part for size, count in zip(sizes, times) for part in (const(count, "int64"), size)]
     total = R.sum(R.reshape(g, ShapeExpr(tuple(apart))), axis=list(range(0, 2 * rank, 2))) if rank else g

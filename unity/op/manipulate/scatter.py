@@ -21,6 +21,7 @@ from ..common.loop_nests import loops, read
 from ..common.lowering import result_dims
 from ..common.table import R, attribute, optional, rows
 from ..common.type_rules import (
+    ONE,
     attr,
     choice_attr,
     fail,
@@ -30,6 +31,8 @@ from ..common.type_rules import (
     same_vdevice,
     tensor_arg,
     tensor_tuple,
+    with_rank,
+    with_shape,
 )  # fmt: skip
 from .index import check_pick, in_range, index_tensor
 from .scatter_loops import COMBINE, adds, clamped, copy_then, write_ref
@@ -60,12 +63,12 @@ def _gather_type(call: Call) -> Type:
     depth = _depth(call, data, indices, batch)
     shape, places = dims(data), dims(indices)
     if depth is None or shape is None or places is None:
-        return TensorType(None, data.dtype, -1, data.vdevice)
+        return with_rank(data, -1)
     if unequal_shapes(shape[:batch], places[:batch]):
         raise fail(call, "E213", "the batch axes of data and indices differ", arg=1)
     for axis in range(batch, batch + depth):
         check_pick(call, axis, shape[axis], places[:-1])
-    return tensor_type((*places[:-1], *shape[batch + depth :]), data.dtype, vdevice=data.vdevice)
+    return with_shape(data, (*places[:-1], *shape[batch + depth :]))
 
 
 def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
@@ -314,7 +317,7 @@ def _grid_type(call: Call) -> Type:
         raise fail(call, "E212", "meshgrid takes vectors and scalars, at least one", arg=0)
     dtype, vdevice = same_dtype(call, *types), same_vdevice(*types)
     known = [dims(t) for t in types]
-    shape = [k[0] if k else build.const(1, "int64") for k in known if k is not None]
+    shape = [k[0] if k else ONE for k in known if k is not None]
     if len(shape) != len(types):
         return TupleType((TensorType(None, dtype, len(types), vdevice),) * len(types))
     if attr(call, "indexing") == "xy" and len(shape) > 1:
@@ -325,7 +328,7 @@ def _grid_type(call: Call) -> Type:
 def _grid(call: Call, tensors: list[te.Tensor]) -> tuple[te.Tensor, ...]:
     count, swapped = len(tensors), attr(call, "indexing") == "xy" and len(tensors) > 1
     axes = [1, 0, *range(2, count)] if swapped else list(range(count))
-    extents = [x.shape[0] if x.ndim else build.const(1, "int64") for x in tensors]
+    extents = [x.shape[0] if x.ndim else ONE for x in tensors]
 
     def spread(x: te.Tensor, axis: int) -> te.Tensor:
         return te.compute([extents[a] for a in axes], lambda *i: x[i[axis]] if x.ndim else x[()], "meshgrid")

@@ -14,9 +14,9 @@ from ... import te
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, ShapeExpr, Var
-from ...ir.relation import dims, tensor_type, unequal
+from ...ir.relation import dims, unequal
 from ...ir.stmt import BufferStore, Stmt, seq
-from ...ir.types import Expr, TensorType, Type
+from ...ir.types import Expr, Type
 from ..common.gradients import operand_shape
 from ..common.loop_nests import loops, read
 from ..common.lowering import load, result_dims, short_name
@@ -33,6 +33,8 @@ from ..common.type_rules import (
     same_dtype,
     tensor_arg,
     tensor_tuple,
+    with_rank,
+    with_shape,
 )  # fmt: skip
 from .index import check_pick, check_room, in_range, index_tensor
 
@@ -164,10 +166,10 @@ def _index_type(call: Call) -> Type:
     known, shapes = dims(data), [dims(t) for t in indices]
     picked = broadcast_dims(call, [s for s in shapes if s is not None])
     if known is None or any([s is None for s in shapes]):
-        return TensorType(None, data.dtype, -1, data.vdevice)
+        return with_rank(data, -1)
     for axis, extent in enumerate(known[: len(indices)]):
         check_pick(call, axis, extent, picked)
-    return tensor_type((*picked, *known[len(indices) :]), data.dtype, vdevice=data.vdevice)
+    return with_shape(data, (*picked, *known[len(indices) :]))
 
 
 def _index(call: Call, data: te.Tensor, indices: list[te.Tensor]) -> te.Tensor:

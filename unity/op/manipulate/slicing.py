@@ -33,6 +33,8 @@ from ..common.type_rules import (
     same_vdevice,
     tensor_arg,
     tensor_tuple,
+    with_rank,
+    with_shape,
 )  # fmt: skip
 
 row = rows("manipulate")
@@ -221,11 +223,11 @@ def _split_type(call: Call) -> Type:
     if known is None:
         parts = _sections(call)
         count = parts if isinstance(parts, int) else len(parts) + 1
-        return TupleType((TensorType(None, ty.dtype, ty.ndim, ty.vdevice),) * count)
+        return TupleType((with_rank(ty, ty.ndim),) * count)
     return TupleType(
         tuple(
             [
-                tensor_type([size if a == axis else d for a, d in enumerate(known)], ty.dtype, vdevice=ty.vdevice)
+                with_shape(ty, [size if a == axis else d for a, d in enumerate(known)])
                 for _, size in _cuts(call, known[axis])
             ]
         )
@@ -347,8 +349,8 @@ def _slice_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     known = dims(ty)
     if known is None:
-        return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
-    return tensor_type([size for _, size, _ in slice_plan(call, known)], ty.dtype, vdevice=ty.vdevice)
+        return with_rank(ty, ty.ndim)
+    return with_shape(ty, [size for _, size, _ in slice_plan(call, known)])
 
 
 def _slice(call: Call, x: te.Tensor) -> te.Tensor:

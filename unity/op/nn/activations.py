@@ -43,10 +43,6 @@ def _number(call: Call) -> TensorType:
     return ty
 
 
-def _float(call: Call) -> TensorType:
-    return float_tensor(call, 0)
-
-
 def _activation(
     name: str,
     rule: Callable[[Call], Type],
@@ -119,7 +115,7 @@ relu = _activation("relu", _number, lambda x: np.maximum(x, x.dtype.type(0)), la
 relu6 = _activation("relu6", _number, lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)),
                     lambda c, x: te.minimum(te.maximum(x, 0), 6), "Limits x to [0, 6]; NaN stays NaN.",
                     grad=slope(_relu6_slope), torch=("relu6",))
-leakyrelu = _activation("leakyrelu", _float, lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),
+leakyrelu = _activation("leakyrelu", float_tensor, lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),
                         lambda c, x: te.select(x > 0, x, x * float_attr(c, "alpha", 0.01)),
                         "Returns x if positive, else alpha * x.", attribute("alpha", 0.01, "slope below 0"),
                         samples="f32[5], alpha=0.3", grad=_leaky_grad, mixed_precision="follow", torch=("leaky_relu",))
@@ -180,19 +176,19 @@ def _softplus_grad(call: Call, g: Expr) -> list[Any]:
 
 
 # fmt: off
-gelu = _activation("gelu", _float, lambda x: x * _phi(x), _gelu,
+gelu = _activation("gelu", float_tensor, lambda x: x * _phi(x), _gelu,
                    "Returns x times the standard normal distribution function of x (Hendrycks and Gimpel 2016).",
                    grad=slope(_gelu_slope), mixed_precision="follow")
-gelu_tanh = _activation("gelu_tanh", _float, _gelu_tanh_ref,
+gelu_tanh = _activation("gelu_tanh", float_tensor, _gelu_tanh_ref,
                         lambda c, x: x * 0.5 * (te.tanh((x + x * x * x * 0.044715) * _GELU_TANH) + 1.0),
                         "Returns the tanh approximation of gelu.", grad=slope(_gelu_tanh_slope))
-silu = _activation("silu", _float, _silu_ref, lambda c, x: x * te.sigmoid(x), "Returns x * sigmoid(x).",
+silu = _activation("silu", float_tensor, _silu_ref, lambda c, x: x * te.sigmoid(x), "Returns x * sigmoid(x).",
                    grad=slope(_silu_slope), mixed_precision="follow", torch=("silu",))
-selu = _activation("selu", _float,
+selu = _activation("selu", float_tensor,
                    lambda x: (_SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(np.minimum(x, 0)))).astype(x.dtype),
                    lambda c, x: te.select(x > 0, x, (te.exp(x) - 1.0) * _SELU_ALPHA) * _SELU_SCALE,
                    "Returns the scaled exponential linear unit (Klambauer et al. 2017).", grad=slope(_selu_slope), torch=("selu",))
-softplus = _activation("softplus", _float, _softplus_ref, _softplus,
+softplus = _activation("softplus", float_tensor, _softplus_ref, _softplus,
                        "Returns log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold.",
                        attribute("beta", 1.0, "steepness"),
                        attribute("threshold", 20.0, "value of beta * x above which the result is x"), grad=_softplus_grad,

@@ -21,6 +21,7 @@ from ..common.gradients import dtype_of, operand_shape
 from ..common.lowering import result_dims
 from ..common.table import R, attribute, constant, optional, rows
 from ..common.type_rules import (
+    ZERO,
     attr,
     choice_attr,
     element,
@@ -30,6 +31,8 @@ from ..common.type_rules import (
     is_one,
     same_dtype,
     tensor_arg,
+    with_rank,
+    with_shape,
 )
 from .activations import float_attr
 from .attention_blocks import Attention, Tensor4
@@ -108,7 +111,7 @@ def lower_attention(
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         query, key, value, out = [Tensor4(b, order) for b, order in zip((*ins[:3], outs[0]), layouts(call))]
-        shift = None if mask is None else build.const(0, "int64")
+        shift = None if mask is None else ZERO
         if mask == "BottomRight":
             shift = key.size("S") - query.size("S")
         given = ins[3] if bias is not None else None
@@ -224,7 +227,7 @@ def _scale(width: Expr, dtype: Any) -> Expr:
 
 def _visible(rows: Expr, keys: Expr, causal: str) -> Expr:
     """The keys (columns) that a row sees."""
-    first = keys - rows if causal == "BottomRight" else build.const(0, "int64")
+    first = keys - rows if causal == "BottomRight" else ZERO
     last = R.arange(first, first + rows, 1, dtype="int64")
     return R.less_equal(R.arange(0, keys, 1, dtype="int64"), R.expand_dims(last, axis=[1]))
 
@@ -306,14 +309,14 @@ def _pad_type(call: Call) -> Type:
     _pad_value(call, ty.dtype)
     known = dims(ty)
     if known is None:
-        return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
+        return with_rank(ty, ty.ndim)
     before, after = _pad_widths(call, len(known))
     for d, b, a in zip(known, before, after):
         border = max(b, a)
         needed = _PAD_NEEDS[attr(call, "pad_mode")](border)
         if border and needed and exceeds(build.const(needed, "int64"), d):
             raise fail(call, "E213", f"a border of {max(b, a)} is too wide for an axis of size {d}", arg=0)
-    return tensor_type([d + (b + a) for d, b, a in zip(known, before, after)], ty.dtype, vdevice=ty.vdevice)
+    return with_shape(ty, [d + (b + a) for d, b, a in zip(known, before, after)])
 
 
 def _pad(call: Call, x: te.Tensor) -> te.Tensor:

@@ -22,7 +22,7 @@ from ...ir.stmt import AllocBuffer, Bind, BufferStore, Stmt, seq
 from ...ir.types import Expr
 from ..common.loop_nests import cells, local_buffer, read, reduced, serial_loop, unit_loop
 from ..common.lowering import broadcast_indices
-from ..common.type_rules import ZERO, is_one
+from ..common.type_rules import ONE, ZERO, is_one
 
 ROWS = 64
 """Rows of a block, scores of which stay in cache with a block of keys."""
@@ -106,12 +106,12 @@ def _pieces(rows: Expr) -> list[tuple[Expr, Expr, int]]:
         left = rows - whole * ROWS
         return [(whole, ZERO, ROWS), (build.ceildiv(left, LAST_ROWS), whole * ROWS, LAST_ROWS)]
     if number <= FEW_ROWS:
-        return [(build.const(1, "int64"), ZERO, number)] if number else []
+        return [(ONE, ZERO, number)] if number else []
     count, rest = divmod(number, ROWS)
     size = -(-rest // LAST_ROWS) * LAST_ROWS
     found = [
         (build.const(count, "int64"), ZERO, ROWS),
-        (build.const(1, "int64"), build.const(count * ROWS, "int64"), size),
+        (ONE, build.const(count * ROWS, "int64"), size),
     ]
     return [piece for piece, used in zip(found, (count, rest)) if used]
 

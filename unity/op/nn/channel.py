@@ -13,7 +13,7 @@ from ... import te
 from ...ir import build
 from ...ir.build import const
 from ...ir.expr import Call, ShapeExpr
-from ...ir.relation import dims, indivisible, tensor_type, unequal
+from ...ir.relation import dims, indivisible, unequal
 from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
 from ..common.gradients import number_like, operand_shape, operand_sizes, sum_but
@@ -30,6 +30,8 @@ from ..common.type_rules import (
     normal_axis,
     same_dtype,
     tensor_arg,
+    with_rank,
+    with_shape,
 )
 from ..elementwise.unary import in_float32
 from ..reduction.reduce import mean_tensor, variance_tensor
@@ -201,12 +203,12 @@ def _shuffle_type(call: Call) -> Type:
         raise fail(call, "E212", f"expected rank 3 or more, got {ty.ndim}", arg=0)
     known = dims(ty)
     if known is None:
-        return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
+        return with_rank(ty, ty.ndim)
     *batch, channels, high, wide = known
     if indivisible(channels, build.const(r * r, "int64")):
         raise fail(call, "E213", f"{channels} channels do not divide by {r} * {r}", arg=0)
     made = [*batch, channels // (r * r), high * r, wide * r]
-    return tensor_type(made, ty.dtype, vdevice=ty.vdevice)
+    return with_shape(ty, made)
 
 
 def _shuffle(call: Call, x: te.Tensor) -> te.Tensor:

@@ -19,13 +19,13 @@ from ... import te
 from ...ir import build
 from ...ir.expr import Call, IntImm, Tuple
 from ...ir.op import Param
-from ...ir.relation import dims, tensor_type
+from ...ir.relation import dims
 from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
 from ..common.gradients import Rule, dtype_of, operand_sizes
 from ..common.lowering import known_dims, result_dims
 from ..common.table import Operator, R, attribute, constant, rows
-from ..common.type_rules import attr, bool_attr, fail, float_tensor, op_name, tensor_arg
+from ..common.type_rules import attr, bool_attr, fail, float_tensor, op_name, tensor_arg, with_rank, with_shape
 from ..reduction.reduce import accumulate
 from .conv import (
     backward_plan,
@@ -82,14 +82,14 @@ def pool_type(rank: int) -> Any:
         ceil = bool_attr(call, "ceil_mode")
         known = dims(x)
         if known is None:
-            return TensorType(None, x.dtype, rank + 2, x.vdevice)
+            return with_rank(x, rank + 2)
         made = list(known)
         for i, a in enumerate(order[2:]):
             size = build.const(kernel[i], "int64")
             made[a] = windows = window_size(known[a], before[i], after[i], size, strides[i], dilation[i], ceil)
             if type(windows) is IntImm and windows.value < 0:
                 raise fail(call, "E213", f"the window is larger than the padded data along spatial axis {i}")
-        return tensor_type(made, x.dtype, vdevice=x.vdevice)
+        return with_shape(x, made)
 
     return rule
 
@@ -270,12 +270,12 @@ def adaptive_type(rank: int) -> Any:
         order = kept_layout(call, rank)
         known = dims(x)
         if known is None or attr(call, "output_size") is None:
-            return x if known is not None else TensorType(None, x.dtype, rank + 2, x.vdevice)
+            return x if known is not None else with_rank(x, rank + 2)
         size = spatial(call, "output_size", rank)
         made = list(known)
         for i in range(rank):
             made[order[2 + i]] = build.const(size[i], "int64")
-        return tensor_type(made, x.dtype, vdevice=x.vdevice)
+        return with_shape(x, made)
 
     return rule
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import DataType
+from ...ffi.dtype import INT64
 from ...ir import build
 from ...ir.expr import Call, ShapeExpr
 from ...ir.op import Param
@@ -35,7 +35,7 @@ def _with_indices(rule: Callable[[Call], Type]) -> Callable[[Call], Type]:
     def found(call: Call) -> Type:
         values = rule(call)
         assert isinstance(values, TensorType)
-        return TupleType((values, like(values, DataType("int64"))))
+        return TupleType((values, like(values, INT64)))
 
     return found
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import DataType
+from ...ffi.dtype import INT64, DataType
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.build import const
 from ...ir.expr import Call, ShapeExpr, Var
 from ...ir.relation import dims, exceeds, tensor_type, unequal
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, seq
@@ -148,7 +147,7 @@ def _dequantize_grad(call: Call, g: Expr) -> list[Any]:
 
     def spread(param: Expr) -> Expr:
         own = operand_shape(call, param)
-        wide = [own[0] if a == axis else const(1, "int64") for a in range(len(shape))] if own else []
+        wide = [own[0] if a == axis else ONE for a in range(len(shape))] if own else []
         return R.astype(R.reshape(param, ShapeExpr(tuple(wide))), dtype)
 
     def gathered(value: Expr, param: Expr) -> Expr | None:
@@ -190,13 +189,13 @@ def _multinomial_type(call: Call) -> Type:
     if lines is not None and exceeds(ONE, lines[1]):
         raise fail(call, "E213", "there is no class to choose", arg=0)
     for n, shape in ((1, samples), (2, rows)):
-        if shape is not None and unequal(shape[1], build.const(1, "int64")):
+        if shape is not None and unequal(shape[1], ONE):
             raise fail(call, "E213", f"expected shape (n, 1), got {call.args[n].ty}", arg=n)
     if samples is not None and rows is not None and unequal(samples[0], rows[0]):
         raise fail(call, "E213", f"{samples[0]} samples and {rows[0]} rows", arg=2)
     if lines is not None and rows is not None:
         check_pick(call, 0, lines[0], rows)
-    dtype = dtype_value(call, attr(call, "dtype")) or DataType("int64")
+    dtype = dtype_value(call, attr(call, "dtype")) or INT64
     return TensorType(uniform.shape, dtype, uniform.ndim, prob.vdevice)
 
 

@@ -17,12 +17,22 @@ from ... import te
 from ...ir import build
 from ...ir.build import const
 from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
-from ...ir.relation import dims, tensor_type, unequal
-from ...ir.types import Expr, TensorType, Type
+from ...ir.relation import dims, unequal
+from ...ir.types import Expr, Type
 from ..common.gradients import dtype_of, number_like, operand_shape, pick
 from ..common.lowering import result_dims, result_dtype, widened
 from ..common.table import R, attribute, constant, rows
-from ..common.type_rules import attr, bool_attr, fail, float_tensor, product, same_dtype, shape_arg
+from ..common.type_rules import (
+    attr,
+    bool_attr,
+    fail,
+    float_tensor,
+    product,
+    same_dtype,
+    shape_arg,
+    with_rank,
+    with_shape,
+)
 from ..elementwise.special import bound, bound_all
 from .resize import cubic_weights
 
@@ -42,8 +52,8 @@ def _affine_type(call: Call) -> Type:
     if size.ndim not in (-1, 2):
         raise fail(call, "E212", f"size must be a height and a width, got {size.ndim} numbers", arg=1)
     if known is None or size.values is None:
-        return TensorType(None, ty.dtype, 4, ty.vdevice)
-    return tensor_type((known[0], build.const(2, "int64"), *size.values), ty.dtype, vdevice=ty.vdevice)
+        return with_rank(ty, 4)
+    return with_shape(ty, (known[0], build.const(2, "int64"), *size.values))
 
 
 def _affine(call: Call, data: te.Tensor, size: Any) -> te.Tensor:
@@ -118,10 +128,10 @@ def _sample_type(call: Call) -> Type:
             raise fail(call, "E212", f"expected rank {rank}, got {ty.ndim}", arg=index)
     image, places = dims(x), dims(grid)
     if image is None or places is None:
-        return TensorType(None, x.dtype, rank, x.vdevice)
+        return with_rank(x, rank)
     if unequal(places[1], build.const(rank - 2, "int64")) or unequal(places[0], image[0]):
         raise fail(call, "E213", f"grid must be (batch, {rank - 2}, *places), got {grid}", arg=1)
-    return tensor_type((image[0], image[1], *places[2:]), x.dtype, vdevice=x.vdevice)
+    return with_shape(x, (image[0], image[1], *places[2:]))
 
 
 def _sample(call: Call, x: te.Tensor, grid: te.Tensor) -> te.Tensor:

@@ -37,6 +37,7 @@ from ..common.type_rules import (
     product,
     shape_arg,
     tensor_arg,
+    with_shape,
 )  # fmt: skip
 
 _AXES = ("x", attribute("axis", None, "one axis or several; None: all"), attribute("keepdims", False))
@@ -300,7 +301,7 @@ def _arg_type(call: Call) -> Type:
     known = dims(ty)
     if known is not None and any([exceeds(ONE, d) for i, d in enumerate(known) if axes is None or i in axes]):
         raise fail(call, "E213", "no element to choose from: an axis has size 0", arg=0)
-    return reduced_type(call, ty, DataType("int64"), axes)
+    return reduced_type(call, ty, INT64, axes)
 
 
 def _arg_lower(largest: bool) -> Callable[..., te.Tensor]:
@@ -380,7 +381,7 @@ def _collapse_type(call: Call) -> Type:
         found = broadcast_dims(call, (known, wanted))
         if len(wanted) > len(known) or unequal_shapes(found, known):
             raise fail(call, "E213", f"{ShapeExpr(wanted)} does not broadcast to {ShapeExpr(known)}", arg=0)
-    return tensor_type(wanted if wanted is not None else call.args[1], ty.dtype, vdevice=ty.vdevice)
+    return with_shape(ty, wanted if wanted is not None else call.args[1])
 
 
 def _collapse(call: Call, x: te.Tensor, shape: Any) -> te.Tensor:

@@ -14,7 +14,6 @@ from ... import te
 from ...ffi.dtype import BOOL, INT64, DataType
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.build import const
 from ...ir.expr import Call, ShapeExpr, Tuple
 from ...ir.relation import dims, tensor_type
 from ...ir.stmt import Stmt
@@ -24,6 +23,7 @@ from ..common.loop_nests import read
 from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype, short_name
 from ..common.table import Operator, R, attribute, rows
 from ..common.type_rules import (
+    ONE,
     ZERO,
     attr,
     bool_attr,
@@ -131,12 +131,12 @@ def _cumprod_grad(call: Call, g: Expr) -> list[Any]:
     axis = 0 if whole else normal_axis(call, int_attr(call, "axis"), len(shape))
     order = [0] if whole else [axis, *[a for a in range(len(shape)) if a != axis]]
     sizes = [product(shape)] if whole else [shape[a] for a in order]
-    lines = ShapeExpr((sizes[0], const(1, "int64"), product(sizes[1:])))
+    lines = ShapeExpr((sizes[0], ONE, product(sizes[1:])))
     flat: Expr = R.reshape(x, ShapeExpr((sizes[0],))) if whole else R.permute_dims(x, axes=order)
     values = R.reshape(flat, lines)
     flow = R.reshape(R.permute_dims(R.astype(g, dtype_of(x)), axes=order), lines)
     nothing = R.zeros_like(R.strided_slice(values, axes=[0], begin=[0], end=[1]))
-    start = R.reshape(R.zeros_like(R.sum(values, axis=[0])), ShapeExpr((const(1, "int64"), product(sizes[1:]))))
+    start = R.reshape(R.zeros_like(R.sum(values, axis=[0])), ShapeExpr((ONE, product(sizes[1:]))))
 
     def following(t: Expr) -> Expr:
         return R.concat(Tuple((R.strided_slice(t, axes=[0], begin=[1], end=[2**31 - 1]), nothing)), axis=0)
@@ -182,7 +182,7 @@ def _extreme_type(call: Call) -> Type:
     if ty.ndim == 0:
         raise fail(call, "E212", "a scalar has no axis", arg=0)
     normal_axis(call, int_attr(call, "axis"), ty.ndim)
-    return TupleType((ty, like(ty, DataType("int64"))))
+    return TupleType((ty, like(ty, INT64)))
 
 
 def _by_value(data: Buffer, axis: int, largest: bool) -> Carried:
@@ -195,7 +195,7 @@ def _by_value(data: Buffer, axis: int, largest: bool) -> Carried:
             wins = build.logical_or(build.ne(new, new), wins)
         return [build.select(wins, take, keep) for take, keep in zip((new, i[axis]), old)]
 
-    return Carried([data.dtype, DataType("int64")], lambda i: [read(data, i), ZERO], step)
+    return Carried([data.dtype, INT64], lambda i: [read(data, i), ZERO], step)
 
 
 def _by_key(data: Buffer, keys: Buffer, axis: int) -> Carried:
@@ -208,7 +208,7 @@ def _by_key(data: Buffer, keys: Buffer, axis: int) -> Carried:
     def results(i: list[Expr], carried: list[Expr]) -> list[Expr]:
         return [read(data, [carried[1] if a == axis else v for a, v in enumerate(i)]), carried[1]]
 
-    return Carried([keys.dtype, DataType("int64")], lambda i: [read(keys, i), ZERO], step, results, LINES)
+    return Carried([keys.dtype, INT64], lambda i: [read(keys, i), ZERO], step, results, LINES)
 
 
 def _extreme(largest: bool) -> Callable[..., Any]:
@@ -232,7 +232,7 @@ def _extreme(largest: bool) -> Callable[..., Any]:
             [source, keys] if last else [source],
             emit,
             short_name(call),
-            [source.data_type, DataType("int64")],
+            [source.data_type, INT64],
         )
         return cast_tensor(values, kind, "cast"), places
 

@@ -16,7 +16,7 @@ from ...ir.expr import IntImm, Var
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, Stmt, seq
 from ...ir.types import Expr, prim_type
 from ..common.loop_nests import local_buffer, read, serial_loop
-from ..common.type_rules import ZERO
+from ..common.type_rules import ONE, ZERO
 
 Begin = Callable[[list[Expr]], list[Expr]]
 """Indices of a line's first element -> the values there."""
@@ -52,7 +52,7 @@ def scan_lines(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
     shape = outs[0].shape
     rest = [a for a in range(len(shape)) if a != axis]
     if not rest:
-        return _lines(outs, axis, carried, {}, None, build.const(1, "int64"), "serial")
+        return _lines(outs, axis, carried, {}, None, ONE, "serial")
     last = axis == len(shape) - 1
     beside = max(rest, key=lambda a: _size(shape[a])) if last else rest[-1]
     width = carried.together
@@ -78,7 +78,7 @@ def scan_lines(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
             serial_loop(whole, lambda n: group(n * width, wide, kind), "group", _kind(shape)),
             serial_loop(
                 extent % width,
-                lambda n: group(whole * width + n, build.const(1, "int64"), "serial"), "line",
+                lambda n: group(whole * width + n, ONE, "serial"), "line",
             ),
         )  # fmt: skip
     for a in sorted(outer, reverse=True):

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import DataType
+from ...ffi.dtype import INT64, DataType
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.build import cast, const
+from ...ir.build import cast
 from ...ir.expr import Call, ShapeExpr, Var
 from ...ir.relation import dims, unequal_shapes
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, While, seq
@@ -23,6 +23,7 @@ from ..common.gradients import dtype_of, operand_shape
 from ..common.loop_nests import loops, read
 from ..common.table import R, attribute, constant, rows
 from ..common.type_rules import (
+    ONE,
     ZERO,
     attr,
     bool_attr,
@@ -32,6 +33,7 @@ from ..common.type_rules import (
     normal_axis,
     same_dtype,
     tensor_arg,
+    with_rank,
 )
 from ..manipulate.index import index_tensor
 
@@ -45,7 +47,7 @@ def _bisect(call: Call, sequence: te.Tensor, values: te.Tensor) -> te.Tensor:
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         line, wanted = ins
-        low, high = build.const(0, "int64"), build.const(1, "int64")
+        low, high = ZERO, ONE
 
         def body(i: list[Var]) -> Stmt:
             def state(which: Expr) -> Expr:
@@ -156,7 +158,7 @@ _RUN_TIME = "its size depends on the data: runs as a builtin of the VM"
 
 def _nonzero_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
-    return TensorType(None, DataType("int64"), 2, ty.vdevice)
+    return TensorType(None, INT64, 2, ty.vdevice)
 
 
 nonzero = row(
@@ -174,8 +176,8 @@ def _unique_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     axes = None if attr(call, "axis") is None else (normal_axis(call, int_attr(call, "axis"), ty.ndim),)
     bool_attr(call, "sorted")
-    values = TensorType(None, ty.dtype, 1 if axes is None else ty.ndim, ty.vdevice)
-    index = TensorType(None, DataType("int64"), 1, ty.vdevice)
+    values = with_rank(ty, 1 if axes is None else ty.ndim)
+    index = TensorType(None, INT64, 1, ty.vdevice)
     extra = [bool_attr(call, n) for n in ("return_index", "return_inverse", "return_counts")]
     return TupleType((values, *[index for wanted in extra if wanted])) if any(extra) else values
 
@@ -220,7 +222,7 @@ def _dynamic_type(call: Call) -> Type:
         known = dims(index_tensor(call, n + 1, name, 1))
         if known is not None and ty.ndim != -1 and not build.is_int(known[0], ty.ndim):
             raise fail(call, "E213", f"{name} must have one element for each of the {ty.ndim} axes", arg=n + 1)
-    return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
+    return with_rank(ty, ty.ndim)
 
 
 def _dynamic_ref(x: np.ndarray, begin: np.ndarray, end: np.ndarray, strides: np.ndarray) -> np.ndarray:
@@ -238,12 +240,12 @@ def _dynamic_grad(call: Call, g: Expr) -> list[Any]:
             R.astype(R.strided_slice(t, axes=[0], begin=[axis], end=[axis + 1], strides=[1]), "int64")
             for t in (begin, strides)
         ]
-        size, zero = R.full(ShapeExpr((const(1, "int64"),)), cast(extent, "int64"), "int64"), constant(0, "int64")
+        size, zero = R.full(ShapeExpr((ONE,)), cast(extent, "int64"), "int64"), constant(0, "int64")
         first = R.where(R.less(first, zero), first + size, first)
         last = R.where(R.less(step, zero), size - 1, size)
         first = R.maximum(R.minimum(first, last), R.where(R.less(step, zero), -1, zero))
         line = first + R.arange(0, shape[axis], 1, dtype="int64") * step
-        row = R.reshape(line, ShapeExpr(tuple([d if a == axis else const(1, "int64") for a, d in enumerate(shape)])))
+        row = R.reshape(line, ShapeExpr(tuple([d if a == axis else ONE for a, d in enumerate(shape)])))
         places = R.broadcast_to(row, ShapeExpr(tuple(shape)))
         shape[axis] = extent
         area = R.zeros(ShapeExpr(tuple(shape)), dtype=dtype_of(x))

@@ -16,7 +16,7 @@ from ...ir.expr import IntImm, Var
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, IfThenElse, Stmt, seq
 from ...ir.types import Expr
 from ..common.loop_nests import local_buffer, read, reduced, serial_loop
-from ..common.type_rules import ZERO
+from ..common.type_rules import ONE, ZERO
 from .sort_keys import greatest_key, key_type, ordered_key
 from .sort_loops import Merging, at_place, over_lines
 
@@ -112,7 +112,7 @@ class Selection:
                 Bind(take, below + equal * fits),
                 BufferStore(to, n, (made,)),
                 BufferStore(taken, made + take, (ZERO,)),
-                BufferStore(taken, equals + equal, (build.const(1, "int64"),)),
+                BufferStore(taken, equals + equal, (ONE,)),
             )
 
         return seq(

@@ -16,14 +16,13 @@ from ...ir.node import replace
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, IfThenElse, Stmt, While, seq
 from ...ir.types import Expr, prim_type
 from ..common.loop_nests import local_buffer, loops, read, reduced, serial_loop
-from ..common.type_rules import ZERO
+from ..common.type_rules import ONE, ZERO
 from .sort_keys import key_type, ordered_key
 
 MOST_INSERTED = 32
 """Elements up to which the first of a line are kept in order by insertion."""
 RUN = 32
 """Elements of the runs from which merging starts."""
-ONE = build.const(1, "int64")
 
 
 def before(first: Expr, second: Expr, descending: bool) -> Expr:

@@ -14,10 +14,21 @@ from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.expr import Call, IntImm, TupleGetItem
 from ...ir.relation import dims, tensor_type
-from ...ir.types import Expr, TensorType, TupleType, Type
+from ...ir.types import Expr, TupleType, Type
 from ..common.gradients import field_of
 from ..common.table import R, attribute, rows
-from ..common.type_rules import attr, bool_attr, choice_attr, dtype_value, fail, int_attr, like, normal_axis, tensor_arg
+from ..common.type_rules import (
+    attr,
+    bool_attr,
+    choice_attr,
+    dtype_value,
+    fail,
+    int_attr,
+    like,
+    normal_axis,
+    tensor_arg,
+    with_rank,
+)
 from .selection import first_sorted
 from .sort_loops import MOST_INSERTED, RUN, first_along, order_along
 
@@ -121,7 +132,7 @@ def _topk_type(call: Call) -> Type:
     choice_attr(call, "ret_type", ("both", "values", "indices"))
     kind = dtype_value(call, attr(call, "dtype")) or DataType("int32")
     values = (
-        TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
+        with_rank(ty, ty.ndim)
         if known is None
         else tensor_type([_kept(count, d) if a == axis else d for a, d in enumerate(known)], ty.dtype)
     )

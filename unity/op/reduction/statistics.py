@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import DataType
+from ...ffi.dtype import BOOL, INT64
 from ...ir.expr import Call
 from ...ir.relation import dims, exceeds
 from ...ir.types import Expr, TupleType, Type
@@ -26,7 +26,7 @@ _AXES = ("x", attribute("axis", None, "one axis or several; None: all"), attribu
 
 def _truth_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
-    return reduced_type(call, ty, DataType("bool"), axes_attr(call, "axis", ty.ndim))
+    return reduced_type(call, ty, BOOL, axes_attr(call, "axis", ty.ndim))
 
 
 def _truth(name: str, reducer: Any, ref: Any, doc: str) -> Operator:
@@ -120,7 +120,7 @@ def _median_type(call: Call) -> Type:
     values = reduced_type(call, ty, ty.dtype, axes)
     if axes is None or len(axes) != 1:
         return values
-    return TupleType((values, reduced_type(call, ty, DataType("int64"), axes)))
+    return TupleType((values, reduced_type(call, ty, INT64, axes)))
 
 
 def _median(call: Call, x: te.Tensor) -> Any:

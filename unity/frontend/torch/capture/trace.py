@@ -198,12 +198,12 @@ def _entries(input_info: Any) -> list[Any]:
     return entries
 
 
-KEPT_WHOLE = ("aten.lstm.", "aten.gru.", "aten.rnn_", "aten.linalg_")
-"""Operators torch could only decompose by unrolling a loop, or into checks with effects."""
-
-
-_KEPT = (*KEPT_WHOLE, *READS, "aten.sym_", "aten._assert_")
-"""Those, numbers read out of tensors, and questions about sizes, which need no translation."""
+_KEPT = (
+    "aten.lstm.", "aten.gru.", "aten.rnn_tanh.", "aten.rnn_relu.", "aten.linalg_eig", "aten.linalg_ldl",
+    "aten.linalg_tensor", "aten.linalg_cond", *READS, "aten.sym_", "aten._assert_",
+)  # fmt: skip
+"""Operators torch could only decompose by unrolling a loop, or into checks with effects; numbers read out of tensors; questions
+about sizes, which need no translation."""
 
 
 def functional(exported_program: Any) -> Any:
@@ -219,31 +219,31 @@ def functional(exported_program: Any) -> Any:
     refuse_other_kinds(exported_program)
     exported_program = without_grad_modes(exported_program)
     exported_program = _without_doubles(exported_program)
-    tried: set[Any] = set()
-    while True:  # what one operator is decomposed into may need to be decomposed in turn
-        # what stands under autocast, in branches and in loops is a graph of its own
-        parts = [m for m in exported_program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
-        targets = {n.target for part in parts for n in part.graph.nodes if n.op == "call_function"}
-        operators = [out_of_place(t) for t in targets if isinstance(t, torch._ops.OpOverload)]
-        wanted = {t for t in operators if str(t) not in ATEN and not str(t).startswith(_KEPT) and t not in tried}
-        table = _decompositions(wanted) if wanted else {}
-        nested = any(
-            [isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets if not _on_sizes(t)]
-        )
-        if not table and (tried or not nested):
-            break
+    # what stands under autocast, in branches and in loops is a graph of its own
+    parts = [m for m in exported_program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    targets = {n.target for part in parts for n in part.graph.nodes if n.op == "call_function"}
+    operators = [out_of_place(t) for t in targets if isinstance(t, torch._ops.OpOverload)]
+    unknown = [t for t in operators if _is_unknown(t)]
+    nested = any([isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets if not _on_sizes(t)])
+    known = _decompositions(unknown) if unknown or nested else {}
+    if nested or any([t in known for t in unknown]):
+        # all at once: tracing a second time takes operators apart that have a translation
+        table = {target: fn for target, fn in known.items() if _is_unknown(target)}
         exported_program = _decomposed(exported_program, table)
-        tried |= {None, *table}
     written = [n for n in exported_program.graph.nodes if n.op == "call_function" and is_mutable(n.target)]
     if all([overwrites_own_value(n) for n in written]):
         return exported_program
     return without_writes(exported_program) or _decomposed(exported_program, {})
 
 
-def _decompositions(wanted: set[Any]) -> dict[Any, Any]:
-    """Those of the operators that torch can express by others. Its table is kept for its own operators: the user may add some."""
-    known = _table() if all([t.namespace == "aten" for t in wanted]) else _table.__wrapped__()
-    return {t: known[t] for t in wanted if t in known}
+def _is_unknown(target: Any) -> bool:
+    """True for an operator without a translation that may be decomposed."""
+    return str(target) not in ATEN and not str(target).startswith(_KEPT)
+
+
+def _decompositions(unknown: list[Any]) -> dict[Any, Any]:
+    """Operators that torch can express by others. Its table is kept for its own operators: the user may add some."""
+    return _table() if all([t.namespace == "aten" for t in unknown]) else _table.__wrapped__()
 
 
 @cache

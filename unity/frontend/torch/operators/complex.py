@@ -111,16 +111,17 @@ _STRUCTURAL = {
         "zeros_like.default", "new_zeros.default", "zero.default", "empty.memory_format", "empty_like.default", "new_empty.default",
         "diagonal.default", "tril.default", "triu.default", "t.default", "mT.default", "numpy_T.default", "squeeze.default",
         "chunk.default", "tensor_split.sections", "tensor_split.indices", "unfold.default", "tile.default",
-        "repeat_interleave.self_int", "repeat_interleave.self_Tensor", "diag_embed.default", "ravel.default", "rot90.default",
-        "atleast_1d.default", "atleast_2d.default", "atleast_3d.default", "diff.default", "positive.default",
-        "nan_to_num.default", "swapdims.default", "moveaxis.int", "moveaxis.intlist", "movedim.intlist", "take.default",
-        "take_along_dim.default", "trace.default", "fliplr.default", "flipud.default", "embedding.default", "diag.default",
-        "trapezoid.dx", "as_strided.default", "unbind_copy.int", "select_copy.int", "pixel_shuffle.default",
+        "repeat_interleave.self_int", "ravel.default",
+        "atleast_1d.default", "atleast_2d.default", "atleast_3d.default", "positive.default",
+        "nan_to_num.default", "movedim.intlist", "take.default",
+        "take_along_dim.default", "embedding.default",
+        "as_strided.default", "unbind_copy.int", "select_copy.int", "pixel_shuffle.default",
         "masked_select.default",
     )
 }  # fmt: skip
 """Operators that treat both parts alike."""
 _VALUES = {
+    **{f"aten.atleast_{n}d.Sequence": ("tensors",) for n in (1, 2, 3)},
     "aten.cat.default": ("tensors",), "aten.stack.default": ("tensors",), "aten.copy.default": ("self", "src"),
     "aten.slice_scatter.default": ("self", "src"), "aten.select_scatter.default": ("self", "src"),
     "aten.where.self": ("self", "other"), "aten.masked_fill.Scalar": ("self", "value"),
@@ -128,8 +129,8 @@ _VALUES = {
     "aten.where.ScalarOther": ("self", "other"), "aten.where.ScalarSelf": ("self", "other"), "aten.scatter.src": ("self", "src"),
     "aten.scatter_add.default": ("self", "src"), "aten.index_copy.default": ("self", "source"),
     "aten.fill.Tensor": ("self", "value"),
-    "aten.diagonal_scatter.default": ("self", "src"), "aten.hstack.default": ("tensors",), "aten.vstack.default": ("tensors",),
-    "aten.dstack.default": ("tensors",), "aten.column_stack.default": ("tensors",), "aten.block_diag.default": ("tensors",),
+    "aten.diagonal_scatter.default": ("self", "src"),
+
     "aten.masked_scatter.default": ("self", "source"), "aten.fill.Scalar": ("self", "value"),
     "aten.masked_fill.Tensor": ("self", "value"),
 }  # fmt: skip

@@ -105,13 +105,6 @@ _and_product("addcmul", lambda c, x, y: times(x, y))
 _and_product("addcdiv", over)
 
 
-@enter("lerp.Scalar", "lerp.Tensor")
-def _lerp(c: Context, a: Args) -> Pair:
-    x, y, weight = [pair_of(c, v) for v in (a.self, a.end, a.weight)]
-    moved = times(Pair(y.real - x.real, y.imag - x.imag), weight)
-    return _shaped(c, Pair(x.real + moved.real, x.imag + moved.imag))
-
-
 @enter("reciprocal.default")
 def _reciprocal(c: Context, a: Args) -> Pair:
     return _shaped(c, over(c, pair_of(c, 1), a.self))

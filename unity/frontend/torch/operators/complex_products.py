@@ -46,7 +46,7 @@ def _bilinear(name: str, first: str, second: str) -> Made:
 for _name, _first, _second in (
     ("bmm.default", "self", "mat2"), ("mm.default", "self", "mat2"), ("matmul.default", "self", "other"),
     ("mv.default", "self", "vec"), ("dot.default", "self", "tensor"), ("outer.default", "self", "vec2"),
-    ("linear.default", "input", "weight"), ("tensordot.default", "self", "other"), ("kron.default", "self", "other"),
+    ("linear.default", "input", "weight"), ("kron.default", "self", "other"),
     ("conv1d.default", "input", "weight"), ("conv2d.default", "input", "weight"), ("conv3d.default", "input", "weight"),
     ("conv1d.padding", "input", "weight"), ("conv2d.padding", "input", "weight"), ("conv3d.padding", "input", "weight"),
     ("convolution.default", "input", "weight"), ("conv_transpose1d.default", "input", "weight"),

@@ -188,22 +188,6 @@ def _repeat_interleave(c: Context, a: Args) -> Expr:
     return c.cast(op.searchsorted(ends, line, right=True), c.dtype)
 
 
-@aten("take_along_dim.default")
-def _take_along(c: Context, a: Args) -> Expr:
-    nothing = empty(c)
-    if nothing is not None:
-        return nothing
-    if a.dim is None:
-        x = c.reshape(a.self, [product(shape_of(a.self))])
-        return op.gather_elements(x, c.reshape(a.indices, [product(shape_of(a.indices))]), axis=0)
-    axis = axis_of(a.dim, rank_of(a.self))
-    shape = list(shape_of(a.self))
-    shape[axis] = c.shape[axis]
-    lines = list(c.shape)
-    lines[axis] = shape_of(a.self)[axis]
-    return op.gather_elements(c.broadcast(a.self, lines), c.broadcast(a.indices), axis=axis)
-
-
 @aten("one_hot.default")
 def _one_hot(c: Context, a: Args) -> Expr:
     refuse(a.num_classes < 0, "the number of classes depends on the data")

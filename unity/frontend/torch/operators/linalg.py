@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 
 from .... import op
 from ....ir import build
 from ....ir.expr import TupleGetItem
 from ....ir.relation import Answer, same_dims
 from ....ir.types import Expr
-from ....op.common.type_rules import product
 from ..context.context import (
     ATEN,
     Args,
@@ -32,7 +30,7 @@ from ..context.context import (
 from .index import has_none
 from .reduce import matrix_norm, norm
 from .rounding import widened
-from .shape import cut, permute, swap, unit_matrix
+from .shape import cut, swap, unit_matrix
 from .view import diagonal_places, strided
 
 
@@ -216,26 +214,6 @@ def _matrix_power(c: Context, a: Args) -> Expr:
     return identity(c, x) if made is None else made
 
 
-@aten("tensordot.default")
-def _tensordot(c: Context, a: Args) -> Expr:
-    """A matrix product of both tensors with the summed axes last and first."""
-    x, y = c.cast(a.self, c.dtype), c.cast(a.other, c.dtype)
-    left, right = [[axis_of(d, rank_of(t)) for d in dims] for t, dims in ((x, a.dims_self), (y, a.dims_other))]
-    rows, columns = [[n for n in range(rank_of(t)) if n not in dims] for t, dims in ((x, left), (y, right))]
-    if any([build.is_int(d, 0) for d in (*shape_of(x), *shape_of(y))]):
-        return op.zeros(c.shape, c.dtype)
-    for n, m in zip(left, right):  # torch sums over an axis that the other tensor has only once
-        sizes = [shape_of(x)[n], shape_of(y)[m]]
-        if build.is_int(sizes[0], 1) and not build.is_int(sizes[1], 1):
-            y = c.emit(op.sum(y, axis=(m,), keepdims=True))
-        elif build.is_int(sizes[1], 1) and not build.is_int(sizes[0], 1):
-            x = c.emit(op.sum(x, axis=(n,), keepdims=True))
-    inner = product([shape_of(x)[n] for n in left])
-    first = c.reshape(permute(x, rows + left), [product([shape_of(x)[n] for n in rows]), inner])
-    second = c.reshape(permute(y, right + columns), [inner, product([shape_of(y)[n] for n in columns])])
-    return c.reshape(op.matmul(first, second))
-
-
 @aten("linalg_cross.default", "cross.default")
 def _cross(c: Context, a: Args) -> Expr:
     """x y' - y x' of the axes turned by one and by two places."""
@@ -263,29 +241,6 @@ def _experts(c: Context, a: Args) -> Expr:
 
 
 ATEN["transformers.grouped_mm_fallback.default"] = _experts
-
-
-@aten("linalg_multi_dot.default", "chain_matmul.default")
-def _multi_dot(c: Context, a: Args) -> Expr:
-    """In the order that multiplies least, by dynamic programming over the sizes; unknown sizes count as equal."""
-    factors = list(a.tensors if hasattr(a, "tensors") else a.matrices)
-    sides = [[getattr(d, "value", 64) for d in shape_of(t)] for t in factors]
-    sizes = [sides[0][0] if len(sides[0]) == 2 else 1, *[s[-1] if len(s) == 2 else 1 for s in sides]]
-    sizes[1:-1] = [s[0] for s in sides[1:]]
-
-    @cache
-    def best(i: int, j: int) -> tuple[int, int]:
-        if i == j:
-            return 0, i
-        plans = [(best(i, k)[0] + best(k + 1, j)[0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)]
-        return min(plans)
-
-    def chain(i: int, j: int) -> Expr:
-        middle = best(i, j)[1]
-        made: Expr = factors[i] if i == j else op.matmul(chain(i, middle), chain(middle + 1, j))
-        return made
-
-    return chain(0, len(factors) - 1)
 
 
 @aten("linalg_norm.default", "linalg_norm.ord_str")

@@ -28,38 +28,6 @@ def _reduced(c: Context, x: Expr, reduction: int) -> Expr:
     return x if reduction == 0 else (op.mean if reduction == 1 else op.sum)(x)
 
 
-@aten("mse_loss.default")
-@rounded_once
-def _mse(c: Context, a: Args) -> Expr:
-    away = c.emit(a.self - a.target)
-    return _reduced(c, away * away, a.reduction)
-
-
-@aten("l1_loss.default")
-@rounded_once
-def _l1(c: Context, a: Args) -> Expr:
-    return _reduced(c, op.abs(a.self - a.target), a.reduction)
-
-
-@aten("smooth_l1_loss.default")
-@rounded_once
-def _smooth_l1(c: Context, a: Args) -> Expr:
-    refuse(a.beta <= 0, "a threshold of 0")
-    away = c.emit(op.abs(a.self - a.target))
-    curved = away * away * (0.5 / a.beta)
-    flat = away - (0.5 * a.beta)
-    return _reduced(c, op.where(op.less(away, number(a.beta, c.dtype)), curved, flat), a.reduction)
-
-
-@aten("huber_loss.default")
-@rounded_once
-def _huber(c: Context, a: Args) -> Expr:
-    away = c.emit(op.abs(a.self - a.target))
-    curved = away * away * 0.5
-    flat = number(a.delta, c.dtype) * (away - (0.5 * a.delta))
-    return _reduced(c, op.where(op.less_equal(away, number(a.delta, c.dtype)), curved, flat), a.reduction)
-
-
 _REDUCTIONS = ("none", "mean", "sum")
 
 
@@ -132,41 +100,12 @@ def _linear_cross_entropy(c: Context, a: Args) -> Result:
     return [lost, None, None, None] if several else lost
 
 
-@aten("binary_cross_entropy_with_logits.default")
-@rounded_once
-def _bce_logits(c: Context, a: Args) -> Expr:
-    """(1 - t) x + (1 + (p - 1) t) log(1 + exp(-x)), the logarithm without overflow."""
-    x, t = c.emit(a.self), c.emit(a.target)
-    rest = op.log1p(op.exp(-op.abs(x))) + op.nn_relu(-x)
-    if a.pos_weight is not None:
-        rest = rest * (1 + (a.pos_weight - 1) * t)
-    made = (1 - t) * x + rest
-    return _reduced(c, made if a.weight is None else made * a.weight, a.reduction)
-
-
-@aten("binary_cross_entropy.default")
-@rounded_once
-def _bce(c: Context, a: Args) -> Expr:
-    x, t = c.emit(a.self), c.emit(a.target)
-    hit = t * op.maximum(op.log(x), -100)
-    miss = (1 - t) * op.maximum(op.log1p(-x), -100)
-    made = -(hit + miss)
-    return _reduced(c, made if a.weight is None else made * a.weight, a.reduction)
-
-
-@aten("kl_div.default")
-def _kl_div(c: Context, a: Args) -> Expr:
-    t = c.emit(a.target)
-    if a.log_target:
-        return _reduced(c, op.exp(t) * (t - a.self), a.reduction)
-    grown = t * op.log(t)
-    kept = op.where(op.equal(t, 0), 0, grown)
-    return _reduced(c, kept - t * a.self, a.reduction)
-
-
 @aten("multilabel_margin_loss_forward.default")
 def _multilabel_margin(c: Context, a: Args) -> Result:
-    """Over the targets before the first -1 and all classes that are none: how far a target's score falls short of leading by 1."""
+    """Over the targets before the first -1 and all classes that are none: how far a target's score falls short of leading by 1.
+
+    torch's own decomposition gives another loss.
+    """
     rank = rank_of(a.self)
     rows: list[Any] = list(shape_of(a.self)) if rank == 2 else [1, *(shape_of(a.self) or [1])]
     classes = static(to_dim(rows[1]), "the number of classes")
@@ -210,14 +149,3 @@ def _cdist(c: Context, a: Args) -> Expr:
     y = c.reshape(a.x2, [*right, 1, columns, width])
     away = c.cast(x, c.dtype) - c.cast(y, c.dtype)
     return norm(c, away, p, [rank_of(away) - 1], False)
-
-
-@aten("_pdist_forward.default")
-def _pdist(c: Context, a: Args) -> Expr:
-    count = static(shape_of(a.self)[0], "the number of rows")
-    if count < 2 or build.is_int(shape_of(a.self)[1], 0):
-        return op.zeros(c.shape, c.dtype)
-    first, second = [c.constant(t.contiguous()) for t in c.torch.triu_indices(count, count, 1)]
-    x = c.emit(a.self)
-    away = op.take(x, first, axis=0) - op.take(x, second, axis=0)
-    return norm(c, away, a.p, [1], False)

@@ -185,35 +185,6 @@ def _bilinear(c: Context, a: Args) -> Expr:
     return made if a.bias is None else made + a.bias
 
 
-@aten("_trilinear.default")
-def _trilinear(c: Context, a: Args) -> Expr:
-    """A product of three tensors with new axes, summed over some."""
-    operands = []
-    for tensor, places in ((a.i1, a.expand1), (a.i2, a.expand2), (a.i3, a.expand3)):
-        dims: list[Any] = list(shape_of(tensor))
-        for place in sorted(places):
-            dims.insert(place, 1)
-        operands.append(c.reshape(tensor, dims))
-    product = operands[0] * operands[1] * operands[2]
-    return product if not a.sumdim else op.sum(product, axis=tuple(a.sumdim))
-
-
-@aten("cosine_similarity.default")
-@rounded_once
-def _cosine(c: Context, a: Args) -> Expr:
-    """The product of both over their lengths, each at least eps; both are brought to one shape before."""
-    x, y = c.cast(a.x1, c.dtype), c.cast(a.x2, c.dtype)
-    shape = shape_of(x + y)
-    if not shape:
-        x, y, shape = c.reshape(x, [1]), c.reshape(y, [1]), (const(1, "int64"),)
-    axis = axis_of(a.dim, len(shape))
-    parts = []
-    for v in (c.emit(c.broadcast(x, shape)), c.emit(c.broadcast(y, shape))):
-        size = op.sqrt(op.sum(v * v, axis=(axis,), keepdims=True))
-        parts.append(v / op.maximum(size, number(a.eps, c.dtype)))
-    return op.sum(op.multiply(*parts), axis=(axis,))
-
-
 # ---- attention
 
 

@@ -16,7 +16,6 @@ from ..context.context import (
     aten,
     axis_of,
     dtype_of,
-    is_float,
     number,
     rank_of,
     refuse,
@@ -62,13 +61,6 @@ aten("amax.default", "max.default")(_extreme_of_all(True))
 aten("amin.default", "min.default")(_extreme_of_all(False))
 
 
-@aten("nansum.default")
-def _nansum(c: Context, a: Args) -> Expr:
-    x = c.emit(a.self)
-    known = op.where(op.isnan(x), 0, x) if is_float(x) else x
-    return reduce(op.sum, c.cast(known, c.dtype), a.dim, a.keepdim)
-
-
 def _truth(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
     def translate(c: Context, a: Args) -> Expr:
         return c.cast(
@@ -109,12 +101,6 @@ aten("max.dim")(_extreme(True))
 aten("min.dim")(_extreme(False))
 aten("argmax.default")(lambda c, a: c.cast(_argument(c, a.self, True, a.dim, a.keepdim), "int64"))
 aten("argmin.default")(lambda c, a: c.cast(_argument(c, a.self, False, a.dim, a.keepdim), "int64"))
-
-
-@aten("aminmax.default")
-def _aminmax(c: Context, a: Args) -> list[Expr]:
-    x = c.emit(a.self)
-    return [_extremes(x, a.dim, a.keepdim, largest) for largest in (False, True)]
 
 
 def _count(c: Context, x: Expr, axes: Sequence[int]) -> Expr:
@@ -248,48 +234,6 @@ def _median(c: Context, a: Args) -> Any:
         return [a.self, number(0, "int64")]
     made = c.emit(op.median(a.self, axis=axis_of(a.dim, rank_of(a.self)), keepdims=bool(a.keepdim)))
     return [TupleGetItem(made, 0), TupleGetItem(made, 1)]
-
-
-@aten("nanmedian.default", "nanmedian.dim")
-def _nanmedian(c: Context, a: Args) -> Any:
-    """The lower of the middle values of those that are numbers; NaN, sorted last, where none is."""
-    whole = not hasattr(a, "dim")
-    x = c.emit(
-        c.reshape(a.self, [_count(c, a.self, range(rank_of(a.self)))]) if whole or not rank_of(a.self) else a.self
-    )
-    refuse(any([build.is_int(d, 0) for d in shape_of(x)]), "no element")
-    axis = 0 if whole else axis_of(a.dim, rank_of(x))
-    order = c.emit(op.argsort(x, axis=axis, dtype="int64"))
-    known = op.equal(x, x)
-    valid = op.sum(c.cast(known, "int64"), axis=(axis,), keepdims=True)
-    middle = op.maximum((valid - 1) // 2, 0)
-    place = c.emit(op.gather_elements(order, middle, axis=axis))
-    values = op.gather_elements(x, place, axis=axis)
-    if whole:
-        return c.reshape(values)
-    return [_dropped(c, v, n) for n, v in enumerate((values, place))]
-
-
-@aten("histc.default")
-def _histc(c: Context, a: Args) -> Expr:
-    """Numbers of elements in equal bins from the least to the most; those outside, and NaN, count in none."""
-    refuse(not is_float(a.self), "a histogram of integers")
-    dims = shape_of(a.self)
-    total = _count(c, a.self, range(len(dims)))
-    if build.is_int(total, 0):
-        return op.zeros(c.shape, c.dtype)
-    x = c.emit(c.reshape(a.self, [total]))
-    if a.min == a.max == 0:
-        low, high = c.emit(op.min(x)), c.emit(op.max(x))
-    else:
-        low, high = number(a.min, c.dtype), number(a.max, c.dtype)
-    same = op.equal(low, high)
-    low, high = c.emit(op.where(same, low - 1, low)), c.emit(op.where(same, high + 1, high))
-    place = (x - low) * number(a.bins, c.dtype) / (high - low)
-    inside = c.emit(op.logical_and(op.greater_equal(x, low), op.less_equal(x, high)))
-    index = op.astype(op.where(inside, op.floor(place), 0), "int64")
-    index = op.minimum(index, number(a.bins - 1, "int64"))
-    return op.scatter_elements(op.zeros(c.shape, c.dtype), index, c.cast(inside, c.dtype), axis=0, reduction="add")
 
 
 @aten("bincount.default")

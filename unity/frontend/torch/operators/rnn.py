@@ -1,4 +1,4 @@
-"""Table entries: recurrent layers (LSTM, GRU, RNN) and their cells. A layer is one operator with a loop over time inside."""
+"""Table entries: recurrent layers (LSTM, GRU, RNN). A layer is one operator with a loop over time inside."""
 
 from __future__ import annotations
 
@@ -98,40 +98,3 @@ aten("lstm.input")(lambda c, a: _layers(c, a, "lstm", list(a.hx)))
 aten("gru.input")(lambda c, a: _layers(c, a, "gru", [a.hx]))
 aten("rnn_tanh.input")(lambda c, a: _layers(c, a, "tanh", [a.hx]))
 aten("rnn_relu.input")(lambda c, a: _layers(c, a, "relu", [a.hx]))
-
-
-# ---- one step
-
-
-def _gates(c: Context, a: Args, hidden: Expr) -> tuple[Expr, Expr]:
-    return c.emit(_plus(_product(a.input, a.w_ih), a.b_ih)), c.emit(_plus(_product(hidden, a.w_hh), a.b_hh))
-
-
-def _part(gates: Expr, size: Expr, index: int) -> Expr:
-    return cut(gates, rank_of(gates) - 1, size * index, size)
-
-
-@aten("lstm_cell.default")
-def _lstm_cell(c: Context, a: Args) -> list[Expr]:
-    hidden, cell = a.hx
-    gates = c.emit(op.add(*_gates(c, a, hidden)))
-    size = shape_of(cell)[-1]
-    i, f, g, o = [_part(gates, size, n) for n in range(4)]
-    kept = op.sigmoid(f) * cell
-    new = c.emit(kept + op.sigmoid(i) * op.tanh(g))
-    return [op.sigmoid(o) * op.tanh(new), new]
-
-
-@aten("gru_cell.default")
-def _gru_cell(c: Context, a: Args) -> Any:
-    given, added = _gates(c, a, a.hx)
-    size = shape_of(a.hx)[-1]
-    reset, update = [op.sigmoid(_part(given, size, n) + _part(added, size, n)) for n in (0, 1)]
-    new = c.emit(op.tanh(_part(given, size, 2) + reset * _part(added, size, 2)))
-    return new + update * (a.hx - new)
-
-
-@aten("rnn_tanh_cell.default", "rnn_relu_cell.default")
-def _rnn_cell(c: Context, a: Args) -> Expr:
-    total = op.add(*_gates(c, a, a.hx))
-    return op.tanh(total) if "tanh" in c.node_target else op.maximum(total, 0)

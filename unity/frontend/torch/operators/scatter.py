@@ -123,16 +123,6 @@ def _lined_up(c: Context, x: Expr, axis: int, index: Expr, source: Expr) -> tupl
     return data, c.broadcast(line, shape), c.broadcast(slices, shape)
 
 
-@aten("index_reduce.default")
-def _index_reduce(c: Context, a: Args) -> Expr:
-    axis = axis_of(a.dim, rank_of(a.self))
-    if has_none(a.index) or has_none(a.source):
-        return c.cast(a.self, c.dtype)
-    data, index, source = _lined_up(c, a.self, axis, a.index, a.source)
-    made = reduced(c, data, axis, index, source, a.reduce, a.include_self)
-    return made if rank_of(a.self) else c.reshape(made)
-
-
 @aten("index_add.default")
 def _index_add(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
@@ -174,17 +164,6 @@ def _unfold_backward(c: Context, a: Args) -> Expr:
     total = count * size
     source = c.reshape(turned, [*given[:axis], total, *given[axis + 1 : rank]])
     return _in_lines(c, axis, c.reshape(places, [total]), source, op.zeros(c.shape, c.dtype), "add")
-
-
-@aten("put.default")
-def _put(c: Context, a: Args) -> Expr:
-    if has_none(a.index):
-        return c.cast(a.self, c.dtype)
-    count = product(shape_of(a.index))
-    flat = c.reshape(a.self, [product(shape_of(a.self))])
-    how = "add" if a.accumulate else "update"
-    updates = c.reshape(c.cast(a.source, c.dtype), [count])
-    return c.reshape(op.scatter_elements(flat, c.reshape(a.index, [count]), updates, axis=0, reduction=how))
 
 
 @aten("take.default")

@@ -142,7 +142,7 @@ def _one(c: Context, x: Expr, axis: int, index: Any, shape: Any) -> Expr:
         return op.take(x, at, axis=axis)
     if at.value < 0:
         at = shape_of(x)[axis] + at
-    return c.reshape(cut(x, axis, at, build.const(1, "int64")), shape)
+    return c.reshape(cut(x, axis, at, to_dim(1)), shape)
 
 
 @aten("select.int")
@@ -168,31 +168,13 @@ def _unbind(c: Context, a: Args) -> list[Expr]:
 )
 def _split(c: Context, a: Args) -> list[Expr]:
     axis = axis_of(a.dim, rank_of(a.self))
-    start: Expr = build.const(0, "int64")
+    start: Expr = to_dim(0)
     parts = []
     for value in c.value:
         size = c.symbols.dims(value.shape)[axis]
         parts.append(cut(a.self, axis, start, size))
         start = start + size
     return parts
-
-
-@aten("diff.default")
-def _diff(c: Context, a: Args) -> Expr:
-    rank = rank_of(a.self)
-    axis = axis_of(a.dim, rank)
-    if a.n == 0:
-        return c.cast(a.self, c.dtype)
-    ends = [t for t in (a.prepend, a.self, a.append) if t is not None]
-    x: Expr = op.concat([c.cast(t, c.dtype) for t in ends], axis=axis) if len(ends) > 1 else a.self
-    if any([build.is_int(d, 0) for d in c.shape]):
-        return op.zeros(c.shape, c.dtype)
-    for _ in range(a.n):
-        x = c.emit(x)
-        size = shape_of(x)[axis] - 1
-        later, earlier = cut(x, axis, build.const(1, "int64"), size), cut(x, axis, build.const(0, "int64"), size)
-        x = op.not_equal(later, earlier) if c.dtype == "bool" else later - earlier
-    return x
 
 
 # ---- joining
@@ -309,7 +291,7 @@ def _arange(c: Context, a: Args) -> Expr:
     return c.cast(steps + c.cast(start, kind), c.dtype)
 
 
-@aten("full.default", "full_like.default", "new_full.default", "scalar_tensor.default")
+@aten("full.default", "full_like.default", "new_full.default", "scalar_tensor.default", "prims.scalar_tensor.default")
 def _full(c: Context, a: Args) -> Expr:
     value = a.fill_value if hasattr(a, "fill_value") else a.s
     made = c.cast(value, c.dtype)

@@ -77,22 +77,9 @@ def _put_on_diagonal(c: Context, area: Expr, values: Expr, offset: Any, first: i
     return c.reshape(made)
 
 
-@aten("diag_embed.default")
-def _diag_embed(c: Context, a: Args) -> Expr:
-    zeros = op.zeros(_shape(c.shape), c.dtype)
-    return _put_on_diagonal(c, zeros, a.self, a.offset, a.dim1, a.dim2)
-
-
 @aten("diagonal_scatter.default")
 def _diagonal_scatter(c: Context, a: Args) -> Expr:
     return _put_on_diagonal(c, a.self, a.src, a.offset, a.dim1, a.dim2)
-
-
-@aten("diag.default")
-def _diag(c: Context, a: Args) -> Expr:
-    a.offset, a.dim1, a.dim2 = a.diagonal, -2, -1
-    made: Expr = _diag_embed(c, a) if rank_of(a.self) == 1 else _diagonal(c, a)
-    return made
 
 
 @aten("unfold.default", "unfold_copy.default")
@@ -105,22 +92,6 @@ def _unfold(c: Context, a: Args) -> Expr:
     inner = steps[axis]
     steps[axis] = inner * to_dim(a.step)
     return strided(c, x, c.shape, [*steps, inner], 0)
-
-
-@aten("rot90.default")
-def _rot90(c: Context, a: Args) -> Expr:
-    """A quarter turn is a reflection and an exchange of the two axes."""
-    rank, turns = rank_of(a.self), a.k % 4
-    first, second = [axis_of(d, rank) for d in a.dims]
-    if turns == 2:
-        return op.flip(op.flip(a.self, axis=first), axis=second)
-    if turns == 0:
-        return c.reshape(a.self)
-    axes = list(range(rank))
-    axes[first], axes[second] = axes[second], axes[first]
-    if turns == 1:
-        return permute(op.flip(a.self, axis=second), axes)
-    return op.flip(permute(a.self, axes), axis=second)
 
 
 aten("mH.default", "adjoint.default", "matrix_H.default")(lambda c, a: _transposed(a.self))
@@ -173,20 +144,6 @@ def _piece(c: Context, x: Expr, axis: int, start: Expr, size: Expr, value: Any) 
     return cut(x, axis, start, size)
 
 
-@aten("hstack.default", "vstack.default", "dstack.default", "column_stack.default")
-def _stacked(c: Context, a: Args) -> Expr:
-    """Joined along the second, first or third axis after each tensor got the axes it lacks."""
-    kind, rank = c.node_target.split(".")[1][0], len(c.shape)
-    axis = {"v": 0, "h": min(rank - 1, 1), "d": 2, "c": 1}[kind]
-    parts: list[Expr] = []
-    for tensor in a.tensors:
-        dims: list[Any] = list(shape_of(tensor)) or [1]
-        if len(dims) < rank:
-            dims = {"v": [1, *dims], "d": [*([1] * (2 - len(dims))), *dims, 1], "c": [dims[0], 1]}[kind]
-        parts.append(c.cast(c.reshape(tensor, dims) if rank_of(tensor) != len(dims) else tensor, c.dtype))
-    return parts[0] if len(parts) == 1 else op.concat(parts, axis=axis)
-
-
 @aten("atleast_1d.default", "atleast_2d.default", "atleast_3d.default", "resize_as.default", "view_copy.default",
       "unsqueeze_copy.default", "squeeze_copy.default", "squeeze_copy.dim", "squeeze_copy.dims",
       "_reshape_copy.default")  # fmt: skip
@@ -208,24 +165,6 @@ for _name in ("permute_copy.default", "transpose_copy.int", "t_copy.default", "e
     aten(_name)(ATEN[f"aten.{_name.replace('_copy', '')}"])
 
 
-@aten("block_diag.default")
-def _block_diag(c: Context, a: Args) -> Expr:
-    refuse(
-        any([rank_of(t) == 1 and build.is_int(shape_of(t)[0], 0) for t in a.tensors]),
-        "blocks of rank 1 without elements",
-    )
-    columns, made, left = c.shape[1], [], to_dim(0)
-    for tensor in a.tensors:
-        block = c.reshape(c.cast(tensor, c.dtype), [to_dim(1), to_dim(1), *shape_of(tensor)][-2:])
-        rows, width = shape_of(block)
-        right = columns - left - width
-        sides = [None if build.is_int(n, 0) else op.zeros((rows, n), c.dtype) for n in (left, right)]
-        pieces = [piece for piece in (sides[0], block, sides[1]) if piece is not None]
-        made.append(op.concat(pieces, axis=1) if len(pieces) > 1 else block)
-        left = left + width
-    return op.concat(made, axis=0) if len(made) > 1 else made[0]
-
-
 @aten("cartesian_prod.default")
 def _cartesian(c: Context, a: Args) -> Expr:
     if len(a.tensors) == 1:
@@ -242,18 +181,6 @@ def _cartesian(c: Context, a: Args) -> Expr:
 def _triangle_indices(c: Context, a: Args) -> Expr:
     fn = c.torch.tril_indices if "tril" in c.node_target else c.torch.triu_indices
     return c.constant(fn(a.row, a.col, a.offset, dtype=getattr(c.torch, c.dtype)))
-
-
-@aten("vander.default", "linalg_vander.default")
-def _vander(c: Context, a: Args) -> Expr:
-    x = c.emit(c.reshape(c.cast(a.x, c.dtype), [*(shape_of(a.x) or [1]), 1]))
-    count = static(c.shape[-1], "the number of powers")
-    refuse(count == 0, "no power")
-    powers: list[Expr] = [op.ones(_shape(shape_of(x)), c.dtype)]
-    for _ in range(count - 1):
-        powers.append(c.emit(powers[-1] * x))
-    rising = getattr(a, "increasing", "linalg" in c.node_target)
-    return op.concat(powers if rising else powers[::-1], axis=-1) if count > 1 else powers[0]
 
 
 # ---- repetition

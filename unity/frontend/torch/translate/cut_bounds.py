@@ -51,7 +51,7 @@ def _conditions(c: Context, node: Any, bind: Callable[..., Args]) -> Iterator[Ex
     if type(extent) is IntImm:
         return
     if name.startswith(_SPLITS):
-        begin: Expr = build.const(0, "int64")
+        begin: Expr = to_dim(0)
         for part in node.meta["val"]:
             size = c.symbols.expr(part.shape[axis])
             yield from _unproven(c, size)

@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any, cast
 
 from ....ffi.dtype import DataType
-from ....ir.build import const
 from ....ir.builder import make_call
 from ....ir.expr import (
     Call,
@@ -135,7 +134,7 @@ def _scan(parts: Parts) -> list[Expr]:
 def _memory(c: Context, found: Any) -> Expr:
     """Memory for a result of torch."""
     shape, dtype = ShapeExpr(c.symbols.dims(found.shape)), DataTypeImm(DataType(dtype_name(found.dtype)))
-    return c.emit(builtin_alloc_tensor(shape, dtype, const(0, "int64"), StringImm("global")))
+    return c.emit(builtin_alloc_tensor(shape, dtype, to_dim(0), StringImm("global")))
 
 
 def _written(c: Context, rows: Var, row: Expr, at: Var) -> Expr:

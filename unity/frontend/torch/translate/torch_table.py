@@ -8,7 +8,6 @@ from ..operators import (
     complex_math,
     complex_products,
     counts,
-    factors,
     fourier,
     index,
     linalg,
@@ -32,7 +31,7 @@ from ..operators import (
 )
 
 SOURCES = (
-    columns, complex_math, complex_products, counts, factors, fourier, index, linalg, loss, math, memory, nn, norm, pad,
+    columns, complex_math, complex_products, counts, fourier, index, linalg, loss, math, memory, nn, norm, pad,
     reduce, resize, rnn, rows, scatter, shape, special, spectral, unique, view, window,
 )  # fmt: skip
 """The files the table is made of."""

@@ -5,11 +5,13 @@ Not here: forms (``T.x(...)``, ``R.x(...)``), which are the levels' own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import Parameter, signature
 from typing import Any
 
 from ...parser import syntax as s
 from .names import path_of
-from .reading import Reading, bind_arguments
+from .reading import Form, Reading, bind_arguments
 from .scope import Scope
 from .values import read_expr, read_items
 
@@ -61,3 +63,14 @@ def arguments(r: Reading, node: s.Call) -> tuple[list[Any], dict[str, Any]]:
 def bound_arguments(r: Reading, path: str, node: s.Call, fields: tuple[str, ...], required: int) -> dict[str, Any]:
     """Values of the arguments by field. Raises ScriptError E112 for too many, too few, or unknown ones."""
     return bind_arguments(r, node, path, fields, *arguments(r, node), required)
+
+
+def takes_arguments(function: Callable[..., Any]) -> Form:
+    """A form whose arguments are the parameters of a function ``(r, path, node, ...)``; those with a default may be left out."""
+    given = list(signature(function).parameters.values())[3:]
+    fields, required = tuple([p.name for p in given]), len([p for p in given if p.default is Parameter.empty])
+
+    def form(r: Any, path: str, node: s.Call) -> Any:
+        return function(r, path, node, **bound_arguments(r, path, node, fields, required))
+
+    return form

@@ -16,7 +16,7 @@ from ....ir import Constant, DataTypeImm, Expr, ExternFunc, GlobalVar, IntImm, P
 from ....ir.relation import tensor_type
 from ....op.composite import COMPOSITES
 from ...parser import syntax as s
-from ..common.calls import arguments, bound_arguments
+from ..common.calls import arguments, takes_arguments
 from ..common.constants import constant_bytes, constant_data
 from ..common.dimensions import dimensions
 from ..common.plain import is_number
@@ -41,9 +41,9 @@ def _const(r: Reading, path: str, node: s.Call) -> Constant:
     return Constant(data, tensor_type(dims, data.data_type), r.span(node))
 
 
-def _shape(r: Reading, path: str, node: s.Call) -> ShapeExpr:
-    bound = bound_arguments(r, path, node, ("values",), 1)
-    return ShapeExpr(dimensions(r, bound["values"], node), r.span(node))
+@takes_arguments
+def _shape(r: Reading, path: str, node: s.Call, values: Any) -> ShapeExpr:
+    return ShapeExpr(dimensions(r, values, node), r.span(node))
 
 
 def _tuple_call(r: Reading, path: str, node: s.Call) -> Tuple:
@@ -53,13 +53,13 @@ def _tuple_call(r: Reading, path: str, node: s.Call) -> Tuple:
     return tuple_of(r, args, node)
 
 
-def _tuple_field(r: Reading, path: str, node: s.Call) -> Expr:
-    bound = bound_arguments(r, path, node, ("tuple_value", "index"), 2)
-    return tuple_field(r, as_expr(r, bound["tuple_value"], node), as_integer(r, bound["index"], node), node)
+@takes_arguments
+def _tuple_field(r: Reading, path: str, node: s.Call, tuple_value: Any, index: Any) -> Expr:
+    return tuple_field(r, as_expr(r, tuple_value, node), as_integer(r, index, node), node)
 
 
-def _prim_value(r: Reading, path: str, node: s.Call) -> Any:
-    value = bound_arguments(r, path, node, ("value",), 1)["value"]
+@takes_arguments
+def _prim_value(r: Reading, path: str, node: s.Call, value: Any) -> Any:
     if is_number(value):  # its type follows from where it stands, as that of a bare number
         return value
     value = as_expr(r, value, node)
@@ -68,24 +68,24 @@ def _prim_value(r: Reading, path: str, node: s.Call) -> Any:
     return value
 
 
-def _str(r: Reading, path: str, node: s.Call) -> StringImm:
-    bound = bound_arguments(r, path, node, ("value",), 1)
-    return StringImm(as_text(r, bound["value"], node), r.span(node))
+@takes_arguments
+def _str(r: Reading, path: str, node: s.Call, value: Any) -> StringImm:
+    return StringImm(as_text(r, value, node), r.span(node))
 
 
-def _dtype_value(r: Reading, path: str, node: s.Call) -> DataTypeImm:
-    bound = bound_arguments(r, path, node, ("value",), 1)
-    return DataTypeImm(as_dtype(r, bound["value"], node), r.span(node))
+@takes_arguments
+def _dtype_value(r: Reading, path: str, node: s.Call, value: Any) -> DataTypeImm:
+    return DataTypeImm(as_dtype(r, value, node), r.span(node))
 
 
-def _extern_func(r: Reading, path: str, node: s.Call) -> ExternFunc:
-    bound = bound_arguments(r, path, node, ("name", "ty"), 1)
-    return ExternFunc(as_text(r, bound["name"], node), r.span(node))
+@takes_arguments
+def _extern_func(r: Reading, path: str, node: s.Call, name: Any, ty: Any = None) -> ExternFunc:
+    return ExternFunc(as_text(r, name, node), r.span(node))
 
 
-def _global_var(r: Reading, path: str, node: s.Call) -> GlobalVar:
-    bound = bound_arguments(r, path, node, ("name",), 1)
-    return r.module.member(r, as_text(r, bound["name"], node), node)
+@takes_arguments
+def _global_var(r: Reading, path: str, node: s.Call, name: Any) -> GlobalVar:
+    return r.module.member(r, as_text(r, name, node), node)
 
 
 def _composite(r: Reading, path: str, node: s.Call) -> Expr:
@@ -107,15 +107,16 @@ def _device(r: Reading, path: str, node: s.Call) -> str:
     return f"{path[2:]}:{as_integer(r, bound.get('index', 0), node)}"
 
 
-def _vdevice(r: Reading, path: str, node: s.Call) -> dict[str, Any]:
+@takes_arguments
+def _vdevice(
+    r: Reading, path: str, node: s.Call, target: Any = DEFAULT, id: Any = 0, scope: Any = "global"
+) -> dict[str, Any]:
     """``I.vdevice("cuda", 0, "global")`` as plain data: target, id, scope."""
-    bound = bound_arguments(r, path, node, ("target", "id", "scope"), 0)
-    target = bound.get("target", DEFAULT)
     if not isinstance(target, (str, dict)):
         raise r.error("E113", "a target is a text or a dict", node)
     return {
-        "target": target, "id": as_integer(r, bound.get("id", 0), node),
-        "scope": as_text(r, bound.get("scope", "global"), node),
+        "target": target, "id": as_integer(r, id, node),
+        "scope": as_text(r, scope, node),
     }  # fmt: skip
 
 

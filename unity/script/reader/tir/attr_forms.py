@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....ir import IterVar, Var, build as b, prim_type
 from ...parser import syntax as s
-from ..common.calls import arguments, bound_arguments
+from ..common.calls import arguments, bound_arguments, takes_arguments
 from ..common.constants import attribute_value
 from ..common.reading import Form, bind_arguments
 from ..common.values import as_dtype, as_index, as_text
@@ -12,11 +14,11 @@ from .program import ProgramReading, Wrap
 from .sequence import attr_wrap, wrap_rest
 
 
-def _func_attr(r: ProgramReading, path: str, node: s.Call) -> None:
-    value = bound_arguments(r, path, node, ("attrs",), 1)["attrs"]
-    if not isinstance(value, dict):
+@takes_arguments
+def _func_attr(r: ProgramReading, path: str, node: s.Call, attrs: Any) -> None:
+    if not isinstance(attrs, dict):
         raise r.error("E113", f"{path} takes a dict", node)
-    for key, item in value.items():
+    for key, item in attrs.items():
         name = as_text(r, key, node, "a text as key")
         r.attrs[f"tir.{name[5:]}" if name.startswith("tirx.") else name] = attribute_value(item)
 
@@ -46,11 +48,11 @@ def attr_wraps(r: ProgramReading, path: str, node: s.Call) -> list[Wrap]:
     return [attr_wrap(r, target, key, attribute_value(value), node)]
 
 
-def _env_thread(r: ProgramReading, path: str, node: s.Call) -> IterVar:
-    bound = bound_arguments(r, path, node, ("thread_tag", "dtype"), 1)
-    ty = prim_type(as_dtype(r, bound.get("dtype", "int64"), node))
+@takes_arguments
+def _env_thread(r: ProgramReading, path: str, node: s.Call, thread_tag: Any, dtype: Any = "int64") -> IterVar:
+    ty = prim_type(as_dtype(r, dtype, node))
     var = Var(r.hint or "t", ty, r.span(node))
-    axis = IterVar(var, None, "thread", as_text(r, bound["thread_tag"], node), r.span(node))
+    axis = IterVar(var, None, "thread", as_text(r, thread_tag, node), r.span(node))
     r.iters[var] = axis
     return axis
 

@@ -12,7 +12,7 @@ from ....ir import Block, BlockRealize, Expr, IterVar, Range, Stmt, Var, build a
 from ...parser import syntax as s
 from ...spelling.ranges import extent_of
 from ...spelling.spelling import AXES, AXIS_LETTERS
-from ..common.calls import bound_arguments
+from ..common.calls import bound_arguments, takes_arguments
 from ..common.constants import attribute_value
 from ..common.plain import is_number
 from ..common.reading import Form
@@ -31,11 +31,11 @@ def open_block(r: ProgramReading, path: str, node: s.Syntax) -> BlockContext:
     return r.block
 
 
-def _axis(r: ProgramReading, path: str, node: s.Call) -> Var:
+@takes_arguments
+def _axis(r: ProgramReading, path: str, node: s.Call, dom: Any, binding: Any = None, dtype: Any = None) -> Var:
     block, kind = open_block(r, path, node), AXES[path]
-    bound = bound_arguments(r, path, node, ("dom", "binding", "dtype"), 1)
-    value = bound.get("binding")
-    dom = _domain(r, bound["dom"], value, node)
+    value = binding
+    dom = _domain(r, dom, value, node)
     if value is None:
         return _add_axis(r, block, kind, r.hint, dom, None, node)
     value = as_index(r, value, node)
@@ -77,15 +77,15 @@ def _add_axis(
     return var
 
 
-def _remap(r: ProgramReading, path: str, node: s.Call) -> list[Var] | Var:
+@takes_arguments
+def _remap(r: ProgramReading, path: str, node: s.Call, kinds: Any, bindings: Any, dtype: Any = None) -> list[Var] | Var:
     block = open_block(r, path, node)
-    bound = bound_arguments(r, path, node, ("kinds", "bindings", "dtype"), 2)
-    letters, values = as_text(r, bound["kinds"], node), bound["bindings"]
-    if not isinstance(values, (tuple, list)) or len(letters) != len(values):
-        raise r.error("E112", f"{path}: {len(letters)} letters for {len(values)} loops", node)
+    letters = as_text(r, kinds, node)
+    if not isinstance(bindings, (tuple, list)) or len(letters) != len(bindings):
+        raise r.error("E112", f"{path}: {len(letters)} letters for {len(bindings)} loops", node)
     hints = r.hint.split(",") if r.hint else []
     made: list[Var] = []
-    for place, (letter, value) in enumerate(zip(letters, values)):
+    for place, (letter, value) in enumerate(zip(letters, bindings)):
         kind = AXIS_LETTERS.get(letter)
         if kind is None:
             raise r.error("E113", f"{letter!r} is no kind of axis", node, f"one of: {', '.join(AXIS_LETTERS)}")
@@ -97,9 +97,10 @@ def _remap(r: ProgramReading, path: str, node: s.Call) -> list[Var] | Var:
     return made[0] if len(made) == 1 and len(hints) <= 1 else made
 
 
-def _where(r: ProgramReading, path: str, node: s.Call) -> None:
+@takes_arguments
+def _where(r: ProgramReading, path: str, node: s.Call, predicate: Any) -> None:
     block = open_block(r, path, node)
-    condition = as_condition(r, bound_arguments(r, path, node, ("predicate",), 1)["predicate"], node)
+    condition = as_condition(r, predicate, node)
     block.predicate = condition if block.predicate is None else b.logical_and(block.predicate, condition)
 
 
@@ -115,11 +116,11 @@ def _regions(r: ProgramReading, path: str, node: s.Call) -> None:
         block.writes = (block.writes or []) + regions
 
 
-def _block_attr(r: ProgramReading, path: str, node: s.Call) -> None:
-    value = bound_arguments(r, path, node, ("attrs",), 1)["attrs"]
-    if not isinstance(value, dict):
+@takes_arguments
+def _block_attr(r: ProgramReading, path: str, node: s.Call, attrs: Any) -> None:
+    if not isinstance(attrs, dict):
         raise r.error("E113", f"{path} takes a dict", node)
-    open_block(r, path, node).annotations.update(attribute_value(value))
+    open_block(r, path, node).annotations.update(attribute_value(attrs))
 
 
 def read_block(r: ProgramReading, path: str, node: s.Call, body: Callable[[], Stmt]) -> Stmt:

@@ -32,7 +32,7 @@ from ....ir.intrinsic import INTRINSICS
 from ....support.errors import suggest
 from ...parser import syntax as s
 from ...spelling.ranges import extent_of
-from ..common.calls import apply_lambda, arguments, bound_arguments
+from ..common.calls import apply_lambda, arguments, bound_arguments, takes_arguments
 from ..common.dimensions import dimension
 from ..common.plain import is_number
 from ..common.reading import Form, Reading, bind_arguments
@@ -115,12 +115,12 @@ def _cast(r: Reading, path: str, node: s.Call) -> Expr:
     return scalar_nodes.Cast(as_expr(r, value, node), prim_type(dtype), r.span(node))
 
 
-def _immediate(r: Reading, path: str, node: s.Call) -> Expr:
-    bound = bound_arguments(r, path, node, ("dtype", "value"), 2)
-    dtype = as_dtype(r, bound["dtype"], node)
-    if not is_number(bound["value"]) or dtype.is_float != (path == "T.FloatImm"):
+@takes_arguments
+def _immediate(r: Reading, path: str, node: s.Call, dtype: Any, value: Any) -> Expr:
+    dtype = as_dtype(r, dtype, node)
+    if not is_number(value) or dtype.is_float != (path == "T.FloatImm"):
         raise r.error("E113", f"{path} takes a data type and a plain number of its kind", node)
-    return b.const(bound["value"], dtype, r.span(node))
+    return b.const(value, dtype, r.span(node))
 
 
 def _let(r: Reading, path: str, node: s.Call) -> Expr:
@@ -168,9 +168,9 @@ def _ceildiv(r: Reading, path: str, node: s.Call) -> Expr:
     return b.ceildiv(as_operand(r, bound["a"], node), as_operand(r, bound["b"], node), r.span(node))
 
 
-def _limit(r: Reading, path: str, node: s.Call) -> Expr:
-    bound = bound_arguments(r, path, node, ("dtype",), 1)
-    return _LIMITS[path](as_dtype(r, bound["dtype"], node))
+@takes_arguments
+def _limit(r: Reading, path: str, node: s.Call, dtype: Any) -> Expr:
+    return _LIMITS[path](as_dtype(r, dtype, node))
 
 
 def _var(r: Reading, path: str, node: s.Call) -> Any:
@@ -275,9 +275,9 @@ def target(r: Reading, path: str, node: s.Call) -> Any:
     return bound if "host" in bound else bound["target"]
 
 
-def _type_annotation(r: Reading, path: str, node: s.Call) -> Expr:
-    bound = bound_arguments(r, path, node, ("dtype",), 1)
-    return Call(op(path), (), {}, (), result_type(r, bound["dtype"], node), r.span(node))
+@takes_arguments
+def _type_annotation(r: Reading, path: str, node: s.Call, dtype: Any) -> Expr:
+    return Call(op(path), (), {}, (), result_type(r, dtype, node), r.span(node))
 
 
 def _index_map(r: Reading, path: str, node: s.Call) -> IndexMap:

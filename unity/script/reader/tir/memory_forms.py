@@ -9,7 +9,7 @@ import numpy as np
 from ....ffi.tensor import Tensor
 from ....ir import AllocBuffer, AllocConst, Buffer, IntImm, MatchBufferRegion, Var
 from ...parser import syntax as s
-from ..common.calls import arguments, bound_arguments
+from ..common.calls import arguments, bound_arguments, takes_arguments
 from ..common.constants import attribute_value, constant_bytes, constant_data
 from ..common.reading import Form, bind_arguments
 from ..common.values import INT64, as_expr, as_integer, as_sequence, read_expr
@@ -112,14 +112,15 @@ def _match_buffer(r: ProgramReading, path: str, node: s.Call) -> Buffer:
     return buffer
 
 
-def _buffer_store(r: ProgramReading, path: str, node: s.Call) -> None:
-    bound = bound_arguments(r, path, node, ("buffer", "value", "indices", "predicate"), 3)
-    buffer = bound["buffer"]
+@takes_arguments
+def _buffer_store(
+    r: ProgramReading, path: str, node: s.Call, buffer: Any, value: Any, indices: Any, predicate: Any = None
+) -> None:
     if type(buffer) is not Buffer:
         raise r.error("E113", "expected a buffer", node)
-    mask = None if bound.get("predicate") is None else as_expr(r, bound["predicate"], node)
-    indices = of_each_axis(r, buffer, indices_from(r, bound["indices"], node), node)
-    store(r, buffer, indices, bound["value"], mask, node)
+    mask = None if predicate is None else as_expr(r, predicate, node)
+    indices = of_each_axis(r, buffer, indices_from(r, indices, node), node)
+    store(r, buffer, indices, value, mask, node)
 
 
 MEMORY_FORMS: dict[str, Form] = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....ir import AssertStmt, Evaluate, Expr, GlobalVar, Return
 from ...parser import syntax as s
-from ..common.calls import bound_arguments
+from ..common.calls import takes_arguments
 from ..common.reading import Form, Reading
 from ..common.values import as_dtype, as_expr, as_text, as_typed, read_scalar
 from .assign import bind
@@ -29,30 +29,30 @@ def _evaluate(r: ProgramReading, path: str, node: s.Call) -> None:
     r.out.append(Evaluate(read_scalar(r, node.args[0]), r.span(node)))
 
 
-def _ret(r: ProgramReading, path: str, node: s.Call) -> None:
-    value = bound_arguments(r, path, node, ("value",), 1)["value"]
+@takes_arguments
+def _ret(r: ProgramReading, path: str, node: s.Call, value: Any) -> None:
     r.out.append(Return(as_expr(r, value, node), r.span(node)))
 
 
-def assert_form(r: ProgramReading, path: str, node: s.Call) -> None:
+@takes_arguments
+def assert_form(r: ProgramReading, path: str, node: s.Call, condition: Any, message: Any) -> None:
     """``T.Assert(condition, message)``."""
-    bound = bound_arguments(r, path, node, ("condition", "message"), 2)
-    condition = as_condition(r, bound["condition"], node)
-    r.out.append(AssertStmt(condition, as_text(r, bound["message"], node), span=r.span(node)))
+    condition = as_condition(r, condition, node)
+    r.out.append(AssertStmt(condition, as_text(r, message, node), span=r.span(node)))
 
 
-def _bind(r: ProgramReading, path: str, node: s.Call) -> Expr:
-    bound = bound_arguments(r, path, node, ("value", "dtype", "var"), 1)
+@takes_arguments
+def _bind(r: ProgramReading, path: str, node: s.Call, value: Any, dtype: Any = None, var: Any = None) -> Expr:
     name = r.hint or "v"
-    value, dtype = bound["value"], bound.get("dtype")
     scalar = as_expr(r, value, node) if dtype is None else as_typed(r, value, as_dtype(r, dtype, node), node)
-    var = bind(r, name, scalar, node)
-    r.declared.add(var)
-    return var
+    made = bind(r, name, scalar, node)
+    r.declared.add(made)
+    return made
 
 
-def _global_var(r: ProgramReading, path: str, node: s.Call) -> GlobalVar:
-    return GlobalVar(as_text(r, bound_arguments(r, path, node, ("name",), 1)["name"], node), span=r.span(node))
+@takes_arguments
+def _global_var(r: ProgramReading, path: str, node: s.Call, name: Any) -> GlobalVar:
+    return GlobalVar(as_text(r, name, node), span=r.span(node))
 
 
 _REFUSED: dict[str, str] = {
