@@ -75,6 +75,17 @@ def test_lengths(dtype: str, empty: dict[str, float]) -> None:
         program.check((b, n, 4, 16), (b, m, 2, 16), (b, m, 2, 24))
 
 
+@pytest.mark.parametrize("width", [64, 128])
+def test_warpgroups(width: int) -> None:
+    """Symbolic lengths by ``wgmma``: every access moves no more than it must."""
+    shapes = [("b", "n", 4, width), ("b", "m", 2, width), ("b", "m", 2, width)]
+    program = Program(shapes, "bfloat16", arch="sm_90a", causal_mask="BottomRight")
+    gpu = program.check((1, 67, 4, width), (1, 130, 2, width), (1, 130, 2, width))
+    assert [launch.block for launch in gpu.launches] == [(32, 8, 1)]
+    assert not [str(site) for site in gpu.traffic if site.scope == "shared" and site.transactions > site.ideal]
+    program.check((2, 3, 4, width), (2, 1, 2, width), (2, 1, 2, width))
+
+
 def test_few_rows() -> None:
     """A row against many keys: blocks share them, and what they have found is joined."""
     program = Program([("b", 1, 4, 16), ("b", "m", 2, 16), ("b", "m", 2, 24)], "float16")

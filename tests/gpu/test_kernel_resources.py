@@ -60,6 +60,10 @@ ON_HOPPER = {
         'R.nn.conv2d(a, b, padding=1, data_layout="NHWC", kernel_layout="OHWI", out_dtype="float16")',
         {"a": 'R.Tensor((16, 56, 56, 256), "float16")', "b": 'R.Tensor((256, 3, 3, 256), "float16")'},
     ),
+    "attention_bfloat16": (
+        'R.nn.attention(a, b, c, causal_mask="BottomRight")',
+        dict.fromkeys("abc", 'R.Tensor((1, "n", 8, 64), "bfloat16")'),
+    ),
 }
 """Programs whose kernels are of another kind there: operands that threads copy for warpgroups."""
 CASES = [(name, arch) for name in PROGRAMS for arch in ("sm_80", "sm_90a")]

@@ -152,6 +152,7 @@ def test_tiles_by_sizes_and_devices() -> None:
     hopper = Machine(gpu=GpuMachine(90, 132, shared_bytes=227 << 10, warpgroups=True))
     assert "128 x 256 by 64 in 4 stages (wgmma, bulk copies)" in scheduled(large, hopper)[1]
     assert "wgmma" not in scheduled(product("n", 4096, "k", "b", "float16", "float16"), hopper)[1]
+    assert "by 32 (m16n8k16)" in scheduled(product(4096, 4096, 32, "", "float16", "float16"), hopper)[1]
     assert "16 x 64" in scheduled(product(8, 512, 512, "", "float16", "float16"))[1]
     assert "tensor" not in scheduled(large, Machine(gpu=GpuMachine(75, 40)))[1]
     plain = product(64, 64, 64, "", "float32", "float32")

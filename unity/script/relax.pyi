@@ -272,7 +272,7 @@ def divide(x1: Any, x2: Any) -> Any:
 def dynamic_strided_slice(x: Any, begin: Any, end: Any, strides: Any) -> Any:
     """Slices every axis by begin, end and stride given as tensors, as strided_slice does."""
 
-def einsum(operands: Any, subscripts: Any) -> Any:
+def einsum(operands: Any, subscripts: Any, out_dtype: Any = None) -> Any:
     """Sums products of the operands over the axes that the subscripts name."""
 
 def equal(x1: Any, x2: Any) -> Any:

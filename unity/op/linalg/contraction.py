@@ -17,7 +17,7 @@ from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import fields_of, operand_shape
 from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype
 from ..common.table import R, attribute, rows
-from ..common.type_rules import attr, fail, is_one, same_dtype, same_vdevice, tensor_arg, tensor_tuple
+from ..common.type_rules import attr, dtype_value, fail, is_one, same_dtype, same_vdevice, tensor_arg, tensor_tuple
 from ..elementwise.unary import in_float32
 
 row = rows("linalg")
@@ -81,7 +81,8 @@ def _einsum_type(call: Call) -> Type:
     types = tensor_tuple(call, 0, "operands")
     if not types:
         raise fail(call, "E210", "at least one operand is needed")
-    dtype, vdevice = same_dtype(call, *types), same_vdevice(*types)
+    dtype = dtype_value(call, attr(call, "out_dtype"), "out_dtype") or same_dtype(call, *types)
+    vdevice = same_vdevice(*types)
     if dtype is not None and dtype.is_bool:
         raise fail(call, "E211", "bool tensors have no products", 'cast first: R.astype(x, "int32")', 0)
     if any([t.ndim == -1 for t in types]):
@@ -136,8 +137,8 @@ def _einsum(call: Call, operands: list[te.Tensor]) -> te.Tensor:
     return cast_tensor(held, dtype, "einsum_cast")
 
 
-def _einsum_ref(operands: tuple[np.ndarray, ...], subscripts: str) -> np.ndarray:
-    dtype = operands[0].dtype
+def _einsum_ref(operands: tuple[np.ndarray, ...], subscripts: str, out_dtype: str | None = None) -> np.ndarray:
+    dtype = np.dtype(out_dtype) if out_dtype else operands[0].dtype
     wide = np.float32 if str(dtype) in SMALL_FLOATS else dtype
     return np.asarray(np.einsum(subscripts, *[x.astype(wide) for x in operands])).astype(dtype)
 
@@ -168,7 +169,11 @@ def _einsum_grad(call: Call, g: Expr) -> list[Any]:
 
 einsum = row(
     "einsum",
-    ("operands: tuple of tensors", attribute("subscripts", doc='letters of axes: "ij,jk->ik"; ... for further axes')),
+    (
+        "operands: tuple of tensors",
+        attribute("subscripts", doc='letters of axes: "ij,jk->ik"; ... for further axes'),
+        attribute("out_dtype", None),
+    ),
     _einsum_type,
     "Sums products of the operands over the axes that the subscripts name.",
     lower=_einsum,
@@ -183,7 +188,8 @@ einsum = row(
     "[f32[2,3], f32[3]], subscripts='ab,b->'; [f32[3,1], f32[3,4]], subscripts='ij,ij->i'; "
     "[f32[3,2]], subscripts='i...->...'; [f32[0,4], f32[4,2]], subscripts='ij, jk'; "
     "[f32[2,3,4], f32[4,5], f32[2,5]], subscripts='abc,cd,ad->b'; "
-    "[f16[3,4], f16[4,2]], subscripts='ij,jk->ik'; [i32[3,4], i32[4]], subscripts='ij,j->i'",
+    "[f16[3,4], f16[4,2]], subscripts='ij,jk->ik'; [i8[3,4], i8[2,4]], subscripts='ik,jk->ij', out_dtype='int32'; "
+    "[i32[3,4], i32[4]], subscripts='ij,j->i'",
 )
 
 

@@ -74,7 +74,8 @@ def write_module(
         signatures = {name: kernel_signature(name, func, nodes[name]) for name, func in functions.items()}
         module = ModuleWriter(functions, rules, symbols, signatures, features=target.processor.features)
         module.scales = scales_by_instruction(module.features)
-        module.converts_half = "f16c" in module.features or converts_half(compile_options(target))
+        if "f16c" in module.features or converts_half(compile_options(target)):
+            module.converts = frozenset(["float16"])
         texts = imported_texts([node for held in nodes.values() for node in held])
         module.imported, needed = read_imported(texts)
         module.externs.update(dict.fromkeys(needed))

@@ -23,7 +23,7 @@ from ...op.nn.attention import lower_attention
 from ...op.nn.attention_blocks import Attention
 from ...transform.infra.backend import GpuMachine, machine_in_use
 from .attention_kernel import ASYNC_CAPABILITY, VECTOR_BYTES, Kernel, rounded, size_of
-from .attention_products import Products, RegisterTiles, TensorCores
+from .attention_products import Products, RegisterTiles, TensorCores, Warpgroups
 
 WIDEST = 256
 """Largest width of a head whose rows are kept in registers."""
@@ -48,6 +48,8 @@ _CORE_TILES = {
 }
 """By the largest width of a head: 16-row tiles of a warp, keys of a block, and its warps. Two tiles of a warp halve the reads of
 shared memory; a bias or a wide head leaves no registers for them."""
+_GROUP_TILES = {64: (64, 8), 128: (128, 8)}
+"""By the width of a head that products of warpgroups take: keys of a block, and its warps."""
 _REGISTER_TILES = ((4, 32, 8), (2, 32, 8), (1, 32, 8), (1, 16, 4))
 """Rows of a thread, keys and warps of a block."""
 
@@ -68,6 +70,8 @@ def _products(what: Attention, gpu: GpuMachine) -> Products | None:
         most = 2 if what.bias is None else 1
         sizes = next(sizes for limit, sizes in _CORE_TILES.items() if max(wide) <= limit)
         found = [TensorCores(*size, dtype.name, *wide) for size in sizes if size[0] <= most]
+        if gpu.warpgroups and what.bias is None and set(wide) <= _GROUP_TILES.keys():
+            found = [Warpgroups(1, *_GROUP_TILES[max(wide)], dtype.name, *wide), *found]
     else:
         vector = VECTOR_BYTES // (8 if what.wide == "float64" else 4)
         together = next(n for n in (4, 2, 1) if n <= vector and (n == 1 or mixed > 16 * (n // 2)))

@@ -242,7 +242,6 @@ for block in T.thread_binding(batches * shared * (length * group), thread="block
     def body(self) -> str:
         """The work of a thread."""
         by, wide = self.by, self.what.wide
-        pad = PAD_BYTES // DataType(by.dtype).itemsize
         seen, whole = "keys", "keys"
         if self.is_causal:
             seen = f"T.max(T.min(keys, {self.place_of(f'T.min(start + {by.rows}, rows) - 1')}{self.behind}), 0)"
@@ -251,9 +250,9 @@ for block in T.thread_binding(batches * shared * (length * group), thread="block
         arrays |= dict.fromkeys(("high", "top", "base", "away", "total"), by.own_rows)
         held = "\n".join([f'{name} = T.alloc_buffer(({n},), "{wide}", scope="local")' for name, n in arrays.items()])
         return f"""
-Q = T.alloc_buffer(({by.rows}, {by.width + pad}), "{by.dtype}", scope="shared.dyn")
-K = T.alloc_buffer(({by.keys}, {by.width + pad}), "{by.dtype}", scope="shared.dyn")
-V = T.alloc_buffer(({by.keys}, {by.mixed + pad}), "{by.dtype}", scope="shared.dyn")
+{by.tile("Q", by.rows, by.width)}
+{by.tile("K", by.keys, by.width)}
+{by.tile("V", by.keys, by.mixed)}
 {held}
 edge = T.alloc_buffer(({by.own_rows},), "int32", scope="local")
 {by.buffers()}
@@ -333,7 +332,7 @@ if j >= whole:
             value = f'T.Cast("{by.dtype}", {value})'
         copy = f"""
 for x in T.vectorized({lanes}):
-    {to}[{row}, {column} + x] = T.if_then_else({inside}, {value}, T.{by.dtype}(0))
+    {by.place(to, height, row, column, "x")} = T.if_then_else({inside}, {value}, T.{by.dtype}(0))
 """
         if count % self.threads:
             copy = f"if {chunk} < {count}:{indent(copy, '    ')}"
@@ -344,7 +343,7 @@ for x in T.vectorized({lanes}):
 
     def wait(self) -> str:
         """Wait for all copies."""
-        return "T.ptx_wait_group(0)" if self.is_async else ""
+        return ("T.ptx_wait_group(0)\n" if self.is_async else "") + self.by.arrived
 
     def biased(self) -> str:
         """Scale the scores and add the bias, unless the exponent scales them."""

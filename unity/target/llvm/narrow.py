@@ -1,8 +1,8 @@
 """Conversions between float32 / float64 and the narrow float types (float16, bfloat16, float8), on their bits.
 
 Rounding is to nearest, ties to even (of powers of two alone: upwards), once; overflow, infinities and NaN follow ml_dtypes.
-float16 uses the processor's conversion where it has one (``ModuleWriter.converts_half``): elsewhere LLVM would call functions
-that no C library has. Works for any number of lanes.
+A type that the processor converts itself (``ModuleWriter.converts``) is converted so, where any NaN may become another: elsewhere
+LLVM would call functions that no C library has. Works for any number of lanes.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def widen(w: FunctionWriter, text: str, dtype: DataType) -> str:
     form = _format(dtype)
     source, lanes = value_type(dtype), dtype.lanes
     f32 = value_type(_F32.with_lanes(lanes))
-    if dtype.element.name == "float16" and w.module.converts_half:
+    if dtype.element.name == "float16" and "float16" in w.module.converts:
         half = "half" if lanes == 1 else f"<{lanes} x half>"
         bits = w.emit(f"bitcast {source} {text} to {half}")
         return w.emit(f"fpext {half} {bits} to {f32}")
@@ -141,9 +141,10 @@ def narrow(w: FunctionWriter, text: str, dtype: DataType, source: DataType) -> s
         text = to_odd_float32(w, text, lanes)
     f32 = value_type(_F32.with_lanes(lanes))
     target = value_type(dtype)
-    if dtype.element.name == "float16" and w.module.converts_half:
-        half = "half" if lanes == 1 else f"<{lanes} x half>"
-        return w.emit(f"bitcast {half} {w.emit(f'fptrunc {f32} {text} to {half}')} to {target}")
+    if dtype.element.name in w.module.converts:
+        own = {"float16": "half", "bfloat16": "bfloat"}[dtype.element.name]
+        own = own if lanes == 1 else f"<{lanes} x {own}>"
+        return w.emit(f"bitcast {own} {w.emit(f'fptrunc {f32} {text} to {own}')} to {target}")
     u = _Bits(w, _U32.with_lanes(lanes))
     bits = w.emit(f"bitcast {f32} {text} to {u.type}")
     if form.kind == "scale":  # halves upwards, but for 2**-127: it and what lies below are the least power

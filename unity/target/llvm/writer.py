@@ -110,8 +110,8 @@ class ModuleWriter:
     """Features of the processor that code is made for."""
     scales: bool = False
     """It multiplies by powers of two in one instruction."""
-    converts_half: bool = False
-    """It has instructions between float16 and float32."""
+    converts: frozenset[str] = frozenset()
+    """The types, float16 or bfloat16, for which it has instructions that round float32 to them."""
     small_floats: bool = False
     """Code that came as it is computes with ``half`` or ``bfloat``."""
     imported: dict[str, Imported] = field(default_factory=dict)

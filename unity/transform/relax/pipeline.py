@@ -16,6 +16,7 @@ from .algebra.eliminate_common_subexpr import eliminate_common_subexpr
 from .algebra.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d
 from .algebra.fold_constant import fold_constant
 from .algebra.fuse_attention import fuse_attention
+from .algebra.fuse_transpose_matmul import fuse_transpose_matmul
 from .algebra.remove_redundant_reshape import remove_redundant_reshape
 from .fusion.annotate_tir_op_pattern import annotate_tir_op_pattern
 from .fusion.fuse_ops import fuse_ops
@@ -51,6 +52,7 @@ GRAPH_PIPELINE = Pipeline(
         remove_redundant_reshape,
         eliminate_common_subexpr,
         fold_constant,
+        fuse_transpose_matmul.with_options(where_fast=True),
         shift_signed_data,
         rewrite_reshape,
         legalize_ops,

@@ -21,6 +21,7 @@ from .expressions.rewrite_unsafe_select import rewrite_unsafe_select
 from .expressions.simplify import simplify
 from .loops.canonicalize_loop import canonicalize_loop
 from .loops.unroll_loop import unroll_loop
+from .loops.version_predicates import version_predicates
 from .threads.compact_thread_buffers import compact_thread_buffers
 from .threads.inject_ptx_async_copy import inject_ptx_async_copy
 from .threads.inject_software_pipeline import inject_software_pipeline
@@ -65,6 +66,7 @@ GPU_PIPELINE = Pipeline((
     legalize_narrow_float,
     lower_warp_memory,
     split_wide_vectors,
+    version_predicates.with_options(vectors=True),
     vectorize_loop,
     inject_ptx_async_copy,
     rewrite_unsafe_select,

@@ -61,26 +61,18 @@ def _lanes(stage: Stage, gpu: GpuMachine) -> int:
         return 1
     accesses = [store, *collect(store.value, BufferLoad)]
     widest = max([access.buffer.dtype.itemsize for access in accesses])
-    lanes = max(1, VECTOR_BYTES // widest)
+    lanes: int = max(1, VECTOR_BYTES // widest)
     count = size_of(stage.extents)
     if lanes == 1 or count < lanes * gpu.warp * gpu.processors or store.predicate is not None:
         return 1
     inner = stage.extents[-1]
     if all([_same_cell(access, store, stage) for access in accesses]):
-        constant = [e.value for e in stage.extents if type(e) is IntImm]
-        return lanes if any([n % lanes == 0 for n in constant]) or _product(constant) % lanes == 0 else 1
+        return lanes  # one after another in memory; the last vector may hang over
     if type(inner) is not IntImm or inner.value % lanes:
         return 1
     var = variables(stage)[-1]
     along = var is not None and all([is_aligned(access, var, lanes) for access in accesses])
     return lanes if along and stride_class(store, var) == 1 else 1  # type: ignore[arg-type]
-
-
-def _product(numbers: list[int]) -> int:
-    found = 1
-    for number in numbers:
-        found *= number
-    return found
 
 
 def _same_cell(access: BufferLoad | BufferStore, store: BufferStore, stage: Stage) -> bool:

@@ -17,6 +17,7 @@ from ....ir.build import const
 from ....ir.expr import IntImm
 from ....ir.stmt import BufferStore
 from ....ir.walk import used_vars
+from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine
 from ...schedule import LoopRV, Schedule
 from .cells import VECTOR_BYTES, is_aligned
@@ -27,6 +28,8 @@ UNROLLED = 32
 """Most elements of a row that a thread goes over in unrolled code."""
 WARP_ROW = 1024
 """Length of a row up to which one warp has it."""
+NEAR = 64 * 1024
+"""Bytes of a row up to which registers hold it, by more threads if need be."""
 LEAST = 4
 """Least vectors of a row for which there are vectors."""
 COLUMNS = 32
@@ -52,11 +55,16 @@ def bind_rows(sch: Schedule, group: RowStages, gpu: GpuMachine) -> tuple[Schedul
         sch.cache_write(member.stage.rv, 0, "global", [reader.stage.rv for reader in _readers(group, member)])
     shape = _shape(group, gpu)
     copied = _copied(group) if shape.width > 1 else {}
-    for buffer, readers in copied.items():
-        sch.cache_read(readers[0].stage.rv, buffer.name, "local", [reader.stage.rv for reader in readers])
+    copies = [
+        sch.get(sch.cache_read(readers[0].stage.rv, buffer.name, "local", [reader.stage.rv for reader in readers])).name
+        for buffer, readers in copied.items()
+    ]
     if passed or copied:
         name = group.anchor.stage.name
         group = next(found for found in row_stages(sch) if found.anchor.stage.name == name)
+        apart = set(copies) - {member.stage.name for member in group.members}
+        if apart:  # in a kernel of its own it would fill registers that nobody reads
+            raise ScheduleError("E425", f"block {min(apart)} is no stage over the rows of {name}")
     return sch, _bind(sch, group, shape)
 
 
@@ -76,6 +84,9 @@ def _shape(group: RowStages, gpu: GpuMachine) -> Shape:
     lanes = gpu.warp
     if length > WARP_ROW:
         lanes = most if length <= 16 * WARP_ROW or count > gpu.processors else min(1024, gpu.threads)
+        items = [buffer.dtype.itemsize for m in group.members for buffer in (*m.reads, m.store.buffer)]
+        while width > 1 and length * max(items) <= NEAR and UNROLLED * lanes < length and 2 * lanes <= gpu.threads:
+            lanes *= 2  # so that registers hold the row
     while lanes > 4 and lanes // 2 * width >= length:
         lanes //= 2
     whole = next((n for n in (lanes, lanes // 2, lanes // 4) if n >= 8 and length // width % n == 0), lanes)
@@ -89,7 +100,8 @@ def _shape(group: RowStages, gpu: GpuMachine) -> Shape:
     shape = Shape(rows, "threadIdx.y", lanes, "threadIdx.x", width)
     near = [m.store.buffer for m in group.members if _is_near(group, m, shape)]
     read = [buffer for m in group.members if m.reduces for buffer in _read_along(m) if buffer not in near]
-    plain = _elements(length, shape) <= UNROLLED and set(read) <= _copied(group).keys()
+    own = [buffer for buffer in read if not _is_shared(group, buffer)]
+    plain = _elements(length, shape) <= UNROLLED and set(own) <= _copied(group).keys()
     return shape if plain else replace(shape, width=1)
 
 
@@ -113,12 +125,21 @@ def _read_along(member: Member) -> set[Buffer]:
     return {load.buffer for load in member.loads if set(member.along_vars) & set(used_vars(load))}
 
 
+def _is_shared(group: RowStages, buffer: Buffer) -> bool:
+    """True if the first reduction reads the same elements of a buffer for several rows: a copy of them is no stage over rows."""
+    anchor = group.anchor
+    loads = [load for load in anchor.loads if load.buffer is buffer]
+    return any([not set(anchor.row_vars) <= set(used_vars(load)) for load in loads])
+
+
 def _copied(group: RowStages) -> dict[Buffer, list[Member]]:
     """The buffers that the first reduction reads along rows, with the stages that read the same elements: registers take both."""
     anchor = group.anchor
     found: dict[Buffer, list[Member]] = {}
     at = {load.buffer: load.indices for load in anchor.loads}
     for buffer in sorted(_read_along(anchor) - group.own, key=lambda b: b.name):
+        if _is_shared(group, buffer):
+            continue
         source = replace(anchor, store=BufferStore(buffer, const(0, buffer.dtype), at[buffer]))
         readers = [m for m in group.members if buffer in m.reads and (m is anchor or m.along) and reads_own(source, m)]
         if anchor in readers:
@@ -191,7 +212,7 @@ def _is_near(group: RowStages, member: Member, shape: Shape) -> bool:
     mine = all([reads_own(member, reader) for reader in _readers(group, member)])
     return (
         member.store.buffer in group.own
-        and is_held(member)
+        and size_of(member.along_extents) * member.store.buffer.dtype.itemsize <= NEAR
         and _elements(size_of(member.along_extents), shape) <= UNROLLED
         and mine
     )

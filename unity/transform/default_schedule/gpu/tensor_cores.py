@@ -177,9 +177,14 @@ def _size(axes: tuple[IterVar, ...]) -> int:
     return size_of([axis.dom.extent for axis in axes if axis.dom is not None])
 
 
+def _item(what: Product) -> int:
+    """Bytes of an element of the operands."""
+    return dtype_of(what.left.value if isinstance(what.left, Cast) else what.left).itemsize
+
+
 def _steps(what: Product) -> int:
     """Steps of a tile; fewer if the product has few."""
-    item = dtype_of(what.left.value if isinstance(what.left, Cast) else what.left).itemsize
+    item = _item(what)
     steps = STEP_BYTES // item
     while steps > STEP_BYTES // 4 // item and steps >= 2 * _size(what.steps):
         steps //= 2
@@ -189,7 +194,8 @@ def _steps(what: Product) -> int:
 def _costs(what: Product, gpu: GpuMachine, m: int) -> dict[Choice, float]:
     """The cost of each choice for ``m`` rows: waves of tiles over the multiprocessors, times the size of a tile, over its speed."""
     batch, n = _size(what.batch), _size(what.columns)
-    grouped = gpu.warpgroups and _narrow(what.left) in GROUPED and _size(what.steps) >= _steps(what)
+    whole = _size(what.steps) >= STEP_BYTES // _item(what)  # tiles of warpgroups have rows of a cache line
+    grouped = gpu.warpgroups and _narrow(what.left) in GROUPED and whole
     found = {}
     for choice in (*(GROUP_CHOICES if grouped else ()), *CHOICES):
         tiles = batch * math.ceil(m / choice.rows) * math.ceil(n / choice.columns)

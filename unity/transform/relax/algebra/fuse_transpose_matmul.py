@@ -1,7 +1,7 @@
-"""A product with a transposed matrix reads it as it lies: no copy of the matrix is made.
+"""A product with a transposed operand reads it as it lies: no copy of the operand is made.
 
-Rewrite: ``R.matmul(x, R.permute_dims(w, [1, 0]))`` -> ``R.einsum((x, w), "...ik,...jk->...ij")``, for the last two axes of the
-right operand, any batch axes on the left.
+Rewrite: ``R.matmul(x, R.permute_dims(w, [1, 0]))`` -> ``R.einsum((x, w), "ik,jk->ij")``, for any order of axes of either operand
+whose last axis is one of the matrix; of numbers of 8 bits the one that is summed over, as vectors of them are read along it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,31 @@ from ....ir.types import Expr, TensorType
 from ....op.common.table import R
 from ....op.linalg.contraction import einsum
 from ....op.manipulate.manipulate import permutation
+from ...infra.backend import machine_in_use
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import Visibility, changed_vars
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 
+BATCH = "abcdefgh"
+"""Letters of the axes before those of the matrices."""
 
-def _transposed(value: Expr, source: dict[Var, Call]) -> Expr | None:
-    """The tensor whose last two axes a permute_dims swaps."""
-    made = source.get(value) if isinstance(value, Var) else None
-    if made is None or not isinstance(made.ty, TensorType) or made.ty.ndim < 2:
+
+def _as_it_lies(made: Call, letters: str) -> str | None:
+    """The letters of the axes that a permutation brought into the order of ``letters``; None where they are not to be read so."""
+    ty = made.args[0].ty
+    if not isinstance(ty, TensorType) or ty.dtype is None:
         return None
-    rank = made.ty.ndim
-    swapped = (*range(rank - 2), rank - 1, rank - 2)
-    return made.args[0] if tuple(permutation(made, rank)) == swapped else None
+    order = permutation(made, len(letters))
+    turned = "".join([letters[order.index(axis)] for axis in range(len(letters))])
+    return turned if turned[-1] == "k" or (turned[-1] in "ij" and ty.dtype.itemsize > 1) else None
 
 
 @function_pass()
-def fuse_transpose_matmul(fn: Function) -> Function:
-    """Multiply by a transposed matrix without transposing it. Gives ``R.einsum``."""
+def fuse_transpose_matmul(fn: Function, *, where_fast: bool = False) -> Function:
+    """Multiply by a transposed matrix without transposing it. Gives ``R.einsum``.
+
+    ``where_fast``: only where the machine in use reads transposed matrices as fast as others.
+    """
     fixed, visible = changed_vars(fn), Visibility(fn)
     source: dict[Var, Call] = {
         b.var: b.value
@@ -42,22 +49,28 @@ def fuse_transpose_matmul(fn: Function) -> Function:
         and b.value.op_name == R.permute_dims.name
         and b.value.args[0] not in fixed
     }
-    if not source:
+    if not source or (where_fast and not machine_in_use().turns_operands):
         return fn
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is not Call or value.op_name != R.matmul.name or value.attrs.get("out_dtype"):
+        if type(value) is not Call or value.op_name != R.matmul.name:
             return value
-        weight, left = _transposed(value.args[1], source), value.args[0].ty
-        if (
-            weight is None
-            or not visible.allows(weight, rewriter.var)
-            or not isinstance(left, TensorType)
-            or left.ndim < 1
-        ):
+        ranks = [arg.ty.ndim if isinstance(arg.ty, TensorType) else -1 for arg in value.args]
+        if min(ranks) < 1 or max(ranks) - 2 > len(BATCH):
             return value
-        rows = "i" if left.ndim > 1 else ""
-        made = einsum(Tuple((value.args[0], weight)), subscripts=f"...{rows}k,...jk->...{rows}j", span=value.span)
+        batch = BATCH[: max(*ranks, 2) - 2]
+        own = [batch[len(batch) - max(rank - 2, 0) :] for rank in ranks]
+        rows, columns = ["" if rank == 1 else letter for rank, letter in zip(ranks, "ij")]
+        operands, terms = list(value.args), [f"{own[0]}{rows}k", f"{own[1]}k{columns}"]
+        for side, arg in enumerate(value.args):
+            permuted = source.get(arg) if isinstance(arg, Var) else None
+            turned = _as_it_lies(permuted, terms[side]) if permuted is not None else None
+            if permuted is not None and turned is not None and visible.allows(permuted.args[0], rewriter.var):
+                operands[side], terms[side] = permuted.args[0], turned
+        if operands == list(value.args):
+            return value
+        subscripts = f"{terms[0]},{terms[1]}->{batch}{rows}{columns}"
+        made = einsum(Tuple(tuple(operands)), subscripts=subscripts, **value.attrs, span=value.span)
         return made if structural_equal(made.ty, value.ty) else value
 
     return GraphRewriter(rule).function(fn)

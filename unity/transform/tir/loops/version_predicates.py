@@ -4,12 +4,13 @@ Where loops inside a loop check indices against bounds (as tiles of sizes that d
 iterations is checked first: if it holds, a copy of the body without the checks runs, else the body as it was.
 
 Rewrite: ``for io: for ii: if io * 6 + ii < n: s`` ->
-``for io: if io * 6 + 5 < n: { for ii: s } else: { for ii: if io * 6 + ii < n: s }``.
+``for io: if io * 6 + 5 < n: { for ii: s } else: { for ii: if io * 6 + ii < n: s }``. With ``vectors`` vectorized loops alone are
+copied so: the one that is left runs without checks, and the other lane by lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,13 +100,15 @@ def atoms_of(cond: Expr) -> list[Expr]:
 
 
 class _Version(StatementRewriter):
-    def __init__(self, max_statements: int) -> None:
+    def __init__(self, max_statements: int, vectors: bool) -> None:
         super().__init__()
-        self.max_statements = max_statements
+        self.max_statements, self.vectors = max_statements, vectors
         self.done: set[Node] = set()
         """Statements that were dealt with."""
 
     def leave(self, node: Any) -> Any:
+        if self.vectors:
+            return self.vector(node) if type(node) is For and node.kind == "vectorized" else node
         if type(node) is not For or node.kind in ("vectorized", "unrolled", "thread_binding"):
             return node
         finder = _Checks(self.done, {part.var for part in collect(node.body, (Bind, Let))})
@@ -113,13 +116,7 @@ class _Version(StatementRewriter):
         checks = [c for c in finder.found if node.loop_var in used_vars(c.whole)]
         if not checks or statement_count(node.body) > self.max_statements:
             return node
-        conditions: list[Expr] = []
-        for check in checks:
-            if not any([structural_equal(check.whole, c) for c in conditions]):
-                conditions.append(check.whole)
-        whole = conditions[0]
-        for condition in conditions[1:]:
-            whole = logical_and(whole, condition)
+        whole = _all(checks)
         if type(node.body) is IfThenElse and structural_equal(node.body.cond, whole):
             self.done.add(node.body)  # written by an earlier run
             return node
@@ -127,6 +124,27 @@ class _Version(StatementRewriter):
         made = IfThenElse(whole, fresh_copy(fast), node.body)
         self.done.add(made)
         return replace(node, body=made)
+
+    def vector(self, node: For) -> Stmt:
+        """A vectorized loop whose lanes are checked, in two copies."""
+        finder = _Checks(self.done, {part.var for part in collect(node.body, (Bind, Let))})
+        finder.visit(node, ())
+        if not finder.found:
+            return node
+        fast = Assume({check.atom: True for check in finder.found})(node)
+        return IfThenElse(_all(finder.found), fresh_copy(fast), replace(node, kind="serial"))
+
+
+def _all(checks: Sequence[_Check]) -> Expr:
+    """The condition under which all checks hold."""
+    conditions: list[Expr] = []
+    for check in checks:
+        if not any([structural_equal(check.whole, c) for c in conditions]):
+            conditions.append(check.whole)
+    whole = conditions[0]
+    for condition in conditions[1:]:
+        whole = logical_and(whole, condition)
+    return whole
 
 
 class Assume(Rewriter):
@@ -153,11 +171,11 @@ class Assume(Rewriter):
 
 
 @prim_func_pass()
-def version_predicates(func: PrimFunc, *, max_statements: int = 128) -> PrimFunc:
+def version_predicates(func: PrimFunc, *, max_statements: int = 128, vectors: bool = False) -> PrimFunc:
     """Check the bounds of a tile once instead of in every iteration. For programs without blocks.
 
-    ``max_statements`` of a body that is written twice.
+    ``max_statements`` of a body that is written twice. ``vectors``: bodies are those of vectorized loops.
     """
     if not has_choices(func.body):
         return func
-    return replace(func, body=_Version(max_statements)(func.body))
+    return replace(func, body=_Version(max_statements, vectors)(func.body))

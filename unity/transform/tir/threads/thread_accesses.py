@@ -17,14 +17,15 @@ from ....arith.analyzer import Analyzer
 from ....ir.build import add, is_int, scalar_type, sub
 from ....ir.expr import Call, IntImm, Op, Var
 from ....ir.node import Node
-from ....ir.scalar import Add, Binary, BufferLoad, Cast, FloorDiv, FloorMod, Max, Min, Mul, Sub
+from ....ir.scalar import Add, BufferLoad, Cast, FloorDiv, FloorMod, Max, Min, Mul, Sub
 from ....ir.stmt import Block, BufferStore, Stmt
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, PointerType
 from ....ir.walk import children, collect, free_vars, substitute
 from ....support.source import Span
 
-_LDMATRIX_SOURCE = ("T.ptx_ldmatrix", 5)
+_SOURCES = {("T.ptx_ldmatrix", 5), ("T.ptx_wgmma", 6), ("T.ptx_wgmma", 8)}
+"""Pointers that an instruction only reads through: its name and the argument's place."""
 LARGEST = 1 << 18
 """Most points (threads times iterations) that are enumerated."""
 
@@ -120,7 +121,7 @@ class Accesses:
             )
             if data is not None:
                 found += self._access(data, False, None, call.span)
-                if (name, place) != _LDMATRIX_SOURCE:
+                if (name, place) not in _SOURCES:
                     found += self._access(data, True, None, call.span)
         return found
 
@@ -188,7 +189,7 @@ class Meetings:
                 pending += [(plus if type(part) is Add else not plus, part.b), (plus, part.a)]
                 continue
             variables = free_vars(part)
-            if collect(part, (BufferLoad, Call)):
+            if collect(part, BufferLoad) or any([call.op_name not in _BITS for call in collect(part, Call)]):
                 return None
             if variables and all([v in fixed for v in variables]):
                 terms.append((plus, part))
@@ -273,6 +274,9 @@ _NUMPY: dict[type, Callable[[Any, Any], Any]] = {
     Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.remainder, Min: np.minimum,
     Max: np.maximum,
 }  # fmt: skip
+_BITS: dict[str, Callable[[Any, Any], Any]] = {
+    "T.bitwise_xor": np.bitwise_xor, "T.bitwise_and": np.bitwise_and, "T.bitwise_or": np.bitwise_or,
+}  # fmt: skip
 
 
 def values_of(expr: Expr, values: Mapping[Var, np.ndarray]) -> np.ndarray | None:
@@ -283,11 +287,11 @@ def values_of(expr: Expr, values: Mapping[Var, np.ndarray]) -> np.ndarray | None
         return np.asarray(expr.value, np.int64)
     if type(expr) is Cast and expr.ty.dtype.is_integral and expr.ty.dtype.bits >= 32:
         return values_of(expr.value, values)
-    function = _NUMPY.get(type(expr))
+    function = _BITS.get(expr.op_name) if type(expr) is Call else _NUMPY.get(type(expr))
     if function is None:
         return None
-    assert isinstance(expr, Binary)
-    a, b = values_of(expr.a, values), values_of(expr.b, values)
+    first, second = expr.args if type(expr) is Call else (expr.a, expr.b)  # type: ignore[attr-defined]
+    a, b = values_of(first, values), values_of(second, values)
     if a is None or b is None or (isinstance(expr, (FloorDiv, FloorMod)) and not np.all(b)):
         return None
     found: np.ndarray = function(a, b)
