@@ -33,8 +33,6 @@ from unity.support.errors import UnityError  # noqa: E402
 from unity.target.cuda.assemble import assemble, find_assembler  # noqa: E402
 
 MOST_BYTES = 60 << 20
-LONGEST_ATTENTION = 2048
-"""Attention is packed up to this length: its programs keep all scores in memory."""
 DRIVER = (
     "unity/support/__init__.py", "unity/support/errors.py", "unity/support/forking.py", "unity/support/source.py",
     "unity/ffi/cuda", "benchmarks/gpu/__init__.py", "benchmarks/gpu/clock.py", "benchmarks/gpu/programs.py",
@@ -116,9 +114,8 @@ def pack(folder: Path, size: str, only: list[str], arch: str, cubins: list[str])
         if only and not any([part.lower() in program.name.lower() for part in only]):
             continue
         for extent in program.sizes[size]:
-            if program.name != "attention" or extent <= LONGEST_ATTENTION:
-                rows.append(pack_program(folder, program, extent, arch, cubins, size == "tiny"))
-                print(f"{program.name} {extent}: {len(rows[-1]['variants'])} variants", flush=True)
+            rows.append(pack_program(folder, program, extent, arch, cubins, size == "tiny"))
+            print(f"{program.name} {extent}: {len(rows[-1]['variants'])} variants", flush=True)
     text = json.dumps({"arch": arch, "cubins": cubins, "python": PYTHON, "programs": rows}, indent=1)
     (folder / "manifest.json").write_text(text)
     return sum([path.stat().st_size for path in folder.rglob("*") if path.is_file()])
