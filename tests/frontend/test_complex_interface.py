@@ -96,3 +96,23 @@ def test_complex_results_of_operators_that_run_in_torch(name: str) -> None:
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
     with pytest.raises(unity.UnityError, match="E010"):
         unity.compile(Matrix().eval(), example_inputs=(z,), strict=True)
+
+
+MASKED: list[Any] = [
+    lambda z: z[z.real > 0],
+    lambda z: torch.masked_select(z, z.imag > 0).abs(),
+    lambda z: z[z.abs() > 1].sum(),
+]
+"""Functions of elements that a mask chooses: their number is known when they are computed."""
+
+
+@pytest.mark.parametrize("function", MASKED)
+def test_elements_chosen_by_a_mask(function: Any) -> None:
+    class Chosen(torch.nn.Module):
+        def forward(self, z: Any) -> Any:
+            return function(z)
+
+    z = torch.randn(3, 4, dtype=torch.complex64)
+    compiled = unity.compile(Chosen().eval(), example_inputs=(z,), strict=True)
+    for given in (2 * z, -z, 0 * z):
+        torch.testing.assert_close(compiled(given), function(given), rtol=1e-4, atol=1e-5)

@@ -48,7 +48,7 @@ def evaluate(c: Context, target: Any, args: Any, bind: Callable[..., Args]) -> A
     if isinstance(c.value, (list, tuple)):
         c.value = [v.real if isinstance(v, c.torch.Tensor) and v.is_complex() else v for v in c.value]
     try:
-        return _evaluated(c, str(target), bind(target, *[_resolved(c, part, bind) for part in args]))
+        return _evaluated(c, str(target), bind(target, *[resolved(c, part, bind) for part in args]))
     finally:
         c.value = outer
 
@@ -69,12 +69,12 @@ def _evaluated(c: Context, name: str, given: Args) -> Any:
     return Pair(c.emit(real), c.emit(imag))
 
 
-def _resolved(c: Context, value: Any, bind: Callable[..., Args]) -> Any:
+def resolved(c: Context, value: Any, bind: Callable[..., Args]) -> Any:
     """Arguments with every deferred result computed."""
     if isinstance(value, dict):
-        return {k: _resolved(c, v, bind) for k, v in value.items()}
+        return {k: resolved(c, v, bind) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_resolved(c, v, bind) for v in value]
+        return [resolved(c, v, bind) for v in value]
     if not isinstance(value, Deferred):
         return value
     known = c.pairs.get(value)

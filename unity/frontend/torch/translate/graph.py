@@ -25,7 +25,7 @@ from ....support.source import Source, Span
 from ..context.context import Args, Context, Result, is_node
 from ..context.fallback import Deferred, call_torch, complex_of, holds_deferred, memory_order
 from ..context.report import Gap, ImportReport, MemoryGap
-from ..operators.complex import COMPLEX, Pair, evaluate
+from ..operators.complex import COMPLEX, Pair, evaluate, resolved
 from .control import ASSERTIONS, READS, conditional, float_number, is_cond, read_number, rounded_size
 from .flex import flex_attention, is_flex
 from .in_place import out_of_place, overwritten
@@ -170,7 +170,13 @@ class GraphImporter:
                 reason = "it takes a number that only the data knows"
         pure = c.torch.Tag.nondeterministic_seeded not in target.tags
         if (pure or name in COMPLEX) and (_is_complex(c.value) or not _is_dense(c.value, [args, kwargs])):
-            return Deferred(target, args, kwargs, c.value)
+            made = Deferred(target, args, kwargs, c.value)
+            if _is_complex(c.value) and not c.symbols.knows(c.value.shape):
+                try:
+                    resolved(c, made, self.bind)  # it binds its size, which others may ask for before its elements
+                except Gap as gap:
+                    raise self._refused(node, str(gap)) from gap
+            return made
         if self.strict:
             raise FrontendError("E010", f"{name} has no translation here: {reason}", self.span(node),
                                 help=f"module {module_path(node)}; without strict=True it runs in torch")  # fmt: skip
