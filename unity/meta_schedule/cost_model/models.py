@@ -26,7 +26,7 @@ TREES = {
     "objective": "regression", "num_leaves": 7, "min_data_in_leaf": 8, "learning_rate": 0.06, "num_threads": 1, "seed": 0,
     "deterministic": True, "verbose": -1,
 }  # fmt: skip
-"""How trees are grown."""
+"""Parameters by which trees are grown."""
 ROUNDS, FEWEST = 80, 24
 """Trees, and candidates from which on there are any."""
 FAILED = 4.0
