@@ -150,7 +150,9 @@ def _raw_not(node: sc.Not) -> bool:
 
 def _operand(p: Printer, node: Any, least: int, where: str) -> None:
     if _level(node) < least:
-        p.put("(", (node, where), ")")
+        p.put("(")
+        p.expr(node, where)  # one call less on the stack of a deep tree
+        p.put(")")
     else:
         p.expr(node, where)
 
