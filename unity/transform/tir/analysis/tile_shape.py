@@ -18,6 +18,10 @@ SHARED_TILES = 16
 LOADS = 1.4
 """Loads of a cycle in a step: two, less what the addresses of many rows take."""
 
+RESERVED = 6
+"""Registers that are left to the operands of a step and to what follows it: tiles that fill all of them are larger code, which a
+search may choose (``most_rows``)."""
+
 VARIANT = 0.02
 """The further cost of a tile of another size, as a share: it is more code to compile and to keep in cache."""
 
@@ -48,7 +52,7 @@ def tile_shape(rows: int, columns: int, lanes: int, registers: int) -> tuple[int
     # never fewer vectors than multiply-adds are under way
     widest = 4 if rows > 1 else max(int(2 * LATENCY), min(16, vectors // SHARED_TILES))
     for width in range(1, min(widest, vectors) + 1):
-        for height in range(1, min(most_rows(width, registers), rows, 16) + 1):
+        for height in range(1, min((registers - RESERVED) // width, rows, 16) + 1):
             cost = 0.0
             variants = len(_pieces(rows, height)) * len(_pieces(vectors, width))
             for count, j in _pieces(rows, height):
