@@ -15,8 +15,8 @@ LATENCY = 4.0
 SHARED_TILES = 16
 """Tiles of a single row that threads can share evenly."""
 
-LOADS = 1.4
-"""Loads of a cycle in a step: two, less what the addresses of many rows take."""
+LOADS, LOADS_OF_COLUMN = 2.0, 1.4
+"""Loads of a cycle in a step; of a tile one vector wide, most of whose loads are single values, each of a row of its own."""
 
 RESERVED = 6
 """Registers that are left to the operands of a step and to what follows it: tiles that fill all of them are larger code, which a
@@ -29,7 +29,11 @@ VARIANT = 0.02
 def step_cycles(rows: int, vectors: int) -> float:
     """Cycles of one reduction step of a tile."""
     loads = rows + vectors
-    return max(rows * vectors / 2, LATENCY, loads / LOADS, 2.0 * vectors) + 0.05 * loads + 0.5
+    return (
+        max(rows * vectors / 2, LATENCY, loads / (LOADS if vectors > 1 else LOADS_OF_COLUMN), 2.0 * vectors)
+        + 0.05 * loads
+        + 0.5
+    )
 
 
 def _pieces(extent: int, size: int) -> list[tuple[int, int]]:
