@@ -1,5 +1,7 @@
 """Spaces and strategies: the default build comes first, decisions are replayed, mutated and learnt from."""
 
+import json
+import math
 import random
 from dataclasses import dataclass
 
@@ -134,13 +136,25 @@ def test_a_model_is_saved_and_learns_again(tmp_path, kind):
     first._fit()
     np.testing.assert_array_equal(first.guess(rows), second.guess(rows))
     (tmp_path / "text").write_text("no model")
-    data = bytearray((tmp_path / "model").read_bytes())
-    data[len(data) // 2] ^= 255
-    (tmp_path / "damaged").write_bytes(data)
-    np.savez(tmp_path / "other.npz", names=["x"], rows=[[1.0]], times=[1.0], tasks=["a"])
-    for name in ("text", "damaged", "other.npz", "nothing"):
+    ms.cost_model.create(kind).save(tmp_path / "blank")
+    blank.load(tmp_path / "blank")
+    whole = json.loads((tmp_path / "model").read_text())
+    changes = {
+        "other": {"names": ["x"]}, "short": {"times": whole["times"][1:]}, "row": {"rows": [[1.0], *whole["rows"][1:]]},
+        "words": {"rows": "abc"}, "more": {"call": "os.system"}, "infinite": {"times": [math.inf, *whole["times"][1:]]},
+    }  # fmt: skip
+    for name, change in changes.items():
+        (tmp_path / name).write_text(json.dumps({**whole, **change}))
+    (tmp_path / "deep").write_text("[" * 100_000)
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
+    for name in ("text", "deep", "bytes", "nothing", *changes):
         with pytest.raises(ScheduleError, match="E461"):
             second.load(tmp_path / name)
+
+
+def test_a_space_without_schedules_has_the_default_alone():
+    ran = tuned(context(generator=ms.ScheduleFn(lambda sch: [])), 4, 2, rows_of)
+    assert [candidate.is_default for candidate in ran] == [True]
 
 
 def test_models_by_name():

@@ -246,3 +246,13 @@ def test_scopes_that_other_intrinsics_fill():
     sch, block = scheduled(matmul(16, 16, 16, **HALF))
     with pytest.raises(ScheduleError, match="which other intrinsics have to fill"):
         auto_tensorize(sch, block, WMMA)
+
+
+def test_a_refusal_leaves_the_schedule_as_it_was():
+    """The laid out program is tried first: padding refuses a sum whose first value was taken away."""
+    sch, block = scheduled(matmul(5, 7, 9))
+    sch.decompose_reduction(block, sch.get_loops(block)[2])
+    before, steps = sch.mod.script(), len(sch.trace.insts)
+    with pytest.raises(ScheduleError):
+        auto_tensorize(sch, block, "auto_mm_4")
+    assert sch.mod.script() == before and {inst.row.kind for inst in sch.trace.insts[steps:]} <= {"query"}

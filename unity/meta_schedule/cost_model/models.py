@@ -7,15 +7,18 @@ larger for faster candidates.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
+from ...ir.structural import structural_digest
 from ...support.errors import ScheduleError
 from ...support.optional import require
+from ...support.schema import Schema, need
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import CostModel, Measured, TuneContext
 from .features import NAMES, features_of
@@ -54,6 +57,7 @@ class LinearModel:
         self.rows: list[np.ndarray] = []
         self.times: list[float] = []
         self.tasks: list[str] = []
+        """Checksums of the programs, as names are often the same."""
         self.coefficients = np.zeros(len(NAMES))
         self.known: dict[MeasureCandidate, np.ndarray] = {}
 
@@ -68,12 +72,13 @@ class LinearModel:
         """Learn from candidates that ran; those that failed count as slow."""
         ran = [min(result.run_secs) if result.run_secs else None for result in results]
         slow = max([seconds for seconds in ran if seconds is not None], default=1.0) * FAILED
+        task = structural_digest(context.func)
         for candidate, seconds in zip(candidates, ran):
             if candidate.lowered is None:
                 continue  # it was never ranked
             self.rows.append(self.features(context, candidate))
             self.times.append(float(np.log(seconds if seconds else slow)))
-            self.tasks.append(context.task_name)
+            self.tasks.append(task)
         if self.rows:
             self._fit()
         self.known.clear()
@@ -104,30 +109,35 @@ class LinearModel:
         return list(-self.guess(rows))
 
     def save(self, path: str | Path) -> None:
-        """Write what was measured to a file, for ``load``."""
-        with open(path, "wb") as file:
-            np.savez_compressed(file, names=NAMES, rows=self.rows, times=self.times, tasks=self.tasks)
+        """Write what was measured to a file of JSON, for ``load``."""
+        rows = [row.tolist() for row in self.rows]
+        Path(path).write_text(json.dumps({"names": NAMES, "rows": rows, "times": self.times, "tasks": self.tasks}))
 
     def load(self, path: str | Path) -> None:
         """Learn from a file too. Raises ScheduleError E461 where it is not one that ``save`` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as found:
-                names, rows, times, tasks = [found[name] for name in ("names", "rows", "times", "tasks")]
-                fits = tuple(names) == NAMES and rows.shape == (len(times), len(NAMES)) and times.shape == tasks.shape
-                fits = (
-                    fits
-                    and {rows.dtype.kind, times.dtype.kind} == {"f"}
-                    and np.isfinite(rows).all()
-                    and np.isfinite(times).all()
-                )
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+            found = Schema().record(_Measured, json.loads(Path(path).read_text("utf-8")))
+            need(found.names == NAMES, "it has other features: measure again")
+            need(all([len(row) == len(NAMES) for row in found.rows]), "a row has another length than the others")
+            need(len(found.rows) == len(found.times) == len(found.tasks), "there are not as many rows as times")
+            need(bool(np.isfinite([*found.times, *sum(found.rows, ())]).all()), "a number is not finite")
+        except (OSError, ValueError, RecursionError) as error:
             raise ScheduleError("E461", f"{path} is no saved cost model: {error}") from error
-        if not fits:
-            raise ScheduleError("E461", f"{path} is a cost model of other features", help="measure again")
-        self.rows += list(rows)
-        self.times += [float(value) for value in times]
-        self.tasks += [str(value) for value in tasks]
-        self._fit()
+        self.rows += [np.array(row) for row in found.rows]
+        self.times += found.times
+        self.tasks += found.tasks
+        if self.rows:
+            self._fit()
+
+
+@dataclass(slots=True, frozen=True)
+class _Measured:
+    """The file of a model."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[float, ...], ...]
+    times: tuple[float, ...]
+    tasks: tuple[str, ...]
 
 
 class BoostedTrees(LinearModel):

@@ -14,6 +14,7 @@ from ...transform.schedule import Schedule, Trace
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import CostModel, Measured
 from ..cost_model.models import LinearModel
+from ..space.sketch import has_own_steps
 from .mutator import DEFAULT_MUTATORS, Mutator
 from .replay import ReplayTrace
 
@@ -59,6 +60,8 @@ class EvolutionarySearch(ReplayTrace):
         return chosen
 
     def _draw(self) -> Schedule | None:
+        if not self.design_spaces:
+            return None
         rng = self.drawn.rng
         trace, anew = rng.choice(self.design_spaces).trace, True
         if self.ran and rng.random() < self.genetic_mutate_prob:
@@ -71,10 +74,11 @@ class EvolutionarySearch(ReplayTrace):
 
     def notify_runner_results(self, candidates: Sequence[MeasureCandidate], results: Sequence[Measured]) -> None:
         """Learn from a round: its fastest are mutated from now on."""
+        sketches = [sch for sch in self.design_spaces[:1] if not has_own_steps(sch)]
         for candidate, result in zip(candidates, results):
-            if result.run_secs:
-                trace = candidate.sch.trace if candidate.sch.trace.insts else self.design_spaces[0].trace
-                self.ran.append((min(result.run_secs), trace))
+            # the default build is the sketch of its decisions, where the space has one
+            traces = [sch.trace for sch in (sketches if candidate.is_default else [candidate.sch])]
+            self.ran += [(min(result.run_secs), trace) for trace in traces if result.run_secs]
         if self.own_model:
             self.cost_model.update(self.drawn.context, candidates, results)
 

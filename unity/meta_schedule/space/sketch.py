@@ -69,9 +69,8 @@ def choices_in(context: TuneContext) -> Choices:
 def _looked_at(context: TuneContext, fn: PrimFunc) -> Choices:
     with choices_of() as seen:
         lowered(context, scheduled_by_rules(context, fn).func)
-    own = {
-        block.name for block in collect(context.func.body, Block)
-    }  # rules make others, which take no annotation here
+    # blocks that rules make take no annotation here
+    own = {block.name for block in collect(context.func.body, Block)}
     return {(c.block, c.name): c for c in seen if len(c.candidates) > 1 and c.block in own}
 
 

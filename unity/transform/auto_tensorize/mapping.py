@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from ...arith.index_map import IndexMap
 from ...ir.buffer import Buffer
 from ...ir.build import add, const, dtype_of, index_var, is_int, mul
-from ...ir.expr import IntImm, Var
+from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import IterVar
 from ...ir.stmt import For
 from ...ir.types import Expr
 from ...support.recursion import deep_recursion
 from ..schedule import BlockRV, LoopRV, Schedule
+from ..schedule.rewrites.rewriting import int_value
 from ..tir.analysis.loop_nests import slope
 from .pairing import Pairing, describe, pairings
 
@@ -142,8 +143,7 @@ def _missing(way: Pairing, axis: IterVar) -> str:
 
 def _extent(axis: IterVar) -> int:
     """Iterations, 0 where they are not known or do not start from zero."""
-    known = axis.dom is not None and is_int(axis.dom.min, 0) and type(axis.dom.extent) is IntImm
-    return axis.dom.extent.value if known else 0  # type: ignore[union-attr]
+    return (int_value(axis.domain.extent) or 0) if is_int(axis.domain.min, 0) else 0
 
 
 def _agreements(way: Pairing, own: IterVar, axis: IterVar) -> int:
@@ -159,7 +159,7 @@ def _loop_of(sch: Schedule, value: Expr, loops: Sequence[LoopRV], extent: int, a
     """The innermost loop that an iterator follows step by step, and that is long enough."""
     for loop in reversed(loops):
         node = sch.get(loop)
-        count = node.extent.value if type(node.extent) is IntImm else 0
+        count = int_value(node.extent)
         if slope(value, node.loop_var) == 1 and count and (count % extent == 0 or allow_padding):
             return loop
     return None

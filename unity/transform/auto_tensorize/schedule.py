@@ -45,7 +45,8 @@ def auto_tensorize(sch: Schedule, block: BlockRV, intrin_name: str) -> BlockRV:
 
     The loops are used as they are where the operands lie as the intrinsic wants them. Otherwise iterators are fused, operands
     copied into tiles of the intrinsic's layout, extents rounded up with zeros, and the result copied out. Raises ScheduleError
-    E441 with the iterator or access that is in the way, VerifyError E380 for an unknown intrinsic.
+    E441 with the iterator or access that is in the way, or what a primitive refuses; the schedule is then as it was. Raises
+    VerifyError E380 for an unknown intrinsic.
     """
     desc = _description(intrin_name)
     other = [buffer for buffer in desc.buffer_map.values() if buffer.scope not in _SCOPES]
@@ -60,13 +61,20 @@ def auto_tensorize(sch: Schedule, block: BlockRV, intrin_name: str) -> BlockRV:
             _apply(sch.copy(), block, *loops, intrin_name)
         except ScheduleError as problem:
             loops = problem.message
-    if isinstance(loops, str):
-        found = iterators_of_description(sch, block, desc)
-        if isinstance(found, str):
-            raise ScheduleError("E441", f"{intrin_name} does not compute block {sch.get(block).name}: {found}")
-        _lay_out(sch, block, *found)
-        loops = loops_of_description(sch, block, desc, number=found[0].number)
-        assert not isinstance(loops, str), loops
+    if not isinstance(loops, str):
+        return _apply(sch, block, *loops, intrin_name)
+    found = iterators_of_description(sch, block, desc)
+    if isinstance(found, str):
+        raise ScheduleError("E441", f"{intrin_name} does not compute block {sch.get(block).name}: {found}")
+    _after_layout(sch.copy(), block, *found, intrin_name)  # a step that is refused leaves the schedule as it was
+    return _after_layout(sch, block, *found, intrin_name)
+
+
+def _after_layout(sch: Schedule, block: BlockRV, way: Pairing, fused: IndexMap, intrin_name: str) -> BlockRV:
+    """Lay the operands out as the intrinsic wants them, and put it in place."""
+    _lay_out(sch, block, way, fused)
+    loops = loops_of_description(sch, block, _description(intrin_name), number=way.number)
+    assert not isinstance(loops, str), loops
     return _apply(sch, block, *loops, intrin_name)
 
 
