@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from fuzz import TIMES
 
+from unity.ffi.targets.target import Target
 from unity.ir.interpret import run
 from unity.ir.module import IRModule
 from unity.ir.verifier.verifier import verify
@@ -17,7 +18,7 @@ from unity.transform.schedule import Schedule
 from unity.transform.tir.analysis.choices import SCHEDULE, choices_of
 from unity.transform.tir.pipeline import CPU_PIPELINE
 
-MACHINES = {"sse": Machine(16, 16), "avx2": Machine(32, 16)}
+LEVELS = {f"v{level}": Target(f"llvm -mcpu=x86-64-v{level}") for level in (2, 3, 4)}
 TILES = Machine(64, 32, ("amx_bf16bf16f32", "dot_16x2_bf16_avx512_local"))
 
 HEAD = """
@@ -68,6 +69,16 @@ PROGRAMS = {
         nest({"X": ((11, 13), F), "I": ((5, 6), "int32"), "Y": ((5, 13), F)}, (5, 13, 6), "SSR", "Y[v0, v1]", "X[I[v0, v2], v1]"),
         set(),
     ),
+    "cells": (
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((3, 5), "float32"), B: T.Buffer((2, 21), "float32"), Y: T.Buffer((3, 2, 5, 21), "float32")):
+    for i, j, k, l in T.grid(3, 2, 5, 21):
+        with T.block("Y"):
+            v0, v1, v2, v3 = T.axis.remap("SSSS", [i, j, k, l])
+            Y[v0, v1, v2, v3] = A[v0, v2] * B[v1, v3]
+"""), set(),
+    ),
     "batched": (
         nest({"A": ((2, 17, 4), F), "B": ((2, 4, 12), F), "Y": ((2, 17, 12), F)}, (2, 17, 12, 4), "SSSR", "Y[v0, v1, v2]",
              "A[v0, v1, v3] * B[v0, v3, v2]"), set(),
@@ -83,16 +94,22 @@ def decided(fn, decisions):
     return sch.mod["main"]
 
 
-def built(fn, constants, machine, rules=CPU.rules):
+def built(fn, constants, target):
     """What the rules make of a program, and the layouts of its parameters."""
-    found = schedule_function("main", fn, constants, machine, rules)
+    found = schedule_function("main", fn, constants, CPU.machine(target), CPU.rules)
     return (found.func, found.packed) if found is not None else (fn, {})
 
 
-def explored(fn, constants, machine):
+def lowered(fn, target):
+    """The program with flat loops, for a target."""
+    with target:
+        return CPU_PIPELINE(IRModule({"main": fn}, {}, {}))["main"]
+
+
+def explored(fn, constants, target):
     """The choices of rules and passes."""
     with choices_of() as seen:
-        CPU_PIPELINE(IRModule({"main": built(fn, constants, machine)[0]}, {}, {}))
+        lowered(built(fn, constants, target)[0], target)
     return {(choice.block, choice.name): choice for choice in seen}
 
 
@@ -115,17 +132,17 @@ def result(fn, packed, given):
     return own[-1]
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_own_decisions_give_the_same_program(name, machine):
-    fn, constants = PROGRAMS[name]
-    seen = explored(fn, constants, MACHINES[machine])
+def test_own_decisions_give_the_same_program(name, level):
+    (fn, constants), target = PROGRAMS[name], LEVELS[level]
+    seen = explored(fn, constants, target)
     assert seen
     own = decided(fn, {key: choice.candidates[0] for key, choice in seen.items()})
-    (one, packed), (other, layouts) = [built(program, constants, MACHINES[machine]) for program in (fn, own)]
+    (one, packed), (other, layouts) = [built(program, constants, target) for program in (fn, own)]
     assert packed == layouts
-    lowered = [CPU_PIPELINE(IRModule({"main": program}, {}, {})).script() for program in (one, other)]
-    assert lowered[0] == lowered[1]
+    texts = [lowered(program, target).script() for program in (one, other)]
+    assert texts[0] == texts[1]
     if one is not fn:
         assert IRModule({"main": one}, {}, {}).script() == IRModule({"main": other}, {}, {}).script()
 
@@ -135,8 +152,9 @@ def test_tensor_instructions_are_a_decision():
     fn = nest(
         parameters, (48, 32, 64), "SSR", "Y[v0, v1]", 'T.Cast("float32", A[v0, v2]) * T.Cast("float32", B[v2, v1])'
     )
-    seen = explored(fn, {1}, TILES)
-    assert seen["Y", "instruction"].candidates == (0, 1, 2)
+    with choices_of() as seen:
+        schedule_function("main", fn, {1}, TILES, CPU.rules)
+    assert {choice.name: choice.candidates for choice in seen}["instruction"] == (0, 1, 2)
     said = [
         schedule_function("main", decided(fn, {("Y", "instruction"): k}), {1}, TILES, CPU.rules).reason
         for k in range(3)
@@ -144,15 +162,29 @@ def test_tensor_instructions_are_a_decision():
     assert "amx" in said[0] and "dot_16x2" in said[1] and said[2].endswith("packed at build")
 
 
+@pytest.mark.parametrize(
+    "name, lanes", [("product", (16, 8, 4)), ("long product of a constant", (16, 8, 4)), ("cells", (0, 16, 8))]
+)
+def test_lines_that_are_not_filled_have_shorter_vectors(name, lanes):
+    fn, constants = PROGRAMS[name]
+    assert explored(fn, constants, LEVELS["v4"])["Y", "lanes"].candidates == lanes
+    for number in lanes:
+        check(fn, constants, {("Y", "lanes"): number}, LEVELS["v4"])
+
+
+def check(fn, constants, decisions, target):
+    """Compare a program under decisions with itself."""
+    given = arrays(fn, np.random.default_rng(1))
+    program, packed = built(decided(fn, decisions), constants, target)
+    np.testing.assert_allclose(
+        result(lowered(program, target), packed, given), result(fn, {}, given), rtol=1e-4, atol=1e-4
+    )
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_random_decisions_keep_the_result(name):
     fn, constants = PROGRAMS[name]
     rng = random.Random(name)
-    given = arrays(fn, np.random.default_rng(1))
-    expected = result(fn, {}, given)
-    for chip in list(MACHINES.values()) * TIMES:
-        seen = explored(fn, constants, chip)
-        drawn = decided(fn, {key: rng.choice(choice.candidates) for key, choice in seen.items()})
-        program, packed = built(drawn, constants, chip)
-        lowered = CPU_PIPELINE(IRModule({"main": program}, {}, {}))["main"]
-        np.testing.assert_allclose(result(lowered, packed, given), expected, rtol=1e-4, atol=1e-4)
+    for target in list(LEVELS.values()) * TIMES:
+        seen = explored(fn, constants, target)
+        check(fn, constants, {key: rng.choice(choice.candidates) for key, choice in seen.items()}, target)

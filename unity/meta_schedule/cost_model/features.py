@@ -119,11 +119,12 @@ def _inside(loop: For, around: _Around, sums: _Sums) -> _Around:
 
 
 def _store(store: BufferStore, around: _Around, sums: _Sums, own: set[Var], machine: Machine) -> None:
-    """Count a store with its loads. Its cycles: two multiply-adds and two loads each, a strided load lane by lane."""
+    """Count a store with its loads. Its cycles: two multiply-adds and two loads each, a strided load lane by lane. A vector that is
+    half a register or less counts half: the largest registers are often computed with in two halves."""
     width = machine.lanes(max(1, store.buffer.dtype.itemsize))
-    vectors = -(-around.lanes // width)
+    vectors = math.ceil(2 * around.lanes / width) / 2
     times = around.turns * vectors
-    sums.lanes += around.turns * vectors * width
+    sums.lanes += times * width
     sums.filled += around.turns * around.lanes
     sums.statements += around.copies
     sums.written = max(sums.written, around.copies)
@@ -156,16 +157,17 @@ def _store(store: BufferStore, around: _Around, sums: _Sums, own: set[Var], mach
     )
 
 
-def _waiting(store: BufferStore, around: _Around, vectors: int, machine: Machine) -> tuple[float, float]:
+def _waiting(store: BufferStore, around: _Around, vectors: float, machine: Machine) -> tuple[float, float]:
     """Cycles that a sum waits for itself, and cycles with the sums that do not stay in registers."""
     used = {var for index in store.indices for var in used_vars(index)}
     is_sum = any([load.buffer is store.buffer for load in collect(store.value, BufferLoad)])
     if not is_sum or around.innermost is None or around.innermost in used:
         return 0.0, 0.0
-    sums = math.prod([extent for var, extent in around.written if var in used]) * vectors
-    steps = around.turns * vectors / sums
+    cells = math.prod([extent for var, extent in around.written if var in used])
+    steps, sums = around.turns / cells, cells * vectors
+    registers = cells * math.ceil(vectors)
     alone = around.length * sums / (around.length * sums + WINDOW)  # short sums overlap with the next ones
-    return steps * LATENCY * alone, steps * (sums / 2 + SPILL * max(0.0, sums - machine.accumulators))
+    return steps * LATENCY * alone, steps * (sums / 2 + SPILL * max(0.0, registers - machine.accumulators))
 
 
 def _operations(value: object) -> int:

@@ -23,7 +23,7 @@ from ...ir.walk import collect
 from ...support.errors import ScheduleError
 from ..infra.backend import Machine
 from ..schedule import BlockRV, LoopRV, Schedule
-from ..tir.analysis.choices import choose
+from ..tir.analysis.choices import choose, choose_lanes
 from ..tir.analysis.chunk_sizes import CHUNK
 from ..tir.analysis.loop_nests import slope
 from ..tir.analysis.parallel_cost import FEW, SHARED_WORK
@@ -72,7 +72,8 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
         reasons = [c for b, c in found if isinstance(c, str) and b.init is not None]
         return reasons[0] if reasons else "no contraction" if not main else "several contractions"
     what = main[0]
-    lanes, width = machine.lanes(what.output.dtype.itemsize), extent_of(what.columns)
+    filled, width = machine.lanes(what.output.dtype.itemsize), extent_of(what.columns)
+    lanes = choose_lanes(what.block, filled)
     if width is None or width < lanes:
         return f"{width} columns are less than a vector" if width is not None else "the number of columns is a symbol"
     sch = schedule_of(fn)
@@ -94,10 +95,11 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
         (what,) = [c for b in collect(fn.body, Block) if isinstance(c := contraction_of(b), Contraction)]
     row = _row(what)
     tiles = tile_block_of(what, row, machine) if then is None else None
-    units = [*[unit for unit in (tiles, dot_of(what, machine)) if unit is not None], None]
+    whole = (tiles, dot_of(what, machine)) if lanes == filled else ()
+    units = [*[unit for unit in whole if unit is not None], None]
     for unit in units[choose(what.block, "instruction", range(len(units)), 0) :]:
         try:
-            made = _schedule(fn, what, after, then, row, constants, machine, width, unit)
+            made = _schedule(fn, what, after, then, row, constants, machine, width, lanes, unit)
         except ScheduleError as problem:
             refused += f"; {unit.name if unit is not None else 'a step'} does not apply: {problem.message}"
             continue
@@ -114,9 +116,9 @@ def _schedule(
     constants: Collection[int],
     machine: Machine,
     width: int,
+    lanes: int,
     unit: Dot | TileBlock | None,
 ) -> Scheduled | str:
-    lanes = machine.lanes(what.output.dtype.itemsize)
     height = 1 if row is None else extent_of(row) or UNKNOWN
     if isinstance(unit, TileBlock):
         rows, vectors = unit.rows, unit.columns // lanes

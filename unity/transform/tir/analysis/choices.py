@@ -19,6 +19,8 @@ from ....support.context_stack import ContextStack
 
 SCHEDULE = "schedule"
 """Annotation of a block: a number by the name of a decision."""
+LEAST_LANES = 4
+"""Elements of a vector that is a part of a register."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,6 +54,11 @@ def choose(block: Block, name: str, candidates: Iterable[int], own: int, most: i
     if seen is not None:
         seen.append(choice)
     return choice.taken
+
+
+def choose_lanes(block: Block, own: int) -> int:
+    """Elements of a vector: those of a register, or of a part of one, which lines that are hardly longer fill better."""
+    return choose(block, "lanes", [own // part for part in (1, 2, 4) if own >= LEAST_LANES * part], own)
 
 
 @contextmanager

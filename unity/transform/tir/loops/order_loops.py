@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....ir.build import add, ceildiv, dtype_of, int_imm, is_int, minimum, mul, sub
+from ....ir.build import add, ceildiv, dtype_of, int_imm, is_int, logical_and, lt, minimum, mul, sub
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -32,6 +32,7 @@ from ...infra.passes import prim_func_pass
 from ..analysis.choices import choose
 from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, stride_class
 from ..analysis.parallel_cost import SHARED_WORK, is_few, store_work
+from .loop_partition import HINT
 from .transposed import transposed
 
 PIECE = 1 << 12
@@ -65,7 +66,7 @@ def _new_order(nest: Nest, update: Update) -> list[For]:
 
 def _loops_over(loops: list[For], body: Stmt, vectorize: bool) -> Stmt:
     for position, loop in enumerate(reversed(loops)):
-        notes = {"vectorize": 1} if vectorize and position == 0 else None
+        notes = {"vectorize": 1} if vectorize and position == 0 else loop.annotations
         body = replace(loop, body=body, annotations=notes)
     return body
 
@@ -162,6 +163,26 @@ def _blocked(order: list[For], nest: Nest, update: Update) -> Stmt | None:
     return _shared(loops, realize, False) if _large(order, update) else _loops_over(loops, realize, False)
 
 
+def _in_vectors(order: list[For], realize: BlockRealize, update: Update) -> tuple[list[For], BlockRealize, bool]:
+    """The loops of independent cells, the innermost cut into vectors where that was decided: of the last, which may not be filled,
+    some lanes count. Otherwise LLVM makes the vectors of it: the flag that it is to."""
+    last = order[-1]
+    if type(last.extent) is not IntImm:
+        return order, realize, True
+    full = machine_in_use().lanes(update.store.buffer.dtype.itemsize)
+    lanes = choose(realize.block, "lanes", (0, full, full // 2), 0)
+    if not lanes:
+        return order, realize, True
+    pieces, piece = _cut(last, lanes)
+    at = piece.values[last.loop_var]
+    whole = last.extent.value % lanes == 0
+    loop = replace(piece.loop, extent=int_imm(lanes, prim_type(dtype_of(last.loop_var))), kind="vectorized")
+    values = tuple([substitute(v, piece.values) for v in realize.iter_values])
+    predicate = realize.predicate if whole else logical_and(realize.predicate, lt(at, last.extent))
+    pieces = pieces if whole else replace(pieces, annotations={HINT: 1})
+    return [*order[:-1], pieces, loop], replace(realize, iter_values=values, predicate=predicate), False
+
+
 def _long(loop: For) -> bool:
     return type(loop.extent) is IntImm and loop.extent.value >= 2 * BLOCK
 
@@ -176,6 +197,7 @@ def _order(stmt: For, parallel: bool) -> Stmt:
     accesses: list[BufferLoad | BufferStore] = [update.store, *update.loads]
     inner = [iterator for iterator, loop in update.axis.items() if loop is order[-1].loop_var]
     vectorize = all([stride_class(access, iterator) < 2 for access in accesses for iterator in inner])
+    realize = nest.realize
     if block.init is None:
         cells = parallel and "R" not in update.kinds.values()
         if cells and not vectorize:
@@ -185,11 +207,13 @@ def _order(stmt: For, parallel: bool) -> Stmt:
             )
             if blocked is not None:
                 return blocked
+        if cells and vectorize:
+            order, realize, vectorize = _in_vectors(order, nest.realize, update)
         if cells and _large(order, update):
-            return _shared(order, nest.realize, vectorize)
+            return _shared(order, realize, vectorize)
         if order == nest.loops and not vectorize:
             return stmt
-        return _loops_over(order, nest.realize, vectorize)
+        return _loops_over(order, realize, vectorize)
     reductions = [loop for loop in order if update.kinds[loop.loop_var] == "R"]
     if not reductions:
         plain = replace(block, init=None, body=seq(block.init, block.body))

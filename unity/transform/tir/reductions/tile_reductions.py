@@ -30,7 +30,7 @@ from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import fresh_copy, rewrite, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
-from ..analysis.choices import choose
+from ..analysis.choices import LEAST_LANES, choose, choose_lanes
 from ..analysis.chunk_sizes import chunk_of
 from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
 from ..analysis.tile_shape import most_rows, tile_shape
@@ -99,10 +99,10 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     extents = [extent_of(loop) for loop in candidates]
     own = extents.index(max(extents)) if extents else 0
     columns = candidates[choose(block, "columns", range(len(extents)), own)] if extents else None
-    machine = machine_in_use()
-    lanes = machine.lanes(max(1, dtype.bits // 8))
     if columns is None:
         return None
+    machine = machine_in_use()
+    lanes = choose_lanes(block, machine.lanes(max(1, dtype.bits // 8)))
     moving = [load for load in operands_of(update) if stride_class(load, iterator[columns.loop_var]) > 0]
     walk = find_walk(update, fixed, columns, lanes)
     if walk is not None and not choose(block, "walk", (0, 1), 1):
@@ -177,6 +177,13 @@ class _Tile:
         data = Var(f"{self.store.buffer.name}_{name}", PointerType(prim_type(dtype), "local"))
         return Buffer(data, dtype, (const(self.height, "int64"), const(lanes, "int64")), name=data.name)
 
+    def lanes_of(self, rest: int | Expr) -> int:
+        """Lanes of the last vector, which is not filled: the part of a register that has ``rest`` lanes."""
+        fitting = [self.plan.lanes]
+        while type(rest) is int and fitting[-1] // 2 >= max(rest, LEAST_LANES):
+            fitting.append(fitting[-1] // 2)
+        return fitting[-1]
+
     def write(self) -> Stmt:
         """All of it."""
         loops = self.plan.loops("R")
@@ -226,7 +233,7 @@ class _Tile:
         plan, update = self.plan, self.plan.update
         row_type = prim_type(dtype_of(plan.rows.loop_var) if plan.rows is not None else "int64")
         column_type = prim_type(dtype_of(plan.columns.loop_var))
-        zero, count = int_imm(0, column_type), int_imm(plan.lanes, column_type)
+        zero, full = int_imm(0, column_type), int_imm(plan.lanes, column_type)
         row, vector, lane = Var("row", row_type), Var("vector", column_type), Var("lane", column_type)
         values = dict(self.corner)
         if plan.rows is not None:
@@ -234,10 +241,10 @@ class _Tile:
         whole, rest = (0, self.limit) if self.limit is not None else divmod(self.width, plan.lanes)
         parts: list[Stmt] = []
         first: Expr = int_imm(whole * plan.lanes, column_type)
-        filled: list[tuple[bool, Expr, Expr | None]] = [(True, mul(vector, count), None)] if whole else []
+        filled: list[tuple[bool, Expr, Expr, Expr | None]] = [(True, full, mul(vector, full), None)] if whole else []
         if rest != 0:
-            filled.append((False, first, lt(lane, rest)))
-        for many, number, inside in filled:
+            filled.append((False, int_imm(self.lanes_of(rest), column_type), first, lt(lane, rest)))
+        for many, count, number, inside in filled:
             column = add(number, lane)
             at = add(self.corner[self.line.loop_var], column)
             values[plan.columns.loop_var] = at

@@ -37,7 +37,7 @@ from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import fresh_copy, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
-from ..analysis.choices import choose
+from ..analysis.choices import choose, choose_lanes
 from ..analysis.chunk_sizes import chunk_of
 from ..analysis.loop_nests import (
     JOINS,
@@ -108,7 +108,7 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
         return None
     along = reductions[-1]
     machine = machine_in_use()
-    lanes = machine.lanes(max(1, dtype.bits // 8))
+    lanes = choose_lanes(nest.realize.block, machine.lanes(max(1, dtype.bits // 8)))
     if type(along.extent) is IntImm and 2 * extent_of(along) < lanes:
         return None
     var = iterators_of(update)[along.loop_var]
