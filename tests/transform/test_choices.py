@@ -79,6 +79,28 @@ def main(A: T.Buffer((3, 5), "float32"), B: T.Buffer((2, 21), "float32"), Y: T.B
             Y[v0, v1, v2, v3] = A[v0, v2] * B[v1, v3]
 """), set(),
     ),
+    "border, groups, and their join": (
+        parse("""
+@T.prim_func
+def main(X: T.Buffer((4, 19), "float32"), W: T.Buffer((4, 3, 3), "float32"), Z: T.Buffer((12, 19), "float32")):
+    P = T.alloc_buffer((4, 21), "float32")
+    Y = T.alloc_buffer((4, 3, 19), "float32")
+    for i, j in T.grid(4, 21):
+        with T.block("P"):
+            v0, v1 = T.axis.remap("SS", [i, j])
+            P[v0, v1] = T.if_then_else(1 <= v1 and v1 < 20, X[v0, v1 - 1], T.float32(0))
+    for i, j, k, l in T.grid(4, 3, 19, 3):
+        with T.block("Y"):
+            v0, v1, v2, v3 = T.axis.remap("SSSR", [i, j, k, l])
+            with T.init():
+                Y[v0, v1, v2] = T.float32(0)
+            Y[v0, v1, v2] = Y[v0, v1, v2] + P[v0, v2 + v3] * W[v0, v1, v3]
+    for i, j in T.grid(12, 19):
+        with T.block("Z"):
+            v0, v1 = T.axis.remap("SS", [i, j])
+            Z[v0, v1] = Y[v0 // 3, v0 % 3, v1]
+"""), set(),
+    ),
     "batched": (
         nest({"A": ((2, 17, 4), F), "B": ((2, 4, 12), F), "Y": ((2, 17, 12), F)}, (2, 17, 12, 4), "SSSR", "Y[v0, v1, v2]",
              "A[v0, v1, v3] * B[v0, v3, v2]"), set(),
@@ -179,6 +201,18 @@ def check(fn, constants, decisions, target):
     np.testing.assert_allclose(
         result(lowered(program, target), packed, given), result(fn, {}, given), rtol=1e-4, atol=1e-4
     )
+
+
+def test_blocks_before_and_behind_a_sum_are_in_its_tiles_where_that_is_decided():
+    fn, constants = PROGRAMS["border, groups, and their join"]
+    target = LEVELS["v3"]
+    seen = explored(fn, constants, target)
+    assert seen["P", "inline"].candidates == (0, 1) and seen["Y", "follow"].candidates == (1, 0)
+    for inline, follow in ((0, 1), (1, 1), (0, 0)):
+        decisions = {("P", "inline"): inline, ("Y", "follow"): follow}
+        text = lowered(built(decided(fn, decisions), constants, target)[0], target).script()
+        assert ("P = T.alloc" in text) == (not inline) and ("Y = T.alloc" in text) == (not follow)
+        check(fn, constants, decisions, target)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 
+from ...ffi.native.pool import num_threads
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.stmt import Block
@@ -25,6 +26,8 @@ from ..core.tune_context import MAIN, TuneContext
 
 OWN = 0.5
 """Probability of the own choice where decisions are drawn: few changes at a time."""
+PARALLEL = "parallel"
+"""The decision that loops are shared between threads."""
 LOOKS = 8
 """Random decisions that are tried for decisions which appear behind others only."""
 LAST = "inject_double_buffer"
@@ -69,9 +72,10 @@ def choices_in(context: TuneContext) -> Choices:
 def _looked_at(context: TuneContext, fn: PrimFunc) -> Choices:
     with choices_of() as seen:
         lowered(context, scheduled_by_rules(context, fn).func)
-    # blocks that rules make take no annotation here
+    # blocks that rules make take no annotation here, and one thread shares nothing
     own = {block.name for block in collect(context.func.body, Block)}
-    return {(c.block, c.name): c for c in seen if len(c.candidates) > 1 and c.block in own}
+    found = [c for c in seen if len(c.candidates) > 1 and c.block in own]
+    return {(c.block, c.name): c for c in found if c.name != PARALLEL or num_threads() > 1}
 
 
 def _annotate(sch: Schedule, decisions: dict[tuple[str, str], object]) -> None:

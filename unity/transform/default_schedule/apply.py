@@ -32,6 +32,7 @@ from ..infra.constant_provenance import derive, peek, recipe
 from ..infra.passes import PassContext, module_pass
 from ..tir.analysis.choices import is_decided, without_decisions
 from .base import SCHEDULED, Rule, Scheduled
+from .inlined import inlined
 from .packing import Packing
 from .read_packed import PackedRead, read_packed
 from .schedule_cache import cached_schedule
@@ -114,17 +115,20 @@ def schedule_programs(
 def schedule_function(
     name: str, fn: PrimFunc, constants: set[int], machine: Machine, rules: tuple[Rule, ...]
 ) -> Scheduled | None:
-    """The result of the first rule that takes a program; None where none does."""
+    """The result of the first rule that takes a program; None where none does, and nothing was decided to be inlined."""
     said: list[str] = []
     taken = None
+    whole = inlined(fn)
     for rule in rules:
-        found = rule.apply(fn, constants, machine)
+        found = rule.apply(whole, constants, machine)
         if isinstance(found, Scheduled):
             said.append(f"{rule.name}: {found.reason}")
             done = without_decisions(found.func) if is_decided(fn) else found.func
             taken = replace_found(found, func=keep_cost(done, fn))
             break
         said.append(f"not {rule.name}: {found}")
+    if taken is None and whole is not fn:
+        taken = Scheduled(keep_cost(whole, fn), "loops by passes")
     if bool_option("UNITY_EXPLAIN"):
         print(f"{name}: {'; '.join(said)}", file=sys.stderr)
     return taken

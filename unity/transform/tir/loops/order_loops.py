@@ -209,7 +209,7 @@ def _order(stmt: For, parallel: bool) -> Stmt:
                 return blocked
         if cells and vectorize:
             order, realize, vectorize = _in_vectors(order, nest.realize, update)
-        if cells and _large(order, update):
+        if cells and choose(block, "parallel", (0, 1), _large(order, update)):
             return _shared(order, realize, vectorize)
         if order == nest.loops and not vectorize:
             return stmt

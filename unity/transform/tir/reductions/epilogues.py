@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from ....ir.build import is_int
+from ....ir.build import add, is_int, mul
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.scalar import BufferLoad
+from ....ir.scalar import BufferLoad, FloorDiv, FloorMod
 from ....ir.stmt import BufferStore, For, SeqStmt, Stmt, seq
+from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import StatementRewriter, collect, rewrite, substitute
+from ..analysis.choices import choose
 from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
 
 
@@ -23,9 +25,11 @@ def follow(epilogue: Update, store: BufferStore, result: Var, places: dict[Var, 
     """The consumer's store for the cell that ``store`` would have written."""
     read = next(load for load in epilogue.loads if load.buffer is store.buffer)
     where: dict[Var, Expr] = {}
-    for index, source in zip(read.indices, store.indices):
-        if type(index) is Var:
-            where[index] = substitute(source, places)
+    for var, (place, parts) in _axes_of(read).items():
+        where[var] = substitute(store.indices[place], places)
+        if parts == 2:
+            last = store.buffer.shape[place + 1]
+            where[var] = add(mul(where[var], last), substitute(store.indices[place + 1], places))
     made = rewrite(epilogue.store, {BufferLoad: lambda load: result if load.buffer is store.buffer else load})
     return substitute(made, where)
 
@@ -58,17 +62,37 @@ def epilogue_of(nest: Nest, update: Update, column: Var | None, following: Stmt,
     return consumer if all([a in here for a in everywhere]) else None
 
 
+def _axes_of(read: BufferLoad) -> dict[Var, tuple[int, int]]:
+    """Iterators of the consumer: the axis of the result that each walks along, or the first of two, where the indices are its
+    quotient and its remainder by the extent of the second (as of groups that are joined); with the number of axes."""
+    found: dict[Var, tuple[int, int]] = {}
+    shape = read.buffer.shape
+    for place, index in enumerate(read.indices):
+        behind = read.indices[place + 1] if place + 1 < len(shape) else None
+        if type(index) is Var:
+            found[index] = place, 1
+        elif type(index) is FloorDiv and type(behind) is FloorMod and type(index.a) is Var and index.a is behind.a:
+            if _same(index.b, shape[place + 1]) and _same(behind.b, shape[place + 1]):
+                found[index.a] = place, 2
+    return found
+
+
 def _cell_by_cell(load: BufferLoad, first: BufferLoad, behind: Nest, consumer: Update) -> bool:
-    """True when a read walks over the whole buffer, an iterator an axis, as ``first`` does."""
-    used = [index for index in load.indices if type(index) is Var and index in consumer.axis]
-    if len(set(used)) != len(consumer.axis) or len(used) != len(consumer.axis):
-        return False
+    """True when a read walks over the whole buffer, an iterator an axis or two, as ``first`` does."""
+    axes, shape = _axes_of(load), load.buffer.shape
     extents = {loop.loop_var: loop.extent for loop in behind.loops}
-    for index, extent in zip(load.indices, load.buffer.shape):
-        whole = type(index) is Var and index in consumer.axis and _same(extents[consumer.axis[index]], extent)
-        if not whole and not (is_int(index, 0) and is_int(extent, 1)):
+    if set(axes) != set(consumer.axis):
+        return False
+    walked: set[int] = set()
+    for var, (place, parts) in axes.items():
+        whole = shape[place] if parts == 1 else mul(shape[place], shape[place + 1])
+        if not _same(extents[consumer.axis[var]], whole):
             return False
-    return all([a is b or type(a) is not Var for a, b in zip(load.indices, first.indices)])
+        walked |= set(range(place, place + parts))
+    rest = [place for place in range(len(shape)) if place not in walked]
+    if not all([is_int(load.indices[place], 0) and is_int(shape[place], 1) for place in rest]):
+        return False
+    return all([structural_equal(a, b) for a, b in zip(load.indices, first.indices)])
 
 
 def _same(a: Expr, b: Expr) -> bool:
@@ -115,7 +139,9 @@ class Outermost(StatementRewriter, Generic[_P]):
             plan = self.plan(part) if type(part) is For else None
             if plan is not None and position + 1 < len(stmt.stmts):
                 behind = stmt.stmts[position + 1]
-                plan.epilogue = epilogue_of(plan.nest, plan.update, self.column(plan), behind, self.func)
+                epilogue = epilogue_of(plan.nest, plan.update, self.column(plan), behind, self.func)
+                follows = epilogue is not None and choose(plan.nest.realize.block, "follow", (0, 1), 1)
+                plan.epilogue = epilogue if follows else None
             parts.append(self.visit(part) if plan is None else self.make(plan))
             position += 2 if plan is not None and plan.epilogue is not None else 1
         changed = len(parts) != len(stmt.stmts) or any([a is not b for a, b in zip(parts, stmt.stmts)])

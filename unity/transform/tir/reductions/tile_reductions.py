@@ -53,6 +53,8 @@ from .tile_walk import Walk, find_walk
 
 MOST_ROWS, MOST_VECTORS = 16, 16
 """Rows and vectors of a tile, at most."""
+FULL_ROWS = 8
+"""Rows that fill a tile well."""
 
 
 @dataclass(slots=True)
@@ -120,19 +122,19 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     vectors = choose(block, "vectors", range(1, MOST_VECTORS + 1), vectors, -(-length // lanes))
     fit = min(most, most_rows(vectors, machine.registers))
     height = choose(block, "rows", range(1, MOST_ROWS + 1), height, fit)
-    parallel = parallel and is_large(nest, update)
+    parallel = parallel and bool(choose(block, "parallel", (0, 1), is_large(nest, update)))
     return _Plan(nest, update, columns, rows, walk, height, vectors * lanes, lanes, None, parallel)
 
 
 def _rows(update: Update, loops: list[For], moving: list[BufferLoad]) -> For | None:
-    """The loop whose iterations read the same vectors, else the one that shares most reads."""
+    """The loop whose iterations read the same vectors, else the one that shares most reads; of several one that fills a tile."""
     iterator = iterators_of(update)
-    best, best_shared = None, 0
+    best, most = None, (0, 0)
     for loop in loops:
         var = iterator[loop.loop_var]
         shared = sum([4 if load in moving else 1 for load in operands_of(update) if stride_class(load, var) == 0])
-        if shared > best_shared:
-            best, best_shared = loop, shared
+        if shared and (shared, min(extent_of(loop), FULL_ROWS)) > most:
+            best, most = loop, (shared, min(extent_of(loop), FULL_ROWS))
     return best
 
 

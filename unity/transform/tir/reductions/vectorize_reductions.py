@@ -127,7 +127,7 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     while side * outputs < 2 * LATENCY and side < 4 and side * 2 <= steps:
         side *= 2
     side = choose(block, "side_by_side", (1, 2, 4, 8), side)
-    parallel = parallel and is_large(nest, update)
+    parallel = parallel and bool(choose(block, "parallel", (0, 1), is_large(nest, update)))
     return _Plan(nest, update, along, value, sizes, side, lanes, None, parallel)
 
 
