@@ -11,11 +11,14 @@ from programs_of_tests import product
 
 import unity.meta_schedule as ms
 from unity import te
+from unity.ir.interpret import run
 from unity.meta_schedule.cost_model.features import NAMES, features_of
 from unity.meta_schedule.search.mutator import MutateCategorical, MutateTileSize
 from unity.meta_schedule.space.sketch import candidate_of, choices_in
+from unity.meta_schedule.space.tensor_instructions import TensorInstructions
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import Schedule, Trace
+from unity.transform.schedule.core.tensor_intrin import TensorIntrin
 
 TARGET = "llvm -mcpu=x86-64-v3"
 
@@ -199,6 +202,45 @@ def test_names_that_are_none():
 def test_what_a_space_is_made_of():
     with pytest.raises(ScheduleError, match="the function gave a LoopRV"):
         context(generator=ms.ScheduleFn(lambda sch: sch.get_loops("c")[0])).generate_design_space()
+
+
+def byte_convolution(channels=7):
+    """A convolution of bytes over an image of odd sizes, its channels last."""
+    x, w = te.placeholder((5, 6, channels), "uint8", "x"), te.placeholder((3, 3, channels, 19), "int8", "w")
+    p, q, r = [te.reduce_axis((0, n), name) for n, name in ((3, "p"), (3, "q"), (channels, "r"))]
+    term = lambda i, j, f: x[i + p, j + q, r].astype("int32") * w[p, q, r, f].astype("int32")  # noqa: E731
+    return te.create_prim_func([x, w, te.compute((3, 4, 19), lambda i, j, f: te.sum(term(i, j, f), [p, q, r]), "y")])
+
+
+def test_tensor_intrinsics_of_the_machine_are_in_the_space():
+    task = ms.TuneContext(
+        byte_convolution(), target="llvm -mcpu=znver4", space_generator=ms.PostOrderApply(), rand_state=5
+    )
+    task.initialize()
+    first, *others = task.generate_design_space()
+    assert "tensorize" not in first.trace.script() and others
+    assert all(
+        ["dot_16x4_vnni" in sch.trace.script() and "sample_perfect_tile" in sch.trace.script() for sch in others]
+    )
+
+
+def test_points_with_a_tensor_intrinsic_are_right():
+    """The intrinsic computes by its description, which the interpreter runs."""
+    TensorIntrin.register("described_dot", *[TensorIntrin.get("dot_16x4_vnni").desc] * 2)
+    space = ms.PostOrderApply([TensorInstructions(["described_dot", "nobody's"])])
+    task = ms.TuneContext(byte_convolution(), target=TARGET, space_generator=space, rand_state=5,
+                          search_strategy=ms.search_strategy.create("replay-trace"))  # fmt: skip
+    task.initialize()
+    ran = [one for one in tuned(task, 8, 8, lambda one: [1.0]) if "described_dot" in one.sch.trace.script()]
+    assert len({str(decisions(one)) for one in ran}) > 1
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(0, 255, (5, 6, 7), "uint8"), rng.integers(-128, 127, (3, 3, 7, 19), "int8")
+    expected = np.zeros((3, 4, 19), "int32")
+    run(task.mod, "main", x, w, expected)
+    for candidate in ran:
+        result = np.zeros_like(expected)
+        run(candidate.sch.mod, "main", x, w, result)
+        assert expected.any() and np.array_equal(result, expected)
 
 
 def test_decisions_are_about_blocks_of_the_program():

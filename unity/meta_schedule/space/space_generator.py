@@ -18,6 +18,7 @@ from ...support.errors import ScheduleError
 from ...transform.schedule import BlockRV, Schedule
 from ..core.tune_context import MAIN, SpaceGenerator, TuneContext
 from .sketch import decision_sketch, start
+from .tensor_instructions import TensorInstructions
 
 
 class ScheduleRule(Protocol):
@@ -27,7 +28,8 @@ class ScheduleRule(Protocol):
 
 
 class PostOrderApply:
-    """The sketch of the default build, and those of ``sch_rules``, applied to every block from the last to the first."""
+    """The sketch of the default build, those with the tensor intrinsics of the machine, and those of ``sch_rules``, applied to
+    every block from the last to the first."""
 
     def __init__(self, sch_rules: Sequence[ScheduleRule] = ()) -> None:
         self.sch_rules = list(sch_rules)
@@ -40,15 +42,20 @@ class PostOrderApply:
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """The sketches of a program."""
         assert self.context is not None, "the generator was not given its task"
+        tensors = TensorInstructions(self.context.machine.intrinsics)
         found = [decision_sketch(self.context)]
-        if not self.sch_rules:
-            return found
-        sketches = [start(mod)]
+        found += self._sketches(mod, [tensors]) if tensors.intrinsics else []
+        return found + (self._sketches(mod, self.sch_rules) if self.sch_rules else [])
+
+    def _sketches(self, mod: IRModule, rules: Sequence[ScheduleRule]) -> list[Schedule]:
+        """What rules make of a program, without the program as it is."""
+        assert self.context is not None
+        sketches = [start(mod, seed=self.context.rand_state)]
         names = [block.name for block in collect(mod.prim_funcs()[MAIN].body, Block) if block.iter_vars]
         for name in reversed(names):
-            for rule in self.sch_rules:
+            for rule in rules:
                 sketches = [made for sch in sketches for made in _applied(rule, sch, name)]
-        return [*found, *[sch for sch in sketches if sch.trace.simplified().insts]]
+        return [sch for sch in sketches if sch.trace.simplified().insts]
 
 
 def _applied(rule: ScheduleRule, sch: Schedule, name: str) -> list[Schedule]:

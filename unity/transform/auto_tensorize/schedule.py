@@ -12,7 +12,7 @@ from typing import Any
 
 from ...arith.index_map import IndexMap
 from ...ir.buffer import Buffer
-from ...ir.build import const
+from ...ir.build import const, is_int
 from ...ir.expr import IntImm
 from ...ir.function import PrimFunc
 from ...ir.stmt import BufferStore
@@ -40,13 +40,14 @@ def tile_with_tensor_intrin(
     return None if info is None else _tile(sch, block, info)[1][0]
 
 
-def auto_tensorize(sch: Schedule, block: BlockRV, intrin_name: str) -> BlockRV:
+def auto_tensorize(sch: Schedule, block: BlockRV, intrin_name: str, side_by_side: int = 1) -> BlockRV:
     """Compute a block by a tensor intrinsic; returns the block of one application of it.
 
     The loops are used as they are where the operands lie as the intrinsic wants them. Otherwise iterators are fused, operands
-    copied into tiles of the intrinsic's layout, extents rounded up with zeros, and the result copied out. Raises ScheduleError
-    E441 with the iterator or access that is in the way, or what a primitive refuses; the schedule is then as it was. Raises
-    VerifyError E380 for an unknown intrinsic.
+    copied into tiles of the intrinsic's layout, extents rounded up with zeros, and the result copied out. ``side_by_side``: the
+    most applications along each of the last two loops over results that are done in one step of the sum (how many is sampled), so
+    that they share what they read. Raises ScheduleError E441 with the iterator or access that is in the way, or what a primitive
+    refuses; the schedule is then as it was. Raises VerifyError E380 for an unknown intrinsic.
     """
     desc = _description(intrin_name)
     other = [buffer for buffer in desc.buffer_map.values() if buffer.scope not in _SCOPES]
@@ -58,24 +59,27 @@ def auto_tensorize(sch: Schedule, block: BlockRV, intrin_name: str) -> BlockRV:
     loops = loops_of_description(sch, block, desc)
     if not isinstance(loops, str):
         try:
-            _apply(sch.copy(), block, *loops, intrin_name)
+            _apply(sch.copy(), block, *loops, intrin_name, side_by_side)
         except ScheduleError as problem:
             loops = problem.message
     if not isinstance(loops, str):
-        return _apply(sch, block, *loops, intrin_name)
+        return _apply(sch, block, *loops, intrin_name, side_by_side)
     found = iterators_of_description(sch, block, desc)
     if isinstance(found, str):
         raise ScheduleError("E441", f"{intrin_name} does not compute block {sch.get(block).name}: {found}")
-    _after_layout(sch.copy(), block, *found, intrin_name)  # a step that is refused leaves the schedule as it was
-    return _after_layout(sch, block, *found, intrin_name)
+    # a step that is refused leaves the schedule as it was
+    _after_layout(sch.copy(), block, *found, intrin_name, side_by_side)
+    return _after_layout(sch, block, *found, intrin_name, side_by_side)
 
 
-def _after_layout(sch: Schedule, block: BlockRV, way: Pairing, fused: IndexMap, intrin_name: str) -> BlockRV:
+def _after_layout(
+    sch: Schedule, block: BlockRV, way: Pairing, fused: IndexMap, intrin_name: str, side_by_side: int
+) -> BlockRV:
     """Lay the operands out as the intrinsic wants them, and put it in place."""
     _lay_out(sch, block, way, fused)
     loops = loops_of_description(sch, block, _description(intrin_name), number=way.number)
     assert not isinstance(loops, str), loops
-    return _apply(sch, block, *loops, intrin_name)
+    return _apply(sch, block, *loops, intrin_name, side_by_side)
 
 
 def _description(intrin_name: str) -> PrimFunc:
@@ -106,14 +110,21 @@ def _tile(sch: Schedule, block: BlockRV, info: TensorizeInfo) -> tuple[list[Loop
     return outer, nested
 
 
-def _apply(sch: Schedule, block: BlockRV, way: Pairing, info: TensorizeInfo, intrin_name: str) -> BlockRV:
+def _apply(
+    sch: Schedule, block: BlockRV, way: Pairing, info: TensorizeInfo, intrin_name: str, side_by_side: int
+) -> BlockRV:
     """Tile a block, move its operands to the scopes of the intrinsic, and put the intrinsic in place of the inner loops."""
     outer, inner = _tile(sch, block, info)
     values, axes = sch.get_sref(block).realize.iter_values, sch.get(block).iter_vars
     reductions = {v for value, axis in zip(values, axes) if axis.kind == "R" for v in free_vars(value)}
     steps = [loop for loop in outer if sch.get(loop).loop_var in reductions]
     tiles = [loop for loop in outer if loop not in steps]
-    sch.reorder(*tiles, *steps, *inner)
+    near: list[LoopRV] = []
+    for loop in [loop for loop in tiles if not is_int(sch.get(loop).extent, 1)][-2:] if side_by_side > 1 else ():
+        far, part = sch.split(loop, sch.sample_perfect_tile(loop, 2, side_by_side))
+        tiles[tiles.index(loop)] = far
+        near.append(part)
+    sch.reorder(*tiles, *steps, *near, *inner)
     for described, (_, access) in way.accesses.items():
         if described.scope == access.buffer.scope:
             continue
@@ -126,7 +137,9 @@ def _apply(sch: Schedule, block: BlockRV, way: Pairing, info: TensorizeInfo, int
             if outer:
                 sch.compute_at(copy, (*tiles, *steps)[-1])
     if sch.get(block).init is not None:
-        sch.decompose_reduction(block, (*steps, *inner)[0])
+        sch.decompose_reduction(block, (*steps, *near, *inner)[0])
+    for loop in near:
+        sch.unroll(loop)
     made = sch.blockize(inner[0])
     sch.tensorize(made, intrin_name)
     return made

@@ -1,0 +1,52 @@
+"""``TensorInstructions``: the rule that computes a block by a tensor intrinsic, through any map of its iterators.
+
+It is for what the rules of default schedules do not give to an intrinsic: operands that lie otherwise, extents that are not
+multiples, contractions of any kind. How many applications share what they read is sampled. Not here: how iterators are matched
+(``transform/auto_tensorize``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ffi.native.pool import num_threads
+from ...support.errors import ScheduleError
+from ...transform.auto_tensorize.schedule import auto_tensorize
+from ...transform.schedule import BlockRV, Schedule
+from ...transform.schedule.core.tensor_intrin import TensorIntrin
+from ...transform.schedule.rewrites.rewriting import int_value
+
+SIDE_BY_SIDE = 8
+"""Applications along one loop that share what they read, at most."""
+
+
+class TensorInstructions:
+    """Gives a schedule as it is, and one for each of ``intrinsics`` that computes the block; names that nobody registered count for
+    nothing."""
+
+    def __init__(self, intrinsics: Sequence[str]) -> None:
+        self.intrinsics = [name for name in intrinsics if TensorIntrin.get(name, allow_missing=True) is not None]
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """The schedules."""
+        found = [sch]
+        if sch.get(block).init is None:
+            return found
+        for name in self.intrinsics:
+            made = sch.copy()
+            try:
+                _share(made, auto_tensorize(made, block, name, SIDE_BY_SIDE))
+            except ScheduleError:
+                continue
+            found.append(made)
+        return found
+
+
+def _share(sch: Schedule, applied: BlockRV) -> None:
+    """Share the outermost loop that turns between threads, where there are several."""
+    turning = [loop for loop in sch.get_loops(applied) if int_value(sch.get(loop).extent) != 1]
+    if turning and num_threads() > 1:
+        sch.parallel(turning[0])
+
+
+__all__ = ["TensorInstructions"]
