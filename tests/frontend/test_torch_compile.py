@@ -104,21 +104,37 @@ def test_training_draws_its_random_numbers_in_torch() -> None:
     assert model[0].weight.grad is not None
 
 
-@pytest.mark.parametrize("view", ["expand", "tail", "columns"])
+VIEWS = {
+    "expand": lambda x: x.expand(2, *x.shape),
+    "tail": lambda x: x[1:],
+    "columns": lambda x: x.T[1:, None],
+    "bits": lambda x: x.view(torch.int32)[1:],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
 def test_views_of_inputs_with_strides_and_an_offset(view: str) -> None:
-    """Sizes, strides and offset are symbols from the second call on; torch makes the view anew from those of the result."""
-
-    def forward(x: Any) -> Any:
-        return {"expand": lambda: x.expand(2, *x.shape), "tail": lambda: x[1:], "columns": lambda: x.T[1:, None]}[
-            view
-        ]()
-
+    """Sizes and strides are symbols from the second call on; an offset may be another in every call, and nothing is compiled anew."""
+    forward = VIEWS[view]
     run = compiled(forward)
+    wide, long = torch.randn(8, 12), torch.randn(90)
+    strided = [wide[::2, 1::3], wide[::2, 2::3], wide[1::2, 2::3], long[5:29].view(4, 6), long[47:71].view(4, 6)]
     with torch.no_grad():
-        for x in (torch.randn(6, 4).T, torch.randn(8, 12)[::2, 1::3], torch.randn(1, 6).expand(4, 6)):
+        for x in (torch.randn(6, 4).T, *strided, torch.randn(1, 6).expand(4, 6), torch.randn(5, 4)):
             made, expected = run(x), forward(x)
             same(made, expected)
-            assert made.stride() == expected.stride()
+            assert made.stride() == expected.stride() and made.data_ptr() == expected.data_ptr()
+
+
+def test_views_of_inputs_in_another_data_type() -> None:
+    def forward(x: Any, y: Any) -> Any:
+        return torch.view_as_real(x)[1:], x.real[2:], x.imag[:2], x.conj()[1:], y.view(torch.int16)[1:], x * 2
+
+    run = compiled(forward)
+    x, y = torch.randn(9, dtype=torch.complex64), torch.randn(9)
+    with torch.no_grad():
+        for start in (3, 1):
+            same(run(x[start:], y[start:]), forward(x[start:], y[start:]))
 
 
 def test_results_have_the_strides_torch_traced() -> None:

@@ -138,26 +138,29 @@ def _given(torch: Any, value: Any) -> Tensor:
 
 @dataclass(slots=True, frozen=True)
 class Place:
-    """One output: a value known beforehand, an argument, an earlier output, or the next result, laid out as torch traced it where
-    that is not contiguous.
+    """One output: a value known beforehand, an argument or a view of it (of a data type), an earlier output, or the next result,
+    laid out as torch traced it where that is not contiguous.
 
-    torch makes the views of a function anew with the strides and the offset of what a backend gives it.
+    torch makes the views of a function anew with the strides and the offset of what a backend gives it: a view of an argument lies
+    in the argument's memory, so that the offset counts from where the argument lies in this call.
     """
 
     value: Any = None
     argument: int | None = None
+    view: Any = None
     earlier: int | None = None
     computed: bool = False
     strided: bool = False
     complex: bool = False
 
     def restored(self, found: Iterator[Any], args: Sequence[Any], made: Sequence[Any], taken: set[int]) -> Any:
-        """The output from the results of ``main``: a tensor is followed by its strides and offset where they matter.
+        """The output from the results of ``main``: a tensor is followed by its strides and offset where they matter; a view is
+        these alone.
 
         ``made``: the outputs before it. ``taken``: addresses of memory that it may not have.
         """
         if self.argument is not None:
-            return args[self.argument]
+            return args[self.argument] if self.view is None else _seen_as(args[self.argument], self.view, *next(found))
         if self.earlier is not None:
             return made[self.earlier]
         if not self.computed:
@@ -168,6 +171,18 @@ class Place:
             return _laid_out(require("torch").view_as_complex(tensor) if self.complex else tensor, *next(found))
         own = separate(result, taken)
         return require("torch").view_as_complex(own) if self.complex else own
+
+
+def _seen_as(argument: Any, dtype: Any, *layout: int) -> Any:
+    """A view of the memory of an argument, in sizes, strides and at an offset; last is the offset the argument had in the trace."""
+    *dims, offset, traced = layout
+    size, strides = dims[: len(dims) // 2], dims[len(dims) // 2 :]
+    offset += (argument.storage_offset() - traced) * argument.itemsize // dtype.itemsize
+    own = argument.detach()
+    if argument.dtype != dtype:
+        whole = argument.untyped_storage().nbytes() // dtype.itemsize * dtype.itemsize
+        own = own.as_strided((whole // argument.itemsize,), (1,), 0).view(dtype)
+    return own.as_strided(size, strides, offset)
 
 
 def _laid_out(source: Any, *layout: int) -> Any:
@@ -211,6 +226,10 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
             if isinstance(node, context.torch.fx.Node) and known.setdefault(node, position) != position:
                 places.append(Place(earlier=known[node]))
                 continue
+            if seen := _view(context, node, list(given)):
+                places.append(Place(argument=seen[0], view=node.meta["val"].dtype))
+                leaves.append(seen[1])
+                continue
             value = graph.value_of(node)
             paired = isinstance(value, Deferred)
             if paired:
@@ -223,6 +242,29 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
             leaves += [value] if layout is None else [value, layout]
         builder.emit_func_output(Tuple(tuple(leaves)))
     return builder.get(), places, report
+
+
+def _view(context: Context, node: Any, inputs: Sequence[Any]) -> tuple[int, ShapeExpr] | None:
+    """For a view of an input: which one, and sizes, strides, offset and the offset of the input; None where only the data knows
+    them, and where elements are conjugates or negatives of what lies in memory."""
+    value: Any = node.meta["val"] if isinstance(node, context.torch.fx.Node) else None
+    if not _strided(context, value):
+        return None
+    storage = value.untyped_storage()._cdata
+    for position, given in enumerate([n.meta["val"] for n in inputs]):
+        if _strided(context, given) and given.untyped_storage()._cdata == storage:
+            layout = [*value.shape, *value.stride(), value.storage_offset(), given.storage_offset()]
+            try:
+                return position, ShapeExpr(context.symbols.dims(layout))
+            except Gap:
+                return None
+    return None
+
+
+def _strided(context: Context, value: Any) -> bool:
+    """Is a value a tensor whose elements are what lies in memory?"""
+    torch = context.torch
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided and not (value.is_conj() or value.is_neg())
 
 
 def _layout(context: Context, value: Any) -> ShapeExpr | None:
