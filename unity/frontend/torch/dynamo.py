@@ -262,7 +262,7 @@ def _view(context: Context, node: Any, inputs: Sequence[Any]) -> tuple[int, Shap
 
 
 def _strided(context: Context, value: Any) -> bool:
-    """Is a value a tensor whose elements are what lies in memory?"""
+    """True for a tensor whose elements are what lies in memory."""
     torch = context.torch
     return isinstance(value, torch.Tensor) and value.layout == torch.strided and not (value.is_conj() or value.is_neg())
 

@@ -48,7 +48,7 @@ class PostOrderApply:
         return found + (self._sketches(mod, self.sch_rules) if self.sch_rules else [])
 
     def _sketches(self, mod: IRModule, rules: Sequence[ScheduleRule]) -> list[Schedule]:
-        """What rules make of a program, without the program as it is."""
+        """Return what rules make of a program, without the program as it is."""
         assert self.context is not None
         sketches = [start(mod, seed=self.context.rand_state)]
         names = [block.name for block in collect(mod.prim_funcs()[MAIN].body, Block) if block.iter_vars]
