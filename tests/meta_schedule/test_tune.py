@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 from programs_of_tests import product
 
 import unity
 from unity import meta_schedule as ms
 from unity.meta_schedule.builder import BuilderInput, BuilderResult, LocalBuilder
+from unity.meta_schedule.curves import curves_of
+from unity.meta_schedule.database import SQLiteDatabase
 from unity.meta_schedule.report import Row, TuneProgress, table
 from unity.meta_schedule.runner import EvaluatorConfig, LocalRunner, RunnerFuture, RunnerInput, RunnerResult
 from unity.meta_schedule.workers.pool import LocalWorkers
@@ -262,9 +268,21 @@ def test_the_table_and_the_line() -> None:
     assert "s left" in progress.line() and stream.getvalue() == ""
 
 
+def test_the_plot_has_the_best_so_far_of_each_task(tmp_path: Path) -> None:
+    times = {1: 2.0, 2: 0.5, 3: None, 4: 0.8, 5: 0.25}
+    database = tune(product(), 6, builder=Paper(), runner=Clock(times.get))
+    (curve,) = curves_of(database)
+    assert curve.name.startswith("c ") and curve.gains == [1.0, 1.0, 2.0, 2.0, 2.0, 4.0]
+    assert ms.plot(database, tmp_path / "plot.svg") == 1
+    drawn = ElementTree.fromstring((tmp_path / "plot.svg").read_text())
+    texts = [node.text for node in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert "x 4.00" in texts and "6 trials" in texts and "1000000.0 us by default, x 4.00" in texts[0]
+    assert ms.plot(ms.database.MemoryDatabase(), tmp_path / "plot.svg") == 0
+
+
 TUNER = """
 import sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders}
 from test_tune import Clock, Paper, ms, product, tiles
 def seconds(count):
     print(count, flush=True)
@@ -274,14 +292,30 @@ ms.tune_tir(product(), "llvm", sys.argv[1], 10**6, num_trials_per_iter=2, strate
 """
 
 
-def test_a_killed_tuning_goes_on_where_it_was(tmp_path: Path, capsys: Any) -> None:
-    script = TUNER.format(folder=str(Path(__file__).parent))
-    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+def killed(folder: Path, after: int, seconds: float = 0.0) -> int:
+    """Kill a tuning ``seconds`` after its candidate number ``after``; how many candidates had their times."""
+    script = TUNER.format(folders=[str(place) for place in Path(__file__).parents[:2]])
+    process = subprocess.Popen([sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    for _ in range(9):
+    for _ in range(after):
         process.stdout.readline()
+    time.sleep(seconds)
     os.kill(process.pid, signal.SIGKILL)
+    left = process.stdout.read().split()
     process.wait()
+    return int(left[-1]) if left else after
+
+
+def test_a_tuning_that_is_killed_again_and_again_loses_the_round_in_flight_alone(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    for _ in range(2 * TIMES):
+        before = len(SQLiteDatabase(tmp_path / "database.db"))
+        timed = killed(tmp_path, rng.randrange(1, 12), rng.random() / 50)
+        assert len(SQLiteDatabase(tmp_path / "database.db").get_all_tuning_records()) - before >= timed - 2
+
+
+def test_a_killed_tuning_goes_on_where_it_was(tmp_path: Path, capsys: Any) -> None:
+    killed(tmp_path, 9)
     database = ms.database.SQLiteDatabase(tmp_path / "database.db")
     known = len(database)
     assert known >= 6

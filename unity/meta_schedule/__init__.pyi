@@ -16,6 +16,7 @@ from .core.arg_info import TensorInfo as TensorInfo
 from .core.measure_candidate import MeasureCandidate as MeasureCandidate
 from .core.profiler import Profiler as Profiler
 from .core.tune_context import TuneContext as TuneContext
+from .curves import plot as plot
 from .database import Database as Database
 from .extracted_task import ExtractedTask as ExtractedTask
 from .measure_callback import MeasureCallback as MeasureCallback
