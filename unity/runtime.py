@@ -14,6 +14,7 @@ from .ffi.device_array import empty as device_empty
 from .ffi.dtype import DataType
 from .ffi.native.pool import num_threads
 from .ffi.tensor import Tensor, tensor as shared
+from .support.errors import FFIError
 from .vm.executable.executable import Executable
 from .vm.load import load
 
@@ -32,11 +33,14 @@ def array(value: object, device: Device | str | None = None) -> Tensor:
 
 
 def empty(shape: int | Sequence[int], dtype: str | DataType = "float32", device: Device | str | None = None) -> Tensor:
-    """A tensor of a shape whose elements are not set. Raises FFIError E702, DeviceError E734, E736 (as ``array``)."""
+    """A tensor of a shape whose elements are not set. Raises FFIError E702, E704, DeviceError E734, E736 (as ``array``)."""
     place, item = memory_device(CPU if device is None else device), DataType(dtype).numpy
+    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    if any([size < 0 for size in sizes]):
+        raise FFIError("E704", f"shape {sizes} has a negative size", help="sizes are zero or more")
     if place.host_memory:
-        return Tensor(np.empty(shape, item), place)
-    return Tensor.over(device_empty(place, (shape,) if isinstance(shape, int) else tuple(shape), item), place)
+        return Tensor(np.empty(sizes, item), place)
+    return Tensor.over(device_empty(place, sizes, item), place)
 
 
 def ShapeTuple(values: Iterable[int]) -> tuple[int, ...]:

@@ -23,25 +23,25 @@ PRODUCT = """
 def main(a: T.handle, b: T.handle, c: T.handle, e: T.handle):
     T.func_attr({{"tir.noalias": True}})
     n, m, k = T.int64(), T.int64(), T.int64()
-    A = T.match_buffer(a, (2, {n}, {k})); B = T.match_buffer(b, (2, {right}))
-    E = T.match_buffer(e, ({m},)); C = T.match_buffer(c, (2, {n}, {m}))
-    S = T.alloc_buffer((2, {n}, {m}))
+    A = T.match_buffer(a, (2, {n}, {k}), "{dtype}"); B = T.match_buffer(b, (2, {right}), "{dtype}")
+    E = T.match_buffer(e, ({m},), "{dtype}"); C = T.match_buffer(c, (2, {n}, {m}), "{dtype}")
+    S = T.alloc_buffer((2, {n}, {m}), "{dtype}")
     for h, i, j, r in T.grid(2, {n}, {m}, {k}):
         with T.block("S"):
             vh, vi, vj, vr = T.axis.remap("SSSR", [h, i, j, r])
             with T.init():
-                S[vh, vi, vj] = T.float32(0)
+                S[vh, vi, vj] = T.{dtype}(0)
             S[vh, vi, vj] = S[vh, vi, vj] + A[vh, vi, vr] * B[vh, {index}]
     for h, i, j in T.grid(2, {n}, {m}):
         with T.block("C"):
             vh, vi, vj = T.axis.remap("SSS", [h, i, j])
-            C[vh, vi, vj] = T.max(S[vh, vi, vj] + E[vj], T.float32(0))
+            C[vh, vi, vj] = T.max(S[vh, vi, vj] + E[vj], T.{dtype}(0))
 """
 
 
-def product(n: Any, m: Any, k: Any, turned: bool) -> Any:
+def product(n: Any, m: Any, k: Any, turned: bool, dtype: str = "float32") -> Any:
     right, index = (f"{m}, {k}", "vj, vr") if turned else (f"{k}, {m}", "vr, vj")
-    return parse(PRODUCT.format(n=n, m=m, k=k, right=right, index=index))
+    return parse(PRODUCT.format(n=n, m=m, k=k, right=right, index=index, dtype=dtype))
 
 
 def checked(fn: Any, *arrays: np.ndarray, traffic: bool = False) -> tuple[Any, str]:
@@ -70,6 +70,17 @@ def test_products_of_any_size(sizes: tuple[int, int, int], symbols: str, turned:
     report, reason = checked(fn, a, np.ascontiguousarray(b.swapaxes(1, 2)) if turned else b, c, e)
     assert "in tiles of" in reason and report.launches == 1
     np.testing.assert_allclose(c, np.maximum(a @ b + e, 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
+def test_tiles_of_every_type_fit_shared_memory(dtype: str, turned: bool) -> None:
+    """Those of sizes that are not known are the largest; a block has 48 KiB without asking, which lowering checks."""
+    a, b, e = np.ones((2, 3, 5), dtype), np.ones((2, 5, 4), dtype), np.ones(4, dtype)
+    c = np.zeros((2, 3, 4), dtype)
+    fn = product("n", "m", "k", turned, dtype)
+    _, reason = checked(fn, a, np.ascontiguousarray(b.swapaxes(1, 2)) if turned else b, c, e)
+    assert "in tiles of" in reason and (c == 6).all()
 
 
 @pytest.mark.parametrize("turned", [False, True])

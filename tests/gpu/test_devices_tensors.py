@@ -263,6 +263,10 @@ def test_c_functions_take_no_addresses_of_a_device(place):
     assert code_of(lambda: function(tensor(VALUES, device=place), 0, 4)) == "E713"
 
 
+def test_a_shape_has_no_negative_sizes(place):
+    assert {code_of(lambda d=d: runtime.empty((2, -1), "float32", d)) for d in (place, "cpu")} == {"E704"}
+
+
 def test_out_of_memory_and_no_device(place):
     big = unity.device(place.kind, 1)
     if place.kind == "cuda":

@@ -71,7 +71,7 @@ BAD = [
     ("R.gcd(x, y)", "E211"), ("R.lcm(b, b)", "E211"), ("R.reinterpret(i, \"float64\")", "E213"), ("R.reinterpret(x, \"int4\")", "E211"),
     ("R.reinterpret(R.sum(x), \"int8\")", "E212"), ("R.reinterpret(x, \"\")", "E214"),
     ("R.exp(i)", "E211"), ("R.exp(n)", "E210"), ("R.add(x, i)", "E211"), ("R.add(x, R.zeros((3, 5), \"float32\"))", "E213"),
-    ("R.matmul(x, t)", "E211"), ("R.matmul(x, R.zeros((5, 2), \"float32\"))", "E213"), ("R.sum(x, axis=[2])", "E214"),
+    ("R.matmul(x, t)", "E211"), ("R.matmul(b, b)", "E211"), ("R.matmul(x, R.zeros((5, 2), \"float32\"))", "E213"), ("R.sum(x, axis=[2])", "E214"),
     ("R.sum(x, axis=[0, -2])", "E214"), ("R.reshape(t, (5, 5))", "E213"), ("R.reshape(x, (-1, -1))", "E214"), ("R.squeeze(x, axis=[1])", "E213"),
     ("R.logical_not(x)", "E211"), ("R.divide(i, i)", "E211"), ("R.nn.relu(b)", "E211"), ("R.call_dps(\"f\", (x,), R.Tensor(\"float32\", ndim=2))", "E216"),
     ("R.concat((x, i), axis=0)", "E211"), ("R.permute_dims(t, axes=[0, 1])", "E214"),

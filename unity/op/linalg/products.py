@@ -33,6 +33,8 @@ def _matmul_type(call: Call) -> Type:
     out = dtype_value(call, attr(call, "out_dtype"), "out_dtype")
     dtype = out or same_dtype(call, a, b)
     vdevice = same_vdevice(a, b)
+    if dtype is not None and dtype.is_bool:
+        raise fail(call, "E211", "bool tensors have no products", 'cast first: R.astype(x, "int32")', 0)
     for index, ty in enumerate((a, b)):
         if ty.ndim == 0:
             raise fail(

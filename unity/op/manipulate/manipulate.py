@@ -431,7 +431,7 @@ def _triangle(name: str, doc: str, upper: bool, ref: Any) -> Any:
 
         def body(*i: te.Value) -> te.Value:
             inside = i[-1] - i[-2] >= k if upper else i[-1] - i[-2] <= k
-            return te.if_then_else(inside, x[i], 0)
+            return te.if_then_else(inside, x[i], te.const(0, x.dtype))
 
         return te.compute(x.shape, body, name)
 
@@ -443,7 +443,7 @@ def _triangle(name: str, doc: str, upper: bool, ref: Any) -> Any:
         lower=lower,
         ref=lambda x, k=0: ref(x, k),
         grad=lambda call, g: [getattr(R, name)(g, k=int_attr(call, "k"))],
-        samples="f32[3,4]; f32[2,3,3], k=each(1, -1)",
+        samples="f32[3,4]; b[3,4]; f32[2,3,3], k=each(1, -1)",
     )
 
 

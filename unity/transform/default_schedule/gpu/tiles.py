@@ -6,6 +6,7 @@ have columns of the same rows, so they write contiguous elements and all read th
 
 from __future__ import annotations
 
+from ....ir.build import dtype_of
 from ....ir.expr import IntImm
 from ....ir.scalar import BufferLoad, IterVar
 from ....ir.stmt import BufferStore
@@ -129,6 +130,9 @@ def _tile(what: Product, gpu: GpuMachine) -> Tile:
     steps = STEPS
     while steps > VECTOR and steps >= 2 * k:
         steps //= 2
+    item = max([dtype_of(value).itemsize for value in (what.left, what.right)])
+    while steps > VECTOR and steps * (rows * WARPS + columns * gpu.warp + 1) * item > gpu.static_shared_bytes:
+        steps //= 2  # 1: a column of padding
     left, right = walks(what.left, what.steps, what.rows), walks(what.right, what.steps, what.columns)
     together = columns > 1 and not right and _writes_vectors(what, columns * gpu.warp)
     return Tile(rows * WARPS, gpu.warp, columns, steps, together, left, right)
