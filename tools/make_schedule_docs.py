@@ -11,7 +11,7 @@ import unity
 import unity.target.tensor_intrin  # registers the shipped intrinsics
 from unity.script import parse
 from unity.transform.schedule import FAMILIES, ROWS, Row, Schedule
-from unity.transform.schedule.core.absent import INSTEAD
+from unity.transform.schedule.schedule import INSTEAD
 
 TARGET = Path(__file__).parent.parent / "docs" / "schedule.md"
 HEAD = Path(__file__).parent / "schedule_head.md"

@@ -7,7 +7,7 @@ import pytest
 
 import unity
 from unity import te
-from unity.op.te_gradients import TE_GRADIENTS
+from unity.op.common.gradients import TE_GRADIENTS
 from unity.relax import BlockBuilder, TensorType, Var, op, register_te_gradient
 from unity.script import parse
 from unity.support.errors import PassError, TypeRuleError

@@ -6,8 +6,7 @@ folded, never reordered. Dividing by zero is an error when evaluated; a simplifi
 """
 
 from ..ir.relation import PROVERS
-from .analyzer import Analyzer
-from .dims import compare_dims
+from .analyzer import Analyzer, compare_dims
 from .interval import Interval
 from .modular import ModularSet
 from .prove import Proof, Verdict

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from ..ir.buffer import Range
-from ..ir.build import eq, ge, logical_not
+from ..ir.build import eq, ge, logical_not, sub
 from ..ir.expr import Call, IntImm, Op, Var
+from ..ir.relation import Answer
 from ..ir.scalar import EQ, GE, GT, LE, LT, NE, And, FloorMod, IterVar, Not, Or
 from ..ir.types import Expr
 from ..ir.walk import free_vars
@@ -317,3 +318,12 @@ class Analyzer:
         if nonnegative(self.canonical, gap) and nonnegative(self.canonical, minus):
             return True
         return None
+
+
+def compare_dims(a: Expr, b: Expr) -> Answer:
+    """YES when two dimensions are equal for all sizes, which are at least zero, NO when for none, else MAYBE."""
+    ana = Analyzer([symbol for symbol in dict.fromkeys(free_vars(a) + free_vars(b)) if is_index(symbol)])
+    if ana.can_prove_equal(a, b):
+        return Answer.YES
+    gap = ana.known.bound(ana.poly(sub(a, b)))
+    return Answer.NO if 0 not in gap else Answer.MAYBE

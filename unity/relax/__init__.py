@@ -16,9 +16,9 @@ from ..ir.op import similar_ops
 from ..ir.types import Expr, Type, prim_type
 from ..op import OPERATORS
 from ..op.building.block_builder import BlockBuilder
+from ..op.common.gradients import register_te_gradient
 from ..op.common.table import constant as const
 from ..op.composite import COMPOSITES
-from ..op.te_gradients import register_te_gradient
 from ..support.lazy import lazy_names
 from .calls import *  # noqa: F403
 from .calls import CALLS, __all__ as _CALLS

@@ -21,6 +21,7 @@ from ..ffi.machine_code.engine import Engine
 from ..ffi.machine_code.object_archive import split_objects
 from ..ffi.runtime import cpu_runtime as _cpu_runtime  # noqa: F401 - the runtime that is always there
 from ..ffi.runtime.runtime import DRIVER, runtime_of
+from ..ffi.targets.processor import lacking_features
 from ..ffi.tensor import Tensor
 from ..support.errors import VMError
 from .builtins.placement import Placement
@@ -34,7 +35,6 @@ from .interpreter.interpret import Instrument, Interpreter
 from .interpreter.kernels import raw_kernels
 from .native.run import NativeProgram, has_own_memory
 from .out_calls import OutCall, with_outputs
-from .processor import require_processor
 from .profile import Profile, profile
 
 EXEC_MODES = ("native", "bytecode")
@@ -397,6 +397,17 @@ def _bound(call: Callable[..., Any], name: str, signature: str) -> BoundFunction
     made = BoundFunction(call)
     made.name, made.signature = name, signature
     return made
+
+
+def require_processor(features: str) -> None:
+    """Refuse VMError E451 for code that uses instructions this processor lacks, or AMX where the system does not allow it."""
+    lacking = lacking_features(features)
+    if lacking:
+        raise VMError(
+            "E451",
+            f"the code is for a processor with {', '.join(lacking)}, which this one lacks",
+            help="compile for this machine: leave -mcpu and -mattr out of the target, and UNITY_TARGET unset",
+        )
 
 
 def link_kernels(executable: Executable, place: Device) -> tuple[Engine, set[str]]:

@@ -12,7 +12,7 @@ from schedule_programs import ELEMENTWISE, MM_RELU, assert_same, module
 from unity import te, tir
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import ROWS, Schedule, Trace
-from unity.transform.schedule.core.absent import INSTEAD
+from unity.transform.schedule.schedule import INSTEAD
 from unity.transform.schedule.traces.tvm_trace import KINDS
 
 RECORD = json.loads((Path(__file__).parent / "trace_tvm.json").read_text(encoding="utf-8"))

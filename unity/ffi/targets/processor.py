@@ -5,8 +5,10 @@ Not here: which processor code is for (`target.py`). Invariant: what a processor
 
 from __future__ import annotations
 
+import ctypes
 import json
 import platform
+import sys
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -18,7 +20,6 @@ from ...support.errors import CodegenError
 from ..cache.cache_key import Key
 from ..cache.object_cache import cached
 from .probe import probe_features
-from .tiles import allow_tiles, without_tiles
 
 _OF_THE_SYSTEM = frozenset((
     "clflushopt", "clwb", "clzero", "cldemote", "cmpccxadd", "enqcmd", "fsgsbase", "fxsr", "hreset", "invpcid", "kl", "lwp",
@@ -46,6 +47,23 @@ class Processor:
     def needed(self) -> frozenset[str]:
         """Features that code for this processor may use."""
         return self.features - _OF_THE_SYSTEM
+
+
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
+"""Numbers of Linux's question for AMX tile registers: arch_prctl ARCH_REQ_XCOMP_PERM, XTILEDATA."""
+
+
+@cache
+def allow_tiles() -> bool:
+    """Ask Linux for the use of tile registers (arch_prctl ARCH_REQ_XCOMP_PERM, XTILEDATA; Linux 5.16), for all threads to come."""
+    return sys.platform == "linux" and bool(
+        ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0
+    )
+
+
+def without_tiles(features: str) -> str:
+    """LLVM's feature string with the AMX features switched off."""
+    return ",".join([f"-{f[1:]}" if f.startswith("+amx-") else f for f in features.split(",")])
 
 
 @cache

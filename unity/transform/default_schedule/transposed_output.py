@@ -7,6 +7,8 @@ first is such a contraction: its tiles are transposed while they are in cache.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -28,12 +30,7 @@ def columns_last(fn: PrimFunc, what: Contraction, after: str | None) -> tuple[Pr
     output = what.output
     last = make_buffer(f"{output.name}_last", output, [output.shape[k] for k in order], "global")
 
-    def load(node: BufferLoad) -> BufferLoad:
-        if node.buffer is not output:
-            return node
-        return replace(node, buffer=last, indices=tuple([node.indices[k] for k in order]))
-
-    def stored(node: BufferStore) -> BufferStore:
+    def moved(node: Any) -> Any:
         if node.buffer is not output:
             return node
         return replace(node, buffer=last, indices=tuple([node.indices[k] for k in order]))
@@ -45,7 +42,7 @@ def columns_last(fn: PrimFunc, what: Contraction, after: str | None) -> tuple[Pr
         if type(stmt) is AllocBuffer and stmt.buffer is output:
             continue
         mine = block_name(stmt) in (what.block.name, after)
-        made.append(rewrite(stmt, {BufferLoad: load, BufferStore: stored}) if mine else stmt)
+        made.append(rewrite(stmt, {BufferLoad: moved, BufferStore: moved}) if mine else stmt)
         if block_name(stmt) == what.block.name and after is None:
             axes = output_axes(output)
             cell: tuple[Var, ...] = tuple([axis.var for axis in axes])

@@ -22,7 +22,6 @@ from ...ir.walk import substitute
 from ...support.errors import InternalError, ScheduleError, UnityError
 from ...support.options import int_option
 from ...support.recursion import deep_recursion
-from .core.absent import INSTEAD
 from .core.refuse import LEVELS, Refused
 from .core.registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled
 from .core.sref import Sref
@@ -34,6 +33,19 @@ from .preconditions.ownership import require_owned
 from .primitives.location import Mark, run_at_mark
 from .traces.trace import Instruction, Trace
 from .traces.values import BlockRV, ExprRV, LoopRV, RandomVar, kept
+
+INSTEAD = {
+    "cache_index": "common subexpressions are computed once by the lowering",
+    "cache_inplace": "`cache_read`, then `cache_write`",
+    "read_at": "`cache_read` with `compute_at`, then `fuse`, `split` and `bind`",
+    "write_at": "`cache_write` with `reverse_compute_at`, then `fuse`, `split` and `bind`",
+    "rolling_buffer": "`compute_at`; the buffer then shrinks to what one iteration needs, cells that two iterations share are "
+    "computed again",
+    "fuse_reduction_epilogue": "`reverse_compute_at` of the epilogue: folding it into the reduction changes results",
+    "unsafe_hide_buffer_access": "regions are declared with `T.reads` / `T.writes` in the program",
+    "annotate_buffer_access": "regions are declared with `T.reads` / `T.writes` in the program",
+}
+"""Methods of TVM's ``Schedule`` that are no primitives here, and what to write instead."""
 
 CHECK_STATE, CHECK_RESULT = 1, 2
 """Bits of ``debug_mask``: verify index and module after every step (``UNITY_VERIFY=2`` asks for it too); run every step's before

@@ -15,9 +15,8 @@ from ..common.reading import Silent, bind_arguments, poison
 from ..common.scope import POISON, Scope
 from ..common.values import as_expr, read_expr, read_scalar
 from .bindings import bind
-from .graph import GraphReading
+from .graph import NOTHING, GraphReading, read_statements
 from .operators import tuple_of
-from .sequence import NOTHING, read_statements
 
 _LEAF_CALLS = frozenset(
     ("R.const", "R.const_bytes", "R.shape", "R.tuple", "R.prim_value", "R.str", "R.dtype", "R.ExternFunc")

@@ -24,9 +24,8 @@ from ..common.macros import expansion
 from ..common.reading import Reading
 from ..common.scope import Macro
 from ..tir import calls as scalar_calls
-from .graph import GraphReading
+from .graph import GraphReading, read_statements
 from .operators import call_operator, operands_of, type_arguments
-from .sequence import read_statements
 
 _REFUSED = {
     "R.emit_te": "calls a Python function while reading; build the function with BlockBuilder.emit_te, or write the operator",

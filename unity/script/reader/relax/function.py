@@ -30,8 +30,7 @@ from .branches import read_if, read_with
 from .calls import call, call_value
 from .expr import GRAPH_EXPRESSIONS, attribute, binary, conditional, convert, method, operator_or_name, subscript, unary
 from .forms import GRAPH_FORMS
-from .graph import GraphReading
-from .sequence import read_statements
+from .graph import GraphReading, read_statements
 
 # ----------------------------------------------------------------------------------------------------------- statements
 

@@ -7,12 +7,9 @@ are shared. A primitive function that holds anything else than calls of tensor p
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....ir.expr import Call, GlobalVar, Tuple
 from ....ir.function import Function, PrimFunc, seq_body
 from ....ir.module import IRModule
-from ....ir.types import Expr
 from ....ir.walk import collect
 from ....op.common.table import R
 from ....te.kernel_table import KernelTable
@@ -20,10 +17,9 @@ from ...infra.passes import module_pass
 from ...tir.blocks.auto_inline import auto_inline
 from ...tir.blocks.simplify_blocks import simplify_blocks
 from ..normalize.dead_code import reachable
-from ..rewriting.graph_rewriter import GraphRewriter
 from .fusion_graph import fits
 from .merge_kernels import KernelMerger
-from .run_codegen import as_call_dps
+from .run_codegen import calling_kernels
 
 
 def fuse_function(mod: IRModule, fn: Function) -> PrimFunc:
@@ -62,15 +58,8 @@ def fuse_tir(mod: IRModule) -> IRModule:
     kernels = KernelTable(mod.with_functions(dict.fromkeys(primitives)))
     targets = {name: kernels.add(fuse_function(mod, fn), name) for name, fn in primitives.items()}
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is Call and type(value.op) is GlobalVar and value.op.name in targets:
-            return as_call_dps(value, targets[value.op.name], primitives[value.op.name])
-        return value
-
-    changes = {
-        name: None if name in primitives else GraphRewriter(rule).function(fn)
-        for name, fn in mod.graph_functions().items()
-    }
+    callers = {name: fn for name, fn in mod.graph_functions().items() if name not in primitives}
+    changes = dict.fromkeys(primitives) | calling_kernels(callers, targets, primitives)
     merged = mod.with_functions(changes).with_functions(kernels.added)
     used = {g.name for fn in primitives.values() for g in collect(fn, GlobalVar)}
     alive = reachable(merged)

@@ -42,7 +42,7 @@ def register_codegen(name: str, codegen: Codegen | None = None) -> Any:
     return codegen
 
 
-def as_call_dps(value: Call, callee: Expr, fn: Function) -> Call:
+def _as_call_dps(value: Call, callee: Expr, fn: Function) -> Call:
     """The call of a graph function as ``R.call_dps`` of a kernel: tensors as arguments, the values of shapes as scalars after the
     outputs."""
     tensors: list[Expr] = []
@@ -60,6 +60,19 @@ def as_call_dps(value: Call, callee: Expr, fn: Function) -> Call:
         args = (*args, ShapeExpr(tuple(scalars)))
     types = value.ty.fields if isinstance(value.ty, TupleType) else (value.ty,)
     return Call(R.call_dps.op, args, {}, types, value.ty, value.span)
+
+
+def calling_kernels(
+    callers: Mapping[str, Function], kernels: Mapping[str, Expr], functions: Mapping[str, Any]
+) -> dict[str, Function]:
+    """The callers with calls of ``functions`` that have a kernel as ``R.call_dps`` of it."""
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        if type(value) is Call and type(value.op) is GlobalVar and value.op.name in kernels:
+            return _as_call_dps(value, kernels[value.op.name], functions[value.op.name])
+        return value
+
+    return {name: GraphRewriter(rule).function(fn) for name, fn in callers.items()}
 
 
 def _target(name: str, made: Any) -> Expr | PrimFunc | Function:
@@ -110,14 +123,8 @@ def run_codegen(
             else:
                 changes[name], targets[name] = None, found
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is Call and type(value.op) is GlobalVar and value.op.name in targets:
-            return as_call_dps(value, targets[value.op.name], mod[value.op.name])
-        return value
-
-    for name, fn in mod.graph_functions().items():
-        if name not in changes:
-            changes[name] = GraphRewriter(rule).function(fn)
+    callers = {name: fn for name, fn in mod.graph_functions().items() if name not in changes}
+    changes |= calling_kernels(callers, targets, mod.functions)
     result = mod.with_functions(changes)
     if not entry_functions:
         return result

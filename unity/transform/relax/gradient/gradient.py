@@ -23,12 +23,11 @@ from ....ir.relation import dims
 from ....ir.types import Expr, TensorType, TupleType, Type
 from ....ir.walk import free_vars, fresh_copy
 from ....op.building.block_builder import BlockBuilder
-from ....op.common.gradients import field_of
+from ....op.common.gradients import TE_GRADIENTS, field_of
 from ....op.common.table import R, constant
 from ....op.common.type_rules import plain
 from ....op.elementwise.binary import add
 from ....op.manipulate.create import zeros
-from ....op.te_gradients import TE_GRADIENTS
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..analysis.mutable_vars import leaf_vars

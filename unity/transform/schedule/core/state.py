@@ -21,6 +21,8 @@ from ....ir.function import PrimFunc
 from ....ir.module import IRModule
 from ....ir.node import replace as with_fields
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, For, Stmt
+from ....ir.types import PointerType
+from ....ir.walk import nodes_in
 from ....support.errors import InternalError, ScheduleError
 from ....support.recursion import deep_recursion
 from .sref import Item, Sref, items_below, items_in, key_of, statements_in
@@ -386,3 +388,20 @@ class ScheduleState:
         for known, new in moved.items():
             new.parent = moved[known.parent] if known.parent is not None else None
         return made, moved
+
+
+Pointers = tuple[frozenset[Var], tuple[Var, ...], bool]
+
+
+def pointers(state: ScheduleState, item: Item) -> Pointers:
+    """Pointers used anywhere in a loop or block; those it allocates outside of inner loops and blocks; whether any stand inside."""
+    found: Pointers | None = state.cache.get(("held", item))
+    if found is None:
+        below = items_below(item)
+        inner = [pointers(state, i) for i in below]
+        nodes = nodes_in(item, {id(i) for i in below})
+        used = frozenset([n for n in nodes if type(n) is Var and type(n.ty) is PointerType])
+        own = tuple([n.buffer.data for n in nodes if type(n) is AllocBuffer])
+        found = used.union(*[i[0] for i in inner]), own, bool(own) or any([i[2] for i in inner])
+        state.cache["held", item] = found
+    return found

@@ -12,10 +12,9 @@ from ....ir.buffer import Buffer
 from ....ir.expr import IntImm, Var
 from ....ir.stmt import For
 from ....ir.walk import nodes_in
-from ..core.pointers import pointers
 from ..core.refuse import refuse
 from ..core.sref import Sref, items_below
-from ..core.state import ScheduleState
+from ..core.state import ScheduleState, pointers
 
 
 def require_owned(state: ScheduleState) -> None:

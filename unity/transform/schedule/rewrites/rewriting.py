@@ -34,9 +34,8 @@ from ....ir.stmt import (
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, collect, free_vars, substitute
 from ....support.recursion import deep_recursion
-from ..core.pointers import pointers
 from ..core.sref import Sref
-from ..core.state import ScheduleState
+from ..core.state import ScheduleState, pointers
 
 _DEFINITIONS = (Bind, AllocBuffer, AllocConst, DeclBuffer)
 

@@ -15,13 +15,13 @@ from ....arith.intset import IntSet, eval_set
 from ....arith.itermap import detect_iter_map
 from ....ir.analysis.threads import as_loop, is_thread_axis
 from ....ir.buffer import Buffer, Range
-from ....ir.build import add, const, dtype_of, is_int, logical_not, lt, ramp, sub
+from ....ir.build import add, const, dtype_of, int_imm, is_int, logical_not, lt, ramp, sub
 from ....ir.expr import Call, IntImm, Var
 from ....ir.node import replace
 from ....ir.scalar import LT, And, BufferLoad, FloorDiv, FloorMod, Ramp
 from ....ir.stmt import Break, BufferStore, Continue, For, IfThenElse, Stmt, While
 from ....ir.structural import structural_equal
-from ....ir.types import Expr
+from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, children, collect, used_vars
 from .loop_nests import is_choice, slope
 from .vector_index import index_add
@@ -260,3 +260,15 @@ class MoveAccesses(Rewriter):
             moved = index_add(index, sub(const(0, dtype_of(low)), low))
             return ramp(self.analyzer.simplify(moved.base), moved.stride, moved.lanes) if type(moved) is Ramp else moved
         return self.analyzer.simplify(sub(index, low))
+
+
+def kept_axis(cells: IntSet, extent: Expr, analyzer: Analyzer) -> tuple[Expr, Expr]:
+    """(first cell, number of cells) that an axis needs where ``cells`` are touched: all of it unless their number is known and
+    smaller."""
+    ty = prim_type(dtype_of(extent))
+    if cells.low is not None and cells.high is not None:
+        count = analyzer.const_int_bound(sub(cells.high, cells.low)).high
+        size = max(0, count) + 1 if isinstance(count, int) else None  # accesses in loops that never run have no cells
+        if size is not None and not (type(extent) is IntImm and size >= extent.value):
+            return cells.low, int_imm(size, ty)
+    return int_imm(0, ty), extent

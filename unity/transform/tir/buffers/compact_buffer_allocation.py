@@ -17,15 +17,15 @@ from typing import Any
 from ....arith.analyzer import Analyzer
 from ....arith.intset import IntSet, union
 from ....ir.buffer import Buffer, Range
-from ....ir.build import const, dtype_of, int_imm, sub
+from ....ir.build import const, dtype_of
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.stmt import AllocBuffer, AttrStmt, Block, For, IfThenElse, SeqStmt, Stmt, seq
-from ....ir.types import Expr, PrimType, prim_type
+from ....ir.types import Expr, PrimType
 from ....ir.walk import StatementRewriter, children, collect, used_vars
 from ...infra.passes import prim_func_pass
-from ..analysis.touched_regions import Access, MoveAccesses, accesses_of, box, written_before_read
+from ..analysis.touched_regions import Access, MoveAccesses, accesses_of, box, kept_axis, written_before_read
 from ..blocks.lower_opaque_block import refuse_block
 
 
@@ -123,19 +123,9 @@ class _Compact(StatementRewriter):
 
     def _axis(self, parts: list[IntSet], extent: Expr) -> tuple[Expr, Expr]:
         """(first cell, number of cells) to keep of an axis."""
-        whole = (const(0, dtype_of(extent)), extent)
         if any([end is None or _has_vectors(end) for cells in parts for end in (cells.low, cells.high)]):
-            return whole
-        cells = union(parts, self.analyzer)
-        if cells.low is None or cells.high is None:
-            return whole
-        count = self.analyzer.const_int_bound(sub(cells.high, cells.low)).high
-        if not isinstance(count, int):
-            return whole
-        size = max(0, count) + 1  # accesses in loops that never run have no cells
-        if type(extent) is IntImm and size >= extent.value:
-            return whole
-        return cells.low, int_imm(size, prim_type(dtype_of(extent)))
+            return const(0, dtype_of(extent)), extent
+        return kept_axis(union(parts, self.analyzer), extent, self.analyzer)
 
 
 def _has_vectors(expr: Expr) -> bool:

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....arith.analyzer import Analyzer
-from ....arith.intset import IntSet, union
+from ....arith.intset import union
 from ....ir.analysis.threads import as_loop, is_thread_axis
 from ....ir.buffer import Buffer, Range
-from ....ir.build import dtype_of, int_imm, sub
+from ....ir.build import dtype_of, int_imm
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.intrinsic import INTRINSICS
@@ -29,7 +29,7 @@ from ....ir.stmt import AllocBuffer, AttrStmt, Bind, For, SeqStmt, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, collect, free_vars
 from ...infra.passes import prim_func_pass
-from ..analysis.touched_regions import Access, MoveAccesses, accesses_of, box, written_before_read
+from ..analysis.touched_regions import Access, MoveAccesses, accesses_of, box, kept_axis, written_before_read
 
 OWNED_BY = {
     "shared": ("blockIdx",),
@@ -92,7 +92,7 @@ class _Compact(Rewriter):
         corner: list[Expr] = []
         shape: list[Expr] = []
         for axis, extent in enumerate(buffer.shape):
-            low, size = self._axis(union([b[axis] for b in boxes], self.analyzer), extent)
+            low, size = kept_axis(union([b[axis] for b in boxes], self.analyzer), extent, self.analyzer)
             used = free_vars(low)
             seen = [v for v in used if v in inner]
             unknown = any([v not in {l.loop_var for l in a.loops} for v in seen for a in accesses])
@@ -138,16 +138,6 @@ class _Compact(Rewriter):
             if written_before_read(inside, self.analyzer):
                 return found | {loop.loop_var for loop in common[:depth] if not is_thread_axis(loop)}
         return found
-
-    def _axis(self, cells: IntSet, extent: Expr) -> tuple[Expr, Expr]:
-        """(first cell, number of cells) to keep of an axis."""
-        whole = (int_imm(0, prim_type(dtype_of(extent))), extent)
-        if cells.low is None or cells.high is None:
-            return whole
-        count = self.analyzer.const_int_bound(sub(cells.high, cells.low)).high
-        if not isinstance(count, int) or (type(extent) is IntImm and count + 1 >= extent.value):
-            return whole
-        return cells.low, int_imm(max(0, count) + 1, prim_type(dtype_of(extent)))
 
 
 @prim_func_pass()
