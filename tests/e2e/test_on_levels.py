@@ -64,6 +64,10 @@ CASES: dict[str, tuple[unity.IRModule, list[list[np.ndarray]], int]] = {
         graph('x: R.Tensor((19, 34), "bfloat16")', 'R.matmul(x, w, out_dtype="float32")', w=floats(34, 33, dtype="bfloat16")),
         [[floats(19, 34, dtype="bfloat16")]], 34,
     ),
+    "product of bfloat16, one column more than vectors have": (
+        graph('x: R.Tensor((5, 17), "bfloat16"), w: R.Tensor((17, 65), "bfloat16")', "R.matmul(x, w)"),
+        [[floats(5, 17, dtype="bfloat16"), floats(17, 65, dtype="bfloat16")]], 17,
+    ),
     "product of unsigned and signed bytes": (
         graph('x: R.Tensor((19, 36), "uint8")', 'R.matmul(x, w, out_dtype="int32")', w=whole(36, 35)),
         [[whole(19, 36, dtype="uint8")]], 1,

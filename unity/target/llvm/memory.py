@@ -156,6 +156,17 @@ def _active(w: FunctionWriter, predicate: Expr | None, lanes: int) -> str | None
     return text if mask is None else w.emit(f"and <{lanes} x i1> {text}, {mask}")
 
 
+def _opaque(w: FunctionWriter, mask: str, lanes: int) -> str:
+    """The mask, of which LLVM knows nothing.
+
+    For a narrowed vector and a mask of which it knows that one lane is active, LLVM 22 stores an element of the wide type where
+    AVX-512 is at hand: the bytes behind the element are overwritten.
+    """
+    one = w.emit('call i32 asm "", "=r,0"(i32 1)')
+    unknown = splat(w, w.emit(f"trunc i32 {one} to i1"), DataType("bool").with_lanes(lanes))
+    return w.emit(f"and <{lanes} x i1> {mask}, {unknown}")
+
+
 def _alignment(buffer: Buffer) -> int:
     return max(1, buffer.dtype.bits // 8)
 
@@ -291,6 +302,8 @@ def store(
         if active is None:
             w.do(f"store {ty} {text}, {kind} {place}, align {align}")
         else:
+            if element in ("i8", "i16", "i32") and "avx512f" in w.module.features:
+                active = _opaque(w, active, lanes)
             name = f"@llvm.masked.store.v{lanes}{element_suffix(element)}.p{space_of(kind)}"
             w.do(f"call void {name}({ty} {text}, {kind} align {align} {place}, <{lanes} x i1> {active})")
         return
