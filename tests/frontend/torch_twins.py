@@ -415,8 +415,8 @@ def candidates(config: Any, name: str) -> list[tuple[Any, ...]]:
 def reading(make: Callable[[], nn.Module]) -> Twin | None:
     """A model of transformers with inputs it runs with: its main one, with tokens of a decoder or a picture where it asks for them."""
     model: Any = make().eval()
-    main = model.main_input_name
-    for names in ((main,), (main, "decoder_input_ids"), (main, "pixel_values")):
+    main = [model.main_input_name] if isinstance(model.main_input_name, str) else model.main_input_name
+    for names in (main, [*main, "decoder_input_ids"], [*main, "pixel_values"]):
         for shape in itertools.product(*[candidates(model.config, name) for name in names]):
             form = dict(zip(names, shape))
 
