@@ -54,6 +54,26 @@ def test_written_inputs_that_share_memory_are_refused() -> None:
     same(both, torch.tensor([2.0, 2, 2, 1, 1, 1]))
 
 
+class Added(torch.nn.Module):
+    """Adds to its input, then reads a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return self.weight * 3 + x
+
+
+def test_written_inputs_in_the_memory_of_weights_are_refused() -> None:
+    model = Added().eval()
+    compiled = unity.compile(model, example_inputs=(torch.ones(3),))
+    assert "its weight weight" in message(lambda: compiled(model.weight.data))
+    same(model.weight.detach(), torch.ones(3))
+    same(compiled(torch.zeros(3)), torch.full((3,), 4.0))
+
+
 class Counter(torch.nn.Module):
     """Adds to a buffer before it reads its input."""
 

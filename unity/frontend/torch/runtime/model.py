@@ -272,11 +272,17 @@ class TorchModel(CompiledModule):
                                 f"{arguments_outline(self._in_spec)}", help="pass the inputs as in example_inputs")  # fmt: skip
         return list(leaves)
 
+    def present(self) -> list[tuple[str, Any]]:
+        """The weights as a torch model has them now, by name; none of a loaded model, whose weights are its own."""
+        return []
+
     def _refuse_shared(self, leaves: list[Any]) -> None:
-        """Raise FrontendError E970 where an input or a buffer the model writes to shares memory with another input."""
+        """Raise FrontendError E970 where an input or a buffer the model writes to shares memory with another input, or an input
+        with a weight."""
         if not self._updates:
             return
         inputs = [(span(leaf), place) for place, leaf in enumerate(leaves) if isinstance(leaf, self._torch.Tensor)]
+        weights = [(span(weight), name) for name, weight in self.present()]
         for name, target in zip(self.interface.updates, self._updates):
             mine = span(leaves[target] if isinstance(target, int) else target)
             for theirs, place in inputs:
@@ -284,6 +290,12 @@ class TorchModel(CompiledModule):
                     written = name if isinstance(name, str) else f"input {self._path(name)}"
                     raise FrontendError(
                         "E970", f"the model writes to {written}, which shares memory with input {self._path(place)}",
+                        help="pass a copy: .clone()",
+                    )  # fmt: skip
+            for theirs, weight in weights:
+                if isinstance(name, int) and overlap(mine, theirs):
+                    raise FrontendError(
+                        "E970", f"the model writes to input {self._path(name)}, which shares memory with its weight {weight}",
                         help="pass a copy: .clone()",
                     )  # fmt: skip
 
