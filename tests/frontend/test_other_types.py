@@ -45,6 +45,44 @@ def test_other_types() -> None:
         torch.testing.assert_close(made, fn(), msg=lambda text, name=name: f"{name}: {text}")
 
 
+NUMBERS = torch.tensor(
+    [
+        0.0,
+        -0.0,
+        1,
+        -3,
+        0.1,
+        448,
+        464,
+        -480,
+        500,
+        57344,
+        61440,
+        1e-3,
+        1e-45,
+        2.0**-127,
+        3e38,
+        -3e38,
+        torch.inf,
+        -torch.inf,
+        torch.nan,
+    ]
+)
+SMALL = [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]
+SMALL += [torch.float8_e8m0fnu] if hasattr(torch, "float8_e8m0fnu") else []
+
+
+@pytest.mark.parametrize(
+    "source", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, *SMALL], ids=str
+)
+def test_floats_of_eight_bits(source: Any) -> None:
+    """Numbers that are too large, too small, negative or none."""
+    given = (NUMBERS[:12].long() if source is torch.int64 else NUMBERS).to(source)
+    convert = Computes(lambda x: [x.to(dtype) for dtype in SMALL])
+    for made, wanted in zip(unity.compile(convert, example_inputs=(given,))(given), convert(given)):
+        torch.testing.assert_close(made.float(), wanted.float(), rtol=0, atol=0, equal_nan=True)
+
+
 X = torch.arange(60.0).reshape(5, 4, 3)
 LINES, COLUMNS = torch.tensor([True, False, True, True, False]), torch.tensor([True, False, True, True])
 BOTH = X[..., 0].remainder(7) > 2

@@ -155,8 +155,19 @@ class Context:
         if isinstance(x, Expr):
             if isinstance(x.ty, PrimType):
                 return op.full(ShapeExpr(()), build.cast(x, dtype), dtype)
-            return x if dtype_of(x) == dtype else op.astype(x, dtype)
+            return x if dtype_of(x) == dtype else op.astype(self._within(x, dtype), dtype)
         return number(x, dtype)
+
+    def _within(self, x: Expr, dtype: str) -> Expr:
+        """What torch converts to ``dtype`` in place of ``x``: newer versions take numbers that are too large for float8_e4m3fn as
+        its largest one; powers of two, which have no sign and no 0, stand for the magnitude."""
+        if dtype == "float8_e4m3fn":
+            largest = self.torch.finfo(self.torch.float8_e4m3fn).max
+            kept = self.torch.tensor(2 * largest).to(self.torch.float8_e4m3fn).float() == largest
+            return op.clip(self.cast(x, "float32"), -largest, largest) if kept else x
+        if dtype == "float8_e8m0fnu":
+            return op.maximum(op.abs(self.cast(x, "float32")), number(2.0**-127, "float32"))
+        return x
 
     def promoted(self, *values: Any) -> str:
         """dtype torch computes in for these operands."""
