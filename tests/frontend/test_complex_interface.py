@@ -116,3 +116,18 @@ def test_elements_chosen_by_a_mask(function: Any) -> None:
     compiled = unity.compile(Chosen().eval(), example_inputs=(z,), strict=True)
     for given in (2 * z, -z, 0 * z):
         torch.testing.assert_close(compiled(given), function(given), rtol=1e-4, atol=1e-5)
+
+
+class Drawn(torch.nn.Module):
+    """Random complex numbers that count for nothing, and dropout of evaluation."""
+
+    def forward(self, x: Any) -> Any:
+        noise = torch.randn_like(x)
+        kept = torch.nn.functional.feature_alpha_dropout(x, 0.5, False)
+        return kept + 0 * noise, torch.view_as_real(noise).shape[-1], torch.view_as_real(noise) * 0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_complex_results_drawn_by_torch_are_computed_with() -> None:
+    given = (torch.randn(3, 4, dtype=torch.cfloat),)
+    torch.testing.assert_close(unity.compile(Drawn(), example_inputs=given)(*given), Drawn()(*given))

@@ -21,7 +21,7 @@ def test_random_sequences(first: int) -> None:
     for seed in range(first, first + 6):
         fault = trial(seed, counts)
         assert fault is None, f"{fault.kind} {fault.step}\n{fault.text}"
-    assert counts["changes"] > 5
+    assert counts["changes"] > 2
 
 
 def test_programs_that_allocate_as_much_as_a_symbol_says() -> None:

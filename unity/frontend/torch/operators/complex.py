@@ -219,7 +219,7 @@ def _pad(c: Context, a: Args) -> Pair:
     return kept(c, Pair(*[ATEN[c.node_target](c, Args(**{**vars(a), "self": t, "value": v})) for t, v in filled]))
 
 
-@enter("dropout.default")
+@enter("dropout.default", "feature_alpha_dropout.default")
 def _dropout(c: Context, a: Args) -> Pair:
     refuse(a.train and a.p > 0, "random numbers")
     return a.input  # type: ignore[no-any-return]

@@ -188,10 +188,13 @@ class GraphImporter:
             raise self._refused(node, f"{reason}; and as a call into torch: {gap}") from gap
         self.report.add(name, reason, self.place(node), self._bytes(node))
         if not isinstance(c.value, (list, tuple)):
-            return self._closed(made, c.value)
-        values = enumerate(zip(c.value, self._as_pairs(c.value)))
-        parts = [(value, self._closed(c.builder.emit(TupleGetItem(made, i)), real)) for i, (value, real) in values]
-        return [complex_of(part, value) if _is_complex(value) else part for value, part in parts]
+            return self._part(made, c.value)
+        return [self._part(c.builder.emit(TupleGetItem(made, i)), value) for i, value in enumerate(c.value)]
+
+    def _part(self, made: Any, value: Any) -> Any:
+        """A result of a call into torch, of which ``value`` is torch's example."""
+        part = self._closed(made, self._as_pairs(value))
+        return complex_of(part, value) if _is_complex(value) else part
 
     def _as_pairs(self, value: Any) -> Any:
         """The results that torch infers for a call, complex ones as the pairs of real numbers that it gives."""
