@@ -159,8 +159,8 @@ class Context:
         return number(x, dtype)
 
     def _within(self, x: Expr, dtype: str) -> Expr:
-        """What torch converts to ``dtype`` in place of ``x``: newer versions take numbers that are too large for float8_e4m3fn as
-        its largest one; powers of two, which have no sign and no 0, stand for the magnitude."""
+        """The tensor that is converted in place of ``x`` for torch's numbers: newer versions take numbers that are too large for
+        float8_e4m3fn as its largest one; powers of two, which have no sign and no 0, stand for the magnitude."""
         if dtype == "float8_e4m3fn":
             largest = self.torch.finfo(self.torch.float8_e4m3fn).max
             kept = self.torch.tensor(2 * largest).to(self.torch.float8_e4m3fn).float() == largest
