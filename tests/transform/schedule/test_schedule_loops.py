@@ -219,6 +219,33 @@ def test_fused_reduction_and_spatial_loops_decompose() -> None:
     assert_same(mod, sch.mod)
 
 
+@pytest.mark.parametrize("factor", [2, 3, 4, 5, 8, 12, 16])
+def test_the_first_step_of_a_cell_stays_its_first(factor: int) -> None:
+    """Parts of a loop that counts cells and steps change places where the first step is at the start of one of them."""
+    sch = Schedule(
+        module("""
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(A: T.Buffer((4, 8), "int32"), B: T.Buffer((5, 8), "int32"), C: T.Buffer((4, 5), "int32")):
+        for i, j, k in T.grid(4, 5, 8):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = 0
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vj, vk]
+""")
+    )
+    _, j, k = sch.get_loops(sch.get_block("C"))
+    outer, inner = sch.split(sch.fuse(j, k), [None, factor])
+    if 8 % factor == 0 or factor % 8 == 0:
+        sch.reorder(inner, outer)
+        assert sch.trace.insts[-1].grade == "proved"
+    else:
+        with pytest.raises(Refused, match="the first step of C comes first though"):
+            sch.reorder(inner, outer)
+
+
 def test_disable_predication_is_tested() -> None:
     sch = Schedule(module(SYMBOLIC))
     i, _ = loops(sch, "B")

@@ -115,6 +115,22 @@ def _require_free_reductions(state: ScheduleState, bottom: Sref, chain: list[Sre
             require_no_repetition(block, idle)
         if [s for s in chain if s.loop.loop_var in used] != [s for s in order if s.loop.loop_var in used]:
             assume_free_steps(state, block)
+        _require_first_step_first(state, block, chain, order)
+
+
+def _require_first_step_first(state: ScheduleState, block: Sref, chain: list[Sref], order: list[Sref]) -> None:
+    """The initialisation runs where all reductions are at their first value. Of loops in another order that each count cells and
+    steps together, another step of a cell may come before it: the step is then tested."""
+    if block.block.init is None:
+        return
+    pairs = list(zip(block.block.iter_vars, block.realize.iter_values))
+    cells, steps = [{v for axis, value in pairs if axis.kind == kind for v in free_vars(value)} for kind in ("S", "R")]
+    both = [[s.name for s in each if s.loop.loop_var in cells & steps] for each in (chain, order)]
+    if both[0] != both[1]:
+        loops = " and ".join(both[0])
+        state.assumptions.append(
+            f"the first step of {block.name} comes first though {loops} count its cells and its steps"
+        )
 
 
 def _require_free_order(state: ScheduleState, bottom: Sref) -> None:
