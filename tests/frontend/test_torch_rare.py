@@ -62,3 +62,21 @@ def test_elements_and_places() -> None:
     torch.testing.assert_close(
         compiled(x, other, start), Elements()(x, other, start), rtol=1e-4, atol=1e-4, equal_nan=True
     )
+
+
+class Points(torch.nn.Module):
+    """Points between tensors, of several data types."""
+
+    def forward(self, a: Any, b: Any) -> Any:
+        kinds = (torch.float32, torch.bfloat16, torch.int32)
+        points = [
+            torch.linspace(one, other, 5, dtype=kind) for kind in kinds for one, other in ((a, b), (a, 3), (1.3, b))
+        ]
+        return points, [torch.logspace(a, b, 5, 2, dtype=kind) for kind in kinds]
+
+
+def test_points_between_tensors_are_those_of_torch() -> None:
+    for ends in ((14.33, 3.1), (0.777, -5.013)):
+        given = tuple(torch.tensor(end) for end in ends)
+        compiled = unity.compile(Points(), example_inputs=given)
+        torch.testing.assert_close(compiled(*given), Points()(*given), rtol=1e-5, atol=1e-5)

@@ -331,6 +331,23 @@ def _logspace(c: Context, a: Args) -> Expr:
     return c.constant(c.torch.logspace(a.start, a.end, a.steps, a.base, dtype=getattr(c.torch, c.dtype)))
 
 
+@aten("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
+def _points(c: Context, a: Args) -> Expr:
+    """Points between tensors: from the start in the first half, from the end in the second."""
+    refuse(c.dtype not in ("float32", "float64"), f"points between tensors, rounded to {c.dtype}")
+    steps = static(to_dim(a.steps), "the number of points")
+    start, end = c.emit(c.cast(a.start, c.dtype)), c.emit(c.cast(a.end, c.dtype))
+    place = c.torch.arange(steps, dtype=getattr(c.torch, c.dtype))
+    apart = c.emit((end - start) / max(steps - 1, 1))
+    first = c.constant(place < max(steps // 2, 1))
+    return op.where(first, start + apart * c.constant(place), end - apart * c.constant(place.flip(0)))
+
+
+@aten("logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor")
+def _powers(c: Context, a: Args) -> Expr:
+    return op.power(c.cast(a.base, c.dtype), _points(c, a))
+
+
 @aten("hann_window.default", "hann_window.periodic", "hamming_window.default", "hamming_window.periodic",
       "hamming_window.periodic_alpha", "hamming_window.periodic_alpha_beta", "bartlett_window.default",
       "bartlett_window.periodic", "blackman_window.default", "blackman_window.periodic", "kaiser_window.default",
