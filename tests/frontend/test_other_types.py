@@ -45,29 +45,8 @@ def test_other_types() -> None:
         torch.testing.assert_close(made, fn(), msg=lambda text, name=name: f"{name}: {text}")
 
 
-NUMBERS = torch.tensor(
-    [
-        0.0,
-        -0.0,
-        1,
-        -3,
-        0.1,
-        448,
-        464,
-        -480,
-        500,
-        57344,
-        61440,
-        1e-3,
-        1e-45,
-        2.0**-127,
-        3e38,
-        -3e38,
-        torch.inf,
-        -torch.inf,
-        torch.nan,
-    ]
-)
+NUMBERS = torch.tensor([0.0, -0.0, 1, -3, 0.1, 448, 464, -480, 500, 57344, 61440, 1e-3, 1e-45, 2.0**-127, 3e38, -3e38,
+                        torch.inf, -torch.inf, torch.nan])  # fmt: skip
 SMALL = [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]
 SMALL += [torch.float8_e8m0fnu] if hasattr(torch, "float8_e8m0fnu") else []
 

@@ -120,7 +120,8 @@ class LinearModel:
             need(found.names == NAMES, "it has other features: measure again")
             need(all([len(row) == len(NAMES) for row in found.rows]), "a row has another length than the others")
             need(len(found.rows) == len(found.times) == len(found.tasks), "there are not as many rows as times")
-            need(bool(np.isfinite([*found.times, *sum(found.rows, ())]).all()), "a number is not finite")
+            finite = [np.isfinite(np.array(numbers)).all() for numbers in (found.rows, found.times)]
+            need(all(finite), "a number is not finite")
         except (OSError, ValueError, RecursionError) as error:
             raise ScheduleError("E461", f"{path} is no saved cost model: {error}") from error
         self.rows += [np.array(row) for row in found.rows]

@@ -282,7 +282,8 @@ class TorchModel(CompiledModule):
         if not self._updates:
             return
         inputs = [(span(leaf), place) for place, leaf in enumerate(leaves) if isinstance(leaf, self._torch.Tensor)]
-        weights = [(span(weight), name) for name, weight in self.present()]
+        writes_inputs = any([isinstance(name, int) for name in self.interface.updates])
+        weights = [(span(weight), name) for name, weight in self.present()] if writes_inputs else []
         for name, target in zip(self.interface.updates, self._updates):
             mine = span(leaves[target] if isinstance(target, int) else target)
             for theirs, place in inputs:

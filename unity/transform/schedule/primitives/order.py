@@ -125,9 +125,9 @@ def _require_first_step_first(state: ScheduleState, block: Sref, chain: list[Sre
         return
     pairs = list(zip(block.block.iter_vars, block.realize.iter_values))
     cells, steps = [{v for axis, value in pairs if axis.kind == kind for v in free_vars(value)} for kind in ("S", "R")]
-    both = [[s.name for s in each if s.loop.loop_var in cells & steps] for each in (chain, order)]
-    if both[0] != both[1]:
-        loops = " and ".join(both[0])
+    before, after = [[s for s in each if s.loop.loop_var in cells & steps] for each in (chain, order)]
+    if before != after:
+        loops = " and ".join([s.name for s in before])
         state.assumptions.append(
             f"the first step of {block.name} comes first though {loops} count its cells and its steps"
         )
