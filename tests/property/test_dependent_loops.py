@@ -1,14 +1,14 @@
 """Random loops of every kind whose iterations may depend on each other: what the verifier refuses does depend, and what it accepts
-gives compiled what the loop in order gives. ``LOOP_FUZZ=10`` in the environment tries ten times as many."""
+gives compiled what the loop in order gives."""
 
 from __future__ import annotations
 
-import os
 import random
 import re
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 
 import unity
 from unity.ir import IRModule
@@ -100,7 +100,7 @@ def programs(seed: int) -> tuple[int, list[str], str]:
     )
 
 
-@pytest.mark.parametrize("block", range(int(os.environ.get("LOOP_FUZZ", "1"))))
+@pytest.mark.parametrize("block", range(TIMES))
 def test_vectors_give_what_the_order_gives(block: int) -> None:
     accepted: list[tuple[int, str]] = []
     refused = 0

@@ -2,13 +2,12 @@
 
 Each program calls a few operators, with the sizes of their inputs as symbols where the type rules allow it, joins the results
 through ``if``, tuples, ``match_cast`` and calls of other graph functions, and runs once with the sizes of the case and once
-with other sizes (0, 1, odd). ``GRAPH_FUZZ=500`` in the environment tries that many programs, ``GRAPH_FUZZ_SEED`` others.
+with other sizes (0, 1, odd).
 """
 
 from __future__ import annotations
 
 import copy
-import os
 import random
 import sys
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuzz import SEED, TIMES
 
 import unity
 from unity.ir import (
@@ -48,8 +48,7 @@ from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 sys.path.append(str(Path(__file__).parents[1] / "op"))
 from op_cases import CASES, Shape
 
-COUNT = int(os.environ.get("GRAPH_FUZZ", "12"))
-SEED = int(os.environ.get("GRAPH_FUZZ_SEED", "0"))
+COUNT = 12 * TIMES
 I64 = prim_type("int64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 SEVERAL = ("linalg.svd", "linalg.eigh", "linalg.eig", "linalg.qr")

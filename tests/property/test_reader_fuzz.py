@@ -1,25 +1,21 @@
-"""Damaged texts: only UnityError leaves the reader, soon, with a short message; what is read can be printed.
-
-``READER_FUZZ=2000`` in the environment tries that many texts per test, ``READER_FUZZ_SEED`` another start.
-"""
+"""Damaged texts: only UnityError leaves the reader, soon, with a short message; what is read can be printed."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import time
 from pathlib import Path
 
 import pytest
+from fuzz import SEED, TIMES
 
 from unity.script import parse
 from unity.support.errors import UnityError
 
 CORPUS = [row["text"] for row in json.loads((Path(__file__).parents[1] / "script" / "syntax_forms.json").read_text())]
-COUNT = int(os.environ.get("READER_FUZZ", "150"))
-SEED = int(os.environ.get("READER_FUZZ_SEED", "0"))
+COUNT = 150 * TIMES
 TOKEN = re.compile(r"\s+|\w+|\"[^\"\n]*\"|'[^'\n]*'|[^\w\s]")
 WORD = re.compile(r"\w|['\"]")
 EXPRESSIONS = [

@@ -1,16 +1,15 @@
 """Random graph functions in which calls write into their arguments while views, tuples, branches and functions show the same memory:
-what the verifier accepts is what a reader of values expects, in the interpreter, after the passes that reuse memory, and compiled.
-``TAKEN_FUZZ=10`` in the environment tries ten times as many."""
+what the verifier accepts is what a reader of values expects, in the interpreter, after the passes that reuse memory, and compiled."""
 
 from __future__ import annotations
 
 import copy
-import os
 import random
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 
 import unity
 from unity.ir.interpret import run
@@ -152,9 +151,6 @@ def written(seed: int, wrong: int = 1000) -> tuple[Writer, str, list[np.ndarray]
 
 def close(found: object, wanted: np.ndarray, place: str) -> None:
     np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-4, atol=1e-4, err_msg=place)
-
-
-TIMES = int(os.environ.get("TAKEN_FUZZ", "1"))
 
 
 @pytest.mark.parametrize("block", range(TIMES))

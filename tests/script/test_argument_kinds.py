@@ -1,15 +1,14 @@
 """Every argument of every documented name: right values are read, printed and read back; values of another kind are refused.
 
 Base calls of graph operators are the samples of ``tests/op``, those of other names the known spellings. What kind an argument
-is of is said by the operator's row, its samples, or the annotation in the stub. ``ARGUMENT_KINDS=100000`` in the environment
-tries every case, by default a fixed part is tried.
+is of is said by the operator's row, its samples, or the annotation in the stub. By default a fixed part of the cases is tried, with
+``FUZZ=1000`` in the environment every one.
 """
 
 from __future__ import annotations
 
 import ast
 import json
-import os
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 
 from unity.ir import IRModule, ShapeExpr, Tuple, Var, build as b, first_difference
 from unity.ir.builder import BlockBuilder
@@ -33,7 +33,7 @@ sys.path.append(str(Path(__file__).parents[1] / "op"))
 from op_cases import CASES, Shape
 
 HERE = Path(__file__).parent
-COUNT = int(os.environ.get("ARGUMENT_KINDS", "250"))
+COUNT = 250 * TIMES
 KINDS: dict[type, str] = {
     str: "'no such thing'", int: "7", float: "2.5", bool: "True", dict: "{'zz': 1}", tuple: "(2.5, 'zz')",
 }  # fmt: skip
