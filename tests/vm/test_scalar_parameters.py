@@ -241,3 +241,19 @@ def test_a_failed_check_shows_symbols_and_scalars(dtype, tmp_path, monkeypatch):
             ) as caught:
                 vm[way](array, *given, *out)
             assert caught.value.code == "E614"
+
+
+def test_a_scalar_gives_a_size_that_no_shape_gives_alone() -> None:
+    text = """
+@T.prim_func
+def main(a: T.handle, b: T.handle, n: T.int64):
+    A, B = T.match_buffer(a, (n * 3, 2), "float32"), T.match_buffer(b, (n * 3, 2), "float32")
+    for i, j in T.grid(n * 3, 2):
+        B[i, j] = A[i, j] + T.float32(1)
+"""
+    run = unity.build(from_source(text))["main"]
+    a, b = np.ones((6, 2), "float32"), np.zeros((6, 2), "float32")
+    run(a, b, 2)
+    assert (b == 2).all()
+    with pytest.raises(UnityError, match=r"E608.*expected n \* 3 = 9, got 6"):
+        run(a, b, 3)

@@ -165,11 +165,13 @@ def validate(spec: EntrySpec) -> None:
 def spec_of_kernel(signature: KernelSignature, device: Device = CPU) -> EntrySpec:
     """The checked entry of a compiled tensor program, whose tensors lie on a device."""
     args: list[Arg] = []
-    for param in signature.params:
+    scalars = {one.param: number for number, one in enumerate(signature.symbols) if one.field == "value"}
+    for place, param in enumerate(signature.params):
         if isinstance(param, BufferParam):
             args.append(
                 TensorArg(param.name, param.dtype, param.shape, param.strides or None, param.written, device=device)
             )
         else:
-            args.append(ScalarArg(param.name, param.dtype, bits=DataType(param.dtype).is_narrow))
+            narrow = DataType(param.dtype).is_narrow
+            args.append(ScalarArg(param.name, param.dtype, scalars.get(place), bits=narrow))
     return EntrySpec(signature.name, tuple(args), tuple([symbol.name for symbol in signature.symbols]))
