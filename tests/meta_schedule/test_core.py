@@ -5,7 +5,9 @@ from programs_of_tests import product
 
 import unity.meta_schedule as ms
 from unity import te
+from unity.ir.analysis import defined_symbols
 from unity.ir.module import IRModule
+from unity.meta_schedule.core.arg_info import other_size
 from unity.support.errors import ScheduleError
 from unity.transform.infra.backend import Machine
 
@@ -24,8 +26,19 @@ def test_arguments_of_a_program():
     assert [ms.TensorInfo.from_json(info.as_json()) for info in found] == found
     with pytest.raises(ScheduleError):
         ms.TensorInfo.from_json(["SCALAR", "float32"])
-    with pytest.raises(ScheduleError, match="constant shape"):
+    with pytest.raises(ScheduleError, match="constant shape: n is not known"):
         ms.TensorInfo.from_prim_func(product(te.var("n")))
+    program = product(te.var("n"))
+    (n,) = defined_symbols(program)
+    assert [i.shape for i in ms.TensorInfo.from_prim_func(program, {n: 5})] == [(5, 12), (12, 33), (5, 33)]
+
+
+def test_other_sizes_are_odd_and_others():
+    for size in range(1, 300):
+        assert other_size(size) % 2 and other_size(size) != size and other_size(size) >= 3
+    context = ms.TuneContext(product(te.var("n")), target="llvm", sizes={"n": 64})
+    assert [i.shape[0] for i in context.other_args_info] == [33, 12, 33]
+    assert ms.TuneContext(product(), target="llvm").other_args_info == []
 
 
 def test_the_profiler_adds_up_parts_by_name():

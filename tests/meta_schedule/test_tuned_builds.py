@@ -68,6 +68,25 @@ def test_the_command(tmp_path: Path, capsys: Any) -> None:
     assert main(["tune", str(script), "--trials", "0"]) == 2
 
 
+def test_a_module_of_open_sizes(monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
+    monkeypatch.setenv("UNITY_CACHE", str(tmp_path))
+    text = TEXT.replace("(3, 9)", '("n", 9)')
+    executable = unity.compile(parse(text), tune=2, example_inputs=(X, Y))
+    assert "not tuned" not in capsys.readouterr().err
+    for n in (1, 2, 3, 40):
+        rows = np.resize(X, (n, 9))
+        assert np.array_equal(executable["main"](rows, Y).numpy(), rows @ Y)
+    script = tmp_path / "model.py"
+    script.write_text(text)
+    command = ["tune", str(script), "--trials", "2", "--work-dir", str(tmp_path / "records")]
+    assert main([*command, "--size", "n=8"]) == 0
+    records = ms.database.SQLiteDatabase(tmp_path / "records" / "database.db").get_all_tuning_records()
+    assert {r.args_info[0].shape for r in records} == {(8, 9)}
+    assert main(command) == 0
+    assert "n is not known" in capsys.readouterr().err
+    assert main([*command, "--size", "n"]) == 2 and main([*command, "--size", "m=3"]) == 1
+
+
 def test_passes(tmp_path: Path, capsys: Any) -> None:
     mod = legalize_ops(parse(TEXT))
     assert transform.MetaScheduleTuneIRMod({}, str(tmp_path), 2)(mod) is mod

@@ -81,6 +81,9 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--work-dir", default="tuning", help="folder of the database (default: tuning)")
     command.add_argument("--target", help="target; without it, this machine")
     command.add_argument("--op", action="append", help="only programs whose names have this text; may be repeated")
+    command.add_argument(
+        "--size", action="append", default=[], metavar="NAME=N", help="the size of a symbol; may be repeated"
+    )
     command.add_argument("--seed", type=int, default=0, help="start of all random choices (default: 0)")
     command.add_argument("--resume", action="store_true", help="count the trials that the database has")
     command.add_argument("--show", action="store_true", help="print the schedule and the program of each winner")
@@ -172,6 +175,7 @@ def run_tune(options: argparse.Namespace) -> int:
         options.work_dir,
         options.trials,
         op_names=options.op,
+        sizes=dict([_size(text) for text in options.size]),
         seed=options.seed,
         resume=options.resume,
     )
@@ -180,6 +184,14 @@ def run_tune(options: argparse.Namespace) -> int:
             print(f"# {record.workload.shash}: {record.gain:.2f} times as fast as the default: {record.reason}")
             print(f"{record.as_python()}\n\n{record.script()}\n")
     return FINE
+
+
+def _size(text: str) -> tuple[str, int]:
+    """Name and number of ``--size``."""
+    name, _, number = text.partition("=")
+    if not name or not number.isdecimal():
+        raise OptionError("E004", f"--size {text}: write a symbol and its size, as in --size n=128")
+    return name, int(number)
 
 
 def run_upgrade(options: argparse.Namespace) -> int:

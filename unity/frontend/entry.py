@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..ffi.targets.target import Target
@@ -33,6 +33,8 @@ class BuildOptions:
     choose: str = "analytic"
     discard_parameters: bool = False
     tune: Any = None
+    examples: tuple[Any, ...] = ()
+    """Leading arguments of ``main``: the sizes that schedules are searched for."""
 
 
 def compile(
@@ -70,6 +72,7 @@ def compile(
 
     ``tune``: a number of trials: schedules of the tensor programs are searched for by measurement on this machine, and kept where
     they are faster than the default ones; later builds with ``tune`` find them again. Or a database of ``unity.meta_schedule``.
+    Programs of symbolic sizes are timed at those of ``example_inputs`` and stay programs for all sizes.
 
     ``discard_parameters``: free each weight that the program keeps in another form (folded, packed) as soon as that form is made.
     This halves the memory of a torch model, which cannot run afterwards (FrontendError E018), even if compiling fails later. The
@@ -91,7 +94,7 @@ def compile(
             )  # fmt: skip
         if reduction is not None:
             return load("options").compile_reduced(mod, how, reduction, example_inputs)
-        return compile_chosen(mod, how, how.discard_parameters)
+        return compile_chosen(mod, replace(how, examples=tuple(example_inputs or ())), how.discard_parameters)
     return load("torch").compile_model(mod, how, reduction, example_inputs, example_kwargs, dynamic_shapes, strict)
 
 

@@ -12,7 +12,7 @@ from . import (
 )
 from .builder import Builder as Builder
 from .core import arg_info as arg_info
-from .core.arg_info import TensorInfo as TensorInfo
+from .core.arg_info import ScalarInfo as ScalarInfo, TensorInfo as TensorInfo
 from .core.measure_candidate import MeasureCandidate as MeasureCandidate
 from .core.profiler import Profiler as Profiler
 from .core.tune_context import TuneContext as TuneContext

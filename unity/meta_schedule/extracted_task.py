@@ -5,8 +5,8 @@ Tasks stand as they reach the rules of default schedules, after the graph passes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ..ffi.targets.target import Target
 from ..ir.function import PrimFunc
@@ -16,7 +16,8 @@ from ..transform.default_schedule.apply import calls_of, constant_parameters
 from ..transform.default_schedule.base import SCHEDULED
 from ..transform.infra.backend import target_of
 from ..vm.stages import check, configure, graph
-from .core.arg_info import TensorInfo
+from .core.arg_info import Sizes, TensorInfo, check_sizes
+from .core.graph_sizes import GraphSizes
 from .core.tune_context import one_program
 from .database.workload import workload_hash
 
@@ -24,7 +25,8 @@ from .database.workload import workload_hash
 @dataclass(slots=True, frozen=True)
 class ExtractedTask:
     """A task. ``weight``: calls in the module; ``dispatched``: the program as a list, as TVM has it; ``constants``: positions of
-    parameters that are constants at every call."""
+    parameters that are constants at every call; ``sizes``: of its symbols; ``other_sizes``: at which results are compared as
+    well."""
 
     task_name: str
     mod: IRModule
@@ -32,6 +34,8 @@ class ExtractedTask:
     weight: int = 1
     constants: tuple[int, ...] = ()
     dispatched: list[IRModule] = field(default_factory=list)
+    sizes: Sizes = field(default_factory=dict)
+    other_sizes: Sizes = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True)
@@ -42,20 +46,30 @@ class Extracted:
     others: dict[str, str]
 
 
-def extracted(mod: IRModule, target: Target | str | None = None, names: Sequence[str] | None = None) -> Extracted:
-    """The tasks of a module as a build makes its tensor programs; ``names``: those whose names have one of these texts."""
+def extracted(
+    mod: IRModule,
+    target: Target | str | None = None,
+    names: Sequence[str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> Extracted:
+    """The tasks of a module as a build makes its tensor programs; ``names``: those whose names have one of these texts; ``sizes``:
+    of the symbols of its functions, by name. Raises ScheduleError E428 for what is no size, or has no symbol."""
     config = configure(target)
+    check_sizes(sizes or {}, GraphSizes.names(mod))
     with config.target:
-        return programs_in(graph(check(mod, config), config), config.target, names)
+        return programs_in(graph(check(mod, config), config), config.target, names, sizes)
 
 
-def programs_in(mod: IRModule, target: Target, names: Sequence[str] | None = None) -> Extracted:
+def programs_in(
+    mod: IRModule, target: Target, names: Sequence[str] | None = None, sizes: Mapping[str, int] | None = None
+) -> Extracted:
     """The tensor programs of a module as they are, as tasks."""
-    calls = calls_of(mod)
+    calls, known = calls_of(mod), GraphSizes(mod, sizes or {})
     tasks: dict[tuple[str, str], ExtractedTask] = {}
     others: dict[str, str] = {}
     for name, fn in mod.prim_funcs().items():
-        problem = _no_task(name, fn, names)
+        own, other = known.of(name, fn)
+        problem = _no_task(name, fn, names, own)
         if problem:
             others[name] = problem
             continue
@@ -63,21 +77,22 @@ def programs_in(mod: IRModule, target: Target, names: Sequence[str] | None = Non
         constants = tuple(sorted(constant_parameters(calls.get(name, []))))
         key = str(place), workload_hash(fn, constants)
         program, weight = one_program(fn), max(1, len(calls.get(name, [])))
-        known = tasks.get(key)
-        if known is not None:
-            name, weight = known.task_name, weight + known.weight
-        tasks[key] = ExtractedTask(name, program, place, weight, constants, [program])
+        same = tasks.get(key)
+        if same is not None:
+            tasks[key] = replace(same, weight=weight + same.weight)
+        else:
+            tasks[key] = ExtractedTask(name, program, place, weight, constants, [program], own, other)
     return Extracted(list(tasks.values()), others)
 
 
-def _no_task(name: str, fn: PrimFunc, names: Sequence[str] | None) -> str:
+def _no_task(name: str, fn: PrimFunc, names: Sequence[str] | None, sizes: Sizes) -> str:
     """The reason why a program is not tuned; "" where it is."""
     if fn.attrs.get(SCHEDULED):
         return "it is scheduled already"
     if names is not None and not any([part in name for part in names]):
         return "it was not asked for"
     try:
-        TensorInfo.from_prim_func(fn)
+        TensorInfo.from_prim_func(fn, sizes)
     except ScheduleError as error:
         return error.message
     return ""

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 
 class MeasureCallback(ABC):
-    """Hears of every round."""
+    """Hears of every round; ``at_once``: of its candidates as they are measured, in parts of a round."""
+
+    at_once = False
 
     @abstractmethod
     def apply(
         self, task_scheduler: TaskScheduler, task_id: int, measure_candidates: Sequence[MeasureCandidate],
         builder_results: Sequence[BuilderResult], runner_results: Sequence[RunnerResult],
     ) -> None:  # fmt: skip
-        """A round of a task has ended."""
+        """A round of a task has ended, or a part of it."""
 
     @staticmethod
     def create(kind: str | Sequence[MeasureCallback]) -> list[MeasureCallback]:
@@ -45,7 +47,10 @@ class MeasureCallback(ABC):
 
 
 class AddToDatabase(MeasureCallback):
-    """Writes every candidate as a record, failures too; the program itself only of those that are the best so far."""
+    """Writes every candidate as a record as soon as it was measured, failures too; the program itself only of those that are the
+    best so far."""
+
+    at_once = True
 
     def apply(
         self, task_scheduler: TaskScheduler, task_id: int, measure_candidates: Sequence[MeasureCandidate],

@@ -27,15 +27,16 @@ def tune_module(
     max_trials_global: int = 64,
     max_trials_per_task: int | None = None,
     op_names: Sequence[str] | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> Pass:
     """A pass that tunes the tensor programs of a module, which stays as it is; the records go to ``work_dir``, or where that is not
-    given to the database in force (``with database:``)."""
+    given to the database in force (``with database:``). ``sizes``: of symbols of graph functions, by name."""
 
     @module_pass(name="meta_schedule_tune_irmod")
     def tune(mod: IRModule) -> IRModule:
         """Tune the tensor programs; the module stays as it is."""
         database = _database(work_dir)
-        found = programs_in(with_params(mod, params), make_target(), op_names)
+        found = programs_in(with_params(mod, params), make_target(), op_names, sizes)
         tasks, weights = extracted_tasks_to_tune_contexts(found.tasks)
         _, rows = tuned(tasks, weights, None, max_trials_global, max_trials_per_task, database=database)
         show(rows, found.others)

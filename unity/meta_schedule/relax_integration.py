@@ -21,13 +21,18 @@ from .tune import TuneOptions, show, tuned
 
 
 def extract_tasks(
-    mod: IRModule, target: Target | str | None = None, params: Mapping[str, Any] | None = None
+    mod: IRModule,
+    target: Target | str | None = None,
+    params: Mapping[str, Any] | None = None,
+    *,
+    sizes: Mapping[str, int] | None = None,
 ) -> list[ExtractedTask]:
     """The tasks of a module: its tensor programs after the graph passes, with the number of their calls; equal ones are one task.
 
-    ``params``: constants of ``main`` by name. Programs of symbolic sizes are left out.
+    ``params``: constants of ``main`` by name; ``sizes``: those of symbols, by name. Programs with symbols whose sizes do not follow
+    are left out. Raises ScheduleError E428 for what is no size, or has no symbol.
     """
-    return extracted(with_params(mod, params), target).tasks
+    return extracted(with_params(mod, params), target, None, sizes).tasks
 
 
 def extracted_tasks_to_tune_contexts(
@@ -42,6 +47,7 @@ def extracted_tasks_to_tune_contexts(
         TuneContext(
             task.mod, target=task.target, space_generator=space_generator(space), search_strategy=search_strategy(strategy),
             task_name=task.task_name, rand_state=seed if seed < 0 else seed + place, constants=task.constants,
+            sizes=task.sizes, other_sizes=task.other_sizes,
         )
         for place, task in enumerate(extracted_tasks)
     ]  # fmt: skip
@@ -59,14 +65,16 @@ def tune_relax(
     *,
     space: SpaceGenerator | str | Any = "post-order-apply",
     strategy: SearchStrategy | str = "evolutionary",
+    sizes: Mapping[str, int] | None = None,
     **options: Unpack[TuneOptions],
 ) -> Database:
     """Tune the tensor programs of a module and return the database, which ``compile_relax`` builds with.
 
-    ``op_names``: only programs whose names have one of these texts. Others: as in ``tune_tir``. The table, with the programs that
-    are not tuned, goes to standard error.
+    ``op_names``: only programs whose names have one of these texts. ``sizes``: of the symbols of ``main``, by name, at which
+    programs are timed; what is kept is for all sizes. Others: as in ``tune_tir``. The table, with the programs that are not tuned,
+    goes to standard error.
     """
-    found = extracted(with_params(mod, params), target, op_names)
+    found = extracted(with_params(mod, params), target, op_names, sizes)
     tasks, weights = extracted_tasks_to_tune_contexts(found.tasks, work_dir, space, strategy, options.get("seed", -1))
     records, rows = tuned(tasks, weights, work_dir, max_trials_global, max_trials_per_task, **options)
     show(rows, found.others)

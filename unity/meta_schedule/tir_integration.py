@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ..ffi.targets.target import Target, target as make_target
+from ..ir.analysis import defined_symbols
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..support.errors import ScheduleError
 from ..transform.schedule import Schedule
+from .core.arg_info import check_sizes
 from .core.tune_context import MAIN, SearchStrategy, SpaceGenerator, TuneContext, one_program
 from .database import Database
 from .search.search_strategy import create as search_strategy
@@ -29,23 +31,26 @@ def tune_tir(
     strategy: SearchStrategy | str = "evolutionary",
     task_name: str | None = None,
     special_space: Mapping[str, SpaceGenerator | str | Any] | None = None,
+    sizes: Mapping[str, int] | None = None,
     **options: Unpack[TuneOptions],
 ) -> Database:
     """Tune the tensor programs of a module and return the database; ``compile_tir`` takes the winner out of it.
 
     ``space``: a ``SpaceGenerator``, its name, or a function of a schedule; ``special_space``: that of a program by its name.
-    ``strategy``: a ``SearchStrategy`` or its name. Others: as in ``tune_tasks``, and what it raises. Raises ScheduleError E407 for
-    a module without tensor programs.
+    ``strategy``: a ``SearchStrategy`` or its name. ``sizes``: of symbols of shapes, by name, at which programs are timed; what is
+    kept is for all sizes. Others: as in ``tune_tasks``, and what it raises. Raises ScheduleError E407 for a module without tensor
+    programs, E428 for what is no size, or has no symbol.
     """
     programs = {MAIN: mod} if isinstance(mod, PrimFunc) else mod.prim_funcs()
     if not programs:
         raise ScheduleError("E407", "the module has no tensor program to tune", help="relax_integration.tune_relax")
+    check_sizes(sizes or {}, {var.name for fn in programs.values() for var in defined_symbols(fn)})
     where, seed = make_target(target), options.get("seed", -1)
     tasks = [
         TuneContext(
             one_program(fn), target=where, space_generator=space_generator((special_space or {}).get(name, space)),
             search_strategy=search_strategy(strategy), task_name=task_name or name,
-            rand_state=seed if seed < 0 else seed + place,
+            rand_state=seed if seed < 0 else seed + place, sizes=sizes,
         )
         for place, (name, fn) in enumerate(programs.items())
     ]  # fmt: skip

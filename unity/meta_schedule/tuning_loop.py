@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from ..support.errors import ScheduleError, UnityError
 from ..support.gc_pause import young_collection
@@ -66,15 +66,15 @@ class TaskRecord:
         """The default build, to run beside candidates."""
         assert self.default_path is not None
         kind = backend_of(self.ctx.target).runtime.device.name
-        return RunnerInput(self.default_path, kind, self.default.args_info, self.default.scheduled.packed)
+        packed, other = self.default.scheduled.packed, self.ctx.other_args_info
+        return RunnerInput(self.default_path, kind, self.default.args_info, packed, None, other)
 
     def take(self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]) -> None:
-        """Count a round and keep its best candidates."""
+        """Count what was measured and keep the best candidates."""
         self.trials += len(candidates)
         found = [(least(r.run_secs), c) for c, r in zip(candidates, results) if r.run_secs and not c.is_default]
         self.failures += len([r for r in results if not r.run_secs])
         self.finalists = sorted([*self.finalists, *found], key=lambda pair: pair[0])[:FINALISTS]
-        self.history.append(self.best_secs)
 
 
 class TaskScheduler(ABC):
@@ -180,13 +180,27 @@ class TaskScheduler(ABC):
             return 0
         candidates = candidates[:most]
         built = self._build(task, candidates)
-        results = self._run(task, candidates, built)
-        task.take(candidates, results)
+        results: list[RunnerResult] = []
+        for part in self._parts(task, candidates, built):
+            at = slice(len(results), len(results) + len(part))
+            task.take(candidates[at], part)
+            self._tell(True, place, candidates[at], built[at], part)
+            results += part
+        task.history.append(task.best_secs)
+        self._tell(False, place, candidates, built, results)
         with Profiler.timeit("callbacks"):
-            for callback in self.callbacks:
-                callback.apply(self, place, candidates, built, results)
             strategy.notify_runner_results(candidates, results)
         return len(candidates)
+
+    @Profiler.timeit("callbacks")
+    def _tell(
+        self, at_once: bool, place: int, candidates: Sequence[MeasureCandidate], built: Sequence[BuilderResult],
+        results: Sequence[RunnerResult],
+    ) -> None:  # fmt: skip
+        """Let callbacks hear of a part of a round, or of the whole."""
+        for callback in self.callbacks:
+            if callback.at_once == at_once:
+                callback.apply(self, place, candidates, built, results)
 
     @Profiler.timeit("build")
     def _build(self, task: TaskRecord, candidates: Sequence[MeasureCandidate]) -> list[BuilderResult]:
@@ -194,22 +208,30 @@ class TaskScheduler(ABC):
         made = iter(self.builder.build([_builder_input(task, candidate) for candidate in wanted]))
         return [BuilderResult(task.default_path) if candidate.is_default else next(made) for candidate in candidates]
 
-    @Profiler.timeit("run")
-    def _run(
+    def _parts(
         self, task: TaskRecord, candidates: Sequence[MeasureCandidate], built: Sequence[BuilderResult]
-    ) -> list[RunnerResult]:
-        """The times, as they would be where the default takes as long as at first: the machine may be slower in some rounds."""
+    ) -> Iterator[list[RunnerResult]]:
+        """The times in order, as soon as they are known: in each part one candidate that was waited for, and what came with it.
+        They are as they would be where the default takes as long as at first: the machine may be slower in some rounds."""
         reference = task.reference()
         inputs = [
-            RunnerInput(b.artifact_path, reference.device_type, c.args_info, c.scheduled.packed, reference)
+            replace(reference, artifact_path=b.artifact_path, packed=c.scheduled.packed, reference=reference)
             for c, b in zip(candidates, built)
             if b.artifact_path is not None
         ]
-        found = iter([future.result() for future in self.runner.run(inputs)])
-        return [
-            RunnerResult(None, b.error_msg) if b.artifact_path is None else _scaled(next(found), task.default_secs)
-            for b in built
-        ]
+        with Profiler.timeit("run"):
+            running = iter(self.runner.run(inputs))
+        part: list[RunnerResult] = []
+        for one in built:
+            future = None if one.artifact_path is None else next(running)
+            if part and future is not None and not future.done():
+                yield part
+                part = []
+            with Profiler.timeit("run"):
+                found = RunnerResult(None, one.error_msg) if future is None else future.result()
+            part.append(_scaled(found, task.default_secs))
+        if part:
+            yield part
 
     @Profiler.timeit("verdicts")
     def _settled(self, task: TaskRecord) -> Row:
@@ -224,7 +246,7 @@ class TaskScheduler(ABC):
         if not candidates:
             return Row(name, weight, default, default, task.trials, "nothing was measured", task.failures)
         built = self._build(task, candidates)
-        runs = [self._run(task, candidates, built) for _ in range(ROUNDS)]
+        runs = [[made for part in self._parts(task, candidates, built) for made in part] for _ in range(ROUNDS)]
         best: tuple[float, MeasureCandidate, list[float], list[float]] | None = None
         for candidate, results in zip(candidates, zip(*runs)):
             own: list[float] = []

@@ -7,9 +7,15 @@ here: the search (``meta_schedule``). Invariant: without ``tune=`` a build reads
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from ...ffi.cache.object_cache import cache_folder
+from ...ir.expr import Var
+from ...ir.function import Function
 from ...ir.module import IRModule
+from ...ir.relation import dims
+from ...ir.types import TensorType
 from ...meta_schedule.database import Database, MemoryDatabase, SQLiteDatabase
 from ...meta_schedule.database.record import TRIAL
 from ...meta_schedule.database.workload import Workload, machine_features
@@ -26,7 +32,7 @@ FILE = "tuning.db"
 
 def schedule_database(mod: IRModule, how: BuildOptions) -> Database:
     """The database that a build takes its schedules from: the given one, or that of this user after ``how.tune`` more trials for
-    the programs without a verdict. The table of what was tuned goes to standard error.
+    the programs without a verdict, at the sizes of ``how.examples``. The table of what was tuned goes to standard error.
 
     Raises FrontendError E989 for another value, and for other passes than the default ones; what tuning raises.
     """
@@ -39,13 +45,25 @@ def schedule_database(mod: IRModule, how: BuildOptions) -> Database:
                             help="leave one of them out")  # fmt: skip
     folder = cache_folder()
     database: Database = MemoryDatabase() if folder is None else SQLiteDatabase(folder / FILE)
-    found = extracted(mod, how.target)
+    found = extracted(mod, how.target, sizes=example_sizes(mod, how.examples))
     wanted = [task for task in found.tasks if not _is_known(task, database)]
     if wanted:
         tasks, weights = extracted_tasks_to_tune_contexts(wanted, seed=0)
         _, rows = tuned(tasks, weights, None, how.tune, database=database)
         print(table(rows, found.others), file=sys.stderr)
     return database
+
+
+def example_sizes(mod: IRModule, examples: Sequence[Any]) -> dict[str, int]:
+    """The sizes of the symbols of ``main`` by its leading arguments."""
+    main = mod.functions.get("main")
+    found: dict[str, int] = {}
+    for param, value in zip(main.params if isinstance(main, Function) else (), examples):
+        extents = dims(param.ty) if isinstance(param.ty, TensorType) else None
+        for extent, size in zip(extents or (), getattr(value, "shape", ())):
+            if isinstance(extent, Var) and size:
+                found.setdefault(extent.name, int(size))
+    return found
 
 
 def _is_known(task: ExtractedTask, database: Database) -> bool:

@@ -62,8 +62,10 @@ def compile_model(
         inputs, named = _example(mod, example_inputs, example_kwargs)
         found = imported(export(mod, inputs, dynamic_shapes, named), options, placed_names(mod))
         held = [*mod.parameters(), *mod.buffers()]
+    leaves = sys.modules["torch"].utils._pytree.tree_leaves((inputs or (), named))
+    fixed = [kept for kept, _ in found.interface.fixed]
+    how = replace(how, examples=tuple([leaf for leaf, kept in zip(leaves, fixed) if not kept]))
     if how.target is None:
-        leaves = sys.modules["torch"].utils._pytree.tree_leaves((inputs, named))
         how = replace(how, target=device_target([*leaves, *held]))
     if found.report.fallbacks:
         warnings.warn(str(found.report), FallbackWarning, stacklevel=2)

@@ -1,13 +1,23 @@
-"""``TensorInfo``: an argument of a program as data: its element type and its shape."""
+"""``TensorInfo``, ``ScalarInfo``: an argument of a program as data, at the sizes that a program is tuned for."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...ir.expr import IntImm
+from ...arith.evaluate import evaluate
+from ...ir.buffer import Buffer
+from ...ir.expr import Var
 from ...ir.function import PrimFunc
+from ...ir.types import PrimType
+from ...ir.walk import free_vars
 from ...support.errors import ScheduleError
+
+Sizes = Mapping[Any, int]
+"""Numbers for the symbols of shapes, by name or variable."""
+LEAST = 3
+"""Smaller sizes are not compared at: some programs take 0 and 1 apart."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -22,28 +32,73 @@ class TensorInfo:
         return ["TENSOR", self.dtype, list(self.shape)]
 
     @staticmethod
-    def from_json(data: Any) -> TensorInfo:
+    def from_json(data: Any) -> ArgInfo:
         """An argument from what ``as_json`` gave, here or in TVM. Raises ScheduleError E405 for anything else."""
         match data:
             case ["TENSOR", str(dtype), [*shape]] if all([type(n) is int for n in shape]):
                 return TensorInfo(dtype, tuple(shape))
+            case ["SCALAR", str(dtype), int(value)]:
+                return ScalarInfo(dtype, value)
         raise ScheduleError("E405", f"this is no argument of a tuning record: {data!r}")
 
     @staticmethod
-    def from_prim_func(func: PrimFunc) -> list[TensorInfo]:
-        """The arguments of a program. Raises ScheduleError E428 where one is no tensor of a constant shape."""
-        return [_argument(param.name, func.buffer_map.get(param)) for param in func.params]
+    def from_prim_func(func: PrimFunc, sizes: Sizes | None = None) -> list[ArgInfo]:
+        """The arguments of a program where its symbols, and numbers that it takes, have these sizes. Raises ScheduleError E428
+        where one is not known."""
+        return [_argument(param, func.buffer_map.get(param), sizes or {}) for param in func.params]
 
 
-def _argument(name: str, buffer: Any) -> TensorInfo:
-    shape = buffer.shape if buffer is not None else ()
-    if buffer is None or not all([type(n) is IntImm for n in shape]):
-        raise ScheduleError("E428", f"{name} is no tensor of a constant shape",
-                            help="bind the symbols of the program to the sizes it is tuned for")  # fmt: skip
-    return TensorInfo(buffer.dtype.name, tuple([n.value for n in shape]))
+@dataclass(slots=True, frozen=True)
+class ScalarInfo:
+    """A whole number that a program takes: a size that no shape gives alone."""
+
+    dtype: str
+    value: int
+
+    def as_json(self) -> list[Any]:
+        """``["SCALAR", dtype, value]``."""
+        return ["SCALAR", self.dtype, self.value]
 
 
-ArgInfo = TensorInfo
-"""TVM's name of all kinds of arguments; programs that are tuned take tensors."""
+ArgInfo = TensorInfo | ScalarInfo
+"""An argument of any kind."""
 
-__all__ = ["ArgInfo", "TensorInfo"]
+
+def _argument(param: Var, buffer: Buffer | None, sizes: Sizes) -> ArgInfo:
+    name = param.name
+    if buffer is None:
+        value = sizes.get(param, sizes.get(name))
+        if value is None or not (isinstance(param.ty, PrimType) and param.ty.dtype.is_integral):
+            raise ScheduleError("E428", f"{name} is no tensor, and no size that is known",
+                                help=f'say for what it is tuned: sizes={{"{name}": 128}}')  # fmt: skip
+        return ScalarInfo(param.ty.dtype.name, value)
+    symbols = {var for extent in buffer.shape for var in free_vars(extent)}
+    known = {var: sizes.get(var, sizes.get(var.name, 0)) for var in symbols}
+    unknown = sorted([var.name for var, size in known.items() if not size])
+    if unknown:
+        text = f"{name} has no constant shape: {', '.join(unknown)} is not known"
+        raise ScheduleError("E428", text, help=f'say for what it is tuned: sizes={{"{unknown[0]}": 128}}')
+    shape = [evaluate(extent, known) for extent in buffer.shape]
+    whole = tuple([extent for extent in shape if extent is not None])
+    if len(whole) != len(shape):
+        raise ScheduleError("E428", f"the shape of {name} is more than arithmetic of sizes")
+    return TensorInfo(buffer.dtype.name, whole)
+
+
+def check_sizes(sizes: Mapping[str, int], symbols: set[str]) -> None:
+    """Raise ScheduleError E428 for what is no size, and for names that are not among the symbols."""
+    for name, size in sizes.items():
+        if type(size) is not int or size < 1:
+            raise ScheduleError("E428", f"the size of {name} must be a number from 1 up, got {size!r}")
+        if name not in symbols:
+            known = ", ".join(sorted(symbols)) or "none"
+            raise ScheduleError("E428", f"no shape has the symbol {name}", help=f"the symbols: {known}")
+
+
+def other_size(size: int) -> int:
+    """An odd size, another one than that which is tuned for, at which results are compared as well."""
+    half = size // 2 | 1
+    return half if half >= LEAST else size // 2 * 2 + LEAST
+
+
+__all__ = ["ArgInfo", "ScalarInfo", "Sizes", "TensorInfo", "check_sizes", "other_size"]

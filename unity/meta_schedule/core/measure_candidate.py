@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...ir.function import PrimFunc
 from ...transform.default_schedule.base import Scheduled
 from ...transform.schedule import Schedule
-from .arg_info import TensorInfo
+from .arg_info import ArgInfo
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -20,7 +20,7 @@ class MeasureCandidate:
     """
 
     sch: Schedule
-    args_info: list[TensorInfo]
+    args_info: list[ArgInfo]
     scheduled: Scheduled
     lowered: PrimFunc | None = None
     is_default: bool = False

@@ -18,6 +18,7 @@ from ...ir.node import replace
 from ...support.errors import ScheduleError
 from ...transform.infra.backend import Machine, backend_of
 from ...transform.schedule import Schedule
+from .arg_info import ArgInfo, Sizes, TensorInfo, other_size
 from .measure_candidate import MeasureCandidate
 
 MAIN = "main"
@@ -69,8 +70,11 @@ class SearchStrategy(Protocol):
 @dataclass(init=False, eq=False)
 class TuneContext:
     """A task. ``mod`` has one program, ``main``; ``constants`` are the positions of its parameters that are constants at every
-    call. ``rand_state`` starts every random choice (-1: from the system). ``default``: the default build, once it is made. Raises
-    ScheduleError E407 for another module."""
+    call. ``rand_state`` starts every random choice (-1: from the system). ``default``: the default build, once it is made.
+
+    ``sizes``: those of its symbols at which it is timed, by name or variable; results are compared at ``other_sizes`` as well
+    (without them odd ones). Raises ScheduleError E407 for another module.
+    """
 
     mod: IRModule
     target: Target
@@ -80,6 +84,8 @@ class TuneContext:
     rand_state: int
     num_threads: int
     constants: tuple[int, ...]
+    sizes: Sizes
+    other_sizes: Sizes
     default: MeasureCandidate | None
 
     def __init__(
@@ -93,6 +99,8 @@ class TuneContext:
         rand_state: int = -1,
         num_threads: int | None = None,
         constants: Collection[int] = (),
+        sizes: Sizes | None = None,
+        other_sizes: Sizes | None = None,
     ) -> None:
         self.mod = one_program(mod)
         self.target = Target(target) if target is not None else make_target()
@@ -101,12 +109,26 @@ class TuneContext:
         self.rand_state = rand_state if rand_state >= 0 else random.SystemRandom().randrange(1, 2**31 - 1)
         self.num_threads = num_threads or os.cpu_count() or 1
         self.constants = tuple(sorted(constants))
+        self.sizes = dict(sizes or {})
+        odd = {key: other_size(size) for key, size in self.sizes.items()}
+        self.other_sizes = odd if other_sizes is None else other_sizes
         self.default = None
 
     @property
     def func(self) -> PrimFunc:
         """The program."""
         return self.mod.prim_funcs()[MAIN]
+
+    @property
+    def args_info(self) -> list[ArgInfo]:
+        """The arguments that it is timed with. Raises ScheduleError E428 where a size is not known."""
+        return TensorInfo.from_prim_func(self.func, self.sizes)
+
+    @property
+    def other_args_info(self) -> list[ArgInfo]:
+        """The arguments with which results are compared as well; none where they are the same."""
+        found = TensorInfo.from_prim_func(self.func, self.other_sizes)
+        return found if found != self.args_info else []
 
     @property
     def machine(self) -> Machine:

@@ -7,11 +7,13 @@ it fills. Not here: what is learnt from them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ...arith.analyzer import Analyzer
+from ...arith.evaluate import evaluate
 from ...ir.buffer import Buffer
 from ...ir.build import const, dtype_of
 from ...ir.expr import IntImm, Var
@@ -21,6 +23,7 @@ from ...ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, Stmt
 from ...ir.types import Expr, PointerType
 from ...ir.walk import children, collect, substitute, used_vars
 from ...transform.infra.backend import Machine
+from ..core.arg_info import ArgInfo, ScalarInfo
 
 NAMES = (
     "cycles", "arithmetic", "vector loads", "single loads", "strided loads", "stores", "register accesses", "loop turns",
@@ -34,7 +37,7 @@ WINDOW = 50.0
 SPILL = 1.5
 """Cycles to store and load a vector that has no register."""
 UNKNOWN = 64
-"""The turns of a loop whose extent is no number."""
+"""The turns of a loop whose extent depends on data."""
 
 
 @dataclass(slots=True)
@@ -56,6 +59,8 @@ class _Sums:
     parallel: float = 1.0
     cycles: float = 0.0
     touched: dict[Var, float] = field(default_factory=dict)
+    known: dict[Var, int] = field(default_factory=dict)
+    """Sizes, and variables of loops in their first iteration."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,9 +77,9 @@ class _Around:
     length: float = 1.0
 
 
-def features_of(fn: PrimFunc, machine: Machine) -> np.ndarray:
-    """The row of a program."""
-    sums = _Sums()
+def features_of(fn: PrimFunc, machine: Machine, args_info: Sequence[ArgInfo] = ()) -> np.ndarray:
+    """The row of a program; ``args_info`` says the sizes of symbols."""
+    sums = _Sums(known=_sizes(fn, args_info))
     own = {alloc.buffer.data for alloc in collect(fn.body, AllocBuffer) if _is_register(alloc.buffer.data)}
     _walk(fn.body, _Around(), sums, own, machine)
     touched = sum(sums.touched.values())
@@ -84,6 +89,18 @@ def features_of(fn: PrimFunc, machine: Machine) -> np.ndarray:
     ]  # fmt: skip
     rest = [sums.conditions / max(1.0, sums.statements), 1 - sums.filled / max(1.0, sums.lanes)]
     return np.array([*[math.log1p(value) for value in logs], *rest])
+
+
+def _sizes(fn: PrimFunc, args_info: Sequence[ArgInfo]) -> dict[Var, int]:
+    """The symbols of a program by its arguments."""
+    found: dict[Var, int] = {}
+    for param, info in zip(fn.params, args_info):
+        buffer = fn.buffer_map.get(param)
+        if isinstance(info, ScalarInfo):
+            found[param] = info.value
+        elif buffer is not None:
+            found.update({n: size for n, size in zip(buffer.shape, info.shape) if isinstance(n, Var)})
+    return found
 
 
 def _is_register(data: Var) -> bool:
@@ -105,7 +122,9 @@ def _walk(stmt: Stmt, around: _Around, sums: _Sums, own: set[Var], machine: Mach
 
 
 def _inside(loop: For, around: _Around, sums: _Sums) -> _Around:
-    extent = float(loop.extent.value) if type(loop.extent) is IntImm else UNKNOWN
+    found = evaluate(loop.extent, sums.known)
+    extent = float(UNKNOWN if found is None else max(0, found))
+    sums.known[loop.loop_var] = evaluate(loop.min, sums.known) or 0
     notes = loop.annotations or {}
     if loop.kind == "vectorized" or (notes.get("vectorize") and not collect(loop.body, For)):
         return replace(around, lane=loop.loop_var, lanes=max(1, int(extent)))
@@ -145,12 +164,12 @@ def _store(store: BufferStore, around: _Around, sums: _Sums, own: set[Var], mach
         else:
             sums.strided += around.turns * around.lanes / shared
             cycles += around.lanes / shared
-        sums.touched[load.buffer.data] = _bytes(load.buffer)
+        sums.touched[load.buffer.data] = _bytes(load.buffer, sums)
     if store.buffer.data in own:
         sums.registers += times
     else:
         sums.stores += times if _step(store, around.lane) < 2 else around.turns * around.lanes
-        sums.touched[store.buffer.data] = _bytes(store.buffer)
+        sums.touched[store.buffer.data] = _bytes(store.buffer, sums)
     sums.arithmetic += times * arithmetic
     sums.cycles += max(
         around.turns * max(vectors * arithmetic / 2, loads / 2, cycles, 0.5), *_waiting(store, around, vectors, machine)
@@ -204,9 +223,9 @@ def _shared(load: BufferLoad, around: _Around) -> float:
     return max(1.0, math.prod([extent for var, extent in around.written if var not in used]))
 
 
-def _bytes(buffer: Buffer) -> float:
-    shape = [n.value if type(n) is IntImm else UNKNOWN for n in buffer.shape]
-    return float(math.prod(shape) * buffer.dtype.itemsize)
+def _bytes(buffer: Buffer, sums: _Sums) -> float:
+    shape = [evaluate(extent, sums.known) for extent in buffer.shape]
+    return float(math.prod([UNKNOWN if n is None else n for n in shape]) * buffer.dtype.itemsize)
 
 
 __all__ = ["NAMES", "features_of"]

@@ -65,7 +65,7 @@ class LinearModel:
         """The features of a candidate, computed once."""
         if candidate not in self.known:
             assert candidate.lowered is not None, "a candidate that is only to be run is not ranked"
-            self.known[candidate] = features_of(candidate.lowered, context.machine)
+            self.known[candidate] = features_of(candidate.lowered, context.machine, candidate.args_info)
         return self.known[candidate]
 
     def update(self, context: TuneContext, candidates: Sequence[MeasureCandidate], results: Sequence[Measured]) -> None:

@@ -12,10 +12,14 @@ from dataclasses import astuple, dataclass, field, replace as replace_fields
 from typing import Any
 
 from ...ffi.targets.target import Target, target as make_target
-from ...ir.expr import IntImm
+from ...ir.build import const
+from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace
+from ...ir.structural import structural_equal
+from ...ir.types import Expr
+from ...ir.walk import substitute
 from ...support.errors import ScheduleError, UnityError
 from ...transform.default_schedule.apply import schedule_function
 from ...transform.default_schedule.base import Scheduled, mark
@@ -24,7 +28,7 @@ from ...transform.infra.backend import backend_of
 from ...transform.schedule import Schedule, Trace
 from ...transform.tir.analysis.choices import is_decided
 from ...vm.confined import check_confined
-from ..core.arg_info import TensorInfo
+from ..core.arg_info import ArgInfo, TensorInfo
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import MAIN
 from .workload import ASIDE, Workload, machine_features, read_program
@@ -42,7 +46,7 @@ class TuningRecord:
     workload: Workload
     run_secs: Sequence[float] | None = None
     target: Target | None = None
-    args_info: Sequence[TensorInfo] = ()
+    args_info: Sequence[ArgInfo] = ()
     default_secs: Sequence[float] | None = None
     scheduled: Scheduled | None = None
     verdict: str = TRIAL
@@ -193,21 +197,47 @@ def _misfit(fn: PrimFunc, made: PrimFunc, packed: dict[int, Packing]) -> str:
     """The reason why a program takes other arguments than another whose parameters are packed; "" where it takes the same."""
     if len(fn.params) != len(made.params) or not all([0 <= place < len(fn.params) for place in packed]):
         return f"it has {len(made.params)} parameters, not {len(fn.params)}"
+    symbols = _symbols(fn, made, packed)
     for place, (old, new) in enumerate(zip(fn.params, made.params)):
         before, after = fn.buffer_map.get(old), made.buffer_map.get(new)
         if before is None or after is None:
-            if before is not after or place in packed:
+            if before is not after or place in packed or old.ty is not new.ty:
                 return f"parameter {place} is no tensor"
             continue
-        shape, other = [[d.value if type(d) is IntImm else -1 for d in b.shape] for b in (before, after)]
+        shape, other = [substitute(extent, symbols) for extent in before.shape], list(after.shape)
         if place in packed:
             layout = packed[place]
             if len(shape) != len(layout.outer) + 1 + len(layout.inner):
                 return f"parameter {place} has {len(shape)} axes"
-            shape = list(layout.shape(tuple(shape)))
-        if before.dtype is not after.dtype or shape != other or -1 in shape or after.strides or after.scope != "global":
+            numbers = [extent.value for extent in shape if type(extent) is IntImm]
+            shape = [const(n, "int64") for n in layout.shape(tuple(numbers))] if len(numbers) == len(shape) else []
+        alike = len(shape) == len(other) and all([_equal(one, two) for one, two in zip(shape, other)])
+        if before.dtype is not after.dtype or not alike or after.strides or after.scope != "global":
             return f"parameter {place} is {after.dtype} {other}, not {before.dtype} {shape}"
+    if len(set(symbols.values())) != len(symbols):
+        return "two of its sizes are one"
     return ""
+
+
+def _symbols(fn: PrimFunc, made: PrimFunc, packed: dict[int, Packing]) -> dict[Var, Expr]:
+    """The symbols of a program and those of another that stand in their places."""
+    found: dict[Var, Expr] = {}
+    for place, (one, two) in enumerate(zip(fn.params, made.params)):
+        before, after = fn.buffer_map.get(one), made.buffer_map.get(two)
+        if before is None and after is None:
+            found[one] = two
+        elif before is not None and after is not None and place not in packed:
+            for old, new in zip(before.shape, after.shape):
+                if isinstance(old, Var) and isinstance(new, Var):
+                    found.setdefault(old, new)
+    return found
+
+
+def _equal(one: Expr, two: Expr) -> bool:
+    """True if two extents are the same; the data type of a number does not matter."""
+    if type(one) is IntImm and type(two) is IntImm:
+        return one.value == two.value
+    return structural_equal(one, two)
 
 
 def least(values: Sequence[float] | None) -> float:

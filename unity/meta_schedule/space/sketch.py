@@ -20,7 +20,6 @@ from ...transform.infra.passes import Pipeline
 from ...transform.schedule import Schedule
 from ...transform.schedule.core.registry import STEP
 from ...transform.tir.analysis.choices import SCHEDULE, Choice, choices_of
-from ..core.arg_info import TensorInfo
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import MAIN, TuneContext
 
@@ -107,8 +106,7 @@ def candidate_of(context: TuneContext, sch: Schedule, is_default: bool = False) 
             scheduled = Scheduled(mark(fn), "its trace")
         else:
             scheduled = scheduled_by_rules(context, fn)
-        args_info = TensorInfo.from_prim_func(context.func)
-        return MeasureCandidate(sch, args_info, scheduled, lowered(context, scheduled.func), is_default)
+        return MeasureCandidate(sch, context.args_info, scheduled, lowered(context, scheduled.func), is_default)
 
 
 def has_own_steps(sch: Schedule) -> bool:

@@ -65,25 +65,29 @@ def build_program(program: bytes, target: str) -> bytes:
         return path.read_bytes()
 
 
+Described = tuple[str, tuple[int, ...] | int]
+"""An argument: element type and shape, or data type and number."""
 Run = tuple[list[float] | None, str | None]
 """Seconds of the samples of a candidate, or why it has none."""
 
 
 def run_programs(
-    artifacts: Sequence[bytes], packed: Sequence[dict[int, Packing]], info: Sequence[tuple[str, tuple[int, ...]]], turns: Turns,
-    threads: int,
+    artifacts: Sequence[bytes], packed: Sequence[dict[int, Packing]], info: Sequence[Described], turns: Turns,
+    threads: int, other_info: Sequence[Described] = (),
 ) -> list[Run]:  # fmt: skip
-    """The times of saved programs, of which the first is the default. Raises ScheduleError E463 where the default fails."""
+    """The times of saved programs, of which the first is the default; results are compared with arguments of ``other_info``
+    as well, where there are any. Raises ScheduleError E463 where the default fails."""
     if num_threads() != threads:
         set_num_threads(threads)
     end = time.perf_counter() + turns.seconds
-    data, clock = _Data(info), time.thread_time if threads == 1 else time.perf_counter
+    data, other = _Data(info), _Data(other_info) if other_info else None
+    clock = time.thread_time if threads == 1 else time.perf_counter
     entries: list[_Entry] = []
     for place, (artifact, layouts) in enumerate(zip(artifacts, packed, strict=True)):
         entry = _Entry(data, layouts, clock)
         entries.append(entry)
         try:
-            entry.start(artifact)
+            entry.start(artifact, other)
         except Exception as error:  # a candidate may fail in any way
             entry.problem = f"{type(error).__name__}: {error}"
         if place == 0 and entry.problem:
@@ -112,22 +116,26 @@ def run_programs(
 class _Data:
     """The arguments of a task: the same for all candidates, and what the default makes of those that it writes."""
 
-    def __init__(self, info: Sequence[tuple[str, tuple[int, ...]]]) -> None:
+    def __init__(self, info: Sequence[Described]) -> None:
         rng = np.random.default_rng(0)
-        extents = [extent for _, shape in info for extent in shape]
-        limit = max(1, min([LARGEST_INTEGER, *extents]))
-        self.arrays = [_array(rng, DataType(dtype), shape, limit) for dtype, shape in info]
+        shapes = {place: shape for place, (_, shape) in enumerate(info) if isinstance(shape, tuple)}
+        limit = max(1, min([LARGEST_INTEGER, *[extent for shape in shapes.values() for extent in shape]]))
+        self.arrays = {place: _array(rng, DataType(info[place][0]), shape, limit) for place, shape in shapes.items()}
+        self.numbers = {place: number for place, (_, number) in enumerate(info) if isinstance(number, int)}
         self.results: dict[int, np.ndarray] | None = None
         """Arguments that the default writes, as it leaves them; None until it ran."""
         self._packed: dict[tuple[int, Packing], Tensor] = {}
         self._shared: dict[int, Tensor] = {}
 
-    def arguments(self, packed: dict[int, Packing], to_judge: bool = True) -> list[Tensor]:
+    def arguments(self, packed: dict[int, Packing], to_judge: bool = True) -> list[Tensor | int]:
         """Arguments of one candidate: what is written is its own as long as it is judged. Times are taken in the same memory for
         all, as it matters where arrays lie."""
-        found = []
-        for place, array in enumerate(self.arrays):
-            layout = packed.get(place)
+        found: list[Tensor | int] = []
+        for place in range(len(self.arrays) + len(self.numbers)):
+            if place in self.numbers:
+                found.append(self.numbers[place])
+                continue
+            array, layout = self.arrays[place], packed.get(place)
             if layout is not None:
                 key = place, layout
                 if key not in self._packed:
@@ -141,14 +149,16 @@ class _Data:
                 found.append(self._shared[place])
         return found
 
-    def judge(self, arguments: Sequence[Tensor], packed: dict[int, Packing]) -> str:
+    def judge(self, arguments: Sequence[Tensor | int], packed: dict[int, Packing]) -> str:
         """Compare what a candidate left in its arguments with what the default did: "" where they agree."""
         if self.results is None:
-            left = {place: tensor.numpy() for place, tensor in enumerate(arguments) if place not in packed}
+            tensors = {place: value for place, value in enumerate(arguments) if isinstance(value, Tensor)}
+            left = {place: tensor.numpy() for place, tensor in tensors.items() if place not in packed}
             self.results = {p: a.copy() for p, a in left.items() if a.tobytes() != self.arrays[p].tobytes()}
             return ""
         for place, expected in self.results.items():
-            if place in packed or not _agree(expected, arguments[place].numpy()):
+            found = arguments[place]
+            if place in packed or not (isinstance(found, Tensor) and _agree(expected, found.numpy())):
                 return f"its result in parameter {place} differs from the default's"
         return ""
 
@@ -165,8 +175,8 @@ class _Entry:
         self.out = False
         self.call: Callable[[], object] = int
 
-    def start(self, artifact: bytes) -> None:
-        """Load it and run it once."""
+    def start(self, artifact: bytes, other: _Data | None) -> None:
+        """Load it and run it once, and once with other data."""
         handle, path = tempfile.mkstemp(suffix=".unity")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -179,6 +189,11 @@ class _Entry:
         function(*arguments)
         self.first = self.clock() - start
         self.problem = self.data.judge(arguments, self.packed) or None
+        if other is not None and not self.problem:
+            arguments = other.arguments(self.packed)
+            function(*arguments)
+            problem = other.judge(arguments, self.packed)
+            self.problem = f"at other sizes {problem}" if problem else None
         timed = self.data.arguments(self.packed, False)
         self.call = lambda: function(*timed)
 
