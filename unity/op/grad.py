@@ -39,9 +39,9 @@ from .common.type_rules import (
 )
 from .manipulate.index import check_pick, in_range, index_tensor
 from .manipulate.manipulate import unravel
-from .nn.conv import many, pads, spatial
+from .nn.conv import borders, pads, spatial
 from .nn.loss import check_targets
-from .nn.pool import pool_type
+from .nn.pool import elements_within, pool_type, window_places
 from .nn.pool_indices import largest_in_windows
 from .reduction.reduce import reduce_tensor
 
@@ -194,13 +194,9 @@ def _mean_back(call: Call, grad: te.Tensor, x: te.Tensor) -> te.Tensor:
                 place = start + k * dilation[n]
                 at.append(place)
                 inside += [build.ge(place, 0), build.lt(place, out.shape[2 + n])]
-                size: Expr = build.const(kernel[n], "int64")
-                if dilation[n] == 1:
-                    low = -before[n] if counted else 0
-                    high = out.shape[2 + n] + after[n] if counted else out.shape[2 + n]
-                    end = build.minimum(start + kernel[n], high)
-                    size = end - build.maximum(start, low)
-                count = count * size
+                size = out.shape[2 + n]
+                low, high = (-before[n], size + after[n]) if counted else (0, size)
+                count = count * elements_within(te.Value(start), kernel[n], dilation[n], low, high).expr
             share = build.div(read(ins[0], index), build.cast(build.maximum(count, 1), wide))
             spot = (index[0], index[1], *at)
             held = build.logical_and(build.logical_and(inside[0], inside[1]), build.logical_and(inside[2], inside[3]))
@@ -224,15 +220,10 @@ def _pool_ref(largest: bool) -> Callable[..., np.ndarray]:
         layout: str = "NCHW",
         out_layout: str | None = None,
     ) -> np.ndarray:
-        kernel, steps, gaps, border = [many(v, 2) for v in (pool_size, strides, dilation, padding)]
-        border = border * 2 if len(border) == 2 else border
-        made = np.zeros(x.shape, np.float64)
-        spans = x.shape[2:]
+        made, spans, border = np.zeros(x.shape, np.float64), x.shape[2:], borders(padding, 2)
+        places = window_places(spans, pool_size, strides, dilation, border, ceil_mode)
         for place in np.ndindex(*grad.shape):
-            lines = []
-            for n in range(2):
-                start = place[2 + n] * steps[n] - border[n]
-                lines.append([start + k * gaps[n] for k in range(kernel[n])])
+            lines = [axis[o].tolist() for axis, o in zip(places, place[2:])]
             window = [p for p in itertools.product(*lines) if all([0 <= v < m for v, m in zip(p, spans)])]
             if largest:
                 values = [x[(*place[:2], *p)] for p in window]
@@ -241,10 +232,7 @@ def _pool_ref(largest: bool) -> Callable[..., np.ndarray]:
                     made[(*place[:2], *window[nan[-1] if nan else int(np.argmax(values))])] += grad[place]
                 continue
             reach = [(-border[n], spans[n] + border[2 + n]) if count_include_pad else (0, spans[n]) for n in range(2)]
-            sizes = [
-                k if g > 1 else sum([a <= v < b for v in line])
-                for k, g, line, (a, b) in zip(kernel, gaps, lines, reach)
-            ]
+            sizes = [sum([a <= v < b for v in line]) for line, (a, b) in zip(lines, reach)]
             for p in window:
                 made[(*place[:2], *p)] += grad[place] / max(sizes[0] * sizes[1], 1)
         return made.astype(x.dtype)

@@ -1,4 +1,4 @@
-"""Normalisation over groups of channels, wherever the channels stand. Not here: other normalisations (`norm.py`)."""
+"""Normalisations whose parameters belong to channels: of each channel, and of groups of them. Not here: others (`norm.py`)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from ... import te
 from ...ir import build
 from ...ir.expr import Call
 from ...ir.relation import dims, indivisible
-from ...ir.types import Type
+from ...ir.types import Expr, Type
 from ..common import channels_last
+from ..common.gradients import operand_shape, operand_sizes, sum_but
 from ..common.lowering import widened
-from ..common.table import attribute, rows
+from ..common.table import R, attribute, rows
 from ..common.type_rules import (
+    attr,
     axes_attr,
     bool_attr,
     fail,
@@ -26,9 +28,71 @@ from ..common.type_rules import (
     tensor_arg,
 )
 from .activations import float_attr
-from .channel import channel_norm_grad
+from .norm import channel_params, moments, norm_axes, normalised, normalised_ref, through_moments
 
 row = rows("nn")
+
+
+def _instance_norm_type(call: Call) -> Type:
+    ty = float_tensor(call, 0, "data")
+    norm_axes(call, ty)
+    channel_params(call, ty, ("gamma", "beta"), normal_axis(call, int_attr(call, "channel_axis"), ty.ndim))
+    return ty
+
+
+def _instance_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+    channel = normal_axis(call, int_attr(call, "channel_axis"), x.ndim)
+    return normalised(call, x, gamma, beta, (channel,), "instance_norm")
+
+
+def channel_norm_grad(call: Call, g: Expr) -> list[Any]:
+    """group_norm and instance_norm: the parameters belong to the channels, the moments to groups or axes."""
+    x, gamma, beta = call.args
+    shape = operand_shape(call, x)
+    rank = len(shape)
+    channel = normal_axis(call, int_attr(call, "channel_axis"), rank)
+    eps, scale = float(attr(call, "epsilon")), bool_attr(call, "scale")
+    spread = tuple([shape[a] if a == channel else 1 for a in range(rank)])
+    weighted = g * R.reshape(gamma, spread) if scale else g
+    if call.attrs.get("num_groups") is not None:
+        groups, sizes = int_attr(call, "num_groups"), operand_sizes(call, x)
+        parts = (*sizes[:channel], groups, sizes[channel] // groups, *sizes[channel + 1 :])
+        axes = [a for a in range(1, rank + 1) if a != channel]
+        normal, inverse = moments(R.reshape(x, parts), axes, eps, True)
+        data: Expr = R.reshape(through_moments(R.reshape(weighted, parts), normal, inverse, axes, True), shape)
+        normal = R.reshape(normal, shape)
+    else:
+        axes = sorted(axes_attr(call, "axes", rank) or ())
+        normal, inverse = moments(x, axes, eps, True)
+        data = through_moments(weighted, normal, inverse, axes, True)
+    first = sum_but(g * normal, [channel], rank) if scale else R.zeros_like(gamma)
+    return [data, first, sum_but(g, [channel], rank) if bool_attr(call, "center") else R.zeros_like(beta)]
+
+
+instance_norm = row(
+    "nn.instance_norm",
+    (
+        "data",
+        "gamma",
+        "beta",
+        attribute("axes"),
+        attribute("channel_axis", 1),
+        attribute("epsilon", 1e-5),
+        attribute("center", True),
+        attribute("scale", True),
+    ),
+    _instance_norm_type,
+    "Normalises each channel of each instance to mean 0 and variance 1, then scales by gamma and shifts by beta.",
+    lower=_instance_norm,
+    ref=lambda x, gamma, beta, axes, channel_axis=1, **options: normalised_ref(
+        x, gamma, beta, axes, **options, along=(channel_axis,)
+    ),
+    grad=channel_norm_grad,
+    layout=channels_last.channel_norm,
+    samples="f32[2,3,4,2], f32[3], f32[3], axes=[2,3]; "
+    "f16[2,4,3], f16[3], f16[3], axes=[1], channel_axis=-1, epsilon=1e-3; "
+    "f32[2,3,4], f32[3], f32[3], axes=[-1], center=False, scale=False",
+)
 
 
 def _group_norm_type(call: Call) -> Type:

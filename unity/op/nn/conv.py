@@ -242,6 +242,12 @@ def many(value: Any, count: int) -> tuple[int, ...]:
     return made * count if len(made) == 1 else made
 
 
+def borders(padding: Any, rank: int) -> tuple[int, ...]:
+    """Padding before each spatial axis, then behind each, of the value of an attribute."""
+    border = many(padding, rank)
+    return border * 2 if len(border) == rank else border
+
+
 def _conv_ref(rank: int) -> Any:
     space = "DHW"[3 - rank :]
 
@@ -261,8 +267,7 @@ def _conv_ref(rank: int) -> Any:
         wide = np.int64 if dtype.kind in "iub" else np.float64  # bfloat16 is of kind "V"
         data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(wide)
         kernel = np.transpose(w, [kernel_layout.index(c) for c in "OI" + space]).astype(wide)
-        border = many(padding, rank)
-        border = border * 2 if len(border) == rank else border
+        border = borders(padding, rank)
         data = np.pad(data, [(0, 0), (0, 0), *[(border[i], border[rank + i]) for i in range(rank)]])
         seen = windows(data, kernel.shape[2:], many(strides, rank), many(dilation, rank))
         parts = []

@@ -22,6 +22,7 @@ from ..common.lowering import cast_tensor, result_dims, result_dtype
 from ..common.table import Operator, attribute, row
 from ..common.type_rules import fail, int_attr, ints_attr
 from .conv import (
+    borders,
     conv_grad,
     conv_layouts,
     conv_operands,
@@ -225,8 +226,8 @@ def _ref(rank: int) -> Any:
         kind = np.int64 if dtype.kind in "iu" else np.float64
         data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(kind)
         kernel = np.transpose(w, [kernel_layout.index(c) for c in "IO" + space]).astype(kind)
-        steps, gaps, extra, border = [many(v, rank) for v in (strides, dilation, output_padding, padding)]
-        border = border * 2 if len(border) == rank else border
+        steps, gaps, extra = [many(v, rank) for v in (strides, dilation, output_padding)]
+        border = borders(padding, rank)
         taps, size = kernel.shape[2:], data.shape[2:]
         full = [(n - 1) * s + (k - 1) * d + 1 + e for n, s, k, d, e in zip(size, steps, taps, gaps, extra)]
         inner, each = data.shape[1] // groups, kernel.shape[1]

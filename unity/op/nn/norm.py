@@ -25,6 +25,7 @@ from ..common.type_rules import (
     fail,
     float_tensor,
     int_attr,
+    is_one,
     normal_axis,
     same_dtype,
     tensor_arg,
@@ -71,20 +72,41 @@ def _norm_type(weights: int) -> Callable[[Call], Type]:
     return rule
 
 
-def _layer_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+def channel_params(
+    call: Call, ty: TensorType, names: tuple[str, ...], axis: int, single: bool = False
+) -> list[TensorType]:
+    """Types of the parameters behind the data: vectors of one element for each channel (or one in all)."""
+    params = [float_tensor(call, n + 1, name, 1) for n, name in enumerate(names)]
+    same_dtype(call, ty, *params)
+    known = dims(ty)
+    for n, param in enumerate(params):
+        shape = dims(param)
+        if known is None or shape is None or (single and is_one(shape[0])):
+            continue
+        if unequal(known[axis], shape[0]):
+            raise fail(call, "E213", f"axis {axis} has size {known[axis]}, {names[n]} {shape[0]}", arg=n + 1)
+    return params
+
+
+def normalised(
+    call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, along: Sequence[int], name: str
+) -> te.Tensor:
+    """The data with mean 0 and variance 1 over the axes of a call, scaled and shifted by parameters ``along`` some axes."""
     axes, eps = norm_axes(call, x), float_attr(call, "epsilon")
     center, scale = bool_attr(call, "center"), bool_attr(call, "scale")
-    mean = mean_tensor(x, axes, True, "mean")
-    spread = variance_tensor(x, axes, True, "variance")
+    mean, spread = mean_tensor(x, axes, True, "mean"), variance_tensor(x, axes, True, "variance")
 
     def body(*i: te.Value) -> te.Value:
-        at = [0 if a in axes else v for a, v in enumerate(i)]
-        w = [i[a] for a in axes]
+        at, w = [0 if a in axes else v for a, v in enumerate(i)], [i[a] for a in along]
         value = (widened(x[i]) - mean[at]) * (1.0 / te.sqrt(spread[at] + eps))
         value = value * widened(gamma[w]) if scale else value
         return (value + widened(beta[w]) if center else value).astype(x.dtype)
 
-    return te.compute(x.shape, body, "layer_norm")
+    return te.compute(x.shape, body, name)
+
+
+def _layer_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+    return normalised(call, x, gamma, beta, norm_axes(call, x), "layer_norm")
 
 
 def _spread_over(w: np.ndarray, rank: int, axes: Sequence[int]) -> np.ndarray:
@@ -92,7 +114,7 @@ def _spread_over(w: np.ndarray, rank: int, axes: Sequence[int]) -> np.ndarray:
     return w.reshape([w.shape[positions.index(a)] if a in positions else 1 for a in range(rank)])
 
 
-def _layer_norm_ref(
+def normalised_ref(
     x: np.ndarray,
     gamma: np.ndarray,
     beta: np.ndarray,
@@ -100,12 +122,15 @@ def _layer_norm_ref(
     epsilon: float = 1e-5,
     center: bool = True,
     scale: bool = True,
+    along: Sequence[int] | None = None,
 ) -> np.ndarray:
+    """Mean 0 and variance 1 over axes; the parameters run along these, or ``along`` others."""
     axes = (axes,) if isinstance(axes, int) else tuple(axes)
+    along = axes if along is None else along
     wide = x.astype(np.float64)
     made = (wide - wide.mean(axes, keepdims=True)) / np.sqrt(wide.var(axes, keepdims=True) + epsilon)
-    made = made * _spread_over(gamma, x.ndim, axes) if scale else made
-    return np.asarray(made + _spread_over(beta, x.ndim, axes) if center else made, x.dtype)
+    made = made * _spread_over(gamma, x.ndim, along) if scale else made
+    return np.asarray(made + _spread_over(beta, x.ndim, along) if center else made, x.dtype)
 
 
 def moments(x: Expr, axes: Sequence[int], eps: float, centred: bool) -> tuple[Expr, Expr]:
@@ -153,7 +178,7 @@ layer_norm = row(
     _norm_type(2),
     "Normalises over the axes to mean 0 and variance 1, then scales by gamma and shifts by beta.",
     lower=_layer_norm,
-    ref=_layer_norm_ref,
+    ref=normalised_ref,
     grad=_norm_grad(True),
     samples="f32[2,3,4], f32[4], f32[4], axes=[-1]; "
     "f32[2,3,4], f32[3,4], f32[3,4], axes=[1,2], epsilon=1e-3; "
@@ -195,16 +220,10 @@ rms_norm = row(
 
 def _batch_norm_type(call: Call) -> Type:
     ty = float_tensor(call, 0)
-    params = [float_tensor(call, i + 1, n, 1) for i, n in enumerate(("gamma", "beta", "moving_mean", "moving_var"))]
-    same_dtype(call, ty, *params)
-    axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
-    known = dims(ty)
-    for index, param in enumerate(params):
-        shape = dims(param)
-        if known is not None and shape is not None and unequal(known[axis], shape[0]):
-            raise fail(call, "E213", f"axis {axis} has size {known[axis]}, the parameter {shape[0]}", arg=index + 1)
+    names, axis = ("gamma", "beta", "moving_mean", "moving_var"), normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    params = channel_params(call, ty, names, axis)
     bool_attr(call, "training")
-    return TupleType((ty, params[2], params[3]))
+    return TupleType((ty, *params[2:]))
 
 
 def other_axes(call: Call, rank: int) -> list[int]:

@@ -29,6 +29,7 @@ from ..common.type_rules import attr, bool_attr, fail, float_tensor, op_name, te
 from ..reduction.reduce import accumulate
 from .conv import (
     backward_plan,
+    borders,
     layout_order,
     left_over,
     linear_along,
@@ -37,7 +38,6 @@ from .conv import (
     pads,
     spatial,
     window_size,
-    windows,
 )
 
 row = rows("nn")
@@ -94,6 +94,14 @@ def pool_type(rank: int) -> Any:
     return rule
 
 
+def elements_within(start: te.Value, kernel: int, dilation: int, low: Any, high: Any) -> te.Value:
+    """The number of elements of a window that begins at ``start`` which lie between two positions along an axis."""
+    first, last = [te.Value(build.cast(te.to_scalar(end), "int64")) - start for end in (low, high)]
+    if dilation > 1:
+        first, last = [(end + dilation - 1) // dilation for end in (first, last)]
+    return te.minimum(last, kernel) - te.maximum(first, 0)
+
+
 def _pool(largest: bool, rank: int) -> Any:
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
         axes = layout_order(call, "layout", _layout(rank), _layout(rank))[2:]
@@ -126,18 +134,24 @@ def _pool(largest: bool, rank: int) -> Any:
             for n, a in enumerate(axes):
                 start = i[a] * strides[n] - before[n]
                 low, high = (-before[n], x.shape[a] + after[n]) if counted else (0, x.shape[a])
-                if dilation[n] == 1:
-                    count = count * (
-                        te.minimum(start + kernel[n], te.Value(build.cast(te.to_scalar(high), "int64")))
-                        - te.maximum(start, te.const(low, "int64"))
-                    )
-                else:
-                    count = count * kernel[n]
+                count = count * elements_within(start, kernel[n], dilation[n], low, high)
             return quotient(made[i], te.maximum(count, 1)).astype(x.dtype)
 
         return te.compute(shape, average, f"avg_pool{rank}d")
 
     return lower
+
+
+def window_places(
+    spans: Sequence[int], pool_size: Any, strides: Any, dilation: Any, border: Sequence[int], ceil_mode: bool
+) -> list[np.ndarray]:
+    """For each axis the positions of the elements of each window; some may lie outside of the data."""
+    rank, made = len(spans), []
+    for a, (k, s, d) in enumerate(zip(*[many(v, rank) for v in (pool_size, strides, dilation)])):
+        room = spans[a] + border[a] + border[rank + a] - ((k - 1) * d + 1)
+        count = (room + (s - 1 if ceil_mode else 0)) // s + 1
+        made.append(np.arange(count)[:, None] * s - border[a] + np.arange(k) * d)
+    return made
 
 
 def _pool_ref(largest: bool, rank: int) -> Any:
@@ -154,33 +168,17 @@ def _pool_ref(largest: bool, rank: int) -> Any:
     ) -> np.ndarray:
         data = np.transpose(x, [layout.index(c) for c in _layout(rank)])
         data = data if largest else data.astype(np.float64)
-        kernel, steps, gaps, border = (
-            many(pool_size, rank),
-            many(strides, rank),
-            many(dilation, rank),
-            many(padding, rank),
-        )
-        border = border * 2 if len(border) == rank else border
-        extra = [k * d + s for k, d, s in zip(kernel, gaps, steps)] if ceil_mode else [0] * rank
-        widths = [(0, 0), (0, 0), *[(border[i], border[rank + i] + extra[i]) for i in range(rank)]]
+        border, spans, count = borders(padding, rank), data.shape[2:], np.ones((), int)
         fill = (-np.inf if data.dtype.kind not in "iu" else np.iinfo(data.dtype).min) if largest else 0
-        seen = windows(np.pad(data, widths, constant_values=fill), kernel, steps, gaps)
-        ones = np.ones(data.shape)
-        if count_include_pad:
-            ones = np.pad(
-                ones, [(0, 0), (0, 0), *[(border[i], border[rank + i]) for i in range(rank)]], constant_values=1
-            )
-            ones = np.pad(ones, [(0, 0), (0, 0), *[(0, e) for e in extra]])
-        else:
-            ones = np.pad(ones, widths)
-        count = windows(ones, kernel, steps, gaps).sum(tuple(range(-rank, 0)))
-        made = seen.max(tuple(range(-rank, 0))) if largest else seen.sum(tuple(range(-rank, 0))) / np.maximum(count, 1)
+        for a, at in reversed([*enumerate(window_places(spans, pool_size, strides, dilation, border, ceil_mode))]):
+            widths = [(0, 0)] * data.ndim
+            widths[2 + a] = before, _ = -at.min(initial=0), max(0, at.max(initial=0) + 1 - spans[a])
+            data = np.take(np.pad(data, widths, constant_values=fill), at + before, 2 + a)
+            low, high = (-border[a], spans[a] + border[rank + a]) if count_include_pad else (0, spans[a])
+            count = np.multiply.outer(((at >= low) & (at < high)).sum(-1), count)
+        elements = tuple(range(3, 3 + 2 * rank, 2))
+        made = data.max(elements) if largest else data.sum(elements) / np.maximum(count, 1)
         made = np.trunc(made) if data.dtype.kind == "f" and x.dtype.kind in "iu" else made
-        out = []
-        for i in range(rank):
-            room = data.shape[2 + i] + border[i] + border[rank + i] - ((kernel[i] - 1) * gaps[i] + 1)
-            out.append((room + (steps[i] - 1 if ceil_mode else 0)) // steps[i] + 1)
-        made = made[(slice(None), slice(None), *[slice(n) for n in out])]
         return np.transpose(made, [_layout(rank).index(c) for c in layout]).astype(x.dtype)
 
     return ref

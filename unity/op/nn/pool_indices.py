@@ -23,8 +23,8 @@ from ..common.lowering import known_dims
 from ..common.table import Operator, R, attribute, constant, rows
 from ..common.type_rules import like, product
 from ..manipulate.manipulate import ravel
-from .conv import many, pads, spatial
-from .pool import adaptive_reach, adaptive_type, pool_type, window_divisor
+from .conv import borders, many, pads, spatial
+from .pool import adaptive_reach, adaptive_type, pool_type, window_divisor, window_places
 
 row = rows("nn")
 Place = tuple[te.Value, te.Value]
@@ -125,7 +125,7 @@ def _choose(data: np.ndarray, windows: Sequence[Sequence[Sequence[int]]]) -> tup
     span = data.shape[2:]
     for out in np.ndindex(*shape[2:]):
         at: tuple[Any, ...] = (slice(None), slice(None), *out)
-        if not all([w[o] for w, o in zip(windows, out)]):
+        if not all([len(w[o]) for w, o in zip(windows, out)]):
             values[at], places[at] = -np.inf if data.dtype.kind not in "iu" else np.iinfo(data.dtype).min, -1
             continue
         grid = np.meshgrid(*[w[o] for w, o in zip(windows, out)], indexing="ij")
@@ -149,16 +149,9 @@ def _pool_ref(rank: int) -> Callable[..., Any]:
         ceil_mode: bool = False,
         layout: Any = None,
     ) -> Any:
-        kernel, steps, gaps, border = [many(v, rank) for v in (pool_size, strides, dilation, padding)]
-        border = border * 2 if len(border) == rank else border
-        windows = []
-        for a in range(rank):
-            room = x.shape[2 + a] + border[a] + border[rank + a] - ((kernel[a] - 1) * gaps[a] + 1)
-            count = (room + (steps[a] - 1 if ceil_mode else 0)) // steps[a] + 1
-            starts = [o * steps[a] - border[a] for o in range(count)]
-            reach = [[s + k * gaps[a] for k in range(kernel[a])] for s in starts]
-            windows.append([[p for p in w if 0 <= p < x.shape[2 + a]] for w in reach])
-        return _choose(x, windows)
+        spans = x.shape[2:]
+        places = window_places(spans, pool_size, strides, dilation, borders(padding, rank), ceil_mode)
+        return _choose(x, [[at[(at >= 0) & (at < n)] for at in axis] for axis, n in zip(places, spans)])
 
     return ref
 
