@@ -7,7 +7,7 @@ after blocks are lowered: iterators and bound values are replaced by what they s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
@@ -29,6 +29,7 @@ from ..stmt import (
     IfThenElse,
     SeqStmt,
     Stmt,
+    While,
 )
 from ..types import Expr, PointerType
 from ..walk import collect
@@ -113,6 +114,9 @@ class _Reader:
             self.values[stmt.var] = self.sum(stmt.value)
         elif isinstance(stmt, AttrStmt):
             self.stmt(stmt.body)
+        elif isinstance(stmt, While):
+            self.loads(stmt.cond)
+            self.sometimes(stmt.body)
         elif kind not in (AllocBuffer, AllocConst, DeclBuffer, AssertStmt):
             self.found.opaque = True
         self.found.opaque |= kind is DeclBuffer or kind is AssertStmt
@@ -328,12 +332,13 @@ def _injective(found: LoopAccesses, a: Sequence[Sum], b: Sequence[Sum]) -> bool:
     return any([len(names) == 2 for names in parts.values()])
 
 
-def independent(loop: For) -> bool:
-    """True if it is proved that no iteration of a loop touches a cell that another one writes."""
+def independent(loop: For, own: Collection[Var] = ()) -> bool:
+    """True if it is proved that no iteration of a loop touches a cell that another one writes. ``own``: pointers to memory that
+    each iteration has for itself."""
     found = accesses_of(loop)
     if found.opaque:
         return False
-    stores = [a for a in found.accesses if a.stores]
+    stores = [a for a in found.accesses if a.stores and a.node.buffer.data not in own]
     for place, store in enumerate(stores):
         others = [
             *stores[place:],

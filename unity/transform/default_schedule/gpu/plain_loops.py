@@ -32,12 +32,12 @@ from ....ir.stmt import (
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import Rewriter, collect, free_vars, rewrite, substitute, used_vars
 from ...infra.backend import GpuMachine
+from ...tir.analysis.loop_nests import is_shareable
 from ...tir.blocks.convert_blocks_to_opaque import convert_blocks_to_opaque
 from ...tir.blocks.lower_init_block import lower_init_block
 from ...tir.blocks.lower_match_buffer import lower_match_buffer
 from ...tir.blocks.lower_opaque_block import lower_opaque_block
 from ...tir.expressions.simplify import simplify
-from .independent_loops import is_independent, is_set_first
 from .stages import size_of, threads_for
 
 LOCAL_BYTES = 1024
@@ -136,7 +136,7 @@ class _Host:
     def scratch(self, loop: For, before: list[Stmt]) -> list[AllocBuffer]:
         """Allocations before a loop that only its iterations use, where each iteration sets what it reads."""
         found = [part for part in before if type(part) is AllocBuffer and part.buffer.data in used_vars(loop)]
-        return [part for part in found if is_set_first(self.func.body, loop, part.buffer)]
+        return [part for part in found if _is_set_first(self.func.body, loop, part.buffer)]
 
     def dealt_out(self, loops: list[For], body: Stmt) -> Stmt:
         """Independent loops fused into one, and distributed over blocks of threads."""
@@ -182,11 +182,37 @@ def _independent_chain(stmt: For, own: list[Buffer]) -> list[For]:
     while type(at) is For and is_int(at.min, 0) and at.step is None and not _reads_elements(at.extent):
         if any([v in {loop.loop_var for loop in loops} for v in free_vars(at.extent)]):
             break
-        if at.kind != "parallel" and not is_independent(at, own):
+        if at.kind != "parallel" and not (at.kind in ("serial", "unrolled") and is_shareable(at, own)):
             break
         loops.append(at)
         at = at.body
     return loops
+
+
+def _is_set_first(program: Stmt, loop: For, buffer: Buffer) -> bool:
+    """True if a buffer is used only inside a loop, at constant elements, and each iteration sets all of them before anything
+    else."""
+    if _uses(program, buffer) != _uses(loop, buffer):
+        return False
+    body: Stmt = loop.body
+    while type(body) is For:
+        body = body.body
+    cells: set[tuple[int, ...]] = set()
+    for part in body.stmts if type(body) is SeqStmt else (body,):
+        place = _cell(part.indices) if type(part) is BufferStore and part.buffer is buffer else None
+        if place is None or buffer in [load.buffer for load in collect(part, BufferLoad)]:
+            break
+        cells.add(place)
+    touched = [node for node in collect(loop, (BufferLoad, BufferStore)) if node.buffer.data is buffer.data]
+    return bool(cells) and all([node.buffer is buffer and _cell(node.indices) in cells for node in touched])
+
+
+def _uses(stmt: Stmt, buffer: Buffer) -> int:
+    return len([n for n in collect(stmt, (BufferLoad, BufferStore)) if n.buffer.data is buffer.data])
+
+
+def _cell(indices: tuple[Expr, ...]) -> tuple[int, ...] | None:
+    return tuple([i.value for i in indices if type(i) is IntImm]) if all([type(i) is IntImm for i in indices]) else None
 
 
 def _serial(loop: For) -> For:

@@ -1,4 +1,4 @@
-"""Perfect loop nests over one block, and how each access of the block strides with each loop. Shared by passes.
+"""Perfect loop nests over one block, and how each access of the block strides with each loop; loops that threads may share.
 
 Not here: any rewriting.
 """
@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....ffi.dtype import DataType
+from ....ir.analysis.lanes import independent
+from ....ir.buffer import Buffer
 from ....ir.build import add, const, is_int, maximum, minimum, mul
 from ....ir.expr import Call, IntImm, Var
 from ....ir.intrinsic import INTRINSICS
 from ....ir.scalar import Add, Binary, BufferLoad, Max, Min, Mul, Sub
-from ....ir.stmt import BlockRealize, BufferStore, For, Stmt
+from ....ir.stmt import AllocBuffer, Bind, BlockRealize, BufferStore, For, IfThenElse, SeqStmt, Stmt, While
 from ....ir.types import Expr
 from ....ir.walk import collect, used_vars
 
@@ -214,3 +216,20 @@ def slope(expr: Expr, var: Var) -> int | None:
                 inner = slope(x, var)
                 return None if inner is None else inner * y.value
     return None if var in used_vars(expr) else 0
+
+
+# ---- loops that threads may share
+
+_PLAIN = (For, SeqStmt, IfThenElse, BufferStore, AllocBuffer, Bind, While)
+
+
+def is_shareable(loop: For, own: Sequence[Buffer] = ()) -> bool:
+    """True if threads may share the iterations of a loop of plain statements: none accesses elements that another one writes.
+    ``own``: buffers that each iteration has for itself, besides those that it allocates."""
+    if any([type(stmt) not in _PLAIN for stmt in collect(loop, Stmt)]) or not all(
+        [call.op_name in PURE_CALLS for call in collect(loop, Call)]
+    ):
+        return False
+    private = {alloc.buffer.data for alloc in collect(loop, AllocBuffer)} | {buffer.data for buffer in own}
+    written = [store.buffer for store in collect(loop, BufferStore) if store.buffer.data not in private]
+    return not any([buffer.strides for buffer in written]) and independent(loop, private)
