@@ -20,15 +20,14 @@ from ..common.expressions import Closure
 from .expressions import ExprCompiler
 from .fibers import Fibers
 from .findings import Finding, Site
-from .groups import Stores
+from .groups import Stores, group_calls
 from .intrinsics import register
 from .lanes import WARP, Mask
-from .memory import Address, Storage
-from .mma import checked, copies_of, name_of
+from .memory import Storage
+from .mma import copies_of
+from .operands import NOTHING, Operand
 from .shadow import NOBODY
 from .wave import Wave
-
-NOTHING = np.int32(0)
 
 
 class Barriers:
@@ -66,7 +65,7 @@ def barriers_at(compiler: ExprCompiler, call: Call, place: int, begins: bool = F
         barriers, lanes = wave.env.get(Barriers), mask.index
         if barriers is None:
             raise InterpreterError("E372", f"{call.op_name} without T.create_barriers", span)
-        numbers = np.broadcast_to(np.asarray(number(mask), np.int64), wave.batch.size)[lanes]
+        numbers = wave.rows(number(mask))[lanes]
         blocks = wave.batch.within[lanes] // wave.batch.geometry.padded
         wrong = (numbers < 0) | (numbers >= barriers.count)
         if wrong.any():
@@ -116,7 +115,7 @@ def _initialize(compiler: ExprCompiler, call: Call) -> Closure:
 
     def run(mask: Mask) -> Value:
         barriers, lanes, blocks, numbers = find(mask)
-        count = np.broadcast_to(np.asarray(arrivals(mask), np.int64), wave.batch.size)[lanes]
+        count = wave.rows(arrivals(mask))[lanes]
         if (count < 1).any():
             raise wave.failure("E372", "a barrier of no arrivals", call.span, int(lanes[(count < 1).argmax()]))
         at = (blocks, numbers)
@@ -137,7 +136,7 @@ def _arrive(compiler: ExprCompiler, call: Call) -> Closure:
     def run(mask: Mask) -> Value:
         barriers, lanes, blocks, numbers = find(mask)
         if announced is not None:
-            more = np.broadcast_to(np.asarray(announced(mask), np.int64), wave.batch.size)[lanes]
+            more = wave.rows(announced(mask))[lanes]
             np.add.at(barriers.bytes, (blocks, numbers), more)
         np.subtract.at(barriers.pending, (blocks, numbers), 1)
         excess = barriers.pending[blocks, numbers] < 0
@@ -221,7 +220,7 @@ def _bulk(compiler: ExprCompiler, call: Call) -> Closure:
         return int(found[0])
 
     def source(mask: Mask) -> tuple[np.ndarray, np.ndarray]:
-        first = np.broadcast_to(np.asarray(offset(mask), np.int64), wave.batch.size)[mask.index]
+        first = wave.rows(offset(mask))[mask.index]
         places = first[:, None] + np.arange(bytes_of(mask) // item)
         return places, np.ones(places.shape, np.bool_)
 
@@ -246,9 +245,7 @@ def _box(compiler: ExprCompiler, form: TensorCopy) -> Callable[[Mask], tuple[np.
         places = np.zeros((len(lanes), grid.shape[1]), np.int64)
         inside = np.ones(places.shape, np.bool_)
         for axis, (size, first) in enumerate(zip(sizes, corner)):
-            extent, begin = [
-                np.broadcast_to(np.asarray(e(mask), np.int64), wave.batch.size)[lanes] for e in (size, first)
-            ]
+            extent, begin = [wave.rows(e(mask))[lanes] for e in (size, first)]
             place = begin[:, None] + grid[axis]
             inside &= (place >= 0) & (place < extent[:, None])
             places = places * extent[:, None] + place
@@ -269,53 +266,42 @@ def _copying(
     align: int,
 ) -> Closure:  # fmt: skip
     """A copy of the elements behind the global pointer that ``source`` numbers, zeros for those outside."""
-    wave, span, dtype = compiler.wave, call.span, DataType(dtype_of(call).element.name)
-    find = barriers_at(compiler, call, barrier)
-    to, offset, origin = (
-        compiler.address(call.args[0], call),
-        compiler.index(call.args[1]),
-        compiler.address(call.args[2], call),
-    )
-    names = name_of(call.args[2]), name_of(call.args[0])
-    reading: Site = wave.log.site(names[0], "bulk load", "global", span)
-    writing: Site = wave.log.site(names[1], "bulk store", "shared", span)
-    item = dtype.itemsize
+    wave, dtype = compiler.wave, DataType(dtype_of(call).element.name)
+    find, item = barriers_at(compiler, call, barrier), dtype.itemsize
+    origin = Operand(compiler, call, 2, dtype, "bulk load", "global", offset=False)
+    target = Operand(compiler, call, 0, dtype, "bulk store", "shared")
 
     def run(mask: Mask) -> Value:
         barriers, lanes, blocks, numbers = find(mask)
         if not len(lanes):
             return NOTHING
         places, inside = source(mask)
-        here, target = origin(mask), to(mask)
-        base = np.broadcast_to(np.asarray(here.offset, np.int64), wave.batch.size)[lanes]
-        address = base[:, None] + places * item
+        (here, base), (storage, start) = origin.start(mask), target.start(mask)
+        address = base[lanes][:, None] + places * item
         everyone = np.broadcast_to(lanes[:, None], places.shape)
         values = np.zeros(places.shape, dtype.numpy)
         if inside.any():
-            wanted = checked(wave, here.storage, address[inside], everyone[inside], dtype, names[0], span)
-            values[inside] = wave.accesses.load(here.storage, wanted, everyone[inside], dtype, reading)
-        start = np.broadcast_to(np.asarray(target.offset + offset(mask) * item, np.int64), wave.batch.size)[lanes]
-        landing = swizzled(start[:, None] + np.arange(places.shape[1]) * item, swizzle)
-        checked(wave, target.storage, landing, lanes, dtype, names[1], span)
-        crooked = lanes[start % align != 0]
-        if crooked.size and wave.array is not None:
-            wave.misaligned(writing, wave.array, crooked, align)
-        _store(target, landing, everyone, values, False)
+            wanted = origin.checked(here, address[inside], everyone[inside])
+            values[inside] = origin.load(here, wanted, everyone[inside])
+        landing = swizzled(start[lanes][:, None] + np.arange(places.shape[1]) * item, swizzle)
+
+        def store(come: bool) -> None:
+            flat, owners = target.checked(storage, landing, lanes).ravel(), everyone.ravel()
+            target.store(storage, flat, owners, values.ravel(), come)
+            if storage.stored is not None:
+                storage.stored[target.cells(storage, flat, owners)] = NOBODY
+
+        target.checked(storage, landing, lanes)
+        target.aligned(start, lanes, align)
+        store(False)
 
         def come() -> None:
-            checked(wave, target.storage, landing, lanes, dtype, names[1], span)
-            _store(target, landing, everyone, values, True)
+            store(True)
             np.subtract.at(barriers.bytes, (blocks, numbers), places.shape[1] * item)
             barriers.end_phases(wave)
 
         wave.record(Fibers).late.append(come)
         return NOTHING
-
-    def _store(target: Address, landing: np.ndarray, everyone: np.ndarray, values: np.ndarray, come: bool) -> None:
-        storage, flat = target.storage, landing.ravel()
-        wave.accesses.store(storage, flat, everyone.ravel(), values.ravel(), dtype, writing, come)
-        if storage.stored is not None:
-            storage.stored[storage.cells(storage.places(flat, item, everyone.ravel()), item)] = NOBODY
 
     return run
 
@@ -323,13 +309,10 @@ def _copying(
 @register("ptx_cp_async_bulk_tensor_store")
 def _bulk_store(compiler: ExprCompiler, call: Call) -> Closure:
     """Arguments: see ``tensor_copy``. Global memory is written at once, shared memory may be read until the group is waited for."""
-    form, wave, span = _form(call), compiler.wave, call.span
+    form, wave = _form(call), compiler.wave
     box, dtype, item = _box(compiler, form), form.dtype, form.dtype.itemsize
-    source, offset = compiler.address(call.args[0], call), compiler.index(call.args[1])
-    to = compiler.address(call.args[2], call)
-    names = name_of(call.args[0]), name_of(call.args[2])
-    reading: Site = wave.log.site(names[0], "bulk load", "shared", span)
-    writing: Site = wave.log.site(names[1], "bulk store", "global", span)
+    source = Operand(compiler, call, 0, dtype, "bulk load", "shared")
+    target = Operand(compiler, call, 2, dtype, "bulk store", "global", offset=False)
 
     def run(mask: Mask) -> Value:
         lanes = mask.index
@@ -337,48 +320,25 @@ def _bulk_store(compiler: ExprCompiler, call: Call) -> Closure:
             return NOTHING
         places, inside = box(mask)
         everyone = np.broadcast_to(lanes[:, None], places.shape)
-        here, target = source(mask), to(mask)
-        start = np.broadcast_to(np.asarray(here.offset + offset(mask) * item, np.int64), wave.batch.size)[lanes]
-        from_ = swizzled(start[:, None] + np.arange(places.shape[1]) * item, form.swizzle)
-        checked(wave, here.storage, from_, lanes, dtype, names[0], span)
-        crooked = lanes[start % 128 != 0]
-        if crooked.size and wave.array is not None:
-            wave.misaligned(reading, wave.array, crooked, 128)
+        (here, start), (there, base) = source.start(mask), target.start(mask)
+        from_ = swizzled(start[lanes][:, None] + np.arange(places.shape[1]) * item, form.swizzle)
+        source.checked(here, from_, lanes)
+        source.aligned(start, lanes, 128)
         owners = everyone[inside]
-        values = wave.accesses.load(here.storage, from_[inside], owners, dtype, reading)
-        cells = here.storage.cells(here.storage.places(from_[inside], item, owners), item)
-        fenced(wave, here.storage, cells, owners, reading, "a bulk copy")
-        base = np.broadcast_to(np.asarray(target.offset, np.int64), wave.batch.size)[lanes]
-        landing = checked(wave, target.storage, (base[:, None] + places * item)[inside], owners, dtype, names[1], span)
-        wave.accesses.store(target.storage, landing, owners, values, dtype, writing, True)
+        values = source.load(here, from_[inside], owners)
+        cells = source.cells(here, from_[inside], owners)
+        fenced(wave, here, cells, owners, source.site, "a bulk copy")
+        landing = target.checked(there, (base[lanes][:, None] + places * item)[inside], owners)
+        target.store(there, landing, owners, values)
         wave.record(Stores, wave.batch.size).begin(
-            lanes, lambda due: still_read(wave, here.storage, cells, owners, reading, lanes[due])
+            lanes, lambda due: still_read(wave, here, cells, owners, source.site, lanes[due])
         )
         return NOTHING
 
     return run
 
 
-@register("ptx_cp_async_bulk_commit_group")
-def _commit_stores(compiler: ExprCompiler, call: Call) -> Closure:
-    wave = compiler.wave
-
-    def run(mask: Mask) -> Value:
-        wave.record(Stores, wave.batch.size).commit(mask.index)
-        return NOTHING
-
-    return run
-
-
-@register("ptx_cp_async_bulk_wait_group")
-def _wait_stores(compiler: ExprCompiler, call: Call) -> Closure:
-    wave, left = compiler.wave, getattr(call.args[0], "value", 0)
-
-    def run(mask: Mask) -> Value:
-        wave.record(Stores, wave.batch.size).wait(mask, left)
-        return NOTHING
-
-    return run
+group_calls("ptx_cp_async_bulk", Stores)
 
 
 def end_stores(wave: Wave) -> None:

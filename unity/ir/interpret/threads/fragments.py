@@ -60,8 +60,8 @@ class Fragment:
         """Addresses of the numbers (warps x rows x columns) for the first lanes of ``warps``."""
         target: Address = self.wave.env[self.data]
         count = shape[0] * shape[1]
-        index = np.broadcast_to(np.asarray(self.index(mask), np.int64), self.wave.batch.size)[warps]
-        start = np.broadcast_to(np.asarray(target.offset, np.int64), self.wave.batch.size)[warps]
+        index = self.wave.rows(self.index(mask))[warps]
+        start = self.wave.rows(target.offset)[warps]
         item = self.dtype.itemsize
         first = start + index * count * item
         limit = target.storage.limit
@@ -170,7 +170,7 @@ def _move(compiler: ExprCompiler, call: Call) -> Closure:
             return np.int32(0)
         target: Address = address(mask)
         wave.env[part.data].storage.fragment = size
-        start = np.broadcast_to(np.asarray(target.offset, np.int64), wave.batch.size)[warps]
+        start = wave.rows(target.offset)[warps]
         step = np.broadcast_to(np.asarray(stride(mask)), wave.batch.size)[warps]
         leading, other = (rows, columns) if layout == "row_major" else (columns, rows)
         places = start[:, None, None] + (leading * step[:, None, None] + other) * item

@@ -6,7 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ....support.errors import InterpreterError
+from ...expr import Call
+from ..common.arrays import Value
+from ..common.expressions import Closure
+from .expressions import ExprCompiler
+from .intrinsics import register
 from .lanes import Mask
+from .operands import NOTHING
+from .wave import Wave
 
 Done = Callable[[np.ndarray], None]
 """Called when some of the lanes that began an instruction have waited for it, with which of them."""
@@ -54,3 +62,34 @@ class Products(Groups):
         super().__init__(size)
         self.sums: dict[tuple[int, int], int] = {}
         """Products under way on the sums of a memory, by a warp."""
+
+
+def group_calls(
+    prefix: str,
+    kind: type[Groups],
+    lanes: Callable[[Wave, Mask, Call], np.ndarray] = lambda wave, mask, call: mask.index,
+) -> None:
+    """Give ``T.<prefix>_commit_group`` and ``T.<prefix>_wait_group`` their meaning, by the lanes that take part."""
+
+    @register(f"{prefix}_commit_group")
+    def commit(compiler: ExprCompiler, call: Call) -> Closure:
+        wave = compiler.wave
+
+        def run(mask: Mask) -> Value:
+            wave.record(kind, wave.batch.size).commit(lanes(wave, mask, call))
+            return NOTHING
+
+        return run
+
+    @register(f"{prefix}_wait_group")
+    def wait(compiler: ExprCompiler, call: Call) -> Closure:
+        wave, left = compiler.wave, getattr(call.args[0], "value", None)
+        if not isinstance(left, int) or left < 0:
+            raise InterpreterError("E372", f"{call.op_name} takes a constant number of groups", call.span)
+
+        def run(mask: Mask) -> Value:
+            lanes(wave, mask, call)
+            wave.record(kind, wave.batch.size).wait(mask, left)
+            return NOTHING
+
+        return run

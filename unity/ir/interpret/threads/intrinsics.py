@@ -54,7 +54,7 @@ def _atomic_add(compiler: ExprCompiler, call: Call) -> Closure:
         storage = target.storage
         if load is not None:
             wave.array = array_of(wave, load.buffer, call.span)
-        offsets = np.broadcast_to(np.asarray(target.offset, np.int64), wave.batch.size)
+        offsets = wave.rows(target.offset)
         wrong = mask.lanes & ((offsets < 0) | (offsets + size > storage.limit))
         if wrong.any():
             raise wave.failure("E310", "atomic access outside the memory", call.span, int(wrong.argmax()))

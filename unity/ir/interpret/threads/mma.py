@@ -12,18 +12,17 @@ import numpy as np
 
 from ....ffi.dtype import DataType
 from ....support.errors import InterpreterError
-from ....support.source import Span
 from ...expr import Call, Op, StringImm, Var
 from ...types import PointerType, PrimType
 from ..common.arrays import Value
 from ..common.expressions import Closure
 from .expressions import ExprCompiler
-from .findings import Site
 from .fragments import multiply_add, whole_warps
-from .groups import Copies
+from .groups import Copies, group_calls
 from .intrinsics import register
 from .lanes import WARP, Mask
-from .memory import Address, Storage
+from .memory import Storage
+from .operands import Operand
 from .wave import Wave
 
 GROUP, MEMBER = np.arange(WARP) // 4, np.arange(WARP) % 4
@@ -56,50 +55,6 @@ _I = np.arange(4)
 ACCUMULATOR: Places = (GROUP[:, None] + 8 * (_I // 2), MEMBER[:, None] * 2 + _I % 2)
 
 
-class Registers:
-    """An operand in the registers of the lanes: a pointer into local memory and an offset in elements."""
-
-    def __init__(self, compiler: ExprCompiler, call: Call, place: int, dtype: DataType, kind: str) -> None:
-        self.wave, self.dtype, self.span = compiler.wave, dtype, call.span
-        self.address, self.offset = compiler.address(call.args[place], call), compiler.index(call.args[place + 1])
-        self.name = str(getattr(call.args[place], "name", "registers"))
-        self.site = self.wave.log.site(self.name, kind, "local", call.span)
-
-    def places(self, mask: Mask, count: int, lanes: np.ndarray) -> tuple[Storage, np.ndarray]:
-        """Byte addresses of ``count`` elements in each lane."""
-        target: Address = self.address(mask)
-        start = target.offset + self.offset(mask) * self.dtype.itemsize
-        first = np.broadcast_to(np.asarray(start, np.int64), self.wave.batch.size)[lanes]
-        places = first[:, None] + np.arange(count) * self.dtype.itemsize
-        return target.storage, checked(self.wave, target.storage, places, lanes, self.dtype, self.name, self.span)
-
-    def read(self, mask: Mask, count: int, lanes: np.ndarray) -> np.ndarray:
-        """``count`` elements of each lane."""
-        storage, places = self.places(mask, count, lanes)
-        found = self.wave.accesses.load(storage, places.ravel(), np.repeat(lanes, count), self.dtype, self.site)
-        return found.reshape(-1, WARP, count)
-
-    def write(self, mask: Mask, values: np.ndarray, lanes: np.ndarray) -> None:
-        """Store the elements of each lane (warps x lanes x elements)."""
-        count = values.shape[-1]
-        storage, places = self.places(mask, count, lanes)
-        self.wave.accesses.store(
-            storage, places.ravel(), np.repeat(lanes, count), values.ravel(), self.dtype, self.site, True
-        )
-
-
-def checked(
-    wave: Wave, storage: Storage, places: np.ndarray, lanes: np.ndarray, dtype: DataType, name: str, span: Span | None
-) -> np.ndarray:
-    """Byte addresses (lanes first) that must lie inside a memory. Raises InterpreterError E310."""
-    wrong = (places < 0) | (places + dtype.itemsize > storage.limit) | (places % dtype.itemsize != 0)
-    if wrong.any():
-        row = int(np.argwhere(wrong)[0][0])
-        raise wave.failure("E310", f"{name} reaches outside its memory of {storage.limit} bytes", span, int(lanes[row]))
-    wave.array = storage.flat(dtype, name)
-    return places
-
-
 def _text(call: Call, place: int) -> str:
     arg = call.args[place]
     return arg.value if type(arg) is StringImm else ""
@@ -123,10 +78,10 @@ def _mma(compiler: ExprCompiler, call: Call) -> Closure:
         raise InterpreterError("E369", text, call.span)
     if getattr(call.args[12], "value", 0):
         raise InterpreterError("E369", "T.ptx_mma with saturation", call.span)
-    a = Registers(compiler, call, 6, a_type, "load")
-    b = Registers(compiler, call, 8, b_type, "load")
-    c = Registers(compiler, call, 10, c_type, "load")
-    d = Registers(compiler, call, 10, c_type, "store")
+    a = Operand(compiler, call, 6, a_type, "load")
+    b = Operand(compiler, call, 8, b_type, "load")
+    c = Operand(compiler, call, 10, c_type, "load")
+    d = Operand(compiler, call, 10, c_type, "store")
     k = int(shape.rpartition("k")[2])
     (a_row, a_column), (b_row, b_column) = layout
     c_row, c_column = ACCUMULATOR
@@ -158,13 +113,6 @@ def _pointed(expr: Any, fallback: DataType) -> DataType:
     return fallback
 
 
-def name_of(expr: Any) -> str:
-    """The name of the memory behind an address, for messages."""
-    if type(expr) is Call and len(expr.args) > 1:
-        return str(getattr(expr.args[1], "name", "memory"))
-    return str(getattr(expr, "name", "memory"))
-
-
 @register("ptx_ldmatrix")
 def _ldmatrix(compiler: ExprCompiler, call: Call) -> Closure:
     """Arguments: trans, number of 8x8 matrices, ".b16", local pointer and offset, shared pointer and offset of the lane's row."""
@@ -175,10 +123,8 @@ def _ldmatrix(compiler: ExprCompiler, call: Call) -> Closure:
     each = 4 // dtype.itemsize
     if not each or (trans and each != 2):
         raise InterpreterError("E369", f"T.ptx_ldmatrix of {dtype.name}{' transposed' if trans else ''}", call.span)
-    target = Registers(compiler, call, 3, dtype, "store")
-    address, offset = compiler.address(call.args[5], call), compiler.index(call.args[6])
-    name = name_of(call.args[5])
-    site = wave.log.site(name, "load", "shared", call.span)
+    target = Operand(compiler, call, 3, dtype, "store")
+    source = Operand(compiler, call, 5, dtype, "load", "shared")
     wide = 4 * each
     row = np.broadcast_to(GROUP[:, None], (WARP, each))
     column = MEMBER[:, None] * each + np.arange(each)
@@ -189,18 +135,14 @@ def _ldmatrix(compiler: ExprCompiler, call: Call) -> Closure:
         warps = whole_warps(wave, mask, "T.ptx_ldmatrix", call.span)
         if not len(warps):
             return np.zeros((), dtype.numpy)[()]
-        source: Address = address(mask)
+        storage, start = source.start(mask)
         givers = (warps[:, None] + np.arange(8 * number)).ravel()
-        start = np.broadcast_to(np.asarray(source.offset + offset(mask) * dtype.itemsize, np.int64), wave.batch.size)
-        crooked = givers[start[givers] % 16 != 0]
-        places = start[givers][:, None] + np.arange(wide) * dtype.itemsize
-        checked(wave, source.storage, places, givers, dtype, name, call.span)
-        if crooked.size and wave.array is not None:
-            wave.misaligned(site, wave.array, crooked, 16)
+        places = source.run(storage, start, wide, givers)
+        source.aligned(start, givers, 16)
         giving = np.zeros(wave.batch.size, np.bool_)
         giving[givers] = True
-        wave.count(site, source.storage, start, Mask(giving), 16)
-        rows = wave.accesses.load(source.storage, places.ravel(), np.repeat(givers, wide), dtype, site)
+        wave.count(source.site, storage, start, Mask(giving), 16)
+        rows = source.load(storage, places.ravel(), np.repeat(givers, wide))
         matrices = rows.reshape(len(warps), number, 8, wide)
         found = matrices[:, :, row, column]  # warps x matrices x lanes x elements
         lanes = (warps[:, None] + np.arange(WARP)).ravel()
@@ -221,50 +163,39 @@ def copies_of(wave: Wave) -> Copies:
 @register("ptx_cp_async")
 def _cp_async(compiler: ExprCompiler, call: Call) -> Closure:
     """Arguments: shared pointer and offset, global pointer and offset (in elements), bytes, and optionally a condition."""
-    to, to_offset = compiler.address(call.args[0], call), compiler.index(call.args[1])
-    source, source_offset = compiler.address(call.args[2], call), compiler.index(call.args[3])
     size = getattr(call.args[4], "value", None)
     if size not in (4, 8, 16):
         raise InterpreterError("E372", "T.ptx_cp_async copies 4, 8 or 16 bytes", call.span)
     condition = compiler.visit(call.args[5]) if len(call.args) > 5 else None
-    wave, span = compiler.wave, call.span
+    wave = compiler.wave
     fallback = call.ty.dtype.element if isinstance(call.ty, PrimType) else DataType("uint8")
     to_type, source_type = _pointed(call.args[0], fallback), _pointed(call.args[2], fallback)
     if to_type.itemsize != source_type.itemsize:
-        raise InterpreterError("E372", f"T.ptx_cp_async from {source_type.name} to {to_type.name}", span)
-    names = name_of(call.args[2]), name_of(call.args[0])
-    reading: Site = wave.log.site(names[0], "load", "global", span)
-    writing: Site = wave.log.site(names[1], "store", "shared", span)
-    count, item = size // to_type.itemsize, to_type.itemsize
+        raise InterpreterError("E372", f"T.ptx_cp_async from {source_type.name} to {to_type.name}", call.span)
+    source = Operand(compiler, call, 2, to_type, "load", "global")
+    target = Operand(compiler, call, 0, to_type, "store", "shared")
+    count = size // to_type.itemsize
 
-    def places(address: Address, offset: Value, lanes: np.ndarray, name: str, site: Site, mask: Mask) -> np.ndarray:
-        start = np.broadcast_to(np.asarray(address.offset + offset * item, np.int64), wave.batch.size)
-        found: np.ndarray = start[lanes][:, None] + np.arange(count) * item
-        checked(wave, address.storage, found, lanes, to_type, name, span)
-        crooked = lanes[start[lanes] % size != 0]
-        if crooked.size and wave.array is not None:
-            wave.misaligned(site, wave.array, crooked, size)
-        wave.count(site, address.storage, start, mask, size)
-        return found
+    def places(operand: Operand, mask: Mask) -> tuple[Storage, np.ndarray]:
+        storage, start = operand.start(mask)
+        found = operand.run(storage, start, count, mask.index)
+        operand.aligned(start, mask.index, size)
+        wave.count(operand.site, storage, start, mask, size)
+        return storage, found
 
     def run(mask: Mask) -> Value:
         where = mask.where(condition(mask)) if condition is not None else mask
         lanes = mask.index
-        target: Address = to(mask)
-        destination = places(target, to_offset(mask), lanes, names[1], writing, mask)
+        storage, destination = places(target, mask)
         values = np.zeros((wave.batch.size, count), to_type.numpy)  # where the condition fails, zeros arrive
         if where.count:
-            origin: Address = source(where)
-            begin = places(origin, source_offset(where), where.index, names[0], reading, where)
-            found = wave.accesses.load(origin.storage, begin.ravel(), np.repeat(where.index, count), to_type, reading)
-            values[where.index] = found.reshape(-1, count)
+            origin, begin = places(source, where)
+            values[where.index] = source.load(origin, begin.ravel(), np.repeat(where.index, count)).reshape(-1, count)
 
         def store(some: np.ndarray, arrived: bool) -> None:
             everyone, arriving = np.repeat(lanes[some], count), values[lanes[some]].ravel()
-            checked(wave, target.storage, destination, lanes, to_type, names[1], span)
-            wave.accesses.store(
-                target.storage, destination[some].ravel(), everyone, arriving, to_type, writing, arrived
-            )
+            target.checked(storage, destination, lanes)
+            target.store(storage, destination[some].ravel(), everyone, arriving, arrived)
 
         store(np.ones(len(lanes), np.bool_), False)
         copies_of(wave).begin(lanes, lambda due: store(due, True))
@@ -273,23 +204,4 @@ def _cp_async(compiler: ExprCompiler, call: Call) -> Closure:
     return run
 
 
-@register("ptx_commit_group")
-def _commit(compiler: ExprCompiler, call: Call) -> Closure:
-    def run(mask: Mask) -> Value:
-        copies_of(compiler.wave).commit(mask.index)
-        return np.int32(0)
-
-    return run
-
-
-@register("ptx_wait_group")
-def _wait(compiler: ExprCompiler, call: Call) -> Closure:
-    left = getattr(call.args[0], "value", None)
-    if not isinstance(left, int) or left < 0:
-        raise InterpreterError("E372", "T.ptx_wait_group takes a constant number of groups", call.span)
-
-    def run(mask: Mask) -> Value:
-        copies_of(compiler.wave).wait(mask, left)
-        return np.int32(0)
-
-    return run
+group_calls("ptx", Copies)

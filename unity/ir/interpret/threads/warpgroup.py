@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....ffi.dtype import DataType
 from ....support.errors import InterpreterError
-from ...analysis.asynchronous import WarpgroupProduct, warpgroup_product
+from ...analysis.asynchronous import warpgroup_product
 from ...expr import Call
 from ..common.arrays import Value
 from ..common.expressions import Closure
-from .barriers import NOTHING, fenced, still_read, swizzled
+from .barriers import fenced, still_read, swizzled
 from .expressions import ExprCompiler
 from .fragments import multiply_add, whole_warps
-from .groups import Done, Products
+from .groups import Done, Products, group_calls
 from .intrinsics import register
 from .lanes import WARP, Mask
-from .memory import Address
-from .mma import GROUP, LAYOUTS, MEMBER, Registers, checked, name_of
+from .mma import GROUP, LAYOUTS, MEMBER
+from .operands import NOTHING, Operand
 from .wave import Wave
 
 GROUP_WARPS = 4
-
-
-def _products(wave: Wave) -> Products:
-    return wave.record(Products, wave.batch.size)
 
 
 def _groups(wave: Wave, mask: Mask, call: Call) -> np.ndarray:
@@ -41,32 +38,28 @@ def _groups(wave: Wave, mask: Mask, call: Call) -> np.ndarray:
     return warps
 
 
-class _Tile:
+class _Tile(Operand):
     """A factor in shared memory: rows of ``swizzle`` bytes from the place of a pointer on."""
 
-    def __init__(self, compiler: ExprCompiler, call: Call, place: int, swizzle: int, cells: np.ndarray) -> None:
+    def __init__(
+        self, compiler: ExprCompiler, call: Call, place: int, dtype: DataType, swizzle: int, cells: np.ndarray
+    ) -> None:
         """``cells``: bytes' numbers from the start of the tile."""
-        self.wave, self.call, self.swizzle, self.cells = compiler.wave, call, swizzle, cells
-        self.address, self.offset = compiler.address(call.args[place], call), compiler.index(call.args[place + 1])
-        self.name = name_of(call.args[place])
-        self.site = self.wave.log.site(self.name, "load", "shared", call.span, collective=True)
+        super().__init__(compiler, call, place, dtype, "load", "shared", collective=True)
+        self.swizzle, self.steps = swizzle, cells
 
-    def read(
-        self, mask: Mask, warps: np.ndarray, behind: np.ndarray, form: WarpgroupProduct
-    ) -> tuple[np.ndarray, Done]:
+    def factor(self, mask: Mask, warps: np.ndarray, behind: np.ndarray) -> tuple[np.ndarray, Done]:
         """The elements of each warp, so many bytes behind the start, and what tells that they may still be read."""
-        wave, dtype = self.wave, form.operand
-        target: Address = self.address(mask)
-        item, storage = dtype.itemsize, target.storage
-        start = np.broadcast_to(np.asarray(target.offset + self.offset(mask) * item, np.int64), wave.batch.size)[warps]
+        wave, (storage, every) = self.wave, self.start(mask)
+        start = every[warps]
         crooked = warps[(start // self.swizzle * self.swizzle) % (8 * self.swizzle) != 0]
         if crooked.size:
-            wave.misaligned(self.site, storage.flat(dtype, self.name), crooked, 8 * self.swizzle)
-        places = swizzled((start + behind).reshape(-1, 1, 1) + self.cells, self.swizzle)
-        lanes = np.repeat(warps, self.cells.size)
-        flat = checked(wave, storage, places.reshape(len(warps), -1), warps, dtype, self.name, self.call.span).ravel()
-        values = wave.accesses.load(storage, flat, lanes, dtype, self.site).reshape(places.shape)
-        cells = storage.cells(storage.places(flat, item, lanes), item)
+            wave.misaligned(self.site, storage.flat(self.dtype, self.name), crooked, 8 * self.swizzle)
+        places = swizzled((start + behind).reshape(-1, 1, 1) + self.steps, self.swizzle)
+        lanes = np.repeat(warps, self.steps.size)
+        flat = self.checked(storage, places.reshape(len(warps), -1), warps).ravel()
+        values = self.load(storage, flat, lanes).reshape(places.shape)
+        cells = self.cells(storage, flat, lanes)
         fenced(wave, storage, cells, lanes, self.site, "a product")
         return values, lambda due: still_read(wave, storage, cells, lanes, self.site, warps[due])
 
@@ -84,13 +77,14 @@ def _product(compiler: ExprCompiler, call: Call) -> Closure:
     b_cells = column * width + k[:, None] * item
     if form.turned:
         b_cells = k[:, None] * width + (column // wide * form.pitch + column % wide) * item
-    b = _Tile(compiler, call, 8, width, b_cells)
+    b = _Tile(compiler, call, 8, form.operand, width, b_cells)
     next_row, next_step = (item, width) if form.across else (width, item)
-    a = _Tile(compiler, call, 6, width, np.arange(16)[:, None] * next_row + k * next_step) if not form.held else None
-    registers = Registers(compiler, call, 6, form.operand, "load") if form.held else None
+    a_cells = np.arange(16)[:, None] * next_row + k * next_step
+    a = _Tile(compiler, call, 6, form.operand, width, a_cells) if not form.held else None
+    registers = Operand(compiler, call, 6, form.operand, "load") if form.held else None
     (a_row, a_column), _ = LAYOUTS[("m16n8k16", 16) if item == 2 else ("m16n8k32", 8)]
-    d = Registers(compiler, call, 10, form.total, "store")
-    before = Registers(compiler, call, 10, form.total, "load")
+    d = Operand(compiler, call, 10, form.total, "store")
+    before = Operand(compiler, call, 10, form.total, "load")
     e = np.arange(form.columns // 2)
     d_row, d_column = GROUP[:, None] + 8 * (e % 4 // 2), 8 * (e // 4) + 2 * MEMBER[:, None] + e % 2
     adds = compiler.visit(call.args[13])
@@ -103,19 +97,19 @@ def _product(compiler: ExprCompiler, call: Call) -> Closure:
         notes = []
         if a is not None:
             rows = wave.batch.thread[warps] // WARP % GROUP_WARPS * 16
-            left, note = a.read(mask, warps, rows * next_row, form)
+            left, note = a.factor(mask, warps, rows * next_row)
             notes.append(note)
         else:
             assert registers is not None
             left = np.zeros((len(warps), 16, depth), form.operand.numpy)
             left[:, a_row, a_column] = registers.read(mask, a_row.shape[1], lanes)
-        right, note = b.read(mask, warps, np.zeros(1, np.int64), form)
+        right, note = b.factor(mask, warps, np.zeros(1, np.int64))
         notes.append(note)
         total = np.zeros((len(warps), 16, form.columns), form.total.numpy)
-        products = _products(wave)
+        products = wave.record(Products, wave.batch.size)
         storage, places = d.places(mask, len(e), lanes)
         keys = [(id(storage), int(warp)) for warp in warps]
-        kept = np.broadcast_to(np.asarray(adds(mask), np.bool_), wave.batch.size)[warps]
+        kept = wave.rows(adds(mask), np.bool_)[warps]
         if kept.any():
             if all([key in products.sums for key in keys]):
                 at = storage.places(places.ravel(), form.total.itemsize, np.repeat(lanes, len(e)))
@@ -125,8 +119,8 @@ def _product(compiler: ExprCompiler, call: Call) -> Closure:
             total[:, d_row, d_column] = np.where(kept[:, None, None], old, 0)
         made = multiply_add(left, right, total, form.total)[:, d_row, d_column]
         values, owners = made.reshape(-1), np.repeat(lanes, len(e))
-        wave.accesses.store(storage, places.ravel(), owners, values, form.total, d.site, False)
-        cells = storage.cells(storage.places(places.ravel(), form.total.itemsize, owners), form.total.itemsize)
+        d.store(storage, places.ravel(), owners, values, False)
+        cells = d.cells(storage, places.ravel(), owners)
         for key in keys:
             products.sums[key] = products.sums.get(key, 0) + 1
 
@@ -149,27 +143,7 @@ def _product(compiler: ExprCompiler, call: Call) -> Closure:
     return run
 
 
-@register("ptx_wgmma_commit_group")
-def _commit(compiler: ExprCompiler, call: Call) -> Closure:
-    wave = compiler.wave
-
-    def run(mask: Mask) -> Value:
-        _products(wave).commit(_groups(wave, mask, call))
-        return NOTHING
-
-    return run
-
-
-@register("ptx_wgmma_wait_group")
-def _wait(compiler: ExprCompiler, call: Call) -> Closure:
-    wave, left = compiler.wave, getattr(call.args[0], "value", 0)
-
-    def run(mask: Mask) -> Value:
-        _groups(wave, mask, call)
-        _products(wave).wait(mask, left)
-        return NOTHING
-
-    return run
+group_calls("ptx_wgmma", Products, _groups)
 
 
 @register("ptx_wgmma_fence", "ptx_setmaxnreg")

@@ -48,6 +48,10 @@ class Wave:
         assert isinstance(found, kind)
         return found
 
+    def rows(self, value: Value, dtype: type = np.int64) -> np.ndarray:
+        """A value as an array of a number in every lane."""
+        return np.broadcast_to(np.asarray(value, dtype), self.batch.size)
+
     # ---- traffic
 
     def count(self, site: Site, storage: Storage, address: Value, mask: Mask, width: int) -> None:
@@ -58,7 +62,7 @@ class Wave:
         if self.together is not None:
             self.together.setdefault(site, []).append((storage, address, mask, width))
             return
-        rows = np.broadcast_to(np.asarray(address, np.int64), self.batch.size).reshape(-1, WARP)
+        rows = self.rows(address).reshape(-1, WARP)
         counter = count_global if scope == "global" else count_shared
         counter(site, rows, mask.lanes.reshape(-1, WARP), width)
 
