@@ -254,7 +254,8 @@ def _pool_row(largest: bool) -> Operator:
         ref=_pool_ref(largest),
         grad=SECOND_DERIVATIVE,
         samples="f32[1,2,3,3], f32[1,2,5,4], pool_size=2, strides=2, padding=1; "
-        "f32[1,1,3,4], f32[1,1,4,5], pool_size=2, count_include_pad=True",
+        "f32[1,1,3,4], f32[1,1,4,5], pool_size=2, count_include_pad=True; "
+        "f32[1,1,4,5], f32[1,1,4,5], pool_size=2, dilation=2, padding=1",
     )
 
 

@@ -37,6 +37,12 @@ OWN_MEMORY = """
         for k in range(200):
             B[i, k] = M[k] + M[199 - k]
 """
+PAIRS_OF_ROWS = """
+        if i < 150:
+            for j in range(200):
+                B[2 * i, j] = A[i, j]
+                B[2 * i + 1, j] = B[2 * i, j] + A[i, j]
+"""
 OVER_ROWS = """
         for j in range(200):
             B[i, j] = B[T.max(i - 1, 0), j] + A[i, j]
@@ -60,7 +66,7 @@ CALL = """
 
 
 @pytest.mark.parametrize("body, shared", [
-    (RUNNING, True), (OWN_MEMORY, True), (OVER_ROWS, False), (ONE_CELL_FOR_ALL, False), (UNEVEN, False), (CALL, False),
+    (RUNNING, True), (OWN_MEMORY, True), (PAIRS_OF_ROWS, True), (OVER_ROWS, False), (ONE_CELL_FOR_ALL, False), (UNEVEN, False), (CALL, False),
 ])  # fmt: skip
 def test_which_loops(body, shared):
     func = function(body)

@@ -251,6 +251,7 @@ def _pool_row(largest: bool, rank: int) -> Operator:
         mixed_precision="follow" if largest else "never",
         samples=f"f32[{_SIGNALS[rank]}], pool_size=2, strides=each(1, 2); f32[{_SIGNALS[rank]}], pool_size=3, strides=2, "
         f"padding=1, ceil_mode=each(False, True); f32[{_SIGNALS[rank]}], pool_size=3, padding=1, count_include_pad=True; "
+        f"f32[{_SIGNALS[rank]}], pool_size=2, dilation=2, padding=1, count_include_pad=each(False, True); "
         f"f32[{_SIGNALS[rank]}], pool_size=2, layout='{'NDHWC'.replace('DHW', 'DHW'[3 - rank :])}'; "
         f"i32[{_SIGNALS[rank]}], pool_size=2; f16[{_SIGNALS[rank]}], pool_size=2",
     )
