@@ -24,10 +24,14 @@ pytestmark = pytest.mark.skipif(
     not find_assembler(), reason="there is no ptxas here: pip install nvidia-cuda-nvcc-cu12"
 )
 MATRIX, ROW = 'R.Tensor((512, 1024), "float32")', 'R.Tensor((1024,), "float32")'
+ANY, ANY_ROW = 'R.Tensor(("n", "m"), "float16")', 'R.Tensor(("m",), "float16")'
 IMAGES, WINDOWS = 'R.Tensor(("n", 64, "h", "w"), "float32")', 'R.Tensor((128, 64, 3, 3), "{}")'
 PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
     "elementwise": ("R.nn.gelu(R.add(a, b))", {"a": MATRIX, "b": ROW}),
     "softmax": ("R.nn.softmax(a)", {"a": MATRIX}),
+    "softmax_long": ("R.nn.softmax(a)", {"a": 'R.Tensor((8, 65536), "float32")'}),
+    "softmax_any": ("R.nn.softmax(a)", {"a": ANY}),
+    "layer_norm_any": ("R.nn.layer_norm(a, b, c, axes=[-1])", {"a": ANY, "b": ANY_ROW, "c": ANY_ROW}),
     "layer_norm": ("R.nn.layer_norm(a, b, c, axes=[-1])", {"a": MATRIX, "b": ROW, "c": ROW}),
     "rms_norm": ("R.nn.rms_norm(a, b, axes=[-1])", {"a": MATRIX, "b": ROW}),
     "transpose": ("R.permute_dims(a, axes=[1, 0])", {"a": MATRIX}),

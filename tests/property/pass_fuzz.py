@@ -63,7 +63,7 @@ OTHERS = (
     "order_loops", "tile_reductions", "vectorize_reductions", "share_loops", "split_periods", "plan_buffer_allocation",
     "instrument_bounds", "compact_thread_buffers", "lower_cross_thread_reduction", "thread_sync", FUSION, FUSION, FUSION,
     "mark_pipeline_stages", "inject_software_pipeline", "inject_ptx_async_copy", "inject_virtual_thread", "lower_thread_allreduce",
-    "unify_thread_binding", "merge_shared_memory_allocations", "split_host_device",
+    "unify_thread_binding", "merge_shared_memory_allocations", "split_host_device", "read_vectors",
     "!bind_params", "!bind_symbolic_vars", "!bundle_model_params", "!fuse_ops_by_pattern", "!fuse_ops_by_pattern",
 )  # fmt: skip
 """Passes that may go on changing, chains of passes, and passes whose options come from the module (``specific``)."""

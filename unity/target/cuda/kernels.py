@@ -6,6 +6,7 @@ are bound at the top.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -66,9 +67,10 @@ def write_kernels(functions: Mapping[str, PrimFunc], arch: Arch, suffix: str, ru
         _write_kernel(
             module, Kernel(name, func, messages, codes), aligned[name], written[name], len(maps[name]), number + 1
         )
-        bounds = ",".join([str(n) for n in block_bounds(func)])
-        limit = f' "nvvm.maxntid"="{bounds}"' if bounds else ""
-        limit += ' "nvvm.minctasm"="1"' if bounds and (sets_registers(func) or _sized_at_launch(func)) else ""
+        bounds = block_bounds(func)
+        limit = f' "nvvm.maxntid"="{",".join([str(n) for n in bounds])}"' if bounds else ""
+        alone = math.prod(bounds) >= arch.max_threads or sets_registers(func) or _sized_at_launch(func)
+        limit += ' "nvvm.minctasm"="1"' if bounds and alone else ""
         attributes.append(f"attributes #{number + 1} = {{ nounwind{limit} }}")
     text = (
         f'target triple = "{TRIPLE}"\n{module.text()}\nattributes #0 = {{ nounwind }}\n' + "\n".join(attributes) + "\n"

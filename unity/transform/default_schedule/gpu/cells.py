@@ -5,10 +5,13 @@ The loops over cells are fused and distributed over blocks of threads; reduction
 
 from __future__ import annotations
 
+from ....arith import Analyzer
 from ....ir.buffer import Buffer
+from ....ir.build import const, dtype_of, floormod
 from ....ir.expr import IntImm, Var
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import BufferStore
+from ....ir.types import Expr
 from ....ir.walk import collect, used_vars
 from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine
@@ -24,6 +27,8 @@ def bind_cells(sch: Schedule, stage: Stage, gpu: GpuMachine, count: bool = True)
     """Bind a stage and say how. ``count``: use an iterator that counts its cells, if the stage can have one."""
     cells, steps = stage.of_kind("S"), [[loop] for loop in stage.loops if loop not in stage.of_kind("S")]
     lanes = _lanes(stage, gpu)
+    if lanes > 1 and not _is_whole(stage) and type(stage.extents[-1]) is not IntImm:
+        return _bind_row_vectors(sch, stage, gpu, lanes)
     loop, *_ = one_loop_each(sch, stage, cells, *steps, count=count)
     size = size_of([e for e, kind in zip(stage.extents, stage.kinds) if (kind or "S") == "S"])
     threads = threads_for(size // lanes, gpu)
@@ -53,6 +58,17 @@ def bind_axes(sch: Schedule, stage: Stage, gpu: GpuMachine) -> tuple[Schedule, s
     return sch, f"{stage.name} by axes"
 
 
+def _bind_row_vectors(sch: Schedule, stage: Stage, gpu: GpuMachine, lanes: int) -> tuple[Schedule, str]:
+    """Bind a stage whose rows have a length that is not known, but are whole vectors: threads count these."""
+    *outer, inner = stage.loops
+    vector, lane = sch.split(inner, [None, lanes])
+    loop = sch.fuse(*outer, vector, preserve_unit_iters=False) if outer else vector
+    threads = threads_for(size_of(stage.extents) // lanes, gpu)
+    deal_out(sch, loop, threads)
+    sch.vectorize(lane)
+    return sch, f"{stage.name} by {threads} threads of {lanes}"
+
+
 def _lanes(stage: Stage, gpu: GpuMachine) -> int:
     """The number of contiguous elements that a thread computes: as many as fill its widest access, if there is work for all
     threads."""
@@ -66,13 +82,19 @@ def _lanes(stage: Stage, gpu: GpuMachine) -> int:
     if lanes == 1 or count < lanes * gpu.warp * gpu.processors or store.predicate is not None:
         return 1
     inner = stage.extents[-1]
-    if all([_same_cell(access, store, stage) for access in accesses]):
+    if _is_whole(stage):
         return lanes  # one after another in memory; the last vector may hang over
-    if type(inner) is not IntImm or inner.value % lanes:
+    if not is_multiple(inner, lanes):
         return 1
     var = variables(stage)[-1]
     along = var is not None and all([is_aligned(access, var, lanes) for access in accesses])
     return lanes if along and stride_class(store, var) == 1 else 1  # type: ignore[arg-type]
+
+
+def _is_whole(stage: Stage) -> bool:
+    """True if all accesses go over whole compact buffers in the order of the loops."""
+    store = stage.store
+    return store is not None and all([_same_cell(a, store, stage) for a in (store, *collect(store.value, BufferLoad))])
 
 
 def _same_cell(access: BufferLoad | BufferStore, store: BufferStore, stage: Stage) -> bool:
@@ -99,7 +121,12 @@ def is_aligned(access: BufferLoad | BufferStore, var: Var, lanes: int) -> bool:
     if access.buffer.strides or access.buffer.elem_offset is not None or any([var in used_vars(i) for i in outer]):
         return False
     width = access.buffer.shape[-1]
-    return last is var and (not outer or (type(width) is IntImm and width.value % lanes == 0))
+    return last is var and (not outer or is_multiple(width, lanes))
+
+
+def is_multiple(extent: Expr, lanes: int) -> bool:
+    """True if an extent is proved to be so many elements a whole number of times."""
+    return Analyzer().can_prove_equal(floormod(extent, const(lanes, dtype_of(extent))), const(0, dtype_of(extent)))
 
 
 __all__ = ["bind_cells"]

@@ -24,7 +24,7 @@ from .stages import Stage, is_simple, size_of, stage_of, variables
 
 FEW_ROWS = 32
 """Below this number of rows, a stage without a reduction that has more than LONG elements per row does not join a chain."""
-LONG = 1 << 14
+LONG = 1 << 16
 HELD = 16 * 1024
 """Most bytes of a row that are kept in shared memory."""
 
@@ -203,9 +203,10 @@ def _join(group: RowStages, stage: Stage | None, before: bool) -> bool:
     if not all([structural_equal(stage.extents[vars_.index(var)], e) for var, e in zip(rows, group.extents)]):
         return False
     member = _member(stage, rows)
-    if member is None or (
-        not member.reduces and size_of(group.extents) < FEW_ROWS and size_of(member.along_extents) > LONG
-    ):
+    if member is None:
+        return False
+    constant = all([type(e) is IntImm for e in (*group.extents, *member.along_extents)])
+    if constant and not member.reduces and size_of(group.extents) < FEW_ROWS and size_of(member.along_extents) > LONG:
         return False
     group.add(member, 0 if before else len(group.members))
     return True

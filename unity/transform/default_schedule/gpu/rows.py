@@ -20,12 +20,14 @@ from ....ir.walk import used_vars
 from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine
 from ...schedule import LoopRV, Schedule
-from .cells import VECTOR_BYTES, is_aligned
+from .cells import VECTOR_BYTES, is_aligned, is_multiple
 from .row_stages import HELD, Member, RowStages, is_held, reads_own, row_stages
 from .stages import THREADS, one_loop_each, size_of
 
 UNROLLED = 32
 """Most elements of a row that a thread goes over in unrolled code."""
+AHEAD = 4
+"""Steps of a long row that are unrolled together, so that several reads are on their way."""
 WARP_ROW = 1024
 """Length of a row up to which one warp has it."""
 NEAR = 64 * 1024
@@ -39,13 +41,14 @@ COLUMNS = 32
 @dataclass(slots=True, frozen=True)
 class Shape:
     """Threads of a block: ``rows`` at a time on the axis ``row_axis``, ``lanes`` along each on ``lane_axis``, and the
-    elements that a thread reads or writes at once."""
+    elements that a thread reads or writes at once. ``far``: rows are too long for registers, each stage reads them again."""
 
     rows: int
     row_axis: str
     lanes: int
     lane_axis: str
     width: int = 1
+    far: bool = False
 
 
 def bind_rows(sch: Schedule, group: RowStages, gpu: GpuMachine) -> tuple[Schedule, str]:
@@ -54,18 +57,33 @@ def bind_rows(sch: Schedule, group: RowStages, gpu: GpuMachine) -> tuple[Schedul
     for member in passed:
         sch.cache_write(member.stage.rv, 0, "global", [reader.stage.rv for reader in _readers(group, member)])
     shape = _shape(group, gpu)
-    copied = _copied(group) if shape.width > 1 else {}
+    if shape.far and _inline_elements(sch, group):
+        return bind_rows(sch, _again(sch, group), gpu)
+    copied = _copied(group) if shape.width > 1 and not shape.far else {}
     copies = [
         sch.get(sch.cache_read(readers[0].stage.rv, buffer.name, "local", [reader.stage.rv for reader in readers])).name
         for buffer, readers in copied.items()
     ]
     if passed or copied:
-        name = group.anchor.stage.name
-        group = next(found for found in row_stages(sch) if found.anchor.stage.name == name)
+        group = _again(sch, group)
         apart = set(copies) - {member.stage.name for member in group.members}
         if apart:  # in a kernel of its own it would fill registers that nobody reads
-            raise ScheduleError("E425", f"block {min(apart)} is no stage over the rows of {name}")
+            raise ScheduleError("E425", f"block {min(apart)} is no stage over the rows of {group.anchor.stage.name}")
     return sch, _bind(sch, group, shape)
+
+
+def _again(sch: Schedule, group: RowStages) -> RowStages:
+    """The chain as it is after steps of the schedule."""
+    return next(found for found in row_stages(sch) if found.anchor.stage.name == group.anchor.stage.name)
+
+
+def _inline_elements(sch: Schedule, group: RowStages) -> bool:
+    """Let the stages of a row that is too long for registers compute the elements they share again, rather than pass them through
+    global memory. True if there are such."""
+    found = [m for m in group.members if m.along and not m.reduces and m.store.buffer in group.own and not is_held(m)]
+    for member in found:
+        sch.compute_inline(member.stage.rv)
+    return bool(found)
 
 
 def _readers(group: RowStages, member: Member) -> list[Member]:
@@ -101,8 +119,9 @@ def _shape(group: RowStages, gpu: GpuMachine) -> Shape:
     near = [m.store.buffer for m in group.members if _is_near(group, m, shape)]
     read = [buffer for m in group.members if m.reduces for buffer in _read_along(m) if buffer not in near]
     own = [buffer for buffer in read if not _is_shared(group, buffer)]
-    plain = _elements(length, shape) <= UNROLLED and set(own) <= _copied(group).keys()
-    return shape if plain else replace(shape, width=1)
+    if _elements(length, shape) > UNROLLED:
+        return replace(shape, far=True)
+    return shape if set(own) <= _copied(group).keys() else replace(shape, width=1)
 
 
 def _width(group: RowStages) -> int:
@@ -110,9 +129,9 @@ def _width(group: RowStages) -> int:
     along = [m for m in group.members if m.along]
     accesses = [(m, access) for m in along for access in (*m.loads, *(() if m.reduces else (m.store,)))]
     items = [access.buffer.dtype.itemsize for _, access in accesses if access.buffer not in group.own]
-    lengths = [e.value if type(e) is IntImm else 1 for m in along for e in m.along_extents]
+    lengths = [e for m in along for e in m.along_extents]
     width = VECTOR_BYTES // max([*items, 1])
-    while width > 1 and any([length % width or length < LEAST * width for length in lengths]):
+    while width > 1 and not all([is_multiple(e, width) and size_of([e]) >= LEAST * width for e in lengths]):
         width //= 2
     whole = [
         len(m.along) == 1 and all([is_aligned(a, m.along_vars[0], width) for n, a in accesses if n is m]) for m in along
@@ -189,6 +208,8 @@ def _lanes(sch: Schedule, group: RowStages, member: Member, loop: LoopRV | None,
     steps = sch.get(step).extent
     if type(steps) is IntImm and steps.value * shape.width <= UNROLLED:
         sch.unroll(step)
+    elif shape.far:
+        sch.annotate(step, "unroll", AHEAD)
 
 
 def _keep(sch: Schedule, group: RowStages, member: Member, shape: Shape) -> None:

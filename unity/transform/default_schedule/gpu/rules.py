@@ -29,6 +29,7 @@ from .stages import stages_of
 from .tensor_cores import bind_tensor_cores, matrix_products
 from .tiles import bind_tiles
 from .transpose import bind_turned, turned_of
+from .whole_vectors import schedule_whole_vectors
 from .windows import bind_windows, windows_of
 
 
@@ -141,11 +142,19 @@ def _split(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Schedu
     return found if isinstance(found, str) else _finished(found.func, machine, [found.reason], 0)
 
 
-GPU_RULES = (
-    Rule("host calls", _on_host),
-    Rule("bound", _bound),
+_BINDING = (
     Rule("split", _split),
     *[_rule(number) for number in range(len(_TAKES))],
     Rule("plain loops", _plain),
 )
+
+
+def _whole_vectors(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
+    """Bind a program in two versions, one of which has rows of whole vectors."""
+    return schedule_whole_vectors(fn, constants, machine, _BINDING)
+
+
+GPU_RULES = (
+    Rule("host calls", _on_host), Rule("bound", _bound), Rule("whole vectors", _whole_vectors), *_BINDING
+)  # fmt: skip
 """Together they bind the loops of every program, except for programs that run on the host."""

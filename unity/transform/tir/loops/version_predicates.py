@@ -24,9 +24,9 @@ from ....ir.scalar import GE, GT, LE, LT, And, Let, Select
 from ....ir.stmt import Bind, For, IfThenElse, SeqStmt, Stmt, seq
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
-from ....ir.walk import Rewriter, StatementRewriter, children, collect, fresh_copy, used_vars
+from ....ir.walk import Rewriter, StatementRewriter, children, collect, fresh_copy, substitute, used_vars
 from ...infra.passes import prim_func_pass
-from ..analysis.loop_nests import is_choice
+from ..analysis.loop_nests import is_choice, slope
 from ..analysis.touched_regions import domains_of
 from .hoist_if_then_else import is_plain
 from .unroll_loop import statement_count
@@ -132,7 +132,22 @@ class _Version(StatementRewriter):
         if not finder.found:
             return node
         fast = Assume({check.atom: True for check in finder.found})(node)
+        if type(node.body) is IfThenElse and node.body.else_case is None:
+            outermost = atoms_of(node.body.cond) == [check.atom for check in finder.found]
+            if outermost and all([_of_all_lanes(check.atom, node, finder.ana) for check in finder.found]):
+                return IfThenElse(_all(finder.found), fast)
         return IfThenElse(_all(finder.found), fresh_copy(fast), replace(node, kind="serial"))
+
+
+def _of_all_lanes(atom: Expr, loop: For, ana: Analyzer) -> bool:
+    """True if a check of the lanes of a vector holds for all of them or for none: ``4 * i + lane < 4 * n``."""
+    found = difference_of(atom)
+    if found is None or not found[1] or type(loop.extent) is not IntImm:
+        return False
+    difference, lanes = found[0], loop.extent.value
+    first = substitute(difference, {loop.loop_var: const(0, dtype_of(loop.loop_var))})
+    known = ana.modular_set(first)
+    return slope(difference, loop.loop_var) == -1 and known.coeff % lanes == 0 and known.base % lanes == 0
 
 
 def _all(checks: Sequence[_Check]) -> Expr:
