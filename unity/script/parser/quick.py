@@ -44,7 +44,7 @@ class QuickParser:
         ways = {t.name: t.pattern.to_regexp() for t in lexer.terminals if t.name not in self.keywords.values()}
         blank = "|".join([ways.pop(name) for name in lexer.ignore_types])
         words = "|".join([f"(?P<{name}>{way})" for name, way in ways.items()])
-        self.match = re.compile(f"(?:{blank})*(?:{words})").match
+        self.match = re.compile(f"(?:{blank})*+(?:{words})").match  # possessive: blanks are parted in one way only
 
     def words(self, text: str, states: list[int]) -> Iterator[Token]:
         """The words of a text as tokens, for the state that the parser is in when it asks for one."""

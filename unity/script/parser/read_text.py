@@ -51,7 +51,7 @@ _SCAN = re.compile(
 
 
 _WORD = re.compile(r"[^\W\d]\w*")
-_NEXT_LINE = re.compile(r"(?:[ \t\f]*(?:#[^\n]*)?\r?\n)*([ \t\f]*)([^\s#])")
+_NEXT_LINE = re.compile(r"(?:[ \t\f]*(?:#[^\n]*)?\r?\n)*+([ \t\f]*)([^\s#])")
 _LEADING = re.compile(r"[ \t\f]+(?=[^ \t\f\r\n#])")
 _INDENTATION = re.compile(r"^[ \t\f]*\t[ \t\f]*", re.M)
 
