@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
 from torch_twins import BY_HAND, TorchRefuses, Twin, chosen
 
 import unity
@@ -34,3 +35,19 @@ def test_other_sizes(twin: Twin) -> None:
         if error.code != "E016" or twin in BY_HAND.values():
             raise
         pytest.skip(str(error))
+
+
+class Traced(torch.nn.Module):
+    """Computes something else while it is exported."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if torch.compiler.is_exporting() else x
+
+
+def test_other_numbers_are_the_exported_programs_or_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    twin = Twin(Traced, lambda batch, _: {"x": torch.ones(batch, 3)}, {})
+    with pytest.raises(TorchRefuses, match="its exported program has other numbers"):
+        twin.check()
+    monkeypatch.setattr(unity, "compile", lambda *_, **__: lambda x: x + 2)
+    with pytest.raises(AssertionError):
+        twin.check()
