@@ -18,6 +18,7 @@ from unity.ffi.device import DeviceKind, register_device_kind
 from unity.ffi.dtype import dtype_names
 from unity.ir import interpret
 from unity.script import parse
+from unity.testing import emulated_gpu
 
 
 @pytest.fixture(params=["apart", "cuda"])
@@ -223,6 +224,8 @@ def test_cuda_array_interface(cuda):
     assert code_of(lambda: tensor(Array(there, mask=there))) == "E704"
     assert code_of(lambda: tensor(Array(there, typestr="<c8"))) == "E702"
     assert code_of(lambda: tensor(Array(there, data=None))) == "E704"
+    behind = (there.data_ptr + there.layout.nbytes, False)
+    assert tensor(Array(there, data=behind, shape=(0, 4))).shape == (0, 4), "no elements, wherever they would lie"
     assert (runtime.array(Array(there)).numpy() == VALUES).all()
 
 
@@ -246,6 +249,36 @@ def test_torch_tensors_of_a_device_share_memory(cuda):
     assert (Tensor.from_torch(fake).numpy() == VALUES).all() and (Tensor.from_dlpack(fake).numpy() == VALUES).all()
     assert code_of(there.torch) == "E703", "this torch has no CUDA"
     assert there.to("cpu").torch().tolist() == VALUES.tolist()
+
+
+@pytest.mark.parametrize(("first", "copies"), [(0, 0), (1, 1), (4, 0)])
+def test_models_copy_views_that_begin_between_vectors(first, copies):
+    torch = pytest.importorskip("torch")
+    made = []
+
+    class Fake(torch.Tensor):
+        device = torch.device("cuda", 0)
+        detach = contiguous = resolve_neg = lambda self: self
+
+        def data_ptr(self):
+            return self.memory.data_ptr
+
+        def clone(self):
+            made.append(self)
+            return fake(0)
+
+    def fake(begin):
+        plain = torch.zeros(5, 64).as_subclass(Fake)
+        plain.memory = tensor(np.ones(324, "float32"), device=unity.cuda(0))[begin : begin + 320]
+        return plain
+
+    with emulated_gpu():
+        model = unity.compile(torch.nn.Softmax(-1), example_inputs=(torch.zeros(5, 64),), target="cuda")
+        with pytest.raises(
+            UnityError, match="torch cannot share memory of cuda:0"
+        ):  # the result: this torch has no CUDA
+            model(fake(first))
+    assert len(made) == copies
 
 
 def test_a_kind_without_memory_is_only_a_name():

@@ -44,7 +44,9 @@ def import_cuda(value: object) -> tuple[np.ndarray, Device]:
         raise FFIError("E704", f"the {type(value).__name__} has a mask, which tensors have not")
     canonical = from_numpy(dtype).numpy
     driver = driver_in_use()
-    index = driver.get("cuPointerGetAttribute", _DEVICE_ORDINAL, address, kind=c_int) if address else 0
+    index = (
+        driver.get("cuPointerGetAttribute", _DEVICE_ORDINAL, address, kind=c_int) if address and 0 not in shape else 0
+    )
     if stream is not None:
         here = context(index)
         here.order(0 if stream == 1 else stream, here.stream())

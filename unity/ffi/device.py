@@ -84,6 +84,8 @@ class DeviceMemory:
     """Address of the words by which machine code enters a program as ``calling`` does, 0 for none
     (`unity/ffi/native/helpers_device_ir.py`)."""
     streams: DeviceStreams = DeviceStreams()
+    alignment: int = 1
+    """Bytes of the vectors in which programs read tensors that begin at a multiple of them."""
     fact: Callable[[int, str], int | str | None] = lambda index, name: None
     """A fact by the name of a property of ``Device``, None where it is not known."""
 
@@ -134,7 +136,7 @@ CUDA_MEMORY = DeviceMemory(
         _of_context(Context.stream), _of_context(Context.set_stream), _of_context(Context.order), _of_context(Context.new_stream),
         _of_context(Context.free_stream), _of_context(Context.synchronize_stream), 1,
     ),
-    fact=_of_context(Context.fact),
+    alignment=16, fact=_of_context(Context.fact),
 )  # fmt: skip
 """Memory of CUDA devices, through the driver in force."""
 CUDA_KIND = DeviceKind("cuda", 2, False, "An NVIDIA GPU.", device_count, CUDA_MEMORY)

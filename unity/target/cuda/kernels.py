@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...ffi.device import CUDA_MEMORY
 from ...ir.build import const, dtype_of, is_int
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
@@ -28,7 +29,7 @@ from .barriers import TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES, TensorMap, tensor_maps
 from .registers import AXES
 from .warpgroup import sets_registers
 
-VECTOR_ALIGN = 16
+VECTOR_ALIGN = CUDA_MEMORY.alignment
 """Alignment in bytes that a vector access may need of a pointer."""
 TRIPLE = "nvptx64-nvidia-cuda"
 

@@ -220,7 +220,8 @@ class Launcher:
             low = w.emit(f"and i64 {w.emit(f'ptrtoint ptr {text} to i64')}, {VECTOR_ALIGN - 1}")
             shown = getattr(argument, "name", param.name)
             w.fail_unless(
-                w.emit(f"icmp eq i64 {low}, 0"), f"{shown} does not begin at a multiple of {VECTOR_ALIGN} bytes"
+                w.emit(f"icmp eq i64 {low}, 0"),
+                f"{shown} does not begin at a multiple of {VECTOR_ALIGN} bytes, in which it is read: pass a copy of it",
             )
         kind = memory_type(expected)
         place = w.slot(kind, 16)

@@ -321,12 +321,14 @@ class TorchModel(CompiledModule):
         return made if self._place == CPU.kind else self._linked().placement.value(made)
 
     def _plain_tensor(self, value: Any) -> Tensor:
-        """A torch tensor without gaps, negated views, addresses between those of elements, as pairs where it is complex."""
+        """A torch tensor without gaps, negated views, addresses between those of elements (on a device: of vectors), as pairs where
+        it is complex."""
         plain = value.contiguous().resolve_neg()
         if plain.is_complex():
             plain = self._torch.view_as_real(plain.resolve_conj())
         made = Tensor.from_torch(plain)
-        return Tensor.from_torch(plain.clone()) if made.data_ptr % plain.element_size() else made
+        step = plain.element_size() if made.device.host_memory else made.device.memory.alignment
+        return Tensor.from_torch(plain.clone()) if made.data_ptr % step else made
 
     def _path(self, place: int) -> str:
         """Name of an input by the place of its leaf: ``batch['mask'][0]``."""
