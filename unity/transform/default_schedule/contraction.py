@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ...ir.analysis.reductions import joined_value
 from ...ir.buffer import Buffer
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import Add, BufferLoad, Cast, IterVar, Mul
 from ...ir.stmt import Block, BufferStore
-from ...ir.structural import structural_equal
 from ...ir.types import Expr
 from ...ir.walk import free_vars
 
@@ -57,15 +57,13 @@ def contraction_of(block: Block, anywhere: bool = False) -> Contraction | str:
         return "no reduction of one store"
     if type(block.init) is not BufferStore or not isinstance(store.value, Add):
         return "no sum"
-    own, term = store.value.a, store.value.b
-    if not (type(own) is BufferLoad and own.buffer is store.buffer):
-        own, term = term, own
-    if not (type(own) is BufferLoad and own.buffer is store.buffer and structural_equal(own.indices, store.indices)):
+    term = joined_value(store)
+    if term is None:
         return "no sum into one buffer"
     if not isinstance(term, Mul):
         return "no sum of products"
     left, right = _operand(term.a), _operand(term.b)
-    if left is None or right is None or left.buffer is store.buffer or right.buffer is store.buffer:
+    if left is None or right is None:
         return "no product of two elements"
     for data, weights in ((left, right), (right, left)):
         found = _sorted(block, store, data, weights, anywhere)

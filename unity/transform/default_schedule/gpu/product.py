@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace as replace_fields
 
 from ....arith import Analyzer
+from ....ir.analysis.reductions import joined_value
 from ....ir.buffer import Buffer
 from ....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, if_then_else, is_int, logical_and, lt, mul
 from ....ir.expr import Var
@@ -107,12 +108,8 @@ def _product(stage: Stage) -> Product | None:
     store = stage.store
     if store is None or not is_simple(stage) or not isinstance(stage.block.init, BufferStore):
         return None
-    if not isinstance(store.value, Add) or collect(stage.block.init.value, BufferLoad):
-        return None
-    own, term = store.value.a, store.value.b
-    if not (type(own) is BufferLoad and own.buffer is store.buffer):
-        own, term = term, own
-    if not (type(own) is BufferLoad and own.buffer is store.buffer and structural_equal(own.indices, store.indices)):
+    term = joined_value(store) if isinstance(store.value, Add) else None
+    if term is None or collect(stage.block.init.value, BufferLoad):
         return None
     if not isinstance(term, Mul) or not all([isinstance(i, Var) or is_int(i, 0) for i in store.indices]):
         return None
@@ -120,7 +117,7 @@ def _product(stage: Stage) -> Product | None:
     axes = [axis for axis in stage.block.iter_vars if axis.dom is not None and not is_int(axis.dom.extent, 1)]
     spatial = [axis for axis in axes if axis.kind == "S"]
     steps = [axis for axis in axes if axis.kind == "R"]
-    if not all([axis.var in a | b for axis in spatial]) or not steps or store.buffer in _buffers(term):
+    if not all([axis.var in a | b for axis in spatial]) or not steps:
         return None
     of_a = [axis for axis in spatial if axis.var in a - b]
     of_b = [axis for axis in spatial if axis.var in b - a]

@@ -144,8 +144,7 @@ def _member(stage: Stage, rows: Sequence[Var]) -> Member | None:
     reduces = stage.block.init is not None
     if len(along) != len(others) or any([(stage.kinds[k] == "R") != reduces for k in others]):
         return None
-    loads = collect(store.value, BufferLoad)
-    if reduces and joined_to(store, loads) is None:
+    if reduces and joined_to(store) is None:
         return None
     return Member(
         stage, store, tuple(row_loops), tuple([stage.loops[k] for k in along]), tuple(rows),

@@ -6,16 +6,14 @@ else declared a reduction - a tuple, a recurrence - may depend on the order, als
 
 from __future__ import annotations
 
+from ....ir.analysis.reductions import REDUCERS, is_cell
 from ....ir.expr import Call, Var
-from ....ir.scalar import Add, And, BufferLoad, Max, Min, Mul, Or
+from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, Bind, Block, BufferStore
-from ....ir.structural import structural_equal
-from ....ir.types import Expr
 from ....ir.walk import collect
 from ..core.sref import Sref
 from ..core.state import ScheduleState
 
-REDUCERS = (Add, Mul, Min, Max, And, Or)
 _INSTRUCTIONS = ("T.call_llvm_intrin", "T.call_llvm_pure_intrin")
 
 
@@ -39,19 +37,10 @@ def _free(store: BufferStore, written: set[Var]) -> bool:
     value = store.value
     if type(value) is Call and value.op_name in _INSTRUCTIONS:
         return True
-    if type(value) not in REDUCERS:
+    if not isinstance(value, REDUCERS):
         return False
     loads = [x for e in (value, *store.indices) for x in collect(e, BufferLoad) if x.buffer.data in written]
-    return len(loads) == 1 and any([_is_cell(side, store) for side in (value.a, value.b)])  # type: ignore[attr-defined]
-
-
-def _is_cell(expr: Expr, store: BufferStore) -> bool:
-    return (
-        type(expr) is BufferLoad
-        and expr.buffer is store.buffer
-        and len(expr.indices) == len(store.indices)
-        and all([structural_equal(a, b) for a, b in zip(expr.indices, store.indices)])
-    )
+    return len(loads) == 1 and any([is_cell(side, store) for side in (value.a, value.b)])
 
 
 def assume_free_steps(state: ScheduleState, block: Sref) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ....arith import Analyzer
 from ....arith.solve import deduce_bound
+from ....ir.analysis.reductions import joined_value
 from ....ir.buffer import Buffer, BufferRegion, Range
 from ....ir.build import add, const, dtype_of, if_then_else, is_int, logical_and, lt, sub
 from ....ir.expr import Call, FloatImm, IntImm, Var
@@ -232,11 +233,10 @@ def _einsum(block: Sref, changed: set[Var]) -> tuple[BufferStore, list[BufferLoa
     store, init = block.block.body, block.block.init
     axes = {axis.var: axis.kind for axis in block.block.iter_vars}
     if type(store) is BufferStore and type(store.value) is Add and type(init) is BufferStore:
-        sides = [store.value.a, store.value.b]
-        own = [s for s in sides if type(s) is BufferLoad and s.buffer is store.buffer]
-        factors = _factors(sides[1] if own and own[0] is sides[0] else sides[0])
+        term = joined_value(store)
+        factors = _factors(term) if term is not None else None
         plain = factors is not None and [f for f in _accesses(factors, store, init) if not _by_iterators(f, axes)] == []
-        if len(own) == 1 and factors and plain and store.buffer not in [f.buffer for f in factors]:
+        if factors and plain:
             for var in changed:
                 if axes[var] == "R" and any([var not in f.indices for f in factors]):
                     refuse(

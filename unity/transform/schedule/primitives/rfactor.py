@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from ....arith import Analyzer
 from ....ffi.dtype import DataType
+from ....ir.analysis.reductions import REDUCERS, joined_value
 from ....ir.buffer import Buffer, BufferRegion, Range
 from ....ir.build import const, dtype_of, eq, is_int, logical_and
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
-from ....ir.scalar import Add, And, BufferLoad, IterVar, Max, Min, Mul, Or
+from ....ir.scalar import Add, And, BufferLoad, IterVar, Mul, Or
 from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
-from ....ir.structural import structural_equal
 from ....ir.types import Expr, PointerType, prim_type
-from ....ir.walk import collect, free_vars, fresh_copy, substitute
+from ....ir.walk import free_vars, fresh_copy, substitute
 from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
@@ -35,7 +35,6 @@ from ..rewrites.rewriting import analyzer_at, loop_range
 
 NEUTRAL: dict[type, int] = {Add: 0, Mul: 1, And: True, Or: False}
 """Neutral elements of reducers; min and max start where the reduction does."""
-REDUCERS = (*NEUTRAL, Min, Max)
 
 
 @primitive(
@@ -162,9 +161,8 @@ def _reducer(block: Sref) -> _Plan:
             at=block,
             nearest="a block of the form C[i] = C[i] + value, or with *, T.min, T.max, and, or",
         )
-    sides = [(node.a, node.b), (node.b, node.a)]  # type: ignore[attr-defined]
-    own = [value for cell, value in sides if _is_cell(cell, store) and not _reads(value, store.buffer)]
-    if not own:
+    value = joined_value(store)
+    if value is None:
         refuse(
             "E443",
             f"block {block.name} does not combine {store.buffer.name} with a value that does not read it",
@@ -194,19 +192,7 @@ def _reducer(block: Sref) -> _Plan:
             at=block,
             nearest="one store in T.init()",
         )
-    return _Plan(store, type(node), own[0], neutral, 0)
-
-
-def _is_cell(expr: Expr, store: BufferStore) -> bool:
-    return (
-        type(expr) is BufferLoad
-        and expr.buffer is store.buffer
-        and all([structural_equal(a, b) for a, b in zip(expr.indices, store.indices)])
-    )
-
-
-def _reads(expr: Expr, buffer: Buffer) -> bool:
-    return any([load.buffer is buffer for load in collect(expr, BufferLoad)])
+    return _Plan(store, type(node), value, neutral, 0)
 
 
 def _partial(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan) -> tuple[BlockRealize, Buffer]:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from ....ffi.dtype import DataType
 from ....ir.analysis.lanes import independent
+from ....ir.analysis.reductions import joined_value
 from ....ir.buffer import Buffer
 from ....ir.build import add, const, is_int, maximum, minimum, mul
 from ....ir.expr import Call, IntImm, Var
 from ....ir.intrinsic import INTRINSICS
-from ....ir.scalar import Add, Binary, BufferLoad, Max, Min, Mul, Sub
+from ....ir.scalar import Add, BufferLoad, Max, Min, Mul, Sub
 from ....ir.stmt import AllocBuffer, Bind, BlockRealize, BufferStore, For, IfThenElse, SeqStmt, Stmt, While
 from ....ir.types import Expr
 from ....ir.walk import collect, used_vars
@@ -122,21 +123,9 @@ JOINS: dict[type, Callable[[Expr, Expr], Expr]] = {Add: add, Mul: mul, Max: maxi
 """Operations of reductions that may be joined in any order."""
 
 
-def joined_value(update: Update) -> Expr | None:
-    """The value that is joined to the cell by ``cell = cell op value``, None for another form."""
-    return joined_to(update.store, update.loads)
-
-
-def joined_to(store: BufferStore, loads: Sequence[BufferLoad]) -> Expr | None:
-    """The value that a store joins to its cell; ``loads`` are those of its value."""
-    value = store.value
-    if not isinstance(value, Binary) or type(value) not in JOINS:
-        return None
-    for cell, other in ((value.a, value.b), (value.b, value.a)):
-        own = type(cell) is BufferLoad and cell.buffer is store.buffer
-        if own and sum([x.buffer is store.buffer for x in loads]) == 1:
-            return other
-    return None
+def joined_to(store: BufferStore) -> Expr | None:
+    """The value that a store joins to its cell by an operation of ``JOINS``."""
+    return joined_value(store) if type(store.value) in JOINS else None
 
 
 def neutral_value(operation: type, dtype: DataType, initial: Expr) -> Expr:

@@ -7,9 +7,10 @@ Not here: who makes a loop parallel (the passes that order and tile loops), who 
 
 from __future__ import annotations
 
+from ....ir.analysis.reductions import joined_value
 from ....ir.expr import Call, IntImm
 from ....ir.intrinsic import BINARY_MATH, UNARY_MATH
-from ....ir.scalar import Add, BufferLoad, Mul
+from ....ir.scalar import Add, Mul
 from ....ir.stmt import BufferStore
 from ....ir.types import Expr
 from ....ir.walk import collect
@@ -42,9 +43,7 @@ def is_few(extent: Expr) -> bool:
 def store_work(store: BufferStore) -> int:
     """Work of a store: 1 where it adds a product to its cell, else what it moves and the functions it calls."""
     value = store.value
-    if type(value) is Add:
-        cells = [side for side in (value.a, value.b) if type(side) is BufferLoad and side.buffer is store.buffer]
-        if cells and Mul in (type(value.a), type(value.b)):
-            return 1
+    if type(value) is Add and type(joined_value(store)) is Mul:
+        return 1
     calls = [call for call in collect(value, Call) if call.op_name in _MATH]
     return CELL_WORK + MATH_WORK * len(calls)

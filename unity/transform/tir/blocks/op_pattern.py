@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from ....ir.analysis.reductions import is_cell
 from ....ir.analysis.regions import opaque_buffers
 from ....ir.buffer import Buffer
 from ....ir.build import is_int
@@ -131,11 +132,7 @@ def _foreign_loads(realize: BlockRealize) -> list[BufferLoad]:
     store = realize.block.body
     assert type(store) is BufferStore
     own = realize.block.init is not None
-    return [
-        load
-        for load in collect(store.value, BufferLoad)
-        if not (own and load.buffer is store.buffer and structural_equal(load.indices, store.indices))
-    ]
+    return [load for load in collect(store.value, BufferLoad) if not (own and is_cell(load, store))]
 
 
 def _is_computation(realize: BlockRealize) -> bool:

@@ -43,7 +43,7 @@ from ..analysis.loop_nests import (
     JOINS,
     Nest,
     Update,
-    joined_value,
+    joined_to,
     neutral_value,
     perfect_nest,
     point_update,
@@ -100,7 +100,7 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     if nest is None or update is None or nest.realize.block.init is None:
         return None
     reductions = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "R"]
-    value = joined_value(update)
+    value = joined_to(update.store)
     dtype = update.store.buffer.dtype
     if not reductions or value is None or dtype.lanes != 1 or dtype.is_bool or (dtype.is_float and dtype.bits < 32):
         return None

@@ -182,10 +182,9 @@ def _joined(store: Stmt, init: Stmt | None) -> Expr | None:
     """The value that a block joins to its one cell, None for another block."""
     if type(store) is not BufferStore or not (init is None or type(init) is BufferStore):
         return None
-    loads = collect(store.value, BufferLoad)
-    cells = [x for x in (init, *loads) if x is not None and x.buffer is store.buffer]
-    same = all([structural_equal(x.indices, store.indices) for x in cells])
-    return joined_to(store, loads) if same and (init is None or init.buffer is store.buffer) else None
+    if init is not None and not (init.buffer is store.buffer and structural_equal(init.indices, store.indices)):
+        return None
+    return joined_to(store)
 
 
 def _cell(name: str, like: Buffer) -> Buffer:
