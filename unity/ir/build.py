@@ -17,6 +17,7 @@ from .constant import (
     dtype_of,
     infinity,
     int_imm,
+    int_value,
     is_const,
     is_int,
     join_dtypes,
@@ -60,7 +61,7 @@ from .types import ARITHMETIC, Expr, PrimType, Type, prim_type
 
 __all__ = [
     "Operand", "add", "as_bool", "bool_like", "broadcast", "call_extern", "cast", "ceildiv", "const", "div",
-    "dtype_of", "eq", "floordiv", "floormod", "ge", "gt", "if_then_else", "index_var", "infinity", "int_imm",
+    "dtype_of", "eq", "floordiv", "floormod", "ge", "gt", "if_then_else", "index_var", "infinity", "int_imm", "int_value",
     "intrinsic", "is_const", "is_int", "join_dtypes", "le", "logical_and", "logical_not", "logical_or", "lt",
     "max_value", "maximum", "min_value", "minimum", "mul", "ne", "negate", "number", "ramp", "round_float", "scalar_type", "select",
     "sub", "truncdiv", "truncmod", "unify", "wrap_int",

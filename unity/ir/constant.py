@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import ml_dtypes
 import numpy as np
@@ -24,6 +24,7 @@ from .expr import Call, FloatImm, IntImm, op
 from .scalar import Broadcast, Cast
 from .types import Expr, PointerType, PrimType, prim_type
 
+T = TypeVar("T")
 Operand = Expr | int | float | bool
 
 
@@ -155,6 +156,15 @@ def is_const(expr: Expr) -> bool:
 def is_int(expr: Expr, value: int) -> bool:
     """True when ``expr`` is the integer constant ``value``."""
     return type(expr) is IntImm and expr.value == value
+
+
+@overload
+def int_value(expr: Expr) -> int | None: ...
+@overload
+def int_value(expr: Expr, unknown: T) -> int | T: ...
+def int_value(expr: Expr, unknown: Any = None) -> Any:
+    """The value of an integer constant, ``unknown`` for another expression."""
+    return expr.value if type(expr) is IntImm else unknown
 
 
 def _kind_rank(dtype: DataType) -> int:

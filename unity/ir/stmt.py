@@ -205,8 +205,13 @@ def seq(*stmts: Stmt, span: Span | None = None, old: Stmt | None = None) -> Stmt
     return flat[0] if len(flat) == 1 else SeqStmt(flat, span=span)
 
 
+def statements_of(body: Stmt) -> tuple[Stmt, ...]:
+    """The statements of a body in order."""
+    return body.stmts if type(body) is SeqStmt else (body,)
+
+
 def flat_statements(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Statements with sequences among them spliced in: what a rewrite puts in place of one statement may be several."""
     if not any([type(stmt) is SeqStmt for stmt in stmts]):
         return stmts
-    return tuple([part for stmt in stmts for part in (stmt.stmts if type(stmt) is SeqStmt else (stmt,))])
+    return tuple([part for stmt in stmts for part in statements_of(stmt)])

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ..ir.expr import GlobalVar, IntImm, Op
+from ..ir.build import int_value
+from ..ir.expr import GlobalVar, Op
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..ir.stmt import BufferStore, Stmt
@@ -64,9 +65,7 @@ class KernelTable:
 def _outline(func: PrimFunc) -> Hashable:
     """Something that equal programs have in common and different ones mostly do not: ranks and dtypes of the buffers, numbers
     among their sizes, and what the last store computes."""
-    buffers = [
-        (b.dtype.name, *[d.value if type(d) is IntImm else None for d in b.shape]) for b in func.buffer_map.values()
-    ]
+    buffers = [(b.dtype.name, *[int_value(d) for d in b.shape]) for b in func.buffer_map.values()]
     stmt: Stmt | None = func.body
     while stmt is not None and type(stmt) is not BufferStore:
         stmt = next((part for part in reversed(children(stmt)) if isinstance(part, Stmt)), None)

@@ -25,7 +25,7 @@ from ...ffi.library import KERNELS, Anchor, LibraryKernel, packed_name
 from ...ffi.native.pool import num_threads
 from ...ffi.targets.target import Target
 from ...ffi.tensor import Tensor
-from ...ir.build import const, le
+from ...ir.build import const, int_value, le
 from ...ir.builder import BlockBuilder, make_call
 from ...ir.expr import (
     BindingBlock,
@@ -110,7 +110,7 @@ def _shape(ty: Any, size: int) -> tuple[tuple[int, ...], str] | None:
     extents = dims(ty) if isinstance(ty, TensorType) else None
     if extents is None or ty.dtype is None:
         return None
-    return tuple([e.value if type(e) is IntImm else size for e in extents]), ty.dtype.name
+    return tuple([int_value(e, size) for e in extents]), ty.dtype.name
 
 
 def _plain(value: Any) -> bool:

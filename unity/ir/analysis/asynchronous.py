@@ -6,10 +6,12 @@ shape.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...ffi.dtype import DataType
+from ..build import int_value
 from ..expr import Call, IntImm, StringImm
 from ..types import Expr, PointerType, PrimType
 
@@ -86,10 +88,7 @@ class TensorCopy:
     @property
     def size(self) -> int:
         """Bytes of the box."""
-        count = self.dtype.itemsize
-        for extent in self.box:
-            count *= extent
-        return count
+        return self.dtype.itemsize * math.prod(self.box)
 
 
 def tensor_copy(call: Call) -> TensorCopy | str:
@@ -102,9 +101,9 @@ def tensor_copy(call: Call) -> TensorCopy | str:
     if len(numbers) != 3 * rank or not 1 <= rank <= 5:
         return "it takes a size, a box and a corner for each of 1 to 5 axes"
     sizes, corner = numbers[:rank], numbers[2 * rank :]
-    box = tuple([extent.value if type(extent) is IntImm else 0 for extent in numbers[rank : 2 * rank]])
+    box = tuple([int_value(extent, 0) for extent in numbers[rank : 2 * rank]])
     mode = call.args[place]
-    swizzle = mode.value if type(mode) is IntImm else -1
+    swizzle = int_value(mode, -1)
     if dtype.lanes != 1 or dtype.bits < 8 or dtype.is_bool or dtype.code == "handle":
         return f"no copies of {dtype.name}"
     if not all([1 <= extent <= MOST_BOX for extent in box]):

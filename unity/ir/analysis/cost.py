@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from ..build import int_value
 from ..expr import Call, IntImm, Op
 from ..function import Function, PrimFunc
 from ..intrinsic import BINARY_MATH, UNARY_MATH
@@ -47,7 +49,7 @@ def estimate_flops(fn: PrimFunc | Node, default_extent: int = 1) -> int:
 
     def visit(stmt: Any) -> int:
         if isinstance(stmt, For):
-            extent = stmt.extent.value if type(stmt.extent) is IntImm else default_extent
+            extent = int_value(stmt.extent, default_extent)
             return int(extent) * visit(stmt.body)
         if isinstance(stmt, SeqStmt):
             return sum([visit(s) for s in stmt.stmts])
@@ -73,12 +75,8 @@ def estimate_flops(fn: PrimFunc | Node, default_extent: int = 1) -> int:
 
 
 def _size(shape: tuple[Any, ...], itemsize: int) -> int | None:
-    total = itemsize
-    for dim in shape:
-        if type(dim) is not IntImm:
-            return None
-        total *= dim.value
-    return total
+    known = [dim.value for dim in shape if type(dim) is IntImm]
+    return itemsize * math.prod(known) if len(known) == len(shape) else None
 
 
 def allocated_bytes(fn: PrimFunc) -> dict[str, int | None]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
 
-from ..build import dtype_of, is_int
+from ..build import dtype_of, int_value, is_int
 from ..expr import Call, IntImm, Var
 from ..node import Node
 from ..scalar import Add, BufferLoad, Cast, FloorDiv, FloorMod, Let, Max, Min, Mul, Sub
@@ -241,7 +241,7 @@ def distance(found: LoopAccesses, first: Access, second: Access) -> int | str:
     if first.node.buffer is not second.node.buffer:
         return UNKNOWN if first.node.buffer.data is second.node.buffer.data else APART
     loop = found.loop
-    count = loop.extent.value if type(loop.extent) is IntImm else None
+    count = int_value(loop.extent)
     steps: set[int] = set()
     certain = True
     for a, b in zip(first.indices, second.indices):

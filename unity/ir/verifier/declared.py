@@ -6,7 +6,7 @@ from typing import Any
 
 from ..analysis.regions import block_regions
 from ..buffer import Buffer, BufferRegion
-from ..build import sub
+from ..build import int_value, sub
 from ..expr import IntImm, Var
 from ..function import PrimFunc
 from ..scalar import BufferLoad
@@ -62,8 +62,8 @@ def _covered(block: Block, region: BufferRegion, declared: tuple[BufferRegion, .
         return
     for axis, (needed, given) in enumerate(zip(region.region, same[0].region)):
         low = _constant(needed.min, given.min)
-        extent = needed.extent.value if type(needed.extent) is IntImm else None
-        limit = given.extent.value if type(given.extent) is IntImm else None
+        extent = int_value(needed.extent)
+        limit = int_value(given.extent)
         if low is not None and extent is not None and limit is not None and not (low >= 0 and low + extent <= limit):
             text = f"block {block.name} {what} axis {axis} of {region.buffer.name} beyond the declared region"
             report.add("E350", text, block.span)
@@ -74,7 +74,7 @@ def _constant(a: Expr, b: Expr) -> int | None:
     if structural_equal(a, b):
         return 0
     difference = sub(a, b)
-    return difference.value if type(difference) is IntImm else None
+    return int_value(difference)
 
 
 def _parallel(loop: For, report: Report) -> None:

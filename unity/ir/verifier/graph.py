@@ -8,6 +8,7 @@ from typing import Any
 from ...support.errors import TypeRuleError, VerifyError
 from ..analysis.symbol_bounds import noted_bounds, promised_bounds
 from ..binders import bound_symbols
+from ..build import int_value
 from ..builder import is_graph_call, is_unknown
 from ..expr import (
     BindingBlock,
@@ -19,7 +20,6 @@ from ..expr import (
     ExternFunc,
     GlobalVar,
     If,
-    IntImm,
     MatchCast,
     Op,
     SeqExpr,
@@ -310,6 +310,6 @@ def _parameter_mismatch(fn: PrimFunc, param: Var, ty: Type) -> str | None:
         return f"has rank {len(buffer.shape)}, got {ty.ndim}"
     for axis, (dim, given) in enumerate(zip(buffer.shape, dims(ty) or ())):
         if not free_vars(dim) and same_dim(dim, given) is Answer.NO:
-            wanted, found = [size.value if type(size) is IntImm else size for size in (dim, given)]
+            wanted, found = [int_value(size, size) for size in (dim, given)]
             return f"has {wanted} elements along axis {axis}, got {found}"
     return None

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ffi.native.pool import num_threads
+from ...ir.build import int_value
 from ...support.errors import ScheduleError
 from ...transform.auto_tensorize.schedule import auto_tensorize
 from ...transform.schedule import BlockRV, Schedule
 from ...transform.schedule.core.tensor_intrin import TensorIntrin
-from ...transform.schedule.rewrites.rewriting import int_value
 
 SIDE_BY_SIDE = 8
 """Applications along one loop that share what they read, at most."""

@@ -205,7 +205,7 @@ def _cuts(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
             return [(size * n, size) for n in range(parts)]
         ends = [size, *[build.minimum(size * n, extent) for n in range(2, parts)], extent]
         return [(a, b - a) for a, b in itertools.pairwise([ZERO, *ends])]
-    limit = extent.value if type(extent) is IntImm else None
+    limit = build.int_value(extent)
     marks: list[Expr] = [ZERO]
     for p in parts:
         at = build.const(p if limit is None else min(p, limit), "int64")

@@ -17,7 +17,7 @@ from typing import Any
 from ... import te
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.expr import IntImm, Var
+from ...ir.expr import Var
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, Stmt, seq
 from ...ir.types import Expr
 from ..common.loop_nests import cells, local_buffer, read, reduced, serial_loop, unit_loop
@@ -100,7 +100,7 @@ class Attention:
 
 def _pieces(rows: Expr) -> list[tuple[Expr, Expr, int]]:
     """(how many blocks, first row, rows of each) that cover all rows."""
-    number = rows.value if type(rows) is IntImm else None
+    number = build.int_value(rows)
     if number is None:
         whole = rows // ROWS
         left = rows - whole * ROWS

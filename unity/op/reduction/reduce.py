@@ -16,7 +16,7 @@ import numpy as np
 from ... import te
 from ...ffi.dtype import BOOL, INT64, DataType
 from ...ir import build
-from ...ir.expr import Call, IntImm, ShapeExpr
+from ...ir.expr import Call, ShapeExpr
 from ...ir.relation import Answer, dims, exceeds, same_dims, tensor_type, unequal_shapes
 from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
@@ -317,7 +317,7 @@ def _arg_lower(largest: bool) -> Callable[..., te.Tensor]:
             return te.compute(shape, lambda *i: te.const(0, "int64"), short_name(call))
         x = cast_tensor(x, DataType("int8"), "numbers") if x.data_type.is_bool else x
         best = reduce_tensor(x, axes, True, te.max if largest else te.min, lambda v, _: accumulate(v), "best")
-        sizes = [d.value if type(d) is IntImm else None for d in (x.shape[a] for a in axes)]
+        sizes = [build.int_value(d) for d in (x.shape[a] for a in axes)]
         few = None not in sizes and math.prod([n for n in sizes if n is not None]) < 1 << 31
         kind = "int32" if few else "int64"
         none = te.const((1 << (31 if few else 63)) - 1, kind)

@@ -6,6 +6,7 @@ in registers; where a step costs much they are the lanes of a vector, read from 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -54,7 +55,7 @@ def scan_lines(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
     if not rest:
         return _lines(outs, axis, carried, {}, None, ONE, "serial")
     last = axis == len(shape) - 1
-    beside = max(rest, key=lambda a: _size(shape[a])) if last else rest[-1]
+    beside = max(rest, key=lambda a: build.int_value(shape[a], NEIGHBOURS)) if last else rest[-1]
     width = carried.together
     outer = {a: build.index_var(f"i{a}") for a in rest if a != beside}
 
@@ -86,18 +87,9 @@ def scan_lines(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
     return made
 
 
-def _size(extent: Expr) -> int:
-    return extent.value if type(extent) is IntImm else NEIGHBOURS
-
-
 def _kind(shape: Sequence[Expr]) -> str:
     """Symbolic extents are counted when the loop runs."""
-    total = 1
-    for extent in shape:
-        if type(extent) is not IntImm:
-            return "parallel"
-        total *= extent.value
-    return "parallel" if total >= SHARED else "serial"
+    return "parallel" if math.prod([build.int_value(extent, SHARED) for extent in shape]) >= SHARED else "serial"
 
 
 def _lines(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...ffi.native.pool import PARALLEL_FOR
 from ...ir.build import dtype_of
 from ...ir.expr import IntImm, Var
-from ...ir.stmt import AllocBuffer, For, SeqStmt, Stmt, seq
+from ...ir.stmt import AllocBuffer, For, Stmt, seq, statements_of
 from ...ir.types import PointerType
 from ...ir.walk import used_vars
 from ..llvm.casts import convert
@@ -58,7 +58,7 @@ def parallel_loop(w: FunctionWriter, stmt: For, chunk: str, backwards: str | Non
 def _own_memory(body: Stmt) -> tuple[list[AllocBuffer], Stmt]:
     """Buffers of constant size that the body begins with, and the rest of it: allocated once, they serve all iterations that a
     thread runs."""
-    parts = body.stmts if type(body) is SeqStmt else (body,)
+    parts = statements_of(body)
     own: list[AllocBuffer] = []
     for part in parts:
         if type(part) is not AllocBuffer or not all([type(extent) is IntImm for extent in part.buffer.shape]):

@@ -7,7 +7,7 @@ the second of what the first left over. Division by zero is a run-time failure w
 from __future__ import annotations
 
 from ...ffi.dtype import DataType
-from ...ir.expr import IntImm
+from ...ir.build import int_value
 from ...ir.scalar import Binary, Broadcast, Div, FloorDiv, FloorMod
 from .lltypes import int_text, suffix, value_type
 from .writer import FunctionWriter
@@ -22,7 +22,7 @@ def int_division(w: FunctionWriter, expr: Binary, a: str, b: str, dtype: DataTyp
     lanes = dtype.lanes
     mask = value_type(_BOOL.with_lanes(lanes))
     divisor = expr.b.value if type(expr.b) is Broadcast else expr.b
-    known = divisor.value if type(divisor) is IntImm else None
+    known = int_value(divisor)
     wants_quotient = kind is Div or kind is FloorDiv
     floors = kind is FloorDiv or kind is FloorMod
     if known is not None and known > 0 and known & (known - 1) == 0 and floors and signed:

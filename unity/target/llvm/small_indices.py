@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...arith.interval import Interval, point
 from ...ffi.dtype import DataType
-from ...ir.build import dtype_of
+from ...ir.build import dtype_of, int_value
 from ...ir.expr import IntImm, Var
 from ...ir.scalar import Add, Binary, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub
 from ...ir.stmt import For
@@ -32,7 +32,7 @@ def give_range(w: FunctionWriter, var: Var, values: Interval) -> None:
 
 def loop_range(w: FunctionWriter, loop: For) -> Interval | None:
     """The values of a loop variable of constant bounds, where they and their end fit into 32 bits."""
-    step = 1 if loop.step is None else loop.step.value if type(loop.step) is IntImm else 0
+    step = 1 if loop.step is None else int_value(loop.step, 0)
     if type(loop.min) is not IntImm or type(loop.extent) is not IntImm or step <= 0:
         return None
     first, count = loop.min.value, max(loop.extent.value, 0)

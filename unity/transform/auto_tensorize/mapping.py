@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...arith.index_map import IndexMap
 from ...ir.buffer import Buffer
-from ...ir.build import add, const, dtype_of, index_var, is_int, mul
+from ...ir.build import add, const, dtype_of, index_var, int_value, is_int, mul
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import IterVar
@@ -20,7 +20,6 @@ from ...ir.stmt import For
 from ...ir.types import Expr
 from ...support.recursion import deep_recursion
 from ..schedule import BlockRV, LoopRV, Schedule
-from ..schedule.rewrites.rewriting import int_value
 from ..tir.analysis.loop_nests import slope
 from .pairing import Pairing, describe, pairings
 

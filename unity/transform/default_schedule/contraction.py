@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ...ir.analysis.reductions import joined_value
 from ...ir.buffer import Buffer
+from ...ir.build import int_value
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import Add, BufferLoad, Cast, IterVar, Mul
@@ -120,8 +121,7 @@ def _inner_last(axes: Sequence[IterVar], data: BufferLoad) -> list[IterVar]:
 
 def extent_of(axis: IterVar) -> int | None:
     """Extent of an iterator, None where it is symbolic."""
-    extent = axis.dom.extent if axis.dom is not None else None
-    return extent.value if type(extent) is IntImm else None
+    return int_value(axis.dom.extent) if axis.dom is not None else None
 
 
 def steps_of(axes: Iterable[IterVar], unknown: int = 1) -> int:

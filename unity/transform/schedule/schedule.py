@@ -12,6 +12,7 @@ import inspect
 import random
 from typing import TYPE_CHECKING, Any
 
+from ...ir.build import int_value
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
@@ -275,7 +276,7 @@ class Schedule(Primitives):
             if missing:
                 raise ScheduleError("E402", f"{missing[0]} is not a value of this schedule")
             value: Any = substitute(rv.expr, known)
-            return value.value if type(value) is IntImm else value
+            return int_value(value, value)
         found = self._symbols.get(rv) if isinstance(rv, RandomVar) else None
         if found is None:
             raise ScheduleError(

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...ffi.tensor import Tensor
-from ...ir.expr import Call, GlobalVar, IntImm
+from ...ir.build import int_value
+from ...ir.expr import Call, GlobalVar
 from ...ir.function import PrimFunc
 from ...ir.interpret import Interpreter
 from ...ir.interpret.scalar.memory import View
@@ -133,7 +134,7 @@ def estimated_steps(mod: IRModule, name: str, unknown: int = 4) -> int:
 
     def loops(stmt: Any) -> int:
         if isinstance(stmt, For):
-            extent = stmt.extent.value if type(stmt.extent) is IntImm else unknown
+            extent = int_value(stmt.extent, unknown)
             return max(int(extent), 1) * max(loops(stmt.body), 1)
         return sum([loops(c) for c in children(stmt) if isinstance(c, (Stmt, Block))])
 

@@ -5,6 +5,7 @@ Each takes run-time values (sizes as int) and returns a value. Checks and contro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -52,9 +53,7 @@ def new_tensor(dtype: str, *shape: int, device: Device = CPU) -> Tensor:
 
 def _placed(memory: np.ndarray, offset: int, dtype: str, shape: tuple[int, ...], what: str, device: Device) -> Tensor:
     data_type = DataType(dtype).numpy
-    size = data_type.itemsize
-    for extent in shape:
-        size *= check_extent(extent)
+    size = data_type.itemsize * math.prod([check_extent(extent) for extent in shape])
     if offset < 0 or offset + size > memory.size:
         raise VMError("E638", f"a {what} of {size} bytes at offset {offset} does not fit into {memory.size} bytes")
     if size == 0:

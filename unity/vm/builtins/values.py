@@ -6,6 +6,7 @@ uint8 array.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -91,10 +92,7 @@ def describe(value: Any) -> str:
 
 def new_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Fresh memory, aligned to 64 bytes."""
-    count = 1
-    for extent in shape:
-        count *= extent
-    size = count * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + size].view(dtype).reshape(shape)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .... import op
+from ....ir.build import int_value
 from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ....op.common.type_rules import product
@@ -50,7 +51,7 @@ def _sum_of_windows(c: Context, columns: Expr, size: Sequence[Expr], kernel: Seq
     for s, n, k, t, b, g in zip(size, grid, kernel, stride, border, gap):
         covered = (n - 1) * t + (g * (k - 1) + 1 - 2 * b)
         rest = s - covered
-        extra.append(rest.value if type(rest) is IntImm else t - 1)
+        extra.append(int_value(rest, t) - 1)
     made: Expr = _TRANSPOSED[len(grid)](
         columns, weight, strides=tuple(stride), padding=tuple(border) * 2, output_padding=tuple(extra),
         dilation=tuple(gap),

@@ -84,7 +84,7 @@ def cut(x: Expr, axis: int, begin: Expr | int, size: Expr | int, step: int = 1) 
     if step == 1 and type(begin) is IntImm and begin.value == 0 and same_dim(size, shape_of(x)[axis]) is Answer.YES:
         return x
     end = begin + size if step == 1 else begin + ((size - 1) * step + 1)
-    first, last = [v.value if type(v) is IntImm else v for v in (begin, end)]
+    first, last = [build.int_value(v, v) for v in (begin, end)]
     return op.strided_slice(x, axes=(axis,), begin=(first,), end=(last,), strides=(step,), assume_inbound=True)
 
 

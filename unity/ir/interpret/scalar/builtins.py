@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -162,10 +163,7 @@ def _alloc_storage(ev: Any, call: Call, env: dict[Any, Any]) -> Pointer:
     size = ev.visit(call.args[0], env)
     index = 2 if getattr(call.op, "name", "") == "R.vm.alloc_storage" else 3
     dtype = DataType(ev.visit(call.args[index], env))
-    count = 1
-    for extent in size:
-        count *= extent
-    return Pointer(allocate(count * dtype.itemsize, "storage"))
+    return Pointer(allocate(math.prod(size) * dtype.itemsize, "storage"))
 
 
 def _alloc_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> View:
@@ -175,10 +173,7 @@ def _alloc_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> View:
     kind = DataType(dtype)
     if not storage.memory.alive:
         raise InterpreterError("E319", "a tensor is placed in a storage that was freed", call.span)
-    count = 1
-    for extent in shape:
-        count *= extent
-    end = offset + count * kind.itemsize
+    end = offset + math.prod(shape) * kind.itemsize
     if offset < 0 or end > storage.memory.size:
         raise InterpreterError(
             "E310", f"a tensor needs bytes {offset} to {end} of a storage of {storage.memory.size}", call.span
@@ -225,10 +220,7 @@ def _view(ev: Any, call: Call, env: dict[Any, Any]) -> View:
     offset = values[2] if len(values) > 2 else 0
     start = source.start + source.base * source.size + offset
     view = View(Pointer(source.memory, start), dtype, shape, (), 0, source.name)
-    count = 1
-    for extent in shape:
-        count *= extent
-    if offset < 0 or count > view.count:
+    if offset < 0 or math.prod(shape) > view.count:
         raise InterpreterError(
             "E310", f"R.memory.view: shape {shape} of {dtype.name} at byte {offset} leaves the tensor", call.span
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,9 +173,7 @@ class View:
         """Count every element as written."""
         if self.memory.written is not None:
             size = self.size * self.lanes
-            count = size
-            for extent in self.shape:
-                count *= extent
+            count = size * math.prod(self.shape)
             start = self.start + self.base * size
             self.memory.written[start : start + count] = b"\x01" * count
 

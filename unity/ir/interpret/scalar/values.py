@@ -6,6 +6,7 @@ else (objects of registered functions) is kept as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -110,12 +111,11 @@ def from_value(value: Any) -> Any:
 
 def fresh_tensor(memory_name: str, shape: tuple[int, ...], dtype: DataType) -> View:
     """A tensor nobody has written yet. Raises InterpreterError E319 for a negative dimension."""
-    count = 1
-    for size in shape:
-        if size < 0:
-            raise InterpreterError("E319", f"a tensor of shape {shape} cannot exist")
-        count *= size
-    return View(Pointer(Memory.fresh(count * dtype.itemsize, memory_name)), dtype, tuple(shape), (), 0, memory_name)
+    if min(shape, default=0) < 0:
+        raise InterpreterError("E319", f"a tensor of shape {shape} cannot exist")
+    return View(
+        Pointer(Memory.fresh(math.prod(shape) * dtype.itemsize, memory_name)), dtype, tuple(shape), (), 0, memory_name
+    )
 
 
 def agree(ty: Type, value: Any, env: Env, evaluate: Evaluate, bind: bool) -> Any:

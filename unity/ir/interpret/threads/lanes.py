@@ -7,6 +7,7 @@ rows; vectors have a second axis.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -60,10 +61,7 @@ class Geometry:
     @property
     def virtual_count(self) -> int:
         """Number of virtual threads of a thread."""
-        count = 1
-        for _, extent in self.virtual:
-            count *= extent
-        return count
+        return math.prod([extent for _, extent in self.virtual])
 
     def thread_id(self, number: int) -> ThreadId:
         """Coordinates of a thread number ``block << THREAD_BITS | warp << WARP_BITS | lane``."""

@@ -6,6 +6,7 @@ NVIDIA's form is secret; this one is read by ``instructions.bulk``.
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from dataclasses import dataclass
 
@@ -33,10 +34,7 @@ class TensorMap:
     @property
     def size(self) -> int:
         """Bytes of a box."""
-        count = self.item
-        for extent in self.box[: self.rank]:
-            count *= extent
-        return count
+        return self.item * math.prod(self.box[: self.rank])
 
     def pack(self) -> bytes:
         """The 128 bytes."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from ....ffi.dtype import DataType
 from ....ir.analysis import use_counts
+from ....ir.build import int_value
 from ....ir.expr import Call, Constant, IntImm, Var
 from ....ir.function import Function
 from ....ir.node import replace
@@ -201,7 +202,7 @@ class _Chains:
         if (len(own), len(one), len(many), len(all_heads)) != (4, 5, 5, 4):
             return None
         expected = (*own[:2], one[2], *own[2:])
-        times = [d.value if type(d) is IntImm else None for d in (one[2], many[2], own[1], all_heads[1])]
+        times = [int_value(d) for d in (one[2], many[2], own[1], all_heads[1])]
         if times[0] != 1 or None in times[1:] or times[1] * times[2] != times[3]:  # type: ignore[operator]
             return None
         same = [same_dims(one, expected), same_dims((*many[:2], *many[3:]), own)]

@@ -13,9 +13,11 @@ pay for the transpositions at its borders.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ....ir.build import int_value
 from ....ir.builder import make_call
 from ....ir.expr import BindingBlock, Call, Constant, IntImm, Op, Tuple, TupleGetItem, Var, op
 from ....ir.function import Function
@@ -60,10 +62,7 @@ def _kernel(table: Table, call: Call, rank: int) -> str | None:
 
 def _count(value: Expr) -> int:
     """Elements of a tensor."""
-    total = 1
-    for extent in dims(value.ty) or ():
-        total *= extent.value if type(extent) is IntImm else UNKNOWN
-    return total
+    return math.prod([int_value(extent, UNKNOWN) for extent in dims(value.ty) or ()])
 
 
 def _extent(value: Expr, axis: int) -> int:

@@ -197,7 +197,7 @@ def few_bit_product(x: te.Tensor, weights: te.Tensor, scales: te.Tensor, bits: i
                 parts.append(serial_loop(rest, lambda m: tile(1, build.add(done, m)), "m"))
             return seq(*parts)
 
-        work = [n.value if type(n) is IntImm else 1 for n in (*x.shape, panels, width)]
+        work = [build.int_value(n, 1) for n in (*x.shape, panels, width)]
         large = math.prod(work) >= SHARED_WORK
         return serial_loop(
             panels,

@@ -7,9 +7,11 @@ are summed at each call, which the rows of the data must pay for.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from ....ir.expr import Call, Constant, IntImm, Var
+from ....ir.build import int_value
+from ....ir.expr import Call, Constant, Var
 from ....ir.function import Function
 from ....ir.relation import dims
 from ....ir.types import Expr
@@ -29,10 +31,8 @@ ROWS = 32
 
 def _rows(site: Site) -> int:
     """Results that each weight takes part in, symbols not counted."""
-    total = 1
-    for axis, extent in enumerate(dims(site.call.ty) or ()):
-        total *= extent.value if type(extent) is IntImm and axis != site.out_columns else 1
-    return total
+    extents = [extent for axis, extent in enumerate(dims(site.call.ty) or ()) if axis != site.out_columns]
+    return math.prod([int_value(extent, 1) for extent in extents])
 
 
 def _signed(value: Expr) -> Site | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ....ir.buffer import Buffer
-from ....ir.expr import IntImm
+from ....ir.build import int_value
 from ....ir.function import PrimFunc
 from ....ir.module import IRModule
 from ....ir.stmt import AllocBuffer, BlockRealize, SeqStmt, Stmt
@@ -127,7 +127,7 @@ def _difference(a: Buffer, b: Buffer) -> str:
         return f"type: {a.dtype.name} and {b.dtype.name}"
     if a.scope != b.scope:
         return f"scope: {a.scope} and {b.scope}"
-    shapes = [tuple([e.value if type(e) is IntImm else None for e in x.shape]) for x in (a, b)]
+    shapes = [tuple([int_value(e) for e in x.shape]) for x in (a, b)]
     if None in (*shapes[0], *shapes[1]):
         return "shape: it must be constant"
     return f"shape: {shapes[0]} and {shapes[1]}" if shapes[0] != shapes[1] else ""

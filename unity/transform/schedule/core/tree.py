@@ -23,6 +23,7 @@ from ....ir.stmt import (
     While,
     flat_statements,
     seq,
+    statements_of,
 )
 from ....ir.walk import used_vars
 from ....support.errors import InternalError
@@ -39,7 +40,7 @@ def as_root(body: Stmt) -> tuple[BlockRealize, bool]:
     """
     if type(body) is BlockRealize and not body.block.iter_vars and body.block.name == ROOT:
         return body, False
-    stmts: Iterable[Stmt] = body.stmts if type(body) is SeqStmt else (body,)
+    stmts: Iterable[Stmt] = statements_of(body)
     bound = {s.var for s in stmts if type(s) is Bind}
     allocations: list[Buffer] = []
     rest: list[Stmt] = []

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from ....arith.evaluate import evaluate
+from ....ir.build import int_value
 from ....ir.expr import Var
 from ....ir.types import Expr
 from ....ir.walk import free_vars, substitute
 from ..core.refuse import Clash
 from ..core.sref import Sref
 from ..core.state import ScheduleState
-from ..rewrites.rewriting import int_value, size_vars
+from ..rewrites.rewriting import size_vars
 from .dependence import regions
 
 MAX_POINTS = 4096

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ....arith.itermap import IterMap
 from ....ir.buffer import BufferRegion
-from ....ir.build import ge, is_int
+from ....ir.build import ge, int_value, is_int
 from ....ir.expr import IntImm, Var
 from ....ir.stmt import AllocBuffer, AllocConst, BlockRealize, DeclBuffer, For, SeqStmt, While
 from ....ir.structural import structural_equal
@@ -20,7 +20,7 @@ from ....ir.walk import free_vars, uses_any
 from ..core.refuse import refuse
 from ..core.sref import Sref, inner_statements
 from ..core.state import ScheduleState
-from ..rewrites.rewriting import analyzer_at, int_value, iteration_map, loop_range
+from ..rewrites.rewriting import analyzer_at, iteration_map, loop_range
 from .cell_conflicts import shown_clash
 from .dependence import block_scope, regions
 from .enclosing import standing, why_irregular

@@ -12,14 +12,13 @@ from ....arith import Analyzer
 from ....arith.intset import IntSet, intersect
 from ....arith.solve import detect_linear_equation
 from ....ir.buffer import BufferRegion, Range
-from ....ir.build import add, const, dtype_of, floordiv, ge, is_int, logical_and, lt, sub
+from ....ir.build import add, const, dtype_of, floordiv, ge, int_value, is_int, logical_and, lt, sub
 from ....ir.expr import IntImm, Var
 from ....ir.scalar import IterVar
 from ....ir.stmt import Block, BlockRealize, For, Stmt
 from ....ir.types import Expr
 from ....ir.walk import free_vars
 from ..core.tree import TRUE
-from ..rewrites.rewriting import int_value
 
 Domains = dict[Var, IntSet]
 

@@ -16,7 +16,7 @@ import numpy as np
 from ....arith import Analyzer
 from ....arith.evaluate import evaluate
 from ....arith.index_map import IndexMap
-from ....ir.build import const, dtype_of
+from ....ir.build import const, dtype_of, int_value
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.interpret import run
@@ -180,6 +180,6 @@ def _iterations(fn: PrimFunc, args: list[Any]) -> int:
         inner = sum([visit(item) for item in items_below(stmt)])
         if type(stmt) is not For:
             return max(inner, 1)
-        return max(inner, 1) * (stmt.extent.value if type(stmt.extent) is IntImm else longest)
+        return max(inner, 1) * (int_value(stmt.extent, longest))
 
     return visit(fn.body)

@@ -9,11 +9,11 @@ each iteration: then blocks that only write such buffers are no obstacle. Not he
 from __future__ import annotations
 
 from ....ir.buffer import Buffer
+from ....ir.build import int_value
 from ....ir.stmt import AllocBuffer, seq
 from ..core.refuse import Refused, refuse
 from ..core.sref import Sref
 from ..core.state import ScheduleState
-from ..rewrites.rewriting import int_value
 from .cell_conflicts import shown_clash
 from .conditions import (
     iterators_driven,

@@ -18,7 +18,7 @@ from ....ir.build import add, const, dtype_of, ge, is_int, logical_and, lt, mini
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import And, BufferLoad, IterVar
-from ....ir.stmt import Block, BlockRealize, For, Stmt, seq
+from ....ir.stmt import Block, BlockRealize, For, Stmt, seq, statements_of
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import collect, free_vars, fresh_copy, substitute
@@ -33,7 +33,7 @@ from ..preconditions.coverage import common_ancestor, loops_between
 from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
 from ..preconditions.first_step import init_predicate
-from ..rewrites.moving import Mover, body_of, position_of, statements_of
+from ..rewrites.moving import Mover, body_of, position_of
 from ..rewrites.rewriting import analyzer_at, loop_range
 
 

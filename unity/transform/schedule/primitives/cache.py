@@ -15,7 +15,7 @@ from ....ir.buffer import Buffer, BufferRegion, Range
 from ....ir.build import const, dtype_of
 from ....ir.expr import Var
 from ....ir.scalar import BufferLoad, IterVar
-from ....ir.stmt import Block, BufferStore, SeqStmt, Stmt
+from ....ir.stmt import Block, BufferStore, SeqStmt, Stmt, statements_of
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import nodes_in
 from ....support.recursion import deep_recursion
@@ -36,7 +36,7 @@ from ..preconditions.coverage import (
 from ..preconditions.dependence import Scope, block_scope, regions
 from ..preconditions.domains import nest_of
 from ..preconditions.ownership import allocate
-from ..rewrites.moving import body_of, position_of, statements_of
+from ..rewrites.moving import body_of, position_of
 from ..rewrites.parameter_layout import parameter_of
 from ..rewrites.rewriting import BlockTracker, analyzer_at
 from .storage import SCOPES, known_scope, named_buffer, written_buffer

@@ -14,7 +14,7 @@ from ....arith.intset import IntSet, union
 from ....ir.buffer import Buffer, BufferRegion
 from ....ir.build import const, dtype_of, is_int
 from ....ir.node import replace as with_fields
-from ....ir.stmt import SeqStmt, Stmt
+from ....ir.stmt import SeqStmt, Stmt, statements_of
 from ....ir.types import Expr
 from ....ir.walk import free_vars
 from ..core.refuse import refuse
@@ -41,7 +41,7 @@ from ..preconditions.dependence import Scope, block_scope, regions, scope_of
 from ..preconditions.domains import Domains, nest_of, solve
 from ..preconditions.enclosing import loads_around
 from ..preconditions.independence import require_kinds
-from ..rewrites.moving import move, position_of, statements_of
+from ..rewrites.moving import move, position_of
 from ..rewrites.rewriting import analyzer_at
 
 _CHECKS = ("same scope", "loop not around the block", "stage pipeline", "complete or reduction block", "whole domain")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....arith import Analyzer
-from ....ir.build import add, const, dtype_of, gt
+from ....ir.build import add, const, dtype_of, gt, int_value
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
 from ....ir.stmt import Block, BlockRealize, SeqStmt, Stmt, seq
@@ -19,7 +19,7 @@ from ..core.state import ScheduleState
 from ..preconditions.conditions import loops_of, require_complete_values, require_not_empty
 from ..preconditions.coverage import why_not_covered, why_written_after_read
 from ..preconditions.dependence import block_scope, scope_of
-from ..rewrites.rewriting import BlockTracker, LoopBody, analyzer_at, int_value, nest
+from ..rewrites.rewriting import BlockTracker, LoopBody, analyzer_at, nest
 from .reduction import reads_of_update
 from .split_fuse import require_plain
 

@@ -12,7 +12,7 @@ from ....arith import Analyzer
 from ....arith.solve import deduce_bound
 from ....ir.analysis.reductions import joined_value
 from ....ir.buffer import Buffer, BufferRegion, Range
-from ....ir.build import add, const, dtype_of, if_then_else, is_int, logical_and, lt, sub
+from ....ir.build import add, const, dtype_of, if_then_else, int_value, is_int, logical_and, lt, sub
 from ....ir.expr import Call, FloatImm, IntImm, Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import Add, BufferLoad, Cast, IterVar, Mul, Select
@@ -30,7 +30,7 @@ from ..preconditions.distinct import require_distinct
 from ..preconditions.domains import nest_of
 from ..preconditions.first_step import conjuncts
 from ..preconditions.ownership import allocate
-from ..rewrites.rewriting import BlockTracker, analyzer_at, int_value
+from ..rewrites.rewriting import BlockTracker, analyzer_at
 
 
 @primitive(

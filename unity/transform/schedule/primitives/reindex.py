@@ -17,7 +17,7 @@ from ....ir.build import const, dtype_of, ge, is_int, lt
 from ....ir.expr import Var
 from ....ir.node import Node, replace as with_fields
 from ....ir.scalar import BufferLoad, IterVar
-from ....ir.stmt import Block, BlockRealize, BufferStore, Stmt
+from ....ir.stmt import Block, BlockRealize, BufferStore, Stmt, statements_of
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, free_vars, substitute
@@ -32,7 +32,7 @@ from ..preconditions.coverage import covers, relaxed_region, why_not_covered
 from ..preconditions.dependence import block_scope, regions
 from ..preconditions.domains import nest_of
 from ..rewrites.index_maps import no_less_than_zero
-from ..rewrites.moving import body_of, position_of, statements_of
+from ..rewrites.moving import body_of, position_of
 from ..rewrites.rewriting import BlockTracker, analyzer_at
 from .block_layout import iterator_map
 from .cache import (

@@ -7,11 +7,11 @@ import functools
 import random
 from typing import Any
 
+from ....ir.build import int_value
 from ..core.refuse import refuse
 from ..core.registry import SAMPLE, Sampled, primitive
 from ..core.sref import LoopRef
 from ..core.state import ScheduleState
-from ..rewrites.rewriting import int_value
 
 
 @primitive(kind=SAMPLE, checks=("a probability for each candidate",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from ....ir.buffer import Range
-from ....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, is_int, lt, mul
+from ....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, int_value, is_int, lt, mul
 from ....ir.expr import Var
 from ....ir.stmt import For, Stmt
 from ....ir.types import Expr
@@ -16,7 +16,7 @@ from ..core.sref import LoopRef, Sref
 from ..core.state import ScheduleState
 from ..preconditions.conditions import iterators_driven, require_not_empty, starts_at_zero
 from ..preconditions.enclosing import loads_outside
-from ..rewrites.rewriting import LoopBody, analyzer_at, as_index, int_value, nest
+from ..rewrites.rewriting import LoopBody, analyzer_at, as_index, nest
 
 MAX_NAME = 40
 """Characters of a loop name joined from several; a longer one is just "fused"."""

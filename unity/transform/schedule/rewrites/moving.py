@@ -63,11 +63,6 @@ def move(
     state.change(scope, mover.blocks, body=body, **(fields or {}))
 
 
-def statements_of(body: Stmt) -> tuple[Stmt, ...]:
-    """The statements of a body in order."""
-    return body.stmts if type(body) is SeqStmt else (body,)
-
-
 def position_of(stmts: Sequence[Stmt], block: Block) -> int | None:
     """Place of the statement that contains a block."""
     return next((k for k, stmt in enumerate(stmts) if contains(stmt, block)), None)

@@ -13,7 +13,7 @@ from ....arith import Analyzer
 from ....arith.itermap import IterMap, detect_iter_map
 from ....ir.buffer import Buffer, Range
 from ....ir.build import const, dtype_of, is_int, logical_and
-from ....ir.expr import IntImm, Var
+from ....ir.expr import Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import BufferLoad, FloorDiv, FloorMod
 from ....ir.stmt import (
@@ -206,11 +206,6 @@ def _mapped(value: Any, mapping: Mapping[Var, Expr]) -> Any:
 def divides_sum(expr: Expr) -> bool:
     """True if a quotient or remainder in an expression has several variables in its dividend."""
     return any([len(set(free_vars(part.a))) > 1 for part in collect(expr, (FloorDiv, FloorMod))])
-
-
-def int_value(expr: Expr) -> int | None:
-    """The value of a constant, else None."""
-    return expr.value if type(expr) is IntImm else None
 
 
 class BlockTracker(Rewriter):

@@ -7,10 +7,11 @@ tiles, along vectors by single vectors and one whose lanes are limited.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, is_int, minimum, mul, sub
+from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, int_value, is_int, minimum, mul, sub
 from ....ir.expr import IntImm, Var
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod
@@ -37,7 +38,7 @@ class Piece:
 
 def extent_of(loop: For) -> int:
     """The constant extent of a loop; `UNKNOWN` for a symbolic one."""
-    return loop.extent.value if type(loop.extent) is IntImm else UNKNOWN
+    return int_value(loop.extent, UNKNOWN)
 
 
 def iterators_of(update: Update) -> dict[Var, Var]:
@@ -52,10 +53,7 @@ def operands_of(update: Update) -> list[BufferLoad]:
 
 def is_large(nest: Nest, update: Update) -> bool:
     """Enough work to share between threads; a symbolic extent counts as 64."""
-    work = store_work(update.store)
-    for loop in nest.loops:
-        work *= extent_of(loop)
-    return work >= SHARED_WORK
+    return store_work(update.store) * math.prod([extent_of(loop) for loop in nest.loops]) >= SHARED_WORK
 
 
 def may_fail(value: Expr) -> bool:
@@ -65,10 +63,7 @@ def may_fail(value: Expr) -> bool:
 
 
 def _footprint(load: BufferLoad) -> int:
-    count = 1
-    for extent in load.buffer.shape:
-        count *= extent.value if type(extent) is IntImm else 64
-    return count
+    return math.prod([int_value(extent, 64) for extent in load.buffer.shape])
 
 
 def loop_order(loops: Sequence[For], update: Update) -> list[For]:

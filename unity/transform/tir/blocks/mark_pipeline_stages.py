@@ -19,7 +19,7 @@ from typing import Any
 from ....ir.build import const
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.stmt import AttrStmt, BlockRealize, For, SeqStmt, Stmt, seq
+from ....ir.stmt import AttrStmt, BlockRealize, For, Stmt, seq, statements_of
 from ....ir.walk import rewrite
 from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
@@ -59,7 +59,7 @@ def _loop(loop: For) -> For:
 def _marked(body: Stmt, marks: list[str], loop: For) -> Stmt:
     if type(body) is BlockRealize and len(marks) > 1:
         return replace(body, block=replace(body.block, body=_marked(body.block.body, marks, loop)))
-    parts = body.stmts if type(body) is SeqStmt else (body,)
+    parts = statements_of(body)
     if len(parts) != len(marks):
         raise PassError(
             "E532", f"loop {loop.loop_var.name} has {len(parts)} statements, {STAGE} names {len(marks)}", loop.span,

@@ -21,7 +21,7 @@ from ....ir.build import const, dtype_of
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.stmt import AllocBuffer, AttrStmt, Block, For, IfThenElse, SeqStmt, Stmt, seq
+from ....ir.stmt import AllocBuffer, AttrStmt, Block, For, IfThenElse, SeqStmt, Stmt, seq, statements_of
 from ....ir.types import Expr, PrimType
 from ....ir.walk import StatementRewriter, children, collect, used_vars
 from ...infra.passes import prim_func_pass
@@ -66,7 +66,7 @@ class _Compact(StatementRewriter):
             kept.append(first)
             rest = rest_after
         whole = seq(*kept, rest)
-        parts = whole.stmts if type(whole) is SeqStmt else (whole,)
+        parts = statements_of(whole)
         return seq(*[self.visit(part) for part in parts], old=stmt)
 
     def place(self, alloc: AllocBuffer, rest: Stmt) -> Stmt | None:

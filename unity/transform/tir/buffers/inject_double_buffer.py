@@ -34,6 +34,7 @@ from ....ir.stmt import (
     SeqStmt,
     Stmt,
     seq,
+    statements_of,
 )
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, StatementRewriter, children, collect, fresh_copy, nodes_in, substitute, used_vars
@@ -73,7 +74,7 @@ class _Put(StatementRewriter):
 
 def _parts(loop: For) -> tuple[tuple[Stmt, ...], AttrStmt | None, tuple[Stmt, ...]]:
     """The body of a loop: what stands before its first producer, the producer, what stands behind."""
-    stmts = loop.body.stmts if type(loop.body) is SeqStmt else (loop.body,)
+    stmts = statements_of(loop.body)
     for position, stmt in enumerate(stmts):
         if type(stmt) is AttrStmt and stmt.key == DOUBLE_BUFFER:
             return stmts[:position], stmt, stmts[position + 1 :]

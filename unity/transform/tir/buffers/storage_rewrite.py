@@ -14,7 +14,7 @@ from ....ir.buffer import Buffer
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.stmt import AllocBuffer, DeclBuffer, For, SeqStmt, Stmt, seq
+from ....ir.stmt import AllocBuffer, DeclBuffer, For, SeqStmt, Stmt, seq, statements_of
 from ....ir.walk import StatementRewriter, collect, substitute, used_vars
 from ...infra.passes import prim_func_pass
 
@@ -68,7 +68,7 @@ def _scope(body: Stmt, least_bytes: int) -> Stmt:
     rest = take(body)
     if not take.taken:
         return body
-    parts = rest.stmts if type(rest) is SeqStmt else (rest,)
+    parts = statements_of(rest)
     used = [set(used_vars(part)) for part in parts]
     lives: list[tuple[int, int, AllocBuffer]] = []
     for alloc in take.taken:

@@ -17,9 +17,10 @@ Other nests stay as they are, and so does a function that was scheduled (attribu
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from ....ir.build import add, ceildiv, dtype_of, int_imm, is_int, logical_and, lt, minimum, mul, sub
+from ....ir.build import add, ceildiv, dtype_of, int_imm, int_value, is_int, logical_and, lt, minimum, mul, sub
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -84,10 +85,7 @@ def _init_nest(nest: Nest, update: Update, loops: list[For]) -> Stmt:
 
 def _iterations(loops: list[For]) -> int:
     """Number of iterations; symbolic extents count as one."""
-    total = 1
-    for loop in loops:
-        total *= loop.extent.value if type(loop.extent) is IntImm else 1
-    return total
+    return math.prod([int_value(loop.extent, 1) for loop in loops])
 
 
 def _large(loops: list[For], update: Update) -> bool:

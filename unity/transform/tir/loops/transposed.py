@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from ....ffi.dtype import DataType
 from ....ir.buffer import Buffer
-from ....ir.build import add, const, dtype_of, floordiv, int_imm, is_int, mul, sub
-from ....ir.expr import Call, IntImm, Var
+from ....ir.build import add, const, dtype_of, floordiv, int_imm, int_value, is_int, mul, sub
+from ....ir.expr import Call, Var
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Let, Ramp, Select, Shuffle
 from ....ir.stmt import AllocBuffer, Bind, BufferStore, For, Stmt, seq
@@ -67,13 +67,9 @@ def _plan(order: list[For], nest: Nest, update: Update, vector_bytes: int) -> _P
         [getattr(call.op, "name", "") == "T.if_then_else" for call in collect(store.value, Call)]
     )
     side = max(2, vector_bytes // max(4, dtype.bits // 8))
-    if len(lines) != 1 or lazy or _constant(along, side) < side or _constant(lines[0], side) < side:
+    if len(lines) != 1 or lazy or int_value(along.extent, side) < side or int_value(lines[0].extent, side) < side:
         return None
     return _Plan(nest, update, far[0], along, lines[0], side)
-
-
-def _constant(loop: For, unknown: int) -> int:
-    return loop.extent.value if type(loop.extent) is IntImm else unknown
 
 
 def transposed(order: list[For], nest: Nest, update: Update, vector_bytes: int, parallel: bool) -> Stmt | None:

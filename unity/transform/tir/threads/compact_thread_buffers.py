@@ -25,7 +25,7 @@ from ....ir.function import PrimFunc
 from ....ir.intrinsic import INTRINSICS
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, AttrStmt, Bind, For, SeqStmt, Stmt, seq
+from ....ir.stmt import AllocBuffer, AttrStmt, Bind, For, SeqStmt, Stmt, seq, statements_of
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, collect, free_vars
 from ...infra.passes import prim_func_pass
@@ -71,7 +71,7 @@ class _Compact(Rewriter):
                 rest = seq(*stmts[position + 1 :])
                 made = self._shrunk(part, rest)
                 if made is not None:
-                    tail = made[1].stmts if type(made[1]) is SeqStmt else (made[1],)
+                    tail = statements_of(made[1])
                     stmts = (*stmts[:position], made[0], *tail)
         return node if stmts is node.stmts else SeqStmt(stmts, node.span)
 

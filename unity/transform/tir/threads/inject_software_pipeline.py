@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.buffer import Buffer
-from ....ir.build import add, const, dtype_of, floormod, int_imm, intrinsic, lt, maximum, sub
-from ....ir.expr import Call, IntImm, StringImm, Var
+from ....ir.build import add, const, dtype_of, floormod, int_imm, int_value, intrinsic, lt, maximum, sub
+from ....ir.expr import Call, StringImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
@@ -152,7 +152,7 @@ class _Pipeline:
         """The prologue, the loop and the epilogue."""
         loop, depth = self.loop, self.depth
         count, dtype = loop.extent, dtype_of(loop.loop_var)
-        known = count.value if type(count) is IntImm else None
+        known = int_value(count)
         versions = Versions(
             self.made,
             lambda buffer: floormod(loop.loop_var, int_imm(self.versions[buffer], prim_type(dtype))),

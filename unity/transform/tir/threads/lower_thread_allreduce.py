@@ -32,6 +32,7 @@ from ....ir.build import (
     floordiv,
     floormod,
     if_then_else,
+    int_value,
     intrinsic,
     is_int,
     lt,
@@ -40,7 +41,7 @@ from ....ir.build import (
     select,
     sub,
 )
-from ....ir.expr import Call, IntImm, Var
+from ....ir.expr import Call, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, CommReducer
@@ -69,10 +70,6 @@ class _Group:
     group: Expr
     groups: Expr
     neighbours: bool
-
-
-def _number(expr: Expr) -> int | None:
-    return expr.value if type(expr) is IntImm else None
 
 
 class _Values:
@@ -186,7 +183,7 @@ def _of_whole_warps(values: _Values, at: _Group, size: int, groups: int) -> list
 
 def _of_one_group(values: _Values, at: _Group) -> list[Stmt]:
     """All threads of the block are one group; its last warp may have fewer than 32 lanes. The first warp combines the results."""
-    size = _number(at.size)
+    size = int_value(at.size)
     warps = floordiv(add(at.size, WARP - 1), WARP)
     most = MAX_THREADS // WARP if size is None else -(-size // WARP)
     staged, result = values.shared("warp", most), values.shared("all", 1)
@@ -211,7 +208,7 @@ def _of_one_group(values: _Values, at: _Group) -> list[Stmt]:
 
 def _as_tree(values: _Values, at: _Group) -> list[Stmt]:
     """Groups of any shape: halves are combined in shared memory until one value is left."""
-    size, groups = _number(at.size), _number(at.groups)
+    size, groups = int_value(at.size), int_value(at.groups)
     staged = values.shared("tree", MAX_THREADS if size is None or groups is None else size * groups)
 
     def place(rank: Expr) -> Expr:
@@ -256,7 +253,7 @@ def _where(condition: Expr, stmts: Sequence[Stmt]) -> Stmt:
 
 
 def _exchange(values: _Values, at: _Group) -> list[Stmt]:
-    size, groups = _number(at.size), _number(at.groups)
+    size, groups = int_value(at.size), int_value(at.groups)
     if size == 1:
         return []
     if at.neighbours and size is not None and size <= WARP and size == _next_power(size):

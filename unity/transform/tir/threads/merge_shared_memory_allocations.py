@@ -28,7 +28,7 @@ from ....ir.expr import Call, IntImm, StringImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, Bind, DeclBuffer, Evaluate, For, SeqStmt, Stmt, seq
+from ....ir.stmt import AllocBuffer, Bind, DeclBuffer, Evaluate, For, SeqStmt, Stmt, seq, statements_of
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import StatementRewriter, collect, free_vars, used_vars
 from ...infra.passes import prim_func_pass
@@ -61,7 +61,7 @@ class _Life:
 
 
 def _parts(body: Stmt) -> tuple[Stmt, ...]:
-    return body.stmts if type(body) is SeqStmt else (body,)
+    return statements_of(body)
 
 
 def _size(buffer: Buffer) -> Expr:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....ir.analysis.threads import is_thread_axis, thread_axes
-from ....ir.build import intrinsic
+from ....ir.build import int_value, intrinsic
 from ....ir.expr import Call, IntImm, Op, StringImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import Node, replace
@@ -63,7 +63,7 @@ class _Kernel:
         """All variables of threadIdx axes: the same axis may be bound by several loops."""
         for axis in thread_axes(stmt):
             if axis.tag.startswith("threadIdx"):
-                extent = axis.extent.value if type(axis.extent) is IntImm else None
+                extent = int_value(axis.extent)
                 first = threads.setdefault(axis.tag, (axis.var, extent))[0]
                 self.every.add(axis.var)
                 if first is not axis.var:
