@@ -59,7 +59,12 @@ def test_scalar_code_has_the_bits_of_the_processors(dtype: str) -> None:
         func = device_function("\n".join(lines), X=dtype, Y=dtype, Z=kind)
         made = on_device(func, [*arrays, np.zeros(COUNT, DataType(kind).numpy)])[2]
         wanted = on_processor(expressions, dtype, kind, arrays)
-        same = (bits(made, kind) == bits(wanted, kind)).reshape(-1, 32).all(axis=1)
+        equal = bits(made, kind) == bits(wanted, kind)
+        if kind == "float32":  # its reciprocal root is no quotient there: ``test_estimates.py``
+            near = np.repeat(["T.rsqrt(" in text for text in expressions], 32)[: len(equal)]
+            with np.errstate(all="ignore"):
+                equal |= np.pad(near, (0, len(equal) - len(near))) & (abs(made - wanted) <= np.spacing(abs(wanted)))
+        same = equal.reshape(-1, 32).all(axis=1)
         assert same.all(), [expressions[k] for k in np.flatnonzero(~same)]
 
 

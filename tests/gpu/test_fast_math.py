@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from device_programs import device_function
@@ -29,9 +31,12 @@ def test_only_where_it_is_asked_for() -> None:
     for instruction in ("ex2", "lg2", "sin", "cos", "tanh", "rsqrt", "sqrt", "rcp"):
         assert f"{instruction}.approx" in found
     assert "div.full.f32" in found and "div.rn" not in found and "sqrt.rn" not in found
-    assert ".approx" not in ptx(lines, "cuda -arch=sm_75 -fast-math=0") and ".full" not in ptx(
-        lines, "cuda -arch=sm_75"
-    )
+    for exact in (ptx(lines, "cuda -arch=sm_75 -fast-math=0"), ptx(lines, "cuda -arch=sm_75")):
+        assert set(re.findall(r"\w+\.approx", exact)) == {
+            "rcp.approx",
+            "rsqrt.approx",
+        }  # from which Newton's steps begin
+        assert ".full" not in exact and "div.rn" in exact and "sqrt.rn" in exact
 
 
 def test_errors_and_special_values() -> None:

@@ -57,6 +57,7 @@ def write_kernels(functions: Mapping[str, PrimFunc], arch: Arch, suffix: str, ru
     """LLVM IR of device functions for an architecture, by rules; their symbols end in ``suffix``. Raises CodegenError E52x."""
     symbols = {name: device_symbol(name, suffix) for name in functions}
     module = ModuleWriter(functions, rules, symbols, {}, features=arch.includes)
+    module.estimates = True
     module.converts = frozenset(["float16", "bfloat16"] if arch.capability >= 80 else ["float16"])
     messages: list[str] = []
     codes: dict[str, int] = {}

@@ -93,7 +93,7 @@ def _in_halves(w: FunctionWriter, name: str, dtype: DataType, arguments: tuple[s
 
 def math_symbol(w: FunctionWriter, name: str, dtype: DataType) -> str:
     """Symbol of a math library function, its texts added to the module."""
-    symbol, needed = math_function(name, dtype.element.name, dtype.lanes, w.module.scales)
+    symbol, needed = math_function(name, dtype.element.name, dtype.lanes, w.module.scales, w.module.estimates)
     for key, text in needed.items():
         w.module.declare("@" + key.lstrip("@"), text)
     return symbol

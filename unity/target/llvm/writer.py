@@ -110,6 +110,8 @@ class ModuleWriter:
     """Features of the processor that code is made for."""
     scales: bool = False
     """It multiplies by powers of two in one instruction."""
+    estimates: bool = False
+    """It has approximate reciprocals, and division is long code."""
     converts: frozenset[str] = frozenset()
     """The types, float16 or bfloat16, for which it has instructions that round float32 to them."""
     small_floats: bool = False

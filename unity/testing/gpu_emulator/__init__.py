@@ -63,6 +63,7 @@ def emulated_gpu(
     traffic: bool = True,
     steps: int = 4_000_000,
     blocking: bool = False,
+    inexact: bool = False,
 ) -> Iterator[EmulatedGPU]:
     """Emulated CUDA devices of an architecture, in force within the block.
 
@@ -70,13 +71,14 @@ def emulated_gpu(
     that results that depend on it differ; traffic, which does not, is not counted then. ``races`` and ``traffic`` say what is
     looked for besides values (without them kernels run several times faster); ``steps`` bounds the instructions of a batch of
     blocks. A kernel's fault is told by the first call after its launch, as a real device does, or with ``blocking`` by the
-    launch.
+    launch. With ``inexact`` results of approximate instructions (``rcp.approx``) are as far from the exact ones as the PTX ISA
+    allows: a device is nearer.
 
     Raises OptionError E393 for an architecture that is not modelled.
     """
     if arch not in LIMITS:
         raise OptionError("E393", f"no emulated device of {arch!r}", help=f"there are {', '.join(LIMITS)}")
-    options = Options(seed, steps, races, traffic and seed is None)
+    options = Options(seed, steps, races, traffic and seed is None, inexact)
     made = EmulatedDriver(LIMITS[arch], devices, memory, options, blocking)
     with use_driver(made.driver):
         yield EmulatedGPU(made)

@@ -6,7 +6,7 @@ from math import inf, nan
 
 from .coefficients import POLYNOMIALS
 from .constants import HALF_PI, split
-from .lanes import Value, absolute, copy_sign, fma, polynomial, square_root
+from .lanes import Value, absolute, copy_sign, divide, fma, polynomial, square_root
 
 TAN_PI_8 = 0.4142135623730951
 TAN_3PI_8 = 2.414213562373095
@@ -29,7 +29,7 @@ def asin(x: Value) -> Value:
     rest = _arcsine_rest(s, z)
     half_pi, half_pi_low = split(HALF_PI, x.kind)
     # pi/2 - 2 * (s + rest), with the error of the square root put back
-    lost = fma(-s, s, z) / (s + s)
+    lost = divide(fma(-s, s, z), s + s)
     lost = s.gt(0.0).select(lost, 0.0)
     large = half_pi - (s * 2.0 - (half_pi_low - (rest + lost) * 2.0))
     return copy_sign(outer.select(large, s + rest), x)
@@ -42,7 +42,7 @@ def acos(x: Value) -> Value:
     z = outer.select((1.0 - a) * 0.5, a * a)
     s = outer.select(square_root(z), x)
     rest = _arcsine_rest(s, z)
-    lost = outer.select(fma(-s, s, z) / (s + s), 0.0)
+    lost = outer.select(divide(fma(-s, s, z), s + s), 0.0)
     lost = s.ne(0.0).select(lost, 0.0)
     half_pi, half_pi_low = split(HALF_PI, x.kind)
     inner = half_pi - (s - (half_pi_low - rest))
@@ -80,7 +80,7 @@ def atan(x: Value) -> Value:
     middle, large = a.gt(TAN_PI_8), a.gt(TAN_3PI_8)
     top = large.select(x.constant(-1.0), middle.select(a - 1.0, a))
     bottom = large.select(a, middle.select(a + 1.0, 1.0))
-    t = top / bottom
+    t = divide(top, bottom)
     z = t * t
     rest = t * z * polynomial(z, POLYNOMIALS["ATAN"][kind])
     base = large.select(x.constant(half_pi), middle.select(x.constant(half_pi / 2), 0.0))

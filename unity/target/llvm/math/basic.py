@@ -6,7 +6,7 @@ from math import inf
 
 from .constants import BIAS, MANTISSA, SMALLEST_NORMAL
 from .exp import times_power_of_two
-from .lanes import Value, absolute, call_per_lane, copy_sign, fma, intrinsic, where_any
+from .lanes import Value, absolute, call_per_lane, copy_sign, fma, intrinsic, reciprocal_root, where_any
 
 REMAINDER = "unity.remainder"
 REMAINDER_DEFINITION = {
@@ -157,4 +157,4 @@ def isfinite(x: Value) -> Value:
 
 def rsqrt(x: Value) -> Value:
     """1 / sqrt(x)."""
-    return 1.0 / intrinsic("sqrt", x)
+    return reciprocal_root(x)

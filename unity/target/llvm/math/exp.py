@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .coefficients import POLYNOMIALS
 from .constants import BIAS, LN2, LN10, LOG2_E, LOG10_2, MANTISSA, ROUND_MAGIC, magic_bits, split
-from .lanes import Value, absolute, copy_sign, fma, load_exponent, polynomial
+from .lanes import Value, absolute, copy_sign, divide, fma, load_exponent, polynomial
 
 # Outside these ranges the result is 0 or infinity; clamping keeps the exponent arithmetic in range.
 EXP_RANGE = {"f32": (-110.0, 90.0), "f64": (-750.0, 711.0)}
@@ -106,7 +106,7 @@ def expm1(x: Value) -> Value:
 def sigmoid(x: Value) -> Value:
     """1 / (1 + e^-x), without overflow and with full relative accuracy at the small end."""
     e = exp(-absolute(x))
-    return x.lt(0.0).select(e, 1.0) / (e + 1.0)
+    return divide(x.lt(0.0).select(e, 1.0), e + 1.0)
 
 
 def tanh(x: Value) -> Value:
@@ -117,7 +117,7 @@ def tanh(x: Value) -> Value:
         return copy_sign(e / (e + 2.0), x)
     z = a * a
     small = fma(a * z, polynomial(z, POLYNOMIALS["TANH"]["f32"]), a)
-    large = 1.0 - 2.0 / (exp(a * 2.0) + 1.0)
+    large = 1.0 - divide(2.0, exp(a * 2.0) + 1.0)
     return copy_sign(a.lt(0.65).select(small, large), x)
 
 
@@ -125,14 +125,14 @@ def sinh(x: Value) -> Value:
     """Hyperbolic sine."""
     a = absolute(x)
     e = expm1(a.clamp(0.0, 40.0))
-    small = (e + e / (e + 1.0)) * 0.5
+    small = (e + divide(e, e + 1.0)) * 0.5
     return copy_sign(a.gt(30.0).select(exp_scaled(a, extra=-1), small), x)
 
 
 def cosh(x: Value) -> Value:
     """Hyperbolic cosine."""
     half = exp_scaled(absolute(x), extra=-1)
-    return half + 0.25 / half
+    return half + divide(0.25, half)
 
 
 LARGEST = 6.0

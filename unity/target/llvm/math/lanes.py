@@ -57,6 +57,8 @@ class FunctionText:
     counter: int = 0
     scales: bool = False
     """The processor multiplies by powers of two in one instruction (``llvm.ldexp`` calls no function)."""
+    estimates: bool = False
+    """The device has instructions for approximate reciprocals of float32, and of roots; its division is long code."""
 
     def name(self) -> str:
         """A fresh local name."""
@@ -256,6 +258,41 @@ def load_exponent(x: Value, power: Value) -> Value:
     symbol = f"llvm.ldexp.{suffix(x.kind, x.lanes)}.{suffix(power.kind, power.lanes)}"
     x.function.needed[symbol] = f"declare {x.type} @{symbol}({x.type}, {power.type})\n"
     return x.function.emit(f"call {x.type} @{symbol}({x.type} {x.text}, {power.type} {power.text})", x.kind, x.lanes)
+
+
+def divide(a: Value | Number, b: Value) -> Value:
+    """a / b for quotients that are normal numbers, and b from 2^-126 to 2^126, 0 or infinite: nearest numbers, or next to."""
+    if not (b.function.estimates and b.kind == "f32"):
+        return a / b
+    a = b._operand(a)
+    inverse = _estimate("rcp.approx.ftz.f", b)
+    rough = a * inverse
+    better = fma(fma(-b, rough, a), inverse, rough)
+    return better.is_nan().select(rough, better)
+
+
+def reciprocal_root(x: Value) -> Value:
+    """1 / sqrt(x)."""
+    if not (x.function.estimates and x.kind == "f32"):
+        return 1.0 / intrinsic("sqrt", x)
+    rough = _estimate("rsqrt.approx.f", x)
+    left = fma(-(x * rough), rough, x.constant(1.0))
+    better = fma(rough * 0.5, left, rough)
+    return better.is_nan().select(rough, better)  # of 0 and infinity
+
+
+def _estimate(name: str, x: Value) -> Value:
+    """An instruction of the device, which takes single numbers, on each lane."""
+    symbol = f"llvm.nvvm.{name}"
+    x.function.needed[symbol] = f"declare float @{symbol}(float)\n"
+    if x.lanes == 1:
+        return x.function.emit(f"call float @{symbol}(float {x.text})", x.kind, 1)
+    made = "poison"
+    for lane in range(x.lanes):
+        one = x.function.emit(f"extractelement {x.type} {x.text}, i64 {lane}", x.kind, 1)
+        one = x.function.emit(f"call float @{symbol}(float {one.text})", x.kind, 1)
+        made = x.function.emit(f"insertelement {x.type} {made}, float {one.text}, i64 {lane}", x.kind, x.lanes).text
+    return Value(x.function, made, x.kind, x.lanes)
 
 
 def absolute(x: Value) -> Value:

@@ -116,13 +116,16 @@ def scales_by_instruction(features: frozenset[str]) -> bool:
 
 
 @cache
-def math_function(name: str, dtype: str, lanes: int = 1, scales: bool = False) -> tuple[str, dict[str, str]]:
+def math_function(
+    name: str, dtype: str, lanes: int = 1, scales: bool = False, estimates: bool = False
+) -> tuple[str, dict[str, str]]:
     """(symbol, needed texts by symbol) of a math function over `lanes` elements of a dtype.
 
     The texts are the definition itself, intrinsic declarations, and helper definitions and tables; join the dicts of all
     functions of a module and append every text once. Parameters and result are vectors (scalars for one lane) of the dtype;
     ``ldexp`` takes the exponent as int32, ``isnan`` and its like return i1. ``scales``: the processor multiplies by powers of two
-    in one instruction (`scales_by_instruction`); the results are the same bits.
+    in one instruction (`scales_by_instruction`); the results are the same bits. ``estimates``: a device approximates reciprocals;
+    results within the same bounds.
 
     Raises: CodegenError E570 where the table has no such function for the dtype, or lanes is below 1.
     """
@@ -135,7 +138,7 @@ def math_function(name: str, dtype: str, lanes: int = 1, scales: bool = False) -
     row = MATH_FUNCTIONS[name]
     kind = INTEGER_KINDS[dtype] if row.integer else FLOAT_KINDS[dtype]
     symbol = f"unity.{name}.{suffix(kind, lanes)}"
-    function = FunctionText(scales=scales)
+    function = FunctionText(scales=scales, estimates=estimates)
     kinds = [kind] * row.arguments + (["i32"] if row.extra_integer else [])
     parameters = [Value(function, f"%x{index}", k, lanes) for index, k in enumerate(kinds)]
     result = row.write(*parameters)

@@ -10,7 +10,7 @@ from math import inf, nan
 
 from .coefficients import POLYNOMIALS
 from .constants import LN2, LOG2_E, LOG10_2, LOG10_E, MANTISSA, ROUND_MAGIC, SMALLEST_NORMAL, magic_bits, split
-from .lanes import Value, absolute, copy_sign, fma, polynomial, square_root
+from .lanes import Value, absolute, copy_sign, divide, fma, polynomial, square_root
 
 SQRT_HALF_BITS = {"f32": 0x3F3504F3, "f64": 0x3FE6A09E667F3BCD}
 
@@ -90,7 +90,7 @@ def log1p(x: Value) -> Value:
     exponent, m = split_exponent(u)
     high, low = log_fraction(m)
     two_high, two_low = split(LN2, x.kind)
-    low = fma(exponent, two_low, low + lost / u)
+    low = fma(exponent, two_low, low + divide(lost, u))
     result = with_special_cases(u, fma(exponent, two_high, high + low))
     return x.eq(0.0).select(x, result)
 
@@ -100,7 +100,7 @@ def asinh(x: Value) -> Value:
     a = absolute(x)
     large = a.gt(2.0**28)
     square = a * a
-    argument = a + square / (square_root(square + 1.0) + 1.0)
+    argument = a + divide(square, square_root(square + 1.0) + 1.0)
     result = log1p(large.select(a - 1.0, argument))
     return copy_sign(large.select(result + split(LN2, x.kind)[0], result), x)
 
@@ -117,4 +117,4 @@ def acosh(x: Value) -> Value:
 def atanh(x: Value) -> Value:
     """Inverse hyperbolic tangent; infinite at +-1, NaN outside."""
     a = absolute(x)
-    return copy_sign(log1p(a * 2.0 / (1.0 - a)) * 0.5, x)
+    return copy_sign(log1p(divide(a * 2.0, 1.0 - a)) * 0.5, x)

@@ -11,7 +11,7 @@ from functools import cache
 
 from .coefficients import POLYNOMIALS
 from .constants import HALF_PI, ROUND_MAGIC, TWO_OVER_PI, split
-from .lanes import Value, absolute, call_per_lane, constant_text, fma, polynomial, where_any
+from .lanes import Value, absolute, call_per_lane, constant_text, divide, fma, polynomial, where_any
 
 ORDINARY = {"f32": 2.0**17, "f64": 2.0**25}
 REDUCTION = "unity.reduce_half_pi"
@@ -210,5 +210,5 @@ def tan(x: Value) -> Value:
     r, low, quadrant = reduce_half_pi(x)
     sine, cosine = _sine_cosine(r, low)
     odd = (quadrant & 1).ne(0)
-    ratio = odd.select(-cosine, sine) / odd.select(sine, cosine)
+    ratio = divide(odd.select(-cosine, sine), odd.select(sine, cosine))
     return x.eq(0.0).select(x, ratio)

@@ -1,7 +1,8 @@
 """Floating-point arithmetic: one rounding in the direction asked for, denormals flushed where asked for, approximations by doubles.
 
 The approximate instructions (ex2, lg2, rcp, rsqrt, sin, cos, tanh, ...) compute in double precision and round once: nearer to
-the exact value than the machine, which is off by an ulp or two.
+the exact value than the machine, which is off by an ulp or two. The option ``inexact`` moves those of float32 as far as the PTX
+ISA allows, up or down as their bits say.
 """
 
 from __future__ import annotations
@@ -249,6 +250,25 @@ APPROXIMATE: dict[str, Callable[[Rows], Rows]] = {
 }  # fmt: skip
 
 
+BOUNDS: dict[str, Callable[[Rows], Rows]] = {
+    "rcp": lambda y: np.spacing(abs(y).astype("f4")), "ex2": lambda y: 2 * np.spacing(abs(y).astype("f4")),
+    "rsqrt": lambda y: 2.0**-22.9 * abs(y), "sqrt": lambda y: 2.0**-23 * abs(y), "tanh": lambda y: 2.0**-11 * abs(y),
+    "sin": lambda y: np.full(y.shape, 2.0**-20.5), "cos": lambda y: np.full(y.shape, 2.0**-20.5),
+    "lg2": lambda y: 2.0**-22 * np.where(abs(y) < 1, 1.0, abs(y)),
+}  # fmt: skip
+"""Largest error of an approximate float32 instruction by its exact result."""
+
+
+def _farthest(opcode: str, exact: Rows) -> Rows:
+    """The float32 numbers that are as far from finite results as the bound of an instruction allows, on either side."""
+    bits = exact.astype("f4").view(np.uint32)
+    sign = np.where((bits * np.uint32(0x9E3779B1)) >> np.uint32(31), 1.0, -1.0)
+    room = BOUNDS[opcode](exact).astype("f8")
+    moved: Rows = (exact + sign * room).astype("f4")
+    moved = np.where(abs(moved - exact) > room, np.nextafter(moved, exact.astype("f4")), moved)
+    return np.where(np.isfinite(exact) & (exact != 0) & np.isfinite(moved), moved, exact)
+
+
 def _root(a: Fraction) -> Fraction | None:
     """A rational number on the same side of every double as the square root."""
     if a <= 0:
@@ -298,7 +318,10 @@ def _approximate(reading: Reading) -> Run:
         x = unpack(a(batch, ix), type_)
         if style.ftz and parts(type_)[0] in ("f32", "bf16"):
             x = flush(x)
-        found = pack(run(x), type_)
+        exact = run(x)
+        if batch.options.inexact and type_.name == "f32":
+            exact = _farthest(reading.opcode, exact)
+        found = pack(exact, type_)
         if style.ftz and type_.name == "f32":
             found = flush(found)
         put(batch, ix, found)

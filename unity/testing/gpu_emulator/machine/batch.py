@@ -28,12 +28,14 @@ MAX_LANES = 16384
 
 @dataclass(slots=True, eq=False)
 class Options:
-    """Options of a launch: its checks and limits. ``steps`` bounds the instructions of one batch of blocks."""
+    """Options of a launch: its checks and limits. ``steps`` bounds the instructions of one batch of blocks; with ``inexact``,
+    approximate instructions give results as far from the exact ones as their bounds allow."""
 
     seed: int | None = None
     steps: int = 4_000_000
     races: bool = True
     traffic: bool = True
+    inexact: bool = False
 
 
 @dataclass(slots=True, eq=False)
