@@ -76,7 +76,9 @@ def build_parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "tune", help="search for schedules of the tensor programs of a script by measuring them here"
     )
-    command.add_argument("file", help="script file, - for standard input")
+    command.add_argument("file", nargs="?", help="script file, - for standard input")
+    command.add_argument("--queue", help="write the candidates to this file, for a machine with the device")
+    command.add_argument("--work-off", metavar="QUEUE", help="measure the candidates of such a file; takes no script")
     command.add_argument("--trials", type=int, default=128, help="candidates to measure (default: 128)")
     command.add_argument("--work-dir", default="tuning", help="folder of the database (default: tuning)")
     command.add_argument("--target", help="target; without it, this machine")
@@ -164,6 +166,11 @@ def run_opt(options: argparse.Namespace) -> int:
 
 def run_tune(options: argparse.Namespace) -> int:
     """``tune``: measured schedules of the tensor programs of a module, and the table of what they gain."""
+    if (options.file is None) == (options.work_off is None):
+        raise OptionError("E004", "tune takes a script or --work-off QUEUE, one of them")
+    if options.work_off is not None:
+        load("options").work_off(options.work_off, options.work_dir, seed=options.seed)
+        return FINE
     found = read_script(options.file)
     mod = found if isinstance(found, IRModule) else IRModule.from_expr(found)
     if options.trials < 1:
@@ -178,6 +185,7 @@ def run_tune(options: argparse.Namespace) -> int:
         sizes=dict([_size(text) for text in options.size]),
         seed=options.seed,
         resume=options.resume,
+        queue=options.queue,
     )
     if options.show:
         for record in [record for record in database.best_records() if record.gain > 1.0]:

@@ -17,7 +17,7 @@ from .extracted_task import ExtractedTask, extracted
 from .report import Row
 from .search.search_strategy import create as search_strategy
 from .space.space_generator import create as space_generator
-from .tune import TuneOptions, show, tuned
+from .tune import QueueOptions, show, tuned
 
 
 def extract_tasks(
@@ -66,7 +66,7 @@ def tune_relax(
     space: SpaceGenerator | str | Any = "post-order-apply",
     strategy: SearchStrategy | str = "evolutionary",
     sizes: Mapping[str, int] | None = None,
-    **options: Unpack[TuneOptions],
+    **options: Unpack[QueueOptions],
 ) -> Database:
     """Tune the tensor programs of a module and return the database, which ``compile_relax`` builds with.
 

@@ -143,6 +143,7 @@ class LocalRunner(Runner):
         artifacts = [Path(one.artifact_path).read_bytes() for one in whole]
         return self.executor.submit(
             run_programs, artifacts, [one.packed for one in whole], info, turns, self.threads or num_threads(), other,
+            group[0].device_type,
         )  # fmt: skip
 
     def results(self, group: Sequence[RunnerInput], future: Future[list[Run]]) -> list[RunnerResult] | str:

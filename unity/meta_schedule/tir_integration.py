@@ -17,7 +17,7 @@ from .core.tune_context import MAIN, SearchStrategy, SpaceGenerator, TuneContext
 from .database import Database
 from .search.search_strategy import create as search_strategy
 from .space.space_generator import create as space_generator
-from .tune import TuneOptions, tune_tasks
+from .tune import QueueOptions, tune_tasks
 
 
 def tune_tir(
@@ -32,7 +32,7 @@ def tune_tir(
     task_name: str | None = None,
     special_space: Mapping[str, SpaceGenerator | str | Any] | None = None,
     sizes: Mapping[str, int] | None = None,
-    **options: Unpack[TuneOptions],
+    **options: Unpack[QueueOptions],
 ) -> Database:
     """Tune the tensor programs of a module and return the database; ``compile_tir`` takes the winner out of it.
 

@@ -10,7 +10,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from ..support.errors import ScheduleError
 from .builder import Builder, LocalBuilder
@@ -18,6 +18,7 @@ from .core.tune_context import CostModel, TuneContext
 from .cost_model.models import create as cost_model_of
 from .database import Database, JSONDatabase, MemoryDatabase, SQLiteDatabase
 from .measure_callback import MeasureCallback
+from .queue import check_device, queued
 from .report import Row, table
 from .runner import LocalRunner, Runner
 from .task_scheduler import TaskScheduler, create as task_scheduler_of
@@ -66,6 +67,12 @@ class TuneOptions(TypedDict, total=False):
     resume: bool
 
 
+class QueueOptions(TuneOptions, total=False):
+    """Those, and a queue that candidates are written to."""
+
+    queue: Any
+
+
 def tuned(
     tasks: Sequence[TuneContext],
     task_weights: Sequence[float],
@@ -82,9 +89,15 @@ def tuned(
     task_scheduler: TaskScheduler | str = "gradient",
     seed: int = -1,
     resume: bool = False,
+    queue: Any = None,
 ) -> tuple[Database, list[Row]]:
     """As ``tune_tasks``, with the rows of the table, which is not printed."""
     records = database_of(database, work_dir)
+    if queue is not None:
+        most = max_trials_global // max(1, len(tasks))
+        return records, queued(queue, tasks, task_weights, min(most, max_trials_per_task or most), cost_model)
+    for task in tasks:
+        check_device(task)
     callbacks = MeasureCallback.create(measure_callbacks)
     with _workers(builder, runner) as (build, run):
         rows = task_scheduler_of(task_scheduler, seed).tune(
@@ -101,7 +114,7 @@ def tune_tasks(
     work_dir: str | Path | None = None,
     max_trials_global: int = 64,
     max_trials_per_task: int | None = None,
-    **options: Unpack[TuneOptions],
+    **options: Unpack[QueueOptions],
 ) -> Database:
     """Tune tasks and return the database of what was measured; the table of tasks goes to standard error.
 
@@ -110,8 +123,9 @@ def tune_tasks(
     "memory". ``task_scheduler``: "gradient" or "round-robin". ``seed`` starts every random choice. ``resume``: trials that the
     database has count. ``cost_model``: "linear", "trees" (LightGBM), "random", or a model, which all
     tasks teach. ``builder``, ``runner``, ``measure_callbacks``: parts in place of the usual ones.
+    ``queue``: a file (or ``MeasureQueue``) that candidates for a device that is not here are written to, for ``work_off``.
     Ctrl-C ends the rounds and keeps what was measured. Raises ScheduleError E461 for a database, E463 where no task can be built
-    and run.
+    and run, or the device is not here and there is no queue.
     """
     records, rows = tuned(tasks, task_weights, work_dir, max_trials_global, max_trials_per_task, **options)
     show(rows)
@@ -123,4 +137,4 @@ def show(rows: Sequence[Row], others: Mapping[str, str] | None = None) -> None:
     print(table(rows, dict(others or {})), file=sys.stderr)
 
 
-__all__ = ["DATABASE", "TuneOptions", "database_of", "show", "tune_tasks", "tuned"]
+__all__ = ["DATABASE", "QueueOptions", "TuneOptions", "database_of", "show", "tune_tasks", "tuned"]

@@ -1,9 +1,11 @@
 """Options of ``unity.compile`` that most builds do without, loaded for the first that has one: precision, kernels, search."""
 
 from ...meta_schedule.relax_integration import tune_relax
+from ...meta_schedule.work_off import work_off
 from ..precision.precision import reduction_of
 from ..precision.reduced import compile_reduced
 from .choose import analytic_choices, choose_measured
 from .tuned import schedule_database
 
-__all__ = ["analytic_choices", "choose_measured", "compile_reduced", "reduction_of", "schedule_database", "tune_relax"]
+__all__ = ["analytic_choices", "choose_measured", "compile_reduced", "reduction_of", "schedule_database", "tune_relax",
+           "work_off"]  # fmt: skip

@@ -79,7 +79,7 @@ class _Around:
 
 def features_of(fn: PrimFunc, machine: Machine, args_info: Sequence[ArgInfo] = ()) -> np.ndarray:
     """The row of a program; ``args_info`` says the sizes of symbols."""
-    sums = _Sums(known=_sizes(fn, args_info))
+    sums = _Sums(known=sizes_of(fn, args_info))
     own = {alloc.buffer.data for alloc in collect(fn.body, AllocBuffer) if _is_register(alloc.buffer.data)}
     _walk(fn.body, _Around(), sums, own, machine)
     touched = sum(sums.touched.values())
@@ -91,7 +91,7 @@ def features_of(fn: PrimFunc, machine: Machine, args_info: Sequence[ArgInfo] = (
     return np.array([*[math.log1p(value) for value in logs], *rest])
 
 
-def _sizes(fn: PrimFunc, args_info: Sequence[ArgInfo]) -> dict[Var, int]:
+def sizes_of(fn: PrimFunc, args_info: Sequence[ArgInfo]) -> dict[Var, int]:
     """The symbols of a program by its arguments."""
     found: dict[Var, int] = {}
     for param, info in zip(fn.params, args_info):
@@ -228,4 +228,4 @@ def _bytes(buffer: Buffer, sums: _Sums) -> float:
     return float(math.prod([UNKNOWN if n is None else n for n in shape]) * buffer.dtype.itemsize)
 
 
-__all__ = ["NAMES", "features_of"]
+__all__ = ["NAMES", "UNKNOWN", "features_of", "sizes_of"]

@@ -22,6 +22,7 @@ from ...support.schema import Schema, need
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import CostModel, Measured, TuneContext
 from .features import NAMES, features_of
+from .traffic import TrafficModel
 
 STIFF = 4.0
 """Weight of the penalty on coefficients."""
@@ -170,7 +171,7 @@ def create(kind: str | CostModel) -> CostModel:
     """A cost model by its name, or as it is. Raises ScheduleError E401."""
     if not isinstance(kind, str):
         return kind
-    known = {"linear": LinearModel, "trees": BoostedTrees, "random": RandomModel}
+    known = {"linear": LinearModel, "trees": BoostedTrees, "random": RandomModel, "traffic": TrafficModel}
     if kind not in known:
         raise ScheduleError("E401", f"no cost model {kind!r}", help=f"one of: {', '.join(known)}")
     made: CostModel = known[kind]()

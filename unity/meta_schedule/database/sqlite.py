@@ -10,27 +10,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import sqlite3
-import threading
-import zlib
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections.abc import Collection
 
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
-from ...support.errors import ScheduleError, UnityError
+from ...support.errors import UnityError
 from ..core.tune_context import one_program
 from .database import Database, as_record_data
 from .record import TuningRecord, record_text
+from .sqlite_file import SQLiteFile, packed, unpacked
 from .workload import Workload
 
-VERSION = 1
-WAIT_SECONDS = 60.0
-"""Time that a writer waits for others."""
 SPARE = 8
 """Rows that are read where one is looked for: some may be damaged."""
-MOST_BYTES = 64 << 20
-"""Largest text of one record."""
 TABLES = """
 create table if not exists workload (shash text primary key, data blob not null) without rowid;
 create table if not exists record (
@@ -41,45 +33,10 @@ create index if not exists record_of on record (shash);
 """
 
 
-class SQLiteDatabase(Database):
+class SQLiteDatabase(SQLiteFile, Database):
     """Records in a file. Raises ScheduleError E461 for a file that is no database of records."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self.name = self.path.name
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._local = threading.local()
-        with self._connection() as connection:
-            (version,) = connection.execute("pragma user_version").fetchone()
-            if version not in (0, VERSION):
-                raise ScheduleError("E461", f"{self.path} has version {version}, this one reads {VERSION}")
-            if version == 0:
-                connection.execute("begin immediate")
-                for statement in TABLES.split(";"):
-                    connection.execute(statement)
-                connection.execute(f"pragma user_version = {VERSION}")
-                connection.execute("commit")
-
-    @contextlib.contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        """This thread's connection; what SQLite refuses is a ScheduleError E461."""
-        try:
-            found = getattr(self._local, "connection", None)
-            if found is None:
-                found = sqlite3.connect(self.path, timeout=WAIT_SECONDS, isolation_level=None)
-                found.execute("pragma journal_mode = wal")
-                found.execute("pragma synchronous = normal")
-                found.execute("pragma trusted_schema = off")
-                self._local.connection = found
-            yield found
-        except sqlite3.Error as error:
-            raise ScheduleError("E461", f"{self.path}: {error}", help="give another file") from error
-
-    def close(self) -> None:
-        """Close this thread's connection; the next question opens it again."""
-        found = self._local.__dict__.pop("connection", None)
-        if found is not None:
-            found.close()
+    tables = TABLES
 
     def commit_workload(self, mod: IRModule | PrimFunc, constants: Collection[int] = ()) -> Workload:
         made = Workload(one_program(mod), tuple(sorted(constants)))
@@ -90,7 +47,7 @@ class SQLiteDatabase(Database):
         with self._connection() as connection:
             known = connection.execute("select 1 from workload where shash = ?", (workload.shash,)).fetchone()
             if known is None:
-                row = workload.shash, _packed(json.dumps(workload.as_json()))
+                row = workload.shash, packed(json.dumps(workload.as_json()))
                 connection.execute("insert or ignore into workload values (?, ?)", row)
 
     def commit_tuning_record(self, record: TuningRecord) -> None:
@@ -98,7 +55,7 @@ class SQLiteDatabase(Database):
         text = record_text(record)
         digest = hashlib.sha256(record.workload.shash.encode() + text.encode()).hexdigest()
         seconds = record.seconds if record.is_valid() else None
-        row = record.workload.shash, record.features, record.verdict, seconds, _packed(text), digest
+        row = record.workload.shash, record.features, record.verdict, seconds, packed(text), digest
         with self._connection() as connection:
             connection.execute(
                 "insert into record (shash, features, verdict, seconds, data, digest) values (?, ?, ?, ?, ?, ?)", row
@@ -135,7 +92,7 @@ class SQLiteDatabase(Database):
                 workload = workloads[shash]
                 if workload is not None:
                     with contextlib.suppress(UnityError):
-                        found.append(TuningRecord.from_json(as_record_data(_text(data)), workload))
+                        found.append(TuningRecord.from_json(as_record_data(unpacked(data)), workload))
         return found
 
     def has_workload(self, mod: IRModule | PrimFunc, constants: Collection[int] = ()) -> bool:
@@ -155,28 +112,10 @@ class SQLiteDatabase(Database):
         return digest.hexdigest()
 
 
-def _packed(text: str) -> bytes:
-    return zlib.compress(text.encode(), 6)
-
-
-def _text(data: object) -> str:
-    """The text of a row. Raises ScheduleError E461 for a row that holds none."""
-    try:
-        if not isinstance(data, bytes):
-            raise ValueError("it is no text")
-        reader = zlib.decompressobj()
-        text = reader.decompress(data, MOST_BYTES)
-        if reader.unconsumed_tail:
-            raise ValueError("it is too long")
-        return text.decode()
-    except (ValueError, zlib.error) as error:
-        raise ScheduleError("E461", f"a row of the database cannot be read: {error}") from error
-
-
 def _workload(data: object, shash: str) -> Workload | None:
     """The workload of a row; None where it is damaged or another one."""
     try:
-        made = Workload.from_json(as_record_data(_text(data)))
+        made = Workload.from_json(as_record_data(unpacked(data)))
     except UnityError:
         return None
     return made if made.shash == shash else None

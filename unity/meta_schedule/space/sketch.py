@@ -29,8 +29,9 @@ PARALLEL = "parallel"
 """The decision that loops are shared between threads."""
 LOOKS = 8
 """Random decisions that are tried for decisions which appear behind others only."""
-LAST = "inject_double_buffer"
-"""The pass before which programs are compared and described: loops stand as loops, and all decisions are taken."""
+LAST = ("inject_double_buffer", "split_host_device")
+"""The pass before which programs are compared and described: loops stand as loops, and all decisions are taken; kernels of a device
+are whole."""
 
 
 def start(mod: IRModule, seed: int | None = None) -> Schedule:
@@ -48,8 +49,8 @@ def scheduled_by_rules(context: TuneContext, fn: PrimFunc) -> Scheduled:
 def lowered(context: TuneContext, fn: PrimFunc) -> PrimFunc:
     """A scheduled program with its loops in place, before they become vectors and copies, and buffers with their axes."""
     passes = backend_of(context.target).pipeline.passes
-    names = [one.name for one in passes]
-    pipeline = Pipeline(passes[: names.index(LAST)] if LAST in names else passes)
+    end = next((place for place, one in enumerate(passes) if one.name in LAST), len(passes))
+    pipeline = Pipeline(passes[:end])
     return pipeline(IRModule({MAIN: fn}, {}, {})).prim_funcs()[MAIN]
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ffi.device import CPU, Device, device
 from ...ffi.dtype import DataType
 from ...ffi.native.pool import num_threads, set_num_threads
 from ...ffi.targets.target import Target
@@ -73,15 +74,16 @@ Run = tuple[list[float] | None, str | None]
 
 def run_programs(
     artifacts: Sequence[bytes], packed: Sequence[dict[int, Packing]], info: Sequence[Described], turns: Turns,
-    threads: int, other_info: Sequence[Described] = (),
+    threads: int, other_info: Sequence[Described] = (), device_type: str = CPU.kind,
 ) -> list[Run]:  # fmt: skip
     """The times of saved programs, of which the first is the default; results are compared with arguments of ``other_info``
-    as well, where there are any. Raises ScheduleError E463 where the default fails."""
+    as well, where there are any; tensors lie on a device of ``device_type``. Raises ScheduleError E463 where the default fails."""
     if num_threads() != threads:
         set_num_threads(threads)
     end = time.perf_counter() + turns.seconds
-    data, other = _Data(info), _Data(other_info) if other_info else None
-    clock = time.thread_time if threads == 1 else time.perf_counter
+    where = device(device_type)
+    data, other = _Data(info, where), _Data(other_info, where) if other_info else None
+    clock = time.thread_time if threads == 1 and where is CPU else time.perf_counter
     entries: list[_Entry] = []
     for place, (artifact, layouts) in enumerate(zip(artifacts, packed, strict=True)):
         entry = _Entry(data, layouts, clock)
@@ -116,7 +118,8 @@ def run_programs(
 class _Data:
     """The arguments of a task: the same for all candidates, and what the default makes of those that it writes."""
 
-    def __init__(self, info: Sequence[Described]) -> None:
+    def __init__(self, info: Sequence[Described], place: Device = CPU) -> None:
+        self.place = place
         rng = np.random.default_rng(0)
         shapes = {place: shape for place, (_, shape) in enumerate(info) if isinstance(shape, tuple)}
         limit = max(1, min([LARGEST_INTEGER, *[extent for shape in shapes.values() for extent in shape]]))
@@ -139,13 +142,13 @@ class _Data:
             if layout is not None:
                 key = place, layout
                 if key not in self._packed:
-                    self._packed[key] = Tensor(layout.pack(array))
+                    self._packed[key] = Tensor(layout.pack(array), self.place)
                 found.append(self._packed[key])
             elif to_judge and (self.results is None or place in self.results):
-                found.append(Tensor(array.copy()))
+                found.append(Tensor(array.copy(), self.place))
             else:
                 if place not in self._shared:
-                    self._shared[place] = Tensor(array.copy())
+                    self._shared[place] = Tensor(array.copy(), self.place)
                 found.append(self._shared[place])
         return found
 
@@ -187,6 +190,7 @@ class _Entry:
         arguments = self.data.arguments(self.packed)
         start = self.clock()
         function(*arguments)
+        self.data.place.sync()
         self.first = self.clock() - start
         self.problem = self.data.judge(arguments, self.packed) or None
         if other is not None and not self.problem:
@@ -204,6 +208,7 @@ class _Entry:
             start = self.clock()
             for _ in range(self.calls):
                 self.call()
+            self.data.place.sync()
             took = (self.clock() - start) * 1e3
             if took >= turns.min_repeat_ms / 2:
                 break
@@ -215,6 +220,7 @@ class _Entry:
         start = self.clock()
         for _ in range(self.calls):
             self.call()
+        self.data.place.sync()
         self.samples.append((self.clock() - start) / self.calls)
 
 

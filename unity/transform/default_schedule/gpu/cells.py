@@ -16,6 +16,7 @@ from ....ir.walk import collect, used_vars
 from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine
 from ...schedule import Schedule
+from ...tir.analysis.choices import choose
 from ...tir.analysis.loop_nests import stride_class
 from .stages import Stage, deal_out, one_loop_each, size_of, threads_for, variables
 
@@ -26,12 +27,13 @@ VECTOR_BYTES = 16
 def bind_cells(sch: Schedule, stage: Stage, gpu: GpuMachine, count: bool = True) -> tuple[Schedule, str]:
     """Bind a stage and say how. ``count``: use an iterator that counts its cells, if the stage can have one."""
     cells, steps = stage.of_kind("S"), [[loop] for loop in stage.loops if loop not in stage.of_kind("S")]
-    lanes = _lanes(stage, gpu)
+    most = _lanes(stage, gpu)
+    lanes = choose(stage.block, "lanes", [most >> part for part in range(most.bit_length())], most)
     if lanes > 1 and not _is_whole(stage) and type(stage.extents[-1]) is not IntImm:
         return _bind_row_vectors(sch, stage, gpu, lanes)
     loop, *_ = one_loop_each(sch, stage, cells, *steps, count=count)
     size = size_of([e for e, kind in zip(stage.extents, stage.kinds) if (kind or "S") == "S"])
-    threads = threads_for(size // lanes, gpu)
+    threads = choose_threads(stage, size // lanes, gpu)
     deal_out(sch, loop, threads, lanes)
     return sch, f"{stage.name} by {threads} threads" + (f" of {lanes}" if lanes > 1 else "")
 
@@ -49,7 +51,7 @@ def bind_axes(sch: Schedule, stage: Stage, gpu: GpuMachine) -> tuple[Schedule, s
     if not cells:
         raise ScheduleError("E425", f"block {stage.name} has no loop for threads")
     *outer, inner = cells
-    threads = threads_for(size_of(stage.extents), gpu)
+    threads = choose_threads(stage, size_of(stage.extents), gpu)
     block, thread = sch.split(inner, [None, threads])
     sch.reorder(*outer[:2], block, thread, *outer[2:], *steps)
     for loop, axis in zip([*outer[:1], block, *outer[1:2]], ("blockIdx.x", "blockIdx.y", "blockIdx.z")):
@@ -63,10 +65,16 @@ def _bind_row_vectors(sch: Schedule, stage: Stage, gpu: GpuMachine, lanes: int) 
     *outer, inner = stage.loops
     vector, lane = sch.split(inner, [None, lanes])
     loop = sch.fuse(*outer, vector, preserve_unit_iters=False) if outer else vector
-    threads = threads_for(size_of(stage.extents) // lanes, gpu)
+    threads = choose_threads(stage, size_of(stage.extents) // lanes, gpu)
     deal_out(sch, loop, threads)
     sch.vectorize(lane)
     return sch, f"{stage.name} by {threads} threads of {lanes}"
+
+
+def choose_threads(stage: Stage, cells: int, gpu: GpuMachine) -> int:
+    """Threads of a block for the cells of a stage."""
+    counts = [gpu.warp << part for part in range(6) if gpu.warp << part <= gpu.threads]
+    return choose(stage.block, "threads", counts, threads_for(cells, gpu))
 
 
 def _lanes(stage: Stage, gpu: GpuMachine) -> int:

@@ -6,6 +6,8 @@ Not here: what a block does (`warp_tiles.py`, and `warpgroup_tiles.py` for devic
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from ....ir.build import dtype_of, le
@@ -16,6 +18,7 @@ from ....ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ....ir.types import Expr
 from ...infra.backend import GpuMachine
 from ...schedule import Schedule
+from ...tir.analysis.choices import choose
 from ..base import program_of, schedule_of
 from .nests import replaced
 from .product import Product, extent_of, products_of
@@ -102,6 +105,8 @@ def bind_tensor_cores(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Sc
     form = _form(what)
     if gpu.capability < 80 or gpu.warp != WARP or form is None or (form.operand == "tf32" and not gpu.tf32):
         return None
+    if not choose(what.stage.block, "tensor_cores", (0, 1), 1):
+        return None
     _inline_producers(sch, what)
     what = next(product for product in products_of(sch) if product.name == what.name)
     rows = extent_of(what.rows)
@@ -125,22 +130,29 @@ def _sides(what: Product, rows: int, columns: int, steps: int) -> tuple[Side, Si
 
 
 def _tile(what: Product, gpu: GpuMachine, rows: int) -> WarpTile | WarpgroupTile | None:
-    """The tile for a number of rows, with as many stages as fit into shared memory; None if not even two do."""
-    costs, steps = _costs(what, gpu, rows), _steps(what)
+    """The tile for a number of rows that costs least, with as many stages as fit into shared memory; None if not even two do."""
+    wanted = choose(what.stage.block, "tile", range(len(GROUP_CHOICES) + len(CHOICES)), 0)
+    found = list(islice(_tiles(what, gpu, rows), wanted + 1))
+    return found[-1] if found else None
+
+
+def _tiles(what: Product, gpu: GpuMachine, rows: int) -> Iterator[WarpTile | WarpgroupTile]:
+    """The tiles that fit, by their costs."""
+    block, costs, steps = what.stage.block, _costs(what, gpu, rows), _steps(what)
     for choice in sorted(costs, key=lambda choice: costs[choice]):
         sizes = choice.rows, choice.columns, steps, choice.row_parts, choice.column_parts
         if choice.is_grouped:
             grouped = WarpgroupTile(*sizes, STAGES)
             beside = all([side.copied_bytes >= LEAST_COPY for side in _sides(what, *sizes[:3])])
             if beside and grouped.bytes <= gpu.shared_bytes:
-                return grouped
+                yield grouped
             continue
         sides = _sides(what, *sizes[:3])
-        stages = min(STAGES, gpu.shared_bytes // sum([side.bytes for side in sides]))
+        room = gpu.shared_bytes // sum([side.bytes for side in sides])
+        stages = choose(block, "stages", range(2, STAGES + 1), STAGES, room)
         crowded = any([side.single and choice.sums * (1 + side.single // 16) > MOST_SUMS for side in sides])
         if stages > 1 and not crowded:
-            return WarpTile(*sizes, stages)
-    return None
+            yield WarpTile(*sizes, stages)
 
 
 def _kernel(what: Product, form: Form, tile: WarpTile | WarpgroupTile) -> tuple[Stmt, str]:
@@ -207,4 +219,5 @@ def _costs(what: Product, gpu: GpuMachine, m: int) -> dict[Choice, float]:
 def _group(what: Product, tile: WarpTile | WarpgroupTile) -> int:
     extent = extent_of(what.columns)
     tiles = math.ceil(extent.value / tile.columns) if type(extent) is IntImm else 1
-    return next(group for group in range(GROUP, 0, -1) if tiles % group == 0)
+    groups = [group for group in range(GROUP, 0, -1) if tiles % group == 0]
+    return choose(what.stage.block, "group", groups, groups[0])

@@ -14,6 +14,7 @@ from ....ir.types import Expr
 from ....ir.walk import collect, used_vars
 from ...infra.backend import GpuMachine
 from ...schedule import BlockRV, LoopRV, Schedule
+from ...tir.analysis.choices import choose
 from ..base import program_of, schedule_of
 from .product import Product, Tile, extent_of, on_tiles, walks
 from .stages import size_of
@@ -127,12 +128,15 @@ def _tile(what: Product, gpu: GpuMachine) -> Tile:
     rows = next((r for r in ROWS if WARPS * r < 2 * m), ROWS[-1])
     while rows > 4 and batch * -(-m // (rows * WARPS)) * -(-n // (columns * gpu.warp)) < gpu.processors:
         rows //= 2
+    block = what.stage.block
+    columns, rows = choose(block, "columns", COLUMNS, columns), choose(block, "rows", ROWS, rows)
     steps = STEPS
     while steps > VECTOR and steps >= 2 * k:
         steps //= 2
     item = max([dtype_of(value).itemsize for value in (what.left, what.right)])
     while steps > VECTOR and steps * (rows * WARPS + columns * gpu.warp + 1) * item > gpu.static_shared_bytes:
         steps //= 2  # 1: a column of padding
+    steps = choose(block, "steps", [steps >> part for part in range(3) if steps >> part >= VECTOR], steps)
     left, right = walks(what.left, what.steps, what.rows), walks(what.right, what.steps, what.columns)
     together = columns > 1 and not right and _writes_vectors(what, columns * gpu.warp)
     return Tile(rows * WARPS, gpu.warp, columns, steps, together, left, right)

@@ -1,0 +1,60 @@
+"""``work_off``: the candidates of a queue measured on a machine with their device, by an ordinary tuning.
+
+Invariant: a candidate leaves the queue when its record is in the database, a task when it has its verdict: who is killed goes on
+where he was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Unpack
+
+from .builder import BuilderResult
+from .core.measure_candidate import MeasureCandidate
+from .database import Database
+from .measure_callback import MeasureCallback
+from .queue import Given, MeasureQueue
+from .runner import RunnerResult
+from .tune import TuneOptions, show, tuned
+from .tuning_loop import TaskScheduler
+
+
+class Forget(MeasureCallback):
+    """Takes candidates out of the queue when their records are written."""
+
+    at_once = True
+
+    def __init__(self, queue: MeasureQueue) -> None:
+        self.queue = queue
+
+    def apply(
+        self, task_scheduler: TaskScheduler, task_id: int, measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult], runner_results: Sequence[RunnerResult],
+    ) -> None:  # fmt: skip
+        strategy = task_scheduler.tasks[task_id].ctx.search_strategy
+        for one in measure_candidates:
+            if isinstance(strategy, Given) and one.sch in strategy.numbers:
+                self.queue.measured(strategy.numbers[one.sch])
+
+
+def work_off(
+    file: MeasureQueue | str | Path, work_dir: str | Path | None = None, **options: Unpack[TuneOptions]
+) -> Database:
+    """Measure the candidates of a queue on this machine and return the database of what was measured; the table goes to standard
+    error. Options: as in ``tune_tasks``. Raises what it raises, and ScheduleError E461 for a file that is no queue."""
+    waits_in = file if isinstance(file, MeasureQueue) else MeasureQueue(file)
+    waiting = waits_in.tasks()
+    callbacks = MeasureCallback.create(options.get("measure_callbacks", "default"))
+    options["measure_callbacks"] = [*callbacks, Forget(waits_in)]
+    tasks, weights = [one.context() for one in waiting], [one.weight for one in waiting]
+    trials = sum([len(one.traces) + 1 for one in waiting])
+    records, rows = tuned(tasks, weights, work_dir, trials, **options)
+    for one, row in zip(waiting, rows):
+        if not row.remark.startswith("failed"):
+            waits_in.settled(one.number)
+    show(rows)
+    return records
+
+
+__all__ = ["Forget", "work_off"]
