@@ -2,7 +2,8 @@
 
 ``random_program(seed)`` gives script over two sizes ``n`` and ``m``, ``arguments(func, n, m, seed)`` what to call it with. Loops
 (with starts, steps, triangles), blocks with predicates, guards as statements, as lazy values and before ``continue``, bound
-indices, vectors and indices read from data all occur.
+indices, shifted and masked ones, those of types that wrap, vectors, indices read from data, and views of another size, offset or
+element type all occur.
 """
 
 from __future__ import annotations
@@ -70,8 +71,13 @@ class _Writer:
             return f"{base} {self.rng.choice(('//', '%'))} {self.rng.choice((2, 3, 4))}"
         if roll < 0.92:
             return f"T.min({base} + {self.rng.choice((0, 1))}, {extent} - {self.rng.choice((0, 1))})"
-        if roll < 0.96:
+        if roll < 0.93:
             return f"T.max({base} - 1, 0)"
+        if roll < 0.95:
+            return f"({base} {self.rng.choice(('<<', '>>', '&', '^'))} {self.number()})"
+        if roll < 0.97:
+            narrow = self.rng.choice(("int8", "uint8"))
+            return f"T.Cast('int64', T.Cast('{narrow}', {base}) {self.rng.choice('-+*')} T.{narrow}({self.rng.choice((1, 100))}))"
         return f"{base} * m + {self.atom()}"
 
     def condition(self, extent: str) -> str:
@@ -87,6 +93,16 @@ class _Writer:
 
     def access(self, buffer: str, shape: tuple[str, ...]) -> str:
         return f"{buffer}[{', '.join([self.index(e) for e in shape])}]"
+
+    def viewed(self, depth: int, source: tuple[str, ...]) -> str:
+        """A read of the first buffer through a view, which may be larger or begin later."""
+        name, extent = self.name("V"), " * ".join([f"({e})" for e in source])
+        dtype, size = self.rng.choice(
+            (("float32", extent), ("float32", f"{extent} + 1"), ("uint8", f"{extent} * 4"), ("float64", extent))
+        )
+        offset = self.rng.choice(("", "", ", elem_offset=1", ", elem_offset=n"))
+        self.line(depth, f'{name} = T.decl_buffer(({size},), "{dtype}", data=A.data{offset})')
+        return f'T.Cast("float32", {name}[{self.index(source[-1])}])'
 
     # ---- statements
 
@@ -128,6 +144,8 @@ class _Writer:
     def body(self, depth: int, source: tuple[str, ...], target: tuple[str, ...]) -> None:
         roll = self.rng.random()
         read, write = self.access("A", source), self.access("B", target)
+        if self.rng.random() < 0.15:
+            read = self.viewed(depth, source)
         if roll < 0.35:
             self.line(depth, f"{write} = {read}")
         elif roll < 0.5:

@@ -46,6 +46,16 @@ REFUSED = [
      {"i": 3}, 9),
     ("8 -> 8", 'for i in range(4):\n    with T.block("x"):\n        C = T.match_buffer(A[i * 2:i * 2 + 4], (4,), offset_factor=1)\n'
      "        B[i] = C[0]", {"i": 3}, 9),
+    ("8 -> 8", "for i in range(8):\n    B[i << 1] = A[i]", {"i": 7}, 14),
+    ("8 -> 8", "for i in range(8):\n    B[i ^ 8] = A[i]", {"i": 7}, 15),
+    ("8 -> 8", "for i in T.serial(T.int8(100)):\n    B[T.Cast('int64', i * T.int8(2))] = A[0]", {"i": 99}, -58),
+    ("8 -> 8", "for i in T.serial(T.uint32(8)):\n    B[i - T.uint32(1)] = A[0]", {"i": 0}, 4294967295),
+    ("8 -> 16", "V = T.decl_buffer((16,), 'float32', data=A.data)\nfor i in range(16):\n    B[i] = V[i]", {"i": 15}, 63),
+    ("8 -> 8", "V = T.decl_buffer((8,), 'float32', data=A.data, elem_offset=4)\nfor i in range(8):\n    B[i] = V[i]", {"i": 7}, 47),
+    ("8 -> 8", "V = T.decl_buffer((8,), 'float64', data=A.data)\nfor i in range(8):\n    B[i] = T.Cast('float32', V[i])", {"i": 7}, 63),
+    ("8 -> 4", "V = T.decl_buffer((4, 4), 'float32', data=A.data, strides=[4, 1])\nfor i, j in T.grid(4, 4):\n    B[i] = V[i, j]",
+     {"i": 3, "j": 3}, 63),
+    ("n -> n", "V = T.decl_buffer((n * 2,), 'float32', data=A.data)\nfor i in range(n):\n    B[i] = V[i + n]", {"n": 1, "i": 0}, 7),
 ]  # fmt: skip
 
 AT_ENTRY = [
@@ -53,6 +63,11 @@ AT_ENTRY = [
     ("4 -> n", "for i in range(n):\n    B[i] = A[i]", {"n <= 4"}),
     ("n -> n", "for i in range(n):\n    B[i] = A[i + k]", {"n < 1 or k >= 0 and n + k <= n"}),
     ("n -> m", "if n > 2:\n    for i in range(m):\n        B[i] = A[i]", {"not n > 2 or m <= n"}),
+    (
+        "n -> m",
+        "V = T.decl_buffer((m,), 'float32', data=A.data)\nfor i in range(m):\n    B[i] = V[i]",
+        {"m * 4 <= 4 * n"},
+    ),
     ("n -> n", "for o, i in T.grid((n + 3) // 4, 4):\n    B[o * 4 + i] = A[o * 4 + i]", {"(n + 3) // 4 * 4 <= n"}),
 ]
 
@@ -73,6 +88,10 @@ INSIDE = [
     ("n -> n", 'for i in range(n // 4):\n    with T.block("x"):\n        v = T.axis.spatial(n // 4, i)\n'
      "        C = T.match_buffer(A[v * 4:v * 4 + 4], (4,), offset_factor=1)\n        for j in range(4):\n"
      "            B[v * 4 + j] = C[j]"),
+    ("8 -> 8", "V = T.decl_buffer((16,), 'float32', data=A.data)\nfor i in range(8):\n    B[i] = V[i]"),
+    ("n, m -> n, m", "V = T.decl_buffer((n * m,), 'float32', data=A.data)\nfor i, j in T.grid(n, m):\n    B[i, j] = V[i * m + j]"),
+    ("8 -> 8", "p: T.handle('float32') = A.data\nV = T.decl_buffer((4,), 'float64', data=p)\nfor i in range(4):\n"
+     "    B[i] = T.Cast('float32', V[i])"),
     ("n -> n", 'T.evaluate(T.call_extern("int32", "f", T.address_of(A[n]), B.access_ptr("rw", offset=n)))'),
 ]  # fmt: skip
 
@@ -158,11 +177,13 @@ def test_a_failed_condition_says_what_it_was_called_with(mode):
     assert caught.value.code == "E614"
 
 
-def test_checks_at_run_time_by_an_option(monkeypatch):
+@pytest.mark.parametrize(("case", "sizes", "buffer"), [(REFUSED[0], (2, 2), "A"), *[(c, (8, 8), "V") for c in REFUSED if "elem_offset=" in c[1]],
+                                                       (REFUSED[-1], (3, 3), "V")])  # fmt: skip
+def test_checks_at_run_time_by_an_option(case, sizes, buffer, monkeypatch):
     monkeypatch.setenv("UNITY_BOUNDS", "1")
-    vm = unity.VirtualMachine(unity.compile(program(*REFUSED[0][:2])))
-    with pytest.raises(unity.UnityError, match="index of A is out of bounds") as caught:
-        vm["main"](np.ones(2, "float32"), np.ones(2, "float32"), 0)
+    vm = unity.VirtualMachine(unity.compile(program(*case[:2])))
+    with pytest.raises(unity.UnityError, match=f"index of {buffer} is out of bounds") as caught:
+        vm["main"](np.ones(sizes[0], "float32"), np.ones(sizes[1], "float32"), 0)
     assert caught.value.code == "E614"
 
 

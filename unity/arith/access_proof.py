@@ -43,7 +43,7 @@ from ..ir.types import Expr, PrimType, prim_type
 from ..ir.walk import children, free_vars, substitute
 from .analyzer import Analyzer
 from .canonical import is_index
-from .evaluate import evaluate
+from .evaluate import BITS, evaluate
 from .poly import Atom, Mono, Poly, constant, constant_value, plus, scaled, times
 
 LONG = 100
@@ -55,7 +55,7 @@ TRIES = 512
 UNDECIDED = "nothing shows an index outside, nothing rules it out"
 SIZES = (1, 2, 3, 4, 5, 8, 16, 17, 33, 64, 128)
 _ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max, And, Or, Not, Select, Cast)
-_PLAIN_CALLS = frozenset(("T.likely", "T.if_then_else"))
+_PLAIN_CALLS = frozenset(("T.likely", "T.if_then_else", *BITS))
 
 
 @dataclass(slots=True, frozen=True)
@@ -83,11 +83,11 @@ class Scope:
 @dataclass(slots=True, frozen=True)
 class Access:
     """One axis of an access: ``[first, past)`` must lie in ``[0, extent)``. ``first`` None: an index nobody understands;
-    ``past`` None: one element."""
+    ``past`` None: one element; ``axis`` None: bytes of ``buffer``, whose memory the access sees through a view."""
 
     node: Any
     buffer: Buffer
-    axis: int
+    axis: int | None
     first: Expr | None
     past: Expr | None
     extent: Expr
@@ -250,8 +250,7 @@ class _Question:
         if why:
             return AccessVerdict(self.access, why=why)
         never = ana.can_prove(logical_not(below)) or ana.can_prove(logical_not(above))
-        bounds = [e for loop in self.loops.values() for e in (loop.low, loop.extent)]
-        if never or not self.symbols_of(self.first, self.end, self.extent, *self.relevant, *bounds):
+        if never or not self.symbols_of(self.first, self.end, self.extent, *self.relevant, *self.ends()):
             return self._shown()
         return self._by_sizes(ana, low, high)
 
@@ -260,7 +259,16 @@ class _Question:
         bound = ana.const_int_bound(self.first) if dtype_of(self.first).is_integral else None
         if bound is not None and type(self.extent) is IntImm and bound.low >= 0 and bound.high < self.extent.value:
             return None
+        why = self.obstacle()
+        if why:
+            return AccessVerdict(self.access, why=why)
+        if not self.symbols_of(self.first, self.end, self.extent, *self.relevant, *self.ends()):
+            return self._shown()
         return AccessVerdict(self.access, why=f"an index of type {dtype_of(self.first).name}")
+
+    def ends(self) -> list[Expr]:
+        """The bounds of the loops that the access depends on."""
+        return [e for loop in self.loops.values() for e in (loop.low, loop.extent)]
 
     def obstacle(self) -> str:
         """The reason why the runs of the access cannot be enumerated; nothing if they can."""
@@ -290,16 +298,18 @@ class _Question:
 
     def _named(self, values: dict[Var, int]) -> dict[Var, int]:
         """The values that matter: symbols first, then loops."""
-        bounds = [e for loop in self.loops.values() for e in (loop.low, loop.extent)]
-        used = {*self.loops, *self.symbols_of(self.first, self.end, self.extent, *self.guards, *bounds)}
+        used = {*self.loops, *self.symbols_of(self.first, self.end, self.extent, *self.guards, *self.ends())}
         return {v: values[v] for v in (*self.judge.symbols, *[k.var for k in self.around]) if v in used}
 
     def _outside(self, values: dict[Var, int]) -> int | None:
         """The index of a run where it is outside; None for a run that is inside, or none at all."""
         if not all([evaluate(guard, values) for guard in (*self.judge.facts, *self.guards)]):
             return None
-        first, end, extent = [evaluate(e, values) for e in (self.first, self.end, self.extent)]
-        if first is None or end is None or extent is None:
+        first, extent = evaluate(self.first, values), evaluate(self.extent, values)
+        if first is None or extent is None:
+            return None
+        end = first + 1 if self.access.past is None else evaluate(self.end, values)
+        if end is None:
             return None
         return first if first < 0 else end - 1 if end > extent else None
 
@@ -454,7 +464,7 @@ def _is_plain(expr: Expr) -> bool:
     while stack:
         node = stack.pop()
         dtype = node.ty.dtype if type(node.ty) is PrimType else None
-        if dtype is None or dtype.lanes != 1 or not (dtype.is_bool or is_index(node)):
+        if dtype is None or dtype.lanes != 1 or not (dtype.is_bool or dtype.is_integral):
             return False
         if type(node) is IntImm or isinstance(node, Var):
             continue

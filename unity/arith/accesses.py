@@ -24,6 +24,7 @@ from ..ir.stmt import (
     Break,
     BufferStore,
     Continue,
+    DeclBuffer,
     Evaluate,
     For,
     IfThenElse,
@@ -36,6 +37,7 @@ from ..ir.types import Expr, PointerType, prim_type
 from ..ir.walk import children, collect
 from ..support.recursion import deep_recursion
 from .access_proof import Access, AccessVerdict, Judge, Loop, Scope, lane_of
+from .views import owners, place, shown
 
 _LEAVE = frozenset(("T.ret", "T.thread_return", "T.break_loop", "T.continue_loop"))
 _ADDRESSES = frozenset(("T.address_of", "T.prefetch"))
@@ -79,6 +81,7 @@ class _Walk:
         self.written = None if opaque else written
         self.scope = Scope(uncertain=leaves)
         self.judge = Judge(fn)
+        self.owners = owners(fn)
         self.found: list[AccessVerdict] = []
         self.count = 0
 
@@ -174,8 +177,18 @@ class _Walk:
         elif kind is AllocBuffer:
             for extent in stmt.buffer.shape:
                 self.expr(extent)
+        elif kind is DeclBuffer:
+            self.view(stmt.buffer)
         elif kind is Return and stmt.value is not None:
             self.expr(stmt.value)
+
+    def view(self, buffer: Buffer) -> None:
+        """A view through a pointer that was bound to a name shows what the pointer shows."""
+        data: Expr = buffer.data
+        while isinstance(data, Var) and data in self.scope.values:
+            data = self.scope.values[data]
+        if isinstance(data, Var) and data in self.owners:
+            self.owners[buffer.data] = self.owners[data]
 
     def store(self, stmt: BufferStore) -> None:
         self.expr(stmt.value)
@@ -254,8 +267,7 @@ class _Walk:
             return
         vectors = [index for index in node.indices if dtype_of(index).lanes > 1 or dtype_of(index).scalable]
         if not vectors and predicate is None:
-            for axis, (index, extent) in enumerate(zip(node.indices, buffer.shape)):
-                self.judged(Access(node, buffer, axis, index, None, extent, verb))
+            self.element(node, verb, list(node.indices))
             return
         lane = Var(
             "lane", prim_type((vectors or node.indices)[0].ty.dtype.element if vectors or node.indices else "int64")
@@ -269,9 +281,19 @@ class _Walk:
                     self.scope.uncertain = True
                 else:
                     self.guard(mask)
-            for axis, (index, extent) in enumerate(zip(node.indices, buffer.shape)):
-                single = lane_of(index, lane) if dtype_of(index).lanes > 1 else index
-                self.judged(Access(node, buffer, axis, single if lanes else None, None, extent, verb))
+            single = [lane_of(index, lane) if dtype_of(index).lanes > 1 else index for index in node.indices]
+            self.element(node, verb, single if lanes else [None for _ in single])
+
+    def element(self, node: Any, verb: str, indices: list[Expr | None]) -> None:
+        """Judge the access to one element: each axis, and for a view its place in the memory that it shows."""
+        buffer: Buffer = node.buffer
+        for axis, (index, extent) in enumerate(zip(indices, buffer.shape)):
+            self.judged(Access(node, buffer, axis, index, None, extent, verb))
+        owner = shown(buffer, self.owners)
+        known = [index for index in indices if index is not None]
+        found = None if owner is None or len(known) < len(indices) else place(buffer, known, owner)
+        if found is not None:
+            self.judged(Access(node, found.owner, None, found.first, found.past, found.size, verb))
 
     def judged(self, access: Access) -> None:
         """Note an access that is not certainly inside."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ...arith.access_proof import AccessVerdict
+from ...arith.access_proof import Access, AccessVerdict
 from ...arith.accesses import judge
 from ...ir.buffer import MatchBufferRegion
 from ...ir.build import add
@@ -39,8 +39,8 @@ def check_bounds(mod: IRModule) -> IRModule:
             print(f"{name}: {_explained(verdicts, count, list(conditions))}", file=sys.stderr)
         if conditions:
             asserts = [
-                AssertStmt(v.condition, f"{place(v)} is outside axis {v.access.axis} of {v.access.buffer.name}, "  # type: ignore[arg-type]
-                           f"which has {text(v.access.extent)}, unless {said}", "IndexError", v.access.node.span)
+                AssertStmt(v.condition, f"{place(v)} is outside {_whole(v.access)}, "  # type: ignore[arg-type]
+                           f"which has {_extent(v.access)}, unless {said}", "IndexError", v.access.node.span)
                 for said, v in conditions.items()
             ]  # fmt: skip
             changed[name] = replace(fn, body=seq(*asserts, fn.body))
@@ -62,7 +62,18 @@ def place(verdict: AccessVerdict) -> str:
         inside = [f"{text(r.min)}:{text(add(r.min, r.extent))}" for r in access.node.source.region]
     else:
         inside = [text(index) for index in access.node.indices]
-    return f"{access.buffer.name}[{', '.join(inside)}]"
+    return f"{access.node.buffer.name if access.axis is None else access.buffer.name}[{', '.join(inside)}]"
+
+
+def _whole(access: Access) -> str:
+    """What the access must stay inside of."""
+    return (
+        f"the memory of {access.buffer.name}" if access.axis is None else f"axis {access.axis} of {access.buffer.name}"
+    )
+
+
+def _extent(access: Access) -> str:
+    return f"{text(access.extent)}{' bytes' if access.axis is None else ''}"
 
 
 def _refused(name: str, verdict: AccessVerdict) -> VerifyError:
@@ -70,10 +81,16 @@ def _refused(name: str, verdict: AccessVerdict) -> VerifyError:
     assert verdict.example is not None
     values, index = verdict.example
     found = ", ".join([f"{var.name} = {value}" for var, value in values.items()])
-    extent = text(access.extent)
+    what = (
+        "the last byte"
+        if access.axis is None and index > 0
+        else "byte"
+        if access.axis is None
+        else f"index {access.axis}"
+    )
     return VerifyError(
-        "E328", f"{name} {access.verb} {place(verdict)}, which is outside: axis {access.axis} of {access.buffer.name} has {extent}",
-        access.node.span, [Note(f"{f'for {found} ' if found else ''}index {access.axis} is {index}")], HELP,
+        "E328", f"{name} {access.verb} {place(verdict)}, which is outside: {_whole(access)} has {_extent(access)}",
+        access.node.span, [Note(f"{f'for {found} ' if found else ''}{what} is {index}")], HELP,
     )  # fmt: skip
 
 

@@ -2,15 +2,20 @@
 
 Not part of the default pipeline: ``CHECKED_CPU_PIPELINE`` has it. A check stands before the statement that makes the access and
 holds under the conditions under which the access happens (branches of ``T.if_then_else``, right sides of ``and`` / ``or``).
-`simplify` removes what the loop bounds prove. Vectors of indices other than ramps are not checked.
+An element of a view (``T.decl_buffer``) must lie in the memory that the view shows as well. `simplify` removes what the loop bounds
+prove. Vectors of indices other than ramps are not checked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import reduce
+from itertools import product
 from typing import Any
 
+from ....arith.views import owners, place, shown
 from ....ir.buffer import Buffer
-from ....ir.build import add, const, dtype_of, ge, logical_and, logical_not, logical_or, lt, mul
+from ....ir.build import add, const, dtype_of, ge, le, logical_and, logical_not, logical_or, lt, mul
 from ....ir.expr import Call, IntImm, Op, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -35,32 +40,33 @@ from ....ir.walk import children, rebuild, substitute
 from ...infra.passes import prim_func_pass
 
 
-def _inside(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr | None:
-    """The condition that indices lie in the shape; None where nothing can be said."""
-    found: Expr | None = None
-    for index, extent in zip(indices, buffer.shape):
-        if type(index) is Ramp and type(index.stride) is IntImm:
-            last = add(index.base, mul(index.stride, const(index.lanes - 1, dtype_of(index.stride))))
-            ends = [index.base, last]
-        elif dtype_of(index).lanes == 1:
-            ends = [index]
-        else:
-            continue
-        for end in ends:
-            good = logical_and(ge(end, 0), lt(end, extent))
-            found = good if found is None else logical_and(found, good)
-    return found
+def _inside(buffer: Buffer, indices: tuple[Expr, ...], owner: Buffer | None) -> Expr | None:
+    """The condition that indices lie in the shape, and in the memory that a view shows; None where nothing can be said."""
+    ends = [_ends(index) for index in indices]
+    conditions = [logical_and(ge(end, 0), lt(end, extent)) for both, extent in zip(ends, buffer.shape) for end in both]
+    if owner is not None and all(ends):
+        places = [place(buffer, corner, owner) for corner in product(*ends)]
+        conditions += [logical_and(ge(p.first, 0), le(p.past, p.size)) for p in places if p is not None]
+    return reduce(logical_and, conditions) if conditions else None
+
+
+def _ends(index: Expr) -> list[Expr]:
+    """The first and the last of the indices of an axis: one, those of a ramp, or none that are known."""
+    if type(index) is Ramp and type(index.stride) is IntImm:
+        return [index.base, add(index.base, mul(index.stride, const(index.lanes - 1, dtype_of(index.stride))))]
+    return [index] if dtype_of(index).lanes == 1 else []
 
 
 class _Checks:
     """The checks that the evaluation of expressions needs, in order of evaluation."""
 
-    def __init__(self) -> None:
+    def __init__(self, made: Mapping[Var, Buffer]) -> None:
+        self.made = made
         self.found: list[Stmt] = []
 
     def require(self, buffer: Buffer, indices: tuple[Expr, ...], guard: Expr | None, span: Any) -> None:
         """Check an access that happens where ``guard`` holds."""
-        condition = _inside(buffer, indices)
+        condition = _inside(buffer, indices, shown(buffer, self.made))
         if condition is not None:
             condition = condition if guard is None else logical_or(logical_not(guard), condition)
             if not (type(condition) is IntImm and condition.value):
@@ -106,47 +112,55 @@ def _both(guard: Expr | None, condition: Expr) -> Expr:
     return condition if guard is None else logical_and(guard, condition)
 
 
-def _before(stmt: Stmt, *exprs: Expr | None) -> list[Stmt]:
-    checks = _Checks()
-    for expr in exprs:
-        if expr is not None:
-            checks.expr(expr)
-    return checks.found
+class _Checked:
+    """Statements with their checks. ``made``: the buffers that pointers belong to."""
 
+    def __init__(self, made: dict[Var, Buffer]) -> None:
+        self.made = made
 
-def _checked(stmt: Any) -> Any:
-    """A statement with checks in the statements it holds."""
-    return rebuild(stmt, lambda part: _stmt(part) if isinstance(part, Stmt) else part)
+    def before(self, *exprs: Expr | None) -> list[Stmt]:
+        """The checks of expressions that a statement evaluates first."""
+        checks = _Checks(self.made)
+        for expr in exprs:
+            if expr is not None:
+                checks.expr(expr)
+        return checks.found
 
+    def inside(self, stmt: Any) -> Any:
+        """A statement with checks in the statements it holds."""
+        return rebuild(stmt, lambda part: self.stmt(part) if isinstance(part, Stmt) else part)
 
-def _stmt(stmt: Any) -> Any:
-    kind = type(stmt)
-    if kind in (SeqStmt, AttrStmt):
-        return _checked(stmt)
-    if kind is BufferStore:
-        checks = _Checks()
-        for part in (*stmt.indices, stmt.value):
-            checks.expr(part)
-        if stmt.predicate is None:
-            checks.require(stmt.buffer, stmt.indices, None, stmt.span)
-        return seq(*checks.found, stmt)
-    if kind is For:
-        return seq(*_before(stmt, stmt.min, stmt.extent), _checked(stmt))
-    if kind is While:
-        head = _before(stmt, stmt.cond)
-        if not head:
-            return _checked(stmt)
-        leave = IfThenElse(logical_not(stmt.cond), Break())
-        return replace(stmt, cond=const(True), body=seq(*head, leave, _stmt(stmt.body)))
-    if kind is IfThenElse:
-        return seq(*_before(stmt, stmt.cond), _checked(stmt))
-    if kind is Bind or kind is Evaluate:
-        return seq(*_before(stmt, stmt.value), stmt)
-    if kind is AssertStmt:
-        return seq(*_before(stmt, stmt.cond), stmt)
-    if kind is AllocBuffer:
-        return seq(*_before(stmt, *stmt.buffer.shape), stmt)
-    return stmt
+    def stmt(self, stmt: Any) -> Any:
+        """A statement behind the checks that it needs."""
+        kind = type(stmt)
+        if kind in (SeqStmt, AttrStmt):
+            return self.inside(stmt)
+        if kind is BufferStore:
+            checks = _Checks(self.made)
+            for part in (*stmt.indices, stmt.value):
+                checks.expr(part)
+            if stmt.predicate is None:
+                checks.require(stmt.buffer, stmt.indices, None, stmt.span)
+            return seq(*checks.found, stmt)
+        if kind is For:
+            return seq(*self.before(stmt.min, stmt.extent), self.inside(stmt))
+        if kind is While:
+            head = self.before(stmt.cond)
+            if not head:
+                return self.inside(stmt)
+            leave = IfThenElse(logical_not(stmt.cond), Break())
+            return replace(stmt, cond=const(True), body=seq(*head, leave, self.stmt(stmt.body)))
+        if kind is IfThenElse:
+            return seq(*self.before(stmt.cond), self.inside(stmt))
+        if kind is Bind or kind is Evaluate:
+            if kind is Bind and isinstance(stmt.value, Var) and stmt.value in self.made:
+                self.made[stmt.var] = self.made[stmt.value]
+            return seq(*self.before(stmt.value), stmt)
+        if kind is AssertStmt:
+            return seq(*self.before(stmt.cond), stmt)
+        if kind is AllocBuffer:
+            return seq(*self.before(*stmt.buffer.shape), stmt)
+        return stmt
 
 
 @prim_func_pass()
@@ -155,4 +169,4 @@ def instrument_bounds(func: PrimFunc) -> PrimFunc:
 
     For programs without blocks whose buffers have their axes. Gives assertions that raise E614.
     """
-    return replace(func, body=_stmt(func.body))
+    return replace(func, body=_Checked(owners(func)).stmt(func.body))
