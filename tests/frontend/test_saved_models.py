@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -114,6 +115,26 @@ def test_objects_and_sizes_that_vary(tmp_path) -> None:
     found = unity.load_model(tmp_path / "pairs")(given)
     assert type(found) is Pair and found.label == "made"
     same(found.right, given.left - given.right)
+
+
+class Parts(NamedTuple):
+    """A result of a user's own."""
+
+    total: torch.Tensor
+    rows: list[torch.Tensor]
+
+
+class GivesParts(torch.nn.Module):
+    def forward(self, x):
+        return {"parts": Parts(x.sum(), [x + 1])}
+
+
+def test_named_tuples_of_a_compiled_model_are_known(tmp_path) -> None:
+    x = torch.randn(3)
+    unity.compile(GivesParts().eval(), example_inputs=(x,)).save(tmp_path / "m")
+    found = unity.load_model(tmp_path / "m")(x)["parts"]
+    assert type(found) is Parts
+    torch.testing.assert_close(found.rows[0], x + 1)
 
 
 def test_operators_that_run_in_torch_are_registered(tmp_path) -> None:

@@ -123,7 +123,7 @@ def test_data_types_make_constants_outside_of_script() -> None:
 @pytest.mark.parametrize(
     ("module", "same"),
     [
-        ("unity.s_tir", "unity.tir"), ("unity.tirx", "unity.tir"), ("unity.nd", "unity.runtime"),
+        ("unity.s_tir", "unity.tir"), ("unity.s_tir.meta_schedule", "unity.meta_schedule"), ("unity.tirx", "unity.tir"), ("unity.nd", "unity.runtime"),
         ("unity.ir.transform", "unity.transform"), ("unity.ir.instrument", "unity.instrument"),
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from unity.script.reader.common.decorators import OPTIONS
 from unity.script.reader.relax.function import GRAPH_FORMS
 from unity.script.reader.tir.frames import FRAMES
 from unity.script.reader.tir.statement_forms import PROGRAM_FORMS
-from unity.script.spelling.spelling import LOOPS
+from unity.script.spelling.spelling import DTYPES, LOOPS
 from unity.support.errors import ScriptError
 
 PROGRAM = "@T.prim_func\ndef f(A: T.Buffer((4,), 'float32')):\n    "
@@ -22,6 +22,7 @@ PLACES: dict[str, tuple[str, Iterable[str]]] = {
     "in tensor programs": (PROGRAM + "A[0] = {}(A[0])\n", [*INTRINSICS, *PROGRAM_FORMS]),
     "in graph functions": (GRAPH + "return {}(x)\n", [*OPS, *GRAPH_FORMS]),
     "loops": (PROGRAM + "for i in {}(4):\n        A[i] = 1.0\n", ["T.grid", *LOOPS]),
+    "data types": (PROGRAM + "A[0] = {}(1)\n", [f"T.{name}" for name in DTYPES]),
     "frames": (PROGRAM + "with {}():\n        A[0] = 1.0\n", FRAMES),
     "decorators": ("@{}\ndef f(A: T.Buffer((4,), 'float32')):\n    A[0] = 1.0\n", OPTIONS),
 }

@@ -154,12 +154,31 @@ def test_a_wrong_shape_is_told_in_the_words_of_the_text(given: int, result: int,
     assert caught.value.message == words
 
 
+def test_a_symbol_stands_for_one_size() -> None:
+    program = """
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 4), "float32")
+    B = T.match_buffer(b, (4, n), "float32")
+    B[0, 0] = A[0, 0]
+
+@R.function
+def main(x: R.Tensor((3, 4), "float32")):
+    return R.call_tir(f, (x,), R.Tensor((4, {size}), "float32"))
+"""
+    parse(program.format(size=3))
+    with pytest.raises(ScriptError, match="B has n elements along axis 1, which is 3 of an argument before it, got 7"):
+        parse(program.format(size=7))
+
+
 @pytest.mark.parametrize("act,near", [
     (lambda: parse(GRAPH + "    y = R.nn.conv1d(x, x, stride=2)\n    return y\n"), "strides"),
     (lambda: parse(HEAD.replace("float32", "float23") + "    pass\n"), "float32"),
     (lambda: parse(HEAD + "    for i in T.serial(4, annotation={}):\n        pass\n"), "annotations"),
     (lambda: parse(HEAD + "    A[0] = T.exp(A[1], dtyp='float32')\n"), "dtype"),
     (lambda: unity.Target("lvm"), "llvm"),
+    (lambda: unity.Target("LLVM"), "llvm"),
     (lambda: unity.Target("llvm -mcp=x"), "mcpu"),
 ])  # fmt: skip
 def test_misspelled_names_have_neighbours(act, near: str) -> None:

@@ -31,6 +31,7 @@ PLACES = {
     "returned by one": (f"x: {T}", f'R.call_pure_packed("tests.data_types.given", x, ty_args=({T},))'),
     "scalar": ('x: R.Prim("{d}")', "x"),
     "scalar in a tuple": ('x: R.Tuple(R.Prim("{d}"), R.Object)', "x[0]"),
+    "view": (f"x: {T}", 'R.memory.view(x, dtype="{d}")'),
     "branch": (f'x: {T}, c: R.Tensor((), "bool")', None),
     "checked": ("x: R.Object", None),
 }
@@ -103,9 +104,36 @@ def test_runs(dtype):
 
 @pytest.mark.parametrize(
     ("place", "dtype"),
-    [(p, d) for p in PLACES for d in ODD],
+    [(p, d) for p in PLACES for d in ODD if (p, d) != ("view", "void")],  # of a view, void says that it is not given
 )
 def test_is_refused(place, dtype):
     with pytest.raises(UnityError) as caught:
         build(parse(text([place], dtype)))
     assert caught.value.code in ("E626", "E113", "E214", "E346") and dtype in str(caught.value)
+
+
+PROGRAMS = {
+    "parameter": 'a: T.Buffer((4,), "{d}")):\n    a[0] = a[1]',
+    "scalar parameter": 'a: T.{d}, b: T.Buffer((4,), "float32")):\n    b[0] = T.Cast("float32", a)',
+    "cast to it and back": 'a: T.Buffer((4,), "float32")):\n    a[0] = T.Cast("float32", T.Cast("{d}", a[1]))',
+    "memory of its own": 'a: T.Buffer((4,), "float32")):\n    b = T.alloc_buffer((4,), "{d}")\n    b[0] = T.Cast("{d}", a[0])',
+    "result": 'a: T.int32) -> T.{d}:\n    return T.Cast("{d}", a)',
+    "loop": 'a: T.Buffer((4,), "float32")):\n    for i in T.serial(T.{d}(1)):\n        a[i] = 0.0',
+}
+"""Places of a data type in a tensor program."""
+
+
+@pytest.mark.parametrize("place", PROGRAMS)
+@pytest.mark.parametrize("dtype", [*DTYPES, *ODD])
+def test_places_in_tensor_programs(place, dtype):
+    """Compiled, or refused in words: never an error of LLVM's or of the bytecode's verifier."""
+    try:
+        build(parse(f"@T.prim_func\ndef f({PROGRAMS[place]}\n".replace("{d}", dtype)))
+    except UnityError as error:
+        assert error.code[:2] != "E9", error
+
+
+def test_void_leaves_the_type_of_a_view():
+    mod = parse(text(["view"], "float32").replace('dtype="float32"', 'dtype="void"'))
+    x = np.arange(4, dtype="float32")
+    np.testing.assert_array_equal(VirtualMachine(build(mod))["view"](x).numpy(), x)

@@ -59,8 +59,10 @@ def _shortened(text: str) -> str:
 
 
 def suggest(name: object, known: Iterable[str]) -> str | None:
-    """A sentence that names known names close to a misspelled one."""
-    close = difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.6)
+    """A sentence that names known names close to a misspelled one; the same word in another case comes first."""
+    names = list(known)
+    same = [text for text in names if text.lower() == str(name).lower()]
+    close = list(dict.fromkeys([*same, *difflib.get_close_matches(str(name), names, n=3, cutoff=0.6)]))[:3]
     return f"did you mean {', '.join(close)}?" if close else None
 
 

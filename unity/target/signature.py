@@ -39,7 +39,7 @@ def formula(expr: Expr, symbols: dict[Var, int]) -> Dim:
 def result_dtype(func: PrimFunc) -> str | None:
     """Name of the type of the value a tensor program returns, None where it returns none."""
     ty = func.ret_ty
-    if type(ty) is PrimType and ty.dtype.code != "void" and ty.dtype.lanes == 1:
+    if type(ty) is PrimType and ty.dtype.code not in ("void", "handle") and ty.dtype.lanes == 1:
         return ty.dtype.name
     if ty is None or (type(ty) is PrimType and ty.dtype.code == "void") or (type(ty) is TupleType and not ty.fields):
         return None

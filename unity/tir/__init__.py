@@ -137,7 +137,9 @@ def call_packed(name: str, *args: Any) -> Expr:
     return build.intrinsic("call_packed", StringImm(name), *given, dtype="int32")
 
 
-_module, _ = lazy_names(__name__, {name: f".{name}:" for name in ("analysis", "schedule", "stmt_functor", "transform")})
+_module, _ = lazy_names(
+    __name__, {name: f".{name}:" for name in ("analysis", "meta_schedule", "schedule", "stmt_functor", "transform")}
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ from .capture.trace import functional
 from .context.report import ImportReport
 from .exported_program import Options, float_outputs, import_program, output_constants, state_updates
 from .runtime.interface import Interface
+from .runtime.nesting import note_classes
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,10 +53,13 @@ def interface_of(program: Any, module: IRModule, names: list[str]) -> Interface:
         [n for n, name in enumerate(leaves) if getattr(values.get(name), "is_complex", bool)()]
         for leaves in (places, computed)
     ]
+    inner, outer = program.call_spec.in_spec, program.call_spec.out_spec
+    note_classes(inner)
+    note_classes(outer)
     return Interface(
         names,
-        program.call_spec.in_spec,
-        program.call_spec.out_spec,
+        inner,
+        outer,
         [(type(s.arg).__name__ == "ConstantArgument", getattr(s.arg, "value", None)) for s in inputs],
         output_constants(program),
         float_outputs(program),

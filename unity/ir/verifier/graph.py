@@ -278,8 +278,9 @@ class GraphVerifier:
 
     def _fits(self, call: Call, name: str, fn: PrimFunc, types: Sequence[Type], given: Sequence[Expr]) -> None:
         """The types of what a tensor program is given, against its parameters."""
+        sizes: dict[Var, Expr] = {}
         for index, (param, ty) in enumerate(zip(fn.params, types)):
-            reason = _parameter_mismatch(fn, param, ty)
+            reason = _parameter_mismatch(fn, param, ty) or _size_mismatch(fn, param, ty, sizes)
             if reason:
                 buffer = fn.buffer_map.get(param)
                 shown = param.name if buffer is None else buffer.name
@@ -312,4 +313,14 @@ def _parameter_mismatch(fn: PrimFunc, param: Var, ty: Type) -> str | None:
         if not free_vars(dim) and same_dim(dim, given) is Answer.NO:
             wanted, found = [int_value(size, size) for size in (dim, given)]
             return f"has {wanted} elements along axis {axis}, got {found}"
+    return None
+
+
+def _size_mismatch(fn: PrimFunc, param: Var, ty: Type, sizes: dict[Var, Expr]) -> str | None:
+    """A symbol of the parameters that stands for two sizes; ``sizes`` holds those of the parameters before."""
+    buffer = fn.buffer_map.get(param)
+    for axis, (dim, given) in enumerate(zip(() if buffer is None else buffer.shape, dims(ty) or ())):
+        if isinstance(dim, Var) and same_dim(sizes.setdefault(dim, given), given) is Answer.NO:
+            wanted, found = [size.value if type(size) is IntImm else size for size in (sizes[dim], given)]
+            return f"has {dim.name} elements along axis {axis}, which is {wanted} of an argument before it, got {found}"
     return None

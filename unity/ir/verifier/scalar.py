@@ -197,7 +197,7 @@ class ScalarVerifier:
     def _cast(self, expr: Cast) -> None:
         self.visit(expr.value)
         dtype = element_type(expr.value.ty)
-        if dtype is None or dtype.lanes != expr.ty.dtype.lanes:
+        if dtype is None or dtype.lanes != expr.ty.dtype.lanes or "void" in (dtype.code, expr.ty.dtype.code):
             self.bad(expr, f"cannot cast {dtype} to {expr.ty.dtype.name}")
 
     def _ramp(self, expr: Ramp) -> None:

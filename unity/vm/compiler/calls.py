@@ -239,7 +239,9 @@ def attribute(call: Call, index: int, name: str) -> object:
 
 
 def _dtype_name(value: object) -> str | None:
-    return value.name if isinstance(value, DataType) else value if isinstance(value, str) else None
+    """The name of a data type; None where none is given, which ``void`` says as well."""
+    name = value.name if isinstance(value, DataType) else value
+    return name if isinstance(name, str) and name != "void" else None
 
 
 def _new_tensor(

@@ -1,5 +1,5 @@
 """The compiled code of a torch model as a module: the parameters, buffers and submodules are those of the model it was made of;
-changes to the program (another dtype or device, training, pickling) are refused in words.
+changes to them or to the program (another dtype or device, training, pickling) are refused in words.
 
 Not here: calls (``model.py``). Invariant: the model is not kept alive here; once it is gone, as for a loaded file, there are no
 parameters, and the buffers are the tensors the program writes to.
@@ -31,7 +31,8 @@ class _OfModel:
         model = made.original()
         if model is not None:
             return getattr(model, self.name)
-        return made.state if self.name == "_buffers" else set() if self.name.endswith("_set") else {}
+        own = made.__dict__.get("state", {})  # not there yet while the module is made
+        return own if self.name == "_buffers" else set() if self.name.endswith("_set") else {}
 
 
 class CompiledModule(torch.nn.Module):  # type: ignore[misc]
@@ -74,6 +75,28 @@ class CompiledModule(torch.nn.Module):  # type: ignore[misc]
             if name in table:
                 return table[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, (torch.nn.Parameter, torch.nn.Module)):
+            self._refuse_parts(name)
+        self._keep_part(name)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._keep_part(name)
+        object.__delattr__(self, name)
+
+    def _keep_part(self, name: str) -> None:
+        """Refuse to change what belongs to the torch model."""
+        if any([name in table for table in (self._parameters, self._buffers, self._modules)]):
+            self._refuse_parts(name)
+
+    def _refuse_parts(self, name: str, *args: Any, **kwargs: Any) -> None:
+        """Raises FrontendError E664: they are those of the torch model."""
+        raise FrontendError("E664", f"the parts of a compiled model are those of its torch model: {name} is not changed here",
+                            help="change the torch model; then f.refresh(), or compile it again")  # fmt: skip
+
+    register_parameter = register_buffer = register_module = add_module = _refuse_parts
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
         """Those of the torch model, the very tensors. Raises FrontendError E664 where it is gone."""

@@ -13,7 +13,7 @@ from typing import Any
 from ....support.errors import FrontendError
 from ....support.optional import require
 from ....support.schema import Misfit
-from .classes import PLAIN, Vouched, class_name
+from .classes import PLAIN, SEEN, Vouched, class_name
 from .structures import LEAF, Shell, register_class
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -169,6 +169,14 @@ def write_spec(spec: Any) -> Any:
                 raise
             data = {"dumped": dump(context)}
     return [class_name(kind), data, [write_spec(child) for child in spec.children()]]
+
+
+def note_classes(spec: Any) -> None:
+    """Vouch for the named tuples of a model of this process; torch takes objects apart by classes it knows (``structures.py``)."""
+    if spec.type is namedtuple:
+        SEEN[class_name(spec.context)] = spec.context
+    for child in spec.children():
+        note_classes(child)
 
 
 def read_spec(data: Any, vouched: Vouched) -> Any:

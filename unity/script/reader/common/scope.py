@@ -159,6 +159,8 @@ def dtype_name(path: str) -> str | None:
 
 
 _DTYPES = frozenset(DTYPES)
+DTYPE_NAMES = tuple([f"T.{name}" for name in DTYPES])
+"""Data types as script writes them."""
 _PATHS: dict[str, str] = {}
 _PLAIN = (bool, int, float, str, type(None))
 

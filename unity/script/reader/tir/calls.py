@@ -12,7 +12,7 @@ from ...spelling.spelling import NODE_FORMS, TYPE_FIELDS
 from ..common.builtins import call_builtin
 from ..common.calls import arguments
 from ..common.reading import Form, Reading
-from ..common.scope import dtype_name
+from ..common.scope import DTYPE_NAMES, dtype_name
 from .expr import as_argument
 from .forms import VALUE_FORMS, dtype_call, type_call
 from .intrinsics import intrinsic, node_form
@@ -31,7 +31,9 @@ def call(r: Reading, path: str, node: s.Call) -> Any:
         return dtype_call(r, path, node)
     if "." not in path or path.startswith("math."):
         return call_builtin(r, path, node)
-    raise r.error("E111", f"unknown function {path}", node.func, suggest(path, [*INTRINSICS, *r.level.forms]))
+    raise r.error(
+        "E111", f"unknown function {path}", node.func, suggest(path, [*INTRINSICS, *r.level.forms, *DTYPE_NAMES])
+    )
 
 
 def call_value(r: Reading, callee: Any, node: s.Call) -> Any:
