@@ -14,16 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.buffer import Buffer, Range
-from ..ir.build import add, const, dtype_of, ge, gt, le, logical_and, logical_not, logical_or, lt, mul
+from ..ir.build import add, const, dtype_of, ge, gt, le, logical_and, logical_not, logical_or, lt
 from ..ir.expr import Call, IntImm, Op, Var
 from ..ir.function import PrimFunc
-from ..ir.node import replace
 from ..ir.scalar import (
     EQ,
     NE,
     Add,
     And,
-    Broadcast,
     Cast,
     Compare,
     Div,
@@ -35,11 +33,10 @@ from ..ir.scalar import (
     Mul,
     Not,
     Or,
-    Ramp,
     Select,
     Sub,
 )  # fmt: skip
-from ..ir.types import Expr, PrimType, prim_type
+from ..ir.types import Expr, PrimType
 from ..ir.walk import children, free_vars, substitute
 from .analyzer import Analyzer
 from .canonical import is_index
@@ -473,23 +470,6 @@ def _is_plain(expr: Expr) -> bool:
             return False
         stack.extend([c for c in children(node) if isinstance(c, Expr) and not isinstance(c, Op)])
     return True
-
-
-def lane_of(expr: Expr, lane: Var) -> Expr | None:
-    """The value of one lane of a vector; None where it is not seen."""
-    dtype = dtype_of(expr)
-    if dtype.lanes == 1 and not dtype.scalable:
-        return expr
-    if type(expr) is Ramp:
-        return add(expr.base, mul(expr.stride, lane))
-    if type(expr) is Broadcast:
-        return expr.value if dtype_of(expr.value).lanes == 1 else None
-    if isinstance(expr, (Compare, Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, And, Or)):
-        a, b = lane_of(expr.a, lane), lane_of(expr.b, lane)
-        if a is None or b is None:
-            return None
-        return replace(expr, a=a, b=b, ty=prim_type(dtype.element))
-    return None
 
 
 def _assignments(symbols: list[Var]) -> Iterator[tuple[int, ...]]:

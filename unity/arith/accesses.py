@@ -11,10 +11,28 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..ir.buffer import Buffer
-from ..ir.build import add, const, dtype_of, eq, logical_not
+from ..ir.build import add, const, dtype_of, eq, logical_not, mul
 from ..ir.expr import Call, IntImm, Op, Var
 from ..ir.function import PrimFunc
-from ..ir.scalar import And, BufferLoad, IterVar, Let, Or, Select
+from ..ir.node import replace
+from ..ir.scalar import (
+    Add,
+    And,
+    Broadcast,
+    BufferLoad,
+    Compare,
+    FloorDiv,
+    FloorMod,
+    IterVar,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Or,
+    Ramp,
+    Select,
+    Sub,
+)  # fmt: skip
 from ..ir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -36,7 +54,7 @@ from ..ir.stmt import (
 from ..ir.types import Expr, PointerType, prim_type
 from ..ir.walk import children, collect
 from ..support.recursion import deep_recursion
-from .access_proof import Access, AccessVerdict, Judge, Loop, Scope, lane_of
+from .access_proof import Access, AccessVerdict, Judge, Loop, Scope
 from .views import owners, place, shown
 
 _LEAVE = frozenset(("T.ret", "T.thread_return", "T.break_loop", "T.continue_loop"))
@@ -57,6 +75,23 @@ def _op_name(expr: Any) -> str:
 
 def _is_pointer(arg: Any) -> bool:
     return isinstance(arg, Var) and (type(arg.ty) is PointerType or dtype_of(arg).code == "handle")
+
+
+def _lane_of(expr: Expr, lane: Var) -> Expr | None:
+    """The value of one lane of a vector; None where it is not seen."""
+    dtype = dtype_of(expr)
+    if dtype.lanes == 1 and not dtype.scalable:
+        return expr
+    if type(expr) is Ramp:
+        return add(expr.base, mul(expr.stride, lane))
+    if type(expr) is Broadcast:
+        return expr.value if dtype_of(expr.value).lanes == 1 else None
+    if isinstance(expr, (Compare, Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, And, Or)):
+        a, b = _lane_of(expr.a, lane), _lane_of(expr.b, lane)
+        if a is None or b is None:
+            return None
+        return replace(expr, a=a, b=b, ty=prim_type(dtype.element))
+    return None
 
 
 def _leaves(stmt: Stmt) -> bool:
@@ -276,12 +311,12 @@ class _Walk:
             lanes = dtype_of(vectors[0]).lanes if vectors and not dtype_of(vectors[0]).scalable else 0
             self.loop(lane, const(0, dtype_of(lane)), const(lanes, dtype_of(lane)), None)
             if predicate is not None:
-                mask = lane_of(predicate, lane)
+                mask = _lane_of(predicate, lane)
                 if mask is None:
                     self.scope.uncertain = True
                 else:
                     self.guard(mask)
-            single = [lane_of(index, lane) if dtype_of(index).lanes > 1 else index for index in node.indices]
+            single = [_lane_of(index, lane) if dtype_of(index).lanes > 1 else index for index in node.indices]
             self.element(node, verb, single if lanes else [None for _ in single])
 
     def element(self, node: Any, verb: str, indices: list[Expr | None]) -> None:
