@@ -321,6 +321,6 @@ def _size_mismatch(fn: PrimFunc, param: Var, ty: Type, sizes: dict[Var, Expr]) -
     buffer = fn.buffer_map.get(param)
     for axis, (dim, given) in enumerate(zip(() if buffer is None else buffer.shape, dims(ty) or ())):
         if isinstance(dim, Var) and same_dim(sizes.setdefault(dim, given), given) is Answer.NO:
-            wanted, found = [size.value if type(size) is IntImm else size for size in (sizes[dim], given)]
+            wanted, found = [int_value(size, size) for size in (sizes[dim], given)]
             return f"has {dim.name} elements along axis {axis}, which is {wanted} of an argument before it, got {found}"
     return None
