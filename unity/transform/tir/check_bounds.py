@@ -66,7 +66,7 @@ def place(verdict: AccessVerdict) -> str:
 
 
 def _whole(access: Access) -> str:
-    """What the access must stay inside of."""
+    """The axis, or the memory, that the access must stay inside of."""
     return (
         f"the memory of {access.buffer.name}" if access.axis is None else f"axis {access.axis} of {access.buffer.name}"
     )
