@@ -140,8 +140,18 @@ class ScriptedDriver:
     def cuStreamSynchronize(self, stream):
         pass
 
+    def cuStreamIsCapturing(self, stream, out):
+        ctypes.c_int.from_address(out).value = 0
+
     def cuStreamWaitEvent(self, stream, event, flags):
         pass
+
+    def cuEventSynchronize(self, event):
+        pass
+
+    def cuMemHostAlloc(self, out, size, flags):
+        self.pinned = ctypes.create_string_buffer(size)
+        put(out, ctypes.addressof(self.pinned))
 
     def cuEventCreate(self, out, flags):
         put(out, self.handle())

@@ -18,6 +18,7 @@ from weakref import WeakSet
 from ...support.errors import DeviceError
 from ...support.forking import fork_lock
 from .driver import CURRENT, Driver, driver_in_use
+from .staging import Staging
 
 _LOCK = fork_lock()
 _ATTRIBUTES = {
@@ -45,6 +46,7 @@ class Context:
         "most",
         "name",
         "number",
+        "staging",
         "taken",
         "waiting",
     )
@@ -69,6 +71,7 @@ class Context:
         """The checks inside the kernels that are loaded (`checks.py`)."""
         self.captures: dict[int, int] = {}
         """For each stream the stream on which its graphs are captured (`graph.py`)."""
+        self.staging = Staging(self)
         self.taken = 0
         """Bytes that the driver gave (`memory.py`)."""
         self.most: int | None = None

@@ -49,6 +49,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuStreamDestroy_v2": (c_void_p,),
     "cuStreamSynchronize": (c_void_p,),
     "cuStreamQuery": (c_void_p,),
+    "cuStreamIsCapturing": (c_void_p, c_void_p),
     "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
     "cuEventCreate": (c_void_p, c_uint),
     "cuEventRecord": (c_void_p, c_void_p),

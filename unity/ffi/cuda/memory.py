@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import c_size_t, c_uint64
+from ctypes import c_int, c_size_t, c_uint64
 
 from ...support.errors import DeviceError
 from ...support.forking import fork_lock
 from .context import CAPTURES, Context, kept_by_graph
 from .driver import OUT_OF_MEMORY, SUCCESS
+from .staging import PLACE_BYTES
 
 _LOCK = fork_lock()
 KEPT = 4
@@ -166,8 +167,17 @@ def copy_to_device(context: Context, target: int, source: int, nbytes: int) -> N
     if nbytes:
         with context.current("copy to the device"):
             stream = context.stream()
+            if nbytes <= PLACE_BYTES and not CAPTURES and not _is_captured(context, stream):
+                context.staging.copy(target, source, nbytes, stream)
+                return
             context.driver.call("cuMemcpyHtoDAsync_v2", target, source, nbytes, stream)
             context.driver.call("cuStreamSynchronize", stream)
+
+
+def _is_captured(context: Context, stream: int) -> bool:
+    """True if somebody captures a graph of a stream, or the driver does not say."""
+    state = c_int()
+    return context.driver.status("cuStreamIsCapturing", stream, ctypes.byref(state)) != SUCCESS or state.value != 0
 
 
 def copy_to_host(context: Context, target: int, source: int, nbytes: int) -> None:

@@ -312,6 +312,9 @@ class EmulatedDriver:
     def cuStreamQuery(self, stream: int | None) -> int:
         return self._on(stream)
 
+    def cuStreamIsCapturing(self, stream: int | None, place: int) -> int:
+        return write(place, c_int, int(stream in self._graphs.capturing))
+
     def cuStreamWaitEvent(self, stream: int | None, event: int, flags: int) -> int:
         return self._on(stream) or (SUCCESS if event in self._events else INVALID_HANDLE)
 
