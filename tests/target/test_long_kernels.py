@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from growth import assert_grows_at_most
@@ -9,7 +11,7 @@ from growth import assert_grows_at_most
 import unity
 from unity.ir import IRModule
 from unity.script import parse
-from unity.target.cpu.codegen import MANY_BRANCHES, MANY_LINES, compile_options, text_options
+from unity.target.cpu.codegen import MANY_BRANCHES, MANY_CHOICES, MANY_LINES, compile_options, text_options
 from unity.transform.tir.blocks.auto_inline import MOST_INLINED, auto_inline
 
 
@@ -41,6 +43,47 @@ def choices(count: int) -> str:
         *lines,
         f"        B[i] = v{count}",
     ])  # fmt: skip
+
+
+def chain(step: str, count: int) -> str:
+    """``step``, of ``x`` and the number ``k``, again and again."""
+    steps = [re.sub(r"\bx\b", f"v{k}", step).replace("#", str(k)) for k in range(count)]
+    lines = [f"        v{k + 1}: T.int64 = {text}" for k, text in enumerate(steps)]
+    return "\n".join([
+        "@T.prim_func",
+        "def main(A: T.Buffer((3,), 'int64'), B: T.Buffer((3,), 'int64'), C: T.Buffer((16,), 'int64')):",
+        "    for i in range(3):",
+        "        v0: T.int64 = A[i]",
+        *lines,
+        f"        B[i] = v{count}",
+    ])  # fmt: skip
+
+
+CHAINS = {
+    "x // C[# % 16]": lambda x, k: x // (k % 16 + 1),
+    "T.if_then_else(x > #, x - 1, x + 2)": lambda x, k: np.where(x > k, x - 1, x + 2),
+    "T.truncdiv(x, C[# % 16]) + #": lambda x, k: np.trunc(x / (k % 16 + 1)).astype("int64") + k,
+    "T.Cast('int64', T.Cast('float32', x)) + #": lambda x, k: x.astype("float32").astype("int64") + k,
+    "T.max(x, C[# % 16]) - #": lambda x, k: np.maximum(x, k % 16 + 1) - k,
+}
+"""Steps that depend on the one before, and nothing else in the kernel: what LLVM's passes ask about each leads through all before."""
+
+
+@pytest.mark.parametrize("step", CHAINS)
+def test_chains_of_one_step(step, monkeypatch):
+    monkeypatch.setenv("UNITY_CACHE", "off")
+    made = {}
+
+    def build(count):
+        made[count] = unity.VirtualMachine(unity.compile(parse(chain(step, count))))
+
+    assert_grows_at_most(9, lambda: build(400), lambda: build(1200))
+    for count, vm in made.items():
+        expected, out = np.array([10**6, -7, 5]), np.zeros(3, "int64")
+        vm["main"](expected, out, np.arange(1, 17))
+        for k in range(count):
+            expected = CHAINS[step](expected, k)
+        assert out.tolist() == expected.tolist()
 
 
 def check_divisions(vm, count):
@@ -83,6 +126,8 @@ def test_short_kernels_keep_their_options():
     ]
     assert text_options(few + "\n" + few, target) == compile_options(target)
     assert text_options(many, target).pipeline == "long"
+    choices = "define i32 @f() {\n" + "  %x = select i1 %a, i64 %b, i64 %c\n" * (MANY_CHOICES + 1) + "}\n"
+    assert text_options(choices, target).pipeline == "long"
     long = "define i32 @f() {\n" + "  %x = add i32 1, 2\n" * MANY_LINES + "}\n"
     assert text_options(long, target).pipeline == "long"
 

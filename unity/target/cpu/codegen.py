@@ -41,6 +41,8 @@ from .rules import CPU_RULES
 
 MANY_BRANCHES = 256
 """Branches of one function up to which LLVM's own pipeline is used."""
+MANY_CHOICES = 512
+"""The same of choices between two numbers."""
 MANY_LINES = 20_000
 """The same of instructions."""
 
@@ -161,17 +163,18 @@ def compile_options(target: Target) -> CompileOptions:
 
 
 def text_options(text: str, target: Target) -> CompileOptions:
-    """LLVM's options for a text. LLVM's passes take time quadratic in the branches of one function (instruction combining and
-    induction variables above all) and in the instructions of one block (scheduling, joining of registers): a function of many gets
-    passes that are linear."""
+    """LLVM's options for a text. LLVM's passes take time quadratic in the branches and the choices of one function (instruction
+    combining, vectorization and induction variables above all) and in the instructions of one block (scheduling, joining of
+    registers): a function of many gets passes that are linear."""
     options = compile_options(target)
-    if text.count("\n") <= MANY_LINES and text.count("\n  br i1 ") <= MANY_BRANCHES:
+    most = {"\n  br i1 ": MANY_BRANCHES, " = select i1 ": MANY_CHOICES, "\n": MANY_LINES}
+    if all([text.count(mark) <= limit for mark, limit in most.items()]):
         return options
     parts = text.split("\ndefine ")
-    branches, lines = [max([part.count(mark) for part in parts]) for mark in ("\n  br i1 ", "\n")]
-    if branches <= MANY_BRANCHES and lines <= MANY_LINES:
+    found = {mark: max([part.count(mark) for part in parts]) for mark in most}
+    if all([found[mark] <= limit for mark, limit in most.items()]):
         return options
-    short = branches <= 3 * MANY_BRANCHES and lines <= MANY_LINES
+    short = found["\n  br i1 "] <= 3 * MANY_BRANCHES and found["\n"] <= MANY_LINES
     return replace(options, pipeline="long", opt=1 if short else 0)
 
 
