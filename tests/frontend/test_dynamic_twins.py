@@ -44,6 +44,13 @@ class Traced(torch.nn.Module):
         return x + 1 if torch.compiler.is_exporting() else x
 
 
+class Drawn(torch.nn.Module):
+    """Draws random numbers."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand_like(x)
+
+
 def test_other_numbers_are_the_exported_programs_or_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     twin = Twin(Traced, lambda batch, _: {"x": torch.ones(batch, 3)}, {})
     with pytest.raises(TorchRefuses, match="its exported program has other numbers"):
@@ -51,3 +58,5 @@ def test_other_numbers_are_the_exported_programs_or_wrong(monkeypatch: pytest.Mo
     monkeypatch.setattr(unity, "compile", lambda *_, **__: lambda x: x + 2)
     with pytest.raises(AssertionError):
         twin.check()
+    with pytest.raises(TorchRefuses, match="draws random numbers"):
+        Twin(Drawn, twin.inputs, {}).check()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import importlib
 import importlib.util
+import inspect
 import itertools
 import math
 import sys
@@ -36,7 +37,7 @@ LIMIT = 40_000_000
 
 
 class TorchRefuses(Exception):
-    """torch itself does not run a model for some sizes, or its own exported program has other numbers than the model."""
+    """torch itself does not run a model for some sizes, the model draws random numbers, or its exported program has others than it."""
 
 
 @dataclass
@@ -78,7 +79,10 @@ class Twin:
             except AssertionError:
                 if as_near(model, call, tree_leaves(found), tree_leaves(expected)):
                     continue
-                with torch.no_grad():  # some models compute other numbers while they are traced
+                with torch.no_grad():  # some models draw numbers, some compute others while they are traced
+                    again = tree_leaves(model(**call))
+                    if not all([torch.equal(a, e) for a, e in zip(again, tree_leaves(expected))]):
+                        raise TorchRefuses("torch: the model draws random numbers") from None
                     traced = torch.export.export(model, (), example, dynamic_shapes=axes).module()(**call)
                 same(tree_leaves(found), tree_leaves(traced))
                 raise TorchRefuses("torch: its exported program has other numbers than the model") from None
@@ -355,12 +359,18 @@ SMALL: dict[str, Any] = {
     "rotary_dim": 8, "kv_lora_rank": 16, "q_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8,
     "hidden_sizes": [8, 16, 24, 32], "max_position_embeddings": 64, "n_positions": 64, "image_size": 32, "patch_size": 8,
     "projection_dim": 32, "context_length": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
-    "use_cache": False, "rope_parameters": {"mrope_section": [1, 1, 2]},
+    "use_cache": False, "rope_parameters": {"mrope_section": [1, 1, 2]}, "expand": 1, "mamba_expand": 1, "mamba_n_heads": 4,
+    "mamba_d_head": 8, "vocab_size_per_layer_input": 100, "entity_vocab_size": 100, "d_latents": 32, "num_latents": 8,
+    "width_coefficient": 0.5, "prediction_length": 8, "encoder_hidden_size": 16, "decoder_hidden_size": 48,
 }  # fmt: skip
 """What makes a configuration of transformers small, where it has a field of this name and kind."""
+OTHER: dict[str, Any] = SMALL | {
+    "num_key_value_heads": 4, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]},
+}  # fmt: skip
+"""The same for models that want as many heads everywhere, or whose rotations have parts."""
 
 
-FILLED = ("head_dim", "num_key_value_heads")
+FILLED = ("head_dim", "num_key_value_heads", "prediction_length")
 """Fields that are set also where the configuration leaves them to the model."""
 
 
@@ -375,14 +385,15 @@ def like(given: Any, small: Any) -> Any:
     return small if type(given) is type(small) else None
 
 
-def small_fields(given: Any, names: Iterable[str]) -> dict[str, Any]:
+def small_fields(given: Any, names: Iterable[str], small: dict[str, Any] = SMALL) -> dict[str, Any]:
     """The small values of some fields of a configuration and of those it consists of."""
+    filled = FILLED if small is SMALL else (*FILLED, "rope_parameters")
     held = {k: vars(given).get(own) for k in names if (own := given.attribute_map.get(k, k)) in vars(given)}
-    fields = {k: SMALL[k] if was is None and k in FILLED else like(was, SMALL[k]) for k, was in held.items()}
+    fields = {k: small[k] if was is None and k in filled else like(was, small[k]) for k, was in held.items()}
     for part in given.sub_configs:
         inner = getattr(given, part, None)
         if inner is not None:
-            fields[part] = {"model_type": inner.model_type, **small_fields(inner, names)}
+            fields[part] = {"model_type": inner.model_type, **small_fields(inner, names, small)}
     return {k: value for k, value in fields.items() if value is not None}
 
 
@@ -407,26 +418,44 @@ def candidates(config: Any, name: str) -> list[tuple[Any, ...]]:
     shapes: dict[str, list[tuple[Any, ...]]] = {
         "input_ids": [("length",)],
         "decoder_input_ids": [("length",)],
-        "pixel_values": [(first("num_channels", "in_channels", default=3), side, side)],
+        "pixel_values": [
+            (first("num_channels", "in_channels", default=3), side, side),
+            (first("num_frames", "frames_per_clip", default=2), 3, side, side),
+        ],
+        "bbox": [("length", 4)],
+        "query_embeds": [(8, first("hidden_size", default=32))],
         "pixel_values_videos": [(first("num_frames", "frames_per_clip", default=2), 3, side, side)],
         "input_values": [(4000,), (first("max_length", default=64), bins), (1, 4000)],
-        "input_features": [(bins, 2 * first("max_source_positions", default=64)), (64, bins), (bins, 64)],
+        "input_features": [
+            (bins, 2 * first("max_source_positions", default=64)),
+            (64, bins),
+            (bins, 64),
+            (64, first("feature_projection_input_dim", default=bins)),
+        ],
         "past_values": [(context, first("num_input_channels", default=1)), (context,)],
     }
     return shapes.get(name, [])
 
 
 def reading(make: Callable[[], nn.Module]) -> Twin | None:
-    """A model of transformers with inputs it runs with: its main one, with tokens of a decoder or a picture where it asks for them."""
+    """A model of transformers with inputs it runs with: its main one, with those it asks for, tokens, a picture or boxes."""
     model: Any = make().eval()
     main = [model.main_input_name] if isinstance(model.main_input_name, str) else model.main_input_name
-    for names in (main, [*main, "decoder_input_ids"], [*main, "pixel_values"]):
+    taken = inspect.signature(model.forward).parameters
+    asked = [
+        n for n, p in taken.items() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and n not in main
+    ]
+    more = [[n] for n in ("decoder_input_ids", "pixel_values", "input_ids", "bbox") if n in taken and n not in main]
+    for names in [[*main, *n] for n in ([], asked, *more)]:
         for shape in itertools.product(*[candidates(model.config, name) for name in names]):
             form = dict(zip(names, shape))
 
             def inputs(batch: int, length: int, form: dict[str, tuple[Any, ...]] = form) -> Inputs:
                 sizes = {n: [batch, *[length if d == "length" else d for d in s]] for n, s in form.items()}
-                return {n: torch.randint(1, 45, s) if n.endswith("ids") else torch.randn(s) for n, s in sizes.items()}
+                return {
+                    n: torch.randint(1, 45, s) if n.endswith(("ids", "bbox")) else torch.randn(s)
+                    for n, s in sizes.items()
+                }
 
             try:
                 with torch.no_grad():
@@ -442,27 +471,28 @@ def transformers_twin(kind: str) -> Twin | None:
     transformers = importlib.import_module("transformers")
     default = transformers.models.auto.configuration_auto.CONFIG_MAPPING[kind]
 
-    def making(names: Iterable[str]) -> Callable[[], nn.Module]:
-        config = default(**small_fields(default(), names))
+    def making(names: Iterable[str], small: dict[str, Any]) -> Callable[[], nn.Module]:
+        config = default(**small_fields(default(), names, small))
         config.architectures = []
         return lambda: transformers.AutoModel.from_config(config)
 
-    def parameters(names: Iterable[str]) -> float:
+    def parameters(names: Iterable[str], small: dict[str, Any]) -> float:
         try:
             with torch.device("meta"):
-                return sum([p.numel() for p in making(names)().parameters()])
+                return sum([p.numel() for p in making(names, small)().parameters()])
         except Exception:  # what the configuration does not take, or the model cannot be made of
             return math.inf
 
-    every = [name for name in SMALL if name in named(small_fields(default(), SMALL))]
-    kept = every if parameters(every) < math.inf else list[str]()
-    for name in every if not kept else ():
-        kept = [*kept, name] if parameters([*kept, name]) < math.inf else kept
-    fewer = [[k for k in kept if k != name] for name in kept] + [kept[:n] for n in range(len(kept) - 1, 0, -1)]
-    for names in [kept, *fewer]:
-        twin = reading(making(names)) if parameters(names) <= LIMIT else None
-        if twin is not None:
-            return twin
+    for small in (SMALL, OTHER):
+        every = [name for name in small if name in named(small_fields(default(), small, small))]
+        kept = every if parameters(every, small) < math.inf else list[str]()
+        for name in every if not kept else ():
+            kept = [*kept, name] if parameters([*kept, name], small) < math.inf else kept
+        fewer = [[k for k in kept if k != name] for name in kept] + [kept[:n] for n in range(len(kept) - 1, 0, -1)]
+        for names in [kept, *fewer]:
+            twin = reading(making(names, small)) if parameters(names, small) <= LIMIT else None
+            if twin is not None:
+                return twin
     return None
 
 
