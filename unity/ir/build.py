@@ -60,7 +60,7 @@ from .scalar import (
 from .types import ARITHMETIC, Expr, PrimType, Type, prim_type
 
 __all__ = [
-    "Operand", "add", "as_bool", "bool_like", "broadcast", "call_extern", "cast", "ceildiv", "const", "div",
+    "Operand", "add", "as_bool", "bool_like", "broadcast", "call_extern", "cast", "ceildiv", "conjuncts", "const", "div",
     "dtype_of", "eq", "floordiv", "floormod", "ge", "gt", "if_then_else", "index_var", "infinity", "int_imm", "int_value",
     "intrinsic", "is_const", "is_int", "join_dtypes", "le", "logical_and", "logical_not", "logical_or", "lt",
     "max_value", "maximum", "min_value", "minimum", "mul", "ne", "negate", "number", "ramp", "round_float", "scalar_type", "select",
@@ -251,6 +251,11 @@ def logical_or(a: Operand, b: Operand, span: Span | None = None) -> Expr:
         return x
     x, y = unify(x, y)
     return Or(x, y, bool_like(x), span)
+
+
+def conjuncts(cond: Expr) -> list[Expr]:
+    """The parts of a condition that ``and`` joins."""
+    return conjuncts(cond.a) + conjuncts(cond.b) if type(cond) is And else [cond]
 
 
 def logical_not(a: Operand, span: Span | None = None) -> Expr:

@@ -205,6 +205,11 @@ def seq(*stmts: Stmt, span: Span | None = None, old: Stmt | None = None) -> Stmt
     return flat[0] if len(flat) == 1 else SeqStmt(flat, span=span)
 
 
+def is_nothing(stmt: Stmt | None) -> bool:
+    """True for an empty sequence, and for no statement."""
+    return stmt is None or (type(stmt) is SeqStmt and not stmt.stmts)
+
+
 def statements_of(body: Stmt) -> tuple[Stmt, ...]:
     """The statements of a body in order."""
     return body.stmts if type(body) is SeqStmt else (body,)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from .. import te
-from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.expr import Call, Var
@@ -23,7 +22,7 @@ from ..ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ..ir.types import Expr, Type
 from .common.gradients import SECOND_DERIVATIVE, Rule, nowhere, same
 from .common.loop_nests import loops, read
-from .common.lowering import SMALL_FLOATS, cast_tensor, short_name
+from .common.lowering import cast_tensor, short_name, wide_type
 from .common.table import Operator, attribute, optional, rows
 from .common.type_rules import (
     ONE,
@@ -68,15 +67,11 @@ start_checkpoint = _mark(
 end_checkpoint = _mark("end_checkpoint", "Returns input and ends a segment that the backward pass computes again.")
 
 
-def _wide(dtype: DataType) -> DataType:
-    return DataType("float32") if dtype.name in SMALL_FLOATS else dtype
-
-
 def _gathered(
     call: Call, like: te.Tensor, inputs: list[te.Tensor], add: Callable[[list[Buffer], Buffer], Stmt]
 ) -> te.Tensor:
     """A tensor like another that begins with zeros and is added to."""
-    wide = _wide(like.data_type)
+    wide = wide_type(like.data_type)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         zero = loops(outs[0].shape, lambda i: BufferStore(outs[0], build.const(0.0, wide), tuple(i)), "z")
@@ -87,7 +82,7 @@ def _gathered(
 
 
 def _wider(x: te.Tensor) -> te.Tensor:
-    return cast_tensor(x, _wide(x.data_type), "wide") if x.data_type.is_float else x
+    return cast_tensor(x, wide_type(x.data_type), "wide") if x.data_type.is_float else x
 
 
 # ---- take
@@ -182,7 +177,7 @@ def _mean_back(call: Call, grad: te.Tensor, x: te.Tensor) -> te.Tensor:
     kernel, strides, dilation = [spatial(call, n, 2) for n in ("pool_size", "strides", "dilation")]
     before, after = pads(call, 2)
     counted = bool_attr(call, "count_include_pad")
-    wide = _wide(x.data_type)
+    wide = wide_type(x.data_type)
 
     def add(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(i: list[Var]) -> Stmt:
@@ -278,7 +273,7 @@ def _nll_type(call: Call) -> Type:
 def _nll(call: Call, grad: te.Tensor, x: te.Tensor, targets: te.Tensor, weights: te.Tensor | None = None) -> te.Tensor:
     axis = 0 if x.ndim == 1 else 1
     ignored, reduction = int_attr(call, "ignore_index"), attr(call, "reduction")
-    wide = _wide(x.data_type)
+    wide = wide_type(x.data_type)
 
     def weight(*i: te.Value) -> te.Value:
         target = targets[i]

@@ -78,7 +78,10 @@ def read_macro(function: FunctionType, frame: FrameType, level: str, hygienic: b
 
 
 def macro_decorator(target: Any, level: str, hygienic: bool, depth: int = 2) -> Any:
-    """The result of a macro decorator on a function; inside a class body the function is left for the class."""
+    """The result of a macro decorator on a function, or the decorator without one; inside a class body the function is left for
+    the class."""
+    if target is None:
+        return lambda fn: macro_decorator(fn, level, hygienic)
     frame = sys._getframe(depth)
     if not isinstance(target, FunctionType):
         raise ScriptError("E122", f"a macro is a function, got {type(target).__name__}")

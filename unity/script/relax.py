@@ -39,13 +39,7 @@ def function(
 def macro(fn: _Callable[..., _Any] | None = None, *, hygienic: bool = True) -> _Any:
     """A macro of graph functions: its calls are replaced by its body. A name that is not a parameter is the one at the
     definition; with ``hygienic=False`` the one at the call."""
-    if fn is not None:
-        return macro_decorator(fn, "R", hygienic)
-
-    def apply(target: _Callable[..., _Any]) -> _Any:
-        return macro_decorator(target, "R", hygienic)
-
-    return apply
+    return macro_decorator(fn, "R", hygienic)
 
 
 NAMES: dict[str, str] = {

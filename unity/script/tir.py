@@ -38,13 +38,7 @@ def prim_func(
 def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
     """A macro of tensor programs: its calls are replaced by its body. A name that is not a parameter is the one at the
     definition; with ``hygienic=False`` the one at the call."""
-    if fn is not None:
-        return macro_decorator(fn, "T", hygienic)
-
-    def apply(target: Callable[..., Any]) -> Any:
-        return macro_decorator(target, "T", hygienic)
-
-    return apply
+    return macro_decorator(fn, "T", hygienic)
 
 
 def inline(fn: Callable[..., Any]) -> Any:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..build import const, dtype_of, le, logical_and, logical_or
+from ..build import conjuncts, const, dtype_of, le, logical_and, logical_or
 from ..expr import IntImm, Var
-from ..scalar import And
 from ..stmt import Block, BlockRealize, For, IfThenElse, Stmt, seq
 from ..types import Expr
 from ..walk import Rewriter, fresh_copy, substitute, used_vars
@@ -31,10 +30,6 @@ class _Guards(Rewriter):
             return None
         first = _initialisation(node)
         return None if first is None else seq(first, node)
-
-
-def _conjuncts(expr: Expr) -> list[Expr]:
-    return [*_conjuncts(expr.a), *_conjuncts(expr.b)] if type(expr) is And else [expr]
 
 
 def _initialisation(loop: For) -> Stmt | None:
@@ -69,7 +64,7 @@ def _initialisation(loop: For) -> Stmt | None:
     if empty is None:
         return None
     units = {v.loop_var: v.min for v in over if type(v.extent) is IntImm and v.extent.value == 1}
-    parts = [substitute(part, units) for part in _conjuncts(realize.predicate)]
+    parts = [substitute(part, units) for part in conjuncts(realize.predicate)]
     kept = [part for part in parts if not gone & set(used_vars(part))]
     predicate: Expr = const(True)
     for part in kept:

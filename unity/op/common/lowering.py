@@ -20,6 +20,11 @@ from .type_rules import fail, is_one
 SMALL_FLOATS = ("float16", "bfloat16")
 
 
+def wide_type(dtype: DataType) -> DataType:
+    """The type in which 16-bit floats are computed: float32; other numbers stay."""
+    return DataType("float32") if dtype.name in SMALL_FLOATS else dtype
+
+
 def result_dims(call: Call) -> tuple[Expr, ...]:
     """Dimensions of the call's result. Raises E218 when they are not known at compile time."""
     return known_dims(call, call.ty)

@@ -9,10 +9,10 @@ from ...ir import build
 from ...ir.expr import Call, IntImm, Var
 from ...ir.relation import Answer, dims, same_dim, unequal
 from ...ir.stmt import For, Stmt
-from ...ir.types import Expr, TensorType, prim_type
+from ...ir.types import Expr, TensorType, Type, prim_type
 from .gradients import dtype_of, operand_shape
 from .table import R
-from .type_rules import ZERO, fail, float_tensor
+from .type_rules import ZERO, fail, float_tensor, like
 
 
 def matrices(call: Call, index: int, what: str) -> TensorType:
@@ -30,6 +30,12 @@ def square_matrices(call: Call, index: int, what: str) -> TensorType:
     if known is not None and unequal(known[-1], known[-2]):
         raise fail(call, "E213", f"{what} must be square, got {ty}", arg=index)
     return ty
+
+
+def square_type(call: Call) -> Type:
+    """Type rule of a function from square matrices to square matrices."""
+    ty = square_matrices(call, 0, "a")
+    return like(ty, ty.dtype)
 
 
 def rank_bound(shape: Sequence[Expr]) -> Expr:

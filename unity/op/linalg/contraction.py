@@ -15,7 +15,7 @@ from ...ir.expr import Call, Tuple
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import fields_of, operand_shape
-from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype
+from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype, wide_type
 from ..common.table import R, attribute, rows
 from ..common.type_rules import attr, dtype_value, fail, is_one, same_dtype, same_vdevice, tensor_arg, tensor_tuple
 from ..elementwise.unary import in_float32
@@ -123,7 +123,7 @@ def _einsum(call: Call, operands: list[te.Tensor]) -> te.Tensor:
     labels, output = parse_subscripts(call, [x.ndim for x in operands])
     sizes = _sizes(call, labels, [x.shape for x in operands])
     dtype = result_dtype(call)
-    wide = "float32" if dtype.name in SMALL_FLOATS else dtype.name
+    wide = wide_type(dtype).name
     held, names = operands[0], labels[0]
     if len(operands) == 1:
         held = _contract((held, names), None, output, sizes, wide)

@@ -22,17 +22,22 @@ from ...ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import field_of, operand_shape
 from ..common.loop_nests import loops, read, serial_loop
-from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name
-from ..common.matrices import identity_of, is_square, matrices, rank_bound, shifted, square_matrices, turned
+from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name, wide_type
+from ..common.matrices import (
+    identity_of,
+    is_square,
+    matrices,
+    rank_bound,
+    shifted,
+    square_matrices,
+    square_type,
+    turned,
+)
 from ..common.table import R, attribute, rows
-from ..common.type_rules import ZERO, bool_attr, fail, like, same_dtype
+from ..common.type_rules import ZERO, bool_attr, fail, same_dtype
 from ..manipulate.index import index_tensor
 
 row = rows("linear algebra")
-
-
-def _wide(dtype: DataType) -> DataType:
-    return DataType("float32") if dtype.name in SMALL_FLOATS else dtype
 
 
 # ---- LU
@@ -49,7 +54,7 @@ def _lu_type(call: Call) -> Type:
 def _lu(call: Call, a: te.Tensor) -> Any:
     *lead, m, n = a.shape
     least = rank_bound(a.shape)
-    wide = _wide(a.data_type)
+    wide = wide_type(a.data_type)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         lu, pivots, held = outs
@@ -207,7 +212,7 @@ def _copied(source: Buffer, out: Buffer, b: list[Var], n: Expr) -> Stmt:
 
 def _triangular(call: Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
     upper, unit = bool_attr(call, "upper"), bool_attr(call, "unitriangular")
-    wide, n = _wide(a.data_type), a.shape[-1]
+    wide, n = wide_type(a.data_type), a.shape[-1]
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def batch(i: list[Var]) -> Stmt:
@@ -271,7 +276,7 @@ def _lu_solve_type(call: Call) -> Type:
 
 
 def _lu_solve(call: Call, a: te.Tensor, pivots: te.Tensor, b: te.Tensor) -> te.Tensor:
-    wide, n = _wide(a.data_type), a.shape[-1]
+    wide, n = wide_type(a.data_type), a.shape[-1]
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         out, held = outs
@@ -347,13 +352,8 @@ lu_solve = row(
 # ---- Cholesky
 
 
-def _cholesky_type(call: Call) -> Type:
-    ty = square_matrices(call, 0, "a")
-    return like(ty, ty.dtype)
-
-
 def _cholesky(call: Call, a: te.Tensor) -> te.Tensor:
-    wide, n = _wide(a.data_type), a.shape[-1]
+    wide, n = wide_type(a.data_type), a.shape[-1]
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def batch(b: list[Var]) -> Stmt:
@@ -411,7 +411,7 @@ def _cholesky_grad(call: Call, g: Expr) -> list[Any]:
 cholesky = row(
     "linalg.cholesky",
     ("a",),
-    _cholesky_type,
+    square_type,
     "Returns the lower triangular l with a = l l^T of positive definite matrices; only the lower triangle of a is read.",
     lower=_cholesky,
     ref=_cholesky_ref,

@@ -22,7 +22,7 @@ from ...ir.stmt import Evaluate, Stmt
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import field_of, operand_shape
 from ..common.lowering import cast_tensor
-from ..common.matrices import identity_of, is_square, matrices, rank_bound, square_matrices, turned
+from ..common.matrices import identity_of, is_square, matrices, rank_bound, square_matrices, square_type, turned
 from ..common.table import R, attribute, rows
 from ..common.type_rules import (
     attr,
@@ -279,11 +279,6 @@ qr = row(
 )
 
 
-def _exp_type(call: Call) -> Type:
-    ty = square_matrices(call, 0, "a")
-    return like(ty, ty.dtype)
-
-
 def _exp_grad(call: Call, g: Expr) -> list[Any]:
     """The upper right block of the exponential of [[a^T, g], [0, a^T]] (R. Mathias, A chain rule for matrix functions, 1996)."""
     across = turned(call, call.args[0])
@@ -300,7 +295,7 @@ def _exp_grad(call: Call, g: Expr) -> list[Any]:
 matrix_exp = row(
     "linalg.matrix_exp",
     ("a",),
-    _exp_type,
+    square_type,
     "Returns the exponential of square matrices, by scaling and squaring (Moler and Van Loan 2003).",
     lower=lambda call, a: _called("matrix_exp", [a], [a.shape])[0],
     ref=_rounded(lapack.matrix_exp),

@@ -13,7 +13,7 @@ from ...ir.expr import Call, ShapeExpr
 from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import operand_shape, reduce_to
-from ..common.lowering import SMALL_FLOATS, result_dims, result_dtype
+from ..common.lowering import result_dims, result_dtype, wide_type
 from ..common.matrices import turned
 from ..common.table import R, attribute, row
 from ..common.type_rules import (
@@ -69,7 +69,7 @@ def _matmul_ref(x1: np.ndarray, x2: np.ndarray, out_dtype: str | None = None) ->
 
 def _matmul(call: Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
     shape, dtype = result_dims(call), result_dtype(call)
-    wide = "float32" if dtype.name in SMALL_FLOATS else dtype.name
+    wide = wide_type(dtype).name
     batch = shape[: len(shape) - (a.ndim > 1) - (b.ndim > 1)]
     k = te.reduce_axis((0, a.shape[-1]), "k")
 

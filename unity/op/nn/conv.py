@@ -20,7 +20,7 @@ from ...ir.relation import dims, indivisible, tensor_type, unequal
 from ...ir.scalar import Add, Sub
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import Rule, dtype_of, fields_of, operand_sizes
-from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dims, result_dtype
+from ..common.lowering import cast_tensor, result_dims, result_dtype, wide_type
 from ..common.table import Operator, R, attribute, constant, rows
 from ..common.type_rules import (
     attr,
@@ -114,7 +114,7 @@ def conv_params(rank: int, ends: str = "OI", *extra: Param | str) -> list[Param 
 
 def wide_dtype(dtype: DataType) -> str:
     """The type in which a sum of this type is taken."""
-    return "float32" if dtype.name in SMALL_FLOATS else dtype.name
+    return wide_type(dtype).name
 
 
 def wide_product(x: te.Tensor, at: dict[int, Any], w: te.Tensor, tap: dict[int, Any], wide: str) -> te.Value:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem, Var
@@ -24,7 +23,7 @@ from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import Rule, dtype_of, field_of, operand_shape
 from ..common.loop_nests import read, reduced, serial_loop, unit_loop
-from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name
+from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name, wide_type
 from ..common.table import Operator, R, attribute, optional, rows
 from ..common.type_rules import attr, bool_attr, choice_attr, fail, float_tensor, product, same_dtype
 
@@ -108,7 +107,7 @@ def _layer(count: int, update: Update) -> Callable[..., Any]:
     def lower(call: Call, gates: te.Tensor, hidden: te.Tensor, *rest: te.Tensor) -> Any:
         states = [hidden, *rest[:1]] if short_name(call) == "lstm" else [hidden]
         weight, *bias = rest[len(states) - 1 :]
-        wide = DataType("float32") if gates.dtype in SMALL_FLOATS else gates.data_type
+        wide = wide_type(gates.data_type)
         mixed = weight.data_type is not gates.data_type
         inputs = [cast_tensor(t, wide, "wide") for t in (gates, *states, *bias)]
         inputs.insert(1, weight if mixed else cast_tensor(weight, wide, "wide"))

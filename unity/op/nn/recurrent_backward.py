@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, ShapeExpr, Var
@@ -24,7 +23,7 @@ from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import SECOND_DERIVATIVE
 from ..common.loop_nests import read, serial_loop, unit_loop
-from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name
+from ..common.lowering import cast_tensor, short_name, wide_type
 from ..common.table import attribute, rows
 from ..common.type_rules import bool_attr, fail, float_tensor, same_dtype
 from .recurrent import in_wide, state_product, time_steps
@@ -44,10 +43,6 @@ def _fits(call: Call, names: Sequence[str], index: int, ty: TensorType, wanted: 
     known = dims(ty)
     if known is not None and unequal_shapes(known, tuple(wanted)):
         raise fail(call, "E213", f"{names[index]} must have the shape {ShapeExpr(tuple(wanted))}", arg=index)
-
-
-def _wide(dtype: DataType) -> DataType:
-    return DataType("float32") if dtype.name in SMALL_FLOATS else dtype
 
 
 def _time(call: Call, steps: Expr, t: Var, forwards: bool) -> Expr:
@@ -70,7 +65,7 @@ def _recurrence_type(call: Call) -> Type:
 
 def _recurrence(call: Call, factor: te.Tensor, term: te.Tensor, start: te.Tensor) -> te.Tensor:
     steps, batch, size = factor.shape
-    wide = _wide(factor.data_type)
+    wide = wide_type(factor.data_type)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         out, held = outs
@@ -150,7 +145,7 @@ def _backward(call: Call, *tensors: te.Tensor) -> Any:
     width = tensors[3].shape[2]
     cells = len(tensors) == len(_LSTM)
     count = width // build.maximum(size, 1)
-    wide = _wide(flow.data_type)
+    wide = wide_type(flow.data_type)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         out_grad, first, keep, factors, weight = ins[:5]

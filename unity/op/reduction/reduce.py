@@ -70,7 +70,8 @@ def _numbers(call: Call) -> Type:
     return reduced_type(call, ty, dtype, axes_attr(call, "axis", ty.ndim))
 
 
-def _floats(call: Call) -> Type:
+def float_reduction(call: Call) -> Type:
+    """Type rule of a reduction of floats."""
     ty = float_tensor(call, 0)
     return reduced_type(call, ty, ty.dtype, axes_attr(call, "axis", ty.ndim))
 
@@ -207,7 +208,7 @@ def _reduction(
     name: str, rule: Callable[[Call], Type], ref: Any, lower: Callable[..., te.Tensor], doc: str, grad: Rule
 ) -> Operator:
     samples = "f32[3,4,5], axis=each(None, [0], [-1], [0,2], 1), keepdims=each(False, True); f16[6]"
-    if rule is not _floats:
+    if rule is not float_reduction:
         samples += "; i32[3,4], axis=0; b[40,3], axis=0; b[0,3], axis=[0]; b[5], axis=[]; f32[()]"
     return row(
         name, _AXES, rule, doc, family="reduce", ref=_ref(ref), lower=lower, grad=grad, layout=channels_last.reduce,
@@ -286,10 +287,10 @@ max_ = _reduction("max", _ordered, _extreme(np.max, True), _lower(te.max, _compa
 min_ = _reduction("min", _ordered, _extreme(np.min, False), _lower(te.min, _comparable),
                   "Returns the smallest element over the axes; NaN if any is NaN.",
                   grad=lambda call, g: shared_by(kept_reduction(call, R.min), call, g))
-mean = _reduction("mean", _floats, np.mean, _statistic(mean_tensor), "Returns the mean over the axes.", grad=_mean_grad)
-variance = _reduction("variance", _floats, np.var, _statistic(_exact_variance),
+mean = _reduction("mean", float_reduction, np.mean, _statistic(mean_tensor), "Returns the mean over the axes.", grad=_mean_grad)
+variance = _reduction("variance", float_reduction, np.var, _statistic(_exact_variance),
                       "Returns the variance over the axes, dividing by the number of elements.", grad=_variance_grad)
-std = _reduction("std", _floats, np.std, _statistic(_exact_variance, True),
+std = _reduction("std", float_reduction, np.std, _statistic(_exact_variance, True),
                  "Returns the standard deviation over the axes, dividing by the number of elements.", grad=_std_grad)
 # fmt: on
 

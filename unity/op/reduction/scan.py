@@ -20,7 +20,7 @@ from ...ir.stmt import Stmt
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import dtype_of, field_of, operand_shape
 from ..common.loop_nests import read
-from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype, short_name
+from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype, short_name, wide_type
 from ..common.table import Operator, R, attribute, rows
 from ..common.type_rules import (
     ONE,
@@ -73,7 +73,7 @@ def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.T
             x, axis = (reorder(call, x) if x.ndim != 1 else x), 0
         else:
             axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
-        wide = DataType("float32") if dtype.name in SMALL_FLOATS else dtype
+        wide = wide_type(dtype)
         carried = _carried_type(wide)
 
         def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
@@ -293,7 +293,7 @@ def _add_in_logs(a: Expr, b: Expr, wide: DataType) -> Expr:
 
 def _logcumsumexp(call: Call, x: te.Tensor) -> te.Tensor:
     axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
-    wide = DataType("float32") if x.dtype in SMALL_FLOATS else x.data_type
+    wide = wide_type(x.data_type)
     carried = _carried_type(wide)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:

@@ -14,10 +14,10 @@ from ...ir.types import Expr, TupleType, Type
 from ..common.gradients import field_of, kept_reduction, operand_shape, spread_back
 from ..common.lowering import cast_tensor, result_dtype, short_name
 from ..common.table import Operator, R, attribute, rows
-from ..common.type_rules import ONE, axes_attr, bool_attr, fail, float_tensor, product, tensor_arg
+from ..common.type_rules import ONE, axes_attr, bool_attr, fail, product, tensor_arg
 from ..elementwise.unary import in_float32
 from ..manipulate.manipulate import unravel
-from .reduce import accumulate, numpy_axis, reduce_axes, reduce_tensor, reduced_type, shared_by
+from .reduce import accumulate, float_reduction, numpy_axis, reduce_axes, reduce_tensor, reduced_type, shared_by
 from .selection import median_place
 
 row = rows("reduce")
@@ -52,11 +52,6 @@ def _truth(name: str, reducer: Any, ref: Any, doc: str) -> Operator:
 
 any_ = _truth("any", te.max, np.any, "Tests whether any element over the axes is nonzero.")
 all_ = _truth("all", te.min, np.all, "Tests whether all elements over the axes are nonzero.")
-
-
-def _floats(call: Call) -> Type:
-    ty = float_tensor(call, 0)
-    return reduced_type(call, ty, ty.dtype, axes_attr(call, "axis", ty.ndim))
 
 
 def _logsumexp(call: Call, x: te.Tensor) -> te.Tensor:
@@ -99,7 +94,7 @@ def _logsumexp_grad(call: Call, g: Expr) -> list[Any]:
 logsumexp = row(
     "logsumexp",
     _AXES,
-    _floats,
+    float_reduction,
     "Returns the logarithm of the sum of exp(x) over the axes, without overflow.",
     lower=_logsumexp,
     ref=in_float32(_logsumexp_ref),

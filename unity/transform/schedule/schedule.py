@@ -19,7 +19,7 @@ from ...ir.module import IRModule
 from ...ir.node import replace as with_fields
 from ...ir.types import Expr
 from ...ir.verifier.verifier import violations
-from ...ir.walk import substitute
+from ...ir.walk import free_vars, substitute
 from ...support.errors import InternalError, ScheduleError, UnityError
 from ...support.options import int_option
 from ...support.recursion import deep_recursion
@@ -271,8 +271,8 @@ class Schedule(Primitives):
 
     def _resolve(self, rv: Any) -> Any:
         if isinstance(rv, ExprRV):
-            known = {v: _imm(self._symbols[v]) for v in _free(rv.expr) if v in self._symbols}
-            missing = [v.name for v in _free(rv.expr) if v not in known]
+            known = {v: _imm(self._symbols[v]) for v in free_vars(rv.expr) if v in self._symbols}
+            missing = [v.name for v in free_vars(rv.expr) if v not in known]
             if missing:
                 raise ScheduleError("E402", f"{missing[0]} is not a value of this schedule")
             value: Any = substitute(rv.expr, known)
@@ -330,12 +330,6 @@ def _require_well_formed(name: str, mod: IRModule) -> None:
 
 def _imm(value: Any) -> Expr:
     return value if isinstance(value, Expr) else IntImm(value, ExprRV().expr.ty)  # type: ignore[arg-type]
-
-
-def _free(expr: Expr) -> list[Var]:
-    if isinstance(expr, Var):
-        return [expr]
-    return [v for part in (getattr(expr, "a", None), getattr(expr, "b", None)) if part is not None for v in _free(part)]
 
 
 def method(row: Row) -> Any:

@@ -16,7 +16,8 @@ from .shape import permute
 _RESIZE = {1: op.image_resize1d, 2: op.image_resize2d, 3: op.image_resize3d}
 
 
-def _rank(c: Context) -> int:
+def spatial_rank(c: Context) -> int:
+    """Number of spatial axes, as the name of the operator says."""
     return next(n for n in (1, 2, 3) if f"{n}d" in c.node_target)
 
 
@@ -47,7 +48,7 @@ def _rounded_scales(old: Sequence[Expr], new: Sequence[Expr]) -> tuple[float, ..
 
 
 def _resized(c: Context, a: Args, method: str, mode: str, rounding: str = "round") -> Expr:
-    rank = _rank(c)
+    rank = spatial_rank(c)
     x = getattr(a, "input", None)
     x = a.self if x is None else x
     scales = _scales(a, rank) if mode != "align_corners" else None

@@ -29,6 +29,7 @@ from ..context.context import (
     to_dim,
 )
 from .columns import grouped
+from .resize import spatial_rank
 from .rounding import sum_dtype
 from .shape import cut
 
@@ -136,12 +137,8 @@ def _pooled(c: Context, made: Expr, x: Expr, rank: int) -> Expr:
     return _unbatched(c, made, x, rank)
 
 
-def _rank(c: Context) -> int:
-    return next(n for n in (1, 2, 3) if f"{n}d" in c.node_target)
-
-
 def _max_pool(c: Context, a: Args) -> Expr:
-    rank = _rank(c)
+    rank = spatial_rank(c)
     made = _MAX[rank](_batched(c, a.self, rank), **_Window(c, a, rank).attrs())
     return _pooled(c, made, a.self, rank)
 
@@ -156,7 +153,7 @@ def _both(c: Context, row: Callable[..., Expr], x: Expr, rank: int, attrs: dict[
 
 @aten("max_pool1d_with_indices.default", "max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
 def _max_pool_indices(c: Context, a: Args) -> list[Any]:
-    rank = _rank(c)
+    rank = spatial_rank(c)
     if not c.uses(1):
         return [_max_pool(c, a), None]
     return _both(c, _MAX_INDICES[rank], a.self, rank, _Window(c, a, rank).attrs())
@@ -204,7 +201,7 @@ def _fractional(c: Context, a: Args) -> list[Any]:
 @aten("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
 def _average(c: Context, a: Args) -> Expr:
     """The mean of each window; a mean of integers is cut, as their division is."""
-    rank = _rank(c)
+    rank = spatial_rank(c)
     window, whole = _Window(c, a, rank), not is_float(a.self)
     x = _batched(c, c.cast(a.self, "float64") if whole else a.self, rank)
     divisor = getattr(a, "divisor_override", None)
@@ -231,7 +228,7 @@ def _whole(c: Context, x: Expr, rank: int) -> tuple[int, ...] | None:
 @aten("adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",
       "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default")  # fmt: skip
 def _adaptive_mean(c: Context, a: Args) -> Expr:
-    rank = _rank(c)
+    rank = spatial_rank(c)
     whole = _whole(c, a.self, rank)
     if whole is not None:
         return op.mean(a.self, axis=whole, keepdims=True) if whole else c.reshape(a.self)
@@ -243,7 +240,7 @@ def _adaptive_mean(c: Context, a: Args) -> Expr:
 
 @aten("adaptive_max_pool1d.default", "adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
 def _adaptive_max(c: Context, a: Args) -> list[Any]:
-    rank = _rank(c)
+    rank = spatial_rank(c)
     whole = _whole(c, a.self, rank)
     if whole is not None and not c.uses(1):
         return [op.max(a.self, axis=whole, keepdims=True) if whole else c.reshape(a.self), None]

@@ -9,20 +9,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from ....arith import Analyzer
-from ....ir.build import const, dtype_of, ge, is_int, logical_and
+from ....ir.build import conjuncts, const, dtype_of, ge, is_int, logical_and
 from ....ir.expr import Var
-from ....ir.scalar import And
 from ....ir.stmt import For
 from ....ir.types import Expr
 from ....ir.walk import free_vars, substitute
 from ..core.tree import TRUE
 
 
-def conjuncts(condition: Expr) -> list[Expr]:
-    """The parts of a conjunction; none of what always holds."""
-    if isinstance(condition, And):
-        return [*conjuncts(condition.a), *conjuncts(condition.b)]
-    return [] if is_int(condition, 1) else [condition]
+def conditions(predicate: Expr) -> list[Expr]:
+    """The parts of a predicate; none of what always holds."""
+    return [part for part in conjuncts(predicate) if not is_int(part, 1)]
 
 
 def holds_at_first(ana: Analyzer, part: Expr, loops: Sequence[For]) -> bool:
@@ -51,7 +48,7 @@ def init_predicate(ana: Analyzer, predicate: Expr, mapping: Mapping[Var, Expr], 
     """The condition of an initialisation, ``mapping`` giving the loops' values there; it does not run over the loops ``gone``."""
     variables = {loop.loop_var for loop in gone}
     found: Expr = TRUE
-    for part in conjuncts(predicate):
+    for part in conditions(predicate):
         if variables.isdisjoint(free_vars(part)) or not holds_at_first(ana, part, gone):
             moved: Expr = substitute(part, mapping)
             found = moved if is_int(found, 1) else logical_and(found, moved)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ....arith import Analyzer
 from ....arith.intset import IntSet, of_range, union
-from ....ir.buffer import Buffer, BufferRegion, Range
+from ....ir.buffer import Buffer, Range
 from ....ir.build import const, dtype_of
 from ....ir.expr import Var
 from ....ir.scalar import BufferLoad, IterVar
@@ -38,7 +38,7 @@ from ..preconditions.domains import nest_of
 from ..preconditions.ownership import allocate
 from ..rewrites.moving import body_of, position_of
 from ..rewrites.parameter_layout import parameter_of
-from ..rewrites.rewriting import BlockTracker, analyzer_at
+from ..rewrites.rewriting import BlockTracker, analyzer_at, point
 from .storage import SCOPES, known_scope, named_buffer, written_buffer
 
 
@@ -227,9 +227,8 @@ def copy_nest(state: ScheduleState, at: Sref, source: Buffer, target: Buffer, bo
         var = Var(f"v{place}", prim_type(dtype_of(dim)))
         axes.append(IterVar(var, Range(const(0, dtype_of(dim)), dim), "S"))
     cell = tuple([axis.var for axis in axes])
-    one = tuple([Range(v, const(1, dtype_of(v))) for v in cell])
     load = BufferLoad(source, cell, prim_type(source.dtype))
-    block = Block(tuple(axes), (BufferRegion(source, one),), (BufferRegion(target, one),), (), (), {}, name,
+    block = Block(tuple(axes), (point(source, cell),), (point(target, cell),), (), (), {}, name,
                   BufferStore(target, load, cell))  # fmt: skip
     domains = {axis.var: part for axis, part in zip(axes, box)}
     nest, _ = nest_of(axes, block, domains, analyzer_at(state, at), preserve_unit_loops=True)

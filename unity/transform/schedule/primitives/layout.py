@@ -32,7 +32,7 @@ from ..core.state import Relaid, ScheduleState
 from ..preconditions.dependence import regions
 from ..rewrites.index_maps import no_less_than_zero, to_index_map
 from ..rewrites.parameter_layout import assumption, is_written, parameter_of, require_free_layout, set_parameter
-from ..rewrites.rewriting import BlockTracker, allocating_block, analyzer_at, nest
+from ..rewrites.rewriting import BlockTracker, allocating_block, analyzer_at, nest, point
 from .cache import read_buffer
 from .storage import written_buffer
 
@@ -254,7 +254,7 @@ class _Relocate(BlockTracker):
         if node.buffer is not self.new:
             return node
         if all([is_int(r.extent, 1) for r in node.region]):
-            return _points(self.new, self._moved([r.min for r in node.region]))
+            return point(self.new, self._moved([r.min for r in node.region]))
         try:
             ranges = self.index_map.map_ranges(node.region)
         except UnityError:  # not a box: all of the buffer holds it
@@ -262,10 +262,6 @@ class _Relocate(BlockTracker):
         return BufferRegion(
             self.new, tuple([Range(self.ana.simplify(r.min), self.ana.simplify(r.extent)) for r in ranges])
         )
-
-
-def _points(buffer: Buffer, indices: Sequence[Expr]) -> BufferRegion:
-    return BufferRegion(buffer, tuple([Range(e, const(1, dtype_of(e))) for e in indices]))
 
 
 def _padding(buffer: Buffer, padding: tuple[IndexMap, Expr], pad_value: Any, filled: bool) -> Stmt:
@@ -279,7 +275,7 @@ def _padding(buffer: Buffer, padding: tuple[IndexMap, Expr], pad_value: Any, fil
         value = cast(pad_value.map_indices(cell)[0], buffer.dtype)
     else:
         value = const(pad_value, buffer.dtype)
-    region = (_points(buffer, cell),)
+    region = (point(buffer, cell),)
     if filled:
         guard = substitute(condition, dict(zip(inverse.initial_indices, loops)))
         block = Block(tuple(axes), (), region, (), (), {}, f"{buffer.name}_pad", BufferStore(buffer, value, cell))

@@ -6,12 +6,13 @@ Not here: layouts with padding (``layout.py``). Invariant: cells of padding hold
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from ....arith import Analyzer
 from ....arith.solve import deduce_bound
 from ....ir.analysis.reductions import joined_value
-from ....ir.buffer import Buffer, BufferRegion, Range
+from ....ir.buffer import Buffer, Range
 from ....ir.build import add, const, dtype_of, if_then_else, int_value, is_int, logical_and, lt, sub
 from ....ir.expr import Call, FloatImm, IntImm, Var
 from ....ir.node import replace as with_fields
@@ -28,9 +29,9 @@ from ..preconditions.conditions import loops_of, require_blocks_only, require_co
 from ..preconditions.dependence import scope_of
 from ..preconditions.distinct import require_distinct
 from ..preconditions.domains import nest_of
-from ..preconditions.first_step import conjuncts
+from ..preconditions.first_step import conditions
 from ..preconditions.ownership import allocate
-from ..rewrites.rewriting import BlockTracker, analyzer_at
+from ..rewrites.rewriting import BlockTracker, analyzer_at, point
 
 
 @primitive(
@@ -116,7 +117,7 @@ def _inside(
     """The block on the iterations that meet the condition: loops over the inside where it is a range, else a predicate."""
     realize, old = block.realize, block.block
     ana = analyzer_at(state, block)
-    left = conjuncts(condition)
+    left = conditions(condition)
     bounds: dict[Var, Range] = {}
     values = list(realize.iter_values)
     for k, (axis, value) in enumerate(zip(old.iter_vars, values)):
@@ -300,15 +301,11 @@ def _pad(
         value: Expr = BufferLoad(source, cell, prim_type(source.dtype))
         if access is not store:
             inside = [lt(v, n) for v, n, m in zip(cell, source.shape, made.shape) if not ana.can_prove_equal(n, m)]
-            condition = inside[0]
-            for part in inside[1:]:
-                condition = logical_and(condition, part)
-            value = if_then_else(condition, value, const(0, source.dtype))
-        one = tuple([Range(v, const(1, dtype_of(v))) for v in cell])
+            value = if_then_else(reduce(logical_and, inside), value, const(0, source.dtype))
         copy = Block(
             tuple(axes),
-            (BufferRegion(source, one),),
-            (BufferRegion(target, one),),
+            (point(source, cell),),
+            (point(target, cell),),
             (),
             (),
             {},

@@ -7,6 +7,7 @@ from ..core.registry import QUERY, STEP, primitive
 from ..core.sref import BlockRef, ItemRef, LoopRef, Sref
 from ..core.state import ScheduleState
 from ..core.tree import ROOT
+from ..preconditions.conditions import loops_of
 from ..preconditions.dependence import block_scope
 
 
@@ -49,12 +50,7 @@ def get_sblock(state: ScheduleState, name: str, func_name: str | None = None) ->
 @primitive(kind=QUERY, example='i, j, k = sch.get_loops(sch.get_block("C"))')
 def get_loops(state: ScheduleState, block: BlockRef) -> list[LoopRef]:
     """Return the loops around a block within its enclosing block, from the outside in."""
-    found: list[Sref] = []
-    for above in block.above():
-        if above.is_block:
-            break
-        found.append(above)
-    return found[::-1]
+    return loops_of(block)
 
 
 @primitive(kind=QUERY, example='first, second = sch.get_child_blocks(sch.get_block("root"))')

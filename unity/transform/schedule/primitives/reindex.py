@@ -12,7 +12,7 @@ from typing import Any
 from ....arith.index_map import IndexMap
 from ....arith.intset import of_range
 from ....ir.analysis import block_regions
-from ....ir.buffer import Buffer, BufferRegion, Range
+from ....ir.buffer import Buffer, BufferRegion
 from ....ir.build import const, dtype_of, ge, is_int, lt
 from ....ir.expr import Var
 from ....ir.node import Node, replace as with_fields
@@ -33,7 +33,7 @@ from ..preconditions.dependence import block_scope, regions
 from ..preconditions.domains import nest_of
 from ..rewrites.index_maps import no_less_than_zero
 from ..rewrites.moving import body_of, position_of
-from ..rewrites.rewriting import BlockTracker, analyzer_at
+from ..rewrites.rewriting import BlockTracker, analyzer_at, point
 from .block_layout import iterator_map
 from .cache import (
     cache_buffer,
@@ -187,10 +187,6 @@ def _copy(
     return nest_of(axes, block, {}, analyzer_at(state, at), preserve_unit_loops=True)[0]
 
 
-def _point(buffer: Buffer, indices: Sequence[Expr]) -> BufferRegion:
-    return BufferRegion(buffer, tuple([Range(e, const(1, dtype_of(e))) for e in indices]))
-
-
 def _use(state: ScheduleState, block: Sref, old: Buffer, new: Buffer, inside: tuple[Expr, ...]) -> None:
     """Let a block use the copy at its own indices."""
 
@@ -201,7 +197,7 @@ def _use(state: ScheduleState, block: Sref, old: Buffer, new: Buffer, inside: tu
         return BufferStore(new, node.value, inside, node.predicate, node.span) if node.buffer is old else node
 
     def region(node: BufferRegion) -> Any:
-        return _point(new, inside) if node.buffer is old else node
+        return point(new, inside) if node.buffer is old else node
 
     tracker = BlockTracker({BufferLoad: load, BufferStore: store, BufferRegion: region})
     with deep_recursion():

@@ -6,14 +6,13 @@ and meets every value once; the final reduction starts where the old one did.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....arith import Analyzer
 from ....ffi.dtype import DataType
 from ....ir.analysis.reductions import REDUCERS, joined_value
-from ....ir.buffer import Buffer, BufferRegion, Range
-from ....ir.build import const, dtype_of, eq, is_int, logical_and
+from ....ir.buffer import Buffer
+from ....ir.build import const, eq, is_int, logical_and
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import Add, And, BufferLoad, IterVar, Mul, Or
@@ -29,9 +28,9 @@ from ..core.tree import TRUE
 from ..preconditions.conditions import loops_of, require_blocks_only, why_not_update
 from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
-from ..preconditions.first_step import conjuncts
+from ..preconditions.first_step import conditions
 from ..preconditions.ownership import allocate
-from ..rewrites.rewriting import analyzer_at, loop_range
+from ..rewrites.rewriting import analyzer_at, loop_range, point
 
 NEUTRAL: dict[type, int] = {Add: 0, Mul: 1, And: True, Or: False}
 """Neutral elements of reducers; min and max start where the reduction does."""
@@ -236,13 +235,9 @@ def _partial(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan) -> tupl
     reads = None
     if old.reads is not None:
         reads = tuple([substitute(r, mapping) for r in old.reads if r.buffer is not plan.store.buffer])
-    writes = (_point(buffer, cell),)
+    writes = (point(buffer, cell),)
     block_rf = Block(tuple(axes), reads, writes, (), (), dict(old.annotations), f"{old.name}_rf", body, first, old.span)
     return BlockRealize(tuple(values), realize.predicate, block_rf, realize.span), buffer
-
-
-def _point(buffer: Buffer, cell: Sequence[Expr]) -> BufferRegion:
-    return BufferRegion(buffer, tuple([Range(e, const(1, dtype_of(e))) for e in cell]))
 
 
 def _require_first(block: Sref, loop: Sref, made: dict[Var, Var], ana: Analyzer) -> None:
@@ -264,7 +259,7 @@ def _require_first(block: Sref, loop: Sref, made: dict[Var, Var], ana: Analyzer)
                 at=[block, loop],
                 nearest="rfactor before loop_partition",
             )
-    for part in conjuncts(block.realize.predicate):
+    for part in conditions(block.realize.predicate):
         on = set(free_vars(part))
         if on & (reducing.keys() | {loop.loop.loop_var}) and not ana.can_prove(substitute(part, reducing)):
             refuse(
@@ -326,11 +321,11 @@ def _final(
     load = BufferLoad(buffer, tuple(cell), prim_type(buffer.dtype))
     target = BufferLoad(plan.store.buffer, plan.store.indices, prim_type(buffer.dtype))
     body = BufferStore(plan.store.buffer, with_fields(plan.store.value, a=target, b=load), plan.store.indices)
-    own = (_point(plan.store.buffer, plan.store.indices),)
-    reads = (_point(buffer, cell),) if old.init is not None else (*own, _point(buffer, cell))
+    own = (point(plan.store.buffer, plan.store.indices),)
+    reads = (point(buffer, cell),) if old.init is not None else (*own, point(buffer, cell))
     made = fresh_copy(Block(axes, reads, own, (), (), {}, old.name, body, old.init, old.span))
     guard: Expr = TRUE
-    for part in conjuncts(realize.predicate):
+    for part in conditions(realize.predicate):
         if not reducing & set(free_vars(part)):
             moved = substitute(part, fresh)
             guard = moved if is_int(guard, 1) else logical_and(guard, moved)

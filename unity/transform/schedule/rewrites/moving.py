@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ....ir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, flat_statements
+from ....ir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, flat_statements, is_nothing
 from ....ir.types import Expr
 from ....support.recursion import deep_recursion
 from ..core.sref import Sref, items_below
@@ -17,11 +17,6 @@ from ..core.state import ScheduleState
 from .rewriting import BlockTracker
 
 NOTHING = SeqStmt(())
-
-
-def is_nothing(stmt: Stmt | None) -> bool:
-    """An empty sequence."""
-    return type(stmt) is SeqStmt and not stmt.stmts
 
 
 class Mover(BlockTracker):
@@ -40,11 +35,7 @@ class Mover(BlockTracker):
     def leave(self, node: Any) -> Any:
         if type(node) is For and is_nothing(node.body):
             return NOTHING
-        if (
-            type(node) is IfThenElse
-            and is_nothing(node.then_case)
-            and (node.else_case is None or is_nothing(node.else_case))
-        ):
+        if type(node) is IfThenElse and is_nothing(node.then_case) and is_nothing(node.else_case):
             return NOTHING
         if type(node) is SeqStmt:
             flat = flat_statements(node.stmts)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ....arith import Analyzer
 from ....arith.itermap import IterMap, detect_iter_map
-from ....ir.buffer import Buffer, Range
+from ....ir.buffer import Buffer, BufferRegion, Range
 from ....ir.build import const, dtype_of, is_int, logical_and
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
@@ -252,3 +252,8 @@ def allocating_block(block: Sref, buffer: Buffer) -> Sref | None:
         if item.is_block and buffer in item.block.alloc_buffers:
             return item
     return None
+
+
+def point(buffer: Buffer, cell: Sequence[Expr]) -> BufferRegion:
+    """The region of one cell."""
+    return BufferRegion(buffer, tuple([Range(index, const(1, dtype_of(index))) for index in cell]))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ....ir.expr import Var
+from ....ir.walk import free_vars
 from ....support.errors import Note, ScheduleError, UnityError
 from ..core.registry import QUERY, ROWS, SAMPLE, Row
 from .tvm_trace import is_tvm_trace, to_entries, tvm_name
@@ -323,21 +324,13 @@ def _symbol(rv: RandomVar) -> Any:
 
 
 def _symbols(rv: RandomVar) -> list[Any]:
-    return list(_variables(rv.expr)) if isinstance(rv, ExprRV) else [rv]
-
-
-def _variables(expr: Any) -> list[Var]:
-    if isinstance(expr, Var):
-        return [expr]
-    return [
-        v for part in (getattr(expr, "a", None), getattr(expr, "b", None)) if part is not None for v in _variables(part)
-    ]
+    return list(free_vars(rv.expr)) if isinstance(rv, ExprRV) else [rv]
 
 
 def _translated(value: Any, found: Mapping[Any, Any]) -> Any:
     """An argument with the random variables of a trace replaced by those of a schedule."""
     if isinstance(value, ExprRV):
-        names = {v: f"v{k}" for k, v in enumerate(_variables(value.expr))}
+        names = {v: f"v{k}" for k, v in enumerate(free_vars(value.expr))}
         missing = [v for v in names if v not in found]
         if missing:
             raise ScheduleError("E406", f"{missing[0].name} comes from no earlier step")

@@ -143,6 +143,7 @@ PURE_CALLS = frozenset([row.name for row in INTRINSICS.values() if row.result in
 
 
 def calls_are_pure(expr: Expr) -> bool:
+    """True if an expression may be left out or evaluated twice: it calls nothing but pure functions."""
     return all([call.op_name in PURE_CALLS for call in collect(expr, Call)])
 
 

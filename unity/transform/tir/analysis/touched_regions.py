@@ -15,10 +15,10 @@ from ....arith.intset import IntSet, eval_set
 from ....arith.itermap import detect_iter_map
 from ....ir.analysis.threads import as_loop, is_thread_axis
 from ....ir.buffer import Buffer, Range
-from ....ir.build import add, const, dtype_of, int_imm, is_int, logical_not, lt, ramp, sub
+from ....ir.build import add, conjuncts, const, dtype_of, int_imm, is_int, logical_not, lt, ramp, sub
 from ....ir.expr import Call, IntImm, Var
 from ....ir.node import replace
-from ....ir.scalar import LT, And, BufferLoad, FloorDiv, FloorMod, Ramp
+from ....ir.scalar import LT, BufferLoad, FloorDiv, FloorMod, Ramp
 from ....ir.stmt import Break, BufferStore, Continue, For, IfThenElse, Stmt, While
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, prim_type
@@ -68,13 +68,13 @@ class _Walk:
             self.visit(as_loop(node), loops, conditions)
         elif kind is IfThenElse:
             self.visit(node.cond, loops, conditions)
-            self.visit(node.then_case, loops, (*conditions, *_atoms(node.cond)))
+            self.visit(node.then_case, loops, (*conditions, *conjuncts(node.cond)))
             if node.else_case is not None:
                 self.visit(node.else_case, loops, (*conditions, logical_not(node.cond)))
         elif is_choice(node):
             cond, yes, no = node.args
             self.visit(cond, loops, conditions)
-            self.visit(yes, loops, (*conditions, *_atoms(cond)))
+            self.visit(yes, loops, (*conditions, *conjuncts(cond)))
             self.visit(no, loops, (*conditions, logical_not(cond)))
         elif kind is Call and node.op_name == "T.address_of":
             self.escapes |= self.buffer.data in used_vars(node)
@@ -99,10 +99,6 @@ class _Walk:
             self.found.append(Access(node, loops, (*conditions, *lanes)))
         elif node.buffer.data is self.buffer.data:
             self.escapes = True
-
-
-def _atoms(cond: Expr) -> list[Expr]:
-    return _atoms(cond.a) + _atoms(cond.b) if type(cond) is And else [cond]
 
 
 def domains_of(loops: Sequence[For], ana: Analyzer) -> dict[Var, IntSet]:

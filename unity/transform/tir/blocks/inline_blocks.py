@@ -17,7 +17,7 @@ from ....ir.build import is_int
 from ....ir.expr import Call, IntImm, Var
 from ....ir.node import Node, replace
 from ....ir.scalar import And, Binary, BufferLoad, Let, Or
-from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
+from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, is_nothing
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, children, collect, fresh_copy, nodes_in, substitute, used_vars
@@ -171,17 +171,13 @@ class _Remover(Rewriter):
         return node if isinstance(node, Expr) else None
 
     def leave(self, node: Any) -> Any:
-        if type(node) is For and _is_nothing(node.body):
+        if type(node) is For and is_nothing(node.body):
             return NOTHING
         if type(node) is SeqStmt and len(node.stmts) == 1:
             return node.stmts[0]
         if type(node) is Block and self.buffer in node.alloc_buffers:
             return replace(node, alloc_buffers=tuple([b for b in node.alloc_buffers if b is not self.buffer]))
         return node
-
-
-def _is_nothing(stmt: Stmt) -> bool:
-    return type(stmt) is SeqStmt and not stmt.stmts
 
 
 def remove_block(body: Stmt, realize: BlockRealize, buffer: Buffer) -> Stmt:

@@ -22,23 +22,13 @@ from ....ir.stmt import (
     IfThenElse,
     SeqStmt,
     Stmt,
+    is_nothing,
 )  # fmt: skip
-from ....ir.types import Expr
-from ....ir.walk import Visit, children, collect, rewrite
+from ....ir.walk import Visit, children, rewrite
 from ...infra.passes import prim_func_pass
-from ..analysis.loop_nests import PURE_CALLS
+from ..analysis.loop_nests import calls_are_pure
 
 _NOTHING = SeqStmt(())
-
-
-def is_nothing(stmt: Stmt | None) -> bool:
-    """True for a statement that does nothing."""
-    return stmt is None or (type(stmt) is SeqStmt and not stmt.stmts)
-
-
-def has_no_effect(expr: Expr) -> bool:
-    """True when evaluating can be left out: no calls but pure ones."""
-    return all([call.op_name in PURE_CALLS for call in collect(expr, Call)])
 
 
 class _Uses:
@@ -68,7 +58,7 @@ def _seq(stmt: SeqStmt) -> Stmt:
         if is_nothing(part):
             continue
         if type(part) is Bind:
-            if has_no_effect(part.value) and not uses.of(part.var):
+            if calls_are_pure(part.value) and not uses.of(part.var):
                 continue
         elif isinstance(part, (AllocBuffer, AllocConst)):
             if not uses.of(part.buffer.data):
@@ -82,12 +72,12 @@ def _seq(stmt: SeqStmt) -> Stmt:
 
 
 def _for(stmt: For) -> Stmt:
-    return _NOTHING if is_nothing(stmt.body) and has_no_effect(stmt.extent) else stmt
+    return _NOTHING if is_nothing(stmt.body) and calls_are_pure(stmt.extent) else stmt
 
 
 def _if(stmt: IfThenElse) -> Stmt:
     if is_nothing(stmt.then_case) and is_nothing(stmt.else_case):
-        return _NOTHING if has_no_effect(stmt.cond) else Evaluate(stmt.cond, stmt.span)
+        return _NOTHING if calls_are_pure(stmt.cond) else Evaluate(stmt.cond, stmt.span)
     if stmt.else_case is not None and is_nothing(stmt.else_case):
         return replace(stmt, else_case=None)
     return stmt
@@ -99,7 +89,7 @@ def _attr(stmt: AttrStmt) -> Stmt:
 
 def _evaluate(stmt: Evaluate) -> Stmt:
     value = stmt.value
-    return _NOTHING if is_const(value) or (type(value) is not Call and has_no_effect(value)) else stmt
+    return _NOTHING if is_const(value) or (type(value) is not Call and calls_are_pure(value)) else stmt
 
 
 def _store(stmt: BufferStore) -> Stmt:

@@ -6,11 +6,13 @@ loop's content is small. Conditions that read memory or call anything stay.
 
 from __future__ import annotations
 
-from ....ir.build import logical_and
+from functools import reduce
+
+from ....ir.build import conjuncts, logical_and
 from ....ir.expr import Call, IntImm
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.scalar import And, Binary, BufferLoad, Div, FloorDiv, FloorMod, Mod
+from ....ir.scalar import Binary, BufferLoad, Div, FloorDiv, FloorMod, Mod
 from ....ir.stmt import For, IfThenElse, Stmt
 from ....ir.types import Expr
 from ....ir.walk import collect, fresh_copy, rewrite, used_vars
@@ -20,10 +22,6 @@ from .unroll_loop import statement_count
 
 _SMALL = 64
 """Statements up to which a loop is written for each branch."""
-
-
-def _atoms(cond: Expr) -> list[Expr]:
-    return _atoms(cond.a) + _atoms(cond.b) if type(cond) is And else [cond]
 
 
 def is_plain(cond: Expr) -> bool:
@@ -40,7 +38,7 @@ def _loop(loop: For) -> Stmt:
     inner = loop.body
     if type(inner) is not IfThenElse or loop.kind == "thread_binding" or _leaves(inner):
         return loop
-    atoms = _atoms(inner.cond)
+    atoms = conjuncts(inner.cond)
     fixed = [a for a in atoms if is_plain(a) and loop.loop_var not in used_vars(a)]
     if inner.else_case is not None:
         if len(fixed) != len(atoms) or statement_count(inner) > _SMALL:
@@ -50,15 +48,8 @@ def _loop(loop: For) -> Stmt:
     if not fixed or not all([is_plain(a) for a in atoms]):
         return loop  # a condition that may fail is asked only where those before it hold
     rest = [a for a in atoms if a not in fixed]
-    body: Stmt = IfThenElse(_all(rest), inner.then_case, None, inner.span) if rest else inner.then_case
-    return IfThenElse(_all(fixed), replace(loop, body=body), None, inner.span)
-
-
-def _all(conditions: list[Expr]) -> Expr:
-    result = conditions[0]
-    for condition in conditions[1:]:
-        result = logical_and(result, condition)
-    return result
+    body: Stmt = IfThenElse(reduce(logical_and, rest), inner.then_case, None, inner.span) if rest else inner.then_case
+    return IfThenElse(reduce(logical_and, fixed), replace(loop, body=body), None, inner.span)
 
 
 @prim_func_pass()
