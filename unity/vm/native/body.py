@@ -22,6 +22,7 @@ from .values import (
     condition,
     covered,
     drop,
+    lay_out,
     normal,
     owned,
     pointer,
@@ -101,9 +102,7 @@ def call(w: FunctionWriter, instruction: bc.Call) -> None:
         kernel(w, w.program.kernels[entry.name], entry.name, instruction)
     elif entry.kind == "vm":
         args = [boxed(w, a) for a in instruction.args]
-        w.scratch = max(w.scratch, len(args))
-        for position, (value, _) in enumerate(args):
-            w.store("ptr", value, "%args", 8 * position)
+        lay_out(w, args)
         result = w.emit(f"call ptr {quoted('call.' + entry.name)}(ptr %env, ptr %args, i64 %limit)")
         drop(w, args)
         set_object(w, instruction.dst, w.require_object(result))
@@ -127,9 +126,7 @@ def packed(w: FunctionWriter, instruction: bc.Call) -> None:
         set_object(w, instruction.dst, w.require_object(python(w, w.env("fixed", "packed"), args)))
         return
     args = [boxed(w, a) for a in instruction.args]
-    w.scratch = max(w.scratch, len(args))
-    for position, (value, _) in enumerate(args):
-        w.store("ptr", value, "%args", 8 * position)
+    lay_out(w, args)
     found = w.emit(f"call ptr @unity.find(ptr %env, ptr {w.env('name', row)})")
     w.report_unless(w.emit(f"icmp ne ptr {found}, null"), 4, str(row))
     result = w.emit(f"call ptr @unity.packed(ptr %env, ptr {found}, ptr %args, i64 {len(args)})")

@@ -81,12 +81,17 @@ def owned(w: FunctionWriter, arg: bc.Arg) -> str:
 
 def python(w: FunctionWriter, function: str, args: list[tuple[str, bool]]) -> str:
     """Call a Python object with boxed arguments; the result may be null."""
-    w.scratch = max(w.scratch, len(args))
-    for position, (value, _) in enumerate(args):
-        w.store("ptr", value, "%args", 8 * position)
+    lay_out(w, args)
     result = w.emit(f"call ptr @unity_call(ptr {function}, ptr %args, i64 {len(args)})")
     drop(w, args)
     return result
+
+
+def lay_out(w: FunctionWriter, args: list[tuple[str, bool]]) -> None:
+    """Put boxed values into the row of arguments of a call."""
+    w.scratch = max(w.scratch, len(args))
+    for position, (value, _) in enumerate(args):
+        w.store("ptr", value, "%args", 8 * position)
 
 
 def drop(w: FunctionWriter, args: list[tuple[str, bool]]) -> None:

@@ -7,7 +7,7 @@ As JSON it stands in a saved file. Not here: the program and its tensors (`vm/ex
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 from ....support.errors import ArtifactError
@@ -39,28 +39,11 @@ class Interface:
     """The places of the leading results: places among the leaves of the arguments, or tensors of the state by name."""
     shared: bool
     """True if torch may take the memory of every result as numpy has it."""
-    complex_inputs: list[int] = field(default_factory=list)
-    complex_outputs: list[int] = field(default_factory=list)
-    """Places among the leaves of the arguments and among the computed leaves that are complex: pairs of numbers for ``main``."""
-    complex_state: list[str] = field(default_factory=list)
-    """The tensors of the state that are."""
-
-
-@dataclass(slots=True, frozen=True)
-class _Saved:
-    """An interface as it is written: fields as of ``Interface``."""
-
-    names: list[str]
-    in_spec: Any
-    out_spec: Any
-    fixed: list[tuple[bool, Any]]
-    outputs: list[tuple[bool, Any]]
-    floats: list[bool]
-    updates: list[int | str]
-    shared: bool
     complex_inputs: list[Place]
     complex_outputs: list[Place]
+    """Places among the leaves of the arguments and among the computed leaves that are complex: pairs of numbers for ``main``."""
     complex_state: list[str]
+    """The tensors of the state that are."""
 
 
 def write_interface(interface: Interface) -> bytes:
@@ -74,7 +57,7 @@ def write_interface(interface: Interface) -> bytes:
 def read_interface(data: bytes, vouched: Vouched) -> Interface:
     """An interface from JSON. Raises ArtifactError E805, E807."""
     try:
-        saved: _Saved = Schema().record(_Saved, json.loads(data))
+        saved: Interface = Schema().record(Interface, json.loads(data))
         found = {f.name: getattr(saved, f.name) for f in fields(saved)}
         found |= {name: read_spec(found[name], vouched) for name in ("in_spec", "out_spec")}
         found |= {

@@ -8,7 +8,7 @@ never checked (bounds, division) and has no meaning.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -130,6 +130,17 @@ class ExprCompiler:
         lanes = lanes_of(dtype)
         return lambda env: np.asarray(arrays.typed(value(env), dtype)).reshape(-1, lanes)
 
+    def side_by_side(self, vectors: Sequence[Expr]) -> Closure:
+        """The lanes of several vectors as those of one."""
+        parts = [self.rows(v) for v in vectors]
+
+        def run(env: Env) -> Value:
+            rows = [p(env) for p in parts]
+            size = max([len(r) for r in rows])
+            return np.concatenate([np.broadcast_to(r, (size, r.shape[1])) for r in rows], axis=1)
+
+        return run
+
     def choose(self, cond: Closure, yes: Closure, no: Closure, vector: bool = False) -> Closure:
         """A conditional value whose sides are evaluated only in the lanes that take them."""
         if not self.batched:
@@ -242,15 +253,11 @@ class ExprCompiler:
         return lambda env: np.tile(rows(env), (1, times))
 
     def _shuffle(self, expr: Shuffle) -> Closure:
-        parts = [self.rows(v) for v in expr.vectors]
-        indices = [self.visit(i) for i in expr.indices]
+        pool, indices = self.side_by_side(expr.vectors), [self.visit(i) for i in expr.indices]
         dtype = expr.ty.dtype
 
         def run(env: Env) -> Value:
-            columns = [p(env) for p in parts]
-            size = max([len(c) for c in columns])
-            pool = np.concatenate([np.broadcast_to(c, (size, c.shape[1])) for c in columns], axis=1)
-            picked = pool[:, [int(i(env)) for i in indices]]
+            picked = pool(env)[:, [int(i(env)) for i in indices]]
             return picked if picked.shape[1] > 1 else self.column(picked, dtype)
 
         return run

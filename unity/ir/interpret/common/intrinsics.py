@@ -286,14 +286,7 @@ def _half(c: ExprCompiler, call: Call) -> Closure:
 
 @register("vectorcombine")
 def _combine(c: ExprCompiler, call: Call) -> Closure:
-    parts = [c.rows(x) for x in call.args]
-
-    def run(env: Env) -> Value:
-        rows = [p(env) for p in parts]
-        size = max([len(r) for r in rows])
-        return np.concatenate([np.broadcast_to(r, (size, r.shape[1])) for r in rows], axis=1)
-
-    return run
+    return c.side_by_side(call.args)
 
 
 @register("get_active_lane_mask")
