@@ -51,7 +51,7 @@ def _sum_of_windows(c: Context, columns: Expr, size: Sequence[Expr], kernel: Seq
     for s, n, k, t, b, g in zip(size, grid, kernel, stride, border, gap):
         covered = (n - 1) * t + (g * (k - 1) + 1 - 2 * b)
         rest = s - covered
-        extra.append(int_value(rest, t) - 1)
+        extra.append(int_value(rest, t - 1))
     made: Expr = _TRANSPOSED[len(grid)](
         columns, weight, strides=tuple(stride), padding=tuple(border) * 2, output_padding=tuple(extra),
         dilation=tuple(gap),

@@ -138,7 +138,7 @@ def _check(c: Context, x: Expr, size: Expr, wraps: bool, name: str) -> None:
     given = c.emit(c.cast(x, "int64"))
     low = -high if wraps else number(0, "int64")
     inside = op.logical_and(op.greater_equal(given, low), op.less(given, high))
-    count = build.int_value(size, size) if type(size) is Var else f"({size})"
+    count = build.int_value(size, size if type(size) is Var else f"({size})")
     least = f"-{count}" if wraps else "0"
     c.builder.emit(
         op.assert_op(
