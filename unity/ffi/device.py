@@ -162,9 +162,8 @@ class Device:
 
     def __post_init__(self) -> None:
         if self.kind not in DEVICE_KINDS or self.index < 0:
-            raise FFIError(
-                "E703", f"unknown device {self.kind}:{self.index}", help=f"known kinds: {', '.join(DEVICE_KINDS)}"
-            )
+            help = f"known kinds: {', '.join(DEVICE_KINDS)}; the first device of a kind has the number 0"
+            raise FFIError("E703", f"unknown device {self.kind}:{self.index}", help=help)
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}"

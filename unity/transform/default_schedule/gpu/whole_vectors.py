@@ -47,7 +47,7 @@ def schedule_whole_vectors(
     )
     whole, rest = [_first(version, constants, machine, rules) for version in (of_vectors, fn)]
     if _vectors(whole.func.body) <= _vectors(rest.func.body):
-        return "its vectors are the same for rows of any length"
+        return Scheduled(rest.func, f"rows of any length alike: {rest.reason}", rest.packed)
     values: list[Stmt] = [Bind(counts[symbol], floordiv(symbol, count)) for symbol, count in lanes.items()]
     values += [DeclBuffer(view) for view in whole.func.buffer_map.values()]
     made = IfThenElse(_are_whole(lanes), fresh_copy(seq(*values, whole.func.body)), rest.func.body)
