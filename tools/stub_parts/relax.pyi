@@ -113,6 +113,12 @@ def cpu(index: builtins.int = 0) -> Any:
 def cuda(index: builtins.int = 0) -> Any:
     """A device."""
 
+def gpu(index: builtins.int = 0) -> Any:
+    """A device."""
+
+def device(dev_type: builtins.str | builtins.int, dev_id: builtins.int = 0) -> Any:
+    """A device by the name or the DLPack number of its kind, and an index."""
+
 def call_dps(func: Any, args: Any, out_ty: Any, tir_vars: Any = None) -> Any:
     """Call of a tensor program of the module or of a registered function that writes into outputs of type ``out_ty``:
     ``R.call_dps(f, (x, w), R.Tensor((n, m), "float32"))``."""

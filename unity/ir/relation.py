@@ -87,12 +87,12 @@ def exceeds(a: Expr, b: Expr) -> bool:
     """True if a dimension that a type rule needs to be at most ``b`` is known to be larger. Unknown: noted as a requirement."""
     if type(a) is IntImm and type(b) is IntImm:
         return a.value > b.value
-    return same_dim(a, b) is not Answer.YES and unequal(maximum(a, b), b)
+    return same_dim(a, b) is not Answer.YES and unequal(b, maximum(a, b))
 
 
 def indivisible(a: Expr, b: Expr) -> bool:
     """True if a dimension that a type rule needs to be a multiple of ``b`` is known to be none. Unknown: noted as a requirement."""
-    return unequal(mul(floordiv(a, maximum(b, const(1, "int64"))), b), a)
+    return unequal(a, mul(floordiv(a, maximum(b, const(1, "int64"))), b))
 
 
 def dims(ty: Type) -> tuple[Expr, ...] | None:

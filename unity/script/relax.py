@@ -66,6 +66,8 @@ NAMES: dict[str, str] = {
     "R.masked_fill": "``R.masked_fill(x, mask, value)``: short for ``R.where(mask, R.full_like(x, value), x)``.",
     "R.cpu": "``R.cpu()``: a device.",
     "R.cuda": "``R.cuda()``: a device.",
+    "R.gpu": "``R.gpu()``: a device.",
+    "R.device": '``R.device("cuda", 0)``: a device.',
 }
 
 
