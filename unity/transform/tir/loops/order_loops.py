@@ -21,13 +21,13 @@ import math
 from dataclasses import dataclass
 
 from ....ir.build import add, ceildiv, dtype_of, int_imm, int_value, is_int, logical_and, lt, minimum, mul, sub
-from ....ir.expr import IntImm, Var
+from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, IterVar
 from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ....ir.types import Expr, prim_type
-from ....ir.walk import StatementRewriter, Visit, fresh_copy, rewrite, substitute
+from ....ir.walk import StatementRewriter, Visit, collect, fresh_copy, rewrite, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ..analysis.choices import choose
@@ -42,6 +42,10 @@ LONG = 256
 """Iterations of an innermost loop that vectors fill by themselves."""
 BLOCK = 32
 """Lines and columns of a block of a transposition."""
+MASKED_BYTES, MASKED_ITEM = 32, 4
+"""Bytes of the registers of machines that load vectors under masks, and of the least elements of these."""
+FILLED = 1.125
+"""Elements of all vectors of a line by those of the line, at most."""
 _COST = (0, 1, 16)
 """Cost of an access in the innermost loop by stride class."""
 
@@ -168,7 +172,7 @@ def _in_vectors(order: list[For], realize: BlockRealize, update: Update) -> tupl
     if type(last.extent) is not IntImm:
         return order, realize, True
     full = machine_in_use().lanes(update.store.buffer.dtype.itemsize)
-    lanes = choose(realize.block, "lanes", (0, full, full // 2), 0)
+    lanes = choose(realize.block, "lanes", (0, full, full // 2), _own_lanes(last.extent.value, full, update))
     if not lanes:
         return order, realize, True
     pieces, piece = _cut(last, lanes)
@@ -179,6 +183,16 @@ def _in_vectors(order: list[For], realize: BlockRealize, update: Update) -> tupl
     predicate = realize.predicate if whole else logical_and(realize.predicate, lt(at, last.extent))
     pieces = pieces if whole else replace(pieces, annotations={HINT: 1})
     return [*order[:-1], pieces, loop], replace(realize, iter_values=values, predicate=predicate), False
+
+
+def _own_lanes(extent: int, full: int, update: Update) -> int:
+    """Elements of the vectors of a line with a condition, such as that of a border: LLVM takes one element after the other there.
+    0 where vectors would not be filled, or the machine has no masks for such elements."""
+    bordered = any([call.op_name == "T.if_then_else" for call in collect(update.store.value, Call)])
+    if not bordered or machine_in_use().vector_bytes < MASKED_BYTES or update.store.buffer.dtype.itemsize < MASKED_ITEM:
+        return 0
+    filled = [lanes for lanes in (full, full // 2) if -(-extent // lanes) * lanes <= FILLED * extent]
+    return filled[0] if filled else 0
 
 
 def _long(loop: For) -> bool:

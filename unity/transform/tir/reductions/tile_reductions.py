@@ -55,6 +55,8 @@ MOST_ROWS, MOST_VECTORS = 16, 16
 """Rows and vectors of a tile, at most."""
 FULL_ROWS = 8
 """Rows that fill a tile well."""
+WINDOW = 9
+"""Steps of the two innermost loops of a reduction that are both written out, at most: those of a window of 3 x 3."""
 
 
 @dataclass(slots=True)
@@ -200,7 +202,9 @@ class _Tile:
         block = self.plan.nest.realize.block
         fixed = [type(loop.extent) is IntImm for loop in reversed(loops)]
         most = fixed.index(False) if False in fixed else len(fixed)
-        written = choose(block, "written", range(most + 1), int(fixed[0] and extent_of(loops[-1]) <= 4))
+        own = int(fixed[0] and extent_of(loops[-1]) <= 4)
+        own += int(own == 1 and most > 1 and extent_of(loops[-1]) * extent_of(loops[-2]) <= WINDOW)
+        written = choose(block, "written", range(most + 1), own)
         unrolled = 4 if written == len(loops) else choose(block, "unrolled", (1, 2, 4, 8), 4)
         for depth, loop in enumerate(reversed(loops)):
             kind = "unrolled" if depth < written else "serial"
