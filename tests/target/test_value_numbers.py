@@ -28,6 +28,12 @@ def test_offsets_are_written_once_in_a_block():
     assert len(products) == 3  # the block before the condition, the one inside it, the one behind it
 
 
+def test_divisions_are_written_once_in_a_block():
+    stores = "".join([f"    B[i // 5, {k}] = A[i // 5, {k}] + T.float32(i % 5)\n" for k in range(16)])
+    text = write_module(lower_prim_funcs({"main": parse(TEXT[: TEXT.index("    B[")] + stores)}), target("llvm"))[0]
+    assert [text.count(f"= {name} i64 ") for name in ("sdiv", "srem")] == [1, 1]
+
+
 def test_loads_and_other_blocks_are_not_reused():
     a = np.arange(128, dtype="float32").reshape(8, 16) - 60
     for row in (0, 5):

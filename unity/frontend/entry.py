@@ -33,7 +33,7 @@ class BuildOptions:
     choose: str = "analytic"
     discard_parameters: bool = False
     tune: Any = None
-    examples: tuple[Any, ...] = ()
+    examples: Any = ()
     """Leading arguments of ``main``: the sizes that schedules are searched for."""
 
 
@@ -94,7 +94,8 @@ def compile(
             )  # fmt: skip
         if reduction is not None:
             return load("options").compile_reduced(mod, how, reduction, example_inputs)
-        return compile_chosen(mod, replace(how, examples=tuple(example_inputs or ())), how.discard_parameters)
+        how = replace(how, examples=() if example_inputs is None else example_inputs)
+        return compile_chosen(mod, how, how.discard_parameters)
     return load("torch").compile_model(mod, how, reduction, example_inputs, example_kwargs, dynamic_shapes, strict)
 
 

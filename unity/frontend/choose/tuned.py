@@ -7,7 +7,6 @@ here: the search (``meta_schedule``). Invariant: without ``tune=`` a build reads
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from ...ffi.cache.object_cache import cache_folder
@@ -25,6 +24,7 @@ from ...meta_schedule.report import table
 from ...meta_schedule.tune import tuned
 from ...support.errors import FrontendError
 from ..entry import BuildOptions
+from ..precision.accuracy import as_inputs
 
 FILE = "tuning.db"
 """File of the records, in the folder of the caches."""
@@ -54,11 +54,11 @@ def schedule_database(mod: IRModule, how: BuildOptions) -> Database:
     return database
 
 
-def example_sizes(mod: IRModule, examples: Sequence[Any]) -> dict[str, int]:
+def example_sizes(mod: IRModule, examples: Any) -> dict[str, int]:
     """The sizes of the symbols of ``main`` by its leading arguments."""
     main = mod.functions.get("main")
     found: dict[str, int] = {}
-    for param, value in zip(main.params if isinstance(main, Function) else (), examples):
+    for param, value in zip(main.params if isinstance(main, Function) else (), as_inputs(examples)):
         extents = dims(param.ty) if isinstance(param.ty, TensorType) else None
         for extent, size in zip(extents or (), getattr(value, "shape", ())):
             if isinstance(extent, Var) and size:

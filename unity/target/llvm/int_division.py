@@ -39,10 +39,10 @@ def int_division(w: FunctionWriter, expr: Binary, a: str, b: str, dtype: DataTyp
     if not floors and kind is Div and minus_one is None:
         return quotient
     if floors and signed:
-        off = w.emit(f"icmp ne {ty} {remainder}, {int_text(0, dtype)}")
         if known is not None and known > 0:
             crossing = w.emit(f"icmp slt {ty} {remainder}, {int_text(0, dtype)}")
         else:
+            off = w.emit(f"icmp ne {ty} {remainder}, {int_text(0, dtype)}")
             crossing = w.emit(f"icmp slt {ty} {w.emit(f'xor {ty} {remainder}, {b}')}, {int_text(0, dtype)}")
             crossing = w.emit(f"and {mask} {off}, {crossing}")
         if wants_quotient:

@@ -42,7 +42,9 @@ PURE = frozenset((
     "lshr", "ashr", "icmp", "fcmp", "select", "getelementptr", "insertelement", "extractelement",
     "shufflevector", "zext", "sext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "fptosi", "fptoui", "bitcast",
 ))  # fmt: skip
-"""Instructions whose operands alone decide the result: a block has each text once."""
+"""Instructions whose operands alone decide the result, whatever these are."""
+REPEATABLE = PURE | {"sdiv", "srem", "udiv", "urem"}
+"""Instructions that a block has once for each text."""
 
 MOST_WAITING = 16
 """Checks that one branch tests. LLVM's time is quadratic in branches, and in the instructions between two of them."""
@@ -220,7 +222,7 @@ class FunctionWriter:
         if self.late.failed and not self.late.is_harmless(name, instruction, PURE):
             self.settle()
         self.lines.append(f"  {name} = {instruction}")
-        if instruction[: instruction.find(" ")] in PURE:
+        if instruction[: instruction.find(" ")] in REPEATABLE:
             self.known[instruction] = name
         return name
 
