@@ -86,6 +86,30 @@ def test_chains_of_one_step(step, monkeypatch):
         assert out.tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("step", ["T.pow(x, T.float32(1.5))", "T.sigmoid(x) * T.float32(2)", "T.sin(x) + x"])
+def test_chains_of_functions(step, monkeypatch):
+    """What is inlined a thousand times makes a function of a hundred thousand instructions."""
+    monkeypatch.setenv("UNITY_CACHE", "off")
+    made = {}
+
+    def build(count):
+        text = chain(step, count).replace("int64", "float32")
+        made[count] = unity.VirtualMachine(unity.compile(parse(text)))
+
+    assert_grows_at_most(9, lambda: build(200), lambda: build(1200))
+    for count, vm in made.items():
+        out = np.zeros(3, "float32")
+        vm["main"](np.array([1.0, 0.99, 1.01], "float32"), out, np.arange(1, 17).astype("float32"))
+        expected = np.array([1.0, 0.99, 1.01])
+        for _ in range(count):
+            if "pow" in step:
+                with np.errstate(over="ignore"):
+                    expected = expected**1.5
+            else:
+                expected = 2 / (1 + np.exp(-expected)) if "sigmoid" in step else np.sin(expected) + expected
+        np.testing.assert_allclose(out, expected, rtol=1e-2)
+
+
 def check_divisions(vm, count):
     a, out = np.array([10**9, -7, 5]), np.zeros(3, "int64")
     vm["main"](a, out, *[2 + k for k in range(40)])

@@ -178,6 +178,21 @@ def text_options(text: str, target: Target) -> CompileOptions:
     return replace(options, pipeline="long", opt=1 if short else 0)
 
 
+def with_calls(text: str) -> str:
+    """A text in which the functions to be inlined are called instead, where inlining makes one function longer than ``MANY_LINES``:
+    a thousand powers one after the other."""
+    lengths: dict[str, int] = {}
+    for part in f"\n{text}".split("\ndefine ")[1:]:
+        head, _, body = part.partition("\n")
+        called = [(name, count) for name in lengths if (count := body.count(f"@{name}("))]
+        length = body.count("\n") + sum([count * lengths[name] for name, count in called])
+        if " alwaysinline " in head:
+            lengths[head[head.index("@") + 1 : head.index("(", head.index("@"))]] = length
+        elif length > MANY_LINES and called:
+            return text.replace(" alwaysinline ", " noinline ")
+    return text
+
+
 def _check_triple(target: Target) -> None:
     """Raises CodegenError E530 for another machine type."""
     triple = target.get("mtriple", "")
@@ -215,6 +230,7 @@ def write_kernels(functions: Mapping[str, PrimFunc], target: Target, suffix: str
                            help='use unity.Target("llvm"); unity.check_gpu runs programs for GPUs on the processor')  # fmt: skip
     _check_triple(target)
     text, signatures, symbols, needed = write_module(functions, target, suffix)
+    text = with_calls(text)
     return KernelText(functions, text, text_options(text, target), signatures, symbols, needed)
 
 
