@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -233,3 +234,12 @@ def test_features_that_code_for_a_named_processor_needs():
     assert {"+avx512f", "+avx512vnni"} <= set(unity.Target("llvm -mcpu=znver5").required_features.split(","))
     level = set(unity.Target("llvm -mcpu=x86-64-v3 -mattr=+amx-tile").required_features.split(","))
     assert {"+avx2", "+fma", "+amx-tile"} <= level and "+avx512f" not in level
+
+
+@pytest.mark.parametrize("path", [5, None, b"x", "", ".", "a\0b", 3.5, ["a"], Path("")])
+def test_what_names_no_file(path):
+    executable = unity.compile(parse('@R.function\ndef main(x: R.Tensor((3,), "float32")):\n    return x\n'))
+    for use in (executable.save, unity.load):
+        with pytest.raises(unity.UnityError) as caught:
+            use(path)
+        assert caught.value.code == "E801"

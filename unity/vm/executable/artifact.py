@@ -36,12 +36,21 @@ _MAX_SECTIONS = 64
 ALIGN = 64
 
 
+def file_path(path: object) -> Path:
+    """The name of a file as a path. Raises ArtifactError E801 for what names none: the number of an open file, bytes, None."""
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(text, str) or "\0" in text or not Path(text).name:
+        shown = repr(text) if isinstance(text, str) else f"the type {type(path).__name__}"
+        raise ArtifactError("E801", f"a file is named by a text or a path, got {shown}")
+    return Path(text)
+
+
 def write_sections(path: str | Path, sections: Mapping[str, Any]) -> None:
     """Write a file; it appears complete or not at all. A section is bytes, or a list of buffers: each begins at a multiple of 64.
 
     Raises ArtifactError E801.
     """
-    target = Path(path)
+    target = file_path(path)
     temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
     first = _aligned(HEAD.size + ROW.size * len(sections))
     try:
@@ -102,8 +111,9 @@ class Section:
 
 def open_sections(path: str | Path) -> dict[str, Section]:
     """Sections of a file, mapped into memory without copying. Raises ArtifactError E801 to E803."""
+    target = file_path(path)
     try:
-        with open(path, "rb") as file:
+        with open(target, "rb") as file:
             size = file.seek(0, 2)
             if size < HEAD.size:
                 raise ArtifactError("E802", f"{path} is no saved program: it has only {size} bytes")

@@ -18,7 +18,7 @@ from ...ffi.abi import Dim
 from ...ffi.dtype import from_numpy
 from ...ffi.tensor import Tensor
 from ...support.errors import ArtifactError
-from .artifact import ALIGN, write_sections
+from .artifact import ALIGN, file_path, write_sections
 from .bytecode import Program, program_text
 from .codec import encode, write_costs
 from .memory_formula import MemoryFormula, memory_formula
@@ -123,9 +123,10 @@ class Executable:
         processor. They are also left out after ``discard_parameters``. Raises ArtifactError E801; E809 for a name such as ``m.so``,
         which names another format.
         """
-        suffix = Path(path).suffix
+        target = file_path(path)
+        suffix = target.suffix
         if suffix.lower() in _FOREIGN_SUFFIXES:
-            ours = Path(path).with_suffix(".unity").name
+            ours = target.with_suffix(".unity").name
             raise ArtifactError("E809", f"{path}: a saved program is a file of its own format, not a {suffix} file",
                                 help=f'save("{ours}"), then unity.load("{ours}"): no linker is needed')  # fmt: skip
         self.count_work()
