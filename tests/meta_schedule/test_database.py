@@ -8,8 +8,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +200,7 @@ def test_a_build_with_a_database_is_another_entry_of_the_cache(monkeypatch: Any,
 
 WRITER = """
 import sys
+import threading
 from unity import meta_schedule as ms
 from unity.meta_schedule.database.record import TuningRecord
 from unity.script import parse
@@ -236,6 +239,22 @@ def test_killed_writers_lose_at_most_what_they_were_writing(tmp_path: Path) -> N
     for place, count in enumerate(said):
         own = sorted([secs - place * 1e6 - 1 for secs in found if place * 1e6 < secs < place * 1e6 + 1e6])
         assert own == list(range(len(own))) and count <= len(own) <= count + 1
+
+
+def test_a_new_file_that_many_open_at_once(tmp_path: Path) -> None:
+    together = threading.Barrier(8)
+
+    def open_one(path: Path) -> int:
+        together.wait(60)
+        database = ms.database.SQLiteDatabase(path)
+        try:
+            return len(database)
+        finally:
+            database.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(40):
+            assert list(pool.map(open_one, [tmp_path / f"{number}.db"] * 8)) == [0] * 8
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:

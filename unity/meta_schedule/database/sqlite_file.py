@@ -9,6 +9,7 @@ import contextlib
 import json
 import sqlite3
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +52,7 @@ class SQLiteFile:
             found = getattr(self._local, "connection", None)
             if found is None:
                 found = sqlite3.connect(self.path, timeout=WAIT_SECONDS, isolation_level=None)
-                found.execute("pragma journal_mode = wal")
+                _write_ahead(found)
                 found.execute("pragma synchronous = normal")
                 found.execute("pragma trusted_schema = off")
                 self._local.connection = found
@@ -64,6 +65,18 @@ class SQLiteFile:
         found = self._local.__dict__.pop("connection", None)
         if found is not None:
             found.close()
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Give a file its write-ahead log. SQLite does not wait for others who use the file here, so this does."""
+    until = time.monotonic() + WAIT_SECONDS
+    while connection.execute("pragma journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.005)
 
 
 def packed(text: str) -> bytes:
