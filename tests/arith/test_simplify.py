@@ -79,6 +79,26 @@ def test_products_of_symbols_bound_an_index(ana):
     assert ana.can_prove(b.lt(b.add(b.mul(k, 16), i), b.mul(n, 16)))
 
 
+def test_an_index_over_fused_axes_stays_in_them(ana):
+    """Of a loop over n * m the quotient by m is below n and the rest below m, both not negative: where it runs, neither is zero."""
+    across = b.floordiv(b.add(m, 127), 128)
+    for divisor in (m, across):
+        with ana.scope():
+            ana.bind(k, Range(c(0), b.mul(n, divisor)))
+            quotient, rest = b.floordiv(k, divisor), b.floormod(k, divisor)
+            inside = [
+                b.ge(quotient, 0),
+                b.lt(quotient, n),
+                b.ge(rest, 0),
+                b.lt(rest, divisor),
+                b.gt(n, 0),
+                b.gt(divisor, 0),
+            ]
+            assert all([ana.can_prove(condition) for condition in inside])
+            assert not any([ana.can_prove(c) for c in (b.lt(quotient, b.sub(n, 1)), b.lt(rest, b.sub(divisor, 1)))])
+    assert not ana.can_prove(b.lt(b.floormod(k, m), m))
+
+
 def test_constraint_holds_inside_only(ana):
     condition = b.lt(b.add(b.mul(i, 4), j), n)
     question = b.lt(b.mul(i, 4), n)
@@ -130,24 +150,34 @@ def test_ten_thousand_terms_in_linear_time():
     assert evaluate(simple, {i: 1, n: 2}) == sum(q for q in range(10_000) if q % 2) + 2 * 5000
 
 
-def random_expr(rng, variables, depth):
+CONSTANTS = (1, 2, 3, 4, 8, -3)
+
+
+def random_expr(rng, variables, depth, divisors=CONSTANTS):
+    def part(depth):
+        return random_expr(rng, variables, depth, divisors)
+
     if depth == 0 or rng.random() < 0.15:
         return rng.choice(variables) if rng.random() < 0.7 else c(rng.randint(-6, 9))
     kind = rng.randrange(9)
-    x = random_expr(rng, variables, depth - 1)
+    x = part(depth - 1)
     if kind < 2:
-        return b.add(x, random_expr(rng, variables, depth - 1))
+        return b.add(x, part(depth - 1))
     if kind == 2:
-        return b.sub(x, random_expr(rng, variables, depth - 1))
+        return b.sub(x, part(depth - 1))
     if kind == 3:
         return b.mul(x, rng.randint(-4, 8))
     if kind == 4:
-        return b.mul(x, random_expr(rng, variables, depth - 2 if depth > 1 else 0))
+        return b.mul(x, part(depth - 2 if depth > 1 else 0))
     if kind in (5, 6):
         op = b.floordiv if kind == 5 else b.floormod
-        return op(x, rng.choice([1, 2, 3, 4, 8, -3]))
+        return op(x, rng.choice(divisors))
     op = b.minimum if kind == 7 else b.maximum
-    return op(x, random_expr(rng, variables, depth - 1))
+    return op(x, part(depth - 1))
+
+
+def values_at(rng, ranges):
+    return {v: rng.randint(*ranges[v]) for v in ranges} | {n: rng.randint(-50, 50), m: rng.randint(1, 12)}
 
 
 @pytest.mark.parametrize("seed", range(150 * TIMES))
@@ -157,13 +187,14 @@ def test_simplify_keeps_the_value(seed):
     ana = Analyzer()
     for var, (low, high) in ranges.items():
         ana.bind_range(var, low, high)
-    variables = [i, j, k, n]
-    expr = random_expr(rng, variables, 5)
+    ana.bind_size(m, 1)
+    variables, divisors = [i, j, k, n, m], (*CONSTANTS, m, m)
+    expr = random_expr(rng, variables, 5, divisors)
     simple = ana.simplify(expr)
     assert first_difference(ana.simplify(simple), simple) is None, "not idempotent"
     bound, modular = ana.const_int_bound(expr), ana.modular_set(expr)
     for _ in range(30):
-        values = {v: rng.randint(*ranges[v]) for v in ranges} | {n: rng.randint(-50, 50)}
+        values = values_at(rng, ranges)
         expected = evaluate(expr, values)
         assert evaluate(simple, values) == expected
         assert expected in bound
@@ -171,14 +202,14 @@ def test_simplify_keeps_the_value(seed):
             assert (expected - modular.base) % modular.coeff == 0
         else:
             assert expected == modular.base
-    other = random_expr(rng, variables, 4)
+    other = random_expr(rng, variables, 4, divisors)
     for condition in (b.lt(expr, other), b.eq(expr, other), b.ge(expr, other)):
         proof = ana.prove(condition)
         if proof.verdict is Verdict.REFUTED:
-            assert evaluate(condition, {**{n: 0}, **proof.counterexample}) == 0
+            assert evaluate(condition, {**{n: 0, m: 1}, **proof.counterexample}) == 0
         elif proof.verdict is Verdict.PROVED:
             for _ in range(30):
-                values = {v: rng.randint(*ranges[v]) for v in ranges} | {n: rng.randint(-50, 50)}
+                values = values_at(rng, ranges)
                 assert evaluate(condition, values) == 1
 
 

@@ -15,7 +15,7 @@ from ..ir.walk import free_vars
 from ..support.recursion import deep_recursion
 from .bounds import Knowledge
 from .canonical import Canonical, is_index
-from .interval import Interval
+from .interval import EVERYTHING, Interval
 from .modular import ModularSet
 from .poly import ONE, Poly, constant, constant_value, plus
 from .prove import Proof, Verdict, find_counterexample, nonnegative
@@ -51,6 +51,7 @@ class Analyzer:
             high = plus(plus(low, extent), constant(-1))
             interval = Interval(self.known.bound(low).low, self.known.bound(high).high)
             self.known.domain[number] = interval
+            self._has_values(extent)
             me: Poly = {(number,): 1}
             if constant_value(low) is None:
                 self.known.nonnegative.append(plus(me, low, -1))
@@ -59,6 +60,14 @@ class Analyzer:
         else:
             self.known.value[number] = constant(value) if isinstance(value, int) else self.poly(value)
         self.known.changed()
+
+    def _has_values(self, extent: Poly) -> None:
+        """Learn that a product of sizes is not zero: none of them is."""
+        if len(extent) == 1:
+            ((mono, factor),) = extent.items()
+            if factor > 0 and all([self.known.atom_bound(number).low >= 0 for number in mono]):
+                for number in mono:
+                    self.known.domain[number] = self.known.domain.get(number, EVERYTHING).intersect(Interval(1))
 
     def bind_iterators(self, iterators: Iterable[IterVar]) -> None:
         """Assume that the variables of the iterators of a block lie in their domains."""
@@ -253,6 +262,14 @@ class Analyzer:
     # ---- decisions
 
     def _decide(self, condition: Expr) -> bool | None:
+        if condition in self.known.undecided:
+            return None
+        decided = self._decided(condition)
+        if decided is None:
+            self.known.undecided.add(condition)
+        return decided
+
+    def _decided(self, condition: Expr) -> bool | None:
         match condition:
             case IntImm(value):
                 return bool(value)

@@ -21,6 +21,8 @@ class Knowledge:
         self._bound_memo: dict[int, Interval] = {}
         self.atom_memo: dict[Expr, Poly] = {}
         """Polynomials of operations that are not linear, under the present knowledge."""
+        self.undecided: set[Expr] = set()
+        """Conditions of which it is not known, under the present knowledge, whether they hold."""
         self.quotients: dict[int, Poly] = {}
         """``a // b`` of atoms ``a % b``, under the present knowledge."""
         self.points: dict[int, dict[int, int]] | None = None
@@ -30,6 +32,7 @@ class Knowledge:
         """Forget what was derived from older knowledge."""
         self._bound_memo.clear()
         self.atom_memo.clear()
+        self.undecided.clear()
         self.quotients.clear()
         self.points = None
 

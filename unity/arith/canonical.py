@@ -190,6 +190,7 @@ class Canonical:
             if (
                 atom.kind == "floormod"
                 and inner_divisor is not None
+                and inner_divisor > 0
                 and inner_divisor % divisor == 0
                 and atom.a is not None
             ):

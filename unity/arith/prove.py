@@ -15,7 +15,7 @@ from .bounds import Knowledge
 from .canonical import Canonical
 from .evaluate import evaluate
 from .points import negative_somewhere
-from .poly import Poly, PolyKey, common_factor, constant, constant_value, divide_mono, plus, poly_key, scaled
+from .poly import Poly, PolyKey, common_factor, constant, constant_value, divide_mono, plus, poly_key, scaled, times
 
 
 class Verdict(Enum):
@@ -59,11 +59,28 @@ def nonnegative(canonical: Canonical, p: Poly, depth: int = 6, seen: set[PolyKey
         quotient = {rest: c for mono, c in p.items() if (rest := divide_mono(mono, factor)) is not None}
         if known.mono_bound(factor).low >= 0 and nonnegative(canonical, quotient, depth - 1, seen):
             return True
+    for multiplied in _multiplied(canonical, p):
+        if nonnegative(canonical, multiplied, depth - 1, seen):
+            return True
     for fact in (*known.nonnegative, *_defining(canonical, p)):
         reduced = _cancel(p, fact)
         if reduced is not None and nonnegative(canonical, reduced, depth - 1, seen):
             return True
     return False
+
+
+def _multiplied(canonical: Canonical, p: Poly) -> Iterator[Poly]:
+    """Polynomials that are >= 0 where p is, without one of its divisions by a symbol: ``a // b >= r`` is ``a >= b r``."""
+    for mono, coefficient in p.items():
+        atom = canonical.table[mono[0]] if len(mono) == 1 and abs(coefficient) == 1 else None
+        if atom is None or atom.kind != "floordiv" or atom.a is None or atom.b is None:
+            continue
+        if constant_value(atom.b) is None and canonical.known.bound(atom.b).low > 0:
+            rest = {m: -c * coefficient for m, c in p.items() if m != mono}  # p is a // b - rest, or rest - a // b
+            if coefficient > 0:
+                yield plus(atom.a, times(rest, atom.b), -1)
+            else:
+                yield plus(plus(times(plus(rest, constant(1)), atom.b), atom.a, -1), constant(-1))
 
 
 def _defining(canonical: Canonical, p: Poly) -> Iterator[Poly]:
@@ -86,6 +103,8 @@ def _defining(canonical: Canonical, p: Poly) -> Iterator[Poly]:
                     whole = plus(atom.a, scaled(canonical.quotient(number), divisor), -1)
                     yield plus(me, whole, -1)
                     yield plus(whole, me, -1)
+                elif divisor is None and canonical.known.bound(atom.b).low > 0:
+                    yield plus(plus(atom.b, me, -1), constant(-1))
             elif atom.kind == "min":
                 yield plus(atom.a, me, -1)
                 yield plus(atom.b, me, -1)
