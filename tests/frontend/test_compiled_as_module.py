@@ -288,3 +288,34 @@ def test_what_a_model_says_when_it_compiles_is_said(capsys) -> None:
     with pytest.warns(UserWarning, match="mind the gap"):
         unity.compile(Chatty().eval(), example_inputs=(torch.zeros(2),))
     assert "tracing" in capsys.readouterr().err
+
+
+class NamedAsOurs(torch.nn.Module):
+    """Parts with the names of attributes of compiled models."""
+
+    NAMES = ("executable", "interface", "report", "quantization", "weights")
+
+    def __init__(self):
+        super().__init__()
+        for name in self.NAMES:
+            self.add_module(name, torch.nn.Linear(4, 4))
+        for name in ("state", "file", "copied", "accuracy", "shared"):
+            self.register_buffer(name, torch.zeros(4))
+
+    def forward(self, x):
+        for name in self.NAMES:
+            x = getattr(self, name)(x)
+        self.state.add_(1)
+        self.file.add_(2)
+        return x + self.state + self.file + self.copied + self.accuracy + self.shared
+
+
+def test_parts_may_have_the_names_of_attributes(tmp_path):
+    x, models = torch.randn(2, 4), [NamedAsOurs().eval() for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    f = unity.compile(models[0], example_inputs=(x,))
+    torch.testing.assert_close(f(x), models[1](x))
+    f.refresh()
+    torch.testing.assert_close(f(x), models[1](x))
+    f.save(tmp_path / "model.unity")
+    torch.testing.assert_close(unity.load_model(tmp_path / "model.unity")(x), models[1](x))

@@ -92,6 +92,7 @@ def compile_model(
         executable.provenance = None  # its module holds the weights in other numbers
     if reduction is not None and inputs is not None:
         made.accuracy = executable.accuracy = model_accuracy(reduction, expected, copy.deepcopy(made), inputs, named)
+    made.whole()
     return made
 
 

@@ -399,4 +399,5 @@ def load_model(
             register_torch_operator(entry.name)
     made = TorchModel(executable, interface, state, exec_mode)
     made.file = str(path)
+    made.whole()
     return made

@@ -39,6 +39,8 @@ class CompiledModule(torch.nn.Module):  # type: ignore[misc]
     """A module without code of its own: ``state`` holds the tensors its program writes to, ``forward`` is the subclass's."""
 
     state: dict[str, Any]
+    _whole = False
+    """True when all attributes of its own are there, whose names parts of the model may have as well."""
     _parameters = _OfModel()
     _buffers = _OfModel()
     _modules = _OfModel()
@@ -57,6 +59,10 @@ class CompiledModule(torch.nn.Module):  # type: ignore[misc]
         self.origin = ref(model)
         if isinstance(model, torch.nn.Module):
             self.training = model.training and any([p.requires_grad for p in model.parameters()])
+
+    def whole(self) -> None:
+        """Say that all attributes are there: from now on a new one must not have the name of a part."""
+        self._whole = True
 
     def original(self) -> Any:
         """The torch module this one was compiled from; None where it is gone, or was none."""
@@ -88,6 +94,8 @@ class CompiledModule(torch.nn.Module):  # type: ignore[misc]
 
     def _keep_part(self, name: str) -> None:
         """Refuse to change what belongs to the torch model."""
+        if not self._whole or name in self.__dict__:
+            return
         if any([name in table for table in (self._parameters, self._buffers, self._modules)]):
             self._refuse_parts(name)
 
