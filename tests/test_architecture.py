@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import pkgutil
 import re
 from functools import cache
+from inspect import ismodule
 from pathlib import Path
 
 import pytest
@@ -236,6 +238,18 @@ def test_a_package_hides_no_folder_behind_a_name() -> None:
                 wrong += [
                     f"{name(path)}: {one}" for one in names if one == node.module and (path.parent / one).is_dir()
                 ]
+    assert not wrong, wrong
+
+
+def test_a_lazy_name_is_no_module_of_its_package() -> None:
+    """The import of a module puts it into its package under its name, and a function found there later would be the module."""
+    wrong = []
+    for path in [file for file in FILES if file.name == "__init__.py" and "lazy import" in SOURCES[file]]:
+        package = importlib.import_module(".".join(module_of(path)))
+        own = {found.name for found in pkgutil.iter_modules(package.__path__)}
+        wrong += [
+            f"{package.__name__}.{x}" for x in own.intersection(package.__all__) if not ismodule(package.__getattr__(x))
+        ]
     assert not wrong, wrong
 
 

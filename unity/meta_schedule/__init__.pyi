@@ -21,6 +21,7 @@ from .database import Database as Database
 from .extracted_task import ExtractedTask as ExtractedTask
 from .measure_callback import MeasureCallback as MeasureCallback
 from .queue import MeasureQueue as MeasureQueue
+from .queue_worker import work_off as work_off
 from .relax_integration import (
     compile_relax as compile_relax,
     extract_tasks as extract_tasks,
@@ -37,4 +38,3 @@ from .space.space_generator import (
 from .task_scheduler import TaskScheduler as TaskScheduler
 from .tir_integration import compile_tir as compile_tir, tune_tir as tune_tir
 from .tune import tune_tasks as tune_tasks
-from .work_off import work_off as work_off

@@ -1,6 +1,6 @@
 """``MeasureQueue``: candidates for a device that is not here, in a file that a machine with the device works off.
 
-``queued`` writes the candidates of tasks that the cost model ranks highest. Not here: how they are measured (`work_off.py`).
+``queued`` writes the candidates of tasks that the cost model ranks highest. Not here: how they are measured (`queue_worker.py`).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ create table if not exists queued_candidate (id integer primary key, task intege
         workload = Workload(context.mod, context.constants)
         sizes = [{var.name: size for var, size in given.items()} for given in (context.sizes, context.other_sizes)]
         data = [context.task_name, weight, str(context.target), workload.as_json(), *sizes]
+        row = workload.shash, packed(json.dumps(data))
+        texts = [packed(json.dumps(one.sch.trace.as_json())) for one in candidates]
         with self._connection() as connection:
             connection.execute("begin immediate")
-            row = workload.shash, packed(json.dumps(data))
             task = connection.execute("insert into queued_task (shash, data) values (?, ?)", row).lastrowid
-            for one in candidates:
-                text = json.dumps(one.sch.trace.as_json())
-                connection.execute("insert into queued_candidate (task, data) values (?, ?)", (task, packed(text)))
+            for text in texts:
+                connection.execute("insert into queued_candidate (task, data) values (?, ?)", (task, text))
             connection.execute("commit")
 
     def __len__(self) -> int:
@@ -58,11 +58,11 @@ create table if not exists queued_candidate (id integer primary key, task intege
         with self._connection() as connection:
             tasks = connection.execute("select id, data from queued_task order by id").fetchall()
             rows = connection.execute("select id, task, data from queued_candidate order by id").fetchall()
-        found = [_task(number, as_json(data)) for number, data in tasks]
+        found = {number: _task(number, as_json(data)) for number, data in tasks}
         for number, task, data in rows:
-            for one in [one for one in found if one.number == task]:
-                one.traces[number] = Trace.from_json(as_json(data))
-        return found
+            if task in found:
+                found[task].traces[number] = Trace.from_json(as_json(data))
+        return list(found.values())
 
     def measured(self, number: int) -> None:
         """Forget a candidate."""
@@ -99,7 +99,9 @@ class Queued:
 
 def _task(number: int, data: Any) -> Queued:
     match data:
-        case [str(name), (int() | float()) as weight, str(target), workload, dict(sizes), dict(others)]:
+        case [str(name), (int() | float()) as weight, str(target), workload, dict(sizes), dict(others)] if all(
+            [type(size) is int for size in (*sizes.values(), *others.values())]
+        ):
             return Queued(number, name, weight, Target(target), Workload.from_json(workload), sizes, others)
     raise ScheduleError("E461", "a row of the queue is no task")
 

@@ -1,7 +1,7 @@
 """Options of ``unity.compile`` that most builds do without, loaded for the first that has one: precision, kernels, search."""
 
+from ...meta_schedule.queue_worker import work_off
 from ...meta_schedule.relax_integration import tune_relax
-from ...meta_schedule.work_off import work_off
 from ..precision.precision import reduction_of
 from ..precision.reduced import compile_reduced
 from .choose import analytic_choices, choose_measured
