@@ -105,6 +105,9 @@ def test_wrong_arguments(name):
     assert refused > 5
 
 
+HOST_AND_DEVICE = tuple([Var("x", tensor_type((3,), "float32", vdevice=device)) for device in ("llvm:0", "cuda:0")])
+
+
 @pytest.mark.parametrize(
     "name,args,attrs,words",
     [
@@ -120,6 +123,8 @@ def test_wrong_arguments(name):
         ("R.add", [VARS[0], 10**30], {}, "int64"),
         ("R.nn.attention", [Var("q", tensor_type((N, N, N, N), "float32"))] * 3, {"window_size": 4}, "sliding window"),
         ("R.add", [VARS[0], None], {}, "'x2' is missing"),
+        ("R.add", HOST_AND_DEVICE, {}, "different devices, llvm:0 and cuda:0"),
+        ("R.concat", [Tuple(HOST_AND_DEVICE)], {"axis": 0}, "different devices, llvm:0 and cuda:0"),
         ("R.flip", [VARS[0]], {"axis": object()}, "R.flip: axis cannot be a value of type object"),
     ],
 )

@@ -255,7 +255,15 @@ def logical_or(a: Operand, b: Operand, span: Span | None = None) -> Expr:
 
 def conjuncts(cond: Expr) -> list[Expr]:
     """The parts of a condition that ``and`` joins."""
-    return conjuncts(cond.a) + conjuncts(cond.b) if type(cond) is And else [cond]
+    found: list[Expr] = []
+    rest = [cond]
+    while rest:
+        part = rest.pop()
+        if type(part) is And:
+            rest += (part.b, part.a)
+        else:
+            found.append(part)
+    return found
 
 
 def logical_not(a: Operand, span: Span | None = None) -> Expr:

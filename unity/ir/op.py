@@ -14,7 +14,7 @@ from ..ffi.dtype import DataType
 from ..support.errors import InternalError, TypeRuleError
 from .expr import Call
 from .node import Node
-from .types import Expr, Type
+from .types import Expr, TensorType, TupleType, Type
 
 REQUIRED: Any = object()
 """Default of a parameter that must be given."""
@@ -154,11 +154,27 @@ def _operands(info: OpInfo) -> tuple[int, float]:
 
 
 def check_operands(info: OpInfo, call: Call) -> None:
-    """Raise TypeRuleError E215 for a call with more or fewer operands than the operator takes."""
+    """Raise TypeRuleError E215 for a call with more or fewer operands than the operator takes, E201 for a computation on tensors
+    whose types name different devices."""
     least, most = _operands(info)
     if not least <= len(call.args) <= most:
         count = f"{least}" if least == most else f"{least} or more" if most == math.inf else f"{least} to {most}"
         raise TypeRuleError("E215", f"{info.name} takes {count} operands, got {len(call.args)}", help=usage(info))
+    if callable(info.lower):
+        devices = dict.fromkeys([device for arg in call.args for device in _devices(arg.ty)])
+        if len(devices) > 1:
+            first, second = [*devices][:2]
+            help = f'move one of them: R.to_vdevice(x, "{first}")'
+            raise TypeRuleError(
+                "E201", f"{info.name}: the operands lie on different devices, {first} and {second}", help=help
+            )
+
+
+def _devices(ty: Type) -> list[str]:
+    """The virtual devices that a type names."""
+    if isinstance(ty, TupleType):
+        return [device for field in ty.fields for device in _devices(field)]
+    return [ty.vdevice] if isinstance(ty, TensorType) and ty.vdevice is not None else []
 
 
 def register_op(info: OpInfo) -> OpInfo:
