@@ -5,7 +5,8 @@ import pytest
 
 import unity
 from unity.ffi.library import KERNELS, PREFIX, packed_name
-from unity.frontend.choose import choose
+from unity.frontend.choose import alone, choose, whole
+from unity.frontend.choose.anchors import BUCKETS
 from unity.script import parse
 from unity.support.errors import FrontendError, VMError
 
@@ -31,13 +32,27 @@ def mine(x, w, out):
     np.copyto(out.numpy(), x.numpy() @ w.numpy())
 
 
+TOGETHER = ("the kernels that are fastest alone", "with all of these")
+
+
+def products(made):
+    """Rows of the table about products."""
+    return [row for row in made.choices if row.op == "R.matmul"]
+
+
+def any_time_is_fast_enough(monkeypatch):
+    monkeypatch.setattr(alone, "MARGIN", 0.0)
+    monkeypatch.setattr(whole, "NOT_SLOWER", 0.0)
+    monkeypatch.setattr(whole, "WORTH", float("inf"))
+
+
 @pytest.fixture
 def registry(monkeypatch):
     """Only the kernels a test registers; nothing measured before is known."""
     saved = dict(KERNELS)
     KERNELS.clear()
     monkeypatch.setattr(choose, "KNOWN", {})
-    monkeypatch.setattr(choose, "BUDGET", 0.0)
+    monkeypatch.setattr(alone, "BUDGET", 0.0)
     CALLS.clear()
     yield KERNELS
     KERNELS.clear()
@@ -48,7 +63,7 @@ def registry(monkeypatch):
 
 
 def test_a_library_kernel_that_wins_is_called(registry, monkeypatch, tmp_path):
-    monkeypatch.setattr(choose, "MARGIN", 0.0)  # any time is fast enough
+    any_time_is_fast_enough(monkeypatch)
     unity.register_library_kernel("matmul", "test.mine", lambda anchor: True, mine)
     made = unity.compile(product(), choose="measured")
     CALLS.clear()
@@ -71,16 +86,16 @@ def test_a_library_kernel_that_wins_is_called(registry, monkeypatch, tmp_path):
 
 
 def test_ours_is_kept_where_no_library_is_much_faster(registry, monkeypatch):
-    monkeypatch.setattr(choose, "MARGIN", 1e9)
+    monkeypatch.setattr(alone, "MARGIN", 1e9)
     unity.register_library_kernel("R.matmul", "test.mine", lambda anchor: True, mine)
     made = unity.compile(product(), choose="measured")
     CALLS.clear()
     made["main"](np.ones((3, 24), "float32"))
-    assert CALLS == [] and [row.chosen for row in made.choices] == [True, False]
+    assert CALLS == [] and [row.chosen for row in made.choices if row.op == "R.matmul"][:2] == [True, False]
 
 
 def test_wrong_failing_and_unwilling_kernels_are_out(registry, monkeypatch):
-    monkeypatch.setattr(choose, "MARGIN", 0.0)
+    any_time_is_fast_enough(monkeypatch)
 
     def fails(x, w, out):
         raise RuntimeError("not today")
@@ -99,7 +114,7 @@ def test_symbolic_dimensions_are_measured_in_buckets(registry):
     seen = []
     unity.register_library_kernel("matmul", "test.mine", lambda anchor: seen.append(anchor.shapes[0]) or True, mine)
     made = unity.compile(product('("n", 24)'), choose="measured")
-    assert seen == [(n, 24) for n in choose.BUCKETS] and len(made.choices) == 2 * len(choose.BUCKETS)
+    assert seen == [(n, 24) for n in BUCKETS] and len(products(made)) == 2 * len(BUCKETS)
     x = np.ones((5, 24), "float32")
     np.testing.assert_allclose(made["main"](x).numpy(), np.maximum(x @ W, 0), rtol=1e-5, atol=1e-5)
 
@@ -117,16 +132,16 @@ def test_attributes_reach_the_kernel(registry):
 def test_the_default_is_an_estimate():
     made = unity.compile(product('("n", 24)'))
     rows = list(made.choices)
-    assert len(rows) == len(choose.BUCKETS) and all([row.chosen and row.candidate == "unity" for row in rows])
+    assert len(rows) == len(BUCKETS) and all([row.chosen and row.candidate == "unity" for row in rows])
     assert rows[-1].seconds >= rows[0].seconds > 0
 
 
 @pytest.mark.parametrize("name", ["numpy.matmul", "torch.matmul", "torch.conv2d"])
 def test_kernels_that_come_along(name, monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr(choose, "MARGIN", 0.0)
+    any_time_is_fast_enough(monkeypatch)
     monkeypatch.setattr(choose, "KNOWN", {})
-    monkeypatch.setattr(choose, "BUDGET", 0.0)
+    monkeypatch.setattr(alone, "BUDGET", 0.0)
     others = {k: v for k, v in KERNELS.items() if k != name}
     for other in others:
         monkeypatch.delitem(KERNELS, other)
@@ -145,7 +160,7 @@ def main(x: R.Tensor((2, 4, 9, 9), "float32")):
     else:
         mod, x = product(), rng.standard_normal((3, 24)).astype("float32")
     made = unity.compile(mod, choose="measured")
-    assert [row.candidate for row in made.choices if row.chosen] == [name], str(made.choices)
+    assert {row.candidate for row in made.choices if row.chosen} == {name, *TOGETHER}, str(made.choices)
     np.testing.assert_allclose(made["main"](x).numpy(), unity.compile(mod)["main"](x).numpy(), rtol=1e-4, atol=1e-4)
 
 
@@ -160,7 +175,7 @@ def test_mistakes(registry):
 @pytest.mark.parametrize("least", [17, 65])
 def test_the_winner_of_each_bucket_computes_its_sizes(registry, monkeypatch, least):
     """A kernel that takes large calls alone is called for those, ours for the others."""
-    monkeypatch.setattr(choose, "MARGIN", 0.0)
+    any_time_is_fast_enough(monkeypatch)
     unity.register_library_kernel(
         "matmul", "test.mine", lambda anchor: anchor.shapes[0][0] >= least or "too small", mine
     )
@@ -169,4 +184,97 @@ def test_the_winner_of_each_bucket_computes_its_sizes(registry, monkeypatch, lea
         CALLS.clear()
         x = np.random.default_rng(n).standard_normal((n, 24)).astype("float32")
         np.testing.assert_allclose(made["main"](x).numpy(), np.maximum(x @ W, 0), rtol=1e-4, atol=1e-4)
-        assert bool(CALLS) == (n > choose.BUCKETS[[b >= least for b in choose.BUCKETS].index(True) - 1]), n
+        assert bool(CALLS) == (n > BUCKETS[[b >= least for b in BUCKETS].index(True) - 1]), n
+
+
+CONVOLUTIONS = """
+@R.function
+def main(x: R.Tensor({shape}, "float32")):
+    with R.dataflow():
+        y = R.nn.relu(R.nn.conv2d(x, w, padding=1))
+        z = R.nn.relu(R.add(R.nn.conv2d(y, w, padding=1), y))
+        R.output(z)
+    return z
+"""
+IMAGE = np.random.default_rng(1).standard_normal((1, 16, 24, 24)).astype("float32")
+
+
+def convolutions(shape="(1, 16, 24, 24)"):
+    w = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype("float32") / 12
+    return unity.IRModule({"main": parse(CONVOLUTIONS.format(shape=shape), scope={"w": w})}, {}, {})
+
+
+def gains(monkeypatch, of):
+    """Let races say what a test wants: ``of(about)`` is the gain of a step, or of the verdict ("program")."""
+    tried, about = whole.Programs.tried, ["program"]
+
+    def told(self, step, worth):
+        about[0] = step.about
+        row = tried(self, step, worth)
+        about[0] = "program"
+        return row
+
+    monkeypatch.setattr(whole.Programs, "tried", told)
+    monkeypatch.setattr(whole, "_race", lambda first, second: (1e-3, of(about[0])))
+
+
+@pytest.mark.parametrize("taken", [(), ("layout",), ("fusion",), ("layout", "fusion")])
+def test_decisions_about_the_graph(registry, monkeypatch, taken, tmp_path):
+    gains(monkeypatch, lambda about: 1.5 if about in (*taken, "program") else 0.9)
+    made, default = (unity.compile(convolutions(), choose=way) for way in ("measured", "analytic"))
+    assert {row.op for row in made.choices if row.chosen and row.op != "R.nn.conv2d"} == {
+        *taken,
+        *(["program"] if taken else []),
+    }
+    assert (made.as_text() == default.as_text()) == (not taken)
+    np.testing.assert_allclose(made["main"](IMAGE).numpy(), default["main"](IMAGE).numpy(), rtol=1e-4, atol=1e-5)
+    made.save(tmp_path / "m")
+    again = unity.VirtualMachine(unity.load(tmp_path / "m"))["main"](IMAGE).numpy()
+    np.testing.assert_array_equal(again, made["main"](IMAGE).numpy())
+
+
+def test_what_is_slower_than_the_default_after_all_is_dropped(registry, monkeypatch):
+    gains(monkeypatch, lambda about: 0.99 if about == "program" else 1.5)
+    made = unity.compile(convolutions(), choose="measured")
+    assert made.as_text() == unity.compile(convolutions()).as_text()
+    assert [row.reason for row in made.choices][-1] == "0.99 times as fast as the default"
+
+
+def test_a_kernel_that_is_wrong_in_the_program_is_out(registry, monkeypatch):
+    gains(monkeypatch, lambda about: 9.0)
+    monkeypatch.setattr(alone, "MARGIN", 0.0)
+
+    def forgetful(x, w, out):
+        mine(x, w, out)
+        if len(CALLS) > 5:  # alone it was right
+            out.numpy().fill(7)
+
+    unity.register_library_kernel("matmul", "test.forgetful", lambda anchor: True, forgetful)
+    made = unity.compile(product(), choose="measured")
+    assert "the result of the program differs" in {row.reason for row in made.choices}
+    assert [row.candidate for row in products(made) if row.chosen][:1] == ["unity"]
+
+
+def test_open_sizes_are_those_of_the_example(registry, monkeypatch):
+    gains(monkeypatch, lambda about: 1.5)
+    shape = '("n", 16, 24, 24)'
+    blind = unity.compile(convolutions(shape), choose="measured")
+    assert [row.reason for row in blind.choices][
+        -1
+    ] == "not measured as a whole: the sizes of x are open: give example_inputs"
+    made = unity.compile(convolutions(shape), choose="measured", example_inputs=(IMAGE,))
+    assert {"layout", "fusion"} <= {row.op for row in made.choices if row.chosen}
+    for n in (1, 3):
+        x = np.concatenate([IMAGE] * n)
+        np.testing.assert_allclose(made["main"](x).numpy(), blind["main"](x).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_decisions_stand_when_schedules_are_searched_for(registry, monkeypatch):
+    gains(monkeypatch, lambda about: 1.5)
+    database = unity.meta_schedule.database.MemoryDatabase()
+    made = unity.compile(convolutions(), choose="measured", tune=database)
+    assert (
+        made.as_text()
+        == unity.compile(convolutions(), choose="measured").as_text()
+        != unity.compile(convolutions()).as_text()
+    )

@@ -9,7 +9,9 @@ from fuzz import TIMES
 from unity.ffi.targets.target import Target
 from unity.ir.interpret import run
 from unity.ir.module import IRModule
+from unity.ir.stmt import Block, For
 from unity.ir.verifier.verifier import verify
+from unity.ir.walk import collect
 from unity.script import parse
 from unity.target.cpu.backend import CPU
 from unity.transform.default_schedule.apply import schedule_function
@@ -129,10 +131,11 @@ def lowered(fn, target):
 
 
 def explored(fn, constants, target):
-    """The choices of rules and passes."""
+    """The choices of rules and passes about the blocks of a program."""
     with choices_of() as seen:
         lowered(built(fn, constants, target)[0], target)
-    return {(choice.block, choice.name): choice for choice in seen}
+    own = {block.name for block in collect(fn.body, Block)}
+    return {(choice.block, choice.name): choice for choice in seen if choice.block in own}
 
 
 def arrays(fn, rng):
@@ -185,7 +188,7 @@ def test_tensor_instructions_are_a_decision():
 
 
 @pytest.mark.parametrize(
-    "name, lanes", [("product", (16, 8, 4)), ("long product of a constant", (16, 8, 4)), ("cells", (0, 16, 8))]
+    "name, lanes", [("product", (16, 8, 4)), ("long product of a constant", (16, 8, 4)), ("cells", (8, 0, 16))]
 )
 def test_lines_that_are_not_filled_have_shorter_vectors(name, lanes):
     fn, constants = PROGRAMS[name]
@@ -222,3 +225,36 @@ def test_random_decisions_keep_the_result(name):
     for target in list(LEVELS.values()) * TIMES:
         seen = explored(fn, constants, target)
         check(fn, constants, {key: rng.choice(choice.candidates) for key, choice in seen.items()}, target)
+
+
+@pytest.mark.parametrize("steps, loops", [(20, 0), (150, 1)])
+def test_steps_are_written_out_where_their_code_is_small(steps, loops):
+    product = nest(
+        {"A": ((19, steps), F), "B": ((steps, 21), F), "Y": ((19, 21), F)},
+        (19, 21, steps), "SSR", "Y[v0, v1]", "A[v0, v2] * B[v2, v1]",
+    )  # fmt: skip
+    fn = decided(product, {("Y", "pack"): 0, ("Y", "written"): 1, ("Y", "unrolled"): 1})
+    made = lowered(built(fn, set(), LEVELS["v4"])[0], LEVELS["v4"])
+    assert len({loop.extent.value for loop in collect(made.body, For) if loop.extent.value >= 20}) == loops
+
+
+LINES = """
+@T.prim_func
+def main(X: T.Buffer(({rows}, {line}), "float32"), B: T.Buffer(({rows},), "float32"), Y: T.Buffer(({rows}, {line}), "float32")):
+    for i, j in T.grid({rows}, {line}):
+        with T.block("Y"):
+            v0, v1 = T.axis.remap("SS", [i, j])
+            Y[v0, v1] = {value}
+"""
+
+
+@pytest.mark.parametrize("rows, line, value, lanes", [
+    (20, 13, "X[v0, v1] - B[v0]", 8), (20, 61, "X[v0, v1] * B[v0]", 8), (20, 7, "X[v0, v1] - B[v0]", 0),
+    (20, 100, "X[v0, v1] - B[v0]", 0), (20, 13, "X[v0, v1] * T.float32(2)", 0), (20, 100, "T.exp(X[v0, v1] - B[v0])", 16),
+    (20, 600, "T.exp(X[v0, v1] - B[v0])", 0), (20, 13, "T.exp(X[v0, v1] - B[v0])", 0), (20, 100, "T.exp(X[v0, v1])", 0),
+    (200, 255, "T.exp(X[v0, v1])", 16),
+])  # fmt: skip
+def test_lanes_of_lines(rows, line, value, lanes):
+    fn = parse(LINES.format(rows=rows, line=line, value=value))
+    assert explored(fn, set(), LEVELS["v4"])["Y", "lanes"].candidates[0] == lanes
+    check(fn, set(), {("Y", "lanes"): lanes}, LEVELS["v4"])

@@ -67,8 +67,9 @@ def compile(
     float32 on ``example_inputs``; ``UNITY_EXPLAIN=1`` prints it.
 
     ``choose``: "analytic" picks the kernel of each product and convolution by a cost model; "measured" times our kernels and
-    registered library kernels on this machine and keeps the fastest; "measured+winograd" also tries Winograd's algorithm for 3x3
-    convolutions, which rounds differently. ``unity.explain_choices`` shows the table.
+    registered library kernels on this machine, then other layouts of convolutions and results that are stored instead of used on in
+    the same kernel, in the whole program with ``example_inputs``, and keeps what is fastest; "measured+winograd" also tries
+    Winograd's algorithm for 3x3 convolutions, which rounds differently. ``unity.explain_choices`` shows the table.
 
     ``tune``: a number of trials: schedules of the tensor programs are searched for by measurement on this machine, and kept where
     they are faster than the default ones; later builds with ``tune`` find them again. Or a database of ``unity.meta_schedule``.
@@ -104,15 +105,16 @@ def compile_chosen(
 ) -> Executable:
     """A module built with the kernels chosen as asked; ``discard`` as ``vm.build`` has it. Raises FrontendError E981."""
     choices: Any
-    given = as_module(mod)
+    given, passes, graph = as_module(mod), how.pipeline, None
     if how.choose == "analytic":
         source = given
         choices = Choices(lambda: load("options").analytic_choices(given))
     else:
-        source, choices = load("options").choose_measured(given, how.target, how.choose)
-    with nullcontext() if how.tune is None else load("options").schedule_database(source, how):
+        source, point, choices = load("options").choose_measured(given, how)
+        passes, graph = point.passes or passes, None if point.is_usual else point.graph_passes
+    with nullcontext() if how.tune is None else load("options").schedule_database(source, how, graph):
         made = build(
-            source, how.target, exec_mode=how.exec_mode, pipeline=how.pipeline, tir_pipeline=how.tir_pipeline,
+            source, how.target, exec_mode=how.exec_mode, pipeline=passes, tir_pipeline=how.tir_pipeline,
             discard_parameters=discard,
         )  # fmt: skip
     made.choices = choices

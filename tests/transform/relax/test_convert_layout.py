@@ -1,5 +1,6 @@
 """convert_layout: which operators follow with channels last, what stays, and that every module computes the same."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -195,3 +196,18 @@ def test_transposed_convolutions(shape, kernel, attrs, groups):
         array
     )
     np.testing.assert_allclose(np.asarray(direct), np.asarray(run(mod, "main", array)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "channels", "moved"), [("sapphirerapids", 64, 2), ("x86-64-v3", 64, 0), ("cooperlake", 3, 0)]
+)
+def test_bfloat16_follows_where_instructions_take_pairs_of_channels(cpu, channels, moved):
+    weight = RNG.standard_normal((64, channels, 3, 3)).astype(ml_dtypes.bfloat16)
+    bb = unity.BlockBuilder()
+    x = relax.Var("x", (1, channels, 8, 8), "bfloat16")
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            out = bb.emit_output(relax.op.nn.conv2d(x, relax.const(weight), out_dtype="float32"))
+        bb.emit_func_output(out)
+    with unity.Target(f"llvm -mcpu={cpu}"):
+        assert moves(convert_layout(bb.get())) == moved

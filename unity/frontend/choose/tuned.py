@@ -23,6 +23,7 @@ from ...meta_schedule.relax_integration import extracted_tasks_to_tune_contexts
 from ...meta_schedule.report import table
 from ...meta_schedule.tune import tuned
 from ...support.errors import FrontendError
+from ...transform.infra.passes import Pipeline
 from ..entry import BuildOptions
 from ..precision.accuracy import as_inputs
 
@@ -30,9 +31,10 @@ FILE = "tuning.db"
 """File of the records, in the folder of the caches."""
 
 
-def schedule_database(mod: IRModule, how: BuildOptions) -> Database:
+def schedule_database(mod: IRModule, how: BuildOptions, passes: Pipeline | None) -> Database:
     """The database that a build takes its schedules from: the given one, or that of this user after ``how.tune`` more trials for
-    the programs without a verdict, at the sizes of ``how.examples``. The table of what was tuned goes to standard error.
+    the programs without a verdict, at the sizes of ``how.examples``. ``passes``: the graph passes (None: the default ones). The
+    table of what was tuned goes to standard error.
 
     Raises FrontendError E989 for another value, and for other passes than the default ones; what tuning raises.
     """
@@ -45,7 +47,7 @@ def schedule_database(mod: IRModule, how: BuildOptions) -> Database:
                             help="leave one of them out")  # fmt: skip
     folder = cache_folder()
     database: Database = MemoryDatabase() if folder is None else SQLiteDatabase(folder / FILE)
-    found = extracted(mod, how.target, sizes=example_sizes(mod, how.examples))
+    found = extracted(mod, how.target, sizes=example_sizes(mod, how.examples), passes=passes)
     wanted = [task for task in found.tasks if not _is_known(task, database)]
     if wanted:
         tasks, weights = extracted_tasks_to_tune_contexts(wanted, seed=0)

@@ -16,6 +16,8 @@ Equal primitive functions are shared. Here: the rewriting; which calls belong to
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from ....ir.expr import (
@@ -40,9 +42,9 @@ from ....ir.node import replace
 from ....ir.relation import shape_type
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr, PrimType
-from ....ir.walk import Rewriter, free_vars, fresh_copy
+from ....ir.walk import Rewriter, collect, free_vars, fresh_copy
 from ...infra.passes import PassContext, module_pass
-from .fusion_graph import Item, Partition, Patterns, build_graph
+from .fusion_graph import COMM_REDUCE, Item, Partition, Patterns, build_graph, program_of
 
 MAX_NAME = 60
 """Longest name made from the names of fused programs."""
@@ -138,18 +140,16 @@ def _with_args(value: Expr, params: _Params) -> Expr:
 class _BlockFuser:
     """Fuses inside the dataflow blocks of a module."""
 
-    def __init__(self, mod: IRModule, max_depth: int, max_args: int) -> None:
+    def __init__(self, mod: IRModule, max_depth: int, max_args: int, apart: Sequence[str]) -> None:
         self.patterns = Patterns(mod)
         self.table = FunctionTable(mod)
-        self.max_depth, self.max_args = max_depth, max_args
+        self.max_depth, self.max_args, self.apart = max_depth, max_args, frozenset(apart)
 
     def block(self, block: BindingBlock) -> BindingBlock:
         """The block with groups of several calls replaced."""
         if type(block) is not DataflowBlock:
             return block
-        items = build_graph(block, self.patterns)
-        groups = [_own_fields(g) for g in Partition(items, self.max_depth, self.max_args).found()]
-        groups = [g for g in groups if sum([type(_value(m)) is Call for m in g]) > 1]
+        items, groups = self.groups(block)
         if not groups:
             return block
         last = {group[-1]: group for group in groups}
@@ -161,6 +161,12 @@ class _BlockFuser:
             elif item not in inner:
                 out.append(item.binding)
         return DataflowBlock(tuple(out), block.span)
+
+    def groups(self, block: DataflowBlock) -> tuple[list[Item], list[list[Item]]]:
+        """The items of a block, and its groups of several calls."""
+        items = build_graph(block, self.patterns)
+        groups = [_own_fields(g) for g in Partition(items, self.max_depth, self.max_args, self.apart).found()]
+        return items, [g for g in groups if sum([type(_value(m)) is Call for m in g]) > 1]
 
     def call(self, group: list[Item]) -> VarBinding:
         """The binding of a group's result to a call of its primitive function."""
@@ -197,21 +203,36 @@ class _Sequences(Rewriter):
 
 
 @module_pass()
-def fuse_ops(mod: IRModule, *, max_depth: int = 64, max_args: int = 0, fuse_opt_level: int = -1) -> IRModule:
+def fuse_ops(
+    mod: IRModule, *, max_depth: int = 64, max_args: int = 0, fuse_opt_level: int = -1, apart: Sequence[str] = ()
+) -> IRModule:
     """Group calls of tensor programs into primitive functions.
 
     Requires calls of tensor programs in dataflow blocks (``legalize_ops``, ``convert_to_dataflow``). Gives private functions with
     the attribute ``Primitive``, for ``fuse_tir``.
     ``max_depth``: most calls in one function; ``max_args``: most arguments and results of one, 0 for any number;
-    ``fuse_opt_level``: 0 fuses nothing, -1 follows the ``opt_level`` of the PassContext.
+    ``fuse_opt_level``: 0 fuses nothing, -1 follows the ``opt_level`` of the PassContext; ``apart``: tensor programs whose results
+    are stored, not used on in the same function.
     """
     level = fuse_opt_level if fuse_opt_level >= 0 else PassContext.current().opt_level
     if level == 0:
         return mod
-    fuser = _BlockFuser(mod, max_depth, max_args)
+    fuser = _BlockFuser(mod, max_depth, max_args, apart)
     changes = {
         name: _Sequences(fuser)(fn)
         for name, fn in mod.graph_functions().items()
         if not (fn.attrs.get("Primitive") or fn.attrs.get("Codegen"))
     }
     return mod.with_functions({**changes, **fuser.table.added})
+
+
+def joined_programs(mod: IRModule) -> list[str]:
+    """Tensor programs that cost something, or have several users, and whose results ``fuse_ops`` does not store, by name: those
+    with most calls first."""
+    fuser, found = _BlockFuser(mod, 64, 0, ()), Counter[str]()
+    for fn in mod.graph_functions().values():
+        for block in collect(fn, DataflowBlock):
+            for group in fuser.groups(block)[1]:
+                costly = [m for m in group[:-1] if m.expensive or m.kind >= COMM_REDUCE or len(m.users) > 1]
+                found.update([program_of(m) for m in costly if program_of(m)])
+    return [name for name, _ in found.most_common()]

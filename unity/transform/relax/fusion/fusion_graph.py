@@ -8,6 +8,7 @@ Here: the decision. Not here: any rewriting. Invariant: every user of a member o
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ....ir.expr import (
@@ -210,11 +211,12 @@ class Group:
 
 
 class Partition:
-    """Groups of a graph's items under limits on kernels per group (``max_depth``) and arguments (``max_args``, 0 is no limit)."""
+    """Groups of a graph's items under limits on kernels per group (``max_depth``) and arguments (``max_args``, 0 is no limit);
+    results of the programs ``apart`` are stored."""
 
-    def __init__(self, items: list[Item], max_depth: int, max_args: int) -> None:
+    def __init__(self, items: list[Item], max_depth: int, max_args: int, apart: Collection[str] = ()) -> None:
         self.items = items
-        self.max_depth, self.max_args = max_depth, max_args
+        self.max_depth, self.max_args, self.apart = max_depth, max_args, apart
         self.groups = {item: Group(item.kind, [item], item.expensive) for item in items}
         for phase in (0, 1):
             for item in items:
@@ -252,6 +254,8 @@ class Partition:
             return
         on_path = set(path)
         upstream = [p for p in path if p is not sink]
+        if self.apart and any([program_of(p) in self.apart for p in upstream]):
+            return
         repeated = any([edge.repeats for p in upstream for user, edge in p.users if user in on_path])
         costly = any([self.of(p).expensive for p in upstream if self.of(p) is not target])
         if costly and (repeated or target.repeats):
@@ -286,6 +290,13 @@ class Partition:
                         return None
                     work.append(user)
         return list(found)
+
+
+def program_of(item: Item) -> str:
+    """The name of the tensor program that an item calls; "" where it calls none."""
+    value = getattr(item.binding, "value", None)
+    callee = value.args[0] if type(value) is Call and value.op is R.call_dps.op else None
+    return callee.name if type(callee) is GlobalVar else ""
 
 
 def _inputs(members: list[Item]) -> int:

@@ -21,8 +21,10 @@ from ....ir.build import int_value
 from ....ir.builder import make_call
 from ....ir.expr import BindingBlock, Call, Constant, IntImm, Op, Tuple, TupleGetItem, Var, op
 from ....ir.function import Function
+from ....ir.module import IRModule
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType, TupleType
+from ....ir.walk import collect
 from ....op.common.channels_last import Plain, first_layout, last_layout, rank_of, rule_of
 from ....op.common.table import R
 from ....op.common.type_rules import int_attr, is_one
@@ -41,8 +43,10 @@ PAYS = 700
 """Multiply-adds that pay for transposing one element: the share of their time that channels last save, measured."""
 THIN = 6
 """Factor by which a multiply-add of a depthwise convolution saves more."""
-BYTES = 10
-"""The same of one of bytes: the instructions for them take neighbouring channels."""
+GROUPED = {"uint8": 10, "int8": 10, "bfloat16": 50}
+"""The same of one of types that have instructions which take neighbouring channels: of bfloat16 where the machine has one."""
+PAIRED = ("dot_16x2_bf16_avx512_local", "amx_bf16bf16f32")
+"""Tensor intrinsics of pairs of bfloat16."""
 UNKNOWN = 64
 """The number that a symbolic extent is taken for."""
 
@@ -71,9 +75,29 @@ def _extent(value: Expr, axis: int) -> int:
     return max(1, extent.value) if type(extent) is IntImm else UNKNOWN
 
 
-def _is_bytes(value: Expr) -> bool:
-    """True if the value is a tensor of 8-bit integers, of which instructions multiply neighbouring channels."""
-    return isinstance(value.ty, TensorType) and value.ty.dtype is not None and value.ty.dtype.name in ("int8", "uint8")
+def _grouped(data: Expr, result: str) -> int:
+    """The factor of a convolution by whose type instructions take neighbouring channels; 0 where none does."""
+    name = data.ty.dtype.name if isinstance(data.ty, TensorType) and data.ty.dtype is not None else ""
+    if result == "int32":
+        return GROUPED[name] if name.endswith("int8") else 0
+    paired = name == "bfloat16" and result == "float32" and _extent(data, 1) % 2 == 0
+    return GROUPED[name] if paired and any([i in PAIRED for i in machine_in_use().intrinsics]) else 0
+
+
+def call_text(call: Call) -> str:
+    """A convolution by operator, shapes and attributes: ``nn.conv2d [1,3,9,9] x [8,3,3,3] float32 strides=(2, 2)``."""
+    shapes = [",".join([str(n.value if type(n) is IntImm else n) for n in dims(a.ty) or ()]) for a in call.args]
+    dtype = call.ty.dtype.name if isinstance(call.ty, TensorType) and call.ty.dtype is not None else ""
+    attrs = [f"{key}={call.attrs[key]}" for key in ("strides", "padding", "dilation", "groups") if key in call.attrs]
+    return (
+        f"{call.op_name.removeprefix('R.')} {' x '.join([f'[{shape}]' for shape in shapes])} {dtype} {' '.join(attrs)}"
+    )
+
+
+def convolution_texts(mod: IRModule) -> list[str]:
+    """The convolutions of a module, by ``call_text``, each once."""
+    calls = [call for fn in mod.graph_functions().values() for call in collect(fn, Call)]
+    return list(dict.fromkeys([call_text(c) for c in calls if c.op_name in (*CONVOLUTIONS, *TRANSPOSED)]))
 
 
 Table = Mapping[str, Sequence[str]]
@@ -83,8 +107,10 @@ Table = Mapping[str, Sequence[str]]
 class _Converter:
     """The channels-last forms known in one function."""
 
-    def __init__(self, fn: Function, only_constants: bool, lanes: int, asked: Callable[[Call], Table] | None) -> None:
-        self.only_constants, self.lanes, self.asked = only_constants, lanes, asked
+    def __init__(
+        self, fn: Function, only_constants: bool, lanes: int, asked: Callable[[Call], Table] | None, keep: Sequence[str]
+    ) -> None:
+        self.only_constants, self.lanes, self.asked, self.keep = only_constants, lanes, asked, frozenset(keep)
         self.visible = Visibility(fn)
         self.source = Sources(fn)
         self.fixed = self.source.fixed
@@ -147,8 +173,8 @@ class _Converter:
             return None
         if shape is None or dims(call.ty) is None or call.ty.dtype is None:
             return None
-        of_bytes = _is_bytes(data) and call.ty.dtype.name == "int32"
-        if not call.ty.dtype.is_float and not of_bytes:
+        grouped = _grouped(data, call.ty.dtype.name)
+        if not call.ty.dtype.is_float and not grouped:
             return None
         groups, features = int_attr(call, "groups", 1), shape[0]
         asked = _kernel(self.asked(call), call, rank) if self.asked else None
@@ -160,12 +186,11 @@ class _Converter:
             return None
         if self.only_constants and not self.source.is_constant(weight):
             return None
-        form = self.operand(data, rank) if of_bytes else self.known(data)
+        grouped = 0 if depthwise and call.ty.dtype.is_float else grouped
+        form = self.operand(data, rank) if grouped else self.known(data)
         if groups > 1 and (form is None or (not depthwise and features.value // groups < lanes)):
             return None
-        self.saved += (
-            _count(call) * _count(weight) // features.value * (THIN if depthwise else BYTES if of_bytes else 1)
-        )
+        self.saved += _count(call) * _count(weight) // features.value * (THIN if depthwise else grouped or 1)
         return self.channels_last(call, form, space[2:] + ("OI" if depthwise else "IO"))
 
     def channels_last(self, call: Call, form: Expr | None, kernel_layout: str) -> Expr:
@@ -209,7 +234,11 @@ class _Converter:
         if var is None or any([v in self.fixed for v in (*operands, var) if isinstance(v, Var)]):
             return call
         if name in CONVOLUTIONS or name in TRANSPOSED:
-            known = isinstance(call.ty, TensorType) and call.ty.ndim > 2
+            known = (
+                isinstance(call.ty, TensorType)
+                and call.ty.ndim > 2
+                and not (self.keep and call_text(call) in self.keep)
+            )
             made = None if not known else self.convolution(call) if name in CONVOLUTIONS else self.transposed(call)
         else:
             if follow is None or not any([self.known(v) is not None for v in operands]):
@@ -272,12 +301,14 @@ def convert_layout(
     lanes: int = 0,
     desired: Table | None = None,
     layout_cb: Callable[[Call], Table] | None = None,
+    keep: Sequence[str] = (),
 ) -> Function:
     """Compute convolutions with channels last, and what stands between them.
 
     Gives weights as ``R.permute_dims`` of constants; ``fold_constant`` computes them. Types of variables stay.
     ``only_constants``: leave convolutions whose weight is no constant; ``always``: do not weigh the transpositions; ``lanes``:
-    output channels from which on a convolution follows (0: a vector of this machine).
+    output channels from which on a convolution follows (0: a vector of this machine); ``keep``: convolutions that stay, by
+    ``call_text``.
 
     ``desired``: layouts of data and weight by operator, ``{"R.nn.conv2d": ["NHWC", "OHWI"]}``; these convolutions then follow
     whatever it costs, and no other. ``layout_cb``: a function of a call that gives such a table for it.
@@ -285,7 +316,7 @@ def convert_layout(
     if not any([b.value.op_name in (*CONVOLUTIONS, *TRANSPOSED) for _, b in each_binding(fn)]):
         return fn
     asked = layout_cb or (lambda call: desired or {}) if layout_cb or desired else None
-    converter = _Converter(fn, only_constants, lanes, asked)
+    converter = _Converter(fn, only_constants, lanes, asked, keep)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         converter.rewriter = rewriter
