@@ -256,3 +256,41 @@ def test_a_refusal_leaves_the_schedule_as_it_was():
     with pytest.raises(ScheduleError):
         auto_tensorize(sch, block, "auto_mm_4")
     assert sch.mod.script() == before and {inst.row.kind for inst in sch.trace.insts[steps:]} <= {"query"}
+
+
+def grouped_intrinsic(rows, columns, depth, group):
+    """A block product whose right operand lies in groups along the reduction."""
+    desc = TensorIntrin.get(f"amx_{rows}x{columns}x{depth}_{'bf16bf16f32' if group == 2 else 'u8s8s32'}").desc
+    return desc, desc
+
+
+TensorIntrin.register("auto_pairs", *grouped_intrinsic(16, 16, 32, 2))
+TensorIntrin.register("auto_fours", *grouped_intrinsic(32, 16, 64, 4))
+GROUPED = {
+    "matmul": lambda types: matmul(17, 33, 70, **types),
+    "transposed": lambda types: matmul(32, 16, 64, transposed=True, **types),
+    "conv2d": lambda types: conv2d(1, 5, 6, 9, 20, 3, **types),
+    "batch": lambda types: batch(2, 16, 20, 64, **types),
+}
+
+
+@pytest.mark.parametrize("name", GROUPED)
+@pytest.mark.parametrize(
+    ("intrin", "types"),
+    [
+        ("auto_pairs", {"dtype": "bfloat16", "to": "float32"}),
+        ("auto_fours", {"dtype": ("uint8", "int8"), "to": "int32"}),
+    ],
+)
+def test_operands_in_groups_along_the_reduction(name, intrin, types):
+    sch = Schedule(parse(GROUPED[name](types)))
+    before = sch.mod
+    assert is_tensorizable(sch, sch.get_block("C"), TensorIntrin.get(intrin).desc)
+    auto_tensorize(sch, sch.get_block("C"), intrin)
+    assert "T.match_buffer(B_global" in sch.mod.script()
+    assert_same(before, sch.mod)
+
+
+def test_a_copy_of_a_schedule_tests_steps_as_well():
+    sch = Schedule(parse(matmul(4, 4, 4)))
+    assert sch.copy().tests is sch.tests

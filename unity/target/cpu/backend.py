@@ -13,6 +13,7 @@ from ...ffi.targets.target import Target
 from ...ir.function import PrimFunc
 from ...transform.default_schedule.matmul import CONTRACTION
 from ...transform.default_schedule.recurrent_matmul import REPEATED
+from ...transform.default_schedule.separated import SEPARATED
 from ...transform.default_schedule.split_reductions import SPLIT
 from ...transform.default_schedule.windows import WINDOWS
 from ...transform.infra.backend import Backend, KernelCode, register_target
@@ -40,7 +41,7 @@ CPU = Backend(
     pipeline=CPU_PIPELINE,
     checked_pipeline=CHECKED_CPU_PIPELINE,
     machine=machine_of,
-    rules=(CONTRACTION, WINDOWS, REPEATED, SPLIT),
+    rules=(CONTRACTION, SEPARATED, WINDOWS, REPEATED, SPLIT),
     cache_key=_cache_key,
 )  # fmt: skip
 register_target(CPU)

@@ -10,12 +10,14 @@ from __future__ import annotations
 from ...ffi.native.pool import PARALLEL_FOR
 from ...ir.build import dtype_of
 from ...ir.expr import IntImm, Var
-from ...ir.stmt import AllocBuffer, For, Stmt, seq, statements_of
+from ...ir.stmt import AllocBuffer, AttrStmt, For, Stmt, seq, statements_of
 from ...ir.types import PointerType
 from ...ir.walk import used_vars
+from ...transform.tir.vectors.configure_tiles import TILE_REGISTERS
 from ..llvm.casts import convert
 from ..llvm.lltypes import value_type
 from ..llvm.writer import I64, FunctionWriter, LoopScope
+from .tiles import configure_tiles, release_tiles
 
 
 def _captured(w: FunctionWriter, stmt: For) -> list[tuple[Var, str, str]]:
@@ -90,9 +92,12 @@ def _write_body(
     parameters.append(f"{ty} %first")
     if turned:
         parameters.append("i1 %backwards")
-    own, each = _own_memory(stmt.body)
+    marked = type(stmt.body) is AttrStmt and stmt.body.key == TILE_REGISTERS
+    own, each = _own_memory(stmt.body.body if type(stmt.body) is AttrStmt and marked else stmt.body)
     for alloc in own:
         inner.statement(alloc)
+    if marked:
+        configure_tiles(inner)
     held, before = len(inner.heap), inner.jump("head")
     inner.start("head")
     inner.lines.append(f"  %at = phi i64 [ %begin, %{before} ], [ %after, %next ]")
@@ -109,6 +114,8 @@ def _write_body(
     inner.lines.append("  %after = add nsw i64 %at, 1")
     inner.jump("head")
     inner.start("done")
+    if marked:
+        release_tiles(inner)
     inner.leave("0")
     body = "\n".join(["entry:", *inner.entry, *inner.lines])
     w.module.bodies.append(f"define internal i32 @{symbol}.work({', '.join(parameters)}) #0 {{\n{body}\n}}")

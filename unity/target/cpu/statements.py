@@ -11,11 +11,13 @@ from ...ir.stmt import AllocBuffer, AttrStmt, For, Stmt
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from ...transform.tir.analysis.parallel_cost import BACKWARDS, PARALLEL_CHUNK
+from ...transform.tir.vectors.configure_tiles import TILE_REGISTERS
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.statements import attribute, constant_count, scoped, serial_loop
 from ..llvm.writer import STATEMENTS, FunctionWriter, Statements
 from .parallel import parallel_loop, turned_place
+from .tiles import configure_tiles, release_tiles
 
 STACK_LIMIT = 128 * 1024
 """Bytes of stack that the buffers of one kernel may take; the rest goes to the heap."""
@@ -85,6 +87,11 @@ def symbolic_size(w: FunctionWriter, buffer: Buffer) -> str:
 def _attr(w: FunctionWriter, stmt: AttrStmt) -> None:
     if stmt.key in (BACKWARDS, PARALLEL_CHUNK):
         _marked_for(w, stmt)
+        return
+    if stmt.key == TILE_REGISTERS:
+        configure_tiles(w)
+        scoped(w, stmt.body)
+        release_tiles(w)
         return
     if stmt.key in ("thread_extent", "virtual_thread"):
         raise CodegenError("E520", f"attribute {stmt.key} means nothing on a processor", stmt.span, help=_GPU_HELP)

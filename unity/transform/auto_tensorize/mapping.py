@@ -15,9 +15,10 @@ from ...ir.buffer import Buffer
 from ...ir.build import add, const, dtype_of, index_var, int_value, is_int, mul
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
-from ...ir.scalar import IterVar
+from ...ir.scalar import FloorDiv, FloorMod, IterVar
 from ...ir.stmt import For
 from ...ir.types import Expr
+from ...ir.walk import used_vars
 from ...support.recursion import deep_recursion
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.loop_nests import slope
@@ -198,8 +199,7 @@ def iterators_of_description(sch: Schedule, block: BlockRV, desc_func: PrimFunc)
 def _fused(way: Pairing) -> IndexMap | str:
     axes, described = way.block.iter_vars, way.description.block.iter_vars
     for access, _ in way.accesses.values():
-        inside = [e for e in access.indices if not is_int(e, 0)]
-        if len(set(inside)) != len(inside) or not set(inside) <= {axis.var for axis in described}:
+        if not _by_iterators(access.indices, {axis.var for axis in described}):
             return f"the description does not access {access.buffer.name} by its iterators"
     wanted = [way.buffers_of(axis, described=True) for axis in described]
     if len({(axis.kind, operands) for axis, operands in zip(described, wanted)}) != len(described):
@@ -213,6 +213,17 @@ def _fused(way: Pairing) -> IndexMap | str:
     return IndexMap(tuple(variables), (*rest, *[_fuse(group, variables, axes) for group in groups]))
 
 
+def _by_iterators(indices: Sequence[Expr], iterators: set[Var]) -> bool:
+    """True if indices are iterators, each once, or quotient and remainder of one by the same number; zeros aside."""
+    inside = [e for e in indices if not is_int(e, 0)]
+    cut = [e for e in inside if isinstance(e, (FloorDiv, FloorMod))]
+    sizes = {(e.a, int_value(e.b)) for e in cut}
+    halves = {(type(e), e.a, int_value(e.b)) for e in cut}
+    found = [*[e for e in inside if e not in cut], *[var for var, _ in sizes]]
+    whole = len(halves) == len(cut) == 2 * len(sizes)
+    return whole and len(set(found)) == len(found) and all([isinstance(e, Var) and e in iterators for e in found])
+
+
 def _fuse(group: Sequence[int], variables: Sequence[Var], axes: Sequence[IterVar]) -> Expr:
     """Iterators as one, the last fastest."""
     made: Expr = variables[group[-1]]
@@ -223,10 +234,13 @@ def _fuse(group: Sequence[int], variables: Sequence[Var], axes: Sequence[IterVar
     return made
 
 
+def iterators_in(indices: Sequence[Expr]) -> list[Var]:
+    """The iterators that indices use, in order."""
+    return list(dict.fromkeys([var for e in indices for var in used_vars(e)]))
+
+
 def _info(way: Pairing, index_map: IndexMap) -> AutoTensorizeMappingInfo:
-    described = {
-        buffer: [e for e in access.indices if isinstance(e, Var)] for buffer, (access, _) in way.accesses.items()
-    }
+    described = {buffer: iterators_in(access.indices) for buffer, (access, _) in way.accesses.items()}
     return AutoTensorizeMappingInfo(
         [index_map],
         {access.buffer: buffer for buffer, (_, access) in way.accesses.items()},

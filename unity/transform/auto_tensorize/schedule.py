@@ -7,23 +7,35 @@ iterators are found (``mapping.py``). Invariant: everything is done by schedule 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from math import gcd
 from typing import Any
 
 from ...arith.index_map import IndexMap
 from ...ir.buffer import Buffer
-from ...ir.build import const, is_int
-from ...ir.expr import IntImm
+from ...ir.build import const, int_value, is_int
+from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
+from ...ir.scalar import FloorDiv, FloorMod
 from ...ir.stmt import BufferStore
 from ...ir.types import Expr
 from ...ir.walk import free_vars
 from ...support.errors import ScheduleError
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.core.tensor_intrin import TensorIntrin
-from .mapping import TensorizeInfo, get_tensorize_loop_mapping, iterators_of_description, loops_of_description
+from ..tir.analysis.loop_nests import slope
+from .mapping import (
+    TensorizeInfo,
+    get_tensorize_loop_mapping,
+    iterators_in,
+    iterators_of_description,
+    loops_of_description,
+)
 from .pairing import Pairing
 
+Tile = tuple[dict[Var, int], tuple[Expr, ...]]
+"""The extents of the iterators of a tile, and its indices by them."""
+LINE = 64
+"""Bytes of neighbours that a copy takes together."""
 _SCOPES = ("global", "shared", "shared.dyn", "local")
 """Scopes that plain copies fill."""
 
@@ -156,30 +168,39 @@ def _lay_out(sch: Schedule, block: BlockRV, way: Pairing, fused: IndexMap) -> No
     count = len(fused.final_indices) - len(description.loops)
     described_axes = [axis.var for axis in description.block.iter_vars]
     target: dict[Expr, Expr] = dict(zip(described_axes, fused.final_indices[count:]))
-    sizes: dict[Expr, int] = dict(zip(described_axes, description.extents))
-    copies: list[tuple[BlockRV, list[int]]] = []
-    result: tuple[BlockRV, list[int]] | None = None
+    sizes = dict(zip(described_axes, description.extents))
+    copies: list[tuple[BlockRV, Tile]] = []
+    result: tuple[BlockRV, Tile] | None = None
+    lines: list[int] = []
+    extents = {v: axis.domain.extent for v, axis in zip(fused.initial_indices, way.block.iter_vars)}
     for buffer, (described, access) in way.accesses.items():
         used = {
             fused.initial_indices[variables.index(v)] for e in access.indices for v in free_vars(e) if v in variables
         }
         lead = [e for e in fused.final_indices[:count] if e in used]
-        layout = (*lead, *[target[e] for e in described.indices if e in target])
+        iterators = iterators_in(described.indices)
+        layout = (*lead, *[target[e] for e in iterators])
         to = IndexMap(fused.initial_indices, layout or (const(0),))
-        tile = [sizes.get(e, 0) for e in described.indices]
+        tile = {e: sizes[e] for e in iterators}, described.indices
         if buffer is description.store.buffer:
             result = sch.reindex_cache_write(block, 0, "global", to), tile
         else:
             place = _read_position(sch, block, access.buffer)
             copies.append((sch.reindex_cache_read(block, place, "global", to), tile))
+            steps = [int_value(n, 1) for v, n in extents.items() if iterators and slope(layout[-1], v) == 1]
+            lines.append(gcd(LINE // described.buffer.dtype.itemsize, *steps[:1]))
     assert result is not None
     sch.transform_block_layout(block, fused)
     sch.pad_einsum(block, [1] * count + list(description.extents))
-    for copy, tile in copies:
+    for (copy, tile), line in zip(copies, lines):
         padded = [consumer for consumer in sch.get_consumers(copy) if not _same(sch, consumer, block)]
         if padded:
             _inline(sch, copy)
-        _tiled(sch, padded[0] if padded else copy, tile)
+        copy = padded[0] if padded else copy
+        _tiled(sch, copy, tile)
+        last = sch.get_loops(copy)[-1]
+        if padded and line > 1 and sch.get(last).kind == "serial" and int_value(sch.get(last).extent, 1) % line == 0:
+            sch.vectorize(sch.split(last, [None, line])[-1])
     written, tile = result
     for consumer in sch.get_consumers(block):
         if not _same(sch, consumer, written):
@@ -189,27 +210,47 @@ def _lay_out(sch: Schedule, block: BlockRV, way: Pairing, fused: IndexMap) -> No
 
 def _inline(sch: Schedule, copy: BlockRV) -> None:
     """Inline a copy into the one that pads it: first it iterates over the cells that it writes."""
+    _go_by_cells(sch, copy)
+    sch.compute_inline(copy)
+
+
+def _go_by_cells(sch: Schedule, copy: BlockRV) -> None:
+    """Make the iterators of a copy those of the cells that it writes."""
     node = sch.get(copy)
     assert isinstance(node.body, BufferStore)
     cell = IndexMap(tuple([axis.var for axis in node.iter_vars]), node.body.indices)
     if cell.initial_indices != cell.final_indices:
         sch.transform_block_layout(copy, cell)
-    sch.compute_inline(copy)
 
 
 def _same(sch: Schedule, one: BlockRV, other: BlockRV) -> bool:
     return sch.get_sref(one) is sch.get_sref(other)
 
 
-def _tiled(sch: Schedule, block: BlockRV, tile: Sequence[int]) -> None:
-    """Lay out what a block writes in tiles of its last axes; a 0 among the sizes is an axis of one element that it has not."""
-    sizes = [n for n in tile if n]
-    if not sizes or len(tile) < 2:
+def _tiled(sch: Schedule, block: BlockRV, tile: Tile) -> None:
+    """Lay out what a block writes in tiles of its last axes; groups along an iterator are written in vectors."""
+    sizes, inside = tile
+    if not sizes or len(inside) < 2:
         return  # one row after the other already
 
     def layout(*indices: Any) -> list[Any]:
-        lead, last = indices[: -len(sizes)], list(indices[-len(sizes) :])
-        tiles = [i // n for i, n in zip(last, sizes)]
-        return [*lead, *tiles, *[last.pop(0) % n if n else 0 for n in tile]]
+        lead, last = indices[: -len(sizes)], indices[-len(sizes) :]
+        within = {var: i % n for i, (var, n) in zip(last, sizes.items())}
+        return [*lead, *[i // n for i, n in zip(last, sizes.values())], *[_index(e, within) for e in inside]]
 
+    grouped = any([isinstance(e, (FloorDiv, FloorMod)) for e in inside])
+    if grouped:
+        _go_by_cells(sch, block)
     sch.transform_layout(block, ("write", 0), layout)
+    if grouped:
+        _go_by_cells(sch, block)
+        *_, columns, group = sch.get_loops(block)
+        sch.vectorize(sch.fuse(columns, group))
+
+
+def _index(index: Expr, values: dict[Var, Any]) -> Any:
+    """An index of a description's access: an iterator, its quotient or remainder, or zero."""
+    if isinstance(index, (FloorDiv, FloorMod)):
+        value, number = _index(index.a, values), int_value(index.b)
+        return value // number if type(index) is FloorDiv else value % number
+    return values[index] if isinstance(index, Var) else 0

@@ -44,7 +44,7 @@ class TileBlock:
     @property
     def name(self) -> str:
         """The tensor intrinsic."""
-        return f"amx_{self.rows}x{self.columns}x{self.depth}_{self.kind}_local"
+        return f"amx_{self.rows}x{self.columns}x{self.depth}_{self.kind}_tiles"
 
 
 KINDS = {
@@ -101,15 +101,19 @@ def schedule_tile_block(
     place: LoopRV = sch.fuse(*outer) if shared and len(outer) > 1 else outer[-1]
     if shared:
         sch.parallel(place)
+    sums = sch.cache_write(block, 0, "amx.tile")
+    sch.reverse_compute_at(sums, place)
     sch.reverse_compute_at(after, place)
     init = sch.decompose_reduction(block, around[0] if around else i1)
-    for part in (init, after):
-        last = sch.get_loops(part)[-1]
-        extent = sch.get(last).extent
-        if type(extent) is IntImm and extent.value > lanes:
-            middle, last = sch.split(last, [None, lanes])
-            sch.unroll(middle)
-        sch.vectorize(last)
+    last = sch.get_loops(after)[-1]
+    extent = sch.get(last).extent
+    if type(extent) is IntImm and extent.value > lanes:
+        middle, last = sch.split(last, [None, lanes])
+        sch.unroll(middle)
+    sch.vectorize(last)
+    side = f"{shape.rows}x{shape.columns}_{shape.kind}"
+    sch.tensorize(sch.get_loops(init)[-2], f"amx_fill_{side}")
+    sch.tensorize(sch.get_loops(sums)[-2], f"amx_store_{side}")
     sch.tensorize(i1, shape.name)
     return place
 

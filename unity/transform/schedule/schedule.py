@@ -171,7 +171,7 @@ class Schedule(Primitives):
         """Return an independent schedule at the same point; it knows the random variables of this one."""
         made = Schedule.__new__(Schedule)
         made.debug_mask, made.error_render_level = self.debug_mask, self.error_render_level
-        made._func = self._func
+        made._func, made.tests = self._func, self.tests
         made._rng = random.Random(self.fork_seed())
         made.state, moved = self.state.copy(made._rng)
         made.trace = self.trace.copy()

@@ -36,6 +36,7 @@ from .loops.unroll_loop import unroll_loop
 from .loops.version_predicates import version_predicates
 from .reductions.tile_reductions import tile_reductions
 from .reductions.vectorize_reductions import vectorize_reductions
+from .vectors.configure_tiles import configure_tiles
 from .vectors.independent_lanes import independent_lanes
 from .vectors.vectorize_loop import vectorize_loop
 
@@ -70,6 +71,7 @@ CPU_PIPELINE = Pipeline((
     unroll_loop,
     remove_no_op,
     chunk_parallel,
+    configure_tiles,
 ))  # fmt: skip
 """Blocks and loops of any program to flat loops over one-dimensional buffers."""
 

@@ -70,7 +70,7 @@ def relaxed_region(
     over-approximation)."""
     key = ("relaxed", *_cells_key(region), _span(state, block, upto, also))
     if key not in state.cache:
-        state.cache[key] = _relaxed_region(state, block, region, [*also, *loops_between(block, upto)])
+        state.cache[key] = _relaxed_region(state, block, region, upto, [*also, *loops_between(block, upto)])
     return list(state.cache[key])
 
 
@@ -86,7 +86,9 @@ def _span(state: ScheduleState, block: Sref, upto: Sref, also: Sequence[Sref]) -
     return below, *[(loop.loop_var, loop.min, loop.extent) for loop in loops], standing(state, block)
 
 
-def _relaxed_region(state: ScheduleState, block: Sref, region: BufferRegion, loops: Sequence[Sref]) -> list[IntSet]:
+def _relaxed_region(
+    state: ScheduleState, block: Sref, region: BufferRegion, upto: Sref, loops: Sequence[Sref]
+) -> list[IntSet]:
     ana = analyzer_at(state, block)
     domains: dict[Var, IntSet] = {}
     for s in loops:
@@ -102,15 +104,20 @@ def _relaxed_region(state: ScheduleState, block: Sref, region: BufferRegion, loo
         if not is_int(r.extent, 1):
             last = eval_set(sub(add(first, r.extent), const(1, dtype_of(first))), domains, ana)
         moves = any([v in domains for e in (r.min, r.extent) for v in free_vars(e)])
-        boxes.append(IntSet(_defined(low.low), _defined(last.high)) if moves else IntSet(low.low, last.high))
+        ends = [e if not moves or _is_defined(state, e, upto) else None for e in (low.low, last.high)]
+        boxes.append(IntSet(*ends))
     return boxes
 
 
-def _defined(bound: Expr | None) -> Expr | None:
-    """A bound, unless it divides by a size, which may be zero where the loops around run not at all."""
+def _is_defined(state: ScheduleState, bound: Expr | None, at: Sref) -> bool:
+    """True if a bound divides by no size that may be zero: the loops around a block then run not at all."""
     if bound is None or isinstance(bound, (IntImm, Var)):
-        return bound
-    return None if any([type(d.b) is not IntImm for d in collect(bound, (FloorDiv, FloorMod))]) else bound
+        return True
+    divisors = [d.b for d in collect(bound, (FloorDiv, FloorMod)) if type(d.b) is not IntImm]
+    if not divisors:
+        return True
+    ana = analyzer_at(state, at)
+    return all([ana.can_prove_greater_equal(divisor, 1) for divisor in divisors])
 
 
 def exact_region(

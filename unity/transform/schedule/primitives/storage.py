@@ -32,6 +32,7 @@ SCOPES = (
     "wmma.matrix_a",
     "wmma.matrix_b",
     "wmma.accumulator",
+    "amx.tile",
     "texture",
 )
 

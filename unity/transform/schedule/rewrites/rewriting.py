@@ -12,10 +12,10 @@ from typing import Any
 from ....arith import Analyzer
 from ....arith.itermap import IterMap, detect_iter_map
 from ....ir.buffer import Buffer, BufferRegion, Range
-from ....ir.build import const, dtype_of, is_int, logical_and
+from ....ir.build import const, dtype_of, int_value, is_int, logical_and
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
-from ....ir.scalar import BufferLoad, FloorDiv, FloorMod
+from ....ir.scalar import BufferLoad, FloorDiv, FloorMod, Mul
 from ....ir.stmt import (
     AllocBuffer,
     AllocConst,
@@ -88,12 +88,13 @@ def iteration_map(
 
 
 def size_vars(state: ScheduleState, func: str) -> list[Var]:
-    """Symbols that stand alone as a dimension of a parameter: they are sizes, at least zero."""
+    """Symbols that are a dimension of a parameter, alone or times a number: they are sizes, at least zero."""
     shell = state.shells[func]
     found = state.cache.get(("sizes", shell))
     if found is None:
-        dims = [d for b in shell.buffer_map.values() for d in b.shape if isinstance(d, Var)]
-        found = state.cache["sizes", shell] = list(dict.fromkeys(dims))
+        dims = [d for b in shell.buffer_map.values() for d in b.shape]
+        dims = [d.a if isinstance(d, Mul) and (int_value(d.b) or 0) > 0 else d for d in dims]
+        found = state.cache["sizes", shell] = list(dict.fromkeys([d for d in dims if isinstance(d, Var)]))
     return found
 
 
