@@ -86,12 +86,15 @@ def bfloat16_tiles(m: int, n: int, k: int) -> Schedule:
     i0, i1 = sch.split(i, [None, BLOCK])
     j0, j1 = sch.split(j, [None, BLOCK])
     sch.reorder(j0, i0, i1, j1, r)
+    sums = sch.cache_write(block, 0, "amx.tile")
+    sch.reverse_compute_at(sums, i0)
     sch.reverse_compute_at(after, i0)
     init = sch.decompose_reduction(block, i1)
-    for part in (init, after):
-        *_, lanes = sch.get_loops(part)
-        sch.vectorize(lanes)
-    sch.tensorize(i1, f"amx_{BLOCK}x{BLOCK}x{k}_bf16bf16f32_local")
+    *_, lanes = sch.get_loops(after)
+    sch.vectorize(lanes)
+    for part, name in ((init, "fill"), (sums, "store")):
+        sch.tensorize(sch.get_loops(part)[-2], f"amx_{name}_{BLOCK}x{BLOCK}_bf16bf16f32")
+    sch.tensorize(i1, f"amx_{BLOCK}x{BLOCK}x{k}_bf16bf16f32_tiles")
     sch.parallel(sch.fuse(j0, i0))
     _pack(sch, packed, 2, BLOCK)
     return sch

@@ -88,6 +88,7 @@ INSIDE = [
     ("n -> n", 'for i in range(n // 4):\n    with T.block("x"):\n        v = T.axis.spatial(n // 4, i)\n'
      "        C = T.match_buffer(A[v * 4:v * 4 + 4], (4,), offset_factor=1)\n        for j in range(4):\n"
      "            B[v * 4 + j] = C[j]"),
+    ("n -> n", "for i in range(n):\n    B[i * i % n] = A[i * i % n]"),
     ("8 -> 8", "V = T.decl_buffer((16,), 'float32', data=A.data)\nfor i in range(8):\n    B[i] = V[i]"),
     ("n, m -> n, m", "V = T.decl_buffer((n * m,), 'float32', data=A.data)\nfor i, j in T.grid(n, m):\n    B[i, j] = V[i * m + j]"),
     ("8 -> 8", "p: T.handle('float32') = A.data\nV = T.decl_buffer((4,), 'float64', data=p)\nfor i in range(4):\n"
@@ -98,7 +99,7 @@ INSIDE = [
 UNKNOWN = [
     ("8 -> 8", "for i in range(8):\n    B[i] = A[T.Cast('int64', A[i])]", "it depends on data"),
     ("8 -> 8", "for i in range(9):\n    if A[0] > T.float32(0):\n        B[i] = A[i]", "it depends on data"),
-    ("n -> n", "for i in range(n):\n    B[i * i % n] = A[i * i % n]", "nothing shows"),
+    ("n -> n", "for i in range(n):\n    B[(i * i + i) % 2 * n] = A[i]", "nothing shows"),
     ("4 -> 4", "for i in range(5):\n    if B[0] > T.float32(1):\n        break\n    B[i] = T.float32(2)", "whether it is reached"),
     ("4 -> 4", "while B[0] > T.float32(0):\n    B[0] = A[4]", "whether it is reached"),
 ]  # fmt: skip

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import unity
+from unity import te
 from unity.ffi.targets.target import runnable_processor
 from unity.ir.interpret import run
 from unity.ir.verifier.verifier import verify
@@ -119,3 +120,14 @@ def main(x: R.Tensor((7, 8), "bfloat16")):
     )
     y = unity.compile(mod)["main"](unity.tensor(x)).numpy()
     assert (y[:6] == 8).all() and np.isposinf(y[6]).all()
+
+
+def test_all_lines_of_an_image_pay_for_packing():
+    """Seven rows to a line are few, seven lines of them are not."""
+    x, w = [te.placeholder(shape, "bfloat16", name) for shape, name in (((1, 7, 7, 64), "x"), ((64, 32), "w"))]
+    r = te.reduce_axis((0, 64), "r")
+    y = te.compute(
+        (1, 7, 7, 32), lambda n, i, j, c: te.sum(x[n, i, j, r].astype("float32") * w[r, c].astype("float32"), r), "y"
+    )
+    found = schedule_function("main", te.create_prim_func([x, w, y]), set(), WIDE, CPU.rules)
+    assert found is not None and PAIRS in found.reason

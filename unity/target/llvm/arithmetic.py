@@ -186,9 +186,7 @@ def is_cheap(w: FunctionWriter, expr: Expr) -> bool:
     known = w.cheap.get(expr)
     if known is None:
         kind = type(expr)
-        divides = (
-            kind in (Div, Mod, FloorDiv, FloorMod) and not dtype_of(expr).is_float and not _divides_by_number(expr)
-        )
+        divides = kind in (Div, Mod, FloorDiv, FloorMod) and not dtype_of(expr).is_float and not _is_whole(w, expr)
         known = not divides and kind not in (Call, BufferLoad, Let)
         for part in children(expr) if known else ():
             if isinstance(part, Expr) and not is_cheap(w, part):
@@ -198,9 +196,11 @@ def is_cheap(w: FunctionWriter, expr: Expr) -> bool:
     return known
 
 
-def _divides_by_number(expr: Any) -> bool:
-    """True for a division of integers by a number above zero."""
-    return type(expr.b) is IntImm and expr.b.value > 0
+def _is_whole(w: FunctionWriter, expr: Any) -> bool:
+    """True for a division of integers by what is above zero."""
+    if type(expr.b) is IntImm:
+        return expr.b.value > 0
+    return bool(w.sizes) and range_of(w, expr) is not None
 
 
 def guarded(w: FunctionWriter, condition: str, then: Expr, otherwise: Expr) -> str:

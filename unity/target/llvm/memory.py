@@ -2,7 +2,7 @@
 
 Addresses are computed in 64 bits; index arithmetic is taken not to overflow. A ramp with step 1 is one vector access, a
 read along few rows picks lanes from them (``rows.py``), other vectors of indices gather and scatter. Masked-off lanes of a read
-are zero.
+are zero. Masked accesses have their alignment as an argument, as all versions of LLVM take it.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
         else:
             name = f"@llvm.masked.load.v{lanes}{element_suffix(element)}.p{space_of(kind)}"
             loaded = w.emit(
-                f"call {ty} {name}({kind} align {align} {place}, <{lanes} x i1> {active}, {ty} zeroinitializer)"
+                f"call {ty} {name}({kind} {place}, i32 {align}, <{lanes} x i1> {active}, {ty} zeroinitializer)"
             )
         return from_memory(w, loaded, result)
     if buffer.dtype.lanes != 1:
@@ -215,7 +215,7 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     mask = active or "splat (i1 true)"
     name = f"@llvm.masked.gather.v{lanes}{element_suffix(element)}.v{lanes}p{space_of(kind)}"
     loaded = w.emit(
-        f"call {ty} {name}(<{lanes} x {kind}> align {align} {places}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
+        f"call {ty} {name}(<{lanes} x {kind}> {places}, i32 {align}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
     )
     return from_memory(w, loaded, result)
 
@@ -243,7 +243,7 @@ def _every_nth(
         )
     name = f"@llvm.masked.load.v{wide}{element_suffix(element)}.p{space_of(kind)}"
     ty = f"<{wide} x {element}>"
-    read = w.emit(f"call {ty} {name}({kind} align {align} {place}, <{wide} x i1> {mask}, {ty} zeroinitializer)")
+    read = w.emit(f"call {ty} {name}({kind} {place}, i32 {align}, <{wide} x i1> {mask}, {ty} zeroinitializer)")
     return shuffled(w, ty, read, range(0, wide, step))
 
 
@@ -305,14 +305,14 @@ def store(
             if element in ("i8", "i16", "i32") and "avx512f" in w.module.features:
                 active = _opaque(w, active, lanes)
             name = f"@llvm.masked.store.v{lanes}{element_suffix(element)}.p{space_of(kind)}"
-            w.do(f"call void {name}({ty} {text}, {kind} align {align} {place}, <{lanes} x i1> {active})")
+            w.do(f"call void {name}({ty} {text}, {kind} {place}, i32 {align}, <{lanes} x i1> {active})")
         return
     if buffer.dtype.lanes != 1:
         raise CodegenError("E524", f"a vector of indices into {buffer.name}, whose elements are vectors", span)
     places = w.emit(f"getelementptr {element}, {kind} {pointer}, <{lanes} x i64> {offset}")
     mask = active or "splat (i1 true)"
     name = f"@llvm.masked.scatter.v{lanes}{element_suffix(element)}.v{lanes}p{space_of(kind)}"
-    w.do(f"call void {name}({ty} {text}, <{lanes} x {kind}> align {align} {places}, <{lanes} x i1> {mask})")
+    w.do(f"call void {name}({ty} {text}, <{lanes} x {kind}> {places}, i32 {align}, <{lanes} x i1> {mask})")
 
 
 def variable(w: FunctionWriter, var: Var) -> str:

@@ -2,7 +2,8 @@
 
 A device has registers of 32 bits: arithmetic in 64 takes two of them and several instructions. A target that wants it fills
 ``FunctionWriter.ranges``. Sizes that are not known are taken for any: a tensor may have more elements than 32 bits count, and a
-second kernel for those that have fewer would double the code.
+second kernel for those that have fewer would double the code. A small number divided by a size is a division in 32 bits all the
+same: by a size beyond them the quotient is zero.
 """
 
 from __future__ import annotations
@@ -60,10 +61,13 @@ def _range(w: FunctionWriter, expr: Expr) -> Interval | None:
     if type(expr) not in _NAMES and type(expr) not in _EXTREMES:
         return None
     assert isinstance(expr, Binary)
-    a, b = range_of(w, expr.a), range_of(w, expr.b)
-    if a is None or b is None:
-        return None
     kind = type(expr)
+    a, b = range_of(w, expr.a), range_of(w, expr.b)
+    if a is None:
+        return None
+    if b is None:
+        whole = kind not in (Add, Sub, Mul) and kind not in _EXTREMES and a.low >= 0 and a.high < WORD.high
+        return Interval(0, a.high) if whole and is_size(w, expr.b) else None
     if kind is Add or kind is Sub:
         return a + (b if kind is Add else -b)
     if kind is Mul:
@@ -75,8 +79,21 @@ def _range(w: FunctionWriter, expr: Expr) -> Interval | None:
     return a.floordiv(b) if kind is FloorDiv or kind is Div else a.floormod(b)
 
 
+def is_size(w: FunctionWriter, expr: Expr) -> bool:
+    """True for a size above zero, and for products of such."""
+    return expr in w.sizes if type(expr) is Var else type(expr) is Mul and is_size(w, expr.a) and is_size(w, expr.b)
+
+
+def size_word(w: FunctionWriter, size: str) -> str:
+    """Operand of a size as a divisor of small numbers: from 1 to the largest number of 32 bits."""
+    low = w.emit(f"call i64 @llvm.umin.i64(i64 {size}, i64 {WORD.high})")
+    return w.emit(f"trunc i64 {w.emit(f'call i64 @llvm.umax.i64(i64 {low}, i64 1)')} to i32")
+
+
 def word(w: FunctionWriter, expr: Expr) -> str:
-    """Operand of an expression that has a range, as i32."""
+    """Operand of an expression that has a range, as i32; of a size one from 1 to the largest of 32 bits."""
+    if is_size(w, expr):
+        return w.sizes.get(expr) or size_word(w, w.value(expr))  # type: ignore[call-overload]
     if type(expr) is IntImm:
         return str(expr.value)
     if isinstance(expr, Var):

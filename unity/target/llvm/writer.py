@@ -185,6 +185,8 @@ class FunctionWriter:
     """Ranges of variables that fit into 32 bits, for targets that count in these where they can (`small_indices.py`)."""
     fits: dict[Expr, Interval | None] = field(default_factory=dict)
     """Ranges of expressions of them, as far as asked."""
+    sizes: dict[Var, str] = field(default_factory=dict)
+    """Sizes above zero, for such targets: as divisors of what fits."""
     unchanging: set[Var] = field(default_factory=set)
     """Data pointers to memory that nothing writes while the function runs."""
     block: str = "entry"

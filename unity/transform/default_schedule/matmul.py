@@ -127,7 +127,7 @@ def _schedule(
         rows, vectors = _tile_size(what, height, -(-width // lanes), lanes, machine, whole)
     weights = is_parameter(fn, what.weights.buffer)
     constant = weights is not None and weights in constants
-    packs = choose(what.block, "pack", (0, 1), constant or height >= PACKED_ROWS)
+    packs = choose(what.block, "pack", (0, 1), constant or steps_of(what.rows, UNKNOWN) >= PACKED_ROWS)
     layout = _layout(what, vectors * lanes) if packs else None
     unit = unit if layout is not None else None
     if layout is not None and unit is not None:
@@ -151,8 +151,8 @@ def _schedule(
     for border in borders:
         spread_copy(sch, border, lanes)
     if padded.copy is not None:
-        *_, lane = sch.get_loops(sch.get_block(padded.copy))
-        sch.vectorize(lane)
+        *_, column, lane = sch.get_loops(sch.get_block(padded.copy))
+        sch.vectorize(sch.fuse(column, lane) if layout is not None and layout.group > 1 else lane)
     said = "not packed" if layout is None else "packed at build" if constant else "packed"
     packed = {weights: layout} if constant and layout is not None and weights is not None else {}
     said += f", {unit.name}" if unit is not None else ""

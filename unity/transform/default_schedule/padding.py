@@ -7,8 +7,9 @@ the block that consumed ``C``, or by a copy. Values beyond M x N are computed fr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...arith import Analyzer
 from ...ir.buffer import Buffer, Range
@@ -219,21 +220,20 @@ def _nest(
     body = substitute(rewrite(what.block.body, {BufferLoad: load}), moved)
     assert what.block.init is not None
     init = substitute(what.block.init, moved)
-    block = Block(tuple(axes), None, None, (), (), {}, what.block.name, body, init)
-    loops = [(Var(axis.var.name, axis.var.ty), axis) for axis in axes]
-    stmt: Stmt = BlockRealize(tuple([var for var, _ in loops]), TRUE, block)
-    for var, axis in reversed(loops):
-        assert axis.dom is not None
-        stmt = For(var, axis.dom.min, axis.dom.extent, "serial", stmt)
-    return stmt
+    return point_nest(what.block.name, axes, body, init)
 
 
-def point_nest(name: str, axes: Sequence[IterVar], store: BufferStore) -> Stmt:
+def point_nest(
+    name: str,
+    axes: Sequence[IterVar],
+    store: Stmt,
+    init: Stmt | None = None,
+    annotations: Mapping[str, Any] | None = None,
+) -> Stmt:
     """Loops of the iterators' own extents around a block of one store."""
     loops = [(Var(axis.var.name, axis.var.ty), axis) for axis in axes]
-    stmt: Stmt = BlockRealize(
-        tuple([v for v, _ in loops]), TRUE, Block(tuple(axes), None, None, (), (), {}, name, store)
-    )
+    block = Block(tuple(axes), None, None, (), (), dict(annotations or {}), name, store, init)
+    stmt: Stmt = BlockRealize(tuple([v for v, _ in loops]), TRUE, block)
     for var, axis in reversed(loops):
         assert axis.dom is not None
         stmt = For(var, axis.dom.min, axis.dom.extent, "serial", stmt)

@@ -86,6 +86,8 @@ class Pass:
         return replace_fields(self, options=changed) if options else self
 
     def __str__(self) -> str:
+        if not self.options:
+            return self.name
         changed = [f"{name}={self.options[name]!r}" for name in self.defaults if name in self.options]
         return f"{self.name}{{{','.join(changed)}}}" if changed else self.name
 

@@ -20,6 +20,7 @@ from .expressions.remove_no_op import remove_no_op
 from .expressions.rewrite_unsafe_select import rewrite_unsafe_select
 from .expressions.simplify import simplify
 from .loops.canonicalize_loop import canonicalize_loop
+from .loops.hoist_if_then_else import hoist_if_then_else
 from .loops.read_vectors import read_vectors
 from .loops.unroll_loop import unroll_loop
 from .loops.version_predicates import version_predicates
@@ -67,6 +68,7 @@ GPU_PIPELINE = Pipeline((
     legalize_narrow_float,
     lower_warp_memory,
     split_wide_vectors,
+    hoist_if_then_else.with_options(marked=True),
     read_vectors,
     version_predicates.with_options(vectors=True),
     vectorize_loop,

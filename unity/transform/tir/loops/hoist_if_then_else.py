@@ -1,7 +1,8 @@
 """hoist_if_then_else: conditions that a loop does not change move out of it.
 
 Rewrite: ``for i: if c and d(i): s`` -> ``if c: for i: if d(i): s``; with an else branch both branches get the loop, where the
-loop's content is small. Conditions that read memory or call anything stay.
+loop's content is small. Conditions that read memory or call anything stay. With the option ``marked`` only loops with the
+annotation ``pragma_hoist_conditions`` are looked at; they lose it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from ...infra.passes import prim_func_pass
 from ..blocks.lower_opaque_block import _leaves
 from .unroll_loop import statement_count
 
+MARK = "pragma_hoist_conditions"
+"""Annotation of loops."""
 _SMALL = 64
 """Statements up to which a loop is written for each branch."""
 
@@ -52,7 +55,17 @@ def _loop(loop: For) -> Stmt:
     return IfThenElse(reduce(logical_and, fixed), replace(loop, body=body), None, inner.span)
 
 
+def _marked_loop(loop: For) -> Stmt:
+    notes = loop.annotations or {}
+    if MARK not in notes:
+        return loop
+    return _loop(replace(loop, annotations={k: v for k, v in notes.items() if k != MARK} or None))
+
+
 @prim_func_pass()
-def hoist_if_then_else(func: PrimFunc) -> PrimFunc:
-    """Move conditions out of loops that do not change them. For programs without blocks."""
-    return rewrite(func, {For: _loop})
+def hoist_if_then_else(func: PrimFunc, *, marked: bool = False) -> PrimFunc:
+    """Move conditions out of loops that do not change them. For programs without blocks.
+
+    ``marked``: only out of loops that are annotated.
+    """
+    return rewrite(func, {For: _marked_loop if marked else _loop})

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....arith.analyzer import Analyzer
-from ....ir.build import add, const, dtype_of, floordiv, int_imm, is_int, maximum, minimum, sub
+from ....ir.build import add, conjuncts, const, dtype_of, floordiv, int_imm, is_int, maximum, minimum, sub
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import Node, replace
@@ -30,7 +30,7 @@ from ..analysis.loop_nests import is_choice, slope
 from ..blocks.lower_opaque_block import _leaves
 from .hoist_if_then_else import is_plain
 from .unroll_loop import statement_count
-from .version_predicates import Assume, atoms_of, difference_of, has_choices
+from .version_predicates import Assume, difference_of, has_choices
 
 HINT = "pragma_loop_partition_hint"
 DONE = "partitioned"
@@ -71,7 +71,7 @@ def _ranges(loop: For, inner: set[Var]) -> list[_Range]:
     for node in collect(loop.body, (IfThenElse, Call, Select)):
         if type(node) is Call and not is_choice(node):
             continue
-        for atom in atoms_of(node.args[0] if type(node) is Call else node.cond):
+        for atom in conjuncts(node.args[0] if type(node) is Call else node.cond):
             used = used_vars(atom)
             if atom in seen or loop.loop_var not in used or not is_plain(atom) or any([v in inner for v in used]):
                 continue
@@ -178,7 +178,7 @@ class _Copies(StatementRewriter):
             return loop
         chosen, choices = _first_choice(store.value)
         cond = _outside(chosen, store.value) if choices and budget >= 2 else None
-        if cond is None or len(atoms_of(cond)) != 1 or not is_plain(cond):
+        if cond is None or len(conjuncts(cond)) != 1 or not is_plain(cond):
             return loop
         if loop.loop_var not in used_vars(cond):
             return replace(loop, body=self.cut(loop.body, budget))

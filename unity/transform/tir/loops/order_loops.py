@@ -31,8 +31,8 @@ from ....ir.walk import StatementRewriter, Visit, collect, fresh_copy, rewrite, 
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ..analysis.choices import choose
-from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, stride_class
-from ..analysis.parallel_cost import SHARED_WORK, is_few, store_work
+from ..analysis.loop_nests import Nest, Update, linear_step, perfect_nest, point_update, stride_class
+from ..analysis.parallel_cost import MATH_WORK, SHARED_WORK, is_few, store_work
 from .loop_partition import HINT
 from .transposed import transposed
 
@@ -46,6 +46,8 @@ MASKED_BYTES, MASKED_ITEM = 32, 4
 """Bytes of the registers of machines that load vectors under masks, and of the least elements of these."""
 FILLED = 1.125
 """Elements of all vectors of a line by those of the line, at most."""
+SHORT = 64
+"""Iterations below which much of a loop is not in the vectors that LLVM makes of it."""
 _COST = (0, 1, 16)
 """Cost of an access in the innermost loop by stride class."""
 
@@ -172,7 +174,7 @@ def _in_vectors(order: list[For], realize: BlockRealize, update: Update) -> tupl
     if type(last.extent) is not IntImm:
         return order, realize, True
     full = machine_in_use().lanes(update.store.buffer.dtype.itemsize)
-    lanes = choose(realize.block, "lanes", (0, full, full // 2), _own_lanes(last.extent.value, full, update))
+    lanes = choose(realize.block, "lanes", (0, full, full // 2), _own_lanes(order, full, update))
     if not lanes:
         return order, realize, True
     pieces, piece = _cut(last, lanes)
@@ -185,14 +187,34 @@ def _in_vectors(order: list[For], realize: BlockRealize, update: Update) -> tupl
     return [*order[:-1], pieces, loop], replace(realize, iter_values=values, predicate=predicate), False
 
 
-def _own_lanes(extent: int, full: int, update: Update) -> int:
-    """Elements of the vectors of a line with a condition, such as that of a border: LLVM takes one element after the other there.
-    0 where vectors would not be filled, or the machine has no masks for such elements."""
-    bordered = any([call.op_name == "T.if_then_else" for call in collect(update.store.value, Call)])
-    if not bordered or machine_in_use().vector_bytes < MASKED_BYTES or update.store.buffer.dtype.itemsize < MASKED_ITEM:
+def _own_lanes(order: list[For], full: int, update: Update) -> int:
+    """Elements of the vectors of a line; 0 where LLVM makes them, or the machine has no masks for such elements. LLVM takes one
+    element after the other under a condition, such as that of a border, and behind its vectors, several at once, of a line: that is
+    much of a short line, and of a longer one with a mathematical function."""
+    size, extent = update.store.buffer.dtype.itemsize, int_value(order[-1].extent, 0)
+    if machine_in_use().vector_bytes < MASKED_BYTES or size < MASKED_ITEM:
         return 0
-    filled = [lanes for lanes in (full, full // 2) if -(-extent // lanes) * lanes <= FILLED * extent]
-    return filled[0] if filled else 0
+    bordered = any([call.op_name == "T.if_then_else" for call in collect(update.store.value, Call)])
+    if bordered:
+        filled = [lanes for lanes in (full, full // 2) if -(-extent // lanes) * lanes <= FILLED * extent]
+        return filled[0] if filled else 0
+    has_function = store_work(update.store) >= MATH_WORK
+    lanes, most = (full, 2 * LONG) if has_function else (MASKED_BYTES // size, SHORT)
+    return lanes if lanes <= extent < most and not _coalesce(order, update) else 0
+
+
+def _coalesce(order: list[For], update: Update) -> bool:
+    """True if the two innermost loops walk through memory like one (`coalesce_loops.py`), and threads do not share the outer; or if
+    there is one loop."""
+    turning = [loop for loop in order if not is_int(loop.extent, 1)]
+    if len(turning) < 2 + _large(order, update):
+        return len(turning) < 2
+    iterator = {loop: it for it, loop in update.axis.items()}
+    outer, inner = [iterator[loop.loop_var] for loop in turning[-2:]]
+    accesses: list[BufferLoad | BufferStore] = [update.store, *update.loads]
+    steps = [(linear_step(access, outer), linear_step(access, inner)) for access in accesses]
+    extent = int_value(order[-1].extent, 0)
+    return all([far is not None and near is not None and far == extent * near for far, near in steps])
 
 
 def _long(loop: For) -> bool:

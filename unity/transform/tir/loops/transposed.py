@@ -2,8 +2,9 @@
 
 A block reads ``n`` vectors along the axis that is contiguous in the source, transposes them by log2(n) rounds of two-vector
 shuffles, and computes ``n`` vectors along the axis that is contiguous in the target; each line of memory is touched once, whatever
-the distance of rows. What is left beyond whole blocks is computed cell by cell. Source of the rounds: Eklundh, "A fast computer
-method for matrix transposing", IEEE Transactions on Computers C-21(7), 1972.
+the distance of rows. The last block ends with the loop, and computes some cells again; where few lines are left, a cell must be
+computed once, or an extent is a symbol, what is left beyond whole blocks is computed cell by cell. Source of the rounds: Eklundh,
+"A fast computer method for matrix transposing", IEEE Transactions on Computers C-21(7), 1972.
 
 Rewrite: ``for i, j: Y[i, j] = f(X[j, i])`` -> ``for io, jo: { v_r = X[jo * n + r, io * n : ..]; shuffles; t[c, :] = v_c;
 for i: for j in vectorized(n): Y[..] = f(t[i, j]) }``.
@@ -11,11 +12,12 @@ for i: for j in vectorized(n): Y[..] = f(t[i, j]) }``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....ffi.dtype import DataType
 from ....ir.buffer import Buffer
-from ....ir.build import add, const, dtype_of, floordiv, int_imm, int_value, is_int, mul, sub
+from ....ir.build import add, const, dtype_of, floordiv, int_imm, int_value, is_int, minimum, mul, sub
 from ....ir.expr import Call, Var
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Let, Ramp, Select, Shuffle
@@ -24,8 +26,11 @@ from ....ir.structural import structural_equal
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import collect, fresh_copy, rewrite, substitute
 from ..analysis.loop_nests import Nest, Update, slope, stride_class
+from ..analysis.tiles import nested
 
 LEAST_BITS, MOST_BITS = 16, 64
+LEAST_LEFT = 4
+"""A block is done again from this part of its side on: fewer lines cost less cell by cell."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -82,25 +87,20 @@ def transposed(order: list[For], nest: Nest, update: Update, vector_bytes: int, 
     if dtype_of(plan.across.loop_var) is not ty.dtype:
         return None
     rest = [loop for loop in order if loop is not plan.along and loop is not plan.across]
-    row, column = Var("row_block", ty), Var("column_block", ty)
-    body: Stmt = _block(plan, mul(row, size), mul(column, size))
-    rows, columns = [floordiv(loop.extent, size) for loop in (plan.across, plan.along)]
-    body = For(row, zero, rows, "serial", For(column, zero, columns, "serial", body))
-    parts: list[Stmt] = [body]
-    for loop, others in ((plan.across, [plan.along]), (plan.along, [plan.across])):
-        whole = mul(floordiv(loop.extent, size), size)
-        left = sub(loop.extent, whole)
-        if not is_int(left, 0):
-            covered = others if loop is plan.across else [
-                replace(plan.across, extent=mul(floordiv(plan.across.extent, size), size))
-            ]  # fmt: skip
-            parts.append(_left(plan, loop, whole, left, covered))
-    made = seq(*parts)
-    for loop in reversed(rest):
-        made = replace(loop, body=made)
-    if parallel:
-        made = _parallel(made)
-    return fresh_copy(made)
+    once = any([load.buffer.data is update.store.buffer.data for load in update.loads])
+    loops, corner, lefts = [], [], []
+    for loop, name in ((plan.across, "row_block"), (plan.along, "column_block")):
+        block, count = Var(name, ty), floordiv(loop.extent, size)
+        first, extent = mul(block, size), int_value(loop.extent)
+        if extent is None or 0 < extent % side < (side if once else side // LEAST_LEFT):
+            lefts.append((loop, mul(count, size)))
+        elif extent % side:  # the last block begins where it ends with the loop
+            count, first = add(count, int_imm(1, ty)), minimum(first, int_imm(extent - side, ty))
+        loops.append(For(block, zero, count, "serial", plan.nest.realize))
+        corner.append(first)
+    made = nested(loops, _block(plan, *corner))
+    made = nested(rest, seq(made, *[_left(plan, loop, whole, lefts) for loop, whole in lefts]))
+    return fresh_copy(_parallel(made) if parallel else made)
 
 
 def _parallel(stmt: Stmt) -> Stmt:
@@ -112,13 +112,14 @@ def _parallel(stmt: Stmt) -> Stmt:
     return replace(stmt, kind="parallel")
 
 
-def _left(plan: _Plan, loop: For, first: Expr, count: Expr, others: list[For]) -> Stmt:
-    """Cells from ``first`` on along a loop, over the others."""
-    values = {plan.iterator(loop): add(loop.loop_var, first)}
+def _left(plan: _Plan, loop: For, whole: Expr, lefts: Sequence[tuple[For, Expr]]) -> Stmt:
+    """Cells behind the whole blocks along a loop; along the other, columns behind those that rows cover."""
+    values = {plan.iterator(loop): add(loop.loop_var, whole)}
     body: Stmt = substitute(_cell(plan), values)
-    body = replace(loop, extent=count, body=body)
-    for other in others:
-        body = replace(other, body=body)
+    body = replace(loop, extent=sub(loop.extent, whole), body=body)
+    other = plan.along if loop is plan.across else plan.across
+    covered = dict(lefts).get(other, other.extent) if loop is plan.along else other.extent
+    body = replace(other, extent=covered, body=body)
     loops = {it: var for it, var in plan.update.axis.items() if it not in values}
     return fresh_copy(substitute(body, loops))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ....arith.analyzer import Analyzer
 from ....arith.intset import eval_set
-from ....ir.build import const, dtype_of, ge, gt, logical_and, sub
+from ....ir.build import conjuncts, const, dtype_of, ge, gt, logical_and, sub
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import Node, replace
@@ -67,7 +67,7 @@ class _Checks:
             return
         if kind is IfThenElse or is_choice(node):
             cond = node.cond if kind is IfThenElse else node.args[0]
-            for atom in atoms_of(cond):
+            for atom in conjuncts(cond):
                 self.atom(atom, loops)
         if not node.is_reference:
             for child in children(node):
@@ -92,11 +92,6 @@ class _Checks:
 def has_choices(body: Stmt) -> bool:
     """True if there is a condition in a statement: a branch, or a value that depends on one."""
     return any([type(node) is not Call or is_choice(node) for node in collect(body, (IfThenElse, Call, Select))])
-
-
-def atoms_of(cond: Expr) -> list[Expr]:
-    """Parts of a condition joined by ``and``."""
-    return atoms_of(cond.a) + atoms_of(cond.b) if type(cond) is And else [cond]
 
 
 class _Version(StatementRewriter):
@@ -133,7 +128,7 @@ class _Version(StatementRewriter):
             return node
         fast = Assume({check.atom: True for check in finder.found})(node)
         if type(node.body) is IfThenElse and node.body.else_case is None:
-            outermost = atoms_of(node.body.cond) == [check.atom for check in finder.found]
+            outermost = conjuncts(node.body.cond) == [check.atom for check in finder.found]
             if outermost and all([_of_all_lanes(check.atom, node, finder.ana) for check in finder.found]):
                 return IfThenElse(_all(finder.found), fast)
         return IfThenElse(_all(finder.found), fresh_copy(fast), replace(node, kind="serial"))

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul as times
 
 from ....ffi.dtype import DataType
 from ....ir.buffer import Buffer
@@ -57,6 +59,8 @@ FULL_ROWS = 8
 """Rows that fill a tile well."""
 WINDOW = 9
 """Steps of the two innermost loops of a reduction that are both written out, at most: those of a window of 3 x 3."""
+WRITTEN = 1024
+"""Vectors of sums in all steps that are written out, at most: more instructions stay in no cache, and take seconds to compile."""
 
 
 @dataclass(slots=True)
@@ -204,7 +208,10 @@ class _Tile:
         most = fixed.index(False) if False in fixed else len(fixed)
         own = int(fixed[0] and extent_of(loops[-1]) <= 4)
         own += int(own == 1 and most > 1 and extent_of(loops[-1]) * extent_of(loops[-2]) <= WINDOW)
-        written = choose(block, "written", range(most + 1), own)
+        vectors = self.height * -(-self.width // self.plan.lanes)
+        steps = accumulate([extent_of(loop) for loop in reversed(loops)][:most], times)
+        fits = sum([count * vectors <= WRITTEN for count in steps])
+        written = choose(block, "written", range(most + 1), own, max(own, fits))
         unrolled = 4 if written == len(loops) else choose(block, "unrolled", (1, 2, 4, 8), 4)
         for depth, loop in enumerate(reversed(loops)):
             kind = "unrolled" if depth < written else "serial"
