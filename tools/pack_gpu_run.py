@@ -1,6 +1,6 @@
 """Make a folder with all that a visit to a machine with a GPU needs, where nothing can be installed.
 
-python tools/pack_gpu_run.py FOLDER [--size full|quick|tiny] [--only NAME ...] [--arch sm_80] [--cubins sm_80 sm_90]
+python tools/pack_gpu_run.py FOLDER [--size full|quick|tiny] [--only NAME ...] [--arch sm_80 sm_90a] [--cubins sm_80 sm_90]
 
 run_packed.py times the packed kernels: needs Python, numpy and the driver alone
 bench_packed.py benchmarks/bench_gpu.py with the package of this folder: needs llvmlite as well
@@ -73,24 +73,31 @@ def pack_code(folder: Path) -> None:
         copy(ROOT / "benchmarks" / "gpu" / name, folder / name)
 
 
-def pack_program(folder: Path, program: Program, size: int, arch: str, cubins: list[str], tiny: bool) -> dict[str, Any]:
+def assembled(arch: str, cubins: list[str]) -> list[str]:
+    """The architectures that code for one is assembled for; one without successors, such as sm_90a, has itself alone."""
+    return [arch] if cubins and arch.endswith("a") else cubins
+
+
+def pack_program(
+    folder: Path, program: Program, size: int, archs: list[str], cubins: list[str], tiny: bool
+) -> dict[str, Any]:
     """A program of the table at a size: its variants as files, and their entry of the manifest. Equal variants are one."""
     found: dict[str, Any] = {"program": program.name, "size": size, "variants": []}
     seen: set[str] = set()
-    for number, (name, func) in enumerate(variants(program, size, arch, tiny)):
+    for number, (name, arch, func) in enumerate(variants(program, size, archs, tiny)):
         try:
             ptx, launch = launches(func, arch)
         except UnityError as error:  # a variant that this size does not allow
             print(f"{program.name} {size}: {name}: {error}")
             continue
-        key = ptx + json.dumps(launch)
+        key = ptx.replace(f".target {arch}", "") + json.dumps(launch)
         if key in seen:
             continue
         seen.add(key)
         stem = f"{program.name}-{size}-{number}".replace(" ", "_").replace("*", "x").replace("(", "").replace(")", "")
         (folder / "kernels" / f"{stem}.ptx").write_text(ptx)
-        variant = {"name": name, "ptx": f"{stem}.ptx", "cubins": {}, **launch}
-        for other in cubins:
+        variant = {"name": name, "arch": arch, "ptx": f"{stem}.ptx", "cubins": {}, **launch}
+        for other in assembled(arch, cubins):
             made = assemble(ptx, other)
             (folder / "kernels" / f"{stem}.{other}.cubin").write_bytes(made.cubin)
             variant["cubins"][other] = f"{stem}.{other}.cubin"
@@ -98,13 +105,14 @@ def pack_program(folder: Path, program: Program, size: int, arch: str, cubins: l
                 kernel: [r.registers, r.shared_bytes, r.spill_bytes] for kernel, r in made.kernels.items()
             }
         found["variants"].append(variant)
-    cubin = f" -cubin={','.join(cubins)}" if cubins else ""
-    executable = unity.compile(parse(program.script(size)), target=f"cuda -arch={arch}{cubin}")
+    wanted = assembled(archs[0], cubins)
+    cubin = f" -cubin={','.join(wanted)}" if wanted else ""
+    executable = unity.compile(parse(program.script(size)), target=f"cuda -arch={archs[0]}{cubin}")
     executable.save(folder / "programs" / f"{program.name}-{size}.unity".replace(" ", "_").replace("*", "x"))
     return found
 
 
-def pack(folder: Path, size: str, only: list[str], arch: str, cubins: list[str]) -> int:
+def pack(folder: Path, size: str, only: list[str], archs: list[str], cubins: list[str]) -> int:
     """Fill a folder; its bytes."""
     for part in ("kernels", "programs"):
         (folder / part).mkdir(parents=True, exist_ok=True)
@@ -114,9 +122,9 @@ def pack(folder: Path, size: str, only: list[str], arch: str, cubins: list[str])
         if only and not any([part.lower() in program.name.lower() for part in only]):
             continue
         for extent in program.sizes[size]:
-            rows.append(pack_program(folder, program, extent, arch, cubins, size == "tiny"))
+            rows.append(pack_program(folder, program, extent, archs, cubins, size == "tiny"))
             print(f"{program.name} {extent}: {len(rows[-1]['variants'])} variants", flush=True)
-    text = json.dumps({"arch": arch, "cubins": cubins, "python": PYTHON, "programs": rows}, indent=1)
+    text = json.dumps({"archs": archs, "cubins": cubins, "python": PYTHON, "programs": rows}, indent=1)
     (folder / "manifest.json").write_text(text)
     return sum([path.stat().st_size for path in folder.rglob("*") if path.is_file()])
 
@@ -127,7 +135,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--size", choices=("full", "quick", "tiny"), default="full")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
-    parser.add_argument("--arch", default="sm_80", help="of the PTX")
+    parser.add_argument(
+        "--arch", nargs="+", default=["sm_80", "sm_90a"], help="of the PTX; code for the first fits most devices"
+    )
     parser.add_argument("--cubins", nargs="*", default=["sm_80", "sm_90"], help="machine code, where ptxas is at hand")
     options = parser.parse_args(arguments)
     cubins = options.cubins if find_assembler() else []

@@ -1,6 +1,6 @@
 """Time the kernels of this folder on a CUDA device, and keep the fastest of each program.
 
-    python run_packed.py [--only NAME ...] [--budget SECONDS] [--write winners.json] [--emulated]
+    python run_packed.py [--only NAME ...] [--budget SECONDS] [--write winners.json] [--emulated [ARCH]]
 
 Needs Python, numpy and NVIDIA's driver. ``tools/pack_gpu_run.py`` made the folder and put this file into it; ``manifest.json`` has
 grids, blocks and arguments. Every variant is checked against numpy before it is timed. Each program runs in a process of its own: a
@@ -27,7 +27,7 @@ def module_of(context: Any, variant: dict[str, Any]) -> Any:
     """Machine code for the device where there is some that it takes, else PTX."""
     from unity.ffi.cuda.module import Module  # noqa: PLC0415 - once the path is chosen
 
-    machine_code = variant["cubins"].get(context.arch)
+    machine_code = variant["cubins"].get(context.arch) or variant["cubins"].get(f"{context.arch}a")
     if machine_code:
         try:
             return Module(context, (HERE / "kernels" / machine_code).read_bytes())
@@ -35,6 +35,27 @@ def module_of(context: Any, variant: dict[str, Any]) -> Any:
             if getattr(error, "code", "") != "E739":
                 raise
     return Module(context, (HERE / "kernels" / variant["ptx"]).read_bytes())
+
+
+def fits(variant: dict[str, Any], device: str) -> bool:
+    """True if a device takes the code of a variant: that of its architecture, or of an earlier one that has successors."""
+    arch = variant["arch"]
+    return arch == f"{device}a" if arch.endswith("a") else int(arch[3:]) <= int(device[3:])
+
+
+def tensor_map(context: Any, form: dict[str, Any], address: int) -> Any:
+    """A tensor map, which a kernel gets as an argument."""
+    raw = (ctypes.c_ubyte * 192)()
+    made = (ctypes.c_ubyte * 128).from_buffer(raw, -ctypes.addressof(raw) % 64)
+    rank = len(form["sizes"])
+    tables = [(ctypes.c_uint64 * 5)(*form[name]) for name in ("sizes", "pitches")]
+    tables += [(ctypes.c_uint32 * 5)(*values) for values in (form["box"], [1] * rank)]
+    kinds = (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, *[ctypes.c_void_p] * 5, *[ctypes.c_int] * 4)
+    encode = ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(context.driver.address("cuTensorMapEncodeTiled"))
+    status = encode(ctypes.addressof(made), form["type"], rank, address, *tables, 0, form["swizzle"], 2, 0)
+    if status:
+        raise context.driver.error("cuTensorMapEncodeTiled", status)
+    return made
 
 
 class Loaded:
@@ -52,7 +73,8 @@ class Loaded:
             function = self.module.function(step["kernel"])
             if step["shared"] > 48 << 10:
                 self.module.allow_shared(function, step["shared"])
-            given = [ctypes.c_uint64(places[number]) for number in step["arguments"]]
+            given: list[Any] = [ctypes.c_uint64(places[number]) for number in step["arguments"]]
+            given += [tensor_map(context, form, places[form["of"]]) for form in step["maps"]]
             self.steps.append((function, step["blockIdx"], step["threadIdx"], given, step["shared"]))
         self.run = lambda: [launch(context, *step) for step in self.steps]
 
@@ -76,7 +98,7 @@ def one_program(row: dict[str, Any], left_out: list[str], budget: float, rounds:
     addresses, wrong, runs = [block.address for block in blocks], {}, {}
     for variant in row["variants"]:
         name = variant["name"]
-        if name in left_out:
+        if name in left_out or not fits(variant, context.arch):
             continue
         told.write_text(name)
         try:
@@ -112,7 +134,7 @@ def child(options: argparse.Namespace) -> None:
     if options.emulated:
         from unity.testing import emulated_gpu  # noqa: PLC0415 - in the whole package alone
 
-        in_force = emulated_gpu(traffic=False)
+        in_force = emulated_gpu(options.emulated, traffic=False)
     with in_force as gpu:
         rounds = 1 if options.emulated else 11
         found = one_program(row, options.without, options.budget, rounds, options.write.with_suffix(".told"))
@@ -127,7 +149,13 @@ def parent(number: int, row: dict[str, Any], options: argparse.Namespace) -> dic
     while True:
         answer.unlink(missing_ok=True)
         command = [sys.executable, str(Path(__file__).resolve()), "--one", str(number), "--budget", str(options.budget)]
-        command += ["--write", str(answer), "--without", *left_out, *(["--emulated"] if options.emulated else [])]
+        command += [
+            "--write",
+            str(answer),
+            "--without",
+            *left_out,
+            *(["--emulated", options.emulated] if options.emulated else []),
+        ]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
             lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
@@ -154,11 +182,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="parts of names of programs")
     parser.add_argument("--budget", type=float, default=2.0, help="seconds of timing for each program")
     parser.add_argument("--write", type=Path, default=HERE / "winners.json")
-    parser.add_argument("--emulated", action="store_true", help="on the emulated device: times mean nothing")
+    parser.add_argument(
+        "--emulated", nargs="?", const="sm_80", metavar="ARCH", help="on the emulated device: times mean nothing"
+    )
     parser.add_argument("--one", type=int, default=None, help=argparse.SUPPRESS)
     parser.add_argument("--without", nargs="*", default=[], help=argparse.SUPPRESS)
     options = parser.parse_args()
-    sys.path.insert(0, str(HERE / ("package" if options.emulated else "driver")))
+    own = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    sys.path[:0] = [str(HERE / name) for name in (("package", own) if options.emulated else ("driver",))]
     if options.one is not None:
         child(options)
         return

@@ -22,26 +22,26 @@ PRODUCT = """
 @T.prim_func
 def main(a: T.handle, b: T.handle, c: T.handle, e: T.handle):
     T.func_attr({{"tir.noalias": True}})
-    n, m, k = T.int64(), T.int64(), T.int64()
-    A = T.match_buffer(a, (2, {n}, {k}), "{dtype}"); B = T.match_buffer(b, (2, {right}), "{dtype}")
-    E = T.match_buffer(e, ({m},), "{dtype}"); C = T.match_buffer(c, (2, {n}, {m}), "{dtype}")
-    S = T.alloc_buffer((2, {n}, {m}), "{dtype}")
-    for h, i, j, r in T.grid(2, {n}, {m}, {k}):
+    h, n, m, k = T.int64(), T.int64(), T.int64(), T.int64()
+    A = T.match_buffer(a, ({h}, {n}, {k}), "{dtype}"); B = T.match_buffer(b, ({h}, {right}), "{dtype}")
+    E = T.match_buffer(e, ({m},), "{dtype}"); C = T.match_buffer(c, ({h}, {n}, {m}), "{dtype}")
+    S = T.alloc_buffer(({h}, {n}, {m}), "{dtype}")
+    for g, i, j, r in T.grid({h}, {n}, {m}, {k}):
         with T.block("S"):
-            vh, vi, vj, vr = T.axis.remap("SSSR", [h, i, j, r])
+            vh, vi, vj, vr = T.axis.remap("SSSR", [g, i, j, r])
             with T.init():
                 S[vh, vi, vj] = T.{dtype}(0)
             S[vh, vi, vj] = S[vh, vi, vj] + A[vh, vi, vr] * B[vh, {index}]
-    for h, i, j in T.grid(2, {n}, {m}):
+    for g, i, j in T.grid({h}, {n}, {m}):
         with T.block("C"):
-            vh, vi, vj = T.axis.remap("SSS", [h, i, j])
+            vh, vi, vj = T.axis.remap("SSS", [g, i, j])
             C[vh, vi, vj] = T.max(S[vh, vi, vj] + E[vj], T.{dtype}(0))
 """
 
 
-def product(n: Any, m: Any, k: Any, turned: bool, dtype: str = "float32") -> Any:
+def product(n: Any, m: Any, k: Any, turned: bool, dtype: str = "float32", h: Any = 2) -> Any:
     right, index = (f"{m}, {k}", "vj, vr") if turned else (f"{k}, {m}", "vr, vj")
-    return parse(PRODUCT.format(n=n, m=m, k=k, right=right, index=index, dtype=dtype))
+    return parse(PRODUCT.format(n=n, m=m, k=k, right=right, index=index, dtype=dtype, h=h))
 
 
 def checked(fn: Any, *arrays: np.ndarray, traffic: bool = False) -> tuple[Any, str]:
@@ -59,10 +59,11 @@ def clean(report: Any) -> None:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("symbols", ["", "n", "nmk"])
+@pytest.mark.parametrize("symbols", ["", "n", "nmk", "hn", "hnmk"])
 @pytest.mark.parametrize("sizes", [(33, 70, 50), (5, 132, 36)])
 def test_products_of_any_size(sizes: tuple[int, int, int], symbols: str, turned: bool) -> None:
-    fn = product(*[name if name in symbols else size for name, size in zip("nmk", sizes)], turned)
+    given = {name: name if name in symbols else size for name, size in zip("nmkh", (*sizes, 2))}
+    fn = product(**given, turned=turned)
     n, m, k = sizes
     rng = np.random.default_rng(n)
     a, b, e = [rng.standard_normal(s).astype("float32") for s in ((2, n, k), (2, k, m), (m,))]

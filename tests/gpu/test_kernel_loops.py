@@ -3,13 +3,19 @@ told the turn."""
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 
+import unity
 from unity import Target
 from unity.ir.module import IRModule
 from unity.script import parse
 from unity.target import GPU_PIPELINE
 from unity.target.cuda.codegen import write_programs
+from unity.testing import emulated_gpu
+from unity.transform.tir.loops.hoist_if_then_else import MARK, hoist_if_then_else
 from unity.transform.tir.loops.unroll_loop import unroll_loop
 
 
@@ -43,3 +49,61 @@ def main(A: T.Buffer((4,), "float32")):
 
     assert '"unroll": 4' in loops("A[i] + T.float32(1)")
     assert '"unroll"' not in loops("T.tvm_warp_shuffle(T.uint32(255), A[i], i, 32, 32)")
+
+
+def test_a_loop_whose_turn_decides_registers_alone_is_left_to_llvm() -> None:
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((16,), "float16"), C: T.Buffer((16,), "float32")):
+    for i in T.unroll(4):
+        T.ptx_mma("m16n8k8", "row", "col", "fp16", "fp16", "fp32", A.data, i * 4, A.data, i, C.data, i * 4, False, dtype="float32")
+""")
+    assert '"unroll": 4' in str(unroll_loop.with_options(explicit=False).on(func).script())
+
+
+TURNED = """
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle):
+    n, m, k = T.int64(), T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (m, n), "float32")
+    C = T.match_buffer(c, (k,), "float32")
+    for block in T.thread_binding((n * m + 31) // 32, "blockIdx.y"):
+        for lane in T.thread_binding(32, "threadIdx.x"):
+            if block * 32 + lane < n * m:
+                B[(block * 32 + lane) % m, (block * 32 + lane) // m % {divisor}] = A[(block * 32 + lane) // m, (block * 32 + lane) % m]
+"""
+
+
+def test_places_are_divided_in_32_bits_by_sizes_that_the_launch_shows_above_zero() -> None:
+    known, unknown = [
+        write_programs(lowered(TURNED.format(divisor=d)).prim_funcs(), Target("cuda")).device.text for d in "nk"
+    ]
+    assert "udiv i32" in known and not re.search("(div|rem) i64", known) and "unity_status" not in known
+    assert "unity_status" in unknown, "a launch says nothing about k"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("n", "m"), [(5, 7), (1, 1), (40, 1), (1, 40), (0, 3), (3, 0)])
+def test_places_divided_by_sizes(n: int, m: int) -> None:
+    executable = unity.compile(IRModule({"main": parse(TURNED.format(divisor="n"))}, {}, {}), target="cuda")
+    with emulated_gpu(memory=1 << 24) as gpu:
+        a = np.arange(n * m, dtype="float32").reshape(n, m)
+        b = unity.tensor(np.zeros((m, n), "float32"), device=unity.cuda(0))
+        unity.VirtualMachine(executable, unity.cuda(0))["main"](a, b, np.zeros(3, "float32"))
+        assert (b.numpy() == a.T).all() and not gpu.findings
+
+
+def test_conditions_move_out_of_marked_loops() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), n: T.int64):
+    for i in T.unroll(4):
+        for j in T.serial(8, annotations={MARKED}):
+            if i * 16 < n:
+                A[i * 16 + j] = T.float32(1)
+"""
+    for marked in (True, False):
+        func = parse(text.replace("MARKED", f'"{MARK}": True' * marked))
+        made = str(hoist_if_then_else.with_options(marked=True).on(func).script())
+        assert (made.index("if ") < made.index("for j")) is marked and MARK not in made

@@ -73,6 +73,7 @@ def numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 CASES = [
     (17, 66, 34, "", "float16", "float16", ""), (20, 24, 72, "b", "bfloat16", "float32", "n"), (65, 9, 24, "a", "float16", "float32", "nmk"),
     (18, 40, 40, "b", "float32", "float32", ""), (18, 40, 96, "b", "int8", "int32", ""), (16, 17, 32, "a", "int8", "int32", "nm"),
+    (18, 24, 40, "", "bfloat16", "float16", "nmk"), (16, 24, 40, "ab", "float16", "float32", "nmk"), (9, 40, 48, "b", "int8", "int32", "nmk"),
 ]  # fmt: skip
 """Sizes, operands that lie across, data types, sizes that are symbols."""
 
@@ -94,10 +95,11 @@ def test_any_size_and_layout(n: int, m: int, k: int, turned: str, dtype: str, ou
     run(n, m, k, turned, dtype, out, symbols)
 
 
+@pytest.mark.parametrize("symbols", ["", "nmk"])
 @pytest.mark.parametrize("turned", ["", "ab"])
-def test_traffic(turned: str) -> None:
-    """Whole tiles are copied by lines, and nothing meets in a bank."""
-    report = run(64, 64, 128, turned, "float16", "float16", "")
+def test_traffic(turned: str, symbols: str) -> None:
+    """Whole tiles are copied by lines, and nothing meets in a bank, whether sizes are known or not."""
+    report = run(64, 64, 128, turned, "float16", "float16", symbols)
     assert not report.bank_conflicts and not report.uncoalesced, str(report)
 
 
@@ -151,7 +153,8 @@ def test_tiles_by_sizes_and_devices() -> None:
         assert tile in scheduled(large, Machine(gpu=gpu))[1]
     hopper = Machine(gpu=GpuMachine(90, 132, shared_bytes=227 << 10, warpgroups=True))
     assert "128 x 256 by 64 in 4 stages (wgmma, bulk copies)" in scheduled(large, hopper)[1]
-    assert "wgmma" not in scheduled(product("n", 4096, "k", "b", "float16", "float16"), hopper)[1]
+    whole, odd = scheduled(product("n", 4096, "k", "b", "float16", "float16"), hopper)[1].split("else: S on")
+    assert "where k is a multiple of 8" in whole and "(wgmma, bulk copies)" in whole and "wgmma" not in odd, whole
     assert "by 32 (m16n8k16)" in scheduled(product(4096, 4096, 32, "", "float16", "float16"), hopper)[1]
     assert "16 x 64" in scheduled(product(8, 512, 512, "", "float16", "float16"))[1]
     assert "tensor" not in scheduled(large, Machine(gpu=GpuMachine(75, 40)))[1]

@@ -24,6 +24,7 @@ CASES = [
     (65, 48, 128, "b", "int8", "int32", "n", "bulk copies"),
     (20, 70, 68, "b", "float16", "float16", "n", "S_left has rows of 136 bytes"),
     (76, 68, 72, "a", "float16", "float16", "k", "S_left has rows of 152 bytes"),
+    (70, 72, 136, "", "bfloat16", "float32", "nmk", "bulk copies"),
 ]
 """Sizes, operands that lie across, data types, sizes that are symbols; how operands are copied."""
 

@@ -12,11 +12,14 @@ from ...ffi.cuda.image import CudaCode, Image
 from ...ffi.machine_code.llvm import CompileOptions, compile_ir
 from ...ffi.targets.target import Target
 from ...ir.analysis.threads import is_device_function
+from ...ir.expr import Call, GlobalVar, Var
 from ...ir.function import PrimFunc
+from ...ir.walk import collect
 from ...support.errors import FFIError, InternalError
 from ...support.options import str_option
 from ...transform.infra.backend import KernelCode
 from ..cpu.codegen import compile_options, write_module
+from ..signature import symbol_vars
 from .arch import Arch, arch_of, assembled_archs
 from .assemble import assemble
 from .fast_math import FAST_RULES
@@ -52,11 +55,25 @@ def write_programs(functions: Mapping[str, PrimFunc], target: Target, suffix: st
     arch = arch_of(target)
     kernels = {name: func for name, func in functions.items() if is_device_function(func)}
     programs = {name: func for name, func in functions.items() if name not in kernels}
-    device = write_kernels(kernels, arch, suffix, FAST_RULES if target.get("fast-math") else GPU_RULES)
+    rules = FAST_RULES if target.get("fast-math") else GPU_RULES
+    device = write_kernels(kernels, arch, suffix, rules, _sizes(programs, kernels))
     launcher = Launcher(kernels, device)
     host, signatures, symbols, _ = write_module(programs, target, suffix, launcher.rules(), launcher.nodes)
     options = replace(compile_options(target), pipeline="light", opt=0)
     return CudaText(device, host, arch, assembled_archs(target), options, signatures, symbols)
+
+
+def _sizes(programs: Mapping[str, PrimFunc], kernels: Mapping[str, PrimFunc]) -> set[Var]:
+    """Parameters of kernels that are sizes of tensors wherever they are launched."""
+    found: set[Var] = set()
+    other: set[Var] = set()
+    for func in programs.values():
+        symbols = {*symbol_vars(func)}
+        for call in collect(func.body, Call):
+            if type(call.op) is GlobalVar and call.op.name in kernels:
+                for param, argument in zip(kernels[call.op.name].params, call.args):
+                    (found if argument in symbols else other).add(param)
+    return found - other
 
 
 def ptx_of(text: str, arch: Arch) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...arith.analyzer import Analyzer
 from ...ffi.device import CUDA_MEMORY
 from ...ir.build import const, dtype_of, is_int
 from ...ir.expr import Call, IntImm, Var
@@ -18,10 +19,11 @@ from ...ir.function import PrimFunc
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import AllocBuffer, AttrStmt, BufferStore
 from ...ir.types import Expr, PointerType
-from ...ir.walk import collect
+from ...ir.walk import collect, substitute, used_vars
 from ...support.errors import CodegenError
 from ..kernel_groups import special_nodes
 from ..llvm.lltypes import memory_type
+from ..llvm.small_indices import size_word
 from ..llvm.writer import FunctionWriter, Kernel, ModuleWriter, Rules
 from ..signature import written_pointers
 from .arch import Arch
@@ -53,8 +55,11 @@ def device_symbol(name: str, suffix: str) -> str:
     return "unity_" + re.sub(r"[^A-Za-z0-9_]", lambda m: f"${ord(m.group()):x}", name + suffix.replace(".", "_"))
 
 
-def write_kernels(functions: Mapping[str, PrimFunc], arch: Arch, suffix: str, rules: Rules) -> DeviceModule:
-    """LLVM IR of device functions for an architecture, by rules; their symbols end in ``suffix``. Raises CodegenError E52x."""
+def write_kernels(
+    functions: Mapping[str, PrimFunc], arch: Arch, suffix: str, rules: Rules, sizes: Container[Var] = ()
+) -> DeviceModule:
+    """LLVM IR of device functions for an architecture, by rules; their symbols end in ``suffix``. ``sizes``: their parameters that
+    are not below zero. Raises CodegenError E52x."""
     symbols = {name: device_symbol(name, suffix) for name in functions}
     module = ModuleWriter(functions, rules, symbols, {}, features=arch.includes)
     module.estimates = True
@@ -67,7 +72,13 @@ def write_kernels(functions: Mapping[str, PrimFunc], arch: Arch, suffix: str, ru
     attributes: list[str] = []
     for number, (name, func) in enumerate(functions.items()):
         _write_kernel(
-            module, Kernel(name, func, messages, codes), aligned[name], written[name], len(maps[name]), number + 1
+            module,
+            Kernel(name, func, messages, codes),
+            aligned[name],
+            written[name],
+            len(maps[name]),
+            number + 1,
+            sizes,
         )
         bounds = block_bounds(func)
         limit = f' "nvvm.maxntid"="{",".join([str(n) for n in bounds])}"' if bounds else ""
@@ -80,8 +91,25 @@ def write_kernels(functions: Mapping[str, PrimFunc], arch: Arch, suffix: str, ru
     return DeviceModule(text, symbols, messages, aligned, written, maps)
 
 
+def _above_zero(func: PrimFunc, sizes: Container[Var]) -> list[Var]:
+    """The sizes that are not zero in a kernel that runs: with a zero for one of them an extent of the launch is zero."""
+    found: dict[Var, None] = {}
+    for extent in thread_extents(func).values():
+        used = [var for var in used_vars(extent) if var in sizes]
+        for var in used:
+            if is_int(Analyzer(used).simplify(substitute(extent, {var: const(0, dtype_of(var))})), 0):
+                found[var] = None
+    return list(found)
+
+
 def _write_kernel(
-    module: ModuleWriter, kernel: Kernel, aligned: set[int], written: set[Var], maps: int, group: int
+    module: ModuleWriter,
+    kernel: Kernel,
+    aligned: set[int],
+    written: set[Var],
+    maps: int,
+    group: int,
+    sizes: Container[Var],
 ) -> None:
     func = kernel.func
     w = FunctionWriter(module, kernel)
@@ -106,6 +134,7 @@ def _write_kernel(
         )
     shape = f'byval([{TENSOR_MAP_BYTES} x i8]) align {TENSOR_MAP_ALIGN} "nvvm.grid_constant"'
     parameters += [f"ptr {shape} %map{number}" for number in range(maps)]
+    w.sizes = {var: size_word(w, w.env[var]) for var in _above_zero(func, sizes)}
     w.statement(func.body)
     w.leave("0")
     body = "\n".join(["entry:", *w.entry, *w.lines])
@@ -121,13 +150,12 @@ def _sized_at_launch(func: PrimFunc) -> bool:
 
 def _vector_parameters(func: PrimFunc, maps: Sequence[TensorMap]) -> set[int]:
     """Positions of the pointers through which several elements, or boxes of a tensor, are read, written or copied at once."""
-    accesses = [
-        a for a in collect(func.body, (BufferLoad, BufferStore)) if a.indices and dtype_of(a.indices[-1]).lanes > 1
-    ]
+    found = collect(func.body, (BufferLoad, BufferStore, Call))
+    accesses = [a for a in found if type(a) is not Call and a.indices and dtype_of(a.indices[-1]).lanes > 1]
     copies = [
         call
-        for call in collect(func.body, Call)
-        if call.op_name == "T.ptx_cp_async" and not is_int(call.args[4], dtype_of(call).itemsize)
+        for call in found
+        if type(call) is Call and call.op_name == "T.ptx_cp_async" and not is_int(call.args[4], dtype_of(call).itemsize)
     ]
     used = {*[access.buffer.data for access in accesses], *[call.args[2] for call in copies], *[var for var, _ in maps]}
     return {number for number, param in enumerate(func.params) if param in used}

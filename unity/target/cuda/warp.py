@@ -29,7 +29,7 @@ def storage_sync(w: FunctionWriter, call: Call) -> str:
     """A barrier of the block or of the warp."""
     scope = call.args[0].value if type(call.args[0]) is StringImm else ""
     if scope in ("shared", "shared.dyn"):
-        nvvm(w, "barrier.cta.sync.aligned.all", "void", ("i32", "0"))
+        nvvm(w, "barrier0", "void")  # a name that older versions of LLVM know too
     elif scope == "warp":
         nvvm(w, "bar.warp.sync", "void", FULL)
     else:

@@ -208,6 +208,11 @@ def apart(axes: Sequence[IterVar], flat: Expr, lanes: int = 1, lane: Expr | None
     return found
 
 
+def is_multiple(extent: Expr, width: Expr | int) -> bool:
+    """True if an extent is known to be a multiple of a width, whatever the symbols in it are."""
+    return Analyzer().can_prove_equal(floormod(extent, width), const(0, dtype_of(extent)))
+
+
 def values_at(what: Product, values: Mapping[Var, Expr]) -> dict[Var, Expr]:
     """The values of all iterators of a product; those that are not given are zero."""
     rest = [axis.var for axis in what.stage.block.iter_vars if axis.var not in values]
@@ -286,10 +291,9 @@ def _fill(
     step = add(mul(by_name["ko"], sizes[2]), by_name["ki"])
     values = {**apart(what.batch, by_name["b"]), **apart(axes, at), **apart(what.steps, step)}
     element = substitute(value, values_at(what, values))
-    ana = Analyzer()
     inside = [
         lt(index, limit) for index, limit, size in ((at, extent, sizes[place]), (step, steps, sizes[2]))
-        if not ana.can_prove_equal(floormod(limit, size), const(0, INT))
+        if not is_multiple(limit, size)
     ]  # fmt: skip
     if inside:
         dtype = dtype_of(value)

@@ -14,7 +14,7 @@ from ....ir.build import is_int, maximum
 from ....ir.expr import IntImm, Var
 from ....ir.scalar import BufferLoad, IterVar
 from ....ir.types import Expr
-from .product import Product, extent_of
+from .product import Product, extent_of, is_multiple
 from .tile_sides import Side
 
 MOST_AXES = 5
@@ -55,19 +55,18 @@ def view_of(what: Product, side: Side) -> TensorView | str:
         rest = rest[len(run) :]
     if len(axes) != len(what.batch) + 2:
         return "does not depend on all iterators"
-    sizes = tuple([extent_of(run) for run in axes])
-    if type(extent_of(what.steps)) is not IntImm:  # of no steps nothing is copied, but a tensor map has elements
-        sizes = tuple([maximum(size, 1) if run == what.steps else size for run, size in zip(axes, sizes)])
+    sizes = [extent_of(run) for run in axes]
     row, item = sizes[-1], load.buffer.dtype.itemsize
     if side.turned or axes[-1] not in (side.axes, what.steps) or (axes[-1] == what.steps) != side.by_steps:
         return "lies across"
     if len(axes) > MOST_AXES:
         return f"has {len(axes)} axes"
-    if type(row) is not IntImm:
-        return "has rows of a length that is not known"
-    if row.value * item % ROW_BYTES:
-        return f"has rows of {row.value * item} bytes"
-    return TensorView(load.buffer.data, sizes, tuple(axes))
+    if not is_multiple(row, ROW_BYTES // item):
+        return f"has rows of {f'{row.value * item} bytes' if type(row) is IntImm else 'a length that is not known'}"
+    if type(extent_of(what.steps)) is not IntImm:  # of no steps nothing is copied, but a tensor map has elements
+        least = ROW_BYTES // item if axes[-1] == what.steps else 1
+        sizes = [maximum(size, least) if run == what.steps else size for run, size in zip(axes, sizes)]
+    return TensorView(load.buffer.data, tuple(sizes), tuple(axes))
 
 
 def _counts(run: tuple[IterVar, ...], places: Sequence[tuple[Expr, Expr]]) -> bool:

@@ -15,7 +15,7 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import substitute, used_vars
 from ...tir.analysis.loop_nests import is_choice, slope
 from .nests import INT, buffer_of
-from .product import Product, apart, extent_of, values_at, walks
+from .product import Product, apart, extent_of, is_multiple, values_at, walks
 
 CHUNK_BYTES = 16
 """Bytes of a row of an 8x8 matrix in shared memory."""
@@ -120,7 +120,7 @@ def _is_vector(what: Product, side: Side, width: int) -> bool:
 def last_divides(axes: Sequence[IterVar], width: int) -> bool:
     """True if the extent of the last iterator is a known multiple of the width."""
     last = axes[-1].dom.extent if axes and axes[-1].dom is not None else None
-    return type(last) is IntImm and last.value % width == 0
+    return last is not None and is_multiple(last, width)
 
 
 def is_whole(access: BufferLoad | BufferStore, lane: Var, width: int) -> bool:
@@ -129,7 +129,7 @@ def is_whole(access: BufferLoad | BufferStore, lane: Var, width: int) -> bool:
     if not indices or buffer.strides or buffer.elem_offset is not None or slope(indices[-1], lane) != 1:
         return False
     row = buffer.shape[-1]
-    if len(indices) > 1 and not (type(row) is IntImm and row.value % width == 0):
+    if len(indices) > 1 and not is_multiple(row, width):
         return False
     if any([lane in used_vars(index) for index in indices[:-1]]):
         return False
@@ -148,7 +148,7 @@ def _chosen(value: Expr) -> tuple[Expr, list[Expr]]:
 
 def inside(at: Expr, extent: Expr, size: int) -> list[Expr]:
     """The condition that an index is below the extent; empty if tiles divide the extent."""
-    return [] if Analyzer().can_prove_equal(floormod(extent, const(size, INT)), const(0, INT)) else [lt(at, extent)]
+    return [] if is_multiple(extent, size) else [lt(at, extent)]
 
 
 def all_of(conditions: Sequence[Expr]) -> Expr | None:

@@ -15,8 +15,9 @@ from ....ir.walk import collect, used_vars
 from ...infra.backend import GpuMachine
 from ...schedule import BlockRV, LoopRV, Schedule
 from ...tir.analysis.choices import choose
+from ...tir.loops.hoist_if_then_else import MARK
 from ..base import program_of, schedule_of
-from .product import Product, Tile, extent_of, on_tiles, walks
+from .product import Product, Tile, extent_of, is_multiple, on_tiles, walks
 from .stages import size_of
 
 WARPS = 8
@@ -56,7 +57,9 @@ def bind_tiles(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Schedule,
         ljo, ltx, ljj = sch.split(lj, [None, tile.lanes, tile.own])
     else:
         ljo, ljj, ltx = sch.split(lj, [None, tile.own, tile.lanes])
-    sch.reorder(lb, lio, ljo, lty, ltx, lii, ljj)
+    inner = (lii, ljj) if tile.together or type(extent_of(what.rows)) is not IntImm else (ljj, lii)
+    sch.reorder(lb, lio, ljo, lty, ltx, *inner)
+    sch.annotate(inner[1], MARK, True)  # one condition for all that lies inside the result with the same outer one
     sch.merge(tx, ltx)
     b, io, jo, ty, tx, *_ = sch.get_loops(main)
     if not has_axis(extent_of(what.batch)):
@@ -158,11 +161,9 @@ def _lanes(what: Product, tile: Tile) -> list[int]:
         fits = len(loads) == 1 and bool(along) and _size(along) % whole == 0 and not loads[0].buffer.strides
         last = along[-1].dom.extent if along and along[-1].dom is not None else None
         load = loads[0] if loads else None
-        if fits and load is not None and load.indices and load.indices[-1] is along[-1].var and type(last) is IntImm:
+        if fits and load is not None and load.indices and load.indices[-1] is along[-1].var and last is not None:
             width = load.buffer.shape[-1]
-            aligned = last.value % VECTOR == 0 and (
-                len(load.indices) == 1 or (type(width) is IntImm and width.value % VECTOR == 0)
-            )
+            aligned = is_multiple(last, VECTOR) and (len(load.indices) == 1 or is_multiple(width, VECTOR))
             once = not any([along[-1].var in used_vars(index) for index in load.indices[:-1]])
             turned = by_steps and value is what.right
             found.append(min(VECTOR, 16 // load.buffer.dtype.itemsize) if aligned and once and not turned else 1)
@@ -176,5 +177,5 @@ def _writes_vectors(what: Product, columns: int) -> bool:
     last = what.columns[-1]
     extent = last.dom.extent if last.dom is not None else None
     alone = what.after is None and what.store.indices[-1:] == (last.var,)
-    whole = type(extent) is IntImm and extent.value % VECTOR == 0 and _size(what.columns) % columns == 0
+    whole = extent is not None and is_multiple(extent, VECTOR) and _size(what.columns) % columns == 0
     return alone and whole and what.store.buffer.dtype.itemsize <= 4
