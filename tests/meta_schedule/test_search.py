@@ -243,6 +243,19 @@ def test_points_with_a_tensor_intrinsic_are_right():
         assert expected.any() and np.array_equal(result, expected)
 
 
+@pytest.mark.parametrize(("k", "depth"), [(96, 96), (2048, 1024), (70, 96)])
+def test_blocks_of_tiles_take_the_depth_of_the_block(k, depth):
+    x, w, r = (
+        te.placeholder((64, k), "bfloat16", "x"),
+        te.placeholder((k, 48), "bfloat16", "w"),
+        te.reduce_axis((0, k), "r"),
+    )
+    y = te.compute((64, 48), lambda i, j: te.sum(x[i, r].astype("float32") * w[r, j].astype("float32"), r), "y")
+    sch = Schedule(te.create_prim_func([x, w, y]), seed=0)
+    _, made = TensorInstructions(["amx_bf16bf16f32", "amx_nobody"]).apply(sch, sch.get_block("y"))
+    assert f"amx_32x32x{depth}_bf16bf16f32" in made.trace.script()
+
+
 def test_decisions_are_about_blocks_of_the_program():
     """The rule that splits a long reduction makes blocks, about which the passes decide as well."""
     x, r = te.placeholder((4096, 64), "float32", "x"), te.reduce_axis((0, 4096), "r")

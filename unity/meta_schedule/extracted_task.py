@@ -15,6 +15,7 @@ from ..support.errors import ScheduleError
 from ..transform.default_schedule.apply import calls_of, constant_parameters
 from ..transform.default_schedule.base import SCHEDULED
 from ..transform.infra.backend import target_of
+from ..transform.infra.passes import Pipeline
 from ..vm.stages import check, configure, graph
 from .core.arg_info import Sizes, TensorInfo, check_sizes
 from .core.graph_sizes import GraphSizes
@@ -51,10 +52,14 @@ def extracted(
     target: Target | str | None = None,
     names: Sequence[str] | None = None,
     sizes: Mapping[str, int] | None = None,
+    passes: Pipeline | None = None,
 ) -> Extracted:
-    """The tasks of a module as a build makes its tensor programs; ``names``: those whose names have one of these texts; ``sizes``:
-    of the symbols of its functions, by name. Raises ScheduleError E428 for what is no size, or has no symbol."""
-    config = configure(target)
+    """The tasks of a module as a build makes its tensor programs. ``names``: those whose names have one of these texts; ``sizes``:
+    of the symbols of its functions, by name; ``passes``: the graph passes, where they are not the default ones.
+
+    Raises ScheduleError E428 for what is no size, or has no symbol.
+    """
+    config = configure(target, pipeline=passes)
     check_sizes(sizes or {}, GraphSizes.names(mod))
     with config.target:
         return programs_in(graph(check(mod, config), config), config.target, names, sizes)

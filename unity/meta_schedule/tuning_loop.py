@@ -23,7 +23,8 @@ from .database.record import DEFAULT, KEPT, TuningRecord, least
 from .database.workload import Workload, machine_features
 from .measure_callback import MeasureCallback
 from .report import Row, TuneProgress
-from .runner import Runner, RunnerInput, RunnerResult
+from .runner import GROUP, Runner, RunnerInput, RunnerResult
+from .search.replay import ReplayTrace
 from .space.sketch import default_candidate
 
 FINALISTS = 3
@@ -51,6 +52,8 @@ class TaskRecord:
     failures: int = 0
     is_terminated: bool = False
     problem: str = ""
+    known: list[TuningRecord] = field(default_factory=list)
+    """The trials of an earlier search."""
 
     @property
     def default(self) -> MeasureCandidate:
@@ -132,7 +135,8 @@ class TaskScheduler(ABC):
         if resume:
             features = machine_features(ctx.target)
             known = [r for r in self.database.records_of(workload.shash) if r.features == features]
-            made.trials = len([record for record in known if record.verdict not in (KEPT, DEFAULT)])
+            made.known = [record for record in known if record.verdict not in (KEPT, DEFAULT)]
+            made.trials = len(made.known)
             whole = sorted([r for r in known if r.is_valid() and r.scheduled], key=lambda record: record.seconds)
             for record in whole[:FINALISTS]:
                 try:
@@ -166,6 +170,12 @@ class TaskScheduler(ABC):
         with young_collection():
             spaces = task.ctx.generate_design_space()
         strategy.pre_tuning(left, num_trials_per_iter, spaces, self.database, self.cost_model)
+        if task.known and isinstance(strategy, ReplayTrace):
+            known = [(one.trace, RunnerResult(list(one.run_secs) if one.run_secs else None)) for one in task.known]
+            with young_collection():
+                ran = strategy.go_on(known)
+            if self.cost_model is not None and ran:
+                self.cost_model.update(task.ctx, [candidate for candidate, _ in ran], [result for _, result in ran])
 
     def _round(self, place: int, most: int) -> int:
         """One round of a task; returns how many candidates it had."""
@@ -179,13 +189,18 @@ class TaskScheduler(ABC):
             task.is_terminated = True
             return 0
         candidates = candidates[:most]
-        built = self._build(task, candidates)
+        built: list[BuilderResult] = []
         results: list[RunnerResult] = []
-        for part in self._parts(task, candidates, built):
-            at = slice(len(results), len(results) + len(part))
-            task.take(candidates[at], part)
-            self._tell(True, place, candidates[at], built[at], part)
-            results += part
+        for first in range(
+            0, len(candidates), GROUP
+        ):  # those that run in turns are written down before the next are built
+            group = candidates[first : first + GROUP]
+            built += self._build(task, group)
+            for part in self._parts(task, group, built[first:]):
+                at = slice(len(results), len(results) + len(part))
+                task.take(candidates[at], part)
+                self._tell(True, place, candidates[at], built[at], part)
+                results += part
         task.history.append(task.best_secs)
         self._tell(False, place, candidates, built, results)
         with Profiler.timeit("callbacks"):

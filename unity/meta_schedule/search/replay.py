@@ -98,6 +98,13 @@ class ReplayTrace:
         self.design_spaces = list(design_spaces)
         self.left, self.round = max_trials, num_trials_per_iter
 
+    def go_on(self, ran: Sequence[tuple[Trace, Measured]]) -> list[tuple[MeasureCandidate, Measured]]:
+        """Take up what an earlier search measured: its programs do not come again. Returns the candidates that still are any."""
+        found = [(self.drawn.new(self.drawn.replayed(trace, False)), result) for trace, result in ran]
+        known = [(candidate, result) for candidate, result in found if candidate is not None]
+        self.notify_runner_results([candidate for candidate, _ in known], [result for _, result in known])
+        return known
+
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
         """The next round, the default build before all others; None when there is none."""
         count = min(self.left, self.round)
