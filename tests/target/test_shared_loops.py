@@ -42,7 +42,7 @@ def test_who_decides(params, shared, asked):
     "rows, columns, body, chunk",
     [
         (2048, 1024, "R.exp(x)", 32),  # 64 chunks
-        (100, 100, "R.exp(x)", 9),  # 12 chunks
+        (100, 96, "R.exp(x)", 10),  # 10 chunks, of whole vectors
         (100, 100, "R.add(x, x)", None),  # cheaper cells: not worth it
         (300, 300, "R.add(x, x)", 15),  # 21 chunks
         (4, 100_000, "R.add(x, x)", 2),  # 25 pieces of each row
