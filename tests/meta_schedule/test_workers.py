@@ -150,7 +150,9 @@ def test_a_bad_candidate_costs_itself_alone(workers: LocalWorkers) -> None:
     built = build(workers, add_one, add_two, crashing, add_one, endless)
     assert [result.error_msg for result in built] == [None] * 5
     runner = LocalRunner(timeout_sec=3, evaluator_config=QUICK, executor=LocalWorkers(1, 3))
-    found = [future.result() for future in runner.run(inputs([result.artifact_path for result in built]))]
+    futures = runner.run(inputs([result.artifact_path for result in built]))
+    assert futures[0].result().run_secs and not futures[-1].done(), "a result is known before the next are measured"
+    found = [future.result() for future in futures]
     runner.close()
     good, wrong, crashed, again, hung = found
     assert good.run_secs and again.run_secs and again.reference_secs and len(again.reference_secs) == 2
@@ -181,7 +183,7 @@ def test_packed_arguments_and_integers_inside_every_axis() -> None:
     data = _Data([("float32", (4, 8)), ("int64", (3,)), ("bfloat16", (2, 2)), ("bool", (5,))])
     assert data.arrays[1].max() < 2 and data.arrays[3].dtype == bool
     layout = Packing((), 1, (0,), 4)
-    plain, packed = data.arguments({}), data.arguments({0: layout})
+    plain, packed = data.arguments({}), data.arguments(data.packed([(0, layout)]))
     assert packed[0].shape == (2, 4, 4) and (packed[0].numpy() == layout.pack(data.arrays[0])).all()
     plain[2].numpy()[...] = 3
     assert data.judge(plain, {}) == "" and list(data.results or {}) == [2]

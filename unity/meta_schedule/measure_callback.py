@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class MeasureCallback(ABC):
-    """Hears of every round; ``at_once``: of its candidates as they are measured, in parts of a round."""
+    """Hears of every round; ``at_once``: of each candidate as it has been measured."""
 
     at_once = False
 
@@ -28,7 +28,7 @@ class MeasureCallback(ABC):
         self, task_scheduler: TaskScheduler, task_id: int, measure_candidates: Sequence[MeasureCandidate],
         builder_results: Sequence[BuilderResult], runner_results: Sequence[RunnerResult],
     ) -> None:  # fmt: skip
-        """A round of a task has ended, or a part of it."""
+        """A round of a task has ended, or one of its candidates was measured."""
 
     @staticmethod
     def create(kind: str | Sequence[MeasureCallback]) -> list[MeasureCallback]:

@@ -1,7 +1,7 @@
 """``Runner``: saved programs to times. ``LocalRunner`` runs in worker processes, beside the default and in turns with it.
 
-Candidates go to a worker in groups, whose results come when a group has ended; where one makes the process crash or hang, each of
-its group runs again alone, so that only that one is lost. Not here: what a worker does (`meta_schedule/workers/jobs.py`).
+Each candidate is a call of its own: its result is known when it has been measured, and one that crashes or hangs is lost alone. Not
+here: what a worker does (`meta_schedule/workers/jobs.py`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ from ..support.errors import ScheduleError
 from ..transform.default_schedule.packing import Packing
 from .builder import awaited
 from .core.arg_info import ArgInfo, TensorInfo
-from .workers.jobs import Run, Turns, run_programs
+from .workers.jobs import Run, Turns, run_program
 from .workers.pool import LocalWorkers
-
-GROUP = 8
-"""Candidates that run in turns."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -101,9 +98,9 @@ class Runner(ABC):
 
 
 class LocalRunner(Runner):
-    """Runs in one worker process of this machine, one group after the other, or in the workers of ``executor``.
+    """Runs in one worker process of this machine, one candidate after the other, or in the workers of ``executor``.
 
-    ``timeout_sec``: seconds that one candidate may take. ``cooldown_sec``: pause between groups. ``threads``: threads of parallel
+    ``timeout_sec``: seconds that one candidate may take. ``cooldown_sec``: pause after each. ``threads``: threads of parallel
     loops; None: as many as here.
     """
 
@@ -120,72 +117,36 @@ class LocalRunner(Runner):
         """Time that running took."""
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
-        by_reference: dict[int, list[int]] = {}
-        for place, one in enumerate(runner_inputs):
-            by_reference.setdefault(id(one.reference), []).append(place)
-        cut = [places[at : at + GROUP] for places in by_reference.values() for at in range(0, len(places), GROUP)]
-        made: dict[int, RunnerFuture] = {}
-        for places in cut:
-            group = _Group(self, [runner_inputs[place] for place in places])
-            for number, place in enumerate(places):
-                made[place] = RunnerFuture(partial(group.done, number), partial(group.result, number))
-        return [made[place] for place in range(len(runner_inputs))]
+        return [
+            RunnerFuture(future.done, partial(self._result, future)) for future in map(self._submitted, runner_inputs)
+        ]
 
-    def submitted(self, group: Sequence[RunnerInput]) -> Future[list[Run]]:
-        """Send a group, with the default before it."""
-        whole = [group[0].reference or group[0], *group]
+    def _submitted(self, one: RunnerInput) -> Future[Run]:
         config = self.evaluator_config
         turns = Turns(config.number, config.repeat, config.min_repeat_ms)
         info, other = [
-            [(one.dtype, one.shape if isinstance(one, TensorInfo) else one.value) for one in infos]
-            for infos in (group[0].args_info, group[0].other_args_info)
+            tuple([(a.dtype, a.shape if isinstance(a, TensorInfo) else a.value) for a in infos])
+            for infos in (one.args_info, one.other_args_info)
         ]
-        artifacts = [Path(one.artifact_path).read_bytes() for one in whole]
-        return self.executor.submit(
-            run_programs, artifacts, [one.packed for one in whole], info, turns, self.threads or num_threads(), other,
-            group[0].device_type,
-        )  # fmt: skip
+        default, candidate = [
+            (Path(part.artifact_path).read_bytes(), tuple(part.packed.items())) for part in (one.reference or one, one)
+        ]
+        threads = self.threads or num_threads()
+        return self.executor.submit(run_program, default, candidate, info, turns, threads, other, one.device_type)
 
-    def results(self, group: Sequence[RunnerInput], future: Future[list[Run]]) -> list[RunnerResult] | str:
-        """The results of a group that was sent, or why there are none."""
+    def _result(self, future: Future[Run]) -> RunnerResult:
         start = time.perf_counter()
         found = awaited(future, self.timeout_sec)
         time.sleep(self.cooldown_sec)
         self.seconds += time.perf_counter() - start
         if isinstance(found, str):
-            return found
-        (reference, _), *runs = found
-        return [RunnerResult(secs, error, None if secs is None else reference) for secs, error in runs]
+            return RunnerResult(None, found)
+        reference, secs, error = found
+        return RunnerResult(secs, error, None if secs is None else reference)
 
     def close(self) -> None:
         """End the workers."""
         self.executor.shutdown(wait=False, cancel_futures=True)
-
-
-class _Group:
-    """Candidates that run in turns. Where one of them ends the process, each runs again alone when its result is asked for."""
-
-    def __init__(self, runner: LocalRunner, inputs: Sequence[RunnerInput]) -> None:
-        self.runner, self.inputs = runner, inputs
-        self.future = runner.submitted(inputs)
-        self.found: list[RunnerResult] | str | None = None
-        self.alone: dict[int, RunnerResult] = {}
-
-    def done(self, number: int) -> bool:
-        """True if the result of a candidate is there."""
-        return number in self.alone or isinstance(self.found, list) or (self.found is None and self.future.done())
-
-    def result(self, number: int) -> RunnerResult:
-        """The result of a candidate."""
-        if self.found is None:
-            self.found = self.runner.results(self.inputs, self.future)
-        if isinstance(self.found, list):
-            return self.found[number]
-        if number not in self.alone:
-            one = [self.inputs[number]]
-            found = self.found if len(self.inputs) == 1 else self.runner.results(one, self.runner.submitted(one))
-            self.alone[number] = RunnerResult(None, found) if isinstance(found, str) else found[0]
-        return self.alone[number]
 
 
 __all__ = ["EvaluatorConfig", "LocalRunner", "Runner", "RunnerFuture", "RunnerInput", "RunnerResult"]

@@ -23,10 +23,12 @@ from .database.record import DEFAULT, KEPT, TuningRecord, least
 from .database.workload import Workload, machine_features
 from .measure_callback import MeasureCallback
 from .report import Row, TuneProgress
-from .runner import GROUP, Runner, RunnerInput, RunnerResult
+from .runner import Runner, RunnerInput, RunnerResult
 from .search.replay import ReplayTrace
 from .space.sketch import default_candidate
 
+AHEAD = 8
+"""Candidates that are built before the first of them runs: a tuning that is killed builds them again."""
 FINALISTS = 3
 """Candidates of a task that run against the default at the end."""
 ROUNDS = 4
@@ -191,16 +193,13 @@ class TaskScheduler(ABC):
         candidates = candidates[:most]
         built: list[BuilderResult] = []
         results: list[RunnerResult] = []
-        for first in range(
-            0, len(candidates), GROUP
-        ):  # those that run in turns are written down before the next are built
-            group = candidates[first : first + GROUP]
-            built += self._build(task, group)
-            for part in self._parts(task, group, built[first:]):
-                at = slice(len(results), len(results) + len(part))
-                task.take(candidates[at], part)
-                self._tell(True, place, candidates[at], built[at], part)
-                results += part
+        for first in range(0, len(candidates), AHEAD):
+            ahead = candidates[first : first + AHEAD]
+            built += self._build(task, ahead)
+            for candidate, made, result in zip(ahead, built[first:], self._times(task, ahead, built[first:])):
+                task.take([candidate], [result])
+                self._tell(True, place, [candidate], [made], [result])
+                results.append(result)
         task.history.append(task.best_secs)
         self._tell(False, place, candidates, built, results)
         with Profiler.timeit("callbacks"):
@@ -212,7 +211,7 @@ class TaskScheduler(ABC):
         self, at_once: bool, place: int, candidates: Sequence[MeasureCandidate], built: Sequence[BuilderResult],
         results: Sequence[RunnerResult],
     ) -> None:  # fmt: skip
-        """Let callbacks hear of a part of a round, or of the whole."""
+        """Let callbacks hear of a candidate, or of a whole round."""
         for callback in self.callbacks:
             if callback.at_once == at_once:
                 callback.apply(self, place, candidates, built, results)
@@ -223,11 +222,11 @@ class TaskScheduler(ABC):
         made = iter(self.builder.build([_builder_input(task, candidate) for candidate in wanted]))
         return [BuilderResult(task.default_path) if candidate.is_default else next(made) for candidate in candidates]
 
-    def _parts(
+    def _times(
         self, task: TaskRecord, candidates: Sequence[MeasureCandidate], built: Sequence[BuilderResult]
-    ) -> Iterator[list[RunnerResult]]:
-        """The times in order, as soon as they are known: in each part one candidate that was waited for, and what came with it.
-        They are as they would be where the default takes as long as at first: the machine may be slower in some rounds."""
+    ) -> Iterator[RunnerResult]:
+        """The times in order, each as soon as it is known. They are as they would be where the default takes as long as at first:
+        the machine may be slower in some rounds."""
         reference = task.reference()
         inputs = [
             replace(reference, artifact_path=b.artifact_path, packed=c.scheduled.packed, reference=reference)
@@ -236,17 +235,10 @@ class TaskScheduler(ABC):
         ]
         with Profiler.timeit("run"):
             running = iter(self.runner.run(inputs))
-        part: list[RunnerResult] = []
         for one in built:
-            future = None if one.artifact_path is None else next(running)
-            if part and future is not None and not future.done():
-                yield part
-                part = []
             with Profiler.timeit("run"):
-                found = RunnerResult(None, one.error_msg) if future is None else future.result()
-            part.append(_scaled(found, task.default_secs))
-        if part:
-            yield part
+                found = RunnerResult(None, one.error_msg) if one.artifact_path is None else next(running).result()
+            yield _scaled(found, task.default_secs)
 
     @Profiler.timeit("verdicts")
     def _settled(self, task: TaskRecord) -> Row:
@@ -261,7 +253,7 @@ class TaskScheduler(ABC):
         if not candidates:
             return Row(name, weight, default, default, task.trials, "nothing was measured", task.failures)
         built = self._build(task, candidates)
-        runs = [[made for part in self._parts(task, candidates, built) for made in part] for _ in range(ROUNDS)]
+        runs = [list(self._times(task, candidates, built)) for _ in range(ROUNDS)]
         best: tuple[float, MeasureCandidate, list[float], list[float]] | None = None
         for candidate, results in zip(candidates, zip(*runs)):
             own: list[float] = []

@@ -1,7 +1,7 @@
-"""The work of worker processes: make the code of a candidate; run candidates beside the default, and compare their results.
+"""The work of worker processes: make the code of a candidate; run a candidate beside the default, and compare their results.
 
 Both take and give plain data (bytes, numbers, texts), so that any executor can send them anywhere. Times are taken in turns: one
-sample of each candidate, then the next of each; who is clearly behind is left out of the later turns. With one thread it is the
+sample of the candidate, one of the default, and so on; a candidate that is clearly behind has few. With one thread it is the
 thread's time on the processor, so that what else the machine does counts little. Invariant: a candidate whose results differ from
 the default's has no times.
 """
@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,22 +36,22 @@ RTOL = {8: 1e-9, 4: 1e-4, 2: 2e-2, 1: 2.5e-1}
 """Relative distance of floating-point results, by bytes of an element; what is near zero may be as far off as the largest element
 times this."""
 BEHIND = 1.25
-"""Time by that of the fastest at which a candidate is left out of further turns, where the default's own samples do not differ."""
+"""Time of a candidate by the slowest of the default's from which on it gets no further turns."""
 FAR_BEHIND = 4.0
-"""The same after a single call."""
+"""Time by that of the default after a single call of each from which on it gets no turn."""
 LARGEST_INTEGER = 8
 """Integers of inputs are smaller: they may be indices."""
 
 
 @dataclass(slots=True, frozen=True)
 class Turns:
-    """The way candidates are timed: ``repeat`` samples each, of as many calls as take ``min_repeat_ms``, at least ``number``; fewer
-    samples, but one, where a group has taken ``seconds``."""
+    """The way a candidate is timed: ``repeat`` samples, of as many calls as take ``min_repeat_ms``, at least ``number``; fewer
+    samples, but one, where it has taken ``seconds``."""
 
     number: int = 1
     repeat: int = 5
     min_repeat_ms: float = 4.0
-    seconds: float = 3.0
+    seconds: float = 1.0
 
 
 def build_program(program: bytes, target: str) -> bytes:
@@ -68,51 +69,59 @@ def build_program(program: bytes, target: str) -> bytes:
 
 Described = tuple[str, tuple[int, ...] | int]
 """An argument: element type and shape, or data type and number."""
-Run = tuple[list[float] | None, str | None]
-"""Seconds of the samples of a candidate, or why it has none."""
+Saved = tuple[bytes, tuple[tuple[int, Packing], ...]]
+"""A saved program, and its parameters that it takes packed."""
+Run = tuple[list[float], list[float] | None, str | None]
+"""Seconds of the default's samples and of the candidate's, or why it has none."""
 
 
-def run_programs(
-    artifacts: Sequence[bytes], packed: Sequence[dict[int, Packing]], info: Sequence[Described], turns: Turns,
-    threads: int, other_info: Sequence[Described] = (), device_type: str = CPU.kind,
-) -> list[Run]:  # fmt: skip
-    """The times of saved programs, of which the first is the default; results are compared with arguments of ``other_info``
-    as well, where there are any; tensors lie on a device of ``device_type``. Raises ScheduleError E463 where the default fails."""
+def run_program(
+    default: Saved, candidate: Saved, info: tuple[Described, ...], turns: Turns, threads: int,
+    other_info: tuple[Described, ...] = (), device_type: str = CPU.kind,
+) -> Run:  # fmt: skip
+    """The times of a candidate and of the default in turns; results are compared with arguments of ``other_info`` as well, where
+    there are any; tensors lie on a device of ``device_type``. Raises ScheduleError E463 where the default fails."""
     if num_threads() != threads:
         set_num_threads(threads)
     end = time.perf_counter() + turns.seconds
-    where = device(device_type)
-    data, other = _Data(info, where), _Data(other_info, where) if other_info else None
+    reference = _reference(default, info, turns, threads, other_info, device_type)
+    tried = _Entry(reference.data, reference.other, reference.clock)
+    try:
+        tried.start(candidate)
+    except Exception as error:  # a candidate may fail in any way
+        tried.problem = f"{type(error).__name__}: {error}"
+    if tried.problem:
+        return [], None, tried.problem
+    secs: dict[_Entry, list[float]] = {reference: [], tried: []}
+    if tried.first <= FAR_BEHIND * reference.first or tried.first <= 1e-3:
+        tried.count(turns)
+        for turn in range(turns.repeat):
+            if time.perf_counter() > end or (turn > 1 and min(secs[tried]) > BEHIND * max(secs[reference])):
+                break
+            for entry in (reference, tried) if turn % 2 else (tried, reference):
+                secs[entry].append(entry.sample())
+    return secs[reference] or [reference.first], secs[tried] or [tried.first], None
+
+
+@lru_cache(maxsize=1)
+def _reference(
+    default: Saved,
+    info: tuple[Described, ...],
+    turns: Turns,
+    threads: int,
+    other_info: tuple[Described, ...],
+    kind: str,
+) -> _Entry:
+    """The default build, loaded and run: a worker keeps it for the next candidate of the same task."""
+    where = device(kind)
     clock = time.thread_time if threads == 1 and where is CPU else time.perf_counter
-    entries: list[_Entry] = []
-    for place, (artifact, layouts) in enumerate(zip(artifacts, packed, strict=True)):
-        entry = _Entry(data, layouts, clock)
-        entries.append(entry)
-        try:
-            entry.start(artifact, other)
-        except Exception as error:  # a candidate may fail in any way
-            entry.problem = f"{type(error).__name__}: {error}"
-        if place == 0 and entry.problem:
-            raise ScheduleError("E463", f"the default build does not run: {entry.problem}")
-        if entry.first > FAR_BEHIND * entries[0].first and entry.first > 1e-3:
-            entry.samples = [entry.first]
-            entry.out = True
-    running = [entry for entry in entries if not entry.problem and not entry.out]
-    for entry in running:
-        entry.count(turns)
-        if time.perf_counter() > end:
-            break
-    for turn in range(turns.repeat):
-        if time.perf_counter() > end:
-            break
-        for entry in [e for e in running[turn % len(running) :] + running[: turn % len(running)] if not e.out]:
-            entry.sample()
-        if turn:
-            fastest = min([min(entry.samples) for entry in running])
-            noise = max(entries[0].samples) / min(entries[0].samples)
-            for entry in running[1:]:
-                entry.out = entry.out or min(entry.samples) > BEHIND * noise * fastest
-    return [(None, entry.problem) if entry.problem else (entry.samples or [entry.first], None) for entry in entries]
+    made = _Entry(_Data(info, where), _Data(other_info, where) if other_info else None, clock)
+    try:
+        made.start(default)
+    except Exception as error:
+        raise ScheduleError("E463", f"the default build does not run: {type(error).__name__}: {error}") from error
+    made.count(turns)
+    return made
 
 
 class _Data:
@@ -127,32 +136,30 @@ class _Data:
         self.numbers = {place: number for place, (_, number) in enumerate(info) if isinstance(number, int)}
         self.results: dict[int, np.ndarray] | None = None
         """Arguments that the default writes, as it leaves them; None until it ran."""
-        self._packed: dict[tuple[int, Packing], Tensor] = {}
         self._shared: dict[int, Tensor] = {}
 
-    def arguments(self, packed: dict[int, Packing], to_judge: bool = True) -> list[Tensor | int]:
+    def packed(self, layouts: Sequence[tuple[int, Packing]]) -> dict[int, Tensor]:
+        """The arguments that a program takes packed."""
+        return {place: Tensor(layout.pack(self.arrays[place]), self.place) for place, layout in layouts}
+
+    def arguments(self, packed: Mapping[int, Tensor], to_judge: bool = True) -> list[Tensor | int]:
         """Arguments of one candidate: what is written is its own as long as it is judged. Times are taken in the same memory for
         all, as it matters where arrays lie."""
         found: list[Tensor | int] = []
         for place in range(len(self.arrays) + len(self.numbers)):
             if place in self.numbers:
                 found.append(self.numbers[place])
-                continue
-            array, layout = self.arrays[place], packed.get(place)
-            if layout is not None:
-                key = place, layout
-                if key not in self._packed:
-                    self._packed[key] = Tensor(layout.pack(array), self.place)
-                found.append(self._packed[key])
+            elif place in packed:
+                found.append(packed[place])
             elif to_judge and (self.results is None or place in self.results):
-                found.append(Tensor(array.copy(), self.place))
+                found.append(Tensor(self.arrays[place].copy(), self.place))
             else:
                 if place not in self._shared:
-                    self._shared[place] = Tensor(array.copy(), self.place)
+                    self._shared[place] = Tensor(self.arrays[place].copy(), self.place)
                 found.append(self._shared[place])
         return found
 
-    def judge(self, arguments: Sequence[Tensor | int], packed: dict[int, Packing]) -> str:
+    def judge(self, arguments: Sequence[Tensor | int], packed: Collection[int]) -> str:
         """Compare what a candidate left in its arguments with what the default did: "" where they agree."""
         if self.results is None:
             tensors = {place: value for place, value in enumerate(arguments) if isinstance(value, Tensor)}
@@ -167,19 +174,18 @@ class _Data:
 
 
 class _Entry:
-    """A candidate in a worker."""
+    """A program in a worker."""
 
-    def __init__(self, data: _Data, packed: dict[int, Packing], clock: Callable[[], float]) -> None:
-        self.data, self.packed, self.clock = data, packed, clock
+    def __init__(self, data: _Data, other: _Data | None, clock: Callable[[], float]) -> None:
+        self.data, self.other, self.clock = data, other, clock
         self.problem: str | None = None
-        self.samples: list[float] = []
         self.first = 0.0
         self.calls = 1
-        self.out = False
         self.call: Callable[[], object] = int
 
-    def start(self, artifact: bytes, other: _Data | None) -> None:
+    def start(self, program: Saved) -> None:
         """Load it and run it once, and once with other data."""
+        artifact, layouts = program
         handle, path = tempfile.mkstemp(suffix=".unity")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -187,18 +193,20 @@ class _Entry:
             function = load(path)[MAIN]
         finally:
             os.unlink(path)
-        arguments = self.data.arguments(self.packed)
+        packed = self.data.packed(layouts)
+        arguments = self.data.arguments(packed)
         start = self.clock()
         function(*arguments)
         self.data.place.sync()
         self.first = self.clock() - start
-        self.problem = self.data.judge(arguments, self.packed) or None
-        if other is not None and not self.problem:
-            arguments = other.arguments(self.packed)
+        self.problem = self.data.judge(arguments, packed) or None
+        if self.other is not None and not self.problem:
+            others = self.other.packed(layouts)
+            arguments = self.other.arguments(others)
             function(*arguments)
-            problem = other.judge(arguments, self.packed)
+            problem = self.other.judge(arguments, others)
             self.problem = f"at other sizes {problem}" if problem else None
-        timed = self.data.arguments(self.packed, False)
+        timed = self.data.arguments(packed, False)
         self.call = lambda: function(*timed)
 
     def count(self, turns: Turns) -> None:
@@ -215,13 +223,13 @@ class _Entry:
             self.calls *= 4 if took * 8 < turns.min_repeat_ms else 2
         self.calls = max(turns.number, round(self.calls * turns.min_repeat_ms / max(took, 1e-6)))
 
-    def sample(self) -> None:
-        """Time one turn."""
+    def sample(self) -> float:
+        """Seconds of a call, in one turn."""
         start = self.clock()
         for _ in range(self.calls):
             self.call()
         self.data.place.sync()
-        self.samples.append((self.clock() - start) / self.calls)
+        return (self.clock() - start) / self.calls
 
 
 def _array(rng: np.random.Generator, dtype: DataType, shape: tuple[int, ...], limit: int) -> np.ndarray:
@@ -244,4 +252,4 @@ def _wide(array: np.ndarray) -> Any:
     return array if array.dtype.kind in "fc" and array.dtype.itemsize >= 4 else array.astype("float32")
 
 
-__all__ = ["Run", "Turns", "build_program", "run_programs"]
+__all__ = ["Run", "Saved", "Turns", "build_program", "run_program"]
