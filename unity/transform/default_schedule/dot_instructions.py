@@ -34,14 +34,24 @@ DOTS = (
 
 def dot_of(what: Contraction, machine: Machine) -> Dot | None:
     """The intrinsic for a contraction: types fit, whole groups along the innermost reduction, contiguous in the data."""
-    innermost = what.reductions[-1]
+    innermost, indices = what.reductions[-1], what.data.indices
     depth = extent_of(innermost)
+    dot = _of_types(what, machine)
+    contiguous = bool(indices) and not what.data.buffer.strides and indices[-1] is innermost.var
+    return dot if dot is not None and contiguous and depth is not None and depth % dot.group == 0 else None
+
+
+def dot_multiple(what: Contraction, machine: Machine) -> tuple[int, float]:
+    """The multiple of steps that an intrinsic for the types of a contraction takes, 0 where there is none; how many times as fast
+    it is as steps one by one."""
+    dot = _of_types(what, machine)
+    return (0, 1.0) if dot is None else (dot.group, 1.5 * dot.group)
+
+
+def _of_types(what: Contraction, machine: Machine) -> Dot | None:
     types = tuple([b.dtype.name for b in (what.data.buffer, what.weights.buffer, what.output)])
     for dot in DOTS:
-        if types != (dot.data, dot.weights, dot.output) or dot.name not in machine.intrinsics:
-            continue
-        last = what.data.indices[-1] if what.data.indices and not what.data.buffer.strides else None
-        if depth is not None and depth % dot.group == 0 and last is innermost.var:
+        if types == (dot.data, dot.weights, dot.output) and dot.name in machine.intrinsics:
             if TensorIntrin.get(dot.name, allow_missing=True) is not None:
                 return dot
     return None

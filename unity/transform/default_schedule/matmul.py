@@ -30,11 +30,12 @@ from ..tir.analysis.parallel_cost import FEW, SHARED_WORK
 from ..tir.analysis.tile_shape import most_rows, tile_shape
 from ..tir.analysis.tiles import UNKNOWN
 from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL
-from .amx_tiles import TileBlock, schedule_tile_block, tile_block_of
+from .amx_tiles import TileBlock, schedule_tile_block, tile_block_of, tile_multiple
 from .base import Rule, Scheduled, is_touched, mark, program_of, schedule_of
 from .chunked_sums import cut_into_chunks, sum_chunks, wants_chunks
 from .contraction import Contraction, contraction_of, extent_of, is_parameter, steps_of
-from .dot_instructions import Dot, dot_of
+from .dot_instructions import Dot, dot_multiple, dot_of
+from .gathered import gather, joined_reductions
 from .image_border import spread_copy
 from .packing import Packing
 from .padding import pad_to_tiles
@@ -58,8 +59,11 @@ PACKED_ROWS = 16
 """Rows from which on an operand that is no constant is worth packing in the program."""
 
 
-def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
-    """Schedule a program with one contraction, blocks before it, and at most one block after it."""
+def schedule_contraction(
+    fn: PrimFunc, constants: Collection[int], machine: Machine, gathers: bool = True
+) -> Scheduled | str:
+    """Schedule a program with one contraction, blocks before it, and at most one block after it; ``gathers``: its operands may be
+    copied for an instruction."""
     blocks = collect(fn.body, Block)
     if len({b.name for b in blocks}) != len(blocks):
         return "two blocks have one name"
@@ -85,6 +89,10 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
         return "several blocks consume the result"
     after = sch.get(consumers[0]).name if consumers else None
     then, refused = None, ""
+    if gathers and lanes == filled:
+        gathered = _gathered(fn, what, constants, machine)
+        if gathered is not None:
+            return gathered
     if turned:
         worth = is_parameter(fn, what.weights.buffer) in constants and _worth_turning(what, lanes)
         if not choose(what.block, "transpose", (0, 1), worth and width % lanes == 0):
@@ -105,6 +113,32 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
             continue
         return replace(made, reason=made.reason + refused) if isinstance(made, Scheduled) else made + refused
     return refused[2:]
+
+
+def _gathered(fn: PrimFunc, what: Contraction, constants: Collection[int], machine: Machine) -> Scheduled | str | None:
+    """The program with its operands copied for an instruction that takes their types, but not as they lie; None where they stay."""
+    row = _row(what)
+    if tile_block_of(what, row, machine) is not None or dot_of(what, machine) is not None:
+        return None
+    if len(what.weight_order) < len(what.weights.indices):
+        return None
+    constant = is_parameter(fn, what.weights.buffer) in constants
+    costs: dict[int, tuple[float, tuple[IterVar, ...]]] = {}
+    for multiple, speed in (tile_multiple(what, row, machine), dot_multiple(what, machine)):
+        cost = joined_reductions(what, multiple, speed, constant) if multiple else None
+        if cost is not None:
+            costs[multiple] = cost
+    best = min(costs, key=lambda n: costs[n][0], default=0)
+    worth = best > 0 and costs[best][0] < steps_of(what.block.iter_vars)
+    chosen = choose(what.block, "gather", (0, *costs), best if worth else 0) if costs else 0
+    if not chosen:
+        return None
+    found = gather(fn, what, costs[chosen][1], chosen, constant)
+    made = schedule_contraction(found.func, constants, machine, gathers=False)
+    if isinstance(made, str):
+        return made
+    packed = {k: found.packing(layout) if k == found.weights else layout for k, layout in made.packed.items()}
+    return replace(made, packed=packed, reason=f"{made.reason}, gathered by {chosen}")
 
 
 def _schedule(
@@ -140,7 +174,7 @@ def _schedule(
     sch = schedule_of(padded.func)
     block = sch.get_block(what.block.name)
     consumer = sch.get_block(padded.after)
-    borders = [border for border in sch.get_producers(block) if sch.get(border).name != padded.copy]
+    borders = [border for border in _before(sch, block) if sch.get(border).name != padded.copy]
     if isinstance(unit, TileBlock):
         assert row is not None
         place = schedule_tile_block(sch, block, consumer, what, row, unit, lanes, _is_large(what))
@@ -157,6 +191,14 @@ def _schedule(
     packed = {weights: layout} if constant and layout is not None and weights is not None else {}
     said += f", {unit.name}" if unit is not None else ""
     return Scheduled(mark(program_of(sch)), f"tile of {rows} x {vectors * lanes}, {said}", packed)
+
+
+def _before(sch: Schedule, block: BlockRV) -> list[BlockRV]:
+    """The blocks that a block depends on."""
+    found = {sch.get(one).name: one for one in sch.get_producers(block)}
+    for one in list(found.values()):
+        found |= {sch.get(other).name: other for other in _before(sch, one)}
+    return list(found.values())
 
 
 def _tile_size(

@@ -23,6 +23,7 @@ class Packing:
     """Axes of the array: ``outer`` first, then blocks of ``block`` along axis ``columns``, then ``inner``, then one block.
 
     With ``group`` > 1 the last inner axis (a multiple of it) is split: its groups stand before the block, one group behind.
+    With ``joined`` the last of the inner axes, as many, are one of ``depth`` elements, zeros behind theirs.
     """
 
     outer: tuple[int, ...]
@@ -30,9 +31,12 @@ class Packing:
     inner: tuple[int, ...]
     block: int
     group: int = 1
+    joined: int = 0
+    depth: int = 0
 
     def indices(self, axes: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """The position in the packed array of the element at an index of the array."""
+        assert not self.joined, "read of lines"
         column = axes[self.columns]
         size = const(self.block, dtype_of(column))
         outer, inner = [axes[k] for k in self.outer], [axes[k] for k in self.inner]
@@ -47,6 +51,8 @@ class Packing:
         """Shape of the packed array."""
         blocks = -(-shape[self.columns] // self.block)
         inner = [shape[k] for k in self.inner]
+        if self.joined:
+            inner[-self.joined :] = [self.depth]
         if self.group > 1:
             inner[-1] //= self.group
         tail = (self.group,) if self.group > 1 else ()
@@ -54,6 +60,8 @@ class Packing:
 
     def pack(self, array: np.ndarray) -> np.ndarray:
         """The packed array, compact. Padding costs no copy of the whole."""
+        if self.joined:
+            return self._lines(array)
         columns = array.shape[self.columns]
         whole = columns - columns % self.block
         if whole == columns:
@@ -71,6 +79,18 @@ class Packing:
         inside = tail[..., lanes, :] if self.group > 1 else tail[..., lanes]
         copy_into(inside, self._view(array[tuple(rest)], columns - whole))
         return made
+
+    def _lines(self, array: np.ndarray) -> np.ndarray:
+        """The packed array by way of the one with joined axes."""
+        ordered = array.transpose(*self.outer, self.columns, *self.inner)
+        shape = ordered.shape[: -self.joined]
+        lines = np.zeros((*shape, self.depth), array.dtype)
+        flat = ordered.reshape(*shape, -1)
+        lines[..., : flat.shape[-1]] = flat
+        count = len(self.outer)
+        return Packing(tuple(range(count)), count, tuple(range(count + 1, lines.ndim)), self.block, self.group).pack(
+            lines
+        )
 
     def _view(self, array: np.ndarray, block: int) -> np.ndarray:
         """The array in packed order, where blocks of its columns have no rest."""

@@ -240,15 +240,16 @@ def point_nest(
     return stmt
 
 
-def _axis(name: str, extent: Expr) -> IterVar:
+def iterator(name: str, extent: Expr, kind: str = "S") -> IterVar:
+    """A new iterator from zero."""
     dtype = dtype_of(extent)
-    return IterVar(Var(name, prim_type(dtype)), Range(const(0, dtype), extent), "S")
+    return IterVar(Var(name, prim_type(dtype)), Range(const(0, dtype), extent), kind)
 
 
 def _copy(what: Contraction, layout: Packing, panels: Buffer) -> Stmt:
     """Fill the panels: loops in their order, the columns of a panel innermost."""
     source = what.weights.buffer
-    axes = [_axis(f"p{k}", n) for k, n in enumerate(panels.shape)]
+    axes = [iterator(f"p{k}", n) for k, n in enumerate(panels.shape)]
     cell: list[Expr] = [const(0, dtype_of(n)) for n in source.shape]
     outer, block, inner, lane = _parts(axes, layout)
     for axis, k in zip((*outer, *inner), (*layout.outer, *layout.inner)):
@@ -274,7 +275,7 @@ def _parts(axes: Sequence[IterVar], layout: Packing) -> tuple[list[IterVar], Ite
 
 def output_axes(output: Buffer) -> list[IterVar]:
     """An iterator for each axis of a buffer."""
-    return [_axis(f"o{k}", n) for k, n in enumerate(output.shape)]
+    return [iterator(f"o{k}", n) for k, n in enumerate(output.shape)]
 
 
 def _copy_out(what: Contraction, tile: Buffer, name: str) -> Stmt:

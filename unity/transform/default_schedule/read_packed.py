@@ -46,7 +46,7 @@ def read_packed(
     forms: dict[int, Form] = {}
     for name, packed in layouts.items():
         for args in calls[name]:
-            for place, layout in packed.items():
+            for place, layout in [item for item in packed.items() if not item[1].joined]:
                 forms.setdefault(args[place].data.data_ptr, (args[place], layout))
     made: dict[str, PackedRead] = {}
     for name, fn in functions.items():

@@ -77,5 +77,5 @@ def _read(fn: PrimFunc, data: bytes) -> Scheduled | None:
 
 
 def _layout(parts: list[Any]) -> Packing:
-    outer, columns, inner, block, group = parts
-    return Packing(tuple(outer), columns, tuple(inner), block, group)
+    outer, columns, inner, *rest = parts
+    return Packing(tuple(outer), columns, tuple(inner), *rest)

@@ -1,0 +1,162 @@
+"""A contraction whose innermost reductions are one of whole groups, its operands copied to lie along it.
+
+Rewrite: ``C[h, f] += A[h * 2 + p, c] * W[p, c, f]`` -> ``A_lines[h, p * 3 + c] = A[h * 2 + p, c]``, ``W_lines[p * 3 + c, f] =
+W[p, c, f]``, zeros behind both up to a multiple, and ``C[h, f] += A_lines[h, k] * W_lines[k, f]``: what instructions that add
+products of neighbours take. Weights that are constants come so from the build.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...ir.build import add, const, dtype_of, int_value, mul
+from ...ir.expr import Var
+from ...ir.function import PrimFunc
+from ...ir.node import replace
+from ...ir.scalar import BufferLoad, IterVar
+from ...ir.stmt import AllocBuffer, BufferStore, SeqStmt, Stmt, seq
+from ...ir.types import Expr, prim_type
+from ...ir.walk import free_vars, rewrite, substitute
+from .contraction import Contraction, extent_of, is_parameter, steps_of
+from .packing import Packing, block_name
+from .padding import iterator, make_buffer, output_axes, point_nest
+
+COPIED, MOVED = 12, 60
+"""Steps without an instruction in the time of one element that is copied: in long runs of memory, and one by one."""
+RUN = 16
+"""Elements of a long run."""
+
+
+@dataclass(slots=True, frozen=True)
+class Gathered:
+    """The program, the parameter that it takes as lines (None where it copies), and the axis of the weights that each of the
+    lines' axes is; ``joined`` are those of the last."""
+
+    func: PrimFunc
+    weights: int | None
+    axes: tuple[int, ...]
+    joined: tuple[int, ...]
+    depth: int
+
+    def packing(self, found: Packing) -> Packing:
+        """The layout of the lines as one of the weights."""
+        outer, inner = [tuple([self.axes[k] for k in part]) for part in (found.outer, found.inner[:-1])]
+        columns, last = self.axes[found.columns], self.joined
+        return Packing(outer, columns, (*inner, *last), found.block, found.group, len(last), self.depth)
+
+
+def joined_reductions(
+    what: Contraction, multiple: int, speed: float, constant: bool
+) -> tuple[float, tuple[IterVar, ...]] | None:
+    """The cost of the program in steps without an instruction, and the reductions to join for that, with an instruction that takes
+    a multiple of steps and is ``speed`` times as fast; None where an extent is a symbol or zero, or the
+    operands are one."""
+    alone = {axis.var for axis in what.reductions if axis.var in what.data.indices}
+    order = sorted(what.reductions, key=lambda axis: axis.var in alone)
+    known = all([extent_of(axis) for axis in what.block.iter_vars])
+    if not known or what.data.buffer is what.weights.buffer:
+        return None
+    costs = [_cost(what, tuple(order[k:]), multiple, speed, constant) for k in range(len(order))]
+    return min(costs, key=lambda found: found[0])
+
+
+def _cost(
+    what: Contraction, mine: tuple[IterVar, ...], multiple: int, speed: float, constant: bool
+) -> tuple[float, tuple[IterVar, ...]]:
+    own, gone = {axis.var: axis for axis in what.block.iter_vars}, {axis.var for axis in mine}
+    steps, depth = steps_of(mine), _rounded(steps_of(mine), multiple)
+    cost = steps_of(what.block.iter_vars) / steps * depth / speed
+    for load in (what.data,) if constant else (what.data, what.weights):
+        elements = math.prod([int_value(n, 1) for _, n in _kept(load, gone, own)]) * depth
+        last = load.indices[-1]
+        along = [extent_of(own[v]) or 1 for v in free_vars(last) if v in own and (v in gone or load is what.weights)]
+        cost += elements * (COPIED if max([1, *along]) >= RUN else MOVED)
+    return cost, mine
+
+
+def _rounded(steps: int, multiple: int) -> int:
+    return -(-steps // multiple) * multiple
+
+
+def gather(fn: PrimFunc, what: Contraction, mine: Sequence[IterVar], multiple: int, constant: bool) -> Gathered:
+    """Make reductions one, rounded up to a multiple; ``constant``: the weights come as lines."""
+    depth = _rounded(steps_of(mine), multiple)
+    line = iterator("k", const(depth, dtype_of(mine[0].var)), "R")
+    gone = {axis.var for axis in mine}
+    own = {axis.var: axis for axis in what.block.iter_vars}
+    data = _kept(what.data, gone, own)
+    data.append((line.var, line.domain.extent))
+    last = [v for v in what.weight_order if v in gone][-1]
+    order = [v for v in what.weight_order if v not in gone or v is last]
+    weights = [(line.var, line.domain.extent) if v is last else (v, own[v].domain.extent) for v in order]
+    made: list[Stmt] = []
+    loads, buffers = {}, []
+    place = is_parameter(fn, what.weights.buffer) if constant else None
+    for load, cells in ((what.data, data), (what.weights, weights)):
+        source = load.buffer
+        buffer = make_buffer(f"{source.name}_lines", source, [n for _, n in cells], "global")
+        loads[source] = BufferLoad(buffer, tuple([e for e, _ in cells]), load.ty)
+        if load is what.data or place is None:
+            buffers.append(buffer)
+            made += _copy(load, loads[source], line, mine)
+    axes = (*[axis for axis in what.block.iter_vars if axis.var not in gone], line)
+    body = rewrite(what.block.body, {BufferLoad: lambda node: loads.get(node.buffer, node)})
+    nest = point_nest(what.block.name, axes, body, what.block.init, what.block.annotations)
+    statements = list(fn.body.stmts) if type(fn.body) is SeqStmt else [fn.body]
+    at = [block_name(stmt) for stmt in statements].index(what.block.name)
+    buffer_map = fn.buffer_map
+    if place is not None:
+        buffer_map = {**buffer_map, fn.params[place]: loads[what.weights.buffer].buffer}
+    func = seq(*[AllocBuffer(b) for b in buffers], *statements[:at], *made, nest, *statements[at + 1 :])
+    where = {v: k for k, v in enumerate(what.weight_order)}
+    joined = tuple([where[axis.var] for axis in mine])
+    made_func = replace(fn, buffer_map=buffer_map, body=func)
+    return Gathered(made_func, place, tuple([where[v] for v in order]), joined, depth)
+
+
+def _kept(load: BufferLoad, gone: set[Var], own: dict[Var, IterVar]) -> list[tuple[Expr, Expr]]:
+    """The axes of the lines of an operand, but for the last: indices that no reduction of ``gone`` takes part in stand as they are,
+    others by their other iterators."""
+    cells: list[tuple[Expr, Expr]] = []
+    for index, extent in zip(load.indices, load.buffer.shape):
+        used = [v for v in dict.fromkeys(free_vars(index)) if v in own]
+        if gone.isdisjoint(used):
+            cells.append((index, extent))
+            continue
+        known = [e for e, _ in cells]
+        cells += [(v, own[v].domain.extent) for v in used if v not in gone and v not in known]
+    return cells
+
+
+def _copy(load: BufferLoad, lines: BufferLoad, line: IterVar, mine: Sequence[IterVar]) -> list[Stmt]:
+    """The nests that put zeros into lines, where any stay, and copy an operand there."""
+    buffer, axes, parts = lines.buffer, [], []
+    values: dict[Var, Expr] = {}
+    source, cell = list(load.indices), list(lines.indices)
+    for k, (index, extent) in enumerate(zip(lines.indices, buffer.shape)):
+        if index is line.var:
+            parts = [iterator(axis.var.name, axis.domain.extent) for axis in mine]
+            values |= {axis.var: part.var for axis, part in zip(mine, parts)}
+            axes += parts
+            cell[k] = parts[0].var
+            for part in parts[1:]:
+                cell[k] = add(mul(cell[k], part.domain.extent), part.var)
+            continue
+        axis = iterator(f"v{k}", extent)
+        axes.append(axis)
+        cell[k] = axis.var
+        source = [axis.var if own is index else e for own, e in zip(load.indices, source)]
+        if isinstance(index, Var):
+            values[index] = axis.var
+    inside = BufferLoad(load.buffer, tuple([substitute(e, values) for e in source]), prim_type(load.buffer.dtype))
+    made = [point_nest(buffer.name, axes, BufferStore(buffer, inside, tuple(cell)))]
+    if steps_of(mine) < steps_of([line]):
+        whole = output_axes(buffer)
+        zeros = BufferStore(buffer, const(0, load.buffer.dtype), tuple([axis.var for axis in whole]))
+        made.insert(0, point_nest(f"{buffer.name}_zero", whole, zeros))
+    return made
+
+
+__all__ = ["Gathered", "gather", "joined_reductions"]
