@@ -79,6 +79,20 @@ def test_products_of_symbols_bound_an_index(ana):
     assert ana.can_prove(b.lt(b.add(b.mul(k, 16), i), b.mul(n, 16)))
 
 
+def test_a_product_of_sums_is_divided_by_its_factors(ana):
+    """Loops over such sizes that are fused give products that are multiplied out."""
+    sides = [b.sub(b.mul(n, 2), 1), b.add(n, 4), b.sub(b.mul(n, m), m), b.sub(m, n)]
+    whole = sides[0]
+    for side in sides[1:]:
+        whole = b.mul(whole, side)
+    whole = ana.simplify(whole)
+    for side in sides:
+        assert ana.can_prove_equal(b.floormod(whole, side), c(0))
+        assert ana.can_prove_equal(b.mul(b.floordiv(whole, side), side), whole)
+        assert not ana.can_prove_equal(b.floormod(b.add(whole, 1), side), c(0))
+        assert not ana.can_prove_equal(b.floormod(whole, b.add(side, 1)), c(0))
+
+
 def test_an_index_over_fused_axes_stays_in_them(ana):
     """Of a loop over n * m the quotient by m is below n and the rest below m, both not negative: where it runs, neither is zero."""
     across = b.floordiv(b.add(m, 127), 128)
@@ -188,7 +202,7 @@ def test_simplify_keeps_the_value(seed):
     for var, (low, high) in ranges.items():
         ana.bind_range(var, low, high)
     ana.bind_size(m, 1)
-    variables, divisors = [i, j, k, n, m], (*CONSTANTS, m, m)
+    variables, divisors = [i, j, k, n, m], (*CONSTANTS, m, m, b.add(m, 3), b.sub(b.mul(m, 2), 1))
     expr = random_expr(rng, variables, 5, divisors)
     simple = ana.simplify(expr)
     assert first_difference(ana.simplify(simple), simple) is None, "not idempotent"

@@ -160,6 +160,16 @@ USES = [
         "setp.gt.u32 %p1, %r1, 3; setp.gt.u32 %p2, %t, 9; and.pred %p1, %p1, %p2; @%p1 st.global.b32 [%yt], 7;",
         True,
     ),
+    (
+        "its other bytes",
+        "st.shared.b8 [%r5], 7; ld.shared.b32 %r1, [%r5]; prmt.b32 %r2, %r1, 0, 0x7770; st.global.b32 [%yt], %r2;",
+        False,
+    ),
+    (
+        "a byte of it",
+        "st.shared.b8 [%r5], 7; ld.shared.b32 %r1, [%r5]; prmt.b32 %r2, %r1, 0, 0x7771; st.global.b32 [%yt], %r2;",
+        True,
+    ),
     ("arithmetic", "add.s32 %r2, %r1, 1; mul.lo.s32 %r2, %r2, 3; st.global.b32 [%yt], %r2;", True),
     ("a branch", "setp.gt.u32 %p1, %r1, 3; @%p1 bra OVER; st.global.b32 [%yt], 7; OVER:", True),
     ("an address", "and.b32 %r1, %r1, 4; cvt.u64.u32 %d1, %r1; add.s64 %d1, %x, %d1; ld.global.b32 %r2, [%d1];", True),

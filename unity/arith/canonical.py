@@ -11,7 +11,19 @@ from ..ir.scalar import Add, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, 
 from ..ir.types import Expr, PrimType
 from ..ir.walk import free_vars
 from .bounds import Knowledge
-from .poly import ONE, Poly, add_into, add_term, constant, constant_value, divide_mono, plus, poly_key, scaled, times
+from .poly import (
+    ONE,
+    Poly,
+    add_into,
+    add_term,
+    constant,
+    constant_value,
+    divide_exactly,
+    divide_mono,
+    plus,
+    scaled,
+    times,
+)
 
 
 def is_index(expr: Expr) -> bool:
@@ -141,9 +153,10 @@ class Canonical:
         return any([self.known.bound(plus(gap, fact, -1)).low >= 0 for fact in self.known.nonnegative])
 
     def _split_multiples(self, a: Poly, b: Poly) -> tuple[Poly, Poly]:
-        """``a = whole * b + rest`` for a divisor of one symbolic term."""
+        """``a = whole * b + rest`` for a divisor of one symbolic term; with others there is a rest or a whole."""
         if len(b) != 1:
-            return ({ONE: 1}, {}) if poly_key(a) == poly_key(b) else ({}, a)
+            exact = divide_exactly(a, b) if b else None
+            return ({}, a) if exact is None else (exact, {})
         ((by, factor),) = b.items()
         whole: Poly = {}
         rest: Poly = {}

@@ -98,6 +98,25 @@ def divide_mono(mono: Mono, by: Mono) -> Mono | None:
     return tuple(rest)
 
 
+def divide_exactly(p: Poly, by: Poly) -> Poly | None:
+    """``p / by`` where it is a polynomial with integer coefficients, else None: long division by the term of highest degree."""
+    lead = max(by, key=_degree)
+    quotient: Poly = {}
+    rest = dict(p)
+    while rest:
+        first = max(rest, key=_degree)
+        mono = divide_mono(first, lead)
+        if mono is None or rest[first] % by[lead]:
+            return None
+        quotient[mono] = rest[first] // by[lead]
+        add_into(rest, times({mono: quotient[mono]}, by), -1)
+    return quotient
+
+
+def _degree(mono: Mono) -> tuple[int, Mono]:
+    return len(mono), mono
+
+
 def common_factor(p: Poly) -> Mono:
     """Greatest monomial (without coefficient) that divides every term."""
     monos = list(p)

@@ -227,7 +227,10 @@ def _slice(call: Call, x: te.Tensor, src: te.Tensor, start: te.Value, end: te.Va
 
 def _slice_ref(x: np.ndarray, src: np.ndarray, start: int, end: int, step: int = 1, axis: int = 0) -> np.ndarray:
     made = x.copy()
-    made[(slice(None),) * (axis % x.ndim) + (slice(int(start), int(end), int(step)),)] = src
+    cut = made[(slice(None),) * (axis % x.ndim) + (slice(int(start), int(end), int(step)),)]
+    if cut.shape != src.shape:
+        raise ValueError(f"the slice has shape {cut.shape}, src {src.shape}")
+    cut[...] = src
     return made
 
 

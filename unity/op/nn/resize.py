@@ -192,7 +192,7 @@ def _taps(
     if bool_attr(call, "cubic_exclude"):
         weights = [te.select(te.all(p >= 0, p <= last), w, 0.0) for p, w in zip(pixels, weights)]
         total = weights[0] + weights[1] + weights[2] + weights[3]
-        weights = [w / total for w in weights]
+        weights = [te.select(total == 0, 0.0, w / total) for w in weights]
     return [(clamp(p), w) for p, w in zip(pixels, weights)]
 
 

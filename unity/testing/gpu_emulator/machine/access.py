@@ -21,7 +21,7 @@ from .findings import ILLEGAL_ADDRESS, MISALIGNED, fault
 from .global_races import GlobalRaces
 from .link import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from .reading import Reading
-from .undefined import flow_of, note
+from .undefined import WHOLE, flow_of, note
 
 WRITTEN = {width: np.full(width, 1, np.uint8).view(kind)[0] for width, kind in UNSIGNED.items()}
 """Flags of so many bytes that are all written."""
@@ -159,9 +159,9 @@ class Access:
         first = memory.find(memory.base + int(offset[0]))
         if first is not None and first.full and first.start <= offset.min() and offset.max() < first.start + first.size:
             return
-        bad = memory.flags[self.width][place] != WRITTEN[self.width]
-        if bad.any():
-            self._undefined(batch, ix, bad, offset, "global")
+        flags = memory.flags[self.width][place]
+        if (flags != WRITTEN[self.width]).any():
+            self._undefined(batch, ix, flags, offset, "global")
 
     def _store_global(self, batch: Batch, ix: Index, address: np.ndarray, bits: np.ndarray) -> None:
         memory = batch.memory
@@ -215,9 +215,9 @@ class Access:
         place = self.places(batch, ix, address)
         at = place >> self.shift
         found = batch.shared_views[self.width][at]
-        bad = batch.shared_flags[self.width][at] != WRITTEN[self.width]
-        if bad.any():
-            self._undefined(batch, ix, bad, place % batch.stride, "shared")
+        flags = batch.shared_flags[self.width][at]
+        if (flags != WRITTEN[self.width]).any():
+            self._undefined(batch, ix, flags, place % batch.stride, "shared")
         self.note_shared(batch, ix, address, place, False)
         rows: np.ndarray = found
         return rows
@@ -272,9 +272,9 @@ class Access:
 
     def _load_local(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
         at = self._local(batch, ix, address)
-        bad = batch.local_flags[self.width][at] != WRITTEN[self.width]
-        if bad.any():
-            self._undefined(batch, ix, bad, np.broadcast_to(address, len(at)), "local")
+        flags = batch.local_flags[self.width][at]
+        if (flags != WRITTEN[self.width]).any():
+            self._undefined(batch, ix, flags, np.broadcast_to(address, len(at)), "local")
         found: np.ndarray = batch.local_views[self.width][at]
         return found
 
@@ -312,9 +312,9 @@ class Access:
             place = self.places(batch, ix, address)
             at = place >> self.shift
             self.note_shared(batch, ix, address, place, True)
-            bad = batch.shared_flags[self.width][at] != WRITTEN[self.width]
-            if bad.any():
-                self._undefined(batch, ix, bad, address, "shared")
+            flags = batch.shared_flags[self.width][at]
+            if (flags != WRITTEN[self.width]).any():
+                self._undefined(batch, ix, flags, address, "shared")
             return apply(batch.shared.view(kind), at)
         offset = self.offsets(batch, ix, address)
         if batch.memory.constants:
@@ -339,8 +339,10 @@ class Access:
         who = batch.thread(lane)
         return Finding(code, kind, f"{batch.launch.name}: {text}, by {who}", self.instruction.span, threads=(who,))
 
-    def _undefined(self, batch: Batch, ix: Index, bad: np.ndarray, offset: np.ndarray, space: str) -> None:
+    def _undefined(self, batch: Batch, ix: Index, flags: np.ndarray, offset: np.ndarray, space: str) -> None:
+        """``flags``: for each lane, which of the bytes that it reads were written."""
         key = ("uninitialised", self.instruction)
+        bad = flags != WRITTEN[self.width]
         if batch.launch.log.known(key, int(bad.sum())):
             return
         row = int(bad.argmax())
@@ -358,7 +360,10 @@ class Access:
                 batch.launch.log.add(key, found, len(users))
 
         lanes = batch.lanes(ix)
-        note(batch, self.results, lanes[bad] if len(bad) == len(lanes) else lanes, tell)
+        parts: np.ndarray | int = WHOLE
+        if len(self.results) == 1:  # else bytes of several registers
+            parts = np.packbits(flags[bad].view(np.uint8).reshape(-1, self.width) == 0, axis=1, bitorder="little")[:, 0]
+        note(batch, self.results, lanes[bad] if len(bad) == len(lanes) else lanes, tell, parts)
         batch.fresh = True
 
     def _called(self, batch: Batch, space: str, offset: int) -> str:

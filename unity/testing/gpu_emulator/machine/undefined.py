@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..ptx.program import Instruction, Memory, Operand, Pair, Register, Vector
+from ..ptx.program import Instruction, Memory, Number, Operand, Pair, Register, Vector
 from .batch import Batch, Index
 from .reading import Get, Reading
 
@@ -23,6 +23,11 @@ _NO_RESULT = frozenset((
 ))  # fmt: skip
 _USES = frozenset(("st", "atom", "red", "cp", "ld", "ldu"))
 """Instructions that use what they read, besides all that may part lanes or belong to several; others hand it on."""
+
+
+WHOLE = 0xFF
+"""All bytes of a register."""
+_NONE = np.zeros(0, np.uint8)
 
 
 class Undefined(Exception):
@@ -36,7 +41,8 @@ class Undefined(Exception):
 @dataclass(slots=True, frozen=True)
 class Flow:
     """Registers that an instruction reads and writes, by their slots. ``choice``: the predicate by which it takes its first or
-    second source; ``neutral``: of a logical operation on two predicates the value that leaves the other one as it is."""
+    second source; ``neutral``: of a logical operation on two predicates the value that leaves the other one as it is; ``bytes``:
+    the bytes of the two sources of a permutation that its result has."""
 
     instruction: Instruction
     sources: tuple[int | None, ...]
@@ -47,6 +53,7 @@ class Flow:
     choice: Get | None = None
     neutral: bool | None = None
     values: tuple[Get, ...] = ()
+    bytes: tuple[int, ...] = ()
 
 
 def _registers(operand: Operand) -> Iterator[Register]:
@@ -75,26 +82,31 @@ def flow_of(reading: Reading, control: bool) -> Flow:
     choice: Get | None = None
     neutral: bool | None = None
     values: tuple[Get, ...] = ()
-    if one.opcode == "selp" or (one.opcode in ("and", "or") and "pred" in one.modifiers):  # each operand has its place
+    taken: tuple[int, ...] = ()
+    if one.opcode == "prmt" and one.modifiers == ("b32",) and isinstance(picks := one.operands[3], Number):
+        taken = tuple([picks.value >> 4 * place & 7 for place in range(4)])
+    if one.opcode in ("selp", "prmt") or (
+        one.opcode in ("and", "or") and "pred" in one.modifiers
+    ):  # each operand has its place
         sources = [first + part.slot if isinstance(part, Register) else None for part in one.operands[1:]]
     if one.opcode == "selp":
         choice = reading.predicate(3)
     elif one.opcode in ("and", "or") and "pred" in one.modifiers:
         neutral, values = one.opcode == "and", (reading.predicate(1), reading.predicate(2))
     uses = control or one.opcode in _USES
-    return Flow(one, tuple(sources), tuple(results), uses, guard, slot, choice, neutral, values)
+    return Flow(one, tuple(sources), tuple(results), uses, guard, slot, choice, neutral, values, taken)
 
 
 Tell = Callable[[Instruction, Rows], None]
 """Tells that lanes use a value, at an instruction."""
 
 
-def note(batch: Batch, slots: tuple[int, ...], lanes: Rows, tell: Tell) -> None:
-    """Registers of some lanes hold undefined values."""
+def note(batch: Batch, slots: tuple[int, ...], lanes: Rows, tell: Tell, parts: Rows | int = WHOLE) -> None:
+    """Registers of some lanes hold undefined values. ``parts``: a bit for each undefined byte."""
     for slot in slots:
         known = batch.undefined.get(slot)
-        mask = known[0].copy() if known is not None else np.zeros(batch.n, bool)
-        mask[lanes] = True
+        mask = known[0].copy() if known is not None else np.zeros(batch.n, np.uint8)
+        mask[lanes] |= np.asarray(parts, np.uint8)
         batch.undefined[slot] = (mask, tell)
 
 
@@ -102,70 +114,77 @@ def run_carefully(batch: Batch, ix: Index, start: int, end: int) -> None:
     """Run instructions one by one, and follow undefined values."""
     plain, flows = batch.program.plain, batch.program.flows
     for place in range(start, end):
-        bad, tell = before(batch, ix, flows[place])
+        bad, parts, tell = before(batch, ix, flows[place])
         try:
             plain[place](batch, ix)
         except Undefined:
             continue
-        if bad is not None and tell is not None:
-            note(batch, flows[place].results, bad, tell)
+        if tell is not None:
+            note(batch, flows[place].results, bad, tell, parts)
 
 
-def before(batch: Batch, ix: Index, flow: Flow) -> tuple[Rows | None, Tell | None]:
-    """Tell of the undefined values that an instruction uses. Gives the lanes whose results are undefined, and who tells of them."""
+def before(batch: Batch, ix: Index, flow: Flow) -> tuple[Rows, Rows, Tell | None]:
+    """Tell of the undefined values that an instruction uses. Gives the lanes whose results are undefined, which bytes of them, and
+    who tells of them: None where there are none."""
     undefined = batch.undefined
     if not undefined:
-        return None, None
+        return _NONE, _NONE, None
     lanes = batch.lanes(ix)
     if flow.guard is not None:
         if flow.guard_slot in undefined:
             _used(batch, flow.guard_slot, lanes, flow.instruction)
         lanes = lanes[np.broadcast_to(flow.guard(batch, lanes), len(lanes))]
     hot = [slot for slot in flow.sources if slot is not None and slot in undefined]
-    bad, tell = None, None
+    parts, tell = np.zeros(len(lanes), np.uint8), None
     if hot and flow.uses:
         for slot in hot:
             _used(batch, slot, lanes, flow.instruction)
     elif hot:
         tell = undefined[hot[0]][1]
-        bad = lanes[_handed_on(batch, flow, lanes)]
+        parts = _handed_on(batch, flow, lanes)
     for slot in flow.results:
         known = undefined.get(slot)
         if known is not None:
             mask = known[0].copy()
-            mask[lanes] = False
+            mask[lanes] = 0
             _keep(batch, slot, mask, known[1])
-    return (bad, tell) if bad is not None and len(bad) else (None, None)
+    hit = parts != 0
+    return lanes[hit], parts[hit], tell if hit.any() else None
 
 
 def _handed_on(batch: Batch, flow: Flow, lanes: Rows) -> Rows:
-    """The lanes, as flags, in which an instruction gives an undefined value."""
+    """The bytes, as bits, of which an instruction gives an undefined value in each lane."""
     marks = [_marks(batch, slot, lanes) for slot in flow.sources]
+    if flow.bytes:
+        pool = marks[0] & 15 | marks[1] << 4
+        placed: Rows = np.bitwise_or.reduce([(pool >> byte & 1) << place for place, byte in enumerate(flow.bytes)])
+        return placed
+    flags = [mark != 0 for mark in marks]
     if flow.choice is not None:
-        chosen: Rows = np.where(np.broadcast_to(flow.choice(batch, lanes), len(lanes)), marks[0], marks[1]) | marks[2]
-        return chosen
-    if flow.neutral is not None:
-        (a, b), (x, y) = marks, [np.broadcast_to(get(batch, lanes), len(lanes)) for get in flow.values]
-        logical: Rows = (a & (b | (y == flow.neutral))) | (b & (a | (x == flow.neutral)))
-        return logical
-    found: Rows = np.logical_or.reduce(marks)
-    return found
+        found = np.where(np.broadcast_to(flow.choice(batch, lanes), len(lanes)), flags[0], flags[1]) | flags[2]
+    elif flow.neutral is not None:
+        (a, b), (x, y) = flags, [np.broadcast_to(get(batch, lanes), len(lanes)) for get in flow.values]
+        found = (a & (b | (y == flow.neutral))) | (b & (a | (x == flow.neutral)))
+    else:
+        found = np.logical_or.reduce(flags)
+    whole: Rows = np.where(found, np.uint8(WHOLE), np.uint8(0))
+    return whole
 
 
 def _marks(batch: Batch, slot: int | None, lanes: Rows) -> Rows:
     known = batch.undefined.get(slot) if slot is not None else None
-    return known[0][lanes] if known is not None else np.zeros(len(lanes), bool)
+    return known[0][lanes] if known is not None else np.zeros(len(lanes), np.uint8)
 
 
 def _used(batch: Batch, slot: int | None, lanes: Rows, instruction: Instruction) -> None:
     """Tell of the lanes that use a register; it is told once."""
     assert slot is not None
     mask, tell = batch.undefined[slot]
-    mine = lanes[mask[lanes]]
+    mine = lanes[mask[lanes] != 0]
     if len(mine):
         tell(instruction, mine)
         rest = mask.copy()
-        rest[mine] = False
+        rest[mine] = 0
         _keep(batch, slot, rest, tell)
 
 

@@ -45,7 +45,7 @@ def bind_fused_cells(sch: Schedule, stage: Stage, gpu: GpuMachine) -> tuple[Sche
 
 def bind_axes(sch: Schedule, stage: Stage, gpu: GpuMachine) -> tuple[Schedule, str]:
     """Bind a stage with a grid of several axes and say how, for extents of which nothing can be proved once they are fused.
-    Threads run along the innermost loop, blocks along the two outermost ones; the other loops are serial."""
+    Threads run along the innermost loop, blocks along the two longest others; the other loops are serial."""
     cells = stage.of_kind("S")
     steps = [loop for loop in stage.loops if loop not in cells]
     if not cells:
@@ -53,8 +53,9 @@ def bind_axes(sch: Schedule, stage: Stage, gpu: GpuMachine) -> tuple[Schedule, s
     *outer, inner = cells
     threads = choose_threads(stage, size_of(stage.extents), gpu)
     block, thread = sch.split(inner, [None, threads])
-    sch.reorder(*outer[:2], block, thread, *outer[2:], *steps)
-    for loop, axis in zip([*outer[:1], block, *outer[1:2]], ("blockIdx.x", "blockIdx.y", "blockIdx.z")):
+    longest = sorted(outer, key=lambda loop: size_of([sch.get(loop).extent]))[-2:]
+    sch.reorder(*longest, block, thread, *[loop for loop in outer if loop not in longest], *steps)
+    for loop, axis in zip([*longest[:1], block, *longest[1:]], ("blockIdx.x", "blockIdx.y", "blockIdx.z")):
         sch.bind(loop, axis)
     sch.bind(thread, "threadIdx.x")
     return sch, f"{stage.name} by axes"

@@ -186,6 +186,9 @@ def _near(sch: Schedule, what: Windows, place: LoopRV, cells: int) -> list[Block
     if plain:
         sch.set_scope(near, 0, "local")
     sch.compute_at(near, place, preserve_unit_loops=True)
+    own = [loop for loop in map(sch.get, sch.get_loops(near)) if loop.kind == "serial"]
+    if any([type(loop.extent) is not IntImm for loop in own]):
+        raise ScheduleError("E425", f"how many elements a thread of block {what.name} reads is not known")
     return [near]
 
 
