@@ -60,7 +60,7 @@ def test_processes_write_and_read_one_folder_at_once(tmp_path, monkeypatch):
         writer.stdin.write("go\n")
         writer.stdin.flush()
     for writer in writers:
-        output, errors = writer.communicate(timeout=60)
+        output, errors = writer.communicate(timeout=300)
         assert (writer.returncode, output) == (0, "done\n"), errors
     assert not [name for name in files(tmp_path) if not name.endswith(".bin")]
 

@@ -223,6 +223,7 @@ def test_killed_writers_lose_at_most_what_they_were_writing(tmp_path: Path) -> N
         writers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]))
     for writer in writers:
         assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
+    assert writers[0].stdout is not None and writers[0].stdout.readline() == "0\n"
     time.sleep(0.5)
     for writer in writers:
         os.kill(writer.pid, signal.SIGKILL)
@@ -232,7 +233,7 @@ def test_killed_writers_lose_at_most_what_they_were_writing(tmp_path: Path) -> N
         numbers = [int(line) for line in writer.stdout.read().split("\n")[:-1]]
         writer.wait()
         said.append(numbers[-1] + 1 if numbers else 0)
-    assert sum(said) > 0
+    said[0] = max(said[0], 1)  # the line that was read above
     database = ms.database.SQLiteDatabase(path)
     found = [r.seconds for r in database.get_all_tuning_records()]
     assert sqlite3.connect(path).execute("pragma integrity_check").fetchone() == ("ok",)
@@ -271,9 +272,10 @@ HOSTILE: dict[str, Any] = {
     "code": {"program": "import os\nos.system('touch ran')"},
     "a call into C": {"program": add_one.script().replace("A[x, y] + T.float32(1.0)", 'T.call_extern("float32", "getpid")')},
     "another shape": {"program": add_one.script().replace("(8, 16)", "(8, 17)").replace("grid(8, 16)", "grid(8, 17)")},
-    "an axis that is none": {"program": add_one.script(), "packed": [[0, [7], 1, [0], 8, 1]]},
-    "a place that is none": {"program": add_one.script(), "packed": [[9, [], 1, [0], 8, 1]]},
-    "a block of none": {"program": add_one.script(), "packed": [[0, [], 1, [0], 0, 1]]},
+    "an axis that is none": {"program": add_one.script(), "packed": [[0, [7], 1, [0], 8, 1, 0, 0]]},
+    "a place that is none": {"program": add_one.script(), "packed": [[9, [], 1, [0], 8, 1, 0, 0]]},
+    "a block of none": {"program": add_one.script(), "packed": [[0, [], 1, [0], 0, 1, 0, 0]]},
+    "a line that is too short": {"program": add_one.script().replace("(8, 16)", "(2, 4, 8)"), "packed": [[0, [], 1, [0], 8, 1, 1, 4]]},
     "a primitive that is none": {"trace": {"format": "unity.trace", "version": 1, "insts": [{"kind": "system", "args": {}, "outputs": []}]}},
     "a verdict": {"verdict": "mine"},
     "a target": {"target": "llvm -mcpu=;rm"},

@@ -183,7 +183,7 @@ def test_the_saved_file_runs_alone(tmp_path):
         [sys.executable, str(file)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": str(root)},
     )
     assert result.returncode == 1, result.stderr

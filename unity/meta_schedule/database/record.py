@@ -7,6 +7,7 @@ script of their program, which is parsed and verified. Nothing in a record is co
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace as replace_fields
 from typing import Any
@@ -185,11 +186,12 @@ def _scheduled(data: dict[str, Any], reason: str) -> Scheduled | None:
 
 def _packing(entry: Any) -> tuple[int, Packing]:
     match entry:
-        case [int(place), [*outer], int(columns), [*inner], int(block), int(group)] if (
+        case [int(place), [*outer], int(columns), [*inner], int(block), int(group), int(joined), int(depth)] if (
             block > 0 < group and inner and all([type(n) is int for n in (*outer, *inner)])
             and sorted([*outer, columns, *inner]) == list(range(len(outer) + 1 + len(inner)))
+            and 0 <= joined <= len(inner) and depth >= 0 and depth % group == 0
         ):  # fmt: skip
-            return place, Packing(tuple(outer), columns, tuple(inner), block, group)
+            return place, Packing(tuple(outer), columns, tuple(inner), block, group, joined, depth)
     raise ScheduleError("E461", f"a record packs a parameter as {entry!r}")
 
 
@@ -210,6 +212,11 @@ def _misfit(fn: PrimFunc, made: PrimFunc, packed: dict[int, Packing]) -> str:
             if len(shape) != len(layout.outer) + 1 + len(layout.inner):
                 return f"parameter {place} has {len(shape)} axes"
             numbers = [extent.value for extent in shape if type(extent) is IntImm]
+            if (
+                layout.joined
+                and math.prod([numbers[k] for k in layout.inner[-layout.joined :] if k < len(numbers)]) > layout.depth
+            ):
+                return f"parameter {place} has more than {layout.depth} elements in a line"
             shape = [const(n, "int64") for n in layout.shape(tuple(numbers))] if len(numbers) == len(shape) else []
         alike = len(shape) == len(other) and all([_equal(one, two) for one, two in zip(shape, other)])
         if before.dtype is not after.dtype or not alike or after.strides or after.scope != "global":
