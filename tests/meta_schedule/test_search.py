@@ -212,16 +212,13 @@ def byte_convolution(channels=7):
     return te.create_prim_func([x, w, te.compute((3, 4, 19), lambda i, j, f: te.sum(term(i, j, f), [p, q, r]), "y")])
 
 
-def test_tensor_intrinsics_of_the_machine_are_in_the_space():
-    task = ms.TuneContext(
-        byte_convolution(), target="llvm -mcpu=znver4", space_generator=ms.PostOrderApply(), rand_state=5
-    )
+def test_tensor_intrinsics_of_the_machine_are_decisions():
+    """Three channels of seven fill no instruction as they lie."""
+    target = "llvm -mcpu=znver4"
+    task = ms.TuneContext(byte_convolution(), target=target, space_generator=ms.PostOrderApply(), rand_state=5)
     task.initialize()
-    first, *others = task.generate_design_space()
-    assert "tensorize" not in first.trace.script() and others
-    assert all(
-        ["dot_16x4_vnni" in sch.trace.script() and "sample_perfect_tile" in sch.trace.script() for sch in others]
-    )
+    (sketch,) = task.generate_design_space()
+    assert set(choices_in(task)["y", "gather"].candidates) == {0, 4} and "gather" in sketch.trace.script()
 
 
 def test_points_with_a_tensor_intrinsic_are_right():
@@ -241,19 +238,6 @@ def test_points_with_a_tensor_intrinsic_are_right():
         result = np.zeros_like(expected)
         run(candidate.sch.mod, "main", x, w, result)
         assert expected.any() and np.array_equal(result, expected)
-
-
-@pytest.mark.parametrize(("k", "depth"), [(96, 96), (2048, 1024), (70, 96)])
-def test_blocks_of_tiles_take_the_depth_of_the_block(k, depth):
-    x, w, r = (
-        te.placeholder((64, k), "bfloat16", "x"),
-        te.placeholder((k, 48), "bfloat16", "w"),
-        te.reduce_axis((0, k), "r"),
-    )
-    y = te.compute((64, 48), lambda i, j: te.sum(x[i, r].astype("float32") * w[r, j].astype("float32"), r), "y")
-    sch = Schedule(te.create_prim_func([x, w, y]), seed=0)
-    _, made = TensorInstructions(["amx_bf16bf16f32", "amx_nobody"]).apply(sch, sch.get_block("y"))
-    assert f"amx_32x32x{depth}_bf16bf16f32" in made.trace.script()
 
 
 def test_decisions_are_about_blocks_of_the_program():

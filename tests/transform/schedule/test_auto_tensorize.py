@@ -13,8 +13,12 @@ from unity.ir.module import IRModule
 from unity.ir.structural import structural_equal
 from unity.script import parse
 from unity.support.errors import ScheduleError, VerifyError
+from unity.target.cpu.backend import CPU
 from unity.tir.schedule.analysis import get_auto_tensorize_mapping_info, get_tensorize_loop_mapping, is_tensorizable
 from unity.tir.schedule.transform import auto_tensorize, tile_with_tensor_intrin
+from unity.transform.auto_tensorize.dots import dot_named
+from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.infra.backend import Machine
 from unity.transform.schedule import Schedule, Trace
 from unity.transform.schedule.core.tensor_intrin import TensorIntrin
 
@@ -256,6 +260,69 @@ def test_a_refusal_leaves_the_schedule_as_it_was():
     with pytest.raises(ScheduleError):
         auto_tensorize(sch, block, "auto_mm_4")
     assert sch.mod.script() == before and {inst.row.kind for inst in sch.trace.insts[steps:]} <= {"query"}
+
+
+TensorIntrin.register("auto_dot_16x4_local", *[TensorIntrin.get("dot_16x4_vnni_local").desc] * 2)
+WIDE = Machine(64, 32)
+BYTES = {"dtype": ("uint8", "int8"), "to": "int32"}
+DOTS = {
+    "product": matmul(17, 33, 8, **BYTES),
+    "no rows": matmul(0, 16, 8, **BYTES),
+    "odd product": matmul(5, 17, 7, **BYTES),
+    "one row": matmul(1, 16, 5, transposed=True, **BYTES),
+    "batch": batch(3, 5, 16, 6, **BYTES),
+    "convolution": conv2d(1, 2, 3, 3, 18, 2, stride=2, **BYTES),
+    "channels first": contraction(
+        [(3, 4, 5), (16, 3, 3, 2), (16, 2, 4)], (16, 2, 4, 3, 3, 2), "SSSRRR", "v0, v1, v2",
+        "v3, v1 + v4, v2 + v5", "v0, v3, v4, v5", **BYTES,
+    ),
+    "weights first": contraction(
+        [(2, 2, 3, 17), (1, 3, 4, 3), (1, 2, 3, 17)], (1, 2, 3, 17, 2, 2, 3), "SSSSRRR", "v0, v1, v2, v3",
+        "v4, v5, v6, v3", "v0, v1 + v4, v2 + v5, v6", dtype=("int8", "uint8"), to="int32",
+    ),
+}  # fmt: skip
+
+
+TWO_COLUMNS = contraction(
+    [(3, 4), (4, 2, 8), (3, 2, 8)], (3, 2, 8, 4), "SSSR", "v0, v1, v2", "v0, v3", "v3, v1, v2", **BYTES
+)
+
+
+@pytest.mark.parametrize("name", DOTS)
+def test_dot_products_are_put_in_place_by_the_rule(name):
+    """The intrinsic computes by its description, which the interpreter runs."""
+    mod = IRModule({"main": parse(DOTS[name])}, {}, {})
+    sch = Schedule(mod)
+    auto_tensorize(sch, sch.get_block("C"), "auto_dot_16x4_local")
+    found = schedule_function("main", sch.mod["main"], set(), WIDE, CPU.rules)
+    fits = name in ("product", "no rows")
+    assert "auto_dot_16x4_local" in found.reason and ("gathered" in found.reason) != fits
+    assert_same(mod, IRModule({"main": found.func}, {}, {}), seeds=1)
+    again = Schedule(mod)
+    Trace.from_json(sch.trace.as_json()).apply_to_schedule(again)
+    assert again.mod.script() == sch.mod.script()
+
+
+@pytest.mark.parametrize("text", [matmul(8, 9, 8, **BYTES), TWO_COLUMNS])
+def test_a_dot_product_that_does_not_fit_is_refused_at_the_build(text):
+    sch, block = scheduled(text)
+    auto_tensorize(sch, block, "auto_dot_16x4_local")
+    with pytest.raises(ScheduleError, match="auto_dot_16x4_local is not how block C can be computed here"):
+        schedule_function("main", sch.mod["main"], set(), WIDE, CPU.rules)
+
+
+def test_dot_products_of_other_types():
+    sch, block = scheduled(matmul(16, 16, 16, dtype="int8", to="int32"))
+    with pytest.raises(ScheduleError, match="A holds int8, A of the description uint8"):
+        auto_tensorize(sch, block, "auto_dot_16x4_local")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["dot_16x4_vnni", "dot_16_f32_avx512", "axpy_16_f32_avx512", "auto_mm_4_local", "amx_16x16_u8s8s32", "nobody's"],
+)
+def test_other_intrinsics_are_no_dot_products(name):
+    assert dot_named(name) is None
 
 
 def grouped_intrinsic(rows, columns, depth, group):

@@ -18,7 +18,6 @@ from ...support.errors import ScheduleError
 from ...transform.schedule import BlockRV, Schedule
 from ..core.tune_context import MAIN, SpaceGenerator, TuneContext
 from .sketch import decision_sketch, start
-from .tensor_instructions import TensorInstructions
 
 
 class ScheduleRule(Protocol):
@@ -28,8 +27,7 @@ class ScheduleRule(Protocol):
 
 
 class PostOrderApply:
-    """The sketch of the default build, those with the tensor intrinsics of the machine, and those of ``sch_rules``, applied to
-    every block from the last to the first."""
+    """The sketch of the default build, and those of ``sch_rules``, applied to every block from the last to the first."""
 
     def __init__(self, sch_rules: Sequence[ScheduleRule] = ()) -> None:
         self.sch_rules = list(sch_rules)
@@ -42,10 +40,7 @@ class PostOrderApply:
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """The sketches of a program."""
         assert self.context is not None, "the generator was not given its task"
-        tensors = TensorInstructions(self.context.machine.intrinsics)
-        found = [decision_sketch(self.context)]
-        found += self._sketches(mod, [tensors]) if tensors.intrinsics else []
-        return found + (self._sketches(mod, self.sch_rules) if self.sch_rules else [])
+        return [decision_sketch(self.context)] + (self._sketches(mod, self.sch_rules) if self.sch_rules else [])
 
     def _sketches(self, mod: IRModule, rules: Sequence[ScheduleRule]) -> list[Schedule]:
         """Return what rules make of a program, without the program as it is."""

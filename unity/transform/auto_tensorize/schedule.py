@@ -22,7 +22,9 @@ from ...ir.walk import free_vars
 from ...support.errors import ScheduleError
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.core.tensor_intrin import TensorIntrin
+from ..tir.analysis.choices import SCHEDULE
 from ..tir.analysis.loop_nests import slope
+from .dots import INTRINSIC, dot_named
 from .mapping import (
     TensorizeInfo,
     get_tensorize_loop_mapping,
@@ -68,6 +70,13 @@ def auto_tensorize(sch: Schedule, block: BlockRV, intrin_name: str, side_by_side
         raise ScheduleError(
             "E441", text, help="cache the operands there, and tensorize each copy by the intrinsic that loads it"
         )
+    if dot_named(intrin_name) is not None:
+        fits = iterators_of_description(sch, block, desc)
+        if isinstance(fits, str):
+            raise ScheduleError("E441", f"{intrin_name} does not compute block {sch.get(block).name}: {fits}")
+        decisions = sch.get(block).annotations.get(SCHEDULE) or {}
+        sch.annotate(block, SCHEDULE, {**decisions, INTRINSIC: intrin_name})
+        return block
     loops = loops_of_description(sch, block, desc)
     if not isinstance(loops, str):
         try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...ir.expr import IntImm
 from ...ir.scalar import BufferLoad, IterVar
 from ...ir.walk import used_vars
+from ..auto_tensorize.dots import decided_intrinsic
 from ..infra.backend import Machine
 from ..tir.analysis.choices import choose
 from ..tir.analysis.loop_nests import slope
@@ -61,7 +62,8 @@ def _kind_of(what: Contraction, machine: Machine) -> tuple[str, int]:
     """The kind and the group for the types of a contraction, ("", 0) where the machine has no tiles for them."""
     types = tuple([b.dtype.name for b in (what.data.buffer, what.weights.buffer, what.output)])
     kind, group = KINDS.get(types, ("", 0))  # type: ignore[arg-type]
-    return (kind, group) if f"amx_{kind}" in machine.intrinsics else ("", 0)
+    has = f"amx_{kind}" in machine.intrinsics and decided_intrinsic(what.block) is None
+    return (kind, group) if has else ("", 0)
 
 
 def tile_multiple(what: Contraction, row: IterVar | None, machine: Machine) -> tuple[int, float]:

@@ -21,6 +21,7 @@ from ...ir.stmt import Block
 from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import ScheduleError
+from ..auto_tensorize.dots import Dot, decided_intrinsic
 from ..infra.backend import Machine
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.choices import choose, choose_lanes
@@ -34,7 +35,7 @@ from .amx_tiles import TileBlock, schedule_tile_block, tile_block_of, tile_multi
 from .base import Rule, Scheduled, is_touched, mark, program_of, schedule_of
 from .chunked_sums import cut_into_chunks, sum_chunks, wants_chunks
 from .contraction import Contraction, contraction_of, extent_of, is_parameter, steps_of
-from .dot_instructions import Dot, dot_multiple, dot_of
+from .dot_instructions import dot_multiple, dot_of
 from .gathered import gather, joined_reductions
 from .image_border import spread_copy
 from .packing import Packing
@@ -59,11 +60,24 @@ PACKED_ROWS = 16
 """Rows from which on an operand that is no constant is worth packing in the program."""
 
 
-def schedule_contraction(
+def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
+    """Schedule a program with one contraction, blocks before it, and at most one block after it.
+
+    Raises ScheduleError E441 where the intrinsic that an annotation asks for does not fit.
+    """
+    found = _schedule_contraction(fn, constants, machine)
+    for block in collect(fn.body, Block):
+        wanted = decided_intrinsic(block)
+        if wanted is not None and (isinstance(found, str) or wanted not in found.reason):
+            reason = found if isinstance(found, str) else found.reason
+            raise ScheduleError("E441", f"{wanted} is not how block {block.name} can be computed here: {reason}")
+    return found
+
+
+def _schedule_contraction(
     fn: PrimFunc, constants: Collection[int], machine: Machine, gathers: bool = True
 ) -> Scheduled | str:
-    """Schedule a program with one contraction, blocks before it, and at most one block after it; ``gathers``: its operands may be
-    copied for an instruction."""
+    """The program scheduled; ``gathers``: its operands may be copied for an instruction."""
     blocks = collect(fn.body, Block)
     if len({b.name for b in blocks}) != len(blocks):
         return "two blocks have one name"
@@ -94,7 +108,8 @@ def schedule_contraction(
         if gathered is not None:
             return gathered
     if turned:
-        worth = is_parameter(fn, what.weights.buffer) in constants and _worth_turning(what, lanes)
+        constant = is_parameter(fn, what.weights.buffer) in constants
+        worth = decided_intrinsic(what.block) is not None or (constant and _worth_turning(what, lanes))
         if not choose(what.block, "transpose", (0, 1), worth and width % lanes == 0):
             reason = "tiles that are transposed would not be whole"
             return reason if worth else "vectors would not be contiguous in the output"
@@ -129,12 +144,13 @@ def _gathered(fn: PrimFunc, what: Contraction, constants: Collection[int], machi
         if cost is not None:
             costs[multiple] = cost
     best = min(costs, key=lambda n: costs[n][0], default=0)
-    worth = best > 0 and costs[best][0] < steps_of(what.block.iter_vars)
+    wanted = decided_intrinsic(what.block) is not None
+    worth = wanted or (best > 0 and costs[best][0] < steps_of(what.block.iter_vars))
     chosen = choose(what.block, "gather", (0, *costs), best if worth else 0) if costs else 0
     if not chosen:
         return None
     found = gather(fn, what, costs[chosen][1], chosen, constant)
-    made = schedule_contraction(found.func, constants, machine, gathers=False)
+    made = _schedule_contraction(found.func, constants, machine, gathers=False)
     if isinstance(made, str):
         return made
     packed = {k: found.packing(layout) if k == found.weights else layout for k, layout in made.packed.items()}
@@ -161,7 +177,8 @@ def _schedule(
         rows, vectors = _tile_size(what, height, -(-width // lanes), lanes, machine, whole)
     weights = is_parameter(fn, what.weights.buffer)
     constant = weights is not None and weights in constants
-    packs = choose(what.block, "pack", (0, 1), constant or steps_of(what.rows, UNKNOWN) >= PACKED_ROWS)
+    worth = constant or steps_of(what.rows, UNKNOWN) >= PACKED_ROWS or decided_intrinsic(what.block) is not None
+    packs = choose(what.block, "pack", (0, 1), worth)
     layout = _layout(what, vectors * lanes) if packs else None
     unit = unit if layout is not None else None
     if layout is not None and unit is not None:
