@@ -12,13 +12,17 @@ from programs_of_tests import product
 import unity.meta_schedule as ms
 from unity import te
 from unity.ir.interpret import run
+from unity.ir.structural import structural_hash
 from unity.meta_schedule.cost_model.features import NAMES, features_of
 from unity.meta_schedule.search.mutator import MutateCategorical, MutateTileSize
+from unity.meta_schedule.search.replay import Drawn
+from unity.meta_schedule.space.paths import Paths
 from unity.meta_schedule.space.sketch import candidate_of, choices_in
 from unity.meta_schedule.space.tensor_instructions import TensorInstructions
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import Schedule, Trace
 from unity.transform.schedule.core.tensor_intrin import TensorIntrin
+from unity.transform.tir.analysis.choices import choices_of
 
 TARGET = "llvm -mcpu=x86-64-v3"
 
@@ -91,6 +95,53 @@ def test_a_space_that_is_used_up_ends():
     for strategy in ("replay-func", "replay-trace", "evolutionary"):
         ran = tuned(context(strategy, ms.ScheduleFn(one_choice)), 10, 4, lambda one: [1.0])
         assert 2 <= len(ran) <= 4, strategy
+
+
+def windows():
+    """The greatest of 7 x 7 windows."""
+    x = te.placeholder((6, 23, 37), "float32", "x")
+    p, q = te.reduce_axis((0, 7), "p"), te.reduce_axis((0, 7), "q")
+    return te.create_prim_func([x, te.compute((6, 17, 31), lambda c, i, j: te.max(x[c, i + p, j + q], [p, q]), "y")])
+
+
+def long_sum():
+    """A sum that is done in pieces."""
+    x, k = te.placeholder((4001, 37), "float32", "x"), te.reduce_axis((0, 4001), "k")
+    return te.create_prim_func([x, te.compute((37,), lambda j: te.sum(x[k, j], k), "y")])
+
+
+@pytest.mark.parametrize(
+    "program, parts", [(windows, {"v_p_rows", "rows"}), (long_sum, {"pieces_lanes", "joined_rows"})]
+)
+def test_what_a_rule_makes_of_a_block_has_decisions_of_its_own(program, parts):
+    """Every draw is a path that leads to its program, and no two paths to one."""
+    task = ms.TuneContext(program(), target=TARGET, space_generator=ms.PostOrderApply(), rand_state=3)
+    task.initialize()
+    (sketch,) = task.generate_design_space()
+    assert parts <= set(sketch.trace.insts[-1].args["ann_val"])
+    drawn, paths, programs = Drawn(task), Paths(), []
+    assert drawn.default().lowered.script() == candidate_of(task, sketch).lowered.script()
+    for _ in range(8):
+        sch = drawn.replayed(sketch.trace, True)
+        known = paths.leads_to_known(sch.mod.prim_funcs()["main"])
+        with choices_of() as path:
+            made = structural_hash(candidate_of(task, sch).lowered)
+        assert not known or made in programs
+        paths.add(path)
+        assert paths.leads_to_known(sch.mod.prim_funcs()["main"])
+        programs.append(made)
+    assert len(set(programs)) > 4
+
+
+def test_a_program_without_decisions_is_lowered_once(monkeypatch):
+    """Draws that can be no other program cost nothing."""
+    task = context("replay-trace", ms.ScheduleFn(lambda sch: None))
+    count = []
+    monkeypatch.setattr(
+        "unity.meta_schedule.search.replay.candidate_of", lambda *a: count.append(a) or candidate_of(*a)
+    )
+    assert len(tuned(task, 10, 5, lambda one: [1.0])) == 1
+    assert len(count) <= 1
 
 
 def test_what_ran_well_is_mutated():

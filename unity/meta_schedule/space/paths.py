@@ -20,6 +20,8 @@ class Paths:
     """A tree: the decision that is asked for, and what follows each answer; nothing is asked for at the end of a path."""
 
     asked: Choice | None = None
+    is_end: bool = False
+    """True where a program was reached."""
     after: dict[int, Paths] = field(default_factory=dict)
 
     def add(self, path: Sequence[Choice]) -> None:
@@ -28,14 +30,15 @@ class Paths:
         for choice in path:
             at.asked = choice
             at = at.after.setdefault(choice.taken, Paths())
+        at.is_end = True
 
     def leads_to_known(self, fn: PrimFunc) -> bool:
         """True if a program with decisions becomes what one before it became."""
         decided = {block.name: block.annotations.get(SCHEDULE) for block in collect(fn.body, Block)}
-        at: Paths | None = self if self.asked is not None else None
+        at: Paths | None = self
         while at is not None and at.asked is not None:
             at = at.after.get(at.asked.answer(decided.get(at.asked.block)))
-        return at is not None
+        return at is not None and at.is_end
 
 
 __all__ = ["Paths"]

@@ -123,7 +123,10 @@ def schedule_function(
         found = rule.apply(whole, constants, machine)
         if isinstance(found, Scheduled):
             said.append(f"{rule.name}: {found.reason}")
-            done = without_decisions(found.func) if is_decided(fn) else found.func
+            left = not found.func.attrs.get(
+                SCHEDULED
+            )  # the nests that the rule left to passes have decisions of their own
+            done = found.func if left or not is_decided(fn) else without_decisions(found.func)
             taken = replace_found(found, func=keep_cost(done, fn))
             break
         said.append(f"not {rule.name}: {found}")

@@ -19,7 +19,7 @@ from ...ir.stmt import AllocBuffer, Block, BufferStore, For, SeqStmt, Stmt, seq
 from ...ir.types import prim_type
 from ...ir.walk import collect, free_vars, fresh_copy, rewrite, substitute
 from ..infra.backend import Machine
-from ..tir.analysis.choices import choose
+from ..tir.analysis.choices import choose, part_of
 from ..tir.analysis.loop_nests import JOINS, Nest, Update, joined_to, neutral_value, perfect_nest, point_update
 from .base import Rule, Scheduled
 from .padding import make_buffer, output_axes, point_nest
@@ -103,7 +103,8 @@ def _in_two(nest: Nest, update: Update, load: BufferLoad, place: int, row: IterV
     step_value = rewrite(value, {BufferLoad: lambda node: read})
     first = BufferStore(lines, join(BufferLoad(lines, cell, dtype), step_value), cell)
     start = neutral_value(type(store.value), store.buffer.dtype, block.init.value)
-    along = point_nest(lines.name, [*axes, step], first, BufferStore(lines, start, cell))
+    noted = part_of(block, step.var.name)
+    along = point_nest(lines.name, [*axes, step], first, BufferStore(lines, start, cell), noted)
     left = [axis for axis in block.iter_vars if axis is not step]
     at = (*load.indices[:place], row.var, *load.indices[place + 1 :])
     second = replace(store, value=join(BufferLoad(store.buffer, store.indices, dtype), BufferLoad(lines, at, dtype)))

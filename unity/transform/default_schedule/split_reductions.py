@@ -19,7 +19,7 @@ from ...ir.walk import collect
 from ...support.errors import ScheduleError
 from ..infra.backend import Machine
 from ..schedule import Schedule
-from ..tir.analysis.choices import choose
+from ..tir.analysis.choices import choose, part_of
 from ..tir.analysis.loop_nests import joined_to, perfect_nest, point_update, stride_class
 from ..tir.analysis.parallel_cost import FEW, SHARED_WORK, store_work
 from ..tir.analysis.tiles import extent_of, iterators_of, operands_of
@@ -128,23 +128,29 @@ def _split(sch: Schedule, pieces: Pieces) -> None:
     """Partial results over the pieces outside, then their reduction, then what is left. Sums of float32 are joined in float64, as
     there are many of them."""
     block = sch.get_block(pieces.block)
-    loops = sch.get_loops(block)
+    whole, loops = sch.get(block), sch.get_loops(block)
+    parts = {}
     if pieces.is_float_sum:
         sch.cache_write(block, 0, "global")
     long = loops[pieces.loop]
     if pieces.rest:
         sch.reorder(long, *[loop for loop in loops if loop is not long])
-        long, _ = sch.loop_partition(long, [pieces.count * pieces.size, None])
+        long, left = sch.loop_partition(long, [pieces.count * pieces.size, None])
         block = sch.get_child_blocks(long)[0]
+        parts["left"] = sch.get_child_blocks(left)[0]
         first, *others = sch.get_loops(block)
         loops = [*others[: pieces.loop], first, *others[pieces.loop :]]
     piece, step = sch.split(long, [None, pieces.size])
     loops[pieces.loop] = step
     sch.reorder(piece, *loops)
     name = sch.get(block).name
-    sch.rfactor(piece, 0)
+    parts["pieces"] = sch.rfactor(piece, 0)
+    parts["joined"] = sch.get_block(name)
+    for part, made in parts.items():
+        for key, value in part_of(whole, part).items():
+            sch.annotate(made, key, value)
     if pieces.is_float_sum:
-        sch.unsafe_set_dtype(sch.get_block(name), 0, "float64")
+        sch.unsafe_set_dtype(parts["joined"], 0, "float64")
 
 
 SPLIT = Rule("split", schedule_split)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace as replace_fields
+from typing import Any
 
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -19,6 +20,9 @@ from ....support.context_stack import ContextStack
 
 SCHEDULE = "schedule"
 """Annotation of a block: a number by the name of a decision."""
+PART = "schedule_part"
+"""Annotation of a block that a rule made of another: the name of the other, whose annotation decides about it as well, and what
+the names of its decisions begin with."""
 LEAST_LANES = 4
 """Elements of a vector that is a part of a register."""
 
@@ -49,7 +53,8 @@ def choose(block: Block, name: str, candidates: Iterable[int], own: int, most: i
     decided, seen = block.annotations.get(SCHEDULE), _WATCHED.top
     if decided is None and seen is None:
         return own if most is None else min(own, most)
-    choice = Choice(block.name, name, tuple(dict.fromkeys([int(own), *candidates])), most, own)
+    whole, part = block.annotations.get(PART, (block.name, ""))
+    choice = Choice(whole, part + name, tuple(dict.fromkeys([int(own), *candidates])), most, own)
     choice = replace_fields(choice, taken=choice.answer(decided))
     if seen is not None:
         seen.append(choice)
@@ -59,6 +64,13 @@ def choose(block: Block, name: str, candidates: Iterable[int], own: int, most: i
 def choose_lanes(block: Block, own: int) -> int:
     """Elements of a vector: those of a register, or of a part of one, which lines that are hardly longer fill better."""
     return choose(block, "lanes", [own // part for part in (1, 2, 4) if own >= LEAST_LANES * part], own)
+
+
+def part_of(block: Block, name: str) -> dict[str, Any]:
+    """The annotations by which a block that is made of ``block`` has decisions of its own."""
+    whole, part = block.annotations.get(PART, (block.name, ""))
+    decided = {SCHEDULE: block.annotations[SCHEDULE]} if SCHEDULE in block.annotations else {}
+    return {**decided, PART: (whole, f"{part}{name}_")}
 
 
 @contextmanager
