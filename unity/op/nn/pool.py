@@ -335,6 +335,8 @@ def _adaptive_ref(rank: int) -> Any:
         data = np.transpose(x, [layout.index(c) for c in _layout(rank)]).astype(np.float64)
         span = data.shape[2:]
         size = span if output_size is None else many(output_size, rank)
+        if 0 in span and x.dtype.kind in "iu":
+            raise ValueError("integers have no mean of an empty window")
         made = np.empty((*data.shape[:2], *size))
         for place in np.ndindex(*size):
             window = [slice(p * n // k, -(-(p + 1) * n // k)) for p, n, k in zip(place, span, size)]
