@@ -13,6 +13,7 @@ import pytest
 
 import unity
 from unity.ffi.targets.target import Target
+from unity.ir.build import is_int
 from unity.ir.interpret import run
 from unity.ir.interpret.threads import ThreadedInterpreter, has_kernels
 from unity.ir.verifier.verifier import verify
@@ -86,10 +87,11 @@ def scheduled(mod: unity.IRModule) -> unity.IRModule:
     made = {}
     for name, fn in mod.prim_funcs().items():
         found = schedule_function(name, fn, set(), MACHINE, GPU_RULES)
-        if found is None:
-            assert "call_packed" in fn.script()
+        assert found is not None
+        if "T.call_packed" in fn.script():
             pytest.skip("it calls a function of the host")
-        assert has_kernels(found.func)
+        sizes = [extent for buffer in fn.buffer_map.values() for extent in buffer.shape]
+        assert has_kernels(found.func) or any([is_int(extent, 0) for extent in sizes])
         made[name] = found.func
     return mod.with_functions(made)
 
