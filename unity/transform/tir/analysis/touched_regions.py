@@ -6,7 +6,7 @@ Statements hold no blocks any more (after `lower_opaque_block`). Not here: any r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from ....ir.build import add, conjuncts, const, dtype_of, int_imm, is_int, logic
 from ....ir.expr import Call, IntImm, Var
 from ....ir.node import replace
 from ....ir.scalar import LT, BufferLoad, FloorDiv, FloorMod, Ramp
-from ....ir.stmt import Break, BufferStore, Continue, For, IfThenElse, Stmt, While
+from ....ir.stmt import AllocBuffer, Break, BufferStore, Continue, For, IfThenElse, SeqStmt, Stmt, While
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, children, collect, used_vars
@@ -44,26 +44,53 @@ class Access:
 def accesses_of(stmt: Stmt, buffer: Buffer) -> list[Access] | None:
     """Accesses of a buffer in the order they happen; None where that cannot be seen: its pointer is
     used, or a loop is left in the middle."""
-    walk = _Walk(buffer)
-    walk.visit(stmt, (), ())
-    return None if walk.escapes else walk.found
+    return AccessWalk(stmt).accesses(buffer)
+
+
+@dataclass(slots=True, frozen=True)
+class Scope:
+    """Where a buffer is allocated: the loops and conditions around, and the statement that holds all its uses."""
+
+    loops: tuple[For, ...]
+    conditions: tuple[Expr, ...]
+    stmt: Stmt
 
 
 _LEAVING = ("T.break_loop", "T.continue_loop")
 
 
-class _Walk:
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-        self.found: list[Access] = []
-        self.escapes = False
+class AccessWalk:
+    """The accesses of all buffers in a statement, and the scopes of those that are allocated there, from inside out."""
+
+    def __init__(self, stmt: Stmt) -> None:
+        self.scopes: dict[Buffer, Scope] = {}
+        self.open: dict[Buffer, Scope] = {}
+        """Scopes that the walk is in."""
+        self.found: dict[Buffer, list[Access]] = {}
+        self.escaped: set[Var] = set()
+        self.is_left = False
+        """Something leaves a loop in the middle."""
+        self.visit(stmt, (), ())
+
+    def accesses(self, buffer: Buffer) -> list[Access] | None:
+        """The accesses of a buffer as seen from within its scope, in the order they happen; None where they cannot be seen."""
+        if buffer.data in self.escaped or any([b.data is buffer.data and b is not buffer for b in self.found]):
+            return None
+        found, scope = self.found.get(buffer, []), self.scopes.get(buffer)
+        if scope is None:
+            return None if self.is_left else found
+        loops, conditions = len(scope.loops), len(scope.conditions)
+        return [Access(a.node, a.loops[loops:], a.conditions[conditions:]) for a in found]
 
     def visit(self, node: Any, loops: tuple[For, ...], conditions: tuple[Expr, ...]) -> None:
+        """Walk over a statement or expression inside loops and conditions."""
         kind = type(node)
         if kind is For:
             self.visit(node.min, loops, conditions)
             self.visit(node.extent, loops, conditions)
             self.visit(node.body, (*loops, node), conditions)
+        elif kind is SeqStmt:
+            self._sequence(node, loops, conditions)
         elif is_thread_axis(node):
             self.visit(as_loop(node), loops, conditions)
         elif kind is IfThenElse:
@@ -76,29 +103,34 @@ class _Walk:
             self.visit(cond, loops, conditions)
             self.visit(yes, loops, (*conditions, *conjuncts(cond)))
             self.visit(no, loops, (*conditions, logical_not(cond)))
-        elif kind is Call and node.op_name == "T.address_of":
-            self.escapes |= self.buffer.data in used_vars(node)
-        elif kind is While:
-            self.escapes |= self.buffer.data in used_vars(node)  # runs nobody knows how often
+        elif (kind is Call and node.op_name == "T.address_of") or kind is While:  # a loop runs nobody knows how often
+            self.escaped.update(used_vars(node))
         elif kind in (Break, Continue) or (kind is Call and node.op_name in _LEAVING):
-            self.escapes = True  # what stands before an access may be left out
-        elif node is self.buffer.data:
-            self.escapes = True
+            self.is_left = True  # what stands before an access may be left out
+            self.escaped.update([buffer.data for buffer in self.open])
+        elif kind is Var:
+            self.escaped.add(node)
         elif kind is BufferLoad or kind is BufferStore:
             self._access(node, loops, conditions)
         elif not node.is_reference:
             for child in children(node):
                 self.visit(child, loops, conditions)
 
+    def _sequence(self, node: SeqStmt, loops: tuple[For, ...], conditions: tuple[Expr, ...]) -> None:
+        outer = self.open
+        for part in node.stmts:
+            if type(part) is AllocBuffer:
+                self.open = {**self.open, part.buffer: Scope(loops, conditions, node)}
+            self.visit(part, loops, conditions)
+        self.scopes |= {buffer: scope for buffer, scope in self.open.items() if buffer not in outer}
+        self.open = outer
+
     def _access(self, node: BufferLoad | BufferStore, loops: tuple[For, ...], conditions: tuple[Expr, ...]) -> None:
         parts = [*node.indices] + ([node.value] if type(node) is BufferStore else [])
         for part in parts + ([node.predicate] if node.predicate is not None else []):
             self.visit(part, loops, conditions)
-        if node.buffer is self.buffer:
-            lanes = () if node.predicate is None else (node.predicate,)
-            self.found.append(Access(node, loops, (*conditions, *lanes)))
-        elif node.buffer.data is self.buffer.data:
-            self.escapes = True
+        lanes = () if node.predicate is None else (node.predicate,)
+        self.found.setdefault(node.buffer, []).append(Access(node, loops, (*conditions, *lanes)))
 
 
 def domains_of(loops: Sequence[For], ana: Analyzer) -> dict[Var, IntSet]:
@@ -236,18 +268,22 @@ def written_before_read(accesses: Sequence[Access], ana: Analyzer) -> bool:
 
 
 class MoveAccesses(Rewriter):
-    """Accesses of one buffer become accesses of another, relative to a corner."""
+    """Accesses of buffers become accesses of others, relative to a corner of each."""
 
-    def __init__(self, old: Buffer, new: Buffer, corner: list[Expr], analyzer: Analyzer) -> None:
-        super().__init__({BufferLoad: self.access, BufferStore: self.access}, {old.data: new.data})
-        self.old, self.new, self.corner, self.analyzer = old, new, corner, analyzer
+    def __init__(self, moves: Mapping[Buffer, tuple[Buffer, Sequence[Expr]]], analyzer: Analyzer) -> None:
+        mapping: dict[Any, Any] = {}
+        for old, (new, _) in moves.items():
+            mapping |= {old: new, old.data: new.data}
+        super().__init__({BufferLoad: self.access, BufferStore: self.access}, mapping)
+        self.corners = dict(moves.values())
+        self.analyzer = analyzer
 
     def access(self, node: Any) -> Any:
         """A load or store with its indices moved."""
-        if node.buffer is not self.old:
+        corner = self.corners.get(node.buffer)
+        if corner is None:
             return node
-        indices = [self._index(i, low) for i, low in zip(node.indices, self.corner)]
-        return replace(node, buffer=self.new, indices=tuple(indices))
+        return replace(node, indices=tuple([self._index(i, self.visit(low)) for i, low in zip(node.indices, corner)]))
 
     def _index(self, index: Expr, low: Expr) -> Expr:
         if is_int(low, 0):

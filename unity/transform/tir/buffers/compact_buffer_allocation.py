@@ -111,7 +111,7 @@ class _Compact(StatementRewriter):
         for block in collect(body, Block):
             refuse_block(block)
         small = replace(buffer, shape=tuple(shape), data=Var(buffer.data.name, buffer.data.ty))
-        moved = MoveAccesses(buffer, small, corner, self.analyzer)(body)
+        moved = MoveAccesses({buffer: (small, corner)}, self.analyzer)(body)
         return seq(replace(alloc, buffer=small), moved)
 
     def possible_size(self, buffer: Buffer) -> bool:

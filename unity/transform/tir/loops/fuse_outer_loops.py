@@ -16,12 +16,11 @@ from ....ir.buffer import Buffer
 from ....ir.build import is_int
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, AssertStmt, BufferStore, Evaluate, For, Return, SeqStmt, Stmt, While, seq
+from ....ir.stmt import AllocBuffer, AssertStmt, Evaluate, For, Return, SeqStmt, Stmt, While, seq
 from ....ir.structural import structural_equal
 from ....ir.walk import StatementRewriter, collect, substitute
 from ...infra.passes import prim_func_pass
-from ..analysis.touched_regions import Access, accesses_of
+from ..analysis.touched_regions import Access, AccessWalk
 
 
 def _plain(loop: For) -> bool:
@@ -39,12 +38,13 @@ def _touched(loop: For) -> dict[Buffer, list[Access]] | None:
     """Accesses by buffer, without the buffers that an iteration has for itself; None where not all can be seen."""
     own = {alloc.buffer.data for alloc in collect(loop, AllocBuffer)}
     found: dict[Buffer, list[Access]] = {}
-    for node in collect(loop.body, (BufferLoad, BufferStore)):
-        if node.buffer.data not in own and node.buffer not in found:
-            accesses = accesses_of(loop.body, node.buffer)
+    walk = AccessWalk(loop.body)
+    for buffer in walk.found:
+        if buffer.data not in own:
+            accesses = walk.accesses(buffer)
             if accesses is None:
                 return None
-            found[node.buffer] = accesses
+            found[buffer] = accesses
     return found
 
 

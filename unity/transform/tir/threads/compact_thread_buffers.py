@@ -13,7 +13,6 @@ blocks are lowered.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ....arith.analyzer import Analyzer
 from ....arith.intset import union
@@ -25,11 +24,11 @@ from ....ir.function import PrimFunc
 from ....ir.intrinsic import INTRINSICS
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, AttrStmt, Bind, For, SeqStmt, Stmt, seq, statements_of
+from ....ir.stmt import AttrStmt, Bind, For, Stmt
 from ....ir.types import Expr, prim_type
-from ....ir.walk import Rewriter, collect, free_vars
+from ....ir.walk import collect, free_vars
 from ...infra.passes import prim_func_pass
-from ..analysis.touched_regions import Access, MoveAccesses, accesses_of, box, kept_axis, written_before_read
+from ..analysis.touched_regions import Access, AccessWalk, MoveAccesses, Scope, box, kept_axis, written_before_read
 
 OWNED_BY = {
     "shared": ("blockIdx",),
@@ -41,12 +40,9 @@ OWNED_BY = {
 what it allocates around them."""
 
 
-class _Compact(Rewriter):
+class _Compact:
     def __init__(self, func: PrimFunc) -> None:
-        super().__init__()
         self.analyzer = Analyzer([n for b in func.buffer_map.values() for n in b.shape if type(n) is Var])
-        self.around: list[For] = []
-        """Thread axes around the current statement."""
         self.values: dict[Var, Expr] = {bind.var: bind.value for bind in collect(func.body, Bind)}
         for loop in [
             *collect(func.body, For),
@@ -54,41 +50,29 @@ class _Compact(Rewriter):
         ]:
             self.analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
 
-    def enter(self, node: Any) -> Any | None:
-        if not is_thread_axis(node):
-            return None
-        self.around.append(as_loop(node))
-        body = self.visit(node.body)
-        self.around.pop()
-        return replace(node, body=body)
+    def __call__(self, body: Stmt) -> Stmt:
+        walk = AccessWalk(body)
+        moves = {}
+        for buffer, scope in walk.scopes.items():
+            accesses = walk.accesses(buffer) if buffer.scope in OWNED_BY else None
+            made = self._shrunk(buffer, scope, accesses) if accesses else None
+            if made is not None:
+                moves[buffer] = made
+        return MoveAccesses(moves, self.analyzer)(body) if moves else body
 
-    def leave(self, node: Any) -> Any:
-        if type(node) is not SeqStmt:
-            return node
-        stmts = node.stmts
-        for position, part in enumerate(stmts):
-            if type(part) is AllocBuffer and part.buffer.scope in OWNED_BY:
-                rest = seq(*stmts[position + 1 :])
-                made = self._shrunk(part, rest)
-                if made is not None:
-                    tail = statements_of(made[1])
-                    stmts = (*stmts[:position], made[0], *tail)
-        return node if stmts is node.stmts else SeqStmt(stmts, node.span)
-
-    def _shrunk(self, alloc: AllocBuffer, rest: Stmt) -> tuple[Stmt, Stmt] | None:
-        buffer = alloc.buffer
-        accesses = accesses_of(rest, buffer)
-        if not accesses or buffer.strides or buffer.elem_offset is not None or not buffer.shape:
+    def _shrunk(self, buffer: Buffer, scope: Scope, accesses: list[Access]) -> tuple[Buffer, list[Expr]] | None:
+        """The buffer of the cells that one owner touches, and the corner at which they begin."""
+        if buffer.strides or buffer.elem_offset is not None or not buffer.shape:
             return None
         owned = (*OWNED_BY[buffer.scope], "vthread", "cthread")
-        sharing = [axis for axis in self.around if not (axis.thread or "").startswith(owned)]
+        around = [loop for loop in scope.loops if is_thread_axis(loop)]
+        sharing = [axis for axis in around if not (axis.thread or "").startswith(owned)]
         fixed = self._fixed(buffer, accesses, sharing)
         moving = [
             Access(a.node, (*sharing, *[l for l in a.loops if l.loop_var not in fixed]), a.conditions) for a in accesses
         ]
         boxes = [box(access, self.analyzer) for access in moving]
         inner = {l.loop_var for a in accesses for l in a.loops}
-        changing = {l.loop_var for l in (*sharing, *collect(rest, For))}
         corner: list[Expr] = []
         shape: list[Expr] = []
         for axis, extent in enumerate(buffer.shape):
@@ -96,7 +80,9 @@ class _Compact(Rewriter):
             used = free_vars(low)
             seen = [v for v in used if v in inner]
             unknown = any([v not in {l.loop_var for l in a.loops} for v in seen for a in accesses])
-            if unknown or any([v in self.values and self._moves(v, changing) for v in used]):
+            bound = [v for v in used if v in self.values]
+            changing = {l.loop_var for l in (*sharing, *collect(scope.stmt, For))} if bound else set()
+            if unknown or any([self._moves(v, changing) for v in bound]):
                 # a corner that some access does not know, or that may differ between threads and turns
                 low, size = int_imm(0, prim_type(dtype_of(extent))), extent
             padding = buffer.scope != "local" and axis == len(buffer.shape) - 1
@@ -111,8 +97,7 @@ class _Compact(Rewriter):
             shape.append(size)
         if all([a is b for a, b in zip(shape, buffer.shape)]):
             return None
-        small = replace(buffer, shape=tuple(shape), data=Var(buffer.data.name, buffer.data.ty))
-        return replace(alloc, buffer=small), MoveAccesses(buffer, small, corner, self.analyzer)(rest)
+        return replace(buffer, shape=tuple(shape), data=Var(buffer.data.name, buffer.data.ty)), corner
 
     def _moves(self, var: Var, changing: set[Var]) -> bool:
         """True if a bound value may differ where variables do, or is not computed from variables alone."""
