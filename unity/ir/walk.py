@@ -284,9 +284,27 @@ def nodes_in(root: Node, seen: set[int] | None = None) -> list[Any]:
     return found
 
 
+_WALKED: dict[int, tuple[Node, list[Any]]] = {}
+"""Statements and scalar expressions that were walked last, by ids, with their nodes: passes ask for one kind after the other."""
+_WALKS = 64
+
+
 def collect(root: Node, kinds: type | tuple[type, ...]) -> list[Any]:
     """Return all nodes of the classes ``kinds`` in ``root``, children first, each once."""
-    return [node for node in nodes_in(root) if isinstance(node, kinds)]
+    known = _WALKED.get(id(root))
+    if known is not None:
+        return [node for node in known[1] if isinstance(node, kinds)]
+    found = nodes_in(root)
+    if isinstance(root, Stmt):
+        if len(_WALKED) >= _WALKS:
+            _WALKED.clear()
+        _WALKED[id(root)] = (root, found)
+    return [node for node in found if isinstance(node, kinds)]
+
+
+def forget_walks() -> None:
+    """Let go of the statements that ``collect`` remembers."""
+    _WALKED.clear()
 
 
 def used_vars(root: Node) -> list[Var]:
