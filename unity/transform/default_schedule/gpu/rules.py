@@ -13,7 +13,7 @@ from ....ffi.targets.kinds import DEFAULT
 from ....ir.analysis.threads import thread_axes
 from ....ir.expr import Call
 from ....ir.function import PrimFunc
-from ....ir.stmt import SeqStmt, Stmt
+from ....ir.stmt import SeqStmt
 from ....ir.walk import collect
 from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine, Machine
@@ -104,16 +104,19 @@ def _schedule(fn: PrimFunc) -> Schedule:
 def _finished(fn: PrimFunc, machine: Machine, said: list[str], number: int = len(_TAKES)) -> Scheduled:
     """The program with the rest bound by the rules from a given position on, or by the last rule as it stands."""
     for take in _TAKES[number:]:
+        if _is_done(fn):
+            break
         fn, more = _taken(fn, take, machine)
         said = [*said, *more]
-    if not all([is_bound(part) for part in _parts(fn)]):
+    if not _is_done(fn):
         fn = bind_plain_loops(fn, machine.gpu)
         said = [*said, "the rest as it stands"]
     return Scheduled(mark(fn), "; ".join(said))
 
 
-def _parts(fn: PrimFunc) -> Sequence[Stmt]:
-    return fn.body.stmts if type(fn.body) is SeqStmt else (fn.body,)
+def _is_done(fn: PrimFunc) -> bool:
+    """True if each part of a program is bound."""
+    return all([is_bound(part) for part in (fn.body.stmts if type(fn.body) is SeqStmt else (fn.body,))])
 
 
 def _plain(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
@@ -131,7 +134,7 @@ def _on_host(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Sche
 
 def _bound(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
     """A program that is already bound to threads."""
-    if thread_axes(fn.body) and all([is_bound(part) for part in _parts(fn)]):
+    if thread_axes(fn.body) and _is_done(fn):
         return Scheduled(mark(fn), "its threads are bound as it was written")
     return "threads are to be bound"
 
