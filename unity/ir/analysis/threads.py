@@ -74,7 +74,8 @@ def thread_axes(stmt: Stmt) -> list[ThreadAxis]:
             found.append(axis_of(node, tags))
             tags = (*tags, found[-1].tag)
         for child in children(node):
-            visit(child, tags)
+            if not isinstance(child, Expr):
+                visit(child, tags)
 
     visit(stmt, ())
     return found

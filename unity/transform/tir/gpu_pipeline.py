@@ -74,10 +74,10 @@ GPU_PIPELINE = Pipeline((
     vectorize_loop,
     inject_ptx_async_copy,
     rewrite_unsafe_select,
-    unroll_loop.with_options(explicit=False),
     merge_shared_memory_allocations,
     remove_no_op,
     verify_gpu_code,
     split_host_device,
+    unroll_loop.with_options(explicit=False),
 ))  # fmt: skip
 """Scheduled programs to kernels and the programs that launch them: ``check_gpu(GPU_PIPELINE(sch.mod), ...)``."""

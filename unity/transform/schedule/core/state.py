@@ -55,6 +55,10 @@ class Relaid:
     pad_value: Any
 
 
+_MARKS = {"kind", "thread", "annotations"}
+"""Fields that say how a loop runs: no question that is remembered until the program changes depends on them."""
+
+
 class ScheduleState:
     """Functions by name as trees of srefs.
 
@@ -284,7 +288,9 @@ class ScheduleState:
             new = with_fields(at.block, **fields)
             self.replace(at, with_fields(at.realize, block=new), {**(blocks or {}), at.block: new})
         else:
+            known = dict(self.now) if fields.keys() <= _MARKS else {}
             self.replace(at, with_fields(at.loop, **fields), blocks)
+            self.now.update(known)
 
     def _replace(self, old: Sref, new: Stmt, blocks: Mapping[Block, Block]) -> None:
         parent, before = old.parent, old.node
