@@ -21,7 +21,7 @@ from ..llvm.intrinsics import pointer
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter, Intrinsics
-from .registers import element, nvvm, require
+from .registers import element, nvvm, require, structure
 
 
 @dataclass(slots=True, frozen=True)
@@ -90,15 +90,11 @@ def load_words(w: FunctionWriter, place: str, count: int, kind: str) -> list[tup
 
 def store_words(w: FunctionWriter, place: str, result: str, count: int, kind: str) -> None:
     """Store the parts of a result in the memory of the thread."""
-    whole = f"{{ {', '.join([kind] * count)} }}"
+    whole = structure(w, [kind] * count)
     for number in range(count):
         part = w.emit(f"extractvalue {whole} {result}, {number}") if count > 1 else result
         at = w.emit(f"getelementptr i32, ptr {place}, i64 {number}") if number else place
         w.do(f"store {kind} {part}, ptr {at}, align 4")
-
-
-def _struct(count: int, kind: str) -> str:
-    return kind if count == 1 else f"{{ {', '.join([kind] * count)} }}"
 
 
 def mma(w: FunctionWriter, call: Call) -> str:
@@ -115,7 +111,7 @@ def mma(w: FunctionWriter, call: Call) -> str:
     a, b, c = [element(w, call.args[k], call.args[k + 1], DataType(kind)) for k, kind in zip((6, 8, 10), kinds)]
     operands = load_words(w, a, form.a, form.operand) + load_words(w, b, form.b, form.operand)
     operands += load_words(w, c, form.c, form.total)
-    made = nvvm(w, f"mma.{_text(call, 0)}.row.col.{form.name}", _struct(form.c, form.total), *operands)
+    made = nvvm(w, f"mma.{_text(call, 0)}.row.col.{form.name}", structure(w, [form.total] * form.c), *operands)
     store_words(w, c, made, form.c, form.total)
     return "undef"
 
@@ -131,7 +127,7 @@ def ldmatrix(w: FunctionWriter, call: Call) -> str:
     row = element(w, call.args[5], call.args[6], dtype)
     shared = w.emit(f"addrspacecast ptr {row} to ptr addrspace(3)")
     name = f"ldmatrix.sync.aligned.m8n8.x{number}{'.trans' if trans else ''}.b16.p3"
-    store_words(w, to, nvvm(w, name, _struct(number, "i32"), ("ptr addrspace(3)", shared)), number, "i32")
+    store_words(w, to, nvvm(w, name, structure(w, ["i32"] * number), ("ptr addrspace(3)", shared)), number, "i32")
     return "undef"
 
 
@@ -202,7 +198,7 @@ def load_fragment(w: FunctionWriter, call: Call) -> str:
     source = pointer(w, call.args[5])
     stride = w.emit(f"trunc i64 {index(w, call.args[6])} to i32")
     made = nvvm(
-        w, f"wmma.m16n16k16.load.{letter}.{layout}.stride.{name}.p0", _struct(count, kind), ("ptr", source), ("i32", stride)
+        w, f"wmma.m16n16k16.load.{letter}.{layout}.stride.{name}.p0", structure(w, [kind] * count), ("ptr", source), ("i32", stride)
     )  # fmt: skip
     store_words(w, place, made, count, kind)
     return "undef"
@@ -241,7 +237,7 @@ def mma_fragments(w: FunctionWriter, call: Call) -> str:
     words = load_words(w, a, form.a, form.operand) + load_words(w, b, form.b, form.operand)
     words += load_words(w, c, form.c, form.total)
     layouts = f"{_layout(w, call.args[2], call)}.{_layout(w, call.args[4], call)}"
-    made = nvvm(w, f"wmma.m16n16k16.mma.{layouts}.{form.name}", _struct(form.c, form.total), *words)
+    made = nvvm(w, f"wmma.m16n16k16.mma.{layouts}.{form.name}", structure(w, [form.total] * form.c), *words)
     store_words(w, d, made, form.c, form.total)
     return "undef"
 

@@ -50,6 +50,18 @@ def nvvm(w: FunctionWriter, name: str, result: str, *arguments: tuple[str, str])
     return w.emit(text)
 
 
+def structure(w: FunctionWriter, kinds: Sequence[str]) -> str:
+    """The type of the results of an instruction; one of more than eight, which no intrinsic has, gets a name: each result that is
+    taken repeats it."""
+    if len(kinds) < 2:
+        return kinds[0] if kinds else "void"
+    text = f"{{ {', '.join(kinds)} }}"
+    if len(kinds) <= 8:
+        return text
+    name = f"%{kinds[0]}.{len(kinds)}"
+    return w.module.declare(name, f"{name} = type {text}\n")
+
+
 def assembly(
     w: FunctionWriter, text: str, results: Sequence[str], *operands: tuple[str, str], tied: Sequence[str] = ()
 ) -> str:
@@ -59,7 +71,7 @@ def assembly(
     letters = {"i32": "r", "i64": "l", "float": "f", "i1": "b"}
     constraints = [f"={letters[kind]}" for kind in results] + [str(n) for n in range(len(tied))]
     constraints += [letters[kind] for kind, _ in operands] + ["~{memory}"]
-    result = "void" if not results else results[0] if len(results) == 1 else f"{{ {', '.join(results)} }}"
+    result = structure(w, results)
     given = [f"{kind} {value}" for kind, value in (*zip(results, tied), *operands)]
     call = f'call {result} asm sideeffect "{text}", "{",".join(constraints)}"({", ".join(given)}) convergent'
     if not results:
