@@ -6,6 +6,7 @@ Not here: the products (`attention_products.py`), their sizes (`attention.py`).
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from textwrap import indent
 from typing import Any
 
@@ -17,7 +18,7 @@ from ...ir.node import replace
 from ...ir.scalar import Div
 from ...ir.stmt import AllocBuffer, BlockRealize, Stmt, seq
 from ...ir.types import Expr
-from ...ir.walk import substitute
+from ...ir.walk import fresh_copy
 from ...op.common.type_rules import is_one
 from ...op.nn.attention_blocks import Attention
 from ...script import parse
@@ -57,6 +58,14 @@ def _number(expr: Expr) -> float | None:
         width = _number(expr.args[0])
         return None if width is None else math.sqrt(width)
     return float(expr.value) if isinstance(expr, (FloatImm, IntImm)) else None
+
+
+@lru_cache(maxsize=8)
+def _read(text: str) -> PrimFunc:
+    """The program of a text, which names the sizes: other sizes have the same."""
+    func = parse(text)
+    assert isinstance(func, PrimFunc)
+    return func
 
 
 def _lanes(width: int, most: int) -> int:
@@ -114,8 +123,7 @@ class Kernel:
             "shift": build.const(0, "int64") if what.shift is None else what.shift,
             "empty": build.const(what.empty or 0.0, what.wide),
         }
-        func = parse(self.text())
-        assert isinstance(func, PrimFunc)
+        func = _read(self.text())
         mapping: dict[Any, Any] = {}
         for param in func.params:
             buffer = func.buffer_map.get(param)
@@ -128,7 +136,7 @@ class Kernel:
         body = func.body
         if type(body) is BlockRealize:
             body = seq(*[AllocBuffer(buffer) for buffer in body.block.alloc_buffers], body.block.body)
-        alone: PrimFunc = simplify.on(replace(func, body=substitute(body, mapping), params=(), buffer_map={}))
+        alone: PrimFunc = simplify.on(replace(func, body=fresh_copy(body, mapping), params=(), buffer_map={}))
         return alone.body
 
     # ---- text
