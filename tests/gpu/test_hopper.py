@@ -212,6 +212,19 @@ def test_forms_that_differ_in_a_word_are_assembled() -> None:
     assert resources.spill_bytes == 0
 
 
+def test_the_type_of_many_sums_is_written_once() -> None:
+    """Each sum that is taken from a result repeats the type of all."""
+    body = """
+S = T.alloc_buffer((8192,), "bfloat16", scope="shared", align=1024)
+D = T.alloc_buffer((32,), "float32", scope="local")
+T.ptx_wgmma("float32", "m64n64k16", "row", "col", "bfloat16", "bfloat16", "float32", S.data, 0, S.data, 4096, D.data, 0, 128, T.bool(True))
+Y[tx] = D[0]
+"""
+    written = write_programs({"kernel": device_function(body, 128, Y="float32")}, unity.Target("cuda -arch=sm_90a"))
+    assert written.device.text.count("{ float, float, float") == 1
+    assert "wgmma.mma_async" in ptx_of(written.device.text, written.arch)
+
+
 COPIES = """
 S = T.alloc_buffer((256,), "float32", scope="shared")
 T.create_barriers(2)

@@ -7,7 +7,7 @@ from unity.ir.scalar import BufferLoad
 from unity.ir.stmt import Block, BufferStore, For
 from unity.ir.structural import structural_equal
 from unity.ir.types import Expr
-from unity.ir.walk import Rewriter, StatementRewriter, collect, rewrite
+from unity.ir.walk import Rewriter, StatementRewriter, collect, forget_walks, rewrite
 from unity.script import parse
 
 PROGRAM = """
@@ -60,3 +60,15 @@ def test_one_rule_of_expressions_enters_them():
     made = rewrite(func, {For: lambda f: f, BufferLoad: lambda load: replace(load, indices=load.indices[::-1])})
     first, *_ = collect(made.body, BufferLoad)
     assert first.indices[0].name == "vj" and not isinstance(first.indices[1], IntImm)
+
+
+def test_what_was_collected_is_the_caller_s_own() -> None:
+    """A statement is walked once for several questions: a list that a caller changes changes no later answer."""
+    body = parse(PROGRAM).body
+    first = collect(body, BufferLoad)
+    first.clear()
+    assert len(collect(body, BufferLoad)) == 2
+    changed = rewrite(body, {BufferStore: lambda store: replace(store, value=IntImm(0, store.value.ty))})
+    assert collect(changed, BufferLoad) == []
+    forget_walks()
+    assert len(collect(body, BufferLoad)) == 2

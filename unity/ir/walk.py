@@ -285,7 +285,7 @@ def nodes_in(root: Node, seen: set[int] | None = None) -> list[Any]:
 
 
 _WALKED: dict[int, tuple[Node, list[Any]]] = {}
-"""Statements and scalar expressions that were walked last, by ids, with their nodes: passes ask for one kind after the other."""
+"""Statements that were walked last, by ids, with their nodes: passes ask for one kind after the other."""
 _WALKS = 64
 
 
