@@ -7,7 +7,7 @@ from unity.ir.scalar import BufferLoad
 from unity.ir.stmt import Block, BufferStore, For
 from unity.ir.structural import structural_equal
 from unity.ir.types import Expr
-from unity.ir.walk import Rewriter, StatementRewriter, collect, forget_walks, rewrite
+from unity.ir.walk import Rewriter, StatementRewriter, collect, rewrite, walked_statement
 from unity.script import parse
 
 PROGRAM = """
@@ -70,5 +70,5 @@ def test_what_was_collected_is_the_caller_s_own() -> None:
     assert len(collect(body, BufferLoad)) == 2
     changed = rewrite(body, {BufferStore: lambda store: replace(store, value=IntImm(0, store.value.ty))})
     assert collect(changed, BufferLoad) == []
-    forget_walks()
+    walked_statement.cache_clear()
     assert len(collect(body, BufferLoad)) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from ..support.recursion import deep_recursion
@@ -284,27 +285,16 @@ def nodes_in(root: Node, seen: set[int] | None = None) -> list[Any]:
     return found
 
 
-_WALKED: dict[int, tuple[Node, list[Any]]] = {}
-"""Statements that were walked last, by ids, with their nodes: passes ask for one kind after the other."""
-_WALKS = 64
-
-
 def collect(root: Node, kinds: type | tuple[type, ...]) -> list[Any]:
     """Return all nodes of the classes ``kinds`` in ``root``, children first, each once."""
-    known = _WALKED.get(id(root))
-    if known is not None:
-        return [node for node in known[1] if isinstance(node, kinds)]
-    found = nodes_in(root)
-    if isinstance(root, Stmt):
-        if len(_WALKED) >= _WALKS:
-            _WALKED.clear()
-        _WALKED[id(root)] = (root, found)
-    return [node for node in found if isinstance(node, kinds)]
+    nodes = walked_statement(root) if isinstance(root, Stmt) else nodes_in(root)
+    return [node for node in nodes if isinstance(node, kinds)]
 
 
-def forget_walks() -> None:
-    """Let go of the statements that ``collect`` remembers."""
-    _WALKED.clear()
+@lru_cache(64)
+def walked_statement(root: Stmt) -> list[Any]:
+    """The nodes of a statement: passes ask for one kind after the other. A build clears the cache when it is done."""
+    return nodes_in(root)
 
 
 def used_vars(root: Node) -> list[Var]:

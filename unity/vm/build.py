@@ -18,7 +18,7 @@ from ..ffi.tensor import Tensor
 from ..ir.expr import Constant, Var
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
-from ..ir.walk import collect, forget_walks, rewrite
+from ..ir.walk import collect, rewrite, walked_statement
 from ..script import parse
 from ..support.gc_pause import no_collection, young_collection
 from ..support.progress import Progress
@@ -69,7 +69,7 @@ def build(
             if place is not None and found is None:
                 place.keep(made)
     made.describe = partial(module_text, source)
-    forget_walks()
+    walked_statement.cache_clear()
     _trim(made.program.constants)  # what lowering needed
     return made
 
