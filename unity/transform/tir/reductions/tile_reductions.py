@@ -34,7 +34,7 @@ from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ..analysis.choices import LEAST_LANES, choose, choose_lanes
 from ..analysis.chunk_sizes import chunk_of
-from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
+from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, slope, small_stride, stride_class
 from ..analysis.tile_shape import most_rows, tile_shape
 from ..analysis.tiles import (
     Corner,
@@ -117,7 +117,9 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
         walk = None
     taken = [columns] if walk is None else [columns, walk.across]
     others = [loop for loop in fixed if loop not in taken]
-    rows = _rows(update, others, moving)
+    size = extent_of(columns)
+    is_short = size <= 2 * lanes or (size % lanes > 0 and size <= 4 * lanes)
+    rows = _rows(nest, update, others, moving, is_short)
     axis = choose(block, "row_axis", range(-1, len(others)), others.index(rows) if rows is not None else -1)
     rows = others[axis] if axis >= 0 else None
     length = extent_of(columns if walk is None else walk.loop)
@@ -132,16 +134,28 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     return _Plan(nest, update, columns, rows, walk, height, vectors * lanes, lanes, None, parallel)
 
 
-def _rows(update: Update, loops: list[For], moving: list[BufferLoad]) -> For | None:
-    """The loop whose iterations read the same vectors, else the one that shares most reads; of several one that fills a tile."""
+def _rows(nest: Nest, update: Update, loops: list[For], moving: list[BufferLoad], is_short: bool) -> For | None:
+    """The loop whose iterations read the same vectors, else the one that shares most reads, else one whose windows overlap, if
+    lines are short; of several one that fills a tile."""
     iterator = iterators_of(update)
+    steps = {iterator[loop.loop_var]: extent_of(loop) for loop in nest.loops if update.kinds[loop.loop_var] == "R"}
     best, most = None, (0, 0)
     for loop in loops:
         var = iterator[loop.loop_var]
-        shared = sum([4 if load in moving else 1 for load in operands_of(update) if stride_class(load, var) == 0])
+        loads = operands_of(update)
+        shared = sum([8 if load in moving else 2 for load in loads if stride_class(load, var) == 0])
+        if not shared and is_short and loop is loops[-1]:
+            shared = sum([_overlaps(index, var, steps) for load in loads for index in load.indices])
         if shared and (shared, min(extent_of(loop), FULL_ROWS)) > most:
             best, most = loop, (shared, min(extent_of(loop), FULL_ROWS))
     return best
+
+
+def _overlaps(index: Expr, var: Var, steps: dict[Var, int]) -> bool:
+    """True if at least half of the cells that an index goes through in all steps are those of the neighbour along a variable."""
+    own = slope(index, var)
+    reach = 1 + sum([(slope(index, step) or 0) * (extent - 1) for step, extent in steps.items()])
+    return own is not None and 0 < own * 2 <= reach
 
 
 def _nest(plan: _Plan) -> Stmt:
