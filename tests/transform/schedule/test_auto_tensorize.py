@@ -17,6 +17,7 @@ from unity.target.cpu.backend import CPU
 from unity.tir.schedule.analysis import get_auto_tensorize_mapping_info, get_tensorize_loop_mapping, is_tensorizable
 from unity.tir.schedule.transform import auto_tensorize, tile_with_tensor_intrin
 from unity.transform.auto_tensorize.dots import dot_named
+from unity.transform.default_schedule import matmul as matmul_rule
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.infra.backend import Machine
 from unity.transform.schedule import Schedule, Trace
@@ -308,6 +309,23 @@ def test_a_dot_product_that_does_not_fit_is_refused_at_the_build(text):
     sch, block = scheduled(text)
     auto_tensorize(sch, block, "auto_dot_16x4_local")
     with pytest.raises(ScheduleError, match="auto_dot_16x4_local is not how block C can be computed here"):
+        schedule_function("main", sch.mod["main"], set(), WIDE, CPU.rules)
+
+
+def test_a_dot_product_whose_steps_are_refused_is_told_of(monkeypatch):
+    """No other way to compute the block takes its place."""
+
+    tile = matmul_rule._tile
+
+    def refused(*arguments):
+        if arguments[-1] is not None:
+            raise ScheduleError("E441", "no step applies")
+        return tile(*arguments)
+
+    monkeypatch.setattr(matmul_rule, "_tile", refused)
+    sch, block = scheduled(matmul(17, 33, 8, **BYTES))
+    auto_tensorize(sch, block, "auto_dot_16x4_local")
+    with pytest.raises(ScheduleError, match="not how block C can be computed here: auto_dot_16x4_local does not apply"):
         schedule_function("main", sch.mod["main"], set(), WIDE, CPU.rules)
 
 

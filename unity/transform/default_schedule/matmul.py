@@ -68,9 +68,8 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
     found = _schedule_contraction(fn, constants, machine)
     for block in collect(fn.body, Block):
         wanted = decided_intrinsic(block)
-        if wanted is not None and (isinstance(found, str) or wanted not in found.reason):
-            reason = found if isinstance(found, str) else found.reason
-            raise ScheduleError("E441", f"{wanted} is not how block {block.name} can be computed here: {reason}")
+        if wanted is not None and isinstance(found, str):
+            raise ScheduleError("E441", f"{wanted} is not how block {block.name} can be computed here: {found}")
     return found
 
 
@@ -119,7 +118,11 @@ def _schedule_contraction(
     row = _row(what)
     tiles = tile_block_of(what, row, machine) if then is None else None
     whole = (tiles, dot_of(what, machine)) if lanes == filled else ()
-    units = [*[unit for unit in whole if unit is not None], None]
+    units: list[Dot | TileBlock | None] = [unit for unit in whole if unit is not None]
+    if decided_intrinsic(what.block) is None:
+        units.append(None)
+    elif not units:
+        return "its types, lanes or steps are others"
     for unit in units[choose(what.block, "instruction", range(len(units)), 0) :]:
         try:
             made = _schedule(fn, what, after, then, row, constants, machine, width, lanes, unit)
@@ -180,6 +183,8 @@ def _schedule(
     worth = constant or steps_of(what.rows, UNKNOWN) >= PACKED_ROWS or decided_intrinsic(what.block) is not None
     packs = choose(what.block, "pack", (0, 1), worth)
     layout = _layout(what, vectors * lanes) if packs else None
+    if layout is None and decided_intrinsic(what.block) is not None:
+        return "an operand is not packed"
     unit = unit if layout is not None else None
     if layout is not None and unit is not None:
         layout = replace(layout, group=unit.group)

@@ -139,10 +139,9 @@ def _rows(nest: Nest, update: Update, loops: list[For], moving: list[BufferLoad]
     lines are short; of several one that fills a tile."""
     iterator = iterators_of(update)
     steps = {iterator[loop.loop_var]: extent_of(loop) for loop in nest.loops if update.kinds[loop.loop_var] == "R"}
-    best, most = None, (0, 0)
+    best, most, loads = None, (0, 0), operands_of(update)
     for loop in loops:
         var = iterator[loop.loop_var]
-        loads = operands_of(update)
         shared = sum([8 if load in moving else 2 for load in loads if stride_class(load, var) == 0])
         if not shared and is_short and loop is loops[-1]:
             shared = sum([_overlaps(index, var, steps) for load in loads for index in load.indices])
