@@ -1,6 +1,6 @@
 """Everything that a machine with a GPU is to be asked in one visit.
 
-    python -m benchmarks.bench_gpu [--quick] [--only NAME ...] [--json FILE] [--emulated]
+    python -m benchmarks.bench_gpu [--quick] [--only NAME ...] [--without PEER ...] [--budget SECONDS] [--json FILE] [--emulated]
 
 What is there; the tests with the marker ``gpu`` on the device; the emulated device against it, instruction by instruction; what a
 launch and copies cost; then the table: products, softmax, norms, chains, attention, models, beside torch, torch.compile, Triton and
@@ -120,7 +120,9 @@ def own_arch(name: str) -> str:
     return f"{name}a" if f"{name}a" in ARCHS else name if name in ARCHS else DEFAULT_ARCH
 
 
-def bench(quick: bool, emulated: bool, only: list[str]) -> dict[str, Any]:
+def bench(
+    quick: bool, emulated: bool, only: list[str], without: tuple[str, ...] = (), budget: float = 0
+) -> dict[str, Any]:
     """All parts asked for, printed as they come; the same as data."""
 
     def wanted(name: str) -> bool:
@@ -157,8 +159,8 @@ def bench(quick: bool, emulated: bool, only: list[str]) -> dict[str, Any]:
         clock, target = Clock(first), f"cuda -arch={own_arch(first.arch)}"
         part("launch", lambda: launch_costs(first, target, torch, emulated))
         part("copies", lambda: copies(first, clock, emulated, quick))
-        setting = Setting(first, clock, target, torch, kernels, size, 0 if emulated else 0.5 if quick else 1.5,
-                          1 if emulated else 5 if quick else 15, notes)  # fmt: skip
+        setting = Setting(first, clock, target, torch, kernels, size, 0 if emulated else budget or (0.5 if quick else 1.5),
+                          1 if emulated else 5 if quick else 15, notes, without)  # fmt: skip
         print("\n## table")
         found["table"] = []
         for row in table(setting, wanted):
@@ -176,10 +178,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="one size of each, fewer rounds")
     parser.add_argument("--emulated", action="store_true", help="tiny sizes on the emulated device")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="parts of the names of parts and rows")
+    parser.add_argument(
+        "--without", nargs="*", default=[], metavar="PEER", help="peers that are not asked: torch.compile, Triton"
+    )
+    parser.add_argument("--budget", type=float, default=0, metavar="SECONDS", help="of timing for each row")
     parser.add_argument("--json", type=Path, default=None, metavar="FILE")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    found = bench(options.quick, options.emulated, options.only)
+    found = bench(options.quick, options.emulated, options.only, tuple(options.without), options.budget)
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
 

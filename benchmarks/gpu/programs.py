@@ -32,6 +32,11 @@ class Program:
     wanted: float = 1.0
     """The ratio to the best of the peers that is aimed at."""
 
+    @property
+    def allowed(self) -> float:
+        """The error that is allowed, relative to a value or to the root mean square of its row."""
+        return {"float32": 1e-4}.get(self.dtype, 2e-2)
+
     def script(self, size: int) -> str:
         """The module in script."""
         signature = [f'{n}: R.Tensor({s}, "{self.dtype}")' for n, s in zip("xyz", self.shapes(size))]
@@ -56,9 +61,8 @@ class Program:
         cut = found[: len(expected)] if self.rows else found
         if cut.shape != expected.shape:
             return f"shape {cut.shape} instead of {expected.shape}"
-        allowed = {"float32": 1e-4}.get(self.dtype, 2e-2)
-        scale = np.maximum(np.abs(expected), np.sqrt(np.mean(expected.astype("float64") ** 2)))
-        far = ~(np.abs(cut - expected) <= allowed * scale)
+        scale = np.maximum(np.abs(expected), np.sqrt(np.mean(expected.astype("float64") ** 2, -1, keepdims=True)))
+        far = ~(np.abs(cut - expected) <= self.allowed * scale)
         return f"{int(far.sum())} of {far.size} values differ" if far.any() else ""
 
 

@@ -33,6 +33,8 @@ class Setting:
     rounds: int
     notes: dict[str, str] = field(default_factory=dict)
     """Why a peer is not there."""
+    without: tuple[str, ...] = ()
+    """Peers that are not asked for."""
 
 
 @dataclass(slots=True)
@@ -67,6 +69,8 @@ def measured(row: Row, makers: Mapping[str, Callable[[], Run]], wrong: Callable[
     """Build every runner, check what it gives, time those that are right. A failure is a note of the row."""
     runs: dict[str, Run] = {}
     for name, make in makers.items():
+        if name in setting.without:
+            continue
         try:
             run = make()
             problem = wrong(run())
@@ -86,9 +90,10 @@ def measured(row: Row, makers: Mapping[str, Callable[[], Run]], wrong: Callable[
 
 def program_row(program: Program, size: int, setting: Setting) -> Row:
     """A program of the table at a size."""
-    inputs, torch = program.inputs(size), setting.torch
+    torch = setting.torch
     row = Row(f"{program.name} {size}", notes=dict(setting.notes), wanted={"best": program.wanted})
-    given = _tensors(program, inputs, setting)
+    inputs = program.inputs(size) if torch is None else []
+    given = _tensors(program, size, inputs, setting)
     makers: dict[str, Callable[[], Run]] = {UNITY: lambda: _ours(program.script(size), given, setting.target)}
     if torch is not None:
         makers |= {name: (lambda f=f: lambda: f(*given)) for name, f in _eager(torch, program).items()}
@@ -97,19 +102,25 @@ def program_row(program: Program, size: int, setting: Setting) -> Row:
         makers["Triton"] = lambda: lambda: setting.triton[program.name](*given)
     elif setting.triton:
         row.notes["Triton"] = f"{ABSENT}: no kernel of it here"
-    expected = _expected(program, inputs, given, torch)
-    measured(row, makers, lambda found: program.difference(_as_float(found), expected), setting)
+    if torch is None:
+        expected = program.expected(inputs)
+        wrong = lambda found: program.difference(found.numpy().astype("float32"), expected)  # noqa: E731
+    else:
+        exact = next(iter(_eager(torch, program).values()))(*[value.float() for value in given])
+        wrong = lambda found: _difference(torch, program, found, exact)  # noqa: E731
+    measured(row, makers, wrong, setting)
     if UNITY in row.seconds:
         row.rate = f"{program.work(size) / row.seconds[UNITY] / _UNITS[program.unit]:,.4g} {program.unit}"
     return row
 
 
-def _tensors(program: Program, inputs: list[np.ndarray], setting: Setting) -> list[Any]:
-    """The inputs on the device, torch's tensors where torch is there."""
+def _tensors(program: Program, size: int, inputs: list[np.ndarray], setting: Setting) -> list[Any]:
+    """The inputs on the device: torch's tensors, drawn there, where torch is there, else the arrays."""
     torch = setting.torch
     if torch is None:
         return [unity.tensor(array, program.dtype, device=unity.cuda(setting.context.index)) for array in inputs]
-    return [torch.from_numpy(array).cuda().to(getattr(torch, program.dtype)) for array in inputs]
+    torch.manual_seed(size)
+    return [torch.randn(shape, device="cuda", dtype=getattr(torch, program.dtype)) for shape in program.shapes(size)]
 
 
 def _ours(script: str, given: list[Any], target: str) -> Run:
@@ -159,16 +170,11 @@ def _attention(torch: Any, backend: str) -> Callable[..., Any]:
     return run
 
 
-def _expected(program: Program, inputs: list[np.ndarray], given: list[Any], torch: Any) -> np.ndarray:
-    """The result in float32: by torch where it has the device, else by numpy."""
-    if torch is None:
-        return program.expected(inputs)
-    fn = next(iter(_eager(torch, program).values()))
-    return _as_float(fn(*[value.float() for value in given]))
-
-
-def _as_float(value: Any) -> np.ndarray:
-    """A result on the host, in float32."""
-    if isinstance(value, unity.Tensor):
-        return np.asarray(value.numpy()).astype("float32")
-    return np.asarray(value.detach().float().cpu().numpy())
+def _difference(torch: Any, program: Program, found: Any, expected: Any) -> str:
+    """``Program.difference`` of a whole result, on the device."""
+    made = (found.torch() if isinstance(found, unity.Tensor) else found).float()
+    if made.shape != expected.shape:
+        return f"shape {tuple(made.shape)} instead of {tuple(expected.shape)}"
+    scale = torch.maximum(expected.abs(), expected.square().mean(-1, keepdim=True).sqrt())
+    far = int((~((made - expected).abs() <= program.allowed * scale)).sum())
+    return f"{far} of {made.numel()} values differ" if far else ""
