@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from device_choice import device_or_emulated
 from disassembly import find_disassembler
 
 import unity
@@ -61,12 +62,13 @@ def samples(name: str) -> np.ndarray:
     return x
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("inexact", [False, True])
 @pytest.mark.parametrize("name", EXACT)
 def test_errors_are_within_the_bounds(name: str, inexact: bool) -> None:
     x, y = samples(name), np.zeros(COUNT, np.float32)
     executable = unity.compile(program(f"T.{name}({X})"), target="cuda")
-    with emulated_gpu(races=False, traffic=False, inexact=inexact):
+    with device_or_emulated(races=False, traffic=False, inexact=inexact):
         unity.VirtualMachine(executable, unity.cuda(0))["main"](x, y)
     with np.errstate(all="ignore"):
         exact = np.asarray(EXACT[name](x.astype(np.longdouble)), np.longdouble)

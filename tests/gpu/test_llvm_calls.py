@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from device_choice import device_or_emulated
 from device_programs import device_function
 from test_cuda_instructions import ptx
 
@@ -11,7 +12,6 @@ import unity
 from unity.script import parse
 from unity.target.cuda.codegen import write_programs
 from unity.target.cuda.llvm_calls import TABLE
-from unity.testing import emulated_gpu
 
 TYPES = {
     "float": "float32",
@@ -43,6 +43,7 @@ def test_the_table_compiles(arch: str) -> None:
     assert "st.global" in ptx(device_function("\n".join(lines), **buffers), arch)
 
 
+@pytest.mark.gpu
 def test_values_on_the_device() -> None:
     lines = [
         'Y[tx] = T.call_llvm_pure_intrin("int32", "llvm.nvvm.read.ptx.sreg.laneid")',
@@ -53,7 +54,7 @@ def test_values_on_the_device() -> None:
     head = '@T.prim_func\ndef main(X: T.Buffer((32,), "int32"), Y: T.Buffer((128,), "int32")):\n    for tx in T.thread_binding(32, "threadIdx.x"):\n'
     x = np.arange(32, dtype="int32")
     executable = unity.compile(parse(head + "\n".join([f"        {line}" for line in lines])), target="cuda")
-    with emulated_gpu():
+    with device_or_emulated():
         y = unity.tensor(np.zeros(128, "int32"), device=unity.cuda(0))
         unity.VirtualMachine(executable, unity.cuda(0))["main"](x, y)
         found = y.numpy().reshape(4, 32)
