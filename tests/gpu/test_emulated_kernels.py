@@ -460,12 +460,11 @@ declare i32 @llvm.bswap.i32(i32)
 @pytest.mark.parametrize("seed", [None, 6])
 def test_branches_by_a_table_and_memory_of_a_thread(seed):
     x = np.random.default_rng(4).integers(0, 1 << 31, 256).astype(np.uint32)
-    with emulated_gpu(seed=seed) as gpu:
+    with device_or_emulated(seed=seed):
         arrays = Arrays()
         y = arrays.room(1024)
         arrays.run(ptx_of(SWITCH), "sw", (2,), (128,), arrays.put(x), y)
         found = arrays.get(y, 256, np.uint32)
-        assert gpu.findings == []
 
     def case(v: int) -> int:
         k = v & 7
