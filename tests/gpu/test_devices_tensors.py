@@ -1,4 +1,5 @@
-"""Tensors on devices whose memory the host does not read: a toy of another package, and CUDA over a scripted driver."""
+"""Tensors on devices whose memory the host does not read: a toy of another package, CUDA over a scripted driver, and the device of
+this machine or the emulated one."""
 
 import copy
 import ctypes
@@ -8,6 +9,7 @@ import pickle
 import numpy as np
 import pytest
 import toy_device
+from device_choice import device_or_emulated
 from scripted_driver import ScriptedDriver
 
 import unity
@@ -21,14 +23,17 @@ from unity.script import parse
 from unity.testing import emulated_gpu
 
 
-@pytest.fixture(params=["apart", "cuda"])
+@pytest.fixture(params=["apart", "cuda", pytest.param("gpu", marks=pytest.mark.gpu)])
 def place(request):
     """A device; the driver behind it for cuda."""
     if request.param == "apart":
         yield unity.device("apart", 1)
-        return
-    with use_driver(ScriptedDriver(devices=2).driver):
-        yield unity.cuda(1)
+    elif request.param == "gpu":
+        with device_or_emulated(launched=False):
+            yield unity.cuda(0)
+    else:
+        with use_driver(ScriptedDriver(devices=2).driver):
+            yield unity.cuda(1)
 
 
 @pytest.fixture
@@ -47,9 +52,9 @@ def code_of(call):
 VALUES = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
 
-def test_devices_are_counted(place, cuda):
-    assert place.exist and not unity.device(place.kind, 2).exist and not place.host_memory
-    assert unity.device(f"{place.kind}:1") is place
+def test_devices_are_counted(place):
+    assert place.exist and not unity.device(place.kind, 2 if place.index else 99).exist and not place.host_memory
+    assert unity.device(f"{place.kind}:{place.index}") is place
     place.sync()
 
 
@@ -137,9 +142,9 @@ def test_copies(place):
     assert code_of(lambda: there.item()) == "E704"
 
 
-def test_memory_goes_back_with_its_last_view(place, cuda):
+def test_memory_goes_back_with_its_last_view(place):
     def held():
-        return sum(toy_device.BLOCKS.values()) if place.kind == "apart" else context(1).held
+        return sum(toy_device.BLOCKS.values()) if place.kind == "apart" else context(place.index).held
 
     gc.collect()
     before = held()
@@ -301,10 +306,9 @@ def test_a_shape_has_no_negative_sizes(place):
 
 
 def test_out_of_memory_and_no_device(place):
-    big = unity.device(place.kind, 1)
     if place.kind == "cuda":
-        assert code_of(lambda: runtime.empty((1 << 40,), "float32", big)) == "E736"
-        assert code_of(lambda: tensor(VALUES, device=unity.cuda(5))) == "E734"
+        assert code_of(lambda: runtime.empty((1 << 40,), "float32", place)) == "E736"
+        assert code_of(lambda: tensor(VALUES, device=unity.cuda(99))) == "E734"
 
 
 def test_a_program_of_the_host_refuses_a_tensor_of_a_device(place):

@@ -17,7 +17,7 @@ import unity
 from unity.ir.interpret import run
 from unity.support.errors import InterpreterError, TypeRuleError
 
-sys.path[:0] = [str(Path(__file__).parent.parent / room) for room in ("op", "property")]
+sys.path += [str(Path(__file__).parents[1] / room) for room in ("op", "property")]
 from op_cases import CASES
 from test_against_numpy import build
 from test_default_schedules_operators import SHOWN

@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from device_choice import device_or_emulated
 from scripted_driver import ScriptedDriver
 
 import unity
@@ -71,6 +72,18 @@ def test_large_arrays_are_waited_for() -> None:
             assert ("cuStreamSynchronize" in driver.calls) == waits
             assert (tensor.numpy() == 7).all()
             del tensor
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("count", [1, PLACE_BYTES, PLACE_BYTES + 1])
+def test_a_device_gets_what_stood_there_at_the_call(count: int) -> None:
+    with device_or_emulated(launched=False):
+        array, made = np.zeros(count, "int8"), []
+        for k in range(2 * PLACES + 1):
+            array[:] = k
+            made.append(unity.tensor(array, device=unity.cuda(0)))
+        array[:] = 99
+        assert all([(tensor.numpy() == k).all() for k, tensor in enumerate(made)])
 
 
 def test_streams_that_are_captured_are_left_alone() -> None:
