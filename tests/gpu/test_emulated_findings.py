@@ -145,6 +145,16 @@ def test_traffic_of_an_access(body, scope, transactions, ideal):
         assert site.line is not None
 
 
+VECTOR = (
+    ".local .align 16 .b8 own[16]; mov.b64 %d1, own; st.local.v2.b32 [%d1], {7, 8}; st.local.b32 [%d1+8], 9;"
+    "ld.local.v4.b32 {%r1, %r2, %r3, %r4}, [%d1];"
+)
+"""As LLVM reads the last three words of 67."""
+HALF = "mov.b16 %h2, 5; bar.warp.sync -1; st.shared.b16 [%r5], 3; ld.shared.b32 %r1, [%r5];"
+WIDE = (
+    ".local .align 32 .b8 own[32]; mov.b64 %d1, own; st.local.v4.b32 [%d1+16], {5, 6, 7, 8}; st.local.b32 [%d1], 9;"
+    "ld.local.v8.b32 {%r11, %r12, %r13, %r14, %r15, %r16, %r17, %r18}, [%d1];"
+)
 LOADED = f"{KEPT} ld.shared.b32 %r1, [%r5];"
 USES = [
     ("nothing", "mov.b32 %r2, %r1; mov.b32 %r2, 7; st.global.b32 [%yt], %r2;", False),
@@ -169,6 +179,22 @@ USES = [
         "a byte of it",
         "st.shared.b8 [%r5], 7; ld.shared.b32 %r1, [%r5]; prmt.b32 %r2, %r1, 0, 0x7771; st.global.b32 [%yt], %r2;",
         True,
+    ),
+    ("the other words of a vector", f"{VECTOR} add.s32 %r1, %r1, %r3; st.global.b32 [%yt], %r1;", False),
+    ("a word of a vector", f"{VECTOR} st.global.b32 [%yt], %r4;", True),
+    ("what no register holds", f"{VECTOR.replace('%r4', '_')} add.s32 %r1, %r2, %r3; st.global.b32 [%yt], %r1;", False),
+    ("the other half of a wide vector", f"{WIDE} add.s32 %r1, %r11, %r18; st.global.b32 [%yt], %r1;", False),
+    ("a word of a wide vector", f"{WIDE} st.global.b32 [%yt], %r14;", True),
+    (
+        "the other half of a word",
+        f"{HALF} mov.b32 {{%h1, _}}, %r1; mov.b32 %r2, {{%h1, %h1}}; st.global.b32 [%yt], %r2;",
+        False,
+    ),
+    ("half of a word", f"{HALF} mov.b32 {{_, %h1}}, %r1; mov.b32 %r2, {{%h2, %h1}}; st.global.b32 [%yt], %r2;", True),
+    (
+        "the half beside it",
+        f"{HALF} mov.b32 {{_, %h1}}, %r1; mov.b32 %r2, {{%h2, %h1}}; st.global.b16 [%yt], %h2;",
+        False,
     ),
     ("arithmetic", "add.s32 %r2, %r1, 1; mul.lo.s32 %r2, %r2, 3; st.global.b32 [%yt], %r2;", True),
     ("a branch", "setp.gt.u32 %p1, %r1, 3; @%p1 bra OVER; st.global.b32 [%yt], 7; OVER:", True),

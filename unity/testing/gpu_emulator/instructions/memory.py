@@ -93,14 +93,15 @@ def _undefined(batch: Batch, place: int) -> None:
 
 def _load_wide(reading: Reading, space: str, type_: Type, puts: list[Put | None], strong: bool) -> Run:
     """A vector of 32 bytes as two of 16."""
-    access = Access(reading, space, "load", 16, strong)
-    address, per, place = reading.address(1), 16 // type_.bytes, reading.place
+    access, per = Access(reading, space, "load", 16, strong), 16 // type_.bytes
+    halves = [access.of(access.results[first : first + per]) for first in range(0, len(puts), per)]
+    address, place = reading.address(1), reading.place
 
     def run(batch: Batch, ix: Index) -> None:
         ix = batch.everyone if ix is None else ix
         start = address(batch, ix)
-        for part in range(len(puts) // per):
-            rows = access.load(batch, ix, start + 16 * part).view(UNSIGNED[type_.bytes]).reshape(-1, per)
+        for part, half in enumerate(halves):
+            rows = half.load(batch, ix, start + 16 * part).view(UNSIGNED[type_.bytes]).reshape(-1, per)
             for k in range(per):
                 put = puts[part * per + k]
                 if put is not None:

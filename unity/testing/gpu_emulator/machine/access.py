@@ -6,6 +6,7 @@ Every function here takes lanes that live (``ix`` None: all) and addresses as in
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from .findings import ILLEGAL_ADDRESS, MISALIGNED, fault
 from .global_races import GlobalRaces
 from .link import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from .reading import Reading
-from .undefined import WHOLE, flow_of, note
+from .undefined import note, slot_of
 
 WRITTEN = {width: np.full(width, 1, np.uint8).view(kind)[0] for width, kind in UNSIGNED.items()}
 """Flags of so many bytes that are all written."""
@@ -46,9 +47,16 @@ class Access:
         self.low = np.int64(width - 1)
         spaces = ("global", "shared") if space == "generic" else (space,)
         program, instruction = reading.program, reading.instruction
-        self.results = flow_of(reading, False).results if reading.opcode in ("ld", "ldu") else ()
-        """Registers that a load fills: undefined values are told of where they are used."""
+        loads = reading.opcode in ("ld", "ldu")
+        self.results = tuple([slot_of(reading, one) for one in reading.items(0)]) if loads else ()
+        """Registers that a load fills, None for a value that nobody wants: undefined values are told of where they are used."""
         self.sites = {one: program.site(kind, one, instruction, width, atomic, collective) for one in spaces}
+
+    def of(self, results: tuple[int | None, ...]) -> Access:
+        """The same access where it fills some of the registers."""
+        made = copy(self)
+        made.results = results
+        return made
 
     # ---- plain accesses
 
@@ -87,10 +95,8 @@ class Access:
         lanes = batch.lanes(ix)
         for window in present.tolist():
             space = SPACES.get(window, "global")
-            part = Access.__new__(Access)
-            part.space, part.kind, part.width, part.atomic = space, self.kind, self.width, self.atomic
-            part.instruction, part.shift, part.low, part.sites = self.instruction, self.shift, self.low, self.sites
-            part.results = self.results
+            part = copy(self)
+            part.space = space
             inside = address & WINDOW_MASK if space != "global" else address
             if len(present) == 1:
                 if bits is not None:
@@ -360,11 +366,13 @@ class Access:
                 batch.launch.log.add(key, found, len(users))
 
         lanes = batch.lanes(ix)
-        parts: np.ndarray | int = WHOLE
-        if len(self.results) == 1:  # else bytes of several registers
-            parts = np.packbits(flags[bad].view(np.uint8).reshape(-1, self.width) == 0, axis=1, bitorder="little")[:, 0]
-        note(batch, self.results, lanes[bad] if len(bad) == len(lanes) else lanes, tell, parts)
-        batch.fresh = True
+        lanes = lanes[bad] if len(bad) == len(lanes) else lanes
+        missing = flags[bad].view(np.uint8).reshape(len(flags[bad]), len(self.results), -1) == 0
+        for place, slot in enumerate(self.results):
+            parts = np.packbits(missing[:, place], axis=1, bitorder="little")[:, 0]
+            if slot is not None and parts.any():  # LLVM widens vectors over what nobody uses
+                note(batch, slot, lanes, tell, parts)
+                batch.fresh = True
 
     def _called(self, batch: Batch, space: str, offset: int) -> str:
         if space == "global":

@@ -42,7 +42,7 @@ class Undefined(Exception):
 class Flow:
     """Registers that an instruction reads and writes, by their slots. ``choice``: the predicate by which it takes its first or
     second source; ``neutral``: of a logical operation on two predicates the value that leaves the other one as it is; ``bytes``:
-    the bytes of the two sources of a permutation that its result has."""
+    of an instruction that only moves bytes, for each result where its bytes come from, counted by 8 for each source."""
 
     instruction: Instruction
     sources: tuple[int | None, ...]
@@ -53,7 +53,7 @@ class Flow:
     choice: Get | None = None
     neutral: bool | None = None
     values: tuple[Get, ...] = ()
-    bytes: tuple[int, ...] = ()
+    bytes: tuple[tuple[int, ...], ...] = ()
 
 
 def _registers(operand: Operand) -> Iterator[Register]:
@@ -71,6 +71,11 @@ def _registers(operand: Operand) -> Iterator[Register]:
         yield from _registers(operand.second)
 
 
+def slot_of(reading: Reading, operand: Operand) -> int | None:
+    """The slot of an operand that is a register."""
+    return reading.placed.slots + operand.slot if isinstance(operand, Register) else None
+
+
 def flow_of(reading: Reading, control: bool) -> Flow:
     """The registers of an instruction; ``control``: it may part lanes, or several lanes carry it out together."""
     one, first = reading.instruction, reading.placed.slots
@@ -82,32 +87,45 @@ def flow_of(reading: Reading, control: bool) -> Flow:
     choice: Get | None = None
     neutral: bool | None = None
     values: tuple[Get, ...] = ()
-    taken: tuple[int, ...] = ()
+    moved: tuple[tuple[int, ...], ...] = ()
     if one.opcode == "prmt" and one.modifiers == ("b32",) and isinstance(picks := one.operands[3], Number):
-        taken = tuple([picks.value >> 4 * place & 7 for place in range(4)])
+        taken = [picks.value >> 4 * place & 7 for place in range(4)]
+        moved = (tuple([byte & 3 | (byte & 4) << 1 for byte in taken]),)
     if one.opcode in ("selp", "prmt") or (
         one.opcode in ("and", "or") and "pred" in one.modifiers
     ):  # each operand has its place
-        sources = [first + part.slot if isinstance(part, Register) else None for part in one.operands[1:]]
+        sources = [slot_of(reading, part) for part in one.operands[1:]]
+    elif one.opcode == "mov" and one.modifiers[-1] in ("b16", "b32", "b64"):
+        sources, moved = _moved(reading, int(one.modifiers[-1][1:]) // 8)
     if one.opcode == "selp":
         choice = reading.predicate(3)
     elif one.opcode in ("and", "or") and "pred" in one.modifiers:
         neutral, values = one.opcode == "and", (reading.predicate(1), reading.predicate(2))
     uses = control or one.opcode in _USES
-    return Flow(one, tuple(sources), tuple(results), uses, guard, slot, choice, neutral, values, taken)
+    return Flow(one, tuple(sources), tuple(results), uses, guard, slot, choice, neutral, values, moved)
+
+
+def _moved(reading: Reading, size: int) -> tuple[list[int | None], tuple[tuple[int, ...], ...]]:
+    """The sources of a move, whole, into parts or out of such, and where the bytes of its results come from."""
+    into, out_of = reading.items(0), reading.items(1)
+    each = size // len(out_of)
+    pool = [8 * source + byte for source in range(len(out_of)) for byte in range(each)]
+    each = size // len(into)
+    parts = [(one, tuple(pool[each * place : each * place + each])) for place, one in enumerate(into)]
+    kept = tuple([part for one, part in parts if isinstance(one, Register)])
+    return [slot_of(reading, one) for one in out_of], kept
 
 
 Tell = Callable[[Instruction, Rows], None]
 """Tells that lanes use a value, at an instruction."""
 
 
-def note(batch: Batch, slots: tuple[int, ...], lanes: Rows, tell: Tell, parts: Rows | int = WHOLE) -> None:
-    """Registers of some lanes hold undefined values. ``parts``: a bit for each undefined byte."""
-    for slot in slots:
-        known = batch.undefined.get(slot)
-        mask = known[0].copy() if known is not None else np.zeros(batch.n, np.uint8)
-        mask[lanes] |= np.asarray(parts, np.uint8)
-        batch.undefined[slot] = (mask, tell)
+def note(batch: Batch, slot: int, lanes: Rows, tell: Tell, parts: Rows) -> None:
+    """A register of some lanes holds undefined values. ``parts``: a bit for each undefined byte."""
+    known = batch.undefined.get(slot)
+    mask = known[0].copy() if known is not None else np.zeros(batch.n, np.uint8)
+    mask[lanes] |= parts
+    batch.undefined[slot] = (mask, tell)
 
 
 def run_carefully(batch: Batch, ix: Index, start: int, end: int) -> None:
@@ -120,12 +138,13 @@ def run_carefully(batch: Batch, ix: Index, start: int, end: int) -> None:
         except Undefined:
             continue
         if tell is not None:
-            note(batch, flows[place].results, bad, tell, parts)
+            for slot, row in zip(flows[place].results, parts):
+                note(batch, slot, bad, tell, row)
 
 
 def before(batch: Batch, ix: Index, flow: Flow) -> tuple[Rows, Rows, Tell | None]:
-    """Tell of the undefined values that an instruction uses. Gives the lanes whose results are undefined, which bytes of them, and
-    who tells of them: None where there are none."""
+    """Tell of the undefined values that an instruction uses. Gives the lanes whose results are undefined, for each result which
+    bytes of them, and who tells of them: None where there are none."""
     undefined = batch.undefined
     if not undefined:
         return _NONE, _NONE, None
@@ -135,30 +154,31 @@ def before(batch: Batch, ix: Index, flow: Flow) -> tuple[Rows, Rows, Tell | None
             _used(batch, flow.guard_slot, lanes, flow.instruction)
         lanes = lanes[np.broadcast_to(flow.guard(batch, lanes), len(lanes))]
     hot = [slot for slot in flow.sources if slot is not None and slot in undefined]
-    parts, tell = np.zeros(len(lanes), np.uint8), None
+    parts, tell = np.zeros((len(flow.results), len(lanes)), np.uint8), None
     if hot and flow.uses:
         for slot in hot:
             _used(batch, slot, lanes, flow.instruction)
     elif hot:
         tell = undefined[hot[0]][1]
-        parts = _handed_on(batch, flow, lanes)
+        parts[...] = _handed_on(batch, flow, lanes)
     for slot in flow.results:
         known = undefined.get(slot)
         if known is not None:
             mask = known[0].copy()
             mask[lanes] = 0
             _keep(batch, slot, mask, known[1])
-    hit = parts != 0
-    return lanes[hit], parts[hit], tell if hit.any() else None
+    hit = parts.any(axis=0)
+    return lanes[hit], parts[:, hit], tell if hit.any() else None
 
 
 def _handed_on(batch: Batch, flow: Flow, lanes: Rows) -> Rows:
-    """The bytes, as bits, of which an instruction gives an undefined value in each lane."""
+    """The bytes, as bits, of which an instruction gives an undefined value in each lane; a row for each result, or one for all."""
     marks = [_marks(batch, slot, lanes) for slot in flow.sources]
     if flow.bytes:
-        pool = marks[0] & 15 | marks[1] << 4
-        placed: Rows = np.bitwise_or.reduce([(pool >> byte & 1) << place for place, byte in enumerate(flow.bytes)])
-        return placed
+        return np.array([
+            np.bitwise_or.reduce([(marks[at >> 3] >> (at & 7) & 1) << place for place, at in enumerate(taken)])
+            for taken in flow.bytes
+        ], np.uint8)  # fmt: skip
     flags = [mark != 0 for mark in marks]
     if flow.choice is not None:
         found = np.where(np.broadcast_to(flow.choice(batch, lanes), len(lanes)), flags[0], flags[1]) | flags[2]
