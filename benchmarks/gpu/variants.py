@@ -120,6 +120,8 @@ def launches(func: PrimFunc, arch: str) -> tuple[str, dict[str, Any]]:
 def _map(copy: TensorCopy) -> dict[str, Any]:
     """A tensor map as ``cuTensorMapEncodeTiled`` takes it, innermost axis first."""
     sizes = [_constant(size) for size in reversed(copy.sizes)]
+    if copy.window is not None:
+        raise CodegenError("E526", "a tensor map of windows")
     return {"type": TENSOR_MAP_TYPES[copy.dtype.name], "sizes": sizes, "box": [*reversed(copy.box)],
             "pitches": [copy.dtype.itemsize * math.prod(sizes[:k]) for k in range(1, len(sizes))],
             "swizzle": SWIZZLES.index(copy.swizzle) + 1 if copy.swizzle else 0}  # fmt: skip

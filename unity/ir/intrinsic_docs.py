@@ -70,6 +70,7 @@ DOCS = {
     "ptx_cp_async_bulk": "PTX cp.async.bulk: shared pointer and offset, global pointer and offset, bytes, barrier.",
     "ptx_cp_async_bulk_tensor": "PTX cp.async.bulk.tensor: a box of a tensor to shared memory, with a tensor map made by the host.",
     "ptx_cp_async_bulk_tensor_store": "PTX cp.async.bulk.tensor: a box of a tensor from shared memory, without a barrier.",
+    "ptx_cp_async_bulk_tensor_im2col": "PTX cp.async.bulk.tensor.im2col: pixels under a convolution's window to shared memory.",
     "ptx_cp_async_bulk_commit_group": "Closes a group of bulk copies to global memory.",
     "ptx_cp_async_bulk_wait_group": "Waits until at most so many groups of bulk copies to global memory are open.",
     "ptx_wgmma": "PTX wgmma.mma_async: a product of a warpgroup whose factors lie in shared memory.",

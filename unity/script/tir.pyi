@@ -886,6 +886,41 @@ def ptx_cp_async_bulk_tensor_store(
 ) -> Any:
     """PTX cp.async.bulk.tensor: a box of a tensor from shared memory, without a barrier. It has an effect."""
 
+def ptx_cp_async_bulk_tensor_im2col(
+    dtype: Any,
+    arg0: Any,
+    arg1: Any,
+    arg2: Any,
+    arg3: Any,
+    arg4: Any,
+    arg5: Any,
+    arg6: Any,
+    arg7: Any,
+    arg8: Any,
+    arg9: Any,
+    arg10: Any,
+    arg11: Any,
+    arg12: Any,
+    arg13: Any,
+    arg14: Any,
+    arg15: Any,
+    arg16: Any,
+    arg17: Any = ...,
+    arg18: Any = ...,
+    arg19: Any = ...,
+    arg20: Any = ...,
+    arg21: Any = ...,
+    arg22: Any = ...,
+    arg23: Any = ...,
+    arg24: Any = ...,
+    arg25: Any = ...,
+    arg26: Any = ...,
+    arg27: Any = ...,
+    arg28: Any = ...,
+    /,
+) -> Any:
+    """PTX cp.async.bulk.tensor.im2col: pixels under a convolution's window to shared memory. It has an effect."""
+
 def ptx_cp_async_bulk_commit_group() -> None:
     """Closes a group of bulk copies to global memory. It has an effect."""
 

@@ -33,7 +33,8 @@ MAX_GRID_X, MAX_GRID_YZ, MAX_BLOCK_Z = 2**31 - 1, 65535, 64
 """Limits of every device. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
 INVALID_VALUE, OUT_OF_RESOURCES = 1, 701
 LAUNCH_FUNCTIONS = (
-    "cuLaunchKernel", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuFuncSetAttribute", "cuTensorMapEncodeTiled"
+    "cuLaunchKernel", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuFuncSetAttribute", "cuTensorMapEncodeTiled",
+    "cuTensorMapEncodeIm2col",
 )  # fmt: skip
 """Functions of the driver that machine code may call by their names."""
 

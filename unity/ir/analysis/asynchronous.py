@@ -24,7 +24,11 @@ _PRODUCTS = {
 """Accumulators by the type of both factors."""
 MOST_BOX = 256
 STORE = "T.ptx_cp_async_bulk_tensor_store"
-TENSOR_COPIES = ("T.ptx_cp_async_bulk_tensor", STORE)
+WINDOWED = "T.ptx_cp_async_bulk_tensor_im2col"
+TENSOR_COPIES = ("T.ptx_cp_async_bulk_tensor", STORE, WINDOWED)
+MOST_PIXELS = 1024
+CORNER_BITS = {1: 16, 2: 8, 3: 5}
+"""Bits of the corners of a window's places, and of offsets in it, by the axes of an image."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,15 +79,28 @@ def warpgroup_product(call: Call) -> WarpgroupProduct | str:
 
 
 @dataclass(slots=True, frozen=True)
+class Window:
+    """Where the window of a convolution stands in an image (im2col), for each of its axes: the first place, how far the last place
+    is from the last pixel, the step from one place to the next, and the offset in the window of the pixel that is copied."""
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    strides: tuple[int, ...]
+    offsets: tuple[Expr, ...]
+
+
+@dataclass(slots=True, frozen=True)
 class TensorCopy:
     """A copy of the ``box`` at ``corner`` of a tensor of ``sizes``, compact in global memory. What lies outside comes as zeros,
-    and is not stored."""
+    and is not stored. With a window the tensor is a batch of images, channels last: the box is so many places of the window, row
+    after row and image after image from the one at the corner, by channels of the pixel at the offset."""
 
     dtype: DataType
     swizzle: int
     sizes: tuple[Expr, ...]
     box: tuple[int, ...]
     corner: tuple[Expr, ...]
+    window: Window | None = None
 
     @property
     def size(self) -> int:
@@ -95,6 +112,8 @@ def tensor_copy(call: Call) -> TensorCopy | str:
     """The form of a call of ``T.ptx_cp_async_bulk_tensor``, or what is wrong with it. Arguments: shared pointer and offset, global
     pointer, barrier, swizzle (0: none), and for each axis the tensor's size, the box's, and the corner. A copy to the tensor,
     ``T.ptx_cp_async_bulk_tensor_store``, has no barrier."""
+    if call.op_name == WINDOWED:
+        return _windowed(call)
     dtype = call.ty.dtype if isinstance(call.ty, PrimType) else DataType("void")
     place = 3 if call.op_name == STORE else 4
     numbers, rank = call.args[place + 1 :], (len(call.args) - place - 1) // 3
@@ -102,19 +121,49 @@ def tensor_copy(call: Call) -> TensorCopy | str:
         return "it takes a size, a box and a corner for each of 1 to 5 axes"
     sizes, corner = numbers[:rank], numbers[2 * rank :]
     box = tuple([int_value(extent, 0) for extent in numbers[rank : 2 * rank]])
-    mode = call.args[place]
-    swizzle = int_value(mode, -1)
-    if dtype.lanes != 1 or dtype.bits < 8 or dtype.is_bool or dtype.code == "handle":
-        return f"no copies of {dtype.name}"
+    swizzle = int_value(call.args[place], -1)
     if not all([1 <= extent <= MOST_BOX for extent in box]):
         return f"a box of {box}: constants from 1 to {MOST_BOX} are needed"
+    return _wrong_rows(dtype, swizzle, sizes, box) or TensorCopy(dtype, swizzle, sizes, box, corner)
+
+
+def _wrong_rows(dtype: DataType, swizzle: int, sizes: tuple[Expr, ...], box: tuple[int, ...]) -> str:
+    """What is wrong with the elements, or with rows of a tensor or a box; "" if nothing is."""
+    if dtype.lanes != 1 or dtype.bits < 8 or dtype.is_bool or dtype.code == "handle":
+        return f"no copies of {dtype.name}"
     row = box[-1] * dtype.itemsize
     if swizzle not in (0, *SWIZZLES) or row % 16 or (swizzle and row > swizzle):
         return f"rows of {row} bytes with the swizzle {swizzle}: rows are multiples of 16 bytes and no longer than the swizzle"
     last = sizes[-1]
-    if rank > 1 and type(last) is IntImm and last.value * dtype.itemsize % 16:
+    if len(sizes) > 1 and type(last) is IntImm and last.value * dtype.itemsize % 16:
         return f"rows of the tensor of {last.value * dtype.itemsize} bytes: multiples of 16 are needed"
-    return TensorCopy(dtype, swizzle, sizes, box, corner)
+    return ""
+
+
+def _windowed(call: Call) -> TensorCopy | str:
+    """The form of a call of ``T.ptx_cp_async_bulk_tensor_im2col``. Arguments: shared pointer and offset, global pointer, barrier,
+    swizzle, places and channels of the box; sizes of images, axes and channels, then the corner; and for each axis of an image
+    ``lower``, ``upper``, ``strides`` and ``offsets`` of a ``Window``."""
+    dtype = call.ty.dtype if isinstance(call.ty, PrimType) else DataType("void")
+    rank, numbers = (len(call.args) + 1) // 6, call.args[7:]
+    if not 3 <= rank <= 5 or len(numbers) != 6 * rank - 8:
+        return "it takes a size and a corner for each of 3 to 5 axes, and four numbers for each axis of an image"
+    axes = rank - 2
+    lower, upper, strides = [
+        tuple([int_value(number, 1 << 20) for number in numbers[2 * rank + k * axes : 2 * rank + (k + 1) * axes]])
+        for k in range(3)
+    ]
+    box = (int_value(call.args[5], 0), int_value(call.args[6], 0))
+    if not (1 <= box[0] <= MOST_PIXELS and 1 <= box[1] <= MOST_BOX):
+        return f"a box of {box}: constants, up to {MOST_PIXELS} places and {MOST_BOX} channels are needed"
+    most = 1 << CORNER_BITS[axes] - 1
+    if not all([-most <= number < most for number in (*lower, *upper)]):
+        return f"corners {lower} and {upper}: constants from {-most} to {most - 1} are needed"
+    if not all([1 <= stride <= 8 for stride in strides]):
+        return f"steps of {strides}: constants from 1 to 8 are needed"
+    sizes, corner, swizzle = numbers[:rank], numbers[rank : 2 * rank], int_value(call.args[4], -1)
+    window = Window(lower, upper, strides, numbers[2 * rank + 3 * axes :])
+    return _wrong_rows(dtype, swizzle, sizes, box) or TensorCopy(dtype, swizzle, sizes, box, corner, window)
 
 
 def problem_of(call: Call) -> str:

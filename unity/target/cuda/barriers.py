@@ -17,7 +17,7 @@ from ...support.errors import CodegenError
 from ..llvm.casts import convert
 from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter, Intrinsics
-from .registers import I32, assembly, element, fixed, require, shared_address
+from .registers import I16, I32, assembly, element, fixed, require, shared_address
 
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGN = 128, 64
 TensorMap = tuple[Var, TensorCopy]
@@ -132,12 +132,19 @@ def _copy(call: Call) -> TensorCopy:
 
 def _number(maps: Sequence[TensorMap], source: Var, copy: TensorCopy) -> int:
     """The number of the map for a copy; that of a new one where there is none yet."""
-    form = (source, copy.dtype, copy.swizzle, copy.box)
+    form = (source, copy.dtype, copy.swizzle, copy.box, _places(copy))
     same = [
-        form == (var, known.dtype, known.swizzle, known.box) and structural_equal(copy.sizes, known.sizes)
+        form == (var, known.dtype, known.swizzle, known.box, _places(known))
+        and structural_equal(copy.sizes, known.sizes)
         for var, known in maps
     ]
     return same.index(True) if True in same else len(maps)
+
+
+def _places(copy: TensorCopy) -> object:
+    """What a tensor map says about windows."""
+    window = copy.window
+    return None if window is None else (window.lower, window.upper, window.strides)
 
 
 def bulk_tensor(w: FunctionWriter, call: Call) -> str:
@@ -156,8 +163,16 @@ def bulk_tensor(w: FunctionWriter, call: Call) -> str:
         text = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group [$1, {{{shown}}}], [$0];"
         assembly(w, text, (), to, ("i64", tensor), *places)
         return "undef"
-    kind = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-    assembly(w, f"{kind} [$0], [$1, {{{shown}}}], [$2];", (), to, ("i64", tensor), _barrier(w, call, 3), *places)
+    kind = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global"
+    rest = "mbarrier::complete_tx::bytes [$0], [$1"
+    barrier = _barrier(w, call, 3)
+    if copy.window is None:
+        assembly(w, f"{kind}.tile.{rest}, {{{shown}}}], [$2];", (), to, ("i64", tensor), barrier, *places)
+        return "undef"
+    moved = [("i16", convert(w, w.value(n), dtype_of(n), I16)) for n in reversed(copy.window.offsets)]
+    offsets = ", ".join([f"${3 + rank + axis}" for axis in range(rank - 2)])
+    text = f"{kind}.im2col.{rest}, {{{shown}}}], [$2], {{{offsets}}};"
+    assembly(w, text, (), to, ("i64", tensor), barrier, *places, *moved)
     return "undef"
 
 

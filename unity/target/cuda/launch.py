@@ -126,6 +126,9 @@ _PYTHON = {
 }
 """Further declarations of calls of registered functions."""
 _TENSOR_MAP = "declare i32 @cuTensorMapEncodeTiled(ptr, i32, i32, ptr, ptr, ptr, ptr, ptr, i32, i32, i32, i32)\n"
+_WINDOW_MAP = (
+    "declare i32 @cuTensorMapEncodeIm2col(ptr, i32, i32, ptr, ptr, ptr, ptr, ptr, i32, i32, ptr, i32, i32, i32, i32)\n"
+)
 TENSOR_MAP_TYPES = {
     "uint8": 0, "int8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "uint64": 4,
     "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9,
@@ -236,7 +239,6 @@ def _pass_tensor_map(
     w: FunctionWriter, words: str, number: int, address: str, copy: TensorCopy, given: Mapping[Var, Expr], name: str
 ) -> None:
     """Create the tensor map of a tensor and a box of it, innermost axis first, and store its address in the array of arguments."""
-    w.module.declare("@cuTensorMapEncodeTiled", _TENSOR_MAP)
     _declare_launch(w)
     rank = len(copy.sizes)
     sizes = [index(w, substitute(size, given)) for size in reversed(copy.sizes)]
@@ -245,16 +247,21 @@ def _pass_tensor_map(
         pitch = w.emit(f"mul i64 {pitch}, {size}")
         pitches.append(pitch)
     place = w.slot(f"[{TENSOR_MAP_BYTES} x i8]", TENSOR_MAP_ALIGN)
-    tables = [
-        _table(w, kind, values)
-        for kind, values in (
-            ("i64", sizes), ("i64", pitches or ["0"]), ("i32", [str(n) for n in reversed(copy.box)]), ("i32", ["1"] * rank)
-        )
-    ]  # fmt: skip
+    window = copy.window
+    rows = (copy.box, (1,) * rank) if window is None else (window.lower, window.upper, (1, *window.strides, 1))
+    tables = [_table(w, "i64", sizes), _table(w, "i64", pitches or ["0"])]
+    tables += [_table(w, "i32", [str(n) for n in reversed(row)]) for row in rows]
+    shown = [f"ptr {table}" for table in tables]
+    if window is None:
+        w.module.declare("@cuTensorMapEncodeTiled", _TENSOR_MAP)
+        encode = "cuTensorMapEncodeTiled"
+    else:
+        w.module.declare("@cuTensorMapEncodeIm2col", _WINDOW_MAP)
+        encode = "cuTensorMapEncodeIm2col"
+        shown[-1:] = [*[f"i32 {n}" for n in reversed(copy.box)], shown[-1]]
     head = f"ptr {place}, i32 {TENSOR_MAP_TYPES[copy.dtype.name]}, i32 {rank}, ptr {address}"
     swizzle = SWIZZLES.index(copy.swizzle) + 1 if copy.swizzle else 0
-    rest = f"{', '.join([f'ptr {table}' for table in tables])}, i32 0, i32 {swizzle}, i32 2, i32 0"
-    status = w.emit(f"call i32 @cuTensorMapEncodeTiled({head}, {rest})")
+    status = w.emit(f"call i32 @{encode}({head}, {', '.join(shown)}, i32 0, i32 {swizzle}, i32 2, i32 0)")
     good, bad = w.label("described"), w.label("failed")
     w.branch(w.emit(f"icmp eq i32 {status}, 0"), good, bad)
     w.start(bad)

@@ -13,7 +13,7 @@ from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.writer import FunctionWriter
 
-I32 = DataType("int32")
+I16, I32 = DataType("int16"), DataType("int32")
 AXES = {
     f"{kind}Idx.{axis}": f"{register}.{axis}"
     for kind, register in (("thread", "tid"), ("block", "ctaid"))
@@ -68,7 +68,7 @@ def assembly(
     """Write an instruction as inline PTX, with the types of its results and (type, operand) pairs; returns "" if it has no result.
     ``tied`` operands are in the registers of the results, in their order. LLVM does not move code across it (side effect) and does
     not move it to where fewer threads run (convergent)."""
-    letters = {"i32": "r", "i64": "l", "float": "f", "i1": "b"}
+    letters = {"i16": "h", "i32": "r", "i64": "l", "float": "f", "i1": "b"}
     constraints = [f"={letters[kind]}" for kind in results] + [str(n) for n in range(len(tied))]
     constraints += [letters[kind] for kind, _ in operands] + ["~{memory}"]
     result = structure(w, results)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....ffi.dtype import DataType
 from ....support.errors import InterpreterError, Note
-from ...analysis.asynchronous import TensorCopy, tensor_copy
+from ...analysis.asynchronous import TensorCopy, Window, tensor_copy
 from ...build import dtype_of
 from ...expr import Call
 from ..common.arrays import Value
@@ -239,6 +239,8 @@ def _box(compiler: ExprCompiler, form: TensorCopy) -> Callable[[Mask], tuple[np.
     wave = compiler.wave
     sizes, corner = [[compiler.index(e) for e in row] for row in (form.sizes, form.corner)]
     grid = np.indices(form.box).reshape(len(form.box), -1)
+    if form.window is not None:
+        return _pixels(compiler, form, form.window)
 
     def source(mask: Mask) -> tuple[np.ndarray, np.ndarray]:
         lanes = mask.index
@@ -254,7 +256,38 @@ def _box(compiler: ExprCompiler, form: TensorCopy) -> Callable[[Mask], tuple[np.
     return source
 
 
-@register("ptx_cp_async_bulk_tensor")
+def _pixels(
+    compiler: ExprCompiler, form: TensorCopy, window: Window
+) -> Callable[[Mask], tuple[np.ndarray, np.ndarray]]:
+    """The same for pixels under a window: its places are counted from that at the corner."""
+    wave = compiler.wave
+    sizes, corner, offsets = [[compiler.index(e) for e in row] for row in (form.sizes, form.corner, window.offsets)]
+    pixel, channel = np.indices(form.box).reshape(2, -1)
+
+    def source(mask: Mask) -> tuple[np.ndarray, np.ndarray]:
+        lanes = mask.index
+        extents, begins, moved = [[wave.rows(e(mask))[lanes] for e in row] for row in (sizes, corner, offsets)]
+        rows = list(zip(window.lower, window.upper, window.strides, extents[1:-1], begins[1:-1]))
+        counts = [(extent - 1 + upper - lower) // stride + 1 for lower, upper, stride, extent, _ in rows]
+        number = begins[0]
+        for (lower, _, stride, _, begin), count in zip(rows, counts):
+            number = number * count + (begin - lower) // stride
+        number = number[:, None] + pixel
+        found = [begins[-1][:, None] + channel]
+        for (lower, _, stride, _, _), count, offset in reversed(list(zip(rows, counts, moved))):
+            found.append(number % count[:, None] * stride + lower + offset[:, None])
+            number = number // count[:, None]
+        found.append(number)
+        places, inside = np.zeros(number.shape, np.int64), np.ones(number.shape, np.bool_)
+        for place, extent in zip(reversed(found), extents):
+            inside &= (place >= 0) & (place < extent[:, None])
+            places = places * extent[:, None] + place
+        return places, inside
+
+    return source
+
+
+@register("ptx_cp_async_bulk_tensor", "ptx_cp_async_bulk_tensor_im2col")
 def _bulk_tensor(compiler: ExprCompiler, call: Call) -> Closure:
     """Arguments: see ``tensor_copy``."""
     form = _form(call)

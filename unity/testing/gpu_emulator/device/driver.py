@@ -19,7 +19,7 @@ from typing import Any
 from ....ffi.cuda.driver import FUNCTIONS, Driver
 from ....support.errors import InterpreterError
 from ..machine.batch import Options
-from ..memory.tensor_map import encode_at
+from ..memory.tensor_map import TensorMap, encode_at, encode_windows_at
 from .attributes import SHARED_DEFAULT, Limits
 from .contexts import Contexts
 from .devices import Device, write, write_log
@@ -286,7 +286,20 @@ class EmulatedDriver:
         self, place: int, kind: int, rank: int, base: int, sizes: int, strides: int | None, box: int, steps: int, interleave: int,
         swizzle: int, promotion: int, fill: int,
     ) -> int:  # fmt: skip
-        given = encode_at(kind, rank, base, (sizes, strides, box, steps), interleave, swizzle, fill)
+        return self._keep_map(
+            place, encode_at(kind, rank, base, (sizes, strides, box, steps), interleave, swizzle, fill)
+        )
+
+    def cuTensorMapEncodeIm2col(
+        self, place: int, kind: int, rank: int, base: int, sizes: int, strides: int, lower: int, upper: int, channels: int,
+        pixels: int, steps: int, interleave: int, swizzle: int, promotion: int, fill: int,
+    ) -> int:  # fmt: skip
+        places = (sizes, strides, lower, upper, steps)
+        return self._keep_map(
+            place, encode_windows_at(kind, rank, base, places, (channels, pixels), interleave, swizzle, fill)
+        )
+
+    def _keep_map(self, place: int, given: TensorMap | None) -> int:
         if given is None or not place or place % 64:
             return INVALID_VALUE
         ctypes.memmove(place, given.pack(), 128)

@@ -13,6 +13,7 @@ MORE: dict[str, tuple[Any, ...]] = {
     "cuFuncSetBlockShape": (c_void_p, c_int, c_int, c_int),
     "cuDeviceComputeCapability": (c_void_p, c_void_p, c_int), "cuEventElapsedTime_v2": (c_void_p, c_void_p, c_void_p),
     "cuTensorMapEncodeTiled": (c_void_p, c_int, c_uint, *[c_void_p] * 5, *[c_int] * 4),
+    "cuTensorMapEncodeIm2col": (c_void_p, c_int, c_uint, *[c_void_p] * 5, c_uint, c_uint, c_void_p, *[c_int] * 4),
 }  # fmt: skip
 """Functions beside those that `unity/ffi/cuda/driver.py` calls, with the types of their arguments."""
 ANYTIME = frozenset({"cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString"})

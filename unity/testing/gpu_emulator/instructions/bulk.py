@@ -1,7 +1,8 @@
 """The bulk copy engine (TMA): cp.async.bulk and cp.async.bulk.tensor.
 
 Copies arrive as late as they can: when no thread can go on. Until then what they will overwrite counts as undefined. A tensor map
-is in the emulated driver's own form (``memory.tensor_map``), and copies of tensors are tiles with the element strides 1.
+is in the emulated driver's own form (``memory.tensor_map``); copies of tensors are tiles with the element strides 1, or pixels
+under the window of a convolution (im2col).
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from ..machine.findings import ILLEGAL_ADDRESS, MISALIGNED, fault
 from ..machine.link import PARAM_WINDOW
 from ..machine.reading import S32, S64, U32, Reading, Run
 from ..memory.tensor_map import TensorMap, read_map
+from ..ptx.types import TYPES
 from .memory import HINTS
 from .transactions import WINDOW, arrive, barrier_keys
 
 Rows = np.ndarray
+U16 = TYPES["u16"]
 
 
 def bulk_copy(reading: Reading) -> Run:
@@ -37,7 +40,7 @@ def bulk_copy(reading: Reading) -> Run:
         return lambda batch, ix: None
     tensor = reading.flag("tensor")
     rank = int(reading.one("1d", "2d", "3d", "4d", "5d")[0]) if tensor else 0
-    reading.flag("tile")
+    windowed = reading.one("tile", "im2col", default="tile") == "im2col"
     reading.drop(*HINTS)
     if reading.flag("bulk_group"):
         return _out(reading, rank)
@@ -45,10 +48,12 @@ def bulk_copy(reading: Reading) -> Run:
     for word in ("shared::cta", "shared::cluster"):
         reading.flag(word)
     reading.one("global")
-    return _tensor_in(reading, rank) if tensor else _plain_in(reading)
+    return _tensor_in(reading, rank, windowed) if tensor else _plain_in(reading)
 
 
-def _map_of(reading: Reading, place: int, rank: int) -> Callable[[Batch, Rows], tuple[list[TensorMap], list[Rows]]]:
+def _map_of(
+    reading: Reading, place: int, rank: int, windowed: bool = False
+) -> Callable[[Batch, Rows], tuple[list[TensorMap], list[Rows]]]:
     """The tensor maps and coordinates of an operand ``[map, {x, y}]``."""
     operand = reading.memory(place)
     if len(operand.coordinates) != rank:
@@ -67,8 +72,9 @@ def _map_of(reading: Reading, place: int, rank: int) -> Callable[[Batch, Rows], 
                 where = batch.memory.range(address, 128)
                 raw = batch.memory.raw[where].tobytes() if where is not None else b""
             found = read_map(raw)
-            if found is None or found.rank != rank or address % 64:
-                text = f"{batch.launch.name}: no tensor map of {rank} dimensions at the address of a bulk copy"
+            if found is None or found.rank != rank or found.windowed != windowed or address % 64:
+                kind = " and windows" if windowed else ""
+                text = f"{batch.launch.name}: no tensor map of {rank} dimensions{kind} at the address of a bulk copy"
                 raise fault(ILLEGAL_ADDRESS, Finding("E363", "bounds", text, reading.instruction.span))
             maps.append(found)
         return maps, [np.broadcast_to(c(batch, lanes), len(lanes)) for c in coordinates]
@@ -78,17 +84,35 @@ def _map_of(reading: Reading, place: int, rank: int) -> Callable[[Batch, Rows], 
 
 def _elements(reading: Reading, batch: Batch, tensor: TensorMap, corner: list[int]) -> tuple[Rows, Rows]:
     """Addresses of the bytes of a box in global memory in the order of shared memory, and which lie inside the tensor."""
-    box = tensor.box[: tensor.rank]
-    grid = np.indices(tuple(reversed(box))).reshape(tensor.rank, -1)[::-1]
+    if tensor.windowed:
+        places = _pixels(tensor, corner)
+    else:
+        grid = np.indices(tuple(reversed(tensor.box[: tensor.rank]))).reshape(tensor.rank, -1)[::-1]
+        places = [row + first for row, first in zip(grid, corner)]
     strides = [tensor.item, *tensor.strides[: tensor.rank - 1]]
-    address = np.zeros(grid.shape[1], np.int64)
-    inside = np.ones(grid.shape[1], bool)
-    for axis in range(tensor.rank):
-        place = grid[axis] + corner[axis]
+    address = np.zeros(len(places[0]), np.int64)
+    inside = np.ones(len(places[0]), bool)
+    for axis, place in enumerate(places):
         inside &= (place >= 0) & (place < tensor.sizes[axis])
         address += place * strides[axis]
     address = (address + tensor.base)[:, None] + np.arange(tensor.item)
     return address.ravel(), np.repeat(inside, tensor.item)
+
+
+def _pixels(tensor: TensorMap, corner: list[int]) -> list[Rows]:
+    """The places of a window from that at the corner on, each moved by the offsets behind the coordinates of the corner."""
+    pixel, channel = np.indices((tensor.box[1], tensor.box[0])).reshape(2, -1)
+    rows = list(zip(tensor.lower, tensor.upper, tensor.steps, tensor.sizes[1:], corner[1:]))[: tensor.rank - 2]
+    counts = [(size - 1 + upper - lower) // step + 1 for lower, upper, step, size, _ in rows]
+    number = corner[tensor.rank - 1]
+    for (lower, _, step, _, begin), count in reversed(list(zip(rows, counts))):
+        number = number * count + (begin - lower) // step
+    number = number + pixel
+    found = [corner[0] + channel]
+    for (lower, _, step, _, _), count, offset in zip(rows, counts, corner[tensor.rank :]):
+        found.append(number % count * step + lower + offset)
+        number = number // count
+    return [*found, number]
 
 
 def _aligned(reading: Reading, batch: Batch, address: int, to: int) -> None:
@@ -103,13 +127,17 @@ def _bounded(reading: Reading, batch: Batch, start: int, size: int) -> None:
         raise fault(ILLEGAL_ADDRESS, Finding("E363", "bounds", text, reading.instruction.span))
 
 
-def _tensor_in(reading: Reading, rank: int) -> Run:
-    target, find, barrier = reading.address(0), _map_of(reading, 1, rank), reading.address(2)
+def _tensor_in(reading: Reading, rank: int, windowed: bool) -> Run:
+    target, find, barrier = reading.address(0), _map_of(reading, 1, rank, windowed), reading.address(2)
+    offsets = [reading.value(one, U16) for one in reading.items(3)] if windowed else []
+    if len(offsets) != (rank - 2 if windowed else 0):
+        raise reading.refuse("a wrong number of offsets")
     access = Access(reading, "global", "bulk load", 1)
 
     def copy(batch: Batch, ix: Index) -> None:
         lanes = batch.lanes(ix)
         maps, corners = find(batch, lanes)
+        corners += [np.broadcast_to(offset(batch, lanes), len(lanes)) for offset in offsets]
         starts = np.broadcast_to(target(batch, lanes) & WINDOW, len(lanes)).tolist()
         keys = barrier_keys(batch, lanes, barrier(batch, lanes))
         for k, tensor in enumerate(maps):
