@@ -77,13 +77,32 @@ def test_lengths(dtype: str, empty: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("width", [64, 128])
 def test_warpgroups(width: int) -> None:
-    """Symbolic lengths by ``wgmma``: every access moves no more than it must."""
+    """Symbolic lengths by ``wgmma``, one thread copies: every access moves no more than it must."""
     shapes = [("b", "n", 4, width), ("b", "m", 2, width), ("b", "m", 2, width)]
-    program = Program(shapes, "bfloat16", arch="sm_90a", causal_mask="BottomRight")
-    gpu = program.check((1, 67, 4, width), (1, 130, 2, width), (1, 130, 2, width))
-    assert [launch.block for launch in gpu.launches] == [(32, 8, 1)]
-    assert not [str(site) for site in gpu.traffic if site.scope == "shared" and site.transactions > site.ideal]
-    program.check((2, 3, 4, width), (2, 1, 2, width), (2, 1, 2, width))
+    program = Program(shapes, "bfloat16", arch="sm_90a", causal_mask="BottomRight", empty=0.0)
+    for b, n, m in ((1, 67, 130), (2, 3, 1), (1, 2, 0)):
+        gpu = program.check((b, n, 4, width), (b, m, 2, width), (b, m, 2, width))
+        assert [launch.block for launch in gpu.launches] == [(32, 12 if m else 1, 1)]
+        assert not [str(site) for site in gpu.traffic if site.scope == "shared" and site.transactions > site.ideal]
+
+
+@pytest.mark.parametrize(
+    ("layout", "heads", "widths", "options"),
+    [
+        ("BSHD", 3, (128, 64), {"causal_mask": "TopLeft"}),  # warps copy the query of three heads
+        ("BHSD", 2, (56, 120), {"scale": -0.3}),  # lines that are not filled, scores scaled before the exponent
+        ("BHSD,BSHD,BHSD,BSHD", 1, (64, 64), {"scale": 3.0}),  # rows whose highest score grows
+    ],
+)
+def test_rings(layout: str, heads: int, widths: tuple[int, int], options: dict[str, Any]) -> None:
+    """Several blocks of keys and turns of both warpgroups."""
+    orders = [*(layout.split(",") * 4)[:3]]
+    sizes = [{"B": 1, "S": "n", "H": heads, "D": widths[0]}] + [{"B": 1, "S": "m", "H": 1, "D": w} for w in widths]
+    shapes = [[size[axis] for axis in order] for order, size in zip(orders, sizes)]
+    program = Program(shapes, "float16", arch="sm_90a", layout=layout, **options)
+    numbers = {"n": 71, "m": 401}
+    gpu = program.check(*[[numbers.get(size, size) for size in shape] for shape in shapes])
+    assert [launch.block for launch in gpu.launches] == [(32, 12, 1)]
 
 
 def test_few_rows() -> None:

@@ -8,13 +8,16 @@ Any length is allowed, and nothing is padded in global memory.
 
 If there are few rows, several blocks split the keys, and a second kernel combines their results ("flash decoding").
 
-Not here: the kernel (`attention_kernel.py`), its products (`attention_products.py`); programs with other sizes stay those for
-processors.
+On Hopper one thread copies for warpgroups that multiply (`attention_ring_kernel.py`), if bulk copies take the tensors.
+
+Not here: the other kernel (`attention_kernel.py`), its products (`attention_products.py`); programs with other sizes stay those
+for processors.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from ... import te
 from ...ir.expr import Call
@@ -24,6 +27,8 @@ from ...op.nn.attention_blocks import Attention
 from ...transform.infra.backend import GpuMachine, machine_in_use
 from .attention_kernel import ASYNC_CAPABILITY, VECTOR_BYTES, Kernel, rounded, size_of
 from .attention_products import Products, RegisterTiles, TensorCores, Warpgroups
+from .attention_ring import Ring, fits
+from .attention_ring_kernel import RingKernel
 
 WIDEST = 256
 """Largest width of a head whose rows are kept in registers."""
@@ -38,9 +43,18 @@ def _program(gpu: GpuMachine, what: Attention) -> Stmt:
     products = _products(what, gpu)
     if products is None:
         return what.emit()
+    if isinstance(products, Ring):
+        return RingKernel(what, products, gpu).statement()
     return Kernel(what, products, gpu).statement()
 
 
+_RINGS: dict[int, dict[str, Any]] = {
+    64: {"keys": 128, "warps": 8, "stages": 4},
+    128: {"keys": 128, "warps": 8, "stages": 2},
+}
+"""By the largest width of a head, where one thread copies for warpgroups that multiply: keys of a block, warps, and stages."""
+_RING_SHARE = 0.5
+"""The part of all multiprocessors that is enough for those: each is at least twice as fast as with smaller tiles."""
 _CORE_TILES = {
     64: ((2, 64, 4), (1, 64, 8), (1, 64, 4), (1, 64, 2), (1, 64, 1)),
     128: ((1, 64, 8), (1, 64, 4), (1, 32, 2), (1, 32, 1)),
@@ -72,12 +86,15 @@ def _products(what: Attention, gpu: GpuMachine) -> Products | None:
         found = [TensorCores(*size, dtype.name, *wide) for size in sizes if size[0] <= most]
         if gpu.warpgroups and what.bias is None and set(wide) <= _GROUP_TILES.keys():
             found = [Warpgroups(1, *_GROUP_TILES[max(wide)], dtype.name, *wide), *found]
+            if fits(what):
+                found = [Ring(1, dtype=dtype.name, width=wide[0], mixed=wide[1], **_RINGS[max(wide)]), *found]
     else:
         vector = VECTOR_BYTES // (8 if what.wide == "float64" else 4)
         together = next(n for n in (4, 2, 1) if n <= vector and (n == 1 or mixed > 16 * (n // 2)))
         wide = (rounded(width, vector), rounded(mixed, 16 * together))
         found = [RegisterTiles(*size, what.wide, *wide, vector) for size in _REGISTER_TILES]
-    fits = [p for p in found if p.shared_bytes <= gpu.shared_bytes]
-    filled = [p for p in fits if p.rows < 2 * rows] or fits[-1:]
-    busy = [p for p in filled if lines * -(-rows // p.rows) >= gpu.processors]
+    small = [p for p in found if p.shared_bytes <= gpu.shared_bytes]
+    filled = [p for p in small if p.rows < 2 * rows] or small[-1:]
+    shares = [_RING_SHARE if isinstance(p, Ring) else 1 for p in filled]
+    busy = [p for p, share in zip(filled, shares) if lines * -(-rows // p.rows) >= share * gpu.processors]
     return next(iter(busy or filled[-1:]), None)

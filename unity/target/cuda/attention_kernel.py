@@ -73,7 +73,8 @@ def _lanes(width: int, most: int) -> int:
     return math.gcd(width, most)
 
 
-def _from_lane(value: str, distance: int) -> str:
+def from_lane(value: str, distance: int) -> str:
+    """A value of the lane at a distance, by xor."""
     return f"T.tvm_warp_shuffle_xor(T.uint32({(1 << WARP) - 1}), {value}, {distance}, {WARP}, {WARP})"
 
 
@@ -148,7 +149,7 @@ class Kernel:
             "@T.prim_func",
             f"def attention({', '.join([f'p_{name}: T.handle' for name in self.buffers])}, factor: T.{wide}, group: T.int64, "
             f"shift: T.int64, empty: T.{wide}):",
-            *[f"    {name} = T.int64()" for name in (*_SIZES, *[f"n{axis}" for axis in range(4)])],
+            *[f"    {name} = T.int64()" for name in (*_SIZES, *[f"n{axis}" for axis in range(4)], *self.unused_axes())],
         ]
         for name, buffer in self.buffers.items():
             order = self.orders.get(name, "")
@@ -156,9 +157,15 @@ class Kernel:
             lines.append(f"    {name} = T.match_buffer(p_{name}, ({', '.join(shape)},), {buffer.dtype.name!r})")
         return "\n".join(lines) + indent(self.launch(), "    ")
 
+    def unused_axes(self) -> list[str]:
+        """Names of the sizes of axes that are read at one index."""
+        return [self.size(name, axis) for name, order in self.orders.items() for axis in order if axis.isdigit()]
+
     @staticmethod
     def size(name: str, letter: str) -> str:
         """The name of a size of a tensor."""
+        if letter.isdigit():
+            return f"{name}_{letter}"
         if letter == "D":
             return "mixed_width" if name in ("value", "out") else "width"
         other = {"H": "shared", "S": "keys"} if name in ("key", "value") else {"H": "heads", "S": "length"}
@@ -169,7 +176,7 @@ class Kernel:
         at = {"B": "batch", "H": "head", "S": row, "D": column}
         if name in ("query", "out"):
             at |= {"H": self.head_of(row), "S": self.place_of(row)}
-        return f"{name}[{', '.join([at[letter] for letter in self.orders[name]])}]"
+        return f"{name}[{', '.join([at.get(letter, letter) for letter in self.orders[name]])}]"
 
     def head_of(self, row: str) -> str:
         """The head of the query that a row belongs to."""
@@ -312,7 +319,8 @@ if j >= whole:
         for c in T.unroll({by.own_keys}):
             if T.Cast("int32", {by.next_key("c")}) >= edge[r] - T.Cast("int32", (j - whole) * {by.keys}):
                 scores[{by.score("r", "c")}] = T.{wide}("-inf")
-{self.softmax()}
+{self.weights()}
+{self.rescaled()}
 {by.values()}
 """
 
@@ -386,11 +394,11 @@ for r in T.unroll({by.own_rows}):
         less = f"T.fma({value}, scale, T.{self.what.wide}(0) - base[r])" if self.folds else f"{value} - base[r]"
         return f"T.{'exp2' if self.what.wide == 'float64' else 'ptx_ex2'}({less})"
 
-    def softmax(self) -> str:
-        """Replace scores by weights, and rescale the sums that the row carries."""
+    def weights(self) -> str:
+        """Replace scores by weights, and say how the sums that the row carries are rescaled."""
         by, wide = self.by, self.what.wide
         score = f"scores[{by.score('r', 'c')}]"
-        joined = "\n    ".join([f"top[r] = T.max(top[r], {_from_lane('top[r]', d)})" for d in by.lanes])
+        joined = "\n    ".join([f"top[r] = T.max(top[r], {from_lane('top[r]', d)})" for d in by.lanes])
         return f"""
 for r in T.unroll({by.own_rows}):
     top[r] = high[r]
@@ -404,6 +412,13 @@ for r in T.unroll({by.own_rows}):
     for c in T.unroll({by.own_keys}):
         {score} = {self.exponent(score)}
         total[r] = total[r] + {score}
+"""
+
+    def rescaled(self) -> str:
+        """Rescale the results that the row carries."""
+        by = self.by
+        return f"""
+for r in T.unroll({by.own_rows}):
     for g in T.unroll({by.own_columns // by.together}):
         for x in T.unroll({by.together}):
             mixed[{by.result("r", "g", "x")}] = mixed[{by.result("r", "g", "x")}] * away[r]
@@ -411,7 +426,7 @@ for r in T.unroll({by.own_rows}):
 
     def finish(self) -> str:
         """Store the results of a thread: for the kernel that combines the pieces, or divided by the sums of weights."""
-        sums = "\n    ".join([f"total[r] = total[r] + {_from_lane('total[r]', d)}" for d in self.by.lanes])
+        sums = "\n    ".join([f"total[r] = total[r] + {from_lane('total[r]', d)}" for d in self.by.lanes])
         summed = f"for r in T.unroll({self.by.own_rows}):\n    {sums}\n"
         return summed + (self.store_parts() if self.pieces else self.store_rows())
 

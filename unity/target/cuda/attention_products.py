@@ -231,10 +231,10 @@ warpgroup: T.int32 = T.tvm_warp_shuffle(T.uint32({(1 << WARP) - 1}), ty // {GROU
         piece = f"T.bitwise_xor(({column}) % {LINE} // 8, ({row}) % 8)"
         return f"{name}[({column}) // {LINE}, {row}, {piece}, ({column}) % 8 + {x}]"
 
-    def _product(self, columns: int, turned: bool, left: str, right: str, to: str) -> str:
+    def _product(self, columns: int, turned: bool, left: str, right: str, to: str, added: bool = True) -> str:
         names = f'"float32", "m64n{columns}k16", "row", "{"row" if turned else "col"}", "{self.dtype}", "{self.dtype}", "float32"'
         pitch = f", {self.keys * LINE}" if turned else ""
-        return f"T.ptx_wgmma({names}, {left}, {right}, {to}.data, 0, 128, T.bool(True){pitch})"
+        return f"T.ptx_wgmma({names}, {left}, {right}, {to}.data, 0, 128, T.bool({added}){pitch})"
 
     def _products(self, count: int, each: str) -> str:
         return f"""

@@ -1,0 +1,83 @@
+"""Attention on Hopper by warpgroups that read keys and values out of rings: sizes and products, and which attention they take.
+
+A block has a tile of rows of the query. Keys and values come in blocks by bulk copies (TMA), each kind into a ring of stages, in
+rows of 128 bytes whose pieces of 16 are exchanged. Results and weights stay in registers: weights are the left operand of the
+product with the values.
+
+Not here: the thread that copies (`attention_copies.py`), the warpgroups that multiply (`attention_ring_kernel.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...op.nn.attention_blocks import Attention
+from .attention_kernel import size_of
+from .attention_products import GROUP, LINE, Warpgroups
+
+PIECE_BYTES = 16
+"""Rows of tensors that bulk copies take are multiples of it."""
+MOST_AXES = 5
+"""Axes of such a tensor."""
+STEP = 16
+"""Elements that a product sums at once."""
+REGISTERS = {2: (24, 240), 3: (32, 160)}
+"""Registers of a thread that copies, and of one that multiplies, by the number of warpgroups that do."""
+STATIC_BYTES = 1024
+"""Shared memory that barriers take."""
+
+
+@dataclass(slots=True, frozen=True)
+class Ring(Warpgroups):
+    """Products by ``wgmma`` out of rings of ``stages`` blocks of keys and of values. ``in_turn``: warpgroups begin their products
+    in turn, so that one multiplies while another one computes weights. ``rounds``: as many blocks as multiprocessors compute
+    several tiles of rows each, the next one is copied while the results of one are stored."""
+
+    stages: int = 2
+    in_turn: bool = True
+    rounds: bool = False
+
+    @property
+    def groups(self) -> int:
+        """Warpgroups that multiply."""
+        return self.warps // GROUP
+
+    def ring(self, name: str, columns: int) -> str:
+        """The shared memory of all stages."""
+        shape = f"({self.stages}, {columns // LINE}, {self.keys}, {LINE})"
+        return f'{name} = T.alloc_buffer({shape}, "{self.dtype}", scope="shared.dyn", align=1024)'
+
+    def scores_of(self, slot: str) -> str:
+        """Begin the products of the query and the keys of a stage; the first one does not add."""
+
+        def step(k: str, added: bool) -> str:
+            line, column = f"{k} // {LINE // STEP}", f"{k} % {LINE // STEP} * {STEP}"
+            query = f"Q.data, {line} * {self.rows * LINE} + warpgroup * {GROUP * 16 * LINE} + {column}"
+            key = f"K.data, {slot} * {self.keys * self.width} + {line} * {self.keys * LINE} + {column}"
+            return self._product(self.keys, False, query, key, "scores", added)
+
+        return f"{step('0', False)}\nfor k in T.unroll({self.width // STEP - 1}):\n    {step('(k + 1)', True)}"
+
+    def values_of(self, slot: str) -> str:
+        """Begin the products of the weights and the values of a stage."""
+        value = f"V.data, {slot} * {self.keys * self.mixed} + k * {STEP * LINE}"
+        product = self._product(self.mixed, True, "left.data, k * 8", value, "mixed")
+        return f"for k in T.unroll({self.keys // STEP}):\n    {product}"
+
+    @property
+    def shared_bytes(self) -> int:
+        lines = self.rows * LINE  # by way of which results are stored
+        return 2 * (self.rows * self.width + self.stages * self.keys * (self.width + self.mixed) + lines) + STATIC_BYTES
+
+
+def fits(what: Attention) -> bool:
+    """True for an attention that is computed so: no bias, and bulk copies take the tensors; rows are multiples of 16 bytes."""
+    inputs = (what.query, what.key, what.value)
+    widths = [size_of(t.size("D")) for t in (*inputs, what.out)]
+    rows = all([width is not None and width * 2 % PIECE_BYTES == 0 for width in widths])
+    return (
+        what.bias is None
+        and rows
+        and all([t.order[-1] == "D" and len(t.order) <= MOST_AXES for t in (*inputs, what.out)])
+        and not any([t.buffer.strides or t.buffer.elem_offset is not None for t in inputs])
+    )
