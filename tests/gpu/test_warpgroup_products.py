@@ -11,13 +11,16 @@ from device_choice import device_or_emulated
 from test_tensor_cores import CONVOLUTION, numbers, product, scheduled
 
 import unity
+from unity.ir.node import replace
+from unity.ir.stmt import Block
+from unity.ir.walk import rewrite
 from unity.script import parse
 from unity.target import GPU_PIPELINE
-from unity.transform.default_schedule.gpu import tensor_cores
+from unity.transform.default_schedule.gpu import tile_costs
+from unity.transform.default_schedule.gpu.tile_costs import Choice
 from unity.transform.infra.backend import GpuMachine, Machine
 
-DEVICE = Machine(gpu=GpuMachine(90, 132, shared_bytes=120 << 10, warpgroups=True))
-"""A device whose memory holds the smallest tile of warpgroups alone, 64 x 128."""
+DEVICE = Machine(gpu=GpuMachine(90, 132, shared_bytes=227 << 10, warpgroups=True))
 CASES = [
     (70, 72, 136, "", "bfloat16", "float32", "n", "bulk copies"),
     (136, 40, 64, "ab", "float16", "float16", "", "bulk copies"),
@@ -29,30 +32,64 @@ CASES = [
 """Sizes, operands that lie across, data types, sizes that are symbols; how operands are copied."""
 
 
+TILES = [
+    (Choice(192, 128, 3, 1, is_grouped=True), "192 x 128", 200, 136, 136, "b", "float16", 1),
+    (Choice(64, 32, 1, 1, is_grouped=True), "64 x 32", 70, 40, 136, "b", "int8", 1),
+    (Choice(128, 96, 2, 1, is_grouped=True), "128 x 96", 130, 100, 328, "b", "float16", 3),
+    (Choice(64, 16, 1, 1, is_grouped=True, turned=True), "16 x 64", 20, 72, 136, "", "bfloat16", 1),
+    (Choice(64, 32, 1, 1, is_grouped=True, turned=True), "32 x 64", 20, 66, 256, "b", "int8", 2),
+    (Choice(64, 64, 1, 1, is_grouped=True, turned=True), "64 x 64", 72, 40, 264, "ab", "float16", 2),
+    (Choice(128, 64, 2, 1, is_grouped=True, turned=True), "64 x 128", 40, 132, 72, "b", "float16", 1),
+]  # fmt: skip
+"""Tiles: three warpgroups, one, pieces of a sum, exchanged operands."""
+
+
 @pytest.fixture(autouse=True)
 def _groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of warpgroups alone: for such sizes those of warps would cost less."""
-    monkeypatch.setattr(tensor_cores, "CHOICES", ())
+    """One tile of warpgroups alone: for such sizes others would take less time."""
+    only(monkeypatch, Choice(64, 128, 1, 2, is_grouped=True))
 
 
-def checked(fn: Any, how: str, *arrays: np.ndarray) -> Any:
+def only(monkeypatch: pytest.MonkeyPatch, choice: Choice) -> None:
+    monkeypatch.setattr(tile_costs, "CHOICES", ())
+    monkeypatch.setattr(tile_costs, "GROUP_CHOICES", (choice,))
+
+
+def checked(fn: Any, tile: str, how: str, *arrays: np.ndarray) -> Any:
     """What the thread checker says about a program."""
     func, reason = scheduled(fn, DEVICE)
-    assert "64 x 128" in reason and "wgmma" in reason and how in reason, reason
+    assert tile in reason and "wgmma" in reason and how in reason, reason
     report = unity.check_gpu(func, *arrays, pipeline=GPU_PIPELINE)
     report.raise_if_failed()
     assert not report.bank_conflicts, str(report)
     return report
 
 
+@pytest.mark.parametrize("choice,tile,n,m,k,turned,dtype,pieces", TILES)
+def test_tiles(
+    monkeypatch: pytest.MonkeyPatch, choice: Choice, tile: str, n: int, m: int, k: int, turned: str, dtype: str, pieces: int
+) -> None:  # fmt: skip
+    """Every kind of tile, over ends in all directions."""
+    only(monkeypatch, choice)
+    out = "int32" if dtype == "int8" else dtype
+    fn = product(n, m, k, turned, dtype, out)
+    fn = rewrite(fn, {Block: lambda block: replace(block, annotations={"schedule": {"pieces": pieces}})})
+    how = f"of {pieces} pieces" if pieces > 1 else "by"
+    _compared(fn, tile, how, n, m, k, turned, dtype, out)
+
+
 @pytest.mark.parametrize("n,m,k,turned,dtype,out,symbols,how", CASES)
 def test_any_size_and_layout(n: int, m: int, k: int, turned: str, dtype: str, out: str, symbols: str, how: str) -> None:
     """A batched product with a bias, an activation and a residual."""
     fn = product(*[name if name in symbols else size for name, size in zip("nmk", (n, m, k))], turned, dtype, out)
+    _compared(fn, "64 x 128", how, n, m, k, turned, dtype, out)
+
+
+def _compared(fn: Any, tile: str, how: str, n: int, m: int, k: int, turned: str, dtype: str, out: str) -> None:
     a, b, e, r = [numbers(s, t) for s, t in (((2, n, k), dtype), ((2, k, m), dtype), ((m,), out), ((2, n, m), out))]
     c = np.full((2, n, m), 77, r.dtype)
     given = [np.ascontiguousarray(x.swapaxes(1, 2)) if side in turned else x for x, side in ((a, "a"), (b, "b"))]
-    checked(fn, how, *given, e, r, c)
+    checked(fn, tile, how, *given, e, r, c)
     wide = a.astype("float32") @ b.astype("float32") + e.astype("float32")
     np.testing.assert_array_equal(c.astype("float32"), np.maximum(wide, 0) + r.astype("float32"))
 
@@ -60,7 +97,7 @@ def test_any_size_and_layout(n: int, m: int, k: int, turned: str, dtype: str, ou
 def test_convolution() -> None:
     """Windows and borders are unfolded by the threads that copy."""
     x, w, y = numbers((1, 4, 5, 16), "float16"), numbers((8, 3, 3, 16), "float16"), np.zeros((1, 4, 5, 8), "float16")
-    checked(parse(CONVOLUTION), "S_left is computed while it is copied", x, w, y)
+    checked(parse(CONVOLUTION), "64 x 128", "S_left is computed while it is copied", x, w, y)
     padded = np.pad(x.astype("float32"), ((0, 0), (1, 1), (1, 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
     np.testing.assert_array_equal(y, np.einsum("nhwcyx,oyxc->nhwo", windows, w.astype("float32")))
@@ -81,7 +118,7 @@ class Module:
 @pytest.mark.gpu
 def test_on_the_device() -> None:
     """Any number of rows, none among them, NaN and infinity, launches of a captured graph; nothing is found, nothing conflicts."""
-    executable = unity.compile(parse(MODULE), target="cuda -arch=sm_90a -max_shared_memory_per_block=122880")
+    executable = unity.compile(parse(MODULE), target="cuda -arch=sm_90a")
     w, b = numbers((72, 64), "float16"), numbers((64,), "float16")
     with device_or_emulated("sm_90a") as gpu:
         machine = unity.VirtualMachine(executable, unity.cuda(0), cuda_graph=True)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace as replace_sizes
 from itertools import islice
-from typing import NamedTuple
 
 from ....ir.build import dtype_of, le
 from ....ir.expr import IntImm
 from ....ir.node import replace
 from ....ir.scalar import Cast, IterVar
-from ....ir.stmt import BufferStore, IfThenElse, Stmt, seq
+from ....ir.stmt import AllocBuffer, BufferStore, IfThenElse, Stmt, seq
 from ....ir.types import Expr
 from ...infra.backend import GpuMachine
 from ...schedule import Schedule
@@ -22,12 +22,15 @@ from ...tir.analysis.choices import choose
 from ..base import program_of, schedule_of
 from .nests import replaced
 from .product import Product, extent_of, products_of
+from .product_pieces import exchanged, in_pieces, joined
 from .stages import size_of
 from .tensor_views import TensorView, view_of
 from .tile_blocks import WARP
+from .tile_costs import CHOICES, GROUP_CHOICES, PIECES, STEP_BYTES, Choice, Sizes, plans
 from .tile_sides import Side, side_of
 from .warp_tiles import Form, WarpTile, kernel
-from .warpgroup_tiles import WarpgroupTile, kernel as group_kernel
+from .warpgroup_sizes import WarpgroupTile
+from .warpgroup_tiles import kernel as group_kernel
 
 FORMS = {
     ("float16", "float32"): Form("m16n8k16", "fp16", "fp32"),
@@ -39,52 +42,19 @@ FORMS = {
 """The instruction of a warp by types of the operands and of the sums."""
 GROUPED = ("float16", "bfloat16", "int8", "uint8")
 """Operands of which warpgroups have products, with the same sums."""
-
-
-class Choice(NamedTuple):
-    """Rows and columns of a tile, warps or warpgroups along them, and the part of the device's speed that is expected of it."""
-
-    rows: int
-    columns: int
-    row_parts: int
-    column_parts: int
-    speed: float
-    is_grouped: bool = False
-
-    @property
-    def sums(self) -> int:
-        """Registers of a thread for its sums, where parts are warps."""
-        return self.rows * self.columns // (self.row_parts * self.column_parts * WARP)
-
-
-CHOICES = (
-    Choice(128, 256, 2, 4, 1.0),  # a warp has 64 x 64: 8 loads of matrices for 32 products, 128 registers of sums
-    Choice(128, 128, 2, 4, 0.9),  # 64 x 32: 6 loads for 16 products; two blocks have room in a processor of an H100
-    Choice(64, 128, 2, 4, 0.75),  # 32 x 32: 4 loads for 8 products
-    Choice(64, 64, 2, 2, 0.65),
-    Choice(32, 64, 2, 2, 0.45),  # few rows: weights are read once, and what limits is memory
-    Choice(16, 64, 1, 2, 0.3),
-)
-"""Tiles, largest first. A larger one reads less memory for each product; smaller ones occupy more multiprocessors."""
-GROUP_CHOICES = (
-    Choice(128, 256, 2, 1, 1.0, True),  # a warpgroup has 64 x 256: 128 registers of sums
-    Choice(128, 128, 2, 1, 0.8, True),  # half of the operands' traffic in shared memory is the left one's
-    Choice(64, 256, 1, 2, 0.7, True),
-    Choice(64, 128, 1, 2, 0.5, True),
-)
-"""Tiles of warpgroups, where the device has their products."""
-WARP_PART = 0.6
-"""The part of the speed of warpgroups that products of warps reach there."""
 MOST_SUMS = 64
 """Registers for sums that leave enough for the places of elements which are read one by one."""
-STEP_BYTES = 128
-"""Bytes of a tile's row of steps: a cache line."""
-STAGES = 4
-"""Stages of the software pipeline if shared memory has room for them: with four, copies run three tiles ahead."""
+STAGES, MOST_STAGES = 4, 12
+"""Stages of the software pipeline if shared memory has room for them: with four, copies run three tiles ahead. Small tiles have
+more, so that as many bytes are on their way."""
+DEEP = 96 << 10
+"""Bytes of such stages where blocks are fewer than processors."""
 GROUP = 8
 """Most tiles of columns that blocks take before the next tile of rows."""
 FEW_ROWS = 64
 """A product with a symbolic number of rows has a kernel of its own for up to this many."""
+OTHERS = 32
+"""Registers of a thread that multiplies beside its sums."""
 LEAST_COPY = 8
 """Bytes that a thread copies at once at least: with less, one warpgroup that copies would not keep up with two that multiply."""
 FEW_STEPS = 8
@@ -115,12 +85,12 @@ def bind_tensor_cores(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Sc
     if tile is None or few is None:
         return None
     made, said = _kernel(what, form, tile)
-    if few != tile:
+    if few != tile:  # neither is in pieces
         less, how = _kernel(what, form, few)
-        made, said = IfThenElse(le(rows, FEW_ROWS), less, made), f"{how} up to {FEW_ROWS} rows, else {said}"
+        made, said = [IfThenElse(le(rows, FEW_ROWS), seq(*less), seq(*made))], f"{how} up to {FEW_ROWS} rows, else {said}"
     func = program_of(sch)
     dead = what.after.block if what.after is not None else None
-    body = seq(*replaced(func.body, {what.stage.block: made}, dead, what.store.buffer))
+    body = seq(*replaced(func.body, {what.stage.block: seq(*made)}, dead, what.store.buffer))
     return schedule_of(replace(func, body=body)), f"{what.name} on tensor cores in tiles of {said}"
 
 
@@ -130,41 +100,71 @@ def _sides(what: Product, rows: int, columns: int, steps: int) -> tuple[Side, Si
 
 
 def _tile(what: Product, gpu: GpuMachine, rows: int) -> WarpTile | WarpgroupTile | None:
-    """The tile for a number of rows that costs least, with as many stages as fit into shared memory; None if not even two do."""
+    """The tile for a number of rows that takes least time, with stages that fit into shared memory; None if not even two do."""
     wanted = choose(what.stage.block, "tile", range(len(GROUP_CHOICES) + len(CHOICES)), 0)
     found = list(islice(_tiles(what, gpu, rows), wanted + 1))
     return found[-1] if found else None
 
 
 def _tiles(what: Product, gpu: GpuMachine, rows: int) -> Iterator[WarpTile | WarpgroupTile]:
-    """The tiles that fit, by their costs."""
-    block, costs, steps = what.stage.block, _costs(what, gpu, rows), _steps(what)
-    for choice in sorted(costs, key=lambda choice: costs[choice]):
-        sizes = choice.rows, choice.columns, steps, choice.row_parts, choice.column_parts
-        if choice.is_grouped:
-            grouped = WarpgroupTile(*sizes, STAGES)
-            beside = all([side.copied_bytes >= LEAST_COPY for side in _sides(what, *sizes[:3])])
-            if beside and grouped.bytes <= gpu.shared_bytes:
-                yield grouped
-            continue
-        sides = _sides(what, *sizes[:3])
-        room = gpu.shared_bytes // sum([side.bytes for side in sides])
-        stages = choose(block, "stages", range(2, STAGES + 1), STAGES, room)
-        crowded = any([side.single and choice.sums * (1 + side.single // 16) > MOST_SUMS for side in sides])
-        if stages > 1 and not crowded:
-            yield WarpTile(*sizes, stages)
+    """The tiles that fit, by their times."""
+    sizes = _sizes(what, rows)
+    whole = sizes.steps >= STEP_BYTES // sizes.item  # tiles of warpgroups have rows of a cache line
+    for choice, pieces in plans(sizes, gpu, gpu.warpgroups and _narrow(what.left) in GROUPED and whole):
+        made = _group_tile if choice.is_grouped else _warp_tile
+        tile = made(what, gpu, choice, sizes, pieces)
+        if tile is not None:
+            yield tile
 
 
-def _kernel(what: Product, form: Form, tile: WarpTile | WarpgroupTile) -> tuple[Stmt, str]:
-    """The kernel of a product, and how it was made."""
+def _group_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pieces: int) -> WarpgroupTile | None:
+    """A tile of warpgroups, if threads keep up with its copies and have registers and shared memory for it."""
+    what, block = exchanged(what) if choice.turned else what, what.stage.block
+    pieces = choose(block, "pieces", PIECES, pieces) if sizes.known else 1
+    tile = WarpgroupTile(*choice[:2], _steps(what), choice.row_parts, choice.column_parts, 1, pieces, choice.turned)
     sides = _sides(what, tile.rows, tile.columns, tile.steps)
+    parts = (tile.rows // tile.row_groups, tile.group_columns)
+    if not all([side.by_steps or part % side.steps == 0 for side, part in zip(sides, parts)]):
+        return None  # a row of shared memory has 128 bytes
+    moved = tile.registers(all([isinstance(view_of(what, side), TensorView) for side in sides]))
+    if moved is not None and tile.sums + OTHERS > moved[1]:
+        return None
+    room = (gpu.shared_bytes - tile.bytes) // tile.stage_bytes + 1
+    turns = math.ceil(_size(what.steps) / tile.steps / pieces) if sizes.known else room
+    stages = choose(block, "stages", range(2, MOST_STAGES + 1), max(2, min(room, turns, MOST_STAGES)), room)
+    beside = all([side.copied_bytes >= LEAST_COPY for side in sides])
+    return replace_sizes(tile, stages=stages) if beside and stages > 1 else None
+
+
+def _warp_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pieces: int) -> WarpTile | None:
+    """A tile of warps, if they have registers and shared memory for it."""
+    steps = _steps(what)
+    sides = _sides(what, choice.rows, choice.columns, steps)
+    each = sum([side.bytes for side in sides])
+    tiles = sizes.batch * math.ceil(sizes.rows / choice.rows) * math.ceil(sizes.columns / choice.columns)
+    own = min(MOST_STAGES, max(STAGES, DEEP // each)) if tiles <= gpu.processors else STAGES
+    stages = choose(what.stage.block, "stages", range(2, MOST_STAGES + 1), own, gpu.shared_bytes // each)
+    crowded = any([side.single and choice.sums * (1 + side.single // 16) > MOST_SUMS for side in sides])
+    return WarpTile(*choice[:2], steps, *choice[2:4], stages) if stages > 1 and not crowded else None
+
+
+def _kernel(what: Product, form: Form, tile: WarpTile | WarpgroupTile) -> tuple[list[Stmt], str]:
+    """The kernel of a product, what else there is to do, and how it was made."""
     if isinstance(tile, WarpTile):
-        return kernel(what, form, tile, *sides, _group(what, tile)), f"{tile} ({form.shape})"
-    views = [view_of(what, side) for side in sides]
+        sides = _sides(what, tile.rows, tile.columns, tile.steps)
+        return [kernel(what, form, tile, *sides, _group(what, tile))], f"{tile} ({form.shape})"
+    seen = exchanged(what) if tile.turned else what
+    sides = _sides(seen, tile.rows, tile.columns, tile.steps)
+    views = [view_of(seen, side) for side in sides]
     reasons = [f"{side.buffer.name} {view}" for side, view in zip(sides, views) if isinstance(view, str)]
     tensors = [view for view in views if isinstance(view, TensorView)] if not reasons else []
-    how = f"copied by threads: {', '.join(reasons)}" if reasons else "bulk copies"
-    return group_kernel(what, tile, sides, tensors, _group(what, tile)), f"{tile} (wgmma, {how})"
+    copied = f"copied by threads: {', '.join(reasons)}" if reasons else "bulk copies"
+    how = f"{tile} (wgmma, {copied})"
+    if tile.pieces == 1:
+        return [group_kernel(seen, seen, tile, sides, tensors, _group(seen, tile))], how
+    out, parts = in_pieces(seen, tile.pieces)
+    made = group_kernel(seen, out, tile, sides, tensors, _group(seen, tile))
+    return [AllocBuffer(parts), made, joined(what, parts, tile.pieces)], how
 
 
 def _form(what: Product) -> Form | None:
@@ -203,17 +203,13 @@ def _steps(what: Product) -> int:
     return steps
 
 
-def _costs(what: Product, gpu: GpuMachine, m: int) -> dict[Choice, float]:
-    """The cost of each choice for ``m`` rows: waves of tiles over the multiprocessors, times the size of a tile, over its speed."""
-    batch, n = _size(what.batch), _size(what.columns)
-    whole = _size(what.steps) >= STEP_BYTES // _item(what)  # tiles of warpgroups have rows of a cache line
-    grouped = gpu.warpgroups and _narrow(what.left) in GROUPED and whole
-    found = {}
-    for choice in (*(GROUP_CHOICES if grouped else ()), *CHOICES):
-        tiles = batch * math.ceil(m / choice.rows) * math.ceil(n / choice.columns)
-        speed = choice.speed * (WARP_PART if grouped and not choice.is_grouped else 1)
-        found[choice] = math.ceil(tiles / gpu.processors) * choice.rows * choice.columns / speed
-    return found
+def _sizes(what: Product, rows: int) -> Sizes:
+    """The sizes of a product, of which ``rows`` are given."""
+    written = what.store if what.after is None else what.after.store
+    result = written.buffer.dtype.itemsize if written is not None else what.store.buffer.dtype.itemsize
+    axes = (*what.batch, *what.rows, *what.columns, *what.steps)
+    known = all([axis.dom is not None and type(axis.dom.extent) is IntImm for axis in axes])
+    return Sizes(_size(what.batch), rows, _size(what.columns), _size(what.steps), _item(what), result, known)
 
 
 def _group(what: Product, tile: WarpTile | WarpgroupTile) -> int:

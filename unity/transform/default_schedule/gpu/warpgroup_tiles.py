@@ -2,8 +2,8 @@
 
 A stage has a tile of each operand, in rows of 128 bytes whose pieces of 16 are exchanged as bulk copies do it (swizzle). Two
 barriers for each stage tell that it is full, and that it is empty again. Where an operand is a tensor that bulk copies take, one
-thread copies whole tiles; where one is not, the warpgroup copies by elements. Sums stay in registers; at last each warp writes
-its own by way of shared memory, eight rows at a time, so that neighbours write what follows to neighbouring places.
+thread copies whole tiles; where one is not, the warpgroup copies by elements. Sums stay in registers until they are
+written (`warpgroup_results.py`).
 
 Not here: which products, and of which sizes tiles are (`tensor_cores.py`); which tensors bulk copies take (`tensor_views.py`).
 """
@@ -32,22 +32,17 @@ from ....ir.build import (
 )
 from ....ir.expr import StringImm, Var
 from ....ir.node import replace as with_fields
-from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Evaluate, IfThenElse, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ...tir.threads.inject_software_pipeline import ASYNC_SCOPE
 from .nests import INT, buffer_of
 from .product import Product, apart, extent_of
 from .tensor_views import TensorView
-from .tile_blocks import WARP, Place, fill, launched, loop, registers, vector, write, written_at_once
+from .tile_blocks import WARP, Place, fill, launched, loop, registers
 from .tile_sides import Side, sum_of
+from .warpgroup_results import finish
+from .warpgroup_sizes import GROUP, ROWS, SWIZZLE, WarpgroupTile
 
-GROUP = 4
-"""Warps of a warpgroup."""
-ROWS = 64
-"""Rows of a warpgroup's product."""
-SWIZZLE = 128
-"""Bytes of a tile's row."""
 PIECE = 16
 """Bytes that are exchanged."""
 ALIGN = 8 * SWIZZLE
@@ -55,41 +50,6 @@ PRODUCTS = 4
 """Products of a stage: each takes 32 bytes of a row of steps."""
 TOGETHER = 4
 """Copies that a thread begins at once."""
-PART_ROWS, PART_COLUMNS, PAD = 8, 64, 8
-"""Sums of a warp that are written together. Rows of them that are stored at once begin in different banks."""
-BULK_REGISTERS, COPY_REGISTERS = (40, 232), (88, 208)
-"""Registers of a thread that copies, and of one that multiplies: all that a processor has, for three warpgroups."""
-
-
-@dataclass(slots=True, frozen=True)
-class WarpgroupTile:
-    """Sizes of a block's tile; how many warpgroups share its rows and its columns; stages of the ring."""
-
-    rows: int
-    columns: int
-    steps: int
-    row_groups: int
-    column_groups: int
-    stages: int
-
-    def __str__(self) -> str:
-        return f"{self.rows} x {self.columns} by {self.steps} in {self.stages} stages"
-
-    @property
-    def warps(self) -> int:
-        """Warps that multiply; one more warpgroup copies."""
-        return GROUP * self.row_groups * self.column_groups
-
-    @property
-    def group_columns(self) -> int:
-        """Columns of a warpgroup."""
-        return self.columns // self.column_groups
-
-    @property
-    def bytes(self) -> int:
-        """Shared memory of a block: the ring, what sums are written by way of, two barriers for each stage."""
-        spread = self.warps * PART_ROWS * (PART_COLUMNS + PAD) * 4
-        return self.stages * (self.rows + self.columns) * SWIZZLE + spread + 2 * self.stages * 8
 
 
 @dataclass(slots=True, frozen=True)
@@ -121,23 +81,30 @@ class _Operand:
 
 
 def kernel(
-    what: Product, tile: WarpgroupTile, sides: tuple[Side, Side], views: Sequence[TensorView], group: int
+    what: Product, out: Product, tile: WarpgroupTile, sides: tuple[Side, Side], views: Sequence[TensorView], group: int
 ) -> Stmt:
-    """The kernel of a product; ``views``: both operands as tensors, none where threads are to copy; ``group``: see ``launched``."""
+    """The kernel of a product, its operands exchanged if the tile is turned; ``out``: what it writes, where the sum is in pieces
+    the product of these; ``views``: both operands as tensors, none where threads are to copy; ``group``: see ``launched``."""
     operands = [_operand(side, view, tile.stages) for side, view in zip(sides, views or (None, None))]
-    sums = registers(f"{what.name}_sums", what.store.buffer.dtype.name, tile.group_columns // 2)
+    sums = registers(f"{what.name}_sums", what.store.buffer.dtype.name, tile.sums)
     init = what.stage.block.init
     assert isinstance(init, BufferStore)
     first = init.value
-    turns = ceildiv(extent_of(what.steps), tile.steps)
+    turns = ceildiv(ceildiv(extent_of(what.steps), tile.steps), tile.pieces)
     is_bulk = bool(views)
-    fewer, more = BULK_REGISTERS if is_bulk else COPY_REGISTERS
     arrivals = 1 if is_bulk else GROUP * WARP
+    moved = tile.registers(is_bulk)
+
+    def limit(place: int) -> list[Stmt]:
+        return [] if moved is None else [_do("ptx_setmaxnreg", const(bool(place)), moved[place])]
 
     def block(place: Place) -> Stmt:
         same = intrinsic("tvm_warp_shuffle", const((1 << WARP) - 1, "uint32"), cast(place.warp, "int32"), 0, WARP, WARP)
         warp = Var("warp", prim_type(INT))  # the same in all lanes, and the assembler knows
         here = replace(place, warp=warp)
+        batch, number = extent_of(what.batch), place.batch
+        part = replace(here, batch=floormod(number, batch)) if tile.pieces > 1 else here
+        before = mul(floordiv(number, batch), turns) if tile.pieces > 1 else const(0, INT)
         begin = loop("s", tile.stages, lambda s: seq(
             _do("ptx_init_barrier_thread_count", s, arrivals),
             _do("ptx_init_barrier_thread_count", add(s, tile.stages), tile.warps),
@@ -151,17 +118,17 @@ def kernel(
             _do("tvm_storage_sync", StringImm("shared")),
             IfThenElse(
                 ge(warp, tile.warps),
-                seq(_do("ptx_setmaxnreg", const(False), fewer), copies(what, tile, operands, turns, here)),
+                seq(*limit(0), copies(what, tile, operands, before, turns, part)),
                 seq(
-                    _do("ptx_setmaxnreg", const(True), more),
-                    loop("e", tile.group_columns // 2, lambda e: BufferStore(sums, first, (e,))),
+                    *limit(1),
+                    loop("e", tile.sums, lambda e: BufferStore(sums, first, (e,))),
                     _multiply(tile, operands, sums, turns, here),
-                    _finish(what, tile, sums, here),
+                    finish(out, tile, sums, here),
                 ),
             ),
         )
 
-    return launched(what, tile.rows, tile.columns, tile.warps + GROUP, block, group)
+    return launched(out, tile.rows, tile.columns, tile.warps + GROUP, block, group)
 
 
 def _operand(side: Side, view: TensorView | None, stages: int) -> _Operand:
@@ -191,13 +158,18 @@ def _await_empty(tile: WarpgroupTile, turn: Expr) -> Stmt:
     return _do("ptx_wait_barrier", add(slot, tile.stages), parity)
 
 
-def _bulk_copies(what: Product, tile: WarpgroupTile, operands: Sequence[_Operand], turns: Expr, place: Place) -> Stmt:
-    """One thread copies whole tiles."""
+def _bulk_copies(
+    what: Product, tile: WarpgroupTile, operands: Sequence[_Operand], before: Expr, turns: Expr, place: Place
+) -> Stmt:
+    """One thread copies whole tiles; so many turns ``before`` them are another block's."""
 
     def turn(k: Expr) -> Stmt:
         slot, total = _slot(k, tile.stages), sum([o.size * o.ring.dtype.itemsize for o in operands])
         firsts = (place.row, place.column)
-        copies = [copy for o, first in zip(operands, firsts) for copy in _boxes(what, o, slot, first, k, place.batch)]
+        step = add(before, k)
+        copies = [
+            copy for o, first in zip(operands, firsts) for copy in _boxes(what, o, slot, first, step, place.batch)
+        ]
         return seq(_await_empty(tile, k), _do("ptx_arrive_barrier_expect_tx", slot, total), *copies)
 
     chosen = logical_and(eq(place.warp, tile.warps), eq(place.lane, 0))
@@ -220,7 +192,9 @@ def _boxes(what: Product, operand: _Operand, slot: Expr, first: Expr, turn: Expr
     return found
 
 
-def _thread_copies(what: Product, tile: WarpgroupTile, operands: Sequence[_Operand], turns: Expr, place: Place) -> Stmt:
+def _thread_copies(
+    what: Product, tile: WarpgroupTile, operands: Sequence[_Operand], before: Expr, turns: Expr, place: Place
+) -> Stmt:
     """All threads of the warpgroup copy elements. What a thread has copied for a turn is told when it has begun to copy later ones:
     so many turns are on their way."""
     late = tile.stages - 2
@@ -229,7 +203,7 @@ def _thread_copies(what: Product, tile: WarpgroupTile, operands: Sequence[_Opera
     def turn(k: Expr) -> Stmt:
         slot = _slot(k, tile.stages)
         fills = [
-            _fill(what, operand, place.batch, first, k, slot, thread)
+            _fill(what, operand, place.batch, first, add(before, k), slot, thread)
             for operand, first in zip(operands, (place.row, place.column))
         ]
         told = sub(k, late)
@@ -296,42 +270,3 @@ def _multiply(tile: WarpgroupTile, operands: Sequence[_Operand], sums: Buffer, t
         )
 
     return seq(loop("turn", turns, turn, "serial"), _do("ptx_wgmma_wait_group", 0))
-
-
-def _finish(what: Product, tile: WarpgroupTile, sums: Buffer, place: Place) -> Stmt:
-    """The sums of a warp through shared memory of its own, and what is made of them written."""
-    ty, width = prim_type(sums.dtype), written_at_once(what)
-    columns, shape = PART_COLUMNS, [const(n, INT) for n in (tile.warps, PART_ROWS, PART_COLUMNS + PAD)]
-    spread = buffer_of(f"{sums.name}_spread", sums.dtype.name, shape, "shared.dyn")
-    number = floordiv(place.warp, GROUP)
-    row0 = add(mul(floordiv(number, tile.column_groups), ROWS), mul(floormod(place.warp, GROUP), 2 * PART_ROWS))
-    column0 = mul(floormod(number, tile.column_groups), tile.group_columns)
-
-    def part(half: Expr, j: Expr) -> Stmt:
-        def put(i: Expr) -> Stmt:
-            def pair(lane: Expr | None) -> Stmt:
-                at = sum_of(mul(add(mul(j, columns // 8), i), 4), mul(half, 2), lane)
-                column = sum_of(mul(i, 8), mul(floormod(place.lane, 4), 2), lane)
-                return BufferStore(spread, BufferLoad(sums, (at,), ty), (place.warp, floordiv(place.lane, 4), column))
-
-            return vector(2, pair)
-
-        def take(again: Expr) -> Stmt:
-            unit = add(mul(again, WARP), place.lane)
-            line, group = floordiv(unit, columns // width), floormod(unit, columns // width)
-
-            def cell(lane: Expr | None) -> Expr:
-                return BufferLoad(spread, (place.warp, line, sum_of(mul(group, width), lane)), ty)
-
-            row = sum_of(row0, mul(half, PART_ROWS), line)
-            first = floordiv(add(column0, mul(j, columns)), width)
-            return write(what, (tile.rows, tile.columns), place, row, add(first, group), width, cell)
-
-        sync = _do("tvm_storage_sync", StringImm("warp"))
-        turns = PART_ROWS * columns // (WARP * width)
-        return seq(loop("i", columns // 8, put), sync, loop("again", turns, take), sync)
-
-    return seq(
-        AllocBuffer(spread),
-        loop("half", 2, lambda half: loop("part", tile.group_columns // columns, lambda j: part(half, j))),
-    )

@@ -1,0 +1,135 @@
+"""The tiles that a product on tensor cores may have, and the time that each is expected to take: the rule takes the least.
+
+A block takes a turn for each tile of steps. A turn lasts as long as what limits it: the tensor cores, the operands that their
+products read in shared memory, what comes from the second cache, or the time that a copy is on its way. Before the first turn and
+after the last one there is time in which a processor computes nothing; blocks beyond the processors of a device wait for others.
+Constants are those of an H100: its data sheet, and measurements of this package's kernels on one. Other devices have other times,
+in about the same order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ...infra.backend import GpuMachine
+from .tile_blocks import WARP
+from .warpgroup_sizes import ROWS
+
+
+class Choice(NamedTuple):
+    """Rows and columns of a tile, warps or warpgroups along them, and of warps the part of a processor's speed that is expected.
+    ``turned``: the operands are exchanged."""
+
+    rows: int
+    columns: int
+    row_parts: int
+    column_parts: int
+    speed: float = 1.0
+    is_grouped: bool = False
+    turned: bool = False
+
+    @property
+    def sums(self) -> int:
+        """Registers of a thread for its sums, where parts are warps."""
+        return self.rows * self.columns // (self.row_parts * self.column_parts * WARP)
+
+
+class Sizes(NamedTuple):
+    """A product: elements of its iterators, bytes of an element of the operands and of the result; whether all are known."""
+
+    batch: int
+    rows: int
+    columns: int
+    steps: int
+    item: int
+    result: int
+    known: bool
+
+
+CHOICES = (
+    Choice(128, 256, 2, 4, 1.0),  # a warp has 64 x 64: 8 loads of matrices for 32 products, 128 registers of sums
+    Choice(128, 128, 2, 4, 0.9),  # 64 x 32: 6 loads for 16 products; two blocks have room in a processor of an H100
+    Choice(64, 128, 2, 4, 0.75),  # 32 x 32: 4 loads for 8 products
+    Choice(64, 64, 2, 2, 0.65),
+    Choice(32, 64, 2, 2, 0.45),  # few rows: weights are read once, and what limits is memory
+    Choice(16, 64, 1, 2, 0.3),
+)
+"""Tiles of warps, largest first. A larger one reads less memory for each product; smaller ones occupy more processors."""
+GROUP_CHOICES = (
+    *[
+        Choice(ROWS * down, columns, down, over, is_grouped=True)
+        for down, over, columns in (
+            (2, 1, 256), (3, 1, 192), (2, 1, 192), (3, 1, 128), (4, 1, 128), (2, 1, 128), (1, 2, 256), (1, 2, 128), (2, 1, 96),
+            (2, 1, 64), (1, 1, 128), (1, 1, 64), (1, 1, 32),
+        )
+    ],
+    *[Choice(ROWS * down, columns, down, 1, is_grouped=True, turned=True)
+      for down, columns in ((2, 128), (1, 128), (2, 64), (1, 64), (2, 32), (1, 32), (2, 16), (1, 16))],
+)  # fmt: skip
+"""Tiles of warpgroups, where the device has their products. Those of exchanged operands are for few rows: the columns of the
+weights fill the rows of a product, which are always 64."""
+PIECES = (1, 2, 3, 4, 6, 8)
+"""Pieces of a sum."""
+LEAST_TURNS = 3
+"""Turns of a piece."""
+
+STEP_BYTES = 128
+"""Bytes of a tile's row of steps: a cache line."""
+CLOCK = 1.7
+"""Clocks in a nanosecond, under such load."""
+PRODUCTS = 28
+"""Cells of a tile whose products of a turn the tensor cores compute in a clock: by the data sheet 32, of 64 steps of 2 bytes; large
+products, for which a device lowers its clock, reach 745 TFLOP/s (measured)."""
+NEAR = 128
+"""Bytes that shared memory gives in a clock. Each warpgroup reads both operands of its products there (Luo et al., arXiv
+2501.12084)."""
+FAR = 42
+"""Bytes that a processor gets from the second cache in a clock: 128 x 256 cells take 675 ns a turn (measured)."""
+MEMORY = 1800
+"""Bytes that memory gives in a clock: 3.1 TB/s (measured)."""
+LATENCY = 1500
+"""Clocks from the beginning of a bulk copy until what it brings is there."""
+LEAST_TURN = 200
+"""Clocks of a turn at least: barriers, and the latency of the products."""
+START = 2000
+"""Clocks until the first turn."""
+WRITTEN = 18
+"""Bytes of results that a processor writes in a clock: 128 x 256 cells take 3.4 us more than their turns (measured)."""
+JOIN = 4000
+"""Clocks of a kernel that joins the pieces of a sum, beside what it reads."""
+WARP_SPEED, WARP_LATENCY, WARP_STAGES = 0.6, 3000, 4
+"""Products of warps: their part of the speed of warpgroups, and their copies (16 x 64 cells take 0.6 us a turn, measured)."""
+
+
+def clocks_of(choice: Choice, pieces: int, sizes: Sizes, gpu: GpuMachine) -> float:
+    """The clocks that a product takes."""
+    m, n = (sizes.columns, sizes.rows) if choice.turned else (sizes.rows, sizes.columns)
+    tiles = sizes.batch * pieces * math.ceil(m / choice.rows) * math.ceil(n / choice.columns)
+    cells, edges = choice.rows * choice.columns, choice.rows + choice.columns
+    products = cells / PRODUCTS
+    if choice.is_grouped:
+        groups = choice.row_parts * choice.column_parts
+        near = groups * (ROWS + choice.columns // choice.column_parts) * STEP_BYTES / NEAR
+        late = LATENCY / max(1, gpu.shared_bytes // (edges * STEP_BYTES) - 1)
+        turn = max(products, near, edges * STEP_BYTES / FAR, late, LEAST_TURN)
+    else:
+        turn = max(products / choice.speed / WARP_SPEED, edges * STEP_BYTES / FAR, WARP_LATENCY / (WARP_STAGES - 1))
+    turns = math.ceil(math.ceil(sizes.steps * sizes.item / STEP_BYTES) / pieces)
+    written = cells * (4 if pieces > 1 else sizes.result) / WRITTEN
+    blocks = math.ceil(tiles / gpu.processors) * (START + turns * turn + written)
+    read = sizes.batch * (sizes.rows + sizes.columns) * sizes.steps * sizes.item
+    join = JOIN + (pieces + 1) * sizes.batch * m * n * 4 / MEMORY if pieces > 1 else 0
+    return max(blocks, START + read / MEMORY) + join
+
+
+def plans(sizes: Sizes, gpu: GpuMachine, grouped: bool) -> list[tuple[Choice, int]]:
+    """The choices, those that take least time first, each with the pieces of the sum that are best for it."""
+    turns = sizes.steps * sizes.item // STEP_BYTES
+    found: list[tuple[float, Choice, int]] = []
+    for choice in (*(GROUP_CHOICES if grouped else ()), *CHOICES):
+        several = choice.is_grouped and sizes.known
+        options = [n for n in PIECES if n == 1 or (several and turns >= n * LEAST_TURNS)]
+        best = min(options, key=lambda n: clocks_of(choice, n, sizes, gpu))
+        found.append((clocks_of(choice, best, sizes, gpu), choice, best))
+    return [(choice, pieces) for _, choice, pieces in sorted(found, key=lambda row: row[0])]

@@ -1,0 +1,106 @@
+"""The end of a kernel of warpgroups: each warp writes its sums, and what is made of them, by way of shared memory of its own.
+
+A warp has 16 rows of sums; a lane has pairs of neighbours of two rows. Through shared memory neighbouring lanes get neighbours of
+the result, some lines at a time. Where operands are exchanged, lines of the result are columns of the sums.
+Not here: how sums come about (`warpgroup_tiles.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ....ir.buffer import Buffer
+from ....ir.build import add, const, floordiv, floormod, intrinsic, mul
+from ....ir.expr import StringImm
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import AllocBuffer, BufferStore, Evaluate, Stmt, seq
+from ....ir.types import Expr, prim_type
+from .nests import INT, buffer_of
+from .product import Product
+from .product_pieces import exchanged
+from .tile_blocks import WARP, Place, loop, vector, write, written_at_once
+from .tile_sides import sum_of
+from .warpgroup_sizes import GROUP, HALF_ROWS, ROWS, WARP_ROWS, WarpgroupTile
+
+
+def finish(what: Product, tile: WarpgroupTile, sums: Buffer, place: Place) -> Stmt:
+    """Write the sums of a warp; ``what`` is the product as it is computed, its operands exchanged if the tile is turned."""
+    lines, cells, behind = tile.spread
+    shape = [const(n, INT) for n in (tile.warps, lines, cells + behind)]
+    spread = buffer_of(f"{sums.name}_spread", sums.dtype.name, shape, "shared.dyn")
+    number = floordiv(place.warp, GROUP)
+    row = add(mul(floordiv(number, tile.column_groups), ROWS), mul(floormod(place.warp, GROUP), WARP_ROWS))
+    column = mul(floormod(number, tile.column_groups), tile.group_columns)
+    written = _across if tile.turned else _along
+    return seq(AllocBuffer(spread), written(what, tile, sums, spread, place, row, column))
+
+
+def _along(
+    what: Product, tile: WarpgroupTile, sums: Buffer, spread: Buffer, place: Place, row0: Expr, column0: Expr
+) -> Stmt:
+    """Eight rows at a time, and some of the columns."""
+    ty, width = prim_type(sums.dtype), written_at_once(what)
+    lines, columns, _ = tile.spread
+
+    def part(half: Expr, j: Expr) -> Stmt:
+        def put(i: Expr) -> Stmt:
+            def pair(lane: Expr | None) -> Stmt:
+                at = sum_of(mul(add(mul(j, columns // 8), i), 4), mul(half, 2), lane)
+                column = sum_of(mul(i, 8), mul(floormod(place.lane, 4), 2), lane)
+                return BufferStore(spread, BufferLoad(sums, (at,), ty), (place.warp, floordiv(place.lane, 4), column))
+
+            return vector(2, pair)
+
+        def take(again: Expr) -> Stmt:
+            unit = add(mul(again, WARP), place.lane)
+            line, group = floordiv(unit, columns // width), floormod(unit, columns // width)
+
+            def cell(lane: Expr | None) -> Expr:
+                return BufferLoad(spread, (place.warp, line, sum_of(mul(group, width), lane)), ty)
+
+            row = sum_of(row0, mul(half, HALF_ROWS), line)
+            first = floordiv(add(column0, mul(j, columns)), width)
+            return write(what, (tile.rows, tile.columns), place, row, add(first, group), width, cell)
+
+        turns = lines * columns // (WARP * width)
+        return seq(loop("i", columns // 8, put), _sync(), loop("again", turns, take), _sync())
+
+    return loop("half", 2, lambda half: loop("part", tile.group_columns // columns, lambda j: part(half, j)))
+
+
+def _across(
+    what: Product, tile: WarpgroupTile, sums: Buffer, spread: Buffer, place: Place, row0: Expr, column0: Expr
+) -> Stmt:
+    """Some columns of the sums at a time: each is a line of the result, of which a warp has 16 neighbours."""
+    result = exchanged(what)
+    here = replace(place, row=place.column, column=place.row)
+    ty, width = prim_type(sums.dtype), written_at_once(result)
+    lines, cells, _ = tile.spread
+    groups = cells // width
+
+    def part(j: Expr) -> Stmt:
+        def put(i: Expr, half: Expr, pair: Expr) -> Stmt:
+            at = sum_of(mul(add(mul(j, lines // 8), i), 4), mul(half, 2), pair)
+            line = sum_of(mul(i, 8), mul(floormod(place.lane, 4), 2), pair)
+            index = (place.warp, line, add(mul(half, 8), floordiv(place.lane, 4)))
+            return BufferStore(spread, BufferLoad(sums, (at,), ty), index)
+
+        def take(again: Expr) -> Stmt:
+            unit = add(mul(again, WARP), place.lane)  # eight lines beside each other: each begins in other banks
+            line = add(mul(floordiv(unit, 8 * groups), 8), floormod(unit, 8))
+            group = floormod(floordiv(unit, 8), groups)
+
+            def cell(lane: Expr | None) -> Expr:
+                return BufferLoad(spread, (place.warp, line, sum_of(mul(group, width), lane)), ty)
+
+            row = sum_of(column0, mul(j, lines), line)
+            return write(result, (tile.columns, tile.rows), here, row, add(floordiv(row0, width), group), width, cell)
+
+        puts = loop("i", lines // 8, lambda i: loop("half", 2, lambda half: loop("pair", 2, lambda n: put(i, half, n))))
+        return seq(puts, _sync(), loop("again", lines * groups // WARP, take), _sync())
+
+    return loop("part", tile.group_columns // lines, part)
+
+
+def _sync() -> Stmt:
+    return Evaluate(intrinsic("tvm_storage_sync", StringImm("warp")))
