@@ -12,7 +12,7 @@ from ....ir.buffer import Buffer
 from ....ir.build import add, const
 from ....ir.expr import Var
 from ....ir.node import replace
-from ....ir.scalar import BufferLoad, IterVar
+from ....ir.scalar import BufferLoad, Cast, IterVar
 from ....ir.stmt import Stmt
 from ....ir.types import Expr, prim_type
 from ....ir.walk import substitute
@@ -25,6 +25,21 @@ def exchanged(what: Product) -> Product:
     return Product(
         what.stage, what.store, what.batch, what.columns, what.rows, what.steps, what.right, what.left, what.after
     )
+
+
+def as_read(what: Product) -> Product:
+    """The product with its rows, and its columns but the last, in the order in which their operands have them: a permuted operand is
+    then one matrix, and what is permuted is where rows of the result are written."""
+    rows, columns = _ordered(what.rows, what.left), _ordered(what.columns, what.right)
+    columns = columns if columns[-1] is what.columns[-1] else what.columns
+    return Product(what.stage, what.store, what.batch, rows, columns, what.steps, what.left, what.right, what.after)
+
+
+def _ordered(axes: tuple[IterVar, ...], operand: Expr) -> tuple[IterVar, ...]:
+    load = operand.value if isinstance(operand, Cast) else operand
+    indices = load.indices if isinstance(load, BufferLoad) else ()
+    place = {index: number for number, index in enumerate(indices) if isinstance(index, Var)}
+    return tuple(sorted(axes, key=lambda axis: place[axis.var])) if all([axis.var in place for axis in axes]) else axes
 
 
 def in_pieces(what: Product, pieces: int) -> tuple[Product, Buffer]:

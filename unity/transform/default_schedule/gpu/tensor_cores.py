@@ -22,7 +22,7 @@ from ...tir.analysis.choices import choose
 from ..base import program_of, schedule_of
 from .nests import replaced
 from .product import Product, extent_of, products_of
-from .product_pieces import exchanged, in_pieces, joined
+from .product_pieces import as_read, exchanged, in_pieces, joined
 from .stages import size_of
 from .tensor_views import TensorView, view_of
 from .tile_blocks import WARP
@@ -78,7 +78,7 @@ def bind_tensor_cores(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Sc
     if not choose(what.stage.block, "tensor_cores", (0, 1), 1):
         return None
     _inline_producers(sch, what)
-    what = next(product for product in products_of(sch) if product.name == what.name)
+    what = as_read(next(product for product in products_of(sch) if product.name == what.name))
     rows = extent_of(what.rows)
     tile = _tile(what, gpu, _size(what.rows))
     few = _tile(what, gpu, FEW_ROWS) if type(rows) is not IntImm else tile
