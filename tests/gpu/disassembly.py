@@ -24,12 +24,18 @@ def find_disassembler() -> str:
     return shutil.which("nvdisasm") or shutil.which("nvdisasm", path=":".join(wheels)) or ""
 
 
-def main_loop(cubin: bytes) -> Counter[str]:
-    """Instructions by name of the loop with the most products of those that contain no loop; those of warpgroups come first."""
+def disassembled(cubin: bytes) -> str:
+    """The instructions, one a line."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        text = subprocess.run([find_disassembler(), "-c", str(path)], capture_output=True, text=True, check=True).stdout
+        command = [find_disassembler(), "-c", str(path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def main_loop(cubin: bytes) -> Counter[str]:
+    """Instructions by name of the loop with the most products of those that contain no loop; those of warpgroups come first."""
+    text = disassembled(cubin)
     names: list[str] = []
     labels: dict[str, int] = {}
     loops: list[tuple[int, int]] = []

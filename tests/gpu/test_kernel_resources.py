@@ -11,14 +11,14 @@ import re
 from pathlib import Path
 
 import pytest
-from disassembly import PRODUCTS, find_disassembler, main_loop
+from disassembly import PRODUCTS, disassembled, find_disassembler, main_loop
 from test_hopper import PRODUCT
 
 import unity
 from unity.ffi.cuda.image import CudaCode
 from unity.ffi.machine_code.object_archive import split_objects
 from unity.script import parse
-from unity.target.cuda.assemble import assemble, assembler_version, find_assembler
+from unity.target.cuda.assemble import Assembled, assemble, assembler_version, find_assembler
 
 pytestmark = pytest.mark.skipif(
     not find_assembler(), reason="there is no ptxas here: pip install nvidia-cuda-nvcc-cu12"
@@ -90,11 +90,16 @@ class Module:
 """)
 
 
-def measured(name: str, arch: str) -> str:
-    """Registers of the hungriest kernel and shared memory of all, and the main loop of a product. Raises where registers spill."""
+def assembled(name: str, arch: str) -> list[Assembled]:
+    """The machine code of a program."""
     executable = unity.compile(module_of(name), target=f"cuda -arch={arch}")
     codes = [CudaCode.unpack(part) for part in split_objects(executable.objects["cuda"])]
-    made = [assemble(image.data.decode(), arch) for code in codes for image in code.images]
+    return [assemble(image.data.decode(), arch) for code in codes for image in code.images]
+
+
+def measured(name: str, arch: str) -> str:
+    """Registers of the hungriest kernel and shared memory of all, and the main loop of a product. Raises where registers spill."""
+    made = assembled(name, arch)
     found = [resources for one in made for resources in one.kernels.values()]
     assert found and all([r.spill_bytes == r.stack_bytes == 0 for r in found]), found
     assert not [remark for one in made for remark in one.remarks]
@@ -132,3 +137,13 @@ def test_main_loops_are_products() -> None:
     shares = {loop[0]: (loop[3], int(loop[2]) / int(loop[1])) for loop in loops if loop is not None}
     assert {kind for kind, _ in shares.values()} == set(least)
     assert not {text for text, (kind, share) in shares.items() if share < least[kind]}
+
+
+@pytest.mark.skipif(not find_disassembler(), reason="there is no nvdisasm here")
+def test_softmax_beside_products() -> None:
+    """Attention on Hopper: the assembler leaves the exponentials of a turn between the waits for its scores and for the values."""
+    text = disassembled(assembled("attention", "sm_90a")[0].cubin)
+    events = re.findall(r"MUFU\.EX2|WARPGROUP\.DEPBAR\.LE gsb0, 0x[01]", text)
+    scores = [place for place, event in enumerate(events) if event.endswith("0x1")]
+    assert len(scores) == 2  # turns with masks, and those without
+    assert all([events[place + 1 : place + 65] == ["MUFU.EX2"] * 64 for place in scores])

@@ -26,8 +26,8 @@ from ...op.nn.attention import lower_attention
 from ...op.nn.attention_blocks import Attention
 from ...transform.infra.backend import GpuMachine, machine_in_use
 from .attention_kernel import ASYNC_CAPABILITY, VECTOR_BYTES, Kernel, rounded, size_of
-from .attention_products import Products, RegisterTiles, TensorCores, Warpgroups
-from .attention_ring import Ring, fits
+from .attention_products import Products, RegisterTiles, TensorCores
+from .attention_ring import LINE, Ring, fits
 from .attention_ring_kernel import RingKernel
 
 WIDEST = 256
@@ -62,8 +62,6 @@ _CORE_TILES = {
 }
 """By the largest width of a head: 16-row tiles of a warp, keys of a block, and its warps. Two tiles of a warp halve the reads of
 shared memory; a bias or a wide head leaves no registers for them."""
-_GROUP_TILES = {64: (64, 8), 128: (128, 8)}
-"""By the width of a head that products of warpgroups take: keys of a block, and its warps."""
 _REGISTER_TILES = ((4, 32, 8), (2, 32, 8), (1, 32, 8), (1, 16, 4))
 """Rows of a thread, keys and warps of a block."""
 
@@ -76,7 +74,7 @@ def _products(what: Attention, gpu: GpuMachine) -> Products | None:
         return None
     heads, shared, length = [size_of(e) for e in (what.query.size("H"), what.key.size("H"), what.query.size("S"))]
     rows = length * (heads // shared) if length is not None and heads and shared else 1 << 20
-    lines = (size_of(what.query.size("B")) or 1) * (shared or 1)
+    outer = (size_of(what.query.size("B")) or 1) * (shared or 1)
     dtype = what.query.buffer.dtype
     found: list[Products]
     if dtype.name in ("float16", "bfloat16") and gpu.capability >= ASYNC_CAPABILITY:
@@ -84,10 +82,9 @@ def _products(what: Attention, gpu: GpuMachine) -> Products | None:
         most = 2 if what.bias is None else 1
         sizes = next(sizes for limit, sizes in _CORE_TILES.items() if max(wide) <= limit)
         found = [TensorCores(*size, dtype.name, *wide) for size in sizes if size[0] <= most]
-        if gpu.warpgroups and what.bias is None and set(wide) <= _GROUP_TILES.keys():
-            found = [Warpgroups(1, *_GROUP_TILES[max(wide)], dtype.name, *wide), *found]
-            if fits(what):
-                found = [Ring(1, dtype=dtype.name, width=wide[0], mixed=wide[1], **_RINGS[max(wide)]), *found]
+        if gpu.warpgroups and fits(what):
+            lines = (rounded(width, LINE), rounded(mixed, LINE))
+            found = [Ring(1, dtype=dtype.name, width=lines[0], mixed=lines[1], **_RINGS[max(lines)]), *found]
     else:
         vector = VECTOR_BYTES // (8 if what.wide == "float64" else 4)
         together = next(n for n in (4, 2, 1) if n <= vector and (n == 1 or mixed > 16 * (n // 2)))
@@ -96,5 +93,5 @@ def _products(what: Attention, gpu: GpuMachine) -> Products | None:
     small = [p for p in found if p.shared_bytes <= gpu.shared_bytes]
     filled = [p for p in small if p.rows < 2 * rows] or small[-1:]
     shares = [_RING_SHARE if isinstance(p, Ring) else 1 for p in filled]
-    busy = [p for p, share in zip(filled, shares) if lines * -(-rows // p.rows) >= share * gpu.processors]
+    busy = [p for p, share in zip(filled, shares) if outer * -(-rows // p.rows) >= share * gpu.processors]
     return next(iter(busy or filled[-1:]), None)

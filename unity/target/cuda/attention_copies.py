@@ -13,11 +13,8 @@ from textwrap import indent
 from ...op.nn.attention_blocks import Attention
 from ...transform.infra.backend import GpuMachine
 from .attention_kernel import Kernel, size_of
-from .attention_products import LINE
-from .attention_ring import Ring
+from .attention_ring import LINE, SWIZZLE, Ring
 
-SWIZZLE = 128
-"""Bytes of a row of a tile, whose pieces of 16 are exchanged."""
 SWIZZLED_ROWS = 8
 """Rows after which the exchange repeats."""
 

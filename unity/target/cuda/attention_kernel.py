@@ -359,7 +359,7 @@ for x in T.vectorized({lanes}):
 
     def wait(self) -> str:
         """Wait for all copies."""
-        return ("T.ptx_wait_group(0)\n" if self.is_async else "") + self.by.arrived
+        return "T.ptx_wait_group(0)" if self.is_async else ""
 
     def biased(self) -> str:
         """Scale the scores and add the bias, unless the exponent scales them."""

@@ -1,4 +1,4 @@
-"""The two products of fused attention, Q K^T and weights times V, on tensor cores by warps or warpgroups, or on tiles of registers.
+"""The two products of fused attention, Q K^T and weights times V, on tensor cores by warps, or on tiles of registers.
 
 All implementations hold the scores and results of a block in registers, and say which of them belong to a thread. The softmax
 between the products (`attention_kernel.py`) is the same for all. Their texts are script for the thread ``ty``, ``tx`` of a block.
@@ -14,10 +14,6 @@ from ...ffi.dtype import DataType
 WARP = 32
 PAD_BYTES = 16
 """Padding of each row in shared memory, in bytes: rows that are read together begin in different banks."""
-GROUP = 4
-"""Warps of a warpgroup."""
-LINE = 64
-"""Elements of a row in tiles of warpgroups: 128 bytes."""
 
 
 class Products(Protocol):
@@ -86,16 +82,11 @@ class Products(Protocol):
     def place(self, name: str, rows: int, row: str, column: str, x: str) -> str:
         """Element ``x`` behind a row and column of a tile; there are a power of two of them together."""
 
-    @property
-    def arrived(self) -> str:
-        """A statement behind the wait for copies, by which products see them."""
-
 
 class PaddedTiles:
     """Tiles in shared memory whose rows are padded."""
 
     __slots__ = ()
-    arrived = ""
     dtype: str
 
     def tile(self, name: str, rows: int, columns: int) -> str:
@@ -208,67 +199,6 @@ for k in T.unroll({self.keys // 16}):
             (self.rows + self.keys) * (self.width + pad) + self.keys * (self.mixed + pad),
             self.rows * (self.mixed + pad),
         )
-
-
-class Warpgroups(TensorCores):
-    """Products by ``wgmma`` of 16-bit floats, for one tile of a warp, which has the same scores and results as by ``mma.sync``.
-    Tiles in shared memory have rows of 128 bytes, whose pieces of 16 are exchanged; wider ones consist of several such tiles."""
-
-    __slots__ = ()
-    arrived = "T.ptx_fence_proxy_async()"
-
-    def buffers(self) -> str:
-        return f"""
-left = T.alloc_buffer(({self.keys // 2},), "{self.dtype}", scope="local")
-warpgroup: T.int32 = T.tvm_warp_shuffle(T.uint32({(1 << WARP) - 1}), ty // {GROUP}, 0, {WARP}, {WARP})
-"""
-
-    def tile(self, name: str, rows: int, columns: int) -> str:
-        shape = f"({-(-columns // LINE)}, {rows}, {LINE // 8}, 8)"
-        return f'{name} = T.alloc_buffer({shape}, "{self.dtype}", scope="shared.dyn", align=1024)'
-
-    def place(self, name: str, rows: int, row: str, column: str, x: str) -> str:
-        piece = f"T.bitwise_xor(({column}) % {LINE} // 8, ({row}) % 8)"
-        return f"{name}[({column}) // {LINE}, {row}, {piece}, ({column}) % 8 + {x}]"
-
-    def _product(self, columns: int, turned: bool, left: str, right: str, to: str, added: bool = True) -> str:
-        names = f'"float32", "m64n{columns}k16", "row", "{"row" if turned else "col"}", "{self.dtype}", "{self.dtype}", "float32"'
-        pitch = f", {self.keys * LINE}" if turned else ""
-        return f"T.ptx_wgmma({names}, {left}, {right}, {to}.data, 0, 128, T.bool({added}){pitch})"
-
-    def _products(self, count: int, each: str) -> str:
-        return f"""
-T.ptx_wgmma_fence()
-for k in T.unroll({count}):
-    {each}
-T.ptx_wgmma_commit_group()
-T.ptx_wgmma_wait_group(0)
-"""
-
-    def scores(self) -> str:
-        step = f"k % {LINE // 16} * 16"
-        query = f"Q.data, k // {LINE // 16} * {self.rows * LINE} + warpgroup * {16 * GROUP * LINE} + {step}"
-        key = f"K.data, k // {LINE // 16} * {self.keys * LINE} + {step}"
-        return self._products(self.width // 16, self._product(self.keys, False, query, key, "scores"))
-
-    def values(self) -> str:
-        each = self._product(self.mixed, True, "left.data, k * 8", f"V.data, k * {16 * LINE}", "mixed")
-        return f"""
-for i in T.unroll({self.keys // 4}):
-    for x in T.vectorized(2):
-        left[i * 2 + x] = T.Cast("{self.dtype}", scores[i * 2 + x])
-{self._products(self.keys // 16, each)}
-"""
-
-    @property
-    def shared_bytes(self) -> int:
-        width, mixed = _rounded(self.width, LINE), _rounded(self.mixed, LINE)
-        used = (self.rows + self.keys) * width + self.keys * mixed
-        return 2 * max(used, self.rows * (self.mixed + PAD_BYTES // 2))
-
-
-def _rounded(n: int, step: int) -> int:
-    return -(-n // step) * step
 
 
 @dataclass(slots=True, frozen=True)

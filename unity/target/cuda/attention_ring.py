@@ -13,12 +13,22 @@ from dataclasses import dataclass
 
 from ...op.nn.attention_blocks import Attention
 from .attention_kernel import size_of
-from .attention_products import GROUP, LINE, Warpgroups
+from .attention_products import TensorCores
 
+GROUP = 4
+"""Warps of a warpgroup."""
+LINE = 64
+"""Elements of a row of a tile: 128 bytes."""
+PIECE = 8
+"""Elements that are exchanged."""
 PIECE_BYTES = 16
 """Rows of tensors that bulk copies take are multiples of it."""
+LEAST, MOST = LINE // 2, 2 * LINE
+"""Widths of heads: narrower ones are faster by warps, of wider ones registers do not hold the results."""
 MOST_AXES = 5
 """Axes of such a tensor."""
+SWIZZLE = 128
+"""Bytes of a row of a tile, whose pieces are exchanged."""
 STEP = 16
 """Elements that a product sums at once."""
 REGISTERS = {2: (24, 240), 3: (32, 160)}
@@ -28,10 +38,11 @@ STATIC_BYTES = 1024
 
 
 @dataclass(slots=True, frozen=True)
-class Ring(Warpgroups):
-    """Products by ``wgmma`` out of rings of ``stages`` blocks of keys and of values. ``in_turn``: warpgroups begin their products
-    in turn, so that one multiplies while another one computes weights. ``rounds``: as many blocks as multiprocessors compute
-    several tiles of rows each, the next one is copied while the results of one are stored."""
+class Ring(TensorCores):
+    """Products by ``wgmma`` out of rings of ``stages`` blocks of keys and of values; a thread has the scores and results that it
+    has by ``mma.sync`` of one tile. Heads are padded to whole lines. ``in_turn``: warpgroups begin their products in turn, so that
+    one multiplies while another one computes weights. ``rounds``: as many blocks as multiprocessors compute several tiles of rows
+    each; the next one is copied while the results of one are stored."""
 
     stages: int = 2
     in_turn: bool = True
@@ -42,13 +53,28 @@ class Ring(Warpgroups):
         """Warpgroups that multiply."""
         return self.warps // GROUP
 
+    def tile(self, name: str, rows: int, columns: int) -> str:
+        shape = f"({columns // LINE}, {rows}, {LINE // PIECE}, {PIECE})"
+        return f'{name} = T.alloc_buffer({shape}, "{self.dtype}", scope="shared.dyn", align=1024)'
+
+    def place(self, name: str, rows: int, row: str, column: str, x: str) -> str:
+        piece = f"T.bitwise_xor(({column}) % {LINE} // {PIECE}, ({row}) % 8)"
+        return f"{name}[({column}) // {LINE}, {row}, {piece}, ({column}) % {PIECE} + {x}]"
+
     def ring(self, name: str, columns: int) -> str:
         """The shared memory of all stages."""
         shape = f"({self.stages}, {columns // LINE}, {self.keys}, {LINE})"
         return f'{name} = T.alloc_buffer({shape}, "{self.dtype}", scope="shared.dyn", align=1024)'
 
-    def scores_of(self, slot: str) -> str:
-        """Begin the products of the query and the keys of a stage; the first one does not add."""
+    def _product(self, columns: int, turned: bool, left: str, right: str, to: str, added: bool) -> str:
+        names = (
+            f'"m64n{columns}k{STEP}", "row", "{"row" if turned else "col"}", "{self.dtype}", "{self.dtype}", "float32"'
+        )
+        pitch = f", {self.keys * LINE}" if turned else ""
+        return f'T.ptx_wgmma("float32", {names}, {left}, {right}, {to}.data, 0, {SWIZZLE}, T.bool({added}){pitch})'
+
+    def scores_of(self, slot: str, width: int) -> str:
+        """Begin the products of the query and the keys of a stage, of heads of a width; the first one does not add."""
 
         def step(k: str, added: bool) -> str:
             line, column = f"{k} // {LINE // STEP}", f"{k} % {LINE // STEP} * {STEP}"
@@ -56,12 +82,12 @@ class Ring(Warpgroups):
             key = f"K.data, {slot} * {self.keys * self.width} + {line} * {self.keys * LINE} + {column}"
             return self._product(self.keys, False, query, key, "scores", added)
 
-        return f"{step('0', False)}\nfor k in T.unroll({self.width // STEP - 1}):\n    {step('(k + 1)', True)}"
+        return f"{step('0', False)}\nfor k in T.unroll({-(-width // STEP) - 1}):\n    {step('(k + 1)', True)}"
 
     def values_of(self, slot: str) -> str:
         """Begin the products of the weights and the values of a stage."""
         value = f"V.data, {slot} * {self.keys * self.mixed} + k * {STEP * LINE}"
-        product = self._product(self.mixed, True, "left.data, k * 8", value, "mixed")
+        product = self._product(self.mixed, True, "left.data, k * 8", value, "mixed", True)
         return f"for k in T.unroll({self.keys // STEP}):\n    {product}"
 
     @property
@@ -71,10 +97,11 @@ class Ring(Warpgroups):
 
 
 def fits(what: Attention) -> bool:
-    """True for an attention that is computed so: no bias, and bulk copies take the tensors; rows are multiples of 16 bytes."""
+    """True for an attention that is computed so: heads of such a width, no bias, and tensors that bulk copies take: the rows are
+    multiples of 16 bytes."""
     inputs = (what.query, what.key, what.value)
     widths = [size_of(t.size("D")) for t in (*inputs, what.out)]
-    rows = all([width is not None and width * 2 % PIECE_BYTES == 0 for width in widths])
+    rows = all([width is not None and LEAST < width <= MOST and width * 2 % PIECE_BYTES == 0 for width in widths])
     return (
         what.bias is None
         and rows

@@ -18,8 +18,8 @@ from textwrap import indent
 from ...ir.expr import IntImm
 from .attention_copies import RingCopies
 from .attention_kernel import VECTOR_BYTES, Kernel, from_lane
-from .attention_products import GROUP, LINE, WARP
-from .attention_ring import REGISTERS
+from .attention_products import WARP
+from .attention_ring import GROUP, LINE, REGISTERS
 
 TOGETHER_BYTES = 32 << 20
 """Keys and values that blocks which run at the same time read: they stay in the second cache."""
@@ -145,7 +145,7 @@ if turns > 0:
 {self.await_query()}
 {self.await_full("K", "0")}
 T.ptx_wgmma_fence()
-{self.by.scores_of(self.slot("0"))}
+{self.by.scores_of(self.slot("0"), self.width)}
 T.ptx_wgmma_commit_group()
 T.ptx_wgmma_wait_group(0)
 {self.release("K", "0")}
@@ -176,7 +176,7 @@ T.ptx_wgmma_wait_group(0)
 {self.await_full("K", "turn")}
 {self.await_turn()}
 T.ptx_wgmma_fence()
-{by.scores_of(self.slot("turn"))}
+{by.scores_of(self.slot("turn"), self.width)}
 T.ptx_wgmma_commit_group()
 {self.await_full("V", former)}
 {by.values_of(self.slot(former))}
