@@ -104,10 +104,10 @@ def _pixels(tensor: TensorMap, corner: list[int]) -> list[Rows]:
     pixel, channel = np.indices((tensor.box[1], tensor.box[0])).reshape(2, -1)
     rows = list(zip(tensor.lower, tensor.upper, tensor.steps, tensor.sizes[1:], corner[1:]))[: tensor.rank - 2]
     counts = [(size - 1 + upper - lower) // step + 1 for lower, upper, step, size, _ in rows]
-    number = corner[tensor.rank - 1]
+    first = corner[tensor.rank - 1]
     for (lower, _, step, _, begin), count in reversed(list(zip(rows, counts))):
-        number = number * count + (begin - lower) // step
-    number = number + pixel
+        first = first * count + (begin - lower) // step
+    number = pixel + first
     found = [corner[0] + channel]
     for (lower, _, step, _, _), count, offset in zip(rows, counts, corner[tensor.rank :]):
         found.append(number % count * step + lower + offset)

@@ -20,11 +20,11 @@ from ...infra.backend import GpuMachine
 from ...schedule import Schedule
 from ...tir.analysis.choices import choose
 from ..base import program_of, schedule_of
+from .image_views import stages_in, views_of
 from .nests import replaced
 from .product import Product, extent_of, products_of
 from .product_pieces import as_read, exchanged, in_pieces, joined
 from .stages import size_of
-from .tensor_views import TensorView, view_of
 from .tile_blocks import WARP
 from .tile_costs import CHOICES, GROUP_CHOICES, PIECES, STEP_BYTES, Choice, Sizes, plans
 from .tile_sides import Side, side_of
@@ -126,11 +126,17 @@ def _group_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pi
     parts = (tile.rows // tile.row_groups, tile.group_columns)
     if not all([side.by_steps or part % side.steps == 0 for side, part in zip(sides, parts)]):
         return None  # a row of shared memory has 128 bytes
-    moved = tile.registers(all([isinstance(view_of(what, side), TensorView) for side in sides]))
+    views = views_of(what, sides)
+    moved = tile.registers(not isinstance(views, str))
     if moved is not None and tile.sums + OTHERS > moved[1]:
         return None
     room = (gpu.shared_bytes - tile.bytes) // tile.stage_bytes + 1
-    turns = math.ceil(_size(what.steps) / tile.steps / pieces) if sizes.known else room
+    if sizes.known:
+        whole = size_of([stages_in(what, views, tile.steps)])
+        if not isinstance(views, str) and views[0].turns.outer:  # behind the last stage a window is not outside of the image
+            pieces = max([number for number in PIECES if number <= pieces and whole % number == 0])
+            tile = replace_sizes(tile, pieces=pieces)
+    turns = math.ceil(whole / pieces) if sizes.known else room
     stages = choose(block, "stages", range(2, MOST_STAGES + 1), max(2, min(room, turns, MOST_STAGES)), room)
     beside = all([side.copied_bytes >= LEAST_COPY for side in sides])
     return replace_sizes(tile, stages=stages) if beside and stages > 1 else None
@@ -155,15 +161,13 @@ def _kernel(what: Product, form: Form, tile: WarpTile | WarpgroupTile) -> tuple[
         return [kernel(what, form, tile, *sides, _group(what, tile))], f"{tile} ({form.shape})"
     seen = exchanged(what) if tile.turned else what
     sides = _sides(seen, tile.rows, tile.columns, tile.steps)
-    views = [view_of(seen, side) for side in sides]
-    reasons = [f"{side.buffer.name} {view}" for side, view in zip(sides, views) if isinstance(view, str)]
-    tensors = [view for view in views if isinstance(view, TensorView)] if not reasons else []
-    copied = f"copied by threads: {', '.join(reasons)}" if reasons else "bulk copies"
+    found = views_of(seen, sides)
+    views, copied = ([], f"copied by threads: {found}") if isinstance(found, str) else (found, "bulk copies")
     how = f"{tile} (wgmma, {copied})"
     if tile.pieces == 1:
-        return [group_kernel(seen, seen, tile, sides, tensors, _group(seen, tile))], how
+        return [group_kernel(seen, seen, tile, sides, views, _group(seen, tile))], how
     out, parts = in_pieces(seen, tile.pieces)
-    made = group_kernel(seen, out, tile, sides, tensors, _group(seen, tile))
+    made = group_kernel(seen, out, tile, sides, views, _group(seen, tile))
     return [AllocBuffer(parts), made, joined(what, parts, tile.pieces)], how
 
 

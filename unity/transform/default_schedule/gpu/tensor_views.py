@@ -1,7 +1,8 @@
 """The operands of a product as tensors that bulk copies take boxes of: sizes, and what selects along each axis.
 
 A tensor map has up to five axes. Each iterator of the batch has one of its own; those that count rows, columns or steps are one
-axis together, where they are neighbours in memory. Rows of a tensor are multiples of 16 bytes.
+axis together, where they are neighbours in memory. Rows of a tensor are multiples of 16 bytes. An image whose channels come last
+is copied under the window of a convolution (`image_views.py`): a stage then has channels of one pixel of the window.
 """
 
 from __future__ import annotations
@@ -10,15 +11,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....arith import Analyzer
-from ....ir.build import is_int, maximum
+from ....ir.build import ceildiv, const, floordiv, floormod, is_int, maximum, mul
 from ....ir.expr import IntImm, Var
 from ....ir.scalar import BufferLoad, IterVar
 from ....ir.types import Expr
-from .product import Product, extent_of, is_multiple
+from ....ir.walk import substitute
+from .nests import INT
+from .product import Product, apart, extent_of, is_multiple
 from .tile_sides import Side
 
 MOST_AXES = 5
 ROW_BYTES = 16
+Run = tuple[IterVar, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Turns:
+    """How stages go through the steps of a product: through those of ``inner`` by ``size``, for each value of ``outer``."""
+
+    outer: Run
+    inner: Run
+    size: int
+
+    @property
+    def blocks(self) -> Expr:
+        """Stages for a value of ``outer``."""
+        return ceildiv(extent_of(self.inner), self.size)
+
+    @property
+    def count(self) -> Expr:
+        """Stages of the product."""
+        return mul(extent_of(self.outer), self.blocks)
+
+    def at(self, turn: Expr) -> tuple[Expr, Expr]:
+        """The number of a stage's value of ``outer``, and its first step of ``inner``."""
+        if not self.outer:
+            return const(0, INT), mul(turn, self.size)
+        return floordiv(turn, self.blocks), mul(floormod(turn, self.blocks), self.size)
 
 
 @dataclass(slots=True, frozen=True)
@@ -27,49 +56,67 @@ class TensorView:
 
     data: Var
     sizes: tuple[Expr, ...]
-    axes: tuple[tuple[IterVar, ...], ...]
+    axes: tuple[Run, ...]
+    turns: Turns
+    copy = "ptx_cp_async_bulk_tensor"
 
-    def each(self, selected: Expr, steps: Expr, others: Sequence[Expr], what: Product, side: Side) -> tuple[Expr, ...]:
-        """An expression for each axis: that of the operand's rows or columns, that of its steps, those of the batch in order."""
-        batch = dict(zip(what.batch, others))
-        return tuple([
-            selected if axes == side.axes else steps if axes == what.steps else batch[axes[0]] for axes in self.axes
-        ])  # fmt: skip
+    def box(self, what: Product, side: Side, batch: Expr, first: Expr, size: int, turn: Expr, steps: int) -> list[Expr]:
+        """Arguments of the copy of ``size`` rows or columns from ``first`` on, and of as many steps of a stage."""
+        outer, inner = self.turns.at(turn)
+        single = {**apart(what.batch, batch), **apart(self.turns.outer, outer)}
+
+        def corner(run: Run) -> Expr:
+            if run in (side.axes, self.turns.inner):
+                return first if run == side.axes else inner
+            return outer if run == self.turns.outer else single[run[0].var]
+
+        lengths = {side.axes: size, self.turns.inner: steps}
+        box = [const(lengths.get(run, 1), INT) for run in self.axes]
+        return [*self.sizes, *box, *[corner(run) for run in self.axes]]
 
 
-def view_of(what: Product, side: Side) -> TensorView | str:
-    """An operand as such a tensor, or the reason why it is none."""
+def places_of(what: Product, load: BufferLoad) -> list[Expr]:
+    """The indices of an access; iterators that count to one are zero."""
+    units = [axis for axis in what.stage.block.iter_vars if axis.dom is not None and is_int(axis.dom.extent, 1)]
+    zeros: dict[Var, Expr] = {axis.var: const(0, INT) for axis in units}
+    return [Analyzer().simplify(substitute(index, zeros)) for index in load.indices]
+
+
+def tensor_of(what: Product, side: Side, turns: Turns) -> TensorView | str:
+    """An operand as a tensor of which a tile is a box, or the reason why it is none."""
     load = side.value
     if type(load) is not BufferLoad or load.buffer.scope != "global":
         return "is computed while it is copied"
     if load.buffer.strides or load.buffer.elem_offset is not None:
         return "is no compact tensor"
-    axes: list[tuple[IterVar, ...]] = []
-    rest = [(index, size) for index, size in zip(load.indices, load.buffer.shape) if not is_int(size, 1)]
+    wanted = [run for run in (*[(axis,) for axis in what.batch], side.axes, turns.inner, turns.outer) if run]
+    axes: list[Run] = []
+    rest = [(index, size) for index, size in zip(places_of(what, load), load.buffer.shape) if not is_int(size, 1)]
     while rest:
-        runs = [(axis,) for axis in what.batch] + [side.axes, what.steps]
-        run = next((run for run in runs if run[0].var is rest[0][0]), ())
-        if not run or not _counts(run, rest[: len(run)]):
+        runs = [*wanted, *[(axis,) for axis in turns.outer]]
+        run = next((run for run in runs if _counts(run, rest[: len(run)])), None)
+        if run is None:
             return "has its elements in another order"
         axes.append(run)
         rest = rest[len(run) :]
-    if len(axes) != len(what.batch) + 2:
+    if {axis for run in axes for axis in run} != {axis for run in wanted for axis in run}:
         return "does not depend on all iterators"
     sizes = [extent_of(run) for run in axes]
     row, item = sizes[-1], load.buffer.dtype.itemsize
-    if side.turned or axes[-1] not in (side.axes, what.steps) or (axes[-1] == what.steps) != side.by_steps:
+    inner = turns.inner
+    if side.turned or axes[-1] not in (side.axes, inner) or (axes[-1] == inner) != side.by_steps:
         return "lies across"
     if len(axes) > MOST_AXES:
         return f"has {len(axes)} axes"
     if not is_multiple(row, ROW_BYTES // item):
         return f"has rows of {f'{row.value * item} bytes' if type(row) is IntImm else 'a length that is not known'}"
-    if type(extent_of(what.steps)) is not IntImm:  # of no steps nothing is copied, but a tensor map has elements
-        least = ROW_BYTES // item if axes[-1] == what.steps else 1
-        sizes = [maximum(size, least) if run == what.steps else size for run, size in zip(axes, sizes)]
-    return TensorView(load.buffer.data, tuple(sizes), tuple(axes))
+    if type(extent_of(inner)) is not IntImm:  # of no steps nothing is copied, but a tensor map has elements
+        least = ROW_BYTES // item if axes[-1] == inner else 1
+        sizes = [maximum(size, least) if run == inner else size for run, size in zip(axes, sizes)]
+    return TensorView(load.buffer.data, tuple(sizes), tuple(axes), turns)
 
 
-def _counts(run: tuple[IterVar, ...], places: Sequence[tuple[Expr, Expr]]) -> bool:
+def _counts(run: Run, places: Sequence[tuple[Expr, Expr]]) -> bool:
     """True if iterators count through axes of a tensor."""
     if len(places) < len(run):
         return False

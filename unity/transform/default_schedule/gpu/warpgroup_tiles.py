@@ -5,7 +5,8 @@ barriers for each stage tell that it is full, and that it is empty again. Where 
 thread copies whole tiles; where one is not, the warpgroup copies by elements. Sums stay in registers until they are
 written (`warpgroup_results.py`).
 
-Not here: which products, and of which sizes tiles are (`tensor_cores.py`); which tensors bulk copies take (`tensor_views.py`).
+Not here: which products, and of which sizes tiles are (`tensor_cores.py`); which tensors bulk copies take (`tensor_views.py`,
+`image_views.py`).
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from ....ir.node import replace as with_fields
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Evaluate, IfThenElse, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ...tir.threads.inject_software_pipeline import ASYNC_SCOPE
+from .image_views import View, stages_in
 from .nests import INT, buffer_of
-from .product import Product, apart, extent_of
-from .tensor_views import TensorView
+from .product import Product, extent_of
 from .tile_blocks import WARP, Place, fill, launched, loop, registers
 from .tile_sides import Side, sum_of
 from .warpgroup_results import finish
@@ -58,7 +59,7 @@ class _Operand:
 
     side: Side
     ring: Buffer
-    view: TensorView | None
+    view: View | None
 
     @property
     def size(self) -> int:
@@ -81,7 +82,7 @@ class _Operand:
 
 
 def kernel(
-    what: Product, out: Product, tile: WarpgroupTile, sides: tuple[Side, Side], views: Sequence[TensorView], group: int
+    what: Product, out: Product, tile: WarpgroupTile, sides: tuple[Side, Side], views: Sequence[View], group: int
 ) -> Stmt:
     """The kernel of a product, its operands exchanged if the tile is turned; ``out``: what it writes, where the sum is in pieces
     the product of these; ``views``: both operands as tensors, none where threads are to copy; ``group``: see ``launched``."""
@@ -90,7 +91,7 @@ def kernel(
     init = what.stage.block.init
     assert isinstance(init, BufferStore)
     first = init.value
-    turns = ceildiv(ceildiv(extent_of(what.steps), tile.steps), tile.pieces)
+    turns = ceildiv(stages_in(what, views, tile.steps), tile.pieces)
     is_bulk = bool(views)
     arrivals = 1 if is_bulk else GROUP * WARP
     moved = tile.registers(is_bulk)
@@ -131,7 +132,7 @@ def kernel(
     return launched(out, tile.rows, tile.columns, tile.warps + GROUP, block, group)
 
 
-def _operand(side: Side, view: TensorView | None, stages: int) -> _Operand:
+def _operand(side: Side, view: View | None, stages: int) -> _Operand:
     shape = [const(stages * side.size * side.steps, INT)]
     ring = buffer_of(side.buffer.name, side.buffer.dtype.name, shape, "shared.dyn")
     return _Operand(side, with_fields(ring, align=ALIGN), view)
@@ -181,14 +182,12 @@ def _boxes(what: Product, operand: _Operand, slot: Expr, first: Expr, turn: Expr
     side, view = operand.side, operand.view
     assert view is not None
     size, steps = (side.size, operand.row) if side.by_steps else (operand.row, side.steps)
-    values = apart(what.batch, batch)
     found: list[Stmt] = []
     for piece in range(0, side.size, size):
-        corner = view.each(add(first, piece), mul(turn, side.steps), [values[a.var] for a in what.batch], what, side)
-        box = view.each(const(size, INT), const(steps, INT), [const(1, INT)] * len(what.batch), what, side)
+        box = view.box(what, side, batch, add(first, piece), size, turn, steps)
         at = operand.start(slot, const(piece, INT))
-        args = (operand.ring.data, at, view.data, slot, const(SWIZZLE, INT), *view.sizes, *box, *corner)
-        found.append(Evaluate(intrinsic("ptx_cp_async_bulk_tensor", *args, dtype=operand.ring.dtype)))
+        args = (operand.ring.data, at, view.data, slot, const(SWIZZLE, INT), *box)
+        found.append(Evaluate(intrinsic(view.copy, *args, dtype=operand.ring.dtype)))
     return found
 
 

@@ -1,0 +1,181 @@
+"""Images whose channels come last, as bulk copies read them under the window of a convolution (im2col).
+
+Rows of a tile are places of the window, one after another through the rows of an image and through the images, as the output lies
+in memory: a row of the output may end anywhere in a tile. A stage has some channels of one pixel of the window. What the window
+sees outside of an image, and what is behind the last channel, comes as zeros; steps and dilation of the window cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....arith import Analyzer
+from ....ir.analysis.asynchronous import CORNER_BITS, MOST_PIXELS
+from ....ir.build import add, ceildiv, const, is_int, mul, sub
+from ....ir.expr import Call, IntImm, Var
+from ....ir.scalar import GE, GT, LE, LT, And, BufferLoad, IterVar
+from ....ir.types import Expr
+from ....ir.walk import substitute, used_vars
+from ...tir.analysis.loop_nests import is_choice, slope
+from .nests import INT
+from .product import Product, apart, extent_of, is_multiple
+from .tensor_views import ROW_BYTES, TensorView, Turns, places_of, tensor_of
+from .tile_sides import Side, sum_of
+
+MOST_STRIDE = 8
+FULL = 2
+"""Steps of a stage, at most, for each that it has: else threads that copy read less."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Axis:
+    """An axis of an image: the iterator of the output along it, the first place of the window, how far its last place is from the
+    last pixel, from one place to the next, and from one pixel of the window to the next by iterators of steps."""
+
+    row: IterVar | None
+    lower: int
+    upper: int
+    stride: int
+    apart: tuple[tuple[Var, int], ...]
+
+
+@dataclass(slots=True, frozen=True)
+class ImageView:
+    """Images in global memory: the size of each axis, the iterator that counts images, the window along their axes."""
+
+    data: Var
+    sizes: tuple[Expr, ...]
+    image: IterVar | None
+    axes: tuple[_Axis, ...]
+    turns: Turns
+    copy = "ptx_cp_async_bulk_tensor_im2col"
+
+    def box(self, what: Product, side: Side, batch: Expr, first: Expr, size: int, turn: Expr, steps: int) -> list[Expr]:
+        """Arguments of the copy of ``size`` places from ``first`` on, and of as many channels of a stage."""
+        outer, channel = self.turns.at(turn)
+        at, pixel = apart(side.axes, first), apart(self.turns.outer, outer)
+        corner = [at[self.image.var] if self.image is not None else const(0, INT)]
+        corner += [
+            add(mul(at[axis.row.var], axis.stride), axis.lower) if axis.row is not None else const(axis.lower, INT)
+            for axis in self.axes
+        ]
+        corners = [[const(n, INT) for n in (axis.lower, axis.upper, axis.stride)] for axis in self.axes]
+        offsets = [sum_of(*[mul(pixel[var], each) for var, each in axis.apart]) for axis in self.axes]
+        sizes = (const(size, INT), const(steps, INT), *self.sizes)
+        return [*sizes, *corner, channel, *[n for row in zip(*corners) for n in row], *offsets]
+
+
+View = TensorView | ImageView
+
+
+def views_of(what: Product, sides: Sequence[Side]) -> list[View] | str:
+    """Both operands as tensors that bulk copies read, or why one of them is none."""
+    reasons: list[str] = []
+    for count in range(len(what.steps)):
+        turns = Turns(what.steps[:count], what.steps[count:], sides[0].steps)
+        found = [_view_of(what, side, turns) for side in sides]
+        views = [view for view in found if not isinstance(view, str)]
+        if len(views) == len(sides):
+            return views
+        reasons = [f"{side.buffer.name} {view}" for side, view in zip(sides, found) if isinstance(view, str)]
+    return ", ".join(reasons)
+
+
+def stages_in(what: Product, views: Sequence[View] | str, steps: int) -> Expr:
+    """So many stages have the steps of a product: those of its views, or where threads copy all that are not empty."""
+    return views[0].turns.count if views and not isinstance(views, str) else ceildiv(extent_of(what.steps), steps)
+
+
+def _view_of(what: Product, side: Side, turns: Turns) -> View | str:
+    made = tensor_of(what, side, turns)
+    if not isinstance(made, str):
+        return made
+    image = _image_of(what, side, turns)
+    return image if image is not None else made
+
+
+def _image_of(what: Product, side: Side, turns: Turns) -> ImageView | str | None:
+    """An operand as images under a window; None if it is none, or the reason why bulk copies do not take it."""
+    load, conditions = _guarded(side.value)
+    if type(load) is not BufferLoad or load.buffer.scope != "global" or load.buffer.strides or what.batch:
+        return None
+    places, sizes = places_of(what, load), load.buffer.shape
+    if not 3 <= len(places) <= 5 or load.buffer.elem_offset is not None or len(turns.inner) != 1 or not side.by_steps:
+        return None
+    same, channels, rows = Analyzer().can_prove_equal, turns.inner[0], list(side.axes)
+    if side.turned or places[-1] is not channels.var or not same(sizes[-1], extent_of(turns.inner)):
+        return None
+    image = rows.pop(0) if rows[0].var is places[0] else None
+    if not (same(sizes[0], extent_of([image])) if image is not None else is_int(places[0], 0)):
+        return None
+    axes: list[_Axis] = []
+    for place, size in zip(places[1:-1], sizes[1:-1]):
+        axis = _axis(place, size, rows[:1], turns.outer, CORNER_BITS[len(places) - 2])
+        if axis is None:
+            return None
+        if axis.row is not None:
+            rows.pop(0)
+        axes.append(axis)
+    if rows or not all([_is_border(what, cond, places[1:-1], sizes[1:-1]) for cond in conditions]):
+        return None
+    item, length = load.buffer.dtype.itemsize, sizes[-1]
+    if type(length) is not IntImm or side.size > MOST_PIXELS:
+        return "has a number of channels that is not known"
+    if not is_multiple(length, ROW_BYTES // item):
+        return f"has {length.value} channels"
+    if turns.outer and -(-length.value // turns.size) * turns.size > FULL * length.value:
+        return f"has {length.value} channels for {turns.size} steps of a stage"
+    return ImageView(load.buffer.data, tuple(sizes), image, tuple(axes), turns)
+
+
+def _guarded(value: Expr) -> tuple[Expr, list[Expr]]:
+    """A value without its ``if_then_else(.., 0)``, and each of the conditions."""
+    conditions: list[Expr] = []
+    while isinstance(value, Call) and is_choice(value) and getattr(value.args[2], "value", None) == 0:
+        conditions.append(value.args[0])
+        value = value.args[1]
+    found: list[Expr] = []
+    while conditions:
+        condition = conditions.pop()
+        if isinstance(condition, And):
+            conditions += [condition.a, condition.b]
+        else:
+            found.append(condition)
+    return value, found
+
+
+def _axis(place: Expr, size: Expr, rows: Sequence[IterVar], steps: Sequence[IterVar], bits: int) -> _Axis | None:
+    """The window along an axis of a given size, from the index: a multiple of the next row, of steps, and a constant."""
+    row = rows[0] if rows and rows[0].var in used_vars(place) else None
+    used = [axis for axis in steps if axis.var in used_vars(place)]
+    stride = 1 if row is None else slope(place, row.var)
+    each = [slope(place, axis.var) for axis in used]
+    moving = [*([row] if row is not None else []), *used]
+    first = Analyzer().simplify(substitute(place, {axis.var: const(0, INT) for axis in moving}))
+    reach = [extent_of([axis]) for axis in used]
+    if stride is None or not 1 <= stride <= MOST_STRIDE or type(first) is not IntImm:
+        return None
+    pairs = [(axis.var, by) for axis, by in zip(used, each) if by is not None and by >= 0]
+    counts = [extent.value for extent in reach if type(extent) is IntImm]
+    if len(pairs) != len(used) or len(counts) != len(used):
+        return None
+    far = sum([by * (count - 1) for (_, by), count in zip(pairs, counts)])
+    last = add(first, mul(sub(extent_of([row]), 1), stride)) if row is not None else first
+    upper = Analyzer().simplify(sub(last, sub(size, 1)))
+    most = 1 << bits - 1
+    if type(upper) is not IntImm or far >= 2 * most or not all([-most <= n < most for n in (first.value, upper.value)]):
+        return None
+    return _Axis(row, first.value, upper.value, stride, tuple(pairs))
+
+
+def _is_border(what: Product, condition: Expr, places: Sequence[Expr], sizes: Sequence[Expr]) -> bool:
+    """True if a condition says no more than that one of the places is inside of an image."""
+    if not isinstance(condition, (GE, GT, LE, LT)):
+        return False
+    more, less = (condition.a, condition.b) if isinstance(condition, (GE, GT)) else (condition.b, condition.a)
+    units = [axis for axis in what.stage.block.iter_vars if axis.dom is not None and is_int(axis.dom.extent, 1)]
+    over = substitute(sub(more, less), {axis.var: const(0, INT) for axis in units})
+    over = sub(over, 1) if isinstance(condition, (GT, LT)) else over
+    same = Analyzer().can_prove_equal
+    return any([same(over, limit) for place, size in zip(places, sizes) for limit in (place, sub(sub(size, 1), place))])
