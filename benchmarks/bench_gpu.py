@@ -1,6 +1,7 @@
 """Everything that a machine with a GPU is to be asked in one visit.
 
-    python -m benchmarks.bench_gpu [--quick] [--only NAME ...] [--without PEER ...] [--budget SECONDS] [--json FILE] [--emulated]
+    python -m benchmarks.bench_gpu [--quick] [--only NAME ...] [--without PEER ...] [--budget SECONDS] [--jobs N] [--json FILE]
+        [--emulated]
 
 What is there; the tests with the marker ``gpu`` on the device; the emulated device against it, instruction by instruction; what a
 launch and copies cost; then the table: products, softmax, norms, chains, attention, models, beside torch, torch.compile, Triton and
@@ -121,7 +122,12 @@ def own_arch(name: str) -> str:
 
 
 def bench(
-    quick: bool, emulated: bool, only: list[str], without: tuple[str, ...] = (), budget: float = 0
+    quick: bool,
+    emulated: bool,
+    only: list[str],
+    without: tuple[str, ...] = (),
+    budget: float = 0,
+    jobs: int = os.cpu_count() or 1,
 ) -> dict[str, Any]:
     """All parts asked for, printed as they come; the same as data."""
 
@@ -152,8 +158,7 @@ def bench(
             print(f"\nThere is no CUDA device here; --emulated runs all of it on the emulated one. unity is {ABSENT}.")
             return found
         part("tests", lambda: run_tests(quick, emulated))
-        other: Any = (lambda: emulated_gpu("sm_80", seed=1, races=False, traffic=False)) if emulated else nullcontext
-        part("instructions", lambda: compare(other, quick, emulated))
+        part("instructions", lambda: compare(emulated, quick, jobs))
         torch, kernels, notes = peers(emulated)
         first = context(0)
         clock, target = Clock(first), f"cuda -arch={own_arch(first.arch)}"
@@ -182,10 +187,13 @@ def main(arguments: list[str] | None = None) -> None:
         "--without", nargs="*", default=[], metavar="PEER", help="peers that are not asked: torch.compile, Triton"
     )
     parser.add_argument("--budget", type=float, default=0, metavar="SECONDS", help="of timing for each row")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes that compare instructions"
+    )
     parser.add_argument("--json", type=Path, default=None, metavar="FILE")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    found = bench(options.quick, options.emulated, options.only, tuple(options.without), options.budget)
+    found = bench(options.quick, options.emulated, options.only, tuple(options.without), options.budget, options.jobs)
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
 

@@ -6,9 +6,11 @@ is an approximation whose last bits the manual leaves open; both are listed with
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ import numpy as np
 
 import unity
 from unity.ffi.cuda.context import context
+from unity.ffi.cuda.module import Module
 from unity.ffi.dtype import DataType
 from unity.ir import PrimFunc
 from unity.support.errors import UnityError
@@ -72,12 +75,13 @@ def results_of(kernel: Kernel, device: Device, arch: str) -> dict[str, list[np.n
     found: dict[str, list[np.ndarray]] = {kind: [] for kind in kernel.results}
     with device():
         arrays = Arrays()
+        module = Module(arrays.context, text.encode())
         sources = [(arrays.put(array), array.itemsize) for array in kernel.inputs]
         for chunk in range(kernel.chunks):
             outs = [np.zeros(4096, DataType(kind).numpy) for kind in kernel.results]
             places = [arrays.put(out) for out in outs]
             ins = [address + chunk * LANES * size for address, size in sources]
-            arrays.run(text, "unity_kernel", (1,), (LANES,), *ins, *places)
+            arrays.launch(module, "unity_kernel", (1,), (LANES,), *ins, *places)
             for kind, place, out in zip(kernel.results, places, outs):
                 found[kind].append(arrays.get(place, out.shape, out.dtype))
         del arrays.blocks[:]
@@ -118,24 +122,67 @@ def _bits(array: np.ndarray, kind: str) -> np.ndarray:
     return np.ascontiguousarray(array).view(f"u{array.itemsize}")
 
 
-def compare(device: Device, quick: bool, tiny: bool) -> dict[str, Any]:
-    """Both devices over all kernels: how many there were, and the differences."""
-    with device():
-        arch = context(0).arch
-    arch = "sm_90a" if arch == "sm_90" else arch if arch in ("sm_75", "sm_80", "sm_86", "sm_89") else "sm_80"
-    types = ("int32",) if tiny else ("float32", "float16", "int32") if quick else FLOATS + INTEGERS
-    kernels = [
-        *scalar_kernels(types, 2 if tiny else 16 if quick else 128),
-        *matrix_kernels(arch, 40 if tiny else 5 if quick else 1),
-    ]
-    lines, count, failed = [], 0, []
-    for kernel in kernels:
+class Task(NamedTuple):
+    """Kernels that one process compares: those of a data type, or of a family of matrix instructions."""
+
+    name: str
+    arch: str
+    emulated: bool
+    chunks: int
+    step: int
+
+    def kernels(self) -> list[Kernel]:
+        if self.name in DTYPES:
+            return list(scalar_kernels((self.name,), self.chunks))
+        return [one for one in matrix_kernels(self.arch, self.step) if _family(one) == self.name]
+
+    def other(self) -> AbstractContextManager[Any]:
+        """The device, or a second emulated one, whose warps run in another order."""
+        return emulated_gpu(self.arch, seed=1, races=False, traffic=False) if self.emulated else nullcontext()
+
+
+def _family(kernel: Kernel) -> str:
+    return kernel.name.partition(".")[0]
+
+
+def run_task(task: Task) -> tuple[int, list[str], list[str]]:
+    """How many instructions were compared, lines about those that differ, and about kernels that failed."""
+    count, lines, failed = 0, [], []
+    for kernel in task.kernels():
         try:
-            mine = results_of(kernel, lambda: emulated_gpu(arch, races=False, traffic=False), arch)
-            other = results_of(kernel, device, arch)
+            mine = results_of(kernel, lambda: emulated_gpu(task.arch, races=False, traffic=False), task.arch)
+            other = results_of(kernel, task.other, task.arch)
         except UnityError as error:
             failed.append(f"{kernel.name}: {error}")
             continue
         count += sum([len(labels) for labels in kernel.results.values()])
         lines += differences(kernel, mine, other)
-    return {"arch": arch, "instructions": count, "differences": lines, "failed": failed}
+    return count, lines, failed
+
+
+def tasks(arch: str, quick: bool, emulated: bool) -> list[Task]:
+    """All that is compared; what takes longest comes first."""
+    types = ("int32",) if emulated else ("float32", "float16", "int32") if quick else FLOATS + INTEGERS
+    chunks, step = (2, 40) if emulated else (16, 5) if quick else (128, 1)
+    families = dict.fromkeys([_family(kernel) for kernel in matrix_kernels(arch, step)])
+    return [Task(name, arch, emulated, chunks, step) for name in (*types, *families)]
+
+
+def compare(emulated: bool, quick: bool, jobs: int) -> dict[str, Any]:
+    """The emulated device and the one in force over all kernels, in as many processes: how many instructions there were, and the
+    differences. Each task is told of when it is done, and has a process of its own: a fault on the device costs it alone."""
+    arch = context(0).arch
+    arch = "sm_90a" if arch == "sm_90" else arch if arch in ("sm_75", "sm_80", "sm_86", "sm_89") else "sm_80"
+    lines, count, failed = [], 0, []
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, spawn, max_tasks_per_child=1) as pool:
+        waiting = {pool.submit(run_task, task): task.name for task in tasks(arch, quick, emulated)}
+        for done in as_completed(waiting):
+            name = waiting[done]
+            try:
+                compared, unlike, wrong = done.result()
+            except Exception as error:  # a process that ended
+                compared, unlike, wrong = 0, [], [f"{name}: {error!r}"]
+            print(f"{name}: {compared} instructions compared", *unlike, *wrong, sep="\n    ", flush=True)
+            count, lines, failed = count + compared, lines + unlike, failed + wrong
+    return {"arch": arch, "instructions": count, "differences": sorted(lines), "failed": failed}

@@ -57,7 +57,10 @@ class Arrays:
 
     def run(self, ptx: str, kernel: str, grid: Any, block: Any, *args: Any, shared: int = 0) -> None:
         """Load a module and launch a kernel; Python's integers are addresses."""
-        module = Module(self.context, ptx.encode())
+        self.launch(Module(self.context, ptx.encode()), kernel, grid, block, *args, shared=shared)
+
+    def launch(self, module: Module, kernel: str, grid: Any, block: Any, *args: Any, shared: int = 0) -> None:
+        """Launch a kernel of a module that is loaded, and wait for it."""
         function = module.function(kernel)
         if shared > 48 << 10:
             self.context.driver.call("cuFuncSetAttribute", function, 8, shared)
