@@ -97,7 +97,7 @@ def _compared(fn: Any, tile: str, how: str, n: int, m: int, k: int, turned: str,
 def test_convolution() -> None:
     """Windows and borders are unfolded by the threads that copy."""
     x, w, y = numbers((1, 4, 5, 16), "float16"), numbers((8, 3, 3, 16), "float16"), np.zeros((1, 4, 5, 8), "float16")
-    checked(parse(CONVOLUTION), "64 x 128", "S_left has 16 channels for 64 steps of a stage", x, w, y)
+    checked(parse(CONVOLUTION), "64 x 128", "S_left has 16 neighbours for 64 steps of a stage", x, w, y)
     padded = np.pad(x.astype("float32"), ((0, 0), (1, 1), (1, 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
     np.testing.assert_array_equal(y, np.einsum("nhwcyx,oyxc->nhwo", windows, w.astype("float32")))

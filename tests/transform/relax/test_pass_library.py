@@ -5,6 +5,7 @@ import pytest
 
 import unity
 from unity import relax
+from unity.ffi.dtype import DataType
 from unity.ir import Call, collect
 from unity.ir.interpret import run
 from unity.ir.verifier.verifier import verify
@@ -165,6 +166,24 @@ def test_batch_norm_of_constants_disappears():
     )
     layers = parse(LAYERS)
     assert fold_batch_norm_to_conv2d(layers) is layers
+
+
+@pytest.mark.parametrize("dtype,axis", [("float16", 1), ("bfloat16", -1)])
+def test_batch_norm_of_narrow_floats_is_a_product_and_a_sum(dtype, axis):
+    """Its weights are not rounded: a factor and a bias in float32 are left, no root and no quotient."""
+    bb = unity.BlockBuilder()
+    x = relax.Var("x", (2, 3, 5, 3), dtype)
+    stats = [relax.const(np.abs(data(3, seed=s)).astype(DataType(dtype).numpy)) for s in range(4)]
+    with bb.function("main", [x]), bb.dataflow():
+        norm = bb.emit(relax.op.nn.batch_norm(x, *stats, axis=axis, epsilon=1e-3))
+        bb.emit_func_output(bb.emit_output(relax.TupleGetItem(norm, 0)))
+    mod = bb.get()
+    text = "fold_batch_norm_to_conv2d,canonicalize,eliminate_common_subexpr,fold_constant,dead_code"
+    folded = Pipeline.parse(text)(mod)
+    assert [c.op.name for c in collect(folded["main"], Call)] == ["R.astype", "R.multiply", "R.add", "R.astype"]
+    value = data(2, 3, 5, 3).astype(DataType(dtype).numpy)
+    got, wanted = [np.asarray(one).astype("float32") for one in (both(folded, value), run(mod, "main", value))]
+    np.testing.assert_allclose(got, wanted, rtol={"float16": 2e-3, "bfloat16": 1e-2}[dtype], atol=1e-6)
 
 
 def test_custom_rules_and_chosen_names_of_decompositions():

@@ -20,12 +20,11 @@ from ....ir.walk import substitute, used_vars
 from ...tir.analysis.loop_nests import is_choice, slope
 from .nests import INT
 from .product import Product, apart, extent_of, is_multiple
+from .stages import size_of
 from .tensor_views import ROW_BYTES, TensorView, Turns, places_of, tensor_of
 from .tile_sides import Side, sum_of
 
 MOST_STRIDE = 8
-FULL = 2
-"""Steps of a stage, at most, for each that it has: else threads that copy read less."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -76,7 +75,12 @@ def views_of(what: Product, sides: Sequence[Side]) -> list[View] | str:
         turns = Turns(what.steps[:count], what.steps[count:], sides[0].steps)
         found = [_view_of(what, side, turns) for side in sides]
         views = [view for view in found if not isinstance(view, str)]
-        if len(views) == len(sides):
+        if len(views) == len(sides) and not turns.is_full:
+            found = [
+                f"has {size_of([extent_of(turns.inner)])} neighbours for {turns.size} steps of a stage",
+                *views[1:],
+            ]
+        elif len(views) == len(sides):
             return views
         reasons = [f"{side.buffer.name} {view}" for side, view in zip(sides, found) if isinstance(view, str)]
     return ", ".join(reasons)
@@ -124,8 +128,6 @@ def _image_of(what: Product, side: Side, turns: Turns) -> ImageView | str | None
         return "has a number of channels that is not known"
     if not is_multiple(length, ROW_BYTES // item):
         return f"has {length.value} channels"
-    if turns.outer and -(-length.value // turns.size) * turns.size > FULL * length.value:
-        return f"has {length.value} channels for {turns.size} steps of a stage"
     return ImageView(load.buffer.data, tuple(sizes), image, tuple(axes), turns)
 
 

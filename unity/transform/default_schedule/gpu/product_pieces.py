@@ -17,7 +17,7 @@ from ....ir.stmt import Stmt
 from ....ir.types import Expr, prim_type
 from ....ir.walk import substitute
 from .nests import INT, buffer_of, iterators_of, nest_of
-from .product import Product, output_at
+from .product import Product, output_at, values_at
 
 
 def exchanged(what: Product) -> Product:
@@ -59,7 +59,7 @@ def joined(what: Product, parts: Buffer, pieces: int) -> Stmt:
         " ".join([f"i{n}" for n in range(len(axes))]), [_extent(axis) for axis in axes], "S" * len(axes)
     )
     values: dict[Var, Expr] = {axis.var: new.var for axis, new in zip(axes, made)}
-    places = [substitute(index, values) for index in what.store.indices]
+    places = [substitute(index, values_at(what, values)) for index in what.store.indices]
     ty = prim_type(parts.dtype)
     total: Expr = BufferLoad(parts, (const(0, INT), *places), ty)
     for piece in range(1, pieces):

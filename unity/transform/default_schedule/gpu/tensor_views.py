@@ -22,6 +22,8 @@ from .tile_sides import Side
 
 MOST_AXES = 5
 ROW_BYTES = 16
+FULL = 2
+"""Steps of a stage, at most, for each that it has: else threads that copy read less."""
 Run = tuple[IterVar, ...]
 
 
@@ -37,6 +39,14 @@ class Turns:
     def blocks(self) -> Expr:
         """Stages for a value of ``outer``."""
         return ceildiv(extent_of(self.inner), self.size)
+
+    @property
+    def is_full(self) -> bool:
+        """True if most of a stage is steps of the product, and not behind the last one of ``inner``."""
+        length = extent_of(self.inner)
+        if not self.outer or type(length) is not IntImm:
+            return not self.outer
+        return -(-length.value // self.size) * self.size <= FULL * length.value
 
     @property
     def count(self) -> Expr:

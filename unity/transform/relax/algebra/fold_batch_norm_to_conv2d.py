@@ -3,6 +3,9 @@
 Rewrite: ``batch_norm(conv2d(x, w), gamma, beta, mean, var)[0]`` -> ``conv2d(x, w * s) + (beta - mean * s)`` with
 ``s = gamma / sqrt(var + epsilon)`` per output channel; a bias added between them is taken along. The new weight is computed
 by operators that ``fold_constant`` evaluates, so by default only constant weights and statistics are touched.
+
+Floats of 16 bits and fewer would round the weight: there ``batch_norm(x, gamma, beta, mean, var)[0]`` -> ``x * s + (beta - mean *
+s)``, in float32 and rounded once as before, so that no root and no quotient is left for each element.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from ....op.common.table import R, constant
 from ....op.common.type_rules import bool_attr, int_attr, is_one, normal_axis
 from ....op.elementwise import unary as elementwise
 from ....op.elementwise.binary import add, divide, multiply, subtract
-from ....op.manipulate import manipulate
+from ....op.manipulate import create, manipulate
 from ....op.nn.conv import conv2d
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import Sources, Visibility
@@ -57,6 +60,26 @@ class _Folder:
             return None
         made = self.source.value.get(value)
         return made if type(made) is Call and made.op_name == name else None
+
+    def scaled(self, call: Call, at: Var | None) -> Expr | None:
+        """The first result of a batch_norm of narrow floats as a product and a sum; None where it stays."""
+        ty = call.args[0].ty
+        if not isinstance(ty, TensorType) or ty.dtype is None or ty.dtype.name not in SMALL_FLOATS or ty.ndim < 0:
+            return None
+        parts = call.args[1:5]
+        if bool_attr(call, "training", False) or not all([self.visible.allows(p, at) for p in call.args]):
+            return None
+        if self.only_constants and not all([self.source.is_constant(p) for p in parts]):
+            return None
+        axis = normal_axis(call, int_attr(call, "axis", 1), ty.ndim)
+        gamma, beta, mean, var = [create.astype(p, dtype="float32") for p in parts]
+        root = elementwise.sqrt(add(var, constant(float(call.attrs.get("epsilon", 1e-5)), "float32")))
+        scale = divide(gamma if bool_attr(call, "scale", True) else constant(1.0, "float32"), root)
+        moved = multiply(mean, scale)
+        shift = subtract(beta, moved) if bool_attr(call, "center", True) else multiply(moved, constant(-1.0, "float32"))
+        wide = create.astype(call.args[0], dtype="float32")
+        made = add(multiply(wide, _per_channel(scale, ty.ndim, axis)), _per_channel(shift, ty.ndim, axis))
+        return create.astype(made, dtype=ty.dtype.name)
 
     def fold(self, call: Call, at: Var | None) -> Expr | None:
         """The value that takes the place of the first result of a batch_norm bound to ``at``; None where it stands alone."""
@@ -111,7 +134,7 @@ class _Folder:
 
 @function_pass()
 def fold_batch_norm_to_conv2d(fn: Function, *, only_constants: bool = True) -> Function:
-    """Fold batch normalisation behind a convolution into its weight and a bias.
+    """Fold batch normalisation behind a convolution into its weight and a bias; of narrow floats into a factor and a bias.
 
     Gives operators on constants that ``fold_constant`` evaluates.
     ``only_constants``: leave layers whose weight or statistics are not constants.
@@ -123,7 +146,7 @@ def fold_batch_norm_to_conv2d(fn: Function, *, only_constants: bool = True) -> F
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         if type(value) is not Call or value.op_name != R.nn.batch_norm.name:
             return value
-        made = folder.fold(value, rewriter.var)
+        made = folder.fold(value, rewriter.var) or folder.scaled(value, rewriter.var)
         if made is None:
             return value
         return Tuple((rewriter.emit(normal_form(made, rewriter)), value.args[3], value.args[4]), value.span)
