@@ -76,13 +76,15 @@ for block in T.thread_binding({grid}, thread="blockIdx.x"):
 past = T.alloc_buffer((2,), "int32", scope="local")
 past[0] = 0
 past[1] = 0
+count: T.int32 = T.Cast("int32", {count})
+all_lines: T.int32 = T.Cast("int32", batches * shared)
 for n in range({f"({tiles} + {grid} - 1) // ({grid})" if self.rounds else "1"}):
-    tile: T.int64 = {tile}
-    if tile < {tiles}:
-{indent(self.tile_at(count), " " * 8)}
-        start: T.int64 = number * {self.by.rows}
-        batch: T.int64 = line // shared
-        head: T.int64 = line % shared
+    tile: T.int32 = T.Cast("int32", {tile})
+    if tile < T.Cast("int32", {tiles}):
+{indent(self.tile_at(), " " * 8)}
+        start: T.int64 = T.Cast("int64", number) * {self.by.rows}
+        batch: T.int64 = T.Cast("int64", line // T.Cast("int32", shared))
+        head: T.int64 = T.Cast("int64", line % T.Cast("int32", shared))
         rows: T.int64 = length * group
         seen: T.int64 = {seen}
         turns: T.int32 = T.Cast("int32", (seen + {keys - 1}) // {keys})
@@ -94,18 +96,18 @@ for n in range({f"({tiles} + {grid} - 1) // ({grid})" if self.rounds else "1"}):
         past[1] = loads + T.min(turns, 1)
 """
 
-    def tile_at(self, count: str) -> str:
-        """The rows and the head of a tile. With a causal mask, tiles of all heads come by the number of their keys, most first, of
-        as many heads together as the second cache holds."""
+    def tile_at(self) -> str:
+        """The rows and the head of a tile, in 32 bits, which divide faster. With a causal mask, tiles of all heads come by the
+        number of their keys, most first, of as many heads together as the second cache holds."""
         if not self.is_causal:
-            return f"number: T.int64 = tile % {count}\nline: T.int64 = tile // {count}"
-        most = f"T.max({TOGETHER_BYTES // (2 * (self.by.width + self.by.mixed))} // T.max(keys, 1), 1)"
+            return "number: T.int32 = tile % count\nline: T.int32 = tile // count"
+        most = TOGETHER_BYTES // (2 * (self.by.width + self.by.mixed))
         return f"""
-most: T.int64 = {most}
-first: T.int64 = tile // (most * {count}) * most
-beside: T.int64 = T.min(most, batches * shared - first)
-number: T.int64 = {count} - 1 - tile % (most * {count}) // beside
-line: T.int64 = first + tile % (most * {count}) % beside
+most: T.int32 = T.min(T.max(T.int32({most}) // T.max(T.Cast("int32", keys), 1), 1), all_lines)
+first: T.int32 = tile // (most * count) * most
+beside: T.int32 = T.min(most, all_lines - first)
+number: T.int32 = count - 1 - tile % (most * count) // beside
+line: T.int32 = first + tile % (most * count) % beside
 """
 
     # ---- warpgroups
