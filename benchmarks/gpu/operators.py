@@ -1,9 +1,11 @@
 """Single operators on a CUDA device beside torch eager: the cases of ``benchmarks/operators``, each checked first.
 
-    python -m benchmarks.gpu.operators [--only REGEX] [--jobs N] [--size large|small] [--json FILE]
+    python -m benchmarks.gpu.operators [--only REGEX] [--jobs N] [--size large|small] [--json FILE] [--built FOLDER]
+    python -m benchmarks.gpu.operators --build FOLDER
 
-Both are captured as CUDA graphs of several calls, so that what launches cost the host is in neither; what cannot be captured is
-called. Processes build and check side by side, one at a time measures. Rows are printed slowest first.
+``--build`` builds the programs alone, on any machine, for ``--built``. Both sides are captured as CUDA graphs of several calls, so
+that what launches cost the host is in neither; what cannot be captured is called. Processes build and check side by side, one at a
+time measures. Rows are printed slowest first.
 """
 
 from __future__ import annotations
@@ -58,7 +60,33 @@ def seconds(torch: Any, run: Callable[[], Any], calls: int, times: int) -> float
     return float(begin.elapsed_time(end)) / 1e3 / times / calls
 
 
-def measure(torch: Any, case: Any, size: str, target: str, lock: Any) -> dict[str, Any]:
+def stored(case: Any, size: str) -> str:
+    """The name of a program's file."""
+    return re.sub(r"[^a-z0-9]+", "_", f"{case.group} {case.name} {size}".lower()) + ".unity"
+
+
+def build(torch: Any, cases: list[Any], size: str, folder: Path) -> None:
+    """Build the programs of cases into a folder, for sm_90a and for the devices before it."""
+    import unity  # noqa: PLC0415 - as below
+    from benchmarks.operators.case import seed  # noqa: PLC0415
+    from benchmarks.operators.measure import _Model  # noqa: PLC0415
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for case in cases:
+        seed()
+        try:
+            with torch.no_grad():
+                made = unity.compile(
+                    _Model(case.fn).eval(),
+                    example_inputs=getattr(case, size)(),
+                    target="cuda -arch=sm_90a -cubin=sm_90a",
+                )
+            made.save(folder / stored(case, size))
+        except Exception as error:  # it is a row of the table later
+            print(f"failed: {case.name}: {error}")
+
+
+def measure(torch: Any, case: Any, size: str, target: str, lock: Any, built: Path | None) -> dict[str, Any]:
     """A row of the table."""
     import unity  # noqa: PLC0415 - once the process has chosen its device
     from benchmarks.operators.case import seed  # noqa: PLC0415
@@ -70,7 +98,10 @@ def measure(torch: Any, case: Any, size: str, target: str, lock: Any) -> dict[st
     model = _Model(case.fn).eval()
     with torch.no_grad():
         expected = model(*inputs)
-        compiled = unity.compile(model, example_inputs=inputs, target=target)
+        if built is None:
+            compiled = unity.compile(model, example_inputs=inputs, target=target)
+        else:
+            compiled = unity.load_model(built / stored(case, size))
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             found = compiled(*inputs)
@@ -101,14 +132,18 @@ def child(options: argparse.Namespace) -> None:
     from unity.target.cuda.arch import ARCHS  # noqa: PLC0415
 
     torch.set_num_threads(1)
+    part, parts = options.part
+    cases = [*elements.CASES, *lines.CASES, *moves.CASES, *images.CASES]
+    cases = [case for case in cases if re.search(options.only, case.name)][part::parts]
+    if options.build is not None:
+        build(torch, cases, options.size, options.build)
+        return
     arch = context(0).arch
     target = f"cuda -arch={arch}a" if f"{arch}a" in ARCHS else f"cuda -arch={arch}"
-    cases = [*elements.CASES, *lines.CASES, *moves.CASES, *images.CASES]
-    part, parts = options.part
     with Path(options.lock).open("w") as lock:
-        for case in [case for case in cases if re.search(options.only, case.name)][part::parts]:
+        for case in cases:
             try:
-                row = measure(torch, case, options.size, target, lock)
+                row = measure(torch, case, options.size, target, lock, options.built)
             except Exception as error:  # what fails is a row of the table
                 first = (str(error).strip().splitlines() or [""])[0]
                 row = {"name": case.name, "group": case.group, "unity": 0.0, "torch": 0.0, "how": "",
@@ -127,6 +162,8 @@ def main() -> None:
     parser.add_argument("--size", choices=("large", "small"), default="large")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) - 1))
     parser.add_argument("--json", type=Path, default=None)
+    parser.add_argument("--build", type=Path, default=None, metavar="FOLDER")
+    parser.add_argument("--built", type=Path, default=None, metavar="FOLDER")
     parser.add_argument("--part", type=int, nargs=2, default=None, help=argparse.SUPPRESS)
     parser.add_argument("--lock", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -137,6 +174,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.gpu.operators", "--only", options.only, "--size", options.size]
         command += ["--lock", str(Path(folder, "lock"))]
+        for name, value in (("--build", options.build), ("--built", options.built)):
+            command += [name, str(value.resolve())] if value is not None else []
         outs = [Path(folder, f"{number}.jsonl") for number in range(options.jobs)]
         children = []
         for number, out in enumerate(outs):
@@ -144,8 +183,12 @@ def main() -> None:
                 children.append(
                     subprocess.Popen([*command, "--part", str(number), str(options.jobs)], cwd=ROOT, stdout=to)
                 )
-        for process in children:
-            process.wait()
+        try:
+            for process in children:
+                process.wait()
+        except KeyboardInterrupt:  # what was measured is shown
+            for process in children:
+                process.terminate()
         rows = [json.loads(line) for out in outs for line in out.read_text().splitlines() if line.startswith("{")]
     good = sorted([row for row in rows if not row["failed"]], key=lambda row: row["torch"] / row["unity"])
     for row in good:

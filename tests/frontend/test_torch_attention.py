@@ -106,7 +106,7 @@ def test_nothing_is_transposed_for_attention() -> None:
     x = torch.randn(2, 20, 32)
     made = unity.compile(Layer(), example_inputs=(x,))
     np.testing.assert_allclose(made(x), Layer()(x), rtol=1e-5, atol=1e-5)
-    lowered = unity.transform.remove_redundant_reshape(made.module)
+    lowered = unity.transform.attend_in_place(unity.transform.remove_redundant_reshape(made.module))
     (call,) = calls(lowered, "R.nn.attention")
     assert call.attrs["layout"] == "BSHD"
 

@@ -120,3 +120,20 @@ def test_the_device_of_the_inputs_is_the_target() -> None:
     refuse_tensor(torch, "x", value, PLACES)
     with pytest.raises(unity.UnityError, match='target="cuda"'):
         refuse_tensor(torch, "x", value)
+
+
+def test_heads_of_one_product_are_read_in_place() -> None:
+    """Query, key and value of an encoder are parts of one tensor: nothing is sliced or transposed for attention."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(64, 4, 96, batch_first=True, norm_first=True, dropout=0.0)
+    model, x = torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval(), torch.randn(3, 17, 64)
+    hidden = torch.zeros(3, 17, dtype=torch.bool)
+    hidden[1, 10:] = True
+    with torch.no_grad(), device_or_emulated(traffic=False):
+        compiled = unity.compile(
+            model, example_inputs=(x,), example_kwargs={"src_key_padding_mask": hidden}, target="cuda"
+        )
+        torch.testing.assert_close(
+            compiled(x, src_key_padding_mask=hidden), model(x, src_key_padding_mask=hidden), rtol=1e-4, atol=1e-5
+        )
+    assert "strided_slice" not in compiled.executable.as_text()

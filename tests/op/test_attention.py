@@ -78,10 +78,13 @@ def test_interpreted_and_compiled() -> None:
 
 
 @pytest.mark.parametrize("rows", (2, 20))
-@pytest.mark.parametrize("layout", ("BHSD", "BSHD,BHSD,BSHD,BHSD", "BHSD,BSHD,BHSD,BSHD"))
+@pytest.mark.parametrize(
+    "layout",
+    ("BHSD", "BSHD,BHSD,BSHD,BHSD", "BHSD,BSHD,BHSD,BSHD", "SBHD", "SB1HD,SB2HD,BHS0D,HSBD", "1BSDH,BSHD,DSBH,BSDH"),
+)
 def test_layouts(layout: str, rows: int) -> None:
     orders = layout.split(",") * (1 if "," in layout else 4)
-    sizes = {"B": 2, "H": 4, "D": 3}
+    sizes = {"B": 2, "H": 4, "D": 3, **dict.fromkeys("012", 3)}
     shapes = [
         tuple([{**sizes, **own}[axis] for axis in order])
         for order, own in zip(orders, ({"S": rows}, {"S": 7, "H": 2}, {"S": 7, "H": 2, "D": 5}))
@@ -139,7 +142,10 @@ def test_memory_does_not_grow_with_the_scores() -> None:
 
 def test_wrong_layout_and_bias() -> None:
     shapes = [(1, 3, 2, 4), (1, 3, 2, 4), (1, 3, 2, 4)]
-    with pytest.raises(unity.UnityError, match="layout must be"):
-        module(shapes, ', layout="SBHD"')
+    for wrong in ("SBHB", "BSH", "BSHD,BSHD", "BSHD,BSHD,BSHD,BS0HD", "0BSHD"):
+        with pytest.raises(unity.UnityError, match="layout must be"):
+            module(shapes, f', layout="{wrong}"')
+    with pytest.raises(unity.UnityError, match="axis 1 of the query has no index 3"):
+        module([(1, 3, 3, 2, 4), *shapes[1:]], ', layout="B3SHD,BSHD,BSHD,BSHD"')
     with pytest.raises(unity.UnityError, match="does not broadcast to the scores"):
         module([*shapes, (5, 3)])

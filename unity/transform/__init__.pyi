@@ -18,6 +18,7 @@ from .infra.passes import (
     traced_passes as traced_passes,
 )
 from .relax.algebra.adjust_matmul_order import adjust_matmul_order as adjust_matmul_order
+from .relax.algebra.attend_in_place import attend_in_place as attend_in_place
 from .relax.algebra.canonicalize import canonicalize as canonicalize
 from .relax.algebra.combine_parallel_matmul import combine_parallel_matmul as combine_parallel_matmul
 from .relax.algebra.compute_prim_value import compute_prim_value as compute_prim_value

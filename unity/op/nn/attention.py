@@ -41,25 +41,39 @@ from .conv import pad_tensor
 row = rows("nn")
 
 
+AXES = "BSHD"
+"""B(atch), S(equence), H(eads) and D (width)."""
+
+
 def layouts(call: Call) -> tuple[str, str, str, str]:
-    """Orders of the axes of query, key, value and result, of B(atch), S(equence), H(eads) and D (width)."""
+    """Orders of the axes of query, key, value and result. A digit in one of the first three is an axis that is read at that index."""
     text = attr(call, "layout")
     parts = str(text).split(",")
     found = parts * 4 if len(parts) == 1 else parts
-    if len(found) != 4 or not set(found) <= {"BSHD", "BHSD"}:
-        raise fail(call, "E214", f"layout must be BSHD, BHSD, or four of them (query,key,value,result), got {text!r}")
+    letters = ["".join([c for c in order if not c.isdigit()]) for order in found[:3]] + found[3:]
+    if len(found) != 4 or any([sorted(order) != sorted(AXES) for order in letters]):
+        raise fail(
+            call, "E214",
+            f"layout must be an order of the letters BSHD, or four of them (query,key,value,result), got {text!r}",
+            "BSHD and BHSD are the usual ones; SB0HD reads (sequence, batch, [0], heads, width)",
+        )  # fmt: skip
     return (found[0], found[1], found[2], found[3])
 
 
-def _in_order(sizes: Sequence[Any], layout: str) -> tuple[Any, ...]:
-    """(batch, sequence, heads, width) from the order of a layout, or back."""
-    return tuple(sizes) if layout == "BSHD" else (sizes[0], sizes[2], sizes[1], sizes[3])
+def _by_axes(sizes: Sequence[Any], order: str) -> tuple[Any, ...]:
+    """(batch, sequence, heads, width) of a tensor whose axes have an order."""
+    return tuple([sizes[order.index(axis)] for axis in AXES])
+
+
+def _in_order(sizes: Sequence[Any], order: str) -> tuple[Any, ...]:
+    """The sizes of a result of (batch, sequence, heads, width) in an order."""
+    return tuple([sizes[AXES.index(axis)] for axis in order])
 
 
 def _attention_type(call: Call) -> Type:
-    q, k, v = [float_tensor(call, i, n, 4) for i, n in enumerate(("query", "key", "value"))]
-    dtype = same_dtype(call, q, k, v)
     orders = layouts(call)
+    q, k, v = [float_tensor(call, i, n, len(orders[i])) for i, n in enumerate(("query", "key", "value"))]
+    dtype = same_dtype(call, q, k, v)
     if attr(call, "window_size") is not None:
         raise fail(
             call, "E214", "a sliding window is not supported", "leave window_size=None, or give the mask as bias"
@@ -70,7 +84,11 @@ def _attention_type(call: Call) -> Type:
         if attr(call, name) is not None:
             float_attr(call, name)
     shapes = [dims(t) for t in (q, k, v)]
-    a, b, c = [None if shape is None else _in_order(shape, order) for shape, order in zip(shapes, orders)]
+    for shape, order, what in zip(shapes, orders, ("query", "key", "value")):
+        for axis in [axis for axis, letter in enumerate(order) if letter.isdigit() and shape is not None]:
+            if exceeds(build.const(int(order[axis]) + 1, "int64"), shape[axis]):  # type: ignore[index]
+                raise fail(call, "E213", f"axis {axis} of the {what} has no index {order[axis]}")
+    a, b, c = [None if shape is None else _by_axes(shape, order) for shape, order in zip(shapes, orders)]
     if a is None or b is None or c is None:
         return TensorType(None, dtype, 4, q.vdevice)
     for what, x, y in (
@@ -106,7 +124,7 @@ def lower_attention(
     """Attention as the statements that ``program`` gives for it."""
     scale, mask = attr(call, "scale"), attr(call, "causal_mask")
     wide = "float64" if q.dtype == "float64" else "float32"
-    width = build.intrinsic("sqrt", build.cast(q.shape[3], wide))
+    width = build.intrinsic("sqrt", build.cast(q.shape[layouts(call)[0].index("D")], wide))
     factor = build.div(build.const(1.0, wide), width) if scale is None else build.const(float(scale), wide)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
@@ -134,11 +152,15 @@ def _attention_ref(
 ) -> np.ndarray:
     orders = layout.split(",") * (1 if "," in layout else 4)
     a, b, c = [
-        np.moveaxis(t.astype(np.float64), 2, 1) if order == "BSHD" else t.astype(np.float64)
+        np.einsum(
+            t[tuple([int(axis) if axis.isdigit() else slice(None) for axis in order])].astype(np.float64),
+            ["BHSD".index(axis) for axis in order if not axis.isdigit()],
+            range(4),
+        )
         for t, order in zip((q, k, v), orders)
     ]
     b, c = [np.repeat(t, a.shape[1] // t.shape[1], 1) for t in (b, c)]
-    scores = a @ np.swapaxes(b, -1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    scores = a @ np.swapaxes(b, -1, -2) * (1 / math.sqrt(a.shape[-1]) if scale is None else scale)
     if bias is not None:
         scores = np.where(bias, scores, -np.inf) if bias.dtype == bool else scores + bias
     if causal_mask is not None:
@@ -151,19 +173,22 @@ def _attention_ref(
         made = weights @ c / weights.sum(-1, keepdims=True)
     if empty is not None:
         made = np.where(high == -np.inf, empty, made)
-    return np.asarray(np.moveaxis(made, 1, 2) if orders[3] == "BSHD" else made, q.dtype)
+    return np.asarray(np.transpose(made, ["BHSD".index(axis) for axis in orders[3]]), q.dtype)
 
 
 _OPTIONS = (
     attribute("scale", None, "factor of query key^T; None: 1 / sqrt(width)"),
     attribute("causal_mask", None),
     attribute("window_size", None),
-    attribute("layout", "BSHD", "BSHD or BHSD, or four of them: query,key,value,result"),
+    attribute(
+        "layout",
+        "BSHD",
+        "order of the axes, or four of them: query,key,value,result; a digit: an axis read at that index",
+    ),
     attribute("empty", None),
 )
 
 
-_HEADS_SECOND = [0, 2, 1, 3]
 _TURNED = [0, 1, 3, 2]
 
 
@@ -208,15 +233,40 @@ def _attention_grad(call: Call, g: Expr) -> list[Any]:
     ]
     if group != 1:
         made[1:] = [_summed(t, sizes, group) for t, sizes in zip(made[1:], kept[1:])]
-    found: list[Any] = [_heads_first(t, order) for t, order in zip(made, orders)]
+    found: list[Any] = [_read_back(call, t, order, place) for place, (t, order) in enumerate(zip(made, orders))]
     if bias is not None:
         found.append(None if seen else R.collapse_sum_to(inner, ShapeExpr(operand_shape(call, bias))))
     return found
 
 
+_FIRST = "BHSD"
+
+
 def _heads_first(x: Expr, order: str) -> Expr:
-    """(batch, heads, sequence, width) of a tensor in some order, or back."""
-    return x if order == "BHSD" else R.permute_dims(x, axes=_HEADS_SECOND)
+    """(batch, heads, sequence, width) of a tensor in some order."""
+    for axis in reversed(range(len(order))):
+        if order[axis].isdigit():
+            index = int(order[axis])
+            x = R.squeeze(R.strided_slice(x, axes=[axis], begin=[index], end=[index + 1]), axis=[axis])
+    order = "".join([axis for axis in order if axis in AXES])
+    return _permuted(x, [order.index(axis) for axis in _FIRST])
+
+
+def _permuted(x: Expr, axes: list[int]) -> Expr:
+    return x if axes == [0, 1, 2, 3] else R.permute_dims(x, axes=axes)
+
+
+def _read_back(call: Call, g: Expr, order: str, place: int) -> Expr:
+    """The gradient of a tensor in some order by that of what ``_heads_first`` reads: zero at other indices."""
+    g = _permuted(g, [_FIRST.index(axis) for axis in order if axis in AXES])
+    for axis in [axis for axis, letter in enumerate(order) if letter.isdigit()]:
+        size = operand_shape(call, call.args[place])[axis]
+        if type(size) is not IntImm:
+            raise fail(call, "E218", f"the gradient needs a constant size of axis {axis}, got {size}")
+        chosen = np.zeros((size.value, *[1] * (len(order) - axis - 1)), dtype_of(g).numpy)
+        chosen[int(order[axis])] = 1
+        g = R.expand_dims(g, axis=[axis]) * constant(chosen)
+    return g
 
 
 def _scale(width: Expr, dtype: Any) -> Expr:
@@ -258,6 +308,8 @@ attention = row(
     "f32[1,3,2,4], f32[1,5,2,4], f32[1,5,2,4], f32[1,1,3,5], scale=0.5, "
     "causal_mask='BottomRight'; "
     "f32[1,2,2,3], f32[1,2,3,3], f32[1,3,2,2], layout='BHSD,BHSD,BSHD,BHSD'; "
+    "f32[3,2,2,4], f32[5,2,2,4], f32[2,5,2,3], layout='SBHD,SBHD,HSBD,SHBD'; "
+    "f32[2,1,3,2,4], f32[5,1,2,4], f32[2,1,5,3], layout='SB2HD,SBHD,HBSD,BSHD'; "
     "f32[1,2,2,3], f32[1,3,2,3], f32[1,3,2,2], b([[True,False,True],[False,False,False]]), "
     "empty=0.0",
 )

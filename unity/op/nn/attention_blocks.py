@@ -39,7 +39,7 @@ LOWEST = float("-inf")
 
 @dataclass(slots=True, frozen=True)
 class Tensor4:
-    """A tensor of four axes in some order: ``at(batch, head, place, element)``."""
+    """A tensor of four axes in some order: ``at(batch, head, place, element)``. A digit is one more axis, read at that index."""
 
     buffer: Buffer
     order: str
@@ -51,7 +51,7 @@ class Tensor4:
     def place(self, batch: Expr, head: Expr, place: Expr, element: Expr) -> tuple[Expr, ...]:
         """Indices of an element."""
         given = {"B": batch, "H": head, "S": place, "D": element}
-        return tuple([given[letter] for letter in self.order])
+        return tuple([given[axis] if axis in given else build.const(int(axis), "int64") for axis in self.order])
 
     def size(self, letter: str) -> Expr:
         """Size along an axis."""

@@ -11,6 +11,7 @@ from ..default_schedule import schedule_default
 from ..infra.passes import Pipeline
 from ..tir.blocks.auto_inline import auto_inline
 from ..tir.blocks.share_blocks import share_blocks
+from .algebra.attend_in_place import attend_in_place
 from .algebra.canonicalize import canonicalize
 from .algebra.eliminate_common_subexpr import eliminate_common_subexpr
 from .algebra.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d
@@ -50,6 +51,8 @@ GRAPH_PIPELINE = Pipeline(
         fuse_attention,
         keep_unit_axes,
         remove_redundant_reshape,
+        dead_code,
+        attend_in_place.with_options(where_fast=True),
         eliminate_common_subexpr,
         fold_constant,
         fuse_transpose_matmul.with_options(where_fast=True),

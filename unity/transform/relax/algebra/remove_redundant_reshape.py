@@ -1,8 +1,7 @@
 """Chains of reshapes become one, and a reshape or a broadcast to the shape a value has goes away.
 
 Rewrite: ``R.reshape(R.reshape(x, s), t)`` -> ``R.reshape(x, t)``; ``R.reshape(x, shape of x)`` -> x;
-``R.permute_dims(R.permute_dims(x, p), q)`` -> one permutation, none if they cancel; ``R.nn.attention`` reads what
-``R.permute_dims`` made of (batch, sequence, heads, width), or the other way round, where it was (``layout``).
+``R.permute_dims(R.permute_dims(x, p), q)`` -> one permutation, none if they cancel.
 """
 
 from __future__ import annotations
@@ -11,19 +10,14 @@ from typing import Any
 
 from ....ir.expr import Call, DataflowVar, ShapeExpr, Var
 from ....ir.function import Function
-from ....ir.node import replace
 from ....ir.op import row_of
 from ....ir.relation import Answer, dims, same_dims
 from ....ir.types import Expr, TensorType
 from ....op.common.table import R
 from ....op.manipulate.manipulate import permutation, permute_dims
-from ....op.nn.attention import layouts
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import Visibility, changed_vars, returned_vars
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced
-
-_ATTENTION = (R.nn.attention.name, R.nn.attention_bias.name)
-_HEADS_SWAPPED = (0, 2, 1, 3)
 
 
 @function_pass()
@@ -37,25 +31,8 @@ def remove_redundant_reshape(fn: Function) -> Function:
         """True if the variable may replace the value: not where a result would share a parameter's memory."""
         return var not in kept and (type(var) is DataflowVar or type(value) is not DataflowVar)
 
-    def in_place(call: Call) -> Call:
-        """Attention that reads what stands before permutations of sequence and heads."""
-        orders, args = list(layouts(call)), list(call.args)
-        for place in range(3):
-            inner = source.get(args[place])  # type: ignore[call-overload]
-            if inner is None or inner.op_name != R.permute_dims.name or inner.args[0] in changed:
-                continue
-            if permutation(inner, 4) == _HEADS_SWAPPED:
-                args[place] = inner.args[0]
-                orders[place] = "BHSD" if orders[place] == "BSHD" else "BSHD"
-        if args == list(call.args):
-            return call
-        layout = ",".join(orders) if len(set(orders)) > 1 else orders[0]
-        return replace(call, args=tuple(args), attrs={**call.attrs, "layout": layout})
-
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         var, name = rewriter.var, value.op_name
-        if type(value) is Call and name in _ATTENTION:
-            return in_place(value)
         views = row_of(value).view
         if type(value) is not Call or var is None or not (views or name in (R.broadcast_to.name, R.permute_dims.name)):
             return value
