@@ -20,7 +20,7 @@ from unity.transform.default_schedule.gpu import tile_costs
 from unity.transform.default_schedule.gpu.tile_costs import Choice
 from unity.transform.infra.backend import GpuMachine, Machine
 
-DEVICE = Machine(gpu=GpuMachine(90, 132, shared_bytes=227 << 10, warpgroups=True))
+DEVICE = Machine(gpu=GpuMachine(90, 4, shared_bytes=227 << 10, warpgroups=True))
 CASES = [
     (70, 72, 136, "", "bfloat16", "float32", "n", "bulk copies"),
     (136, 40, 64, "ab", "float16", "float16", "", "bulk copies"),
@@ -33,15 +33,17 @@ CASES = [
 
 
 TILES = [
-    (Choice(192, 128, 3, 1, is_grouped=True), "192 x 128", 200, 136, 136, "b", "float16", 1),
-    (Choice(64, 32, 1, 1, is_grouped=True), "64 x 32", 70, 40, 136, "b", "int8", 1),
-    (Choice(128, 96, 2, 1, is_grouped=True), "128 x 96", 130, 100, 328, "b", "float16", 3),
-    (Choice(64, 16, 1, 1, is_grouped=True, turned=True), "16 x 64", 20, 72, 136, "", "bfloat16", 1),
-    (Choice(64, 32, 1, 1, is_grouped=True, turned=True), "32 x 64", 20, 66, 256, "b", "int8", 2),
-    (Choice(64, 64, 1, 1, is_grouped=True, turned=True), "64 x 64", 72, 40, 264, "ab", "float16", 2),
-    (Choice(128, 64, 2, 1, is_grouped=True, turned=True), "64 x 128", 40, 132, 72, "b", "float16", 1),
+    (Choice(192, 128, 3, 1, is_grouped=True), "192 x 128", 200, 136, 136, "b", "float16", {}),
+    (Choice(64, 32, 1, 1, is_grouped=True), "64 x 32", 70, 40, 136, "b", "int8", {}),
+    (Choice(128, 96, 2, 1, is_grouped=True), "128 x 96", 130, 100, 328, "b", "float16", {"pieces": 3}),
+    (Choice(64, 16, 1, 1, is_grouped=True, turned=True), "16 x 64", 20, 72, 136, "", "bfloat16", {}),
+    (Choice(64, 32, 1, 1, is_grouped=True, turned=True), "32 x 64", 20, 66, 256, "b", "int8", {"pieces": 2}),
+    (Choice(64, 64, 1, 1, is_grouped=True, turned=True), "64 x 64", 72, 40, 264, "ab", "float16", {"pieces": 2}),
+    (Choice(128, 64, 2, 1, is_grouped=True, turned=True), "64 x 128", 40, 132, 72, "b", "float16", {"together": 2}),
+    (Choice(64, 32, 1, 1, is_grouped=True), "64 x 32", 130, 72, 136, "b", "float16", {"in_turn": 1, "stages": 2}),
+    (Choice(64, 32, 1, 1, is_grouped=True, turned=True), "32 x 64", 40, 130, 264, "b", "float16", {"in_turn": 1, "pieces": 2}),
 ]  # fmt: skip
-"""Tiles: three warpgroups, one, pieces of a sum, exchanged operands."""
+"""Tiles: three warpgroups, one, pieces of a sum, exchanged operands, several blocks of a processor, several tiles of a block."""
 
 
 @pytest.fixture(autouse=True)
@@ -55,26 +57,33 @@ def only(monkeypatch: pytest.MonkeyPatch, choice: Choice) -> None:
     monkeypatch.setattr(tile_costs, "GROUP_CHOICES", (choice,))
 
 
-def checked(fn: Any, tile: str, how: str, *arrays: np.ndarray) -> Any:
+def checked(fn: Any, tile: str, how: list[str], *arrays: np.ndarray) -> Any:
     """What the thread checker says about a program."""
     func, reason = scheduled(fn, DEVICE)
-    assert tile in reason and "wgmma" in reason and how in reason, reason
+    assert tile in reason and "wgmma" in reason and all([one in reason for one in how]), reason
     report = unity.check_gpu(func, *arrays, pipeline=GPU_PIPELINE)
     report.raise_if_failed()
     assert not report.bank_conflicts, str(report)
     return report
 
 
-@pytest.mark.parametrize("choice,tile,n,m,k,turned,dtype,pieces", TILES)
+@pytest.mark.parametrize("choice,tile,n,m,k,turned,dtype,decided", TILES)
 def test_tiles(
-    monkeypatch: pytest.MonkeyPatch, choice: Choice, tile: str, n: int, m: int, k: int, turned: str, dtype: str, pieces: int
+    monkeypatch: pytest.MonkeyPatch, choice: Choice, tile: str, n: int, m: int, k: int, turned: str, dtype: str,
+    decided: dict[str, int],
 ) -> None:  # fmt: skip
     """Every kind of tile, over ends in all directions."""
     only(monkeypatch, choice)
     out = "int32" if dtype == "int8" else dtype
     fn = product(n, m, k, turned, dtype, out)
-    fn = rewrite(fn, {Block: lambda block: replace(block, annotations={"schedule": {"pieces": pieces}})})
-    how = f"of {pieces} pieces" if pieces > 1 else "by"
+    fn = rewrite(fn, {Block: lambda block: replace(block, annotations={"schedule": decided})})
+    kinds = {
+        "pieces": "of {} pieces",
+        "together": ", {} together",
+        "in_turn": "one after another",
+        "stages": "in {} stages",
+    }
+    how = [kinds[name].format(number) for name, number in decided.items()]
     _compared(fn, tile, how, n, m, k, turned, dtype, out)
 
 
@@ -82,10 +91,10 @@ def test_tiles(
 def test_any_size_and_layout(n: int, m: int, k: int, turned: str, dtype: str, out: str, symbols: str, how: str) -> None:
     """A batched product with a bias, an activation and a residual."""
     fn = product(*[name if name in symbols else size for name, size in zip("nmk", (n, m, k))], turned, dtype, out)
-    _compared(fn, "64 x 128", how, n, m, k, turned, dtype, out)
+    _compared(fn, "64 x 128", [how], n, m, k, turned, dtype, out)
 
 
-def _compared(fn: Any, tile: str, how: str, n: int, m: int, k: int, turned: str, dtype: str, out: str) -> None:
+def _compared(fn: Any, tile: str, how: list[str], n: int, m: int, k: int, turned: str, dtype: str, out: str) -> None:
     a, b, e, r = [numbers(s, t) for s, t in (((2, n, k), dtype), ((2, k, m), dtype), ((m,), out), ((2, n, m), out))]
     c = np.full((2, n, m), 77, r.dtype)
     given = [np.ascontiguousarray(x.swapaxes(1, 2)) if side in turned else x for x, side in ((a, "a"), (b, "b"))]
@@ -97,7 +106,7 @@ def _compared(fn: Any, tile: str, how: str, n: int, m: int, k: int, turned: str,
 def test_convolution() -> None:
     """Windows and borders are unfolded by the threads that copy."""
     x, w, y = numbers((1, 4, 5, 16), "float16"), numbers((8, 3, 3, 16), "float16"), np.zeros((1, 4, 5, 8), "float16")
-    checked(parse(CONVOLUTION), "64 x 128", "S_left has 16 neighbours for 64 steps of a stage", x, w, y)
+    checked(parse(CONVOLUTION), "64 x 128", ["S_left has 16 neighbours for 64 steps of a stage"], x, w, y)
     padded = np.pad(x.astype("float32"), ((0, 0), (1, 1), (1, 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
     np.testing.assert_array_equal(y, np.einsum("nhwcyx,oyxc->nhwo", windows, w.astype("float32")))

@@ -28,8 +28,8 @@ def exchanged(what: Product) -> Product:
 
 
 def as_read(what: Product) -> Product:
-    """The product with its rows, and its columns but the last, in the order in which their operands have them: a permuted operand is
-    then one matrix, and what is permuted is where rows of the result are written."""
+    """The product with its rows, and its columns but the last, in the order in which their operands have them: a permuted operand
+    is then one matrix, and what is permuted is where rows of the result are written."""
     rows, columns = _ordered(what.rows, what.left), _ordered(what.columns, what.right)
     columns = columns if columns[-1] is what.columns[-1] else what.columns
     return Product(what.stage, what.store, what.batch, rows, columns, what.steps, what.left, what.right, what.after)

@@ -26,7 +26,7 @@ from .product import Product, extent_of, products_of
 from .product_pieces import as_read, exchanged, in_pieces, joined
 from .stages import size_of
 from .tile_blocks import WARP
-from .tile_costs import CHOICES, GROUP_CHOICES, PIECES, STEP_BYTES, Choice, Sizes, plans
+from .tile_costs import CHOICES, GROUP_CHOICES, PIECES, STEP_BYTES, Choice, Sizes, plans, tiles_of, turns_of
 from .tile_sides import Side, side_of
 from .warp_tiles import Form, WarpTile, kernel
 from .warpgroup_sizes import WarpgroupTile
@@ -53,10 +53,12 @@ GROUP = 8
 """Most tiles of columns that blocks take before the next tile of rows."""
 FEW_ROWS = 64
 """A product with a symbolic number of rows has a kernel of its own for up to this many."""
-OTHERS = 32
-"""Registers of a thread that multiplies beside its sums."""
+KEPT = 2 << 10
+"""Shared memory of each block that the system keeps, and that its barriers take with what aligns the ring."""
 LEAST_COPY = 8
 """Bytes that a thread copies at once at least: with less, one warpgroup that copies would not keep up with two that multiply."""
+FEW_TURNS = 32
+"""Turns of a tile up to which a block takes one tile after another: beginning anew would take a good part of its time."""
 FEW_STEPS = 8
 """Least steps of a product for which tensor cores pay."""
 
@@ -87,7 +89,10 @@ def bind_tensor_cores(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Sc
     made, said = _kernel(what, form, tile)
     if few != tile:  # neither is in pieces
         less, how = _kernel(what, form, few)
-        made, said = [IfThenElse(le(rows, FEW_ROWS), seq(*less), seq(*made))], f"{how} up to {FEW_ROWS} rows, else {said}"
+        made, said = (
+            [IfThenElse(le(rows, FEW_ROWS), seq(*less), seq(*made))],
+            f"{how} up to {FEW_ROWS} rows, else {said}",
+        )
     func = program_of(sch)
     dead = what.after.block if what.after is not None else None
     body = seq(*replaced(func.body, {what.stage.block: seq(*made)}, dead, what.store.buffer))
@@ -121,24 +126,32 @@ def _group_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pi
     """A tile of warpgroups, if threads keep up with its copies and have registers and shared memory for it."""
     what, block = exchanged(what) if choice.turned else what, what.stage.block
     pieces = choose(block, "pieces", PIECES, pieces) if sizes.known else 1
-    tile = WarpgroupTile(*choice[:2], _steps(what), choice.row_parts, choice.column_parts, 1, pieces, choice.turned)
+    together = choose(block, "together", (1, 2), 1)
+    shape = choice.row_parts, choice.column_parts, 1
+    tile = WarpgroupTile(*choice[:2], _steps(what), *shape, pieces, choice.turned, together)
     sides = _sides(what, tile.rows, tile.columns, tile.steps)
     parts = (tile.rows // tile.row_groups, tile.group_columns)
     if not all([side.by_steps or part % side.steps == 0 for side, part in zip(sides, parts)]):
         return None  # a row of shared memory has 128 bytes
     views = views_of(what, sides)
-    moved = tile.registers(not isinstance(views, str))
-    if moved is not None and tile.sums + OTHERS > moved[1]:
+    if not tile.has_room(not isinstance(views, str)):
         return None
-    room = (gpu.shared_bytes - tile.bytes) // tile.stage_bytes + 1
+    shared = gpu.shared_bytes if together == 1 else (gpu.shared_bytes + KEPT // 2) // together - KEPT
+    room = (shared - tile.bytes) // tile.stage_bytes + 1
     if sizes.known:
         whole = size_of([stages_in(what, views, tile.steps)])
-        if not isinstance(views, str) and views[0].turns.outer:  # behind the last stage a window is not outside of the image
+        if (
+            not isinstance(views, str) and views[0].turns.outer
+        ):  # behind the last stage a window is not outside of the image
             pieces = max([number for number in PIECES if number <= pieces and whole % number == 0])
             tile = replace_sizes(tile, pieces=pieces)
     turns = math.ceil(whole / pieces) if sizes.known else room
     stages = choose(block, "stages", range(2, MOST_STAGES + 1), max(2, min(room, turns, MOST_STAGES)), room)
     beside = all([side.copied_bytes >= LEAST_COPY for side in sides])
+    waits = tiles_of(choice, pieces, sizes) > gpu.processors and turns_of(sizes, pieces) <= FEW_TURNS
+    in_turn = replace_sizes(tile, blocks=gpu.processors)
+    if not isinstance(views, str) and choose(block, "in_turn", (0, 1), int(waits and in_turn.has_room(True))):
+        tile = in_turn
     return replace_sizes(tile, stages=stages) if beside and stages > 1 else None
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.buffer import Buffer
-from ....ir.build import add, ceildiv, const, floordiv, floormod, is_int, lt, mul
+from ....ir.build import add, ceildiv, const, floordiv, floormod, is_int, lt, minimum, mul, sub
 from ....ir.expr import Var
 from ....ir.stmt import Block, BlockRealize, For, IfThenElse, Stmt
 from ....ir.types import Expr, prim_type
@@ -57,6 +57,41 @@ def loop(
 def vector(width: int, body: Callable[[Expr | None], Stmt]) -> Stmt:
     """A statement for each of ``width`` neighbours; for a single one without a lane."""
     return body(None) if width == 1 else loop("lane", width, body, "vectorized")
+
+
+Tiles = Callable[[Callable[[Place, Expr], Stmt]], Stmt]
+"""Does something for each tile of a block, of which it is given the place and the number."""
+
+
+def launched_in_turn(
+    what: Product, rows: int, columns: int, warps: int, block: Callable[[Place, Tiles], Stmt], group: int, blocks: int
+) -> Stmt:
+    """At most ``blocks`` blocks of threads, each of which takes one tile after another, in the order in which ``launched`` has
+    blocks."""
+    down, over = ceildiv(extent_of(what.rows), rows), ceildiv(extent_of(what.columns), columns)
+    size = mul(down, group)
+    tiles = mul(extent_of(what.batch), mul(down, over))
+    zero = const(0, INT)
+
+    def threads(x: Expr) -> Stmt:
+        def place(number: Expr, here: Place) -> Place:
+            part, y = floormod(number, size), floordiv(number, size)
+            column = add(mul(floormod(y, floordiv(over, group)), group), floormod(part, group))
+            row, batch = floordiv(part, group), floordiv(y, floordiv(over, group))
+            return Place(batch, mul(row, rows), mul(column, columns), here.warp, here.lane)
+
+        def body(here: Place) -> Stmt:
+            def each(visit: Callable[[Place, Expr], Stmt]) -> Stmt:
+                own = ceildiv(sub(tiles, x), blocks)
+                return loop("tile", own, lambda i: visit(place(add(mul(i, blocks), x), here), i), "serial")
+
+            return block(here, each)
+
+        return _bound("ty", warps, "threadIdx.y", lambda ty: _bound("tx", WARP, "threadIdx.x", lambda tx: body(
+            Place(zero, zero, zero, ty, tx))))  # fmt: skip
+
+    made = _bound("x", minimum(tiles, const(blocks, INT)), "blockIdx.x", threads)
+    return BlockRealize((), const(True), Block((), None, None, (), (), {}, what.name, made))
 
 
 def launched(what: Product, rows: int, columns: int, warps: int, block: Callable[[Place], Stmt], group: int) -> Stmt:

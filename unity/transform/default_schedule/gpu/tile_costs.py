@@ -102,10 +102,20 @@ WARP_SPEED, WARP_LATENCY, WARP_STAGES = 0.6, 3000, 4
 """Products of warps: their part of the speed of warpgroups, and their copies (16 x 64 cells take 0.6 us a turn, measured)."""
 
 
+def tiles_of(choice: Choice, pieces: int, sizes: Sizes) -> int:
+    """Tiles of a product."""
+    m, n = (sizes.columns, sizes.rows) if choice.turned else (sizes.rows, sizes.columns)
+    return sizes.batch * pieces * math.ceil(m / choice.rows) * math.ceil(n / choice.columns)
+
+
+def turns_of(sizes: Sizes, pieces: int) -> int:
+    """Turns of a block for a tile."""
+    return math.ceil(math.ceil(sizes.steps * sizes.item / STEP_BYTES) / pieces)
+
+
 def clocks_of(choice: Choice, pieces: int, sizes: Sizes, gpu: GpuMachine) -> float:
     """The clocks that a product takes."""
-    m, n = (sizes.columns, sizes.rows) if choice.turned else (sizes.rows, sizes.columns)
-    tiles = sizes.batch * pieces * math.ceil(m / choice.rows) * math.ceil(n / choice.columns)
+    waves = math.ceil(tiles_of(choice, pieces, sizes) / gpu.processors)
     cells, edges = choice.rows * choice.columns, choice.rows + choice.columns
     products = cells / PRODUCTS
     if choice.is_grouped:
@@ -115,11 +125,11 @@ def clocks_of(choice: Choice, pieces: int, sizes: Sizes, gpu: GpuMachine) -> flo
         turn = max(products, near, edges * STEP_BYTES / FAR, late, LEAST_TURN)
     else:
         turn = max(products / choice.speed / WARP_SPEED, edges * STEP_BYTES / FAR, WARP_LATENCY / (WARP_STAGES - 1))
-    turns = math.ceil(math.ceil(sizes.steps * sizes.item / STEP_BYTES) / pieces)
     written = cells * (4 if pieces > 1 else sizes.result) / WRITTEN
-    blocks = math.ceil(tiles / gpu.processors) * (START + turns * turn + written)
+    starts = 1 if choice.is_grouped else waves  # a block of warpgroups has more than one tile
+    blocks = starts * START + waves * (turns_of(sizes, pieces) * turn + written)
     read = sizes.batch * (sizes.rows + sizes.columns) * sizes.steps * sizes.item
-    join = JOIN + (pieces + 1) * sizes.batch * m * n * 4 / MEMORY if pieces > 1 else 0
+    join = JOIN + (pieces + 1) * sizes.batch * sizes.rows * sizes.columns * 4 / MEMORY if pieces > 1 else 0
     return max(blocks, START + read / MEMORY) + join
 
 

@@ -19,6 +19,12 @@ HALF_ROWS = 8
 """Rows of a warp whose sums are written together."""
 FILE = 1 << 16
 """Registers of a processor."""
+MOST = 248
+"""Registers that an instruction can name, in steps of eight."""
+BESIDE = 26
+"""Registers that the assembler asks for beside the sums of a product."""
+OTHERS, OTHERS_IN_TURN = 32, 72
+"""Registers of a thread that multiplies beside its sums: with one tile, with one after another."""
 BULK_REGISTERS, COPY_REGISTERS = (40, 32, 24), 88
 """Registers of a thread that copies, for two, three and four warpgroups that multiply."""
 
@@ -26,7 +32,8 @@ BULK_REGISTERS, COPY_REGISTERS = (40, 32, 24), 88
 @dataclass(slots=True, frozen=True)
 class WarpgroupTile:
     """Sizes of a block's tile; how many warpgroups share its rows and its columns; stages of the ring; pieces of the sum, each of
-    a block of its own. ``turned``: the operands are exchanged, so that rows of the tile are columns of the result."""
+    a block of its own. ``turned``: the operands are exchanged, so that rows of the tile are columns of the result. ``together``:
+    blocks that a processor has at a time. ``blocks``: so many take one tile after another; 0 for one of each tile."""
 
     rows: int
     columns: int
@@ -36,11 +43,15 @@ class WarpgroupTile:
     stages: int
     pieces: int = 1
     turned: bool = False
+    together: int = 1
+    blocks: int = 0
 
     def __str__(self) -> str:
         rows, columns = (self.columns, self.rows) if self.turned else (self.rows, self.columns)
         pieces = f" of {self.pieces} pieces" if self.pieces > 1 else ""
-        return f"{rows} x {columns} by {self.steps} in {self.stages} stages{pieces}{', turned' * self.turned}"
+        together = f", {self.together} together" if self.together > 1 else ""
+        blocks = f", one after another in {self.blocks} blocks" if self.blocks else ""
+        return f"{rows} x {columns} by {self.steps} in {self.stages} stages{pieces}{', turned' * self.turned}{together}{blocks}"
 
     @property
     def groups(self) -> int:
@@ -68,7 +79,7 @@ class WarpgroupTile:
         is written or read together lies in different banks. A line is along the columns of the result."""
         if self.turned:
             return (32 if self.group_columns % 32 == 0 else 16), WARP_ROWS, 4
-        return HALF_ROWS, (64 if self.group_columns % 64 == 0 else 32), 8
+        return HALF_ROWS, (64 if self.group_columns % 64 == 0 and self.together == 1 else 32), 8
 
     @property
     def stage_bytes(self) -> int:
@@ -81,11 +92,22 @@ class WarpgroupTile:
         lines, cells, behind = self.spread
         return self.stages * self.stage_bytes + self.warps * lines * (cells + behind) * 4
 
+    @property
+    def begun(self) -> int:
+        """Registers that each thread begins with."""
+        return min(MOST, FILE // self.together // ((self.groups + 1) * GROUP * 32) // 8 * 8)
+
+    def has_room(self, is_bulk: bool) -> bool:
+        """True if threads that multiply have registers for their sums: when they begin as many as the assembler asks for."""
+        moved = self.registers(is_bulk)
+        others = OTHERS_IN_TURN if self.blocks else OTHERS
+        return self.sums + BESIDE <= self.begun and (moved is None or self.sums + others <= moved[1])
+
     def registers(self, is_bulk: bool) -> tuple[int, int] | None:
         """Registers of a thread that copies, and of one that multiplies: together all that a processor has. None where each can
         have as many as an instruction can name."""
         if self.groups == 1:
             return None
-        each = FILE // ((self.groups + 1) * GROUP * 32) // 8 * 8
-        fewer = BULK_REGISTERS[self.groups - 2] if is_bulk else COPY_REGISTERS
+        each = self.begun
+        fewer = min(BULK_REGISTERS[self.groups - 2], each // 16 * 8) if is_bulk else COPY_REGISTERS
         return fewer, ((self.groups + 1) * each - fewer) // self.groups // 8 * 8

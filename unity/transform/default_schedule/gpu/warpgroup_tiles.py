@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ....ir.analysis.threads import BLOCKS_TOGETHER
 from ....ir.buffer import Buffer
 from ....ir.build import (
     add,
@@ -39,7 +40,7 @@ from ...tir.threads.inject_software_pipeline import ASYNC_SCOPE
 from .image_views import View, stages_in
 from .nests import INT, buffer_of
 from .product import Product, extent_of
-from .tile_blocks import WARP, Place, fill, launched, loop, registers
+from .tile_blocks import WARP, Place, Tiles, fill, launched, launched_in_turn, loop, registers
 from .tile_sides import Side, sum_of
 from .warpgroup_results import finish
 from .warpgroup_sizes import GROUP, ROWS, SWIZZLE, WarpgroupTile
@@ -99,13 +100,26 @@ def kernel(
     def limit(place: int) -> list[Stmt]:
         return [] if moved is None else [_do("ptx_setmaxnreg", const(bool(place)), moved[place])]
 
-    def block(place: Place) -> Stmt:
+    def block(place: Place, tiles: Tiles) -> Stmt:
         same = intrinsic("tvm_warp_shuffle", const((1 << WARP) - 1, "uint32"), cast(place.warp, "int32"), 0, WARP, WARP)
         warp = Var("warp", prim_type(INT))  # the same in all lanes, and the assembler knows
-        here = replace(place, warp=warp)
-        batch, number = extent_of(what.batch), place.batch
-        part = replace(here, batch=floormod(number, batch)) if tile.pieces > 1 else here
-        before = mul(floordiv(number, batch), turns) if tile.pieces > 1 else const(0, INT)
+
+        def copied(place: Place, number: Expr) -> Stmt:
+            batch, before, whole = place.batch, const(0, INT), extent_of(what.batch)
+            if tile.pieces > 1:
+                batch, before = floormod(place.batch, whole), mul(floordiv(place.batch, whole), turns)
+            return copies(
+                what, tile, operands, before, mul(number, turns), turns, replace(place, warp=warp, batch=batch)
+            )
+
+        def multiplied(place: Place, number: Expr) -> Stmt:
+            here = replace(place, warp=warp)
+            return seq(
+                loop("e", tile.sums, lambda e: BufferStore(sums, first, (e,))),
+                _multiply(tile, operands, sums, mul(number, turns), turns, here),
+                finish(out, tile, sums, here),
+            )
+
         begin = loop("s", tile.stages, lambda s: seq(
             _do("ptx_init_barrier_thread_count", s, arrivals),
             _do("ptx_init_barrier_thread_count", add(s, tile.stages), tile.warps),
@@ -119,17 +133,23 @@ def kernel(
             _do("tvm_storage_sync", StringImm("shared")),
             IfThenElse(
                 ge(warp, tile.warps),
-                seq(*limit(0), copies(what, tile, operands, before, turns, part)),
-                seq(
-                    *limit(1),
-                    loop("e", tile.sums, lambda e: BufferStore(sums, first, (e,))),
-                    _multiply(tile, operands, sums, turns, here),
-                    finish(out, tile, sums, here),
-                ),
+                seq(*limit(0), copying(place, warp, tiles(copied))),
+                seq(*limit(1), tiles(multiplied)),
             ),
         )
 
-    return launched(out, tile.rows, tile.columns, tile.warps + GROUP, block, group)
+    def copying(place: Place, warp: Var, copies: Stmt) -> Stmt:
+        """One thread begins bulk copies."""
+        return IfThenElse(logical_and(eq(warp, tile.warps), eq(place.lane, 0)), copies) if is_bulk else copies
+
+    def kept(place: Place, tiles: Tiles) -> Stmt:
+        made = block(place, tiles)
+        return AttrStmt(const(0), BLOCKS_TOGETHER, tile.together, made) if tile.together > 1 else made
+
+    sizes = tile.rows, tile.columns, tile.warps + GROUP
+    if tile.blocks:
+        return launched_in_turn(out, *sizes, kept, group, tile.blocks)
+    return launched(out, *sizes, lambda place: kept(place, lambda visit: visit(place, const(0, INT))), group)
 
 
 def _operand(side: Side, view: View | None, stages: int) -> _Operand:
@@ -160,21 +180,26 @@ def _await_empty(tile: WarpgroupTile, turn: Expr) -> Stmt:
 
 
 def _bulk_copies(
-    what: Product, tile: WarpgroupTile, operands: Sequence[_Operand], before: Expr, turns: Expr, place: Place
+    what: Product,
+    tile: WarpgroupTile,
+    operands: Sequence[_Operand],
+    before: Expr,
+    done: Expr,
+    turns: Expr,
+    place: Place,
 ) -> Stmt:
-    """One thread copies whole tiles; so many turns ``before`` them are another block's."""
+    """A thread copies whole tiles; so many turns ``before`` them are another block's, so many are ``done``."""
 
-    def turn(k: Expr) -> Stmt:
+    def turn(number: Expr) -> Stmt:
+        k, step = add(done, number), add(before, number)
         slot, total = _slot(k, tile.stages), sum([o.size * o.ring.dtype.itemsize for o in operands])
         firsts = (place.row, place.column)
-        step = add(before, k)
         copies = [
             copy for o, first in zip(operands, firsts) for copy in _boxes(what, o, slot, first, step, place.batch)
         ]
         return seq(_await_empty(tile, k), _do("ptx_arrive_barrier_expect_tx", slot, total), *copies)
 
-    chosen = logical_and(eq(place.warp, tile.warps), eq(place.lane, 0))
-    return IfThenElse(chosen, loop("turn", turns, turn, "serial"))
+    return loop("turn", turns, turn, "serial")
 
 
 def _boxes(what: Product, operand: _Operand, slot: Expr, first: Expr, turn: Expr, batch: Expr) -> list[Stmt]:
@@ -192,10 +217,16 @@ def _boxes(what: Product, operand: _Operand, slot: Expr, first: Expr, turn: Expr
 
 
 def _thread_copies(
-    what: Product, tile: WarpgroupTile, operands: Sequence[_Operand], before: Expr, turns: Expr, place: Place
+    what: Product,
+    tile: WarpgroupTile,
+    operands: Sequence[_Operand],
+    before: Expr,
+    done: Expr,
+    turns: Expr,
+    place: Place,
 ) -> Stmt:
     """All threads of the warpgroup copy elements. What a thread has copied for a turn is told when it has begun to copy later ones:
-    so many turns are on their way."""
+    so many turns are on their way. A block has one tile: nothing is ``done`` before."""
     late = tile.stages - 2
     thread = add(mul(sub(place.warp, tile.warps), WARP), place.lane)
 
@@ -235,7 +266,9 @@ def _fill(what: Product, operand: _Operand, batch: Expr, first: Expr, turn: Expr
 # ---- the warpgroups that multiply
 
 
-def _multiply(tile: WarpgroupTile, operands: Sequence[_Operand], sums: Buffer, turns: Expr, place: Place) -> Stmt:
+def _multiply(
+    tile: WarpgroupTile, operands: Sequence[_Operand], sums: Buffer, done: Expr, turns: Expr, place: Place
+) -> Stmt:
     """Add the products of all stages; a stage is empty when the products of the next one are under way."""
     number = floordiv(place.warp, GROUP)
     firsts = (
@@ -257,7 +290,8 @@ def _multiply(tile: WarpgroupTile, operands: Sequence[_Operand], sums: Buffer, t
             rest.append(const(right.side.steps * right.row, INT))  # between pieces of a row
         return Evaluate(intrinsic("ptx_wgmma", *names, *places, *rest, dtype=sums.dtype))
 
-    def turn(k: Expr) -> Stmt:
+    def turn(number: Expr) -> Stmt:
+        k = add(done, number)
         slot, before = _slot(k, tile.stages), _slot(sub(k, 1), tile.stages)
         return seq(
             _do("ptx_wait_barrier", slot, _parity(k, tile.stages)),
@@ -265,7 +299,11 @@ def _multiply(tile: WarpgroupTile, operands: Sequence[_Operand], sums: Buffer, t
             loop("j", PRODUCTS, lambda j: product(slot, j)),
             _do("ptx_wgmma_commit_group"),
             _do("ptx_wgmma_wait_group", 1),
-            IfThenElse(logical_and(gt(k, 0), eq(place.lane, 0)), _do("ptx_arrive_barrier", add(before, tile.stages))),
+            IfThenElse(
+                logical_and(gt(number, 0), eq(place.lane, 0)), _do("ptx_arrive_barrier", add(before, tile.stages))
+            ),
         )
 
-    return seq(loop("turn", turns, turn, "serial"), _do("ptx_wgmma_wait_group", 0))
+    last = add(_slot(sub(add(done, turns), 1), tile.stages), tile.stages)
+    emptied = [IfThenElse(eq(place.lane, 0), _do("ptx_arrive_barrier", last))] if tile.blocks else []
+    return seq(loop("turn", turns, turn, "serial"), _do("ptx_wgmma_wait_group", 0), *emptied)
