@@ -1,7 +1,7 @@
 """The kernel of attention on Hopper: warpgroups multiply and take the softmax beside their products, while one thread copies.
 
-The blocks of keys of a row pass by from the last one to the first, so that those which need a mask come first and the main loop
-has none, and no barrier of the block stands in it. While the weights of a block are multiplied by its values, the scores of the
+The blocks of keys of a row pass by from the last one to the first: those which need a mask come first, the others jump over it. No
+barrier of the block stands in the loop. While the weights of a block are multiplied by its values, the scores of the
 next one become weights. What weights are relative to, the highest score of a row, is kept until a score exceeds it by far:
 results are rescaled seldom.
 
@@ -141,7 +141,7 @@ if turns > 0:
 """
 
     def all_keys(self) -> str:
-        """The blocks of keys: the first one, those with masks, the others, and the products with the last values."""
+        """The blocks of keys: the first one, the others, and the products with the last values."""
         last = "(turns - 1)"
         return f"""
 {self.await_query()}
@@ -155,12 +155,9 @@ T.ptx_wgmma_wait_group(0)
 {self.masked("0")}
 {self.weights()}
 {self.as_operand()}
-for i in range(turns - 1 - whole):
+for i in range(turns - 1):
     turn: T.int32 = i + 1
-{indent(self.later_turn(self.masked("turn")), "    ")}
-for i in range(whole):
-    turn: T.int32 = turns - whole + i
-{indent(self.later_turn(""), "    ")}
+{indent(self.later_turn(), "    ")}
 {f"if tx == 0:{chr(10)}    T.ptx_arrive_barrier({self.empty('Q')})" if self.rounds else ""}
 {self.await_full("V", last)}
 T.ptx_wgmma_fence()
@@ -170,7 +167,7 @@ T.ptx_wgmma_wait_group(0)
 {self.release("V", last) if self.rounds else ""}
 """
 
-    def later_turn(self, masked: str) -> str:
+    def later_turn(self) -> str:
         """Begin the scores of a turn and the products with the values of the one before; take the softmax beside those. A branch
         stands between the weights and the wait for these products: the assembler would move the wait to the front."""
         by, former = self.by, "(turn - 1)"
@@ -187,7 +184,8 @@ T.ptx_wgmma_commit_group()
 T.ptx_wgmma_wait_group(1)
 {self.release("K", "turn")}
 {self.biased()}
-{masked}
+if turn < turns - whole:
+{indent(self.masked("turn"), "    ")}
 {self.lasting_weights()}
 if grows:
     T.ptx_wgmma_wait_group(0)
