@@ -169,7 +169,7 @@ def written_at_once(what: Product) -> int:
 
 def write(
     what: Product, sizes: tuple[int, int], place: Place, row: Expr, group: Expr, width: int,
-    cell: Callable[[Expr | None], Expr],
+    cell: Callable[[Expr | None], Expr], guarded: bool = True,
 ) -> Stmt:  # fmt: skip
     """The store of ``width`` finished sums, those of a row's group in the tile, guarded where tiles of such sizes hang over."""
     row, groups = add(place.row, row), add(floordiv(place.column, width), group)
@@ -181,4 +181,4 @@ def write(
     made = vector(width, one)
     rows, columns = extent_of(what.rows), extent_of(what.columns)
     guard = all_of([*inside(row, rows, sizes[0]), *inside(mul(groups, width), columns, sizes[1])])
-    return made if guard is None else IfThenElse(guard, made)
+    return made if guard is None or not guarded else IfThenElse(guard, made)

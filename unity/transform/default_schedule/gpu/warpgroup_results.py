@@ -13,13 +13,13 @@ from ....ir.buffer import Buffer
 from ....ir.build import add, const, floordiv, floormod, intrinsic, mul
 from ....ir.expr import StringImm
 from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, BufferStore, Evaluate, Stmt, seq
+from ....ir.stmt import AllocBuffer, BufferStore, Evaluate, IfThenElse, Stmt, seq
 from ....ir.types import Expr, prim_type
 from .nests import INT, buffer_of
-from .product import Product
+from .product import Product, extent_of
 from .product_pieces import exchanged
 from .tile_blocks import WARP, Place, loop, vector, write, written_at_once
-from .tile_sides import sum_of
+from .tile_sides import all_of, inside, sum_of
 from .warpgroup_sizes import GROUP, HALF_ROWS, ROWS, WARP_ROWS, WarpgroupTile
 
 
@@ -32,12 +32,22 @@ def finish(what: Product, tile: WarpgroupTile, sums: Buffer, place: Place) -> St
     row = add(mul(floordiv(number, tile.column_groups), ROWS), mul(floormod(place.warp, GROUP), WARP_ROWS))
     column = mul(floormod(number, tile.column_groups), tile.group_columns)
     written = _across if tile.turned else _along
-    return seq(AllocBuffer(spread), written(what, tile, sums, spread, place, row, column))
+    ends = [
+        *inside(sum_of(place.row, row, const(WARP_ROWS - 1, INT)), extent_of(what.rows), tile.rows),
+        *inside(
+            sum_of(place.column, column, const(tile.group_columns - 1, INT)), extent_of(what.columns), tile.columns
+        ),
+    ]
+    made = [
+        written(what, tile, sums, spread, place, row, column, guarded) for guarded in (False, True)[: len(ends) + 1]
+    ]
+    whole = all_of(ends)  # without guards, what comes from memory is read all at once
+    return seq(AllocBuffer(spread), made[0] if whole is None else IfThenElse(whole, made[0], made[1]))
 
 
 def _along(
-    what: Product, tile: WarpgroupTile, sums: Buffer, spread: Buffer, place: Place, row0: Expr, column0: Expr
-) -> Stmt:
+    what: Product, tile: WarpgroupTile, sums: Buffer, spread: Buffer, place: Place, row0: Expr, column0: Expr, guarded: bool
+) -> Stmt:  # fmt: skip
     """Eight rows at a time, and some of the columns."""
     ty, width = prim_type(sums.dtype), written_at_once(what)
     lines, columns, _ = tile.spread
@@ -60,7 +70,7 @@ def _along(
 
             row = sum_of(row0, mul(half, HALF_ROWS), line)
             first = floordiv(add(column0, mul(j, columns)), width)
-            return write(what, (tile.rows, tile.columns), place, row, add(first, group), width, cell)
+            return write(what, (tile.rows, tile.columns), place, row, add(first, group), width, cell, guarded)
 
         turns = lines * columns // (WARP * width)
         return seq(loop("i", columns // 8, put), _sync(), loop("again", turns, take), _sync())
@@ -69,8 +79,8 @@ def _along(
 
 
 def _across(
-    what: Product, tile: WarpgroupTile, sums: Buffer, spread: Buffer, place: Place, row0: Expr, column0: Expr
-) -> Stmt:
+    what: Product, tile: WarpgroupTile, sums: Buffer, spread: Buffer, place: Place, row0: Expr, column0: Expr, guarded: bool
+) -> Stmt:  # fmt: skip
     """Some columns of the sums at a time: each is a line of the result, of which a warp has 16 neighbours."""
     result = exchanged(what)
     here = replace(place, row=place.column, column=place.row)
@@ -94,7 +104,8 @@ def _across(
                 return BufferLoad(spread, (place.warp, line, sum_of(mul(group, width), lane)), ty)
 
             row = sum_of(column0, mul(j, lines), line)
-            return write(result, (tile.columns, tile.rows), here, row, add(floordiv(row0, width), group), width, cell)
+            first = add(floordiv(row0, width), group)
+            return write(result, (tile.columns, tile.rows), here, row, first, width, cell, guarded)
 
         puts = loop("i", lines // 8, lambda i: loop("half", 2, lambda half: loop("pair", 2, lambda n: put(i, half, n))))
         return seq(puts, _sync(), loop("again", lines * groups // WARP, take), _sync())

@@ -23,7 +23,7 @@ MOST = 248
 """Registers that an instruction can name, in steps of eight."""
 BESIDE = 26
 """Registers that the assembler asks for beside the sums of a product."""
-OTHERS, OTHERS_IN_TURN = 32, 72
+OTHERS, OTHERS_IN_TURN = 32, 64
 """Registers of a thread that multiplies beside its sums: with one tile, with one after another."""
 BULK_REGISTERS, COPY_REGISTERS = (40, 32, 24), 88
 """Registers of a thread that copies, for two, three and four warpgroups that multiply."""
