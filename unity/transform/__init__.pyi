@@ -73,6 +73,7 @@ from .relax.memory.lower_alloc_tensor import lower_alloc_tensor as lower_alloc_t
 from .relax.memory.lower_call_dps import lower_call_dps as lower_call_dps
 from .relax.memory.plan_memory import plan_memory as plan_memory
 from .relax.memory.rewrite_reshape import rewrite_reshape as rewrite_reshape
+from .relax.normalize.assert_last import assert_last as assert_last
 from .relax.normalize.convert_to_dataflow import convert_to_dataflow as convert_to_dataflow
 from .relax.normalize.dead_code import dead_code as dead_code
 from .relax.normalize.normalize import normalize as normalize

@@ -31,7 +31,7 @@ from ..target.signature import symbol_vars
 from ..transform.infra.backend import backend_of, by_target
 from ..transform.infra.constant_lifetime import watching
 from ..transform.infra.passes import Pass, PassContext, Pipeline
-from ..transform.relax.pipeline import GRAPH_PIPELINE, PLAN_PIPELINE, SCHEDULE_PIPELINE
+from ..transform.relax.pipeline import DEVICE_PLAN_PIPELINE, GRAPH_PIPELINE, PLAN_PIPELINE, SCHEDULE_PIPELINE
 from ..transform.tir.buffers.instrument_bounds import instrument_bounds
 from ..transform.tir.check_bounds import check_bounds
 from ..transform.tir.expressions.bind_shared import bind_shared
@@ -88,12 +88,13 @@ def configure(
     backend = backend_of(chosen)
     given = backend.graph_pipeline if pipeline is None else pipeline
     stages: tuple[Callable[[IRModule], IRModule], Pipeline, Pipeline]
+    on_host = backend.runtime.device.host_memory
     if given is None:
-        stages = GRAPH_PIPELINE, SCHEDULE_PIPELINE, PLAN_PIPELINE
+        stages = GRAPH_PIPELINE, SCHEDULE_PIPELINE, PLAN_PIPELINE if on_host else DEVICE_PLAN_PIPELINE
     else:
         stages = given if callable(given) else Pipeline.of(given), NO_PASSES, NO_PASSES
     lowering = backend.lowering(bool_option("UNITY_BOUNDS")) if tir_pipeline is None else Pipeline.of(tir_pipeline)
-    captured = PassContext.current().cuda_graph and not backend.runtime.device.host_memory
+    captured = PassContext.current().cuda_graph and not on_host
     return BuildConfig(chosen, *stages, lowering, exec_mode, captured)
 
 

@@ -33,6 +33,7 @@ from .memory.kill_after_last_use import kill_after_last_use
 from .memory.lower_call_dps import lower_call_dps
 from .memory.plan_memory import plan_memory
 from .memory.rewrite_reshape import rewrite_reshape
+from .normalize.assert_last import assert_last
 from .normalize.check_shapes import check_shapes
 from .normalize.convert_to_dataflow import convert_to_dataflow
 from .normalize.dead_code import dead_code
@@ -87,5 +88,8 @@ PLAN_PIPELINE = Pipeline(
     )
 )
 """Calls say which memory they write to, dead memory is reused."""
+
+DEVICE_PLAN_PIPELINE = Pipeline((assert_last, PLAN_PIPELINE))
+"""The same for devices that compute beside the host."""
 
 DEFAULT_PIPELINE = Pipeline((GRAPH_PIPELINE, SCHEDULE_PIPELINE, PLAN_PIPELINE))
