@@ -165,7 +165,7 @@ def bench(
         part("launch", lambda: launch_costs(first, target, torch, emulated))
         part("copies", lambda: copies(first, clock, emulated, quick))
         setting = Setting(first, clock, target, torch, kernels, size, 0 if emulated else budget or (0.5 if quick else 1.5),
-                          1 if emulated else 5 if quick else 15, notes, without)  # fmt: skip
+                          1 if emulated else 5 if quick else 15, notes, without, mode)  # fmt: skip
         print("\n## table")
         found["table"] = []
         for row in table(setting, wanted):
@@ -190,6 +190,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes that compare instructions"
     )
+    parser.add_argument("--mode", default="max-autotune", help="of torch.compile for models")
     parser.add_argument("--json", type=Path, default=None, metavar="FILE")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")

@@ -102,15 +102,19 @@ def model_row(model: Model, setting: Setting) -> Row:
         expected = made.cuda()(*[x.cuda() for x in inputs]) if on_device else made(*inputs)
         if on_device:
             made, inputs = made.half(), tuple([x.cuda().half() if x.is_floating_point() else x.cuda() for x in inputs])
-        makers: dict[str, Callable[[], Run]] = {UNITY: lambda: _ours(made, inputs, setting.target, on_device)}
+        makers: dict[str, Callable[[], Run]] = {
+            UNITY: lambda: _ours(made, inputs, setting.target, on_device, graphs=True),
+            f"{UNITY}, kernel by kernel": lambda: _ours(made, inputs, setting.target, on_device, graphs=False),
+        }
         if on_device:
-            fast = torch.compile(made, mode="max-autotune", dynamic=False)
+            fast = torch.compile(made, mode=setting.mode, dynamic=False)
             makers |= {"torch": lambda: lambda: made(*inputs), "torch.compile": lambda: lambda: fast(*inputs)}
         return measured(row, makers, lambda found: _difference(found, expected), setting)
 
 
-def _ours(model: nn.Module, inputs: tuple[Tensor, ...], target: str, on_device: bool) -> Run:
-    compiled: Any = unity.compile(model, example_inputs=inputs, target=target)
+def _ours(model: nn.Module, inputs: tuple[Tensor, ...], target: str, on_device: bool, graphs: bool) -> Run:
+    with unity.transform.PassContext(config={"relax.backend.use_cuda_graph": graphs}):
+        compiled: Any = unity.compile(model, example_inputs=inputs, target=target)
     if on_device:
         return lambda: compiled(*inputs)
     arrays = [x.numpy() for x in inputs]

@@ -35,6 +35,8 @@ class Setting:
     """Why a peer is not there."""
     without: tuple[str, ...] = ()
     """Peers that are not asked for."""
+    mode: str = "max-autotune"
+    """How ``torch.compile`` compiles models."""
 
 
 @dataclass(slots=True)
@@ -50,7 +52,7 @@ class Row:
     def ratios(self) -> dict[str, float]:
         """How many times faster than each peer, and than the fastest."""
         ours = self.seconds.get(UNITY)
-        others = {name: taken for name, taken in self.seconds.items() if name != UNITY}
+        others = {name: taken for name, taken in self.seconds.items() if not name.startswith(UNITY)}
         if not ours or not others:
             return {}
         return {**{name: taken / ours for name, taken in others.items()}, "best": min(others.values()) / ours}

@@ -272,3 +272,26 @@ class M:
                 made = vm["main"](x, kind(a)).numpy()
                 with np.errstate(divide="ignore"):
                     assert (made == np.float32(1) / np.float32(a)).all(), (kind, a)
+
+
+ASSERTED = parse("""
+@R.function(pure=False)
+def main(x: R.Tensor(("n",), "float32")):
+    R.assert_op(R.greater(R.min(x), R.const(0, "float32")), format="x must be positive")
+    return R.exp(x)
+""")
+
+
+@pytest.mark.parametrize("mode", ["native", "bytecode"])
+def test_assertions_are_looked_at_behind_each_launch(mode: str) -> None:
+    executable = unity.compile(ASSERTED, target="cuda")
+    with device_or_emulated(memory=1 << 24, races=False, traffic=False):
+        machine = unity.VirtualMachine(executable, unity.cuda(0), cuda_graph=True, exec_mode=mode)
+        for k in range(6):
+            x = np.arange(1, 9, dtype="float32") * (-1 if k == 4 else 1)
+            if k == 4:
+                with pytest.raises(unity.UnityError, match="x must be positive") as failed:
+                    machine["main"](x)
+                assert failed.value.code == "E635"
+            else:
+                np.testing.assert_allclose(machine["main"](x).numpy(), np.exp(x), rtol=1e-6)

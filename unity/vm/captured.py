@@ -19,6 +19,7 @@ from ..ffi.calls.check import ArgumentChecker
 from ..ffi.device import Device, Replay
 from ..ffi.tensor import Tensor
 from ..support.errors import VMError
+from .builtins.builtins import assert_op, deferred_assertions
 from .builtins.placement import Placement
 from .builtins.values import to_value
 from .executable import bytecode as bc
@@ -30,9 +31,9 @@ _ON_SIZES = frozenset({
     "alloc_storage", "new_tensor", "new_tensor_of", "tensor_in", "tensor_in_of", "view", "view_of", "move", "tuple", "shape",
     "get_item", "shape_of", "arith", "cast", "float_bits", "float_of_bits", "null_value", "vm_context", "check_tensor",
     "check_writable", "check_shape", "check_scalar", "check_tuple", "match_shape", "check_equal", "check_bounds", "bind_scalar",
-    "set_slot", "kill",
+    "set_slot", "kill", "assert_op",
 })  # fmt: skip
-"""Operations that look at sizes and numbers alone."""
+"""Operations that look at sizes and numbers alone, and assertions, which are looked at behind each launch."""
 
 
 def require_capturable(program: bc.Program, name: str, foreign: Collection[str], device: Device) -> None:
@@ -74,7 +75,7 @@ def _refused(name: str, what: str, program: bc.Program, place: int) -> VMError:
 @dataclass(slots=True)
 class _Sizes:
     """The calls of a function for some sizes: the addresses that the arguments last came from, ``others`` that are no tensors, the
-    arguments that are ``copied``, and the graph with the tensors that it reads and its result, once there is one."""
+    arguments that are ``copied``, and the graph with the tensors that it reads, its assertions and its result, once there is one."""
 
     addresses: list[int]
     others: list[Any]
@@ -82,6 +83,7 @@ class _Sizes:
     copied: set[int] = field(default_factory=set)
     graph: Replay | None = None
     inputs: list[Tensor] = field(default_factory=list)
+    assertions: list[tuple[Any, ...]] = field(default_factory=list)
     result: Any = None
 
 
@@ -141,10 +143,16 @@ class CapturedCalls:
             if sizes.graph is None:
                 again, arenas = iter(sizes.inputs), self.arenas()
                 arguments = [_replaced(value, again) for value in given]
-                sizes.result, sizes.graph = self.capture(self.placement.device.index, lambda: self.plain(*arguments))
+                with deferred_assertions() as sizes.assertions:
+                    sizes.result, sizes.graph = self.capture(
+                        self.placement.device.index, lambda: self.plain(*arguments)
+                    )
                 sizes.graph.kept += [*arenas, *self.arenas()]
             sizes.graph.launch()
-            return _copied(sizes.result)
+            made = _copied(sizes.result)
+            for assertion in sizes.assertions:
+                assert_op(*assertion)
+            return made
 
     def _shown(self, value: Any, leaves: list[Tensor], others: list[Any]) -> Any:
         """The part of a value that tells calls apart, zeros by their sign; its tensors go to ``leaves``, what is known by its

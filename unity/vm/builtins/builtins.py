@@ -6,7 +6,9 @@ Each takes run-time values (sizes as int) and returns a value. Checks and contro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -155,9 +157,31 @@ def print_values(*parts: Any) -> None:
     print(_text(parts))
 
 
+class _Deferred(threading.local):
+    """The assertions about tensors that this thread puts off, None where it looks at them at once."""
+
+    assertions: list[tuple[Any, ...]] | None = None
+
+
+_DEFERRED = _Deferred()
+
+
+@contextmanager
+def deferred_assertions() -> Iterator[list[tuple[Any, ...]]]:
+    """A block in which assertions about tensors are noted, as arguments of ``assert_op`` in memory of their own."""
+    before, _DEFERRED.assertions = _DEFERRED.assertions, []
+    try:
+        yield _DEFERRED.assertions
+    finally:
+        _DEFERRED.assertions = before
+
+
 def assert_op(condition: Any, *parts: Any) -> None:
     """Stop unless a condition holds. Raises VMError E635."""
-    if not bool(condition):
+    if _DEFERRED.assertions is not None and isinstance(condition, Tensor):
+        kept = [x.copyto(x.device) if isinstance(x, Tensor) else x for x in (condition, *parts)]
+        _DEFERRED.assertions.append(tuple(kept))
+    elif not bool(condition):
         raise VMError("E635", f"assertion failed: {_text(parts)}" if parts else "assertion failed")
 
 
