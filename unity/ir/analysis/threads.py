@@ -33,6 +33,8 @@ def is_thread_axis(stmt: Any) -> bool:
     return type(stmt) is AttrStmt and stmt.key in ("thread_extent", "virtual_thread") and type(stmt.node) is IterVar
 
 
+OWN_BARRIERS = "own_barriers"
+"""Attribute of statements of a kernel that has all the barriers it needs: no pass inserts any."""
 BLOCKS_TOGETHER = "blocks_together"
 """Attribute of statements of a kernel: of its blocks a multiprocessor is to have so many at a time, which bounds registers."""
 DEVICE_KERNEL_LAUNCH = 2

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from ....arith.analyzer import Analyzer
+from ....ir.analysis.threads import OWN_BARRIERS
 from ....ir.build import add, is_int, scalar_type, sub
 from ....ir.expr import Call, IntImm, Op, Var
 from ....ir.node import Node
 from ....ir.scalar import Add, BufferLoad, Cast, FloorDiv, FloorMod, Max, Min, Mul, Sub
-from ....ir.stmt import Block, BufferStore, Stmt
+from ....ir.stmt import AttrStmt, Block, BufferStore, Stmt
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, PointerType
 from ....ir.walk import children, collect, free_vars, substitute
@@ -47,8 +48,10 @@ def scope_of(var: Any) -> str:
 
 
 def has_barriers(kernel: Stmt) -> bool:
-    """True if a kernel creates mbarriers: its threads wait for each other only where it says so."""
-    return any([call.op_name == "T.create_barriers" for call in collect(kernel, Call)])
+    """True if a kernel creates mbarriers, or has the attribute "own_barriers": its threads wait for each other only where it says
+    so."""
+    made = any([call.op_name == "T.create_barriers" for call in collect(kernel, Call)])
+    return made or any([attr.key == OWN_BARRIERS for attr in collect(kernel, AttrStmt)])
 
 
 def _matrix_row(node: Node) -> BufferLoad | None:
