@@ -69,7 +69,7 @@ def test_products_of_any_size(sizes: tuple[int, int, int], symbols: str, turned:
     a, b, e = [rng.standard_normal(s).astype("float32") for s in ((2, n, k), (2, k, m), (m,))]
     c = np.full((2, n, m), np.nan, "float32")
     report, reason = checked(fn, a, np.ascontiguousarray(b.swapaxes(1, 2)) if turned else b, c, e)
-    assert "in tiles of" in reason and report.launches == 1
+    assert ("in tiles of" if n > 8 or "n" in symbols else "5 rows") in reason and report.launches == 1
     np.testing.assert_allclose(c, np.maximum(a @ b + e, 0), rtol=1e-4, atol=1e-4)
 
 

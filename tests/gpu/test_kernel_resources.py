@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(
     not find_assembler(), reason="there is no ptxas here: pip install nvidia-cuda-nvcc-cu12"
 )
 MATRIX, ROW = 'R.Tensor((512, 1024), "float32")', 'R.Tensor((1024,), "float32")'
+LINE = 'R.Tensor((1, 4096), "float16")'
 ANY, ANY_ROW = 'R.Tensor(("n", "m"), "float16")', 'R.Tensor(("m",), "float16")'
 IMAGES, WINDOWS = 'R.Tensor(("n", 64, "h", "w"), "float32")', 'R.Tensor((128, 64, 3, 3), "{}")'
 PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
@@ -54,6 +55,16 @@ PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
     "product_float16": (
         "R.nn.relu(R.matmul(a, b))",
         {"a": 'R.Tensor(("n", 1024), "float16")', "b": 'R.Tensor((1024, 4096), "float16")'},
+    ),
+    "one_row": ("R.matmul(a, R.permute_dims(b))", {"a": LINE, "b": 'R.Tensor((4096, 4096), "float16")'}),
+    "one_row_by_columns": ("R.matmul(a, b)", {"a": LINE, "b": 'R.Tensor((4096, 4096), "float16")'}),
+    "few_rows": (
+        "R.matmul(a, R.permute_dims(b))",
+        {"a": LINE.replace("(1,", "(8,"), "b": 'R.Tensor((4096, 4096), "float16")'},
+    ),
+    "few_rows_by_columns": (
+        "R.matmul(a, b)",
+        {"a": LINE.replace("(1,", "(8,"), "b": 'R.Tensor((4096, 4096), "float16")'},
     ),
     "product": ("R.nn.relu(R.matmul(a, b))", {"a": MATRIX, "b": 'R.Tensor((1024, 512), "float32")'}),
 }

@@ -41,10 +41,11 @@ CASES: dict[str, tuple[str, int, Any]] = {
         4,
         lambda x, w: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w,
     ),
-    "sum": ("R.sum(R.multiply(x, w), axis=[-1])", 2, lambda x, w: (x * w).sum(-1)),
+    "sum": ("R.sum(R.multiply(x, w), axis=[-1])", 3, lambda x, w: (x * w).sum(-1)),
     "add": ("R.nn.relu(R.add(x, w))", 3, lambda x, w: np.maximum(x + w, 0)),
 }
-"""Graph expression, rows read and written for one of x, the meaning."""
+"""Graph expression, rows read and written for one of x, the meaning. The sum is a product with one column: its tile has more rows
+than there are."""
 
 
 def program(what: str, dtype: str, shape: tuple[Any, ...] = ("n", "m")) -> unity.IRModule:

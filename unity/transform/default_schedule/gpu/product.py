@@ -85,11 +85,12 @@ class Tile:
         return floormod(column, const(self.lanes, INT)), floordiv(within, const(self.lanes, INT))
 
 
-def products_of(sch: Schedule) -> list[Product]:
-    """The sums of products among the stages that are not bound."""
+def products_of(sch: Schedule, single: bool = False) -> list[Product]:
+    """The sums of products among the stages that are not bound; with ``single``, also those of one row or one column, which then
+    have no iterators."""
     stages = stages_of(sch)
     root = sch.get_block(ROOT)
-    found = [product for product in [_product(stage) for stage in stages] if product is not None]
+    found = [product for product in [_product(stage, single) for stage in stages] if product is not None]
     if not found:
         return []
     blocks = [sch.get(rv) for rv in sch.get_child_blocks(root)]
@@ -104,7 +105,7 @@ def products_of(sch: Schedule) -> list[Product]:
     return made
 
 
-def _product(stage: Stage) -> Product | None:
+def _product(stage: Stage, single: bool) -> Product | None:
     store = stage.store
     if store is None or not is_simple(stage) or not isinstance(stage.block.init, BufferStore):
         return None
@@ -122,11 +123,11 @@ def _product(stage: Stage) -> Product | None:
     of_a = [axis for axis in spatial if axis.var in a - b]
     of_b = [axis for axis in spatial if axis.var in b - a]
     batch = [axis for axis in spatial if axis.var in a & b]
-    if not of_a or not of_b:
+    if not (of_a or of_b) or not (single or (of_a and of_b)):
         return None
     left, right = term.a, term.b
     last = [index for index in store.indices if isinstance(index, Var)][-1:]
-    if last and last[0] in [axis.var for axis in of_a]:
+    if not of_b or (last and last[0] in [axis.var for axis in of_a]):
         of_a, of_b, left, right = of_b, of_a, right, left
     order = {index: k for k, index in enumerate(store.indices)}
     b_axes, rows, columns = [tuple(sorted(part, key=lambda axis: order[axis.var])) for part in (batch, of_a, of_b)]

@@ -7,26 +7,30 @@ everything: statements that are no nest of a block, and nests that refused a ste
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from ....ffi.targets.kinds import DEFAULT
 from ....ir.analysis.threads import thread_axes
 from ....ir.expr import Call
 from ....ir.function import PrimFunc
-from ....ir.stmt import SeqStmt
-from ....ir.walk import collect
+from ....ir.node import replace
+from ....ir.stmt import IfThenElse, SeqStmt
+from ....ir.walk import collect, fresh_copy
 from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine, Machine
 from ...schedule import Schedule
 from ..base import Rule, Scheduled, mark, program_of, schedule_of
 from ..split_reductions import schedule_split
 from .cells import bind_axes, bind_cells, bind_fused_cells
+from .few_rows import LIMITS, bind_few_rows, few_conditions, few_products
 from .plain_loops import bind_plain_loops, is_bound
 from .product import products_of
 from .row_stages import row_stages
 from .rows import bind_rows
 from .stages import stages_of
 from .tensor_cores import bind_tensor_cores, matrix_products
+from .tile_sides import all_of
 from .tiles import bind_tiles
 from .transpose import bind_turned, turned_of
 from .whole_vectors import schedule_whole_vectors
@@ -49,6 +53,7 @@ class _Take(NamedTuple):
 
 
 _TAKES = (
+    _Take("few rows", few_products, bind_few_rows),
     _Take("tensor cores", matrix_products, bind_tensor_cores),
     _Take("tiles", products_of, bind_tiles),
     _Take("rows", row_stages, bind_rows),
@@ -145,9 +150,30 @@ def _split(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Schedu
     return found if isinstance(found, str) else _finished(found.func, machine, [found.reason], 0)
 
 
+def _few_rows(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
+    """Bind products of few rows. Where their number is not known there are versions for few, beside that of the rules after it."""
+    known = _rule(0).apply(fn, constants, machine)
+    conditions = {limit: few_conditions(fn, limit) for limit in LIMITS}
+    if isinstance(known, Scheduled):
+        return known
+    if not any(conditions.values()):
+        return "no product has few rows or columns, and many of the other"
+    made = _finished(fn, machine, [], 1)
+    for limit in reversed(LIMITS):
+        take = _Take("few rows", partial(few_products, limit=limit), partial(bind_few_rows, limit=limit))
+        bound, said = _taken(fn, take, machine)
+        condition = all_of(conditions[limit])
+        if said and condition is not None:
+            few = _finished(bound, machine, said, 1)
+            body = IfThenElse(condition, fresh_copy(few.func.body), made.func.body)
+            made = Scheduled(replace(made.func, body=body), f"up to {limit} rows: {few.reason}; else: {made.reason}")
+    return made
+
+
 _BINDING = (
     Rule("split", _split),
-    *[_rule(number) for number in range(len(_TAKES))],
+    Rule("few rows", _few_rows),
+    *[_rule(number) for number in range(1, len(_TAKES))],
     Rule("plain loops", _plain),
 )
 

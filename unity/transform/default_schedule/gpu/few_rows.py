@@ -1,0 +1,255 @@
+"""The rule for products of few rows, or of few columns: what they take is the time in which the large operand is read.
+
+Each block has a few columns and all rows, and its threads keep as many reads on their way as memory needs. A number of rows that is
+not known has versions for one and for few of them, beside the one of the rules that follow; the launch chooses.
+Not here: what a block does (`lane_work.py`, `lane_sums.py`, `lane_matrices.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_fields
+from typing import NamedTuple
+
+from ....ffi.dtype import DataType
+from ....ir.build import dtype_of, le
+from ....ir.expr import Call, IntImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad, Cast, IterVar
+from ....ir.stmt import BufferStore, Stmt, seq
+from ....ir.types import Expr, prim_type
+from ....ir.walk import collect, substitute, used_vars
+from ...infra.backend import GpuMachine
+from ...schedule import Schedule
+from ...tir.analysis.choices import choose
+from ..base import program_of, schedule_of
+from . import lane_matrices, lane_sums
+from .lane_matrices import COLUMNS
+from .lane_work import LaneTile, Work
+from .nests import INT, replaced
+from .product import Product, apart, extent_of, products_of, walks
+from .stages import size_of
+from .tile_blocks import WARP, registers
+from .tile_sides import CHUNK_BYTES, Side, is_whole, last_divides
+
+MOST_ROWS = 8
+"""Rows up to which reading is what takes the time."""
+LEAST_MATRIX = 2
+"""Rows from which on tensor cores multiply, where they have an instruction: with fewer, each thread has few products to add."""
+MATRICES = 80
+"""The least compute capability of devices that have these instructions."""
+WORD = 4
+"""Bytes of a register; a lane has two of each column in an instruction."""
+MATRIX_WIDTHS = ((8, 3.0), (4, 0.75))
+"""Columns that a lane reads at once for an instruction, and blocks for each multiprocessor from which on."""
+MATRIX_STEPS = 4
+"""Lanes along the steps of an instruction, and the least number of them."""
+FORMS = {
+    ("float16", "float32"): ("m16n8k16", "fp16", "fp32"), ("bfloat16", "float32"): ("m16n8k16", "bf16", "fp32"),
+    ("int8", "int32"): ("m16n8k32", "int8", "int32"), ("uint8", "int32"): ("m16n8k32", "uint8", "int32"),
+}  # fmt: skip
+"""Shape and types of the instruction of a warp by types of the operands and of the sums."""
+LIMITS = (1, 8)
+"""Rows of the versions that a product with a number of rows that is not known has for few."""
+MOST_SYMBOLS = 2
+"""Iterators of rows up to which there are such versions: images have more, and are never that small."""
+LEAST_COLUMNS = 32
+"""Columns from which on there is work for a block."""
+LEAST_STEPS = 32
+"""Steps from which on lanes share them."""
+SUMS = ("float32", "float64", "int32", "int64")
+"""Types of sums that do not lose by another order."""
+ON_THE_WAY = 8
+"""Reads of a thread that are on their way at once."""
+BLOCKS_EACH = 3
+"""Groups of columns for each multiprocessor from which on a warp has several columns."""
+BUSY_WARPS = 24
+"""Warps of a multiprocessor for which steps are divided: with eight reads of 16 bytes in each lane they have 96 KiB on the way."""
+REGISTERS = 1 << 16
+"""Registers of a multiprocessor."""
+
+
+def few_products(sch: Schedule, limit: int = 0) -> list[Product]:
+    """The products of a program that have few rows or columns; a number that is not known counts as ``limit``, if that is not 0."""
+    return [product for product in products_of(sch, True) if _few_side(product, limit) is not None]
+
+
+def few_conditions(fn: PrimFunc, limit: int) -> list[Expr]:
+    """The conditions under which products of a program whose rows, or columns, have a number that is not known have few of them."""
+    found = few_products(schedule_of(fn), limit)
+    sides = [(what, _few_side(what, limit)) for what in found]
+    few = [extent_of(what.columns if side.is_turned else what.rows) for what, side in sides if side is not None]
+    return [le(extent, limit) for extent in few if type(extent) is not IntImm]
+
+
+class Few(NamedTuple):
+    """A number of rows that is small, and whether these are the columns of the result."""
+
+    rows: int
+    is_turned: bool
+
+
+def _few_side(what: Product, limit: int) -> Few | None:
+    """The side of a product that is small. None if none is, or it is no product for this rule."""
+    init = what.stage.block.init
+    if not isinstance(init, BufferStore) or getattr(init.value, "value", None) != 0 or not _is_plain(what):
+        return None
+    if what.store.buffer.dtype.name not in SUMS or size_of([extent_of(what.steps)]) < LEAST_STEPS:
+        return None
+    found = []
+    for axes, others, turned in ((what.rows, what.columns, False), (what.columns, what.rows, True)):
+        extent = extent_of(axes)
+        count = extent.value if type(extent) is IntImm else limit * (len(axes) <= MOST_SYMBOLS)
+        if 0 < count <= MOST_ROWS and size_of([extent_of(others)]) >= LEAST_COLUMNS:
+            found.append(Few(count, turned))
+    return min(found, default=None)
+
+
+def _is_plain(what: Product) -> bool:
+    """True if no index is made of two iterators, as those of windows are."""
+    axes = {axis.var for axis in what.stage.block.iter_vars}
+    loads = [load for value in (what.left, what.right) for load in collect(value, BufferLoad)]
+    return all([len(axes & set(used_vars(index))) <= 1 for load in loads for index in load.indices])
+
+
+def bind_few_rows(sch: Schedule, what: Product, gpu: GpuMachine, limit: int = 0) -> tuple[Schedule, str] | None:
+    """Replace a product by its kernel, and return the schedule of the new program and a description."""
+    side = _few_side(what, limit)
+    if side is None or gpu.warp != WARP or not choose(what.stage.block, "few_rows", (0, 1), 1):
+        return None
+    _inline_producers(sch, what)
+    what = next(product for product in products_of(sch, True) if product.name == what.name)
+    work = _work(what, *side, gpu)
+    func = program_of(sch)
+    dead = what.after.block if what.after is not None else None
+    body = seq(*replaced(func.body, {what.stage.block: _kernel(work)}, dead, what.store.buffer))
+    tile = work.tile
+    said = f"{what.name} by {tile.rows} rows, {work.columns} columns of {tile.warps} warps, {tile.step_warps} along its steps"
+    return schedule_of(replace(func, body=body)), said
+
+
+def _inline_producers(sch: Schedule, what: Product) -> None:
+    """Inline producers that only the product reads into its reads."""
+    for producer in sch.get_producers(what.stage.rv):
+        block = sch.get(producer)
+        if block.init is None and type(block.body) is BufferStore and len(sch.get_consumers(producer)) == 1:
+            sch.compute_inline(producer)
+
+
+def _kernel(work: Work) -> Stmt:
+    if not work.tile.form:
+        return lane_sums.kernel(work)
+    return lane_matrices.kernel(work, *_types(work.what)[1:])
+
+
+def _types(what: Product) -> tuple[str, str, str]:
+    """The shape of the instruction of tensor cores for a product, and its types; "" where there is none."""
+    left, right = [_element(value).name for value in (what.left, what.right)]
+    return FORMS.get((left, what.store.buffer.dtype.name), ("", "", "")) if left == right else ("", "", "")
+
+
+def _work(what: Product, rows: int, is_turned: bool, gpu: GpuMachine) -> Work:
+    """How a product is divided."""
+    small, large = (what.right, what.left) if is_turned else (what.left, what.right)
+    few, many = (what.columns, what.rows) if is_turned else (what.rows, what.columns)
+    side, beside = _side(what, "large", large, many), _side(what, "small", small, few)
+    form = _form(what, side, rows, gpu)
+    if form and not side.by_steps:
+        wide = next(
+            (n for n, least in MATRIX_WIDTHS if _columns(what, side) >= n * COLUMNS * gpu.processors * least), 2
+        )
+        side = with_fields(side, width=min(side.width, choose(what.stage.block, "width", (2, 4, 8, 16), wide)))
+    tile = _by_steps(what, side, rows, gpu, form) if side.by_steps else _by_columns(what, side, rows, gpu, form)
+    work = Work(what, side, beside, tile, is_turned)
+    while beside.width > 1 and work.run % beside.width:
+        beside = with_fields(beside, width=beside.width // 2)
+    work = with_fields(work, small=beside if beside.by_steps else with_fields(beside, width=1))
+    near = registers(f"{what.name}_large_near", side.buffer.dtype.name, work.large_count)
+    close = registers(f"{what.name}_small_near", beside.buffer.dtype.name, work.small_count)
+    return with_fields(work, large=with_fields(side, buffer=near), small=with_fields(work.small, buffer=close))
+
+
+def _form(what: Product, side: Side, rows: int, gpu: GpuMachine) -> str:
+    """The instruction that multiplies; "" where threads do it for themselves."""
+    form = _types(what)[0] if gpu.capability >= MATRICES else ""
+    if not form or (side.by_steps and side.width < 2 * WORD // _element(side.value).itemsize):
+        return ""
+    return form if choose(what.stage.block, "matrices", (0, 1), int(rows >= LEAST_MATRIX)) else ""
+
+
+def _side(what: Product, name: str, value: Expr, axes: tuple[IterVar, ...]) -> Side:
+    """An operand, by the axis that is contiguous in memory."""
+    by_steps = walks(value, what.steps, axes) or not axes
+    value = value.value if isinstance(value, Cast) else value
+    buffer = registers(f"{what.name}_{name}", dtype_of(value).name, 1)
+    side = Side(value, axes, 0, 0, by_steps, False, 1, buffer)
+    chunk = CHUNK_BYTES // dtype_of(value).itemsize
+    widths = [chunk >> k for k in range(chunk.bit_length())]
+    return with_fields(side, width=next(width for width in widths if _is_vector(what, side, width)))
+
+
+def _is_vector(what: Product, side: Side, width: int) -> bool:
+    """True if so many neighbours are one aligned vector in memory, or are computed from such and from what all of them share."""
+    along = what.steps if side.by_steps else side.axes
+    if width == 1:
+        return True
+    if not last_divides(along, width) or collect(side.value, Call):
+        return False
+    lane, group = Var("lane", prim_type(INT)), Var("group", prim_type(INT))
+    value = substitute(side.value, apart(along, group, width, lane))
+    loads = [load for load in collect(value, BufferLoad) if lane in used_vars(load)]
+    return bool(loads) and all([load.buffer.scope == "global" and is_whole(load, lane, width) for load in loads])
+
+
+def _by_steps(what: Product, side: Side, rows: int, gpu: GpuMachine, form: str) -> LaneTile:
+    """Lanes along steps: fewer where there are few steps. A thread has columns and steps for its reads on the way; the warps of a
+    block share columns only as far as there are columns enough for all blocks."""
+    block, columns, steps = what.stage.block, _columns(what, side), size_of([extent_of(what.steps)])
+    lanes = MATRIX_STEPS if form else WARP
+    while lanes > MATRIX_STEPS and lanes * side.width >= 2 * steps:
+        lanes //= 2
+    over, pieces = WARP // lanes, max(1, steps // (lanes * side.width))
+    most = 2 if form else 4
+    own = next((n for n in (most, 2) if columns >= n * over * BLOCKS_EACH * gpu.processors), 1)
+    vectors = choose(block, "columns", (1, 2, 4, 8), own)
+    groups = -(-columns // (vectors * over))
+    along = next((n for n in (1, 2, 4, 8) if 2 * n > pieces or groups * n >= BUSY_WARPS * gpu.processors), 16)
+    most = min(gpu.threads // WARP, _warps_joined(what, rows * vectors * over, gpu))
+    along = choose(block, "step_warps", (1, 2, 4, 8, 16), along, most)
+    across = choose(block, "column_warps", (1, 2, 4, 8), max(1, min(8 // along, 2)), most // along)
+    ahead = max(1, ON_THE_WAY // vectors)
+    while ahead > 1 and pieces % (along * ahead) and pieces < 8 * along * ahead:
+        ahead //= 2
+    return LaneTile(rows, vectors, over, across, along, choose(block, "ahead", (1, 2, 4, 8), ahead), form)
+
+
+def _by_columns(what: Product, side: Side, rows: int, gpu: GpuMachine, form: str) -> LaneTile:
+    """Lanes along columns, as many as leave columns for all blocks, and along steps; warps along steps."""
+    block, columns, steps = what.stage.block, _columns(what, side), size_of([extent_of(what.steps)])
+    lanes = next((n for n in (8, 4) if columns >= n * side.width * gpu.processors * 3 // 4), 2)
+    lanes = COLUMNS if form else choose(block, "column_lanes", (1, 2, 4, 8, 16, 32), lanes)
+    sums = 4 * side.width if form else rows * side.width
+    ahead = choose(block, "ahead", (8, 16) if form else (1, 2, 4, 8, 16), 8 if form or sums <= 32 else 4)
+    most = next(n for n in (32, 16, 8, 4) if n * WARP * (24 + sums * 5 // 4 + 2 * ahead) <= REGISTERS)
+    most = min(most, gpu.threads // WARP, _warps_joined(what, rows * lanes * side.width, gpu))
+    blocks, steps_each = -(-columns // (lanes * side.width)), WARP // lanes * ahead
+    along = next(
+        (n for n in (1, 2, 4, 8, 16) if n * steps_each >= steps or blocks * n >= BUSY_WARPS * gpu.processors), 32
+    )
+    along = choose(block, "step_warps", (1, 2, 4, 8, 16, 32), along, most)
+    return LaneTile(rows, 1, lanes, 1, along, ahead, form)
+
+
+def _columns(what: Product, side: Side) -> int:
+    """Columns of all batches."""
+    return size_of([extent_of(side.axes)]) * size_of([extent_of(what.batch)])
+
+
+def _warps_joined(what: Product, cells: int, gpu: GpuMachine) -> int:
+    """So many warps have room in shared memory for their sums of a block's cells."""
+    return max(1, gpu.static_shared_bytes // (cells * what.store.buffer.dtype.itemsize))
+
+
+def _element(value: Expr) -> DataType:
+    """The data type of an operand in memory."""
+    return dtype_of(value.value if isinstance(value, Cast) else value)

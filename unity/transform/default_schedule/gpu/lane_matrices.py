@@ -1,0 +1,127 @@
+"""The kernel of a product of few rows on tensor cores: what a thread reads is what ``mma`` takes of it.
+
+Eight columns are the columns of the instruction's right operand, the rows those of its left one, of which there are 16. Which steps
+meet in an instruction does not matter as long as both operands have the same: a lane's steps of it are four neighbours in memory.
+So vectors of steps go from memory to the instruction as they are; of vectors of columns, which are eight matrices of one column in
+each lane, two steps are paired. Lanes have no sums of the same cells, warps join theirs in shared memory.
+Not here: what is read where, and how results are written (`lane_work.py`).
+"""
+
+from __future__ import annotations
+
+from ....ir.buffer import Buffer
+from ....ir.build import add, const, floordiv, floormod, intrinsic, lt, mul, ne
+from ....ir.expr import IntImm, StringImm
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import AllocBuffer, BufferStore, Evaluate, IfThenElse, Stmt, seq
+from ....ir.types import Expr, prim_type
+from .lane_work import Place, Work, launched, read_large, read_small, within, written
+from .nests import INT
+from .product import extent_of, is_multiple
+from .tile_blocks import loop, registers, vector
+
+COLUMNS = 8
+"""Columns of an instruction, and lanes along them."""
+SUMS = 4
+"""Sums of a lane: two columns of two rows."""
+
+
+def kernel(work: Work, operand: str, total: str) -> Stmt:
+    """The kernel of a product; ``operand`` and ``total`` are the instruction's types."""
+    what = work.what
+    tiles, word = work.own, 4 // work.large.buffer.dtype.itemsize
+    sums = registers(f"{what.name}_sums", what.store.buffer.dtype.name, tiles * SUMS)
+    left = registers(f"{what.name}_left", work.small.buffer.dtype.name, 4 * word)
+    right = registers(f"{what.name}_right", work.large.buffer.dtype.name, 2 * word)
+    names = [StringImm(n) for n in (work.tile.form, "row", "col", operand, operand, total)]
+    extent = extent_of(what.steps)
+    turns = floordiv(extent, work.steps)
+
+    def multiply(matrix: Expr, source: Buffer, at: Expr) -> Stmt:
+        places = (left.data, const(0, INT), source.data, at, sums.data, mul(matrix, SUMS))
+        return Evaluate(intrinsic("ptx_mma", *names, *places, const(False), dtype=sums.dtype))
+
+    def group(run: Expr, number: Expr) -> Stmt:
+        """The products of four neighbouring steps of each lane (eight of 8 bits)."""
+        first = mul(number, 2 * word)
+        made = [_left(work, left, run, first, word)]
+        if work.large.by_steps:
+            made.append(loop("p", tiles, lambda p: multiply(p, work.large.buffer, work.large_at(run, p, first))))
+        else:
+            made.append(loop("p", tiles, lambda p: seq(
+                _right(work, right, p, first, word), multiply(p, right, const(0, INT)))))  # fmt: skip
+        return seq(*made)
+
+    def turn(at: Expr, place: Place, is_last: bool) -> Stmt:
+        def products(run: Expr) -> Stmt:
+            return loop("q", work.run // (2 * word), lambda q: group(run, q))
+
+        large = read_large(work, place, at, is_last)
+        if work.is_kept:
+            small = loop("run", work.runs, lambda run: read_small(work, place, at, run, is_last))
+            return seq(large, small, loop("run", work.runs, products))
+        return seq(
+            large, loop("run", work.runs, lambda run: seq(read_small(work, place, at, run, is_last), products(run)))
+        )
+
+    def block(place: Place) -> Stmt:
+        buffers = (work.large.buffer, work.small.buffer, left, sums, *([] if work.large.by_steps else [right]))
+        made = [
+            *[AllocBuffer(buffer) for buffer in buffers],
+            loop("e", tiles * SUMS, lambda e: BufferStore(sums, const(0, sums.dtype), (e,))),
+            loop("turn", turns, lambda at: turn(at, place, False), "serial"),
+        ]
+        if not is_multiple(extent, work.steps):
+            rest = turn(turns, place, True)
+            made.append(rest if type(extent) is IntImm else IfThenElse(ne(floormod(extent, work.steps), 0), rest))
+        return seq(*made, written(work, place, lambda shared: _put(work, place, sums, shared)))
+
+    return launched(work, block)
+
+
+def _left(work: Work, left: Buffer, run: Expr, first: Expr, word: int) -> Stmt:
+    """The left operand of an instruction: words of row, row + 8, row, row + 8. Where there are no more than eight rows, they are
+    there twice."""
+
+    def part(k: int) -> Stmt:
+        row = min(k % 2, work.own_rows - 1)
+
+        def one(lane: Expr | None) -> Stmt:
+            step = add(first, const(k // 2 * word, INT)) if lane is None else add(add(first, k // 2 * word), lane)
+            value = BufferLoad(work.small.buffer, (work.small_at(run, const(row, INT), step),), prim_type(left.dtype))
+            return BufferStore(
+                left, value, (add(const(k * word, INT), lane) if lane is not None else const(k * word, INT),)
+            )
+
+        return vector(word, one)
+
+    return seq(*[part(k) for k in range(4)])
+
+
+def _right(work: Work, right: Buffer, column: Expr, first: Expr, word: int) -> Stmt:
+    """The right operand of an instruction: a column of each lane, of successive steps."""
+    width = work.large.width
+
+    def one(e: Expr) -> Stmt:
+        at = work.large_at(add(first, e), floordiv(column, width), floormod(column, width))
+        return BufferStore(right, BufferLoad(work.large.buffer, (at,), prim_type(right.dtype)), (e,))
+
+    return loop("e", 2 * word, one)
+
+
+def _put(work: Work, place: Place, sums: Buffer, shared: Buffer) -> Stmt:
+    """Store the sums of a lane: rows by its lane along columns, two columns by that along steps."""
+    rows = work.tile.rows
+
+    def one(matrix: Expr, half: int, pair: int) -> Stmt:
+        row = add(place.lanes[0], half * COLUMNS)
+        lane = add(mul(place.lanes[1], 2), pair)  # the lane along columns that read this column
+        at = Place(place.batch, place.row, place.column, place.warps, (lane, place.lanes[1]), place.thread)
+        vector_at, inner = floordiv(matrix, work.by_column), floormod(matrix, work.by_column)
+        column = add(mul(within(work, at, vector_at), work.by_column), inner)
+        value = BufferLoad(sums, (add(mul(matrix, SUMS), 2 * half + pair),), prim_type(sums.dtype))
+        store = BufferStore(shared, value, (place.warps[1], row, column))
+        return store if rows >= (half + 1) * COLUMNS else IfThenElse(lt(row, rows), store)
+
+    parts = [(half, pair) for half in range(work.own_rows) for pair in range(2)]
+    return loop("p", work.own, lambda p: seq(*[one(p, half, pair) for half, pair in parts]))
