@@ -128,6 +128,7 @@ def bench(
     without: tuple[str, ...] = (),
     budget: float = 0,
     jobs: int = os.cpu_count() or 1,
+    mode: str = "max-autotune",
 ) -> dict[str, Any]:
     """All parts asked for, printed as they come; the same as data."""
 
@@ -194,7 +195,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, default=None, metavar="FILE")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    found = bench(options.quick, options.emulated, options.only, tuple(options.without), options.budget, options.jobs)
+    found = bench(
+        options.quick,
+        options.emulated,
+        options.only,
+        tuple(options.without),
+        options.budget,
+        options.jobs,
+        options.mode,
+    )
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
 
