@@ -12,7 +12,7 @@ from typing import Any
 from ....ir.buffer import Buffer
 from ....ir.build import add, ceildiv, const, floordiv, floormod, is_int, lt, minimum, mul, sub
 from ....ir.expr import Var
-from ....ir.stmt import Block, BlockRealize, For, IfThenElse, Stmt
+from ....ir.stmt import Bind, Block, BlockRealize, For, IfThenElse, Stmt, seq
 from ....ir.types import Expr, prim_type
 from .nests import INT, buffer_of
 from .product import Product, apart, extent_of, output_at
@@ -172,7 +172,8 @@ def write(
     cell: Callable[[Expr | None], Expr], guarded: bool = True,
 ) -> Stmt:  # fmt: skip
     """The store of ``width`` finished sums, those of a row's group in the tile, guarded where tiles of such sizes hang over."""
-    row, groups = add(place.row, row), add(floordiv(place.column, width), group)
+    line, groups = Var("line", prim_type(INT)), add(floordiv(place.column, width), group)
+    begun, row = Bind(line, add(place.row, row)), line  # places of a compact tensor are told from one number
 
     def one(lane: Expr | None) -> Stmt:
         at = {**apart(what.rows, row), **apart(what.columns, groups, width, lane)}
@@ -181,4 +182,4 @@ def write(
     made = vector(width, one)
     rows, columns = extent_of(what.rows), extent_of(what.columns)
     guard = all_of([*inside(row, rows, sizes[0]), *inside(mul(groups, width), columns, sizes[1])])
-    return made if guard is None or not guarded else IfThenElse(guard, made)
+    return seq(begun, made if guard is None or not guarded else IfThenElse(guard, made))

@@ -14,8 +14,9 @@ from ....ir.build import add, cast, const, mul
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.scalar import BufferLoad
+from ....ir.scalar import BufferLoad, FloorDiv, FloorMod
 from ....ir.stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer, Stmt, seq
+from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import collect, rewrite
 from ....support.errors import PassError
@@ -25,6 +26,14 @@ from ..blocks.lower_opaque_block import refuse_block
 
 _HAND_ON = ("T.call_packed", "T.call_cpacked")
 """Calls that give a buffer to a registered function."""
+
+
+def _joined(outer: Expr, extent: Expr, inner: Expr) -> Expr:
+    """``outer * extent + inner``; of quotient and rest of one number that number."""
+    if type(outer) is FloorDiv and type(inner) is FloorMod:
+        if all([structural_equal(a, b) for a, b in ((outer.b, extent), (inner.b, extent), (outer.a, inner.a))]):
+            return outer.a
+    return index_add(index_mul(outer, extent), inner)
 
 
 def _is_flat(buffer: Buffer) -> bool:
@@ -82,7 +91,7 @@ class _Flattener:
         else:
             inner: Expr | None = None
             for position, extent in zip(indices, buffer.shape, strict=True):
-                inner = position if inner is None else index_add(index_mul(inner, extent), position)
+                inner = position if inner is None else _joined(inner, extent, position)
             total = inner if total is None else total if inner is None else index_add(total, inner)
         return total if total is not None else const(0, "int32")
 
