@@ -130,7 +130,7 @@ def clocks_of(choice: Choice, pieces: int, sizes: Sizes, gpu: GpuMachine) -> flo
     blocks = starts * START + waves * (turns_of(sizes, pieces) * turn + written)
     read = sizes.batch * (sizes.rows + sizes.columns) * sizes.steps * sizes.item
     join = JOIN + (pieces + 1) * sizes.batch * sizes.rows * sizes.columns * 4 / MEMORY if pieces > 1 else 0
-    return max(blocks, START + read / MEMORY) + join
+    return max(blocks, START + read / MEMORY) + blocks / 100 + join  # where memory limits, the least work
 
 
 def plans(sizes: Sizes, gpu: GpuMachine, grouped: bool) -> list[tuple[Choice, int]]:
