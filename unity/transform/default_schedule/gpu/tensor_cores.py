@@ -13,9 +13,10 @@ from itertools import islice
 from ....ir.build import dtype_of, le
 from ....ir.expr import IntImm
 from ....ir.node import replace
-from ....ir.scalar import Cast, IterVar
+from ....ir.scalar import BufferLoad, Cast, IterVar
 from ....ir.stmt import AllocBuffer, BufferStore, IfThenElse, Stmt, seq
 from ....ir.types import Expr
+from ....ir.walk import collect
 from ...infra.backend import GpuMachine
 from ...schedule import Schedule
 from ...tir.analysis.choices import choose
@@ -226,7 +227,15 @@ def _sizes(what: Product, rows: int) -> Sizes:
     result = written.buffer.dtype.itemsize if written is not None else what.store.buffer.dtype.itemsize
     axes = (*what.batch, *what.rows, *what.columns, *what.steps)
     known = all([axis.dom is not None and type(axis.dom.extent) is IntImm for axis in axes])
-    return Sizes(_size(what.batch), rows, _size(what.columns), _size(what.steps), _item(what), result, known)
+    batch, columns, steps, item = _size(what.batch), _size(what.columns), _size(what.steps), _item(what)
+    counts = (batch * rows * steps, batch * columns * steps)
+    read = item * sum([_elements(value, most) for value, most in zip((what.left, what.right), counts)])
+    return Sizes(batch, rows, columns, steps, item, result, known, read)
+
+
+def _elements(operand: Expr, most: int) -> int:
+    """Elements of an operand in memory, at most so many."""
+    return sum([min(most, size_of(load.buffer.shape)) for load in collect(operand, BufferLoad)])
 
 
 def _group(what: Product, tile: WarpTile | WarpgroupTile) -> int:

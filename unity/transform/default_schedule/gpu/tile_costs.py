@@ -36,7 +36,8 @@ class Choice(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """A product: elements of its iterators, bytes of an element of the operands and of the result; whether all are known."""
+    """A product: elements of its iterators, bytes of an element of the operands and of the result; whether all are known; bytes of
+    both operands, of which windows share elements."""
 
     batch: int
     rows: int
@@ -45,6 +46,7 @@ class Sizes(NamedTuple):
     item: int
     result: int
     known: bool
+    read: int
 
 
 CHOICES = (
@@ -128,9 +130,9 @@ def clocks_of(choice: Choice, pieces: int, sizes: Sizes, gpu: GpuMachine) -> flo
     written = cells * (4 if pieces > 1 else sizes.result) / WRITTEN
     starts = 1 if choice.is_grouped else waves  # a block of warpgroups has more than one tile
     blocks = starts * START + waves * (turns_of(sizes, pieces) * turn + written)
-    read = sizes.batch * (sizes.rows + sizes.columns) * sizes.steps * sizes.item
     join = JOIN + (pieces + 1) * sizes.batch * sizes.rows * sizes.columns * 4 / MEMORY if pieces > 1 else 0
-    return max(blocks, START + read / MEMORY) + blocks / 100 + join  # where memory limits, the least work
+    memory = START + (sizes.read + sizes.batch * sizes.rows * sizes.columns * sizes.result) / MEMORY
+    return max(blocks, memory) + blocks / 100 + join  # where memory limits, the least work
 
 
 def plans(sizes: Sizes, gpu: GpuMachine, grouped: bool) -> list[tuple[Choice, int]]:
