@@ -74,6 +74,19 @@ def main(x: R.Tensor((2, 5, 30), "float32")):
     return y
 """
 """A slice that is no piece."""
+OPEN = """
+@R.function
+def main(x: R.Tensor(("n", "m", 12), "float32")):
+    n, m = T.int64(), T.int64()
+    with R.dataflow():
+        a = R.reshape(x, R.shape([n * m, 3, 4]))
+        b = R.permute_dims(a, axes=(1, 0, 2))
+        q = R.expand_dims(b, axis=(0,))
+        y = R.nn.attention(q, q, q, layout="BHSD")
+        R.output(y)
+    return y
+"""
+"""Sizes that are joined."""
 TWICE = """
 @R.function
 def main(x: R.Tensor((2, 3, 5, 4), "float32")):
@@ -91,7 +104,7 @@ def main(x: R.Tensor((2, 3, 5, 4), "float32")):
     y = R.nn.attention(a, a, a)
     return y
 """
-SHAPES = {"s": 6, "t": 7, "b": 2}
+SHAPES = {"s": 6, "t": 7, "b": 2, "n": 2, "m": 3}
 
 
 def attention_of(mod: unity.IRModule) -> tuple[str, set[str]]:
@@ -109,6 +122,7 @@ def attention_of(mod: unity.IRModule) -> tuple[str, set[str]]:
         (SEQUENCE_FIRST, "SBHD", {"R.reshape"}),
         (TURNED, "BHSD", {"R.permute_dims"}),
         (UNEVEN, "BSHD", {"R.reshape", "R.strided_slice"}),
+        (OPEN, "BSHD,BSHD,BSHD,BHSD", {"R.reshape"}),
         (TWICE, "BHSD", {"R.permute_dims"}),
     ],
 )

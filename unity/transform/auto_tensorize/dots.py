@@ -1,6 +1,6 @@
 """Dot products: tensor intrinsics ``C[i] += sum of A[k] * B[i, k]`` whose sums stay in registers, read off their descriptions.
 
-Not here: the schedule around them (``transform/default_schedule/matmul.py``). Invariant: an intrinsic of another form is no dot
+Not here: the schedule around them (``default_schedule/contraction_nest.py``). Invariant: an intrinsic of another form is no dot
 product.
 """
 

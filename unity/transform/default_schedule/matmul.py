@@ -1,20 +1,17 @@
 """The rule for contractions: matrix products and channels-last convolutions as one register-tiled loop nest.
 
-A tile of rows x columns is accumulated in registers over the whole reduction; columns run in vectors; the operand that rows share
-is read from packed panels ``[columns / tile][reduction][tile]``, laid out at build where it is a constant. What consumes the
-result element by element runs on the tile. Source of the shape of the nest: Goto, van de Geijn, "Anatomy of high-performance
-matrix multiplication", ACM TOMS 34(3), 2008, without its cache blocking of the reduction.
+A tile of rows x columns is accumulated in registers over the whole reduction; columns run in vectors (`contraction_nest.py`).
+The operand that rows share is read from packed panels ``[columns / tile][reduction][tile]``, laid out at build where it is a
+constant. What consumes the result element by element runs on the tile. Source of the shape of the nest: Goto, van de Geijn,
+"Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008, without its cache blocking of the reduction.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
-from ...ir.constant import is_int
-from ...ir.expr import IntImm, Var
+from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import IterVar
 from ...ir.stmt import Block
@@ -23,18 +20,14 @@ from ...ir.walk import collect
 from ...support.errors import ScheduleError
 from ..auto_tensorize.dots import Dot, decided_intrinsic
 from ..infra.backend import Machine
-from ..schedule import BlockRV, LoopRV, Schedule
+from ..schedule import BlockRV, Schedule
 from ..tir.analysis.choices import choose, choose_lanes
-from ..tir.analysis.chunk_sizes import CHUNK
 from ..tir.analysis.loop_nests import slope
-from ..tir.analysis.parallel_cost import FEW, SHARED_WORK
-from ..tir.analysis.tile_shape import most_rows, tile_shape
 from ..tir.analysis.tiles import UNKNOWN
-from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL
 from .amx_tiles import TileBlock, schedule_tile_block, tile_block_of, tile_multiple
 from .base import Rule, Scheduled, is_touched, mark, program_of, schedule_of
-from .chunked_sums import cut_into_chunks, sum_chunks, wants_chunks
 from .contraction import Contraction, contraction_of, extent_of, is_parameter, steps_of
+from .contraction_nest import is_large, tile_nest, tile_size, turn_tile
 from .dot_instructions import dot_multiple, dot_of
 from .gathered import gather, joined_reductions
 from .image_border import spread_copy
@@ -42,20 +35,10 @@ from .packing import Packing
 from .padding import pad_to_tiles
 from .transposed_output import columns_last
 
-UNROLLED = 16
-"""Vectors of sums updated in one iteration: small tiles write several steps of the innermost reduction out, others one."""
 FULL_ROWS = 8
 """Rows that fill a tile well."""
 DEEP = 128
 """Steps of a reduction from which on transposing tiles costs little beside it."""
-NEAR = 1 << 18
-"""Bytes of weights that stay in a core's cache while it goes through the rows."""
-FETCHED = 3 << 18
-"""Most bytes of a panel of weights that is fetched while the panel before it is used: the second-level cache holds most of both."""
-MOST_ROWS, MOST_VECTORS = 16, 8
-"""Rows and vectors of a tile, at most."""
-CHUNKS = (96, 128, 192, 256)
-"""Steps of a chunk of a long sum: its rounding error grows with them."""
 PACKED_ROWS = 16
 """Rows from which on an operand that is no constant is worth packing in the program."""
 
@@ -177,7 +160,7 @@ def _schedule(
         rows, vectors = unit.rows, unit.columns // lanes
     else:
         whole = then is not None and width % lanes == 0
-        rows, vectors = _tile_size(what, height, -(-width // lanes), lanes, machine, whole)
+        rows, vectors = tile_size(what, height, -(-width // lanes), lanes, machine, whole)
     weights = is_parameter(fn, what.weights.buffer)
     constant = weights is not None and weights in constants
     worth = constant or steps_of(what.rows, UNKNOWN) >= PACKED_ROWS or decided_intrinsic(what.block) is not None
@@ -199,11 +182,11 @@ def _schedule(
     borders = [border for border in _before(sch, block) if sch.get(border).name != padded.copy]
     if isinstance(unit, TileBlock):
         assert row is not None
-        place = schedule_tile_block(sch, block, consumer, what, row, unit, lanes, _is_large(what))
+        place = schedule_tile_block(sch, block, consumer, what, row, unit, lanes, is_large(what))
     else:
-        place = _tile(sch, block, consumer, what, row, rows, vectors, lanes, unit)
+        place = tile_nest(sch, block, consumer, what, row, rows, vectors, lanes, unit)
     if then is not None:
-        _turn(sch, sch.get_block(then), sch.get_block(padded.after), place, rows)
+        turn_tile(sch, sch.get_block(then), sch.get_block(padded.after), place, rows)
     for border in borders:
         spread_copy(sch, border, lanes)
     if padded.copy is not None:
@@ -221,21 +204,6 @@ def _before(sch: Schedule, block: BlockRV) -> list[BlockRV]:
     for one in list(found.values()):
         found |= {sch.get(other).name: other for other in _before(sch, one)}
     return list(found.values())
-
-
-def _tile_size(
-    what: Contraction, height: int, width: int, lanes: int, machine: Machine, whole: bool
-) -> tuple[int, int]:
-    """Rows and vectors of a tile of ``height`` rows x ``width`` vectors; with ``whole`` all tiles have as many vectors."""
-    rows, vectors = tile_shape(height, width * lanes, lanes, machine.registers)
-    candidates = [v for v in range(1, max(vectors, MOST_VECTORS) + 1) if not whole or width % v == 0]
-    if whole:
-        most = max([v for v in candidates if v <= vectors])
-        rows, vectors = tile_shape(height, most * lanes, lanes, machine.registers)
-        vectors = vectors if vectors in candidates else 1
-    vectors = choose(what.block, "vectors", candidates, vectors, width)
-    most = min(height, most_rows(vectors, machine.registers))
-    return choose(what.block, "rows", range(1, MOST_ROWS + 1), rows, most), vectors
 
 
 def _row(what: Contraction) -> IterVar | None:
@@ -259,98 +227,6 @@ def _layout(what: Contraction, tile: int) -> Packing | None:
     return Packing(tuple(outer), order[what.columns.var], tuple(inner), tile)
 
 
-def _tile(
-    sch: Schedule, block: BlockRV, after: BlockRV, what: Contraction, row: Any, rows: int, vectors: int, lanes: int,
-    dot: Dot | None,
-) -> LoopRV:  # fmt: skip
-    """Tiles outside, the reduction inside them in chunks, the tile unrolled and in vectors (or in dot products of groups of the
-    reduction); the consumer on each tile. The loop around each tile."""
-    loops = dict(zip([axis.var for axis in what.block.iter_vars], sch.get_loops(block)))
-    j0, j1, j2 = sch.split(loops[what.columns.var], [None, vectors, lanes])
-    lines = [loops[axis.var] for axis in what.rows if axis is not row]
-    inner: list[LoopRV] = []
-    far: list[LoopRV] = []
-    if row is not None:
-        i0, i1 = sch.split(loops[row.var], [None, rows])
-        extent = sch.get(i0).extent
-        count = extent.value if type(extent) is IntImm else 1
-        near = choose(what.block, "rows_near", [n for n in range(1, count + 1) if count % n == 0], count)
-        if near < count:
-            i_far, i0 = sch.split(i0, [None, near])
-            far.append(i_far)
-        lines.append(i0)
-        inner.append(i1)
-    outer = [*[loops[axis.var] for axis in what.batch], *far]
-    single = all([is_int(sch.get(loop).extent, 1) for loop in lines]) or is_int(sch.get(j0).extent, 1)
-    rows_outside = _weights_near(what)
-    if not single:
-        rows_outside = bool(choose(what.block, "rows_outside", (0, 1), rows_outside))
-    outer += [*lines, j0] if rows_outside else [j0, *lines]
-    steps = [loops[axis.var] for axis in what.reductions]
-    unrolled: list[LoopRV] = []
-    grouped: list[LoopRV] = []
-    if dot is not None:
-        steps[-1], k2 = sch.split(steps[-1], [None, dot.group])
-        grouped.append(k2)
-    chunks: list[LoopRV] = []
-    if wants_chunks(what):
-        chunks, steps = cut_into_chunks(sch, steps, choose(what.block, "chunk", CHUNKS, CHUNK))
-    innermost = sch.get(steps[-1])
-    extent = innermost.extent.value if type(innermost.extent) is IntImm and not innermost.annotations else 0
-    whole = [n for n in (1, 2, 4, 8) if n == 1 or (extent % n == 0 and extent > n)]
-    own = next((n for n in (4, 2) if rows * vectors * n <= UNROLLED), 1)
-    written = choose(what.block, "unrolled", whole, own if own in whole else 1)
-    if written > 1:
-        steps[-1], k1 = sch.split(steps[-1], [None, written])
-        unrolled.append(k1)
-    sch.reorder(*outer, *chunks, *steps, *unrolled, *inner, j1, j2, *grouped)
-    panels, place = 0, outer[-1]
-    if _is_large(what):
-        near = steps_of(what.reductions) * vectors * lanes * what.weights.buffer.dtype.itemsize <= FETCHED
-        if place is not j0 and choose(what.block, "prefetch", (0, 1), near):
-            panels = outer.index(j0) + 1
-        place = _shared(sch, outer, panels)
-    sch.reverse_compute_at(after, place)
-    if chunks:
-        on_tile = sum_chunks(sch, block, chunks, steps[0], what.block.name)
-    else:
-        on_tile = [sch.decompose_reduction(block, steps[0])]
-    for loop in (*unrolled, *inner, j1):
-        sch.unroll(loop)
-    if dot is None:
-        sch.vectorize(j2)
-    for part in on_tile:
-        *others, last = sch.get_loops(part)[-2 - len(inner) :]
-        sch.vectorize(last)
-        for loop in others:
-            sch.unroll(loop)
-    if dot is not None:
-        sch.tensorize(j2, dot.name)
-    _consume(sch, after, place, lanes)
-    return place
-
-
-def _weights_near(what: Contraction) -> bool:
-    """True if the weights stay in cache beside more rows than columns: then rows go outside, so that each is read once, and threads
-    keep to their rows from one program to the next."""
-    extents = [extent_of(axis) for axis in (*what.rows, what.columns, *what.reductions)]
-    if None in extents:
-        return False
-    rows = math.prod([extent_of(axis) or 1 for axis in what.rows])
-    columns = extent_of(what.columns) or 1
-    return rows > columns and columns * steps_of(what.reductions) * what.weights.buffer.dtype.itemsize <= NEAR
-
-
-def _turn(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: int) -> None:
-    """Let the block that transposes a tile follow it: rows of the tile are neighbours in its output."""
-    sch.set_scope(copy, 0, "local")
-    sch.reverse_compute_at(then, place)
-    *_, last = sch.get_loops(then)
-    extent = sch.get(last).extent
-    if type(extent) is IntImm and extent.value <= rows:
-        sch.unroll(last)
-
-
 def _worth_turning(what: Contraction, lanes: int) -> bool:
     """True if the reduction is long beside the transposition, and its output's last axis is short or not contiguous in the data."""
     last = next((axis for axis in what.rows if axis.var is what.cell[-1]), None)
@@ -358,43 +234,6 @@ def _worth_turning(what: Contraction, lanes: int) -> bool:
     if last is None or line is None or steps_of(what.reductions) < DEEP:
         return False
     return line < 2 * lanes or slope(what.data.indices[-1], last.var) != 1
-
-
-def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
-    """Share loops over tiles between threads; returns the innermost. Loops of symbolic extent stay by themselves (nothing could be
-    proved of a fused one): those before them are shared where they are enough, else the first of them is. The first ``panels``
-    loops go over panels of weights, the others over tiles that read one: where the loops allow, panels are fetched ahead."""
-    extents = [sch.get(loop).extent for loop in outer]
-    fixed = [e.value if type(e) is IntImm else 0 for e in extents]
-    count = fixed.index(0) if 0 in fixed else len(outer)
-    first = sch.fuse(*outer[:count]) if count > 1 else outer[0]
-    enough = count == len(outer) or (count > 0 and math.prod(fixed[:count]) >= FEW)
-    sch.parallel(first if enough else outer[count])
-    tiles = math.prod(fixed[panels:count])
-    if 0 < panels <= count and (tiles > 1 or count < len(outer)):
-        sch.annotate(first, SOFTWARE_PREFETCH_PANEL, tiles)
-    return first if count == len(outer) else outer[-1]
-
-
-def _is_large(what: Contraction) -> bool:
-    """True if there are enough multiply-adds to share between threads."""
-    return bool(choose(what.block, "parallel", (0, 1), steps_of(what.block.iter_vars, UNKNOWN) >= SHARED_WORK))
-
-
-def _consume(sch: Schedule, after: BlockRV, place: LoopRV, lanes: int) -> None:
-    """The consumer on a tile: its last loop in vectors, the others of the tile unrolled."""
-    around = sch.get_loops(after)
-    mine = around[[sch.get(loop) for loop in around].index(sch.get(place)) + 1 :]
-    if not mine:
-        return
-    *others, last = mine
-    extent = sch.get(last).extent
-    if type(extent) is IntImm and extent.value > lanes:
-        middle, last = sch.split(last, [None, lanes])
-        sch.unroll(middle)
-    sch.vectorize(last)
-    for loop in others:
-        sch.unroll(loop)
 
 
 CONTRACTION = Rule("contraction", schedule_contraction)

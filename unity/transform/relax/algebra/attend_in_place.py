@@ -122,8 +122,9 @@ def _read_from(base: Expr, calls: list[Call], order: str) -> tuple[str, tuple[Ex
     if own is None:
         return None
     reading = Read.whole(own)
-    if not all([reading.follow(call) for call in reversed(calls)]):
-        return None
+    for call in reversed(calls):
+        if not reading.follow(call):
+            return None
     letters = {id(part): letter for letter, axis in zip(order, reading.axes) for part in axis}
     found: list[tuple[str, list[Any]]] = []
     for part in [part for axis in reading.own for part in axis]:
