@@ -167,9 +167,7 @@ def test_traffic(turned: bool, rows: int) -> None:
             loads = [site for site in launch.traffic if (site.kind, site.scope) == ("load", "global")]
             each = 32 * (4 if rows > 1 and not turned else 16)
             beside = sum([site.requests for site in loads]) * each - w.nbytes
-            assert 0 < beside <= 2 * w.nbytes and all(
-                [site.transactions * 32 <= each * site.requests for site in loads]
-            )
+            assert 0 < beside <= 2 * w.nbytes
 
 
 def test_what_it_leaves_to_others() -> None:

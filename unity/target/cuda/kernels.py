@@ -120,6 +120,8 @@ def _write_kernel(
         if type(param.ty) is PointerType or dtype.code == "handle":
             if no_alias and param not in written:
                 w.unchanging.add(param)
+            if number in aligned:
+                w.aligned[param] = VECTOR_ALIGN
             hints = " noalias" * no_alias + " readonly" * (no_alias and param not in written)
             parameters.append(f"ptr{hints}{f' align {VECTOR_ALIGN}' if number in aligned else ''} {place}")
             w.env[param] = place

@@ -7,9 +7,10 @@ are zero. Masked accesses have their alignment as an argument, as all versions o
 
 from __future__ import annotations
 
+from ...arith import Analyzer
 from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
-from ...ir.build import dtype_of
+from ...ir.build import dtype_of, floormod, is_int
 from ...ir.expr import IntImm, Var
 from ...ir.scalar import Add, Broadcast, BufferLoad, Mul, Ramp, Sub
 from ...ir.types import Expr
@@ -167,8 +168,15 @@ def _opaque(w: FunctionWriter, mask: str, lanes: int) -> str:
     return w.emit(f"and <{lanes} x i1> {mask}, {unknown}")
 
 
-def _alignment(buffer: Buffer) -> int:
-    return max(1, buffer.dtype.bits // 8)
+def _alignment(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...]) -> int:
+    """The bytes that the place of an access is a multiple of: an element's, or those of a vector where its first index shows it."""
+    own = max(1, buffer.dtype.bits // 8)
+    plain = buffer.data in w.aligned and not buffer.strides and buffer.elem_offset is None
+    if plain and len(indices) == 1 and type(indices[0]) is Ramp:
+        base, lanes = indices[0].base, indices[0].lanes
+        if lanes * own <= w.aligned[buffer.data] and is_int(Analyzer().simplify(floormod(base, lanes)), 0):
+            return lanes * own
+    return own
 
 
 def _load(w: FunctionWriter, expr: BufferLoad) -> str:
@@ -184,7 +192,7 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
             "E523", f"a read of {lanes} lanes of {buffer.name} ({buffer.dtype.name}) as {result.name}", expr.span
         )
     element = memory_type(buffer.dtype, expr.span)
-    align = _alignment(buffer)
+    align = _alignment(w, buffer, expr.indices)
     active = _active(w, expr.predicate, lanes)
     if lanes == 1 or (step == "1" and buffer.dtype.lanes == 1):
         place = element_place(w, buffer, kind, pointer, offset)
@@ -293,7 +301,7 @@ def store(
     if pointer.startswith("@") and kind == "ptr":
         raise CodegenError("E524", f"a store into the constant {buffer.name}", span)
     element = memory_type(buffer.dtype, span)
-    ty, align = memory_type(wanted), _alignment(buffer)
+    ty, align = memory_type(wanted), _alignment(w, buffer, indices)
     active = _active(w, predicate, lanes)
     if lanes == 1 or (step == "1" and buffer.dtype.lanes == 1):
         if lanes == 1 and active is not None:

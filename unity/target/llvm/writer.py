@@ -187,6 +187,8 @@ class FunctionWriter:
     """Ranges of expressions of them, as far as asked."""
     sizes: dict[Var, str] = field(default_factory=dict)
     """Sizes above zero, for such targets: as divisors of what fits."""
+    aligned: dict[Var, int] = field(default_factory=dict)
+    """Bytes that data pointers from outside are multiples of, where that is known."""
     unchanging: set[Var] = field(default_factory=set)
     """Data pointers to memory that nothing writes while the function runs."""
     block: str = "entry"
