@@ -13,6 +13,8 @@ import unity
 from unity.ir.op import OPS
 from unity.script import parse
 from unity.target import GPU_PIPELINE
+from unity.target.cuda.attention import _RINGS
+from unity.target.cuda.machine import PROCESSORS
 from unity.testing import emulated_gpu
 from unity.transform.relax.lowering.legalize_ops import legalize_ops
 
@@ -103,6 +105,16 @@ def test_rings(layout: str, heads: int, widths: tuple[int, int], options: dict[s
     numbers = {"n": 71, "m": 401}
     gpu = program.check(*[[numbers.get(size, size) for size in shape] for shape in shapes])
     assert [launch.block for launch in gpu.launches] == [(32, 12, 1)]
+
+
+def test_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two blocks compute six tiles of several blocks of keys."""
+    monkeypatch.setenv("UNITY_CACHE", "off")  # its keys do not know what is changed here
+    monkeypatch.setitem(PROCESSORS, 90, 2)
+    monkeypatch.setitem(_RINGS, 64, {"keys": 64, "warps": 8, "stages": 3, "rounds": True})
+    shapes = [(1, 130, 4, 64), (1, 200, 2, 64), (1, 200, 2, 64)]
+    gpu = Program(shapes, "float16", arch="sm_90a", causal_mask="BottomRight").check(*shapes)
+    assert [launch.grid[0] for launch in gpu.launches] == [2]
 
 
 def test_few_rows() -> None:
