@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ...arith.analyzer import Analyzer
 from ...ffi.device import CUDA_MEMORY
+from ...ir.analysis.threads import CLUSTER
 from ...ir.build import const, dtype_of, is_int
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
@@ -84,6 +85,8 @@ def write_kernels(
         limit = f' "nvvm.maxntid"="{",".join([str(n) for n in bounds])}"' if bounds else ""
         alone = math.prod(bounds) >= arch.max_threads or sets_registers(func) or _sized_at_launch(func)
         limit += ' "nvvm.minctasm"="1"' if bounds and alone else ""
+        cluster = _blocks_of_cluster(func)
+        limit += f' "nvvm.cluster_dim"="{cluster},1,1"' if cluster > 1 else ""
         attributes.append(f"attributes #{number + 1} = {{ nounwind{limit} }}")
     text = (
         f'target triple = "{TRIPLE}"\n{module.text()}\nattributes #0 = {{ nounwind }}\n' + "\n".join(attributes) + "\n"
@@ -148,6 +151,11 @@ def _sized_at_launch(func: PrimFunc) -> bool:
     """True for a kernel with dynamic shared memory: that decides how many blocks a processor has, and registers need not be spared
     for more of them."""
     return any([alloc.buffer.scope == "shared.dyn" for alloc in collect(func.body, AllocBuffer)])
+
+
+def _blocks_of_cluster(func: PrimFunc) -> int:
+    """Blocks of a cluster, as the kernel says it."""
+    return max([attr.value for attr in collect(func.body, AttrStmt) if attr.key == CLUSTER], default=1)
 
 
 def _vector_parameters(func: PrimFunc, maps: Sequence[TensorMap]) -> set[int]:

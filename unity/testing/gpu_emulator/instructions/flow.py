@@ -177,7 +177,7 @@ def _copy(batch: Batch, lanes: np.ndarray, moves: list[tuple[int, int, int]]) ->
 
 @control("bar", "barrier")
 def _barrier(reading: Reading) -> Step:
-    """bar{.warp}.sync, barrier{.cta}.{sync, arrive, red}{.aligned}, barrier.cluster (of one block)."""
+    """bar{.warp}.sync, barrier{.cta}.{sync, arrive, red}{.aligned}, barrier.cluster."""
     if reading.flag("warp"):
         reading.one("sync")
         reading.count(1)
@@ -188,10 +188,10 @@ def _barrier(reading: Reading) -> Step:
     kind = reading.one("sync", "arrive", "red", "wait")
     if reading.instruction.guard is not None:
         raise reading.refuse("a guarded barrier")
-    if cluster:  # one block is the whole cluster
+    if cluster:  # whoever has arrived is not seen before it waits: no thread may do much between
         if kind == "arrive":
             return lambda batch, ix, place: place + 1
-        return _wait(reading, constant_id(15), None, None, None)
+        return _wait(reading, constant_id(CLUSTER), None, None, None)
     if kind == "red":
         return _reduction(reading)
     reading.count(1, 2)
@@ -199,6 +199,10 @@ def _barrier(reading: Reading) -> Step:
     if kind == "arrive":
         return _arrive(reading.value(0, U32), expected)
     return _wait(reading, reading.value(0, U32), expected, None, None)
+
+
+CLUSTER = 16
+"""The number of the barrier of a cluster: those of blocks are below."""
 
 
 def constant_id(number: int) -> Get:
@@ -279,7 +283,12 @@ def complete_barriers(batch: Batch) -> None:
             come = come + silent
         counted = wanted > 0
         warps = here.reshape(batch.blocks, -1, WARP).any(axis=2).sum(axis=1) * WARP + (0 if silent is None else silent)
-        done = here.any(axis=1) & np.where(counted, warps >= wanted, come >= living)
+        if number == CLUSTER:  # of all blocks of a cluster
+            come, all_living = [row.reshape(-1, batch.program.cluster).sum(axis=1) for row in (come, living)]
+            come, all_living = [row.repeat(batch.program.cluster) for row in (come, all_living)]
+            done = here.any(axis=1) & (come >= all_living)
+        else:
+            done = here.any(axis=1) & np.where(counted, warps >= wanted, come >= living)
         if not done.any():
             continue
         lanes = np.flatnonzero(here & done[:, None])

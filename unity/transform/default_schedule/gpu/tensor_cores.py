@@ -6,7 +6,7 @@ Not here: what a block does (`warp_tiles.py`, and `warpgroup_tiles.py` for devic
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace as replace_sizes
 from itertools import islice
 
@@ -21,11 +21,12 @@ from ...infra.backend import GpuMachine
 from ...schedule import Schedule
 from ...tir.analysis.choices import choose
 from ..base import program_of, schedule_of
-from .image_views import stages_in, views_of
+from .image_views import View, stages_in, views_of
 from .nests import replaced
 from .product import Product, extent_of, products_of
 from .product_pieces import as_read, exchanged, in_pieces, joined
 from .stages import size_of
+from .tensor_views import TensorView
 from .tile_blocks import WARP
 from .tile_costs import CHOICES, GROUP_CHOICES, PIECES, STEP_BYTES, Choice, Sizes, plans, tiles_of, turns_of
 from .tile_sides import Side, side_of
@@ -58,6 +59,8 @@ KEPT = 2 << 10
 """Shared memory of each block that the system keeps, and that its barriers take with what aligns the ring."""
 LEAST_COPY = 8
 """Bytes that a thread copies at once at least: with less, one warpgroup that copies would not keep up with two that multiply."""
+CLUSTER = 2
+"""Blocks of a cluster, where there are any."""
 FEW_TURNS = 32
 """Turns of a tile up to which a block takes one tile after another: beginning anew would take a good part of its time."""
 FEW_STEPS = 8
@@ -153,7 +156,15 @@ def _group_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pi
     in_turn = replace_sizes(tile, blocks=gpu.processors)
     if not isinstance(views, str) and choose(block, "in_turn", (0, 1), int(waits and in_turn.has_room(True))):
         tile = in_turn
+    if sizes.known and _shares_rows(what, tile, sides[0], views):
+        tile = replace_sizes(tile, cluster=choose(block, "cluster", (1, CLUSTER), 1))
     return replace_sizes(tile, stages=stages) if beside and stages > 1 else None
+
+
+def _shares_rows(what: Product, tile: WarpgroupTile, left: Side, views: Sequence[View] | str) -> bool:
+    """True if neighbouring blocks have tiles of the same rows, of which each can copy a part for all by boxes."""
+    alike = tile.rows % (8 * CLUSTER) == 0 and _group(what, tile) % CLUSTER == 0
+    return alike and left.by_steps and not isinstance(views, str) and isinstance(views[0], TensorView)
 
 
 def _warp_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pieces: int) -> WarpTile | None:

@@ -33,7 +33,8 @@ BULK_REGISTERS, COPY_REGISTERS = (40, 32, 24), 88
 class WarpgroupTile:
     """Sizes of a block's tile; how many warpgroups share its rows and its columns; stages of the ring; pieces of the sum, each of
     a block of its own. ``turned``: the operands are exchanged, so that rows of the tile are columns of the result. ``together``:
-    blocks that a processor has at a time. ``blocks``: so many take one tile after another; 0 for one of each tile."""
+    blocks that a processor has at a time. ``blocks``: so many take one tile after another; 0 for one of each tile.
+    ``cluster``: blocks that share the rows of their tiles, of which each copies a part for all."""
 
     rows: int
     columns: int
@@ -45,12 +46,14 @@ class WarpgroupTile:
     turned: bool = False
     together: int = 1
     blocks: int = 0
+    cluster: int = 1
 
     def __str__(self) -> str:
         rows, columns = (self.columns, self.rows) if self.turned else (self.rows, self.columns)
         pieces = f" of {self.pieces} pieces" if self.pieces > 1 else ""
         together = f", {self.together} together" if self.together > 1 else ""
         blocks = f", one after another in {self.blocks} blocks" if self.blocks else ""
+        blocks += f", {self.cluster} in a cluster" if self.cluster > 1 else ""
         return f"{rows} x {columns} by {self.steps} in {self.stages} stages{pieces}{', turned' * self.turned}{together}{blocks}"
 
     @property

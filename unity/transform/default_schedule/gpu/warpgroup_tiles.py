@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ....ir.analysis.threads import BLOCKS_TOGETHER
+from ....ir.analysis.threads import BLOCKS_TOGETHER, CLUSTER
 from ....ir.buffer import Buffer
 from ....ir.build import (
     add,
@@ -96,6 +96,7 @@ def kernel(
     is_bulk = bool(views)
     arrivals = 1 if is_bulk else GROUP * WARP
     moved = tile.registers(is_bulk)
+    cluster_sync = [_do("ptx_cluster_sync")] if tile.cluster > 1 else []
 
     def limit(place: int) -> list[Stmt]:
         return [] if moved is None else [_do("ptx_setmaxnreg", const(bool(place)), moved[place])]
@@ -122,7 +123,7 @@ def kernel(
 
         begin = loop("s", tile.stages, lambda s: seq(
             _do("ptx_init_barrier_thread_count", s, arrivals),
-            _do("ptx_init_barrier_thread_count", add(s, tile.stages), tile.warps),
+            _do("ptx_init_barrier_thread_count", add(s, tile.stages), tile.warps * tile.cluster),
         ), "serial")  # fmt: skip
         copies = _bulk_copies if is_bulk else _thread_copies
         return seq(
@@ -131,11 +132,13 @@ def kernel(
             _do("create_barriers", 2 * tile.stages),
             IfThenElse(logical_and(eq(warp, 0), eq(place.lane, 0)), begin),
             _do("tvm_storage_sync", StringImm("shared")),
+            *cluster_sync,
             IfThenElse(
                 ge(warp, tile.warps),
                 seq(*limit(0), copying(place, warp, tiles(copied))),
                 seq(*limit(1), tiles(multiplied)),
             ),
+            *cluster_sync,  # others may still tell barriers of this block
         )
 
     def copying(place: Place, warp: Var, copies: Stmt) -> Stmt:
@@ -144,7 +147,9 @@ def kernel(
 
     def kept(place: Place, tiles: Tiles) -> Stmt:
         made = block(place, tiles)
-        return AttrStmt(const(0), BLOCKS_TOGETHER, tile.together, made) if tile.together > 1 else made
+        for key, number in ((BLOCKS_TOGETHER, tile.together), (CLUSTER, tile.cluster)):
+            made = AttrStmt(const(0), key, number, made) if number > 1 else made
+        return made
 
     sizes = tile.rows, tile.columns, tile.warps + GROUP
     if tile.blocks:
@@ -194,9 +199,10 @@ def _bulk_copies(
         k, step = add(done, number), add(before, number)
         slot, total = _slot(k, tile.stages), sum([o.size * o.ring.dtype.itemsize for o in operands])
         firsts = (place.row, place.column)
-        copies = [
-            copy for o, first in zip(operands, firsts) for copy in _boxes(what, o, slot, first, step, place.batch)
-        ]
+        left, right = [_boxes(what, o, slot, first, step, place.batch) for o, first in zip(operands, firsts)]
+        if tile.cluster > 1:
+            left = [_part_for_all(what, tile, operands[0], slot, place, step)]
+        copies = [*left, *right]
         return seq(_await_empty(tile, k), _do("ptx_arrive_barrier_expect_tx", slot, total), *copies)
 
     return loop("turn", turns, turn, "serial")
@@ -214,6 +220,24 @@ def _boxes(what: Product, operand: _Operand, slot: Expr, first: Expr, turn: Expr
         args = (operand.ring.data, at, view.data, slot, const(SWIZZLE, INT), *box)
         found.append(Evaluate(intrinsic(view.copy, *args, dtype=operand.ring.dtype)))
     return found
+
+
+def _part_for_all(what: Product, tile: WarpgroupTile, operand: _Operand, slot: Expr, place: Place, turn: Expr) -> Stmt:
+    """The copy of a part of the rows that the blocks of a cluster share, to all of them."""
+    side, view, size = operand.side, operand.view, tile.rows // tile.cluster
+    assert view is not None
+    first = mul(floormod(floordiv(place.column, tile.columns), tile.cluster), size)
+    box = view.box(what, side, place.batch, add(place.row, first), size, turn, operand.row)
+    mask = const((1 << tile.cluster) - 1, "int32")
+    args = (operand.ring.data, operand.start(slot, first), view.data, slot, const(SWIZZLE, INT), mask, *box)
+    return Evaluate(intrinsic("ptx_cp_async_bulk_tensor_multicast", *args, dtype=operand.ring.dtype))
+
+
+def _told(tile: WarpgroupTile, barrier: Expr) -> Stmt:
+    """One lane of a warp tells that it has multiplied what is in a stage, to all who copy into it."""
+    if tile.cluster == 1:
+        return _do("ptx_arrive_barrier", barrier)
+    return seq(*[_do("ptx_arrive_barrier_cluster", barrier, rank) for rank in range(tile.cluster)])
 
 
 def _thread_copies(
@@ -299,11 +323,9 @@ def _multiply(
             loop("j", PRODUCTS, lambda j: product(slot, j)),
             _do("ptx_wgmma_commit_group"),
             _do("ptx_wgmma_wait_group", 1),
-            IfThenElse(
-                logical_and(gt(number, 0), eq(place.lane, 0)), _do("ptx_arrive_barrier", add(before, tile.stages))
-            ),
+            IfThenElse(logical_and(gt(number, 0), eq(place.lane, 0)), _told(tile, add(before, tile.stages))),
         )
 
     last = add(_slot(sub(add(done, turns), 1), tile.stages), tile.stages)
-    emptied = [IfThenElse(eq(place.lane, 0), _do("ptx_arrive_barrier", last))] if tile.blocks else []
+    emptied = [IfThenElse(eq(place.lane, 0), _told(tile, last))] if tile.blocks else []
     return seq(loop("turn", turns, turn, "serial"), _do("ptx_wgmma_wait_group", 0), *emptied)
