@@ -3,6 +3,7 @@ dilation and borders; what bulk copies do not take is copied by threads."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,10 +89,12 @@ def test_any_window(n: Any, h: Any, w: Any, c: int, filters: int, window: int, a
     compared(n, h, w, c, filters, window, attributes, how)
 
 
-def compared(n: Any, h: Any, w: Any, c: int, filters: int, window: int, attributes: str, how: str) -> None:
+def compared(
+    n: Any, h: Any, w: Any, c: int, filters: int, window: int, attributes: str, how: str, device: Machine = DEVICE
+) -> None:
     module = GRAPH_PIPELINE(convolution(n, h, w, c, filters, window, attributes, "float16"))
     (func,) = list(module.prim_funcs().values())
-    made, reason = scheduled(func, DEVICE)
+    made, reason = scheduled(func, device)
     assert "wgmma" in reason and how in reason, reason
     sizes = [{"n": 2, "h": 4, "w": 5}.get(size, size) for size in (n, h, w)]
     groups = 2 if "groups=2" in attributes else 1
@@ -108,6 +111,8 @@ def compared(n: Any, h: Any, w: Any, c: int, filters: int, window: int, attribut
     (Choice(128, 64, 2, 1, is_grouped=True), "128 x 64"),
     (Choice(192, 128, 3, 1, is_grouped=True), "192 x 128"),
     (Choice(64, 32, 1, 1, is_grouped=True, turned=True), "32 x 64"),
+    (Choice(256, 64, 4, 1, is_grouped=True), "256 x 64"),
+    (Choice(64, 64, 1, 1, is_grouped=True), "one after another in 2 blocks"),
     (Choice(128, 64, 2, 1, is_grouped=True), "of 3 pieces"),
 ])  # fmt: skip
 def test_tiles(monkeypatch: pytest.MonkeyPatch, choice: Choice, tile: str) -> None:
@@ -116,7 +121,8 @@ def test_tiles(monkeypatch: pytest.MonkeyPatch, choice: Choice, tile: str) -> No
     if "pieces" in tile:
         monkeypatch.setattr(tile_costs, "JOIN", -1e9)
         monkeypatch.setattr(tile_costs, "PIECES", (1, 3))
-    compared(1 if "pieces" in tile else 3, 6, 5, 128, 40, 3, "padding=1", tile)
+    device = Machine(gpu=replace(DEVICE.gpu, processors=2)) if "after" in tile else DEVICE
+    compared(1 if "pieces" in tile else 5, 6, 5, 128, 40, 3, "padding=1", tile, device)
 
 
 @pytest.mark.gpu
