@@ -33,7 +33,8 @@ CASES = [
     ("n", "h", "w", 64, 16, 3, "padding=1", BULK),
     (1, 19, 12, 64, 16, 3, "padding=1, strides=9", "is computed while"),
     (1, 6, 5, 12, 16, 3, "padding=1", "has 12 channels"),
-    (1, 6, 5, 24, 16, 3, "padding=1", "has 24 neighbours for 64 steps"),
+    (1, 6, 5, 16, 24, 3, "padding=1", "has 16 neighbours for 64 steps"),
+    (1, 6, 5, 24, 16, 3, "padding=1", BULK),
     (1, 6, 5, 64, 32, 3, "padding=1, groups=2", "another order"),
 ]
 """Images, rows, columns, channels, filters, window; attributes; how operands are copied."""

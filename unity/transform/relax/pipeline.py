@@ -26,6 +26,7 @@ from .fusion.merge_families import merge_families
 from .interprocedural.attach_global_symbol import attach_global_symbol
 from .interprocedural.lambda_lift import lambda_lift
 from .layout.convert_layout import convert_layout
+from .layout.image_lines import image_lines
 from .layout.keep_unit_axes import keep_unit_axes
 from .lowering.legalize_ops import legalize_ops
 from .memory.compact_constants import compact_constants
@@ -58,6 +59,7 @@ GRAPH_PIPELINE = Pipeline(
         fold_constant,
         fuse_transpose_matmul.with_options(where_fast=True),
         shift_signed_data,
+        image_lines,
         rewrite_reshape,
         legalize_ops,
         canonicalize,

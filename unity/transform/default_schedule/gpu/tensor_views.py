@@ -22,7 +22,7 @@ from .tile_sides import Side
 
 MOST_AXES = 5
 ROW_BYTES = 16
-FULL = 2
+FULL = 3
 """Steps of a stage, at most, for each that it has: else threads that copy read less."""
 Run = tuple[IterVar, ...]
 
