@@ -63,6 +63,7 @@ from .relax.interprocedural.normalize_global_var import normalize_global_var as 
 from .relax.interprocedural.remove_purity_checking import remove_purity_checking as remove_purity_checking
 from .relax.layout.alter_op_impl import alter_op_impl as alter_op_impl
 from .relax.layout.convert_layout import convert_layout as convert_layout
+from .relax.layout.image_lines import image_lines as image_lines
 from .relax.layout.optimize_layout_transform import optimize_layout_transform as optimize_layout_transform
 from .relax.layout.split_layout_rewrite_preproc import split_layout_rewrite_preproc as split_layout_rewrite_preproc
 from .relax.layout.winograd import winograd as winograd

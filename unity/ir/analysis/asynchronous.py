@@ -131,7 +131,7 @@ def tensor_copy(call: Call) -> TensorCopy | str:
 
 
 def _wrong_rows(dtype: DataType, swizzle: int, sizes: tuple[Expr, ...], box: tuple[int, ...]) -> str:
-    """What is wrong with the elements, or with rows of a tensor or a box; "" if nothing is."""
+    """Names the mistake in the elements, or in rows of a tensor or a box; "" where there is none."""
     if dtype.lanes != 1 or dtype.bits < 8 or dtype.is_bool or dtype.code == "handle":
         return f"no copies of {dtype.name}"
     row = box[-1] * dtype.itemsize

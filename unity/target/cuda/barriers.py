@@ -152,7 +152,7 @@ def _number(maps: Sequence[TensorMap], source: Var, copy: TensorCopy) -> int:
 
 
 def _places(copy: TensorCopy) -> object:
-    """What a tensor map says about windows."""
+    """The part of a tensor map that is about windows."""
     window = copy.window
     return None if window is None else (window.lower, window.upper, window.strides)
 

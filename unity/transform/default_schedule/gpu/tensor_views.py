@@ -29,7 +29,7 @@ Run = tuple[IterVar, ...]
 
 @dataclass(slots=True, frozen=True)
 class Turns:
-    """How stages go through the steps of a product: through those of ``inner`` by ``size``, for each value of ``outer``."""
+    """The way of stages through the steps of a product: through those of ``inner`` by ``size``, for each value of ``outer``."""
 
     outer: Run
     inner: Run
