@@ -102,7 +102,6 @@ def kernel(
         return [] if moved is None else [_do("ptx_setmaxnreg", const(bool(place)), moved[place])]
 
     def block(place: Place, tiles: Tiles) -> Stmt:
-        same = intrinsic("tvm_warp_shuffle", const((1 << WARP) - 1, "uint32"), cast(place.warp, "int32"), 0, WARP, WARP)
         warp = Var("warp", prim_type(INT))  # the same in all lanes, and the assembler knows
 
         def copied(place: Place, number: Expr) -> Stmt:
@@ -114,11 +113,14 @@ def kernel(
             )
 
         def multiplied(place: Place, number: Expr) -> Stmt:
-            here = replace(place, warp=warp)
+            again = Var(
+                "warp", prim_type(INT)
+            )  # places of results are computed when they are needed, not before all tiles
             return seq(
                 loop("e", tile.sums, lambda e: BufferStore(sums, first, (e,))),
-                _multiply(tile, operands, sums, mul(number, turns), turns, here),
-                finish(out, tile, sums, here),
+                _multiply(tile, operands, sums, mul(number, turns), turns, replace(place, warp=warp)),
+                *([Bind(again, _same(warp))] if tile.blocks else []),
+                finish(out, tile, sums, replace(place, warp=again if tile.blocks else warp)),
             )
 
         begin = loop("s", tile.stages, lambda s: seq(
@@ -128,7 +130,7 @@ def kernel(
         copies = _bulk_copies if is_bulk else _thread_copies
         return seq(
             *[AllocBuffer(buffer) for buffer in (*[operand.ring for operand in operands], sums)],
-            Bind(warp, cast(same, INT)),
+            Bind(warp, _same(place.warp)),
             _do("create_barriers", 2 * tile.stages),
             IfThenElse(logical_and(eq(warp, 0), eq(place.lane, 0)), begin),
             _do("tvm_storage_sync", StringImm("shared")),
@@ -161,6 +163,12 @@ def _operand(side: Side, view: View | None, stages: int) -> _Operand:
     shape = [const(stages * side.size * side.steps, INT)]
     ring = buffer_of(side.buffer.name, side.buffer.dtype.name, shape, "shared.dyn")
     return _Operand(side, with_fields(ring, align=ALIGN), view)
+
+
+def _same(number: Expr) -> Expr:
+    """A number from the first lane of the warp."""
+    every = const((1 << WARP) - 1, "uint32")
+    return cast(intrinsic("tvm_warp_shuffle", every, cast(number, "int32"), 0, WARP, WARP), INT)
 
 
 def _do(name: str, *args: Expr | int) -> Stmt:
