@@ -149,7 +149,7 @@ def _types(what: Product) -> tuple[str, str, str]:
 
 
 def _work(what: Product, rows: int, is_turned: bool, gpu: GpuMachine) -> Work:
-    """How a product is divided."""
+    """A product with the tile of a block and the registers of a thread."""
     small, large = (what.right, what.left) if is_turned else (what.left, what.right)
     few, many = (what.columns, what.rows) if is_turned else (what.rows, what.columns)
     side, beside = _side(what, "large", large, many), _side(what, "small", small, few)

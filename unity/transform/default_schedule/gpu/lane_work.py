@@ -1,4 +1,4 @@
-"""How the lanes of warps share a product of few rows: where a thread stands, what it reads of both operands, what it writes.
+"""Shares of threads in a product of few rows: where one stands, what it reads of both operands, and what it writes.
 
 If steps are contiguous in memory, lanes have neighbouring vectors of steps and each thread has several columns, else lanes have
 neighbouring vectors of columns and each thread several steps. What hangs over is read at the last place there is, so that no read
