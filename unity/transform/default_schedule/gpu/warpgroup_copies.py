@@ -1,0 +1,183 @@
+"""The warpgroup that copies tiles of both operands into the ring of a kernel of warpgroups, ahead of those that multiply.
+
+Where an operand is a tensor that bulk copies take, one thread copies whole tiles; where one is not, all threads copy by elements.
+Blocks of a cluster that share rows copy a part of these each, for all.
+Not here: which tensors bulk copies take (`tensor_views.py`, `image_views.py`); what is done with the tiles (`warpgroup_tiles.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....ir.buffer import Buffer
+from ....ir.build import add, const, floordiv, floormod, ge, intrinsic, lt, mul, sub
+from ....ir.node import replace as with_fields
+from ....ir.stmt import AttrStmt, BufferStore, Evaluate, IfThenElse, Stmt, seq
+from ....ir.types import Expr
+from ...tir.threads.inject_software_pipeline import ASYNC_SCOPE
+from .image_views import View
+from .nests import INT, buffer_of
+from .product import Product
+from .tile_blocks import WARP, Place, fill, loop
+from .tile_sides import Side, sum_of
+from .warpgroup_sizes import GROUP, SWIZZLE, WarpgroupTile
+
+PIECE = 16
+"""Bytes that are exchanged."""
+ALIGN = 8 * SWIZZLE
+PRODUCTS = 4
+"""Products of a stage: each takes 32 bytes of a row of steps."""
+TOGETHER = 4
+"""Copies that a thread begins at once."""
+
+
+@dataclass(slots=True, frozen=True)
+class Operand:
+    """An operand, its ring of tiles, and the tensor that bulk copies take; None where threads copy."""
+
+    side: Side
+    ring: Buffer
+    view: View | None
+
+    @property
+    def size(self) -> int:
+        """Elements of a tile."""
+        return self.side.size * self.side.steps
+
+    @property
+    def row(self) -> int:
+        """Elements of a row in shared memory."""
+        return SWIZZLE // self.ring.dtype.itemsize
+
+    def start(self, slot: Expr, first: Expr) -> Expr:
+        """Where in the ring the rows or columns of a warpgroup begin: a multiple of a row's elements if it lies across."""
+        return add(mul(slot, self.size), mul(first, self.side.steps))
+
+    def step(self, k: Expr) -> Expr:
+        """From there to the operand of a product in the stage."""
+        depth = self.side.steps // PRODUCTS
+        return mul(k, depth if self.side.by_steps else depth * self.row)
+
+
+def operand_of(side: Side, view: View | None, stages: int) -> Operand:
+    """An operand with a ring of so many stages."""
+    shape = [const(stages * side.size * side.steps, INT)]
+    ring = buffer_of(side.buffer.name, side.buffer.dtype.name, shape, "shared.dyn")
+    return Operand(side, with_fields(ring, align=ALIGN), view)
+
+
+def do(name: str, *args: Expr | int) -> Stmt:
+    """An instruction without a result."""
+    return Evaluate(intrinsic(name, *[const(arg, INT) if type(arg) is int else arg for arg in args]))
+
+
+def slot_of(turn: Expr, stages: int) -> Expr:
+    """The stage of a turn."""
+    return floormod(turn, stages)
+
+
+def parity_of(turn: Expr, stages: int) -> Expr:
+    """The parity of the phase in which a stage is filled for a turn."""
+    return floormod(floordiv(turn, stages), 2)
+
+
+def _await_empty(tile: WarpgroupTile, turn: Expr) -> Stmt:
+    slot, parity = slot_of(turn, tile.stages), sub(1, parity_of(turn, tile.stages))
+    return do("ptx_wait_barrier", add(slot, tile.stages), parity)
+
+
+def bulk_copies(
+    what: Product,
+    tile: WarpgroupTile,
+    operands: Sequence[Operand],
+    before: Expr,
+    done: Expr,
+    turns: Expr,
+    place: Place,
+) -> Stmt:
+    """A thread copies whole tiles; so many turns ``before`` them are another block's, so many are ``done``."""
+
+    def turn(number: Expr) -> Stmt:
+        k, step = add(done, number), add(before, number)
+        slot, total = slot_of(k, tile.stages), sum([o.size * o.ring.dtype.itemsize for o in operands])
+        firsts = (place.row, place.column)
+        left, right = [_boxes(what, o, slot, first, step, place.batch) for o, first in zip(operands, firsts)]
+        if tile.cluster > 1:
+            left = [_part_for_all(what, tile, operands[0], slot, place, step)]
+        copies = [*left, *right]
+        return seq(_await_empty(tile, k), do("ptx_arrive_barrier_expect_tx", slot, total), *copies)
+
+    return loop("turn", turns, turn, "serial")
+
+
+def _boxes(what: Product, operand: Operand, slot: Expr, first: Expr, turn: Expr, batch: Expr) -> list[Stmt]:
+    """The copies of a tile: one, or one for each piece of a row in shared memory."""
+    side, view = operand.side, operand.view
+    assert view is not None
+    size, steps = (side.size, operand.row) if side.by_steps else (operand.row, side.steps)
+    found: list[Stmt] = []
+    for piece in range(0, side.size, size):
+        box = view.box(what, side, batch, add(first, piece), size, turn, steps)
+        at = operand.start(slot, const(piece, INT))
+        args = (operand.ring.data, at, view.data, slot, const(SWIZZLE, INT), *box)
+        found.append(Evaluate(intrinsic(view.copy, *args, dtype=operand.ring.dtype)))
+    return found
+
+
+def _part_for_all(what: Product, tile: WarpgroupTile, operand: Operand, slot: Expr, place: Place, turn: Expr) -> Stmt:
+    """The copy of a part of the rows that the blocks of a cluster share, to all of them."""
+    side, view, size = operand.side, operand.view, tile.rows // tile.cluster
+    assert view is not None
+    first = mul(floormod(floordiv(place.column, tile.columns), tile.cluster), size)
+    box = view.box(what, side, place.batch, add(place.row, first), size, turn, operand.row)
+    mask = const((1 << tile.cluster) - 1, "int32")
+    args = (operand.ring.data, operand.start(slot, first), view.data, slot, const(SWIZZLE, INT), mask, *box)
+    return Evaluate(intrinsic("ptx_cp_async_bulk_tensor_multicast", *args, dtype=operand.ring.dtype))
+
+
+def thread_copies(
+    what: Product,
+    tile: WarpgroupTile,
+    operands: Sequence[Operand],
+    before: Expr,
+    done: Expr,
+    turns: Expr,
+    place: Place,
+) -> Stmt:
+    """All threads of the warpgroup copy elements. What a thread has copied for a turn is told when it has begun to copy later ones:
+    so many turns are on their way. A block has one tile: nothing is ``done`` before."""
+    late = tile.stages - 2
+    thread = add(mul(sub(place.warp, tile.warps), WARP), place.lane)
+
+    def turn(k: Expr) -> Stmt:
+        slot = slot_of(k, tile.stages)
+        fills = [
+            _fill(what, operand, place.batch, first, add(before, k), slot, thread)
+            for operand, first in zip(operands, (place.row, place.column))
+        ]
+        told = sub(k, late)
+        return seq(
+            IfThenElse(
+                lt(k, turns), seq(_await_empty(tile, k), AttrStmt(const(0), ASYNC_SCOPE, const(1), seq(*fills)))
+            ),
+            do("ptx_commit_group"),
+            do("ptx_wait_group", late),
+            do("ptx_fence_proxy_async"),
+            IfThenElse(ge(told, 0), do("ptx_arrive_barrier", slot_of(told, tile.stages))),
+        )
+
+    return loop("turn", add(turns, late), turn, "serial")
+
+
+def _fill(what: Product, operand: Operand, batch: Expr, first: Expr, turn: Expr, slot: Expr, thread: Expr) -> Stmt:
+    side, row = operand.side, operand.row
+    lanes = PIECE // operand.ring.dtype.itemsize
+
+    def put(element: Expr, line: Expr, start: Expr, lane: Expr | None) -> Stmt:
+        within = floormod(start, row)
+        piece = intrinsic("bitwise_xor", floordiv(within, lanes), floormod(line, SWIZZLE // PIECE))
+        place = sum_of(operand.start(slot, mul(floordiv(start, row), row)), mul(line, row), mul(piece, lanes))
+        return BufferStore(operand.ring, element, (sum_of(place, floormod(within, lanes), lane),))
+
+    return fill(what, side, batch, first, turn, GROUP * WARP, thread, put, TOGETHER)
