@@ -12,12 +12,16 @@ from device_choice import device_or_emulated
 from test_tensor_cores import numbers, scheduled
 
 import unity
+from unity.ir.node import replace as with_fields
+from unity.ir.stmt import Block
+from unity.ir.walk import rewrite
 from unity.script import parse
 from unity.target import GPU_PIPELINE
 from unity.transform.default_schedule.gpu import tile_costs
 from unity.transform.default_schedule.gpu.tile_costs import Choice
 from unity.transform.infra.backend import GpuMachine, Machine
 from unity.transform.relax.pipeline import GRAPH_PIPELINE
+from unity.transform.tir.analysis.choices import SCHEDULE
 
 DEVICE = Machine(gpu=GpuMachine(90, 132, shared_bytes=227 << 10, warpgroups=True))
 BULK, CHANNELS = "bulk copies", "channels"
@@ -124,6 +128,14 @@ def test_tiles(monkeypatch: pytest.MonkeyPatch, choice: Choice, tile: str) -> No
         monkeypatch.setattr(tile_costs, "PIECES", (1, 3))
     device = Machine(gpu=replace(DEVICE.gpu, processors=2)) if "after" in tile else DEVICE
     compared(1 if "pieces" in tile else 5, 6, 5, 128, 40, 3, "padding=1", tile, device)
+
+
+def test_images_may_be_copied_by_threads() -> None:
+    """A decision of the schedule."""
+    module = GRAPH_PIPELINE(convolution(2, 6, 5, 64, 40, 3, "padding=1", "float16"))
+    (func,) = list(module.prim_funcs().values())
+    decided = {Block: lambda block: with_fields(block, annotations={SCHEDULE: {"im2col": 0}})}
+    assert "copied by threads: conv2d_left is an image" in scheduled(rewrite(func, decided), DEVICE)[1]
 
 
 @pytest.mark.gpu

@@ -17,6 +17,7 @@ from ....ir.expr import Call, IntImm, Var
 from ....ir.scalar import GE, GT, LE, LT, And, BufferLoad, IterVar
 from ....ir.types import Expr
 from ....ir.walk import substitute, used_vars
+from ...tir.analysis.choices import choose
 from ...tir.analysis.loop_nests import is_choice, slope
 from .nests import INT
 from .product import Product, apart, extent_of, is_multiple
@@ -96,7 +97,9 @@ def _view_of(what: Product, side: Side, turns: Turns) -> View | str:
     if not isinstance(made, str):
         return made
     image = _image_of(what, side, turns)
-    return image if image is not None else made
+    if not isinstance(image, ImageView):
+        return made if image is None else image
+    return image if choose(what.stage.block, "im2col", (0, 1), 1) else "is an image"
 
 
 def _image_of(what: Product, side: Side, turns: Turns) -> ImageView | str | None:
