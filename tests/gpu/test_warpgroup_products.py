@@ -113,20 +113,31 @@ def test_convolution() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("decided", [{"stages": 2}, {"pieces": 2}, {"in_turn": 1, "stages": 3}])
-def test_clusters(monkeypatch: pytest.MonkeyPatch, decided: dict[str, int]) -> None:
-    """Two blocks that have the same rows copy half of them each, for both."""
-    only(monkeypatch, Choice(64, 64, 1, 1, is_grouped=True))
-    fn = product(130, 248, 392, "b", "float16", "float16")
-    fn = rewrite(fn, {Block: lambda block: replace(block, annotations={"schedule": {"cluster": 2, **decided}})})
-    assert "2 in a cluster" in scheduled(fn, DEVICE)[1]
+@pytest.mark.parametrize(
+    "columns,turned,decided",
+    [
+        (64, "b", {"shared": 1, "stages": 2}),
+        (64, "b", {"shared": 2, "pieces": 2}),
+        (128, "", {"shared": 2, "stages": 3}),
+        (64, "b", {"shared": 1, "in_turn": 1, "stages": 3}),
+        (64, "b", {"shared": 2, "in_turn": 1}),
+    ],
+)
+def test_clusters(monkeypatch: pytest.MonkeyPatch, columns: int, turned: str, decided: dict[str, int]) -> None:
+    """Two blocks that have the same rows, or the same columns, copy half of them each, for both."""
+    only(monkeypatch, Choice(64, columns, 1, 1, is_grouped=True))
+    fn = product(130, 248, 392, turned, "float16", "float16")
+    fn = rewrite(fn, {Block: lambda block: replace(block, annotations={"schedule": decided})})
+    assert f"2 share {('', 'rows', 'columns')[decided['shared']]}" in scheduled(fn, DEVICE)[1]
     executable = unity.compile(unity.IRModule({"main": fn}), target="cuda -arch=sm_90a")
-    a, b = numbers((2, 130, 392), "float16"), numbers((2, 248, 392), "float16")
+    a, b = numbers((2, 130, 392), "float16"), numbers((2, 392, 248), "float16")
     e, r = numbers((248,), "float16"), numbers((2, 130, 248), "float16")
     with device_or_emulated("sm_90a"):
         c = unity.tensor(np.full(r.shape, 77, r.dtype), device=unity.cuda(0))
-        unity.VirtualMachine(executable, unity.cuda(0))["main"](a, b, e, r, c)
-        wide = a.astype("float32") @ b.astype("float32").swapaxes(1, 2) + e.astype("float32")
+        unity.VirtualMachine(executable, unity.cuda(0))["main"](
+            a, np.ascontiguousarray(b.swapaxes(1, 2)) if turned else b, e, r, c
+        )
+        wide = a.astype("float32") @ b.astype("float32") + e.astype("float32")
         np.testing.assert_array_equal(c.numpy().astype("float32"), np.maximum(wide, 0) + r.astype("float32"))
 
 

@@ -31,7 +31,7 @@ from .tile_blocks import WARP
 from .tile_costs import CHOICES, GROUP_CHOICES, PIECES, STEP_BYTES, Choice, Sizes, plans, tiles_of, turns_of
 from .tile_sides import Side, side_of
 from .warp_tiles import Form, WarpTile, kernel
-from .warpgroup_sizes import WarpgroupTile
+from .warpgroup_sizes import CLUSTER, COLUMNS_SHARED, NOTHING, ROWS_SHARED, WarpgroupTile
 from .warpgroup_tiles import kernel as group_kernel
 
 FORMS = {
@@ -59,8 +59,6 @@ KEPT = 2 << 10
 """Shared memory of each block that the system keeps, and that its barriers take with what aligns the ring."""
 LEAST_COPY = 8
 """Bytes that a thread copies at once at least: with less, one warpgroup that copies would not keep up with two that multiply."""
-CLUSTER = 2
-"""Blocks of a cluster, where there are any."""
 FEW_TURNS = 32
 """Turns of a tile up to which a block takes one tile after another: beginning anew would take a good part of its time."""
 FEW_STEPS = 8
@@ -156,15 +154,18 @@ def _group_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pi
     in_turn = replace_sizes(tile, blocks=gpu.processors)
     if not isinstance(views, str) and choose(block, "in_turn", (0, 1), int(waits and in_turn.has_room(True))):
         tile = in_turn
-    if sizes.known and _shares_rows(what, tile, sides[0], views):
-        tile = replace_sizes(tile, cluster=choose(block, "cluster", (1, CLUSTER), 1))
+    if sizes.known and not isinstance(views, str):
+        ways = [way for way in (ROWS_SHARED, COLUMNS_SHARED) if _is_shared(what, tile, sides, views, way)]
+        shared = choose(block, "shared", (NOTHING, *ways), NOTHING)
+        tile = replace_sizes(tile, shared=shared)
     return replace_sizes(tile, stages=stages) if beside and stages > 1 else None
 
 
-def _shares_rows(what: Product, tile: WarpgroupTile, left: Side, views: Sequence[View] | str) -> bool:
-    """True if neighbouring blocks have tiles of the same rows, of which each can copy a part for all by boxes."""
-    alike = tile.rows % (8 * CLUSTER) == 0 and _group(what, tile) % CLUSTER == 0
-    return alike and left.by_steps and not isinstance(views, str) and isinstance(views[0], TensorView)
+def _is_shared(what: Product, tile: WarpgroupTile, sides: tuple[Side, Side], views: Sequence[View], way: int) -> bool:
+    """True if neighbouring blocks can have tiles of the same rows or columns, of which each copies a half for both by boxes."""
+    side, view = sides[way - 1], views[way - 1]
+    part = side.size // CLUSTER % (8 if side.by_steps else side.steps) == 0
+    return part and isinstance(view, TensorView) and (way == COLUMNS_SHARED or _group(what, tile) % CLUSTER == 0)
 
 
 def _warp_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pieces: int) -> WarpTile | None:

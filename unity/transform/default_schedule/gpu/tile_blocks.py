@@ -64,11 +64,12 @@ Tiles = Callable[[Callable[[Place, Expr], Stmt]], Stmt]
 
 
 def launched_in_turn(
-    what: Product, rows: int, columns: int, warps: int, block: Callable[[Place, Tiles], Stmt], group: int, blocks: int
-) -> Stmt:
+    what: Product, rows: int, columns: int, warps: int, block: Callable[[Place, Tiles], Stmt], group: int, blocks: int,
+    stacked: int = 1,
+) -> Stmt:  # fmt: skip
     """At most ``blocks`` blocks of threads, each of which takes one tile after another, in the order in which ``launched`` has
     blocks."""
-    down, over = ceildiv(extent_of(what.rows), rows), ceildiv(extent_of(what.columns), columns)
+    down, over = _tiles(what, rows, columns, stacked)
     size = mul(down, group)
     tiles = mul(extent_of(what.batch), mul(down, over))
     zero = const(0, INT)
@@ -76,8 +77,8 @@ def launched_in_turn(
     def threads(x: Expr) -> Stmt:
         def place(number: Expr, here: Place) -> Place:
             part, y = floormod(number, size), floordiv(number, size)
-            column = add(mul(floormod(y, floordiv(over, group)), group), floormod(part, group))
-            row, batch = floordiv(part, group), floordiv(y, floordiv(over, group))
+            row, column = _place(part, floormod(y, floordiv(over, group)), group, stacked)
+            batch = floordiv(y, floordiv(over, group))
             return Place(batch, mul(row, rows), mul(column, columns), here.warp, here.lane)
 
         def body(here: Place) -> Stmt:
@@ -94,15 +95,29 @@ def launched_in_turn(
     return BlockRealize((), const(True), Block((), None, None, (), (), {}, what.name, made))
 
 
-def launched(what: Product, rows: int, columns: int, warps: int, block: Callable[[Place], Stmt], group: int) -> Stmt:
+def _tiles(what: Product, rows: int, columns: int, stacked: int) -> tuple[Expr, Expr]:
+    """Tiles down, a multiple of ``stacked``, and over."""
+    down = ceildiv(extent_of(what.rows), rows)
+    return mul(ceildiv(down, stacked), stacked), ceildiv(extent_of(what.columns), columns)
+
+
+def _place(x: Expr, y: Expr, group: int, stacked: int) -> tuple[Expr, Expr]:
+    """The row and the column of the tile that a block has."""
+    row = add(mul(floordiv(x, group * stacked), stacked), floormod(x, stacked))
+    return row, add(mul(y, group), floormod(floordiv(x, stacked), group))
+
+
+def launched(
+    what: Product, rows: int, columns: int, warps: int, block: Callable[[Place], Stmt], group: int, stacked: int = 1
+) -> Stmt:
     """A block of threads for each tile. Blocks go through ``group`` tiles of columns before they go down: what they read is near
-    then."""
+    then. ``stacked``: so many neighbours have tiles below each other."""
     batch = extent_of(what.batch)
-    down, over = ceildiv(extent_of(what.rows), rows), ceildiv(extent_of(what.columns), columns)
+    down, over = _tiles(what, rows, columns, stacked)
     folded = is_int(batch, 1) or not has_axis(batch)
 
     def threads(b: Expr, x: Expr, y: Expr) -> Stmt:
-        row, column = floordiv(x, group), add(mul(y, group), floormod(x, group))
+        row, column = _place(x, y, group, stacked)
         return _bound("ty", warps, "threadIdx.y", lambda ty: _bound("tx", WARP, "threadIdx.x", lambda tx: block(
             Place(b, mul(row, rows), mul(column, columns), ty, tx))))  # fmt: skip
 

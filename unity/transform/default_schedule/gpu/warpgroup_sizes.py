@@ -17,6 +17,10 @@ WARP_ROWS = 16
 """Rows of a warp."""
 HALF_ROWS = 8
 """Rows of a warp whose sums are written together."""
+CLUSTER = 2
+"""Blocks of a cluster, where there are any."""
+NOTHING, ROWS_SHARED, COLUMNS_SHARED = range(3)
+"""What two blocks of a cluster share."""
 FILE = 1 << 16
 """Registers of a processor."""
 MOST = 248
@@ -34,7 +38,7 @@ class WarpgroupTile:
     """Sizes of a block's tile; how many warpgroups share its rows and its columns; stages of the ring; pieces of the sum, each of
     a block of its own. ``turned``: the operands are exchanged, so that rows of the tile are columns of the result. ``together``:
     blocks that a processor has at a time. ``blocks``: so many take one tile after another; 0 for one of each tile.
-    ``cluster``: blocks that share the rows of their tiles, of which each copies a part for all."""
+    ``shared``: what the tiles of two neighbours in a cluster have in common, of which each copies a half for both."""
 
     rows: int
     columns: int
@@ -46,15 +50,25 @@ class WarpgroupTile:
     turned: bool = False
     together: int = 1
     blocks: int = 0
-    cluster: int = 1
+    shared: int = NOTHING
 
     def __str__(self) -> str:
         rows, columns = (self.columns, self.rows) if self.turned else (self.rows, self.columns)
         pieces = f" of {self.pieces} pieces" if self.pieces > 1 else ""
         together = f", {self.together} together" if self.together > 1 else ""
         blocks = f", one after another in {self.blocks} blocks" if self.blocks else ""
-        blocks += f", {self.cluster} in a cluster" if self.cluster > 1 else ""
+        blocks += f", {self.cluster} share {('', 'rows', 'columns')[self.shared]}" if self.shared else ""
         return f"{rows} x {columns} by {self.steps} in {self.stages} stages{pieces}{', turned' * self.turned}{together}{blocks}"
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return CLUSTER if self.shared else 1
+
+    @property
+    def stacked(self) -> int:
+        """Tiles below each other that are of neighbouring blocks."""
+        return self.cluster if self.shared == COLUMNS_SHARED else 1
 
     @property
     def groups(self) -> int:

@@ -99,10 +99,10 @@ def kernel(
             made = AttrStmt(const(0), key, number, made) if number > 1 else made
         return made
 
-    sizes = tile.rows, tile.columns, tile.warps + GROUP
+    sizes, stacked = (tile.rows, tile.columns, tile.warps + GROUP), tile.stacked
     if tile.blocks:
-        return launched_in_turn(out, *sizes, kept, group, tile.blocks)
-    return launched(out, *sizes, lambda place: kept(place, lambda visit: visit(place, const(0, INT))), group)
+        return launched_in_turn(out, *sizes, kept, group, tile.blocks, stacked)
+    return launched(out, *sizes, lambda place: kept(place, lambda visit: visit(place, const(0, INT))), group, stacked)
 
 
 def _same(number: Expr) -> Expr:
