@@ -111,6 +111,32 @@ def test_streams_have_arenas_of_their_own(gpu, executable, mode):
         device.free_raw_stream(stream)
 
 
+def test_memory_outlives_its_stream(gpu, executable):
+    """Memory of a stream that was destroyed goes to the stream of whoever drops it; a real driver crashes on a destroyed one."""
+    vm, device = VirtualMachine(executable, unity.cuda(0)), unity.cuda(0)
+    held, driver = context(0), context(0).driver
+    stream = device.create_raw_stream()
+    with device.use_stream(stream):
+        y = vm["main"](np.arange(50, dtype=np.float32))
+    device.free_raw_stream(stream)
+    assert (y.numpy() == three(np.arange(50, dtype=np.float32))).all()
+    address, given, call = y.data_ptr, [], type(driver).call
+
+    def noted(self, name, *arguments):
+        given.extend(arguments)
+        return call(self, name, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(driver), "call", noted)
+        del y
+        gc.collect()
+        tensor(np.zeros(50, np.float32), device=device)
+    assert stream not in given
+    assert any([address in blocks for (s, _), blocks in held.waiting.items() if s != stream]) or not driver.recycles
+    del vm
+    gc.collect()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_memory_goes_back(gpu, executable, mode):
     gc.collect()

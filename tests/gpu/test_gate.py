@@ -113,8 +113,12 @@ def test_a_call_inside_a_call_has_its_own_stream(gpu: Any) -> None:
 
     @unity.register_func("test.gate.inner", override=True, on_device=True)
     def call_inner(y: Any) -> Any:
+        ordered = context(0)
+        ordered.order(0, stream)  # a stream of its own waits for nothing by itself
         with device.use_stream(stream):
-            return inner["main"](y)
+            made = inner["main"](y)
+        ordered.order(stream, 0)
+        return made
 
     text = f"""
 @I.ir_module

@@ -39,6 +39,7 @@ class Context:
         "captures",
         "checks",
         "driver",
+        "ended",
         "gate",
         "handle",
         "index",
@@ -71,6 +72,8 @@ class Context:
         """The checks inside the kernels that are loaded (`checks.py`)."""
         self.captures: dict[int, int] = {}
         """For each stream the stream on which its graphs are captured (`graph.py`)."""
+        self.ended: set[int] = set()
+        """Handles of streams that were destroyed: a driver that is given one may crash."""
         self.staging = Staging(self)
         self.taken = 0
         """Bytes that the driver gave (`memory.py`)."""
@@ -183,11 +186,15 @@ class Context:
     def new_stream(self) -> int:
         """Create a stream that waits for no other one. The caller destroys it."""
         with self.current("new_stream"):
-            return self.driver.get("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
+            made = self.driver.get("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
+        self.ended.discard(made)
+        return made
 
     def free_stream(self, stream: int) -> None:
-        """Destroy a stream of ``new_stream`` once its work is done."""
+        """Wait for the work of a stream of ``new_stream``, and destroy it. Memory that was allocated for it stays valid."""
         with self.current("free_stream"):
+            self.driver.call("cuStreamSynchronize", stream)
+            self.ended.add(stream)
             self.driver.call("cuStreamDestroy_v2", stream)
 
     def synchronize_stream(self, stream: int) -> None:
@@ -198,7 +205,7 @@ class Context:
 
     def order(self, first: int, then: int) -> None:
         """Make later work of a stream wait for all earlier work of another one; the host does not wait."""
-        if first == then:
+        if first == then or first in self.ended or then in self.ended:
             return
         with self.current("order of streams"):
             event = self.driver.get("cuEventCreate", 2)  # CU_EVENT_DISABLE_TIMING

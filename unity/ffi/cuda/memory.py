@@ -65,6 +65,8 @@ def _take_back() -> None:
     """Put what was given back into the pool, behind what the stream of its last thread was given, or give it to the driver."""
     while _DROPPED:
         context, size, stream, address, last = _DROPPED.pop()
+        if stream in context.ended:  # nobody works on it any more
+            stream = last
         try:
             if context.driver.recycles and context.pooled + size <= (context.most or _most(context)):
                 if last != stream:
