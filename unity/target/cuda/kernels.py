@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...arith.analyzer import Analyzer
 from ...ffi.device import CUDA_MEMORY
-from ...ir.analysis.threads import CLUSTER
+from ...ir.analysis.threads import BLOCKS_TOGETHER, CLUSTER
 from ...ir.build import const, dtype_of, is_int
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
@@ -84,7 +84,8 @@ def write_kernels(
         bounds = block_bounds(func)
         limit = f' "nvvm.maxntid"="{",".join([str(n) for n in bounds])}"' if bounds else ""
         alone = math.prod(bounds) >= arch.max_threads or sets_registers(func) or _sized_at_launch(func)
-        limit += ' "nvvm.minctasm"="1"' if bounds and alone else ""
+        together = _blocks_together(func) or int(alone)
+        limit += f' "nvvm.minctasm"="{together}"' if bounds and together else ""
         cluster = _blocks_of_cluster(func)
         limit += f' "nvvm.cluster_dim"="{cluster},1,1"' if cluster > 1 else ""
         attributes.append(f"attributes #{number + 1} = {{ nounwind{limit} }}")
@@ -151,6 +152,12 @@ def _sized_at_launch(func: PrimFunc) -> bool:
     """True for a kernel with dynamic shared memory: that decides how many blocks a processor has, and registers need not be spared
     for more of them."""
     return any([alloc.buffer.scope == "shared.dyn" for alloc in collect(func.body, AllocBuffer)])
+
+
+def _blocks_together(func: PrimFunc) -> int:
+    """Blocks that a multiprocessor is to have at a time, as the kernel says it; 0 where it does not."""
+    said = [attr.value for attr in collect(func.body, AttrStmt) if attr.key == BLOCKS_TOGETHER]
+    return max([value.value if type(value) is IntImm else value for value in said], default=0)
 
 
 def _blocks_of_cluster(func: PrimFunc) -> int:
