@@ -24,6 +24,7 @@ from ..base import Rule, Scheduled, mark, program_of, schedule_of
 from ..split_reductions import schedule_split
 from .cells import bind_axes, bind_cells, bind_fused_cells
 from .few_rows import LIMITS, bind_few_rows, few_conditions, few_products
+from .pipelined_tiles import bind_pipelined_tiles
 from .plain_loops import bind_plain_loops, is_bound
 from .product import products_of
 from .row_stages import row_stages
@@ -55,6 +56,7 @@ class _Take(NamedTuple):
 _TAKES = (
     _Take("few rows", few_products, bind_few_rows),
     _Take("tensor cores", matrix_products, bind_tensor_cores),
+    _Take("pipelined tiles", products_of, bind_pipelined_tiles),
     _Take("tiles", products_of, bind_tiles),
     _Take("rows", row_stages, bind_rows),
     _Take("turned", turned_of, bind_turned),

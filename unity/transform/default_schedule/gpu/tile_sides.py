@@ -83,8 +83,13 @@ def side_of(what: Product, name: str, value: Expr, axes: tuple[IterVar, ...], si
     shape = [const(length // chunk, INT), const((lines + free) * chunk, INT)]
     buffer = buffer_of(f"{what.name}_{name}", dtype.name, shape, "shared.dyn")
     side = Side(value, axes, size, steps, by_steps, by_steps and not walked, 1, buffer)
-    widths = [chunk >> k for k in range(chunk.bit_length() - 1)]
-    return replace(side, width=next((width for width in widths if _is_vector(what, side, width)), 1))
+    return replace(side, width=vectors_of(what, side))
+
+
+def vectors_of(what: Product, side: Side) -> int:
+    """Elements of an operand that a thread stores at once: whole vectors of memory, or gathered ones."""
+    widths = [side.chunk >> k for k in range(side.chunk.bit_length() - 1)]
+    return next((width for width in widths if _is_vector(what, side, width)), 1)
 
 
 def element_at(what: Product, side: Side, batch: Expr, groups: Expr, line: Expr, lane: Expr | None) -> Expr:

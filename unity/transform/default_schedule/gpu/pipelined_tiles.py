@@ -1,0 +1,176 @@
+"""The rule for large products without tensor cores, batched or not, and convolutions: pipelines of copies, a patch for each thread.
+
+Not here: what a block does (`thread_tiles.py`); products of few rows, columns or steps, and devices without asynchronous copies
+(`tiles.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace as with_fields
+from typing import NamedTuple
+
+from ....ir.build import const, dtype_of
+from ....ir.expr import IntImm
+from ....ir.node import replace
+from ....ir.scalar import Cast, IterVar
+from ....ir.stmt import BufferStore, seq
+from ....ir.types import Expr
+from ...infra.backend import GpuMachine
+from ...schedule import Schedule
+from ...tir.analysis.choices import choose
+from ..base import program_of, schedule_of
+from .nests import INT, buffer_of, replaced
+from .product import Product, extent_of, products_of, walks
+from .stages import size_of
+from .thread_tile_parts import ThreadTile
+from .thread_tiles import kernel
+from .tile_blocks import WARP
+from .tile_sides import CHUNK_BYTES, Side, vectors_of
+
+
+class Choice(NamedTuple):
+    """Rows and columns of a tile, warps along them, groups of warps that share its steps, blocks that a multiprocessor is to have
+    at a time, and the part of the device's speed that is expected of it."""
+
+    rows: int
+    columns: int
+    row_warps: int
+    column_warps: int
+    step_groups: int
+    together: int
+    speed: float
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return WARP * self.row_warps * self.column_warps * self.step_groups
+
+    @property
+    def registers(self) -> int:
+        """Registers that a thread may have."""
+        return min(MOST_REGISTERS, REGISTERS // (self.threads * self.together))
+
+    @property
+    def sums(self) -> int:
+        """Sums of a thread."""
+        return self.rows * self.columns // (self.row_warps * self.column_warps * WARP)
+
+
+CHOICES = (
+    Choice(128, 128, 4, 1, 1, 2, 1.0),  # a thread has 8 x 16 sums: six vectors of operands for 128 products
+    Choice(64, 128, 2, 2, 2, 1, 0.85),  # 8 x 8: four vectors for 64 products
+    Choice(64, 64, 2, 1, 2, 2, 0.75),
+    Choice(32, 64, 1, 1, 4, 2, 0.6),
+)
+"""Tiles, largest first. A larger one reads less memory for each product; smaller ones occupy more multiprocessors."""
+REGISTERS, MOST_REGISTERS = 65536, 256
+"""Registers of a multiprocessor, and of a thread."""
+ROW_LANES = 4
+"""Lanes of a warp along its rows: the others write a line of memory together."""
+STEP_BYTES = 64
+"""Bytes of a tile's row of steps for each group."""
+STAGES = 4
+"""Stages of the rings: copies run three tiles ahead."""
+GROUP = 8
+"""Most tiles of columns that blocks take before the next tile of rows."""
+LEAST = 32
+"""Least rows, columns and steps of a product for which pipelines pay."""
+LEAST_ITEM = 4
+"""Bytes that are copied asynchronously at least."""
+COPIES = 80
+"""The least compute capability of devices that have asynchronous copies."""
+
+
+def bind_pipelined_tiles(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Schedule, str] | None:
+    """Replace a product by its kernel, and return the schedule of the new program and a description. None if the device lacks
+    asynchronous copies, or the product is small."""
+    if gpu.capability < COPIES or gpu.warp != WARP or min(_sizes(what)[1:]) < LEAST or _item(what) < LEAST_ITEM:
+        return None
+    if not choose(what.stage.block, "pipelined", (0, 1), 1):
+        return None
+    _inline_producers(sch, what)
+    what = next(product for product in products_of(sch) if product.name == what.name)
+    tile = _tile(what, gpu)
+    if tile is None:
+        return None
+    made = kernel(what, tile, *_sides(what, tile), _group(what, tile))
+    func = program_of(sch)
+    dead = what.after.block if what.after is not None else None
+    body = seq(*replaced(func.body, {what.stage.block: made}, dead, what.store.buffer))
+    return schedule_of(replace(func, body=body)), f"{what.name} in tiles of {tile}, copied {tile.stages - 1} ahead"
+
+
+def _sides(what: Product, tile: ThreadTile) -> tuple[Side, Side]:
+    left = _side(what, "left", what.left, what.rows, tile.rows, tile.steps, True)
+    return left, _side(what, "right", what.right, what.columns, tile.columns, tile.steps, False)
+
+
+def _side(what: Product, name: str, value: Expr, axes: tuple[IterVar, ...], size: int, steps: int, keeps: bool) -> Side:
+    """An operand with a buffer for its tile. ``keeps``: steps that are contiguous in memory are so in the tile; of an operand that
+    does not keep them the copy transposes, element by element."""
+    walked = walks(value, what.steps, axes)
+    value = value.value if isinstance(value, Cast) else value
+    by_steps, dtype = walked and keeps, dtype_of(value)
+    length, lines = (steps, size) if by_steps else (size, steps)
+    free = CHUNK_BYTES // dtype.itemsize if walked and not keeps else 0
+    buffer = buffer_of(f"{what.name}_{name}", dtype.name, [const(lines, INT), const(length + free, INT)], "shared.dyn")
+    side = Side(value, axes, size, steps, by_steps, walked and not keeps, 1, buffer)
+    return side if side.turned else with_fields(side, width=vectors_of(what, side))
+
+
+def _tile(what: Product, gpu: GpuMachine) -> ThreadTile | None:
+    """The tile that costs least, with as many stages as fit into shared memory; None if not even two do."""
+    block, costs = what.stage.block, _costs(what, gpu)
+    item, wide = _item(what), max(1, what.store.buffer.dtype.itemsize // LEAST_ITEM)
+    fits = [choice for choice in CHOICES if 2 * choice.sums * wide <= choice.registers]
+    found = sorted(fits, key=lambda choice: costs[choice])
+    choice = found[choose(block, "tile", range(len(found)), 0)]
+    rows, columns, row_warps, column_warps, groups, together, _ = choice
+    steps = groups * STEP_BYTES // item
+    tile = ThreadTile(rows, columns, steps, row_warps, column_warps, ROW_LANES, STAGES, together, groups)
+    spread = (groups - 1) * choice.sums * choice.threads * what.store.buffer.dtype.itemsize // groups
+    stage = sum([side.bytes for side in _sides(what, tile)])
+    room = (gpu.shared_bytes // together - spread) // stage
+    stages = choose(block, "stages", range(2, STAGES + 1), STAGES, max(2, room))
+    return with_fields(tile, stages=stages) if stages * stage + spread <= gpu.shared_bytes else None
+
+
+def _costs(what: Product, gpu: GpuMachine) -> dict[Choice, float]:
+    """The cost of each choice: waves of tiles over the multiprocessors, times the size of a tile, over its speed."""
+    batch, m, n, _ = _sizes(what)
+    found = {}
+    for choice in CHOICES:
+        tiles = batch * math.ceil(m / choice.rows) * math.ceil(n / choice.columns)
+        found[choice] = math.ceil(tiles / gpu.processors) * choice.rows * choice.columns / choice.speed
+    return found
+
+
+def _sizes(what: Product) -> tuple[int, int, int, int]:
+    """Batch, rows, columns and steps."""
+    batch, rows, columns, steps = [
+        size_of([axis.dom.extent for axis in axes if axis.dom is not None])
+        for axes in (what.batch, what.rows, what.columns, what.steps)
+    ]
+    return batch, rows, columns, steps
+
+
+def _item(what: Product) -> int:
+    """Bytes of the wider operand's elements in memory."""
+    values = [value.value if isinstance(value, Cast) else value for value in (what.left, what.right)]
+    return min([dtype_of(value).itemsize for value in values])
+
+
+def _inline_producers(sch: Schedule, what: Product) -> None:
+    """Inline producers that only the product reads, such as the padding of an image, into the fill of its tiles."""
+    for producer in sch.get_producers(what.stage.rv):
+        block = sch.get(producer)
+        if block.init is None and type(block.body) is BufferStore and len(sch.get_consumers(producer)) == 1:
+            sch.compute_inline(producer)
+
+
+def _group(what: Product, tile: ThreadTile) -> int:
+    extent = extent_of(what.columns)
+    tiles = math.ceil(extent.value / tile.columns) if type(extent) is IntImm else 1
+    groups = [group for group in range(GROUP, 0, -1) if tiles % group == 0]
+    return choose(what.stage.block, "group", groups, groups[0])

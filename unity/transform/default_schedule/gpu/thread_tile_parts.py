@@ -1,0 +1,197 @@
+"""What a thread takes of a product's tile: its rows and columns, and how it reads them from shared memory into registers.
+
+Lanes of a warp lie along rows and columns. Of four lanes, two read the same vector of either operand: one pass through shared
+memory serves half a warp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....ir.buffer import Buffer
+from ....ir.build import add, const, dtype_of, floordiv, floormod, intrinsic, mul
+from ....ir.scalar import BufferLoad, Cast
+from ....ir.stmt import BufferStore, Stmt
+from ....ir.types import Expr, prim_type
+from .nests import INT, buffer_of
+from .tile_blocks import VECTOR, WARP, Place, loop, registers, vector
+from .tile_sides import LINES, Side, sum_of
+
+PAIR = 2
+"""Neighbouring lanes that have different rows."""
+SHARED = "shared.dyn"
+
+
+@dataclass(slots=True, frozen=True)
+class ThreadTile:
+    """The tile of a block; warps along its rows and its columns, lanes along the rows of a warp; stages of the rings; blocks that a
+    multiprocessor is to have at a time. ``step_groups``: so many groups of warps share the steps of a tile."""
+
+    rows: int
+    columns: int
+    steps: int
+    row_warps: int
+    column_warps: int
+    row_lanes: int
+    stages: int
+    together: int = 1
+    step_groups: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.rows} x {self.columns} by {self.steps}"
+
+    @property
+    def group_warps(self) -> int:
+        """Warps of a group."""
+        return self.row_warps * self.column_warps
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block."""
+        return self.group_warps * self.step_groups
+
+    @property
+    def column_lanes(self) -> int:
+        """Lanes along the columns of a warp."""
+        return WARP // self.row_lanes
+
+    @property
+    def own_rows(self) -> int:
+        """Rows of a thread."""
+        return self.rows // (self.row_warps * self.row_lanes)
+
+    @property
+    def own_columns(self) -> int:
+        """Columns of a thread."""
+        return self.columns // (self.column_warps * self.column_lanes)
+
+    @property
+    def own_steps(self) -> int:
+        """Steps of a thread."""
+        return self.steps // self.step_groups
+
+    def group(self, place: Place) -> tuple[Expr, Expr]:
+        """The group of a thread's warp, and the number of the warp in it."""
+        return floordiv(place.warp, self.group_warps), floormod(place.warp, self.group_warps)
+
+
+@dataclass(slots=True, frozen=True)
+class Step:
+    """A step of a turn: the ``number``-th of the ``count`` that the round ``k`` has."""
+
+    k: Expr
+    count: int
+    number: int
+
+    @property
+    def index(self) -> Expr:
+        """Its number in the turn."""
+        return add(mul(self.k, self.count), self.number)
+
+
+@dataclass(slots=True, frozen=True)
+class Part:
+    """What a thread reads of an operand, from ``first_step`` on: ``own`` rows (or columns), every ``lanes``-th vector of its
+    warp's. ``ring`` has the tiles of all stages, ``near`` two versions of what the products of a step take."""
+
+    side: Side
+    ring: Buffer
+    near: Buffer
+    own: int
+    lanes: int
+    first_step: Expr
+    warp: Expr
+    lane: Expr
+
+    @property
+    def width(self) -> int:
+        """Elements that are read at once."""
+        return width_of(self.side)
+
+    @property
+    def ahead(self) -> int:
+        """Steps that are read at once."""
+        return self.width if self.side.by_steps else 1
+
+    @property
+    def piece(self) -> int:
+        """Neighbouring rows that are read at once."""
+        return 1 if self.side.by_steps else self.width
+
+    def at(self, number: Expr) -> Expr:
+        """The row of the tile that a row of the thread is."""
+        pieces, rest = floordiv(number, self.piece), floormod(number, self.piece)
+        first = mul(self.warp, self.own * self.lanes)
+        return sum_of(first, mul(pieces, self.lanes * self.piece), mul(self.lane, self.piece), rest)
+
+    def loads(self, slot: Expr, step: Step) -> Stmt:
+        """Read what the products of ``ahead`` steps take, from one on."""
+        along, version = add(self.first_step, step.index), self._version(step)
+
+        def load(number: Expr) -> Stmt:
+            first = mul(number, self.piece)
+
+            def one(lane: Expr | None) -> Stmt:
+                line, start = (self.at(first), along) if self.side.by_steps else (along, self.at(first))
+                index = self.place(slot, line, start, lane)
+                cell: Expr = BufferLoad(self.ring, index, prim_type(self.ring.dtype))
+                cell = Cast(cell, prim_type(self.near.dtype)) if self.near.dtype is not self.ring.dtype else cell
+                return BufferStore(self.near, cell, (sum_of(version, mul(first, self.ahead), lane),))
+
+            return vector(self.width, one)
+
+        return loop("i", self.own // self.piece, load)
+
+    def place(self, slot: Expr, line: Expr, start: Expr, lane: Expr | None) -> tuple[Expr, Expr]:
+        """Where an element of a stage's tile lies in the ring: chunks of a line of steps are exchanged by what its number is."""
+        at = add(mul(slot, self.side.lines), line)
+        if not self.side.by_steps:
+            return at, sum_of(start, lane)
+        chunk = self.side.chunk
+        count = min(LINES, self.side.steps // chunk)
+        other = floormod(floordiv(line, LINES // count), count)
+        piece = intrinsic("bitwise_xor", floordiv(start, chunk), other)
+        return at, sum_of(mul(piece, chunk), floormod(start, chunk), lane)
+
+    def value(self, number: Expr, step: Step) -> Expr:
+        """An element of a step that was read."""
+        index = sum_of(self._version(step), mul(number, self.ahead), const(step.number % self.ahead, INT))
+        return BufferLoad(self.near, (index,), prim_type(self.near.dtype))
+
+    def _version(self, step: Step) -> Expr:
+        """Where what was read for a step begins: every other ``ahead`` steps have the same place."""
+        is_whole = self.ahead % step.count == 0
+        version = floormod(step.k, 2) if is_whole else const(step.number // self.ahead % 2, INT)
+        return mul(version, self.own * self.ahead)
+
+
+_Buffers = tuple[list[Buffer], list[Buffer]]
+
+
+def width_of(side: Side) -> int:
+    """Elements that a thread reads at once."""
+    return min(VECTOR, side.chunk)
+
+
+def parts_of(tile: ThreadTile, place: Place, sides: tuple[Side, Side], buffers: _Buffers) -> tuple[Part, Part]:
+    """What a thread takes of both operands; their rings and registers are those of ``buffers_of``."""
+    group, warp = tile.group(place)
+    start = mul(group, tile.own_steps)
+    row = add(mul(floordiv(place.lane, PAIR * tile.column_lanes), PAIR), floormod(place.lane, PAIR))
+    column = floormod(floordiv(place.lane, PAIR), tile.column_lanes)
+    (left, right), (rings, near) = sides, buffers
+    down, over = floordiv(warp, tile.column_warps), floormod(warp, tile.column_warps)
+    return (
+        Part(left, rings[0], near[0], tile.own_rows, tile.row_lanes, start, down, row),
+        Part(right, rings[1], near[1], tile.own_columns, tile.column_lanes, start, over, column),
+    )
+
+
+def buffers_of(tile: ThreadTile, sides: tuple[Side, Side], values: tuple[Expr, Expr]) -> _Buffers:
+    """The rings of tiles of both operands, and a thread's registers for what it reads of them."""
+    rings, near = [], []
+    for side, value, own in zip(sides, values, (tile.own_rows, tile.own_columns)):
+        name, (lines, length) = side.buffer.name, side.buffer.shape
+        rings.append(buffer_of(name, side.buffer.dtype.name, [mul(lines, tile.stages), length], SHARED))
+        near.append(registers(f"{name}_near", dtype_of(value).name, 2 * own * (width_of(side) if side.by_steps else 1)))
+    return rings, near
