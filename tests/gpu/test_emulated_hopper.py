@@ -118,12 +118,9 @@ def test_bytes_that_never_come():
         assert gpu.findings[0].kind == "barrier" and "transaction barrier" in str(gpu.findings[0])
 
 
-@pytest.mark.parametrize("swizzle, inner", [(0, 16), (1, 32), (2, 64), (3, 128)])
-def test_tiles_come_and_go_by_bulk_copies(swizzle, inner):
-    """A box that hangs over two edges comes in with zeros outside, is read as it lies, and goes out again inside alone. With
-    a swizzle the emulated device alone takes this: an H100 says that an instruction is not legal."""
-    width = inner // 4
-    text = (
+def there_and_back(swizzle: int, inner: int, first: int) -> str:
+    """A kernel that copies a box at a corner into shared memory, stores it as it lies, and copies it out to another tensor."""
+    return (
         HEADER.format(arch="sm_90")
         + f"""
 .visible .entry k(.param .align 64 .b8 a[128], .param .align 64 .b8 b[128], .param .u64 out)
@@ -134,7 +131,7 @@ def test_tiles_come_and_go_by_bulk_copies(swizzle, inner):
   mbarrier.init.shared.b64 [full], 1;
   mbarrier.arrive.expect_tx.shared.b64 %d0, [full], {inner * 8};
   mov.b64 %d1, a; cvta.param.u64 %d1, %d1;
-  cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [tile], [%d1, {{-2, 5}}], [full];
+  cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [tile], [%d1, {{{first}, 5}}], [full];
 READY: bar.sync 0;
 WAIT: mbarrier.try_wait.parity.shared.b64 %p1, [full], 0; @!%p1 bra WAIT;
   mov.b32 %r1, tile; ld.param.b64 %d3, [out]; mov.b32 %r3, %t;
@@ -142,14 +139,21 @@ COPY: shl.b32 %r2, %r3, 2; add.s32 %r4, %r1, %r2; ld.shared.b32 %r5, [%r4]; cvt.
   st.global.b32 [%d4], %r5; add.s32 %r3, %r3, 32; setp.lt.u32 %p2, %r3, {inner * 2}; @%p2 bra COPY;
   @%p0 bra END;
   mov.b64 %d2, b; cvta.param.u64 %d2, %d2; fence.proxy.async;
-  cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d2, {{-2, 5}}], [tile];
+  cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d2, {{{first}, 5}}], [tile];
   cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
 END: ret;
 }}
 """
     )
+
+
+@pytest.mark.parametrize("first", [0, -4])
+@pytest.mark.parametrize("swizzle, inner", [(0, 16), (1, 32), (2, 64), (3, 128)])
+def test_tiles_come_and_go_by_bulk_copies(swizzle, inner, first):
+    """A box that hangs over edges comes in with zeros outside, is read as it lies, and goes out again inside alone."""
+    width, text = inner // 4, there_and_back(swizzle, inner, first)
     x = np.arange(1, 10 * 36 + 1, dtype=np.int32).reshape(10, 36)
-    with device_or_emulated("sm_90") if swizzle == 0 else emulated_gpu("sm_90") as gpu:
+    with device_or_emulated("sm_90") if first == 0 else emulated_gpu("sm_90") as gpu:
         arrays = Arrays()
         back = arrays.put(np.zeros_like(x))
         maps = [tensor_map(arrays, place, 3, (36, 10), (144,), (width, 8), swizzle) for place in (arrays.put(x), back)]
@@ -158,8 +162,8 @@ END: ret;
         tile, gone = arrays.get(out, (8, width), np.int32), arrays.get(back, x.shape, np.int32)
         assert gpu is None or gpu.findings == []
     wanted = np.zeros((8, width), np.int32)
-    shown = min(width - 2, 36)
-    wanted[:5, 2 : 2 + shown] = x[5:, :shown]
+    shown = min(width + first, 36)
+    wanted[:5, -first : shown - first] = x[5:, :shown]
     lying = np.zeros(inner * 8, np.uint8)
     for at, byte in enumerate(wanted.view(np.uint8).ravel()):
         lying[at ^ (at >> 7 & {0: 0, 1: 1, 2: 3, 3: 7}[swizzle]) << 4] = byte
@@ -167,6 +171,15 @@ END: ret;
     kept = np.zeros_like(x)
     kept[5:, :shown] = x[5:, :shown]
     assert (gone == kept).all()
+
+
+def test_a_corner_between_vectors_ends_a_kernel():
+    with emulated_gpu("sm_90") as gpu, pytest.raises(UnityError, match="CUDA_ERROR_ILLEGAL_INSTRUCTION"):
+        arrays = Arrays()
+        place = arrays.put(np.zeros((10, 36), np.int32))
+        maps = [tensor_map(arrays, place, 3, (36, 10), (144,), (4, 8), 0) for _ in range(2)]
+        arrays.run(there_and_back(0, 16, -2), "k", (1,), (32,), *maps, arrays.room(128))
+    assert "-8 bytes into a row" in str(gpu.findings[0])
 
 
 def test_plain_bulk_copies_and_arrivals_by_all():

@@ -15,7 +15,7 @@ from ....ir.interpret.threads.barriers import swizzled
 from ....ir.interpret.threads.findings import Finding
 from ..machine.access import Access
 from ..machine.batch import Batch, Index
-from ..machine.findings import ILLEGAL_ADDRESS, MISALIGNED, fault
+from ..machine.findings import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED, fault
 from ..machine.link import PARAM_WINDOW
 from ..machine.reading import S32, S64, U32, Reading, Run
 from ..memory.tensor_map import TensorMap, read_map
@@ -123,6 +123,14 @@ def _aligned(reading: Reading, batch: Batch, address: int, to: int) -> None:
         raise fault(MISALIGNED, Finding("E366", "alignment", text, reading.instruction.span))
 
 
+def _cornered(reading: Reading, batch: Batch, tensor: TensorMap, corner: list[int]) -> list[int]:
+    """A corner, the innermost place of which is a multiple of 16 bytes: an H100 ends a kernel at -8 bytes, whatever the swizzle."""
+    if corner[0] * tensor.item % 16:
+        text = f"{batch.launch.name}: a bulk copy whose corner is {corner[0] * tensor.item} bytes into a row, no multiple of 16"
+        raise fault(ILLEGAL_INSTRUCTION, Finding("E366", "alignment", text, reading.instruction.span))
+    return corner
+
+
 def _bounded(reading: Reading, batch: Batch, start: int, size: int) -> None:
     if start < 0 or start + size > batch.shared_limit:
         text = f"{batch.launch.name}: a bulk copy of {size} bytes at byte {start} of the {batch.shared_limit} of shared memory"
@@ -147,7 +155,8 @@ def _tensor_in(reading: Reading, rank: int, windowed: bool, to_several: bool) ->
         for k, tensor in enumerate(maps):
             _aligned(reading, batch, starts[k], 128)
             _bounded(reading, batch, starts[k], tensor.size)
-            address, inside = _elements(reading, batch, tensor, [int(c[k]) for c in corners])
+            corner = _cornered(reading, batch, tensor, [int(c[k]) for c in corners])
+            address, inside = _elements(reading, batch, tensor, corner)
             own = int(batch.shared_base[lanes[k]])
             owners = [own]
             if mask is not None:
@@ -215,7 +224,8 @@ def _out(reading: Reading, rank: int) -> Run:
             if find is not None:
                 tensor = maps[k]
                 _aligned(reading, batch, starts[k], 128)
-                address, inside = _elements(reading, batch, tensor, [int(c[k]) for c in corners])
+                corner = _cornered(reading, batch, tensor, [int(c[k]) for c in corners])
+                address, inside = _elements(reading, batch, tensor, corner)
                 count, width = tensor.size, tensor.swizzle
             else:
                 assert target is not None and size is not None
