@@ -116,6 +116,20 @@ def test_dropped_memory_is_used_again(scripted):
     assert here.held == 1024 and block.nbytes == 1000
 
 
+def test_a_few_large_blocks_go_back_at_once(scripted):
+    """Of each size that is small beside the pool two wait whoever holds the lock; a third one and larger sizes are counted."""
+    here = context(0)
+    size = rounded(2 * memory.SMALL)
+    here.most = memory.SHARE * size
+    allocate(here, size)  # the first one makes the place
+    blocks = [allocate(here, size) for _ in range(3)]
+    with memory._LOCK:
+        del blocks
+        assert here.held == size, "the third one waits for the lock"
+    allocate(here, size)
+    assert here.held == 0 and here.pooled == 3 * size
+
+
 def test_a_driver_may_forbid_the_pool():
     made = ScriptedDriver()
     made.driver.recycles = False

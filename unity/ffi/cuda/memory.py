@@ -1,7 +1,7 @@
 """Memory of a device: allocation with a pool, copies, fills.
 
 The pool keeps a freed block for the next request of its size on its stream: up to a quarter of the device's memory, and a few
-small blocks of each size in any case. Taking a kept block and freeing a small one need no lock. Invariant: a stream that reuses a
+blocks of each size in any case. Taking a kept block and freeing one of those few need no lock. Invariant: a stream that reuses a
 block waits for the work that last used it; a copy to the host waits for the work of its stream.
 """
 
@@ -24,8 +24,9 @@ GRANULE, SMALL, STEPS = 512, 1 << 20, 8
 """Sizes of blocks: multiples of ``GRANULE`` up to ``SMALL`` bytes, above that ``STEPS`` sizes between powers of two."""
 
 
-FEW = 64
-"""Small blocks of a size that wait whatever else does."""
+FEW, FEW_LARGE, SHARE = 64, 2, 64
+"""Small blocks of a size that wait whatever else does; larger ones, up to the pool's bytes divided by ``SHARE``: all sizes of two
+such blocks together are no more than half of the pool."""
 
 
 class Block:
@@ -41,9 +42,10 @@ class Block:
         if sys.is_finalizing():
             return
         context, last = self.context, self.context.stream()
-        if last == self.stream and self.size <= SMALL and not CAPTURES:
-            waiting = context.waiting.get((last, self.size))
-            if waiting is not None and len(waiting) < FEW:
+        size = self.size
+        if last == self.stream and not CAPTURES and (size <= SMALL or size * SHARE <= (context.most or 0)):
+            waiting = context.waiting.get((last, size))
+            if waiting is not None and len(waiting) < (FEW if size <= SMALL else FEW_LARGE):
                 waiting.append(self.address)
                 return
         if CAPTURES and (kept := kept_by_graph(last == self.stream)) is not None:
