@@ -124,7 +124,9 @@ def test_a_few_large_blocks_go_back_at_once(scripted):
     allocate(here, size)  # the first one makes the place
     blocks = [allocate(here, size) for _ in range(3)]
     with memory._LOCK:
-        del blocks
+        thread = threading.Thread(target=blocks.clear)
+        thread.start()
+        thread.join()
         assert here.held == size, "the third one waits for the lock"
     allocate(here, size)
     assert here.held == 0 and here.pooled == 3 * size
