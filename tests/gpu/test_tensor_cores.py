@@ -152,7 +152,7 @@ def test_tiles_by_sizes_and_devices() -> None:
     for tile, gpu in machines.items():
         assert tile in scheduled(large, Machine(gpu=gpu))[1]
     hopper = Machine(gpu=GpuMachine(90, 132, shared_bytes=227 << 10, warpgroups=True))
-    assert "128 x 256 by 64 in 4 stages (wgmma, bulk copies)" in scheduled(large, hopper)[1]
+    assert "128 x 256 by 64 in 4 stages, one after another in 132 blocks (wgmma, bulk" in scheduled(large, hopper)[1]
     whole, odd = scheduled(product("n", 4096, "k", "b", "float16", "float16"), hopper)[1].split("; else: up to 1 rows")
     assert "where k is a multiple of 8" in whole and "(wgmma, bulk copies)" in whole and "wgmma" not in odd, whole
     few = scheduled(product(16, 4096, 4096, "b", "float16", "float16"), hopper)[1]
@@ -160,7 +160,7 @@ def test_tiles_by_sizes_and_devices() -> None:
     assert "192 x 1" in scheduled(product(4096, 2304, 768, "b", "float16", "float16"), hopper)[1]
     assert "pieces" in scheduled(product(64, 768, 3072, "b", "float16", "float16"), hopper)[1]
     assert "by 32 (m16n8k16)" in scheduled(product(4096, 4096, 32, "", "float16", "float16"), hopper)[1]
-    assert "16 x 64" in scheduled(product(16, 512, 512, "", "float16", "float16"))[1]
+    assert "16 x 64" in scheduled(product(32, 512, 512, "", "float16", "float16"))[1]
     assert "tensor" not in scheduled(large, Machine(gpu=GpuMachine(75, 40)))[1]
     plain = product(64, 64, 64, "", "float32", "float32")
     assert "tensor" not in scheduled(plain, machine_of(unity.Target("cuda")))[1]

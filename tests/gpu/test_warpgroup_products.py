@@ -39,11 +39,11 @@ TILES = [
     (Choice(64, 16, 1, 1, is_grouped=True, turned=True), "16 x 64", 20, 72, 136, "", "bfloat16", {}),
     (Choice(64, 32, 1, 1, is_grouped=True, turned=True), "32 x 64", 20, 66, 256, "b", "int8", {"pieces": 2}),
     (Choice(64, 64, 1, 1, is_grouped=True, turned=True), "64 x 64", 72, 40, 264, "ab", "float16", {"pieces": 2}),
-    (Choice(128, 64, 2, 1, is_grouped=True, turned=True), "64 x 128", 40, 132, 72, "b", "float16", {"together": 2}),
+    (Choice(128, 64, 2, 1, is_grouped=True, turned=True), "64 x 128", 40, 132, 72, "b", "float16", {}),
     (Choice(64, 32, 1, 1, is_grouped=True), "64 x 32", 130, 72, 136, "b", "float16", {"in_turn": 1, "stages": 2}),
     (Choice(64, 32, 1, 1, is_grouped=True, turned=True), "32 x 64", 40, 130, 264, "b", "float16", {"in_turn": 1, "pieces": 2}),
 ]  # fmt: skip
-"""Tiles: three warpgroups, one, pieces of a sum, exchanged operands, several blocks of a processor, several tiles of a block."""
+"""Tiles: three warpgroups, one, pieces of a sum, exchanged operands, several tiles of a block."""
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,6 @@ def test_tiles(
     fn = rewrite(fn, {Block: lambda block: replace(block, annotations={"schedule": decided})})
     kinds = {
         "pieces": "of {} pieces",
-        "together": ", {} together",
         "in_turn": "one after another",
         "stages": "in {} stages",
     }
@@ -116,10 +115,10 @@ def test_convolution() -> None:
 @pytest.mark.parametrize(
     "columns,turned,decided",
     [
-        (64, "b", {"shared": 1, "stages": 2}),
+        (64, "b", {"shared": 1, "group": 4, "stages": 2}),
         (64, "b", {"shared": 2, "pieces": 2}),
         (128, "", {"shared": 2, "stages": 3}),
-        (64, "b", {"shared": 1, "in_turn": 1, "stages": 3}),
+        (64, "b", {"shared": 1, "group": 4, "in_turn": 1, "stages": 3}),
         (64, "b", {"shared": 2, "in_turn": 1}),
     ],
 )

@@ -28,7 +28,7 @@ from .product_pieces import as_read, exchanged, in_pieces, joined
 from .stages import size_of
 from .tensor_views import TensorView
 from .tile_blocks import WARP
-from .tile_costs import CHOICES, GROUP_CHOICES, PIECES, STEP_BYTES, Choice, Sizes, plans, tiles_of, turns_of
+from .tile_costs import CHOICES, GROUP_CHOICES, PIECES, STEP_BYTES, Choice, Sizes, plans, tiles_of
 from .tile_sides import Side, side_of
 from .warp_tiles import Form, WarpTile, kernel
 from .warpgroup_sizes import CLUSTER, COLUMNS_SHARED, NOTHING, ROWS_SHARED, WarpgroupTile
@@ -55,12 +55,8 @@ GROUP = 8
 """Most tiles of columns that blocks take before the next tile of rows."""
 FEW_ROWS = 64
 """A product with a symbolic number of rows has a kernel of its own for up to this many."""
-KEPT = 2 << 10
-"""Shared memory of each block that the system keeps, and that its barriers take with what aligns the ring."""
 LEAST_COPY = 8
 """Bytes that a thread copies at once at least: with less, one warpgroup that copies would not keep up with two that multiply."""
-FEW_TURNS = 32
-"""Turns of a tile up to which a block takes one tile after another: beginning anew would take a good part of its time."""
 FEW_STEPS = 8
 """Least steps of a product for which tensor cores pay."""
 
@@ -128,9 +124,8 @@ def _group_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pi
     """A tile of warpgroups, if threads keep up with its copies and have registers and shared memory for it."""
     what, block = exchanged(what) if choice.turned else what, what.stage.block
     pieces = choose(block, "pieces", PIECES, pieces) if sizes.known else 1
-    together = choose(block, "together", (1, 2), 1)
     shape = choice.row_parts, choice.column_parts, 1
-    tile = WarpgroupTile(*choice[:2], _steps(what), *shape, pieces, choice.turned, together)
+    tile = WarpgroupTile(*choice[:2], _steps(what), *shape, pieces, choice.turned)
     sides = _sides(what, tile.rows, tile.columns, tile.steps)
     parts = (tile.rows // tile.row_groups, tile.group_columns)
     if not all([side.by_steps or part % side.steps == 0 for side, part in zip(sides, parts)]):
@@ -138,8 +133,7 @@ def _group_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pi
     views = views_of(what, sides)
     if not tile.has_room(not isinstance(views, str)):
         return None
-    shared = gpu.shared_bytes if together == 1 else (gpu.shared_bytes + KEPT // 2) // together - KEPT
-    room = (shared - tile.bytes) // tile.stage_bytes + 1
+    room = (gpu.shared_bytes - tile.bytes) // tile.stage_bytes + 1
     if sizes.known:
         whole = size_of([stages_in(what, views, tile.steps)])
         if (
@@ -150,7 +144,7 @@ def _group_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pi
     turns = math.ceil(whole / pieces) if sizes.known else room
     stages = choose(block, "stages", range(2, MOST_STAGES + 1), max(2, min(room, turns, MOST_STAGES)), room)
     beside = all([side.copied_bytes >= LEAST_COPY for side in sides])
-    waits = tiles_of(choice, pieces, sizes) > gpu.processors and turns_of(sizes, pieces) <= FEW_TURNS
+    waits = tiles_of(choice, pieces, sizes) > gpu.processors
     in_turn = replace_sizes(tile, blocks=gpu.processors)
     if not isinstance(views, str) and choose(block, "in_turn", (0, 1), int(waits and in_turn.has_room(True))):
         tile = in_turn
@@ -251,7 +245,12 @@ def _elements(operand: Expr, most: int) -> int:
 
 
 def _group(what: Product, tile: WarpTile | WarpgroupTile) -> int:
-    extent = extent_of(what.columns)
-    tiles = math.ceil(extent.value / tile.columns) if type(extent) is IntImm else 1
-    groups = [group for group in range(GROUP, 0, -1) if tiles % group == 0]
-    return choose(what.stage.block, "group", groups, groups[0])
+    """Tiles of columns that blocks take before the next tile of rows. Where tiles of rows are few, neighbouring blocks have all of
+    them, and read the same columns, which are weights as a rule."""
+    rows, columns = [
+        math.ceil(extent.value / size) if type(extent := extent_of(axes)) is IntImm else 0
+        for axes, size in ((what.rows, tile.rows), (what.columns, tile.columns))
+    ]
+    groups = [group for group in range(GROUP, 0, -1) if columns % group == 0] if columns else [1]
+    own = 1 if isinstance(tile, WarpgroupTile) and 0 < rows <= GROUP else groups[0]
+    return choose(what.stage.block, "group", groups, own)

@@ -36,8 +36,8 @@ BULK_REGISTERS, COPY_REGISTERS = (40, 32, 24), 88
 @dataclass(slots=True, frozen=True)
 class WarpgroupTile:
     """Sizes of a block's tile; how many warpgroups share its rows and its columns; stages of the ring; pieces of the sum, each of
-    a block of its own. ``turned``: the operands are exchanged, so that rows of the tile are columns of the result. ``together``:
-    blocks that a processor has at a time. ``blocks``: so many take one tile after another; 0 for one of each tile.
+    a block of its own. ``turned``: the operands are exchanged, so that rows of the tile are columns of the result. ``blocks``: so
+    many take one tile after another; 0 for one of each tile.
     ``shared``: what the tiles of two neighbours in a cluster have in common, of which each copies a half for both."""
 
     rows: int
@@ -48,17 +48,15 @@ class WarpgroupTile:
     stages: int
     pieces: int = 1
     turned: bool = False
-    together: int = 1
     blocks: int = 0
     shared: int = NOTHING
 
     def __str__(self) -> str:
         rows, columns = (self.columns, self.rows) if self.turned else (self.rows, self.columns)
         pieces = f" of {self.pieces} pieces" if self.pieces > 1 else ""
-        together = f", {self.together} together" if self.together > 1 else ""
         blocks = f", one after another in {self.blocks} blocks" if self.blocks else ""
         blocks += f", {self.cluster} share {('', 'rows', 'columns')[self.shared]}" if self.shared else ""
-        return f"{rows} x {columns} by {self.steps} in {self.stages} stages{pieces}{', turned' * self.turned}{together}{blocks}"
+        return f"{rows} x {columns} by {self.steps} in {self.stages} stages{pieces}{', turned' * self.turned}{blocks}"
 
     @property
     def cluster(self) -> int:
@@ -96,7 +94,7 @@ class WarpgroupTile:
         is written or read together lies in different banks. A line is along the columns of the result."""
         if self.turned:
             return (32 if self.group_columns % 32 == 0 else 16), WARP_ROWS, 4
-        return HALF_ROWS, (64 if self.group_columns % 64 == 0 and self.together == 1 else 32), 8
+        return HALF_ROWS, (64 if self.group_columns % 64 == 0 else 32), 8
 
     @property
     def stage_bytes(self) -> int:
@@ -112,7 +110,7 @@ class WarpgroupTile:
     @property
     def begun(self) -> int:
         """Registers that each thread begins with."""
-        return min(MOST, FILE // self.together // ((self.groups + 1) * GROUP * 32) // 8 * 8)
+        return min(MOST, FILE // ((self.groups + 1) * GROUP * 32) // 8 * 8)
 
     def has_room(self, is_bulk: bool) -> bool:
         """True if threads that multiply have registers for their sums: when they begin as many as the assembler asks for."""
@@ -126,5 +124,5 @@ class WarpgroupTile:
         if self.groups == 1:
             return None
         each = self.begun
-        fewer = min(BULK_REGISTERS[self.groups - 2], each // 16 * 8) if is_bulk else COPY_REGISTERS
+        fewer = BULK_REGISTERS[self.groups - 2] if is_bulk else COPY_REGISTERS
         return fewer, ((self.groups + 1) * each - fewer) // self.groups // 8 * 8

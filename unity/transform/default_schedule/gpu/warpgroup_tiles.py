@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ....ir.analysis.threads import BLOCKS_TOGETHER, CLUSTER
+from ....ir.analysis.threads import CLUSTER
 from ....ir.buffer import Buffer
 from ....ir.build import add, cast, ceildiv, const, eq, floordiv, floormod, ge, gt, intrinsic, logical_and, mul, sub
 from ....ir.expr import StringImm, Var
@@ -95,9 +95,7 @@ def kernel(
 
     def kept(place: Place, tiles: Tiles) -> Stmt:
         made = block(place, tiles)
-        for key, number in ((BLOCKS_TOGETHER, tile.together), (CLUSTER, tile.cluster)):
-            made = AttrStmt(const(0), key, number, made) if number > 1 else made
-        return made
+        return AttrStmt(const(0), CLUSTER, tile.cluster, made) if tile.cluster > 1 else made
 
     sizes, stacked = (tile.rows, tile.columns, tile.warps + GROUP), tile.stacked
     if tile.blocks:
