@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....ir.buffer import Buffer
-from ....ir.build import add, const, dtype_of, floordiv, floormod, intrinsic, mul
+from ....ir.build import add, const, dtype_of, floordiv, floormod, mul
 from ....ir.scalar import BufferLoad, Cast
 from ....ir.stmt import BufferStore, Stmt
 from ....ir.types import Expr, prim_type
 from .nests import INT, buffer_of
 from .tile_blocks import VECTOR, WARP, Place, loop, registers, vector
-from .tile_sides import LINES, Side, sum_of
+from .tile_sides import Side, sum_of
 
 PAIR = 2
 """Neighbouring lanes that have different rows."""
@@ -133,7 +133,7 @@ class Part:
 
             def one(lane: Expr | None) -> Stmt:
                 line, start = (self.at(first), along) if self.side.by_steps else (along, self.at(first))
-                index = self.place(slot, line, start, lane)
+                index = (add(mul(slot, self.side.lines), line), sum_of(start, lane))
                 cell: Expr = BufferLoad(self.ring, index, prim_type(self.ring.dtype))
                 cell = Cast(cell, prim_type(self.near.dtype)) if self.near.dtype is not self.ring.dtype else cell
                 return BufferStore(self.near, cell, (sum_of(version, mul(first, self.ahead), lane),))
@@ -141,17 +141,6 @@ class Part:
             return vector(self.width, one)
 
         return loop("i", self.own // self.piece, load)
-
-    def place(self, slot: Expr, line: Expr, start: Expr, lane: Expr | None) -> tuple[Expr, Expr]:
-        """Where an element of a stage's tile lies in the ring: chunks of a line of steps are exchanged by what its number is."""
-        at = add(mul(slot, self.side.lines), line)
-        if not self.side.by_steps:
-            return at, sum_of(start, lane)
-        chunk = self.side.chunk
-        count = min(LINES, self.side.steps // chunk)
-        other = floormod(floordiv(line, LINES // count), count)
-        piece = intrinsic("bitwise_xor", floordiv(start, chunk), other)
-        return at, sum_of(mul(piece, chunk), floormod(start, chunk), lane)
 
     def value(self, number: Expr, step: Step) -> Expr:
         """An element of a step that was read."""

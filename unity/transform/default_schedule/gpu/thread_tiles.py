@@ -6,8 +6,9 @@ it multiplies those of this one, also from one turn to the next, so that no turn
 turn: behind it the next tile is there, and the tile before this one is read no more.
 
 Layout in shared memory: the left operand keeps steps contiguous that are so in memory, and a thread reads some steps of a row at
-once; pieces of 16 bytes are exchanged in a row, so that neither copies nor lanes with successive rows meet in a bank. Of another
-operand a thread reads neighbouring rows (or columns) of one step.
+once; a piece of padding behind each row keeps lanes with successive rows in different banks. Of another operand a thread reads
+neighbouring rows (or columns) of one step. Rows of sums are multiplied one after another: then the assembler finds registers for
+them that meet the operands in few banks, on which more depends than on the number of instructions.
 Not here: the choice of products and tiles (`pipelined_tiles.py`); what a thread takes (`thread_tile_parts.py`).
 """
 
@@ -82,7 +83,7 @@ def _fill(what: Product, part: Part, first: Expr, turn: Expr, tile: ThreadTile, 
     side, slot = part.side, floormod(turn, tile.stages)
 
     def put(element: Expr, line: Expr, start: Expr, lane: Expr | None) -> Stmt:
-        return BufferStore(part.ring, element, part.place(slot, line, start, lane))
+        return BufferStore(part.ring, element, (add(mul(slot, side.lines), line), sum_of(start, lane)))
 
     thread = add(mul(place.warp, WARP), place.lane)
     return fill(what, side, place.batch, first, turn, tile.warps * WARP, thread, put)
