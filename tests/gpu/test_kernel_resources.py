@@ -79,6 +79,10 @@ ON_HOPPER = {
         'R.nn.attention(a, b, c, causal_mask="BottomRight")',
         dict.fromkeys("abc", 'R.Tensor((1, "n", 8, 64), "bfloat16")'),
     ),
+    "attention_long": (
+        'R.nn.attention(a, b, c, causal_mask="BottomRight")',
+        dict.fromkeys("abc", 'R.Tensor((1, 4096, 32, 64), "bfloat16")'),
+    ),
 }
 """Programs whose kernels are of another kind there: operands that threads copy for warpgroups."""
 CASES = [(name, arch) for name in PROGRAMS for arch in ("sm_80", "sm_90a")]

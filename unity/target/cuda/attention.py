@@ -17,7 +17,6 @@ for processors.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from ... import te
 from ...ir.expr import Call
@@ -48,13 +47,14 @@ def _program(gpu: GpuMachine, what: Attention) -> Stmt:
     return Kernel(what, products, gpu).statement()
 
 
-_RINGS: dict[int, dict[str, Any]] = {
-    64: {"keys": 128, "warps": 8, "stages": 4},
-    128: {"keys": 128, "warps": 8, "stages": 2},
-}
+_RINGS = {64: ((128, 12, 2), (128, 8, 4)), 128: ((128, 8, 2),)}
 """By the largest width of a head, where one thread copies for warpgroups that multiply: keys of a block, warps, and stages."""
-_RING_SHARE = 0.5
-"""The part of all multiprocessors that is enough for those: each is at least twice as fast as with smaller tiles."""
+_RING_TILES = {2: 0.5, 3: 2}
+"""By the number of warpgroups, how many of their tiles for each multiprocessor are enough. With two, each is at least twice as fast
+as with smaller tiles. Three compute as many rows in four fifths of the time, which larger tiles lose where there are few."""
+_LONG = 2048
+"""The known length and number of keys from which on three warpgroups are tried (they lose with 1,024), where heads share no keys:
+indices of heads that do leave them too few registers."""
 _CORE_TILES = {
     64: ((2, 64, 4), (1, 64, 8), (1, 64, 4), (1, 64, 2), (1, 64, 1)),
     128: ((1, 64, 8), (1, 64, 4), (1, 32, 2), (1, 32, 1)),
@@ -84,7 +84,9 @@ def _products(what: Attention, gpu: GpuMachine) -> Products | None:
         found = [TensorCores(*size, dtype.name, *wide) for size in sizes if size[0] <= most]
         if gpu.warpgroups and fits(what):
             lines = (rounded(width, LINE), rounded(mixed, LINE))
-            found = [Ring(1, dtype=dtype.name, width=lines[0], mixed=lines[1], **_RINGS[max(lines)]), *found]
+            rings = [Ring(1, keys, warps, dtype.name, *lines, stages) for keys, warps, stages in _RINGS[max(lines)]]
+            is_long = rows == length and min(rows, size_of(what.key.size("S")) or 0) >= _LONG
+            found = [*[ring for ring in rings if ring.groups == 2 or is_long], *found]
     else:
         vector = VECTOR_BYTES // (8 if what.wide == "float64" else 4)
         together = next(n for n in (4, 2, 1) if n <= vector and (n == 1 or mixed > 16 * (n // 2)))
@@ -92,6 +94,6 @@ def _products(what: Attention, gpu: GpuMachine) -> Products | None:
         found = [RegisterTiles(*size, what.wide, *wide, vector) for size in _REGISTER_TILES]
     small = [p for p in found if p.shared_bytes <= gpu.shared_bytes]
     filled = [p for p in small if p.rows < 2 * rows] or small[-1:]
-    shares = [_RING_SHARE if isinstance(p, Ring) else 1 for p in filled]
-    busy = [p for p, share in zip(filled, shares) if outer * -(-rows // p.rows) >= share * gpu.processors]
+    least = [_RING_TILES[p.groups] if isinstance(p, Ring) else 1 for p in filled]
+    busy = [p for p, each in zip(filled, least) if outer * -(-rows // p.rows) >= each * gpu.processors]
     return next(iter(busy or filled[-1:]), None)

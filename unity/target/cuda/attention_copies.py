@@ -27,10 +27,9 @@ class RingCopies(Kernel):
     def __init__(self, what: Attention, products: Ring, gpu: GpuMachine) -> None:
         Kernel.__init__(self, what, products, gpu)
         self.by, self.pieces, self.processors = products, "", gpu.processors
-        self.heads_each = size_of(self.group) or 0
-        self.by_boxes = bool(self.heads_each) and products.rows % (SWIZZLED_ROWS * self.heads_each) == 0
+        self.heads_each = size_of(self.group) or 1
+        self.by_boxes = products.rows % (SWIZZLED_ROWS * self.heads_each) == 0
         """The query comes by bulk copies. The rows of a tile are then those of its first head, then those of the next one."""
-        self.rounds = products.rounds and self.by_boxes
 
     # ---- barriers
 
@@ -120,8 +119,14 @@ T.ptx_arrive_barrier_expect_tx({self.full(kind)} + {slot}, {2 * by.keys * column
             for g in range(self.heads_each):
                 to = f"Q.data, {piece * by.rows + g * places * LINE}"
                 boxes.append(self.box("query", to, barrier, places, f"head * group + {g}", "start // group", piece))
-        wait = f"T.ptx_wait_barrier({self.empty('Q')}, (loads + 1) % 2)\n" * self.rounds
-        return f"{wait}T.ptx_arrive_barrier_expect_tx({barrier}, {2 * by.rows * by.width})\n" + "\n".join(boxes)
+        return f"""
+{self.await_empty_query()}
+T.ptx_arrive_barrier_expect_tx({barrier}, {2 * by.rows * by.width})
+""" + "\n".join(boxes)  # fmt: skip
+
+    def await_empty_query(self) -> str:
+        """Wait until all warps have read the query of the tile before."""
+        return f"T.ptx_wait_barrier({self.empty('Q')}, (loads + 1) % 2)"
 
     def box(self, name: str, to: str, barrier: str, count: int, head: str, place: str, column: int) -> str:
         """Copy a box of one batch and head, of ``count`` places and a line of columns."""

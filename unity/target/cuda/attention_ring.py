@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...ir import build
 from ...op.nn.attention_blocks import Attention
 from .attention_kernel import size_of
 from .attention_products import TensorCores
@@ -40,13 +41,9 @@ STATIC_BYTES = 1024
 @dataclass(slots=True, frozen=True)
 class Ring(TensorCores):
     """Products by ``wgmma`` out of rings of ``stages`` blocks of keys and of values; a thread has the scores and results that it
-    has by ``mma.sync`` of one tile. Heads are padded to whole lines. ``in_turn``: warpgroups begin their products in turn, so that
-    one multiplies while another one computes weights. ``rounds``: as many blocks as multiprocessors compute several tiles of rows
-    each; the next one is copied while the results of one are stored."""
+    has by ``mma.sync`` of one tile. Heads are padded to whole lines."""
 
-    stages: int = 2
-    in_turn: bool = True
-    rounds: bool = False
+    stages: int
 
     @property
     def groups(self) -> int:
@@ -97,13 +94,14 @@ class Ring(TensorCores):
 
 
 def fits(what: Attention) -> bool:
-    """True for an attention that is computed so: heads of such a width, no bias, and tensors that bulk copies take: the rows are
-    multiples of 16 bytes."""
+    """True for an attention that is computed so: heads of such a width, no bias, a known number of heads that share keys (else the
+    assembler computes one product after the other), and tensors that bulk copies take: the rows are multiples of 16 bytes."""
     inputs = (what.query, what.key, what.value)
     widths = [size_of(t.size("D")) for t in (*inputs, what.out)]
     rows = all([width is not None and LEAST < width <= MOST and width * 2 % PIECE_BYTES == 0 for width in widths])
     return (
         what.bias is None
+        and size_of(build.floordiv(what.query.size("H"), what.key.size("H"))) is not None
         and rows
         and all([t.order[-1] == "D" and len(t.order) <= MOST_AXES for t in (*inputs, what.out)])
         and not any([t.buffer.strides or t.buffer.elem_offset is not None for t in inputs])

@@ -1,5 +1,8 @@
 """The kernel of attention on Hopper: warpgroups multiply and take the softmax beside their products, while one thread copies.
 
+As many blocks as multiprocessors compute several tiles of rows each; the next one is copied while the results of one are stored.
+Warpgroups begin their products in turn, so that one multiplies while another one computes weights.
+
 The blocks of keys of a row pass by from the last one to the first: those which need a mask come first, the others jump over it. No
 barrier of the block stands in the loop. While the weights of a block are multiplied by its values, the scores of the
 next one become weights. What weights are relative to, the highest score of a row, is kept until a score exceeds it by far:
@@ -40,7 +43,7 @@ class RingKernel(RingCopies):
         count = f"((length * group + {by.rows - 1}) // {by.rows})"
         any_keys = type(self.what.key.size("S")) is not IntImm
         tiles = f"batches * shared * {count}" + " * T.min(keys, 1)" * any_keys
-        grid = f"T.min({tiles}, {self.processors})" if self.rounds else tiles
+        grid = f"T.min({tiles}, {self.processors})"
         fewer, more = REGISTERS[by.groups]
         return f"""
 for block in T.thread_binding({grid}, thread="blockIdx.x"):
@@ -71,15 +74,14 @@ for block in T.thread_binding({grid}, thread="blockIdx.x"):
             last = f"T.min((start + {self.by.rows - 1}) // group, length - 1)"
             seen = f"T.max(T.min(keys, {last}{self.behind}), 0)"
             whole = f"T.max(T.min(keys, {Kernel.place_of(self, 'start')}{self.behind}), 0)"
-        tile = f"n * ({grid}) + T.Select(n % 2 == 0, block, ({grid}) - 1 - block)" if self.rounds else "block"
         return f"""
 past = T.alloc_buffer((2,), "int32", scope="local")
 past[0] = 0
 past[1] = 0
 count: T.int32 = T.Cast("int32", {count})
 all_lines: T.int32 = T.Cast("int32", batches * shared)
-for n in range({f"({tiles} + {grid} - 1) // ({grid})" if self.rounds else "1"}):
-    tile: T.int32 = T.Cast("int32", {tile})
+for n in range(({tiles} + {grid} - 1) // {grid}):
+    tile: T.int32 = T.Cast("int32", n * {grid} + T.Select(n % 2 == 0, block, {grid} - 1 - block))
     if tile < T.Cast("int32", {tiles}):
 {indent(self.tile_at(), " " * 8)}
         start: T.int64 = T.Cast("int64", number) * {self.by.rows}
@@ -113,7 +115,7 @@ line: T.int32 = first + tile % (most * count) % beside
     # ---- warpgroups
 
     def held(self) -> str:
-        """What a thread holds."""
+        """The registers of a thread, and the lines by way of which it stores results."""
         by, wide = self.by, self.what.wide
         arrays = {"scores": by.own_rows * by.own_keys, "mixed": by.own_rows * by.own_columns}
         arrays |= dict.fromkeys(("high", "top", "base", "away", "total", "added"), by.own_rows)
@@ -158,13 +160,14 @@ T.ptx_wgmma_wait_group(0)
 for i in range(turns - 1):
     turn: T.int32 = i + 1
 {indent(self.later_turn(), "    ")}
-{f"if tx == 0:{chr(10)}    T.ptx_arrive_barrier({self.empty('Q')})" if self.rounds else ""}
+if tx == 0:
+    T.ptx_arrive_barrier({self.empty("Q")})
 {self.await_full("V", last)}
 T.ptx_wgmma_fence()
 {self.by.values_of(self.slot(last))}
 T.ptx_wgmma_commit_group()
 T.ptx_wgmma_wait_group(0)
-{self.release("V", last) if self.rounds else ""}
+{self.release("V", last)}
 """
 
     def later_turn(self) -> str:
@@ -246,17 +249,18 @@ for i in T.unroll({self.by.keys // 4}):
 
     def await_query(self) -> str:
         """Wait for the rows of the query; where bulk copies do not bring them, the warps do."""
-        barrier = self.full("Q")
+        full = f"T.ptx_wait_barrier({self.full('Q')}, loads % 2)"
         if self.by_boxes:
-            return f"T.ptx_wait_barrier({barrier}, loads % 2)"
+            return full
         return f"""
+{self.await_empty_query()}
 {self.fill("Q", "query", "start", "rows")}
 T.ptx_wait_group(0)
 T.ptx_fence_proxy_async()
 T.tvm_storage_sync("warp")
 if tx == 0:
-    T.ptx_arrive_barrier({barrier})
-T.ptx_wait_barrier({barrier}, 0)
+    T.ptx_arrive_barrier({self.full("Q")})
+{full}
 """
 
     def await_full(self, kind: str, turn: str) -> str:
@@ -269,15 +273,11 @@ T.ptx_wait_barrier({barrier}, 0)
 
     def await_turn(self) -> str:
         """Wait until the warpgroup before has begun its products; the first one begins."""
-        if not self.by.in_turn:
-            return ""
         later = "T.Select(warpgroup == 0, 0, 1)"
         return f"T.ptx_wait_barrier({self.first_turn} + warpgroup, (before - loads + turn + {later}) % 2)"
 
     def give_turn(self) -> str:
         """Let the next warpgroup begin its products."""
-        if not self.by.in_turn:
-            return ""
         return f"if tx == 0:\n    T.ptx_arrive_barrier({self.first_turn} + (warpgroup + 1) % {self.by.groups})"
 
     # ---- results
