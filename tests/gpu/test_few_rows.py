@@ -63,7 +63,8 @@ def computed(mod: Any, *arrays: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8", "float64"])
 @pytest.mark.parametrize("turned", [True, False])
 @pytest.mark.parametrize(
-    "rows,columns,steps", [(1, 64, 256), (1, 67, 301), (2, 72, 300), (3, 33, 272), (8, 130, 64), (5, 40, 1032)]
+    "rows,columns,steps",
+    [(1, 64, 256), (1, 67, 301), (2, 72, 300), (3, 33, 272), (8, 130, 64), (5, 40, 1032), (13, 67, 296)],
 )
 def test_sizes(rows: int, columns: int, steps: int, turned: bool, dtype: str) -> None:
     x, w, b = values((rows, steps), dtype), values((steps, columns), dtype), values((columns,), dtype)
@@ -172,6 +173,33 @@ def test_traffic(turned: bool, rows: int) -> None:
 
 def test_what_it_leaves_to_others() -> None:
     machine = machine_of(unity.Target(TARGET))
-    for rows, columns, steps in ((16, 64, 64), (4, 16, 64), (4, 64, 16)):
+    for rows, columns, steps in ((17, 64, 64), (4, 16, 64), (4, 64, 16)):
         _, reason = scheduled(product(rows, columns, steps, "", "float16", "float16"), machine)
         assert " along its steps" not in reason
+
+
+@pytest.mark.parametrize(
+    "arch,dtype,few", [("sm_80", "float16", True), ("sm_90a", "float16", False), ("sm_80", "float32", False)]
+)
+def test_sixteen_rows(arch: str, dtype: str, few: bool) -> None:
+    """More than eight rows are for an instruction of a warp, where there are no tiles of warpgroups."""
+    _, reason = scheduled(product(16, 64, 64, "", dtype, "float32"), machine_of(unity.Target(f"cuda -arch={arch}")))
+    assert (" along its steps" in reason) == few
+
+
+BY_MEASUREMENT = [
+    ("b", 1, 4096, 14336, "4 columns of 8 warps, 8 along"), ("b", 1, 4096, 1024, "2 columns of 8 warps, 8 along"),
+    ("b", 4, 4096, 4096, "4 columns of 8 warps, 8 along"), ("b", 8, 4096, 32000, "8 columns of 8 warps, 8 along"),
+    ("b", 8, 4096, 1024, "8 columns of 16 warps, 16 along"),
+    ("", 1, 4096, 1024, "16 columns of 32 warps, 32 along"), ("", 1, 14336, 4096, "64 columns of 32 warps, 32 along"),
+    ("", 1, 4096, 14336, "64 columns of 16 warps, 16 along"), ("", 1, 4096, 32000, "64 columns of 8 warps, 8 along"),
+    ("", 8, 4096, 4096, "32 columns of 32 warps, 32 along"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("turned,rows,steps,columns,said", BY_MEASUREMENT)
+def test_division_is_the_one_that_was_fastest(turned: str, rows: int, steps: int, columns: int, said: str) -> None:
+    """On an H100, within four hundredths: weights of float16 by steps and columns (here in two halves)."""
+    machine = machine_of(unity.Target("cuda -arch=sm_90a"))
+    _, reason = scheduled(product(rows, columns // 2, steps, turned, "float16", "float32"), machine)
+    assert reason.startswith(f"S by {rows} rows, {said} its steps"), reason
