@@ -89,6 +89,9 @@ BUSY_WARPS = 24
 ALONG = 8
 """Warps that share contiguous steps, if there are steps for them, however many columns there are: one row with 14336 columns takes
 40.0 us by 8 warps and 42.5 us by one, 8 rows with 32000 columns take 93 us by 8 warps and 106 us by 2."""
+LEAST_TURNS = 3
+"""Turns from which on a last one that is not full costs little: 3.5 turns of 2 reads of 4 columns take 42.0 us for one row by
+14336 x 4096."""
 REGISTERS = 1 << 16
 """Registers of a multiprocessor."""
 
@@ -246,7 +249,7 @@ def _by_steps(what: Product, side: Side, rows: int, gpu: GpuMachine, form: str) 
     along = choose(block, "step_warps", (1, 2, 4, 8, 16), along, most)
     across = choose(block, "column_warps", (1, 2, 4, 8), max(1, min(8 // along, 2)), most // along)
     ahead = max(1, ON_THE_WAY // vectors)
-    while ahead > 1 and pieces % (along * ahead) and pieces < 8 * along * ahead:
+    while ahead > 1 and pieces % (along * ahead) and pieces < LEAST_TURNS * along * ahead:
         ahead //= 2
     return LaneTile(rows, vectors, over, across, along, choose(block, "ahead", (1, 2, 4, 8), ahead), form)
 
