@@ -60,7 +60,7 @@ def vector(width: int, body: Callable[[Expr | None], Stmt]) -> Stmt:
 
 
 Tiles = Callable[[Callable[[Place, Expr], Stmt]], Stmt]
-"""Does something for each tile of a block, of which it is given the place and the number."""
+"""The statement of a loop over the tiles of a block, by that of one tile with its place and number."""
 
 
 def launched_in_turn(

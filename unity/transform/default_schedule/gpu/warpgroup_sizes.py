@@ -20,7 +20,7 @@ HALF_ROWS = 8
 CLUSTER = 2
 """Blocks of a cluster, where there are any."""
 NOTHING, ROWS_SHARED, COLUMNS_SHARED = range(3)
-"""What two blocks of a cluster share."""
+"""The operand that two blocks of a cluster share."""
 FILE = 1 << 16
 """Registers of a processor."""
 MOST = 248
