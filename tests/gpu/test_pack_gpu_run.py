@@ -66,7 +66,8 @@ def test_every_variant_is_right_and_one_wins(folder: Path) -> None:
     assert [len(row["variants"]) > 1 for row in packed] == [True, True, False]
     for row, found in zip(packed, winners(folder), strict=True):
         assert found["program"] == row["program"] and not found["wrong"] and not found["findings"], found
-        assert found["seconds"].keys() == {variant["name"] for variant in row["variants"]}
+        runs = {variant["name"] for variant in row["variants"] if not variant["arch"].endswith("a")}  # on an sm_80
+        assert found["seconds"].keys() == runs
         assert found["winner"] in found["seconds"]
 
 

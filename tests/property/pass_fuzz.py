@@ -50,7 +50,8 @@ SETTLES = (
     "keep_unit_axes", "fuse_attention", "check_shapes", "compact_constants", "merge_families", "share_blocks", "auto_inline",
     "simplify_blocks", "attach_global_symbol", "eliminate_common_subexpr{call_only=True}", "alter_op_impl", "update_param_type",
     "merge_composite_functions", "run_codegen", "optimize_layout_transform", "split_layout_rewrite_preproc", "shift_signed_data", "simplify", "remove_no_op", "rewrite_unsafe_select",
-    "legalize_narrow_float", "canonicalize_loop", "schedule_default", "winograd", "lower_init_block", "chunk_parallel",
+    "legalize_narrow_float", "canonicalize_loop", "schedule_default", "winograd", "lower_init_block", "chunk_parallel", "assert_last",
+    "attend_in_place",
 )  # fmt: skip
 """Passes whose second run finds nothing more to do."""
 FUSION = "legalize_ops,canonicalize,dead_code,convert_to_dataflow{min_size=1},annotate_tir_op_pattern,fuse_ops,fuse_tir"

@@ -315,14 +315,14 @@ def test_a_dot_product_that_does_not_fit_is_refused_at_the_build(text):
 def test_a_dot_product_whose_steps_are_refused_is_told_of(monkeypatch):
     """No other way to compute the block takes its place."""
 
-    tile = matmul_rule._tile
+    tile = matmul_rule.tile_nest
 
     def refused(*arguments):
         if arguments[-1] is not None:
             raise ScheduleError("E441", "no step applies")
         return tile(*arguments)
 
-    monkeypatch.setattr(matmul_rule, "_tile", refused)
+    monkeypatch.setattr(matmul_rule, "tile_nest", refused)
     sch, block = scheduled(matmul(17, 33, 8, **BYTES))
     auto_tensorize(sch, block, "auto_dot_16x4_local")
     with pytest.raises(ScheduleError, match="not how block C can be computed here: auto_dot_16x4_local does not apply"):

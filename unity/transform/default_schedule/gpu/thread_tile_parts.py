@@ -1,4 +1,4 @@
-"""What a thread takes of a product's tile: its rows and columns, and how it reads them from shared memory into registers.
+"""The share of a thread in a product's tile: its rows and columns, and how it reads them from shared memory into registers.
 
 Lanes of a warp lie along rows and columns. Of four lanes, two read the same vector of either operand: one pass through shared
 memory serves half a warp.
@@ -91,7 +91,7 @@ class Step:
 
 @dataclass(slots=True, frozen=True)
 class Part:
-    """What a thread reads of an operand, from ``first_step`` on: ``own`` rows (or columns), every ``lanes``-th vector of its
+    """The reads of a thread of an operand, from ``first_step`` on: ``own`` rows (or columns), every ``lanes``-th vector of its
     warp's. ``ring`` has the tiles of all stages, ``near`` two versions of what the products of a step take."""
 
     side: Side
@@ -163,7 +163,7 @@ def width_of(side: Side) -> int:
 
 
 def parts_of(tile: ThreadTile, place: Place, sides: tuple[Side, Side], buffers: _Buffers) -> tuple[Part, Part]:
-    """What a thread takes of both operands; their rings and registers are those of ``buffers_of``."""
+    """The shares of a thread in both operands; their rings and registers are those of ``buffers_of``."""
     group, warp = tile.group(place)
     start = mul(group, tile.own_steps)
     row = add(mul(floordiv(place.lane, PAIR * tile.column_lanes), PAIR), floormod(place.lane, PAIR))
