@@ -17,8 +17,8 @@ from unity.ir.stmt import Block
 from unity.ir.walk import rewrite
 from unity.script import parse
 from unity.target import GPU_PIPELINE
-from unity.transform.default_schedule.gpu import tile_costs
-from unity.transform.default_schedule.gpu.tile_costs import Choice
+from unity.transform.default_schedule.gpu.products import tile_costs
+from unity.transform.default_schedule.gpu.products.tile_costs import Choice
 from unity.transform.infra.backend import GpuMachine, Machine
 from unity.transform.relax.pipeline import GRAPH_PIPELINE
 from unity.transform.tir.analysis.choices import SCHEDULE

@@ -13,7 +13,7 @@ from test_tensor_cores import numbers
 import unity
 from unity import relax
 from unity.ir import Call, collect
-from unity.transform.default_schedule.gpu.tile_costs import Choice
+from unity.transform.default_schedule.gpu.products.tile_costs import Choice
 from unity.transform.relax.layout.image_lines import image_lines
 
 TARGET = "cuda -arch=sm_90a"

@@ -16,7 +16,7 @@ from device_programs import device_function
 import unity
 from unity.target.cuda.codegen import write_programs
 from unity.testing import emulated_gpu
-from unity.transform.default_schedule.gpu import tensor_cores
+from unity.transform.default_schedule.gpu.products import tensor_cores
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.append(str(ROOT / "tools"))

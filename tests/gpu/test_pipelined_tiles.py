@@ -16,7 +16,7 @@ from unity.target.cuda.codegen import ptx_of, write_programs
 from unity.target.cuda.machine import machine_of
 from unity.testing import emulated_gpu
 from unity.transform.default_schedule.apply import schedule_function
-from unity.transform.default_schedule.gpu.pipelined_tiles import CHOICES
+from unity.transform.default_schedule.gpu.products.pipelined_tiles import CHOICES
 from unity.transform.default_schedule.gpu.rules import GPU_RULES
 from unity.transform.infra.backend import GpuMachine, Machine
 

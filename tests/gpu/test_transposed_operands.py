@@ -13,7 +13,7 @@ import unity
 from unity.script import parse
 from unity.target.cuda.machine import machine_of
 from unity.transform.default_schedule.apply import schedule_function
-from unity.transform.default_schedule.gpu import tile_costs
+from unity.transform.default_schedule.gpu.products import tile_costs
 from unity.transform.default_schedule.gpu.rules import GPU_RULES
 from unity.transform.relax.pipeline import GRAPH_PIPELINE
 

@@ -16,8 +16,8 @@ from unity.ir.stmt import Block
 from unity.ir.walk import rewrite
 from unity.script import parse
 from unity.target import GPU_PIPELINE
-from unity.transform.default_schedule.gpu import tile_costs
-from unity.transform.default_schedule.gpu.tile_costs import Choice
+from unity.transform.default_schedule.gpu.products import tile_costs
+from unity.transform.default_schedule.gpu.products.tile_costs import Choice
 from unity.transform.infra.backend import GpuMachine, Machine
 
 DEVICE = Machine(gpu=GpuMachine(90, 4, shared_bytes=227 << 10, warpgroups=True))

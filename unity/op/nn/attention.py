@@ -46,7 +46,7 @@ AXES = "BSHD"
 
 
 def layouts(call: Call) -> tuple[str, str, str, str]:
-    """Orders of the axes of query, key, value and result. A digit in one of the first three is an axis that is read at that index."""
+    """Orders of the axes of query, key, value and result. A digit in one of the first three is an axis, read at that index."""
     text = attr(call, "layout")
     parts = str(text).split(",")
     found = parts * 4 if len(parts) == 1 else parts

@@ -18,7 +18,7 @@ from ...infra.backend import GpuMachine
 from ...schedule import Schedule
 from ...tir.analysis.choices import choose
 from ...tir.analysis.loop_nests import stride_class
-from .stages import Stage, deal_out, one_loop_each, size_of, threads_for, variables
+from .common.stages import Stage, deal_out, one_loop_each, size_of, threads_for, variables
 
 VECTOR_BYTES = 16
 """Most bytes that a thread reads or writes at once."""

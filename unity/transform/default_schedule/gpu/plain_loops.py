@@ -38,7 +38,7 @@ from ...tir.blocks.lower_init_block import lower_init_block
 from ...tir.blocks.lower_match_buffer import lower_match_buffer
 from ...tir.blocks.lower_opaque_block import lower_opaque_block
 from ...tir.expressions.simplify import simplify
-from .stages import size_of, threads_for
+from .common.stages import size_of, threads_for
 
 LOCAL_BYTES = 1024
 """Most bytes of a buffer that a thread keeps in its local memory."""

@@ -20,7 +20,7 @@ from ....ir.walk import collect, used_vars
 from ...schedule import LoopRV, Schedule
 from ...schedule.core.tree import ROOT
 from ...tir.analysis.loop_nests import joined_to, slope, stride_class
-from .stages import Stage, is_simple, size_of, stage_of, variables
+from .common.stages import Stage, is_simple, size_of, stage_of, variables
 
 FEW_ROWS = 32
 """Below this number of rows, a stage without a reduction that has more than LONG elements per row does not join a chain."""

@@ -21,8 +21,8 @@ from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine
 from ...schedule import LoopRV, Schedule
 from .cells import VECTOR_BYTES, is_aligned, is_multiple
+from .common.stages import THREADS, one_loop_each, size_of
 from .row_stages import HELD, Member, RowStages, is_held, reads_own, row_stages
-from .stages import THREADS, one_loop_each, size_of
 
 UNROLLED = 32
 """Most elements of a row that a thread goes over in unrolled code."""

@@ -23,16 +23,16 @@ from ...schedule import Schedule
 from ..base import Rule, Scheduled, mark, program_of, schedule_of
 from ..split_reductions import schedule_split
 from .cells import bind_axes, bind_cells, bind_fused_cells
-from .few_rows import LIMITS, bind_few_rows, few_conditions, few_products
-from .pipelined_tiles import bind_pipelined_tiles
+from .common.stages import stages_of
 from .plain_loops import bind_plain_loops, is_bound
-from .product import products_of
+from .products.few_rows import LIMITS, bind_few_rows, few_conditions, few_products
+from .products.pipelined_tiles import bind_pipelined_tiles
+from .products.product import products_of
+from .products.tensor_cores import bind_tensor_cores, matrix_products
+from .products.tile_sides import all_of
+from .products.tiles import bind_tiles
 from .row_stages import row_stages
 from .rows import bind_rows
-from .stages import stages_of
-from .tensor_cores import bind_tensor_cores, matrix_products
-from .tile_sides import all_of
-from .tiles import bind_tiles
 from .transpose import bind_turned, turned_of
 from .whole_vectors import schedule_whole_vectors
 from .windows import bind_windows, windows_of

@@ -21,8 +21,8 @@ from ...infra.backend import GpuMachine
 from ...schedule import Schedule
 from ...tir.analysis.loop_nests import stride_class
 from ..base import program_of, schedule_of
-from .nests import INT, buffer_of, iterators_of, nest_of, replaced
-from .stages import Stage, is_simple, stages_of, variables
+from .common.nests import INT, buffer_of, iterators_of, nest_of, replaced
+from .common.stages import Stage, is_simple, stages_of, variables
 
 SIDE = 32
 """Rows and columns of a tile."""

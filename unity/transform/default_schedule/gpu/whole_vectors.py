@@ -22,7 +22,7 @@ from ....ir.walk import collect, fresh_copy, substitute
 from ...infra.backend import Machine
 from ..base import Rule, Scheduled, mark, schedule_of
 from .cells import VECTOR_BYTES
-from .product import Product, products_of
+from .products.product import Product, products_of
 
 LEAST_COPY = 4
 """Bytes that ``cp.async`` copies at least: rows of an odd number of narrower elements are copied one by one."""

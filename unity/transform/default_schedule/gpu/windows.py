@@ -21,7 +21,7 @@ from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine
 from ...schedule import BlockRV, LoopRV, Schedule
 from ...tir.analysis.loop_nests import slope
-from .stages import Stage, is_simple, size_of, stage_of, stages_of, threads_for, variables
+from .common.stages import Stage, is_simple, size_of, stage_of, stages_of, threads_for, variables
 
 CELLS = (4, 5, 7, 3, 2)
 """Cells of a thread, best first; a known number of cells is divided without a rest."""

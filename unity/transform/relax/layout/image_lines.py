@@ -28,7 +28,7 @@ from ....op.common.type_rules import int_attr
 from ....op.nn.conv import conv2d, pads, spatial
 from ....te.kernel_table import KernelTable
 from ...default_schedule.base import mark, program_of, schedule_of
-from ...default_schedule.gpu.stages import deal_out
+from ...default_schedule.gpu.common.stages import deal_out
 from ...infra.backend import machine_in_use
 from ...infra.passes import module_pass
 from ...tir.blocks.op_pattern import OpPatternKind

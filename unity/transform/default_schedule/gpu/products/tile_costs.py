@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ...infra.backend import GpuMachine
+from ....infra.backend import GpuMachine
 from .tile_blocks import WARP
 from .warpgroup_sizes import ROWS
 

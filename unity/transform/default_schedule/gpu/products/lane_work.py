@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....ir.analysis.threads import OWN_BARRIERS
-from ....ir.buffer import Buffer
-from ....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, intrinsic, lt, minimum, mul, select, sub
-from ....ir.expr import StringImm
-from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore, Evaluate, IfThenElse, Stmt, seq
-from ....ir.types import Expr, prim_type
-from ....ir.walk import substitute
-from .nests import INT, buffer_of
+from .....ir.analysis.threads import OWN_BARRIERS
+from .....ir.buffer import Buffer
+from .....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, intrinsic, lt, minimum, mul, select, sub
+from .....ir.expr import StringImm
+from .....ir.scalar import BufferLoad
+from .....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore, Evaluate, IfThenElse, Stmt, seq
+from .....ir.types import Expr, prim_type
+from .....ir.walk import substitute
+from ..common.nests import INT, buffer_of
 from .product import Product, apart, extent_of, is_multiple, output_at, values_at
 from .tile_blocks import WARP, loop, registers, vector
 from .tile_sides import Side, all_of, inside, sum_of

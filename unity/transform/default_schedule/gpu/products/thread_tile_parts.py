@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....ir.buffer import Buffer
-from ....ir.build import add, const, dtype_of, floordiv, floormod, mul
-from ....ir.scalar import BufferLoad, Cast
-from ....ir.stmt import BufferStore, Stmt
-from ....ir.types import Expr, prim_type
-from .nests import INT, buffer_of
+from .....ir.buffer import Buffer
+from .....ir.build import add, const, dtype_of, floordiv, floormod, mul
+from .....ir.scalar import BufferLoad, Cast
+from .....ir.stmt import BufferStore, Stmt
+from .....ir.types import Expr, prim_type
+from ..common.nests import INT, buffer_of
 from .tile_blocks import VECTOR, WARP, Place, loop, registers, vector
 from .tile_sides import Side, sum_of
 

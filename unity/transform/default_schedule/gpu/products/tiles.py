@@ -6,19 +6,19 @@ have columns of the same rows, so they write contiguous elements and all read th
 
 from __future__ import annotations
 
-from ....ir.build import dtype_of
-from ....ir.expr import IntImm
-from ....ir.scalar import BufferLoad, IterVar
-from ....ir.stmt import BufferStore
-from ....ir.types import Expr
-from ....ir.walk import collect, used_vars
-from ...infra.backend import GpuMachine
-from ...schedule import BlockRV, LoopRV, Schedule
-from ...tir.analysis.choices import choose
-from ...tir.loops.hoist_if_then_else import MARK
-from ..base import program_of, schedule_of
+from .....ir.build import dtype_of
+from .....ir.expr import IntImm
+from .....ir.scalar import BufferLoad, IterVar
+from .....ir.stmt import BufferStore
+from .....ir.types import Expr
+from .....ir.walk import collect, used_vars
+from ....infra.backend import GpuMachine
+from ....schedule import BlockRV, LoopRV, Schedule
+from ....tir.analysis.choices import choose
+from ....tir.loops.hoist_if_then_else import MARK
+from ...base import program_of, schedule_of
+from ..common.stages import size_of
 from .product import Product, Tile, extent_of, is_multiple, on_tiles, walks
-from .stages import size_of
 
 WARPS = 8
 """Warps of a block; each has different rows."""

@@ -8,14 +8,14 @@ Not here: what is read where, and how results are written (`lane_work.py`).
 
 from __future__ import annotations
 
-from ....ir.buffer import Buffer
-from ....ir.build import add, const, dtype_of, eq, floordiv, floormod, intrinsic, mul, ne, select
-from ....ir.expr import IntImm
-from ....ir.scalar import BufferLoad, Cast
-from ....ir.stmt import AllocBuffer, AttrStmt, BufferStore, IfThenElse, Stmt, seq
-from ....ir.types import Expr, prim_type
+from .....ir.buffer import Buffer
+from .....ir.build import add, const, dtype_of, eq, floordiv, floormod, intrinsic, mul, ne, select
+from .....ir.expr import IntImm
+from .....ir.scalar import BufferLoad, Cast
+from .....ir.stmt import AllocBuffer, AttrStmt, BufferStore, IfThenElse, Stmt, seq
+from .....ir.types import Expr, prim_type
+from ..common.nests import INT
 from .lane_work import Place, Work, launched, left_of, over_of, read_large, read_small, step_inside, within, written
-from .nests import INT
 from .product import extent_of, is_multiple
 from .tile_blocks import WARP, loop, registers
 

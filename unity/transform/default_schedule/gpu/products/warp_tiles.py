@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....ir.buffer import Buffer
-from ....ir.build import add, ceildiv, const, floordiv, floormod, intrinsic, mul
-from ....ir.expr import StringImm
-from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, BufferStore, Evaluate, Stmt, seq
-from ....ir.types import Expr, prim_type
-from .nests import INT, buffer_of
+from .....ir.buffer import Buffer
+from .....ir.build import add, ceildiv, const, floordiv, floormod, intrinsic, mul
+from .....ir.expr import StringImm
+from .....ir.scalar import BufferLoad
+from .....ir.stmt import AllocBuffer, BufferStore, Evaluate, Stmt, seq
+from .....ir.types import Expr, prim_type
+from ..common.nests import INT, buffer_of
 from .product import Product, extent_of
 from .tile_blocks import WARP, Place, fill, launched, loop, registers, vector, write, written_at_once
 from .tile_sides import Side, sum_of

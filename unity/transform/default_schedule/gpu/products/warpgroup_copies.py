@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....ir.buffer import Buffer
-from ....ir.build import add, const, floordiv, floormod, ge, intrinsic, lt, mul, sub
-from ....ir.node import replace as with_fields
-from ....ir.stmt import AttrStmt, BufferStore, Evaluate, IfThenElse, Stmt, seq
-from ....ir.types import Expr
-from ...tir.threads.inject_software_pipeline import ASYNC_SCOPE
+from .....ir.buffer import Buffer
+from .....ir.build import add, const, floordiv, floormod, ge, intrinsic, lt, mul, sub
+from .....ir.node import replace as with_fields
+from .....ir.stmt import AttrStmt, BufferStore, Evaluate, IfThenElse, Stmt, seq
+from .....ir.types import Expr
+from ....tir.threads.inject_software_pipeline import ASYNC_SCOPE
+from ..common.nests import INT, buffer_of
 from .image_views import View
-from .nests import INT, buffer_of
 from .product import Product
 from .tile_blocks import WARP, Place, fill, loop
 from .tile_sides import Side, sum_of

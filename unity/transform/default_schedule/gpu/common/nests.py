@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ....ir.buffer import Buffer, Range
-from ....ir.build import const
-from ....ir.expr import Var
-from ....ir.scalar import IterVar
-from ....ir.stmt import AllocBuffer, Block, BlockRealize, For, SeqStmt, Stmt
-from ....ir.types import Expr, PointerType, prim_type
-from ....ir.walk import collect
+from .....ir.buffer import Buffer, Range
+from .....ir.build import const
+from .....ir.expr import Var
+from .....ir.scalar import IterVar
+from .....ir.stmt import AllocBuffer, Block, BlockRealize, For, SeqStmt, Stmt
+from .....ir.types import Expr, PointerType, prim_type
+from .....ir.walk import collect
 
 INT = "int64"
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....ir.buffer import Buffer
-from ....ir.build import add, const
-from ....ir.expr import Var
-from ....ir.node import replace
-from ....ir.scalar import BufferLoad, Cast, IterVar
-from ....ir.stmt import Stmt
-from ....ir.types import Expr, prim_type
-from ....ir.walk import substitute
-from .nests import INT, buffer_of, iterators_of, nest_of
+from .....ir.buffer import Buffer
+from .....ir.build import add, const
+from .....ir.expr import Var
+from .....ir.node import replace
+from .....ir.scalar import BufferLoad, Cast, IterVar
+from .....ir.stmt import Stmt
+from .....ir.types import Expr, prim_type
+from .....ir.walk import substitute
+from ..common.nests import INT, buffer_of, iterators_of, nest_of
 from .product import Product, output_at, values_at
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ....arith import Analyzer
-from ....ir.buffer import Buffer
-from ....ir.build import add, const, dtype_of, eq, floormod, if_then_else, logical_and, lt, mul, sub
-from ....ir.expr import Call, IntImm, Var
-from ....ir.scalar import BufferLoad, Cast, IterVar
-from ....ir.stmt import BufferStore
-from ....ir.types import Expr, prim_type
-from ....ir.walk import substitute, used_vars
-from ...tir.analysis.loop_nests import is_choice, slope
-from .nests import INT, buffer_of
+from .....arith import Analyzer
+from .....ir.buffer import Buffer
+from .....ir.build import add, const, dtype_of, eq, floormod, if_then_else, logical_and, lt, mul, sub
+from .....ir.expr import Call, IntImm, Var
+from .....ir.scalar import BufferLoad, Cast, IterVar
+from .....ir.stmt import BufferStore
+from .....ir.types import Expr, prim_type
+from .....ir.walk import substitute, used_vars
+from ....tir.analysis.loop_nests import is_choice, slope
+from ..common.nests import INT, buffer_of
 from .product import Product, apart, extent_of, is_multiple, values_at, walks
 
 CHUNK_BYTES = 16

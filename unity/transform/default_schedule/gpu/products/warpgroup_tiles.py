@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ....ir.analysis.threads import CLUSTER
-from ....ir.buffer import Buffer
-from ....ir.build import add, cast, ceildiv, const, eq, floordiv, floormod, ge, gt, intrinsic, logical_and, mul, sub
-from ....ir.expr import StringImm, Var
-from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Evaluate, IfThenElse, Stmt, seq
-from ....ir.types import Expr, prim_type
+from .....ir.analysis.threads import CLUSTER
+from .....ir.buffer import Buffer
+from .....ir.build import add, cast, ceildiv, const, eq, floordiv, floormod, ge, gt, intrinsic, logical_and, mul, sub
+from .....ir.expr import StringImm, Var
+from .....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Evaluate, IfThenElse, Stmt, seq
+from .....ir.types import Expr, prim_type
+from ..common.nests import INT
 from .image_views import View, stages_in
-from .nests import INT
 from .product import Product, extent_of
 from .tile_blocks import WARP, Place, Tiles, launched, launched_in_turn, loop, registers
 from .tile_sides import Side

@@ -11,23 +11,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace as replace_fields
 
-from ....arith import Analyzer
-from ....ir.analysis.reductions import joined_value
-from ....ir.buffer import Buffer
-from ....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, if_then_else, is_int, logical_and, lt, mul
-from ....ir.expr import Var
-from ....ir.function import PrimFunc
-from ....ir.node import replace
-from ....ir.scalar import Add, BufferLoad, Cast, IterVar, Mul
-from ....ir.stmt import AllocBuffer, BufferStore, Stmt, seq
-from ....ir.structural import structural_equal
-from ....ir.types import Expr, prim_type
-from ....ir.walk import collect, rewrite, substitute, used_vars
-from ...schedule import Schedule
-from ...schedule.core.tree import ROOT
-from ...tir.analysis.loop_nests import slope
-from .nests import INT, buffer_of, iterators_of, nest_of, replaced
-from .stages import Stage, is_simple, size_of, stages_of, variables
+from .....arith import Analyzer
+from .....ir.analysis.reductions import joined_value
+from .....ir.buffer import Buffer
+from .....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, if_then_else, is_int, logical_and, lt, mul
+from .....ir.expr import Var
+from .....ir.function import PrimFunc
+from .....ir.node import replace
+from .....ir.scalar import Add, BufferLoad, Cast, IterVar, Mul
+from .....ir.stmt import AllocBuffer, BufferStore, Stmt, seq
+from .....ir.structural import structural_equal
+from .....ir.types import Expr, prim_type
+from .....ir.walk import collect, rewrite, substitute, used_vars
+from ....schedule import Schedule
+from ....schedule.core.tree import ROOT
+from ....tir.analysis.loop_nests import slope
+from ..common.nests import INT, buffer_of, iterators_of, nest_of, replaced
+from ..common.stages import Stage, is_simple, size_of, stages_of, variables
 
 
 @dataclass(slots=True, frozen=True)

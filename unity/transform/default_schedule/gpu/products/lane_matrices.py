@@ -9,14 +9,14 @@ Not here: what is read where, and how results are written (`lane_work.py`).
 
 from __future__ import annotations
 
-from ....ir.buffer import Buffer
-from ....ir.build import add, const, floordiv, floormod, intrinsic, lt, mul, ne
-from ....ir.expr import IntImm, StringImm
-from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, BufferStore, Evaluate, IfThenElse, Stmt, seq
-from ....ir.types import Expr, prim_type
+from .....ir.buffer import Buffer
+from .....ir.build import add, const, floordiv, floormod, intrinsic, lt, mul, ne
+from .....ir.expr import IntImm, StringImm
+from .....ir.scalar import BufferLoad
+from .....ir.stmt import AllocBuffer, BufferStore, Evaluate, IfThenElse, Stmt, seq
+from .....ir.types import Expr, prim_type
+from ..common.nests import INT
 from .lane_work import Place, Work, launched, read_large, read_small, within, written
-from .nests import INT
 from .product import extent_of, is_multiple
 from .tile_blocks import loop, registers, vector
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....arith import Analyzer
-from ....ir.build import ceildiv, const, floordiv, floormod, is_int, maximum, mul
-from ....ir.expr import IntImm, Var
-from ....ir.scalar import BufferLoad, IterVar
-from ....ir.types import Expr
-from ....ir.walk import substitute
-from .nests import INT
+from .....arith import Analyzer
+from .....ir.build import ceildiv, const, floordiv, floormod, is_int, maximum, mul
+from .....ir.expr import IntImm, Var
+from .....ir.scalar import BufferLoad, IterVar
+from .....ir.types import Expr
+from .....ir.walk import substitute
+from ..common.nests import INT
 from .product import Product, apart, extent_of, is_multiple
 from .tile_sides import Side
 

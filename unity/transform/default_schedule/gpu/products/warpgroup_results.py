@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ....ir.buffer import Buffer
-from ....ir.build import add, const, floordiv, floormod, intrinsic, mul
-from ....ir.expr import StringImm
-from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, BufferStore, Evaluate, IfThenElse, Stmt, seq
-from ....ir.types import Expr, prim_type
-from .nests import INT, buffer_of
+from .....ir.buffer import Buffer
+from .....ir.build import add, const, floordiv, floormod, intrinsic, mul
+from .....ir.expr import StringImm
+from .....ir.scalar import BufferLoad
+from .....ir.stmt import AllocBuffer, BufferStore, Evaluate, IfThenElse, Stmt, seq
+from .....ir.types import Expr, prim_type
+from ..common.nests import INT, buffer_of
 from .product import Product, extent_of
 from .product_pieces import exchanged
 from .tile_blocks import WARP, Place, loop, vector, write, written_at_once

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....arith import Analyzer
-from ....ir.analysis.asynchronous import CORNER_BITS, MOST_PIXELS
-from ....ir.build import add, ceildiv, const, is_int, mul, sub
-from ....ir.expr import Call, IntImm, Var
-from ....ir.scalar import GE, GT, LE, LT, And, BufferLoad, IterVar
-from ....ir.types import Expr
-from ....ir.walk import substitute, used_vars
-from ...tir.analysis.choices import choose
-from ...tir.analysis.loop_nests import is_choice, slope
-from .nests import INT
+from .....arith import Analyzer
+from .....ir.analysis.asynchronous import CORNER_BITS, MOST_PIXELS
+from .....ir.build import add, ceildiv, const, is_int, mul, sub
+from .....ir.expr import Call, IntImm, Var
+from .....ir.scalar import GE, GT, LE, LT, And, BufferLoad, IterVar
+from .....ir.types import Expr
+from .....ir.walk import substitute, used_vars
+from ....tir.analysis.choices import choose
+from ....tir.analysis.loop_nests import is_choice, slope
+from ..common.nests import INT
+from ..common.stages import size_of
 from .product import Product, apart, extent_of, is_multiple
-from .stages import size_of
 from .tensor_views import ROW_BYTES, TensorView, Turns, places_of, tensor_of
 from .tile_sides import Side, sum_of
 

@@ -14,15 +14,15 @@ Not here: the choice of products and tiles (`pipelined_tiles.py`); what a thread
 
 from __future__ import annotations
 
-from ....ir.analysis.threads import BLOCKS_TOGETHER, OWN_BARRIERS
-from ....ir.buffer import Buffer
-from ....ir.build import add, ceildiv, const, eq, floordiv, floormod, intrinsic, lt, minimum, mul, select, sub
-from ....ir.expr import IntImm, StringImm
-from ....ir.scalar import BufferLoad
-from ....ir.stmt import AllocBuffer, AttrStmt, BufferStore, Evaluate, IfThenElse, Stmt, seq
-from ....ir.types import Expr, prim_type
-from ...tir.threads.inject_software_pipeline import ASYNC_SCOPE
-from .nests import INT, buffer_of
+from .....ir.analysis.threads import BLOCKS_TOGETHER, OWN_BARRIERS
+from .....ir.buffer import Buffer
+from .....ir.build import add, ceildiv, const, eq, floordiv, floormod, intrinsic, lt, minimum, mul, select, sub
+from .....ir.expr import IntImm, StringImm
+from .....ir.scalar import BufferLoad
+from .....ir.stmt import AllocBuffer, AttrStmt, BufferStore, Evaluate, IfThenElse, Stmt, seq
+from .....ir.types import Expr, prim_type
+from ....tir.threads.inject_software_pipeline import ASYNC_SCOPE
+from ..common.nests import INT, buffer_of
 from .product import Product, extent_of
 from .thread_tile_parts import SHARED, Part, Step, ThreadTile, buffers_of, parts_of
 from .tile_blocks import VECTOR, WARP, Place, fill, launched, loop, registers, write, written_at_once

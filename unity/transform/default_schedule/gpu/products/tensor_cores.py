@@ -10,22 +10,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace as replace_sizes
 from itertools import islice
 
-from ....ir.build import dtype_of, le
-from ....ir.expr import IntImm
-from ....ir.node import replace
-from ....ir.scalar import BufferLoad, Cast, IterVar
-from ....ir.stmt import AllocBuffer, BufferStore, IfThenElse, Stmt, seq
-from ....ir.types import Expr
-from ....ir.walk import collect
-from ...infra.backend import GpuMachine
-from ...schedule import Schedule
-from ...tir.analysis.choices import choose
-from ..base import program_of, schedule_of
+from .....ir.build import dtype_of, le
+from .....ir.expr import IntImm
+from .....ir.node import replace
+from .....ir.scalar import BufferLoad, Cast, IterVar
+from .....ir.stmt import AllocBuffer, BufferStore, IfThenElse, Stmt, seq
+from .....ir.types import Expr
+from .....ir.walk import collect
+from ....infra.backend import GpuMachine
+from ....schedule import Schedule
+from ....tir.analysis.choices import choose
+from ...base import program_of, schedule_of
+from ..common.nests import replaced
+from ..common.stages import size_of
 from .image_views import View, stages_in, views_of
-from .nests import replaced
 from .product import Product, extent_of, products_of
 from .product_pieces import as_read, exchanged, in_pieces, joined
-from .stages import size_of
 from .tensor_views import TensorView
 from .tile_blocks import WARP
 from .tile_costs import CHOICES, GROUP_CHOICES, PIECES, STEP_BYTES, Choice, Sizes, plans, tiles_of

@@ -9,17 +9,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....arith.index_map import IndexMap
-from ....ir.build import add, is_int, mul
-from ....ir.expr import IntImm, Var
-from ....ir.scalar import IterVar
-from ....ir.stmt import Block, BufferStore, For
-from ....ir.types import Expr
-from ....ir.walk import collect, free_vars
-from ....support.errors import ScheduleError
-from ...infra.backend import GpuMachine
-from ...schedule import BlockRV, LoopRV, Schedule
-from ...schedule.core.tree import ROOT
+from .....arith.index_map import IndexMap
+from .....ir.build import add, is_int, mul
+from .....ir.expr import IntImm, Var
+from .....ir.scalar import IterVar
+from .....ir.stmt import Block, BufferStore, For
+from .....ir.types import Expr
+from .....ir.walk import collect, free_vars
+from .....support.errors import ScheduleError
+from ....infra.backend import GpuMachine
+from ....schedule import BlockRV, LoopRV, Schedule
+from ....schedule.core.tree import ROOT
 
 THREADS = 256
 """Threads of a block by default."""

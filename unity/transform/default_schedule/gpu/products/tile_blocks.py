@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ....ir.buffer import Buffer
-from ....ir.build import add, ceildiv, const, floordiv, floormod, is_int, lt, minimum, mul, sub
-from ....ir.expr import Var
-from ....ir.stmt import Bind, Block, BlockRealize, For, IfThenElse, Stmt, seq
-from ....ir.types import Expr, prim_type
-from .nests import INT, buffer_of
+from .....ir.buffer import Buffer
+from .....ir.build import add, ceildiv, const, floordiv, floormod, is_int, lt, minimum, mul, sub
+from .....ir.expr import Var
+from .....ir.stmt import Bind, Block, BlockRealize, For, IfThenElse, Stmt, seq
+from .....ir.types import Expr, prim_type
+from ..common.nests import INT, buffer_of
 from .product import Product, apart, extent_of, output_at
 from .tile_sides import Side, all_of, element_at, inside, is_whole, last_divides
 from .tiles import has_axis

@@ -15,25 +15,25 @@ from __future__ import annotations
 from dataclasses import replace as with_fields
 from typing import NamedTuple
 
-from ....ffi.dtype import DataType
-from ....ir.build import dtype_of, le
-from ....ir.expr import Call, IntImm, Var
-from ....ir.function import PrimFunc
-from ....ir.node import replace
-from ....ir.scalar import BufferLoad, Cast, IterVar
-from ....ir.stmt import BufferStore, Stmt, seq
-from ....ir.types import Expr, prim_type
-from ....ir.walk import collect, substitute, used_vars
-from ...infra.backend import GpuMachine
-from ...schedule import Schedule
-from ...tir.analysis.choices import choose
-from ..base import program_of, schedule_of
+from .....ffi.dtype import DataType
+from .....ir.build import dtype_of, le
+from .....ir.expr import Call, IntImm, Var
+from .....ir.function import PrimFunc
+from .....ir.node import replace
+from .....ir.scalar import BufferLoad, Cast, IterVar
+from .....ir.stmt import BufferStore, Stmt, seq
+from .....ir.types import Expr, prim_type
+from .....ir.walk import collect, substitute, used_vars
+from ....infra.backend import GpuMachine
+from ....schedule import Schedule
+from ....tir.analysis.choices import choose
+from ...base import program_of, schedule_of
+from ..common.nests import INT, replaced
+from ..common.stages import size_of
 from . import lane_matrices, lane_sums
 from .lane_matrices import COLUMNS
 from .lane_work import LaneTile, Work
-from .nests import INT, replaced
 from .product import Product, apart, extent_of, products_of, walks
-from .stages import size_of
 from .tile_blocks import WARP, registers
 from .tile_sides import CHUNK_BYTES, Side, is_whole, last_divides
 

@@ -10,19 +10,19 @@ import math
 from dataclasses import replace as with_fields
 from typing import NamedTuple
 
-from ....ir.build import const, dtype_of
-from ....ir.expr import IntImm
-from ....ir.node import replace
-from ....ir.scalar import Cast, IterVar
-from ....ir.stmt import BufferStore, seq
-from ....ir.types import Expr
-from ...infra.backend import GpuMachine
-from ...schedule import Schedule
-from ...tir.analysis.choices import choose
-from ..base import program_of, schedule_of
-from .nests import INT, buffer_of, replaced
+from .....ir.build import const, dtype_of
+from .....ir.expr import IntImm
+from .....ir.node import replace
+from .....ir.scalar import Cast, IterVar
+from .....ir.stmt import BufferStore, seq
+from .....ir.types import Expr
+from ....infra.backend import GpuMachine
+from ....schedule import Schedule
+from ....tir.analysis.choices import choose
+from ...base import program_of, schedule_of
+from ..common.nests import INT, buffer_of, replaced
+from ..common.stages import size_of
 from .product import Product, extent_of, products_of, walks
-from .stages import size_of
 from .thread_tile_parts import ThreadTile
 from .thread_tiles import kernel
 from .tile_blocks import WARP
