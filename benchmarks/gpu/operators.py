@@ -126,10 +126,10 @@ def child(options: argparse.Namespace) -> None:
     """The cases of one process; a line of JSON for each."""
     import torch  # noqa: PLC0415
 
+    from benchmarks.bench_gpu import own_arch  # noqa: PLC0415
     from benchmarks.operators import elements, images, lines, moves  # noqa: PLC0415
     from unity.ffi.cuda.context import context  # noqa: PLC0415
     from unity.support.errors import UnityError  # noqa: PLC0415
-    from unity.target.cuda.arch import ARCHS  # noqa: PLC0415
 
     torch.set_num_threads(1)
     part, parts = options.part
@@ -138,8 +138,7 @@ def child(options: argparse.Namespace) -> None:
     if options.build is not None:
         build(torch, cases, options.size, options.build)
         return
-    arch = context(0).arch
-    target = f"cuda -arch={arch}a" if f"{arch}a" in ARCHS else f"cuda -arch={arch}"
+    target = f"cuda -arch={own_arch(context(0).arch)}"
     with Path(options.lock).open("w") as lock:
         for case in cases:
             try:

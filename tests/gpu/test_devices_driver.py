@@ -160,6 +160,9 @@ def test_memory_of_another_stream_waits_for_this_one(scripted):
         assert "cuEventRecord" in scripted.calls and "cuStreamWaitEvent" in scripted.calls
         assert allocate(here, 64).stream == stream
     here.free_stream(stream)
+    taken = here.taken
+    assert here.pooled and {of for of, _ in here.waiting} == {0}, "what waited for a stream waits for the default one"
+    assert allocate(here, 64).stream == 0 and here.taken == taken
 
 
 def test_out_of_memory_names_sizes_and_gives_the_pool_back_first(scripted):

@@ -195,6 +195,9 @@ class Context:
         with self.current("free_stream"):
             self.driver.call("cuStreamSynchronize", stream)
             self.ended.add(stream)
+            for of, size in tuple(self.waiting):
+                if of == stream:  # nobody works on them any more
+                    self.waiting.setdefault((0, size), []).extend(self.waiting.pop((of, size)))
             self.driver.call("cuStreamDestroy_v2", stream)
 
     def synchronize_stream(self, stream: int) -> None:

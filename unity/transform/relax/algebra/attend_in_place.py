@@ -28,8 +28,8 @@ from ...infra.passes import function_pass
 from ..analysis.axis_parts import Read
 from ..analysis.mutable_vars import Visibility, changed_vars
 from ..rewriting.graph_rewriter import GraphRewriter
+from .fuse_attention import ATTENTION
 
-ATTENTION = (R.nn.attention.name, R.nn.attention_bias.name)
 MOVES = (R.permute_dims.name, R.strided_slice.name)
 """Operators that a read in place spares."""
 FOLLOWED = (*MOVES, R.broadcast_to.name)

@@ -20,14 +20,13 @@ def assert_last(fn: Function) -> Function:
     """Move assertions about tensors behind what has no effect, to the end of a function."""
     if type(fn.body) is not SeqExpr:
         return fn
-    moved: list[Binding] = []
-    for binding in reversed([binding for block in fn.body.blocks for binding in block.bindings]):
+    whole, moved = [binding for block in fn.body.blocks for binding in block.bindings], list[Binding]()
+    for binding in reversed(whole):
         value = binding.value
         if type(value) is Call and value.op_name == R.assert_op.name and isinstance(value.args[0].ty, TensorType):
             moved.insert(0, binding)
         elif find_impure_call(value) is not None:
             break
-    whole = [binding for block in fn.body.blocks for binding in block.bindings]
     if not moved or whole[-len(moved) :] == moved:
         return fn
     blocks = [

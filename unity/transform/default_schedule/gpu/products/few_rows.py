@@ -19,21 +19,20 @@ from .....ffi.dtype import DataType
 from .....ir.build import dtype_of, le
 from .....ir.expr import Call, IntImm, Var
 from .....ir.function import PrimFunc
-from .....ir.node import replace
 from .....ir.scalar import BufferLoad, Cast, IterVar
-from .....ir.stmt import BufferStore, Stmt, seq
+from .....ir.stmt import BufferStore, Stmt
 from .....ir.types import Expr, prim_type
 from .....ir.walk import collect, substitute, used_vars
 from ....infra.backend import GpuMachine
 from ....schedule import Schedule
 from ....tir.analysis.choices import choose
-from ...base import program_of, schedule_of
-from ..common.nests import INT, replaced
+from ...base import schedule_of
+from ..common.nests import INT
 from ..common.stages import size_of
 from . import lane_matrices, lane_sums
 from .lane_matrices import COLUMNS
 from .lane_work import LaneTile, Work
-from .product import Product, apart, extent_of, products_of, walks
+from .product import Product, apart, computed_by, extent_of, inline_producers, products_of, walks
 from .tile_blocks import WARP, registers
 from .tile_sides import CHUNK_BYTES, Side, is_whole, last_divides
 
@@ -144,25 +143,14 @@ def bind_few_rows(sch: Schedule, what: Product, gpu: GpuMachine, limit: int = 0)
     side = _few_side(what, limit)
     if side is None or gpu.warp != WARP or not choose(what.stage.block, "few_rows", (0, 1), 1):
         return None
-    _inline_producers(sch, what)
+    inline_producers(sch, what.stage.rv)
     what = next(product for product in products_of(sch, True) if product.name == what.name)
     work = _work(what, *side, gpu)
     if side.rows > MOST_ROWS and (gpu.warpgroups or not work.tile.form):
         return None
-    func = program_of(sch)
-    dead = what.after.block if what.after is not None else None
-    body = seq(*replaced(func.body, {what.stage.block: _kernel(work)}, dead, what.store.buffer))
     tile = work.tile
     said = f"{what.name} by {tile.rows} rows, {work.columns} columns of {tile.warps} warps, {tile.step_warps} along its steps"
-    return schedule_of(replace(func, body=body)), said
-
-
-def _inline_producers(sch: Schedule, what: Product) -> None:
-    """Inline producers that only the product reads into its reads."""
-    for producer in sch.get_producers(what.stage.rv):
-        block = sch.get(producer)
-        if block.init is None and type(block.body) is BufferStore and len(sch.get_consumers(producer)) == 1:
-            sch.compute_inline(producer)
+    return computed_by(sch, what, _kernel(work)), said
 
 
 def _kernel(work: Work) -> Stmt:

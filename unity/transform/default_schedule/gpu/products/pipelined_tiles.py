@@ -12,17 +12,14 @@ from typing import NamedTuple
 
 from .....ir.build import const, dtype_of
 from .....ir.expr import IntImm
-from .....ir.node import replace
 from .....ir.scalar import Cast, IterVar
-from .....ir.stmt import BufferStore, seq
 from .....ir.types import Expr
 from ....infra.backend import GpuMachine
 from ....schedule import Schedule
 from ....tir.analysis.choices import choose
-from ...base import program_of, schedule_of
-from ..common.nests import INT, buffer_of, replaced
+from ..common.nests import INT, buffer_of
 from ..common.stages import size_of
-from .product import Product, extent_of, products_of, walks
+from .product import Product, computed_by, extent_of, inline_producers, products_of, walks
 from .thread_tile_parts import ThreadTile
 from .thread_tiles import kernel
 from .tile_blocks import WARP
@@ -90,16 +87,13 @@ def bind_pipelined_tiles(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple
         return None
     if not choose(what.stage.block, "pipelined", (0, 1), 1):
         return None
-    _inline_producers(sch, what)
+    inline_producers(sch, what.stage.rv)
     what = next(product for product in products_of(sch) if product.name == what.name)
     tile = _tile(what, gpu)
     if tile is None:
         return None
     made = kernel(what, tile, *_sides(what, tile), _group(what, tile))
-    func = program_of(sch)
-    dead = what.after.block if what.after is not None else None
-    body = seq(*replaced(func.body, {what.stage.block: made}, dead, what.store.buffer))
-    return schedule_of(replace(func, body=body)), f"{what.name} in tiles of {tile}, copied {tile.stages - 1} ahead"
+    return computed_by(sch, what, made), f"{what.name} in tiles of {tile}, copied {tile.stages - 1} ahead"
 
 
 def _sides(what: Product, tile: ThreadTile) -> tuple[Side, Side]:
@@ -157,17 +151,9 @@ def _sizes(what: Product) -> tuple[int, int, int, int]:
 
 
 def _item(what: Product) -> int:
-    """Bytes of the wider operand's elements in memory."""
+    """Bytes of the narrower operand's elements in memory."""
     values = [value.value if isinstance(value, Cast) else value for value in (what.left, what.right)]
     return min([dtype_of(value).itemsize for value in values])
-
-
-def _inline_producers(sch: Schedule, what: Product) -> None:
-    """Inline producers that only the product reads, such as the padding of an image, into the fill of its tiles."""
-    for producer in sch.get_producers(what.stage.rv):
-        block = sch.get(producer)
-        if block.init is None and type(block.body) is BufferStore and len(sch.get_consumers(producer)) == 1:
-            sch.compute_inline(producer)
 
 
 def _group(what: Product, tile: ThreadTile) -> int:

@@ -23,9 +23,10 @@ from .....ir.stmt import AllocBuffer, BufferStore, Stmt, seq
 from .....ir.structural import structural_equal
 from .....ir.types import Expr, prim_type
 from .....ir.walk import collect, rewrite, substitute, used_vars
-from ....schedule import Schedule
+from ....schedule import BlockRV, Schedule
 from ....schedule.core.tree import ROOT
 from ....tir.analysis.loop_nests import slope
+from ...base import program_of, schedule_of
 from ..common.nests import INT, buffer_of, iterators_of, nest_of, replaced
 from ..common.stages import Stage, is_simple, size_of, stages_of, variables
 
@@ -331,3 +332,19 @@ def output_at(what: Product, given: Mapping[Var, Expr], cell: Expr) -> BufferSto
     moved |= {axis.var: const(0, dtype_of(axis.var)) for axis in after.iter_vars if axis.var not in moved}
     value = rewrite(store.value, {BufferLoad: lambda load: cell if load.buffer is what.store.buffer else load})
     return BufferStore(store.buffer, substitute(value, moved), tuple([substitute(e, moved) for e in store.indices]))
+
+
+def inline_producers(sch: Schedule, reader: BlockRV) -> None:
+    """Inline producers that only one block reads, such as the padding of an image, into its reads."""
+    for producer in sch.get_producers(reader):
+        block = sch.get(producer)
+        if block.init is None and type(block.body) is BufferStore and len(sch.get_consumers(producer)) == 1:
+            sch.compute_inline(producer)
+
+
+def computed_by(sch: Schedule, what: Product, *made: Stmt) -> Schedule:
+    """The schedule of the program in which statements compute a product and what follows it."""
+    func = program_of(sch)
+    dead = what.after.block if what.after is not None else None
+    body = seq(*replaced(func.body, {what.stage.block: seq(*made)}, dead, what.store.buffer))
+    return schedule_of(replace(func, body=body))

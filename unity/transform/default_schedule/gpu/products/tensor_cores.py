@@ -12,19 +12,16 @@ from itertools import islice
 
 from .....ir.build import dtype_of, le
 from .....ir.expr import IntImm
-from .....ir.node import replace
 from .....ir.scalar import BufferLoad, Cast, IterVar
-from .....ir.stmt import AllocBuffer, BufferStore, IfThenElse, Stmt, seq
+from .....ir.stmt import AllocBuffer, IfThenElse, Stmt, seq
 from .....ir.types import Expr
 from .....ir.walk import collect
 from ....infra.backend import GpuMachine
 from ....schedule import Schedule
 from ....tir.analysis.choices import choose
-from ...base import program_of, schedule_of
-from ..common.nests import replaced
 from ..common.stages import size_of
 from .image_views import View, stages_in, views_of
-from .product import Product, extent_of, products_of
+from .product import Product, computed_by, extent_of, inline_producers, products_of
 from .product_pieces import as_read, exchanged, in_pieces, joined
 from .tensor_views import TensorView
 from .tile_blocks import WARP
@@ -77,7 +74,7 @@ def bind_tensor_cores(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Sc
         return None
     if not choose(what.stage.block, "tensor_cores", (0, 1), 1):
         return None
-    _inline_producers(sch, what)
+    inline_producers(sch, what.stage.rv)
     what = as_read(next(product for product in products_of(sch) if product.name == what.name))
     rows = extent_of(what.rows)
     tile = _tile(what, gpu, _size(what.rows))
@@ -91,10 +88,7 @@ def bind_tensor_cores(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Sc
             [IfThenElse(le(rows, FEW_ROWS), seq(*less), seq(*made))],
             f"{how} up to {FEW_ROWS} rows, else {said}",
         )
-    func = program_of(sch)
-    dead = what.after.block if what.after is not None else None
-    body = seq(*replaced(func.body, {what.stage.block: seq(*made)}, dead, what.store.buffer))
-    return schedule_of(replace(func, body=body)), f"{what.name} on tensor cores in tiles of {said}"
+    return computed_by(sch, what, *made), f"{what.name} on tensor cores in tiles of {said}"
 
 
 def _sides(what: Product, rows: int, columns: int, steps: int) -> tuple[Side, Side]:
@@ -167,8 +161,7 @@ def _warp_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pie
     steps = _steps(what)
     sides = _sides(what, choice.rows, choice.columns, steps)
     each = sum([side.bytes for side in sides])
-    tiles = sizes.batch * math.ceil(sizes.rows / choice.rows) * math.ceil(sizes.columns / choice.columns)
-    own = min(MOST_STAGES, max(STAGES, DEEP // each)) if tiles <= gpu.processors else STAGES
+    own = min(MOST_STAGES, max(STAGES, DEEP // each)) if tiles_of(choice, 1, sizes) <= gpu.processors else STAGES
     stages = choose(what.stage.block, "stages", range(2, MOST_STAGES + 1), own, gpu.shared_bytes // each)
     crowded = any([side.single and choice.sums * (1 + side.single // 16) > MOST_SUMS for side in sides])
     return WarpTile(*choice[:2], steps, *choice[2:4], stages) if stages > 1 and not crowded else None
@@ -199,14 +192,6 @@ def _form(what: Product) -> Form | None:
 
 def _narrow(value: Expr) -> str:
     return dtype_of(value.value if isinstance(value, Cast) else value).name
-
-
-def _inline_producers(sch: Schedule, what: Product) -> None:
-    """Inline producers that only the product reads, such as the padding of an image, into the fill of its tiles."""
-    for producer in sch.get_producers(what.stage.rv):
-        block = sch.get(producer)
-        if block.init is None and type(block.body) is BufferStore and len(sch.get_consumers(producer)) == 1:
-            sch.compute_inline(producer)
 
 
 def _size(axes: tuple[IterVar, ...]) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from .....ir.build import dtype_of
 from .....ir.expr import IntImm
 from .....ir.scalar import BufferLoad, IterVar
-from .....ir.stmt import BufferStore
 from .....ir.types import Expr
 from .....ir.walk import collect, used_vars
 from ....infra.backend import GpuMachine
@@ -18,7 +17,7 @@ from ....tir.analysis.choices import choose
 from ....tir.loops.hoist_if_then_else import MARK
 from ...base import program_of, schedule_of
 from ..common.stages import size_of
-from .product import Product, Tile, extent_of, is_multiple, on_tiles, walks
+from .product import Product, Tile, extent_of, inline_producers, is_multiple, on_tiles, walks
 
 WARPS = 8
 """Warps of a block; each has different rows."""
@@ -46,7 +45,7 @@ def bind_tiles(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Schedule,
     main, last = sch.get_block(made.main), sch.get_block(made.last)
     fills = [sch.get_block(made.left), sch.get_block(made.right)]
     for fill in fills:
-        _inline_producers(sch, fill)
+        inline_producers(sch, fill)
     b, io, jo, ii, tx, j, ko, ki = sch.get_loops(main)
     ty, i = sch.split(ii, [WARPS, rows])
     k1, k2 = sch.split(ki, [None, min(VECTOR, tile.steps)])
@@ -113,15 +112,6 @@ def _bind_fill(sch: Schedule, fill: BlockRV, place: LoopRV, warp: int, lanes: in
     sch.bind(sch.fuse(x, lane), "threadIdx.x")
     sch.unroll(step)
     sch.unroll(again)
-
-
-def _inline_producers(sch: Schedule, fill: BlockRV) -> None:
-    """Inline producers that only the filling of a tile reads, such as the border of an image."""
-    for producer in sch.get_producers(fill):
-        block = sch.get(producer)
-        plain = block.init is None and type(block.body) is BufferStore
-        if plain and len(sch.get_consumers(producer)) == 1:
-            sch.compute_inline(producer)
 
 
 def _tile(what: Product, gpu: GpuMachine) -> Tile:
