@@ -19,7 +19,7 @@ from ...ir.build import const, dtype_of
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import Add, Binary, BufferLoad, Mul
-from ...ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, Stmt
+from ...ir.stmt import AllocBuffer, BufferStore, For, IfThenElse, Stmt
 from ...ir.types import Expr, PointerType
 from ...ir.walk import children, collect, substitute, used_vars
 from ...transform.infra.backend import Machine
@@ -114,7 +114,7 @@ def _walk(stmt: Stmt, around: _Around, sums: _Sums, own: set[Var], machine: Mach
     if type(stmt) is BufferStore:
         _store(stmt, around, sums, own, machine)
         return
-    if not isinstance(stmt, (AttrStmt, AllocBuffer)) and type(stmt).__name__ == "IfThenElse":
+    if type(stmt) is IfThenElse:
         sums.conditions += around.copies
     for part in children(stmt):
         if isinstance(part, Stmt):
