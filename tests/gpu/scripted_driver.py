@@ -17,12 +17,16 @@ LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, cty
 
 
 class ScriptedDriver:
-    """``fail[function]`` is the status that a function gives; ``calls`` are the functions called, in order."""
+    """``fail[function]`` is the status that a function gives; ``calls`` are the functions called, in order. ``crashes``: those that
+    were given a stream of ``destroyed``; ``captured``: streams that somebody captures."""
 
     def __init__(self, devices: int = 1) -> None:
         self.devices = devices
         self.fail: dict[str, int] = {}
         self.calls: list[str] = []
+        self.crashes: list[str] = []
+        self.destroyed: set[int] = set()
+        self.captured: set[int] = set()
         self.base = LIBC.mmap(None, LIMIT, 0, 0x4022, -1, 0)  # no access, private, without memory
         self.shadow = ctypes.create_string_buffer(LIMIT)
         self.blocks: dict[int, int] = {}
@@ -45,6 +49,8 @@ class ScriptedDriver:
 
             def call(*args: Any) -> int:
                 self.calls.append(name)
+                if not self.destroyed.isdisjoint(args):
+                    self.crashes.append(name)
                 status = self.fail.get(name, 0)
                 return status or body(*args) or 0
 
@@ -135,13 +141,13 @@ class ScriptedDriver:
         put(out, self.handle())
 
     def cuStreamDestroy_v2(self, stream):
-        pass
+        self.destroyed.add(stream)
 
     def cuStreamSynchronize(self, stream):
         pass
 
     def cuStreamIsCapturing(self, stream, out):
-        ctypes.c_int.from_address(out).value = 0
+        ctypes.c_int.from_address(out).value = stream in self.captured
 
     def cuStreamWaitEvent(self, stream, event, flags):
         pass

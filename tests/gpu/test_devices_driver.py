@@ -157,12 +157,56 @@ def test_memory_of_another_stream_waits_for_this_one(scripted):
     with here.use_stream(stream):
         scripted.calls.clear()
         del block
-        assert "cuEventRecord" in scripted.calls and "cuStreamWaitEvent" in scripted.calls
-        assert allocate(here, 64).stream == stream
+        assert "cuEventRecord" in scripted.calls and "cuStreamWaitEvent" not in scripted.calls
+        assert allocate(here, 64).stream == stream and "cuStreamWaitEvent" not in scripted.calls
+    taken = here.taken
+    assert allocate(here, 64).stream == 0 and here.taken == taken
+    assert scripted.calls.count("cuStreamWaitEvent") == 1 and not here.behind
+    with here.use_stream(stream):
+        block = allocate(here, 64)
+    del block
     here.free_stream(stream)
+    assert scripted.calls.count("cuStreamWaitEvent") == 2 and not here.behind, "before all of its work is waited for"
     taken = here.taken
     assert here.pooled and {of for of, _ in here.waiting} == {0}, "what waited for a stream waits for the default one"
     assert allocate(here, 64).stream == 0 and here.taken == taken
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_stream_that_its_owner_has_destroyed_is_left_alone(scripted, again):
+    """As those of pycuda, cupy and torch: their handles are all that is known, and a driver crashes on one that has ended."""
+    here = context(0)
+    stream = here.driver.get("cuStreamCreate", 1)
+    with here.use_stream(stream):
+        blocks = [allocate(here, 64) for _ in range(3)]
+        if again:
+            del blocks[0]
+    here.driver.call("cuStreamDestroy_v2", stream)
+    del blocks
+    fill(here, allocate(here, 64).address, 0, 64)
+    here.synchronize()
+    assert scripted.destroyed == {stream} and not scripted.crashes
+    release_pool(here)
+    assert not scripted.blocks and not scripted.crashes
+
+
+def test_memory_dropped_while_its_stream_is_captured_by_others_stays_theirs(scripted):
+    here = context(0)
+    block = allocate(here, 64)
+    address = block.address
+    with here.use_stream(0x77):
+        scripted.captured.add(0x77)
+        del block
+    scripted.captured.clear()
+    assert allocate(here, 64).address != address and "cuEventRecord" not in scripted.calls
+
+
+def test_memory_that_cannot_be_asks_nobody(scripted):
+    """A size of more than 64 bits would wrap around and be given."""
+    for nbytes in (1 << 63, (1 << 64) + 64):
+        with pytest.raises(UnityError, match=f"{nbytes} bytes are more than cuda:0") as caught:
+            allocate(context(0), nbytes)
+        assert caught.value.code == "E736" and "cuMemAlloc_v2" not in scripted.calls
 
 
 def test_out_of_memory_names_sizes_and_gives_the_pool_back_first(scripted):

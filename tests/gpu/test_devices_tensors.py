@@ -228,7 +228,15 @@ def test_cuda_array_interface(cuda):
     assert not hasattr(tensor([1.0], "bfloat16", unity.cuda(0)), "__cuda_array_interface__")
     assert code_of(lambda: tensor(Array(there, mask=there))) == "E704"
     assert code_of(lambda: tensor(Array(there, typestr="<c8"))) == "E702"
-    assert code_of(lambda: tensor(Array(there, data=None))) == "E704"
+    wrong = [
+        {"data": None},
+        {"data": (0, False)},
+        {"data": (12345, False)},
+        {"shape": (2, -1)},
+        {"shape": (1 << 62, 4)},
+    ]
+    assert {code_of(lambda d=d: tensor(Array(there, **d))) for d in wrong} == {"E704"}
+    assert tensor(Array(there, data=(0, False), shape=(0, 4))).numpy().shape == (0, 4), "as torch shows no elements"
     behind = (there.data_ptr + there.layout.nbytes, False)
     assert tensor(Array(there, data=behind, shape=(0, 4))).shape == (0, 4), "no elements, wherever they would lie"
     assert (runtime.array(Array(there)).numpy() == VALUES).all()
@@ -307,7 +315,8 @@ def test_a_shape_has_no_negative_sizes(place):
 
 def test_out_of_memory_and_no_device(place):
     if place.kind == "cuda":
-        assert code_of(lambda: runtime.empty((1 << 40,), "float32", place)) == "E736"
+        sizes = [(1 << 40,), (1 << 61,), ((1 << 62) + 1024,), (1 << 40, 1 << 40)]
+        assert {code_of(lambda s=s: runtime.empty(s, "float32", place)) for s in sizes} == {"E736"}
         assert code_of(lambda: tensor(VALUES, device=unity.cuda(99))) == "E734"
 
 

@@ -5,14 +5,14 @@ Source: numba's documentation, "CUDA Array Interface (Version 3)".
 
 from __future__ import annotations
 
-from ctypes import c_int
+from ctypes import byref, c_int
 from typing import Any
 
 import numpy as np
 
 from ..support.errors import FFIError
 from .cuda.context import context
-from .cuda.driver import driver_in_use
+from .cuda.driver import INVALID_VALUE, SUCCESS, driver_in_use
 from .device import Device, cuda
 from .device_array import address_of, array_at
 from .dtype import from_numpy
@@ -43,11 +43,21 @@ def import_cuda(value: object) -> tuple[np.ndarray, Device]:
     if masked is not None:
         raise FFIError("E704", f"the {type(value).__name__} has a mask, which tensors have not")
     canonical = from_numpy(dtype).numpy
-    driver = driver_in_use()
-    index = (
-        driver.get("cuPointerGetAttribute", _DEVICE_ORDINAL, address, kind=c_int) if address and 0 not in shape else 0
-    )
+    index = _device_of(address, value) if address and 0 not in shape else 0
     if stream is not None:
         here = context(index)
         here.order(0 if stream == 1 else stream, here.stream())
     return array_at(address, canonical, shape, value, strides, readonly), cuda(index)
+
+
+def _device_of(address: int, value: object) -> int:
+    """The number of the device whose memory begins at an address. Raises FFIError E704 where it is no device's."""
+    driver, place = driver_in_use(), c_int()
+    status = driver.status("cuPointerGetAttribute", byref(place), _DEVICE_ORDINAL, address)
+    if status == INVALID_VALUE:
+        raise FFIError(
+            "E704", f"the {type(value).__name__} shows the address {address:#x}, which is no memory of a CUDA device"
+        )
+    if status != SUCCESS:
+        raise driver.error("cuPointerGetAttribute", status)
+    return place.value

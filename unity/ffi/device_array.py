@@ -12,7 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..support.errors import FFIError
 from .device import Device
+
+ADDRESSES = 1 << 63
+"""Bytes that no memory has."""
+NOWHERE = 1 << 12
+"""The address of arrays without elements whose owner gives none: numpy takes no zero. Nobody looks there."""
 
 
 class _Memory:
@@ -33,10 +39,15 @@ def array_at(
     strides: Sequence[int] | None = None,
     readonly: bool = False,
 ) -> np.ndarray:
-    """An array over memory that starts at an address; ``strides`` in bytes, None for row-major order."""
+    """An array over memory that starts at an address; ``strides`` in bytes, None for row-major order. Raises FFIError E704 for
+    sizes below zero or beyond all memory, and for elements at the address 0."""
     shape = tuple(shape)
-    if 0 in shape or strides is None:
-        strides = None
+    if 0 in shape:
+        strides, address = None, address or NOWHERE
+    if not address or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize >= ADDRESSES:
+        help = "the object that shows it says what cannot be"
+        raise FFIError("E704", f"no array of shape {shape} begins at the address {address}", help=help)
+    if strides is None:
         low, nbytes = 0, math.prod(shape) * dtype.itemsize
     else:
         reach = [(extent - 1) * step for extent, step in zip(shape, strides)]

@@ -17,10 +17,10 @@ from weakref import WeakSet
 
 from ...support.errors import DeviceError
 from ...support.forking import fork_lock
-from .driver import CURRENT, Driver, driver_in_use
+from .driver import CURRENT, SUCCESS, Driver, driver_in_use
 from .staging import Staging
 
-_LOCK = fork_lock()
+_LOCK, _EVENT_LOCK = fork_lock(), fork_lock()
 _ATTRIBUTES = {
     "max_threads_per_block": 1, "max_shared_memory_per_block": 8, "warp_size": 10, "multi_processor_count": 16,
     "l2_cache_size_bytes": 38, "max_threads_per_multi_processor": 39, "compute_capability_major": 75,
@@ -36,6 +36,7 @@ class Context:
         "__weakref__",
         "_attributes",
         "_get_current",
+        "behind",
         "captures",
         "checks",
         "driver",
@@ -74,6 +75,8 @@ class Context:
         """For each stream the stream on which its graphs are captured (`graph.py`)."""
         self.ended: set[int] = set()
         """Handles of streams that were destroyed: a driver that is given one may crash."""
+        self.behind: dict[int, dict[int, int]] = {}
+        """For a stream the events that it waits for before its memory is used again, by the stream behind whose work they are."""
         self.staging = Staging(self)
         self.taken = 0
         """Bytes that the driver gave (`memory.py`)."""
@@ -193,6 +196,7 @@ class Context:
     def free_stream(self, stream: int) -> None:
         """Wait for the work of a stream of ``new_stream``, and destroy it. Memory that was allocated for it stays valid."""
         with self.current("free_stream"):
+            self.catch_up(stream)
             self.driver.call("cuStreamSynchronize", stream)
             self.ended.add(stream)
             for of, size in tuple(self.waiting):
@@ -205,6 +209,34 @@ class Context:
         with self.current("synchronize"):
             self.driver.call("cuStreamSynchronize", stream)
             self.raise_failed_checks()
+
+    def is_captured(self, stream: int) -> bool:
+        """True if somebody captures a graph of a stream, or the driver does not say."""
+        state = c_int()
+        with self.current("capture"):
+            status = self.driver.status("cuStreamIsCapturing", stream, ctypes.byref(state))
+        return status != SUCCESS or state.value != 0
+
+    def hold_back(self, stream: int, last: int) -> None:
+        """Let memory of a stream be used again behind the present work of another one, which is alive. The stream itself is left
+        alone until it is the current one of a thread that wants memory: whoever made it may have destroyed it."""
+        with self.current("order of streams"), _EVENT_LOCK:
+            events = self.behind.setdefault(stream, {})
+            if last not in events:
+                events[last] = self.driver.get("cuEventCreate", 2)  # CU_EVENT_DISABLE_TIMING
+            self.driver.call("cuEventRecord", events[last], last)
+
+    def catch_up(self, stream: int) -> None:
+        """Make a stream that is alive wait for what its memory waits for."""
+        with self.current("order of streams"), _EVENT_LOCK:
+            events = self.behind.get(stream, {})
+            while events:
+                _, event = events.popitem()
+                try:
+                    self.driver.call("cuStreamWaitEvent", stream, event, 0)
+                finally:
+                    self.driver.call("cuEventDestroy_v2", event)
+            self.behind.pop(stream, None)
 
     def order(self, first: int, then: int) -> None:
         """Make later work of a stream wait for all earlier work of another one; the host does not wait."""

@@ -26,12 +26,12 @@ from typing import Any, NoReturn
 
 from ...support.errors import DeviceError, UnityError
 from .context import LIBC, Context, thread_key
-from .driver import OUT_OF_MEMORY, Driver, driver_in_use
+from .driver import INVALID_VALUE, OUT_OF_MEMORY, Driver, driver_in_use
 from .memory import Block, allocate
 
 MAX_GRID_X, MAX_GRID_YZ, MAX_BLOCK_Z = 2**31 - 1, 65535, 64
 """Limits of every device. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
-INVALID_VALUE, OUT_OF_RESOURCES = 1, 701
+OUT_OF_RESOURCES = 701
 LAUNCH_FUNCTIONS = (
     "cuLaunchKernel", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuFuncSetAttribute", "cuTensorMapEncodeTiled",
     "cuTensorMapEncodeIm2col",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import c_int, c_size_t, c_uint64
+from ctypes import c_size_t, c_uint64
 
 from ...support.errors import DeviceError
 from ...support.forking import fork_lock
@@ -22,8 +22,8 @@ KEPT = 4
 """A pool keeps at most the memory of its device divided by this number."""
 GRANULE, SMALL, STEPS = 512, 1 << 20, 8
 """Sizes of blocks: multiples of ``GRANULE`` up to ``SMALL`` bytes, above that ``STEPS`` sizes between powers of two."""
-
-
+ADDRESSES = 1 << 63
+"""Bytes that no memory has; the driver's size has 64 bits."""
 FEW, FEW_LARGE, SHARE = 64, 2, 64
 """Small blocks of a size that wait whatever else does; larger ones, up to the pool's bytes divided by ``SHARE``: all sizes of two
 such blocks together are no more than half of the pool."""
@@ -72,7 +72,9 @@ def _take_back() -> None:
         try:
             if context.driver.recycles and context.pooled + size <= (context.most or _most(context)):
                 if last != stream:
-                    context.order(last, stream)
+                    if context.is_captured(last):
+                        continue  # whoever captures works on it at each launch
+                    context.hold_back(stream, last)
                 context.waiting.setdefault((stream, size), []).append(address)
             else:
                 context.taken -= size
@@ -100,6 +102,8 @@ def allocate(context: Context, nbytes: int) -> Block:
         with _LOCK:
             _take_back()
             address = _popped(context.waiting.get((stream, size), [])) or _new(context, size, nbytes)
+    if stream in context.behind:
+        context.catch_up(stream)
     return Block(context, nbytes, size, stream, address)
 
 
@@ -113,11 +117,10 @@ def _popped(waiting: list[int]) -> int:
 
 def _new(context: Context, size: int, nbytes: int) -> int:
     """Allocate memory from the driver; if it has none left, release the pool first."""
-    place = c_uint64()
+    place, driver = c_uint64(), context.driver
     with context.current("allocation"):
-        driver = context.driver
-        status = driver.status("cuMemAlloc_v2", ctypes.byref(place), size)
-        if status == OUT_OF_MEMORY and context.pooled:
+        status = driver.status("cuMemAlloc_v2", ctypes.byref(place), size) if size < ADDRESSES else OUT_OF_MEMORY
+        if status == OUT_OF_MEMORY and size < ADDRESSES and context.pooled:
             release_pool(context)
             status = driver.status("cuMemAlloc_v2", ctypes.byref(place), size)
         if status == OUT_OF_MEMORY:
@@ -171,17 +174,11 @@ def copy_to_device(context: Context, target: int, source: int, nbytes: int) -> N
     if nbytes:
         with context.current("copy to the device"):
             stream = context.stream()
-            if nbytes <= PLACE_BYTES and not CAPTURES and not _is_captured(context, stream):
+            if nbytes <= PLACE_BYTES and not CAPTURES and not context.is_captured(stream):
                 context.staging.copy(target, source, nbytes, stream)
                 return
             context.driver.call("cuMemcpyHtoDAsync_v2", target, source, nbytes, stream)
             context.driver.call("cuStreamSynchronize", stream)
-
-
-def _is_captured(context: Context, stream: int) -> bool:
-    """True if somebody captures a graph of a stream, or the driver does not say."""
-    state = c_int()
-    return context.driver.status("cuStreamIsCapturing", stream, ctypes.byref(state)) != SUCCESS or state.value != 0
 
 
 def copy_to_host(context: Context, target: int, source: int, nbytes: int) -> None:
