@@ -21,6 +21,7 @@ import unity
 from unity import UnityError, VirtualMachine
 from unity.ffi.cuda.context import CAPTURES, context
 from unity.ffi.cuda.graph import Graph, capture
+from unity.ffi.cuda.memory import release_pool
 from unity.ffi.cuda.module import Module
 from unity.script import parse
 from unity.transform import PassContext
@@ -113,6 +114,23 @@ def test_the_memory_of_a_graph_is_its_own(gpu: Any, executable: Any) -> None:
     del vm, x
     gc.collect()
     assert context(0).held == held
+
+
+def test_memory_of_graphs_that_ended_is_used_again(
+    gpu: Any, executable: Any, replays: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph's memory belongs to the stream that captured it, and is dropped on the user's: the next capture waits for nothing."""
+    gc.collect()
+    monkeypatch.setattr(context(0).driver, "recycles", True)
+    for _ in range(3):
+        vm = VirtualMachine(executable, unity.cuda(0), cuda_graph=True)
+        x = unity.tensor(np.arange(40, dtype=np.float32), device=unity.cuda(0))
+        for _ in range(3):
+            assert (vm["main"](x).numpy() == three(x.numpy())).all()
+        del vm
+        gc.collect()
+    assert len(replays) == 6
+    release_pool(context(0))
 
 
 def test_arguments_that_are_written_are_written(gpu: Any) -> None:

@@ -23,7 +23,7 @@ KEPT = 4
 GRANULE, SMALL, STEPS = 512, 1 << 20, 8
 """Sizes of blocks: multiples of ``GRANULE`` up to ``SMALL`` bytes, above that ``STEPS`` sizes between powers of two."""
 ADDRESSES = 1 << 63
-"""Bytes that no memory has; the driver's size has 64 bits."""
+"""Bytes that no memory has; beyond 64 bits the driver would see a small number."""
 FEW, FEW_LARGE, SHARE = 64, 2, 64
 """Small blocks of a size that wait whatever else does; larger ones, up to the pool's bytes divided by ``SHARE``: all sizes of two
 such blocks together are no more than half of the pool."""
@@ -72,8 +72,11 @@ def _take_back() -> None:
         try:
             if context.driver.recycles and context.pooled + size <= (context.most or _most(context)):
                 if last != stream:
-                    if context.is_captured(last):
-                        continue  # whoever captures works on it at each launch
+                    if CAPTURES:  # nothing waits for a stream that is being captured
+                        CAPTURES[-1].append(Block(context, size, size, stream, address))
+                        continue
+                    if context.is_captured(last):  # whoever captures works on it at each launch
+                        continue
                     context.hold_back(stream, last)
                 context.waiting.setdefault((stream, size), []).append(address)
             else:
