@@ -15,7 +15,6 @@ from unity.ir.op import OPS
 from unity.script import parse
 from unity.target import GPU_PIPELINE
 from unity.target.cuda import attention
-from unity.target.cuda.machine import PROCESSORS
 from unity.testing.gpu_emulator import EmulatedGPU
 from unity.transform.relax.lowering.legalize_ops import legalize_ops
 
@@ -50,11 +49,13 @@ def arrays(shapes: Any, dtype: str, bias: str = "") -> list[np.ndarray]:
 class Program:
     """A compiled attention."""
 
-    def __init__(self, shapes: Any, dtype: str, bias: str = "", arch: str = "sm_80", **options: Any) -> None:
+    def __init__(
+        self, shapes: Any, dtype: str, bias: str = "", arch: str = "sm_80", flags: str = "", **options: Any
+    ) -> None:
         text = "".join([f", {name}={value!r}" for name, value in options.items()])
         self.dtype, self.bias, self.arch, self.options = dtype, bias, arch, options
         mod = module(shapes, dtype, bias, text)
-        self.executable = unity.compile(mod, target=f"cuda -arch={arch}")
+        self.executable = unity.compile(mod, target=f"cuda -arch={arch} {flags}")
 
     def check(self, *shapes: Any) -> EmulatedGPU | None:
         """The results are right; returns the emulated device, if there is no other."""
@@ -120,12 +121,13 @@ def test_rings(layout: str, heads: int, widths: tuple[int, int], options: dict[s
 def test_rounds(heads: int, groups: int, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two blocks compute several tiles of several blocks of keys."""
     monkeypatch.setenv("UNITY_CACHE", "off")  # its keys do not know what is changed here
-    monkeypatch.setitem(PROCESSORS, 90, 2)
     monkeypatch.setattr(attention, "_LONG", 200)
     monkeypatch.setitem(attention._RINGS, 64, ((64, 12, 2), (64, 8, 3)))
     sizes = [{"B": 1, "S": 203, "H": 2 * heads, "D": 64}] + [{"B": 1, "S": 310, "H": 2, "D": 64}] * 2
     shapes = [tuple([size[axis] for axis in layout]) for size in sizes]
-    program = Program(shapes, "float16", arch="sm_90a", layout=layout, causal_mask="BottomRight")
+    program = Program(
+        shapes, "float16", arch="sm_90a", flags="-multi_processor_count=2", layout=layout, causal_mask="BottomRight"
+    )
     gpu = program.check(*shapes)
     assert gpu is None or [(launch.grid[0], launch.block[1]) for launch in gpu.launches] == [(2, 4 * groups + 4)]
 

@@ -112,10 +112,12 @@ def test_the_device_of_the_inputs_is_the_target() -> None:
         device = property(lambda self: torch.device("cuda:0"))  # type: ignore[assignment]
 
     value = torch.zeros(3).as_subclass(There)
-    with emulated_gpu("sm_90"):
-        assert device_target([torch.zeros(3), value]) == "cuda -arch=sm_90"
-        with unity.Target("llvm"):
-            assert device_target([value]) is None
+    expected = {"sm_75": ("sm_75", 40), "sm_86": ("sm_86", 84), "sm_90": ("sm_90a", 132)}
+    for arch, (named, count) in expected.items():
+        with emulated_gpu(arch):
+            assert device_target([torch.zeros(3), value]) == f"cuda -arch={named} -multi_processor_count={count}"
+    with emulated_gpu(), unity.Target("llvm"):
+        assert device_target([value]) is None
     assert device_target([torch.zeros(3)]) is None
     refuse_tensor(torch, "x", value, PLACES)
     with pytest.raises(unity.UnityError, match='target="cuda"'):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 import unity
+from unity.ffi.targets.kinds import CUDA
 from unity.ffi.targets.processor import host_processor, named_processor
 from unity.ffi.targets.target import Target, processor_in_use, runnable_processor, target
 from unity.ffi.targets.target_kind import KINDS, TAGS
 from unity.support.errors import CodegenError, OptionError, VMError
 from unity.target import backend_of
 from unity.target.cpu.codegen import build_kernels
+from unity.target.cuda.machine import machine_of
 
 
 def test_spellings_mean_the_same() -> None:
@@ -142,3 +144,18 @@ def test_an_option_that_names_no_target(monkeypatch: pytest.MonkeyPatch, text: s
     for ask in (target, processor_in_use):
         with pytest.raises(OptionError, match=r"E001.*UNITY_TARGET"):
             ask()
+
+
+def test_devices_by_name_have_their_multiprocessors() -> None:
+    """Grids that compute several tiles in a block count them."""
+    for tag, row in CUDA.tags.items():
+        gpu = machine_of(Target(tag)).gpu
+        assert gpu.processors == row["multi_processor_count"] and tag.startswith("nvidia/")
+    assert machine_of(Target("nvidia/nvidia-h100-pcie")).gpu.processors == 114
+    assert [machine_of(Target(f"cuda -arch={name}")).gpu.processors for name in ("sm_80", "sm_90a")] == [108, 132]
+    named = Target("cuda -arch=sm_90a -multi_processor_count=7")
+    assert machine_of(named).gpu.processors == 7 and Target(str(named)) == named
+    text = (
+        "cuda -keys=cuda,gpu -arch=sm_80 -l2_cache_size_bytes=41943040 -max_num_threads=1024 -registers_per_block=65536"
+    )
+    assert str(Target(text)) == "cuda -arch=sm_80", "as TVM prints one"

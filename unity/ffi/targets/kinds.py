@@ -23,6 +23,17 @@ LLVM = TargetKind(
     },
 )
 """Processors, through LLVM."""
+_DEVICES = {
+    "sm_75": {"nvidia-t4": 40},
+    "sm_80": {"nvidia-a100": 108, "nvidia-a30": 56},
+    "sm_86": {"nvidia-a40": 84, "nvidia-a10": 72, "nvidia-a10g": 80, "geforce-rtx-3090": 82, "geforce-rtx-3080": 68},
+    "sm_87": {"jetson-agx-orin-64gb": 16, "jetson-agx-orin-32gb": 14},
+    "sm_89": {"nvidia-l40": 142, "nvidia-l4": 58, "geforce-rtx-4090": 128},
+    "sm_90a": {"nvidia-h100": 132, "nvidia-h100-pcie": 114, "nvidia-h200": 132},
+    "sm_100a": {"nvidia-b200": 148},
+    "sm_120": {"geforce-rtx-5090": 170},
+}
+"""Multiprocessors of CUDA devices by architecture and by the name in TVM's tags, where it has one. Source: NVIDIA's data sheets."""
 CUDA = TargetKind(
     "cuda",
     {
@@ -33,13 +44,12 @@ CUDA = TargetKind(
         "max_threads_per_block": int,
         "max_shared_memory_per_block": int,
         "thread_warp_size": int,
+        "multi_processor_count": int,
     },
     {
-        "nvidia/nvidia-a100": {"arch": "sm_80", "max_threads_per_block": 1024},
-        "nvidia/geforce-rtx-3090": {"arch": "sm_86", "max_threads_per_block": 1024},
-        "nvidia/geforce-rtx-4090": {"arch": "sm_89", "max_threads_per_block": 1024},
-        "nvidia/nvidia-h100": {"arch": "sm_90a", "max_threads_per_block": 1024},
-        "nvidia/nvidia-h200": {"arch": "sm_90a", "max_threads_per_block": 1024},
+        f"nvidia/{name}": {"arch": arch, "max_threads_per_block": 1024, "multi_processor_count": count}
+        for arch, devices in _DEVICES.items()
+        for name, count in devices.items()
     },
     generates=True,
 )

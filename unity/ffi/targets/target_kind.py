@@ -30,7 +30,9 @@ KINDS: dict[str, TargetKind] = {}
 TAGS: dict[str, dict[str, Any]] = {}
 """Tags of all kinds: descriptions as dicts."""
 _FLAGS = {"": True, "1": True, "true": True, "0": False, "false": False}
-_DROPPED = ("keys", "tag", "host", "device", "model", "libs")
+_DROPPED = (
+    "keys", "tag", "host", "device", "model", "libs", "max_num_threads", "registers_per_block", "l2_cache_size_bytes",
+)  # fmt: skip
 """Options that TVM's texts have, and that mean nothing here."""
 
 

@@ -22,8 +22,11 @@ def _cache_key(target: Target) -> str:
 
 
 def _of_device(index: int) -> str:
-    arch = context(index).arch
-    return f"{CUDA.name} -arch={arch}" if arch in ARCHS else CUDA.name
+    """The target of a device: with the instructions that no later architecture has, where it has such."""
+    here = context(index)
+    arch = next((name for name in (f"{here.arch}a", here.arch) if name in ARCHS), None)
+    count = here.attribute("multi_processor_count")
+    return CUDA.name if arch is None else f"{CUDA.name} -arch={arch} -multi_processor_count={count}"
 
 
 CUDA_BACKEND = Backend(

@@ -7,7 +7,7 @@ from ...transform.infra.backend import GpuMachine, Machine
 from .arch import STATIC_SHARED_BYTES, arch_of
 
 PROCESSORS = {75: 40, 80: 108, 86: 82, 87: 16, 89: 128, 90: 132, 100: 148, 120: 170}
-"""Streaming multiprocessors of the largest common device of a compute capability."""
+"""Streaming multiprocessors of the largest common device of a compute capability, for targets that do not say how many."""
 
 
 def machine_of(target: Target) -> Machine:
@@ -16,7 +16,7 @@ def machine_of(target: Target) -> Machine:
     shared = min(arch.shared_bytes, int(target.get("max_shared_memory_per_block", arch.shared_bytes)))
     gpu = GpuMachine(
         arch.capability,
-        PROCESSORS[arch.capability],
+        max(1, int(target.get("multi_processor_count", PROCESSORS[arch.capability]))),
         int(target.get("thread_warp_size", arch.warp)),
         min(arch.max_threads, int(target.get("max_threads_per_block", arch.max_threads))),
         shared,
