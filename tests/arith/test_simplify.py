@@ -1,5 +1,6 @@
 """The simplifier and prover: named cases, and random expressions against evaluation."""
 
+import itertools
 import random
 
 import pytest
@@ -10,8 +11,10 @@ from unity.arith.evaluate import evaluate
 from unity.ir import build as b
 from unity.ir.buffer import Range
 from unity.ir.expr import Var
+from unity.ir.scalar import Cast
 from unity.ir.structural import first_difference, structural_equal
 from unity.ir.types import prim_type
+from unity.ir.walk import collect
 
 
 def c(value):
@@ -172,7 +175,7 @@ def random_expr(rng, variables, depth, divisors=CONSTANTS):
         return random_expr(rng, variables, depth, divisors)
 
     if depth == 0 or rng.random() < 0.15:
-        return rng.choice(variables) if rng.random() < 0.7 else c(rng.randint(-6, 9))
+        return rng.choice(variables) if rng.random() < 0.7 else b.const(rng.randint(-6, 9), b.dtype_of(variables[0]))
     kind = rng.randrange(9)
     x = part(depth - 1)
     if kind < 2:
@@ -227,6 +230,83 @@ def test_simplify_keeps_the_value(seed):
                 assert evaluate(condition, values) == 1
 
 
+COMPARISONS = (b.lt, b.le, b.gt, b.ge, b.eq, b.eq, b.ne)
+
+
+@pytest.mark.parametrize("seed", range(150 * TIMES))
+def test_premises_keep_the_value(seed):
+    """Under random premises, contradictions and equations of a variable with itself among them, at every point that fulfils them."""
+    rng = random.Random(seed)
+    dtype = rng.choice(("int32", "int64"))
+    variables = [b.index_var(name, dtype) for name in "pqr"]
+    ranges = [range(low := rng.randint(-4, 3), low + rng.randint(1, 6)) for _ in variables]
+    divisors = (*CONSTANTS, variables[0])
+
+    def comparison():
+        sides = [random_expr(rng, variables, rng.randint(0, 3), divisors) for _ in range(2)]
+        return rng.choice(COMPARISONS)(*sides)
+
+    ana = Analyzer()
+    for var, values in zip(variables, ranges):
+        ana.bind_range(var, values[0], values[-1])
+    premises = [comparison() for _ in range(rng.randint(1, 3))]
+    for premise in premises:
+        ana.assume(premise)
+    points = [dict(zip(variables, values)) for values in itertools.product(*ranges)]
+    points = [point for point in points if all([evaluate(premise, point) == 1 for premise in premises])]
+    for _ in range(4):
+        expr, condition = random_expr(rng, variables, 4, divisors), comparison()
+        simple, bound, modular = ana.simplify(expr), ana.const_int_bound(expr), ana.modular_set(expr)
+        proof, decided = ana.prove(condition), ana.simplify(condition)
+        assert not collect(simple, Cast)
+        for point in points:
+            value, holds = evaluate(expr, point), evaluate(condition, point)
+            if value is not None:
+                assert evaluate(simple, point) == value and value in bound
+                assert value == modular.base or (modular.coeff and (value - modular.base) % modular.coeff == 0)
+            if holds is not None:
+                assert evaluate(decided, point) == holds
+                assert holds or proof.verdict is not Verdict.PROVED
+        if proof.verdict is Verdict.REFUTED:
+            assert all([evaluate(premise, proof.counterexample) in (None, 1) for premise in premises])
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_factors_that_the_type_lacks_stay_apart(dtype):
+    x = b.index_var("x", dtype)
+    bits = b.dtype_of(x).bits
+    wide, half = b.const(1 << (bits - 2), dtype), b.const(1 << (bits // 2 + 4), dtype)
+    products = [
+        b.floordiv(b.floordiv(x, half), half),
+        b.mul(b.add(x, wide), 4),
+        b.mul(b.mul(x, wide), 8),
+        b.sub(x, b.const(-1 << (bits - 1), dtype)),
+        b.floormod(b.floordiv(b.floordiv(x, half), half), half),
+        b.minimum(b.mul(b.add(x, wide), 2), b.floordiv(b.floordiv(x, half), half)),
+    ]
+    ana = Analyzer()
+    for expr in products:
+        simple = ana.simplify(expr)
+        for value in (-(1 << (bits - 1)), -(1 << (bits - 2)), -3, -1, 0, 1, 5, (1 << (bits - 1)) - 1):
+            assert evaluate(simple, {x: value}) == evaluate(expr, {x: value}), str(expr)
+    ana.bind_range(x, -(1 << (bits - 2)), -(1 << (bits - 2)) + 3)
+    assert ana.can_prove(b.ge(products[1], 0)) and not ana.can_prove(b.lt(ana.simplify(products[1]), 0))
+
+
+def test_congruences_join():
+    congruences = [(4, 1), (6, 3), (2, 1), (12, 9)]
+    for order in itertools.permutations(congruences):
+        ana = Analyzer()
+        for modulus, rest in order:
+            ana.assume(b.eq(b.floormod(n, modulus), rest))
+        assert b.is_int(ana.simplify(b.floormod(n, 12)), 9)
+        for modulus, rest in congruences:
+            assert b.is_int(ana.simplify(b.floormod(n, modulus)), rest)
+    ana = Analyzer()
+    ana.assume(b.eq(n, b.add(b.mul(b.floordiv(n, 8), 8), 3)))
+    assert b.is_int(ana.simplify(b.floormod(n, 4)), 3)
+
+
 @pytest.mark.parametrize("seed", range(60 * TIMES))
 def test_points_refute_only_what_no_search_proves(seed, monkeypatch):
     rng = random.Random(seed)
@@ -245,8 +325,9 @@ def test_points_refute_only_what_no_search_proves(seed, monkeypatch):
     for point in (ana.known.points or {}).values():
         values = {var: point.get(ana.known.table.variable(var), 0) for var in variables}
         assert all([low <= values[v] <= high for v, (low, high) in ranges.items()]) and values[n] >= 0
-        for number, atom in enumerate(list(ana.known.table.atoms)):
-            assert evaluate(atom.expr, values) == point.get(number, evaluate(atom.expr, values))
+        for number in range(len(ana.known.table.atoms)):
+            value = evaluate(ana.known.table.atom_expr(number, prim_type("int64")), values)
+            assert value == point.get(number, value)
     monkeypatch.setattr(prove, "negative_somewhere", lambda known, p: False)
     assert asked()[0] == with_points
 

@@ -358,10 +358,13 @@ class _Question:
             return unknown
         table = ana.known.table
         needs: list[Expr] = []
-        if least is not None:
-            needs.append(ge(table.expr(least), 0))
-        if most is not None:
-            needs.append(le(table.expr(most), self.extent))
+        try:
+            if least is not None:
+                needs.append(ge(table.expr(least), 0))
+            if most is not None:
+                needs.append(le(table.expr(most), self.extent))
+        except OverflowError:  # a coefficient that 64 bits lack
+            return unknown
         where = self.analyzer(runs, False)
         if any([where.can_prove(logical_not(need)) for need in needs]):
             return self._shown()

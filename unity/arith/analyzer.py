@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from ..ir.buffer import Range
-from ..ir.build import eq, ge, logical_not, sub
+from ..ir.build import dtype_of, eq, ge, logical_not, sub
 from ..ir.expr import Call, IntImm, Op, Var
 from ..ir.relation import Answer
 from ..ir.scalar import EQ, GE, GT, LE, LT, NE, And, FloorMod, IterVar, Not, Or
@@ -157,20 +157,37 @@ class Analyzer:
 
     def _equal(self, a: Expr, b: Expr) -> None:
         gap = plus(self.poly(a), self.poly(b), -1)
-        if type(a) is FloorMod and type(b) is IntImm and type(a.b) is IntImm:
+        if type(a) is FloorMod and type(b) is IntImm and type(a.b) is IntImm and a.b.value:
             base = self.poly(a.a)
             if len(base) == 1:
                 ((mono, one),) = base.items()
                 if len(mono) == 1 and one == 1:
-                    self.known.modular[mono[0]] = ModularSet.make(a.b.value, b.value)
+                    self._congruent(mono[0], ModularSet.make(a.b.value, b.value))
         for mono, coefficient in gap.items():
             if len(mono) == 1 and abs(coefficient) == 1:
                 rest = {m: -c * coefficient for m, c in gap.items() if m != mono}
-                if not any([mono[0] in m for m in rest]):
+                atom = self.known.table[mono[0]]
+                wide = dtype_of(a).bits > atom.bits and constant_value(rest) is None
+                if not wide and not self._leads_to(rest, atom.depends):
                     self.known.value[mono[0]] = rest
                     return
+                self._congruent(mono[0], self.known.modular_set(rest))
         self.known.nonnegative.append(gap)
         self.known.nonnegative.append({m: -c for m, c in gap.items()})
+
+    def _congruent(self, number: int, members: ModularSet) -> None:
+        """Learn that an atom is in a modular set."""
+        old = self.known.modular.get(number)
+        self.known.modular[number] = members if old is None else old.intersect(members)
+
+    def _leads_to(self, p: Poly, variables: frozenset[Var]) -> bool:
+        """True if a polynomial depends on one of the variables, by the values that others are known to have too."""
+        table, seen, rest = self.known.table, frozenset[Var](), self.known.table.dependencies(p)
+        while rest:
+            seen |= rest
+            values = [self.known.value.get(table.variable(var), {}) for var in rest]
+            rest = frozenset[Var]().union(*[table.dependencies(value) for value in values]) - seen
+        return not seen.isdisjoint(variables)
 
     # ---- questions
 
@@ -245,7 +262,11 @@ class Analyzer:
             variables = [v for v in free_vars(condition) if is_index(v)]
             for premise in self._premises:
                 variables += [v for v in free_vars(premise) if v not in variables and is_index(v)]
-            found = find_counterexample(self.known, condition, variables, self._symbolic_premises(variables))
+            try:
+                premises = self._symbolic_premises(variables)
+            except OverflowError:  # a fact with a coefficient that 64 bits lack
+                return Proof(Verdict.UNKNOWN)
+            found = find_counterexample(self.known, condition, variables, premises)
         if found is not None:
             words = ", ".join([f"{var.name} = {value}" for var, value in found.items()])
             return Proof(Verdict.REFUTED, found, f"false for {words}" if words else "false")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ffi.dtype import DataType
 from ..ir.build import dtype_of
 from ..ir.types import Expr
 from .interval import EVERYTHING, Bound, Interval, plus, point, times
@@ -87,8 +88,8 @@ class Knowledge:
         return known
 
     def _derived_bound(self, atom: Atom) -> Interval:
-        if atom.kind == "var" or atom.kind == "opaque":
-            return dtype_interval(atom)
+        if atom.expr is not None:
+            return dtype_interval(dtype_of(atom.expr))
         assert atom.a is not None and atom.b is not None
         a, b = self.bound(atom.a), self.bound(atom.b)
         match atom.kind:
@@ -133,9 +134,8 @@ class Knowledge:
         return EVERY
 
 
-def dtype_interval(atom: Atom) -> Interval:
-    """Range of values an atom's data type holds; index types count as unbounded (the overflow rule)."""
-    dtype = dtype_of(atom.expr)
+def dtype_interval(dtype: DataType) -> Interval:
+    """Range of the values of a data type; index types count as unbounded (the overflow rule)."""
     if dtype.is_bool:
         return Interval(0, 1)
     if dtype.is_uint:

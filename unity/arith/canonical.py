@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd
 
-from ..ir.build import dtype_of, floordiv, floormod, maximum, minimum
+from ..ir.build import dtype_of
 from ..ir.expr import IntImm, Var
 from ..ir.scalar import Add, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub
 from ..ir.types import Expr, PrimType
@@ -290,9 +290,7 @@ class Canonical:
         return plus(self._operation(kind, a, b), constant(shift))
 
     def _operation(self, kind: str, a: Poly, b: Poly) -> Poly:
-        make = {"floordiv": floordiv, "floormod": floormod, "min": minimum, "max": maximum}[kind]
-        number = self.table.operation(kind, a, b, lambda: make(self.table.expr(a), self.table.expr(b)))
-        return self._number(number)
+        return self._number(self.table.operation(kind, a, b))
 
     def _exact_quotients(self, p: Poly) -> Poly:
         """``(x // c) * c`` becomes ``x - r`` where ``x % c`` is known to be r."""

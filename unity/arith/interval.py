@@ -66,7 +66,7 @@ class Interval:
 
     def floordiv(self, other: Interval) -> Interval:
         """Return the interval of quotients by members of ``other``, rounded down; everything if a divisor may be zero."""
-        if other.low <= 0 <= other.high:
+        if other.low <= 0 <= other.high or other.is_empty:
             return EVERYTHING
         ends = [_floordiv(x, y) for x in (self.low, self.high) for y in (other.low, other.high)]
         return Interval(min(ends), max(ends))

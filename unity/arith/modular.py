@@ -35,6 +35,17 @@ class ModularSet:
         """Return the smallest set that contains this one and ``other``."""
         return ModularSet.make(gcd(gcd(self.coeff, other.coeff), self.base - other.base), self.base)
 
+    def intersect(self, other: ModularSet) -> ModularSet:
+        """Return the common members; this set where there are none, or it is one value."""
+        if not self.coeff or not other.coeff:
+            return other if self.coeff else self
+        common = gcd(self.coeff, other.coeff)
+        steps, rest = divmod(other.base - self.base, common)
+        if rest:
+            return self
+        steps *= pow(self.coeff // common, -1, other.coeff // common)
+        return ModularSet.make(self.coeff * other.coeff // common, self.base + self.coeff * steps)
+
     def floordiv(self, divisor: int) -> ModularSet:
         """Flooring division by a positive constant: known when the divisor divides the coefficient."""
         if self.coeff % divisor == 0:

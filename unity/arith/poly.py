@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.build import add, cast, int_imm, mul, sub
+from ..ir.build import add, cast, dtype_of, floordiv, floormod, int_imm, maximum, minimum, mul, sub, wrap_int
 from ..ir.expr import Var
 from ..ir.structural import structural_equal, structural_hash
 from ..ir.types import Expr, PrimType, prim_type
@@ -24,11 +24,13 @@ ONE: Mono = ()
 
 @dataclass(slots=True)
 class Atom:
-    """One atom. ``kind`` is ``var``, ``floordiv``, ``floormod``, ``min``, ``max`` or ``opaque``; operands are polynomials."""
+    """One atom. ``kind`` is ``var``, ``floordiv``, ``floormod``, ``min``, ``max`` or ``opaque``; operands are polynomials.
+    ``expr`` is that of a variable or an opaque atom, None of an operation; ``bits`` the width of the widest of these inside."""
 
     number: int
     kind: str
-    expr: Expr
+    expr: Expr | None
+    bits: int
     a: Poly | None = None
     b: Poly | None = None
     depends: frozenset[Var] = frozenset()
@@ -136,6 +138,15 @@ def common_factor(p: Poly) -> Mono:
     return tuple(factor)
 
 
+_OPERATIONS = {"floordiv": floordiv, "floormod": floormod, "min": minimum, "max": maximum}
+
+
+def _number(value: int, ty: PrimType) -> Expr:
+    if wrap_int(value, ty.dtype) != value:
+        raise OverflowError(f"{ty.dtype} has no {value}")
+    return int_imm(value, ty)
+
+
 class AtomTable:
     """Numbers atoms and turns polynomials back into expressions."""
 
@@ -143,31 +154,34 @@ class AtomTable:
         self.atoms: list[Atom] = []
         self._by_key: dict[Any, int] = {}
         self._opaque: dict[int, list[int]] = {}
+        self._made: dict[tuple[int, PrimType], Expr] = {}
         self.order: dict[Mono, Mono] = {}
 
     def __getitem__(self, number: int) -> Atom:
         return self.atoms[number]
 
-    def _add(self, key: Any, kind: str, expr: Expr, a: Poly | None, b: Poly | None, depends: frozenset[Var]) -> int:
-        number = len(self.atoms)
-        self.atoms.append(Atom(number, kind, expr, a, b, depends))
-        if key is not None:
-            self._by_key[key] = number
-        return number
+    def _add(self, kind: str, expr: Expr | None, bits: int, depends: frozenset[Var], *operands: Poly) -> int:
+        a, b = operands or (None, None)
+        self.atoms.append(Atom(len(self.atoms), kind, expr, bits, a, b, depends))
+        return len(self.atoms) - 1
 
     def variable(self, var: Var) -> int:
         """Atom of a variable."""
         found = self._by_key.get(var)
-        return self._add(var, "var", var, None, None, frozenset((var,))) if found is None else found
+        if found is None:
+            found = self._by_key[var] = self._add("var", var, dtype_of(var).bits, frozenset((var,)))
+        return found
 
-    def operation(self, kind: str, a: Poly, b: Poly, make: Any) -> int:
-        """Atom of a non-linear operation on polynomials; ``make()`` builds its expression on first sight."""
+    def operation(self, kind: str, a: Poly, b: Poly) -> int:
+        """Atom of a non-linear operation on polynomials."""
         key = (kind, poly_key(a), poly_key(b))
         found = self._by_key.get(key)
         if found is None and kind in ("min", "max"):
             found = self._by_key.get((kind, key[2], key[1]))
         if found is None:
-            found = self._add(key, kind, make(), a, b, self.dependencies(a) | self.dependencies(b))
+            bits = max([self.atoms[number].bits for p in (a, b) for mono in p for number in mono], default=0)
+            depends = self.dependencies(a) | self.dependencies(b)
+            found = self._by_key[key] = self._add(kind, None, bits, depends, a, b)
         return found
 
     def opaque(self, expr: Expr, depends: frozenset[Var]) -> int:
@@ -175,9 +189,10 @@ class AtomTable:
         code = structural_hash(expr)
         bucket = self._opaque.setdefault(code, [])
         for number in bucket:
-            if structural_equal(self.atoms[number].expr, expr):
+            known = self.atoms[number].expr
+            if known is not None and structural_equal(known, expr):
                 return number
-        number = self._add(None, "opaque", expr, None, None, depends)
+        number = self._add("opaque", expr, dtype_of(expr).bits, depends)
         bucket.append(number)
         return number
 
@@ -198,33 +213,49 @@ class AtomTable:
                     self.order.setdefault(tuple(sorted(shown)), shown)
         return times(a, b)
 
+    def atom_expr(self, number: int, ty: PrimType) -> Expr:
+        """An atom as an expression of a type; an operation on wider ones is computed in 64 bits."""
+        atom = self.atoms[number]
+        if atom.expr is not None:
+            return cast(atom.expr, ty.dtype)
+        found = self._made.get((number, ty))
+        if found is None:
+            assert atom.a is not None and atom.b is not None
+            wide = ty if atom.bits <= ty.dtype.bits else prim_type("int64")
+            made = _OPERATIONS[atom.kind](self.expr(atom.a, wide), self.expr(atom.b, wide))
+            found = self._made[number, ty] = cast(made, ty.dtype)
+        return found
+
     def mono_expr(self, mono: Mono, ty: PrimType) -> Expr:
         """Product of atoms as an expression of a type."""
         result: Expr | None = None
         for number in self.order.get(mono, mono):
-            factor = cast(self.atoms[number].expr, ty.dtype)
+            factor = self.atom_expr(number, ty)
             result = factor if result is None else mul(result, factor)
         return int_imm(1, ty) if result is None else result
 
     def expr(self, p: Poly, ty: PrimType | None = None) -> Expr:
-        """The expression of a polynomial: positive terms in order of first sight, then negative ones, the constant last."""
+        """The expression of a polynomial: positive terms in order of first sight, then negative ones, the constant last.
+
+        Raises OverflowError where the type lacks a coefficient, as it can although all values of the polynomial are in it.
+        """
         ty = ty or prim_type("int64")
         result: Expr | None = None
         for mono, coefficient in [item for item in p.items() if item[0] and item[1] > 0]:
             term = self.mono_expr(mono, ty)
-            term = term if coefficient == 1 else mul(term, int_imm(coefficient, ty))
+            term = term if coefficient == 1 else mul(term, _number(coefficient, ty))
             result = term if result is None else add(result, term)
         rest = p.get(ONE, 0)
         negatives = [item for item in p.items() if item[0] and item[1] < 0]
         if result is None and negatives and rest > 0:
-            result, rest = int_imm(rest, ty), 0
+            result, rest = _number(rest, ty), 0
         for mono, coefficient in negatives:
             if result is None:
-                result = mul(self.mono_expr(mono, ty), int_imm(coefficient, ty))
+                result = mul(self.mono_expr(mono, ty), _number(coefficient, ty))
             else:
-                result = sub(result, mul(self.mono_expr(mono, ty), int_imm(-coefficient, ty)))
+                result = sub(result, mul(self.mono_expr(mono, ty), _number(-coefficient, ty)))
         if result is None:
-            return int_imm(rest, ty)
+            return _number(rest, ty)
         if rest > 0:
-            return add(result, int_imm(rest, ty))
-        return sub(result, int_imm(-rest, ty)) if rest < 0 else result
+            return add(result, _number(rest, ty))
+        return sub(result, _number(-rest, ty)) if rest < 0 else result

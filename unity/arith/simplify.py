@@ -76,8 +76,11 @@ class Simplifier:
             self.is_linear = all(
                 [len(m) < 2 and (not m or (atoms[m[0]].kind == "var" and m[0] not in values)) for m in poly]
             )
-            made = self.known.table.expr(poly, scalar_type(expr))
-            return expr if structural_equal(made, expr) else made
+            try:
+                made = self.known.table.expr(poly, scalar_type(expr))
+                return expr if structural_equal(made, expr) else made
+            except OverflowError:
+                pass  # a factor that the type lacks: only the operands change
         made = self._inside(expr)
         self.is_linear = False
         return made

@@ -42,7 +42,10 @@ def detect_linear_equation(expr: Expr, variables: Sequence[Var], ana: Analyzer |
         else:
             return None
     ty = scalar_type(expr)
-    return LinearForm(tuple([table.expr(part, ty) for part in parts]), table.expr(rest, ty))
+    try:
+        return LinearForm(tuple([table.expr(part, ty) for part in parts]), table.expr(rest, ty))
+    except OverflowError:  # a coefficient that the type lacks
+        return None
 
 
 def deduce_bound(var: Var, condition: Expr, ana: Analyzer | None = None) -> IntSet | None:
