@@ -58,6 +58,25 @@ def main(x: R.Tensor(("n", 4), "float32"), c: R.Tensor((), "bool"), t: R.Tuple(R
     p = R.call_dps_packed("my.f", (z, a), out_ty=R.Tensor((n, 4), "float32"))
     return (p, a, s)
 """,
+    "memory of a program, sizes of 32 bits": """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer(("n", "m"), "float32"), B: T.Buffer(("m",), "float32")):
+    n, m = T.int32(), T.int32()
+    C = T.sblock_alloc_buffer((n, m), "float32")
+    for i, j in T.grid(n, m):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(B[vj])
+            T.writes(C[vi, vj])
+            D = T.sblock_alloc_buffer((T.int64(1),), "float32")
+            C[vi, vj] = B[vj]
+    for i, j in T.grid(n, m):
+        with T.sblock("A"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(C[vi, vj])
+            T.writes(A[vi, vj])
+            A[vi, vj] = C[vi, vj]
+""",
     "tensor forms": """
 @T.prim_func(s_tir=True)
 def f(A: T.Buffer((T.int64(16), T.int64(16)), "float32"), n: T.int64):

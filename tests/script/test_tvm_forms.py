@@ -14,7 +14,20 @@ _TENSOR = '@T.prim_func\ndef f(A: T.Buffer((32,), "float32"), B: T.Buffer((32,),
 _GRAPH = '@R.function\ndef main(x: R.Tensor((3, 4), "float32"), y: R.Tensor((3, 4), "float32")):\n    return '
 _POINTER = '@T.prim_func\ndef f(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):\n{}    p[0] = A[9] + T.float32(1)\n'
 
+_SYMBOLS = "@T.prim_func\ndef f({}    for i, j in T.grid(n, m):\n        A[i, j, 0] = B[j * 2]\n"
+_OF_HANDLES = "a: T.handle, b: T.handle):\n    n, m = {}\n    A = T.match_buffer(a, (n, m, 1), {})\n    B = T.match_buffer(b, (m * 2,), {})\n"
+
 SAME = {
+    "symbols of the type that the body says": (
+        _SYMBOLS,
+        'A: T.Buffer(("n", "m", 1)), B: T.Buffer(("m * 2",))):\n    n, m = T.int32(), T.int32()\n',
+        _OF_HANDLES.format("T.int32(), T.int32()", '"float32"', '"float32"'),
+    ),
+    "symbols of two types": (
+        _SYMBOLS,
+        'A: T.Buffer(("n", "m", 1), "int8"), B: T.Buffer((m * 2,), "int8")):\n    n = T.int64()\n    m = T.int32()\n',
+        _OF_HANDLES.format("T.int64(), T.int32()", '"int8"', '"int8"'),
+    ),
     "relax.op": (_GRAPH + "{}\n", "relax.op.multiply(x, y)", "R.multiply(x, y)"),
     "tvm.relax.op": (_GRAPH + "{}\n", "tvm.relax.op.nn.softmax(x, axis=0)", "R.nn.softmax(x, axis=0)"),
     "tir.op": (_TENSOR + "    B[0] = {}\n", "tir.op.exp(A[0])", "T.exp(A[0])"),

@@ -16,7 +16,7 @@ from ...ir.function import PrimFunc
 from ...ir.intrinsic import INTRINSICS
 from ...ir.scalar import IterVar
 from ...ir.types import Expr, PointerType, PrimType, TupleType, Type, prim_type
-from ...ir.walk import children, used_vars
+from ...ir.walk import children, collect, used_vars
 from ..spelling.ranges import stop_of
 from ..spelling.spelling import LOOP_CANONICAL
 from .attr import attr, attr_dict, tensor_text
@@ -122,11 +122,24 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
     _env_threads(p, fn.body)
     if p.costs:
         costs(p, cost_of(fn))
-    p.stmt(fn.body)
+    _body(p, fn.body)
     p.out[slot] = declarations(p, "T")
     p.free = outer_free
     p.dedent()
     p.level = before
+
+
+def _body(p: Printer, body: st.Stmt) -> None:
+    """The body of a function. In TVM, memory of a function with blocks is that of its root block."""
+    if not p.dialect.tvm or type(body) is not st.SeqStmt or not collect(body, st.BlockRealize):
+        p.stmt(body)
+        return
+    for stmt in body.stmts:
+        if type(stmt) is st.AllocBuffer and not stmt.annotations:
+            comments(p, stmt)
+            alloc_statement(p, stmt, "T.sblock_alloc_buffer")
+        else:
+            p.stmt(stmt)
 
 
 def _env_threads(p: Printer, body: st.Stmt) -> None:

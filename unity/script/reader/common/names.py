@@ -65,7 +65,7 @@ def symbol(r: Reading, name: str) -> Any:
     """The symbol of a name, made at first use."""
     found = r.symbols.get(name)
     if found is None:
-        found = r.symbols[name] = Var(name, INT64)
+        found = r.symbols[name] = Var(name, r.symbol_types.get(name, INT64))
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ....ir import Expr, GlobalVar, Type, Var
+from ....ir import Expr, GlobalVar, PrimType, Type, Var
 from ....support.errors import Note, ScriptError, UnityError, suggest
 from ....support.source import Source, Span
 from ...parser import syntax as s
@@ -96,6 +96,8 @@ class Reading:
         self.depth = 0
         """Expressions being read inside each other."""
         self.symbols: dict[str, Expr] = {}
+        self.symbol_types: dict[str, PrimType] = {}
+        """Types of symbols that the body declares; the others are int64."""
         self.defining = False
         """A signature or pattern is read: a name without value is a new symbol."""
         self.hint = ""

@@ -5,12 +5,13 @@ Invariant: a symbol used in a signature before the parameter of its name is that
 
 from __future__ import annotations
 
-from ....ir import VOID_TYPE, PrimFunc, TensorType, Type, Var, prim_type, substitute
+from ....ffi.dtype import DataType
+from ....ir import VOID_TYPE, PrimFunc, PrimType, TensorType, Type, Var, prim_type, substitute
 from ...parser import syntax as s
 from ..common.expr import EXPRESSIONS
-from ..common.names import dotted_value, unknown_name
+from ..common.names import dotted_value, path_of, unknown_name
 from ..common.reading import Level, Module, Reading, Text
-from ..common.scope import Dotted, Scope
+from ..common.scope import Dotted, Scope, dtype_name
 from ..common.signature import annotation_of, read_result, read_signature
 from ..common.types import as_type, read_annotation
 from . import expr
@@ -49,6 +50,7 @@ def read_prim_func(text: Text, scope: Scope, module: Module, node: s.FunctionDef
     r = ProgramReading(text, Scope(scope), TENSOR, module)
     before = len(r.errors)
     specs: dict[str, tuple[Var, BufferSpec]] = {}
+    r.symbol_types = _declared(r, node.body)
     ret_ty = read_signature(r, node, lambda _, param: _parameter(r, param, specs)) or VOID_TYPE
     r.symbols = {name: value for name, value in r.symbols.items() if value not in r.params}
     for name, (var, spec) in specs.items():
@@ -59,6 +61,24 @@ def read_prim_func(text: Text, scope: Scope, module: Module, node: s.FunctionDef
         return None
     ordered = {param: r.buffer_map[param] for param in r.params if param in r.buffer_map}
     return PrimFunc(tuple(r.params), ordered, body, ret_ty, r.attrs, r.span(node))
+
+
+def _declared(r: ProgramReading, body: list[s.Syntax]) -> dict[str, PrimType]:
+    """Types of the symbols that lines ``n, m = T.int32(), T.int32()`` of a body declare."""
+    found: dict[str, PrimType] = {}
+    for line in body:
+        if type(line) is not s.Assign:
+            continue
+        target, value = line.targets[0], line.value
+        pairs = [(target, value)]
+        if isinstance(target, s.TupleLit) and isinstance(value, s.TupleLit):
+            pairs = list(zip(target.items, value.items))
+        for part, made in pairs:
+            if type(part) is s.Name and type(made) is s.Call and not made.args:
+                dtype = dtype_name(path_of(r, made.func) or "")
+                if dtype is not None and DataType(dtype).is_integral:
+                    found.setdefault(part.name, prim_type(dtype))
+    return found
 
 
 def returned_type(text: Text, scope: Scope, module: Module, node: s.FunctionDef) -> Type:
