@@ -46,6 +46,23 @@ class MyModule:
                 D[vi, vj] = B[vi, vj] + T.float32(1)
 """
 
+FLATTENED = """
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(A: T.Buffer((12, 16), "float32"), D: T.Buffer((192,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        B = T.alloc_buffer((12, 16), "float32")
+        for i, j in T.grid(12, 16):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for f in range(192):
+            with T.block("D"):
+                vf = T.axis.spatial(192, f)
+                D[vf] = B[vf // 16, vf % 16] + T.float32(1)
+"""
+
 SUM = """
 @I.ir_module
 class MyModule:
@@ -185,6 +202,33 @@ def test_cache_write_after_compute_at_stays_in_the_loop():
     assert_same(mod, sch.mod)
 
 
+@pytest.mark.parametrize(
+    ("factor", "layout", "move", "inside"),
+    [
+        (None, None, lambda s: s.reverse_compute_at("D", s.get_loops("B")[0]), "ax0 in range(16)"),
+        (None, None, lambda s: s.reverse_compute_at("D", s.get_loops("B")[1]), "spatial(192, i * 16 + j)"),
+        (5, None, lambda s: s.reverse_compute_at("D", s.get_loops("B")[1]), "ax0 in range(16)"),
+        (
+            None,
+            "i, j: (i // 4, j // 4, i % 4, j % 4)",
+            lambda s: s.compute_at("B", s.get_loops("D")[0]),
+            "spatial(12, f // 16)",
+        ),
+        (4, "i, j: (i // 4, j, i % 4)", lambda s: s.compute_at("B", s.get_loops("D")[0]), "spatial(12, f // 16)"),
+    ],
+)
+def test_moving_by_quotients_and_remainders(factor, layout, move, inside):
+    """Indices ``x // c`` and ``x % c`` say together which x is meant, and the first alone which c of them."""
+    mod, sch = start(FLATTENED)
+    if factor is not None:
+        sch.split(sch.get_loops("B")[0], [None, factor])
+    if layout is not None:
+        sch.transform_layout("B", ("write", 0), eval(f"lambda {layout}"))
+    move(sch)
+    assert inside in sch.mod.script()
+    assert_same(mod, sch.mod)
+
+
 def test_consumer_blocks():
     _, sch = start(MM_RELU)
     made = sch.cache_write(sch.get_block("C"), 0, "global", consumer_blocks=[sch.get_block("D")])
@@ -204,6 +248,42 @@ def test_inlining():
     sch.reverse_compute_inline(sch.get_block("D"))
     assert sch.get(kept).name == "B"
     assert_same(mod, sch.mod)
+
+
+LAYOUTS = [
+    "i, j: (j, i)",
+    "i, j: (i // 4, j // 2, i % 4, j % 2)",
+    "i, j: (i * 10 + j,)",
+    "i, j: (11 - i, j)",
+    "i, j: (i // 5, j, i % 5)",
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("inline", ["compute_inline", "reverse_compute_inline"])
+def test_inlining_through_layouts_and_inexact_splits(layout: str, inline: str) -> None:
+    """A block may store in any layout that has an inverse, and its condition may leave out what a split adds."""
+    mod, sch = start(ELEMENTWISE)
+    bijective = "5" not in layout  # 12 rows are no whole number of 5
+    sch.transform_layout("B", ("write", 0), eval(f"lambda {layout}"), pad_value=None if bijective else 0.0)
+    sch.split(sch.get_loops("B")[0], [None, 7])
+    sch.split(sch.get_loops("D")[1], [None, 4])
+    assert_same(mod, sch.mod)
+    if not bijective:
+        with pytest.raises(ScheduleError) as found:
+            getattr(sch, inline)("B" if inline == "compute_inline" else "D")
+        assert found.value.code == "E439"
+        return
+    getattr(sch, inline)("B" if inline == "compute_inline" else "D")
+    assert "alloc_buffer" not in sch.mod.script() and sch.mod.script().count("T.where") == 1
+    assert_same(mod, sch.mod)
+
+
+def test_inlining_under_a_condition_of_the_data_is_refused() -> None:
+    for step in (lambda s: s.compute_inline("B"), lambda s: s.reverse_compute_inline("D")):
+        _, sch = start(ELEMENTWISE.replace("B[vi, vj] =", "T.where(i + j < 20)\n                B[vi, vj] ="))
+        with pytest.raises(ScheduleError, match="runs under a condition"):
+            step(sch)
 
 
 REFUSED = [

@@ -270,6 +270,7 @@ def test_symbolic_factors() -> None:
 def test_set_scope_and_dtype() -> None:
     mod = module(MM_RELU)
     sch = Schedule(mod, debug_mask="all")
+    sch.set_scope(sch.get_block("D"), 0, "global")  # where a parameter is already
     sch.set_scope(sch.get_block("C"), "C", "local")
     assert_same(mod, sch.mod)
     assert 'scope="local"' in sch.mod.script()

@@ -115,15 +115,16 @@ class Primitives:
     def compute_inline(self, block: BlockRef) -> None:
         """Inline a block into its consumers: they compute its value themselves, and its buffer disappears.
 
-        The block must store one element for each of its points, at its own iterators (``B[vi, vj] = ...``). Raises ScheduleError E439
-        if it does not, or if what it reads is overwritten before a consumer runs.
+        The block must store one element for each of its points, at its own iterators (``B[vi, vj] = ...``) or at indices that have an
+        inverse on the whole buffer (``B[vi // 4, vj, vi % 4] = ...``). Raises ScheduleError E439 if it does not, or if what it reads is
+        overwritten before a consumer runs.
         """
 
     def reverse_compute_inline(self, block: BlockRef) -> None:
         """Inline a consumer into its only producer, which then computes the consumer's value at once.
 
-        The producer must be a complete block with one store, and the consumer must read each of its elements exactly once. Raises
-        ScheduleError E439 otherwise.
+        The producer must be a complete block with one store, and the consumer must read each of its elements exactly once, at indices
+        that have an inverse. Raises ScheduleError E439 otherwise.
         """
 
     def transform_layout(

@@ -12,10 +12,11 @@ from ....arith import Analyzer
 from ....arith.intset import IntSet, intersect
 from ....arith.solve import detect_linear_equation
 from ....ir.buffer import BufferRegion, Range
-from ....ir.build import add, const, dtype_of, floordiv, ge, int_value, is_int, logical_and, lt, sub
+from ....ir.build import add, const, dtype_of, floordiv, floormod, ge, int_value, is_int, logical_and, lt, mul, sub
 from ....ir.expr import IntImm, Var
-from ....ir.scalar import IterVar
+from ....ir.scalar import FloorDiv, IterVar
 from ....ir.stmt import Block, BlockRealize, For, Stmt
+from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import free_vars
 from ..core.tree import TRUE
@@ -28,12 +29,13 @@ def solve(axes: Sequence[IterVar], region: BufferRegion, box: Sequence[IntSet], 
     touches."""
     known = {axis.var for axis in axes}
     found: Domains = {}
-    for r, wanted in zip(region.region, box):
+    for r, axis in zip(region.region, box):
         inside = [v for v in dict.fromkeys(free_vars(r.min)) if v in known]
         if len(inside) != 1 or any([v in known for v in free_vars(r.extent)]):
             continue
         var = inside[0]
-        form = detect_linear_equation(r.min, [var], ana)
+        start, wanted = _dividend(r, axis, region, box, ana)
+        form = detect_linear_equation(start, [var], ana)
         factor = int_value(form.coefficients[0]) if form is not None else None
         if form is None or factor is None or factor < 1:
             continue
@@ -48,6 +50,25 @@ def solve(axes: Sequence[IterVar], region: BufferRegion, box: Sequence[IntSet], 
         own = IntSet(low, high)
         found[var] = intersect(found[var], own, ana) if var in found else own
     return found
+
+
+def _dividend(
+    r: Range, wanted: IntSet, region: BufferRegion, box: Sequence[IntSet], ana: Analyzer
+) -> tuple[Expr, IntSet]:
+    """``x`` and its values where ``x // c`` lies in a set; where ``x % c`` is another index of the region, no more of them."""
+    if type(r.min) is not FloorDiv or not is_int(r.extent, 1) or wanted.low is None or wanted.high is None:
+        return r.min, wanted
+    divisor = int_value(r.min.b)
+    if divisor is None or divisor < 1:
+        return r.min, wanted
+    dtype = dtype_of(r.min)
+    rest = IntSet(const(0, dtype), const(divisor - 1, dtype))
+    if ana.can_prove_equal(wanted.low, wanted.high):
+        for other, part in zip(region.region, box):
+            if is_int(other.extent, 1) and structural_equal(other.min, floormod(r.min.a, r.min.b)):
+                rest = intersect(rest, part, ana)
+    assert rest.low is not None and rest.high is not None
+    return r.min.a, IntSet(add(mul(wanted.low, r.min.b), rest.low), add(mul(wanted.high, r.min.b), rest.high))
 
 
 def nest_of(

@@ -31,8 +31,9 @@ _RESULT = "one element for each point"
 def compute_inline(state: ScheduleState, block: BlockRef) -> None:
     """Inline a block into its consumers: they compute its value themselves, and its buffer disappears.
 
-    The block must store one element for each of its points, at its own iterators (``B[vi, vj] = ...``). Raises ScheduleError E439
-    if it does not, or if what it reads is overwritten before a consumer runs.
+    The block must store one element for each of its points, at its own iterators (``B[vi, vj] = ...``) or at indices that have an
+    inverse on the whole buffer (``B[vi // 4, vj, vi % 4] = ...``). Raises ScheduleError E439 if it does not, or if what it reads is
+    overwritten before a consumer runs.
     """
     nearest = "compute_at moves a block to where it is read, reverse_compute_inline folds it into what it reads"
     _inline(state, block, inline_blocks.compute_inline, nearest)
@@ -46,8 +47,8 @@ def compute_inline(state: ScheduleState, block: BlockRef) -> None:
 def reverse_compute_inline(state: ScheduleState, block: BlockRef) -> None:
     """Inline a consumer into its only producer, which then computes the consumer's value at once.
 
-    The producer must be a complete block with one store, and the consumer must read each of its elements exactly once. Raises
-    ScheduleError E439 otherwise.
+    The producer must be a complete block with one store, and the consumer must read each of its elements exactly once, at indices
+    that have an inverse. Raises ScheduleError E439 otherwise.
     """
     nearest = "reverse_compute_at moves a block to where what it reads is computed"
     _inline(state, block, reverse_inline.reverse_compute_inline, nearest)

@@ -83,11 +83,11 @@ def set_scope(state: ScheduleState, block: BlockRef, buffer_index: int | str, st
     the function, or an unknown scope.
     """
     buffer = written_buffer(state, block, buffer_index)
-    where = allocated(state, block, buffer)
     if not known_scope(storage_scope):
         refuse("E429", f"there is no storage scope {storage_scope!r}", condition="known scope", at=block,
                nearest=f"one of: {', '.join(SCOPES)}")  # fmt: skip
     if buffer.scope != storage_scope:
+        where = allocated(state, block, buffer)
         replace_buffer(state, where, buffer, with_fields(buffer, data=_pointer(buffer, buffer.dtype, storage_scope)))
 
 

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard, TypeVar
 
+from ....arith import Analyzer
+from ....arith.index_map import IndexMap
 from ....ir.analysis.regions import block_regions, opaque_among
 from ....ir.buffer import Buffer
-from ....ir.build import is_int
+from ....ir.build import add, ge, is_int, lt
 from ....ir.expr import Call, IntImm, Var
 from ....ir.node import Node, replace
 from ....ir.scalar import And, Binary, BufferLoad, Let, Or
@@ -21,7 +23,7 @@ from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqS
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, children, collect, fresh_copy, nodes_in, substitute, used_vars
-from ....support.errors import PassError
+from ....support.errors import PassError, TypeRuleError
 from ..analysis.loop_nests import JOINS, calls_are_pure
 
 S = TypeVar("S", bound=Stmt)
@@ -30,16 +32,67 @@ NOTHING = SeqStmt(())
 
 
 @dataclass(slots=True, frozen=True)
+class Inverse:
+    """The points of a block from the cells it accesses: each accesses one, and together all of them."""
+
+    variables: tuple[Var, ...]
+    map: IndexMap
+
+    def at(self, indices: tuple[Expr, ...]) -> dict[Var, Expr]:
+        """The variables of the block at a cell."""
+        return dict(zip(self.variables, self.map.map_indices(indices)))
+
+
+def variables_in(indices: tuple[Expr, ...]) -> set[Var]:
+    """The variables of some indices."""
+    return {var for index in indices for var in used_vars(index)}
+
+
+def inverse_of(block: Block, indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Inverse | None:
+    """The inverse of accesses ``indices`` to a buffer of a shape; None where there is none."""
+    used = variables_in(indices)
+    axes = [axis for axis in block.iter_vars if axis.var in used]
+    sizes = [axis.domain.extent for axis in axes]
+    forward = IndexMap(tuple([axis.var for axis in axes]), indices)
+    if not all([is_int(axis.domain.min, 0) for axis in axes]):
+        return None
+    try:
+        whole = forward.map_shape(sizes)
+        ana = Analyzer()
+        if all([ana.can_prove_equal(a, b) for a, b in zip(whole, shape)]):
+            return Inverse(forward.initial_indices, forward.inverse(sizes))
+    except TypeRuleError:
+        pass
+    return None
+
+
+def runs_everywhere(realize: BlockRealize) -> bool:
+    """True if the condition of a block leaves out only iterations that have no point in its domain."""
+    if is_int(realize.predicate, 1):
+        return True
+    ana = Analyzer()
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values):
+        ana.assume(ge(value, axis.domain.min))
+        ana.assume(lt(value, add(axis.domain.min, axis.domain.extent)))
+    return ana.can_prove(realize.predicate)
+
+
+@dataclass(slots=True, frozen=True)
 class Definition:
-    """``buffer[indices] = value`` for all points: indices are variables of the block or constants."""
+    """``buffer[indices] = value`` for all points: indices are variables of the block or constants, or those of ``inverse``, which
+    gives the variables at a cell."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
     value: Expr
+    inverse: Inverse | None = None
 
     def at(self, indices: tuple[Expr, ...]) -> Expr:
         """The value at a point. Variables that the value binds are new."""
-        mapping = {formal: given for formal, given in zip(self.indices, indices) if type(formal) is Var}
+        if self.inverse is None:
+            mapping = {formal: given for formal, given in zip(self.indices, indices) if type(formal) is Var}
+        else:
+            mapping = self.inverse.at(indices)
         if collect(self.value, Let):
             return fresh_copy(self.value, mapping)
         return substitute(self.value, mapping)
@@ -55,23 +108,29 @@ def definition(realize: BlockRealize) -> Definition | str:
         return f"block {block.name} is a reduction"
     if block.alloc_buffers or block.match_buffers or block.annotations.get("script_parsing_detect_access"):
         return f"block {block.name} holds buffers of its own"
-    if not is_int(realize.predicate, 1):
+    if not runs_everywhere(realize):
         return f"block {block.name} runs under a condition"
     if not calls_are_pure(store.value):
         return f"block {block.name} has effects"
-    variables = [iterator.var for iterator in block.iter_vars]
-    seen: list[Expr] = []
-    for index, extent in zip(store.indices, store.buffer.shape):
-        if type(index) is Var and index in variables and index not in seen:
-            seen.append(index)
-        elif not (is_int(index, 0) and is_int(extent, 1)):
+    inverse = None
+    if not covers(store.indices, store.buffer.shape, block):
+        inverse = inverse_of(block, store.indices, store.buffer.shape)
+        if inverse is None:
             return f"block {block.name} does not write one element for each of its points"
-    left = [v for v in used_vars(store.value) if v in variables and v not in seen]
-    if left:
+    variables, placed = {iterator.var for iterator in block.iter_vars}, variables_in(store.indices)
+    if any([v in variables and v not in placed for v in used_vars(store.value)]):
         return f"block {block.name} writes one element several times"
     if any([load.buffer.data is store.buffer.data for load in collect(store.value, BufferLoad)]):
         return f"block {block.name} reads what it writes"
-    return Definition(store.buffer, store.indices, store.value)
+    return Definition(store.buffer, store.indices, store.value, inverse)
+
+
+def covers(indices: tuple[Expr, ...], shape: tuple[Expr, ...], block: Block) -> bool:
+    """True if the indices are variables of a block, each once, apart from zeros along axes of one element."""
+    variables = {iterator.var for iterator in block.iter_vars}
+    used = [i for i in indices if type(i) is Var and i in variables]
+    rest = [(i, n) for i, n in zip(indices, shape) if not (type(i) is Var and i in variables)]
+    return len(set(used)) == len(used) and all([is_int(i, 0) and is_int(n, 1) for i, n in rest])
 
 
 def in_order(root: Node, kind: type[S]) -> list[S]:

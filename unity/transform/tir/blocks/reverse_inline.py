@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from ....ir.analysis.regions import block_regions, opaque_among
 from ....ir.buffer import Buffer
-from ....ir.build import is_int
 from ....ir.expr import Var
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
@@ -20,12 +19,15 @@ from ....support.errors import PassError
 from .inline_blocks import (
     Definition,
     allocations,
+    covers,
     definition,
     has_aliases,
     in_order,
     inline_value,
+    inverse_of,
     realizes,
     remove_block,
+    variables_in,
 )
 
 
@@ -46,9 +48,8 @@ def reverse_inline_problem(body: Stmt, block: Block) -> str | None:
     inside = collect(found.value, BufferLoad)
     if any([load not in inside for load in loads]):
         return f"{source.name} is read elsewhere too"
-    variables = [i.var for i in block.iter_vars]
     for load in loads:
-        if not _covers(load.indices, source.shape, variables) or not structural_equal(load.indices, loads[0].indices):
+        if _points(block, load, load.indices) is None or not structural_equal(load.indices, loads[0].indices):
             return f"block {block.name} does not read each element of {source.name} once"
     writers = [r for r in realizes(body) if type(r.block.body) is BufferStore and r.block.body.buffer is source]
     if len(writers) != 1 or sum([s.buffer.data is source.data for s in in_order(body, BufferStore)]) != 1:
@@ -77,11 +78,14 @@ def _why_not_earlier(body: Stmt, found: Definition, writer: BlockRealize, realiz
     return None
 
 
-def _covers(indices: tuple[Expr, ...], shape: tuple[Expr, ...], variables: list[Var]) -> bool:
-    """True when the indices are all the variables once, apart from zeros along axes of one element."""
-    used = [i for i in indices if type(i) is Var and i in variables]
-    rest = [(i, n) for i, n in zip(indices, shape) if not (type(i) is Var and i in variables)]
-    return len(set(used)) == len(used) == len(variables) and all([is_int(i, 0) and is_int(n, 1) for i, n in rest])
+def _points(block: Block, load: BufferLoad, cell: tuple[Expr, ...]) -> dict[Var, Expr] | None:
+    """The variables of a block that reads each element of a buffer once, at the point that reads ``cell``; else None."""
+    if not {axis.var for axis in block.iter_vars} <= variables_in(load.indices):
+        return None
+    if covers(load.indices, load.buffer.shape, block):
+        return {formal: given for formal, given in zip(load.indices, cell) if type(formal) is Var}
+    inverse = inverse_of(block, load.indices, load.buffer.shape)
+    return None if inverse is None else inverse.at(cell)
 
 
 def _sources(body: Stmt, found: Definition) -> list[Buffer]:
@@ -103,9 +107,12 @@ def reverse_compute_inline(body: Stmt, block: Block) -> Stmt:
     store = writer.block.body
     assert type(store) is BufferStore
     load = next(x for x in collect(consumer.value, BufferLoad) if x.buffer is source)
-    points = {formal: given for formal, given in zip(load.indices, store.indices) if type(formal) is Var}
-    produced = Definition(source, store.indices, store.value)
-    value = inline_value(substitute(consumer.value, points), produced)
+    points = _points(block, load, store.indices)
+    assert points is not None
+    here = rewrite(
+        consumer.value, {BufferLoad: lambda x: replace(x, indices=store.indices) if x.buffer is source else x}
+    )
+    value = inline_value(substitute(here, points), Definition(source, store.indices, store.value))
     target = tuple([substitute(i, points) for i in consumer.indices])
     merged: Block = replace(writer.block, body=BufferStore(consumer.buffer, value, target, None, store.span))
     if merged.reads is not None or merged.writes is not None:
