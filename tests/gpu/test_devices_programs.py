@@ -143,9 +143,10 @@ class M:
         n = T.int64()
         a = R.to_vdevice(R.exp(x), "llvm:0")
         y = R.call_tir(cls.triple, (a,), out_sinfo=R.Tensor((n,), "float32"))
-        return R.negative(R.hint_on_device(y, "cpu"))
+        return R.negative(R.hint_on_device(y, DEVICE))
 """
-    made = unity.compile(parse(text.replace("INNER", inner)), target=outer)
+    device = '"cpu"' if outer == "llvm" else 'R.device("apart", 0)'
+    made = unity.compile(parse(text.replace("INNER", inner).replace("DEVICE", device)), target=outer)
     vm = VirtualMachine(made, exec_mode=mode)
     x = np.linspace(-1, 1, 5, dtype=np.float32)
     y = vm["main"](x)
@@ -442,6 +443,37 @@ def test_threads_share_a_machine(machine):
         made = list(pool.map(lambda x: vm["main"](x, w).numpy(), inputs))
     for x, y in zip(inputs, made, strict=True):
         np.testing.assert_allclose(y, chain(x, w), rtol=1e-6)
+
+
+MOVES = {
+    'R.to_vdevice(y, "llvm:0")': "cpu", 'R.to_vdevice(y, "llvm")': "cpu", 'R.to_vdevice(y, "llvm:0:global")': "cpu",
+    'R.to_vdevice(y, I.vdevice("llvm -mcpu=x86-64-v3", 0))': "cpu", 'R.to_vdevice(y, dst_vdevice=I.vdevice({"kind": "llvm"}))': "cpu",
+    'R.hint_on_device(y, "cpu")': "cpu", "R.hint_on_device(y, R.device(1, 0))": "cpu", "R.hint_on_device(y, R.cpu())": "cpu",
+    'R.exp(R.hint_on_device(y, R.cpu()))': "cpu", 'R.add(R.hint_on_device(y, R.cpu()), R.to_vdevice(y, "llvm"))': "cpu",
+    'R.to_vdevice(y, "apart:1")': "apart", 'R.hint_on_device(y, R.device("apart", 1))': "apart",
+    'R.to_vdevice(R.exp(R.to_vdevice(y, "llvm")), "apart")': "apart", "y": "apart",
+    'R.to_vdevice(y, "metal:0")': "E531", 'R.hint_on_device(R.to_vdevice(y, "apart:0"), R.device("apart", 1))': "E612",
+}  # fmt: skip
+"""Where a result lies, or why there is none."""
+
+
+@pytest.mark.parametrize("value", MOVES)
+def test_tensors_go_where_they_are_wanted(value):
+    mod = parse(f"""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((3, 4), "float32")):
+        y = R.add(x, x)
+        return {value}
+""")
+    assert unity.ir.structural_equal(mod, parse(mod.script()))
+    if MOVES[value].startswith("E"):
+        assert code_of(lambda: unity.compile(mod, target="apart")) == MOVES[value]
+        return
+    made = unity.compile(mod, target="apart")
+    for mode in MODES:
+        assert VirtualMachine(made, TOY, exec_mode=mode)["main"](X).device.kind == MOVES[value]
 
 
 def test_virtual_devices_of_parameters_and_results(machine, tmp_path):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ffi.dtype import DataType
+from ..ffi.targets.kinds import virtual_device
 from ..ir.build import const
 from ..ir.expr import Call, ExternFunc, GlobalVar, Op, StringImm
 from ..ir.op import Param
@@ -306,22 +307,23 @@ size = row(
 )
 
 
-def _device_name(value: object) -> str:
-    if isinstance(value, dict):
-        return f"{value['target']}:{value['id']}"
-    return value if isinstance(value, str) else str(getattr(value, "name", value))
+def _placed(name: str) -> Callable[[Call], Type]:
+    """The type rule of a tensor on the device that an attribute names."""
 
+    def rule(call: Call) -> Type:
+        ty, given = tensor_arg(call, 0), plain(call.attrs.get(name))
+        device = virtual_device(given)
+        if device is None:
+            raise fail(call, "E214", f"{name} must be a device, got {given!r}", 'write "llvm:0" or I.vdevice("llvm")')
+        return TensorType(ty.shape, ty.dtype, ty.ndim, device)
 
-def _to_vdevice(call: Call) -> Type:
-    ty = tensor_arg(call, 0)
-    device = plain(call.attrs.get("dst_vdevice"))
-    if not isinstance(device, str) and not (isinstance(device, dict) and {"target", "id"} <= device.keys()):
-        raise fail(call, "E214", f"dst_vdevice must be a device, got {device!r}", 'write "llvm:0" or I.vdevice("llvm")')
-    return TensorType(ty.shape, ty.dtype, ty.ndim, _device_name(device))
+    return rule
 
 
 def _device_grad(call: Call, g: Expr) -> list[Any]:
     device = getattr(call.args[0].ty, "vdevice", None)
+    if device is None and call.op_name == "R.hint_on_device":
+        return [g]
     if device is None:
         raise fail(call, "E218", "the gradient needs the device of the argument", "name it in its type")
     return [R.to_vdevice(g, dst_vdevice=device)]
@@ -330,16 +332,16 @@ def _device_grad(call: Call, g: Expr) -> list[Any]:
 to_vdevice = row(
     "to_vdevice",
     ("x", attribute("dst_vdevice", doc="the device")),
-    _to_vdevice,
+    _placed("dst_vdevice"),
     "Copies a tensor to a virtual device.",
     grad=_device_grad,
 )
 hint_on_device = row(
     "hint_on_device",
     ("x", attribute("device", doc="the device"), attribute("memory_scope", "global", doc="kind of memory")),
-    lambda c: tensor_arg(c, 0),
-    "Places a value on a device, with a copy if it is elsewhere.",
-    grad=same,
+    _placed("device"),
+    "Places a tensor on a device, with a copy if it is elsewhere.",
+    grad=_device_grad,
 )
 stop_lift_params = row(
     "builtin.stop_lift_params",

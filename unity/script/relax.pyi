@@ -366,7 +366,7 @@ def hamming_window(
     """Returns alpha - beta * cos(2 pi i / n) for i < window_size; n is window_size if periodic, else window_size - 1."""
 
 def hint_on_device(x: Any, device: Any, memory_scope: builtins.str = "global") -> Any:
-    """Places a value on a device, with a copy if it is elsewhere."""
+    """Places a tensor on a device, with a copy if it is elsewhere."""
 
 def i0(x: Any) -> Any:
     """Returns the modified Bessel function of the first kind of order 0, by Chebyshev series."""

@@ -5,7 +5,9 @@ A kind without code is only described: programs may name it. Not here: code gene
 
 from __future__ import annotations
 
-from .target_kind import TargetKind, register_kind
+from collections.abc import Mapping
+
+from .target_kind import TAGS, TargetKind, register_kind
 
 LLVM = TargetKind(
     "llvm",
@@ -60,3 +62,22 @@ DEFAULT = LLVM.name
 
 for _kind in (LLVM, CUDA, C):
     register_kind(_kind)
+
+
+def virtual_device(given: object) -> str | None:
+    """The name of a virtual device, such as ``"cuda:0"``: of a text (``"cuda"``, ``"cuda:0:global"``), a device (``"cpu:0"``, which
+    is ``"llvm:0"``), or the fields of ``I.vdevice``, whose target may have options. None for what names no device."""
+    if isinstance(given, Mapping) and {"target", "id"} <= given.keys():
+        target = given["target"]
+        kind = target.get("kind", "") if isinstance(target, Mapping) else target
+        parts = [str(kind), str(given["id"]), str(given.get("scope", "global"))]
+    elif isinstance(given, str):
+        parts = given.split(":", 2)
+    else:
+        return None
+    name, number, scope = [*parts, *["", "0", "global"][len(parts) :]]
+    kind = str(TAGS[name]["kind"]) if name in TAGS else name.partition(" ")[0]
+    if not kind or not number.isdigit():
+        return None
+    kind = DEFAULT if kind == "cpu" else kind
+    return f"{kind}:{number}" + ("" if scope == "global" else f":{scope}")

@@ -305,6 +305,13 @@ def _same(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     return fc.value(call.args[0])
 
 
+def _moved(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
+    """A tensor that is to lie elsewhere: results that are wanted on the host are copied there (`module.py`)."""
+    if isinstance(call.ty, TensorType) and call.ty.vdevice is not None:
+        fc.module.works_on_host(call.ty.vdevice, call.span)
+    return _same(fc, call, var)
+
+
 def _external(callee: Expr) -> str | None:
     """The name of a registered function, where a callee is one."""
     if isinstance(callee, StringImm):
@@ -409,8 +416,8 @@ OPERATORS: dict[str, LowerCall] = {
     R.memory.kill_tensor.name: _kill,
     R.memory.view.name: _view,
     R.memory.ensure_zero_offset.name: _same,
-    R.hint_on_device.name: _same,
-    R.to_vdevice.name: _same,
+    R.hint_on_device.name: _moved,
+    R.to_vdevice.name: _moved,
     R.builtin.stop_lift_params.name: _same,
     R.call_packed.name: _call_packed,
     R.call_pure_packed.name: _call_packed,

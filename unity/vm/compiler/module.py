@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...ffi.abi import KernelSignature
-from ...ffi.device import DEVICE_KINDS
 from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.types import TensorType, TupleType, Type
 from ...support.recursion import deep_recursion
-from ...transform.infra.backend import BACKENDS
+from ...support.source import Span
 from ..executable import bytecode as bc
 from .calls import compile_call
 from .function import FunctionCompiler
@@ -38,26 +37,22 @@ def compile_module(
                 program.functions[name] = LoopCompiler(module, name, fn, compile_call, step).compile()
             else:
                 program.functions[name] = FunctionCompiler(module, name, fn, compile_call).compile()
-            program.functions[name] = placed(program.functions[name], fn)
+            program.functions[name] = placed(module, program.functions[name], fn)
     return program
 
 
-def placed(made: bc.VMFunction, fn: Function) -> bc.VMFunction:
+def placed(module: ModuleCompiler, made: bc.VMFunction, fn: Function) -> bc.VMFunction:
     """A function with what its types say about the host: arguments that are given there, results that are wanted there."""
-    params = [k for k, param in enumerate(fn.params) if True in _on_host(param.ty)]
-    results = [k for k, there in enumerate(_on_host(fn.ret_ty)) if there]
+
+    def on_host(ty: Type, span: Span | None) -> list[bool]:
+        """For each tensor of a type: True if its virtual device works on the host's memory."""
+        if isinstance(ty, TupleType):
+            return [there for field in ty.fields for there in on_host(field, span)]
+        return [ty.vdevice is not None and module.works_on_host(ty.vdevice, span)] if isinstance(ty, TensorType) else []
+
+    params = [k for k, param in enumerate(fn.params) if True in on_host(param.ty, param.span)]
+    results = [k for k, there in enumerate(on_host(fn.ret_ty, fn.span)) if there]
     return replace(made, host_params=tuple(params), host_results=tuple(results)) if params or results else made
-
-
-def _on_host(ty: Type) -> list[bool]:
-    """For each tensor of a type: True if its virtual device works on the host's memory."""
-    if isinstance(ty, TupleType):
-        return [there for field in ty.fields for there in _on_host(field)]
-    if not isinstance(ty, TensorType):
-        return []
-    name = (ty.vdevice or "").partition(":")[0]
-    kind = BACKENDS[name].runtime.device if name in BACKENDS else DEVICE_KINDS.get(name)
-    return [kind is not None and kind.host_memory]
 
 
 def fresh_step(hint: str, mod: IRModule, program: bc.Program) -> str:

@@ -7,6 +7,7 @@ Invariant: rows, constants and places are stored once; a symbol has one slot.
 from __future__ import annotations
 
 from ...ffi.abi import Dim
+from ...ffi.device import DEVICE_KINDS
 from ...ir.expr import (
     Constant,
     ExternFunc,
@@ -16,8 +17,9 @@ from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.relation import dims
 from ...ir.types import Expr, TensorType, Type
-from ...support.errors import VMError
+from ...support.errors import CodegenError, VMError
 from ...support.source import Span
+from ...transform.infra.backend import BACKENDS
 from ..executable import bytecode as bc
 from .type_text import to_dim, type_text
 
@@ -31,6 +33,22 @@ class ModuleCompiler:
         self._constants: dict[int, int] = {}
         self._places: dict[str, int] = {}
         self._rows: dict[tuple[str, str], int] = {}
+        self._device = ""
+
+    def works_on_host(self, vdevice: str, span: Span | None) -> bool:
+        """True if a virtual device works on the host's memory. Raises CodegenError E531 for a kind that nobody knows, VMError E612
+        for a second device beside the host, where no tensor of the program can lie."""
+        name = vdevice.partition(":")[0]
+        kind = BACKENDS[name].runtime.device if name in BACKENDS else DEVICE_KINDS.get(name)
+        if kind is None:
+            raise CodegenError("E531", f"a tensor is to lie on {vdevice}, a device of an unknown kind", span,
+                               help=f"known are {', '.join(dict.fromkeys([*BACKENDS, *DEVICE_KINDS]))}")  # fmt: skip
+        if not kind.host_memory and vdevice != (self._device or vdevice):
+            what = f"tensors are to lie on {self._device} and on {vdevice}: a program has one device beside the host"
+            help = "compile a module for each device; unity.tensor(x, device=...) moves what one hands to another"
+            raise VMError("E612", what, span, help=help)
+        self._device = self._device if kind.host_memory else vdevice
+        return kind.host_memory
 
     def row(self, kind: str, name: str) -> int:
         """Index in the function table."""

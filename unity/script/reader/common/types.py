@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....ffi.dtype import DataType
+from ....ffi.targets.kinds import virtual_device
 from ....ir import (
     OBJECT,
     VOID_TYPE,
@@ -160,10 +161,10 @@ def _tensor(r: Reading, bound: dict[str, Any], node: s.Syntax) -> Type:
     data_type = None if dtype is None or dtype == "" else as_dtype(r, dtype, node)
     ndim = _ndim(r, bound, node)
     vdevice = bound.get("vdevice")
-    if isinstance(vdevice, dict):
-        vdevice = f"{vdevice['target']}:{vdevice['id']}"
-    elif vdevice is not None:
-        vdevice = as_text(r, vdevice, node, 'a device such as "llvm:0"')
+    if vdevice is not None:
+        vdevice = virtual_device(vdevice)
+        if vdevice is None:
+            raise r.error("E113", "a tensor lies on no such device", node, 'write a device such as "llvm:0"')
     if shape is None:
         return tensor_type(None, data_type, ndim, vdevice)
     if isinstance(shape, Expr) and isinstance(shape.ty, ShapeType) and not isinstance(shape, ShapeExpr):
