@@ -27,6 +27,7 @@ MATRIX, ROW = 'R.Tensor((512, 1024), "float32")', 'R.Tensor((1024,), "float32")'
 LINE = 'R.Tensor((1, 4096), "float16")'
 ANY, ANY_ROW = 'R.Tensor(("n", "m"), "float16")', 'R.Tensor(("m",), "float16")'
 IMAGES, WINDOWS = 'R.Tensor(("n", 64, "h", "w"), "float32")', 'R.Tensor((128, 64, 3, 3), "{}")'
+ANY_HEADS = 'R.Tensor((1, "{}", "{}", {}), "float16")'
 PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
     "elementwise": ("R.nn.gelu(R.add(a, b))", {"a": MATRIX, "b": ROW}),
     "softmax": ("R.nn.softmax(a)", {"a": MATRIX}),
@@ -50,6 +51,18 @@ PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
     "attention": (
         'R.nn.attention(a, b, c, causal_mask="BottomRight")',
         dict.fromkeys("abc", 'R.Tensor((1, "n", 8, 128), "float16")'),
+    ),
+    "attention_of_any_heads": (
+        'R.nn.attention(a, b, c, causal_mask="BottomRight")',
+        {"a": ANY_HEADS.format("n", "h", 64), **dict.fromkeys("bc", ANY_HEADS.format("m", "g", 64))},
+    ),
+    "attention_of_any_wide_heads": (
+        'R.nn.attention(a, b, c, d, causal_mask="BottomRight")',
+        {
+            "a": ANY_HEADS.format("n", "h", 256),
+            **dict.fromkeys("bc", ANY_HEADS.format("m", "g", 256)),
+            "d": 'R.Tensor((1, 1, "n", "m"), "float32")',
+        },
     ),
     "attention_float32": ("R.nn.attention(a, b, c)", dict.fromkeys("abc", 'R.Tensor((1, "n", 8, 64), "float32")')),
     "product_float16": (

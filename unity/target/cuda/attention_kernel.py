@@ -459,6 +459,10 @@ if {by.first_key} == 0:
         chunk, each = f"(s * {self.threads} + ty * {WARP} + tx)", self.mixed // lanes
         row, column = f"{chunk} // {each}", f"{chunk} % {each} * {lanes} + x"
         result = self.divided(f"mixed[{by.result('r', 'g', 'x')}]", "total[r]")
+        turns = -(
+            -by.rows * each // self.threads
+        )  # unrolled, a quotient for each row would be kept since the query was copied
+        loop = f"T.unroll({turns})" if size_of(self.group) else f'T.serial({turns}, annotations={{"unroll": 1}})'
         return f"""
 lines = T.alloc_buffer(({by.rows}, {width}), "{out.name}", scope="shared.dyn")
 for r in T.unroll({by.own_rows}):
@@ -466,7 +470,7 @@ for r in T.unroll({by.own_rows}):
         for x in T.vectorized({by.together}):
             lines[{by.row("r")}, {by.column("g", "x")}] = {result}
 T.tvm_storage_sync("shared")
-for s in T.unroll({-(-by.rows * each // self.threads)}):
+for s in {loop}:
     if {row} < T.min({by.rows}, rows - start):
         for x in T.vectorized({lanes}):
             {self.element("out", f"start + {row}", column)} = lines[{row}, {column}]
