@@ -213,8 +213,8 @@ def test_a_space_without_schedules_has_the_default_alone():
 
 def test_models_by_name():
     assert ms.cost_model.create("linear").guess(np.ones((2, len(NAMES)))).tolist() == [1.0, 1.0]
-    with pytest.raises(ScheduleError, match="no cost model 'xgb'"):
-        ms.cost_model.create("xgb")
+    with pytest.raises(ScheduleError, match="no cost model 'forest'"):
+        ms.cost_model.create("forest")
 
 
 def test_features_tell_vectors_from_single_loads():

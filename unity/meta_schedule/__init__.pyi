@@ -9,13 +9,17 @@ from . import (
     runner as runner,
     task_scheduler as task_scheduler,
     tir_integration as tir_integration,
+    tune_context as tune_context,
 )
 from .builder import Builder as Builder
 from .core import arg_info as arg_info
-from .core.arg_info import ScalarInfo as ScalarInfo, TensorInfo as TensorInfo
+from .core.arg_info import ArgInfo as ArgInfo, ScalarInfo as ScalarInfo, TensorInfo as TensorInfo
 from .core.measure_candidate import MeasureCandidate as MeasureCandidate
+from .core.part import derived_object as derived_object
 from .core.profiler import Profiler as Profiler
-from .core.tune_context import TuneContext as TuneContext
+from .cost_model import feature_extractor as feature_extractor
+from .cost_model.feature_extractor import FeatureExtractor as FeatureExtractor
+from .cost_model.models import CostModel as CostModel
 from .curves import plot as plot
 from .database import Database as Database
 from .extracted_task import ExtractedTask as ExtractedTask
@@ -29,12 +33,18 @@ from .relax_integration import (
 )
 from .runner import Runner as Runner
 from .search import mutator as mutator, search_strategy as search_strategy
-from .space import space_generator as space_generator
+from .search.mutator import Mutator as Mutator
+from .search.search_strategy import SearchStrategy as SearchStrategy
+from .space import postproc as postproc, schedule_rule as schedule_rule, space_generator as space_generator
+from .space.postproc import Postproc as Postproc
+from .space.schedule_rule import ScheduleRule as ScheduleRule
 from .space.space_generator import (
     PostOrderApply as PostOrderApply,
     ScheduleFn as ScheduleFn,
+    SpaceGenerator as SpaceGenerator,
     SpaceGeneratorUnion as SpaceGeneratorUnion,
 )
 from .task_scheduler import TaskScheduler as TaskScheduler
 from .tir_integration import compile_tir as compile_tir, tune_tir as tune_tir
 from .tune import tune_tasks as tune_tasks
+from .tune_context import TuneContext as TuneContext

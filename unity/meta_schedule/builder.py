@@ -125,4 +125,6 @@ def awaited(future: Future[Any], seconds: float) -> Any:
             return f"{type(error).__name__}: {error}"
 
 
-__all__ = ["Builder", "BuilderInput", "BuilderResult", "LocalBuilder"]
+PyBuilder = Builder
+
+__all__ = ["Builder", "BuilderInput", "BuilderResult", "LocalBuilder", "PyBuilder"]

@@ -93,4 +93,6 @@ class RemoveBuildArtifact(MeasureCallback):
                     os.unlink(result.artifact_path)
 
 
-__all__ = ["AddToDatabase", "MeasureCallback", "RemoveBuildArtifact", "UpdateCostModel"]
+PyMeasureCallback = MeasureCallback
+
+__all__ = ["AddToDatabase", "MeasureCallback", "PyMeasureCallback", "RemoveBuildArtifact", "UpdateCostModel"]

@@ -19,7 +19,7 @@ from ..transform.infra.backend import backend_of
 from ..transform.schedule import Schedule, Trace
 from .core.measure_candidate import MeasureCandidate
 from .core.tune_context import CostModel, TuneContext
-from .cost_model.models import create as cost_model_of
+from .cost_model import models as models  # what is imported has its name
 from .database.sqlite_file import SQLiteFile, as_json, packed
 from .database.workload import Workload
 from .report import Row
@@ -134,12 +134,10 @@ def queued(
 ) -> list[Row]:
     """Write the candidates of tasks that a cost model ranks highest, "traffic" where none is given, and the rows that say so."""
     file = queue if isinstance(queue, MeasureQueue) else MeasureQueue(queue)
-    model = cost_model_of("traffic" if cost_model == "linear" else cost_model)
+    model = CostModel.create("traffic" if cost_model == "linear" else cost_model)
     rows = []
     for context, weight in zip(tasks, task_weights, strict=True):
-        context.initialize()
-        strategy = context.search_strategy
-        assert strategy is not None, "a task without a search strategy"
+        strategy = context.strategy
         strategy.pre_tuning(trials + 1, trials + 1, context.generate_design_space(), None, model)
         candidates = [one for one in strategy.generate_measure_candidates() or [] if not one.is_default]
         file.put(context, weight, candidates)

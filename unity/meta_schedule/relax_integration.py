@@ -11,13 +11,12 @@ from ..ir.module import IRModule
 from ..transform.relax.params.bind_params import bind_params
 from ..vm.build import build
 from ..vm.executable.executable import Executable
-from .core.tune_context import SearchStrategy, SpaceGenerator, TuneContext
+from .core.tune_context import SearchStrategy, SpaceGenerator
 from .database import Database
 from .extracted_task import ExtractedTask, extracted
 from .report import Row
-from .search.search_strategy import create as search_strategy
-from .space.space_generator import create as space_generator
-from .tune import QueueOptions, show, tuned
+from .tune import QueueOptions, nth_seed, show, tuned
+from .tune_context import TuneContext
 
 
 def extract_tasks(
@@ -40,15 +39,15 @@ def extracted_tasks_to_tune_contexts(
     work_dir: str | Path | None = None,
     space: SpaceGenerator | str | Any = "post-order-apply",
     strategy: SearchStrategy | str = "evolutionary",
-    seed: int = -1,
+    seed: int | None = -1,
 ) -> tuple[list[TuneContext], list[float]]:
     """Tasks to be tuned and their weights."""
     tasks = [
         TuneContext(
-            task.mod, target=task.target, space_generator=space_generator(space), search_strategy=search_strategy(strategy),
-            task_name=task.task_name, rand_state=seed if seed < 0 else seed + place, constants=task.constants,
+            task.mod, target=task.target, space_generator=space, search_strategy=strategy,
+            task_name=task.task_name, rand_state=nth_seed(seed, place), constants=task.constants,
             sizes=task.sizes, other_sizes=task.other_sizes,
-        )
+        ).clone()
         for place, task in enumerate(extracted_tasks)
     ]  # fmt: skip
     return tasks, [float(task.weight) for task in extracted_tasks]

@@ -15,11 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..ffi.device import DEVICE_KINDS
 from ..ffi.native.pool import num_threads
+from ..ffi.targets.target import target as make_target
 from ..support.errors import ScheduleError
 from ..transform.default_schedule.packing import Packing
+from ..transform.infra.backend import backend_of
 from .builder import awaited
-from .core.arg_info import ArgInfo, TensorInfo
+from .core.arg_info import ArgInfo
 from .workers.jobs import Run, Turns, run_program
 from .workers.pool import LocalWorkers
 
@@ -124,15 +127,14 @@ class LocalRunner(Runner):
     def _submitted(self, one: RunnerInput) -> Future[Run]:
         config = self.evaluator_config
         turns = Turns(config.number, config.repeat, config.min_repeat_ms)
-        info, other = [
-            tuple([(a.dtype, a.shape if isinstance(a, TensorInfo) else a.value) for a in infos])
-            for infos in (one.args_info, one.other_args_info)
-        ]
+        info, other = [tuple([(a.dtype, a.size) for a in infos]) for infos in (one.args_info, one.other_args_info)]
         default, candidate = [
             (Path(part.artifact_path).read_bytes(), tuple(part.packed.items())) for part in (one.reference or one, one)
         ]
         threads = self.threads or num_threads()
-        return self.executor.submit(run_program, default, candidate, info, turns, threads, other, one.device_type)
+        kind = one.device_type  # TVM says it by the kind of target
+        kind = kind if kind in DEVICE_KINDS else backend_of(make_target(kind)).runtime.device.name
+        return self.executor.submit(run_program, default, candidate, info, turns, threads, other, kind)
 
     def _result(self, future: Future[Run]) -> RunnerResult:
         start = time.perf_counter()
@@ -149,4 +151,6 @@ class LocalRunner(Runner):
         self.executor.shutdown(wait=False, cancel_futures=True)
 
 
-__all__ = ["EvaluatorConfig", "LocalRunner", "Runner", "RunnerFuture", "RunnerInput", "RunnerResult"]
+PyRunner = Runner
+
+__all__ = ["EvaluatorConfig", "LocalRunner", "PyRunner", "Runner", "RunnerFuture", "RunnerInput", "RunnerResult"]

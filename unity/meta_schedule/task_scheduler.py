@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import random
 
-from ..support.errors import ScheduleError
 from .tuning_loop import TaskRecord, TaskScheduler
 
 
-class RoundRobin(TaskScheduler):
+class RoundRobin(TaskScheduler, names=("round-robin",)):
     """Gives every task a round in turn."""
 
-    name = "round-robin"
-
-    def __init__(self) -> None:
+    def __init__(self, *, seed: int | None = -1) -> None:
         super().__init__()
         self._last = -1
 
@@ -27,16 +24,14 @@ class RoundRobin(TaskScheduler):
         return -1
 
 
-class GradientBased(TaskScheduler):
+class GradientBased(TaskScheduler, names=("gradient",)):
     """Gives the next round to the task whose share of the whole time is likely to shrink most: by what its last rounds gained,
     and by its time divided by its rounds. ``alpha``: the part of the former; ``window_size``: how many rounds count."""
 
-    name = "gradient"
-
-    def __init__(self, *, alpha: float = 0.2, window_size: int = 3, seed: int = -1) -> None:
+    def __init__(self, *, alpha: float = 0.2, window_size: int = 3, seed: int | None = -1) -> None:
         super().__init__()
         self.alpha, self.window_size = alpha, window_size
-        self._random = random.Random(seed if seed >= 0 else None)
+        self._random = random.Random(seed if seed is not None and seed >= 0 else None)
 
     def next_task_id(self) -> int:
         """The task that promises most; each has one round first."""
@@ -58,13 +53,7 @@ class GradientBased(TaskScheduler):
         return task.task_weight * (self.alpha * gained + (1 - self.alpha) * known[-1] / len(task.history))
 
 
-def create(kind: TaskScheduler | str = "gradient", seed: int = -1) -> TaskScheduler:
-    """A task scheduler by name. Raises ScheduleError E401 for an unknown one."""
-    if isinstance(kind, TaskScheduler):
-        return kind
-    if kind not in (RoundRobin.name, GradientBased.name):
-        raise ScheduleError("E401", f"no task scheduler {kind!r}", help=f"{RoundRobin.name} or {GradientBased.name}")
-    return RoundRobin() if kind == RoundRobin.name else GradientBased(seed=seed)
+create = TaskScheduler.create
+PyTaskScheduler = TaskScheduler
 
-
-__all__ = ["GradientBased", "RoundRobin", "TaskRecord", "TaskScheduler", "create"]
+__all__ = ["GradientBased", "PyTaskScheduler", "RoundRobin", "TaskRecord", "TaskScheduler", "create"]

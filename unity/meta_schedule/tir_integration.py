@@ -13,11 +13,10 @@ from ..ir.module import IRModule
 from ..support.errors import ScheduleError
 from ..transform.schedule import Schedule
 from .core.arg_info import check_sizes
-from .core.tune_context import MAIN, SearchStrategy, SpaceGenerator, TuneContext, one_program
+from .core.tune_context import MAIN, SearchStrategy, SpaceGenerator, one_program
 from .database import Database
-from .search.search_strategy import create as search_strategy
-from .space.space_generator import create as space_generator
-from .tune import QueueOptions, tune_tasks
+from .tune import QueueOptions, nth_seed, tune_tasks
+from .tune_context import TuneContext
 
 
 def tune_tir(
@@ -36,7 +35,8 @@ def tune_tir(
 ) -> Database:
     """Tune the tensor programs of a module and return the database; ``compile_tir`` takes the winner out of it.
 
-    ``space``: a ``SpaceGenerator``, its name, or a function of a schedule; ``special_space``: that of a program by its name.
+    ``space``: a ``SpaceGenerator``, its name, or a function of a schedule; ``special_space``: that of a program by its name (None:
+    it is not tuned).
     ``strategy``: a ``SearchStrategy`` or its name. ``sizes``: of symbols of shapes, by name, at which programs are timed; what is
     kept is for all sizes. Others: as in ``tune_tasks``, and what it raises. Raises ScheduleError E407 for a module without tensor
     programs, E428 for what is no size, or has no symbol.
@@ -45,14 +45,15 @@ def tune_tir(
     if not programs:
         raise ScheduleError("E407", "the module has no tensor program to tune", help="relax_integration.tune_relax")
     check_sizes(sizes or {}, {var.name for fn in programs.values() for var in defined_symbols(fn)})
-    where, seed = make_target(target), options.get("seed", -1)
+    where, special = make_target(target), dict(special_space or {})
     tasks = [
         TuneContext(
-            one_program(fn), target=where, space_generator=space_generator((special_space or {}).get(name, space)),
-            search_strategy=search_strategy(strategy), task_name=task_name or name,
-            rand_state=seed if seed < 0 else seed + place, sizes=sizes,
-        )
+            one_program(fn), target=where, space_generator=special.get(name, space), search_strategy=strategy,
+            task_name=task_name or name, rand_state=nth_seed(options.get("seed"), place),
+            num_threads=options.get("num_tuning_cores"), sizes=sizes,
+        ).clone()
         for place, (name, fn) in enumerate(programs.items())
+        if special.get(name, space) is not None
     ]  # fmt: skip
     return tune_tasks(
         tasks=tasks,

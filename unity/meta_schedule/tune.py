@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from ..support.errors import ScheduleError
 from .builder import Builder, LocalBuilder
-from .core.tune_context import CostModel, TuneContext
-from .cost_model.models import create as cost_model_of
+from .core.tune_context import TuneContext
+from .cost_model.models import CostModel
 from .database import Database, JSONDatabase, MemoryDatabase, SQLiteDatabase
+from .database.workload import check_equality
 from .measure_callback import MeasureCallback
 from .queue import check_device, queued
 from .report import Row, table
@@ -28,23 +28,21 @@ DATABASE = "database.db"
 
 
 def database_of(kind: Database | str, work_dir: str | Path | None) -> Database:
-    """A database by its kind: "sqlite", "json" (files as TVM's), "memory". Raises ScheduleError E401 for another kind, E461."""
-    if isinstance(kind, Database):
-        return kind
-    if kind == "memory" or (kind == "sqlite" and work_dir is None):
-        return MemoryDatabase()
-    folder = Path(work_dir or ".")
-    if kind == "sqlite":
-        return SQLiteDatabase(folder / DATABASE)
-    if kind == "json":
-        return JSONDatabase(work_dir=folder)
-    raise ScheduleError("E401", f"no kind {kind!r} of database", help="sqlite, json, memory, or a Database")
+    """A database by its kind: "sqlite" (without a folder in memory), "json" (files as TVM's), "memory". Raises ScheduleError E401
+    for another kind, E461."""
+    match kind:
+        case "sqlite":
+            return MemoryDatabase() if work_dir is None else SQLiteDatabase(Path(work_dir) / DATABASE)
+        case "json":
+            return JSONDatabase(work_dir=work_dir or ".")
+    made: Database = Database.create(kind)
+    return made
 
 
 @contextlib.contextmanager
-def _workers(builder: Builder | str, runner: Runner | str) -> Iterator[tuple[Builder, Runner]]:
+def _workers(builder: Builder | str, runner: Runner | str, cores: int | str) -> Iterator[tuple[Builder, Runner]]:
     """Builder and runner; those made here end with the block."""
-    made = Builder.create(builder), Runner.create(runner)
+    made = Builder.create(builder, cores if isinstance(cores, int) else None), Runner.create(runner)
     try:
         yield made
     finally:
@@ -63,7 +61,9 @@ class TuneOptions(TypedDict, total=False):
     cost_model: CostModel | str
     measure_callbacks: str | Sequence[MeasureCallback]
     task_scheduler: TaskScheduler | str
-    seed: int
+    seed: int | None
+    num_tuning_cores: int | str
+    module_equality: str
     resume: bool
 
 
@@ -87,11 +87,14 @@ def tuned(
     cost_model: CostModel | str = "linear",
     measure_callbacks: str | Sequence[MeasureCallback] = "default",
     task_scheduler: TaskScheduler | str = "gradient",
-    seed: int = -1,
+    seed: int | None = -1,
+    num_tuning_cores: int | str = "logical",
+    module_equality: str = "structural",
     resume: bool = False,
     queue: Any = None,
 ) -> tuple[Database, list[Row]]:
     """As ``tune_tasks``, with the rows of the table, which is not printed."""
+    check_equality(module_equality)
     records = database_of(database, work_dir)
     if queue is not None:
         most = max_trials_global // max(1, len(tasks))
@@ -99,10 +102,10 @@ def tuned(
     for task in tasks:
         check_device(task)
     callbacks = MeasureCallback.create(measure_callbacks)
-    with _workers(builder, runner) as (build, run):
-        rows = task_scheduler_of(task_scheduler, seed).tune(
+    with _workers(builder, runner, num_tuning_cores) as (build, run):
+        rows = task_scheduler_of(task_scheduler, **({"seed": seed} if isinstance(task_scheduler, str) else {})).tune(
             tasks, task_weights, max_trials_global, max_trials_per_task, num_trials_per_iter, build, run, callbacks, records,
-            cost_model_of(cost_model), resume,
+            CostModel.create(cost_model), resume,
         )  # fmt: skip
     return records, rows
 
@@ -120,10 +123,11 @@ def tune_tasks(
 
     ``max_trials_global``: candidates of all tasks together; ``max_trials_per_task``: of one. ``num_trials_per_iter``: of one round
     (16). ``database``: a ``Database``, or "sqlite" (a file in ``work_dir``; without a folder in memory), "json" (TVM's files),
-    "memory". ``task_scheduler``: "gradient" or "round-robin". ``seed`` starts every random choice. ``resume``: trials that the
-    database has count. ``cost_model``: "linear", "trees" (LightGBM), "random", or a model, which all
-    tasks teach. ``builder``, ``runner``, ``measure_callbacks``: parts in place of the usual ones.
-    ``queue``: a file (or ``MeasureQueue``) that candidates for a device that is not here are written to, for ``work_off``.
+    "memory". ``task_scheduler``: "gradient" or "round-robin". ``seed`` starts every random choice (None and -1: from the
+    system). ``num_tuning_cores``: processes that build. ``resume``: trials that the database has count. ``cost_model``: "linear",
+    "trees" (LightGBM; also "xgb"), "random", or a model, which all tasks teach. ``builder``, ``runner``, ``measure_callbacks``:
+    parts in place of the usual ones. ``queue``: a file (or ``MeasureQueue``) that candidates for a device that is not
+    here are written to, for ``work_off``.
     Ctrl-C ends the rounds and keeps what was measured. Raises ScheduleError E461 for a database, E463 where no task can be built
     and run, or the device is not here and there is no queue.
     """
@@ -132,9 +136,14 @@ def tune_tasks(
     return records
 
 
+def nth_seed(seed: int | None, place: int) -> int:
+    """The seed of a task by its place; -1 where the system starts the choices."""
+    return -1 if seed is None or seed < 0 else seed + place
+
+
 def show(rows: Sequence[Row], others: Mapping[str, str] | None = None) -> None:
     """Print the table."""
     print(table(rows, dict(others or {})), file=sys.stderr)
 
 
-__all__ = ["DATABASE", "QueueOptions", "TuneOptions", "database_of", "show", "tune_tasks", "tuned"]
+__all__ = ["DATABASE", "QueueOptions", "TuneOptions", "database_of", "nth_seed", "show", "tune_tasks", "tuned"]

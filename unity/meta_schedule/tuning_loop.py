@@ -7,7 +7,7 @@ measured against the default in turns at the end and was faster; an interrupt en
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +16,7 @@ from ..support.gc_pause import young_collection
 from ..transform.infra.backend import backend_of
 from .builder import Builder, BuilderInput, BuilderResult
 from .core.measure_candidate import MeasureCandidate
+from .core.part import Part
 from .core.profiler import Profiler
 from .core.tune_context import CostModel, TuneContext
 from .database import Database
@@ -82,10 +83,10 @@ class TaskRecord:
         self.finalists = sorted([*self.finalists, *found], key=lambda pair: pair[0])[:FINALISTS]
 
 
-class TaskScheduler(ABC):
+class TaskScheduler(Part):
     """Gives tasks rounds of trials until the trials are used up."""
 
-    name = "task scheduler"
+    what = "task scheduler"
 
     def __init__(self) -> None:
         self.tasks: list[TaskRecord] = []
@@ -131,7 +132,6 @@ class TaskScheduler(ABC):
         return rows
 
     def _record(self, ctx: TuneContext, weight: float, most: int, resume: bool) -> TaskRecord:
-        ctx.initialize()
         workload = self.database.commit_workload(ctx.mod, ctx.constants)
         made = TaskRecord(ctx, weight, most, workload)
         if resume:
@@ -150,8 +150,7 @@ class TaskScheduler(ABC):
     @Profiler.timeit("begin")
     def _begin(self, task: TaskRecord, num_trials_per_iter: int) -> None:
         """Build and time the default, and make the space."""
-        strategy = task.ctx.search_strategy
-        assert strategy is not None, "a task without a search strategy"
+        strategy = task.ctx.strategy
         try:
             (built,) = self.builder.build([_builder_input(task, task.default)])
         except UnityError as error:  # no rule or pass makes a program of it
@@ -182,8 +181,7 @@ class TaskScheduler(ABC):
     def _round(self, place: int, most: int) -> int:
         """One round of a task; returns how many candidates it had."""
         task = self.tasks[place]
-        strategy = task.ctx.search_strategy
-        assert strategy is not None
+        strategy = task.ctx.strategy
         with young_collection(), Profiler.timeit("search"):
             candidates = strategy.generate_measure_candidates() if most > 0 else None
         if not candidates:
@@ -260,7 +258,7 @@ class TaskScheduler(ABC):
             other: list[float] = []
             for result in results:
                 own += result.run_secs or []
-                other += result.reference_secs or []
+                other += result.reference_secs or [default]  # a runner of one's own may take no turns with it
             if all([result.run_secs for result in results]) and (best is None or typical(own) < best[0]):
                 best = typical(own), candidate, own, other
         if best is None:

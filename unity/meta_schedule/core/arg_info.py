@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from ...arith.evaluate import evaluate
 from ...ir.buffer import Buffer
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
+from ...ir.module import IRModule
 from ...ir.types import PrimType
 from ...ir.walk import free_vars
 from ...support.errors import ScheduleError
@@ -20,16 +22,20 @@ LEAST = 3
 """Smaller sizes are not compared at: some programs take 0 and 1 apart."""
 
 
-@dataclass(slots=True, frozen=True)
-class TensorInfo:
-    """A tensor that a program takes."""
+class ArgInfo(ABC):
+    """An argument of any kind."""
 
+    __slots__ = ()
     dtype: str
-    shape: tuple[int, ...]
 
+    @abstractmethod
     def as_json(self) -> list[Any]:
-        """TVM's form: ``["TENSOR", dtype, shape]``."""
-        return ["TENSOR", self.dtype, list(self.shape)]
+        """TVM's form."""
+
+    @property
+    @abstractmethod
+    def size(self) -> tuple[int, ...] | int:
+        """The shape, or the number."""
 
     @staticmethod
     def from_json(data: Any) -> ArgInfo:
@@ -47,9 +53,36 @@ class TensorInfo:
         where one is not known."""
         return [_argument(param, func.buffer_map.get(param), sizes or {}) for param in func.params]
 
+    @staticmethod
+    def from_entry_func(mod: IRModule, remove_preproc: bool = True) -> list[ArgInfo]:
+        """The arguments of the one program of a module. Raises ScheduleError E407 where it has several."""
+        programs = list(mod.prim_funcs().values())
+        if len(programs) != 1:
+            raise ScheduleError(
+                "E407", f"the module has {len(programs)} programs", help="ArgInfo.from_prim_func(program)"
+            )
+        return ArgInfo.from_prim_func(programs[0])
+
 
 @dataclass(slots=True, frozen=True)
-class ScalarInfo:
+class TensorInfo(ArgInfo):
+    """A tensor that a program takes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def as_json(self) -> list[Any]:
+        """``["TENSOR", dtype, shape]``."""
+        return ["TENSOR", self.dtype, list(self.shape)]
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """The shape."""
+        return self.shape
+
+
+@dataclass(slots=True, frozen=True)
+class ScalarInfo(ArgInfo):
     """A whole number that a program takes: a size that no shape gives alone."""
 
     dtype: str
@@ -59,9 +92,10 @@ class ScalarInfo:
         """``["SCALAR", dtype, value]``."""
         return ["SCALAR", self.dtype, self.value]
 
-
-ArgInfo = TensorInfo | ScalarInfo
-"""An argument of any kind."""
+    @property
+    def size(self) -> int:
+        """The number."""
+        return self.value
 
 
 def _argument(param: Var, buffer: Buffer | None, sizes: Sizes) -> ArgInfo:

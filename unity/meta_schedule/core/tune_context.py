@@ -5,10 +5,14 @@ Not here: spaces and searches; they are asked through ``SpaceGenerator`` and ``S
 
 from __future__ import annotations
 
+import copy
 import os
 import random
-from collections.abc import Collection, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType
 from typing import Any, Protocol
 
 from ...ffi.targets.target import Target, target as make_target
@@ -20,6 +24,7 @@ from ...transform.infra.backend import Machine, backend_of
 from ...transform.schedule import Schedule
 from .arg_info import ArgInfo, Sizes, TensorInfo, other_size
 from .measure_candidate import MeasureCandidate
+from .part import Part, cloned, told
 
 MAIN = "main"
 """Name of the program in the module of a task."""
@@ -34,37 +39,76 @@ class Measured(Protocol):
     def error_msg(self) -> str | None: ...
 
 
-class CostModel(Protocol):
+class CostModel(Part):
     """Ranks candidates: a larger score is a better candidate."""
 
-    def update(
-        self, context: TuneContext, candidates: Sequence[MeasureCandidate], results: Sequence[Measured]
-    ) -> None: ...
-    def predict(self, context: TuneContext, candidates: Sequence[MeasureCandidate]) -> Sequence[float]: ...
+    what = "cost model"
+
+    @abstractmethod
+    def update(self, context: TuneContext, candidates: Sequence[MeasureCandidate], results: Sequence[Measured]) -> None:
+        """Learn from candidates that ran."""
+
+    @abstractmethod
+    def predict(self, context: TuneContext, candidates: Sequence[MeasureCandidate]) -> Sequence[float]:
+        """The scores."""
+
+    def save(self, path: str | Path) -> None:
+        """Write what was learnt. Raises ScheduleError E461: this model has no file."""
+        raise ScheduleError("E461", f"a {type(self).__name__} writes no file", help="save() of linear and trees does")
+
+    def load(self, path: str | Path) -> None:
+        """Read what ``save`` wrote. Raises ScheduleError E461: this model has no file."""
+        raise ScheduleError("E461", f"a {type(self).__name__} reads no file", help="load() of linear and trees does")
 
 
-class SpaceGenerator(Protocol):
-    """Gives the sketches of a program: schedules whose sampling steps span the space; the first is the default build."""
+class SpaceGenerator(Part):
+    """Gives the sketches of a program: schedules whose sampling steps span the space; the first is the default build.
 
-    def initialize_with_tune_context(self, context: TuneContext) -> None: ...
-    def generate_design_space(self, mod: IRModule) -> list[Schedule]: ...
+    ``postprocs`` finish candidates with steps of their own (None: those of the target); ``mutator_probs`` are the mutators of an
+    evolutionary search and how often each is tried (None: those of the search).
+    """
+
+    what = "space generator"
+    sch_rules: Sequence[Any] = ()
+    postprocs: Sequence[Any] | None = None
+    mutator_probs: Mapping[Any, float] | None = None
+
+    @classmethod
+    def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
+        """As for every part; a function of a schedule is a space as well."""
+        return (
+            super().create("schedule-fn", kind)
+            if isinstance(kind, FunctionType)
+            else super().create(kind, *args, **options)
+        )
+
+    @abstractmethod
+    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+        """The sketches."""
 
 
-class SearchStrategy(Protocol):
+class SearchStrategy(Part):
     """Gives candidates in rounds, the default build first, and hears how fast they were."""
 
-    def initialize_with_tune_context(self, context: TuneContext) -> None: ...
+    what = "search strategy"
+
+    @abstractmethod
     def pre_tuning(
-        self,
-        max_trials: int,
-        num_trials_per_iter: int,
-        design_spaces: Sequence[Schedule],
-        database: Any = None,
+        self, max_trials: int, num_trials_per_iter: int, design_spaces: Sequence[Schedule], database: Any = None,
         cost_model: CostModel | None = None,
-    ) -> None: ...
-    def generate_measure_candidates(self) -> list[MeasureCandidate] | None: ...
-    def notify_runner_results(self, candidates: Sequence[MeasureCandidate], results: Sequence[Measured]) -> None: ...
-    def post_tuning(self) -> None: ...
+    ) -> None:  # fmt: skip
+        """Begin: ``max_trials`` candidates, ``num_trials_per_iter`` in a round."""
+
+    @abstractmethod
+    def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
+        """The next round; None when there is none."""
+
+    @abstractmethod
+    def notify_runner_results(self, candidates: Sequence[MeasureCandidate], results: Sequence[Measured]) -> None:
+        """Hear of a round."""
+
+    def post_tuning(self) -> None:
+        """End."""
 
 
 @dataclass(init=False, eq=False)
@@ -90,33 +134,38 @@ class TuneContext:
 
     def __init__(
         self,
-        mod: IRModule | PrimFunc,
+        mod: IRModule | PrimFunc | None = None,
         *,
         target: Target | str | None = None,
-        space_generator: SpaceGenerator | None = None,
-        search_strategy: SearchStrategy | None = None,
+        space_generator: SpaceGenerator | str | Any = None,
+        search_strategy: SearchStrategy | str | None = None,
         task_name: str = MAIN,
-        rand_state: int = -1,
-        num_threads: int | None = None,
+        rand_state: int | None = -1,
+        num_threads: int | str | None = None,
         constants: Collection[int] = (),
         sizes: Sizes | None = None,
         other_sizes: Sizes | None = None,
     ) -> None:
-        self.mod = one_program(mod)
+        self.mod = IRModule({}, {}, {}) if mod is None else one_program(mod)
         self.target = Target(target) if target is not None else make_target()
-        self.space_generator, self.search_strategy = space_generator, search_strategy
+        self.space_generator = SpaceGenerator.create(space_generator)
+        self.search_strategy = SearchStrategy.create(search_strategy)
         self.task_name = task_name
-        self.rand_state = rand_state if rand_state >= 0 else random.SystemRandom().randrange(1, 2**31 - 1)
-        self.num_threads = num_threads or os.cpu_count() or 1
+        given = rand_state is not None and rand_state >= 0
+        self.rand_state = rand_state if given else random.SystemRandom().randrange(1, 2**31 - 1)  # type: ignore[assignment]
+        self.num_threads = num_threads if isinstance(num_threads, int) else os.cpu_count() or 1
         self.constants = tuple(sorted(constants))
         self.sizes = dict(sizes or {})
         odd = {key: other_size(size) for key, size in self.sizes.items()}
         self.other_sizes = odd if other_sizes is None else other_sizes
         self.default = None
+        self.initialize()
 
     @property
     def func(self) -> PrimFunc:
-        """The program."""
+        """The program. Raises ScheduleError E407 where the task was made without one."""
+        if MAIN not in self.mod.functions:
+            raise ScheduleError("E407", "the task has no program", help="TuneContext(mod, ...)")
         return self.mod.prim_funcs()[MAIN]
 
     @property
@@ -138,14 +187,56 @@ class TuneContext:
     def initialize(self) -> None:
         """Let the parts know the task."""
         for part in (self.space_generator, self.search_strategy):
-            if part is not None:
-                part.initialize_with_tune_context(self)
+            told(part, self)
+
+    def clone(self) -> TuneContext:
+        """The same task with parts of its own: those that were given may serve several tasks."""
+        made = copy.copy(self)
+        made.space_generator, made.search_strategy = cloned(self.space_generator), cloned(self.search_strategy)
+        made.initialize()
+        return made
 
     def generate_design_space(self) -> list[Schedule]:
-        """The sketches of the program."""
-        assert self.space_generator is not None, "the task has no space generator"
+        """The sketches of the program. Raises ScheduleError E428 without a space generator."""
+        if self.space_generator is None:
+            raise ScheduleError(
+                "E428", "the task has no space generator", help='TuneContext(..., space_generator="post-order-apply")'
+            )
         with self.target:
             return self.space_generator.generate_design_space(self.mod)
+
+    # ---- the strategy
+
+    @property
+    def strategy(self) -> SearchStrategy:
+        """The search strategy. Raises ScheduleError E428 where there is none."""
+        if self.search_strategy is None:
+            raise ScheduleError(
+                "E428", "the task has no search strategy", help='TuneContext(..., search_strategy="evolutionary")'
+            )
+        return self.search_strategy
+
+    def pre_tuning(
+        self, max_trials: int, num_trials_per_iter: int = 64, design_spaces: Sequence[Schedule] | None = None,
+        database: Any = None, cost_model: CostModel | None = None,
+    ) -> None:  # fmt: skip
+        """Begin to search, in ``design_spaces`` or the space of the task."""
+        spaces = self.generate_design_space() if design_spaces is None else design_spaces
+        self.strategy.pre_tuning(max_trials, num_trials_per_iter, spaces, database, cost_model)
+
+    def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
+        """The next round; None when there is none."""
+        return self.strategy.generate_measure_candidates()
+
+    def notify_runner_results(
+        self, measure_candidates: Sequence[MeasureCandidate], results: Sequence[Measured]
+    ) -> None:
+        """Tell the strategy how a round went."""
+        self.strategy.notify_runner_results(measure_candidates, results)
+
+    def post_tuning(self) -> None:
+        """End the search."""
+        self.strategy.post_tuning()
 
 
 def one_program(mod: IRModule | PrimFunc) -> IRModule:

@@ -1,3 +1,3 @@
 """Models that rank candidates before they run."""
 
-from .models import BoostedTrees, LinearModel, RandomModel, create
+from .models import BoostedTrees, CostModel, LinearModel, PyCostModel, RandomModel, TrafficModel, create

@@ -23,7 +23,7 @@ from ...ir.stmt import AllocBuffer, BufferStore, For, IfThenElse, Stmt
 from ...ir.types import Expr, PointerType
 from ...ir.walk import children, collect, substitute, used_vars
 from ...transform.infra.backend import Machine
-from ..core.arg_info import ArgInfo, ScalarInfo
+from ..core.arg_info import ArgInfo, ScalarInfo, TensorInfo
 
 NAMES = (
     "cycles", "arithmetic", "vector loads", "single loads", "strided loads", "stores", "register accesses", "loop turns",
@@ -98,7 +98,7 @@ def sizes_of(fn: PrimFunc, args_info: Sequence[ArgInfo]) -> dict[Var, int]:
         buffer = fn.buffer_map.get(param)
         if isinstance(info, ScalarInfo):
             found[param] = info.value
-        elif buffer is not None:
+        elif buffer is not None and isinstance(info, TensorInfo):
             found.update({n: size for n, size in zip(buffer.shape, info.shape) if isinstance(n, Var)})
     return found
 

@@ -21,7 +21,7 @@ from ...support.optional import require
 from ...support.schema import Schema, need
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import CostModel, Measured, TuneContext
-from .features import NAMES, features_of
+from .feature_extractor import FeatureExtractor, ProgramFeatures
 from .traffic import TrafficModel
 
 STIFF = 4.0
@@ -37,7 +37,7 @@ FAILED = 4.0
 """Times of the slowest that a candidate without a result counts as."""
 
 
-class RandomModel:
+class RandomModel(CostModel, names=("random",)):
     """Scores at random, the same for the same ``seed``."""
 
     def __init__(self, seed: int = 0) -> None:
@@ -51,22 +51,23 @@ class RandomModel:
         return list(self.rng.random(len(candidates)))
 
 
-class LinearModel:
+class LinearModel(CostModel, names=("linear",)):
     """A line through the features, for each task its own level; what one task taught helps the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, extractor: FeatureExtractor | None = None) -> None:
+        self.extractor = extractor or ProgramFeatures()
         self.rows: list[np.ndarray] = []
         self.times: list[float] = []
         self.tasks: list[str] = []
         """Checksums of the programs, as names are often the same."""
-        self.coefficients = np.zeros(len(NAMES))
+        self.coefficients = np.zeros(len(self.extractor.columns))
         self.known: dict[MeasureCandidate, np.ndarray] = {}
 
     def features(self, context: TuneContext, candidate: MeasureCandidate) -> np.ndarray:
         """The features of a candidate, computed once."""
         if candidate not in self.known:
             assert candidate.lowered is not None, "a candidate that is only to be run is not ranked"
-            self.known[candidate] = features_of(candidate.lowered, context.machine, candidate.args_info)
+            self.known[candidate] = self.extractor.rows(context, [candidate])[0]
         return self.known[candidate]
 
     def update(self, context: TuneContext, candidates: Sequence[MeasureCandidate], results: Sequence[Measured]) -> None:
@@ -106,20 +107,23 @@ class LinearModel:
 
     def predict(self, context: TuneContext, candidates: Sequence[MeasureCandidate]) -> list[float]:
         """The scores."""
-        rows = np.array([self.features(context, candidate) for candidate in candidates]).reshape(-1, len(NAMES))
+        rows = np.array([self.features(context, candidate) for candidate in candidates]).reshape(
+            -1, len(self.coefficients)
+        )
         return list(-self.guess(rows))
 
     def save(self, path: str | Path) -> None:
         """Write what was measured to a file of JSON, for ``load``."""
         rows = [row.tolist() for row in self.rows]
-        Path(path).write_text(json.dumps({"names": NAMES, "rows": rows, "times": self.times, "tasks": self.tasks}))
+        data = {"names": list(self.extractor.columns), "rows": rows, "times": self.times, "tasks": self.tasks}
+        Path(path).write_text(json.dumps(data))
 
     def load(self, path: str | Path) -> None:
         """Learn from a file too. Raises ScheduleError E461 where it is not one that ``save`` wrote."""
         try:
             found = Schema().record(_Measured, json.loads(Path(path).read_text("utf-8")))
-            need(found.names == NAMES, "it has other features: measure again")
-            need(all([len(row) == len(NAMES) for row in found.rows]), "a row has another length than the others")
+            need(found.names == tuple(self.extractor.columns), "it has other features: measure again")
+            need(all([len(row) == len(found.names) for row in found.rows]), "a row has another length than the others")
             need(len(found.rows) == len(found.times) == len(found.tasks), "there are not as many rows as times")
             finite = [np.isfinite(np.array(numbers)).all() for numbers in (found.rows, found.times)]
             need(all(finite), "a number is not finite")
@@ -142,14 +146,14 @@ class _Measured:
     tasks: tuple[str, ...]
 
 
-class BoostedTrees(LinearModel):
+class BoostedTrees(LinearModel, names=("trees", "xgb")):
     """Gradient-boosted trees on what the linear model misses. Raises MissingExtraError E002 without LightGBM.
 
     Source: Ke et al., "LightGBM: A Highly Efficient Gradient Boosting Decision Tree", NeurIPS 2017.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, extractor: FeatureExtractor | None = None) -> None:
+        super().__init__(extractor)
         self._lightgbm = require("lightgbm")
         self._trees: Any = None
 
@@ -167,15 +171,7 @@ class BoostedTrees(LinearModel):
         return made if self._trees is None or not len(rows) else made + self._trees.predict(rows)
 
 
-def create(kind: str | CostModel) -> CostModel:
-    """A cost model by its name, or as it is. Raises ScheduleError E401."""
-    if not isinstance(kind, str):
-        return kind
-    known = {"linear": LinearModel, "trees": BoostedTrees, "random": RandomModel, "traffic": TrafficModel}
-    if kind not in known:
-        raise ScheduleError("E401", f"no cost model {kind!r}", help=f"one of: {', '.join(known)}")
-    made: CostModel = known[kind]()
-    return made
+create = CostModel.create
+PyCostModel = CostModel
 
-
-__all__ = ["BoostedTrees", "LinearModel", "RandomModel", "create"]
+__all__ = ["BoostedTrees", "CostModel", "LinearModel", "PyCostModel", "RandomModel", "TrafficModel", "create"]

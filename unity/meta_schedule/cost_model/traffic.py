@@ -24,7 +24,7 @@ from ...ir.types import Expr
 from ...ir.walk import children, collect, used_vars
 from ...transform.infra.backend import GpuMachine
 from ..core.measure_candidate import MeasureCandidate
-from ..core.tune_context import Measured, TuneContext
+from ..core.tune_context import CostModel, Measured, TuneContext
 from .features import UNKNOWN, sizes_of
 
 LANES, BANKS, WORD, SEGMENT = 32, 32, 4, 128
@@ -42,7 +42,7 @@ BUSY = 384
 """Threads of a multiprocessor that hide each other's waiting."""
 
 
-class TrafficModel:
+class TrafficModel(CostModel, names=("traffic",)):
     """Scores by the cycles of a device, the same whatever was measured."""
 
     def __init__(self) -> None:

@@ -7,7 +7,19 @@ from .record import TuningRecord
 from .sqlite import SQLiteDatabase
 from .workload import Workload
 
+create = Database.create
+PyDatabase = Database
+
 __all__ = [
-    "Database", "JSONDatabase", "MemoryDatabase", "OrderedUnionDatabase", "SQLiteDatabase", "ScheduleFnDatabase", "TuningRecord",
-    "UnionDatabase", "Workload",
+    "Database",
+    "JSONDatabase",
+    "MemoryDatabase",
+    "OrderedUnionDatabase",
+    "PyDatabase",
+    "SQLiteDatabase",
+    "ScheduleFnDatabase",
+    "TuningRecord",
+    "UnionDatabase",
+    "Workload",
+    "create",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -23,14 +23,16 @@ from ...transform.default_schedule.apply import SCHEDULES
 from ...transform.default_schedule.base import Scheduled
 from ...transform.infra.backend import Machine
 from ...transform.schedule import Schedule
+from ..core.part import Part
 from ..core.tune_context import one_program
 from .record import DEFAULT, TRIAL, TuningRecord, record_text
 from .workload import Workload, machine_features, workload_hash
 
 
-class Database(ABC):
+class Database(Part):
     """Records by program."""
 
+    what = "kind of database"
     name = "database"
     """Its name in explanations."""
 

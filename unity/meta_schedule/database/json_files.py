@@ -18,13 +18,14 @@ from ...support.errors import ScheduleError
 from .database import as_record_data
 from .memory import MemoryDatabase
 from .record import TuningRecord
-from .workload import Workload
+from .workload import Workload, check_equality
 
 
-class JSONDatabase(MemoryDatabase):
+class JSONDatabase(MemoryDatabase, names=("json",)):
     """Records in two files, read at the beginning and written line by line.
 
-    ``modules``: the programs of files that TVM wrote, in order. Raises ScheduleError E461 for lines that are no records, and where
+    ``modules``: the programs of files that TVM wrote, in order. ``module_equality``: as in
+    ``check_equality``. Raises ScheduleError E461 for lines that are no records, and where
     there are no files unless ``allow_missing``.
     """
 
@@ -37,9 +38,11 @@ class JSONDatabase(MemoryDatabase):
         *,
         work_dir: str | Path | None = None,
         allow_missing: bool = True,
+        module_equality: str = "structural",
         modules: Sequence[IRModule | PrimFunc] = (),
     ) -> None:
         super().__init__()
+        check_equality(module_equality)
         if work_dir is None and (path_workload is None or path_tuning_record is None):
             raise ScheduleError("E461", "a JSONDatabase needs its two files, or work_dir=")
         folder = Path(work_dir or ".")
@@ -49,6 +52,8 @@ class JSONDatabase(MemoryDatabase):
         for path in (self.path_workload, self.path_tuning_record):
             if not path.exists() and not allow_missing:
                 raise ScheduleError("E461", f"there is no file {path}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
         known: list[Workload] = []
         for place, line in enumerate(_lines(self.path_workload)):
             data = as_record_data(line)
@@ -96,7 +101,6 @@ def _lines(path: Path) -> list[str]:
 
 
 def _append(path: Path, data: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps(data, separators=(",", ":")) + "\n")
 

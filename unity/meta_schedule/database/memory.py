@@ -17,7 +17,7 @@ from .record import TuningRecord
 from .workload import Workload
 
 
-class MemoryDatabase(Database):
+class MemoryDatabase(Database, names=("memory",)):
     """Records of this process."""
 
     name = "MemoryDatabase"
@@ -44,7 +44,7 @@ class MemoryDatabase(Database):
         return Workload(one_program(mod), tuple(sorted(constants))).shash in self.workloads
 
 
-class UnionDatabase(Database):
+class UnionDatabase(Database, names=("union",)):
     """Several databases as one: the best record of any. What is committed goes to the first."""
 
     name = "UnionDatabase"
@@ -77,7 +77,7 @@ class UnionDatabase(Database):
         return " ".join([database.state() for database in self.databases])
 
 
-class OrderedUnionDatabase(UnionDatabase):
+class OrderedUnionDatabase(UnionDatabase, names=("ordered_union",)):
     """Several databases as one: the best record of the first that has any."""
 
     name = "OrderedUnionDatabase"
@@ -90,7 +90,7 @@ class OrderedUnionDatabase(UnionDatabase):
         return None
 
 
-class ScheduleFnDatabase(MemoryDatabase):
+class ScheduleFnDatabase(MemoryDatabase, names=("schedule_fn",)):
     """A schedule function in place of records: it schedules the programs for which it returns True."""
 
     name = "ScheduleFnDatabase"

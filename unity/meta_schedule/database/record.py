@@ -73,8 +73,8 @@ class TuningRecord:
         return replace_fields(self, scheduled=scheduled)
 
     def as_python(self) -> str:
-        """The schedule as a function of Python."""
-        return self.trace.script()
+        """The schedule as a function of Python, without steps that nothing uses."""
+        return self.trace.simplified().script()
 
     def script(self) -> str:
         """The scheduled program as script. Raises ScheduleError E462 where the record no longer applies."""

@@ -33,7 +33,7 @@ create index if not exists record_of on record (shash);
 """
 
 
-class SQLiteDatabase(SQLiteFile, Database):
+class SQLiteDatabase(SQLiteFile, Database, names=("sqlite",)):
     """Records in a file. Raises ScheduleError E461 for a file that is no database of records."""
 
     tables = TABLES

@@ -87,4 +87,11 @@ def read_program(text: str) -> IRModule:
     return found
 
 
-__all__ = ["Workload", "machine_features", "read_program", "workload_hash"]
+def check_equality(module_equality: str) -> None:
+    """Raise ScheduleError E401 unless records are for whole programs: "structural", or "ignore-tensor", which is the same, as
+    programs hold no tensors. TVM's "anchor-block" takes records of other programs."""
+    if module_equality not in ("structural", "ignore-tensor"):
+        raise ScheduleError("E401", f"no equality of modules {module_equality!r}", help="structural or ignore-tensor")
+
+
+__all__ = ["Workload", "check_equality", "machine_features", "read_program", "workload_hash"]

@@ -12,30 +12,44 @@ import numpy as np
 
 from ...transform.schedule import Schedule, Trace
 from ..core.measure_candidate import MeasureCandidate
-from ..core.tune_context import CostModel, Measured
+from ..core.part import told
+from ..core.tune_context import CostModel, Measured, TuneContext
 from ..cost_model.models import LinearModel
 from ..space.sketch import has_own_steps
-from .mutator import DEFAULT_MUTATORS, Mutator
-from .replay import ReplayTrace
+from .mutator import Mutator, default_mutators
+from .replay import PATIENCE, ReplayTrace
 
 
-class EvolutionarySearch(ReplayTrace):
-    """Rounds of the best of ``population_size`` draws by the cost model. ``eps_greedy``: the share of a round taken at random;
-    ``genetic_mutate_prob``: of the draws that mutate what ran well; ``parents``: how many of the best are mutated."""
+class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
+    """Rounds of the best of ``population_size`` draws by the cost model.
+
+    ``init_measured_ratio``: how many of the best that ran are mutated, as a share of the population. ``init_min_unmeasured``:
+    random draws before the first round, at least. ``genetic_num_iters``: generations of a round; those after the first mutate what
+    the model ranks highest. ``genetic_mutate_prob``: the share of draws that mutate. ``genetic_max_fail_count``: draws for each
+    candidate that is wanted. ``eps_greedy``: the share of a round taken at random. ``mutator_probs``: mutators and how often each
+    is tried.
+    """
 
     def __init__(
-        self,
-        *,
-        population_size: int = 24,
-        genetic_mutate_prob: float = 0.7,
-        eps_greedy: float = 0.1,
-        parents: int = 6,
-        mutator_probs: Mapping[Mutator, float] | None = None,
-    ) -> None:
+        self, *, population_size: int = 24, init_measured_ratio: float = 0.25, init_min_unmeasured: int = 0,
+        genetic_num_iters: int = 1, genetic_mutate_prob: float = 0.7, genetic_max_fail_count: int = PATIENCE,
+        eps_greedy: float = 0.1, mutator_probs: Mapping[Mutator, float] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.population_size, self.genetic_mutate_prob = population_size, genetic_mutate_prob
-        self.eps_greedy, self.parents = eps_greedy, parents
-        self.mutators = dict(DEFAULT_MUTATORS if mutator_probs is None else mutator_probs)
+        self.population_size, self.init_measured_ratio = population_size, init_measured_ratio
+        self.init_min_unmeasured, self.genetic_num_iters = init_min_unmeasured, genetic_num_iters
+        self.genetic_mutate_prob, self.patience = genetic_mutate_prob, genetic_max_fail_count
+        self.eps_greedy, self.mutator_probs = eps_greedy, mutator_probs
+
+    def initialize_with_tune_context(self, context: TuneContext) -> None:
+        """Take the task, with the mutators of its space where that has any."""
+        super().initialize_with_tune_context(context)
+        given = self.mutator_probs
+        if given is None:
+            given = getattr(context.space_generator, "mutator_probs", None)
+        self.mutators = default_mutators() if given is None else dict(given)
+        for mutator in self.mutators:
+            told(mutator, context)
 
     def pre_tuning(
         self, max_trials: int, num_trials_per_iter: int, design_spaces: Sequence[Schedule], database: Any = None,
@@ -50,27 +64,48 @@ class EvolutionarySearch(ReplayTrace):
 
     def _others(self, count: int) -> list[MeasureCandidate]:
         """Those of the draws that the model ranks highest, some at random. The rest stays for the next round."""
-        self.pool += self._drawn_anew(max(count, self.population_size) - len(self.pool))
-        scores = self.cost_model.predict(self.drawn.context, self.pool)
-        order = [self.pool[k] for k in np.argsort(-np.asarray(scores), kind="stable")]
+        wanted = max(count, self.population_size, 0 if self.ran else self.init_min_unmeasured)
+        self.pool += self._drawn_anew(wanted - len(self.pool))
+        order = self._ranked()
+        for _ in range(self.genetic_num_iters - 1):
+            best = [candidate.sch.trace for candidate in order[: self._parents()]]
+            self.pool += self._drawn_anew(count, lambda best=best: self._mutated(best))  # type: ignore[misc]
+            order = self._ranked()
         chance = round(self.eps_greedy * count) if len(order) > count else 0
         chosen = order[: count - chance]
         chosen += self.drawn.rng.sample(order[count - chance :], chance)
         self.pool = [candidate for candidate in order if candidate not in chosen]
         return chosen
 
+    def _ranked(self) -> list[MeasureCandidate]:
+        """The pool, what the model ranks highest first."""
+        scores = self.cost_model.predict(self.drawn.context, self.pool)
+        return [self.pool[k] for k in np.argsort(-np.asarray(scores), kind="stable")]
+
+    def _parents(self) -> int:
+        """The number of the best that are mutated."""
+        return max(1, round(self.init_measured_ratio * self.population_size))
+
     def _draw(self) -> Schedule | None:
         if not self.design_spaces:
             return None
         rng = self.drawn.rng
-        trace, anew = rng.choice(self.design_spaces).trace, True
         if self.ran and rng.random() < self.genetic_mutate_prob:
-            best = sorted(self.ran, key=lambda one: one[0])[: self.parents]
-            parent = rng.choice(best)[1]
-            mutator = rng.choices(list(self.mutators), weights=list(self.mutators.values()))[0]
-            mutated = mutator.apply(parent, rng)
-            trace, anew = (trace, True) if mutated is None else (mutated, False)
-        return self.drawn.replayed(trace, anew)
+            best = sorted(self.ran, key=lambda one: one[0])[: self._parents()]
+            return self._mutated([trace for _, trace in best])
+        return super()._draw()
+
+    def _mutated(self, parents: Sequence[Trace]) -> Schedule | None:
+        """One of some traces with another decision, by the first mutator that finds one to change; a new draw where none does."""
+        rng, left = self.drawn.rng, dict(self.mutators)
+        parent = rng.choice(list(parents)) if parents else None
+        while left and parent is not None:
+            mutator = rng.choices(list(left), list(left.values()))[0]
+            made = mutator.apply(parent, rng)
+            if made is not None:
+                return self.drawn.replayed(made, False)
+            del left[mutator]
+        return super()._draw()
 
     def notify_runner_results(self, candidates: Sequence[MeasureCandidate], results: Sequence[Measured]) -> None:
         """Learn from a round: its fastest are mutated from now on."""

@@ -6,28 +6,50 @@ A mutator is any object with ``apply(trace, rng) -> trace or None`` (nothing to 
 from __future__ import annotations
 
 import random
-from typing import Protocol
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any
 
+from ...ffi.native.pool import num_threads
+from ...support.errors import UnityError
 from ...transform.schedule import Instruction, Trace
+from ...transform.schedule.primitives.location import AT_ROOT, INLINE
 from ...transform.schedule.primitives.sampling import divisors
+from ..core.part import Part, is_for_processor
+from ..core.tune_context import TuneContext
+from ..space.postproc import PARALLEL, UNROLL
+from ..space.sketch import start
 
 
-class Mutator(Protocol):
+class Mutator(Part):
     """Gives a trace with another decision, or None."""
 
-    def apply(self, trace: Trace, rng: random.Random) -> Trace | None: ...
+    what = "mutator"
+
+    @abstractmethod
+    def apply(self, trace: Trace, rng: random.Random) -> Trace | None:
+        """The changed trace."""
+
+    @classmethod
+    def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
+        """The mutators of a kind of targets and how often each is tried; what is no text as it is."""
+        return default_mutators() if is_for_processor(kind) is not None else super().create(kind, *args, **options)
 
 
 def _sampling(trace: Trace, kind: str) -> list[Instruction]:
     return [inst for inst in trace.insts if inst.kind == kind and inst.decision is not None]
 
 
-class MutateCategorical:
+def _annotating(trace: Trace) -> list[Instruction]:
+    return [inst for inst in trace.insts if inst.kind == "annotate"]
+
+
+class MutateCategorical(Mutator, names=("mutate-categorical",)):
     """Another candidate of one ``sample_categorical``: the next smaller or larger half of the times, else any."""
 
     def apply(self, trace: Trace, rng: random.Random) -> Trace | None:
         """The changed trace."""
-        found = [inst for inst in _sampling(trace, "sample_categorical") if len(inst.args["candidates"]) > 1]
+        found = self._of(trace)
         if not found:
             return None
         inst = rng.choice(found)
@@ -38,8 +60,11 @@ class MutateCategorical:
         others = near if rng.random() < 0.5 else [k for k in order if k != inst.decision]
         return trace.with_decision(inst, rng.choice(others), remove_postproc=True)
 
+    def _of(self, trace: Trace) -> list[Instruction]:
+        return [inst for inst in _sampling(trace, "sample_categorical") if len(inst.args["candidates"]) > 1]
 
-class MutateTileSize:
+
+class MutateTileSize(Mutator, names=("mutate-tile-size",)):
     """One divisor of a factor of ``sample_perfect_tile`` moved to another factor."""
 
     def apply(self, trace: Trace, rng: random.Random) -> Trace | None:
@@ -60,7 +85,82 @@ class MutateTileSize:
         return trace.with_decision(inst, factors, remove_postproc=True)
 
 
-DEFAULT_MUTATORS: dict[Mutator, float] = {MutateCategorical(): 0.6, MutateTileSize(): 0.4}
-"""Mutators and how often each is tried."""
+class MutateUnroll(MutateCategorical, names=("mutate-unroll",)):
+    """Another number of statements that are written out, of a ``sample_categorical`` that an annotation takes."""
 
-__all__ = ["DEFAULT_MUTATORS", "MutateCategorical", "MutateTileSize", "Mutator"]
+    def _of(self, trace: Trace) -> list[Instruction]:
+        taken = [inst.args["ann_val"] for inst in _annotating(trace) if inst.args["ann_key"] in UNROLL]
+        return [inst for inst in super()._of(trace) if any([value is out for value in taken for out in inst.outputs])]
+
+
+class MutateParallel(Mutator, names=("mutate-parallel",)):
+    """Another number of parallel turns, a part of ``max_jobs_per_core`` times the threads."""
+
+    def __init__(self, max_jobs_per_core: int = 16) -> None:
+        self.max_jobs_per_core = max_jobs_per_core
+
+    def apply(self, trace: Trace, rng: random.Random) -> Trace | None:
+        """The changed trace."""
+        found = [inst for inst in _annotating(trace) if inst.args["ann_key"] == PARALLEL]
+        if not found:
+            return None
+        inst = rng.choice(found)
+        others = [n for n in divisors(self.max_jobs_per_core * num_threads()) if n != inst.args["ann_val"]]
+        if not others:
+            return None
+        changed = {**inst.args, "ann_val": rng.choice(others)}
+        return Trace([replace(one, args=changed) if one is inst else one for one in trace.simplified(True).insts])
+
+
+class MutateComputeLocation(Mutator, names=("mutate-compute-location",)):
+    """Another place of one ``sample_compute_location``: those that are legal where the steps before are as they are."""
+
+    def __init__(self) -> None:
+        self.context: TuneContext | None = None
+
+    def initialize_with_tune_context(self, context: TuneContext) -> None:
+        """Take the task: places are looked for in its program."""
+        self.context = context
+
+    def apply(self, trace: Trace, rng: random.Random) -> Trace | None:
+        """The changed trace."""
+        found = _sampling(trace, "sample_compute_location")
+        if not found or self.context is None:
+            return None
+        inst = rng.choice(found)
+        others = [place for place in self._places(trace, inst) if place != inst.decision]
+        return trace.with_decision(inst, rng.choice(others), remove_postproc=True) if others else None
+
+    def _places(self, trace: Trace, inst: Instruction) -> list[int]:
+        """The legal decisions of a step."""
+        assert self.context is not None
+        before = Trace(trace.insts[: trace.insts.index(inst) + 1])
+        count = 1 + max([place for place in range(DEEPEST) if self._is_legal(before, inst, place)], default=-1)
+        return [*range(count), *[place for place in (INLINE, AT_ROOT) if self._is_legal(before, inst, place)]]
+
+    def _is_legal(self, before: Trace, inst: Instruction, place: int) -> bool:
+        assert self.context is not None
+        try:
+            before.with_decision(inst, place).apply_to_schedule(start(self.context.mod))
+        except UnityError:
+            return False
+        return True
+
+
+DEEPEST = 16
+"""Loops around a block that are looked at."""
+
+
+def default_mutators() -> dict[Mutator, float]:
+    """The mutators of a search and how often each is tried; one that finds nothing to change leaves the draw to chance."""
+    return {
+        MutateCategorical(): 0.55, MutateTileSize(): 0.35, MutateComputeLocation(): 0.05, MutateParallel(): 0.05,
+    }  # fmt: skip
+
+
+PyMutator = Mutator
+
+__all__ = [
+    "MutateCategorical", "MutateComputeLocation", "MutateParallel", "MutateTileSize", "MutateUnroll", "Mutator", "PyMutator",
+    "default_mutators",
+]  # fmt: skip

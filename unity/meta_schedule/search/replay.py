@@ -8,7 +8,7 @@ same candidates.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...ir.structural import structural_hash
@@ -16,8 +16,9 @@ from ...support.errors import UnityError
 from ...transform.schedule import Schedule, Trace
 from ...transform.tir.analysis.choices import choices_of
 from ..core.measure_candidate import MeasureCandidate
-from ..core.tune_context import MAIN, CostModel, Measured, TuneContext
+from ..core.tune_context import MAIN, CostModel, Measured, SearchStrategy, TuneContext
 from ..space.paths import Paths
+from ..space.postproc import postprocs_of
 from ..space.sketch import candidate_of, default_candidate, has_own_steps, start
 
 PATIENCE = 16
@@ -30,6 +31,7 @@ class Drawn:
     def __init__(self, context: TuneContext) -> None:
         self.context = context
         self.rng = random.Random(context.rand_state)
+        self.postprocs = postprocs_of(context)
         self.seen: set[int] = set()
         """Hashes of programs."""
         self.paths = Paths()
@@ -48,6 +50,9 @@ class Drawn:
         if sch is None or (decided and self.paths.leads_to_known(sch.mod.prim_funcs()[MAIN])):
             return None
         try:
+            if not decided and not self._finished(sch):
+                self.refused += 1
+                return None
             with choices_of() as path:
                 made = candidate_of(self.context, sch)
         except UnityError:
@@ -61,6 +66,12 @@ class Drawn:
             return None
         self.seen.add(key)
         return made
+
+    def _finished(self, sch: Schedule) -> bool:
+        """Finish a schedule with steps of its own; False where it is no candidate."""
+        if self.postprocs:
+            sch.enter_postproc()
+        return all([one.apply(sch) for one in self.postprocs])
 
     def replayed(self, trace: Trace, anew: bool) -> Schedule | None:
         """The program under a trace, its decisions drawn ``anew`` or as they are; None where a step does not apply."""
@@ -77,12 +88,13 @@ def _anew(inst: Any, args: Any, decision: Any) -> None:
     """Every decision is drawn."""
 
 
-class ReplayTrace:
+class ReplayTrace(SearchStrategy, names=("replay-trace",)):
     """Sketches with decisions drawn at random."""
 
     def __init__(self) -> None:
         self.context: TuneContext | None = None
         self.design_spaces: list[Schedule] = []
+        self.patience = PATIENCE
 
     def initialize_with_tune_context(self, context: TuneContext) -> None:
         """Take the task."""
@@ -117,13 +129,13 @@ class ReplayTrace:
         """Candidates of a round besides the default build, at most ``count``."""
         return self._drawn_anew(count)
 
-    def _drawn_anew(self, count: int) -> list[MeasureCandidate]:
+    def _drawn_anew(self, count: int, draw: Callable[[], Schedule | None] | None = None) -> list[MeasureCandidate]:
         """New candidates, at most ``count``."""
         made: list[MeasureCandidate] = []
-        for _ in range(PATIENCE * count):
+        for _ in range(self.patience * count):
             if len(made) >= count:
                 break
-            found = self.drawn.new(self._draw())
+            found = self.drawn.new((draw or self._draw)())
             made += [found] if found is not None else []
         return made
 
@@ -139,7 +151,7 @@ class ReplayTrace:
         """End."""
 
 
-class ReplayFunc(ReplayTrace):
+class ReplayFunc(ReplayTrace, names=("replay-func",)):
     """The space generator asked anew for each candidate, as for functions that draw outside of sampling steps."""
 
     def _draw(self) -> Schedule | None:

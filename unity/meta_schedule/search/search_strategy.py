@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from ...support.errors import ScheduleError
+from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import SearchStrategy
 from .evolutionary import EvolutionarySearch
 from .replay import ReplayFunc, ReplayTrace
 
-STRATEGIES: dict[str, type[ReplayTrace]] = {
-    "evolutionary": EvolutionarySearch,
-    "replay-trace": ReplayTrace,
-    "replay-func": ReplayFunc,
-}
+create = SearchStrategy.create
+PySearchStrategy = SearchStrategy
 
-
-def create(kind: str | SearchStrategy = "evolutionary") -> SearchStrategy:
-    """A strategy by its name, or as it is. Raises ScheduleError E428 for another name."""
-    if not isinstance(kind, str):
-        return kind
-    if kind not in STRATEGIES:
-        raise ScheduleError("E428", f"no search strategy {kind!r}", help=f"one of: {', '.join(STRATEGIES)}")
-    return STRATEGIES[kind]()
-
-
-__all__ = ["STRATEGIES", "EvolutionarySearch", "ReplayFunc", "ReplayTrace", "create"]
+__all__ = [
+    "EvolutionarySearch", "MeasureCandidate", "PySearchStrategy", "ReplayFunc", "ReplayTrace", "SearchStrategy", "create",
+]  # fmt: skip

@@ -112,7 +112,11 @@ def candidate_of(context: TuneContext, sch: Schedule, is_default: bool = False) 
 
 def has_own_steps(sch: Schedule) -> bool:
     """True if a schedule does more than to say decisions: rules and passes leave it as it stands."""
-    steps = [inst for inst in sch.trace.insts if inst.row.kind == STEP and inst.args.get("ann_key") != SCHEDULE]
+    steps = [
+        inst
+        for inst in sch.trace.simplified(True).insts
+        if inst.row.kind == STEP and inst.args.get("ann_key") != SCHEDULE
+    ]
     return bool(steps or sch.mod.prim_funcs()[MAIN].attrs.get(SCHEDULED))
 
 

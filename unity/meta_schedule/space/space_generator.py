@@ -1,56 +1,90 @@
 """Space generators: from a program to its sketches. ``PostOrderApply`` asks rules block by block, ``ScheduleFn`` is a function of a
 user (a template), ``SpaceGeneratorUnion`` joins several.
 
-A rule is any object with ``apply(sch, block) -> list of schedules``; what it returns goes on to the next rule.
+A rule is any object with ``apply(sch, block) -> list of schedules`` (`schedule_rule.py`); what it returns goes on to the next rule.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from types import FunctionType
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ...ir.module import IRModule
 from ...ir.stmt import Block
 from ...ir.walk import collect
 from ...support.errors import ScheduleError
-from ...transform.schedule import BlockRV, Schedule
+from ...transform.schedule import Schedule
+from ..core.part import told
 from ..core.tune_context import MAIN, SpaceGenerator, TuneContext
+from .postproc import Postproc
+from .schedule_rule import ScheduleRule
 from .sketch import decision_sketch, start
 
-
-class ScheduleRule(Protocol):
-    """Makes of a schedule, at one of its blocks, one or several: itself, where it has nothing to do."""
-
-    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]: ...
+FROM_TARGET = "from-target"
+"""The parts that a kind of targets has."""
 
 
-class PostOrderApply:
-    """The sketch of the default build, and those of ``sch_rules``, applied to every block from the last to the first."""
+class _Space(SpaceGenerator):
+    """The parts that all spaces take: rules, steps that finish candidates, mutators."""
 
-    def __init__(self, sch_rules: Sequence[ScheduleRule] = ()) -> None:
-        self.sch_rules = list(sch_rules)
+    def __init__(
+        self, sch_rules: Sequence[ScheduleRule] | str = (), postprocs: Sequence[Postproc] | str | None = None,
+        mutator_probs: Mapping[Any, float] | str | None = None,
+    ) -> None:  # fmt: skip
+        rules = [] if sch_rules == FROM_TARGET else ScheduleRule.create(sch_rules)
+        self.sch_rules = list(rules)
+        given = None if postprocs == FROM_TARGET else Postproc.create(postprocs)
+        self.postprocs = None if given is None else list(given)
+        self.mutator_probs = None if isinstance(mutator_probs, str) or mutator_probs is None else dict(mutator_probs)
+
+    def initialize_with_tune_context(self, context: TuneContext) -> None:
+        """Take the task, and tell the parts."""
+        for part in (*self.sch_rules, *(self.postprocs or ()), *(self.mutator_probs or ())):
+            told(part, context)
+
+
+class PostOrderApply(_Space, names=("post-order-apply",)):
+    """The sketch of the default build, and those of ``sch_rules``: one rule after the other on every block, from the root and the
+    last to the first.
+
+    ``sch_rules``: rules, or "llvm" for TVM's of a processor. ``f_block_filter(block)`` says which blocks rules see.
+    """
+
+    def __init__(
+        self, sch_rules: Sequence[ScheduleRule] | str = (), postprocs: Sequence[Postproc] | str | None = None,
+        mutator_probs: Mapping[Any, float] | str | None = None, *, f_block_filter: Callable[[Block], bool] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(sch_rules, postprocs, mutator_probs)
+        self.f_block_filter = f_block_filter
         self.context: TuneContext | None = None
 
     def initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Take the task."""
+        """Take the task, and tell the parts."""
+        super().initialize_with_tune_context(context)
         self.context = context
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """The sketches of a program."""
         assert self.context is not None, "the generator was not given its task"
-        return [decision_sketch(self.context)] + (self._sketches(mod, self.sch_rules) if self.sch_rules else [])
+        return [decision_sketch(self.context)] + (self._sketches(mod) if self.sch_rules else [])
 
-    def _sketches(self, mod: IRModule, rules: Sequence[ScheduleRule]) -> list[Schedule]:
+    def _sketches(self, mod: IRModule) -> list[Schedule]:
         """Return what rules make of a program, without the program as it is."""
         assert self.context is not None
         sketches = [start(mod, seed=self.context.rand_state)]
-        names = [block.name for block in collect(mod.prim_funcs()[MAIN].body, Block) if block.iter_vars]
-        for name in reversed(names):
-            for rule in rules:
-                sketches = [made for sch in sketches for made in _applied(rule, sch, name)]
+        for rule in self.sch_rules:
+            sketches = [made for sch in sketches for made in self._ruled(rule, sch)]
         return [sch for sch in sketches if sch.trace.simplified().insts]
+
+    def _ruled(self, rule: ScheduleRule, sch: Schedule) -> list[Schedule]:
+        """The schedules that a rule makes of the blocks of a schedule."""
+        inner = [block for block in collect(sch.mod.prim_funcs()[MAIN].body, Block) if block.iter_vars]
+        blocks = [sch.get(sch.get_block("root")), *reversed(inner)]
+        sketches = [sch]
+        for name in [block.name for block in blocks if self.f_block_filter is None or self.f_block_filter(block)]:
+            sketches = [made for one in sketches for made in _applied(rule, one, name)]
+        return sketches
 
 
 def _applied(rule: ScheduleRule, sch: Schedule, name: str) -> list[Schedule]:
@@ -75,15 +109,20 @@ def _schedules(made: Any, sch: Schedule) -> list[Schedule]:
     return found
 
 
-class ScheduleFn:
+class ScheduleFn(_Space, names=("schedule-fn",)):
     """The space of a function ``f(sch)`` that schedules with sampling steps; it may return schedules of its own."""
 
-    def __init__(self, sch_fn: Callable[[Schedule], Any]) -> None:
+    def __init__(
+        self, sch_fn: Callable[[Schedule], Any], sch_rules: Sequence[ScheduleRule] | str = (),
+        postprocs: Sequence[Postproc] | str | None = None, mutator_probs: Mapping[Any, float] | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(sch_rules, postprocs, mutator_probs)
         self.sch_fn = sch_fn
         self.rng = random.Random()
 
     def initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Take the task."""
+        """Take the task, and tell the parts."""
+        super().initialize_with_tune_context(context)
         self.rng = random.Random(context.rand_state)
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
@@ -92,31 +131,30 @@ class ScheduleFn:
         return _schedules(self.sch_fn(sch), sch)
 
 
-class SpaceGeneratorUnion:
+class SpaceGeneratorUnion(_Space, names=("union",)):
     """The sketches of several generators."""
 
-    def __init__(self, space_generators: Sequence[SpaceGenerator]) -> None:
+    def __init__(
+        self, space_generators: Sequence[SpaceGenerator], sch_rules: Sequence[ScheduleRule] | str = (),
+        postprocs: Sequence[Postproc] | str | None = None, mutator_probs: Mapping[Any, float] | str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(sch_rules, postprocs, mutator_probs)
         self.space_generators = list(space_generators)
 
     def initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Take the task."""
+        """Take the task, and tell the parts."""
+        super().initialize_with_tune_context(context)
         for generator in self.space_generators:
-            generator.initialize_with_tune_context(context)
+            told(generator, context)
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """The sketches of all."""
         return [sch for generator in self.space_generators for sch in generator.generate_design_space(mod)]
 
 
-def create(kind: str | SpaceGenerator | FunctionType) -> SpaceGenerator:
-    """A generator by its name in TVM, of a function, or as it is. Raises ScheduleError E428."""
-    if isinstance(kind, str):
-        if kind == "post-order-apply":
-            return PostOrderApply()
-        raise ScheduleError(
-            "E428", f"no space generator {kind!r}", help="post-order-apply, or a function of a schedule"
-        )
-    return ScheduleFn(kind) if isinstance(kind, FunctionType) else kind
+create = SpaceGenerator.create
+PySpaceGenerator = SpaceGenerator
 
-
-__all__ = ["PostOrderApply", "ScheduleFn", "ScheduleRule", "SpaceGeneratorUnion", "create"]
+__all__ = [
+    "PostOrderApply", "PySpaceGenerator", "ScheduleFn", "SpaceGenerator", "SpaceGeneratorUnion", "create",
+]  # fmt: skip

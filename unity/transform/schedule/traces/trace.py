@@ -74,10 +74,12 @@ class Replayer(Protocol):
 
 
 class Trace:
-    """Steps in order."""
+    """Steps in order. ``decisions``: those of sampling steps, in place of their own; a step without one is sampled anew."""
 
-    def __init__(self, insts: Sequence[Instruction] = ()) -> None:
+    def __init__(self, insts: Sequence[Instruction] = (), decisions: Mapping[Instruction, Any] | None = None) -> None:
         self.insts: list[Instruction] = list(insts)
+        if decisions is not None:
+            self.insts = [replace(inst, decision=decisions.get(inst)) for inst in insts]
 
     @property
     def decisions(self) -> dict[Instruction, Any]:

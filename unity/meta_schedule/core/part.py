@@ -1,0 +1,79 @@
+"""``Part``: what a search is made of. Users derive from its kinds; ``create`` finds those that have names.
+
+In TVM such classes derive from ``PySearchStrategy`` and the like under ``@derived_object``; here these are other names of the same
+classes, and the decorator has nothing to do.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABCMeta
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+from ...ffi.targets.target import Target
+from ...ffi.targets.target_kind import KINDS
+from ...support.errors import ScheduleError
+from ...transform.infra.backend import backend_of
+
+Class = TypeVar("Class", bound=type)
+
+
+class Part(metaclass=ABCMeta):  # noqa: B024 - its kinds have abstract methods
+    """A part of a search. ``names``, of a class: those that ``create`` knows it by."""
+
+    what: ClassVar[str] = "part"
+    """The kind of part, in errors."""
+    kinds: ClassVar[dict[str, Callable[..., Any]]] = {}
+
+    def __init_subclass__(cls, names: tuple[str, ...] = (), **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if Part in cls.__bases__:
+            cls.kinds = {}
+        cls.kinds.update(dict.fromkeys(names, cls))
+
+    @classmethod
+    def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
+        """The part with a name; what is no text as it is. Raises ScheduleError E401 for another name."""
+        if not isinstance(kind, str):
+            return kind
+        if kind not in cls.kinds:
+            raise ScheduleError("E401", f"no {cls.what} {kind!r}", help=f"one of: {', '.join(cls.kinds)}")
+        return cls.kinds[kind](*args, **options)
+
+    def initialize_with_tune_context(self, context: Any) -> None:
+        """Take the task, under TVM's name where a class was written for it."""
+        tell = getattr(self, "_initialize_with_tune_context", None)
+        if tell is not None:
+            tell(context)
+
+    def clone(self) -> Any:
+        """Another one like this, for another task."""
+        return copy.deepcopy(self)
+
+
+def is_for_processor(kind: Any) -> bool | None:
+    """True if a kind of targets ("llvm") is that of a processor, False of a device; None where the text names none."""
+    if not isinstance(kind, str) or kind not in KINDS or not KINDS[kind].generates:
+        return None
+    return bool(backend_of(Target(kind)).runtime.device.host_memory)
+
+
+def told(part: Any, context: Any) -> None:
+    """Let a part know its task, if it asks for it."""
+    tell = getattr(part, "initialize_with_tune_context", None)
+    if tell is not None:
+        tell(context)
+
+
+def cloned(part: Any) -> Any:
+    """Another part like this one, for another task; any object will do."""
+    return part.clone() if hasattr(part, "clone") else copy.deepcopy(part)
+
+
+def derived_object(cls: Class) -> Class:
+    """TVM's decorator of derived classes: the class as it is."""
+    return cls
+
+
+__all__ = ["Part", "cloned", "derived_object", "is_for_processor", "told"]
