@@ -1,6 +1,8 @@
 """The parts of a search under TVM's names: derived from, found by name, given to spaces, each task with its own."""
 
+import itertools
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -243,3 +245,10 @@ def test_equality_of_programs(tmp_path):
     assert database.path_workload.exists()
     with pytest.raises(ScheduleError, match=r"E401.*'anchor-block'"):
         ms.tune_tir(product(), "llvm", tmp_path, module_equality="anchor-block")
+
+
+def test_the_page_has_a_line_for_each_feature():
+    lines = (Path(__file__).parents[2] / "docs" / "search_space.md").read_text("utf-8").splitlines()
+    at = lines.index("| feature | of the lowered program |") + 2
+    table = list(itertools.takewhile(lambda line: line.startswith("| `"), lines[at:]))
+    assert tuple([line.split("`")[1] for line in table]) == ms.feature_extractor.ProgramFeatures.columns

@@ -335,7 +335,7 @@ def test_stateful_and_saved_functions(mode):
     vm.set_input("main", args[0], w=args[1], b=2 * args[2])
     vm.invoke_stateful("main")
     np.testing.assert_array_equal(vm.get_outputs("main")[1].numpy(), vm["main"](*args[:2], 2 * args[2])[1].numpy())
-    result = vm.time_evaluator("main", number=2, repeat=3)(*args)
+    result = vm.module.time_evaluator("main", number=2, repeat=3)(*args)
     assert len(result.results) == 3 and result.min > 0
     assert vm["main"].signature.startswith("main(x: R.Tensor((n, 4)")
 
