@@ -254,6 +254,12 @@ class Longer(torch.nn.Module):
         return torch.cat([x, x[:, : x.shape[1] // 2]], 1) * 2
 
 
+class Orders(torch.nn.Module):
+    def forward(self, x):
+        y = torch.ones(3, x.shape[0] // 2, x.shape[1] // 2)
+        return y.permute(1, 2, 0) + y.reshape(*y.shape[1:], 3)
+
+
 class Unequal(torch.nn.Module):
     def forward(self, x):
         return x + 1 if x.shape[0] != x.shape[1] else x
@@ -265,6 +271,10 @@ def test_a_condition_that_torch_needs_for_layouts_says_nothing() -> None:
     for shape in ((2, 1), (1, 1), (4, 7)):  # torch asks whether half of a row is as long as the row
         x = torch.randn(shape)
         torch.testing.assert_close(f(x), Longer()(x))
+    even = ({axis: torch.export.Dim(f"n{axis}", min=1, max=99) * 2 for axis in range(2)},)
+    h = unity.compile(Orders(), example_inputs=(torch.randn(8, 14),), dynamic_shapes=even)
+    for shape in ((2, 2), (2, 6), (6, 6), (6, 2)):
+        torch.testing.assert_close(h(torch.ones(shape)), Orders()(torch.ones(shape)))
     g = unity.compile(Unequal(), example_inputs=(torch.randn(3, 4),), dynamic_shapes=vary)
     with pytest.raises(VMError, match=r"expected x\.shape\[0\] != x\.shape\[1\]"):
         g(torch.randn(5, 5))

@@ -104,6 +104,44 @@ def test_code_of_ours_for_open_sizes(name, function) -> None:
         agrees(model, f, torch.randn(shape))
 
 
+def changes(ids):
+    """True where an identifier is not that before it."""
+    return ids != torch.cat([ids[:, :1], ids[:, :-1]], 1)
+
+
+def attended(layer, x):
+    mask = torch.zeros(x.shape[0], x.shape[1], dtype=torch.bool)
+    return layer(x, x, x, key_padding_mask=mask)
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("slices", lambda s, x: changes(x.flatten(1).round())),
+        ("orders", lambda s, x: (x.permute(1, 0, 2).flatten(1).t() + x.flatten(1).reshape(x.shape[0] * 8, -1)) * 2),
+        ("fourier", lambda s, x: torch.fft.fft(x[..., 0], dim=0).abs()),
+        ("merged axes", lambda s, x: attended(s.layer, x)),
+    ],
+)  # fmt: skip
+def test_named_sizes_that_torch_refuses_for_layouts(name, function) -> None:
+    layer = torch.nn.MultiheadAttention(8, 4, add_bias_kv=True, batch_first=True)
+    model = Function(function, layer=layer).eval()
+    rows, columns = torch.export.Dim("rows", min=1, max=40), torch.export.Dim("columns", min=1, max=20) * 2
+    f = unity.compile(model, example_inputs=(torch.randn(3, 6, 8),), dynamic_shapes=({0: rows, 1: columns},))
+    for size in (1, 3, 8, 20):
+        agrees(model, f, torch.randn(size, 2 * size, 8))
+    with pytest.raises(VMError, match="at most 40"):
+        f(torch.randn(41, 2, 8))
+
+
+def test_a_named_size_that_decides_a_branch_stays_refused() -> None:
+    model = Function(lambda s, x: changes(x) if x.shape[0] > 4 else x)
+    with pytest.raises(unity.UnityError, match=r"E016.*\n.*range.*<= 4"):
+        unity.compile(
+            model, example_inputs=(torch.randn(3, 9),), dynamic_shapes=({0: torch.export.Dim("rows", min=1)},)
+        )
+
+
 def test_a_product_of_sizes_that_a_later_input_has() -> None:
     model = Alike()
     both = ({0: ANY}, {0: ANY, 1: ANY})

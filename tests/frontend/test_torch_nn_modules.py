@@ -21,6 +21,10 @@ def r(*shape: int) -> Any:
     return torch.randn(*shape)
 
 
+def causal(length: int) -> Any:
+    return nn.Transformer.generate_square_subsequent_mask(length)
+
+
 def u(*shape: int) -> Any:
     return torch.rand(*shape) * 0.9 + 0.05
 
@@ -125,8 +129,11 @@ CASES += [
     (nn.TransformerEncoderLayer(8, 2, 16), (r(2, 3, 8),)),
     (nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), (r(2, 3, 8), r(2, 4, 8))),
     (nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2), (r(2, 3, 8),)),
+    (nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2), (r(2, 3, 8), causal(3))),
     (nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), 1), (r(2, 3, 8), r(2, 3, 8))),
+    (nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), 1), (r(2, 3, 8), r(2, 3, 8), causal(2))),
     (nn.Transformer(8, 2, 1, 1, 16, batch_first=True), (r(2, 3, 8), r(2, 4, 8))),
+    (nn.Transformer(8, 2, 1, 1, 16, batch_first=True), (r(2, 3, 8), r(2, 4, 8), causal(3), u(4, 4).round() < 1)),
     # losses
     (nn.BCELoss(), (u(3, 2), u(3, 2))),
     (nn.BCEWithLogitsLoss(pos_weight=u(2)), (r(3, 2), u(3, 2))),

@@ -131,6 +131,19 @@ def test_data_dependent_branch_names_line_and_module() -> None:
     assert "torch.cond" in text and "torch.compile" in text
 
 
+def test_packed_sequences_say_what_to_compile_instead() -> None:
+    class Packed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.GRU(3, 2)
+
+        def forward(self, x: Any, lengths: Any) -> Any:
+            return self.layer(torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False))[1]
+
+    text = message_of(Packed().eval(), example_inputs=(torch.randn(4, 2, 3), torch.tensor([2, 4])))
+    assert "E016" in text and "pack_padded_sequence(x, lengths" in text and "padded sequences" in text
+
+
 def test_other_control_flow_says_what_to_write_instead() -> None:
     class Repeat(torch.nn.Module):
         def forward(self, x: Any, n: Any) -> Any:

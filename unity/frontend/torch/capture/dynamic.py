@@ -95,10 +95,21 @@ def _check_axes(path: str, axes: dict[int, Any], tensor: Any) -> None:
             )  # fmt: skip
 
 
+def unnamed(dynamic_shapes: Any) -> Any:
+    """The same shapes with ranges in place of named dimensions."""
+    torch = require("torch")
+    named = [torch.export.Dim, type(torch.export.Dim("n") * 2)]
+
+    def span(leaf: Any) -> Any:
+        return torch.export.Dim.AUTO(min=leaf.min, max=leaf.max) if type(leaf) in named else leaf
+
+    return torch.utils._pytree.tree_map(span, dynamic_shapes)
+
+
 def least_promised(dynamic_shapes: Any) -> int:
     """The smallest lower bound of a range that is the user's own: 2 where a ``Dim`` says so, else 3.
 
-    torch.export assumes sizes of at least 2 by itself, which is no promise.
+    torch.export assumes sizes of at least 2 by itself, which is no promise; nor is that of ``n + 1``.
     """
     leaves = require("torch").utils._pytree.tree_leaves(dynamic_shapes)
-    return 2 if any([getattr(leaf, "min", None) == 2 for leaf in leaves]) else 3
+    return 2 if any([getattr(leaf, "min", None) == 2 and not hasattr(leaf, "root") for leaf in leaves]) else 3

@@ -59,7 +59,8 @@ _SPECIAL = {(ast.NotEq, 0), (ast.NotEq, 1), (ast.Gt, 0), (ast.Gt, 1), (ast.GtE, 
 _OF_LAYOUTS = frozenset([
     "is_contiguous", "check_contiguous_sizes_strides", "is_channels_last_contiguous_2d", "is_channels_last_contiguous_3d",
     "are_strides_like_channels_last_or_false", "_is_non_overlapping_and_dense_or_false", "_reshape_view_helper_core_alg",
-    "_collapse_view_helper",
+    "_reshape_view_helper", "_collapse_view_helper", "compute_elementwise_output_logical_to_physical_perm", "should_swap", "ge",
+    "_exec_fft",
 ])  # fmt: skip
 """Functions of torch that decide between views and copies, and which strides a result has: no element depends on them."""
 _MIRRORED: dict[type, type] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.NotEq: ast.NotEq}
@@ -69,7 +70,7 @@ def guard_conditions(program: Any, size: Size) -> list[Expr]:
     """The conditions that a program was exported under, without those that torch always adds and those of single sizes."""
     found = []
     texts = getattr(program, "_guards_code", None) or ()
-    layouts = _layout_guards(program) if texts else set()
+    layouts = layout_guards(program) if texts else set()
     for text in texts:
         tree = ast.parse(text, mode="eval").body
         if text in layouts or _is_special(tree) or _is_range(tree) or _is_of_layouts(tree):
@@ -85,7 +86,7 @@ def guard_conditions(program: Any, size: Size) -> list[Expr]:
     return list({str(c): c for c in found}.values())
 
 
-def _layout_guards(program: Any) -> set[str]:
+def layout_guards(program: Any) -> set[str]:
     """The guards that torch needed only to know how tensors lie in its memory, by the function of torch that asked.
 
     A program that was read from a file no longer says who asked.

@@ -26,8 +26,9 @@ from ..translate.control import READS
 from ..translate.in_place import is_mutable, out_of_place, overwrites_own_value, refuse_other_kinds
 from ..translate.torch_table import ATEN
 from .discard_parameters import memory_key
-from .dynamic import spread
+from .dynamic import spread, unnamed
 from .grad_modes import with_graph, without_grad_modes
+from .guards import layout_guards
 from .inputs import check_examples, forward_signature
 from .known_numbers import known_numbers, whole_numbers
 from .lost_effects import lost_effects
@@ -54,10 +55,10 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     signature = forward_signature(model)
     dynamic_shapes = spread(signature, dynamic_shapes, args, kwargs)
 
-    def exported(grad: bool) -> Any:
+    def exported(grad: bool, shapes: Any = dynamic_shapes) -> Any:
         try:
             with torch.set_grad_enabled(grad), contextlib.nullcontext() if grad else inferable(torch):
-                return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+                return torch.export.export(model, args, kwargs, dynamic_shapes=shapes)
         except FrontendError:
             raise
         except Exception as error:  # torch.export raises errors of many unrelated classes
@@ -73,6 +74,8 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
             if "does not require grad" in words:  # the model itself computes gradients
                 return exported(True)
             program = _with_known_numbers(torch, model, exported) if numbers and "data-dependent" in words else None
+            if _NARROWED.search(words):
+                program = _of_any_layout(exported, unnamed(dynamic_shapes), words)
             if program is None:
                 raise
             return program
@@ -89,6 +92,17 @@ def _with_known_numbers(torch: Any, model: Any, exported: Callable[[bool], Any])
     own = {place for place, name in program.graph_signature.inputs_to_buffers.items() if name in numbers}
     written = [node for node in program.graph.nodes if is_mutable(node.target) and node.all_input_nodes]
     return program if mode.sound and own.isdisjoint([node.all_input_nodes[0].name for node in written]) else None
+
+
+_NARROWED = re.compile(r"Not all values of .* satisfy the generated guard (.*?)\.?$", re.MULTILINE)
+
+
+def _of_any_layout(exported: Callable[..., Any], shapes: Any, words: str) -> Any:
+    """The program where torch refused ranges of named dimensions for how tensors lie in its memory alone; else None."""
+    if "specialized" in words:
+        return None
+    program = exported(False, shapes)
+    return program if layout_guards(program).issuperset(_NARROWED.findall(words)) else None
 
 
 def _distinct(torch: Any, model: Any, inputs: Any) -> Any:
@@ -138,6 +152,8 @@ def _explained(error: Exception, model: Any) -> FrontendError:
 
 
 _HINTS = (
+    ("packed sequence", "compile the layer for padded sequences, and mask what lies beyond their ends; "
+     'torch.compile(model, backend="unity") leaves packing to torch'),
     ("Could not extract specialized integer",
      "Python needs the number itself here: pass it as an int; torch.while_loop repeats for a number only the data knows"),
     ("data-dependent", 'torch.cond expresses a branch on data; torch.compile(model, backend="unity") leaves it to Python'),

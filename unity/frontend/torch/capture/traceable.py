@@ -26,6 +26,8 @@ def traceable(torch: Any) -> Any:
                 return fn(*args, **{**kwargs, "dim": axis % args[0].dim()})
             if fn is torch.nn.functional.gaussian_nll_loss:
                 return _gaussian_nll_loss(torch, *args, **kwargs)
+            if getattr(fn, "__name__", "") == "_pack_padded_sequence":
+                raise TypeError("a packed sequence has sizes that only the data knows")
             form = open_form(torch, fn, args, kwargs)
             return fn(*args, **kwargs) if form is None else form()
 
@@ -50,10 +52,10 @@ def _gaussian_nll_loss(
 
 @contextmanager
 def inferable(torch: Any) -> Iterator[None]:
-    """While it lasts torch infers ``nll_loss`` over a number of rows that only the data knows, and recurrent layers over any
-    number of steps.
+    """While it lasts torch infers recurrent layers over any number of steps, and does not ask what no result depends on:
 
-    torch's own rule of the first asks whether there are rows at all, to give NaN where not: so does the operator itself.
+    ``nll_loss``, whether there are rows at all, to give NaN where not: so does the operator itself; layers of transformers, whether
+    a mask is the causal one, a hint beside the mask.
     """
     table = require("torch._decomp").decomposition_table
     loss, forward = torch.ops.aten.nll_loss.default, torch.ops.aten.nll_loss_forward.default
@@ -64,13 +66,17 @@ def inferable(torch: Any) -> Iterator[None]:
     rules = {loss: infer, **recurrent_rules()}
     places = (torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Autograd)
     own = {target: (table[target], dict(target.py_kernels)) for target in rules}
+    layers = torch.nn.modules.transformer
+    asked = layers._detect_is_causal_mask
     try:
+        layers._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
         for target, rule in rules.items():
             table[target] = rule
             target.py_kernels.update({key: rule for key in places if key in target.py_kernels})
             target._dispatch_cache.clear()
         yield
     finally:
+        layers._detect_is_causal_mask = asked
         for target, (rule, kernels) in own.items():
             table[target] = rule
             target.py_kernels.clear()
