@@ -275,7 +275,7 @@ def _size(call: Call) -> Type:
 
 shape_of = row(
     "shape_of",
-    ("x",),
+    ("expr: a tensor",),
     _shape_of,
     "Returns the shape of a tensor as a shape value.",
     ref=lambda x: tuple(x.shape),
@@ -283,7 +283,7 @@ shape_of = row(
 )
 shape_to_tensor = row(
     "shape_to_tensor",
-    ("shape: a shape value",),
+    ("expr: a shape value",),
     _shape_to_tensor,
     "Converts a shape value to an int64 tensor of rank 1.",
     ref=lambda shape: np.array(shape, np.int64),
@@ -291,7 +291,7 @@ shape_to_tensor = row(
 )
 tensor_to_shape = row(
     "tensor_to_shape",
-    ("x",),
+    ("expr: a tensor",),
     _tensor_to_shape,
     "Converts an int64 tensor of rank 1 to a shape value.",
     ref=lambda x: tuple([int(v) for v in x]),
@@ -299,7 +299,7 @@ tensor_to_shape = row(
 )
 size = row(
     "size",
-    ("x",),
+    ("expr: a tensor",),
     _size,
     "Returns the number of elements as an int64 scalar tensor.",
     ref=lambda x: np.array(x.size, np.int64),
@@ -331,14 +331,14 @@ def _device_grad(call: Call, g: Expr) -> list[Any]:
 
 to_vdevice = row(
     "to_vdevice",
-    ("x", attribute("dst_vdevice", doc="the device")),
+    ("data", attribute("dst_vdevice", doc="the device")),
     _placed("dst_vdevice"),
     "Copies a tensor to a virtual device.",
     grad=_device_grad,
 )
 hint_on_device = row(
     "hint_on_device",
-    ("x", attribute("device", doc="the device"), attribute("memory_scope", "global", doc="kind of memory")),
+    ("data", attribute("device", doc="the device"), attribute("memory_scope", "global", doc="kind of memory")),
     _placed("device"),
     "Places a tensor on a device, with a copy if it is elsewhere.",
     grad=_device_grad,

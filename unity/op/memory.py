@@ -148,7 +148,7 @@ view = row(
 )
 ensure_zero_offset = row(
     "memory.ensure_zero_offset",
-    ("x",),
+    ("data",),
     _same,
     "Returns the tensor, copied if its data does not start at the beginning of its memory.",
     aliases=True,

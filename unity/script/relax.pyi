@@ -365,7 +365,7 @@ def hamming_window(
 ) -> Any:
     """Returns alpha - beta * cos(2 pi i / n) for i < window_size; n is window_size if periodic, else window_size - 1."""
 
-def hint_on_device(x: Any, device: Any, memory_scope: builtins.str = "global") -> Any:
+def hint_on_device(data: Any, device: Any, memory_scope: builtins.str = "global") -> Any:
     """Places a tensor on a device, with a copy if it is elsewhere."""
 
 def i0(x: Any) -> Any:
@@ -568,10 +568,10 @@ def searchsorted(
 ) -> Any:
     """Returns for each value the index that keeps the last axis of the sequence sorted when it is inserted there."""
 
-def shape_of(x: Any) -> Any:
+def shape_of(expr: Any) -> Any:
     """Returns the shape of a tensor as a shape value."""
 
-def shape_to_tensor(shape: Any) -> Any:
+def shape_to_tensor(expr: Any) -> Any:
     """Converts a shape value to an int64 tensor of rank 1."""
 
 def sigmoid(x: Any) -> Any:
@@ -586,13 +586,13 @@ def sin(x: Any) -> Any:
 def sinh(x: Any) -> Any:
     """Returns the hyperbolic sine."""
 
-def size(x: Any) -> Any:
+def size(expr: Any) -> Any:
     """Returns the number of elements as an int64 scalar tensor."""
 
 def slice_scatter(input_tensor: Any, src: Any, start: Any, end: Any, step: Any = 1, axis: Any = 0) -> Any:
     """Returns input_tensor with the slice start:end:step of an axis replaced by src."""
 
-def sort(data: Any, axis: Any = -1, descending: builtins.bool = False) -> Any:
+def sort(x: Any, axis: Any = -1, descending: builtins.bool = False) -> Any:
     """Sorts along an axis; equal elements keep their order, and NaN counts as largest."""
 
 def split(x: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
@@ -638,13 +638,13 @@ def tan(x: Any) -> Any:
 def tanh(x: Any) -> Any:
     """Returns the hyperbolic tangent."""
 
-def tensor_to_shape(x: Any) -> Any:
+def tensor_to_shape(expr: Any) -> Any:
     """Converts an int64 tensor of rank 1 to a shape value."""
 
 def tile(data: Any, repeats: Any) -> Any:
     """Repeats the whole tensor along each axis."""
 
-def to_vdevice(x: Any, dst_vdevice: Any) -> Any:
+def to_vdevice(data: Any, dst_vdevice: Any) -> Any:
     """Copies a tensor to a virtual device."""
 
 def topk(
@@ -809,7 +809,7 @@ class image:
         method: builtins.str = "bilinear",
         layout: builtins.str = "NCHW",
         padding_mode: builtins.str = "zeros",
-        align_corners: builtins.bool = True,
+        align_corners: builtins.bool = False,
     ) -> Any:
         """Samples images or volumes (layout NCDHW) at the coordinates of a grid; a NaN coordinate reads pixel 0."""
 
@@ -958,7 +958,7 @@ class memory:
         """Places a tensor in a storage."""
 
     @staticmethod
-    def ensure_zero_offset(x: Any) -> Any:
+    def ensure_zero_offset(data: Any) -> Any:
         """Returns the tensor, copied if its data does not start at the beginning of its memory."""
 
     @staticmethod
@@ -1051,7 +1051,7 @@ class nn:
         padding: Any = (0,),
         dilation: Any = (1,),
         ceil_mode: builtins.bool = False,
-        count_include_pad: builtins.bool = False,
+        count_include_pad: builtins.bool = True,
         layout: builtins.str = "NCW",
         out_layout: Any = None,
     ) -> Any:
@@ -1079,7 +1079,7 @@ class nn:
         padding: Any = (0, 0, 0),
         dilation: Any = (1, 1, 1),
         ceil_mode: builtins.bool = False,
-        count_include_pad: builtins.bool = False,
+        count_include_pad: builtins.bool = True,
         layout: builtins.str = "NCDHW",
         out_layout: Any = None,
     ) -> Any:
@@ -1241,8 +1241,8 @@ class nn:
         data: Any,
         gamma: Any,
         beta: Any,
-        axes: Any,
         channel_axis: Any = 1,
+        axes: Any = None,
         epsilon: Any = 1e-05,
         center: builtins.bool = True,
         scale: builtins.bool = True,
@@ -1379,7 +1379,7 @@ class nn:
         """Limits x to [0, 6]; NaN stays NaN."""
 
     @staticmethod
-    def rms_norm(data: Any, weight: Any, axes: Any, epsilon: Any = 1e-05) -> Any:
+    def rms_norm(data: Any, weight: Any, axes: Any = (-1,), epsilon: Any = 1e-05) -> Any:
         """Divides by the root mean square over the axes, then multiplies by weight."""
 
     @staticmethod

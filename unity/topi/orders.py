@@ -175,7 +175,7 @@ def orders(topi: Functions) -> dict[str, Callable[..., Any]]:
         data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, channel_axis: int, axis: Any, epsilon: float = 1e-5
     ) -> Any:
         """Normalisation of each channel of each example."""
-        return topi["nn.instance_norm"](data, gamma, beta, axis, channel_axis, epsilon)
+        return topi["nn.instance_norm"](data, gamma, beta, channel_axis, axis, epsilon)
 
     def batch_norm(
         data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, moving_mean: te.Tensor, moving_var: te.Tensor, axis: int = 1,

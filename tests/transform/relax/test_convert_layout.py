@@ -75,7 +75,7 @@ FOLLOWING = {
         bb.emit(relax.op.nn.batch_norm(y, *[relax.const(np.full(8, v, "float32")) for v in (1.5, 0.1, 0.2, 2.0)])), 0
     ),
     "instance_norm": lambda bb, y: relax.op.nn.instance_norm(
-        y, relax.const(np.ones(8, "float32")), relax.const(np.zeros(8, "float32")), (2, 3)
+        y, relax.const(np.ones(8, "float32")), relax.const(np.zeros(8, "float32")), 1, (2, 3)
     ),
     "group_norm": lambda bb, y: relax.op.nn.group_norm(
         y, *[relax.const(np.linspace(low, 2, 8, dtype="float32")) for low in (1, -1)], num_groups=2, channel_axis=1, axes=(2, 3)

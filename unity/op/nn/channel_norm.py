@@ -10,7 +10,7 @@ from ... import te
 from ...ir import build
 from ...ir.expr import Call
 from ...ir.relation import dims, indivisible
-from ...ir.types import Expr, Type
+from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
 from ..common.gradients import operand_shape, operand_sizes, sum_but
 from ..common.lowering import widened
@@ -45,6 +45,14 @@ def _instance_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) 
     return normalised(call, x, gamma, beta, (channel,), "instance_norm")
 
 
+def _instance_norm_ref(
+    x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, channel_axis: int = 1, axes: Any = None, **options: Any
+) -> np.ndarray:
+    if axes is None:
+        axes = [a for a in range(1, x.ndim) if a != channel_axis % x.ndim]
+    return normalised_ref(x, gamma, beta, axes, **options, along=(channel_axis,))
+
+
 def channel_norm_grad(call: Call, g: Expr) -> list[Any]:
     """group_norm and instance_norm: the parameters belong to the channels, the moments to groups or axes."""
     x, gamma, beta = call.args
@@ -62,7 +70,9 @@ def channel_norm_grad(call: Call, g: Expr) -> list[Any]:
         data: Expr = R.reshape(through_moments(R.reshape(weighted, parts), normal, inverse, axes, True), shape)
         normal = R.reshape(normal, shape)
     else:
-        axes = sorted(axes_attr(call, "axes", rank) or ())
+        ty = x.ty
+        assert isinstance(ty, TensorType)
+        axes = list(norm_axes(call, ty))
         normal, inverse = moments(x, axes, eps, True)
         data = through_moments(weighted, normal, inverse, axes, True)
     first = sum_but(g * normal, [channel], rank) if scale else R.zeros_like(gamma)
@@ -75,8 +85,8 @@ instance_norm = row(
         "data",
         "gamma",
         "beta",
-        attribute("axes"),
         attribute("channel_axis", 1),
+        attribute("axes", None, doc="the axes to normalise over; None: all but those of the batch and of channels"),
         attribute("epsilon", 1e-5),
         attribute("center", True),
         attribute("scale", True),
@@ -84,12 +94,10 @@ instance_norm = row(
     _instance_norm_type,
     "Normalises each channel of each instance to mean 0 and variance 1, then scales by gamma and shifts by beta.",
     lower=_instance_norm,
-    ref=lambda x, gamma, beta, axes, channel_axis=1, **options: normalised_ref(
-        x, gamma, beta, axes, **options, along=(channel_axis,)
-    ),
+    ref=_instance_norm_ref,
     grad=channel_norm_grad,
     layout=channels_last.channel_norm,
-    samples="f32[2,3,4,2], f32[3], f32[3], axes=[2,3]; "
+    samples="f32[2,3,4,2], f32[3], f32[3], axes=[2,3]; f32[2,4,3], f32[3], f32[3], channel_axis=2; "
     "f16[2,4,3], f16[3], f16[3], axes=[1], channel_axis=-1, epsilon=1e-3; "
     "f32[2,3,4], f32[3], f32[3], axes=[-1], center=False, scale=False",
 )

@@ -37,8 +37,11 @@ row = rows("nn")
 
 
 def norm_axes(call: Call, ty: TensorType | te.Tensor) -> tuple[int, ...]:
-    """Axes normalised over, in order."""
+    """Axes normalised over, in order; None are all but those of the batch and of channels."""
     axes = axes_attr(call, "axes", ty.ndim)
+    if axes is None:
+        channel = normal_axis(call, int_attr(call, "channel_axis"), ty.ndim)
+        axes = tuple([a for a in range(1, ty.ndim) if a != channel])
     if not axes:
         raise fail(call, "E214", "axes must name at least one axis")
     return tuple(sorted(axes))
@@ -199,7 +202,7 @@ def _rms_norm(call: Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
     return te.compute(x.shape, body, "rms_norm")
 
 
-def _rms_norm_ref(x: np.ndarray, weight: np.ndarray, axes: Any, epsilon: float = 1e-5) -> np.ndarray:
+def _rms_norm_ref(x: np.ndarray, weight: np.ndarray, axes: Any = (-1,), epsilon: float = 1e-5) -> np.ndarray:
     axes = (axes,) if isinstance(axes, int) else tuple(axes)
     wide = x.astype(np.float64)
     made = wide / np.sqrt((wide * wide).mean(axes, keepdims=True) + epsilon)
@@ -208,13 +211,13 @@ def _rms_norm_ref(x: np.ndarray, weight: np.ndarray, axes: Any, epsilon: float =
 
 rms_norm = row(
     "nn.rms_norm",
-    ("data", "weight: scales, in the shape of the axes", attribute("axes"), attribute("epsilon", 1e-5)),
+    ("data", "weight: scales, in the shape of the axes", attribute("axes", (-1,)), attribute("epsilon", 1e-5)),
     _norm_type(1),
     "Divides by the root mean square over the axes, then multiplies by weight.",
     lower=_rms_norm,
     ref=_rms_norm_ref,
     grad=_norm_grad(False),
-    samples="f32[2,8], f32[8], axes=[-1]",
+    samples="f32[2,8], f32[8], axes=[-1]; f32[3,4], f32[4]",
 )
 
 

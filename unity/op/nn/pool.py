@@ -154,6 +154,11 @@ def window_places(
     return made
 
 
+def _includes_border(rank: int) -> bool:
+    """Whether means count the border unless they say: in TVM, those of one or three axes do and those of two do not."""
+    return rank != 2
+
+
 def _pool_ref(largest: bool, rank: int) -> Any:
     def ref(
         x: np.ndarray,
@@ -162,7 +167,7 @@ def _pool_ref(largest: bool, rank: int) -> Any:
         padding: Any = 0,
         dilation: Any = 1,
         ceil_mode: bool = False,
-        count_include_pad: bool = False,
+        count_include_pad: bool = _includes_border(rank),
         layout: str = _layout(rank),
         out_layout: str | None = None,
     ) -> np.ndarray:
@@ -233,7 +238,7 @@ def _pool_row(largest: bool, rank: int) -> Operator:
         attribute("padding", (0,) * rank),
         attribute("dilation", (1,) * rank),
         attribute("ceil_mode", False),
-        attribute("count_include_pad", False),
+        attribute("count_include_pad", not largest and _includes_border(rank)),
         attribute("layout", _layout(rank)),
         attribute("out_layout", None),
     ]

@@ -228,7 +228,7 @@ def _sample_ref(
     method: str = "bilinear",
     layout: str = "NCHW",
     padding_mode: str = "zeros",
-    align_corners: bool = True,
+    align_corners: bool = False,
 ) -> np.ndarray:
     made = np.zeros((*x.shape[:2], *grid.shape[2:]))
     kind = np.float64 if x.dtype == np.float64 else np.float32
@@ -337,7 +337,7 @@ grid_sample = row(
         attribute("method", "bilinear", doc='"bilinear", "nearest" or "bicubic"'),
         attribute("layout", "NCHW"),
         attribute("padding_mode", "zeros", doc='"zeros", "border" or "reflection"'),
-        attribute("align_corners", True),
+        attribute("align_corners", False),
     ),
     _sample_type,
     "Samples images or volumes (layout NCDHW) at the coordinates of a grid; a NaN coordinate reads pixel 0.",

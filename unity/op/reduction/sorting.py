@@ -86,7 +86,7 @@ def _sort_grad(call: Call, g: Expr) -> list[Any]:
 
 sort = row(
     "sort",
-    ("data", attribute("axis", -1), attribute("descending", False)),
+    ("x", attribute("axis", -1), attribute("descending", False)),
     _sort_type,
     "Sorts along an axis; equal elements keep their order, and NaN counts as largest.",
     lower=_sort,

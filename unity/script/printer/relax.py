@@ -37,6 +37,7 @@ from ...ir.types import Expr
 from ...ir.walk import used_vars
 from ...op.building.call_inputs import call_cost
 from ...op.common.table import R
+from ..spelling.spelling import TVM_ATTRIBUTES
 from .attr import attr, attr_dict
 from .comments import comments
 from .core import EXPRS, INDEX, VALUE, Printer, quote
@@ -194,7 +195,7 @@ def _call_op(p: Printer, node: Call, name: str) -> None:
             p.put(quote(arg.name))
         else:
             graph_value(p, arg)
-    _keywords(p, node, _shown_attrs(node.attrs, info), bool(node.args))
+    _keywords(p, node, _shown_attrs(p, node.attrs, info), bool(node.args))
     p.put(")")
 
 
@@ -215,10 +216,11 @@ def _keyword_arguments(info: OpInfo, count: int) -> dict[int, str]:
     return names
 
 
-def _shown_attrs(attrs: dict[str, Any], info: OpInfo | None) -> dict[str, Any]:
+def _shown_attrs(p: Printer, attrs: dict[str, Any], info: OpInfo | None) -> dict[str, Any]:
     if info is None or not attrs:
         return attrs
-    defaults = {param.name: param.default for param in info.params if param.kind == "attr"}
+    other = TVM_ATTRIBUTES.get(info.name, ()) if p.dialect.tvm else ()
+    defaults = {param.name: param.default for param in info.params if param.kind == "attr" and param.name not in other}
     return {k: v for k, v in attrs.items() if k not in defaults or not _is_default(v, defaults[k])}
 
 

@@ -225,6 +225,13 @@ TVM_NAMES: dict[str, str] = {
 """Names that ``script(dialect="tvm")`` (TVM 0.27) writes instead of ours. ``R.call_dps`` becomes ``R.call_tir`` for a
 function of the module and ``R.call_dps_packed`` for an external one, with ``out_ty=``."""
 
+TVM_ATTRIBUTES: dict[str, tuple[str, ...]] = {
+    "R.nn.batch_norm": ("axis", "training"), "R.nn.group_norm": ("channel_axis", "axes"),
+    "R.nn.instance_norm": ("channel_axis", "axes"), "R.slice_scatter": ("step",),
+    "R.hamming_window": ("periodic", "alpha", "beta", "dtype"),
+}  # fmt: skip
+"""Attributes that TVM 0.27 gives another default, or none: they are written for it whatever they are."""
+
 # --------------------------------------------------------------------------------------------------------- graph types
 
 R_TYPES: tuple[str, ...] = ("Tensor", "Shape", "Prim", "Object", "Any", "Tuple", "Callable")
