@@ -190,6 +190,34 @@ def test_a_stream_that_its_owner_has_destroyed_is_left_alone(scripted, again):
     assert not scripted.blocks and not scripted.crashes
 
 
+def test_a_handle_may_come_again(scripted):
+    """Of a stream that was ended here, for one that somebody else makes: its work is waited for as that of any other."""
+    here = context(0)
+    stream = here.new_stream()
+    here.free_stream(stream)
+    scripted.destroyed.clear()
+    with here.use_stream(stream):
+        block = allocate(here, 64)
+        address = block.address
+    del block
+    assert "cuEventRecord" in scripted.calls and address not in here.waiting.get((0, 512), [])
+    scripted.calls.clear()
+    here.order(stream, 0)
+    assert "cuStreamWaitEvent" in scripted.calls
+
+
+def test_streams_are_ended_by_whoever_made_them(scripted):
+    """A driver crashes on a handle that is none."""
+    device, here = unity.cuda(0), context(0)
+    stream, foreign = device.create_raw_stream(), here.driver.get("cuStreamCreate", 1)
+    device.free_raw_stream(stream)
+    for wrong in (stream, foreign, 0, 12345, -1, "a", None):
+        with pytest.raises(UnityError) as caught:
+            device.free_raw_stream(wrong)
+        assert caught.value.code == "E703"
+    assert scripted.destroyed == {stream} and not scripted.crashes
+
+
 def test_memory_dropped_while_its_stream_is_captured_by_others_stays_theirs(scripted):
     here = context(0)
     block = allocate(here, 64)

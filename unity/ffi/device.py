@@ -148,8 +148,9 @@ def stream_handle(stream: object) -> int:
     """The handle of a stream: a number, or what torch, cupy and pycuda call it. Raises FFIError E703."""
     for name in ("cuda_stream", "ptr", "handle"):
         stream = getattr(stream, name, stream)
-    if not isinstance(stream, int):
-        raise FFIError("E703", f"a {type(stream).__name__} is no stream", help="give a handle, or torch.cuda.Stream()")
+    if not isinstance(stream, int) or not 0 <= stream < 1 << 64:
+        what = f"a {type(stream).__name__}" if not isinstance(stream, int) else str(stream)
+        raise FFIError("E703", f"{what} is no stream", help="give a handle, or torch.cuda.Stream()")
     return stream
 
 
@@ -231,9 +232,9 @@ class Device:
         """A new stream, by its handle; ``free_raw_stream`` ends it. Raises FFIError E703 where the device has no streams."""
         return self.memory.streams.make(self.index)
 
-    def free_raw_stream(self, stream: int) -> None:
-        """End a stream of ``create_raw_stream``, once its work is done."""
-        self.memory.streams.free(self.index, stream)
+    def free_raw_stream(self, stream: object) -> None:
+        """End a stream of ``create_raw_stream``, once its work is done. Raises FFIError E703 for any other one."""
+        self.memory.streams.free(self.index, stream_handle(stream))
 
     def set_raw_stream(self, stream: object) -> None:
         """Make a stream that of this thread, by which programs, copies and new memory are ordered; None takes it back."""

@@ -15,7 +15,7 @@ from ctypes import c_int
 from typing import Any
 from weakref import WeakSet
 
-from ...support.errors import DeviceError
+from ...support.errors import DeviceError, FFIError
 from ...support.forking import fork_lock
 from .driver import CURRENT, SUCCESS, Driver, driver_in_use
 from .staging import Staging
@@ -45,6 +45,7 @@ class Context:
         "handle",
         "index",
         "launching",
+        "made",
         "most",
         "name",
         "number",
@@ -73,8 +74,10 @@ class Context:
         """The checks inside the kernels that are loaded (`checks.py`)."""
         self.captures: dict[int, int] = {}
         """For each stream the stream on which its graphs are captured (`graph.py`)."""
+        self.made: set[int] = set()
+        """Handles of the streams of ``new_stream``."""
         self.ended: set[int] = set()
-        """Handles of streams that were destroyed: a driver that is given one may crash."""
+        """Handles of those that were destroyed, until a stream of such a handle is used again."""
         self.behind: dict[int, dict[int, int]] = {}
         """For a stream the events that it waits for before its memory is used again, by the stream behind whose work they are."""
         self.staging = Staging(self)
@@ -191,13 +194,18 @@ class Context:
         with self.current("new_stream"):
             made = self.driver.get("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
         self.ended.discard(made)
+        self.made.add(made)
         return made
 
     def free_stream(self, stream: int) -> None:
-        """Wait for the work of a stream of ``new_stream``, and destroy it. Memory that was allocated for it stays valid."""
+        """Wait for the work of a stream of ``new_stream``, and destroy it. Memory that was allocated for it stays valid. Raises
+        FFIError E703 for any other one: a driver may crash on a handle that is none, and whoever made it ends it."""
+        if stream not in self.made:
+            raise FFIError("E703", f"{stream:#x} is no stream that create_raw_stream made for cuda:{self.index}")
         with self.current("free_stream"):
             self.catch_up(stream)
             self.driver.call("cuStreamSynchronize", stream)
+            self.made.discard(stream)
             self.ended.add(stream)
             for of, size in tuple(self.waiting):
                 if of == stream:  # nobody works on them any more
@@ -240,7 +248,7 @@ class Context:
 
     def order(self, first: int, then: int) -> None:
         """Make later work of a stream wait for all earlier work of another one; the host does not wait."""
-        if first == then or first in self.ended or then in self.ended:
+        if first == then:
             return
         with self.current("order of streams"):
             event = self.driver.get("cuEventCreate", 2)  # CU_EVENT_DISABLE_TIMING

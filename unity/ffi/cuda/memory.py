@@ -107,6 +107,7 @@ def allocate(context: Context, nbytes: int) -> Block:
             address = _popped(context.waiting.get((stream, size), [])) or _new(context, size, nbytes)
     if stream in context.behind:
         context.catch_up(stream)
+    context.ended.discard(stream)
     return Block(context, nbytes, size, stream, address)
 
 
