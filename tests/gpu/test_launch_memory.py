@@ -127,6 +127,18 @@ def test_launches_of_every_size() -> None:
         assert gpu is None or [launch.block for launch in gpu.launches if launch.shared] == [(3, 1, 1)]
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("extents", [("n - 5", "m"), ("n", "m - 5")])
+def test_loops_of_threads_below_zero_do_nothing(extents: tuple[str, str]) -> None:
+    """As other loops."""
+    text = SIZES.replace("binding(n,", f"binding({extents[0]},").replace("binding(m,", f"binding({extents[1]},")
+    with device_or_emulated(races=False, traffic=False, launched=False):
+        vm = unity.VirtualMachine(unity.compile(parse(text), target="cuda"), unity.cuda(0))
+        x, y = [unity.tensor(np.ones(shape, "float32"), device=unity.cuda(0)) for shape in ((2, 3), (4,))]
+        vm["main"](x, y)
+        assert (x.numpy() == 1).all()
+
+
 def test_what_a_program_needs_stands_in_the_error_of_memory() -> None:
     chain = "y = R.reshape(R.exp(R.reshape(R.cumsum(x, axis=0), R.shape([4096]))), R.shape([64, 64]))"
     add = f'@R.function\ndef main(x: R.Tensor((64, 64), "float32"), w: R.Tensor((64, 64), "float32")):\n    {chain}\n    z = R.add(R.matmul(y, w), C)\n    return z\n'

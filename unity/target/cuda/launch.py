@@ -73,12 +73,12 @@ define internal i32 @unity.cuda.refuse(i32 %code, ptr %name, i64 %gx, i64 %gy, i
 }
 define internal i32 @unity.cuda.launch(ptr %cell, i64 %gx, i64 %gy, i64 %gz, i64 %bx, i64 %by, i64 %bz,
     i64 %shared, ptr %arguments, ptr %name) nounwind {
-  %ex = icmp eq i64 %gx, 0
-  %ey = icmp eq i64 %gy, 0
-  %ez = icmp eq i64 %gz, 0
-  %tx = icmp eq i64 %bx, 0
-  %ty = icmp eq i64 %by, 0
-  %tz = icmp eq i64 %bz, 0
+  %ex = icmp sle i64 %gx, 0
+  %ey = icmp sle i64 %gy, 0
+  %ez = icmp sle i64 %gz, 0
+  %tx = icmp sle i64 %bx, 0
+  %ty = icmp sle i64 %by, 0
+  %tz = icmp sle i64 %bz, 0
   %exy = or i1 %ex, %ey
   %txy = or i1 %tx, %ty
   %z = or i1 %ez, %tz
@@ -192,7 +192,7 @@ class Launcher:
         counts = [_extent(w, extents.get(axis), given) for axis in _EXTENTS]
         if maps:  # where nothing is launched, tensors may be empty, which have no maps
             describe, described = w.label("describe"), w.label("described")
-            none = [w.emit(f"icmp eq i64 {count}, 0") for count in counts]
+            none = [w.emit(f"icmp sle i64 {count}, 0") for count in counts]
             while len(none) > 1:
                 none.append(w.emit(f"or i1 {none.pop(0)}, {none.pop(0)}"))
             w.branch(none[0], described, describe)
