@@ -113,22 +113,26 @@ def test_convolution() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    "columns,turned,decided",
+    "columns,turned,decided,processors",
     [
-        (64, "b", {"shared": 1, "group": 4, "stages": 2}),
-        (64, "b", {"shared": 2, "pieces": 2}),
-        (128, "", {"shared": 2, "stages": 3}),
-        (64, "b", {"shared": 1, "group": 4, "in_turn": 1, "stages": 3}),
-        (64, "b", {"shared": 2, "in_turn": 1}),
+        (64, "b", {"shared": 1, "group": 4, "stages": 2}, 132),
+        (64, "b", {"shared": 2, "pieces": 2}, 132),
+        (128, "", {"shared": 2, "stages": 3}, 132),
+        (64, "b", {"shared": 1, "group": 4, "in_turn": 1, "stages": 3}, 132),
+        (64, "b", {"shared": 2, "in_turn": 1}, 5),
+        (64, "b", {"shared": 1, "group": 4, "in_turn": 1}, 1),
     ],
 )
-def test_clusters(monkeypatch: pytest.MonkeyPatch, columns: int, turned: str, decided: dict[str, int]) -> None:
-    """Two blocks that have the same rows, or the same columns, copy half of them each, for both."""
+def test_clusters(
+    monkeypatch: pytest.MonkeyPatch, columns: int, turned: str, decided: dict[str, int], processors: int
+) -> None:
+    """Two blocks that have the same rows, or the same columns, copy half of them each, for both; in every turn of theirs."""
     only(monkeypatch, Choice(64, columns, 1, 1, is_grouped=True))
     fn = product(130, 248, 392, turned, "float16", "float16")
     fn = rewrite(fn, {Block: lambda block: replace(block, annotations={"schedule": decided})})
     assert f"2 share {('', 'rows', 'columns')[decided['shared']]}" in scheduled(fn, DEVICE)[1]
-    executable = unity.compile(unity.IRModule({"main": fn}), target="cuda -arch=sm_90a")
+    target = f"cuda -arch=sm_90a -multi_processor_count={processors}"
+    executable = unity.compile(unity.IRModule({"main": fn}), target=target)
     a, b = numbers((2, 130, 392), "float16"), numbers((2, 392, 248), "float16")
     e, r = numbers((248,), "float16"), numbers((2, 130, 248), "float16")
     with device_or_emulated("sm_90a"):

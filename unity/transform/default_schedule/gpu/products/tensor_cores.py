@@ -146,6 +146,8 @@ def _group_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pi
         ways = [way for way in (ROWS_SHARED, COLUMNS_SHARED) if _is_shared(what, tile, sides, views, way)]
         shared = choose(block, "shared", (NOTHING, *ways), NOTHING)
         tile = replace_sizes(tile, shared=shared)
+        if shared and tile.blocks:  # neighbours have tiles of one pair in every turn
+            tile = replace_sizes(tile, blocks=max(tile.blocks // CLUSTER, 1) * CLUSTER)
     return replace_sizes(tile, stages=stages) if beside and stages > 1 else None
 
 
