@@ -10,7 +10,9 @@ import pytest
 from emulated import HEADER, Arrays
 
 from unity import UnityError
+from unity.ffi.cuda.context import context
 from unity.ffi.cuda.driver import FUNCTIONS, driver_in_use
+from unity.ffi.cuda.module import Module
 from unity.testing import emulated_gpu
 
 pytestmark = pytest.mark.gpu
@@ -185,6 +187,17 @@ def test_launches_that_cannot_be(calls, grid, block, shared, status):
             and calls.cuFuncSetAttribute(function, 8, 64 << 10) == 0
         )
         assert calls.cuLaunchKernel(function, *grid, *block, shared, None, params, None) == 0
+
+
+def test_grids_are_whole_clusters():
+    text = HEADER.format(arch="sm_90") + ".visible .entry two() .reqnctapercluster 2, 1, 1 { ret; }"
+    with emulated_gpu("sm_90"):
+        module = Module(context(0), text.encode())
+        function = module.function("two")
+        statuses = [
+            driver_in_use().status("cuLaunchKernel", function, n, 1, 1, 32, 1, 1, 0, None, None, None) for n in (4, 3)
+        ]
+    assert statuses == [0, 912]
 
 
 def test_more_threads_than_a_kernel_promises(calls):
