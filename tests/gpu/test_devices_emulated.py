@@ -12,6 +12,7 @@ from unity import Tensor, UnityError, VirtualMachine, runtime, tensor
 from unity.ffi.cuda.context import context
 from unity.script import parse
 from unity.testing import emulated_gpu
+from unity.vm.native.run import MOST_ARENAS
 
 pytestmark = pytest.mark.gpu
 MODES = ("native", "bytecode")
@@ -109,6 +110,22 @@ def test_streams_have_arenas_of_their_own(gpu, executable, mode):
     for stream in streams:
         device.sync(stream)
         device.free_raw_stream(stream)
+
+
+def test_streams_that_come_and_go_leave_no_arenas(gpu, executable):
+    vm, device = VirtualMachine(executable, unity.cuda(0)), unity.cuda(0)
+    x = np.arange(50, dtype=np.float32)
+    held = []
+    for _ in range(2 * MOST_ARENAS):
+        stream = device.create_raw_stream()
+        with device.use_stream(stream):
+            for _ in range(2):
+                assert (vm["main"](x).numpy() == three(x)).all()
+        device.free_raw_stream(stream)
+        gc.collect()
+        held.append(context(0).held)
+    assert len(vm.native.arenas) == MOST_ARENAS and held[MOST_ARENAS] == held[-1]
+    assert (vm["main"](x).numpy() == three(x)).all()
 
 
 def test_memory_outlives_its_stream(gpu, executable):

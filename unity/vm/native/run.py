@@ -49,6 +49,8 @@ EXPLAIN_DEPTH = 100
 PROTOCOL = 6
 """The agreement of machine code and ``Callbacks``: another number when it changes."""
 _FIXED = (*FIXED, *ON_DEVICE)
+ARENA_LOCK, MOST_ARENAS = 2, 8
+"""The word of an environment that is not 0 while a call has its arena; streams of a device for which a machine keeps one."""
 
 
 def driver_tag() -> str:
@@ -182,6 +184,14 @@ class NativeProgram:
             found = self.envs.setdefault(lane, env)
         return found
 
+    def give_up_arenas(self, most: int) -> None:
+        """Give up the oldest arenas beyond a number, but for those at work: their streams may have ended, who knows."""
+        for lane in tuple(self.arenas)[: max(0, len(self.arenas) - most)]:
+            env = self.envs[lane]
+            if not env[ARENA_LOCK]:
+                env[0] = env[1] = 0
+                del self.arenas[lane]
+
     def _word(self, key: list[Any], lane: int) -> int:
         kind, *rest = key
         value: Any
@@ -290,6 +300,7 @@ class Callbacks:
     def grow(self, lane: int, count: int) -> int:
         """A larger arena for a stream, in place of its former one; where it lies."""
         self.owner.arenas.pop(lane, None)
+        self.owner.give_up_arenas(MOST_ARENAS - 1)
         block = self.owner.arenas[lane] = self.allocate(self.device.index, count)
         return block.address
 
