@@ -15,6 +15,7 @@ from unity.ir.scalar import Cast
 from unity.ir.structural import first_difference, structural_equal
 from unity.ir.types import prim_type
 from unity.ir.walk import collect
+from unity.support.errors import TypeRuleError
 
 
 def c(value):
@@ -355,3 +356,17 @@ def test_numbers_wider_than_a_float(step):
     ana = Analyzer()
     assert not ana.can_prove(b.ge(e, 0)) and not ana.can_prove_less(e, x) and not ana.can_prove_equal(e, x)
     assert ana.simplify(e) is not None and ana.modular_set(e).coeff >= 1 and 0 in ana.const_int_bound(e)
+
+
+def test_operands_may_be_numbers_and_nothing_else():
+    ana = Analyzer()
+    ana.bind(i, Range(0, 10))
+    ana.bind(j, 5)
+    assert ana.can_prove(b.lt(b.add(i, j), 15)) and ana.can_prove_less(j, 6) and ana.can_prove_greater_equal(i, c(0))
+    assert ana.simplify(3).value == 3 and ana.can_prove_equal(j, 5) and ana.can_prove(True) and not ana.can_prove(False)
+    assert 3 in ana.const_int_bound(3) and ana.modular_set(3).base == 3 and ana.prove(True)
+    for ask in (ana.simplify, ana.can_prove, ana.const_int_bound, ana.modular_set, ana.prove, ana.assume, lambda e: ana.bind(k, e),
+                lambda e: ana.bind(e, 1), lambda e: ana.can_prove_equal(i, e), lambda e: ana.can_prove_less(e, i)):  # fmt: skip
+        for wrong in (None, "i"):
+            with pytest.raises(TypeRuleError, match="E201"):
+                ask(wrong)

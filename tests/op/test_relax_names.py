@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 
 import unity
-from unity import relax, te
+from unity import relax, te, tir
+from unity.ir import Call, interpret
+from unity.ir.intrinsic import INTRINSICS
 from unity.relax import transform
 from unity.relax.dpl import is_op, wildcard
 from unity.script import parse, tir as T
@@ -130,3 +133,48 @@ def test_data_types_make_constants_outside_of_script() -> None:
 def test_paths_of_other_versions_import(module: str, same: str) -> None:
     code = f"import {module}; from {module} import *; import {same}; assert {module} is {same}"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_intrinsic_is_a_function_of_tir() -> None:
+    """Of expressions and of what stands in a te.compute; where the data type of the result is given, it comes first."""
+    x = TirVar("x", "float32")
+    for name, row in INTRINSICS.items():
+        function, count = getattr(tir, name[2:]), row.arity[0]
+        assert function.__doc__
+        if row.result in ("same", "second", "bool") and name not in ("T.if_then_else", "T.max", "T.min"):
+            made = function(*[x] * count)
+            assert type(made) is Call and made.op_name == name and list(made.args) == [x] * count
+            assert isinstance(function(*[te.Value(x)] * count), te.Value)
+        elif row.result == "given" and name[2:] not in tir.__all__:
+            made = function("int32x4", *[x] * count)
+            assert made.op_name == name and made.ty.dtype.name == "int32x4"
+    made = tir.call_llvm_pure_intrin("float32", "llvm.fabs.f32", tir.const(1, "uint32"), x)
+    assert made.args[0].value == "llvm.fabs.f32" and made.ty is x.ty
+    assert {"popcount", "call_pure_extern", "sum", "exp"} <= set(dir(tir))
+
+
+def test_vectors_and_elements_by_tvms_arguments() -> None:
+    i, buffer = TirVar("i", "int32"), tir.decl_buffer((4, 4), "float32")
+    vector, same, element = tir.Ramp(i, 1, 4), tir.Broadcast(i, 8), tir.BufferLoad(buffer, [i, 0])
+    assert (vector.ty.dtype.name, same.ty.dtype.name, element.ty.dtype.name) == ("int32x4", "int32x8", "float32")
+    assert isinstance(vector, tir.Ramp) and isinstance(same, tir.Broadcast) and isinstance(element, tir.BufferLoad)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "meaning"),
+    [
+        ("exp2", "float32", np.exp2), ("exp10", "float32", lambda x: 10**x), ("copysign", "float32", np.copysign),
+        ("nextafter", "float32", np.nextafter), ("ldexp", "float32", np.ldexp), ("popcount", "int32", np.bitwise_count),
+        ("clz", "int32", lambda x: np.array([32 - int(v).bit_length() for v in x])),
+    ],
+)  # fmt: skip
+def test_functions_of_te(name: str, dtype: str, meaning: Any) -> None:
+    x = np.array([1, 2, 3, 5], dtype)
+    seconds = [np.array([3, -1, 0, 2], "int32" if name == "ldexp" else dtype)][
+        : name in ("copysign", "nextafter", "ldexp")
+    ]
+    inputs = [te.placeholder((4,), str(v.dtype), f"x{k}") for k, v in enumerate([x, *seconds])]
+    result = te.compute((4,), lambda i: getattr(te, name)(*[t[i] for t in inputs]), "y")
+    y = np.zeros(4, dtype)
+    interpret.run(unity.IRModule({"f": te.create_prim_func([*inputs, result])}), "f", x, *seconds, y)
+    np.testing.assert_allclose(y, meaning(x, *seconds), rtol=1e-6)

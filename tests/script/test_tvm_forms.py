@@ -23,6 +23,11 @@ SAME = {
         'A: T.Buffer(("n", "m", 1)), B: T.Buffer(("m * 2",))):\n    n, m = T.int32(), T.int32()\n',
         _OF_HANDLES.format("T.int32(), T.int32()", '"float32"', '"float32"'),
     ),
+    "a symbol that is a parameter behind": (
+        "@T.prim_func\ndef f({}    A[n] = 1.0\n",
+        'A: T.Buffer(("n + 1",), "float32"), n: T.int32):\n',
+        'a: T.handle, n: T.int32):\n    A = T.match_buffer(a, (n + T.int32(1),), "float32")\n',
+    ),
     "symbols of two types": (
         _SYMBOLS,
         'A: T.Buffer(("n", "m", 1), "int8"), B: T.Buffer((m * 2,), "int8")):\n    n = T.int64()\n    m = T.int32()\n',

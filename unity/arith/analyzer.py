@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from ..ir.buffer import Range
-from ..ir.build import dtype_of, eq, ge, logical_not, sub
+from ..ir.build import const, dtype_of, eq, ge, logical_not, sub
 from ..ir.expr import Call, IntImm, Op, Var
 from ..ir.relation import Answer
 from ..ir.scalar import EQ, GE, GT, LE, LT, NE, And, FloorMod, IterVar, Not, Or
 from ..ir.types import Expr
 from ..ir.walk import free_vars
+from ..support.errors import TypeRuleError
 from ..support.recursion import deep_recursion
 from .bounds import Knowledge
 from .canonical import Canonical, is_index
@@ -20,6 +21,11 @@ from .modular import ModularSet
 from .poly import ONE, Poly, constant, constant_value, plus
 from .prove import Proof, Verdict, find_counterexample, nonnegative
 from .simplify import Simplifier
+
+
+def _expr(value: Expr | int) -> Expr:
+    """A question's operand. Raises TypeRuleError E201 for what is neither an expression nor a number."""
+    return value if isinstance(value, Expr) else const(value)
 
 
 class Analyzer:
@@ -43,7 +49,11 @@ class Analyzer:
 
     def bind(self, var: Var, value: Range | Expr | int) -> None:
         """Assume that ``var`` lies in the range ``value``, or equals that expression."""
+        if not isinstance(var, Var):
+            raise TypeRuleError("E201", f"a variable is bound, not {var!r}")
         number = self.known.table.variable(var)
+        if isinstance(value, Range) and not (isinstance(value.min, Expr) and isinstance(value.extent, Expr)):
+            value = Range(_expr(value.min), _expr(value.extent))
         if isinstance(value, Range) and type(value.min) is IntImm and type(value.extent) is IntImm:
             self.known.domain[number] = Interval(value.min.value, value.min.value + value.extent.value - 1)
         elif isinstance(value, Range):
@@ -58,7 +68,7 @@ class Analyzer:
             if constant_value(high) is None:
                 self.known.nonnegative.append(plus(high, me, -1))
         else:
-            self.known.value[number] = constant(value) if isinstance(value, int) else self.poly(value)
+            self.known.value[number] = self.poly(_expr(value))
         self.known.changed()
 
     def _has_values(self, extent: Poly) -> None:
@@ -86,6 +96,7 @@ class Analyzer:
 
     def assume(self, condition: Expr) -> None:
         """Take a condition as true from now on."""
+        condition = _expr(condition)
         self._premises.append(condition)
         self._learn(condition)
         self.known.changed()
@@ -198,6 +209,7 @@ class Analyzer:
 
     def simplify(self, expr: Expr) -> Expr:
         """Return ``expr`` in canonical form; the same object if it is canonical."""
+        expr = _expr(expr)
         if type(expr) is IntImm:
             return expr
         with deep_recursion():
@@ -217,20 +229,21 @@ class Analyzer:
     def const_int_bound(self, expr: Expr) -> Interval:
         """Return the interval of the integer expression ``expr``."""
         with deep_recursion():
-            return self.known.bound(self.canonical.poly(expr))
+            return self.known.bound(self.canonical.poly(_expr(expr)))
 
     def modular_set(self, expr: Expr) -> ModularSet:
         """Return the modular set of the integer expression ``expr``."""
         with deep_recursion():
-            return self.known.modular_set(self.canonical.poly(expr))
+            return self.known.modular_set(self.canonical.poly(_expr(expr)))
 
     def can_prove(self, condition: Expr) -> bool:
         """True if the condition holds for every assignment allowed by what is known."""
         with deep_recursion():
-            return self._decide(condition) is True
+            return self._decide(_expr(condition)) is True
 
     def can_prove_equal(self, a: Expr, b: Expr) -> bool:
         """True if the integer expressions ``a`` and ``b`` are proved equal."""
+        a, b = _expr(a), _expr(b)
         if a is b:
             return True
         if type(a) is IntImm and type(b) is IntImm:
@@ -245,16 +258,18 @@ class Analyzer:
     def can_prove_less(self, a: Expr, b: Expr) -> bool:
         """``a < b``."""
         with deep_recursion():
-            gap = plus(self.canonical.poly(b), self.canonical.poly(a), -1)
+            gap = plus(self.canonical.poly(_expr(b)), self.canonical.poly(_expr(a)), -1)
             return nonnegative(self.canonical, plus(gap, constant(-1)))
 
-    def can_prove_greater_equal(self, a: Expr, bound: int) -> bool:
+    def can_prove_greater_equal(self, a: Expr, bound: Expr | int) -> bool:
         """``a >= bound``."""
         with deep_recursion():
-            return nonnegative(self.canonical, plus(self.canonical.poly(a), constant(-bound)))
+            least = constant(bound) if type(bound) is int else self.canonical.poly(_expr(bound))
+            return nonnegative(self.canonical, plus(self.canonical.poly(_expr(a)), least, -1))
 
     def prove(self, condition: Expr) -> Proof:
         """Three-way answer, with a counter-example when the condition can fail."""
+        condition = _expr(condition)
         with deep_recursion():
             decided = self._decide(condition)
             if decided is True:

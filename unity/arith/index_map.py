@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Sequence
 from math import lcm
@@ -44,6 +45,25 @@ class IndexMap(Node):
     final_indices: tuple[Expr, ...]
     axis_separators: tuple[int, ...] = ()
     AXIS_SEPARATOR: ClassVar[Any] = ...
+
+    @staticmethod
+    def from_func(
+        mapping_function: Callable[..., Any], ndim: int | None = None, *, index_dtype: str = "int64"
+    ) -> IndexMap:
+        """The map that a function of indices says, e.g. ``lambda i, j: [i // 4, j, i % 4]``; ``ndim``: how many indices a function
+        of ``*indices`` takes. Raises TypeRuleError E207 where that is not said."""
+        parameters = inspect.signature(mapping_function).parameters.values()
+        names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+        if len(names) < len(parameters) and ndim is None:
+            raise TypeRuleError("E207", "a function of *indices does not say how many", help="give ndim")
+        names += [f"i{k}" for k in range(len(names), ndim or 0)]
+        variables = [index_var(name, index_dtype) for name in names]
+        made = mapping_function(*variables)
+        given = list(made) if isinstance(made, (list, tuple)) else [made]
+        places = [k for k, item in enumerate(given) if item is IndexMap.AXIS_SEPARATOR]
+        indices = [item for item in given if item is not IndexMap.AXIS_SEPARATOR]
+        finals = tuple([item if isinstance(item, Expr) else const(item, index_dtype) for item in indices])
+        return IndexMap(tuple(variables), finals, tuple([place - k for k, place in enumerate(places)]))
 
     def with_dtype(self, dtype: str) -> IndexMap:
         """The map of indices of an integer type."""

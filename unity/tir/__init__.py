@@ -19,7 +19,8 @@ from ..ir.buffer import Buffer, BufferRegion, Range
 from ..ir.build import call_extern, ceildiv
 from ..ir.expr import Call, StringImm
 from ..ir.function import PrimFunc
-from ..ir.scalar import Broadcast, BufferLoad, IterVar, Let, Ramp
+from ..ir.intrinsic import INTRINSICS
+from ..ir.scalar import IterVar, Let
 from ..ir.stmt import (
     AssertStmt,
     AttrStmt,
@@ -64,6 +65,24 @@ def FloatImm(dtype: str | DataType, value: Any) -> Expr:
 def Cast(dtype: str | DataType, value: Any) -> Expr:
     """A scalar of another data type."""
     return build.cast(te.to_scalar(value), dtype)
+
+
+@makes(scalar.Ramp)
+def Ramp(base: Any, stride: Any, lanes: int) -> Expr:
+    """The vector ``base, base + stride, ...``."""
+    return build.ramp(te.to_scalar(base), te.to_scalar(stride), lanes)
+
+
+@makes(scalar.Broadcast)
+def Broadcast(value: Any, lanes: int) -> Expr:
+    """The vector of ``lanes`` times a value."""
+    return build.broadcast(te.to_scalar(value), lanes)
+
+
+@makes(scalar.BufferLoad)
+def BufferLoad(buffer: Buffer, indices: Any) -> Expr:
+    """An element of a buffer."""
+    return scalar.BufferLoad(buffer, tuple([te.to_scalar(i, "int64") for i in indices]), prim_type(buffer.dtype))
 
 
 @makes(_expr.Var)
@@ -124,8 +143,9 @@ div, floordiv, floormod, truncdiv, truncmod, indexdiv, indexmod = [
 ]
 min_value, max_value, infinity = _scalar(te.min_value), _scalar(te.max_value), _scalar(te.infinity)
 SBlock, SBlockRealize = Block, BlockRealize
+comm_reducer = te.comm_reducer
 _FUNCTIONS = {
-    "all": te.all, "any": te.any, "max": te.maximum, "min": te.minimum,
+    "all": te.all, "any": te.any, "max": te.maximum, "min": te.minimum, "sum": te.sum,
     **{name: found for name, found in vars(te.math).items() if name in te.__all__},
 }  # fmt: skip
 """Functions of scalars whose names are Python's own, or many."""
@@ -137,13 +157,32 @@ def call_packed(name: str, *args: Any) -> Expr:
     return build.intrinsic("call_packed", StringImm(name), *given, dtype="int32")
 
 
+def _intrinsic(name: str) -> Callable[..., Any]:
+    """The function that calls an intrinsic, with the data type of the result first where it is given."""
+    row = INTRINSICS[f"T.{name}"]
+
+    def call(*args: Any) -> Any:
+        dtype, *given = args if row.result == "given" and args else (None, *args)
+        parts = [
+            StringImm(a) if isinstance(a, str) else a.data if isinstance(a, Buffer) else te.unwrap(a) for a in given
+        ]
+        made = build.intrinsic(name, *parts, dtype=dtype)
+        return te.Value(made) if any([isinstance(a, te.value.Operand) for a in args]) else made
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = row.doc
+    return call
+
+
 _module, _ = lazy_names(
     __name__, {name: f".{name}:" for name in ("analysis", "meta_schedule", "schedule", "stmt_functor", "transform")}
 )
 
 
 def __getattr__(name: str) -> Any:
-    return _scalar(_FUNCTIONS[name]) if name in _FUNCTIONS else _module(name)
+    if name in _FUNCTIONS:
+        return _FUNCTIONS[name] if name == "sum" else _scalar(_FUNCTIONS[name])
+    return _intrinsic(name) if f"T.{name}" in INTRINSICS else _module(name)
 
 
 __all__ = [
@@ -203,6 +242,7 @@ __all__ = [
     "call_extern",
     "call_packed",
     "ceildiv",
+    "comm_reducer",
     "const",
     "decl_buffer",
     "div",
@@ -221,4 +261,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "analysis", "stmt_functor", "transform"])
+    functions = [*_FUNCTIONS, *[name[2:] for name in INTRINSICS]]
+    return sorted({*__all__, *functions, "analysis", "stmt_functor", "transform"})

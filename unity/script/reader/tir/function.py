@@ -50,7 +50,7 @@ def read_prim_func(text: Text, scope: Scope, module: Module, node: s.FunctionDef
     r = ProgramReading(text, Scope(scope), TENSOR, module)
     before = len(r.errors)
     specs: dict[str, tuple[Var, BufferSpec]] = {}
-    r.symbol_types = _declared(r, node.body)
+    r.symbol_types = _declared(r, node)
     ret_ty = read_signature(r, node, lambda _, param: _parameter(r, param, specs)) or VOID_TYPE
     r.symbols = {name: value for name, value in r.symbols.items() if value not in r.params}
     for name, (var, spec) in specs.items():
@@ -63,10 +63,18 @@ def read_prim_func(text: Text, scope: Scope, module: Module, node: s.FunctionDef
     return PrimFunc(tuple(r.params), ordered, body, ret_ty, r.attrs, r.span(node))
 
 
-def _declared(r: ProgramReading, body: list[s.Syntax]) -> dict[str, PrimType]:
-    """Types of the symbols that lines ``n, m = T.int32(), T.int32()`` of a body declare."""
+def _declared(r: ProgramReading, node: s.FunctionDef) -> dict[str, PrimType]:
+    """Types of the symbols that parameters, or lines ``n, m = T.int32(), T.int32()`` of the body, declare."""
     found: dict[str, PrimType] = {}
-    for line in body:
+
+    def note(name: str, written: s.Syntax | None) -> None:
+        dtype = None if written is None else dtype_name(path_of(r, written) or "")
+        if dtype is not None and DataType(dtype).is_integral:
+            found.setdefault(name, prim_type(dtype))
+
+    for param in node.params:
+        note(param.name, param.annotation)
+    for line in node.body:
         if type(line) is not s.Assign:
             continue
         target, value = line.targets[0], line.value
@@ -75,9 +83,7 @@ def _declared(r: ProgramReading, body: list[s.Syntax]) -> dict[str, PrimType]:
             pairs = list(zip(target.items, value.items))
         for part, made in pairs:
             if type(part) is s.Name and type(made) is s.Call and not made.args:
-                dtype = dtype_name(path_of(r, made.func) or "")
-                if dtype is not None and DataType(dtype).is_integral:
-                    found.setdefault(part.name, prim_type(dtype))
+                note(part.name, made.func)
     return found
 
 
