@@ -142,7 +142,9 @@ def line(name: str, form: Form, kind: str, target: Target) -> float:
     fn, rng = program(form, types), np.random.default_rng(0)
     a, b = [values(rng, shape, dtype) for shape, dtype in zip(form[:2], types)]
     outputs, calls, made = [], [], []
-    for one in (decided(fn, gather=0), fn, automatic(fn, intrinsic)):
+    slow = intrinsic in machine_of(target).slow_intrinsics  # the rule would rather do without
+    ruled = decided(fn, instruction=0, gather=2) if slow else fn
+    for one in (decided(fn, instruction=0, gather=0), ruled, automatic(fn, intrinsic)):
         found = schedule_function("main", one, set(), machine_of(target), CPU.rules)
         made.append(found or Scheduled(one, "loops by passes"))
         kernel, output = build(made[-1].func), np.zeros(form[2], types[2])

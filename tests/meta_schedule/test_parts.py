@@ -252,3 +252,15 @@ def test_the_page_has_a_line_for_each_feature():
     at = lines.index("| feature | of the lowered program |") + 2
     table = list(itertools.takewhile(lambda line: line.startswith("| `"), lines[at:]))
     assert tuple([line.split("`")[1] for line in table]) == ms.feature_extractor.ProgramFeatures.columns
+
+
+def test_explanations_are_of_builds_not_of_candidates(monkeypatch, capfd):
+    monkeypatch.setenv("UNITY_EXPLAIN", "1")
+    database = ms.tune_tir(
+        product(12, 16, 24), "llvm", database="memory", max_trials_global=3, num_trials_per_iter=3, seed=0
+    )
+    said = capfd.readouterr().err
+    assert "trials" in said and "not contraction" not in said and "tile of" not in said and said.count("cache: ") < 3
+    with database:
+        unity.build(product(12, 16, 24), "llvm")
+    assert "record " in capfd.readouterr().err

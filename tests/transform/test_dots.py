@@ -103,6 +103,24 @@ def test_only_features_of_the_target_are_used():
             assert machine_in_use().intrinsics == intrinsics
 
 
+def test_an_instruction_that_is_slower_than_plain_steps_is_a_decision_alone():
+    """Processors that begin few products of pairs widen them instead, and copy nothing for them; a search may decide otherwise."""
+    slow = {}
+    for processor in ("znver4", "cooperlake"):
+        with unity.Target(f"llvm -mcpu={processor}"):
+            machine = machine_in_use()
+        slow[processor], types = PAIRS in machine.slow_intrinsics, ("bfloat16", "bfloat16", "float32")
+        fast = not slow[processor]
+        for depth, decisions, taken in ((8, {}, fast), (8, {"instruction": 0}, True), (8, {"instruction": 1}, False),
+                                        (255, {}, fast), (255, {"instruction": 0, "gather": 2}, True)):  # fmt: skip
+            sch = unity.Schedule(product(20, depth, 32, *types))
+            if decisions:
+                sch.annotate(sch.get_block("C"), "schedule", decisions)
+            found = schedule_function("main", sch.mod.prim_funcs()["main"], {1}, machine, CPU.rules)
+            assert (PAIRS in found.reason) == taken, (processor, depth, decisions, found.reason)
+    assert slow == {"znver4": False, "cooperlake": True}
+
+
 def test_infinity_meets_no_padding():
     """Columns beyond the last are zeros, rows beyond the last are computed and dropped: neither shows."""
     x, w = np.ones((7, 8), ml_dtypes.bfloat16), np.ones((8, 33), ml_dtypes.bfloat16)

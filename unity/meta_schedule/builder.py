@@ -25,6 +25,9 @@ from .core.tune_context import one_program
 from .workers.jobs import build_program
 from .workers.pool import LocalWorkers
 
+ENVIRONMENT = {"UNITY_CACHE": "off", "UNITY_EXPLAIN": ""}
+"""Options of workers: candidates are not remembered, and nothing is said of how each is built."""
+
 
 @dataclass(slots=True, frozen=True)
 class BuilderInput:
@@ -70,7 +73,7 @@ class LocalBuilder(Builder):
         self, *, max_workers: int | None = None, timeout_sec: float = 30.0, executor: Executor | None = None
     ) -> None:
         self.timeout_sec = timeout_sec
-        self.executor: Executor = executor or LocalWorkers(max_workers, timeout_sec, environment={"UNITY_CACHE": "off"})
+        self.executor: Executor = executor or LocalWorkers(max_workers, timeout_sec, environment=ENVIRONMENT)
         self._folder = tempfile.TemporaryDirectory(prefix="unity-tune-")
         self._count = 0
         self.seconds = 0.0

@@ -21,7 +21,7 @@ from ..ffi.targets.target import target as make_target
 from ..support.errors import ScheduleError
 from ..transform.default_schedule.packing import Packing
 from ..transform.infra.backend import backend_of
-from .builder import awaited
+from .builder import ENVIRONMENT, awaited
 from .core.arg_info import ArgInfo
 from .workers.jobs import Run, Turns, run_program
 from .workers.pool import LocalWorkers
@@ -115,7 +115,7 @@ class LocalRunner(Runner):
         self.evaluator_config = evaluator_config or EvaluatorConfig()
         self.cooldown_sec = cooldown_sec
         self.threads = threads
-        self.executor: Executor = executor or LocalWorkers(1, timeout_sec, environment={"UNITY_CACHE": "off"})
+        self.executor: Executor = executor or LocalWorkers(1, timeout_sec, environment=ENVIRONMENT)
         self.seconds = 0.0
         """Time that running took."""
 

@@ -42,7 +42,7 @@ def start(mod: IRModule, seed: int | None = None) -> Schedule:
 def scheduled_by_rules(context: TuneContext, fn: PrimFunc) -> Scheduled:
     """The program as a build schedules it. Where no rule applies the passes of the lowering do."""
     rules = backend_of(context.target).rules
-    found = schedule_function(MAIN, fn, set(context.constants), context.machine, rules)
+    found = schedule_function(MAIN, fn, set(context.constants), context.machine, rules, quiet=True)
     return found if found is not None else Scheduled(fn, "loops by passes")
 
 

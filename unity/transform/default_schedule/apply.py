@@ -113,9 +113,10 @@ def schedule_programs(
 
 
 def schedule_function(
-    name: str, fn: PrimFunc, constants: set[int], machine: Machine, rules: tuple[Rule, ...]
+    name: str, fn: PrimFunc, constants: set[int], machine: Machine, rules: tuple[Rule, ...], quiet: bool = False
 ) -> Scheduled | None:
-    """The result of the first rule that takes a program; None where none does, and nothing was decided to be inlined."""
+    """The result of the first rule that takes a program; None where none does, and nothing was decided to be inlined. ``quiet``: a
+    search asks, which ``UNITY_EXPLAIN=1`` says nothing of."""
     said: list[str] = []
     taken = None
     whole = inlined(fn)
@@ -132,7 +133,7 @@ def schedule_function(
         said.append(f"not {rule.name}: {found}")
     if taken is None and whole is not fn:
         taken = Scheduled(keep_cost(whole, fn), "loops by passes")
-    if bool_option("UNITY_EXPLAIN"):
+    if bool_option("UNITY_EXPLAIN") and not quiet:
         print(f"{name}: {'; '.join(said)}", file=sys.stderr)
     return taken
 

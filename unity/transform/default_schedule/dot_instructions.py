@@ -12,6 +12,9 @@ from ..auto_tensorize.dots import Dot, decided_intrinsic, dot_named
 from ..infra.backend import Machine
 from .contraction import Contraction, extent_of
 
+FAST, SLOW = 1.5, 0.4
+"""Steps in the time of one without an instruction, of each that an instruction takes at once."""
+
 
 def dot_of(what: Contraction, machine: Machine) -> Dot | None:
     """The intrinsic for a contraction: types fit, whole groups along the innermost reduction, contiguous in the data."""
@@ -26,7 +29,9 @@ def dot_multiple(what: Contraction, machine: Machine) -> tuple[int, float]:
     """The multiple of steps that an intrinsic for the types of a contraction takes, 0 where there is none; how many times as fast
     it is as steps one by one."""
     dot = _of_types(what, machine)
-    return (0, 1.0) if dot is None else (dot.group, 1.5 * dot.group)
+    if dot is None:
+        return 0, 1.0
+    return dot.group, (SLOW if dot.name in machine.slow_intrinsics else FAST) * dot.group
 
 
 def _of_types(what: Contraction, machine: Machine) -> Dot | None:

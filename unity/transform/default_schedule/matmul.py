@@ -106,7 +106,9 @@ def _schedule_contraction(
         units.append(None)
     elif not units:
         return "its types, lanes or steps are others"
-    for unit in units[choose(what.block, "instruction", range(len(units)), 0) :]:
+    slow = machine.slow_intrinsics
+    own = next((k for k, unit in enumerate(units) if unit is None or unit.name not in slow), 0)
+    for unit in units[choose(what.block, "instruction", range(len(units)), own) :]:
         try:
             made = _schedule(fn, what, after, then, row, constants, machine, width, lanes, unit)
         except ScheduleError as problem:

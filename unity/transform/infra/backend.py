@@ -46,13 +46,15 @@ class GpuMachine:
 class Machine:
     """Facts about a machine that passes and rules need: bytes of a vector register, how many there are, its tensor intrinsics or
     families of them, and what is known of its blocks of threads where it has any. ``turns_operands``: products read matrices whose
-    rows are the columns of memory as fast as others."""
+    rows are the columns of memory as fast as others. ``slow_intrinsics``: those that are slower than plain steps in their place.
+    """
 
     vector_bytes: int = 16
     registers: int = 16
     intrinsics: tuple[str, ...] = ()
     gpu: GpuMachine = GpuMachine()
     turns_operands: bool = False
+    slow_intrinsics: tuple[str, ...] = ()
 
     def lanes(self, item_bytes: int) -> int:
         """Return the number of elements of ``item_bytes`` bytes in a vector."""

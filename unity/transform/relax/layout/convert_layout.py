@@ -81,7 +81,9 @@ def _grouped(data: Expr, result: str) -> int:
     if result == "int32":
         return GROUPED[name] if name.endswith("int8") else 0
     paired = name == "bfloat16" and result == "float32" and _extent(data, 1) % 2 == 0
-    return GROUPED[name] if paired and any([i in PAIRED for i in machine_in_use().intrinsics]) else 0
+    machine = machine_in_use()
+    fast = [one for one in machine.intrinsics if one in PAIRED and one not in machine.slow_intrinsics]
+    return GROUPED[name] if paired and fast else 0
 
 
 def call_text(call: Call) -> str:
