@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -96,18 +97,18 @@ SYMBOLS = ("unity.kernel", "unity.linalg", "unity.reduce_half_pi")
 """Names in machine code and of registered functions, which begin as modules do."""
 
 
+@cache
 def prose():
     """Files and what they say in words: pages (records of decisions tell of what is gone), docstrings, comments."""
-    for page in [*PAGES, *(ROOT / "unity").rglob("*.md")]:
-        if page.parent.name != "decisions":
-            yield page, page.read_text()
+    said = [(p, p.read_text()) for p in [*PAGES, *(ROOT / "unity").rglob("*.md")] if p.parent.name != "decisions"]
     for path in [path for path in SOURCES if path.relative_to(ROOT).parts[0] != "tests"]:
         text = path.read_text()
         strings = [
             n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)
         ]
-        yield path, "\n".join([s.value for s in strings if isinstance(s.value, str)])
-        yield path, "\n".join([line for line in text.splitlines() if line.lstrip().startswith("#")])
+        said.append((path, "\n".join([s.value for s in strings if isinstance(s.value, str)])))
+        said.append((path, "\n".join([line for line in text.splitlines() if line.lstrip().startswith("#")])))
+    return said
 
 
 def reaches(name):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -56,10 +58,16 @@ def kernels(ex: unity.Executable) -> list[str]:
     return [line.split("(")[0].split()[-1] for line in ex.as_text().splitlines() if line.startswith("kernel ")]
 
 
+@cache
+def compiled(text: str) -> unity.Executable:
+    """A program for tensors of any size."""
+    return unity.compile(parse(text))
+
+
 @pytest.mark.parametrize("hidden", [LOWEST, float("-inf")])
 @pytest.mark.parametrize(("n", "m"), [(5, 7), (1, 70), (67, 3)])
 def test_an_added_mask(n: int, m: int, hidden: float) -> None:
-    ex = unity.compile(parse(ADDED))
+    ex = compiled(ADDED)
     assert kernels(ex) == ["attention"]
     q, k, v = tensors((2, 4, n, 8), (2, 4, m, 8), (2, 4, m, 8))
     bias = np.where(np.arange(m)[None] > np.arange(n)[:, None], hidden, 0).astype("float32")
@@ -70,7 +78,7 @@ def test_an_added_mask(n: int, m: int, hidden: float) -> None:
 
 
 def test_infinities_and_nan_stay_in_their_rows() -> None:
-    run = unity.VirtualMachine(unity.compile(parse(ADDED)))["main"]
+    run = unity.VirtualMachine(compiled(ADDED))["main"]
     q, k, v = tensors((1, 4, 6, 8), (1, 4, 9, 8), (1, 4, 9, 8))
     bias = np.zeros((6, 9), "float32")
     q[0, 1, 2, 3], bias[4, 1], v[0, 3, 5, 2] = np.nan, np.inf, np.inf

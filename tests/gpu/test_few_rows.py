@@ -60,12 +60,15 @@ def computed(mod: Any, *arrays: np.ndarray) -> np.ndarray:
         return made
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8", "float64"])
-@pytest.mark.parametrize("turned", [True, False])
+SIZES = [(1, 64, 256), (1, 67, 301), (2, 72, 300), (3, 33, 272), (8, 130, 64), (5, 40, 1032), (13, 67, 296)]
+TYPES = ["float16", "bfloat16", "float32", "int8", "float64"]
+
+
 @pytest.mark.parametrize(
-    "rows,columns,steps",
-    [(1, 64, 256), (1, 67, 301), (2, 72, 300), (3, 33, 272), (8, 130, 64), (5, 40, 1032), (13, 67, 296)],
-)
+    "rows,columns,steps,turned,dtype",
+    [(*size, (i + j) % 2 == 1, dtype) for i, size in enumerate(SIZES) for j, dtype in enumerate(TYPES)]
+    + [(13, 67, 296, True, "float32")],
+)  # every size with every type, each of both in either layout
 def test_sizes(rows: int, columns: int, steps: int, turned: bool, dtype: str) -> None:
     x, w, b = values((rows, steps), dtype), values((steps, columns), dtype), values((columns,), dtype)
     b = b.astype("int32") if dtype == "int8" else b
@@ -95,8 +98,7 @@ def test_batches(rows: int, turned: bool) -> None:
     np.testing.assert_array_equal(found.astype("float64"), x.astype("float64") @ w.astype("float64"))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("turned,dtype", [(False, "float16"), (True, "float16"), (True, "float32")])
 def test_any_number_of_rows(turned: bool, dtype: str) -> None:
     """One program for none, one, few and many rows, and sums over any number of steps."""
     w, b = values((88, 40), dtype), values((40,), dtype)

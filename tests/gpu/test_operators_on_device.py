@@ -1,5 +1,6 @@
 """Compiled operators on the device of this machine, or on the emulated one: what the reference interpreter gives, with sizes that are
-numbers and with sizes that are symbols. ``UNITY_GPU_SWEEP=1`` runs every sample of every operator."""
+numbers or with sizes that are symbols, in turn. ``UNITY_GPU_SWEEP=1`` runs every sample of every operator with both; so does
+``test_default_schedules_operators.py``, without code for a device."""
 
 from __future__ import annotations
 
@@ -27,17 +28,21 @@ pytestmark = pytest.mark.gpu
 ARCH = os.environ.get("UNITY_GPU_ARCH", "sm_80")
 
 
+KINDS = ("fixed", "symbolic")
+
+
 def _samples() -> list[Any]:
-    """All samples, or the last of each operator that is shown."""
+    """All samples, or the last of each operator that is shown; whether sizes are symbols."""
     every = {f"{case[0]}-{number}": case for number, case in enumerate(CASES) if case[0] not in SEVERAL}
-    if os.environ.get("UNITY_GPU_SWEEP") != "1":
+    if os.environ.get("UNITY_GPU_SWEEP") == "1":
+        chosen = [(name, kind) for name in every for kind in KINDS]
+    else:
         last = {case[0]: name for name, case in every.items() if case[0] in SHOWN}
-        every = {name: every[name] for name in last.values()}
-    return [pytest.param(case, id=name) for name, case in every.items()]
+        chosen = [(name, KINDS[place % 2]) for place, name in enumerate(last.values())]
+    return [pytest.param(every[name], kind == "symbolic", id=f"{name}-{kind}") for name, kind in chosen]
 
 
-@pytest.mark.parametrize("symbolic", [False, True], ids=["fixed", "symbolic"])
-@pytest.mark.parametrize("case", _samples())
+@pytest.mark.parametrize("case,symbolic", _samples())
 def test_an_operator_gives_what_the_interpreter_gives(case: Any, symbolic: bool) -> None:
     try:
         mod, arrays = build(*case, symbolic)

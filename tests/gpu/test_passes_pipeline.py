@@ -50,9 +50,17 @@ STAGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("stage,order", STAGES)
-@pytest.mark.parametrize("more", ["", ASYNC])
-@pytest.mark.parametrize("n,symbolic", [(8, False), (2, False), (1, True), (3, True), (7, True)])
+LENGTHS = [(8, False), (2, False), (1, True), (3, True), (7, True)]
+
+
+@pytest.mark.parametrize(
+    "stage,order,more,n,symbolic",
+    [
+        (*stages, ("", ASYNC)[(i + j) % 2], *length)
+        for i, stages in enumerate(STAGES)
+        for j, length in enumerate(LENGTHS)
+    ],
+)  # all stages with all lengths, either with copies of both kinds
 def test_chains(stage: list[int], order: list[int], more: str, n: int, symbolic: bool) -> None:
     x = np.random.default_rng(n).integers(-9, 9, (n, 32)).astype("float32")
     expected = x[:, ::-1] * 2 + np.arange(n, dtype="float32")[:, None]

@@ -7,7 +7,7 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-from levels import Level
+from levels import LEVELS, Level
 
 import unity
 from unity.ffi.machine_code.llvm import assembly
@@ -38,8 +38,16 @@ def f{active}(a: T.Buffer(({lanes},), "{source}"), b: T.Buffer(({lanes + BEHIND}
 """)
 
 
-@pytest.mark.parametrize("lanes", (2, 4, 8, 16))
-@pytest.mark.parametrize(("source", "result"), NARROWED)
+CASES = [
+    (*pair, lanes, LEVELS[(i + j + half) % 4])
+    for i, pair in enumerate(NARROWED)
+    for j, lanes in enumerate((2, 4, 8, 16))
+    for half in (0, 2)
+]
+"""All pairs of types with all numbers of lanes, either on every level."""
+
+
+@pytest.mark.parametrize(("source", "result", "lanes", "level"), CASES, indirect=["level"])
 def test_what_lies_behind_stays(level: Level, source: str, result: str, lanes: int) -> None:
     programs = {f"f{k}": narrowing(source, result, lanes, k) for k in range(1, lanes + 1)}
     compiled = unity.VirtualMachine(unity.compile(unity.IRModule(programs, {}, {})))

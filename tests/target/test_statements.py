@@ -360,7 +360,7 @@ def matmul(n: object, k: object, m: object, transposed: bool = False) -> object:
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("sizes", [(0, 3, 4), (1, 1, 1), (5, 7, 9), (33, 0, 17), (64, 48, 80)])
+@pytest.mark.parametrize("sizes", [(0, 3, 4), (1, 1, 1), (5, 7, 9), (33, 0, 17), (20, 17, 24)])
 def test_matmul(sizes: tuple[int, int, int], transposed: bool) -> None:
     n, k, m = sizes
     rng = np.random.default_rng(0)

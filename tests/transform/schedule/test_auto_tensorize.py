@@ -351,15 +351,15 @@ def grouped_intrinsic(rows, columns, depth, group):
 
 TensorIntrin.register("auto_pairs", *grouped_intrinsic(16, 16, 32, 2))
 TensorIntrin.register("auto_fours", *grouped_intrinsic(32, 16, 64, 4))
-GROUPED = {
-    "matmul": lambda types: matmul(17, 33, 70, **types),
-    "transposed": lambda types: matmul(32, 16, 64, transposed=True, **types),
-    "conv2d": lambda types: conv2d(1, 5, 6, 9, 20, 3, **types),
-    "batch": lambda types: batch(2, 16, 20, 64, **types),
+IN_GROUPS = {
+    "matmul": lambda types: matmul(17, 18, 34, **types),
+    "transposed": lambda types: matmul(16, 16, 64, transposed=True, **types),
+    "conv2d": lambda types: conv2d(1, 3, 4, 5, 17, 2, **types),
+    "batch": lambda types: batch(2, 5, 17, 32, **types),
 }
 
 
-@pytest.mark.parametrize("name", GROUPED)
+@pytest.mark.parametrize("name", IN_GROUPS)
 @pytest.mark.parametrize(
     ("intrin", "types"),
     [
@@ -368,12 +368,12 @@ GROUPED = {
     ],
 )
 def test_operands_in_groups_along_the_reduction(name, intrin, types):
-    sch = Schedule(parse(GROUPED[name](types)))
+    sch = Schedule(parse(IN_GROUPS[name](types)))
     before = sch.mod
     assert is_tensorizable(sch, sch.get_block("C"), TensorIntrin.get(intrin).desc)
     auto_tensorize(sch, sch.get_block("C"), intrin)
     assert "T.match_buffer(B_global" in sch.mod.script()
-    assert_same(before, sch.mod)
+    assert_same(before, sch.mod, seeds=1)
 
 
 def test_a_copy_of_a_schedule_tests_steps_as_well():
