@@ -36,7 +36,7 @@ class ModularSet:
         return ModularSet.make(gcd(gcd(self.coeff, other.coeff), self.base - other.base), self.base)
 
     def intersect(self, other: ModularSet) -> ModularSet:
-        """Return the common members; this set where there are none, or it is one value."""
+        """Return the members that ``other`` has as well; this set where there are none, or it is one value."""
         if not self.coeff or not other.coeff:
             return other if self.coeff else self
         common = gcd(self.coeff, other.coeff)
