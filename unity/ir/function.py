@@ -100,6 +100,11 @@ def seq_body(fn: Function) -> SeqExpr:
     return body if isinstance(body, SeqExpr) else SeqExpr((), body)
 
 
+def is_marked(fn: Function) -> bool:
+    """True for a function that fusion made, or that is for a library."""
+    return any([fn.attrs.get(mark) for mark in ("Primitive", "Composite", "Codegen")])
+
+
 def has_global_symbol(fn: Function | PrimFunc) -> bool:
     """True when the function is visible from outside the module."""
     return "global_symbol" in fn.attrs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -107,6 +107,12 @@ class IRModule(Node):
         if functions == self.functions and list(functions) == list(self.functions):
             return self
         return IRModule(functions, self.attrs, self.global_infos, self.name)
+
+    def with_graph_functions(
+        self, change: Callable[[Function], Any], more: Mapping[str, Any] | None = None
+    ) -> IRModule:
+        """The module with each graph function as ``change`` gives it, and with ``more`` functions that this may have added to."""
+        return self.with_functions({name: change(fn) for name, fn in self.graph_functions().items()} | dict(more or {}))
 
     def with_attrs(self, given: Mapping[str, Any] | None = None, /, **attrs: Any) -> IRModule:
         """Return the module with attributes added or replaced: those of ``given``, and ``attrs`` by name."""

@@ -20,7 +20,7 @@ from ...ir.walk import fresh_copy
 from ...op.common.table import R
 from ...transform.relax.fusion.fuse_ops import FunctionTable
 from ...transform.relax.layout.winograd import by_tiles
-from ...transform.relax.rewriting.graph_rewriter import GraphRewriter
+from ...transform.relax.rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 from .alone import Candidate
 from .anchors import BUCKETS, Key, Site, key_of
 from .candidates import Tiles
@@ -60,10 +60,10 @@ def with_kernels(mod: IRModule, chosen: Mapping[Key, tuple[Candidate, ...]]) -> 
     table = FunctionTable(mod)
     names = {key[0] for key in chosen}
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Expr:
-        kernels = chosen.get(key_of(value)) if type(value) is Call and value.op_name in names else None
-        if kernels is None or type(value) is not Call:
-            return value
+    def change(value: Call, rewriter: GraphRewriter) -> Expr | None:
+        kernels = chosen.get(key_of(value))
+        if kernels is None:
+            return None
         symbol = Site(value, ()).symbol()
         if all([kernel is kernels[0] for kernel in kernels]) or symbol is None:
             return _computed(value, kernels[0])
@@ -72,8 +72,7 @@ def with_kernels(mod: IRModule, chosen: Mapping[Key, tuple[Candidate, ...]]) -> 
 
     if not names:
         return mod
-    changed = {n: GraphRewriter(rule).function(fn) for n, fn in mod.graph_functions().items()}
-    return mod.with_functions({**changed, **table.added})
+    return mod.with_graph_functions(lambda fn: rewrite_calls(fn, change, *names), table.added)
 
 
 __all__ = ["with_kernels"]

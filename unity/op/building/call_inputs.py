@@ -5,17 +5,27 @@ Not here: what is done with the result. Invariant: a tensor that stands twice am
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import te
 from ...arith.cost import Cost, cost_of
 from ...ir.expr import Call, Constant, FloatImm, IntImm, Op, ShapeExpr, Tuple, TupleGetItem, Var
 from ...ir.op import OPS, OpInfo
-from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType
+from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType, Type
 from ...ir.walk import substitute
 from ...support.errors import TypeRuleError
+from ...support.source import Span
 from ..common.lowering import known_dims
+from ..common.table import R
+
+
+def kernel_call(
+    kernel: Expr, values: Sequence[Expr], symbols: Sequence[Expr], ty: Type, span: Span | None = None
+) -> Call:
+    """``R.call_dps`` of a kernel with tensors and symbols whose results are of type ``ty``."""
+    args = (kernel, Tuple(tuple(values)), *([ShapeExpr(tuple(symbols))] if symbols else []))
+    return Call(R.call_dps.op, args, {}, ty.fields if isinstance(ty, TupleType) else (ty,), ty, span)
 
 
 class CallInputs:

@@ -8,7 +8,6 @@ are computed in float32 and rounded once, as the operators do. Rules of one's ow
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ....ir.expr import Call, ShapeExpr, Tuple
 from ....ir.function import Function
@@ -26,7 +25,7 @@ from ....op.reduction import reduce
 from ...infra.passes import module_pass
 from ..normalize.dead_code import require_functions
 from ..normalize.normalize import normal_form
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 Rule = Callable[[Call], "Expr | None"]
 
@@ -138,15 +137,11 @@ def decompose(
     if names:
         chosen = {name: rule for name, rule in chosen.items() if name in names}
 
-    def step(value: Expr, rewriter: GraphRewriter) -> Any:
-        rule = chosen.get(value.op_name)
-        if rule is None:
-            return value
-        assert type(value) is Call
-        made = rule(value)
-        return value if made is None else normal_form(made, rewriter)
+    def change(call: Call, rewriter: GraphRewriter) -> Expr | None:
+        made = chosen[call.op_name](call)
+        return None if made is None else normal_form(made, rewriter)
 
-    return GraphRewriter(step).function(fn)
+    return rewrite_calls(fn, change, *chosen) if chosen else fn
 
 
 def _each(

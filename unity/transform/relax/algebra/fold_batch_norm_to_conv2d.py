@@ -10,8 +10,6 @@ s)``, in float32 and rounded once as before, so that no root and no quotient is 
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....ir.analysis import use_counts
 from ....ir.expr import Call, Tuple, Var
 from ....ir.function import Function
@@ -27,7 +25,7 @@ from ....op.nn.conv import conv2d
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import Sources, Visibility
 from ..normalize.normalize import normal_form
-from ..rewriting.graph_rewriter import GraphRewriter, each_binding
+from ..rewriting.graph_rewriter import GraphRewriter, each_binding, rewrite_calls
 
 
 def _layout(call: Call, name: str, default: str) -> str:
@@ -143,12 +141,10 @@ def fold_batch_norm_to_conv2d(fn: Function, *, only_constants: bool = True) -> F
         return fn
     folder = _Folder(fn, only_constants)
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is not Call or value.op_name != R.nn.batch_norm.name:
-            return value
-        made = folder.fold(value, rewriter.var) or folder.scaled(value, rewriter.var)
+    def change(call: Call, rewriter: GraphRewriter) -> Expr | None:
+        made = folder.fold(call, rewriter.var) or folder.scaled(call, rewriter.var)
         if made is None:
-            return value
-        return Tuple((rewriter.emit(normal_form(made, rewriter)), value.args[3], value.args[4]), value.span)
+            return None
+        return Tuple((rewriter.emit(normal_form(made, rewriter)), call.args[3], call.args[4]), call.span)
 
-    return GraphRewriter(rule).function(fn)
+    return rewrite_calls(fn, change, R.nn.batch_norm.name)

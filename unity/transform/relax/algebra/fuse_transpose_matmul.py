@@ -6,9 +6,7 @@ whose last axis is one of the matrix; of numbers of 8 bits the one that is summe
 
 from __future__ import annotations
 
-from typing import Any
-
-from ....ir.expr import Call, Tuple, Var, VarBinding
+from ....ir.expr import Call, Tuple
 from ....ir.function import Function
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, TensorType
@@ -17,8 +15,8 @@ from ....op.linalg.contraction import einsum
 from ....op.manipulate.manipulate import permutation
 from ...infra.backend import machine_in_use
 from ...infra.passes import function_pass
-from ..analysis.mutable_vars import Visibility, changed_vars
-from ..rewriting.graph_rewriter import GraphRewriter, each_binding
+from ..analysis.use_def import Source, calls_of, rewrite_with_sources
+from ..rewriting.graph_rewriter import GraphRewriter
 
 BATCH = "abcdefgh"
 """Letters of the axes before those of the matrices."""
@@ -40,37 +38,28 @@ def fuse_transpose_matmul(fn: Function, *, where_fast: bool = False) -> Function
 
     ``where_fast``: only where the machine in use reads transposed matrices as fast as others.
     """
-    fixed, visible = changed_vars(fn), Visibility(fn)
-    source: dict[Var, Call] = {
-        b.var: b.value
-        for _, b in each_binding(fn)
-        if isinstance(b, VarBinding)
-        and type(b.value) is Call
-        and b.value.op_name == R.permute_dims.name
-        and b.value.args[0] not in fixed
-    }
-    if not source or (where_fast and not machine_in_use().turns_operands):
+    if where_fast and not machine_in_use().turns_operands:
         return fn
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is not Call or value.op_name != R.matmul.name:
-            return value
+    def change(value: Call, source: Source, rewriter: GraphRewriter) -> Expr | None:
+        if value.op_name != R.matmul.name:
+            return None
         ranks = [arg.ty.ndim if isinstance(arg.ty, TensorType) else -1 for arg in value.args]
         if min(ranks) < 1 or max(ranks) - 2 > len(BATCH):
-            return value
+            return None
         batch = BATCH[: max(*ranks, 2) - 2]
         own = [batch[len(batch) - max(rank - 2, 0) :] for rank in ranks]
         rows, columns = ["" if rank == 1 else letter for rank, letter in zip(ranks, "ij")]
         operands, terms = list(value.args), [f"{own[0]}{rows}k", f"{own[1]}k{columns}"]
         for side, arg in enumerate(value.args):
-            permuted = source.get(arg) if isinstance(arg, Var) else None
+            permuted = source(arg)
             turned = _as_it_lies(permuted, terms[side]) if permuted is not None else None
-            if permuted is not None and turned is not None and visible.allows(permuted.args[0], rewriter.var):
+            if permuted is not None and turned is not None:
                 operands[side], terms[side] = permuted.args[0], turned
         if operands == list(value.args):
-            return value
+            return None
         subscripts = f"{terms[0]},{terms[1]}->{batch}{rows}{columns}"
         made = einsum(Tuple(tuple(operands)), subscripts=subscripts, **value.attrs, span=value.span)
-        return made if structural_equal(made.ty, value.ty) else value
+        return made if structural_equal(made.ty, value.ty) else None
 
-    return GraphRewriter(rule).function(fn)
+    return rewrite_with_sources(fn, calls_of(R.permute_dims.name), change)

@@ -7,9 +7,12 @@ packed function: a packed function may keep its arguments (a cache does), so not
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ....ir.expr import Binding, Call, GlobalVar, If, MatchCast, SeqExpr, Tuple, TupleGetItem, Var
 from ....ir.function import Function, PrimFunc
 from ....ir.module import IRModule
+from ....ir.node import replace
 from ....ir.op import OPS
 from ....ir.types import Expr, ObjectType, TensorType, TupleType, Type
 from ....ir.walk import collect, free_vars
@@ -26,6 +29,15 @@ def may_hold_memory(ty: Type) -> bool:
     if isinstance(ty, TupleType):
         return any([may_hold_memory(f) for f in ty.fields])
     return isinstance(ty, (TensorType, ObjectType))
+
+
+def with_branches(binding: Binding, change: Callable[[SeqExpr], SeqExpr]) -> Binding:
+    """The binding with the branches of a conditional changed."""
+    value = binding.value
+    if type(value) is not If:
+        return binding
+    sides = [change(s) if type(s) is SeqExpr else s for s in (value.then_branch, value.else_branch)]
+    return replace(binding, value=replace(value, then_branch=sides[0], else_branch=sides[1]))
 
 
 class Liveness:

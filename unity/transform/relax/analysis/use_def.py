@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ....ir.expr import Call, Var, VarBinding
 from ....ir.function import Function
 from ....ir.types import Expr
-from ..rewriting.graph_rewriter import GraphRewriter, each_binding
+from ..rewriting.graph_rewriter import GraphRewriter, each_binding, rewrite_calls
 from .mutable_vars import Visibility, changed_vars
 
 Source = Callable[[Expr], Call | None]
@@ -26,10 +26,12 @@ def rewrite_with_sources(
     fn: Function, is_source: Callable[[Expr], bool], change: Callable[[Call, Source, GraphRewriter], Expr | None]
 ) -> Function:
     """The function with calls changed by what they and the calls behind their operands are; None leaves a call as it is."""
-    fixed, visible = changed_vars(fn), Visibility(fn)
     calls = {b.var: b.value for _, b in each_binding(fn) if isinstance(b, VarBinding) and is_source(b.value)}
+    if not calls:
+        return fn
+    fixed, visible = changed_vars(fn), Visibility(fn)
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Expr:
+    def rule(value: Call, rewriter: GraphRewriter) -> Expr | None:
         def source(operand: Expr) -> Call | None:
             found = calls.get(operand) if isinstance(operand, Var) and operand not in fixed else None
             if type(found) is not Call:
@@ -37,7 +39,6 @@ def rewrite_with_sources(
             usable = all([v not in fixed and visible.allows(v, rewriter.var) for v in found.args])
             return found if usable else None
 
-        made = change(value, source, rewriter) if type(value) is Call else None
-        return value if made is None else made
+        return change(value, source, rewriter)
 
-    return GraphRewriter(rule).function(fn)
+    return rewrite_calls(fn, rule)

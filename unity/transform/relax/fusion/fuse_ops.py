@@ -35,7 +35,7 @@ from ....ir.expr import (
     Var,
     VarBinding,
 )  # fmt: skip
-from ....ir.function import Function
+from ....ir.function import Function, is_marked
 from ....ir.module import IRModule
 from ....ir.names import NameSupply
 from ....ir.node import replace
@@ -218,12 +218,7 @@ def fuse_ops(
     if level == 0:
         return mod
     fuser = _BlockFuser(mod, max_depth, max_args, apart)
-    changes = {
-        name: _Sequences(fuser)(fn)
-        for name, fn in mod.graph_functions().items()
-        if not (fn.attrs.get("Primitive") or fn.attrs.get("Codegen"))
-    }
-    return mod.with_functions({**changes, **fuser.table.added})
+    return mod.with_graph_functions(lambda fn: fn if is_marked(fn) else _Sequences(fuser)(fn), fuser.table.added)
 
 
 def joined_programs(mod: IRModule) -> list[str]:

@@ -28,7 +28,7 @@ from ....ir.expr import (
     Var,
     VarBinding,
 )
-from ....ir.function import Function
+from ....ir.function import Function, is_marked
 from ....ir.infer import is_pure_call
 from ....ir.module import IRModule
 from ....ir.types import Expr
@@ -270,6 +270,6 @@ def fuse_ops_by_pattern(
 
     for name, fn in mod.graph_functions().items():
         chosen = not entry_functions or name in entry_functions
-        if chosen and not (fn.attrs.get("Primitive") or fn.attrs.get("Codegen")):
+        if chosen and not is_marked(fn):
             changes[name] = OnBlocks(rule)(fn)
     return mod.with_functions({**changes, **table.added})

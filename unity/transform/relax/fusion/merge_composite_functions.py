@@ -8,7 +8,7 @@ attribute ``Composite``. Composites join along their uses as long as nothing out
 from __future__ import annotations
 
 from ....ir.expr import BindingBlock, Call, DataflowBlock, GlobalVar, Var, VarBinding
-from ....ir.function import Function, seq_body
+from ....ir.function import Function, is_marked, seq_body
 from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.types import Expr
@@ -111,12 +111,7 @@ def merge_composite_functions(mod: IRModule) -> IRModule:
             groups.append((group, add, {"Codegen": library}))
         return replace_groups(block, groups, False) if groups else block
 
-    changes = {
-        name: OnBlocks(rule)(fn)
-        for name, fn in mod.graph_functions().items()
-        if not (fn.attrs.get("Composite") or fn.attrs.get("Codegen") or fn.attrs.get("Primitive"))
-    }
-    merged = mod.with_functions({**changes, **table.added})
+    merged = mod.with_graph_functions(lambda fn: fn if is_marked(fn) else OnBlocks(rule)(fn), table.added)
     if merged is mod:
         return mod
     alive = reachable(merged)

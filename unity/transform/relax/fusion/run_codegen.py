@@ -17,16 +17,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....ffi.registry import register_func
-from ....ir.expr import Call, ExternFunc, GlobalVar, ShapeExpr, Tuple
+from ....ir.expr import Call, ExternFunc, GlobalVar, ShapeExpr
 from ....ir.function import Function, PrimFunc
 from ....ir.module import IRModule
 from ....ir.node import Node, replace
-from ....ir.types import Expr, ShapeType, TupleType
-from ....op.common.table import R
+from ....ir.types import Expr, ShapeType
+from ....op.building.call_inputs import kernel_call
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..normalize.dead_code import reachable, require_functions
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 Codegen = Callable[[dict[str, Function], Mapping[str, Any]], Mapping[str, Any]]
 
@@ -55,11 +55,7 @@ def _as_call_dps(value: Call, callee: Expr, fn: Function) -> Call:
             scalars += values
         else:
             tensors.append(arg)
-    args: tuple[Expr, ...] = (callee, Tuple(tuple(tensors)))
-    if scalars:
-        args = (*args, ShapeExpr(tuple(scalars)))
-    types = value.ty.fields if isinstance(value.ty, TupleType) else (value.ty,)
-    return Call(R.call_dps.op, args, {}, types, value.ty, value.span)
+    return kernel_call(callee, tensors, scalars, value.ty, value.span)
 
 
 def calling_kernels(
@@ -67,12 +63,12 @@ def calling_kernels(
 ) -> dict[str, Function]:
     """The callers with calls of ``functions`` that have a kernel as ``R.call_dps`` of it."""
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is Call and type(value.op) is GlobalVar and value.op.name in kernels:
-            return _as_call_dps(value, kernels[value.op.name], functions[value.op.name])
-        return value
+    def change(call: Call, rewriter: GraphRewriter) -> Call | None:
+        if type(call.op) is not GlobalVar or call.op.name not in kernels:
+            return None
+        return _as_call_dps(call, kernels[call.op.name], functions[call.op.name])
 
-    return {name: GraphRewriter(rule).function(fn) for name, fn in callers.items()}
+    return {name: rewrite_calls(fn, change) for name, fn in callers.items()}
 
 
 def _target(name: str, made: Any) -> Expr | PrimFunc | Function:

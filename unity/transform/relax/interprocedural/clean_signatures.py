@@ -13,16 +13,15 @@ from typing import Any
 from ....ir.analysis.use import bindings
 from ....ir.binders import bound_symbols
 from ....ir.expr import Call, DataflowVar, GlobalVar, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
-from ....ir.function import Function, has_global_symbol, seq_body
+from ....ir.function import Function, has_global_symbol, is_marked, seq_body
 from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.types import Expr, TupleType
 from ....ir.walk import Rewriter, children, free_vars
 from ...infra.passes import module_pass
 from ..params.bundle_model_params import with_head
-from ..rewriting.graph_rewriter import GraphRewriter, Replaced
+from ..rewriting.graph_rewriter import GraphRewriter, Replaced, rewrite_calls
 
-_MARKED = ("Primitive", "Composite", "Codegen")
 Arguments = Callable[[tuple[Expr, ...], GraphRewriter], tuple[Expr, ...]]
 
 
@@ -32,7 +31,7 @@ def _candidates(mod: IRModule) -> dict[str, Function]:
     return {
         name: fn
         for name, fn in mod.graph_functions().items()
-        if name not in values and not has_global_symbol(fn) and not any([fn.attrs.get(m) for m in _MARKED])
+        if name not in values and not has_global_symbol(fn) and not is_marked(fn)
     }
 
 
@@ -51,27 +50,18 @@ def _used_as_values(fn: Any) -> set[str]:
     return found
 
 
-def _update_calls(
-    mod: IRModule,
-    changed: dict[str, Function],
-    arguments: dict[str, Arguments],
-    results: Callable[[Call, GraphRewriter], Any],
-) -> IRModule:
+def _update_calls(mod: IRModule, changed: dict[str, Function], arguments: dict[str, Arguments]) -> IRModule:
     """The module with changed functions and every call of them rewritten."""
+    if not changed:
+        return mod
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is not Call or type(value.op) is not GlobalVar or value.op.name not in changed:
-            return value
-        name = value.op.name
-        args = arguments[name](value.args, rewriter) if name in arguments else value.args
-        return results(
-            Call(GlobalVar(name, changed[name].ty), args, value.attrs, value.ty_args, value.ty, value.span), rewriter
-        )
+    def change(call: Call, rewriter: GraphRewriter) -> Call | None:
+        if type(call.op) is not GlobalVar or call.op.name not in changed:
+            return None
+        name = call.op.name
+        return replace(call, op=GlobalVar(name, changed[name].ty), args=arguments[name](call.args, rewriter))
 
-    after = mod.with_functions(changed)
-    return after.with_functions(
-        {name: GraphRewriter(rule).function(fn) for name, fn in after.graph_functions().items()}
-    )
+    return mod.with_functions(changed).with_graph_functions(lambda fn: rewrite_calls(fn, change))
 
 
 @module_pass()
@@ -97,7 +87,7 @@ def expand_tuple_arguments(mod: IRModule) -> IRModule:
         body = seq_body(replace(fn, body=Rewriter(mapping=mapping)(fn.body)))
         changed[name] = replace(fn, params=tuple(params), body=with_head(tuple(heads), body))
         arguments[name] = _fields_of(fn.params)
-    return _update_calls(mod, changed, arguments, lambda call, rewriter: call) if changed else mod
+    return _update_calls(mod, changed, arguments)
 
 
 def _fields_of(params: tuple[Var, ...]) -> Arguments:
@@ -123,7 +113,7 @@ def remove_unused_parameters(mod: IRModule) -> IRModule:
         if len(kept) < len(fn.params):
             changed[name] = replace(fn, params=tuple([fn.params[i] for i in kept]))
             arguments[name] = _chosen(kept)
-    return _update_calls(mod, changed, arguments, lambda call, rewriter: call) if changed else mod
+    return _update_calls(mod, changed, arguments)
 
 
 def needed_params(fn: Function) -> list[int]:
@@ -190,23 +180,17 @@ def remove_unused_outputs(mod: IRModule) -> IRModule:
         return None
 
     places: dict[Expr, dict[int, Var]] = {}
-    after = mod.with_functions(changed)
-    again: dict[str, Any] = {}
-    for name, fn in after.graph_functions().items():
 
-        def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-            if type(value) is Call and type(value.op) is GlobalVar and value.op.name in changed:
-                return results(replace(value, op=GlobalVar(value.op.name, changed[value.op.name].ty)), rewriter)
-            if type(value) is TupleGetItem and value.tuple_value in places:
-                part = places[value.tuple_value][value.index]
-                inner = type(part) is DataflowVar and type(rewriter.var) is Var
-                return part if inner else Replaced(part)
-            return value
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        if type(value) is Call and type(value.op) is GlobalVar and value.op.name in changed:
+            return results(replace(value, op=GlobalVar(value.op.name, changed[value.op.name].ty)), rewriter)
+        if type(value) is TupleGetItem and value.tuple_value in places:
+            part = places[value.tuple_value][value.index]
+            inner = type(part) is DataflowVar and type(rewriter.var) is Var
+            return part if inner else Replaced(part)
+        return value
 
-        made: Function = GraphRewriter(rule).function(fn)
-        if made is not fn:
-            again[name] = made
-    return after.with_functions(again)
+    return mod.with_functions(changed).with_graph_functions(GraphRewriter(rule).function)
 
 
 def _note_reads(fn: Function, found: dict[str, Function], read: dict[str, set[int]]) -> None:

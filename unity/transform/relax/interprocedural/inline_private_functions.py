@@ -13,7 +13,7 @@ from typing import Any
 from ....ir.analysis import detect_recursion
 from ....ir.binders import bound_symbols
 from ....ir.expr import Binding, Call, DataflowVar, GlobalVar, If, SeqExpr, Tuple, TupleGetItem, Var
-from ....ir.function import Function, has_global_symbol
+from ....ir.function import Function, has_global_symbol, is_marked
 from ....ir.module import IRModule
 from ....ir.relation import Answer, bind_symbols, is_subtype
 from ....ir.types import Expr
@@ -21,8 +21,6 @@ from ....ir.walk import Rewriter, collect, free_vars, substitute
 from ...infra.passes import module_pass
 from ..normalize.dead_code import reachable
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced, each_binding
-
-_MARKED = ("Primitive", "Composite", "Codegen")
 
 
 class _Copy(Rewriter):
@@ -54,10 +52,7 @@ def _inlinable(mod: IRModule) -> dict[str, Function]:
     return {
         name: fn
         for name, fn in mod.graph_functions().items()
-        if not has_global_symbol(fn)
-        and name not in circular
-        and isinstance(fn.body, SeqExpr)
-        and not any([fn.attrs.get(mark) for mark in _MARKED])
+        if not has_global_symbol(fn) and name not in circular and isinstance(fn.body, SeqExpr) and not is_marked(fn)
     }
 
 

@@ -7,6 +7,7 @@ of shapes that no parameter binds any more are captured as a shape.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ....ir.binders import bound_symbols
@@ -14,29 +15,28 @@ from ....ir.expr import Call, GlobalVar, ShapeExpr, Tuple, Var, VarBinding, op
 from ....ir.function import Function
 from ....ir.infer import is_pure_call
 from ....ir.module import IRModule
+from ....ir.names import NameSupply
+from ....ir.node import replace
 from ....ir.relation import shape_type
 from ....ir.types import OBJECT, Expr, PrimType, Type
-from ....ir.walk import collect, free_vars, fresh_copy, substitute
+from ....ir.walk import free_vars, fresh_copy, substitute
 from ....op.common.table import R
 from ...infra.passes import module_pass
-from ..rewriting.graph_rewriter import GraphRewriter, Replaced, each_binding
+from ..analysis.mutable_vars import leaf_vars
+from ..rewriting.graph_rewriter import GraphRewriter, Replaced, each_binding, rewrite_calls
+
+_Lifted = tuple[GlobalVar, tuple[Expr, ...], Type]
+"""The global name of a function that was local, what it captures, the type of its result."""
 
 
 class _Lifter:
     def __init__(self, mod: IRModule) -> None:
-        self.mod = mod
+        self.names = NameSupply(mod.functions)
         self.added: dict[str, Function] = {}
-
-    def fresh(self, hint: str) -> str:
-        name, count = hint, 0
-        while name in self.mod.functions or name in self.added:
-            count += 1
-            name = f"{hint}{count}"
-        return name
 
     def function(self, fn: Function, path: str) -> Function:
         """The function with its local functions lifted; inner ones first."""
-        lifted: dict[Var, tuple[GlobalVar, tuple[Expr, ...], Type]] = {}
+        lifted: dict[Var, _Lifted] = {}
         values = _used_as_values(fn)
         pure = {
             b.var
@@ -56,9 +56,8 @@ class _Lifter:
                     return Replaced(target)
                 return Call(R.make_closure.op, (target, Tuple(captured)), {}, (), OBJECT, value.span)
             if type(value) is Call and isinstance(value.op, Var):
-                if value.op in lifted:
-                    target, captured, _ = lifted[value.op]
-                    return Call(target, (*captured, *value.args), value.attrs, value.ty_args, value.ty, value.span)
+                if (direct := _direct_call(value, lifted)) is not None:
+                    return direct
                 name = R.invoke_pure_closure.name if var in pure else R.invoke_closure.name
                 return Call(op(name), (value.op, Tuple(value.args)), {}, (value.ty,), value.ty, value.span)
             return value
@@ -68,8 +67,8 @@ class _Lifter:
         return rewriter.function(fn)
 
     def lift(self, inner: Function, var: Var, hint: str, outer: dict[Var, Any]) -> tuple[GlobalVar, tuple[Expr, ...]]:
-        name = self.fresh(hint)
-        self.added[name] = inner  # reserve the name
+        name = self.names.fresh(hint)
+        self.added[name] = inner  # its place, before those of functions inside
         free = [v for v in free_vars(inner) if v is not var]
         known: dict[Var, Expr] = {}
         for v in list(free):
@@ -87,31 +86,23 @@ class _Lifter:
         if loose:
             params.append(Var("symbols", shape_type(loose)))
             passed.append(ShapeExpr(tuple(loose)))
-        ref = GlobalVar(name)
         body_map: dict[Any, Any] = dict(zip(values, params))
         made = Function((*params, *inner.params), inner.body, inner.ret_ty, inner.pure, dict(inner.attrs), inner.span)
-        made = self.calls_direct(made, var, ref, tuple(params), outer)
+        direct = {**outer, var: (GlobalVar(name), tuple(params), inner.ret_ty)}
+        made = rewrite_calls(made, lambda call, rewriter: _direct_call(call, direct))
         made = fresh_copy(substitute(made, body_map))
         ref = GlobalVar(name, made.ty)
         made = self.function(made, name)
         self.added[name] = made
         return ref, tuple(passed)
 
-    def calls_direct(
-        self, fn: Function, own: Var, ref: GlobalVar, params: tuple[Expr, ...], outer: dict[Var, Any]
-    ) -> Function:
-        """Calls of itself and of functions lifted before go to their global names."""
 
-        def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-            if type(value) is Call and isinstance(value.op, Var):
-                if value.op is own:
-                    return Call(ref, (*params, *value.args), value.attrs, value.ty_args, value.ty, value.span)
-                if value.op in outer:
-                    target, captured, _ = outer[value.op]
-                    return Call(target, (*captured, *value.args), value.attrs, value.ty_args, value.ty, value.span)
-            return value
-
-        return GraphRewriter(rule).function(fn)
+def _direct_call(call: Call, lifted: Mapping[Any, _Lifted]) -> Call | None:
+    """The call of a function that was lifted by its global name, with what it captures."""
+    if call.op not in lifted:
+        return None
+    target, captured, _ = lifted[call.op]
+    return replace(call, op=target, args=(*captured, *call.args))
 
 
 def _used_as_values(fn: Function) -> set[Var]:
@@ -124,22 +115,9 @@ def _used_as_values(fn: Function) -> set[Var]:
             for arg in value.args:
                 found.update([v for v in free_vars(arg) if v in local])
         elif type(value) is not Function:
-            found.update([v for v in _direct(value) if v in local])
-    found.update([v for v in collect(fn, Var) if v in local and _returned(fn, v)])
+            found.update([v for v in leaf_vars(value) if v in local])
+    found.update([v for v in leaf_vars(fn.body) if v in local])
     return found
-
-
-def _direct(value: Expr) -> list[Var]:
-    if isinstance(value, Var):
-        return [value]
-    if type(value) is Tuple:
-        return [v for f in value.fields for v in _direct(f)]
-    sides = [getattr(value, n) for n in ("then_branch", "else_branch") if hasattr(value, n)]
-    return [v for s in sides for v in _direct(getattr(s, "body", s))]
-
-
-def _returned(fn: Function, var: Var) -> bool:
-    return var in _direct(getattr(fn.body, "body", fn.body))
 
 
 @module_pass()

@@ -6,15 +6,12 @@ Rewrite: ``R.call_pure_packed(f, x)`` -> ``R.call_packed(f, x)``, ``R.call_inpla
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....ir.expr import Call, op
 from ....ir.function import Function
-from ....ir.types import Expr
 from ....op.common.table import R
 from ....support.errors import PassError
 from ...infra.passes import function_pass
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 _UNWRAPPED = {
     R.call_pure_packed.name: R.call_packed.name,
@@ -30,20 +27,16 @@ def remove_purity_checking(fn: Function) -> Function:
     Requires functions without dataflow blocks (E541).
     """
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        name = _UNWRAPPED.get(value.op_name)
-        if name is None:
-            return value
+    def change(value: Call, rewriter: GraphRewriter) -> Call:
         if rewriter.in_dataflow:
             raise PassError(
-                "E541", "a call with an effect cannot stand in a dataflow block", getattr(value, "span", None),
+                "E541", "a call with an effect cannot stand in a dataflow block", value.span,
                 help="run to_non_dataflow first",
             )  # fmt: skip
-        assert type(value) is Call
         attrs = {k: v for k, v in value.attrs.items() if k != "inplace_indices"}
-        return Call(op(name), value.args, attrs, value.ty_args, value.ty, value.span)
+        return Call(op(_UNWRAPPED[value.op_name]), value.args, attrs, value.ty_args, value.ty, value.span)
 
-    made: Function = GraphRewriter(rule).function(fn)
+    made = rewrite_calls(fn, change, *_UNWRAPPED)
     if made.pure and not made.attrs.get("force_pure"):
         return made.with_attr("force_pure", True)
     return made

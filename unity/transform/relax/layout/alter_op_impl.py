@@ -22,7 +22,7 @@ from ....op.manipulate.slicing import strided_slice
 from ....support.errors import PassError
 from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 Layout = IndexMap | Callable[..., Any] | None
 
@@ -80,16 +80,13 @@ def alter_op_impl(
     kernels, programs = KernelTable(mod), mod.prim_funcs()
     impls, transforms = op_impl_map or {}, op_buffer_transforms or {}
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if value.op_name != R.call_dps.name:
-            return value
-        assert type(value) is Call
+    def change(value: Call, rewriter: GraphRewriter) -> Expr | None:
         callee, operands = value.args[0], value.args[1]
         if type(callee) is not GlobalVar or type(operands) is not Tuple or callee.name not in programs:
-            return value
+            return None
         name = str(programs[callee.name].attrs.get("operator_name", ""))
         if name not in impls:
-            return value
+            return None
         several = isinstance(value.ty, TupleType)
         results = value.ty.fields if isinstance(value.ty, TupleType) else (value.ty,)
         count = len(operands.fields)
@@ -106,5 +103,4 @@ def alter_op_impl(
         own = [_moved_back(v, t, r, rewriter) for v, t, r in zip(fields, layouts[count:], results)]
         return Tuple(tuple([rewriter.leaf(v) for v in own])) if several else own[0]
 
-    changes = {name: GraphRewriter(rule).function(fn) for name, fn in mod.graph_functions().items()}
-    return mod.with_functions({**changes, **kernels.added})
+    return mod.with_graph_functions(lambda fn: rewrite_calls(fn, change, R.call_dps.name), kernels.added)

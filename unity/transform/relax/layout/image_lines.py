@@ -18,11 +18,12 @@ import numpy as np
 from .... import te
 from ....ffi.tensor import Tensor
 from ....ir.build import const
-from ....ir.expr import Call, Constant, IntImm, ShapeExpr, Tuple, Var
+from ....ir.expr import Call, Constant, IntImm, Var
 from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.relation import dims, tensor_type
 from ....ir.types import Expr
+from ....op.building.call_inputs import kernel_call
 from ....op.common.table import R, constant
 from ....op.common.type_rules import int_attr
 from ....op.nn.conv import conv2d, pads, spatial
@@ -34,7 +35,7 @@ from ...infra.passes import module_pass
 from ...tir.blocks.op_pattern import OpPatternKind
 from ..precision.integer_sums import dtype_of_tensor
 from ..precision.quantize_weights import constants_of
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 VECTOR = 8
 """Elements of a vector of 16 bytes."""
@@ -115,14 +116,12 @@ def image_lines(mod: IRModule) -> IRModule:
         return mod
     kernels, known = KernelTable(mod), constants_of(mod)
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is not Call or value.op_name != R.nn.conv2d.name:
-            return value
-        data, weight = value.args
-        call = replace(value, args=(data, known.get(weight, weight) if isinstance(weight, Var) else weight))
+    def change(call: Call, rewriter: GraphRewriter) -> Expr | None:
+        data, weight = call.args
+        call = replace(call, args=(data, known.get(weight, weight) if isinstance(weight, Var) else weight))
         places = _line(call)
         if not places:
-            return value
+            return None
         weight, shape, out = call.args[1], dims(data.ty), dims(call.ty)
         assert type(weight) is Constant and shape is not None and out is not None and type(out[2]) is IntImm
         dtype, last = dtype_of_tensor(data), call.attrs.get("data_layout") == "NHWC"
@@ -131,12 +130,9 @@ def image_lines(mod: IRModule) -> IRModule:
         channels, wide = weight.data.shape[2], weight.data.shape[1]
         func, symbols = lines_of(shape, last, dtype, wide, out[2].value, places, left, stride)
         ty = tensor_type((shape[0], shape[1 if last else 2], out[2], const(_padded(channels * places), "int64")), dtype)
-        given: tuple[Expr, ...] = (kernels.add(func, "image_lines"), Tuple((data,)))
-        more = (ShapeExpr(tuple(symbols)),) if symbols else ()
-        lines = rewriter.emit(Call(R.call_dps.op, (*given, *more), {}, (ty,), ty))
+        lines = rewriter.emit(kernel_call(kernels.add(func, "image_lines"), [data], symbols, ty))
         filters = constant(Tensor(_weights(weight.data.numpy(), places)))
         attrs = {**call.attrs, "data_layout": "NHWC", "strides": (high, 1), "padding": (top, 0, bottom, 0)}
         return conv2d(lines, filters, **attrs)
 
-    made = {name: GraphRewriter(rule).function(fn) for name, fn in mod.graph_functions().items()}
-    return mod.with_functions({**made, **kernels.added})
+    return mod.with_graph_functions(lambda fn: rewrite_calls(fn, change, R.nn.conv2d.name), kernels.added)

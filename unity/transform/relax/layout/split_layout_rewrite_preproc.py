@@ -10,7 +10,6 @@ elsewhere too, or where the memory has sizes that are no numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ....ir.buffer import Buffer
 from ....ir.expr import Call, GlobalVar, IntImm, Tuple, Var
@@ -20,12 +19,13 @@ from ....ir.node import replace
 from ....ir.relation import tensor_type
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, Block, BufferStore, SeqStmt, Stmt, seq
-from ....ir.types import VOID_TYPE, Expr, prim_type
+from ....ir.types import VOID_TYPE, prim_type
 from ....ir.walk import collect, free_vars, fresh_copy, rewrite
+from ....op.building.call_inputs import kernel_call
 from ....op.common.table import R
 from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 ANNOTATIONS = ("meta_schedule.layout_rewrite_preproc", "layout_rewrite_preproc")
 
@@ -124,23 +124,17 @@ def split_layout_rewrite_preproc(mod: IRModule) -> IRModule:
     if not splits:
         return mod
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if value.op_name != R.call_dps.name:
-            return value
-        assert type(value) is Call
+    def change(value: Call, rewriter: GraphRewriter) -> Call | None:
         callee, operands = value.args[0], value.args[1]
         found = splits.get(callee.name) if type(callee) is GlobalVar else None
         if found is None or type(operands) is not Tuple or type(callee) is not GlobalVar:
-            return value
+            return None
         fields = list(operands.fields)
         for place, program, buffer in zip(found.places, found.prepacks, found.packed):
             ty = tensor_type(buffer.shape, buffer.dtype)
             prepack = kernels.add(program, f"{callee.name}_weight_prepack")
-            fields[place] = rewriter.emit(
-                Call(R.call_dps.op, (prepack, Tuple((fields[place],))), {}, (ty,), ty), "packed"
-            )
+            fields[place] = rewriter.emit(kernel_call(prepack, [fields[place]], (), ty), "packed")
         target = kernels.add(found.rest, f"{callee.name}_prepacked")
         return replace(value, args=(target, Tuple(tuple(fields)), *value.args[2:]))
 
-    made = {name: GraphRewriter(rule).function(fn) for name, fn in mod.graph_functions().items()}
-    return mod.with_functions({**made, **kernels.added})
+    return mod.with_graph_functions(lambda fn: rewrite_calls(fn, change, R.call_dps.name), kernels.added)

@@ -18,11 +18,12 @@ import numpy as np
 
 from ....ffi.tensor import Tensor
 from ....ir.build import const, mul
-from ....ir.expr import Call, Constant, IntImm, ShapeExpr, Tuple, Var
+from ....ir.expr import Call, Constant, IntImm, ShapeExpr, Var
 from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.relation import dims, tensor_type
 from ....ir.types import Expr
+from ....op.building.call_inputs import kernel_call
 from ....op.common.table import R, constant
 from ....op.common.type_rules import int_attr
 from ....op.linalg.products import matmul
@@ -36,7 +37,7 @@ from ...infra.backend import machine_in_use
 from ...infra.passes import module_pass
 from ..precision.integer_sums import Emit, dtype_of_tensor
 from ..precision.quantize_weights import constants_of
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 CONVOLUTION = R.nn.conv2d.name
 
@@ -85,9 +86,8 @@ def _computed(call: Call, tile: int, kernels: KernelTable, emit: Emit) -> Expr:
     edge, step = const(side, "int64"), const(tile, "int64")
 
     def program(made: Any, hint: str, value: Expr, result: Sequence[Expr]) -> Expr:
-        ty, (func, symbols) = tensor_type(result, "float32"), made
-        given: tuple[Expr, ...] = (kernels.add(func, hint), Tuple((value,)))
-        return emit(Call(R.call_dps.op, (*given, ShapeExpr(tuple(symbols))) if symbols else given, {}, (ty,), ty))
+        func, symbols = made
+        return emit(kernel_call(kernels.add(func, hint), [value], symbols, tensor_type(result, "float32")))
 
     places = (shape[0], high, wide)
     apart = (edge, edge, *places, shape[3])
@@ -108,16 +108,13 @@ def by_tiles(mod: IRModule, tile_of: Callable[[Call], int]) -> IRModule:
     """The module with its convolutions computed in tiles; ``tile_of`` gives their side, 0 for a call that stays."""
     kernels, known = KernelTable(mod), constants_of(mod)
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if value.op_name != CONVOLUTION or type(value) is not Call:
-            return value
-        data, weight = value.args
-        call = replace(value, args=(data, known.get(weight, weight) if isinstance(weight, Var) else weight))
+    def change(call: Call, rewriter: GraphRewriter) -> Expr | None:
+        data, weight = call.args
+        call = replace(call, args=(data, known.get(weight, weight) if isinstance(weight, Var) else weight))
         tile = tile_of(call) if not refused(call) else 0
-        return _computed(call, tile, kernels, rewriter.emit) if tile else value
+        return _computed(call, tile, kernels, rewriter.emit) if tile else None
 
-    made = {name: GraphRewriter(rule).function(fn) for name, fn in mod.graph_functions().items()}
-    return mod.with_functions({**made, **kernels.added})
+    return mod.with_graph_functions(lambda fn: rewrite_calls(fn, change, CONVOLUTION), kernels.added)
 
 
 @module_pass()

@@ -7,30 +7,26 @@ lowering of one's own for an operator, as rows have it, goes into the option ``c
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from .... import te
-from ....ir.expr import Call, GlobalVar, Op, ShapeExpr, Tuple
+from ....ir.expr import Call, GlobalVar, Tuple
+from ....ir.function import Function
 from ....ir.module import IRModule
 from ....ir.op import OPS, OpInfo
 from ....ir.types import Expr, TupleType
-from ....op.building.call_inputs import CallInputs
-from ....op.common.table import R
+from ....op.building.call_inputs import CallInputs, kernel_call
 from ....support.errors import UnityError
 from ....te.kernel_table import KernelTable
 from ...infra.backend import lowerings_in_use
 from ...infra.passes import module_pass
 from ..analysis.call_key import call_key
-from ..rewriting.graph_rewriter import GraphRewriter, Replaced
+from ..rewriting.graph_rewriter import GraphRewriter, Replaced, rewrite_calls
 
-
-class Lowered:
-    """Lowerings found so far: the kernel and the symbols passed to it, by key of the call."""
-
-    def __init__(self) -> None:
-        self.known: dict[Hashable, tuple[GlobalVar, tuple[Expr, ...]]] = {}
+Lowered = dict[Hashable, tuple[GlobalVar, Sequence[Expr]]]
+"""Lowerings found so far: the kernel and the symbols passed to it, by key of the call."""
 
 
 def lower_call(call: Call, info: OpInfo, rewriter: GraphRewriter, kernels: KernelTable, lowered: Lowered) -> Any:
@@ -38,8 +34,9 @@ def lower_call(call: Call, info: OpInfo, rewriter: GraphRewriter, kernels: Kerne
     inputs = CallInputs(call, info, rewriter.field)
     converted = inputs.all()
     key = call_key(call)
-    if key in lowered.known:
-        return _call_kernel(call, *lowered.known[key], inputs.values)
+    if key in lowered:
+        target, symbols = lowered[key]
+        return kernel_call(target, inputs.values, symbols, call.ty, call.span)
     assert callable(info.lower)
     made = info.lower(call, *converted)
     several = isinstance(made, (tuple, list))
@@ -54,23 +51,12 @@ def lower_call(call: Call, info: OpInfo, rewriter: GraphRewriter, kernels: Kerne
     types = call.ty.fields if isinstance(call.ty, TupleType) else (call.ty,)
     outs = tuple([t for t, r in zip(types, results) if r not in inputs.by_tensor])
     if len(outs) == len(types) and (len(outs) > 1 or not several):
-        lowered.known[key] = (target, tuple(symbols))
-        return _call_kernel(call, target, tuple(symbols), inputs.values)
+        lowered[key] = target, symbols
+        return kernel_call(target, inputs.values, symbols, call.ty, call.span)
     ty = TupleType(outs) if len(outs) > 1 else outs[0]
-    held = rewriter.emit(Call(R.call_dps.op, _dps_args(target, tuple(symbols), inputs.values), {}, outs, ty, call.span))
+    held = rewriter.emit(kernel_call(target, inputs.values, symbols, ty, call.span))
     parts = iter([held] if len(outs) == 1 else [rewriter.field(held, i) for i in range(len(outs))])
     return Tuple(tuple([inputs.by_tensor[r] if r in inputs.by_tensor else next(parts) for r in results]), call.span)
-
-
-def _dps_args(target: GlobalVar, symbols: tuple[Expr, ...], values: list[Expr]) -> tuple[Expr, ...]:
-    args: tuple[Expr, ...] = (target, Tuple(tuple(values)))
-    return (*args, ShapeExpr(symbols)) if symbols else args
-
-
-def _call_kernel(call: Call, target: GlobalVar, symbols: tuple[Expr, ...], values: list[Expr]) -> Call:
-    """The call of a kernel that computes all results of an operator."""
-    types = call.ty.fields if isinstance(call.ty, TupleType) else (call.ty,)
-    return Call(R.call_dps.op, _dps_args(target, symbols, values), {}, types, call.ty, call.span)
 
 
 @module_pass()
@@ -90,29 +76,26 @@ def legalize_ops(
     kernels, lowered, left = KernelTable(mod), Lowered(), set[str]()
     own = {**lowerings_in_use(), **dict(custom)}
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is not Call or type(value.op) is not Op:
-            return value
-        info = OPS.get(value.op.name)
-        if info is None or value.op.name in skip:
-            return value
-        if value.op.name in own:
-            info = replace(info, lower=own[value.op.name])
+    def change(call: Call, rewriter: GraphRewriter) -> Any:
+        info = OPS.get(call.op_name)
+        if info is None or info.name in skip:
+            return None
+        if info.name in own:
+            info = replace(info, lower=own[info.name])
         if not callable(info.lower):
             left.add(info.name)
-            return value
+            return None
         try:
-            return lower_call(value, info, rewriter, kernels, lowered)
+            return lower_call(call, info, rewriter, kernels, lowered)
         except UnityError as error:
             if error.span is None:
-                error.span = value.span
+                error.span = call.span
             raise
 
-    changes = {
-        name: GraphRewriter(rule).function(fn)
-        for name, fn in mod.graph_functions().items()
-        if not (fn.attrs.get("Primitive") and fn.attrs.get("Codegen"))
-    }
+    def lower(fn: Function) -> Function:
+        return fn if fn.attrs.get("Primitive") and fn.attrs.get("Codegen") else rewrite_calls(fn, change)
+
+    made = mod.with_graph_functions(lower, kernels.added)
     if warn and left:
         warnings.warn(f"no lowering of {', '.join(sorted(left))}", stacklevel=2)
-    return mod.with_functions({**changes, **kernels.added})
+    return made

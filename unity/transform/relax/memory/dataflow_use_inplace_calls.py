@@ -16,7 +16,7 @@ from typing import Any
 from ....ir.buffer import Buffer
 from ....ir.build import is_int
 from ....ir.expr import Binding, Call, Constant, DataflowBlock, DataflowVar, GlobalVar, Tuple, Var, VarBinding
-from ....ir.function import PrimFunc
+from ....ir.function import PrimFunc, is_marked
 from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
@@ -136,9 +136,6 @@ def dataflow_use_inplace_calls(mod: IRModule) -> IRModule:
     """
     kernels = KernelTable(mod)
     known: dict[str, dict[int, PrimFunc]] = {}
-    changes = {
-        name: _InPlace(mod, kernels, known)(fn)
-        for name, fn in mod.graph_functions().items()
-        if not (fn.attrs.get("Primitive") or fn.attrs.get("Codegen"))
-    }
-    return mod.with_functions({**changes, **kernels.added})
+    return mod.with_graph_functions(
+        lambda fn: fn if is_marked(fn) else _InPlace(mod, kernels, known)(fn), kernels.added
+    )

@@ -6,7 +6,7 @@ Only memory that does not escape is killed; a storage dies after every tensor in
 
 from __future__ import annotations
 
-from ....ir.expr import Binding, BindingBlock, Call, If, SeqExpr, Var, VarBinding, op
+from ....ir.expr import Binding, BindingBlock, Call, SeqExpr, Var, VarBinding, op
 from ....ir.function import Function
 from ....ir.module import IRModule
 from ....ir.names import NameSupply
@@ -15,7 +15,7 @@ from ....ir.types import VOID_TYPE
 from ....ir.walk import used_vars
 from ....op.common.table import R
 from ...infra.passes import module_pass
-from ..analysis.liveness import KILLS, Liveness
+from ..analysis.liveness import KILLS, Liveness, with_branches
 
 _KILLS = {
     R.builtin.alloc_tensor.name: R.memory.kill_tensor.name,
@@ -46,7 +46,7 @@ class _Killer:
         for block in seq.blocks:
             made: list[Binding] = []
             for binding in block.bindings:
-                made.append(self.inside(binding))
+                made.append(with_branches(binding, self.sequence))
                 for kill, var in sorted(ends.get(index, ()), key=lambda item: item[0], reverse=True):
                     made.append(
                         VarBinding(Var(self.names.fresh("_"), VOID_TYPE), Call(op(kill), (var,), {}, (), VOID_TYPE))
@@ -54,13 +54,6 @@ class _Killer:
                 index += 1
             blocks.append(replace(block, bindings=tuple(made)))
         return replace(seq, blocks=tuple(blocks))
-
-    def inside(self, binding: Binding) -> Binding:
-        value = binding.value
-        if type(value) is not If:
-            return binding
-        sides = [self.sequence(s) if type(s) is SeqExpr else s for s in (value.then_branch, value.else_branch)]
-        return replace(binding, value=replace(value, then_branch=sides[0], else_branch=sides[1]))
 
 
 @module_pass()
@@ -70,10 +63,6 @@ def kill_after_last_use(mod: IRModule) -> IRModule:
     Requires explicit memory (``lower_call_dps``). Gives ``R.memory.kill_tensor``, ``R.memory.kill_storage`` and
     ``R.vm.kill_object``.
     """
-    return mod.with_functions(
-        {
-            name: replace(fn, body=_Killer(fn, mod).sequence(fn.body))
-            for name, fn in mod.graph_functions().items()
-            if type(fn.body) is SeqExpr
-        }
+    return mod.with_graph_functions(
+        lambda fn: replace(fn, body=_Killer(fn, mod).sequence(fn.body)) if type(fn.body) is SeqExpr else fn
     )

@@ -7,14 +7,12 @@ The default pipeline does without: bytecode has an instruction for whole tensors
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....ir.expr import Call, Var, VarBinding
 from ....ir.function import Function
 from ....ir.types import OBJECT, Expr, TensorType
 from ....op.common.table import R
 from ...infra.passes import function_pass
-from ..rewriting.graph_rewriter import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 from .plan_memory import Storage, alloc_in, alloc_storage, bytes_of
 
 
@@ -22,15 +20,12 @@ from .plan_memory import Storage, alloc_in, alloc_storage, bytes_of
 def lower_alloc_tensor(fn: Function) -> Function:
     """Give each tensor that ``plan_memory`` left whole a storage of its own."""
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if value.op_name != R.builtin.alloc_tensor.name or not isinstance(value.ty, TensorType):
-            return value
-        assert type(value) is Call and rewriter.var is not None
-        size = bytes_of(value.ty)
-        if size is None:
-            return value
+    def change(value: Call, rewriter: GraphRewriter) -> Expr | None:
+        size = bytes_of(value.ty) if isinstance(value.ty, TensorType) else None
+        if size is None or rewriter.var is None:
+            return None
         storage = Storage(Var("storage", OBJECT), size, size, (value.args[2], value.args[3]))
         storage.var = rewriter.emit(alloc_storage(storage), "storage")
         return alloc_in(storage, VarBinding(rewriter.var, value))
 
-    return GraphRewriter(rule).function(fn)
+    return rewrite_calls(fn, change, R.builtin.alloc_tensor.name)

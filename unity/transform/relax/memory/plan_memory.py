@@ -21,7 +21,6 @@ from ....ir.expr import (
     BindingBlock,
     Call,
     DataTypeImm,
-    If,
     IntImm,
     SeqExpr,
     ShapeExpr,
@@ -40,7 +39,7 @@ from ....ir.walk import used_vars
 from ....op.common.table import R
 from ....op.common.type_rules import product
 from ...infra.passes import module_pass
-from ..analysis.liveness import Liveness
+from ..analysis.liveness import Liveness, with_branches
 
 
 @dataclass(slots=True, eq=False)
@@ -96,12 +95,9 @@ class _Planner:
 
     def inside(self, binding: Binding) -> Binding:
         value = binding.value
-        if type(value) is If:
-            sides = [self.sequence(s) if type(s) is SeqExpr else s for s in (value.then_branch, value.else_branch)]
-            return replace(binding, value=replace(value, then_branch=sides[0], else_branch=sides[1]))
         if type(value) is Function and type(value.body) is SeqExpr:
             return replace(binding, value=replace(value, body=self.sequence(value.body)))
-        return binding
+        return with_branches(binding, self.sequence)
 
     def assign(self, live: Liveness) -> dict[Var, Storage]:
         ends: dict[int, list[Storage]] = {}
@@ -195,12 +191,8 @@ def plan_memory(mod: IRModule, *, max_noted: int = 256 << 20) -> IRModule:
     ``max_noted``: storages are as large as ranges that an importer noted allow if they take no more bytes than this together;
     what the attribute ``tir_var_upper_bound`` says holds at any size.
     """
-    return mod.with_functions(
-        {
-            name: replace(fn, body=_planned(fn, fn.body, mod, max_noted))
-            for name, fn in mod.graph_functions().items()
-            if type(fn.body) is SeqExpr
-        }
+    return mod.with_graph_functions(
+        lambda fn: replace(fn, body=_planned(fn, fn.body, mod, max_noted)) if type(fn.body) is SeqExpr else fn
     )
 
 

@@ -7,16 +7,15 @@ it, or the program, still owns. Such a reshape stays an operator and copies.
 
 from __future__ import annotations
 
-from typing import Any
-
-from ....ir.expr import Call, If, MatchCast, Op, SeqExpr, ShapeExpr, Tuple, Var
+from ....ir.expr import Call, MatchCast, ShapeExpr, Var
 from ....ir.function import Function
 from ....ir.op import OPS
 from ....ir.relation import dims
-from ....ir.types import Expr, TensorType
+from ....ir.types import Expr
 from ....op.common.table import R
 from ...infra.passes import function_pass
-from ..rewriting.graph_rewriter import GraphRewriter, each_binding
+from ..analysis.mutable_vars import leaf_vars
+from ..rewriting.graph_rewriter import GraphRewriter, each_binding, rewrite_calls
 
 _CALLS = {R.call_dps.name, R.call_dps_with_grad.name}
 
@@ -39,31 +38,17 @@ class _Origins:
     def __init__(self, fn: Function) -> None:
         self.leaving: set[Var] = set()
         self.source: dict[Var, Expr] = {}
-        self._leave(fn.body)
+        self.leaving.update(leaf_vars(fn.body))
         for _, binding in each_binding(fn):
             value: Expr = binding.value
             self.source[binding.var] = value
             if isinstance(binding, MatchCast):
-                self.leaving.update(_vars(value))
+                self.leaving.update(leaf_vars(value))
             elif type(value) is Call:
                 if not _is_kernel(value):
-                    for arg in value.args:
-                        self.leaving.update(_vars(arg))
-            elif not isinstance(value, ShapeExpr):
-                self._leave(value)
-
-    def _leave(self, value: Expr) -> None:
-        stack = [value]
-        while stack:
-            item = stack.pop()
-            if type(item) is SeqExpr or isinstance(item, Function):
-                stack.append(item.body)
-            elif type(item) is If:
-                stack += [item.then_branch, item.else_branch]
-            elif hasattr(item, "tuple_value"):
-                stack.append(item.tuple_value)
+                    self.leaving.update([var for arg in value.args for var in leaf_vars(arg)])
             else:
-                self.leaving.update(_vars(item))
+                self.leaving.update(leaf_vars(value.body if type(value) is Function else value))
 
     def is_local(self, value: Expr) -> bool:
         """True if a kernel made the memory in this function (seen through views)."""
@@ -78,27 +63,15 @@ class _Origins:
         return False
 
 
-def _vars(value: Expr) -> list[Var]:
-    if isinstance(value, Var):
-        return [value]
-    return [v for f in value.fields for v in _vars(f)] if type(value) is Tuple else []
-
-
 @function_pass()
 def rewrite_reshape(fn: Function) -> Function:
     """Replace reshapes by views where no memory is shared with the caller. Gives ``R.memory.view``."""
     origins = _Origins(fn)
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if not _is_view(value):
-            return value
-        assert type(value) is Call and type(value.op) is Op
-        ty = value.ty
-        known = dims(ty) if isinstance(ty, TensorType) else None
-        if known is None or rewriter.var is None:
-            return value
-        if rewriter.var in origins.leaving and not origins.is_local(value.args[0]):
-            return value
-        return Call(R.memory.view.op, (value.args[0], ShapeExpr(known)), {}, (), ty, value.span)
+    def change(call: Call, rewriter: GraphRewriter) -> Call | None:
+        known = dims(call.ty) if _is_view(call) else None
+        if known is None or (rewriter.var in origins.leaving and not origins.is_local(call.args[0])):
+            return None
+        return Call(R.memory.view.op, (call.args[0], ShapeExpr(known)), {}, (), call.ty, call.span)
 
-    return GraphRewriter(rule).function(fn)
+    return rewrite_calls(fn, change)

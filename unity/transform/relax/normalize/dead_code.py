@@ -130,6 +130,6 @@ def dead_code(mod: IRModule, *, entry_functions: tuple[str, ...] = ()) -> IRModu
     ``entry_functions``: functions kept besides the public ones.
     """
     require_functions(mod, entry_functions)
-    cleaned = mod.with_functions({name: clean_function(fn) for name, fn in mod.graph_functions().items()})
+    cleaned = mod.with_graph_functions(clean_function)
     alive = reachable(cleaned, entry_functions)
     return cleaned.with_functions({name: None for name in cleaned.functions if name not in alive})

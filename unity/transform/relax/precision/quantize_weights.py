@@ -19,10 +19,11 @@ import numpy as np
 from .... import te
 from ....ffi.tensor import Tensor
 from ....ir.build import const
-from ....ir.expr import Call, Constant, IntImm, Op, ShapeExpr, Tuple, Var, VarBinding
+from ....ir.expr import Call, Constant, IntImm, Op, ShapeExpr, Var, VarBinding
 from ....ir.module import IRModule
 from ....ir.relation import dims, tensor_type
 from ....ir.types import Expr, TensorType
+from ....op.building.call_inputs import kernel_call
 from ....op.common.table import R, constant
 from ....op.manipulate.manipulate import reshape
 from ....op.manipulate.slicing import strided_slice
@@ -30,7 +31,7 @@ from ....support.errors import PassError
 from ....te.kernel_table import KernelTable
 from ...default_schedule.base import SCHEDULED
 from ...infra.passes import module_pass
-from ..rewriting.graph_rewriter import GraphRewriter, each_binding
+from ..rewriting.graph_rewriter import GraphRewriter, each_binding, rewrite_calls
 from .few_bits import MOST_ROWS, few_bit_product
 
 PANELS = (64, 48, 32, 16)
@@ -160,29 +161,26 @@ def quantize_weights(mod: IRModule, *, bits: int = 8, group: int = 32) -> IRModu
     known, kernels = constants_of(mod), KernelTable(mod)
     made: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+    def change(value: Call, rewriter: GraphRewriter) -> Expr | None:
         found = product_of(value, known)
         if found is None:
-            return value
+            return None
         rows, columns = found.weights.shape
         width = panel_width(columns)
         if not width or (bits == 4 and rows % 2):
-            return value
+            return None
         together = group if rows % group == 0 else rows
         key = (found.weights.__array_interface__["data"][0], *found.weights.shape, *found.weights.strides)
         if key not in made:
             made[key] = _eight(found.weights, width) if bits == 8 else _four(found.weights, width, together)
         stored, scales = made[key]
         func, symbols = _program(found.lead, stored, scales, rows, bits)
-        target = kernels.add(func, f"matmul_int{bits}")
         values = (rewriter.leaf(found.data), constant(Tensor(stored)), constant(Tensor(scales)))
-        args: tuple[Expr, ...] = (target, Tuple(values))
         ty = tensor_type((*found.lead, const(len(stored), "int64"), const(width, "int64")), "float32")
-        call = Call(R.call_dps.op, (*args, ShapeExpr(tuple(symbols))) if symbols else args, {}, (ty,), ty)
+        call = kernel_call(kernels.add(func, f"matmul_int{bits}"), values, symbols, ty)
         whole = reshape(rewriter.emit(call), ShapeExpr((*found.lead, const(len(stored) * width, "int64"))))
         if columns % width == 0:
             return whole
         return strided_slice(rewriter.emit(whole), axes=[len(found.lead)], begin=[0], end=[columns])
 
-    changes = {name: GraphRewriter(rule).function(fn) for name, fn in mod.graph_functions().items()}
-    return mod.with_functions({**changes, **kernels.added})
+    return mod.with_graph_functions(lambda fn: rewrite_calls(fn, change, R.matmul.name), kernels.added)

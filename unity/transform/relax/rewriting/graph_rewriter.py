@@ -202,6 +202,16 @@ class GraphRewriter:
         return self._apply(value)  # type: ignore[no-any-return]
 
 
+def rewrite_calls(fn: Function, change: Callable[[Call, GraphRewriter], Any], *names: str) -> Function:
+    """The function with calls of these operators, all calls where none is named, as ``change`` gives them; None leaves a call."""
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        made = change(value, rewriter) if type(value) is Call and (not names or value.op_name in names) else None
+        return value if made is None else made
+
+    return GraphRewriter(rule).function(fn)
+
+
 def each_binding(fn: Function) -> Iterator[tuple[BindingBlock, Binding]]:
     """Bindings of a function in order, those of branches and local functions before the binding that holds them."""
     stack: list[Any] = [fn.body]
