@@ -14,7 +14,8 @@ from schedule_programs import ELEMENTWISE, MM_RELU, SYMBOLIC, assert_same, modul
 
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import Schedule, Trace
-from unity.transform.schedule.preconditions.conditions import iter_map, loops_of, why_not_complete_or_reduction
+from unity.transform.schedule.core.sref import loops_of
+from unity.transform.schedule.preconditions.conditions import iter_map, why_not_complete_or_reduction
 from unity.transform.schedule.preconditions.coverage import exact_region, relaxed_region, why_not_covered
 from unity.transform.schedule.preconditions.dependence import regions, scope_of
 from unity.transform.schedule.preconditions.distinct import distinct_cells

@@ -91,6 +91,16 @@ def key_of(node: Item) -> Var | Block:
     return node.loop_var if isinstance(node, For) else node.block
 
 
+def loops_of(item: Sref, upto: Sref | None = None) -> list[Sref]:
+    """Loops around a loop or block within its enclosing block (strictly inside ``upto``, if given), from the outside in."""
+    found: list[Sref] = []
+    for above in item.above():
+        if above is upto or above.is_block:
+            break
+        found.append(above)
+    return found[::-1]
+
+
 def inner_statements(stmt: Stmt) -> tuple[Stmt, ...]:
     """The statements directly inside a statement; those of a block are its initialisation and body."""
     if isinstance(stmt, (For, While)) or type(stmt) is AttrStmt:
@@ -125,6 +135,14 @@ def items_below(stmt: Stmt) -> list[Item]:
 def items_in(stmt: Stmt) -> list[Item]:
     """The topmost loops and blocks of a statement, itself included."""
     return [stmt] if isinstance(stmt, (For, BlockRealize)) else items_below(stmt)
+
+
+def block_of(nest: Stmt) -> Block:
+    """The block inside a nest of loops."""
+    while type(nest) is For:
+        nest = nest.body
+    assert type(nest) is BlockRealize
+    return nest.block
 
 
 def statements_in(stmt: Stmt) -> list[Stmt]:

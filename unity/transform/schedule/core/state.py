@@ -165,6 +165,13 @@ class ScheduleState:
         self.now.clear()
         self._log(lambda: self.shells.__setitem__(func, old))
 
+    def remembered(self, key: Any, make: Callable[[], _R]) -> _R:
+        """The result of ``make``, which depends on the nodes of ``key`` alone."""
+        found = self.cache.get(key, self)
+        if found is self:
+            found = self.cache[key] = make()
+        return found  # type: ignore[no-any-return]
+
     # ---- lookup
 
     def sref(self, func: str, node: Item | Var | Block) -> Sref:
@@ -401,13 +408,13 @@ Pointers = tuple[frozenset[Var], tuple[Var, ...], bool]
 
 def pointers(state: ScheduleState, item: Item) -> Pointers:
     """Pointers used anywhere in a loop or block; those it allocates outside of inner loops and blocks; whether any stand inside."""
-    found: Pointers | None = state.cache.get(("held", item))
-    if found is None:
+
+    def find() -> Pointers:
         below = items_below(item)
         inner = [pointers(state, i) for i in below]
         nodes = nodes_in(item, {id(i) for i in below})
         used = frozenset([n for n in nodes if type(n) is Var and type(n.ty) is PointerType])
         own = tuple([n.buffer.data for n in nodes if type(n) is AllocBuffer])
-        found = used.union(*[i[0] for i in inner]), own, bool(own) or any([i[2] for i in inner])
-        state.cache["held", item] = found
-    return found
+        return used.union(*[i[0] for i in inner]), own, bool(own) or any([i[2] for i in inner])
+
+    return state.remembered(("held", item), find)

@@ -15,7 +15,7 @@ from ....ir.expr import Var
 from ....ir.types import Expr
 from ....ir.walk import free_vars, substitute
 from ..core.refuse import Clash
-from ..core.sref import Sref
+from ..core.sref import Sref, loops_of
 from ..core.state import ScheduleState
 from ..rewrites.rewriting import size_vars
 from .dependence import regions
@@ -33,18 +33,11 @@ def shown_clash(state: ScheduleState, block: Sref, over: Sref | None = None) -> 
 def clash(state: ScheduleState, block: Sref, over: Sref | None = None) -> Clash | None:
     """Two iterations of the loops around a block that write the same cell (that differ in the loop ``over``, if
     given)."""
-    loops: list[Sref] = []
-    for above in block.above():
-        if above.is_block:
-            break
-        loops.insert(0, above)
+    loops = loops_of(block)
     sizes = dict.fromkeys(size_vars(state, block.func), SIZE)
     bound = dict(zip([axis.var for axis in block.block.iter_vars], block.realize.iter_values))
     _, writes = regions(state, block.block)
-    extents: list[int] = []
-    for sref in loops:
-        extent = int_value(sref.loop.extent)
-        extents.append(extent if extent is not None else SIZE)
+    extents = [int_value(sref.loop.extent, SIZE) for sref in loops]
     variables = [sref.loop.loop_var for sref in loops]
     for region in writes:
         cell = [substitute(r.min, bound) for r in region.region]

@@ -18,7 +18,7 @@ from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import free_vars, uses_any
 from ..core.refuse import refuse
-from ..core.sref import Sref, inner_statements
+from ..core.sref import Sref, inner_statements, loops_of
 from ..core.state import ScheduleState
 from ..rewrites.rewriting import analyzer_at, iteration_map, loop_range
 from .cell_conflicts import shown_clash
@@ -26,29 +26,19 @@ from .dependence import block_scope, regions
 from .enclosing import standing, why_irregular
 
 
-def loops_of(block: Sref) -> list[Sref]:
-    """Loops around a block within its enclosing block, from the outside in."""
-    found: list[Sref] = []
-    for above in block.above():
-        if above.is_block:
-            break
-        found.append(above)
-    return found[::-1]
-
-
 def iter_map(state: ScheduleState, block: Sref, within: Sref | None = None, check: str = "surjective") -> IterMap:
     """Normal form of a block's bindings over the loops around it, from ``within`` inwards where one is given (its truth
     value: they are quasi-affine and independent; ``check`` as for ``detect_iter_map``)."""
     key = ("affine", check, within and within.loop.loop_var, standing(state, block))
-    found = state.cache.get(key)
-    if found is None:
+
+    def find() -> IterMap:
         loops = loops_of(block)
         loops = loops[loops.index(within) :] if within is not None else loops
         ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops}
-        found = state.cache[key] = iteration_map(
-            block.realize.iter_values, ranges, block.realize.predicate, analyzer_at(state, block, inside=False), check
-        )
-    return found
+        ana = analyzer_at(state, block, inside=False)
+        return iteration_map(block.realize.iter_values, ranges, block.realize.predicate, ana, check)
+
+    return state.remembered(key, find)
 
 
 def check_of(block: Sref) -> str:
@@ -81,10 +71,8 @@ def why_not_complete(state: ScheduleState, block: Sref, dominant: bool = True) -
     for axis in block.block.iter_vars:
         if axis.kind != "S":
             return f"iterator {axis.var.name} of block {block.name} is not spatial"
-    if dominant:
-        other = other_writer(state, block)
-        if other is not None:
-            return f"block {other.name} writes {_shared(state, block, other)} too"
+    if dominant and (reason := _why_not_alone(state, block)) is not None:
+        return reason
     reads, writes = regions(state, block.block)
     written = {w.buffer for w in writes}
     for region in reads:
@@ -93,12 +81,12 @@ def why_not_complete(state: ScheduleState, block: Sref, dominant: bool = True) -
     return None
 
 
-def why_not_reduction(state: ScheduleState, block: Sref, dominant: bool = True) -> str | None:
+def why_not_reduction(state: ScheduleState, block: Sref) -> str | None:
     """Reduction block: has an initialisation, affine binding, spatial and reduction iterators only, the only writer of
     its outputs, and no reduction iterator selects the cell written."""
     if block.block.init is None:
         return f"block {block.name} has no initialisation"
-    return why_not_update(state, block, dominant)
+    return why_not_update(state, block)
 
 
 def why_not_update(state: ScheduleState, block: Sref, dominant: bool = True) -> str | None:
@@ -113,10 +101,8 @@ def why_not_update(state: ScheduleState, block: Sref, dominant: bool = True) -> 
     reason = why_not_affine(state, block)
     if reason is not None:
         return reason
-    if dominant:
-        other = other_writer(state, block)
-        if other is not None:
-            return f"block {other.name} writes {_shared(state, block, other)} too"
+    if dominant and (reason := _why_not_alone(state, block)) is not None:
+        return reason
     reductions = {axis.var for axis in block.block.iter_vars if axis.kind == "R"}
     writes = regions(state, block.block)[1]
     for region in writes:
@@ -150,13 +136,13 @@ def require_own_cells(state: ScheduleState, block: Sref) -> None:
         )
 
 
-def why_not_complete_or_reduction(state: ScheduleState, block: Sref, dominant: bool = True) -> str | None:
+def why_not_complete_or_reduction(state: ScheduleState, block: Sref) -> str | None:
     """Complete block, or reduction block (the reason of the one that is nearer)."""
-    complete = why_not_complete(state, block, dominant)
+    complete = why_not_complete(state, block)
     if complete is None:
         return None
     reduces = block.block.init is not None or any([axis.kind == "R" for axis in block.block.iter_vars])
-    reduction = why_not_reduction(state, block, dominant)
+    reduction = why_not_reduction(state, block)
     return None if reduction is None else reduction if reduces else complete
 
 
@@ -267,19 +253,14 @@ def require_not_empty(state: ScheduleState, inside: Sref, loops: Sequence[Sref])
                 )  # fmt: skip
 
 
-def other_writer(state: ScheduleState, block: Sref) -> Sref | None:
-    """Another block of the scope that writes a buffer this block writes."""
+def _why_not_alone(state: ScheduleState, block: Sref) -> str | None:
+    """Another block of the scope that writes a buffer this block writes, in words."""
     scope = block_scope(state, block)
     for buffer in scope.writes.get(block, ()):
         for writer in scope.writers(buffer):
             if writer is not block:
-                return writer
+                return f"block {writer.name} writes {buffer.name} too"
     return None
-
-
-def _shared(state: ScheduleState, a: Sref, b: Sref) -> str:
-    scope = block_scope(state, a)
-    return next(buffer.name for buffer in scope.writes[a] if buffer in scope.writes[b])
 
 
 def region_vars(region: BufferRegion) -> list[Var]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ....arith import Analyzer
@@ -20,7 +21,7 @@ from ....ir.scalar import LT, And, FloorDiv, FloorMod
 from ....ir.types import Expr
 from ....ir.walk import collect, free_vars, substitute
 from ..core.refuse import refuse
-from ..core.sref import Sref
+from ..core.sref import Sref, loops_of
 from ..core.state import ScheduleState
 from ..rewrites.rewriting import analyzer_at, iteration_map, loop_range
 from .dependence import block_scope, regions, scope_of
@@ -47,16 +48,6 @@ def common_ancestor(a: Sref, b: Sref) -> Sref:
     return a
 
 
-def loops_between(block: Sref, upto: Sref) -> list[Sref]:
-    """Loops around a block strictly inside ``upto``, from the outside in."""
-    found: list[Sref] = []
-    for item in block.above():
-        if item is upto or item.is_block:
-            break
-        found.append(item)
-    return found[::-1]
-
-
 def bound_region(block: Sref, region: BufferRegion) -> list[Range]:
     """A region of a block in terms of the loops around it."""
     mapping = dict(zip([axis.var for axis in block.block.iter_vars], block.realize.iter_values))
@@ -69,9 +60,8 @@ def relaxed_region(
     """Box that holds a region of a block for all iterations of the loops inside ``upto`` and of the loops ``also`` (an
     over-approximation)."""
     key = ("relaxed", *_cells_key(region), _span(state, block, upto, also))
-    if key not in state.cache:
-        state.cache[key] = _relaxed_region(state, block, region, upto, [*also, *loops_between(block, upto)])
-    return list(state.cache[key])
+    loops = [*also, *loops_of(block, upto)]
+    return list(state.remembered(key, lambda: _relaxed_region(state, block, region, upto, loops)))
 
 
 def _cells_key(region: BufferRegion) -> tuple[Any, ...]:
@@ -120,11 +110,8 @@ def _is_defined(state: ScheduleState, bound: Expr | None, at: Sref) -> bool:
     return all([ana.can_prove_greater_equal(divisor, 1) for divisor in divisors])
 
 
-def exact_region(
-    state: ScheduleState, block: Sref, region: BufferRegion, upto: Sref, also: Sequence[Sref] = ()
-) -> list[IntSet] | None:
-    """Box that a region of a block fills completely, no cell missing, while the loops inside ``upto`` and the loops
-    ``also`` run; None where not proved.
+def exact_region(state: ScheduleState, block: Sref, region: BufferRegion, upto: Sref) -> list[IntSet] | None:
+    """Box that a region of a block fills completely, no cell missing, while the loops inside ``upto`` run; None where not proved.
 
     A predicate that only keeps the written indices inside the buffer is left out: the box then ends at the buffer's
     bounds.
@@ -132,11 +119,8 @@ def exact_region(
     if not fills(state, block, region) or not _filled_inside(state, block, region):
         return None
     shape = region.buffer.shape
-    key = ("exact", *_cells_key(region), *[value_key(dim) for dim in shape], _span(state, block, upto, also))
-    if key not in state.cache:
-        state.cache[key] = exact_box(state, block, bound_region(block, region), shape, upto, also)
-    found: list[IntSet] | None = state.cache[key]
-    return found
+    key = ("exact", *_cells_key(region), *[value_key(dim) for dim in shape], _span(state, block, upto, ()))
+    return state.remembered(key, lambda: exact_box(state, block, bound_region(block, region), shape, upto))
 
 
 def _filled_inside(state: ScheduleState, block: Sref, region: BufferRegion) -> bool:
@@ -154,16 +138,11 @@ def _filled_inside(state: ScheduleState, block: Sref, region: BufferRegion) -> b
 
 
 def exact_box(
-    state: ScheduleState,
-    block: Sref,
-    bound: Sequence[Range],
-    shape: Sequence[Expr],
-    upto: Sref,
-    also: Sequence[Sref] = (),
+    state: ScheduleState, block: Sref, bound: Sequence[Range], shape: Sequence[Expr], upto: Sref
 ) -> list[IntSet] | None:
     """``exact_region`` of ranges given in terms of the loops around a block, inside a space of the given shape."""
     ana = analyzer_at(state, block)
-    loops = [*also, *loops_between(block, upto)]
+    loops = loops_of(block, upto)
     if triangular(loops) is not None or why_irregular(state, block) is not None:
         return None
     ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops}
@@ -237,9 +216,7 @@ def why_not_covered(state: ScheduleState, consumer: Sref) -> Fault | None:
     scope = block_scope(state, consumer)
     producers = scope.producers(consumer)
     key = ("cover", *[(block.block, standing(state, block)) for block in (consumer, *producers)])
-    if key not in state.cache:
-        state.cache[key] = _why_not_covered(state, consumer, producers)
-    reason = state.cache[key]
+    reason = state.remembered(key, lambda: _why_not_covered(state, consumer, producers))
     return None if reason is None else Fault(consumer, reason)
 
 
@@ -266,14 +243,12 @@ def _covered(state: ScheduleState, consumer: Sref, read: BufferRegion, producer:
     meet = common_ancestor(producer, consumer)
     made = exact_region(state, producer, write, meet)
     if made is None:
-        return reads_what_the_map_wrote(state, consumer, read, producer, write, loops_between(producer, meet))
+        return reads_what_the_map_wrote(state, consumer, read, producer, write, loops_of(producer, meet))
     wanted = relaxed_region(state, consumer, read, meet)
     shape = read.buffer.shape
     key = ("covers", *[e and value_key(e) for box in (made, wanted) for part in box for e in (part.low, part.high)],
            *[value_key(dim) for dim in shape], None if meet.is_block else meet.loop.loop_var)  # fmt: skip
-    if key not in state.cache:
-        state.cache[key] = covers(analyzer_at(state, meet), made, wanted, shape)
-    return bool(state.cache[key])
+    return state.remembered(key, lambda: covers(analyzer_at(state, meet), made, wanted, shape))
 
 
 def why_no_stage_pipeline(state: ScheduleState, scope: Sref) -> Fault | None:
@@ -326,9 +301,7 @@ def _writers_apart(state: ScheduleState, loop: Sref, blocks: Sequence[Sref]) -> 
             continue
         key = ("apart", *[value_key(dim) for dim in buffer.shape],
                *[(b.block, *_cells_key(w), *_span(state, b, loop, ())) for b, w in writers])  # fmt: skip
-        if key not in state.cache:
-            state.cache[key] = _one_writes_all(state, loop, writers)
-        if not state.cache[key]:
+        if not state.remembered(key, partial(_one_writes_all, state, loop, writers)):
             names = ", ".join(dict.fromkeys([b.name for b, _ in writers]))
             return Fault(
                 writers[-1][0], f"blocks {names} write {buffer.name}, not proved to the same cells in each iteration"

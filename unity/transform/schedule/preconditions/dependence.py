@@ -20,10 +20,7 @@ Regions = tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]
 
 def regions(state: ScheduleState, block: Block) -> Regions:
     """(reads, writes) of a block, in terms of its iterators."""
-    found = state.cache.get(("regions", block))
-    if found is None:
-        found = state.cache["regions", block] = block_regions(block)
-    return found
+    return state.remembered(("regions", block), lambda: block_regions(block))
 
 
 def scope_of(at: Sref) -> Sref:

@@ -13,7 +13,7 @@ from ....ir.expr import Var
 from ....ir.walk import free_vars, uses_any
 from ....support.errors import TypeRuleError
 from ..core.refuse import refuse
-from ..core.sref import Sref
+from ..core.sref import Sref, loops_of
 from ..core.state import ScheduleState
 from ..rewrites.rewriting import analyzer_at, iteration_map
 from .cell_conflicts import clash
@@ -41,13 +41,9 @@ def require_distinct(state: ScheduleState, block: Sref, loop: Sref) -> None:
 
 def moving_iterators(block: Sref, loop: Sref) -> dict[Var, Range]:
     """Spatial iterators of a block, with their domains, that change while ``loop`` or a loop inside of it runs."""
-    loops = set()
-    for item in block.above():
-        if item.is_block:
-            break
-        loops.add(item.loop.loop_var)
-        if item is loop:
-            break
+    around = loops_of(block)
+    inside = around[around.index(loop) :] if loop in around else around
+    loops = {item.loop.loop_var for item in inside}
     return {
         axis.var: axis.domain
         for axis, value in zip(block.block.iter_vars, block.realize.iter_values)
@@ -59,13 +55,13 @@ def distinct_cells(state: ScheduleState, block: Sref, loop: Sref) -> bool | None
     """True if different values of the spatial iterators that move inside ``loop`` write different cells: True proved, False
     refuted, None not known."""
     spatial = moving_iterators(block, loop)
-    key = ("distinct", block.block, *spatial)
-    if key not in state.cache:
-        answers = (
-            [_cells_of(state, block, spatial, region) for region in regions(state, block.block)[1]] if spatial else []
-        )
-        state.cache[key] = True if all(answers) else False if any([a is False for a in answers]) else None
-    return state.cache[key]  # type: ignore[no-any-return]
+
+    def find() -> bool | None:
+        writes = regions(state, block.block)[1] if spatial else ()
+        answers = [_cells_of(state, block, spatial, region) for region in writes]
+        return True if all(answers) else False if any([a is False for a in answers]) else None
+
+    return state.remembered(("distinct", block.block, *spatial), find)
 
 
 def _cells_of(state: ScheduleState, block: Sref, spatial: dict[Var, Range], region: BufferRegion) -> bool | None:

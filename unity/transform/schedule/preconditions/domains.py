@@ -96,7 +96,7 @@ def nest_of(
         values.append(value)
         for condition in (ge(value, axis.domain.min), lt(value, add(axis.domain.min, axis.domain.extent))):
             if not ana.can_prove(condition):
-                guard = condition if is_int(guard, 1) else logical_and(guard, condition)
+                guard = logical_and(guard, condition)
     realize = BlockRealize(tuple(values), guard, block)
     stmt: Stmt = realize
     for loop, extent in reversed(loops):

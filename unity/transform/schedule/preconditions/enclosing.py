@@ -27,12 +27,14 @@ def _around(state: ScheduleState, item: Item) -> _Around:
     """For the items directly below a loop or block: what stands between, as (words, node)."""
     if type(item) is For and isinstance(item.body, (For, BlockRealize)):
         return _NOTHING
-    found: _Around | None = state.cache.get(("around", item))
-    if found is None:
-        found = state.cache["around", item] = {}
+
+    def find() -> _Around:
+        found: _Around = {}
         for inner in inner_statements(item):
             _visit(inner, (), found)
-    return found
+        return found
+
+    return state.remembered(("around", item), find)
 
 
 def _visit(stmt: Stmt, above: tuple[tuple[str, Node], ...], found: _Around) -> None:
@@ -60,25 +62,20 @@ def _own(state: ScheduleState, item: Item) -> tuple[Node, ...]:
     """Loads in the bounds of a loop, or in a block's bindings, domains and predicate."""
     if type(item) is For and type(item.min) is type(item.extent) is IntImm:
         return ()
-    found: tuple[Node, ...] | None = state.cache.get(("own loads", item))
-    if found is None:
-        if type(item) is For:
+
+    def find() -> tuple[Node, ...]:
+        if isinstance(item, For):
             parts = [item.min, item.extent]
         else:
-            realize = item
-            assert type(realize) is BlockRealize
-            domains = [axis.domain for axis in realize.block.iter_vars]
-            parts = [*realize.iter_values, realize.predicate, *[e for d in domains for e in (d.min, d.extent)]]
-        loads = [x for part in parts if not isinstance(part, (Var, IntImm)) for x in _loads_in(state, part)]
-        found = state.cache["own loads", item] = tuple(loads)
-    return found
+            domains = [axis.domain for axis in item.block.iter_vars]
+            parts = [*item.iter_values, item.predicate, *[e for d in domains for e in (d.min, d.extent)]]
+        return tuple([x for part in parts if not isinstance(part, (Var, IntImm)) for x in _loads_in(state, part)])
+
+    return state.remembered(("own loads", item), find)
 
 
 def _loads_in(state: ScheduleState, expr: Expr) -> list[Node]:
-    found: list[Node] | None = state.cache.get(("loads", expr))
-    if found is None:
-        found = state.cache["loads", expr] = collect(expr, BufferLoad)
-    return found
+    return state.remembered(("loads", expr), lambda: collect(expr, BufferLoad))
 
 
 def _chain(block: Sref) -> list[tuple[Sref, Sref]]:

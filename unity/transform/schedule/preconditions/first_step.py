@@ -50,6 +50,5 @@ def init_predicate(ana: Analyzer, predicate: Expr, mapping: Mapping[Var, Expr], 
     found: Expr = TRUE
     for part in conditions(predicate):
         if variables.isdisjoint(free_vars(part)) or not holds_at_first(ana, part, gone):
-            moved: Expr = substitute(part, mapping)
-            found = moved if is_int(found, 1) else logical_and(found, moved)
+            found = logical_and(found, substitute(part, mapping))
     return ana.simplify(found)

@@ -249,19 +249,19 @@ class Matcher:
         known = self.places.get(formal)
         if known is None:
             base = [
-                self.ana.simplify(substitute(sub(y, _as(x, y)), self.zeros)) for x, y in zip(moved, t.indices)
+                self.ana.simplify(substitute(sub(y, as_width(x, y)), self.zeros)) for x, y in zip(moved, t.indices)
             ]  # the inner iterators at zero
             known = Place(actual, tuple(base))
         if known.buffer is not actual:
             raise Mismatch(f"{formal.name} of the description is {known.buffer.name}, here {actual.name}", t)
         for axis, (low, x, y) in enumerate(zip(known.base, moved, t.indices)):
-            if not self.same(add(low, _as(x, y)), y):
+            if not self.same(add(low, as_width(x, y)), y):
                 text = f"axis {axis} of {actual.name} is at {y}, where {formal.name} of the description is at {x}"
                 raise Mismatch(text + (f" from {low}" if not is_int(low, 0) else ""), t)
         self.places[formal] = known
 
 
-def _as(expr: Expr, like: Expr) -> Expr:
+def as_width(expr: Expr, like: Expr) -> Expr:
     """A constant index of the description in the width of the program's."""
     return const(expr.value, dtype_of(like)) if type(expr) is IntImm else expr
 

@@ -23,10 +23,10 @@ from ....support.errors import UnityError
 from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
-from ..core.sref import BlockRef, Sref
+from ..core.sref import BlockRef, Sref, loops_of
 from ..core.state import ScheduleState
 from ..core.tree import TRUE
-from ..preconditions.conditions import loops_of, require_blocks_only, require_own_cells, require_regular
+from ..preconditions.conditions import require_blocks_only, require_own_cells, require_regular
 from ..preconditions.distinct import require_distinct
 from ..preconditions.reducers import assume_free_steps
 from ..rewrites.index_maps import to_index_map

@@ -17,7 +17,7 @@ from ....ir.buffer import Buffer, BufferRegion, Range
 from ....ir.build import add, const, dtype_of, ge, is_int, logical_and, lt, minimum, mul, sub
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
-from ....ir.scalar import And, BufferLoad, IterVar
+from ....ir.scalar import BufferLoad, IterVar
 from ....ir.stmt import Block, BlockRealize, For, Stmt, seq, statements_of
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
@@ -25,16 +25,16 @@ from ....ir.walk import collect, free_vars, fresh_copy, substitute
 from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
-from ..core.sref import BlockRef, ItemRef, Sref
+from ..core.sref import BlockRef, ItemRef, Sref, loops_of
 from ..core.state import ScheduleState
 from ..core.tree import TRUE
-from ..preconditions.conditions import check_of, loops_of, require_no_repetition, require_regular
-from ..preconditions.coverage import common_ancestor, loops_between
+from ..preconditions.conditions import check_of, require_no_repetition, require_regular
+from ..preconditions.coverage import common_ancestor
 from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
-from ..preconditions.first_step import init_predicate
+from ..preconditions.first_step import conditions, init_predicate
 from ..rewrites.moving import Mover, body_of, position_of
-from ..rewrites.rewriting import analyzer_at, loop_range
+from ..rewrites.rewriting import analyzer_at, copied_nest, loop_range
 
 
 @primitive(
@@ -129,7 +129,7 @@ def _siblings(state: ScheduleState, blocks: Sequence[Sref], preserve_unit_iters:
     moves: list[tuple[Stmt, Stmt]] = []
     renamed: dict[Block, Block] = {}
     for block in found:
-        parts = _divide(state, block, [s.loop.loop_var for s in loops_between(block, at)])
+        parts = _divide(state, block, [s.loop.loop_var for s in loops_of(block, at)])
         outer.enter(block, parts)
         if block.block.init is not None and any([k == "R" and not is_int(d.outer_extent, 1) for k, d in parts.kinds()]):
             refuse(
@@ -239,14 +239,7 @@ def _split_guard(block: Sref, inner: set[Var], loops: set[Var]) -> tuple[Expr, E
     """A predicate's conjuncts on the loops outside and inside. Refuses E440 for one on both."""
     outside: Expr = TRUE
     inside: Expr = TRUE
-    pending = [block.realize.predicate]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, And):
-            pending += [part.b, part.a]
-            continue
-        if is_int(part, 1):
-            continue
+    for part in conditions(block.realize.predicate):
         used = [v for v in free_vars(part) if v in loops]
         within = [v for v in used if v in inner]
         if within and len(within) < len(used):
@@ -258,9 +251,9 @@ def _split_guard(block: Sref, inner: set[Var], loops: set[Var]) -> tuple[Expr, E
                 nearest="split with factors that divide, or pad_einsum first",
             )
         if within:
-            inside = part if is_int(inside, 1) else logical_and(inside, part)
+            inside = logical_and(inside, part)
         else:
-            outside = part if is_int(outside, 1) else logical_and(outside, part)
+            outside = logical_and(outside, part)
     return outside, inside
 
 
@@ -371,9 +364,5 @@ def _init(state: ScheduleState, block: Sref, inside: Sequence[For], parts: _Part
         made = with_fields(made, reads=reads, writes=writes)
     gone = [loop for loop in inside if loop.loop_var not in used]
     guard = init_predicate(analyzer_at(state, block, inside=False), parts.inner_guard, mapping, gone)
-    stmt: Stmt = BlockRealize(values, guard, fresh_copy(made))
-    for var, loop in reversed(copies):
-        low, extent = substitute(loop.min, mapping), substitute(loop.extent, mapping)
-        kind = loop.kind if loop.kind != "thread_binding" else "serial"
-        stmt = For(var, low, extent, kind, stmt)
-    return stmt
+    bound = [loop.loop_var for loop in inside if loop.kind == "thread_binding"]
+    return copied_nest(copies, mapping, BlockRealize(values, guard, fresh_copy(made)), bound)

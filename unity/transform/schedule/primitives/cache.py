@@ -21,7 +21,7 @@ from ....ir.walk import nodes_in
 from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
-from ..core.sref import BlockRef, Sref
+from ..core.sref import BlockRef, Sref, block_of
 from ..core.state import ScheduleState
 from ..preconditions.conditions import require_regular
 from ..preconditions.coverage import (
@@ -58,16 +58,7 @@ def cache_read(
     buffer = read_buffer(state, block, read_buffer_index)
     require_scope(block, storage_scope)
     scope = block_scope(state, block)
-    writers = scope.writers(buffer)
-    if len(writers) > 1 or block in writers:
-        names = " and ".join([w.name for w in writers])
-        refuse(
-            "E438",
-            f"{buffer.name} is written by block {names}",
-            condition="at most one writer",
-            at=writers,
-            nearest="cache_write of each writer, or take this step before decompose_reduction",
-        )
+    writers = only_writer(scope, block, buffer)
     readers = chosen(scope, block, buffer, consumer_blocks, scope.after(writers[0]) if writers else scope.blocks)
     at = meeting(scope, [*writers, *readers]) if writers else scope.root
     cache = cache_buffer(state, block, buffer, storage_scope, buffer.shape)
@@ -86,8 +77,7 @@ def cache_read(
         )
     made = copy_nest(state, at, buffer, cache, box, cache.name)
     use_buffer(state, readers, buffer, cache)
-    place = position_of(statements_of(body_of(at)), writers[0].block) if writers else None
-    copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [cache])
+    copy = insert(state, scope.root, at, writers, made, cache)
     require_between(state, writers, copy, readers)
     if why_not_covered(state, copy) is not None:
         state.assumptions.append(f"block {writers[0].name} writes every cell of {buffer.name} that is copied")
@@ -132,9 +122,8 @@ def cache_write(
                nearest="take this step before blockize, or declare the region with T.writes")  # fmt: skip
     cache = cache_buffer(state, block, buffer, storage_scope, buffer.shape)
     made = copy_nest(state, at, cache, buffer, box, cache.name)
-    place = position_of(statements_of(body_of(at)), block.block)
     use_buffer(state, [block, *direct], buffer, cache)
-    copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [cache])
+    copy = insert(state, scope.root, at, [block], made, cache)
     return require_between(state, [block], copy, readers)
 
 
@@ -144,6 +133,16 @@ def cache_write(
 def read_buffer(state: ScheduleState, block: Sref, read_buffer_index: int | str) -> Buffer:
     """A buffer a block reads, by place or by name. Refuses E438 for one it does not read."""
     return named_buffer(block, regions(state, block.block)[0], read_buffer_index, "E438", "read")
+
+
+def only_writer(scope: Scope, block: Sref, buffer: Buffer) -> list[Sref]:
+    """The block that writes a buffer that ``block`` reads, if there is one. Refuses E438 for several, and for the block itself."""
+    writers = scope.writers(buffer)
+    if len(writers) > 1 or block in writers:
+        refuse("E438", f"{buffer.name} is written by block {' and '.join([w.name for w in writers])}",
+               condition="at most one writer", at=writers,
+               nearest="cache_write of each writer, or take this step before decompose_reduction")  # fmt: skip
+    return writers
 
 
 def require_only_writer(scope: Scope, block: Sref, buffer: Buffer) -> None:
@@ -258,12 +257,11 @@ def require_between(state: ScheduleState, writers: Sequence[Sref], copy: Sref, r
     return copy
 
 
-def insert(state: ScheduleState, scope: Sref, at: Sref, place: int, made: Stmt, buffers: Sequence[Buffer]) -> Sref:
-    """Put a nest into the body of ``at`` and its buffers among the scope's; gives the nest's block."""
-    allocate(state, scope, buffers, [n for n in nodes_in(made) if type(n) is Var])
+def insert(state: ScheduleState, scope: Sref, at: Sref, writers: Sequence[Sref], made: Stmt, buffer: Buffer) -> Sref:
+    """Put a nest into the body of ``at``, behind the first of the writers, and its buffer among the scope's; the nest's block."""
+    allocate(state, scope, [buffer], [n for n in nodes_in(made) if type(n) is Var])
     stmts = statements_of(body_of(at))
+    behind = position_of(stmts, writers[0].block) if writers else None
+    place = 0 if behind is None else behind + 1
     state.change(at, body=SeqStmt((*stmts[:place], made, *stmts[place:])))
-    inner: Any = made
-    while not isinstance(inner, Block):
-        inner = inner.block if hasattr(inner, "block") else inner.body
-    return state.sref(scope.func, inner)
+    return state.sref(scope.func, block_of(made))

@@ -19,11 +19,10 @@ from ....ir.types import Expr
 from ....ir.walk import free_vars
 from ..core.refuse import refuse
 from ..core.registry import primitive
-from ..core.sref import BlockRef, LoopRef, Sref
+from ..core.sref import BlockRef, LoopRef, Sref, loops_of
 from ..core.state import ScheduleState
 from ..preconditions.conditions import (
     iter_map,
-    loops_of,
     region_vars,
     require_not_empty,
     require_regular,

@@ -7,9 +7,9 @@ import re
 from ....ir.walk import free_vars
 from ..core.refuse import refuse
 from ..core.registry import primitive
-from ..core.sref import LoopRef, Sref
+from ..core.sref import LoopRef, Sref, loops_of
 from ..core.state import ScheduleState
-from ..preconditions.conditions import loops_of as loops_around, require_not_empty
+from ..preconditions.conditions import require_not_empty
 from ..preconditions.independence import allocate_inside, require_parallel
 
 _THREAD = re.compile(r"(blockIdx|threadIdx|vthread)\.[xyz]|vthread")
@@ -115,5 +115,5 @@ def bind(state: ScheduleState, loop: LoopRef, thread_axis: str) -> None:
         )  # fmt: skip
     require_parallel(state, loop, thread_axis)
     _require_own_axis(state, loop, thread_axis)
-    require_not_empty(state, loop, [loop, *[s for s in loops_around(loop) if s.loop.thread is None]])
+    require_not_empty(state, loop, [loop, *[s for s in loops_of(loop) if s.loop.thread is None]])
     _set_kind(state, loop, "thread_binding", thread_axis)

@@ -14,9 +14,9 @@ from ....ir.types import Expr
 from ....ir.walk import fresh_copy
 from ..core.refuse import refuse
 from ..core.registry import primitive
-from ..core.sref import LoopRef, Sref
+from ..core.sref import LoopRef, Sref, loops_of
 from ..core.state import ScheduleState
-from ..preconditions.conditions import loops_of, require_complete_values, require_not_empty
+from ..preconditions.conditions import require_complete_values, require_not_empty
 from ..preconditions.coverage import why_not_covered, why_written_after_read
 from ..preconditions.dependence import block_scope, scope_of
 from ..rewrites.rewriting import BlockTracker, LoopBody, analyzer_at, nest

@@ -23,15 +23,15 @@ from ....ir.walk import free_vars, fresh_copy, substitute
 from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
-from ..core.sref import BlockRef, LoopRef, Sref
+from ..core.sref import BlockRef, LoopRef, Sref, block_of, loops_of
 from ..core.state import ScheduleState
-from ..preconditions.conditions import loops_of, require_blocks_only, require_complete, require_reduction
+from ..preconditions.conditions import require_blocks_only, require_complete, require_reduction
 from ..preconditions.dependence import scope_of
 from ..preconditions.distinct import require_distinct
 from ..preconditions.domains import nest_of
 from ..preconditions.first_step import conditions
 from ..preconditions.ownership import allocate
-from ..rewrites.rewriting import BlockTracker, analyzer_at, point
+from ..rewrites.rewriting import BlockTracker, analyzer_at, copied_nest, point
 
 
 @primitive(
@@ -66,11 +66,7 @@ def decompose_padding(state: ScheduleState, block: BlockRef, loop: LoopRef) -> B
         made, nest = _inside(state, block, inner, with_fields(store, value=value), condition)
         func = block.func
         state.replace(loop, seq(first, nest), {block.block: made})
-    at: Stmt = first
-    while type(at) is For:
-        at = at.body
-    assert type(at) is BlockRealize
-    return state.sref(func, at.block)
+    return state.sref(func, block_of(first))
 
 
 def _padding(block: Sref) -> tuple[BufferStore, Expr, Expr, Expr]:
@@ -97,18 +93,12 @@ def _padding(block: Sref) -> tuple[BufferStore, Expr, Expr, Expr]:
 def _fill(block: Sref, loops: Sequence[Sref], store: BufferStore) -> Stmt:
     """The padding in every cell, in copies of the loops."""
     old = block.block
-    mapping: dict[Var, Expr] = {s.loop.loop_var: Var(s.loop.loop_var.name, s.loop.loop_var.ty) for s in loops}
+    copies = [(Var(s.loop.loop_var.name, s.loop.loop_var.ty), s.loop) for s in loops]
+    mapping: dict[Var, Expr] = {loop.loop_var: var for var, loop in copies}
     made = fresh_copy(Block(old.iter_vars, (), old.writes, (), (), {}, f"{old.name}_pad_const", store))
     realize = block.realize
-    stmt: Stmt = BlockRealize(
-        tuple([substitute(v, mapping) for v in realize.iter_values]), substitute(realize.predicate, mapping), made
-    )
-    for item in reversed(loops):
-        own = item.loop
-        var = mapping[own.loop_var]
-        assert isinstance(var, Var)
-        stmt = For(var, substitute(own.min, mapping), substitute(own.extent, mapping), own.kind, stmt, own.thread)
-    return stmt
+    values = tuple([substitute(v, mapping) for v in realize.iter_values])
+    return copied_nest(copies, mapping, BlockRealize(values, substitute(realize.predicate, mapping), made))
 
 
 def _inside(
@@ -145,8 +135,7 @@ def _inside(
     bound = dict(zip([axis.var for axis in old.iter_vars], values))
     guard = realize.predicate
     for part in left:
-        moved = substitute(part, bound)
-        guard = moved if is_int(guard, 1) else logical_and(guard, moved)
+        guard = logical_and(guard, substitute(part, bound))
     made = with_fields(old, body=store)
     stmt: Stmt = BlockRealize(tuple(values), guard, made, realize.span)
     for item in reversed(loops):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from ..core.refuse import refuse
 from ..core.registry import QUERY, STEP, primitive
-from ..core.sref import BlockRef, ItemRef, LoopRef, Sref
+from ..core.sref import BlockRef, ItemRef, LoopRef, Sref, loops_of
 from ..core.state import ScheduleState
 from ..core.tree import ROOT
-from ..preconditions.conditions import loops_of
 from ..preconditions.dependence import block_scope
 
 

@@ -11,13 +11,13 @@ from ....ir.types import Expr
 from ....ir.walk import collect, free_vars, fresh_copy, substitute
 from ..core.refuse import refuse
 from ..core.registry import primitive
-from ..core.sref import BlockRef, LoopRef, Sref
+from ..core.sref import BlockRef, LoopRef, Sref, block_of, loops_of
 from ..core.state import ScheduleState
-from ..preconditions.conditions import loops_of, require_no_repetition, require_reduction, same_region
+from ..preconditions.conditions import require_no_repetition, require_reduction, same_region
 from ..preconditions.dependence import block_scope
 from ..preconditions.distinct import require_distinct
 from ..preconditions.first_step import init_predicate
-from ..rewrites.rewriting import analyzer_at
+from ..rewrites.rewriting import analyzer_at, copied_nest
 
 
 @primitive(
@@ -73,7 +73,7 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
     init = _init_nest(state, block, loops[place:], spatial, reducing)
     state.change(block, name=f"{old.name}_update", init=None, reads=reads_of_update(old))
     state.replace(loop, seq(init, loop.loop))
-    return state.sref(block.func, _block_of(init))
+    return state.sref(block.func, block_of(init))
 
 
 def _require_unread(state: ScheduleState, block: Sref, loop: Sref) -> None:
@@ -96,11 +96,11 @@ def _init_nest(state: ScheduleState, block: Sref, loops: list[Sref], spatial: li
     used = {v for e in spatial for v in free_vars(e)}
     mixed = {v for e in reducing for v in free_vars(e)}
     mapping: dict[Var, Expr] = {}
-    copies: list[tuple[Var, Sref]] = []
+    copies: list[tuple[Var, For]] = []
     for sref in loops:
         var = sref.loop.loop_var
         if var in used:
-            copies.append((Var(f"{var.name}_init", var.ty), sref))
+            copies.append((Var(f"{var.name}_init", var.ty), sref.loop))
             mapping[var] = copies[-1][0]
         else:
             mapping[var] = sref.loop.min
@@ -112,13 +112,8 @@ def _init_nest(state: ScheduleState, block: Sref, loops: list[Sref], spatial: li
     if old.writes is not None:
         made = with_fields(made, reads=block_regions(made, derive=True)[0], writes=old.writes)
     made = fresh_copy(made)
-    stmt: Stmt = BlockRealize(tuple([substitute(v, mapping) for v in spatial]), predicate, made)
-    for var, sref in reversed(copies):
-        own = sref.loop
-        kind, thread = ("serial", None) if sref.loop.loop_var in mixed else (own.kind, own.thread)
-        low, extent = substitute(own.min, mapping), substitute(own.extent, mapping)
-        stmt = For(var, low, extent, kind, stmt, thread)
-    return stmt
+    realized = BlockRealize(tuple([substitute(v, mapping) for v in spatial]), predicate, made)
+    return copied_nest(copies, mapping, realized, mixed)
 
 
 def reads_of_update(block: Block) -> tuple[BufferRegion, ...] | None:
@@ -126,10 +121,3 @@ def reads_of_update(block: Block) -> tuple[BufferRegion, ...] | None:
     if block.reads is None or block.writes is None:
         return block.reads
     return (*[w for w in block.writes if not any([same_region(w, r) for r in block.reads])], *block.reads)
-
-
-def _block_of(stmt: Stmt) -> Block:
-    while type(stmt) is For:
-        stmt = stmt.body
-    assert type(stmt) is BlockRealize
-    return stmt.block

@@ -17,7 +17,7 @@ from ....ir.build import const, dtype_of, ge, is_int, lt
 from ....ir.expr import Var
 from ....ir.node import Node, replace as with_fields
 from ....ir.scalar import BufferLoad, IterVar
-from ....ir.stmt import Block, BlockRealize, BufferStore, Stmt, statements_of
+from ....ir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, free_vars, substitute
@@ -32,7 +32,6 @@ from ..preconditions.coverage import covers, relaxed_region, why_not_covered
 from ..preconditions.dependence import block_scope, regions
 from ..preconditions.domains import nest_of
 from ..rewrites.index_maps import no_less_than_zero
-from ..rewrites.moving import body_of, position_of
 from ..rewrites.rewriting import BlockTracker, analyzer_at, point
 from .block_layout import iterator_map
 from .cache import (
@@ -40,6 +39,7 @@ from .cache import (
     chosen,
     insert,
     meeting,
+    only_writer,
     read_buffer,
     require_between,
     require_only_writer,
@@ -237,19 +237,14 @@ def _read(
 ) -> Sref:
     require_scope(block, storage_scope)
     scope = block_scope(state, block)
-    writers = scope.writers(buffer)
-    if len(writers) > 1 or block in writers:
-        refuse("E438", f"{buffer.name} is written by block {' and '.join([w.name for w in writers])}",
-               condition="at most one writer", at=writers,
-               nearest="take this step before decompose_reduction")  # fmt: skip
+    writers = only_writer(scope, block, buffer)
     chosen(scope, block, buffer, [block], scope.after(writers[0]) if writers else scope.blocks)
     at = meeting(scope, [*writers, block]) if writers else scope.root
     indices, inside, own, shape = _plan(state, block, buffer, index_map)
     copy = cache_buffer(state, block, buffer, storage_scope, shape, suffix.replace(".", "_"))
     made = _copy(state, at, own, BufferLoad(buffer, indices, prim_type(buffer.dtype)), (copy, inside), copy.name)
-    place = position_of(statements_of(body_of(at)), writers[0].block) if writers else None
     _use(state, block, buffer, copy, inside)
-    block_of_copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [copy])
+    block_of_copy = insert(state, scope.root, at, writers, made, copy)
     _declared(state, block_of_copy, scope.root, buffer)
     return _covered(state, require_between(state, writers, block_of_copy, [block]))
 
@@ -273,7 +268,6 @@ def _write(
         )
     copy = cache_buffer(state, block, buffer, storage_scope, shape, suffix.replace(".", "_"))
     made = _copy(state, at, own, BufferLoad(copy, inside, prim_type(buffer.dtype)), (buffer, indices), copy.name)
-    place = position_of(statements_of(body_of(at)), block.block)
     _use(state, block, buffer, copy, inside)
-    block_of_copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [copy])
+    block_of_copy = insert(state, scope.root, at, [block], made, copy)
     return _covered(state, require_between(state, [block], block_of_copy, readers))

@@ -22,15 +22,15 @@ from ....ir.walk import free_vars, fresh_copy, substitute
 from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
-from ..core.sref import BlockRef, LoopRef, Sref
+from ..core.sref import BlockRef, LoopRef, Sref, loops_of
 from ..core.state import ScheduleState
 from ..core.tree import TRUE
-from ..preconditions.conditions import loops_of, require_blocks_only, why_not_update
+from ..preconditions.conditions import require_blocks_only, why_not_update
 from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
 from ..preconditions.first_step import conditions
 from ..preconditions.ownership import allocate
-from ..rewrites.rewriting import analyzer_at, loop_range, point
+from ..rewrites.rewriting import analyzer_at, copied_nest, loop_range, point
 
 NEUTRAL: dict[type, int] = {Add: 0, Mul: 1, And: True, Or: False}
 """Neutral elements of reducers; min and max start where the reduction does."""
@@ -304,11 +304,11 @@ def _final(
     """The reduction over the partial results, in copies of the spatial loops."""
     old, realize = block.block, block.realize
     fresh: dict[Var, Expr] = {}
-    copies: list[tuple[Var, Sref]] = []
+    copies: list[tuple[Var, For]] = []
     for item in inside:
         var = item.loop.loop_var
         if item is loop or var not in reducing:
-            copies.append((Var(var.name, var.ty), item))
+            copies.append((Var(var.name, var.ty), item.loop))
             fresh[var] = copies[-1][0]
     factor = Var(f"v{loop.name}", loop.loop.loop_var.ty)
     spatial = [
@@ -327,11 +327,5 @@ def _final(
     guard: Expr = TRUE
     for part in conditions(realize.predicate):
         if not reducing & set(free_vars(part)):
-            moved = substitute(part, fresh)
-            guard = moved if is_int(guard, 1) else logical_and(guard, moved)
-    stmt: Stmt = BlockRealize(values, guard, made)
-    for var, item in reversed(copies):
-        own_loop = item.loop
-        kind, thread = ("serial", None) if item is loop else (own_loop.kind, own_loop.thread)
-        stmt = For(var, substitute(own_loop.min, fresh), substitute(own_loop.extent, fresh), kind, stmt, thread)
-    return stmt
+            guard = logical_and(guard, substitute(part, fresh))
+    return copied_nest(copies, fresh, BlockRealize(values, guard, made), [loop.loop.loop_var])

@@ -27,7 +27,7 @@ from ..core.registry import primitive
 from ..core.sref import ItemRef, Sref
 from ..core.state import ScheduleState
 from ..core.tensor_intrin import TensorIntrin
-from ..preconditions.matching import Place, match_block
+from ..preconditions.matching import Place, as_width, match_block
 from ..rewrites.rewriting import analyzer_at
 from .blockize import blockize_one
 
@@ -118,21 +118,17 @@ def _moved(region: BufferRegion, source: BufferRegion) -> BufferRegion:
     ana = Analyzer()
     drop = len(source.region) - len(region.region)
     parts = [
-        Range(ana.simplify(add(s.min, _as(r.min, s.min))), _as(r.extent, s.min))
+        Range(ana.simplify(add(s.min, as_width(r.min, s.min))), as_width(r.extent, s.min))
         for r, s in zip(region.region, source.region[drop:])
     ]
     return BufferRegion(source.buffer, (*source.region[:drop], *parts))
-
-
-def _as(expr: Expr, like: Expr) -> Expr:
-    return const(expr.value, dtype_of(like)) if type(expr) is IntImm else expr
 
 
 def _view(formal: Buffer, place: Place) -> MatchBufferRegion:
     """A buffer of an intrinsic as a view of the box where it lies."""
     drop = len(place.base) - formal.ndim
     one = [const(1, dtype_of(low)) for low in place.base[:drop]]
-    extents = [*one, *[_as(n, low) for n, low in zip(formal.shape, place.base[drop:])]]
+    extents = [*one, *[as_width(n, low) for n, low in zip(formal.shape, place.base[drop:])]]
     region = tuple([Range(low, extent) for low, extent in zip(place.base, extents)])
     return MatchBufferRegion(formal, BufferRegion(place.buffer, region))
 
@@ -178,7 +174,7 @@ def _require_layout(view: MatchBufferRegion, block: Sref, body: Block | None, an
         for axis, (wanted, stride) in enumerate(zip(formal.strides, strides)):
             if isinstance(wanted, Var):
                 wanted = known.setdefault(wanted, stride)
-            if not ana.can_prove_equal(_as(wanted, stride), stride) and not is_int(formal.shape[axis], 1):
+            if not ana.can_prove_equal(as_width(wanted, stride), stride) and not is_int(formal.shape[axis], 1):
                 refuse(
                     "E442",
                     f"{name} needs stride {wanted} along axis {axis} of {formal.name}, that of {source.buffer.name} is {stride}",
@@ -198,7 +194,7 @@ def _require_layout(view: MatchBufferRegion, block: Sref, body: Block | None, an
                     at=block,
                     nearest="declare strides in the implementation, or pack the tile with cache_read or transform_layout",
                 )
-            running = mul(running, _as(formal.shape[axis], running))
+            running = mul(running, as_width(formal.shape[axis], running))
     offset: Expr = (
         source.buffer.elem_offset if source.buffer.elem_offset is not None else const(0, dtype_of(all_strides[0]))
     )
@@ -214,7 +210,7 @@ def _require_layout(view: MatchBufferRegion, block: Sref, body: Block | None, an
             at=block,
             nearest=f"tile so that {formal.name} begins at such multiples, or copy the tile with cache_read first",
         )
-    if isinstance(formal.elem_offset, IntImm) and not ana.can_prove_equal(_as(formal.elem_offset, offset), offset):
+    if isinstance(formal.elem_offset, IntImm) and not ana.can_prove_equal(as_width(formal.elem_offset, offset), offset):
         refuse(
             "E442",
             f"{name} needs {formal.name} at offset {formal.elem_offset}, it lies at "
@@ -249,7 +245,7 @@ class _Offsets(Rewriter):
             return node
         if node.op.name == "T.tvm_access_ptr" and node.args[1] in self.offsets:
             offset = self.offsets[node.args[1]]  # type: ignore[index]
-            args = (*node.args[:2], add(_as(node.args[2], offset), offset), *node.args[3:])
+            args = (*node.args[:2], add(as_width(node.args[2], offset), offset), *node.args[3:])
             return with_fields(node, args=args)
         self.bare += [a for a in node.args if isinstance(a, Var) and a in self.offsets]
         return node

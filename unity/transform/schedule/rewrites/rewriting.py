@@ -6,7 +6,7 @@ Not here: putting the result into the program (``state.replace``). Every functio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from ....arith import Analyzer
@@ -52,6 +52,17 @@ def nest(loops: Sequence[tuple[Var, Expr, str]], body: Stmt) -> Stmt:
     return body
 
 
+def copied_nest(
+    copies: Sequence[tuple[Var, For]], values: Mapping[Var, Expr], body: Stmt, plain: Container[Var] = ()
+) -> Stmt:
+    """Copies of loops around a body, each with a variable of its own; bounds take the ``values`` of the old ones. Those in
+    ``plain`` run in order, whatever the old ones do."""
+    for var, loop in reversed(copies):
+        kind, thread = ("serial", None) if loop.loop_var in plain else (loop.kind, loop.thread)
+        body = For(var, substitute(loop.min, values), substitute(loop.extent, values), kind, body, thread)
+    return body
+
+
 def loop_range(loop: For) -> Range:
     """Values of the loop variable."""
     return Range(loop.min, loop.extent)
@@ -90,20 +101,18 @@ def iteration_map(
 def size_vars(state: ScheduleState, func: str) -> list[Var]:
     """Symbols that are a dimension of a parameter, alone or times a number: they are sizes, at least zero."""
     shell = state.shells[func]
-    found = state.cache.get(("sizes", shell))
-    if found is None:
+
+    def find() -> list[Var]:
         dims = [d for b in shell.buffer_map.values() for d in b.shape]
         dims = [d.a if isinstance(d, Mul) and (int_value(d.b) or 0) > 0 else d for d in dims]
-        found = state.cache["sizes", shell] = list(dict.fromkeys([d for d in dims if isinstance(d, Var)]))
-    return found
+        return list(dict.fromkeys([d for d in dims if isinstance(d, Var)]))
+
+    return state.remembered(("sizes", shell), find)
 
 
 def block_uses(state: ScheduleState, block: Block) -> frozenset[Var]:
     """Variables a block takes from outside (loop variables and symbols used inside it)."""
-    found = state.cache.get(("uses", block))
-    if found is None:
-        found = state.cache["uses", block] = frozenset(free_vars(block))
-    return found
+    return state.remembered(("uses", block), lambda: frozenset(free_vars(block)))
 
 
 class LoopBody:
@@ -165,7 +174,7 @@ class LoopBody:
         values = self._bindings(stmt.iter_values)
         predicate = self.value(stmt.predicate)
         if guard is not None:
-            predicate = guard if is_int(predicate, 1) else _both(predicate, guard)
+            predicate = _both(predicate, guard)
         block = stmt.block
         if not self.mapping.keys().isdisjoint(block_uses(self.state, block)):
             block = self._block(block)
