@@ -138,6 +138,11 @@ class PointerType(Type):
     scope: str = "global"
 
 
+def pointed(ty: Type) -> DataType | None:
+    """The data type of what a pointer points to; None for a type that does not say it."""
+    return ty.element.dtype if isinstance(ty, PointerType) and isinstance(ty.element, PrimType) else None
+
+
 @node
 class ObjectType(Type):
     """Top of the type order: anything."""

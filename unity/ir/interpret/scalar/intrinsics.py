@@ -11,7 +11,7 @@ from ....support.errors import InterpreterError
 from ...build import dtype_of
 from ...expr import Call, StringImm
 from ...scalar import BufferLoad
-from ...types import PointerType, PrimType
+from ...types import pointed
 from ..common.expressions import Closure, Env
 from ..common.intrinsics import SHARED, Intrinsics
 from ..common.numbers import fits
@@ -52,10 +52,7 @@ def _stack_alloca(compiler: Any, call: Call) -> Closure:
 @register("atomic_add")
 def _atomic_add(compiler: Any, call: Call) -> Closure:
     address, value = compiler.visit(call.args[0]), compiler.visit(call.args[1])
-    ty = call.args[0].ty
-    dtype = dtype_of(call.args[1])
-    if isinstance(ty, PointerType) and isinstance(ty.element, PrimType):
-        dtype = ty.element.dtype
+    dtype = pointed(call.args[0].ty) or dtype_of(call.args[1])
     fit = fits(dtype)
 
     def run(env: Env) -> Any:

@@ -142,6 +142,11 @@ class View:
         """The address that strides and offset count from."""
         return Pointer(self.memory, self.start)
 
+    @property
+    def first(self) -> Pointer:
+        """The address of the first element."""
+        return Pointer(self.memory, self.start + self.base * self.size * self.lanes)
+
     def get(self, offset: int) -> Any:
         """Number at an offset in numbers from the pointer; bounds are checked by the caller."""
         value = self.cells[offset]

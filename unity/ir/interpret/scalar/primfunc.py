@@ -70,7 +70,7 @@ class CompiledPrimFunc:
                 )
         for buffer, view in arrays:
             env[buffer] = self._checked_view(env, buffer, view, span)
-            env[buffer.data] = Pointer(view.memory, view.start + view.base * view.size * view.lanes)
+            env[buffer.data] = view.first
         self.body(env)
         return env.get(RESULT)
 
@@ -78,7 +78,7 @@ class CompiledPrimFunc:
         if isinstance(arg, Pointer):
             return arg
         if isinstance(arg, View):
-            return Pointer(arg.memory, arg.start + arg.base * arg.size * arg.lanes)
+            return arg.first
         if not isinstance(param.ty, PrimType) or not isinstance(arg, (bool, int, float, np.generic)):
             if arg is None:
                 return None
@@ -117,7 +117,7 @@ class CompiledPrimFunc:
         missing = [v.name for dim in (*buffer.shape, *buffer.strides) for v in free_vars(dim) if v not in env]
         if missing:
             raise InterpreterError("E316", f"{name}: symbol {missing[0]} follows from no argument", span)
-        given = self.makers[buffer](env, Pointer(view.memory, view.start + view.base * view.size * view.lanes))
+        given = self.makers[buffer](env, view.first)
         shape = view.shape
         if buffer.dtype.lanes > 1 and view.lanes == 1:
             shape = (*shape[:-1], shape[-1] // buffer.dtype.lanes) if shape else shape

@@ -13,10 +13,9 @@ import numpy as np
 from ....ffi.dtype import DataType
 from ....support.errors import InterpreterError
 from ....support.source import Span
-from ...buffer import Buffer
 from ...build import dtype_of
-from ...expr import Call, Op, StringImm, Var
-from ...types import PointerType, PrimType
+from ...expr import Call, StringImm, Var
+from ...types import PointerType, pointed
 from ..common.arrays import Value, caster, rounded
 from ..common.expressions import Closure
 from ..common.intrinsics import short_name
@@ -25,17 +24,18 @@ from .findings import Site
 from .intrinsics import register
 from .lanes import WARP, Mask
 from .memory import Address
+from .operands import NOTHING, element_of, name_of
 from .wave import Wave
 
 
 def fragment_of(expr: Any, span: Span | None) -> tuple[Var, DataType, str]:
     """Pointer, element type and scope of a fragment operand."""
-    ty = expr.ty
-    if not isinstance(expr, Var) or not isinstance(ty, PointerType) or not isinstance(ty.element, PrimType):
+    ty, dtype = expr.ty, pointed(expr.ty)
+    if not isinstance(expr, Var) or not isinstance(ty, PointerType) or dtype is None:
         raise InterpreterError("E372", "a fragment must be given as the data of its buffer", span)
     if ty.scope not in ("wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator"):
         raise InterpreterError("E372", f"{expr.name} is no fragment: its scope is {ty.scope!r}", span)
-    return expr, ty.element.dtype.element, ty.scope
+    return expr, dtype.element, ty.scope
 
 
 def part_shape(scope: str, size: tuple[int, int, int]) -> tuple[int, int]:
@@ -125,22 +125,9 @@ def _fill(compiler: ExprCompiler, call: Call) -> Closure:
         given = np.broadcast_to(np.asarray(convert(value(mask))), wave.batch.size)[warps]
         target.write(mask, np.broadcast_to(given[:, None, None], (len(warps), *shape)), warps)
         wave.env[target.data].storage.fragment = size
-        return np.int32(0)
+        return NOTHING
 
     return run
-
-
-def _element(call: Call, expr: Any) -> tuple[DataType, str]:
-    """Element type and buffer name of an address argument."""
-    if type(expr) is Call and type(expr.op) is Op:
-        if expr.op.name == "T.tvm_access_ptr" and isinstance(expr.args[0].ty, PrimType):
-            return expr.args[0].ty.dtype.element, getattr(expr.args[1], "name", "pointer")
-        if expr.op.name == "T.address_of":
-            buffer: Buffer = expr.args[0].buffer  # type: ignore[attr-defined]
-            return buffer.dtype.element, buffer.name
-    if isinstance(expr.ty, PointerType) and isinstance(expr.ty.element, PrimType):
-        return expr.ty.element.dtype.element, getattr(expr, "name", "pointer")
-    raise InterpreterError("E372", f"T.{short_name(call)}: the address must say what it points to", call.span)
 
 
 @register("tvm_load_matrix_sync", "tvm_store_matrix_sync")
@@ -153,7 +140,9 @@ def _move(compiler: ExprCompiler, call: Call) -> Closure:
     if layout not in ("row_major", "col_major"):
         raise InterpreterError("E372", f"T.{short_name(call)}: unknown layout {layout!r}", call.span)
     shape = part_shape(part.scope, size)
-    dtype, name = _element(call, call.args[5])
+    dtype, name = element_of(call.args[5]), name_of(call.args[5])
+    if dtype is None:
+        raise InterpreterError("E372", f"T.{short_name(call)}: the address must say what it points to", call.span)
     if dtype is not part.dtype:
         text = f"T.{short_name(call)}: {dtype.name} behind the address, {part.dtype.name} in the fragment"
         raise InterpreterError("E372", text, call.span)
@@ -167,7 +156,7 @@ def _move(compiler: ExprCompiler, call: Call) -> Closure:
     def run(mask: Mask) -> Value:
         warps = whole_warps(wave, mask, f"T.{short_name(call)}", call.span)
         if not len(warps):
-            return np.int32(0)
+            return NOTHING
         target: Address = address(mask)
         wave.env[part.data].storage.fragment = size
         start = wave.rows(target.offset)[warps]
@@ -184,7 +173,7 @@ def _move(compiler: ExprCompiler, call: Call) -> Closure:
             values = part.read(mask, shape, warps).ravel()
             wave.array = target.storage.flat(dtype, name)
             wave.accesses.store(target.storage, where.ravel()[good], lanes[good], values[good], dtype, site, True)
-        return np.int32(0)
+        return NOTHING
 
     return run
 
@@ -215,7 +204,7 @@ def _mma(compiler: ExprCompiler, call: Call) -> Closure:
     def run(mask: Mask) -> Value:
         warps = whole_warps(wave, mask, "T.tvm_mma_sync", call.span)
         if not len(warps):
-            return np.int32(0)
+            return NOTHING
         size = wave.env[a.data].storage.fragment or wave.env[b.data].storage.fragment
         if size is None:
             text = f"fragment {a.data.name} is used before it was loaded or filled"
@@ -225,7 +214,7 @@ def _mma(compiler: ExprCompiler, call: Call) -> Closure:
         addend = c.read(mask, part_shape(c.scope, size), warps)
         d.write(mask, multiply_add(left, right, addend, d.dtype), warps)
         wave.env[d.data].storage.fragment = size
-        return np.int32(0)
+        return NOTHING
 
     return run
 

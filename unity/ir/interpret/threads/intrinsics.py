@@ -7,7 +7,7 @@ import numpy as np
 from ...build import dtype_of
 from ...expr import Call
 from ...scalar import BufferLoad
-from ...types import PointerType, PrimType
+from ...types import pointed
 from ..common.arrays import Value
 from ..common.expressions import Closure
 from .access import array_of
@@ -40,9 +40,7 @@ def _address_of(compiler: ExprCompiler, call: Call) -> Closure:
 @register("atomic_add")
 def _atomic_add(compiler: ExprCompiler, call: Call) -> Closure:
     address, value = compiler.address(call.args[0], call), compiler.visit(call.args[1])
-    ty, dtype = call.args[0].ty, dtype_of(call.args[1])
-    if isinstance(ty, PointerType) and isinstance(ty.element, PrimType):
-        dtype = ty.element.dtype
+    dtype = pointed(call.args[0].ty) or dtype_of(call.args[1])
     wave = compiler.wave
     load = call.args[0].args[0] if type(call.args[0]) is Call and type(call.args[0].args[0]) is BufferLoad else None
     name, scope = (load.buffer.name, load.buffer.scope) if load is not None else ("pointer", "global")

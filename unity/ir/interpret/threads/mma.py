@@ -6,14 +6,12 @@ lane % 4. A copy's data arrive when its group is waited for; until then the dest
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....ffi.dtype import DataType
 from ....support.errors import InterpreterError
-from ...expr import Call, Op, StringImm, Var
-from ...types import PointerType, PrimType
+from ...expr import Call, StringImm
+from ...types import PrimType
 from ..common.arrays import Value
 from ..common.expressions import Closure
 from .expressions import ExprCompiler
@@ -22,7 +20,7 @@ from .groups import Copies, group_calls
 from .intrinsics import register
 from .lanes import WARP, Mask
 from .memory import Storage
-from .operands import Operand
+from .operands import Operand, element_of
 from .wave import Wave
 
 GROUP, MEMBER = np.arange(WARP) // 4, np.arange(WARP) % 4
@@ -103,16 +101,6 @@ def _mma(compiler: ExprCompiler, call: Call) -> Closure:
     return run
 
 
-def _pointed(expr: Any, fallback: DataType) -> DataType:
-    """Element type behind an address."""
-    if type(expr) is Call and type(expr.op) is Op and expr.op.name == "T.tvm_access_ptr":
-        ty = expr.args[0].ty
-        return ty.dtype.element if isinstance(ty, PrimType) else fallback
-    if isinstance(expr, Var) and isinstance(expr.ty, PointerType) and isinstance(expr.ty.element, PrimType):
-        return expr.ty.element.dtype.element
-    return fallback
-
-
 @register("ptx_ldmatrix")
 def _ldmatrix(compiler: ExprCompiler, call: Call) -> Closure:
     """Arguments: trans, number of 8x8 matrices, ".b16", local pointer and offset, shared pointer and offset of the lane's row."""
@@ -169,7 +157,7 @@ def _cp_async(compiler: ExprCompiler, call: Call) -> Closure:
     condition = compiler.visit(call.args[5]) if len(call.args) > 5 else None
     wave = compiler.wave
     fallback = call.ty.dtype.element if isinstance(call.ty, PrimType) else DataType("uint8")
-    to_type, source_type = _pointed(call.args[0], fallback), _pointed(call.args[2], fallback)
+    to_type, source_type = [element_of(call.args[place]) or fallback for place in (0, 2)]
     if to_type.itemsize != source_type.itemsize:
         raise InterpreterError("E372", f"T.ptx_cp_async from {source_type.name} to {to_type.name}", call.span)
     source = Operand(compiler, call, 2, to_type, "load", "global")

@@ -8,6 +8,8 @@ import numpy as np
 
 from ....ffi.dtype import DataType
 from ...expr import Call
+from ...scalar import BufferLoad
+from ...types import Expr, PrimType, pointed
 from .expressions import ExprCompiler
 from .lanes import WARP, Mask
 from .memory import Storage
@@ -18,9 +20,19 @@ NOTHING = np.int32(0)
 
 def name_of(expr: Any) -> str:
     """The name of the memory behind an address, for messages."""
-    if type(expr) is Call and len(expr.args) > 1:
-        return str(getattr(expr.args[1], "name", "memory"))
+    if type(expr) is Call:
+        expr = expr.args[1] if len(expr.args) > 1 else getattr(expr.args[0], "buffer", expr)
     return str(getattr(expr, "name", "memory"))
+
+
+def element_of(expr: Expr) -> DataType | None:
+    """The element type behind an address; None where it does not say what it points to."""
+    if type(expr) is Call and expr.op_name == "T.tvm_access_ptr" and isinstance(expr.args[0].ty, PrimType):
+        return expr.args[0].ty.dtype.element
+    if type(expr) is Call and expr.op_name == "T.address_of" and type(expr.args[0]) is BufferLoad:
+        return expr.args[0].buffer.dtype.element
+    dtype = pointed(expr.ty)
+    return None if dtype is None else dtype.element
 
 
 class Operand:

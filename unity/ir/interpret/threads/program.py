@@ -12,7 +12,7 @@ from ...expr import Call, Op, Var
 from ...function import PrimFunc
 from ...module import IRModule
 from ...stmt import AttrStmt, For
-from ...types import PointerType, PrimType
+from ...types import PrimType, pointed
 from ...walk import collect
 from ..common.blocks import Run
 from ..common.expressions import Env
@@ -106,8 +106,9 @@ def cell_size(func: PrimFunc) -> int:
         if type(call.op) is Op and call.op.name == "T.type_annotation" and isinstance(call.ty, PrimType):
             sizes.append(call.ty.dtype.element.itemsize)
     for var in collect(func.body, Var):
-        if isinstance(var.ty, PointerType) and isinstance(var.ty.element, PrimType) and var.ty.element.dtype.bits:
-            sizes.append(var.ty.element.dtype.element.itemsize)
+        dtype = pointed(var.ty)
+        if dtype is not None and dtype.bits:
+            sizes.append(dtype.element.itemsize)
     return min([s for s in sizes if s], default=1)
 
 

@@ -47,9 +47,7 @@ def _shared_work(patterns: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _bank_passes(words: np.ndarray) -> np.ndarray:
     """Largest number of distinct words in one bank, per row."""
-    ordered = np.sort(words, axis=1)
-    fresh = ordered != _ABSENT
-    fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
+    ordered, fresh = _different(words)
     row = np.repeat(np.arange(len(words)), words.shape[1]).reshape(words.shape)
     slots = row * BANKS + ordered % BANKS
     counts = np.bincount(slots[fresh], minlength=len(words) * BANKS).reshape(-1, BANKS)
@@ -57,11 +55,16 @@ def _bank_passes(words: np.ndarray) -> np.ndarray:
     return found
 
 
-def _distinct(words: np.ndarray, per: int) -> np.ndarray:
-    ordered = np.sort(words, axis=1)
+def _different(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows in order, and which of their numbers are the first of equal ones."""
+    ordered = np.sort(rows, axis=1)
     fresh = ordered != _ABSENT
     fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
-    found: np.ndarray = -(-fresh.sum(axis=1) // per)
+    return ordered, fresh
+
+
+def _distinct(words: np.ndarray, per: int) -> np.ndarray:
+    found: np.ndarray = -(-_different(words)[1].sum(axis=1) // per)
     return found
 
 
@@ -79,10 +82,7 @@ def count_global(site: Site, address: np.ndarray, active: np.ndarray, width: int
     last = ((rows + width - 1) // SEGMENT)[:, :, None]
     segments = np.where(present[:, :, None] & (segments <= last), segments, _ABSENT).reshape(len(rows), -1)
     starts = np.where(present, rows, _ABSENT)
-    ordered = np.sort(starts, axis=1)
-    fresh = ordered != _ABSENT
-    fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
-    least = -(-(fresh.sum(axis=1) * width) // SEGMENT)
+    least = -(-(_different(starts)[1].sum(axis=1) * width) // SEGMENT)
     _note(site, _distinct(segments, 1), least, times)
 
 

@@ -16,6 +16,7 @@ from .access import Locator
 from .expressions import ExprCompiler
 from .intrinsics import register
 from .lanes import WARP, Mask
+from .operands import NOTHING
 
 
 @register("tvm_storage_sync")
@@ -27,7 +28,7 @@ def _storage_sync(compiler: ExprCompiler, call: Call) -> Closure:
 
     def run(mask: Mask) -> Value:
         if not mask.count:
-            return np.int32(0)
+            return NOTHING
         batch = wave.batch
         wave.log.barriers += 1
         if scope == "warp":
@@ -38,7 +39,7 @@ def _storage_sync(compiler: ExprCompiler, call: Call) -> Closure:
             wave.divergent(missing, mask, "warp" if scope == "warp" else "block", span)
         if scope == "global":
             batch.grid_barrier()
-        return np.int32(0)
+        return NOTHING
 
     return run
 
@@ -146,7 +147,7 @@ def _allreduce(compiler: ExprCompiler, call: Call) -> Closure:
             out = np.zeros(batch.size, column.dtype)
             out[rows.ravel()] = np.repeat(column[:, 0], length)
             target.store(mask, out, True)
-        return np.int32(0)
+        return NOTHING
 
     return run
 
