@@ -322,9 +322,8 @@ class BlockBuilder:
         return If(cond, branches[0], branches[1], join_branches(branches[0], branches[1]), expr.span)
 
     def _inline_sequence(self, expr: SeqExpr) -> Expr:
-        for block in expr.blocks:
-            for binding in block.bindings:
-                self._append(binding)
+        for binding in expr.bindings:
+            self._append(binding)
         return self._normalize(expr.body)
 
     def current_block_is_dataflow(self) -> bool:

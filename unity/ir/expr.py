@@ -171,6 +171,12 @@ class Call(Expr):
     def op_name(self) -> str:
         return self.op.name if type(self.op) is Op else ""
 
+    @property
+    def output_types(self) -> tuple[Type, ...]:
+        """Types of the tensors that a call in destination-passing style makes."""
+        types = self.ty_args
+        return types[0].fields if len(types) == 1 and isinstance(types[0], TupleType) else types
+
 
 @node
 class Tuple(Expr):
@@ -278,6 +284,11 @@ class SeqExpr(Expr):
     blocks: tuple[BindingBlock, ...]
     body: Expr
     span: Aside[Span | None] = None
+
+    @property
+    def bindings(self) -> list[Binding]:
+        """The bindings of all blocks in order."""
+        return [binding for block in self.blocks for binding in block.bindings]
 
     @property
     def ty(self) -> Type:

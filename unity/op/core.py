@@ -55,10 +55,7 @@ def dps_type(call: Call) -> Type:
         raise fail(
             call, "E216", "the result type is missing", 'write it after the arguments: R.Tensor((n, 4), "float32")'
         )
-    outputs = call.ty_args
-    if len(outputs) == 1 and isinstance(outputs[0], TupleType):
-        outputs = outputs[0].fields
-    for ty in outputs:
+    for ty in call.output_types:
         if not isinstance(ty, TensorType) or ty.dtype is None or (dims(ty) is None and ty.shape is None):
             raise fail(call, "E216", f"an output must be a tensor of known shape and dtype, got {ty}")
     return given_type(call)

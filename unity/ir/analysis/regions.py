@@ -203,17 +203,9 @@ class _RegionWalk:
         kind = type(node)
         if kind is BufferLoad:
             self.touch(self.reads, node.buffer, node.indices)
-            for index in node.indices:
-                self.visit(index)
-            if node.predicate is not None:
-                self.visit(node.predicate)
         elif kind is BufferStore:
             self.touch(self.writes, node.buffer, node.indices)
-            for part in (node.value, *node.indices):
-                self.visit(part)
-            if node.predicate is not None:
-                self.visit(node.predicate)
-        elif kind is For:
+        if kind is For:
             self.visit(node.min)
             self.visit(node.extent)
             low, high = _interval(node.min, self.inner), _interval(node.extent, self.inner)

@@ -262,9 +262,7 @@ class GraphVerifier:
     def _destination_call(self, call: Call, name: str, fn: Any) -> None:
         if not isinstance(fn, PrimFunc) or not isinstance(call.args[1].ty, TupleType):
             return
-        outputs = call.ty_args
-        if len(outputs) == 1 and isinstance(outputs[0], TupleType):
-            outputs = outputs[0].fields
+        outputs = call.output_types
         inplace = call.attrs.get("inplace_indices")
         if inplace is not None:
             outputs = tuple([ty for ty, index in zip(outputs, inplace) if index == -1])

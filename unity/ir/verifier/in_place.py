@@ -49,10 +49,9 @@ class _Walk:
     def sequence(self, seq: Expr) -> Places:
         if type(seq) is not SeqExpr:
             return self.use(seq)
-        for block in seq.blocks:
-            for binding in block.bindings:
-                self.at = getattr(binding.value, "span", None) or binding.span
-                self.known[binding.var] = self.value(binding.var, binding.value)
+        for binding in seq.bindings:
+            self.at = getattr(binding.value, "span", None) or binding.span
+            self.known[binding.var] = self.value(binding.var, binding.value)
         self.at = getattr(seq.body, "span", None)
         return self.use(seq.body)
 

@@ -110,7 +110,7 @@ def _block(p: Printer, node: st.Block, values: tuple[Expr, ...] | None = None, p
     if node.init is not None:
         p.line("with T.init():")
         indented(p, node.init)
-    stmts = node.body.stmts if type(node.body) is st.SeqStmt else (node.body,)
+    stmts = st.statements_of(node.body)
     if not stmts and len(p.out) == start:
         p.line("pass")
     for inner in stmts:

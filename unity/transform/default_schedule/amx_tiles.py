@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...ir.expr import IntImm
 from ...ir.scalar import BufferLoad, IterVar
 from ...ir.walk import used_vars
 from ..auto_tensorize.dots import decided_intrinsic
 from ..infra.backend import Machine
 from ..tir.analysis.choices import choose
 from ..tir.analysis.loop_nests import slope
+from .base import in_vectors
 from .contraction import Contraction, extent_of
 
 if TYPE_CHECKING:
@@ -122,12 +122,7 @@ def schedule_tile_block(
     sch.reverse_compute_at(sums, place)
     sch.reverse_compute_at(after, place)
     init = sch.decompose_reduction(block, around[0] if around else i1)
-    last = sch.get_loops(after)[-1]
-    extent = sch.get(last).extent
-    if type(extent) is IntImm and extent.value > lanes:
-        middle, last = sch.split(last, [None, lanes])
-        sch.unroll(middle)
-    sch.vectorize(last)
+    in_vectors(sch, sch.get_loops(after)[-1], lanes, unroll=True)
     side = f"{shape.rows}x{shape.columns}_{shape.kind}"
     sch.tensorize(sch.get_loops(init)[-2], f"amx_fill_{side}")
     sch.tensorize(sch.get_loops(sums)[-2], f"amx_store_{side}")

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from ...ir.build import int_value
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ..infra.backend import Machine
-from ..schedule import BlockRV, Schedule
+from ..schedule import BlockRV, LoopRV, Schedule
 from .packing import Packing
 
 SCHEDULED = "tir.is_scheduled"
@@ -57,6 +58,15 @@ def is_touched(sch: Schedule, block: BlockRV) -> bool:
     variables = [loop.loop_var for loop in loops]
     values = list(sch.get_sref(block).realize.iter_values)
     return any([loop.kind != "serial" or loop.annotations for loop in loops]) or values != variables
+
+
+def in_vectors(sch: Schedule, loop: LoopRV, lanes: int, unroll: bool = False) -> None:
+    """Run a loop in vectors; where it has several, the loop over them stays, or is unrolled."""
+    if int_value(sch.get(loop).extent, 0) > lanes:
+        outer, loop = sch.split(loop, [None, lanes])
+        if unroll:
+            sch.unroll(outer)
+    sch.vectorize(loop)
 
 
 def mark(fn: PrimFunc) -> PrimFunc:

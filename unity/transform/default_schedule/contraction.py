@@ -121,7 +121,7 @@ def _inner_last(axes: Sequence[IterVar], data: BufferLoad) -> list[IterVar]:
 
 def extent_of(axis: IterVar) -> int | None:
     """Extent of an iterator, None where it is symbolic."""
-    return int_value(axis.dom.extent) if axis.dom is not None else None
+    return int_value(axis.domain.extent)
 
 
 def steps_of(axes: Iterable[IterVar], unknown: int = 1) -> int:

@@ -19,6 +19,7 @@ from ..tir.analysis.parallel_cost import FEW, SHARED_WORK
 from ..tir.analysis.tile_shape import most_rows, tile_shape
 from ..tir.analysis.tiles import UNKNOWN
 from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL
+from .base import in_vectors
 from .chunked_sums import cut_into_chunks, sum_chunks, wants_chunks
 from .contraction import Contraction, extent_of, steps_of
 
@@ -152,11 +153,7 @@ def _consume(sch: Schedule, after: BlockRV, place: LoopRV, lanes: int) -> None:
     if not mine:
         return
     *others, last = mine
-    extent = sch.get(last).extent
-    if type(extent) is IntImm and extent.value > lanes:
-        middle, last = sch.split(last, [None, lanes])
-        sch.unroll(middle)
-    sch.vectorize(last)
+    in_vectors(sch, last, lanes, unroll=True)
     for loop in others:
         sch.unroll(loop)
 

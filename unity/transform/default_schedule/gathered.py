@@ -16,7 +16,7 @@ from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad, IterVar
-from ...ir.stmt import AllocBuffer, BufferStore, SeqStmt, Stmt, seq
+from ...ir.stmt import AllocBuffer, BufferStore, Stmt, seq, statements_of
 from ...ir.types import Expr, prim_type
 from ...ir.walk import free_vars, rewrite, substitute
 from .contraction import Contraction, extent_of, is_parameter, steps_of
@@ -104,7 +104,7 @@ def gather(fn: PrimFunc, what: Contraction, mine: Sequence[IterVar], multiple: i
     axes = (*[axis for axis in what.block.iter_vars if axis.var not in gone], line)
     body = rewrite(what.block.body, {BufferLoad: lambda node: loads.get(node.buffer, node)})
     nest = point_nest(what.block.name, axes, body, what.block.init, what.block.annotations)
-    statements = list(fn.body.stmts) if type(fn.body) is SeqStmt else [fn.body]
+    statements = statements_of(fn.body)
     at = [block_name(stmt) for stmt in statements].index(what.block.name)
     buffer_map = fn.buffer_map
     if place is not None:

@@ -18,14 +18,13 @@ from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad, IterVar
-from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
+from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, Stmt, seq, statements_of
 from ...ir.types import Expr, PointerType, prim_type
 from ...ir.walk import rewrite, substitute
+from ..schedule.core.tree import TRUE
 from .amx_tiles import row_step
 from .contraction import Contraction, is_parameter
 from .packing import Packing, block_name
-
-TRUE = const(True)
 
 
 @dataclass(slots=True, frozen=True)
@@ -58,7 +57,7 @@ def pad_to_tiles(
     clamp = _clamp(what, row, rows, layout)
     lines = _Lines.of(what, row, rows) if row is not None and whole_rows and (clamp or _strided(what, row)) else None
     nest = _nest(what, row, rows, layout, tile_buffer, panels, clamp, lines)
-    statements = list(fn.body.stmts) if type(fn.body) is SeqStmt else [fn.body]
+    statements = statements_of(fn.body)
     made: list[Stmt] = []
     copy = None
     buffer_map = fn.buffer_map
@@ -107,10 +106,10 @@ def _strided(what: Contraction, row: IterVar) -> bool:
 
 
 def _extent(what: Contraction, axis: IterVar, row: IterVar | None, rows: int, layout: Packing | None) -> Expr:
-    assert axis.dom is not None
+    extent = axis.domain.extent
     if axis is row:
-        return _round_up(axis.dom.extent, rows)
-    return _round_up(axis.dom.extent, layout.block) if axis is what.columns and layout is not None else axis.dom.extent
+        return _round_up(extent, rows)
+    return _round_up(extent, layout.block) if axis is what.columns and layout is not None else extent
 
 
 def _rounded_shape(what: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> list[Expr]:
@@ -140,11 +139,9 @@ def _panels(what: Contraction, layout: Packing | None) -> Buffer | None:
 
 def _clamp(what: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> dict[Var, Expr]:
     """The expression for the row variable where tiles reach beyond the last row; empty where none does."""
-    if row is None or row.dom is None:
+    if row is None or Analyzer().can_prove_equal(_extent(what, row, row, rows, layout), row.domain.extent):
         return {}
-    if Analyzer().can_prove_equal(_extent(what, row, row, rows, layout), row.dom.extent):
-        return {}
-    return {row.var: minimum(row.var, sub(row.dom.extent, const(1, dtype_of(row.var))))}
+    return {row.var: minimum(row.var, sub(row.domain.extent, const(1, dtype_of(row.var))))}
 
 
 @dataclass(slots=True, frozen=True)
@@ -162,9 +159,9 @@ class _Lines:
     def of(cls, what: Contraction, row: IterVar, rows: int) -> _Lines:
         """The copy for tiles of ``rows``."""
         data, found = what.data.buffer, row_step(what.data, row)
-        assert row.dom is not None and found is not None, "tiles take rows along one axis"
+        assert found is not None, "tiles take rows along one axis"
         axis, step = found
-        extent = row.dom.extent
+        extent = row.domain.extent
         more = mul(sub(_round_up(extent, rows), extent), const(step, dtype_of(extent)))
         long = Analyzer().simplify(add(data.shape[axis], more))
         parts = [long] if step == 1 else [const(step, dtype_of(long)), _pieces(long, step)]
@@ -235,8 +232,7 @@ def point_nest(
     block = Block(tuple(axes), None, None, (), (), dict(annotations or {}), name, store, init)
     stmt: Stmt = BlockRealize(tuple([v for v, _ in loops]), TRUE, block)
     for var, axis in reversed(loops):
-        assert axis.dom is not None
-        stmt = For(var, axis.dom.min, axis.dom.extent, "serial", stmt)
+        stmt = For(var, axis.domain.min, axis.domain.extent, "serial", stmt)
     return stmt
 
 

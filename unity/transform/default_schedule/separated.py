@@ -15,7 +15,7 @@ from ...ir.build import int_value
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad, IterVar
-from ...ir.stmt import AllocBuffer, Block, BufferStore, For, SeqStmt, Stmt, seq
+from ...ir.stmt import AllocBuffer, Block, BufferStore, For, Stmt, seq, statements_of
 from ...ir.types import prim_type
 from ...ir.walk import collect, free_vars, fresh_copy, rewrite, substitute
 from ..infra.backend import Machine
@@ -32,7 +32,7 @@ def schedule_separated(fn: PrimFunc, constants: Collection[int], machine: Machin
     """Separate every window of a program that stands in no other loop."""
     if fn.attrs.get("tir.noalias", True) is False:
         return "its arguments may share memory"
-    statements = list(fn.body.stmts) if type(fn.body) is SeqStmt else [fn.body]
+    statements = statements_of(fn.body)
     parts = [part for stmt in statements for part in _separated(stmt)]
     buffers = [part for part in parts if type(part) is AllocBuffer and part not in statements]
     if not buffers:
@@ -78,7 +78,7 @@ def _along(block: Block) -> tuple[BufferLoad, int, IterVar, IterVar] | None:
 
 def _is_worth(block: Block, load: BufferLoad, place: int, row: IterVar, step: IterVar) -> bool:
     """True if it was decided, where it takes fewer steps."""
-    extents = {axis: int_value(axis.dom.extent) if axis.dom is not None else None for axis in block.iter_vars}
+    extents = {axis: int_value(axis.domain.extent) for axis in block.iter_vars}
     known = [extent for extent in extents.values() if extent]
     if len(known) < len(extents):
         return False
@@ -91,9 +91,9 @@ def _is_worth(block: Block, load: BufferLoad, place: int, row: IterVar, step: It
 def _in_two(nest: Nest, update: Update, load: BufferLoad, place: int, row: IterVar, step: IterVar) -> list[Stmt]:
     """The reduction along ``step`` into a buffer with the rows in place of an axis of what is read, and the rest of it."""
     block, store = nest.realize.block, update.store
-    assert row.dom is not None and step.dom is not None and type(block.init) is BufferStore
+    assert type(block.init) is BufferStore
     join, value, dtype = JOINS[type(store.value)], joined_to(store), prim_type(store.buffer.dtype)
-    shape = [*load.buffer.shape[:place], row.dom.extent, *load.buffer.shape[place + 1 :]]
+    shape = [*load.buffer.shape[:place], row.domain.extent, *load.buffer.shape[place + 1 :]]
     lines = make_buffer(f"{store.buffer.name}_{step.var.name}", store.buffer, shape, "global")
     axes = output_axes(lines)
     cell = tuple([axis.var for axis in axes])

@@ -13,7 +13,7 @@ from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
-from ...ir.stmt import AllocBuffer, BufferStore, SeqStmt, Stmt, seq
+from ...ir.stmt import AllocBuffer, BufferStore, Stmt, seq, statements_of
 from ...ir.types import prim_type
 from ...ir.walk import rewrite
 from .contraction import Contraction, is_parameter
@@ -35,7 +35,7 @@ def columns_last(fn: PrimFunc, what: Contraction, after: str | None) -> tuple[Pr
             return node
         return replace(node, buffer=last, indices=tuple([node.indices[k] for k in order]))
 
-    statements = list(fn.body.stmts) if type(fn.body) is SeqStmt else [fn.body]
+    statements = statements_of(fn.body)
     made: list[Stmt] = [AllocBuffer(last)]
     name = after or f"{output.name}_transposed"
     for stmt in statements:

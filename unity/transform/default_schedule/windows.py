@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ...ir.expr import IntImm, Var
+from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import BufferLoad, IterVar
 from ...ir.stmt import Block, BufferStore
@@ -21,7 +21,7 @@ from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.choices import choose
 from ..tir.analysis.loop_nests import calls_are_pure, linear_step, slope, stride_class
 from ..tir.analysis.parallel_cost import SHARED_WORK
-from .base import Rule, Scheduled, is_touched, mark, program_of, schedule_of
+from .base import Rule, Scheduled, in_vectors, is_touched, mark, program_of, schedule_of
 from .contraction import extent_of, is_parameter, steps_of
 
 PLACES = 14
@@ -203,7 +203,7 @@ def _schedule(
     if before:
         sch.compute_at(before[0], c0)
         *_, last = sch.get_loops(before[0])
-        _vectors(sch, last, sizes.vector)
+        in_vectors(sch, last, sizes.vector)
     if choose(what.block, "parallel", (0, 1), steps_of(what.block.iter_vars) >= PARALLEL_WORK):
         sch.parallel(sch.fuse(*outer, c0))
     sch.unroll(w1)
@@ -221,14 +221,6 @@ def _schedule(
         sch.unroll(loop)
     if mine:
         sch.vectorize(mine[-1])
-
-
-def _vectors(sch: Schedule, loop: LoopRV, vector: int) -> None:
-    """A loop over channels in vectors."""
-    extent = sch.get(loop).extent
-    if type(extent) is IntImm and extent.value > vector:
-        _, loop = sch.split(loop, [None, vector])
-    sch.vectorize(loop)
 
 
 WINDOWS = Rule("windows", schedule_windows)

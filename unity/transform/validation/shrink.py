@@ -87,7 +87,7 @@ class Shrinker:
     # ---- graph functions
 
     def _bindings(self) -> list[Binding]:
-        return [b for block in seq_body(self.mod[self.name]).blocks for b in block.bindings]
+        return seq_body(self.mod[self.name]).bindings
 
     def cut_off(self) -> None:
         """Return the first value that shows the difference: bisection, then the values before it one by one."""

@@ -349,9 +349,7 @@ def _call_dps(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     """Outputs are allocated here where no pass has planned them."""
     callee, packed = call.args[0], call.args[1]
     inputs = [fc.value(f) for f in (packed.fields if type(packed) is Tuple else (packed,))]
-    types = call.ty_args
-    if len(types) == 1 and isinstance(types[0], TupleType):
-        types = types[0].fields
+    types = call.output_types
     extra = list(call.args[2].values) if len(call.args) > 2 and isinstance(call.args[2], ShapeExpr) else []
     outputs = [_new_tensor(fc, ty, None, None, "new_tensor") for ty in types]
     values = [*inputs, *outputs, *[fc.value(e) for e in extra]]

@@ -82,9 +82,8 @@ class FunctionCompiler(FunctionTables):
 
     def sequence(self, seq: SeqExpr) -> bc.Arg:
         """Code of a sequence; its value."""
-        for block in seq.blocks:
-            for binding in block.bindings:
-                self.binding(binding)
+        for binding in seq.bindings:
+            self.binding(binding)
         return self.value(seq.body)
 
     def binding(self, binding: Binding) -> None:
@@ -176,14 +175,17 @@ class FunctionCompiler(FunctionTables):
         known = self.register_type(expr.ty)
         if known.kind == "tensor":
             moved = self.register(known)
-            ctx = self.context(f"field {expr.index}", expr.ty, expr.span)
-            self.emit("check_tensor", reg, ctx, bc.Imm(known.dtype), bc.Imm(len(known.dims)))
-            self.emit("match_shape", reg, ctx, *[bc.Size(d) for d in known.dims])
+            self.checked(reg, known, self.context(f"field {expr.index}", expr.ty, expr.span))
             self.emit("move", reg, dst=moved)
             return moved
         if is_integral(expr.ty) and var is not None:
             return settle(self, reg, expr.ty, f"field {expr.index}", var, expr.span)
         return reg
+
+    def checked(self, value: bc.Arg, known: bc.RegType, ctx: bc.Arg) -> None:
+        """Check that a value is a tensor of a register's type."""
+        self.emit("check_tensor", value, ctx, bc.Imm(known.dtype), bc.Imm(len(known.dims)))
+        self.emit("match_shape", value, ctx, *[bc.Size(d) for d in known.dims])
 
     def conditional(self, expr: If) -> bc.Arg:
         """Both branches write one register."""
@@ -207,8 +209,6 @@ class FunctionCompiler(FunctionTables):
         known = self.registers[dst.index]
         if known.kind == "tensor" and not (isinstance(value, bc.Reg) and self.registers[value.index] == known):
             value = self.boxed(value)
-            ctx = self.context("branch of a conditional", expr.ty, getattr(expr, "span", None))
-            self.emit("check_tensor", value, ctx, bc.Imm(known.dtype), bc.Imm(len(known.dims)))
-            self.emit("match_shape", value, ctx, *[bc.Size(d) for d in known.dims])
+            self.checked(value, known, self.context("branch of a conditional", expr.ty, getattr(expr, "span", None)))
         self.emit("move", value, dst=dst)
         self.slot_of = slots

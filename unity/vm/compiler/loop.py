@@ -47,7 +47,7 @@ def _is_kill(binding: Binding) -> bool:
 
 def _split(seq: SeqExpr) -> tuple[list[Binding], Expr | None]:
     """The bindings of a sequence, and the conditional or call whose result is its value (not among the bindings then)."""
-    bindings = [b for block in seq.blocks for b in block.bindings]
+    bindings = seq.bindings
     if isinstance(seq.body, (If, Call)):
         return bindings, seq.body
     at = len(bindings)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ...ffi.abi import KernelSignature
 from ...ir.function import Function
 from ...ir.module import IRModule
+from ...ir.names import NameSupply
 from ...ir.types import TensorType, TupleType, Type
 from ...support.recursion import deep_recursion
 from ...support.source import Span
@@ -32,7 +33,7 @@ def compile_module(
             if type(fn) is not Function:
                 continue
             if calls_itself_last(name, fn):
-                step = fresh_step(f"{name}.step", mod, program)
+                step = NameSupply([*mod.functions, *program.functions]).fresh(f"{name}.step")
                 program.functions[step] = StepCompiler(module, name, step, fn, compile_call).compile()
                 program.functions[name] = LoopCompiler(module, name, fn, compile_call, step).compile()
             else:
@@ -53,12 +54,3 @@ def placed(module: ModuleCompiler, made: bc.VMFunction, fn: Function) -> bc.VMFu
     params = [k for k, param in enumerate(fn.params) if True in on_host(param.ty, param.span)]
     results = [k for k, there in enumerate(on_host(fn.ret_ty, fn.span)) if there]
     return replace(made, host_params=tuple(params), host_results=tuple(results)) if params or results else made
-
-
-def fresh_step(hint: str, mod: IRModule, program: bc.Program) -> str:
-    """A name that no function of the module or the program has."""
-    found, count = hint, 0
-    while found in mod.functions or found in program.functions:
-        count += 1
-        found = f"{hint}{count}"
-    return found

@@ -14,7 +14,7 @@ from ....ffi.registry import CONTEXT
 from ....ffi.tensor import Tensor
 from ....support.errors import InterpreterError
 from ...expr import Call, GlobalVar, StringImm
-from ...types import TensorType, TupleType, Type
+from ...types import TensorType, TupleType
 from .machine import allocate
 from .memory import Memory, Pointer, View
 from .values import (
@@ -32,14 +32,6 @@ from .values import (
 Builtin = Callable[[Any, Call, dict[Any, Any]], Any]
 
 
-def _outputs(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[list[TensorType], bool]:
-    types: tuple[Type, ...] = call.ty_args
-    single = len(types) == 1 and not isinstance(types[0], TupleType)
-    if len(types) == 1 and isinstance(types[0], TupleType):
-        types = types[0].fields
-    return list(types), single  # type: ignore[arg-type]
-
-
 def _shape_of_type(ev: Any, ty: TensorType, env: dict[Any, Any], span: Any) -> tuple[int, ...]:
     if ty.shape is None or ty.dtype is None:
         raise InterpreterError("E316", "an output needs a known shape and dtype", span)
@@ -48,16 +40,15 @@ def _shape_of_type(ev: Any, ty: TensorType, env: dict[Any, Any], span: Any) -> t
 
 def _call_dps(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
     args = list(ev.visit(call.args[1], env))
-    types, single = _outputs(ev, call, env)
     inplace = call.attrs.get("inplace_indices")
     results: list[View] = []
     extra: list[View] = []
-    for k, ty in enumerate(types):
+    for k, ty in enumerate(call.output_types):
         if inplace is not None and inplace[k] != -1:
             view = args[inplace[k]]
             check(ty, view, env, ev.visit)
         else:
-            assert ty.dtype is not None
+            assert isinstance(ty, TensorType) and ty.dtype is not None
             view = fresh_tensor(f"output {k} of {callee_name(call)}", _shape_of_type(ev, ty, env, call.span), ty.dtype)
             extra.append(view)
         results.append(view)
@@ -75,7 +66,7 @@ def _call_dps(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
             function(*foreign, *outputs, *scalars)
             for view in extra:
                 view.mark_written()
-    return results[0] if single else tuple(results)
+    return tuple(results) if isinstance(call.ty, TupleType) else results[0]
 
 
 def _call_tir_dyn(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:

@@ -147,19 +147,18 @@ class GraphEvaluator:
         return self.visit(expr.then_branch if cond else expr.else_branch, env)
 
     def _seq(self, expr: SeqExpr, env: Env) -> Any:
-        for block in expr.blocks:
-            for binding in block.bindings:
-                if type(binding) is MatchCast:
-                    value = self.visit(binding.value, env)
-                    try:
-                        env[binding.var] = agree(binding.target, value, env, self.visit, True)
-                    except Mismatch as error:
-                        raise InterpreterError("E317", f"match_cast fails: {error}", binding.span) from None
-                    continue
-                assert isinstance(binding, VarBinding)
+        for binding in expr.bindings:
+            if type(binding) is MatchCast:
                 value = self.visit(binding.value, env)
-                what = f"the value of {binding.var.name}"
-                env[binding.var] = self._checked(binding.var.ty, value, env, what, binding.span)
+                try:
+                    env[binding.var] = agree(binding.target, value, env, self.visit, True)
+                except Mismatch as error:
+                    raise InterpreterError("E317", f"match_cast fails: {error}", binding.span) from None
+                continue
+            assert isinstance(binding, VarBinding)
+            value = self.visit(binding.value, env)
+            what = f"the value of {binding.var.name}"
+            env[binding.var] = self._checked(binding.var.ty, value, env, what, binding.span)
         return self.visit(expr.body, env)
 
     def _function(self, expr: Function, env: Env) -> FunctionValue:

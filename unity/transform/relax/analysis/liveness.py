@@ -48,7 +48,7 @@ class Liveness:
         self.mod = mod
         self.objects = objects
         self.references: set[Var] = set()
-        self.bindings: list[Binding] = [b for block in seq.blocks for b in block.bindings]
+        self.bindings = seq.bindings
         self.roots: dict[Var, frozenset[Var]] = {}
         self.last_use: dict[Var, int] = {}
         self.escapes: set[Var] = set()

@@ -34,15 +34,14 @@ def can_fuse(mod: IRModule, fn: Function) -> bool:
     if not fn.attrs.get("Primitive") or fn.attrs.get("Codegen"):
         return False
     targets = set()
-    for block in seq_body(fn).blocks:
-        for binding in block.bindings:
-            value = binding.value
-            if type(value) is Call:
-                callee = value.args[0] if value.op_name == R.call_dps.name else None
-                func = mod.functions.get(callee.name) if type(callee) is GlobalVar else None
-                if type(func) is not PrimFunc or type(value.args[1]) is not Tuple or not fits(func, value):
-                    return False
-                targets.add(repr(func.attrs.get("target")))
+    for binding in seq_body(fn).bindings:
+        value = binding.value
+        if type(value) is Call:
+            callee = value.args[0] if value.op_name == R.call_dps.name else None
+            func = mod.functions.get(callee.name) if type(callee) is GlobalVar else None
+            if type(func) is not PrimFunc or type(value.args[1]) is not Tuple or not fits(func, value):
+                return False
+            targets.add(repr(func.attrs.get("target")))
     return len(targets) < 2
 
 

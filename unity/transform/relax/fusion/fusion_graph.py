@@ -28,7 +28,7 @@ from ....ir.expr import (
 from ....ir.function import PrimFunc
 from ....ir.module import IRModule
 from ....ir.relation import Answer, dims, same_dim
-from ....ir.types import Expr, TensorType, TupleType, Type
+from ....ir.types import Expr, TensorType, Type
 from ....ir.walk import substitute, used_vars
 from ....op.common.table import R
 from ...tir.blocks.auto_inline import SMALL_WORK
@@ -82,11 +82,8 @@ def fits(func: PrimFunc, call: Call) -> bool:
     """True when the sizes of a call are seen to be those that the program was written for: otherwise its call checks them."""
     given = call.args[1]
     assert type(given) is Tuple
-    types = call.ty_args
-    if len(types) == 1 and isinstance(types[0], TupleType):
-        types = types[0].fields
     scalars = call.args[2].values if len(call.args) > 2 and type(call.args[2]) is ShapeExpr else ()
-    actual: list[Expr | Type] = [*given.fields, *types, *scalars]
+    actual: list[Expr | Type] = [*given.fields, *call.output_types, *scalars]
     if len(actual) != len(func.params):
         return False
     known: dict[Var, Expr] = {}

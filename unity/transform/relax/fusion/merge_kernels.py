@@ -60,17 +60,15 @@ class KernelMerger:
         results = self._results(body.body)
         outputs = [self._buffer(name, ty) for name, ty in results]
         stmts: list[Stmt] = []
-        for block in body.blocks:
-            for binding in block.bindings:
-                value = binding.value
-                if type(value) is TupleGetItem and isinstance(value.tuple_value, Var):
-                    if self._output_of(binding.var, body.body, outputs) is not None:
-                        self.fields.setdefault((value.tuple_value, value.index), binding.var)
-        for block in body.blocks:
-            for binding in block.bindings:
-                if type(binding) is not VarBinding:
-                    raise self._error("a match_cast")
-                stmts += self._binding(binding.var, binding.value, body.body, outputs)
+        for binding in body.bindings:
+            value = binding.value
+            if type(value) is TupleGetItem and isinstance(value.tuple_value, Var):
+                if self._output_of(binding.var, body.body, outputs) is not None:
+                    self.fields.setdefault((value.tuple_value, value.index), binding.var)
+        for binding in body.bindings:
+            if type(binding) is not VarBinding:
+                raise self._error("a match_cast")
+            stmts += self._binding(binding.var, binding.value, body.body, outputs)
         handles = [Var(self.names.fresh(f"{b.name}_handle"), prim_type("handle")) for b in outputs]
         buffer_map = dict(inputs) | dict(zip(handles, outputs))
         allocations = [AllocBuffer(buffer) for buffer in self.allocated]

@@ -189,7 +189,7 @@ def differentiate(
         names = ", ".join([*sorted(unknown), *bad])
         raise PassError("E559", f"{names}: no float parameter of {func_name}", help="name float parameters")
     target, one = _target(body.body, target_index)
-    bindings = [b for block in body.blocks for b in block.bindings]
+    bindings = body.bindings
     with bb.function(name, fn.params, private=True):
         for binding in bindings:
             bb.emit_binding(binding)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....ir.analysis import detect_recursion
 from ....ir.binders import bound_symbols
-from ....ir.expr import Binding, Call, DataflowVar, GlobalVar, If, SeqExpr, Tuple, TupleGetItem, Var
+from ....ir.expr import Call, DataflowVar, GlobalVar, If, SeqExpr, Tuple, TupleGetItem, Var
 from ....ir.function import Function, has_global_symbol, is_marked
 from ....ir.module import IRModule
 from ....ir.relation import Answer, bind_symbols, is_subtype
@@ -81,8 +81,7 @@ def inline_call(call: Call, fn: Function, rewriter: GraphRewriter) -> Any:
     else:
         copy.mapping.update(zip(fn.params, args))
     assert isinstance(fn.body, SeqExpr)
-    bindings: list[Binding] = [b for block in fn.body.blocks for b in block.bindings]
-    for binding in bindings:
+    for binding in fn.body.bindings:
         rewriter.append(copy.visit(binding))
     return copy.visit(fn.body.body)
 

@@ -16,7 +16,7 @@ from ....ir.function import Function
 from ....ir.infer import find_impure_call
 from ....ir.module import IRModule
 from ....ir.relation import dims
-from ....ir.types import OBJECT, Expr, ShapeType, TensorType, TupleType, Type
+from ....ir.types import OBJECT, Expr, ShapeType, TensorType, TupleType
 from ....op.common.table import R
 from ....support.errors import PassError
 from ...infra.passes import module_pass
@@ -68,10 +68,8 @@ def lower(call: Call, rewriter: GraphRewriter) -> Any:
         )
     callee, operands = call.args[0], _fields(call.args[1], rewriter)
     scalars = _scalars(call.args[2]) if len(call.args) > 2 else []
-    types: tuple[Type, ...] = call.ty_args
+    types = call.output_types
     several = len(types) > 1 or isinstance(call.ty, TupleType)
-    if len(types) == 1 and isinstance(types[0], TupleType):
-        types = types[0].fields
     indices = call.attrs.get("inplace_indices") or [-1] * len(types)
     if isinstance(indices, int):
         indices = [indices]

@@ -20,7 +20,7 @@ def assert_last(fn: Function) -> Function:
     """Move assertions about tensors behind what has no effect, to the end of a function."""
     if type(fn.body) is not SeqExpr:
         return fn
-    whole, moved = [binding for block in fn.body.blocks for binding in block.bindings], list[Binding]()
+    whole, moved = fn.body.bindings, list[Binding]()
     for binding in reversed(whole):
         value = binding.value
         if type(value) is Call and value.op_name == R.assert_op.name and isinstance(value.args[0].ty, TensorType):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.expr import Binding, BindingBlock, DataflowVar, SeqExpr, Var
+from ....ir.expr import BindingBlock, DataflowVar, SeqExpr, Var
 from ....ir.function import Function
 from ....ir.walk import Rewriter
 from ...infra.passes import function_pass
@@ -24,7 +24,7 @@ class _Plain(Rewriter):
             return node
         if len(node.blocks) == 1 and type(node.blocks[0]) is BindingBlock:
             return node
-        bindings: list[Binding] = [b for block in node.blocks for b in block.bindings]
+        bindings = node.bindings
         blocks = (BindingBlock(tuple(bindings), node.blocks[0].span),) if bindings else ()
         return SeqExpr(blocks, node.body, node.span)
 

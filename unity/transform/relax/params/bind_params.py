@@ -47,16 +47,10 @@ def bind(fn: Function, values: Mapping[Var, Expr]) -> Function:
         if is_subtype(value.ty, target) is not Answer.YES:
             raise PassError("E557", f"parameter {param.name} of type {param.ty} cannot be a value of type {value.ty}")
     mapping.update(values)
-    params = [p for p in fn.params if p not in values]
-    kept: list[Var] = []
-    for param in params:
-        ty = substitute_folded(param.ty, mapping)
-        kept.append(param if ty is param.ty else Var(param.name, ty, param.span))
-    mapping.update({old: new for old, new in zip(params, kept) if old is not new})
     attrs = dict(fn.attrs)
     if isinstance(attrs.get("num_input"), int):
         attrs["num_input"] = len([p for p in fn.params[: attrs["num_input"]] if p not in values])
-    return with_params(replace(fn, attrs=attrs) if attrs != fn.attrs else fn, tuple(kept), mapping)
+    return with_params(replace(fn, attrs=attrs), [p for p in fn.params if p not in values], mapping)
 
 
 @module_pass()
@@ -65,7 +59,7 @@ def bind_params(
 ) -> IRModule:
     """Replace parameters by constants.
 
-    ``params``: name or variable -> array; the data is shared. Symbols that a bound parameter fixes become numbers.
+    The data is shared; symbols that a bound parameter fixes become numbers.
     ``func_name``: the function; ``params``: values by parameter (name or variable): arrays, Tensors, constants.
     """
     given = dict(params)

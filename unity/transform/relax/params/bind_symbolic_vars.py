@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....ir.analysis import defined_symbols
-from ....ir.expr import IntImm, Var
+from ....ir.expr import IntImm
 from ....ir.function import Function
 from ....ir.module import IRModule
 from ....ir.types import PrimType
 from ....support.errors import PassError
 from ...infra.passes import module_pass
-from ..rewriting.reinfer_types import substitute_folded, with_params
+from ..rewriting.reinfer_types import with_params
 
 
 def _bind(fn: Function, sizes: Mapping[Any, int], used: set[Any]) -> Function:
@@ -26,14 +26,7 @@ def _bind(fn: Function, sizes: Mapping[Any, int], used: set[Any]) -> Function:
             if (symbol is key or symbol.name == key) and isinstance(symbol.ty, PrimType):
                 used.add(key)
                 mapping[symbol] = IntImm(int(size), symbol.ty)
-    if not mapping:
-        return fn
-    params = []
-    for param in fn.params:
-        ty = substitute_folded(param.ty, mapping)
-        params.append(param if ty is param.ty else Var(param.name, ty, param.span))
-    mapping.update({old: new for old, new in zip(fn.params, params) if old is not new})
-    return with_params(fn, tuple(params), mapping)
+    return with_params(fn, fn.params, mapping) if mapping else fn
 
 
 @module_pass()
@@ -42,7 +35,6 @@ def bind_symbolic_vars(
 ) -> IRModule:
     """Replace symbols of shapes by numbers.
 
-    ``symbols``: name or variable -> integer. ``func_name``: the function; empty: every public one.
     ``symbols``: sizes by symbol (name or variable); ``func_name``: the one function, all public ones when empty.
     """
     sizes = dict(symbols)

@@ -74,7 +74,7 @@ def with_stores(body: SeqExpr, names: NameSupply, store: Callable[[int, Expr], C
         chosen = [(i, r) for i, r in enumerate(results) if (r is var if var is not None else r not in bound)]
         return BindingBlock(tuple([VarBinding(Var(names.fresh("_"), VOID_TYPE), store(i, r)) for i, r in chosen]))
 
-    bound: set[Expr] = {b.var for block in body.blocks for b in block.bindings}
+    bound: set[Expr] = {b.var for b in body.bindings}
     blocks: list[BindingBlock] = [hand_over(None)]
     for block in body.blocks:
         if type(block) is not BindingBlock:  # no effects in a dataflow block

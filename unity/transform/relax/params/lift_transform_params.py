@@ -53,18 +53,16 @@ class _Lifted:
         fixed = changed_vars(fn)
         known = set(self.weights)
         self.bindings: list[VarBinding] = []
-        for block in body.blocks:
-            for binding in block.bindings:
-                if self._movable(binding, known, fixed):
-                    assert isinstance(binding, VarBinding)
-                    self.bindings.append(binding)
-                    known.add(binding.var)
+        for binding in body.bindings:
+            if self._movable(binding, known, fixed):
+                assert isinstance(binding, VarBinding)
+                self.bindings.append(binding)
+                known.add(binding.var)
         moved = {b.var for b in self.bindings}
         used: dict[Var, None] = {}
-        for block in body.blocks:
-            for binding in block.bindings:
-                if binding.var not in moved:
-                    used.update(dict.fromkeys(free_vars(binding)))
+        for binding in body.bindings:
+            if binding.var not in moved:
+                used.update(dict.fromkeys(free_vars(binding)))
         used.update(dict.fromkeys(free_vars(body.body)))
         self.outputs = [v for v in (*self.weights, *[b.var for b in self.bindings]) if v in used]
 

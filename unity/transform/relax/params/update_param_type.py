@@ -31,4 +31,4 @@ def update_param_type(fn: Function, *, update: Callable[[Var], Type | None] | No
             mapping[param] = Var(param.name, ty, param.span)
     if not mapping:
         return fn
-    return with_params(fn, tuple([mapping.get(p, p) for p in fn.params]), mapping)
+    return with_params(fn, fn.params, mapping)

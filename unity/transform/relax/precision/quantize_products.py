@@ -60,7 +60,7 @@ def sites(mod: IRModule) -> list[tuple[Var, Site, np.ndarray]]:
     fn = mod.functions.get(MAIN)
     if type(fn) is not Function:
         return []
-    bindings = [b for block in seq_body(fn).blocks for b in block.bindings if isinstance(b, VarBinding)]
+    bindings = [b for b in seq_body(fn).bindings if isinstance(b, VarBinding)]
     found = [(b.var, _site(b.value, known)) for b in bindings]
     return [(var, *made) for var, made in found if made is not None]
 

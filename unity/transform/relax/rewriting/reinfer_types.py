@@ -6,7 +6,7 @@ widened; what was deduced follows from the new operands.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....arith.analyzer import Analyzer
@@ -56,8 +56,14 @@ def retype(fn: Function) -> Function:
     return made if keeps or structural_equal(ret, made.ret_ty) else replace(made, ret_ty=ret)
 
 
-def with_params(fn: Function, params: tuple[Var, ...], mapping: Mapping[Any, Any]) -> Function:
-    """The function with other parameters; ``mapping`` says what old parameters and symbols become."""
+def with_params(fn: Function, kept: Sequence[Var], mapping: Mapping[Any, Any]) -> Function:
+    """The function with those of its parameters that are kept; ``mapping`` says what parameters and symbols become."""
+    mapping = dict(mapping)
+    for param in kept:
+        ty = substitute_folded(param.ty, mapping)
+        if param not in mapping and ty is not param.ty:
+            mapping[param] = Var(param.name, ty, param.span)
+    params = tuple([mapping.get(p, p) for p in kept])
     body = substitute_folded(fn.body, mapping)
     ret = substitute_folded(fn.ret_ty, mapping)
     return retype(Function(params, body, ret, fn.pure, fn.attrs, fn.span))

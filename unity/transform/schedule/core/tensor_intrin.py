@@ -15,7 +15,7 @@ from ....ir.buffer import Buffer
 from ....ir.build import int_value
 from ....ir.function import PrimFunc
 from ....ir.module import IRModule
-from ....ir.stmt import AllocBuffer, BlockRealize, SeqStmt, Stmt
+from ....ir.stmt import AllocBuffer, BlockRealize, Stmt, statements_of
 from ....ir.verifier.verifier import verify
 from ....support.errors import VerifyError
 from ....support.lazy import load
@@ -113,7 +113,7 @@ def _checked(name: str, desc: PrimFunc, impl: PrimFunc) -> TensorIntrin:
 
 def _root(body: Stmt) -> BlockRealize | None:
     """The one block with declared regions that a body consists of."""
-    parts = list(body.stmts) if type(body) is SeqStmt else [body]
+    parts = list(statements_of(body))
     while parts and type(parts[0]) is AllocBuffer:
         parts.pop(0)
     if len(parts) != 1 or type(parts[0]) is not BlockRealize:

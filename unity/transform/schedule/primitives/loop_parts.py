@@ -9,7 +9,7 @@ from ....arith import Analyzer
 from ....ir.build import add, const, dtype_of, gt, int_value
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
-from ....ir.stmt import Block, BlockRealize, SeqStmt, Stmt, seq
+from ....ir.stmt import Block, BlockRealize, Stmt, seq, statements_of
 from ....ir.types import Expr
 from ....ir.walk import fresh_copy
 from ..core.refuse import refuse
@@ -152,7 +152,7 @@ def merge(state: ScheduleState, *loops: LoopRef) -> LoopRef:
     parent = chains[0][0].parent
     assert parent is not None
     body = parent.block.body if parent.is_block else parent.loop.body
-    siblings = list(body.stmts) if type(body) is SeqStmt else [body]
+    siblings = statements_of(body)
     places = [next((k for k, s in enumerate(siblings) if s is chain[0].node), -1) for chain in chains]
     if -1 in places or sorted(places) != list(range(min(places), min(places) + len(places))):
         refuse(

@@ -18,7 +18,7 @@ from ....ir.build import add, const, dtype_of, eq, floormod, is_int, mul
 from ....ir.expr import Call, IntImm, Op, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace as with_fields
-from ....ir.stmt import AllocBuffer, Block, BlockRealize, DeclBuffer, SeqStmt, Stmt
+from ....ir.stmt import AllocBuffer, Block, BlockRealize, DeclBuffer, Stmt, statements_of
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, collect, fresh_copy
 from ....support.recursion import deep_recursion
@@ -90,7 +90,7 @@ def _is_leaf(state: ScheduleState, block: Sref) -> bool:
 
 def _root(body: Stmt) -> Block:
     """The block of a program of an intrinsic, with what is allocated in front of it."""
-    parts = list(body.stmts) if type(body) is SeqStmt else [body]
+    parts = statements_of(body)
     own = tuple([s.buffer for s in parts if type(s) is AllocBuffer])
     block = parts[-1]
     assert type(block) is BlockRealize
