@@ -62,7 +62,8 @@ class Simplifier:
         """The last visit gave a sum of multiples of variables: to simplify it again changes nothing."""
         self.canonical = Canonical(known, self._inside)
         self._rules: dict[type, Callable[[Any], Expr]] = {
-            And: self._and, Or: self._or, Not: self._not, Select: self._select, Cast: self._cast, Call: self._call, Let: self._let,
+            And: self._logical, Or: self._logical, Not: self._not, Select: self._select, Cast: self._cast, Call: self._call,
+            Let: self._let,
         }  # fmt: skip
 
     def visit(self, expr: Expr) -> Expr:
@@ -115,21 +116,15 @@ class Simplifier:
             return build.const(decided)
         return expr
 
-    def _and(self, expr: And) -> Expr:
+    def _logical(self, expr: And | Or) -> Expr:
         if structural_equal(expr.a, expr.b):
             return expr.a
         if expr.ty.dtype.lanes != 1 or (type(expr.a) is not IntImm and type(expr.b) is not IntImm):
             return expr
-        made = build.logical_and(expr.a, expr.b)
-        return made.b if type(made) is And and made.a is expr.a else made  # a constant behind that decides the whole
-
-    def _or(self, expr: Or) -> Expr:
-        if structural_equal(expr.a, expr.b):
-            return expr.a
-        if expr.ty.dtype.lanes != 1 or (type(expr.a) is not IntImm and type(expr.b) is not IntImm):
-            return expr
-        made = build.logical_or(expr.a, expr.b)
-        return made.b if type(made) is Or and made.a is expr.a else made  # a constant behind that decides the whole
+        made: Any = (build.logical_and if type(expr) is And else build.logical_or)(expr.a, expr.b)
+        return (
+            made.b if type(made) is type(expr) and made.a is expr.a else made
+        )  # a constant behind that decides the whole
 
     def _not(self, expr: Not) -> Expr:
         inner = expr.a

@@ -160,12 +160,7 @@ def scalar(w: FunctionWriter, arg: bc.Arg, dtype: DataType) -> str:
     """A scalar argument with its LLVM type."""
     kind = llvm_scalar(dtype)
     if dtype.is_float and not dtype.is_narrow:
-        value, owns = boxed(w, arg)
-        place = w.alloca("double")
-        status = w.emit(f"call i32 @unity_as_float(ptr {value}, ptr {place})")
-        drop(w, [(value, owns)])
-        w.require(w.emit(f"icmp eq i32 {status}, 0"))
-        wide = w.emit(f"load double, ptr {place}")
+        wide = _unboxed(w, arg, "double", "unity_as_float")
         return f"{kind} {wide if kind == 'double' else w.emit(f'fptrunc double {wide} to {kind}')}"
     wide = integer(w, arg)
     if kind == "ptr":
@@ -179,9 +174,14 @@ def integer(w: FunctionWriter, arg: bc.Arg) -> str:
         return w.dim(arg.dim)
     if isinstance(arg, bc.Imm) and isinstance(arg.value, int):
         return str(int(arg.value))
+    return _unboxed(w, arg, "i64", "unity_as_int")
+
+
+def _unboxed(w: FunctionWriter, arg: bc.Arg, kind: str, reader: str) -> str:
+    """The number in a Python object, read by a function of the runtime."""
     value, owns = boxed(w, arg)
-    place = w.alloca("i64")
-    status = w.emit(f"call i32 @unity_as_int(ptr {value}, ptr {place})")
+    place = w.alloca(kind)
+    status = w.emit(f"call i32 @{reader}(ptr {value}, ptr {place})")
     drop(w, [(value, owns)])
     w.require(w.emit(f"icmp eq i32 {status}, 0"))
-    return w.emit(f"load i64, ptr {place}")
+    return w.emit(f"load {kind}, ptr {place}")

@@ -54,10 +54,7 @@ class _Folder:
 
     def once(self, value: Expr, name: str) -> Call | None:
         """The call of an operator that a variable used only here is bound to."""
-        if not isinstance(value, Var) or self.counts.get(value) != 1:
-            return None
-        made = self.source.value.get(value)
-        return made if type(made) is Call and made.op_name == name else None
+        return self.source.call(value, name) if isinstance(value, Var) and self.counts.get(value) == 1 else None
 
     def scaled(self, call: Call, at: Var | None) -> Expr | None:
         """The first result of a batch_norm of narrow floats as a product and a sum; None where it stays."""

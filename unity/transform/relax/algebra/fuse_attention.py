@@ -73,14 +73,9 @@ class _Chains:
     def __init__(self, fn: Function) -> None:
         self.sources, self.visible, self.uses = Sources(fn), Visibility(fn), use_counts(fn)
 
-    def call(self, value: Expr, *names: str) -> Call | None:
-        """The call of one of some operators that a variable is bound to."""
-        found = self.sources.value.get(value) if isinstance(value, Var) else None
-        return found if type(found) is Call and found.op_name in names else None
-
     def inner(self, value: Expr, *names: str) -> Call | None:
-        """The same where nothing else uses the variable."""
-        return self.call(value, *names) if isinstance(value, Var) and self.uses.get(value, 0) == 1 else None
+        """The call of one of some operators that a variable used only here is bound to."""
+        return self.sources.call(value, *names) if isinstance(value, Var) and self.uses.get(value, 0) == 1 else None
 
     def stays(self, value: Expr, at: Var | None) -> bool:
         """True if a value, used later than the program says, still has the same elements there, and a name."""
@@ -106,7 +101,7 @@ class _Chains:
         if not self.casts_agree(first, product, narrow, widened or widened_inside):
             return None
         query, turned = first.args
-        swap = self.call(turned, R.permute_dims.name)
+        swap = self.sources.call(turned, R.permute_dims.name)
         if swap is None or not isinstance(swap.ty, TensorType) or swap.ty.ndim != rank:
             return None  # a product with a matrix that all rows share
         if tuple(permutation(swap, rank)) != (*range(rank - 2), rank - 1, rank - 2):
@@ -182,7 +177,7 @@ class _Chains:
 
     def before_idle(self, value: Expr) -> Expr:
         """The value before reshapes and broadcasts that change nothing."""
-        while (idle := self.call(value, R.broadcast_to.name, *_RESHAPES)) is not None:
+        while (idle := self.sources.call(value, R.broadcast_to.name, *_RESHAPES)) is not None:
             own, given = dims(idle.ty), dims(idle.args[0].ty)
             if own is None or given is None or same_dims(own, given) is not Answer.YES:
                 break
@@ -191,9 +186,9 @@ class _Chains:
 
     def unrepeated(self, value: Expr) -> Expr | None:
         """k of (batch, heads, sequence, width) where the value has each of its heads several times, one after the other."""
-        joined = self.call(self.before_idle(value), *_RESHAPES)
-        wide = self.call(joined.args[0], R.broadcast_to.name) if joined is not None else None
-        apart = self.call(wide.args[0], *_RESHAPES) if wide is not None else None
+        joined = self.sources.call(self.before_idle(value), *_RESHAPES)
+        wide = self.sources.call(joined.args[0], R.broadcast_to.name) if joined is not None else None
+        apart = self.sources.call(wide.args[0], *_RESHAPES) if wide is not None else None
         if joined is None or wide is None or apart is None:
             return None
         own, one, many, all_heads = [dims(x.ty) for x in (apart.args[0], apart, wide, joined)]

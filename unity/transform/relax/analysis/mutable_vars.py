@@ -82,6 +82,11 @@ class Sources:
             b.var: b.value for _, b in each_binding(fn) if isinstance(b, VarBinding) and b.var not in self.fixed
         }
 
+    def call(self, value: Expr, *names: str) -> Call | None:
+        """The call of one of some operators that a variable is bound to."""
+        found = self.value.get(value) if isinstance(value, Var) else None
+        return found if type(found) is Call and found.op_name in names else None
+
     def is_constant(self, value: Expr) -> bool:
         """True if the value is computed from constants alone."""
         stack, seen = [value], set[Var]()
