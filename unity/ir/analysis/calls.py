@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ...support.graph import strongly_connected
 from ..expr import Call, GlobalVar, Op
 from ..function import Function, PrimFunc
 from ..infer import find_impure_call
@@ -38,41 +39,23 @@ def call_graph(mod: IRModule) -> dict[str, list[str]]:
 
 def reachable_functions(mod: IRModule, roots: Iterable[str]) -> set[str]:
     """The functions that can be reached from some."""
-    graph = call_graph(mod)
     found: set[str] = set()
-    stack = [r for r in roots if r in graph]
+    stack = list(roots)
     while stack:
         name = stack.pop()
-        if name not in found:
+        if name in mod and name not in found:
             found.add(name)
-            stack.extend(graph[name])
+            stack += called_functions(mod[name])
     return found
 
 
 def detect_recursion(mod: IRModule) -> list[list[str]]:
     """Groups of functions that call each other in a circle (a function calling itself is a group of one); module order."""
     graph = call_graph(mod)
-    reach = {name: _reach(graph, name) for name in graph}
-    groups: list[list[str]] = []
-    grouped: set[str] = set()
-    for name in graph:
-        if name in grouped or name not in reach[name]:
-            continue
-        group = [other for other in graph if other in reach[name] and name in reach[other]]
-        groups.append(group)
-        grouped.update(group)
-    return groups
-
-
-def _reach(graph: dict[str, list[str]], start: str) -> set[str]:
-    found: set[str] = set()
-    stack = list(graph[start])
-    while stack:
-        name = stack.pop()
-        if name not in found:
-            found.add(name)
-            stack.extend(graph[name])
-    return found
+    order = list(graph)
+    groups = [sorted(group, key=order.index) for group in strongly_connected(graph, graph.__getitem__)]
+    circles = [group for group in groups if len(group) > 1 or group[0] in graph[group[0]]]
+    return sorted(circles, key=lambda group: order.index(group[0]))
 
 
 def is_pure_function(fn: Function | PrimFunc) -> bool:

@@ -24,11 +24,11 @@ from ...ir.function import Function
 from ...ir.names import NameSupply
 from ...ir.node import replace
 from ...ir.types import Expr
-from ...ir.walk import Rewriter, used_vars
+from ...ir.walk import used_vars
 from ...support.errors import PassError
 from ..relax.normalize.dead_code import clean_function
 from ..relax.normalize.normalize import normalize
-from ..relax.rewriting.graph_rewriter import GraphRewriter, Replaced
+from ..relax.rewriting.graph_rewriter import GraphRewriter, OnBlocks, Replaced
 from .context import PatternContext
 from .pattern import DFPattern
 
@@ -63,17 +63,6 @@ def rewrite_bindings(
     names = NameSupply([v.name for v in used_vars(func)])
     made = OnBlocks(lambda block: _rewrite_block(ctx, rewriter, block, names))(func)
     return func if made is func else clean_function(made)
-
-
-class OnBlocks(Rewriter):
-    """Rewrites the dataflow blocks of a function, those of branches and local functions included."""
-
-    def __init__(self, rule: Callable[[DataflowBlock], DataflowBlock]) -> None:
-        super().__init__()
-        self.rule = rule
-
-    def enter(self, node: Any) -> Any | None:
-        return self.rule(node) if type(node) is DataflowBlock else None
 
 
 ROUNDS = 1000

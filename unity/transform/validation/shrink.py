@@ -138,7 +138,7 @@ class Shrinker:
             for parent in collect(self.mod[name].body, SeqStmt):
                 for stmt in parent.stmts:
                     fn = self.mod[name]
-                    self.accept(self.mod.with_functions({name: replace(fn, body=_without(fn.body, stmt))}))
+                    self.accept(self.mod.with_functions({name: replace(fn, body=_Without(stmt)(fn.body))}))
 
     # ---- sizes
 
@@ -198,18 +198,11 @@ class _Without(Rewriter):
         super().__init__()
         self.gone = gone
 
-    def leave(self, node: Any) -> Any:
-        return node
-
     def enter(self, node: Any) -> Any | None:
         if type(node) is SeqStmt and any([s is self.gone for s in node.stmts]):
             rest = tuple([self.visit(s) for s in node.stmts if s is not self.gone])
             return rest[0] if len(rest) == 1 else SeqStmt(rest, node.span)
         return None
-
-
-def _without(body: Any, stmt: Any) -> Any:
-    return _Without(stmt)(body)
 
 
 def _static_sizes(mod: IRModule) -> set[int]:

@@ -44,6 +44,7 @@ from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr, PrimType
 from ....ir.walk import Rewriter, collect, free_vars, fresh_copy
 from ...infra.passes import PassContext, module_pass
+from ..rewriting.graph_rewriter import OnBlocks
 from .fusion_graph import COMM_REDUCE, Item, Partition, Patterns, build_graph, program_of
 
 MAX_NAME = 60
@@ -189,19 +190,6 @@ def _value(item: Item) -> Expr | None:
     return getattr(item.binding, "value", None)
 
 
-class _Sequences(Rewriter):
-    """Visits blocks of bindings and nothing below them that cannot hold blocks."""
-
-    def __init__(self, fuser: _BlockFuser) -> None:
-        super().__init__()
-        self.fuser = fuser
-
-    def enter(self, node: Any) -> Any | None:
-        if isinstance(node, BindingBlock) and type(node) is DataflowBlock:
-            return self.fuser.block(node)
-        return None
-
-
 @module_pass()
 def fuse_ops(
     mod: IRModule, *, max_depth: int = 64, max_args: int = 0, fuse_opt_level: int = -1, apart: Sequence[str] = ()
@@ -218,7 +206,7 @@ def fuse_ops(
     if level == 0:
         return mod
     fuser = _BlockFuser(mod, max_depth, max_args, apart)
-    return mod.with_graph_functions(lambda fn: fn if is_marked(fn) else _Sequences(fuser)(fn), fuser.table.added)
+    return mod.with_graph_functions(lambda fn: fn if is_marked(fn) else OnBlocks(fuser.block)(fn), fuser.table.added)
 
 
 def joined_programs(mod: IRModule) -> list[str]:

@@ -36,8 +36,9 @@ from ....ir.walk import fresh_copy, used_vars
 from ....support.errors import PassError
 from ...dpl.matcher import Matcher
 from ...dpl.pattern import DFPattern
-from ...dpl.rewrite import OnBlocks, in_order
+from ...dpl.rewrite import in_order
 from ...infra.passes import module_pass
+from ..rewriting.graph_rewriter import OnBlocks
 from .fuse_ops import FunctionTable, primitive_function
 
 

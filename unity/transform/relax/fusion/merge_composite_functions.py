@@ -13,9 +13,9 @@ from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.types import Expr
 from ....ir.walk import used_vars
-from ...dpl.rewrite import OnBlocks
 from ...infra.passes import module_pass
 from ..normalize.dead_code import reachable
+from ..rewriting.graph_rewriter import OnBlocks
 from .fuse_ops import FunctionTable
 from .fuse_ops_by_pattern import replace_groups
 

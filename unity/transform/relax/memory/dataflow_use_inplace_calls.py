@@ -62,15 +62,11 @@ def inplace_arguments(func: PrimFunc) -> dict[int, PrimFunc]:
     return found
 
 
-class _InPlace(Rewriter):
+class _InPlace:
     """Rewrites the dataflow blocks of one function."""
 
     def __init__(self, mod: IRModule, kernels: KernelTable, known: dict[str, dict[int, PrimFunc]]) -> None:
-        super().__init__()
         self.mod, self.kernels, self.known = mod, kernels, known
-
-    def leave(self, node: Any) -> Any:
-        return self.block(node) if type(node) is DataflowBlock else node
 
     def block(self, block: DataflowBlock) -> DataflowBlock:
         own: set[Var] = set()
@@ -137,5 +133,6 @@ def dataflow_use_inplace_calls(mod: IRModule) -> IRModule:
     kernels = KernelTable(mod)
     known: dict[str, dict[int, PrimFunc]] = {}
     return mod.with_graph_functions(
-        lambda fn: fn if is_marked(fn) else _InPlace(mod, kernels, known)(fn), kernels.added
+        lambda fn: fn if is_marked(fn) else Rewriter({DataflowBlock: _InPlace(mod, kernels, known).block})(fn),
+        kernels.added,
     )

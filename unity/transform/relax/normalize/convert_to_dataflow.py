@@ -33,13 +33,9 @@ def _may_enter(binding: Binding) -> bool:
     return type(value) is not Call or is_pure_call(value)
 
 
-class _Grouping(Rewriter):
+class _Grouping:
     def __init__(self, min_size: int) -> None:
-        super().__init__()
         self.min_size = min_size
-
-    def leave(self, node: Any) -> Any:
-        return self.group(node) if type(node) is SeqExpr else node
 
     def group(self, node: SeqExpr) -> SeqExpr:
         parts: list[BindingBlock] = []
@@ -93,5 +89,4 @@ def convert_to_dataflow(fn: Function, *, min_size: int = 2) -> Function:
 
     ``min_size``: least number of bindings that make a block.
     """
-    made: Function = _Grouping(min_size)(fn)
-    return made
+    return Rewriter({SeqExpr: _Grouping(min_size).group})(fn)

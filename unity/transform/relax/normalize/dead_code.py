@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....ir.expr import BindingBlock, Call, DataflowBlock, GlobalVar, If, MatchCast, SeqExpr, Var
+from ....ir.analysis.calls import reachable_functions
+from ....ir.expr import BindingBlock, Call, DataflowBlock, If, MatchCast, SeqExpr, Var
 from ....ir.function import Function
 from ....ir.infer import is_pure_call
 from ....ir.module import IRModule
@@ -103,17 +104,8 @@ def clean_function(fn: Function) -> Function:
 def reachable(mod: IRModule, entries: Sequence[str] = ()) -> set[str]:
     """Names of functions that public functions and ``entries`` need; all names where there are none."""
     public = [name for name, fn in mod.functions.items() if "global_symbol" in (getattr(fn, "attrs", None) or {})]
-    work = [*public, *entries]
-    if not work:
-        return set(mod.functions)
-    found: set[str] = set()
-    while work:
-        name = work.pop()
-        if name in found or name not in mod.functions:
-            continue
-        found.add(name)
-        work += [g.name for g in collect(mod.functions[name], GlobalVar)]
-    return found
+    needed = [*public, *entries]
+    return reachable_functions(mod, needed) if needed else set(mod.functions)
 
 
 def require_functions(mod: IRModule, names: Sequence[str]) -> None:

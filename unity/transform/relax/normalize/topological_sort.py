@@ -8,8 +8,6 @@ operand stands nearest to its use.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....ir.binders import bound_symbols
 from ....ir.expr import Binding, DataflowBlock, Var
 from ....ir.function import Function
@@ -58,23 +56,10 @@ def _walk(before: list[list[int]], after: list[list[int]], deep: bool, from_end:
     return order
 
 
-class _Sorting(Rewriter):
-    def __init__(self, order: str, direction: str) -> None:
-        super().__init__()
-        self.order, self.direction = order, direction
-
-    def leave(self, node: Any) -> Any:
-        if type(node) is not DataflowBlock:
-            return node
-        made = tuple(_sorted(node.bindings, self.order, self.direction))
-        return node if made == node.bindings else DataflowBlock(made, node.span)
-
-
 @function_pass()
 def topological_sort(fn: Function, *, order: str = "depth_first", direction: str = "from_inputs") -> Function:
     """Order the bindings of each dataflow block.
 
-    ``order``: "depth_first" or "breadth_first". ``direction``: "from_inputs" or "from_outputs".
     ``order``: depth_first or breadth_first; ``direction``: from_inputs or from_outputs.
     """
     if order not in _ORDERS or direction not in _DIRECTIONS:
@@ -83,5 +68,9 @@ def topological_sort(fn: Function, *, order: str = "depth_first", direction: str
             f"order {order!r}, direction {direction!r} are not known",
             help=f"orders: {', '.join(_ORDERS)}; directions: {', '.join(_DIRECTIONS)}",
         )
-    made: Function = _Sorting(order, direction)(fn)
-    return made
+
+    def rule(block: DataflowBlock) -> DataflowBlock:
+        made = tuple(_sorted(block.bindings, order, direction))
+        return block if made == block.bindings else DataflowBlock(made, block.span)
+
+    return Rewriter({DataflowBlock: rule})(fn)

@@ -247,3 +247,14 @@ def join_blocks(blocks: Iterable[BindingBlock], dataflow: bool = False) -> tuple
         else:
             made.append(block)
     return tuple(made)
+
+
+class OnBlocks(Rewriter):
+    """Rewrites the dataflow blocks of a function, those of branches and local functions included."""
+
+    def __init__(self, rule: Callable[[DataflowBlock], BindingBlock]) -> None:
+        super().__init__()
+        self.rule = rule
+
+    def enter(self, node: Any) -> Any | None:
+        return self.rule(node) if type(node) is DataflowBlock else None
