@@ -105,3 +105,23 @@ def test_indices_one_after_another():
     assert (same.op.tag, same.op.attrs) == ("injective", {"k": 1})
     with pytest.raises(TypeRuleError, match="A has 3 axes, indexed with 2"):
         te.compute((4, 6), lambda i, j: A[i][j] + 1.0)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda a, k: te.compute(None, lambda i: a[i, k]),
+        lambda a, k: te.compute(2.5, lambda i: a[i, k]),
+        lambda a, k: te.placeholder(None),
+        lambda a, k: te.reduce_axis(4),
+        lambda a, k: te.reduce_axis((0, 4, 1)),
+        lambda a, k: te.reduce_axis((0, None)),
+        lambda a, k: te.sum(a[0, k], axis=1),
+        lambda a, k: te.sum(a[0, k], axis="k"),
+        lambda a, k: te.prod(a[0, k], axis=[k, 1]),
+        lambda a, k: te.max(a[0, k], axis=[]),
+    ],
+)
+def test_what_is_no_shape_or_axis_is_refused(written):
+    with pytest.raises(TypeRuleError):
+        written(te.placeholder((4, 4)), te.reduce_axis((0, 4), "k"))

@@ -37,7 +37,7 @@ _KINDS = {"int": "int", "uint": "uint", "float": "float", "bfloat": "bfloat"}
 
 
 def _unknown(name: object) -> FFIError:
-    near = suggest(name, [*_NUMPY, *_ALIASES])
+    near = suggest(name, [*_NUMPY, *_ALIASES]) if isinstance(name, str) else None
     return FFIError(
         "E701", f"unknown data type {name!r}", help=near or "write for example int64, float32, bool, bfloat16"
     )
@@ -48,7 +48,7 @@ class DataType:
 
     Interned: equal types are the same object; a text equals the type of that name (``ty.dtype == "float32"``). ``code`` is
     ``int``, ``uint``, ``float``, ``bfloat``, ``bool``, ``handle``, ``void`` or a ``float8_*`` name; ``bits`` is the width of one
-    lane; ``scalable`` marks ``vscale`` vectors.
+    lane; ``scalable`` marks ``vscale`` vectors. Made of its name, or of numpy's type. Raises FFIError E701, E702.
     """
 
     __slots__ = ("bits", "code", "lanes", "name", "scalable")
@@ -59,9 +59,13 @@ class DataType:
     scalable: bool
     _table: ClassVar[dict[str, DataType]] = {}
 
-    def __new__(cls, name: str | DataType) -> DataType:
+    def __new__(cls, name: str | DataType | np.dtype | type[np.generic]) -> DataType:
         if isinstance(name, DataType):
             return name
+        if not isinstance(name, str):
+            if isinstance(name, np.dtype) or (isinstance(name, type) and issubclass(name, np.generic)):
+                return from_numpy(np.dtype(name))
+            raise _unknown(name)
         known = cls._table.get(name)
         if known is not None:
             return known

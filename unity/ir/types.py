@@ -121,7 +121,7 @@ _PRIM: dict[str, PrimType] = {}
 
 def prim_type(dtype: DataType | str) -> PrimType:
     """Return the PrimType of ``dtype``; it is interned: compare with ``is``."""
-    name = dtype if isinstance(dtype, str) else dtype.name
+    name = dtype.name if type(dtype) is DataType else dtype if isinstance(dtype, str) else DataType(dtype).name
     found = _PRIM.get(name)
     if found is None:
         data_type = DataType(dtype)

@@ -30,6 +30,10 @@ class ReduceAxis(Value):
 
 def reduce_axis(dom: Sequence[Scalar], name: str = "rv") -> ReduceAxis:
     """Axis over ``dom``, a pair ``(begin, end)``; ``name`` is that of its loop."""
+    if not isinstance(dom, (list, tuple)) or len(dom) != 2:
+        raise TypeRuleError(
+            "E217", f"an axis runs over a pair (begin, end), not over {dom!r}", help="te.reduce_axis((0, n))"
+        )
     begin, end = to_scalar(dom[0], "int64"), to_scalar(dom[1], "int64")
     begin, end = build.unify(begin, end)
     return ReduceAxis(IterVar(Var(name, end.ty), Range(begin, end - begin), "R"))
@@ -70,7 +74,11 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
         result = tuple([build.cast(to_scalar(m), d) for m, d in zip(made, dtypes)])
         identity = tuple([build.cast(to_scalar(m, d.name), d) for m, d in zip(neutral, dtypes)])
         combiner = CommReducer(lhs, rhs, result, identity)
-        axes = (axis,) if isinstance(axis, ReduceAxis) else tuple(axis)
+        axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
+        if not all([isinstance(one, ReduceAxis) for one in axes]):
+            raise TypeRuleError(
+                "E217", f"{name} reduces over axes, got {axis!r}", help='k = te.reduce_axis((0, n), "k")'
+            )
         if not axes:
             raise TypeRuleError("E217", f"{name} needs an axis", help='k = te.reduce_axis((0, n), "k")')
         condition: Expr = build.const(True) if where is None else to_scalar(where)

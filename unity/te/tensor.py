@@ -182,9 +182,9 @@ _SIZES: dict[int, Expr] = {}
 
 def shape_of(dims: Shape) -> tuple[Expr, ...]:
     """Dimensions as expressions: numbers become int64 constants, equal ones the same object. Raises TypeRuleError E691."""
-    if isinstance(dims, (Operand, Expr, int, float, str)):
-        dims = (dims,)
-    return tuple([_one_size(unwrap(d)) for d in dims])
+    several = hasattr(dims, "__iter__") and not isinstance(dims, (Operand, Expr, str))
+    given: Sequence[Any] = dims if several else (dims,)  # type: ignore[assignment]
+    return tuple([_one_size(unwrap(d)) for d in given])
 
 
 def _one_size(given: object) -> Expr:

@@ -82,6 +82,8 @@ def Broadcast(value: Any, lanes: int) -> Expr:
 @makes(scalar.BufferLoad)
 def BufferLoad(buffer: Buffer, indices: Any) -> Expr:
     """An element of a buffer."""
+    if not isinstance(buffer, Buffer):
+        raise TypeRuleError("E201", f"an element of {buffer!r}, which is no buffer")
     return scalar.BufferLoad(buffer, tuple([te.to_scalar(i, "int64") for i in indices]), prim_type(buffer.dtype))
 
 
