@@ -38,11 +38,11 @@ from ...ir.walk import used_vars
 from ...op.building.call_inputs import call_cost
 from ...op.common.table import R
 from ..spelling.spelling import TVM_ATTRIBUTES
-from .attr import attr, attr_dict
+from .attr import attr
 from .comments import comments
 from .core import EXPRS, INDEX, VALUE, Printer, quote
 from .intrinsic import intrinsic
-from .tir import costs, declarations, prim_func
+from .tir import costs, declarations, open_body, prim_func
 from .types import same_type, types
 
 LEAVES = (Var, DataflowVar, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, IntImm, FloatImm)
@@ -401,16 +401,8 @@ def function(p: Printer, fn: Function, name: str, nested: bool = False) -> None:
     p.put(")")
     if not p.dialect.tvm or _bound_by_params(fn):  # TVM refuses symbols that only the body binds
         p.put(" -> ", fn.ret_ty)
-    p.put(":")
     p.quoting = False
-    p.indent += 1
-    slot = len(p.out)
-    p.put("")
-    attrs = {k: v for k, v in fn.attrs.items() if not (k == "global_symbol" and v == name)}
-    if attrs:
-        p.line("R.func_attr(")
-        attr_dict(p, attrs)
-        p.put(")")
+    slot = open_body(p, fn, name)
     outer_free, p.free = p.free, {}
     body = fn.body
     if type(body) is SeqExpr:

@@ -75,6 +75,20 @@ def param_type(p: Printer, ty: Type) -> str:
     return p.text_of(lambda: p.type(ty))
 
 
+def open_body(p: Printer, fn: Any, name: str) -> int:
+    """The colon behind a function's head, and its attributes; the place in the output where declarations go."""
+    p.put(":")
+    p.indent += 1
+    slot = len(p.out)
+    p.put("")
+    attrs = {k: v for k, v in fn.attrs.items() if not (k == "global_symbol" and v == name)}
+    if attrs:
+        p.line(f"{p.level}.func_attr(")
+        attr_dict(p, attrs)
+        p.put(")")
+    return slot
+
+
 def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
     """A tensor program with its decorator."""
     before, p.level = p.level, "T"
@@ -104,15 +118,7 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
     ret = fn.ret_ty
     if not (type(ret) is TupleType and not ret.fields) and ret is not prim_type("void"):
         p.put(f" -> {param_type(p, ret)}")
-    p.put(":")
-    p.indent += 1
-    slot = len(p.out)
-    p.put("")
-    attrs = {k: v for k, v in fn.attrs.items() if not (k == "global_symbol" and v == name)}
-    if attrs:
-        p.line("T.func_attr(")
-        attr_dict(p, attrs)
-        p.put(")")
+    slot = open_body(p, fn, name)
     outer_free, p.free = p.free, {}
     for parameter, buffer in matched:
         comments(p, buffer)
