@@ -1,4 +1,4 @@
-"""Memory read as another dtype, divisors and multiples, Airy's function, against torch eager: nothing goes back to torch."""
+"""Memory read as another dtype, against torch eager: nothing goes back to torch."""
 
 from typing import Any
 
@@ -23,20 +23,11 @@ class Views(torch.nn.Module):
         ]
 
 
-class Numbers(torch.nn.Module):
-    def forward(self, a: Any, b: Any, x: Any) -> Any:
-        kinds = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-        pairs = [(a.to(kind), b.to(kind)) for kind in kinds]
-        return [*[fn(p, q) for p, q in pairs for fn in (torch.gcd, torch.lcm)]]
-
-
-def test_views_and_numbers() -> None:
+def test_views() -> None:
     torch.manual_seed(0)
     given = torch.randn(2, 3, 8), torch.randint(0, 255, (3, 16), dtype=torch.uint8)
-    numbers = torch.randint(-50, 50, (5, 7)), torch.randint(-50, 50, (7,)), torch.linspace(-12, 8, 41)
-    for model, inputs in ((Views(), given), (Numbers(), numbers)):
-        compiled = unity.compile(model.eval(), example_inputs=inputs, strict=True)
-        torch.testing.assert_close(compiled(*inputs), model(*inputs), rtol=1e-5, atol=1e-6)
+    compiled = unity.compile(Views().eval(), example_inputs=given, strict=True)
+    torch.testing.assert_close(compiled(*given), Views()(*given))
 
 
 class Halves(torch.nn.Module):

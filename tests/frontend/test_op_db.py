@@ -22,8 +22,8 @@ CHOSEN, _, KIND = os.environ.get("OP_DB", "").partition(":")
 DTYPE = getattr(torch, KIND or "float32")
 ENTRIES = [info for info in op_db if DTYPE in info.supported_dtypes("cpu")]
 FAST = """
-add div remainder pow where lerp atan2 xlogy erfinv lgamma round
-sum argmax var amax cumsum logcumsumexp median linalg.vector_norm
+add div remainder pow where lerp atan2 xlogy round
+sum argmax var amax cumsum median linalg.vector_norm
 matmul einsum softmax nn.functional.layer_norm nn.functional.scaled_dot_product_attention nn.functional.embedding_bag
 nn.functional.cross_entropy nn.functional.conv2d nn.functional.conv_transpose2d nn.functional.max_pool2d
 nn.functional.interpolate nn.functional.grid_sample nn.functional.pad
@@ -39,6 +39,10 @@ shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_
 """
 IN_TORCH = {
     **{f"special.{name}": f"special_{name}.default" for name in SPECIAL.split()},  # no graph operator
+    **{name: f"{name}.default" for name in ("fmax", "fmin", "hypot", "signbit", "gcd", "lcm", "nextafter", "erfc", "erfinv", "lgamma",
+                                            "digamma", "i0", "kthvalue", "logcumsumexp", "cholesky_inverse", "dist")},
+    **{f"special.{name}": f"special_{name}.default" for name in ("i0e", "i1", "i1e", "erfcx")},
+    "copysign": "copysign.Scalar copysign.Tensor", "frexp": "frexp.Tensor", "ldexp": "ldexp.Tensor",
     "igamma": "igamma.default", "igammac": "igammac.default", "hash_tensor": "hash_tensor.default",
     "resize_": "resize.default",
     "mode": "mode.default", "nanmedian": "nanmedian.default nanmedian.dim", "histc": "histc.default",

@@ -173,6 +173,12 @@ NOT_CALLED = {
 }  # fmt: skip
 
 
+_NONE = "no graph operator expresses it"
+IN_TORCH = {
+    "fractional_max_pool2d.default": _NONE, "fractional_max_pool3d.default": _NONE, "multilabel_margin_loss_forward.default": _NONE,
+    "lstm.input": "a projection of the hidden state",
+}  # fmt: skip
+"""The operators of rare modules, which run in torch, and why."""
 GROUP = 24
 
 
@@ -221,7 +227,8 @@ def test_modules(first: int, tmp_path: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         compiled = unity.compile(model, example_inputs=(inputs,))
-    assert not compiled.report.fallbacks, str(compiled.report)
+    in_torch = {(f.operator, f.reason) for f in compiled.report.fallbacks}
+    assert in_torch <= {(f"aten.{name}", reason) for name, reason in IN_TORCH.items()}, str(compiled.report)
     wrong = []
     for name, made, wanted in zip(names, compiled(inputs), expected):
         try:

@@ -12,7 +12,6 @@ import unity  # noqa: E402
 RNG = np.random.default_rng(2)
 SHAPES = [(3, 4), (4,), (1,)]
 MATRICES = {"matmul": [(2, 3), (3, 2)], "mm": [(2, 3), (3, 2)], "bmm": [(2, 2, 3), (2, 3, 2)], "mv": [(2, 3), (3,)], "dot": [(3,), (3,)]}  # fmt: skip
-MATRICES |= {"linalg_matrix_exp": [(3, 3)], "matrix_exp": [(3, 3)], "linalg_householder_product": [(3, 2), (2,)], "orgqr": [(3, 2), (2,)]}  # fmt: skip
 
 
 def function_of(name):

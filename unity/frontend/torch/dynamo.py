@@ -30,7 +30,6 @@ from .context.fallback import Deferred, complex_of
 from .context.report import FallbackWarning, Gap, ImportReport
 from .context.symbols import Symbols
 from .runtime.memory import lies_on, on_host, separate
-from .translate.fast_paths import decompositions
 from .translate.graph import GraphImporter
 
 _MODES: dict[str | None, dict[str, Any]] = {
@@ -68,7 +67,7 @@ def unity_backend(
                             help=f"options: {', '.join(known)}; modes: {', '.join([m for m in _MODES if m])}")  # fmt: skip
     chosen = BackendOptions(**{**_MODES[mode], **(options or {})})
     make = require("torch._dynamo.backends.common").aot_autograd(
-        fw_compiler=partial(compile_graph, options=chosen), bw_compiler=_in_torch, decompositions=decompositions()
+        fw_compiler=partial(compile_graph, options=chosen), bw_compiler=_in_torch
     )
     compiled: Callable[..., Any] = make(graph_module, list(example_inputs))
     return compiled

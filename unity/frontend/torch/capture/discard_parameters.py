@@ -18,7 +18,7 @@ from ....ffi.discard import discard
 from ....ffi.tensor import Tensor
 from ....support.errors import FrontendError
 from ....support.optional import require
-from ..runtime.copied import CopiedWeight
+from ..runtime.memory import CopiedWeight
 
 Memory = tuple[Any, ...]
 

@@ -9,7 +9,6 @@ import linecache
 import re
 import traceback
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -22,9 +21,7 @@ from ....support.source import Source, Span
 from ..operators.rows import enter_rows
 from ..runtime.arguments import overlap, span
 from ..runtime.structures import known_results, register_classes
-from ..translate.control import READS
-from ..translate.in_place import is_mutable, out_of_place, overwrites_own_value, refuse_other_kinds
-from ..translate.torch_table import ATEN
+from ..translate.in_place import is_mutable, overwrites_own_value, refuse_other_kinds
 from .discard_parameters import memory_key
 from .dynamic import spread, unnamed
 from .grad_modes import with_graph, without_grad_modes
@@ -214,16 +211,8 @@ def _entries(input_info: Any) -> list[Any]:
     return entries
 
 
-_KEPT = (
-    "aten.lstm.", "aten.gru.", "aten.rnn_tanh.", "aten.rnn_relu.", "aten.linalg_eig", "aten.linalg_ldl",
-    "aten.linalg_tensor", "aten.linalg_cond", *READS, "aten.sym_", "aten._assert_",
-)  # fmt: skip
-"""Operators torch could only decompose by unrolling a loop, or into checks with effects; numbers read out of tensors; questions
-about sizes, which need no translation."""
-
-
 def functional(exported_program: Any) -> Any:
-    """The program without in-place operators (but where all who see them are known) and unknown ones torch can express by others.
+    """The program without functions of functions and in-place operators (but where all who see them are known).
 
     Raises FrontendError E012 and E013.
     """
@@ -235,36 +224,14 @@ def functional(exported_program: Any) -> Any:
     refuse_other_kinds(exported_program)
     exported_program = without_grad_modes(exported_program)
     exported_program = _without_doubles(exported_program)
-    # what stands under autocast, in branches and in loops is a graph of its own
     parts = [m for m in exported_program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
     targets = {n.target for part in parts for n in part.graph.nodes if n.op == "call_function"}
-    operators = [out_of_place(t) for t in targets if isinstance(t, torch._ops.OpOverload)]
-    unknown = [t for t in operators if _is_unknown(t)]
-    nested = any([isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets if not _on_sizes(t)])
-    known = _decompositions(unknown) if unknown or nested else {}
-    if nested or any([t in known for t in unknown]):
-        # all at once: tracing a second time takes operators apart that have a translation
-        table = {target: fn for target, fn in known.items() if _is_unknown(target)}
-        exported_program = _decomposed(exported_program, table)
+    if any([isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets if not _on_sizes(t)]):
+        exported_program = _decomposed(exported_program)
     written = [n for n in exported_program.graph.nodes if n.op == "call_function" and is_mutable(n.target)]
     if all([overwrites_own_value(n) for n in written]):
         return exported_program
-    return without_writes(exported_program) or _decomposed(exported_program, {})
-
-
-def _is_unknown(target: Any) -> bool:
-    """True for an operator without a translation that may be decomposed."""
-    return str(target) not in ATEN and not str(target).startswith(_KEPT)
-
-
-def _decompositions(unknown: list[Any]) -> dict[Any, Any]:
-    """Operators that torch can express by others. Its table is kept for its own operators: the user may add some."""
-    return _table() if all([t.namespace == "aten" for t in unknown]) else _table.__wrapped__()
-
-
-@cache
-def _table() -> dict[Any, Any]:
-    return dict(require("torch").export.default_decompositions().items())
+    return without_writes(exported_program) or _decomposed(exported_program)
 
 
 def _on_sizes(target: Any) -> bool:
@@ -315,11 +282,11 @@ def _refuse_views(exported_program: Any) -> None:
                                 help="keep one of them, and make the other in forward as a view of it")  # fmt: skip
 
 
-def _decomposed(exported_program: Any, table: dict[Any, Any]) -> Any:
+def _decomposed(exported_program: Any) -> Any:
     """The program traced again: without functions of functions (as of ``vmap``) and writes. Raises FrontendError E016."""
     try:
         with _TRACING, inferable(require("torch")):
-            return exported_program.run_decompositions(table)
+            return exported_program.run_decompositions({})
     except Exception as error:  # torch raises errors of many unrelated classes
         _refuse_views(exported_program)
         first = (str(error).strip().splitlines() or [""])[0]

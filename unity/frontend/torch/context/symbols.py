@@ -124,8 +124,8 @@ class Symbols:
         finally:
             self._known = outer
 
-    def define(self, value: Any, var: Var) -> None:
-        """Let a variable stand for a size that is one symbol. Raises Gap for others."""
+    def define(self, value: Any, var: Expr) -> None:
+        """Let an expression stand for a size that is one symbol. Raises Gap for others."""
         if not value.node.expr.is_Symbol:
             raise Gap(f"the number {value} is no symbol")
         self._known[str(value.node.expr)] = var

@@ -1,8 +1,8 @@
 """Complex numbers as pairs of real tensors: what makes them, what moves their elements, and what makes real tensors of them.
 
 A complex result is kept as the call that makes it (``Deferred``) until an operator needs it; then it becomes a ``Pair``. Chains of
-complex operators that end in a real tensor so run without torch. Not here: arithmetic (``complex_math``), products of matrices
-(``complex_products``), Fourier transforms (``fourier``).
+complex operators that end in a real tensor so run without torch. Not here: arithmetic and products (``complex_math``), Fourier
+transforms (``fourier``).
 """
 
 from __future__ import annotations
@@ -106,22 +106,21 @@ _STRUCTURAL = {
         "clone.default", "contiguous.default", "alias.default", "detach.default", "roll.default",
         "flip.default", "neg.default", "sum.dim_IntList", "mean.dim", "_unsafe_view.default", "lift_fresh_copy.default",
         "narrow.default", "repeat.default", "index_select.default", "index.Tensor", "swapaxes.default",
-        "movedim.int", "expand_as.default", "view_as.default", "reshape_as.default", "unbind.int", "split.Tensor",
+        "expand_as.default", "view_as.default", "reshape_as.default", "unbind.int", "split.Tensor",
         "split_with_sizes.default", "gather.default", "cumsum.default", "sum.default", "mean.default", "zeros.default",
         "zeros_like.default", "new_zeros.default", "zero.default", "empty.memory_format", "empty_like.default", "new_empty.default",
         "diagonal.default", "tril.default", "triu.default", "t.default", "mT.default", "numpy_T.default", "squeeze.default",
-        "chunk.default", "tensor_split.sections", "tensor_split.indices", "unfold.default", "tile.default",
+        "chunk.default", "tensor_split.sections", "unfold.default", "tile.default",
         "repeat_interleave.self_int", "ravel.default",
         "atleast_1d.default", "atleast_2d.default", "atleast_3d.default", "positive.default",
-        "nan_to_num.default", "movedim.intlist", "take.default",
-        "take_along_dim.default", "embedding.default",
-        "as_strided.default", "unbind_copy.int", "select_copy.int", "pixel_shuffle.default",
+
+        "embedding.default",
+        "as_strided.default", "unbind_copy.int", "select_copy.int",
         "masked_select.default",
     )
 }  # fmt: skip
 """Operators that treat both parts alike."""
 _VALUES = {
-    **{f"aten.atleast_{n}d.Sequence": ("tensors",) for n in (1, 2, 3)},
     "aten.cat.default": ("tensors",), "aten.stack.default": ("tensors",), "aten.copy.default": ("self", "src"),
     "aten.slice_scatter.default": ("self", "src"), "aten.select_scatter.default": ("self", "src"),
     "aten.where.self": ("self", "other"), "aten.masked_fill.Scalar": ("self", "value"),
@@ -195,9 +194,9 @@ def _polar(c: Context, a: Args) -> Pair:
 
 
 @enter("ones.default", "ones_like.default", "new_ones.default")
-@enter("full.default", "full_like.default", "new_full.default")
+@enter("full.default", "full_like.default", "new_full.default", "scalar_tensor.default")
 def _full(c: Context, a: Args) -> Pair:
-    value = complex(getattr(a, "fill_value", 1))
+    value = complex(getattr(a, "fill_value", getattr(a, "s", 1)))
     return Pair(*[op.full(c.shape, number(v, c.dtype), c.dtype) for v in (value.real, value.imag)])
 
 

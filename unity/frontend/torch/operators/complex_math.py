@@ -1,14 +1,16 @@
-"""Arithmetic and elementary functions of complex numbers as pairs of real tensors. Not here: the pairs (``complex``)."""
+"""Arithmetic, functions and products of matrices of complex numbers as pairs of real tensors. Not here: the pairs (``complex``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .... import op
 from ....ir.types import Expr
-from ..context.context import ATEN, Args, Context, dtype_of, number, rank_of, refuse, shape_of
+from ..context.context import ATEN, Args, Context, dtype_of, rank_of, refuse, shape_of
 from .complex import Made, Pair, enter, kept, pair_of, times, zeros
+from .shape import swap
 
 
 def size_of(x: Pair) -> Expr:
@@ -41,10 +43,6 @@ def over(c: Context, x: Pair, y: Pair) -> Pair:
 def turned(c: Context, size: Expr, angle: Expr) -> Pair:
     """The number of a size and an angle."""
     return kept(c, Pair(size * op.cos(angle), size * op.sin(angle)))
-
-
-def _with_one(c: Context, x: Pair, sign: int = 1) -> Pair:
-    return Pair(c.emit(x.real + number(sign, dtype_of(x.real))), x.imag)
 
 
 def _shaped(c: Context, x: Pair) -> Pair:
@@ -93,18 +91,6 @@ def _rsub(c: Context, a: Args) -> Pair:
     return _shaped(c, Pair(y.real - x.real, y.imag - x.imag))
 
 
-def _and_product(name: str, combine: Callable[[Context, Pair, Pair], Pair]) -> None:
-    @enter(f"{name}.default")
-    def _(c: Context, a: Args) -> Pair:
-        x = pair_of(c, a.self)
-        made = combine(c, times(pair_of(c, a.tensor1), pair_of(c, a.value)), pair_of(c, a.tensor2))
-        return _shaped(c, Pair(x.real + made.real, x.imag + made.imag))
-
-
-_and_product("addcmul", lambda c, x, y: times(x, y))
-_and_product("addcdiv", over)
-
-
 @enter("reciprocal.default")
 def _reciprocal(c: Context, a: Args) -> Pair:
     return _shaped(c, over(c, pair_of(c, 1), a.self))
@@ -128,34 +114,10 @@ def _power(c: Context, x: Pair, exponent: int) -> Pair:
     return made
 
 
-@enter("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+@enter("pow.Tensor_Scalar")
 def _pow(c: Context, a: Args) -> Pair:
-    """exp(y log x); 0 to the power of 0 is 1, to powers with a positive real part 0."""
-    if isinstance(a.exponent, (int, float)) and a.exponent == int(a.exponent) and abs(a.exponent) <= 64:
-        made = _power(c, pair_of(c, a.self), abs(int(a.exponent)))
-        return made if a.exponent >= 0 else _shaped(c, over(c, pair_of(c, 1), made))
-    x, y = pair_of(c, a.self), pair_of(c, a.exponent)
-    size, zero = c.emit(size_of(x)), number(0, c.dtype)
-    logarithm = kept(c, Pair(op.log(size), angle_of(x)))
-    power = kept(c, times(y, logarithm))
-    made = _shaped(c, turned(c, op.exp(power.real), power.imag))
-    unit = c.emit(op.logical_and(op.equal(y.real, zero), op.equal(y.imag, zero)))
-    none = c.emit(op.logical_and(op.equal(size, zero), op.logical_or(unit, op.greater(y.real, zero))))
-    start = op.where(unit, 1, zero)
-    return _shaped(c, Pair(op.where(none, start, made.real), op.where(none, zero, made.imag)))
-
-
-@enter("prod.default", "prod.dim_int", "cumprod.default")
-def _prod(c: Context, a: Args) -> Pair:
-    """The product of the sizes at the sum of the angles."""
-    refuse(getattr(a, "dtype", None) is not None, "a product in another dtype")
-    given = {k: v for k, v in vars(a).items() if k != "self"}
-    name = c.node_target
-    size = ATEN[name](c, Args(self=c.emit(size_of(a.self)), **given))
-    adds = name.replace("cumprod", "cumsum").replace("prod.dim_int", "sum.dim_IntList").replace("prod", "sum")
-    if adds.endswith("IntList"):
-        given["dim"] = [given["dim"]]
-    return turned(c, c.emit(size), c.emit(ATEN[adds](c, Args(self=c.emit(angle_of(a.self)), **given))))
+    refuse(a.exponent != int(abs(a.exponent)) or a.exponent > 64, "powers of complex numbers but small whole ones")
+    return _power(c, a.self, int(a.exponent))
 
 
 # ---- elementary functions
@@ -173,56 +135,6 @@ def _log(c: Context, x: Pair) -> Pair:
     return kept(c, Pair(op.log(size_of(x)), angle_of(x)))
 
 
-def _expm1(c: Context, x: Pair) -> Pair:
-    sine = c.emit(op.sin(x.imag * 0.5))
-    rest = 2 * (sine * sine)
-    real = op.expm1(x.real) * op.cos(x.imag) - rest
-    return kept(c, Pair(real, op.exp(x.real) * op.sin(x.imag)))
-
-
-def _sqrt(c: Context, x: Pair) -> Pair:
-    """The root with a real part from 0."""
-    larger = c.emit(op.sqrt(0.5 * (size_of(x) + op.abs(x.real))))
-    below = op.where(op.equal(larger, 0), 1, larger)
-    high = c.emit(op.abs(x.imag))
-    other = c.emit(op.where(op.isinf(high), high, 0.5 * high / below))
-    right = c.emit(op.greater_equal(x.real, 0))
-    imag = op.where(right, other, larger)
-    return kept(c, Pair(op.where(right, larger, other), op.where(op.less(x.imag, 0), -imag, imag)))
-
-
-def _sinh(c: Context, x: Pair) -> Pair:
-    return kept(c, Pair(op.sinh(x.real) * op.cos(x.imag), op.cosh(x.real) * op.sin(x.imag)))
-
-
-def _cosh(c: Context, x: Pair) -> Pair:
-    return kept(c, Pair(op.cosh(x.real) * op.cos(x.imag), op.sinh(x.real) * op.sin(x.imag)))
-
-
-def _tanh(c: Context, x: Pair) -> Pair:
-    """By tanh and tan of the parts, which do not overflow."""
-    flat, steep = c.emit(op.tanh(x.real)), c.emit(op.tan(x.imag))
-    flat2, steep2 = c.emit(flat * flat), c.emit(steep * steep)
-    below = c.emit(1 + flat2 * steep2)
-    real = flat * (1 + steep2) / below
-    return kept(c, Pair(real, steep * (1 - flat2) / below))
-
-
-def _aside(function: Callable[[Context, Pair], Pair]) -> Callable[[Context, Pair], Pair]:
-    """f(z) = -i g(i z): sine of the hyperbolic sine, tangent of the hyperbolic tangent."""
-
-    def translate(c: Context, x: Pair) -> Pair:
-        made = function(c, Pair(c.emit(-x.imag), x.real))
-        return Pair(made.imag, c.emit(-made.real))
-
-    return translate
-
-
-def _sigmoid(c: Context, x: Pair) -> Pair:
-    below = _with_one(c, _exp(c, Pair(c.emit(-x.real), c.emit(-x.imag))))
-    return _shaped(c, over(c, pair_of(c, 1), below))
-
-
 def _sgn(c: Context, x: Pair) -> Pair:
     size = c.emit(size_of(x))
     none = op.equal(size, 0)
@@ -230,21 +142,8 @@ def _sgn(c: Context, x: Pair) -> Pair:
     return kept(c, Pair(x.real / below, x.imag / below))
 
 
-_ELEMENTARY: dict[str, Callable[[Context, Pair], Pair]] = {
-    "exp": _exp, "log": _log, "expm1": _expm1, "sqrt": _sqrt, "sinh": _sinh, "cosh": _cosh, "tanh": _tanh,
-    "sin": _aside(_sinh), "tan": _aside(_tanh), "cos": lambda c, x: _cosh(c, Pair(c.emit(-x.imag), x.real)),
-    "sigmoid": _sigmoid, "silu": lambda c, x: kept(c, times(x, _sigmoid(c, x))), "sgn": _sgn,
-    "rsqrt": lambda c, x: _shaped(c, over(c, pair_of(c, 1), _sqrt(c, x))),
-    "log1p": lambda c, x: _log(c, _with_one(c, x)),
-}  # fmt: skip
-
-
-def _enter_elementary(name: str, function: Callable[[Context, Pair], Pair]) -> None:
-    enter(f"{name}.default")(lambda c, a: function(c, a.self))
-
-
-for _name, _function in _ELEMENTARY.items():
-    _enter_elementary(_name, _function)
+for _name, _function in {"exp": _exp, "log": _log, "sgn": _sgn}.items():
+    enter(f"{_name}.default")(partial(lambda function, c, a: function(c, a.self), _function))
 
 
 # ---- comparisons, and what is of sizes alone
@@ -272,26 +171,75 @@ enter("isfinite.default")(_of_parts(op.logical_and, op.isfinite))
 def _of_sizes(name: str) -> None:
     @enter(name)
     def _(c: Context, a: Args) -> Any:
-        matrices = name.startswith("linalg_norm") and a.ord is not None and len(a.dim or (0, 0)) == 2
-        refuse(matrices and rank_of(a.self.real) > 1, "a norm of complex matrices")
         x = c.emit(size_of(a.self))
         return ATEN[f"aten.{name}"](c, Args(**{**vars(a), "self": x}))
 
 
-for _name in ("linalg_vector_norm.default", "linalg_norm.default", "norm.Scalar", "norm.ScalarOpt_dim"):
+for _name in ("linalg_vector_norm.default", "norm.Scalar", "norm.ScalarOpt_dim"):
     _of_sizes(_name)
 
 
-def _spread(root: bool, *names: str) -> None:
-    """Variances are those of the parts, added."""
-
-    @enter(*names)
-    def _(c: Context, a: Args) -> Expr:
-        name = c.node_target.replace("std", "var")
-        parts = [c.emit(ATEN[name](c, Args(**{**vars(a), "self": t}))) for t in (a.self.real, a.self.imag)]
-        made = op.add(*parts)
-        return op.sqrt(made) if root else made
+# ---- products of matrices, convolutions and linear layers: products of the real parts
 
 
-_spread(False, "var.dim", "var.correction", "var.default")
-_spread(True, "std.dim", "std.correction", "std.default")
+def _four(product: Callable[[Expr, Expr], Expr], x: Pair, y: Pair) -> Pair:
+    straight = product(x.real, y.real) - product(x.imag, y.imag)
+    return Pair(straight, product(x.real, y.imag) + product(x.imag, y.real))
+
+
+def _bilinear(name: str, first: str, second: str) -> Made:
+    """An operator that is linear in two operands, and adds a bias to channels: four real ones."""
+
+    def translate(c: Context, a: Args) -> Pair:
+        given = {k: v for k, v in vars(a).items() if k not in (first, second)}
+        bias = given.get("bias")
+        if bias is not None:
+            given["bias"] = None
+
+        def real(x: Expr, y: Expr) -> Expr:
+            return c.emit(ATEN[f"aten.{name}"](c, Args(**{first: x, second: y, **given})))
+
+        x, y = getattr(a, first), getattr(a, second)
+        refuse(not (isinstance(x, Pair) and isinstance(y, Pair)), "a product of complex and real matrices")
+        made = _four(real, x, y)
+        if bias is None:
+            return kept(c, made)
+        if name != "linear.default":
+            spatial = rank_of(y.real) - 2
+            bias = Pair(*[c.reshape(t, [shape_of(t)[0], *[1] * spatial]) for t in (bias.real, bias.imag)])
+        return kept(c, Pair(made.real + bias.real, made.imag + bias.imag))
+
+    return translate
+
+
+for _name, _first, _second in (
+    ("bmm.default", "self", "mat2"), ("mm.default", "self", "mat2"), ("matmul.default", "self", "other"),
+    ("mv.default", "self", "vec"), ("dot.default", "self", "tensor"),
+    ("linear.default", "input", "weight"),
+    ("conv1d.default", "input", "weight"), ("conv2d.default", "input", "weight"), ("conv3d.default", "input", "weight"),
+    ("conv1d.padding", "input", "weight"), ("conv2d.padding", "input", "weight"), ("conv3d.padding", "input", "weight"),
+    ("convolution.default", "input", "weight"), ("conv_transpose1d.default", "input", "weight"),
+    ("conv_transpose2d.input", "input", "weight"), ("conv_transpose3d.input", "input", "weight"),
+):  # fmt: skip
+    enter(_name)(_bilinear(_name, _first, _second))
+
+
+def _conjugated(name: str, first: str, second: str) -> None:
+    """A product with the conjugate of the first operand."""
+
+    @enter(name)
+    def _(c: Context, a: Args) -> Pair:
+        x, y = pair_of(c, getattr(a, first)), pair_of(c, getattr(a, second))
+        made = times(Pair(x.real, c.emit(-x.imag)), y)
+        axis = (getattr(a, "dim", -1),)
+        return kept(c, Pair(op.sum(made.real, axis=axis), op.sum(made.imag, axis=axis)))
+
+
+_conjugated("linalg_vecdot.default", "x", "y")
+_conjugated("vdot.default", "self", "other")
+
+
+@enter("mH.default", "adjoint.default", "matrix_H.default")
+def _adjoint(c: Context, a: Args) -> Pair:
+    real, imag = [swap(t, -1, -2) for t in (a.self.real, a.self.imag)]
+    return kept(c, Pair(real, -imag))

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from .... import op
-from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ....op.common.type_rules import product
 from ..context.context import (
@@ -45,10 +44,7 @@ def _scaled(c: Context, x: Pair, sizes: Sequence[Expr], normalization: int) -> P
         return x
     kind, count = dtype_of(x.real), product(sizes)
     power = -0.5 if normalization == 1 else -1.0
-    if type(count) is IntImm:
-        factor: Expr = number(count.value**power, kind)
-    else:
-        factor = op.astype(op.power(c.cast(count, "float64"), number(power, "float64")), kind)
+    factor = op.astype(op.power(c.cast(count, "float64"), number(power, "float64")), kind)
     return kept(c, Pair(x.real * factor, x.imag * factor))
 
 

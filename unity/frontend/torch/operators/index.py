@@ -1,4 +1,4 @@
-"""Table entries: choosing elements by index tensors, sorting. Writing elements: scatter.py."""
+"""Table entries: choosing elements by index tensors, sorting, different elements. Writing elements: scatter.py."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ....op.common.type_rules import product
 from ..context.context import (
     Args,
     Context,
+    Result,
     aten,
     axis_of,
     dtype_of,
@@ -24,8 +25,6 @@ from ..context.context import (
     static,
     to_dim,
 )
-from .reduce import norm
-from .rounding import rounded_once
 from .shape import cut, permute
 
 
@@ -52,21 +51,6 @@ def at_least_vector(c: Context, x: Expr) -> Expr:
 @aten("embedding.default")
 def _embedding(c: Context, a: Args) -> Expr:
     return empty(c) or op.take(a.weight, a.indices, axis=0)
-
-
-@aten("embedding_renorm.default")
-@rounded_once
-def _embedding_renorm(c: Context, a: Args) -> Any:
-    """The rows that indices name, scaled to a norm where theirs is larger; the others as they are."""
-    if has_none(a.indices):
-        return c.cast(a.self, c.dtype)
-    rows, count = shape_of(a.self)[0], product(shape_of(a.indices))
-    flags = [op.full((n,), number(v, "bool"), "bool") for n, v in ((rows, False), (count, True))]
-    named = op.scatter_elements(flags[0], c.reshape(a.indices, [count]), flags[1], axis=0)
-    size = c.emit(norm(c, a.self, a.norm_type, [1], True))
-    large = op.logical_and(c.reshape(named, [rows, 1]), op.greater(size, number(a.max_norm, c.dtype)))
-    factor = number(a.max_norm, c.dtype) / (size + 1e-7)
-    return a.self * op.where(large, factor, 1)
 
 
 @aten("index_select.default")
@@ -197,6 +181,19 @@ def _one_hot(c: Context, a: Args) -> Expr:
 # ---- order
 
 
+@aten("bucketize.Tensor", "bucketize.Scalar", "searchsorted.Tensor", "searchsorted.Scalar")
+def _bucketize(c: Context, a: Args) -> Expr:
+    edges = getattr(a, "boundaries", None)
+    edges = a.sorted_sequence if edges is None else edges
+    if getattr(a, "sorter", None) is not None and rank_of(edges):
+        edges = op.gather_elements(edges, a.sorter, axis=rank_of(edges) - 1)
+    dtype = c.promoted(a.self, edges)
+    dtype = "int32" if dtype == "bool" else dtype
+    right = a.right if getattr(a, "side", None) is None else a.side == "right"
+    values, sequence = c.cast(a.self, dtype), c.cast(edges, dtype)
+    return op.searchsorted(sequence, values, right=bool(right), out_int32=bool(a.out_int32))
+
+
 @aten("sort.default", "sort.stable")
 def _sort(c: Context, a: Args) -> list[Expr]:
     if rank_of(a.self) == 0:
@@ -204,14 +201,6 @@ def _sort(c: Context, a: Args) -> list[Expr]:
     axis = axis_of(a.dim, rank_of(a.self))
     order = c.emit(op.argsort(_orderable(c, a.self), axis=axis, descending=a.descending, dtype="int64"))
     return [_along(a.self, order, axis), order]
-
-
-@aten("argsort.default", "argsort.stable")
-def _argsort(c: Context, a: Args) -> Expr:
-    if rank_of(a.self) == 0:
-        return number(0, "int64")
-    axis = axis_of(a.dim, rank_of(a.self))
-    return op.argsort(_orderable(c, a.self), axis=axis, descending=a.descending, dtype="int64")
 
 
 @aten("topk.default")
@@ -239,19 +228,6 @@ def _first_places(x: Expr, count: Expr, axis: int, largest: bool) -> Expr:
     return cut(op.argsort(x, axis=axis, descending=largest, dtype="int64"), axis, 0, count)
 
 
-@aten("kthvalue.default")
-def _kthvalue(c: Context, a: Args) -> list[Expr]:
-    if rank_of(a.self) == 0:
-        return [a.self, number(0, "int64")]
-    axis = axis_of(a.dim, rank_of(a.self))
-    count = to_dim(a.k)
-    order = _first_places(_orderable(c, a.self), count, axis, False)
-    place = c.emit(cut(order, axis, count - 1, 1))
-    values = _along(a.self, place, axis)
-    shapes = [c.symbols.dims(v.shape) for v in c.value]
-    return [c.reshape(v, s) for v, s in zip((values, place), shapes)]
-
-
 def _along(x: Expr, order: Expr, axis: int) -> Expr:
     return (
         x
@@ -262,3 +238,23 @@ def _along(x: Expr, order: Expr, axis: int) -> Expr:
 
 def _orderable(c: Context, x: Expr) -> Expr:
     return c.cast(x, "int32") if dtype_of(x) == "bool" else x
+
+
+@aten("_unique2.default")
+def _unique(c: Context, a: Args) -> Result:
+    """Sorted, then runs of equal elements, which those begin that differ from the one before (NaN from all); the way back goes
+    through the order of the sort."""
+    refuse(has_none(a.self), "no element")
+    count = product(shape_of(a.self))
+    x = c.emit(c.reshape(_orderable(c, a.self), [count]))
+    order = c.emit(op.argsort(x, axis=0, dtype="int64"))
+    rows, line = c.emit(op.take(x, order, axis=0)), c.emit(op.arange(0, count, 1, dtype="int64"))
+    differs = op.not_equal(rows, op.take(rows, op.maximum(line - 1, 0), axis=0))
+    begins = c.emit(op.logical_or(op.equal(line, 0), differs))
+    (places,) = chosen(c, begins, c.value[0].shape[0])
+    groups, zeros = c.emit(op.cumsum(c.cast(begins, "int64"), axis=0) - 1), op.zeros((count,), "int64")
+    back = c.reshape(op.scatter_elements(zeros, order, groups, axis=0), shape_of(a.self))
+    ones, runs = op.ones((count,), "int64"), op.zeros(shape_of(places), "int64")
+    counts = op.scatter_elements(runs, groups, ones, axis=0, reduction="add")
+    values = c.cast(op.take(rows, places, axis=0), c.dtype)
+    return [values, back if a.return_inverse else None, counts if a.return_counts else None]

@@ -1,4 +1,5 @@
-"""Table entries: determinants, inverses and linear systems, through LU and Cholesky factors; bags of embeddings.
+"""Table entries: determinants, inverses and linear systems, through LU and Cholesky factors; orthogonal factors, eigenvalues of
+symmetric matrices, singular values; bags of embeddings.
 
 torch raises where a matrix is singular; here the result holds infinities or NaN, and the ``info`` outputs say where.
 """
@@ -6,7 +7,6 @@ torch raises where a matrix is singular; here the result holds infinities or NaN
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from .... import op
 from ....ir import build
@@ -19,7 +19,6 @@ from ..context.context import (
     Context,
     Result,
     aten,
-    axis_of,
     dtype_of,
     number,
     rank_of,
@@ -28,7 +27,6 @@ from ..context.context import (
     static,
 )
 from .index import has_none
-from .reduce import matrix_norm, norm
 from .rounding import widened
 from .shape import cut, swap, unit_matrix
 from .view import diagonal_places, strided
@@ -55,29 +53,22 @@ def _determinant(c: Context, lu: Expr, pivots: Expr) -> Expr:
     return op.where(odd, -made, made)
 
 
-@aten("linalg_det.default", "det.default")
-def _det(c: Context, a: Args) -> Expr:
-    return _determinant(c, *factors(c, a.A if hasattr(a, "A") else a.self))
-
-
 @aten("_linalg_det.default")
-def _det_with_factors(c: Context, a: Args) -> Result:
+def _det(c: Context, a: Args) -> Result:
     refuse(c.uses(1), "the factors of the transposed matrix")
     lu, pivots = factors(c, a.A)
     return [_determinant(c, lu, pivots), None, pivots]
 
 
-@aten("linalg_slogdet.default", "slogdet.default", "_linalg_slogdet.default", "logdet.default")
+@aten("_linalg_slogdet.default")
 def _slogdet(c: Context, a: Args) -> Result:
-    lu, pivots = factors(c, a.A if hasattr(a, "A") else a.self)
+    refuse(c.uses(2), "the factors of the transposed matrix")
+    lu, pivots = factors(c, a.A)
     made = c.emit(_determinant(c, lu, pivots))
     size = op.sum(op.log(op.abs(diagonal(c, lu))), axis=(-1,))
-    if not isinstance(c.value, (list, tuple)):
-        return op.where(op.less(made, 0), math.nan, size)
-    refuse(len(c.value) > 2 and c.uses(2), "the factors of the transposed matrix")
     signs = c.emit(op.sign(op.prod(op.sign(diagonal(c, lu)), axis=(-1,))))
     turned = op.less(made * signs, 0)
-    return [op.where(turned, -signs, signs), size, None, pivots][: len(c.value)]
+    return [op.where(turned, -signs, signs), size, None, pivots]
 
 
 def _first_bad(c: Context, bad: Expr) -> Expr:
@@ -94,37 +85,12 @@ def _info(c: Context, lu: Expr) -> Expr:
     return _first_bad(c, c.emit(op.equal(pivot, 0)))
 
 
-def identity(c: Context, a: Expr) -> Expr:
-    """Unit matrices of the shape of a stack."""
-    *lead, rows, columns = shape_of(a)
-    return unit_matrices(c, lead, rows, columns)
-
-
-def unit_matrices(c: Context, lead: Sequence[Expr], rows: Expr, columns: Expr) -> Expr:
-    """A stack of matrices with ones on the diagonal."""
-    return c.broadcast(unit_matrix(c, rows, columns), [*lead, rows, columns])
-
-
-@aten("linalg_inv.default", "inverse.default")
-def _inv(c: Context, a: Args) -> Expr:
+@aten("linalg_inv.default", "inverse.default", "linalg_inv_ex.default")
+def _inv(c: Context, a: Args) -> Result:
     x = a.A if hasattr(a, "A") else a.self
-    return op.linalg_lu_solve(*factors(c, x), identity(c, x))
-
-
-@aten("linalg_inv_ex.default")
-def _inv_ex(c: Context, a: Args) -> Result:
-    lu, pivots = factors(c, a.A)
-    return [op.linalg_lu_solve(lu, pivots, identity(c, a.A)), _info(c, lu)]
-
-
-def solution(c: Context, lu: Expr, pivots: Expr, b: Expr, vector: bool, shape: Sequence[Expr]) -> Expr:
-    """Solve for one vector or for columns; batches of both sides are brought to one shape."""
-    right = c.reshape(b, [*shape_of(b), 1]) if vector else b
-    lead = lead_axes(c, lu, right)
-    left = c.broadcast(lu, [*lead, *shape_of(lu)[-2:]])
-    places = c.broadcast(pivots, [*lead, shape_of(pivots)[-1]])
-    made = op.linalg_lu_solve(left, places, c.broadcast(right, [*lead, *shape_of(right)[-2:]]))
-    return c.reshape(made, shape)
+    lu, pivots = factors(c, x)
+    made = op.linalg_lu_solve(lu, pivots, c.broadcast(unit_matrix(c, *shape_of(x)[-2:]), shape_of(x)))
+    return [made, _info(c, lu)] if isinstance(c.value, (list, tuple)) else made
 
 
 def lead_axes(c: Context, a: Expr, b: Expr) -> list[Expr]:
@@ -135,6 +101,7 @@ def lead_axes(c: Context, a: Expr, b: Expr) -> list[Expr]:
 
 @aten("linalg_solve.default", "linalg_solve_ex.default", "_linalg_solve_ex.default")
 def _solve(c: Context, a: Args) -> Result:
+    """One vector or columns; batches of both sides are brought to one shape."""
     if not a.left:
         refuse(isinstance(c.value, (list, tuple)) and len(c.value) > 2, "factors of the transposed matrix")
         a.A, a.B = swap(a.A, -1, -2), swap(a.B, -1, -2)
@@ -143,19 +110,16 @@ def _solve(c: Context, a: Args) -> Result:
     vector = rank == 1 or same_dims(shape_of(a.B), shape_of(a.A)[:-1]) is Answer.YES
     if not a.left:
         shape = (*shape[:-2], shape[-1], shape[-2])
-    made = solution(c, lu, pivots, a.B, vector, shape)
+    right = c.reshape(a.B, [*shape_of(a.B), 1]) if vector else a.B
+    lead = lead_axes(c, lu, right)
+    left, right = [c.broadcast(t, [*lead, *shape_of(t)[-2:]]) for t in (lu, right)]
+    places = c.broadcast(pivots, [*lead, shape_of(pivots)[-1]])
+    made = c.reshape(op.linalg_lu_solve(left, places, right), shape)
     made = made if a.left else swap(made, -1, -2)
     if not isinstance(c.value, (list, tuple)):
         return made
-    rest = [_info(c, lu)] if len(c.value) == 2 else [lu, pivots, _info(c, lu)]
     refuse(len(c.value) > 2 and c.uses(1), "the factors of the transposed matrix")
-    return [made, *rest]
-
-
-@aten("linalg_lu_factor_ex.default", "linalg_lu_factor.default")
-def _lu_factor(c: Context, a: Args) -> Result:
-    lu, pivots = factors(c, a.A)
-    return [lu, pivots, _info(c, lu)][: len(c.value)]
+    return [made, _info(c, lu)] if len(c.value) == 2 else [made, lu, pivots, _info(c, lu)]
 
 
 @aten("linalg_cholesky.default", "linalg_cholesky_ex.default", "cholesky.default")
@@ -183,51 +147,6 @@ def _triangular(c: Context, a: Args) -> Expr:
     return swap(made, -1, -2)
 
 
-@aten("cholesky_solve.default")
-def _cholesky_solve(c: Context, a: Args) -> Expr:
-    lead = lead_axes(c, a.input2, a.self)
-    factor, right = [c.broadcast(t, [*lead, *shape_of(t)[-2:]]) for t in (a.input2, a.self)]
-    lower = c.emit(swap(factor, -1, -2) if a.upper else factor)
-    first = op.linalg_solve_triangular(lower, right, upper=False)
-    return op.linalg_solve_triangular(swap(lower, -1, -2), first, upper=True)
-
-
-@aten("cholesky_inverse.default")
-def _cholesky_inverse(c: Context, a: Args) -> Expr:
-    lower = c.emit(swap(a.self, -1, -2) if a.upper else a.self)
-    first = op.linalg_solve_triangular(lower, identity(c, lower), upper=False)
-    return op.linalg_solve_triangular(swap(lower, -1, -2), first, upper=True)
-
-
-@aten("linalg_matrix_power.default", "matrix_power.default")
-def _matrix_power(c: Context, a: Args) -> Expr:
-    """By squaring; a negative power is that of the inverse."""
-    x = c.emit(a.self)
-    if a.n < 0:
-        x = c.emit(op.linalg_lu_solve(*factors(c, x), identity(c, x)))
-    made, rest = None, abs(a.n)
-    while rest:
-        if rest & 1:
-            made = x if made is None else c.emit(op.matmul(made, x))
-        rest >>= 1
-        x = c.emit(op.matmul(x, x)) if rest else x
-    return identity(c, x) if made is None else made
-
-
-@aten("linalg_cross.default", "cross.default")
-def _cross(c: Context, a: Args) -> Expr:
-    """x y' - y x' of the axes turned by one and by two places."""
-    x, y = [c.emit(c.broadcast(c.cast(t, c.dtype))) for t in (a.self, a.other)]
-    first = next((n for n, d in enumerate(c.shape) if build.is_int(d, 3)), 0)
-    axis = first if a.dim is None else axis_of(a.dim, len(c.shape))
-
-    def turned(t: Expr, by: int) -> Expr:
-        parts = [cut(t, axis, (n + by) % 3, 1) for n in range(3)]
-        return c.emit(op.concat(parts, axis=axis))
-
-    return turned(x, 1) * turned(y, 2) - turned(x, 2) * turned(y, 1)
-
-
 @aten("_grouped_mm.default")
 def _grouped_mm(c: Context, a: Args) -> Expr:
     x, weight = a.self, a.mat2
@@ -243,16 +162,39 @@ def _experts(c: Context, a: Args) -> Expr:
 ATEN["transformers.grouped_mm_fallback.default"] = _experts
 
 
-@aten("linalg_norm.default", "linalg_norm.ord_str")
-def _norm(c: Context, a: Args) -> Expr:
-    """A vector norm of all elements or along one axis, a matrix norm along two."""
-    rank = rank_of(a.self)
-    if a.dim is None and a.ord is not None:
-        a.dim = list(range(rank))
-    if a.ord is None or (len(a.dim) == 1 and not isinstance(a.ord, str)):
-        return norm(c, c.cast(a.self, c.dtype), a.ord, a.dim, a.keepdim)
-    made: Expr = matrix_norm(c, a)
-    return made
+# ---- factors, eigenvalues and singular values
+
+
+def _fields(c: Context, made: Expr, count: int) -> list[Expr]:
+    found = c.emit(made)
+    return [c.emit(TupleGetItem(found, n)) for n in range(count)]
+
+
+@aten("linalg_qr.default", "qr.default")
+def _qr(c: Context, a: Args) -> Result:
+    """Mode r gives no q: an empty tensor."""
+    x = a.A if hasattr(a, "A") else a.self
+    mode = a.mode if hasattr(a, "mode") else ("reduced" if a.some else "complete")
+    q, r = _fields(c, op.linalg_qr(x, mode="complete" if mode == "complete" else "reduced"), 2)
+    return [op.zeros([0], c.dtype) if mode == "r" else q, r]
+
+
+@aten("linalg_eigh.default", "_linalg_eigh.default", "linalg_eigvalsh.default")
+def _eigh(c: Context, a: Args) -> Result:
+    made = _fields(c, op.linalg_eigh(a.A if hasattr(a, "A") else a.self, UPLO=str(a.UPLO).upper()), 2)
+    return made if isinstance(c.value, (list, tuple)) else made[0]
+
+
+@aten("linalg_svd.default", "_linalg_svd.default", "svd.default", "linalg_svdvals.default")
+def _svd(c: Context, a: Args) -> Result:
+    """The older form gives v instead of its transpose."""
+    x = a.A if hasattr(a, "A") else a.self
+    full = a.full_matrices if hasattr(a, "full_matrices") else not getattr(a, "some", True)
+    refuse(not getattr(a, "compute_uv", True) and c.uses(0), "factors nobody asked for")
+    u, s, vh = _fields(c, op.linalg_svd(x, full_matrices=bool(full)), 3)
+    if not isinstance(c.value, (list, tuple)):
+        return s
+    return [u, s, swap(vh, -1, -2) if hasattr(a, "some") else vh]
 
 
 # ---- bags of embeddings

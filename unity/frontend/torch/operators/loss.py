@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .... import op
 from ....ir import build
 from ....ir.types import Expr
@@ -83,59 +81,7 @@ def _cross_entropy(c: Context, a: Args) -> Expr:
     return exact * number(1 - smoothing, c.dtype) + spread * share
 
 
-@aten(
-    "torch_nn._linear_cross_entropy_batch_chunked.default",
-    "torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default",
-)
-@rounded_once
-def _linear_cross_entropy(c: Context, a: Args) -> Result:
-    """The loss of a linear layer's scores, which torch computes in pieces with its gradients."""
-    several = isinstance(c.value, (list, tuple))
-    refuse(several and any([c.uses(n) for n in (1, 2, 3)]), "gradients of a loss")
-    scores = op.matmul(a.input, op.permute_dims(a.linear_weight, (1, 0)))
-    a.self = c.emit(scores if a.linear_bias is None else scores + a.linear_bias)
-    a.reduction = _REDUCTIONS.index(getattr(a, "reduction", "none"))
-    a.label_smoothing = getattr(a, "label_smoothing", 0.0)
-    lost = _cross_entropy(c, a)
-    return [lost, None, None, None] if several else lost
-
-
-@aten("multilabel_margin_loss_forward.default")
-def _multilabel_margin(c: Context, a: Args) -> Result:
-    """Over the targets before the first -1 and all classes that are none: how far a target's score falls short of leading by 1.
-
-    torch's own decomposition gives another loss.
-    """
-    rank = rank_of(a.self)
-    rows: list[Any] = list(shape_of(a.self)) if rank == 2 else [1, *(shape_of(a.self) or [1])]
-    classes = static(to_dim(rows[1]), "the number of classes")
-    x, raw = c.emit(c.reshape(a.self, rows)), c.emit(c.reshape(a.target, rows))
-    valid = c.emit(op.cumprod(c.cast(op.greater_equal(raw, 0), "int64"), axis=1))
-    place = c.emit(op.maximum(raw, 0))
-    marked = c.emit(op.scatter_elements(op.zeros(rows, "int64"), place, valid, axis=1, reduction="max"))
-    scores = op.gather_elements(x, place, axis=1)
-    ahead = c.reshape(scores, [*rows, 1]) - c.reshape(x, [rows[0], 1, classes])
-    short = op.nn_relu(1 - ahead)
-    counted = c.reshape(valid, [*rows, 1]) * (1 - c.reshape(marked, [rows[0], 1, classes]))
-    lost = short * c.cast(counted, c.dtype)
-    made = op.sum(lost, axis=(1, 2)) / number(classes, c.dtype)
-    found = _reduced(c, made if rank == 2 else c.reshape(made, []), a.reduction)
-    return [found, c.cast(c.reshape(marked, shape_of(a.target)), c.dtype)]
-
-
 # ---- distances
-
-
-@aten("pairwise_distance.default")
-def _pairwise(c: Context, a: Args) -> Expr:
-    dtype = c.promoted(a.x1, a.x2)
-    away = c.cast(c.cast(a.x1, dtype) - c.cast(a.x2, dtype), c.dtype) + number(a.eps, c.dtype)
-    return norm(c, away, a.p, [rank_of(away) - 1], a.keepdim)
-
-
-@aten("dist.default")
-def _dist(c: Context, a: Args) -> Expr:
-    return norm(c, c.cast(a.self, c.dtype) - c.cast(a.other, c.dtype), a.p, None, False)
 
 
 @aten("cdist.default", "_cdist_forward.default", "_euclidean_dist.default")

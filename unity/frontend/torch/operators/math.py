@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 from .... import op
 from ....ir.types import Expr
-from ..context.context import Args, Context, aten, is_float, number
+from ..context.context import Args, Context, aten, is_float, number, refuse
 from .rounding import exact_numbers, rounded_once
 
 
@@ -24,32 +23,18 @@ def _round(c: Context, a: Args) -> Expr:
     return op.round(a.self) if is_float(a.self) else a.self
 
 
-@aten("square.default")
-def _square(c: Context, a: Args) -> Expr:
-    x = c.emit(c.cast(a.self, c.dtype))
-    return x * x
-
-
-@aten("frac.default")
-def _frac(c: Context, a: Args) -> Any:
-    return a.self - op.trunc(a.self)
+@aten("round.decimals")
+def _round_decimals(c: Context, a: Args) -> Expr:
+    refuse(not is_float(a.self) and a.decimals < 0, "integers rounded to tens")
+    if a.decimals == 0 or not is_float(a.self):
+        return _round(c, a)
+    scale = number(10.0 ** abs(a.decimals), c.dtype)
+    return op.round(a.self * scale) / scale if a.decimals > 0 else op.round(a.self / scale) * scale
 
 
 @aten("reciprocal.default")
 def _reciprocal(c: Context, a: Args) -> Expr:
     return 1 / c.cast(a.self, c.dtype)
-
-
-@aten("nan_to_num.default")
-def _nan_to_num(c: Context, a: Args) -> Expr:
-    if not is_float(a.self):
-        return c.cast(a.self, c.dtype)
-    info = c.torch.finfo(getattr(c.torch, c.dtype))
-    limits = [info.max if a.posinf is None else a.posinf, info.min if a.neginf is None else a.neginf]
-    made = op.where(op.isnan(a.self), a.nan or 0.0, a.self)
-    x = c.emit(made)
-    x = c.emit(op.where(op.equal(x, math.inf), number(limits[0], c.dtype), x))
-    return op.where(op.equal(x, -math.inf), number(limits[1], c.dtype), x)
 
 
 # ---- two operands
@@ -105,13 +90,6 @@ def _div_mode(c: Context, a: Args) -> Expr:
         x, y = c.emit(x), c.emit(y)  # truncated = (x - remainder of the sign of x) / y, exactly divisible
         return (x - op.mod(x, y)) // y
     return x / y
-
-
-@aten("lcm.default")
-def _lcm(c: Context, a: Args) -> Expr:
-    """A multiple that wraps is made positive, as in torch; torch widens integers below 32 bits first."""
-    made = op.lcm(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
-    return op.abs(made) if c.dtype in ("int32", "int64") else made
 
 
 @aten("pow.Tensor_Scalar", "pow.Scalar", "pow.Tensor_Tensor")

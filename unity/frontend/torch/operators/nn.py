@@ -23,7 +23,7 @@ from ..context.context import (
     static,
 )  # fmt: skip
 from .rounding import rounded_once, sum_dtype
-from .shape import cut, swap
+from .shape import swap
 
 # ---- products
 
@@ -61,18 +61,6 @@ def _addmm(c: Context, a: Args) -> Expr:
     return _plus(c, _product(c, left, right), a.self, a.beta, a.alpha)
 
 
-@aten("addbmm.default")
-def _addbmm(c: Context, a: Args) -> Expr:
-    product = op.sum(_product(c, a.batch1, a.batch2), axis=(0,))
-    return _plus(c, product, a.self, a.beta, a.alpha)
-
-
-@aten("outer.default")
-def _outer(c: Context, a: Args) -> Expr:
-    columns = c.cast(c.reshape(a.self, [*shape_of(a.self), 1]), c.dtype)
-    return (op.logical_and if c.dtype == "bool" else op.multiply)(columns, c.cast(a.vec2, c.dtype))
-
-
 # ---- activations
 
 
@@ -81,27 +69,10 @@ def _gelu(c: Context, a: Args) -> Expr:
     return op.nn_gelu_tanh(a.self) if a.approximate == "tanh" else op.nn_gelu(a.self)
 
 
-@aten("prelu.default")
-def _prelu(c: Context, a: Args) -> Expr:
-    rank = rank_of(a.self)
-    weight = a.weight
-    if rank >= 2 and rank_of(weight) == 1:
-        weight = c.reshape(weight, [shape_of(weight)[0], *([1] * (rank - 2))])
-    elif rank == 0:
-        weight = c.reshape(weight, [])
-    x = a.self
-    return op.where(op.greater(x, 0), x, x * weight)
-
-
 @aten("mish.default")
 @rounded_once
 def _mish(c: Context, a: Args) -> Any:
     return a.self * op.tanh(op.nn_softplus(a.self))
-
-
-@aten("log_sigmoid.default")
-def _log_sigmoid(c: Context, a: Args) -> Expr:
-    return -op.nn_softplus(-a.self, beta=1.0, threshold=1000.0)
 
 
 def _hard_gate(c: Context, x: Expr) -> Expr:
@@ -125,25 +96,20 @@ aten("elu.default")(rounded_once(lambda c, a: _exponential(c, a.self, a.alpha, a
 aten("celu.default")(rounded_once(lambda c, a: _exponential(c, a.self, a.alpha, 1, 1 / a.alpha)))
 
 
-@aten("glu.default")
-@rounded_once
-def _glu(c: Context, a: Args) -> Expr:
-    axis = axis_of(a.dim, rank_of(a.self))
-    half = c.shape[axis]
-    first, second = cut(a.self, axis, 0, half), cut(a.self, axis, half, half)
-    return first * op.sigmoid(second)
-
-
-@aten("threshold.default")
-def _threshold(c: Context, a: Args) -> Expr:
-    return op.where(op.less_equal(a.self, number(a.threshold, c.dtype)), number(a.value, c.dtype), a.self)  # NaN stays
-
-
-@aten("dropout.default", "feature_dropout.default", "alpha_dropout.default", "native_dropout.default")
+@aten("dropout.default", "feature_dropout.default", "alpha_dropout.default", "feature_alpha_dropout.default",
+      "native_dropout.default")  # fmt: skip
 def _dropout(c: Context, a: Args) -> Any:
     active = a.train and a.p != 0
     refuse(active, "dropout in training mode draws random numbers")
     return [a.input, None] if isinstance(c.value, (list, tuple)) else a.input
+
+
+@aten("rrelu.default", "rrelu_with_noise_functional.default")
+def _random_slope(c: Context, a: Args) -> Any:
+    """The mean of the slopes."""
+    refuse(bool(a.training), "a random slope")
+    made = op.where(op.greater_equal(a.self, 0), a.self, a.self * number((a.lower + a.upper) / 2, c.dtype))
+    return [made, None] if isinstance(c.value, (list, tuple)) else made
 
 
 # ---- softmax
@@ -166,17 +132,6 @@ aten("log_softmax.int", "_log_softmax.default")(_softmax(op.nn_log_softmax))
 
 
 # ---- normalisations
-
-
-@aten("_weight_norm.default", "_weight_norm_interface.default")
-def _weight_norm(c: Context, a: Args) -> Any:
-    """v times g over the norm of v along all axes but one (-1: along all)."""
-    v, rank = c.emit(a.v), rank_of(a.v)
-    axes = [n for n in range(rank) if a.dim == -1 or n != axis_of(a.dim, rank)]
-    length: Expr = op.sqrt(op.sum(v * v, axis=tuple(axes), keepdims=True))
-    size = c.emit(length if a.dim != -1 or rank_of(a.g) == rank else c.reshape(length, shape_of(a.g)))
-    made = v * (a.g / size)
-    return [made, size] if isinstance(c.value, (list, tuple)) else made
 
 
 @aten("bilinear.default")

@@ -18,7 +18,6 @@ from ..context.context import (
     dtype_of,
     number,
     rank_of,
-    refuse,
     shape_of,
 )
 from .rounding import rounded_once
@@ -184,45 +183,6 @@ def _vector_norm(c: Context, a: Args) -> Expr:
     return norm(c, c.cast(a.self, c.dtype), order, getattr(a, "dim", None), getattr(a, "keepdim", False))
 
 
-@aten("linalg_matrix_norm.default", "linalg_matrix_norm.str_ord")
-def matrix_norm(c: Context, a: Args) -> Expr:
-    """The norm of matrices: of all elements (fro), of singular values, or the extreme sum over rows or columns."""
-    x = c.emit(c.cast(a.self, c.dtype))
-    order = a.ord
-    rank = rank_of(x)
-    rows, columns = [axis_of(d, rank) for d in a.dim]
-    if order == "fro":
-        return norm(c, x, 2, [rows, columns], a.keepdim)
-    if order in ("nuc", 2, -2):
-        return _spectral_norm(c, x, order, rows, columns, a.keepdim)
-    refuse(order not in (1, -1, math.inf, -math.inf), f"a norm of order {order}")
-    if any([build.is_int(shape_of(x)[n], 0) for n in (rows, columns)]):
-        return op.zeros(c.shape, c.dtype)
-    inner, outer = (rows, columns) if abs(order) == 1 else (columns, rows)
-    total = op.sum(op.abs(x), axis=(inner,), keepdims=True)
-    made = (op.max if order > 0 else op.min)(total, axis=(outer,), keepdims=True)
-    return made if a.keepdim else c.reshape(made)
-
-
-def _spectral_norm(c: Context, x: Expr, order: Any, rows: int, columns: int, keepdim: bool) -> Expr:
-    """The sum (nuc), the largest (2) or the smallest (-2) of the singular values."""
-    rest = [n for n in range(rank_of(x)) if n not in (rows, columns)]
-    moved = op.permute_dims(x, axes=[*rest, rows, columns])
-    values = c.emit(TupleGetItem(c.emit(op.linalg_svd(moved, full_matrices=False)), 1))
-    last = shape_of(values)[-1]
-    if order == "nuc" or build.is_int(last, 0):
-        return c.reshape(op.sum(values, axis=(-1,)))
-    made = (op.max if order > 0 else op.min)(values, axis=(-1,))
-    return c.reshape(made)
-
-
-@aten("linalg_vecdot.default")
-@rounded_once
-def _vecdot(c: Context, a: Args) -> Expr:
-    product = c.cast(a.x, c.dtype) * c.cast(a.y, c.dtype)
-    return reduce(op.sum, product, a.dim, False)
-
-
 # ---- order
 
 
@@ -264,12 +224,6 @@ def _scan(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
 
 aten("cumsum.default")(_scan(op.cumsum))
 aten("cumprod.default")(_scan(op.cumprod))
-
-
-@aten("logcumsumexp.default")
-def _logcumsumexp(c: Context, a: Args) -> Expr:
-    made = c.cast(a.self, c.dtype)
-    return made if rank_of(made) == 0 else op.logcumsumexp(made, axis=axis_of(a.dim, rank_of(made)))
 
 
 def _running(fn: Callable[..., Expr]) -> Callable[[Context, Args], list[Expr]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -88,50 +88,28 @@ aten(*_SMOOTH)(_smooth("linear"))
 aten("upsample_bicubic2d.vec", "upsample_bicubic2d.default")(_smooth("cubic"))
 
 
-class _Arithmetic(NamedTuple):
-    """numpy or the operators of the graph, which have the same names, and how a number and a shared value are written."""
-
-    calc: Any
-    lift: Callable[[Any], Any]
-    keep: Callable[[Any], Any]
-
-
-def _cubic(way: _Arithmetic, x: Any) -> Any:
+def _cubic(c: Context, x: Expr) -> Expr:
     """Keys' filter with a = -1/2 at distances ``x``."""
-    calc, lift, keep = way
-    near = calc.multiply(calc.multiply(calc.subtract(calc.multiply(lift(1.5), x), lift(2.5)), x), x)
-    far = calc.multiply(
-        calc.subtract(calc.multiply(calc.subtract(lift(2.5), calc.multiply(lift(0.5), x)), x), lift(4.0)), x
-    )
-    near, far = keep(calc.add(near, lift(1.0))), keep(calc.add(far, lift(2.0)))
-    return calc.where(calc.less(x, lift(1.0)), near, calc.where(calc.less(x, lift(2.0)), far, lift(0.0)))
-
-
-def _smoothing(way: _Arithmetic, size: Any, out: Any, align: bool, scale: float | None, cubic: bool) -> Any:
-    """The matrix (out, size) of a filter as wide as a target pixel. Source: torch's ``compute_index_ranges_weights``."""
-    calc, lift, keep = way
-    if align:
-        steps = keep(calc.subtract(lift(out), lift(1.0)))
-        step = calc.divide(calc.subtract(lift(size), lift(1.0)), calc.maximum(steps, lift(1.0)))
-        step = calc.where(calc.greater(steps, lift(0.0)), step, lift(0.0))
-    else:
-        step = lift(1 / scale) if scale else calc.divide(lift(size), lift(out))
-    step = keep(step)
-    middles, places = [calc.add(calc.arange(0, n, 1, dtype="float64"), lift(0.5)) for n in (out, size)]
-    centres = calc.multiply(calc.expand_dims(middles, axis=1), step)
-    x = keep(calc.abs(calc.divide(calc.subtract(places, centres), calc.maximum(step, lift(1.0)))))
-    weights = keep(_cubic(way, x) if cubic else calc.maximum(calc.subtract(lift(1.0), x), lift(0.0)))
-    total = keep(calc.sum(weights, axis=1, keepdims=True))
-    return calc.divide(weights, calc.where(calc.equal(total, lift(0.0)), lift(1.0), total))
+    near = (x * 1.5 - 2.5) * x * x + 1
+    far = ((2.5 - x * 0.5) * x - 4) * x + 2
+    return c.emit(op.where(op.less(x, 1), near, op.where(op.less(x, 2), far, 0)))
 
 
 def _filter(c: Context, size: Expr, out: Expr, align: bool, scale: float | None, cubic: bool) -> Expr:
-    """``_smoothing``: a constant where both sizes are known, else computed by the program."""
-    if type(size) is IntImm and type(out) is IntImm:
-        known = _Arithmetic(np, float, lambda value: value)
-        return op.constant(_smoothing(known, size.value, out.value, align, scale, cubic).astype(c.numpy_dtype))
-    graph = _Arithmetic(op, lambda value: c.cast(value, "float64"), c.emit)
-    return c.cast(_smoothing(graph, size, out, align, scale, cubic), c.dtype)
+    """The matrix (out, size) of a filter as wide as a target pixel: a constant, once folded, where both sizes are known.
+
+    Source: torch's ``compute_index_ranges_weights``.
+    """
+    old, new = [c.cast(n, "float64") for n in (size, out)]
+    step = c.cast(1 / scale, "float64") if scale else old / new
+    if align:
+        step = op.where(op.greater(new, 1), (old - 1) / op.maximum(new - 1, 1), 0)
+    step = c.emit(step)
+    middles, places = [op.arange(0, n, 1, dtype="float64") + 0.5 for n in (out, size)]
+    x = c.emit(op.abs((places - op.expand_dims(middles, axis=1) * step) / op.maximum(step, 1)))
+    weights = _cubic(c, x) if cubic else c.emit(op.maximum(1 - x, 0))
+    total = c.emit(op.sum(weights, axis=1, keepdims=True))
+    return c.cast(weights / op.where(op.equal(total, 0), 1, total), c.dtype)
 
 
 def _antialiased(cubic: bool) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 from .... import op
 from ....ir.expr import TupleGetItem
 from ....ir.types import Expr
-from ..context.context import Args, Context, aten, rank_of, refuse, shape_of, to_dim
-from .shape import cut, permute, replaced, swap
+from ..context.context import Args, Context, aten, rank_of, refuse, shape_of
+from .shape import cut, permute, swap
 
 
 def _product(x: Expr, weight: Expr) -> Expr:
@@ -23,10 +23,8 @@ def _plus(x: Expr, *biases: Expr | None) -> Expr:
 
 
 def _direction(c: Context, kind: str, x: Expr, state: list[Expr], weights: Sequence[Any], reverse: bool) -> list[Expr]:
-    """(outputs, last states) of one layer in one direction; ``weights`` are w_ih, w_hh, b_ih, b_hh, w_hr."""
-    inner, hidden, b_in, b_hidden, projection = weights
-    if projection is not None:
-        return _projected(c, _plus(_product(x, inner), b_in, b_hidden), state, hidden, projection, reverse)
+    """(outputs, last states) of one layer in one direction; ``weights`` are w_ih, w_hh, b_ih, b_hh."""
+    inner, hidden, b_in, b_hidden = weights
     turned = swap(hidden, 0, 1)
     gates = _product(x, inner)
     if kind == "gru":
@@ -39,26 +37,12 @@ def _direction(c: Context, kind: str, x: Expr, state: list[Expr], weights: Seque
     return [c.emit(TupleGetItem(whole, n)) for n in range(1 + len(state))]
 
 
-def _projected(c: Context, gates: Expr, state: list[Expr], hidden: Expr, projection: Expr, reverse: bool) -> list[Expr]:
-    """An LSTM that projects its hidden state. The state before its projection is carried instead: the recurrent weight is then the
-    product of both matrices, and what the first step takes from the given state is added to its gates."""
-    given, cell = state
-    gates, turned = c.emit(gates), c.emit(swap(projection, 0, 1))
-    one = to_dim(1)
-    begin = shape_of(gates)[0] - one if reverse else to_dim(0)
-    taken = c.reshape(_product(given, hidden), [one, *shape_of(gates)[1:]])
-    gates = replaced(c, gates, 0, begin, cut(gates, 0, begin, one) + taken)
-    recurrent = op.matmul(turned, swap(hidden, 0, 1))
-    whole = c.emit(op.nn_lstm(gates, op.zeros_like(cell), cell, recurrent, reverse=reverse))
-    out, last, kept = [c.emit(TupleGetItem(whole, n)) for n in range(3)]
-    return [c.emit(op.matmul(out, turned)), c.emit(op.matmul(last, turned)), kept]
-
-
 def _layers(c: Context, a: Args, kind: str, states: list[Expr]) -> list[Expr]:
     """All layers; results are the outputs, then each kind of state stacked over layers and directions."""
     refuse(bool(a.dropout) and a.train, "dropout between layers draws random numbers")
     ways = 2 if a.bidirectional else 1
     per = len(a.params) // (a.num_layers * ways)
+    refuse(per % 2 == 1, "a projection of the hidden state")
     x = a.input
     if rank_of(x) == 2:  # without a batch
         x = c.reshape(x, [shape_of(x)[0], 1, shape_of(x)[1]])
@@ -72,9 +56,8 @@ def _layers(c: Context, a: Args, kind: str, states: list[Expr]) -> list[Expr]:
             place = layer * ways + way
             given = list(a.params[place * per : (place + 1) * per])
             biases = given[2:4] if a.has_biases else [None, None]
-            weights = [*given[:2], *biases, given[-1] if per % 2 else None]  # an odd one is a projection
             first = [_layer_state(c, s, place) for s in states]
-            made = _direction(c, kind, x, first, weights, way == 1)
+            made = _direction(c, kind, x, first, [*given[:2], *biases], way == 1)
             outputs.append(made[0])
             for end, value in zip(ends, made[1:]):
                 end.append(value)

@@ -151,28 +151,6 @@ def _in_lines(c: Context, axis: int, index: Expr, source: Expr, data: Expr, how:
     return made if rank_of(data) == len(c.shape) else c.reshape(made)
 
 
-@aten("unfold_backward.default")
-def _unfold_backward(c: Context, a: Args) -> Expr:
-    """Windows laid over each other and added, as the inverse of a short-time transform does."""
-    given = shape_of(a.grad_in)
-    rank = len(given) - 1
-    axis = axis_of(a.dim, rank)
-    count, size = given[axis], to_dim(a.size)
-    starts = op.arange(0, count, 1, dtype="int64") * number(a.step, "int64")
-    places = c.reshape(starts, [count, 1]) + op.arange(0, size, 1, dtype="int64")
-    turned = permute(a.grad_in, [*range(axis + 1), rank, *range(axis + 1, rank)])
-    total = count * size
-    source = c.reshape(turned, [*given[:axis], total, *given[axis + 1 : rank]])
-    return _in_lines(c, axis, c.reshape(places, [total]), source, op.zeros(c.shape, c.dtype), "add")
-
-
-@aten("take.default")
-def _take(c: Context, a: Args) -> Expr:
-    if has_none(a.index):
-        return op.zeros(c.shape, c.dtype)
-    return op.take(c.reshape(a.self, [product(shape_of(a.self))]), a.index, axis=0)
-
-
 @aten("masked_scatter.default")
 def _masked_scatter(c: Context, a: Args) -> Expr:
     """The n-th place of the mask takes the n-th element of the source."""

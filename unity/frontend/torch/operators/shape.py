@@ -35,11 +35,6 @@ def _expand(c: Context, a: Args) -> Expr:
     return c.broadcast(a.self)
 
 
-@aten("broadcast_tensors.default")
-def _broadcast_tensors(c: Context, a: Args) -> list[Expr]:
-    return [c.broadcast(t) for t in a.tensors]
-
-
 def permute(x: Expr, axes: list[int]) -> Expr:
     """Axes in another order; the tensor itself where the order stays."""
     return x if axes == list(range(len(axes))) else op.permute_dims(x, tuple(axes))
@@ -65,14 +60,6 @@ aten("swapaxes.default")(lambda c, a: swap(a.self, a.axis0, a.axis1))
 aten("mT.default")(lambda c, a: swap(a.self, -1, -2))
 aten("t.default")(lambda c, a: swap(a.self, 0, 1) if rank_of(a.self) == 2 else a.self)
 aten("numpy_T.default")(lambda c, a: permute(a.self, list(range(rank_of(a.self)))[::-1]))
-
-
-@aten("movedim.int")
-def _movedim(c: Context, a: Args) -> Expr:
-    rank = rank_of(a.self)
-    axes = list(range(rank))
-    axes.insert(axis_of(a.destination, rank), axes.pop(axis_of(a.source, rank)))
-    return permute(a.self, axes)
 
 
 # ---- cutting
@@ -165,6 +152,8 @@ def _unbind(c: Context, a: Args) -> list[Expr]:
     "unsafe_split.Tensor",
     "unsafe_chunk.default",
     "unsafe_split_with_sizes.default",
+    "split_with_sizes_copy.default",
+    "split_copy.Tensor",
 )
 def _split(c: Context, a: Args) -> list[Expr]:
     axis = axis_of(a.dim, rank_of(a.self))
@@ -240,38 +229,6 @@ def _row_numbers(c: Context, rows: Expr) -> Expr:
     return c.reshape(op.arange(0, rows, 1, dtype="int64"), [rows, 1])
 
 
-@aten("meshgrid.indexing", "meshgrid.default")
-def _meshgrid(c: Context, a: Args) -> list[Expr]:
-    count = len(a.tensors)
-    order = list(range(count))
-    if getattr(a, "indexing", "ij") == "xy" and count >= 2:
-        order[0], order[1] = 1, 0
-    made = []
-    for place, tensor in zip(order, a.tensors):
-        length = shape_of(tensor)[0] if rank_of(tensor) else to_dim(1)
-        shape = [length if i == place else to_dim(1) for i in range(count)]
-        made.append(c.broadcast(c.reshape(tensor, shape)))
-    return made
-
-
-@aten("pixel_shuffle.default")
-def _pixel_shuffle(c: Context, a: Args) -> Expr:
-    *lead, channels, height, width = shape_of(a.self)
-    r, n = a.upscale_factor, len(lead)
-    inner = channels // (r * r)
-    x = c.reshape(a.self, [*lead, inner, r, r, height, width])
-    return c.reshape(permute(x, [*range(n), n, n + 3, n + 1, n + 4, n + 2]))
-
-
-@aten("pixel_unshuffle.default")
-def _pixel_unshuffle(c: Context, a: Args) -> Expr:
-    *lead, channels, height, width = shape_of(a.self)
-    r, n = a.downscale_factor, len(lead)
-    size = build.const(r, "int64")
-    x = c.reshape(a.self, [*lead, channels, height // size, r, width // size, r])
-    return c.reshape(permute(x, [*range(n), n, n + 2, n + 4, n + 1, n + 3]))
-
-
 # ---- creation
 
 
@@ -321,40 +278,13 @@ def unit_matrix(c: Context, rows: Expr, columns: Expr) -> Expr:
     return c.cast(op.equal(_row_numbers(c, rows), op.arange(0, columns, 1, dtype="int64")), c.dtype)
 
 
-@aten("linspace.default")
-def _linspace(c: Context, a: Args) -> Expr:
-    return c.constant(c.torch.linspace(a.start, a.end, a.steps, dtype=getattr(c.torch, c.dtype)))
-
-
-@aten("logspace.default")
-def _logspace(c: Context, a: Args) -> Expr:
-    return c.constant(c.torch.logspace(a.start, a.end, a.steps, a.base, dtype=getattr(c.torch, c.dtype)))
-
-
-@aten("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
-def _points(c: Context, a: Args) -> Expr:
-    """Points between tensors: from the start in the first half, from the end in the second."""
-    refuse(c.dtype not in ("float32", "float64"), f"points between tensors, rounded to {c.dtype}")
-    steps = static(to_dim(a.steps), "the number of points")
-    start, end = c.emit(c.cast(a.start, c.dtype)), c.emit(c.cast(a.end, c.dtype))
-    place = c.torch.arange(steps, dtype=getattr(c.torch, c.dtype))
-    apart = c.emit((end - start) / max(steps - 1, 1))
-    first = c.constant(place < max(steps // 2, 1))
-    return op.where(first, start + apart * c.constant(place), end - apart * c.constant(place.flip(0)))
-
-
-@aten("logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor")
-def _powers(c: Context, a: Args) -> Expr:
-    return op.power(c.cast(a.base, c.dtype), _points(c, a))
-
-
 @aten("hann_window.default", "hann_window.periodic", "hamming_window.default", "hamming_window.periodic",
       "hamming_window.periodic_alpha", "hamming_window.periodic_alpha_beta", "bartlett_window.default",
       "bartlett_window.periodic", "blackman_window.default", "blackman_window.periodic", "kaiser_window.default",
-      "kaiser_window.periodic", "kaiser_window.beta")  # fmt: skip
+      "kaiser_window.periodic", "kaiser_window.beta", "linspace.default", "logspace.default")  # fmt: skip
 def _window(c: Context, a: Args) -> Expr:
-    """A window of a known length is a constant."""
-    refuse(any([isinstance(v, Expr) for v in vars(a).values()]), "a window of a symbolic length")
+    """Windows and points of a known number are constants."""
+    refuse(any([isinstance(v, Expr) for v in vars(a).values()]), "points whose number only a call knows")
     return c.constant(c.node.target(*c.node.args, **c.node.kwargs))
 
 

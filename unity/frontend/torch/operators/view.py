@@ -10,8 +10,8 @@ from ....ir import build
 from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ....op.common.type_rules import product
-from ..context.context import ATEN, Args, Context, aten, axis_of, rank_of, refuse, shape_of, static, to_dim
-from .shape import cut, permute
+from ..context.context import ATEN, Args, Context, aten, axis_of, rank_of, refuse, shape_of, to_dim
+from .shape import permute
 
 
 def strides_of(x: Expr) -> list[Expr]:
@@ -102,48 +102,6 @@ def _transposed(x: Expr) -> Expr:
     return permute(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
-@aten("movedim.intlist")
-def _movedim(c: Context, a: Args) -> Expr:
-    rank = rank_of(a.self)
-    source, target = [[axis_of(d, rank) for d in dims] for dims in (a.source, a.destination)]
-    rest = iter([n for n in range(rank) if n not in source])
-    moved = dict(zip(target, source))
-    return permute(a.self, [moved[n] if n in moved else next(rest) for n in range(rank)])
-
-
-@aten("tensor_split.indices", "hsplit.int", "vsplit.int", "dsplit.int", "hsplit.array", "vsplit.array", "dsplit.array",
-      "split_with_sizes_copy.default", "split_copy.Tensor")  # fmt: skip
-def _pieces(c: Context, a: Args) -> list[Expr]:
-    axis = axis_of(a.dim, rank_of(a.self)) if hasattr(a, "dim") else _split_axis(c, rank_of(a.self))
-    start, made = to_dim(0), []
-    begins: Sequence[Expr | None] = _ends(a, shape_of(a.self)[axis]) or [None] * len(c.value)
-    for value, begin in zip(c.value, begins):
-        size = c.symbols.dims(value.shape)[axis]
-        made.append(_piece(c, a.self, axis, start if begin is None else begin, size, value))
-        start = start + size
-    return made
-
-
-def _split_axis(c: Context, rank: int) -> int:
-    kind = "vhd".index(c.node_target.split(".")[1][0])
-    return 0 if kind == 1 and rank == 1 else kind
-
-
-def _ends(a: Args, extent: Expr) -> list[Expr] | None:
-    """Starts of pieces at given indices: these may overlap where the indices do not rise."""
-    if not isinstance(getattr(a, "indices", None), (list, tuple)):
-        return None
-    count = static(extent, "the size of a split axis")
-    found = [static(to_dim(n), "the place of a split") for n in a.indices]
-    return [to_dim(0), *[to_dim(min(max(n + count if n < 0 else n, 0), count)) for n in found]]
-
-
-def _piece(c: Context, x: Expr, axis: int, start: Expr, size: Expr, value: Any) -> Expr:
-    if type(size) is IntImm and size.value == 0:
-        return op.zeros(_shape(c.symbols.dims(value.shape)), c.dtype)
-    return cut(x, axis, start, size)
-
-
 @aten("atleast_1d.default", "atleast_2d.default", "atleast_3d.default", "resize_as.default", "view_copy.default",
       "unsqueeze_copy.default", "squeeze_copy.default", "squeeze_copy.dim", "squeeze_copy.dims",
       "_reshape_copy.default")  # fmt: skip
@@ -155,26 +113,9 @@ def _same_order(c: Context, a: Args) -> Expr:
     return c.reshape(a.self)
 
 
-@aten("atleast_1d.Sequence", "atleast_2d.Sequence", "atleast_3d.Sequence")
-def _sequences(c: Context, a: Args) -> list[Expr]:
-    return [c.reshape(t, c.symbols.dims(v.shape)) for t, v in zip(a.tensors, c.value)]
-
-
 for _name in ("permute_copy.default", "transpose_copy.int", "t_copy.default", "expand_copy.default", "select_copy.int",
               "slice_copy.Tensor", "unbind_copy.int"):  # fmt: skip
     aten(_name)(ATEN[f"aten.{_name.replace('_copy', '')}"])
-
-
-@aten("cartesian_prod.default")
-def _cartesian(c: Context, a: Args) -> Expr:
-    if len(a.tensors) == 1:
-        return c.reshape(a.tensors[0])
-    lengths = [shape_of(t)[0] for t in a.tensors]
-    made = []
-    for n, tensor in enumerate(a.tensors):
-        line = c.reshape(tensor, [lengths[n] if i == n else 1 for i in range(len(lengths))])
-        made.append(c.reshape(c.broadcast(line, lengths), [product(lengths)]))
-    return op.stack(made, axis=1)
 
 
 @aten("tril_indices.default", "triu_indices.default")

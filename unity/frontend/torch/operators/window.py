@@ -1,4 +1,4 @@
-"""Table entries: convolution and pooling over one, two or three spatial axes. Not here: windows as columns (``columns``)."""
+"""Table entries: convolution and pooling over one, two or three spatial axes."""
 
 from __future__ import annotations
 
@@ -6,29 +6,23 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .... import op
 from ....ir.build import is_int
 from ....ir.expr import TupleGetItem
 from ....ir.relation import Answer, same_dim
 from ....ir.types import Expr
-from ....op.common.type_rules import product
 from ..context.context import (
     Args,
     Context,
     aten,
     dtype_of,
     is_float,
-    number,
     pair,
     rank_of,
     refuse,
     shape_of,
     static,
-    to_dim,
 )
-from .columns import grouped
 from .resize import spatial_rank
 from .rounding import sum_dtype
 from .shape import cut
@@ -62,12 +56,10 @@ def _convolve(c: Context, a: Args) -> Expr:
     stride, dilation = pair(a.stride, rank), pair(a.dilation, rank)
     out_dtype = None if a.bias is None else sum_dtype(c)
     transposed = getattr(a, "transposed", False)
-    if not isinstance(a.groups, int):
-        refuse(isinstance(a.padding, str), "padding by name and groups whose number only a call knows")
-        made: Expr = grouped(c, x, a.weight, to_dim(a.groups), stride, pair(a.padding, rank), dilation, transposed)
-    elif transposed:
+    refuse(not isinstance(a.groups, int), "groups whose number only a call knows")
+    if transposed:
         padding, extra = pair(a.padding, rank), pair(a.output_padding, rank)
-        made = _TRANSPOSED[rank](
+        made: Expr = _TRANSPOSED[rank](
             x,
             a.weight,
             strides=stride,
@@ -157,45 +149,6 @@ def _max_pool_indices(c: Context, a: Args) -> list[Any]:
     if not c.uses(1):
         return [_max_pool(c, a), None]
     return _both(c, _MAX_INDICES[rank], a.self, rank, _Window(c, a, rank).attrs())
-
-
-@aten("max_pool2d_with_indices_backward.default")
-def _max_pool_backward(c: Context, a: Args) -> Expr:
-    """Every gradient goes to the element its window chose."""
-    *lead, height, width = shape_of(a.self)
-    lines = c.reshape(op.zeros(shape_of(a.self), c.dtype), [*lead, height * width])
-    flat = [c.reshape(t, [*lead, shape_of(t)[-2] * shape_of(t)[-1]]) for t in (a.indices, a.grad_output)]
-    return c.reshape(op.scatter_elements(lines, *flat, axis=len(lead), reduction="add"))
-
-
-@aten("fractional_max_pool2d.default", "fractional_max_pool3d.default")
-def _fractional(c: Context, a: Args) -> list[Any]:
-    """Windows whose first places are steps of a fraction, moved by the sample of their channel; the last ends at the border."""
-    rank = 2 if "2d" in c.node_target else 3
-    x = c.emit(_batched(c, a.self, rank))
-    batch, channels, *spans = shape_of(x)
-    samples = c.broadcast(c.cast(a.random_samples, c.dtype), [batch, channels, rank])
-    index: Expr = number(0, "int64")
-    lead, count = (batch, channels), 2 * rank
-    for n, span in enumerate(spans):
-        size, out, kernel = static(span, "a size"), a.output_size[n], a.kernel_size[n]
-        sample = c.emit(cut(samples, 2, rank - 1 - n, 1))
-        alpha = number((size - kernel) / max(out - 1, 1), c.dtype)
-        line = op.constant(np.arange(out).astype(c.numpy_dtype).reshape(1, 1, out))
-        moved = op.trunc((line + sample) * alpha)
-        first = op.astype(moved - op.trunc(sample * alpha), "int64")
-        last = op.constant(np.arange(out).reshape(1, 1, out) == out - 1)
-        first = op.where(last, number(size - kernel, "int64"), first)
-        places = [*lead, *[out if k == n else 1 for k in range(count)]]
-        inner = op.constant(np.arange(kernel).reshape([1, 1, *[kernel if k == rank + n else 1 for k in range(count)]]))
-        index = index * number(size, "int64") + (c.reshape(first, places) + inner)
-    windows = math.prod(a.kernel_size)
-    index = c.emit(c.reshape(index, [*lead, math.prod(a.output_size), windows]))
-    flat = c.emit(c.reshape(index, [*lead, math.prod(a.output_size) * windows]))
-    lines = c.reshape(x, [*lead, product(spans)])
-    values = c.emit(c.reshape(op.gather_elements(lines, flat, axis=2), shape_of(index)))
-    best = c.emit(op.astype(op.argmax(values, axis=3, keepdims=True), "int64"))
-    return [c.reshape(op.gather_elements(t, best, axis=3)) for t in (values, index)]
 
 
 @aten("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")

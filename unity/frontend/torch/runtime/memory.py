@@ -1,4 +1,4 @@
-"""Memory that a caller of a torch model may write to: results in memory of their own.
+"""Memory that others may write to: results of a torch model in memory of their own, and weights changed after it was compiled.
 
 A program hands the same memory out twice where two results have one value, and an input where a result is one unchanged; torch
 keeps them apart, so that writing to one shows in no other. Not here: which results torch itself gives twice.
@@ -10,6 +10,8 @@ from typing import Any
 
 from ....ffi.device import CPU
 from ....ffi.tensor import Tensor
+from ....support.errors import FrontendError
+from ....support.optional import require
 
 
 def separate(value: Any, taken: set[int]) -> Any:
@@ -36,3 +38,27 @@ def on_host(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple([on_host(v) for v in value])
     return value.to(CPU) if isinstance(value, Tensor) else value
+
+
+class CopiedWeight:
+    """A weight of which the program has a copy, as it was: ``counter._version`` is ``version`` until somebody writes to it.
+
+    The weight is not kept alive here.
+    """
+
+    __slots__ = ("counter", "name", "version")
+
+    def __init__(self, name: str, value: Any) -> None:
+        self.name = name
+        self.counter: Any = value.detach()
+        """A tensor without elements that has torch's count of writes in common with the weight, not its memory."""
+        self.counter.data = require("torch").empty(0, dtype=value.dtype)
+        self.version: int = value._version
+
+    def changed(self) -> FrontendError:
+        """E660, for a weight that was written to."""
+        return FrontendError(
+            "E660",
+            f"the weight {self.name} was changed after the model was compiled",
+            help="f.refresh() takes what the model has now; or compile the model again",
+        )

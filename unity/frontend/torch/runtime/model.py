@@ -23,9 +23,8 @@ from ....vm.out_calls import allocates_results, results_of
 from ....vm.virtual_machine import VirtualMachine
 from .arguments import arguments_outline, overlap, rearranged, refuse_tensor, span
 from .classes import Vouched
-from .copied import CopiedWeight
 from .interface import Interface, check_program, read_interface, write_interface
-from .memory import lies_on, on_host, separate
+from .memory import CopiedWeight, lies_on, on_host, separate
 from .module import CompiledModule, torch, without_gradients
 from .operators import PREFIX, register_torch_operator
 from .structures import other_constant, register_classes

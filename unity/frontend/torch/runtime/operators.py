@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ....ffi.device_array import address_of, array_at
 from ....ffi.registry import register_func
 from ....ffi.tensor import Tensor
+from ....ffi.torch_bridge import torch_from_array
 from ....support.errors import VMError
 from ....support.optional import require
 from .arguments import refuse_tensor
@@ -71,10 +73,10 @@ def _operator(name: str) -> Any:
 def torch_function(target: Any) -> Callable[..., Any]:
     """The registered function of a torch operator: ``f(template, *operands)``."""
     torch = require("torch")
-    runs = RUNS.setdefault(str(target), Runs())
+    runs, reads = RUNS.setdefault(str(target), Runs()), not target._schema.is_mutable
 
     def run(template: str, *operands: Any) -> Any:
-        values = [v.torch() if isinstance(v, Tensor) else v for v in operands]
+        values = [(_read(v) if reads else v.torch()) if isinstance(v, Tensor) else v for v in operands]
         start = time.perf_counter()
         with torch.no_grad():
             args, kwargs, dtypes = _operands(str(template), values, torch)
@@ -85,6 +87,14 @@ def torch_function(target: Any) -> Callable[..., Any]:
         return _result(made, taken, torch)
 
     return run
+
+
+def _read(value: Tensor) -> Any:
+    """A tensor for an operator that writes to no operand: constants of a file, whose memory is read-only, as well."""
+    array = value.layout
+    if array.flags.writeable:
+        return value.torch()
+    return torch_from_array(array_at(address_of(array), array.dtype, array.shape, value, array.strides))
 
 
 def _promised(made: Any, dtypes: Any, torch: Any) -> Any:

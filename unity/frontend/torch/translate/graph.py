@@ -27,13 +27,14 @@ from ..context.fallback import Deferred, call_torch, complex_of, holds_deferred,
 from ..context.report import Gap, ImportReport, MemoryGap
 from ..operators.complex import COMPLEX, Pair, evaluate, resolved
 from .control import ASSERTIONS, READS, conditional, float_number, is_cond, read_number, rounded_size
+from .decompose import traced
 from .flex import flex_attention, is_flex
 from .in_place import out_of_place, overwritten
 from .loops import is_loop, loop
 from .torch_table import ATEN
 
 _CHECKS_OF_TORCH = ("aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
-                    "aten.sym_constrain_range.default")  # fmt: skip
+                    "aten.sym_constrain_range.default", "aten._linalg_check_errors.default")  # fmt: skip
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
@@ -148,6 +149,12 @@ class GraphImporter:
         deferred = holds_deferred([args, kwargs])
         entry = ATEN.get(name)
         reason = "no graph operator expresses it"
+        pairs = name in COMPLEX and (deferred or _is_complex(c.value))
+        if entry is None and not pairs and _is_dense(c.value, [args, kwargs]):
+            try:
+                return self._apart(node, target)
+            except Gap as gap:
+                reason = str(gap)
         if deferred and not _is_complex(c.value):
             entry = lambda c, _: evaluate(c, target, (args, kwargs), self.bind)  # noqa: E731
         if entry is not None and not _is_complex(c.value) and _is_dense(c.value, [args, kwargs]):
@@ -190,6 +197,26 @@ class GraphImporter:
         if not isinstance(c.value, (list, tuple)):
             return self._part(made, c.value)
         return [self._part(c.builder.emit(TupleGetItem(made, i)), value) for i, value in enumerate(c.value)]
+
+    def _apart(self, node: Any, target: Any) -> Result:
+        """The results of the operators into which torch takes an operator apart. Raises Gap."""
+        c = self.context
+        args, kwargs = list(node.args), node.kwargs
+        if target is not node.target:
+            args, kwargs = self._by_name(node.target, target, args, kwargs)
+        graph, inputs = traced(c, target, args, kwargs, self.trains)
+        self.values |= zip([n for n in graph.nodes if n.op == "placeholder"], self.value_of(inputs))
+        for inner in graph.nodes:
+            inner.meta |= {key: node.meta[key] for key in ("stack_trace", "nn_module_stack") if key in node.meta}
+        self.run(graph.nodes)
+        results = next(n for n in graph.nodes if n.op == "output").args[0]
+        made, leaves = self.value_of(results), c.torch.utils._pytree.tree_leaves
+        for value, inner in zip(leaves(node.meta["val"]), leaves(results)):
+            for size, twin in zip(getattr(value, "shape", ()), inner.meta["val"].shape if is_node(inner) else ()):
+                if not c.symbols.knows([size]):  # only the data knows it: the graph has a symbol of its own
+                    c.symbols.define(size, c.symbols.expr(twin))
+        c.value, c.node_target, c.node = node.meta["val"], str(target), node
+        return c.cast(made, c.dtype) if target is not node.target and isinstance(made, Expr) else made
 
     def _part(self, made: Any, value: Any) -> Any:
         """A result of a call into torch, of which ``value`` is torch's example."""

@@ -1,0 +1,120 @@
+"""An operator without a translation, as the graph of others by which torch expresses it.
+
+``torch.compile`` hands out layers of transformer encoders whole, which torch fuses for its own kernels (source: torch/csrc
+``transformer.cpp``): their expression stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from ....support.optional import require
+from ..context.context import Context
+from ..context.report import Gap
+from .control import READS
+from .in_place import is_mutable, overwrites_own_value
+
+_KEPT = (
+    "aten.lstm.", "aten.gru.", "aten.rnn_tanh.", "aten.rnn_relu.", "aten.linalg_eig", "aten.linalg_ldl",
+    "aten.linalg_tensor", "aten.linalg_cond", "aten.linspace.", "aten.logspace.", "aten.multilabel_margin_loss_forward.", *READS,
+    "aten.sym_", "aten._assert_",
+)  # fmt: skip
+"""Operators torch could only express by unrolling a loop, by checks with effects, or with other results; numbers read out of
+tensors; questions about sizes, which need no translation."""
+
+
+@cache
+def _table() -> dict[Any, Callable[..., Any]]:
+    known = dict(require("torch._decomp").core_aten_decompositions().items())
+    return {**known, require("torch").ops.aten._transformer_encoder_layer_fwd.default: _encoder_layer}
+
+
+def _decomposition(torch: Any, target: Any, trains: bool) -> Callable[..., Any] | None:
+    """The function by which torch expresses an operator in others, if there is one.
+
+    Where a model trains (``trains``), what computes gradients and what draws random numbers is left to torch.
+    """
+    random = torch.Tag.nondeterministic_seeded in target.tags
+    if str(target).startswith(_KEPT) or is_mutable(target) or (trains and (random or "backward" in str(target))):
+        return None
+    return target if target._can_decompose() else _table().get(target)  # a composite operator calls others itself
+
+
+def traced(c: Context, target: Any, args: Sequence[Any], kwargs: dict[str, Any], trains: bool) -> tuple[Any, list[Any]]:
+    """The graph that expresses a call of an operator by others, and its inputs among the arguments. Raises Gap."""
+    torch = c.torch
+    fn = _decomposition(torch, target, trains)
+    if fn is None:
+        raise Gap("no graph operator expresses it")
+    leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))
+    places = [n for n, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
+    inputs = [leaves[place] for place in places]
+    values = [n.meta["val"] for n in inputs]
+
+    def run(*given: Any) -> Any:
+        for place, value in zip(places, given):
+            leaves[place] = value
+        args, kwargs = torch.utils._pytree.tree_unflatten(leaves, spec)
+        made = fn(*args, **kwargs)
+        return list(made) if isinstance(made, tuple) else made  # named tuples would be nodes
+
+    trace = require("torch.fx.experimental.proxy_tensor").make_fx
+    functional = require("torch._subclasses.functional_tensor").dispatch_functionalize
+    mode = require("torch._guards").detect_fake_mode(values)
+    symbolic = require("torch._dispatch.python").enable_python_dispatcher  # else operators ask for numbers
+    try:
+        with mode, symbolic(), torch.no_grad():
+            graph = trace(functional(run))(*values).graph
+    except Exception as error:  # torch raises errors of many unrelated classes
+        first = (str(error).strip().splitlines() or [""])[0]
+        raise Gap(f"torch cannot express it by others: {type(error).__name__}: {first}") from error
+    written = [node for node in graph.nodes if is_mutable(node.target)]
+    if any([node.op == "get_attr" for node in graph.nodes]) or not all([overwrites_own_value(n) for n in written]):
+        raise Gap("torch expresses it by operators that write")
+    return graph, inputs
+
+
+def _encoder_layer(
+    src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any, proj_bias: Any, use_gelu: bool,
+    norm_first: bool, eps: float, norm_weight_1: Any, norm_bias_1: Any, norm_weight_2: Any, norm_bias_2: Any, ffn_weight_1: Any,
+    ffn_bias_1: Any, ffn_weight_2: Any, ffn_bias_2: Any, mask: Any = None, mask_type: int | None = None,
+) -> Any:  # fmt: skip
+    """One layer: attention and feed-forward part, each with a residual and a normalisation before or after."""
+    nn = require("torch.nn.functional")
+
+    def norm(x: Any, weight: Any, bias: Any) -> Any:
+        return nn.layer_norm(x, (embed_dim,), weight, bias, eps)
+
+    def attend(x: Any) -> Any:
+        made = _attention(x, num_heads, nn.linear(x, qkv_weight, qkv_bias), mask, mask_type)
+        return nn.linear(made, proj_weight, proj_bias)
+
+    def feed(x: Any) -> Any:
+        hidden = nn.linear(x, ffn_weight_1, ffn_bias_1)
+        return nn.linear(nn.gelu(hidden) if use_gelu else nn.relu(hidden), ffn_weight_2, ffn_bias_2)
+
+    if norm_first:
+        x = src + attend(norm(src, norm_weight_1, norm_bias_1))
+        return x + feed(norm(x, norm_weight_2, norm_bias_2))
+    x = norm(src + attend(src), norm_weight_1, norm_bias_1)
+    return norm(x + feed(x), norm_weight_2, norm_bias_2)
+
+
+def _attention(x: Any, heads: int, qkv: Any, mask: Any, mask_type: int | None) -> Any:
+    """Attention over (batch, length, 3 * width); a mask is true where nothing is seen."""
+    torch = require("torch")
+    batch, length, width = x.shape
+    q, k, v = qkv.reshape(batch, length, 3, heads, width // heads).permute(2, 0, 3, 1, 4).unbind(0)
+    scores = q @ k.transpose(-1, -2) * (width // heads) ** -0.5
+    if mask is not None:
+        if mask_type == 0:  # (length, length)
+            hidden = mask[None, None]
+        elif mask_type == 1:  # (batch, length): padding
+            hidden = mask[:, None, None, :]
+        else:  # (batch, heads, length, length)
+            hidden = mask
+        scores = torch.where(hidden, float("-inf"), scores) if mask.dtype == torch.bool else scores + hidden
+    made = torch.softmax(scores, -1) @ v
+    return made.transpose(1, 2).reshape(batch, length, width)
