@@ -41,7 +41,6 @@ LINES: dict[str, Callable[..., Any]] = {
     "cumprod": torch.cumprod,
     "cummax": torch.cummax,
     "cummin": torch.cummin,
-    "logcumsumexp": torch.logcumsumexp,
     "sort": torch.sort,
     "stable argsort": lambda x, d: torch.argsort(x, dim=d, stable=True),
     "topk 5": lambda x, d: torch.topk(x, 5, d),

@@ -24,21 +24,9 @@ CASES += [
     for n in (*ROUNDING, "exp", "sqrt", "tanh", "isnan", "isinf", "isfinite", "sin", "erf", "nn.relu")
 ]
 CASES += [(n, [f(1, 7, low=-9, high=9)], {}) for n in ROUNDING]
-CASES += [(n, [EDGES], {}) for n in ("log1p", "expm1", "log2", "log10", "exp2", "erfc", "lgamma", "digamma", "frexp")]
+CASES += [(n, [EDGES], {}) for n in ("log1p", "expm1", "log2", "log10", "exp2")]
 CASES += [
-    ("erfinv", [np.array([0, 1, -1, 0.999999, NAN, 2], "float32")], {}),
     ("clip", [SPECIAL], {"min": -1, "max": 1}),
-]
-for n in ("i0", "i0e", "i1", "i1e", "erfcx"):
-    CASES += [(n, [EDGES], {}), (n, [np.array([1e-30, 7.99, 8, 8.01, 60, 87, -87, 1e6, -1e6, 3e38], "float32")], {})]
-    CASES += [(n, [f(3, 5, low=-12, high=12)], {}), (n, [f(9, dtype="float64", low=-9, high=9)], {})]
-CASES += [("polygamma", [EDGES], {"n": n}) for n in (1, 2, 3, 7)]
-CASES += [("polygamma", [f(3, 5, low=-4, high=9)], {"n": n}) for n in (1, 2, 3, 7)]
-CASES += [
-    ("frexp", [np.array([1e-310, -5e-324, 1e300, 0.5, 1, 2, -3])], {}),
-    ("frexp", [np.array([1e-40, 1e-45, 6.1], "float32")], {}),
-    ("nextafter", [EDGES, f(1)], {}),
-    ("nextafter", [f(4, dtype="float64"), np.array([INF, -INF, NAN, 0])], {}),
     ("nn.gelu", [f(9, dtype="float64") * 4], {}),
 ]
 COMPARED = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -49,13 +37,6 @@ CASES += [(n, [f(4), f(2, 3, 4)], {}) for n in COMBINED] + [(n, [f(), f(3)], {})
 for n in ("left_shift", "right_shift"):
     CASES += [(n, [i(9), i(9, low=0, high=40)], {})]
     CASES += [(n, [i(9, dtype="uint8", low=0), i(9, dtype="uint8", low=0, high=12)], {})]
-for n in ("gcd", "lcm"):
-    CASES += [(n, [i(3, 4, dtype=d, low=0, high=90), i(4, dtype=d, low=0, high=90)], {})
-              for d in ("int8", "uint8", "int16", "int64", "uint64")]  # fmt: skip
-    CASES += [
-        (n, [i(4, low=-40, high=40), i(2, 3, 4, low=-40, high=40)], {}),
-        (n, [INTS[:-1, None], INTS[None, :-1]], {}),
-    ]
 CASES += [
     ("power", [i(4, 1), i(5, low=0, high=9)], {}),
     ("power", [i(9), i(9, low=-4)], {}),
@@ -93,7 +74,6 @@ for n in ("any", "all"):
     CASES += [(n, [TIES], {"axis": 1}), (n, [b()], {})]
 CASES += [("logsumexp", [np.array([[-INF, -INF], [INF, 1], [NAN, 0]], "float32")], {"axis": 1})]
 CASES += [(n, [UNORDERED], {"axis": 1}) for n in ("cummax", "cummin")]
-CASES += [("logcumsumexp", [np.array([-INF, -INF, 1, 90, -INF, 88, INF, NAN], "float32")], {"axis": 0})]
 for n in ("sort", "argsort"):
     CASES += [(n, [made], {"descending": down}) for made in (TIES, LONG, f(2, 64), f(2, 1)) for down in FEW]
     CASES += [(n, [LONG.T.copy()], {"axis": 0, "descending": down}) for down in FEW]
@@ -168,7 +148,6 @@ CASES += [
     ("linalg.eigh", [SPD], {}),
     ("linalg.eigh", [np.zeros((2, 2), "float32")], {}),
     ("linalg.qr", [np.array([[1, 2], [0, 3], [0, 0]], "float32")], {}),
-    ("linalg.matrix_exp", [np.array([[2, 1, 0], [1, 2, 0], [0, 0, 3]], "float32")], {}),
 ]
 
 # ---- gradients

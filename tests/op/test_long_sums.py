@@ -29,10 +29,10 @@ def _uniform(shape: tuple[int, ...]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((6, 9000), 1), ((9000, 6), 0), ((50000,), 0)], ids=str)
-@pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp"])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
 def test_running(name: str, shape: tuple[int, ...], axis: int) -> None:
     x = _uniform(shape)
-    fn = {"cumsum": np.cumsum, "cumprod": np.cumprod, "logcumsumexp": np.logaddexp.accumulate}[name]
+    fn = {"cumsum": np.cumsum, "cumprod": np.cumprod}[name]
     x = x * np.float32(0.001) + np.float32(0.9995) if name == "cumprod" else x
     exact = fn(x.astype("float64"), axis=axis)
     made = _compiled(f"R.{name}(x, axis={axis})", ", ".join([str(d) for d in shape]))(x).numpy()

@@ -269,9 +269,6 @@ def cumsum(data: Any, axis: Any = None, dtype: Any = None, exclusive: builtins.b
 def dequantize(data: Any, scale: Any, zero_point: Any, axis: Any = -1, out_dtype: builtins.str = "float32") -> Any:
     """Returns (data - zero_point) * scale."""
 
-def digamma(x: Any) -> Any:
-    """Returns the derivative of log(gamma(x)), by recurrence and asymptotic series; NaN at negative integers."""
-
 def divide(x1: Any, x2: Any) -> Any:
     """Returns x1 / x2 of floats."""
 
@@ -286,15 +283,6 @@ def equal(x1: Any, x2: Any) -> Any:
 
 def erf(x: Any) -> Any:
     """Returns the error function."""
-
-def erfc(x: Any) -> Any:
-    """Returns 1 - erf(x) without loss of digits for large x."""
-
-def erfcx(x: Any) -> Any:
-    """Returns exp(x^2) * erfc(x), which does not underflow for large x."""
-
-def erfinv(x: Any) -> Any:
-    """Returns the inverse of erf (Giles 2012, refined); NaN outside [-1, 1]."""
 
 def ewise_fma(x1: Any, x2: Any, x3: Any) -> Any:
     """Returns x1 * x2 + x3."""
@@ -332,9 +320,6 @@ def floor_divide(x1: Any, x2: Any) -> Any:
 def floor_mod(x1: Any, x2: Any) -> Any:
     """Returns the remainder of floor division, with the sign of x2; integers divided by 0 give 0."""
 
-def frexp(x: Any) -> Any:
-    """Splits x into a mantissa m, 0.5 <= |m| < 1, and an int32 exponent e: x = m * 2^e; e is 0 for 0, NaN and infinities."""
-
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     """Returns a tensor filled with one value."""
 
@@ -346,9 +331,6 @@ def gather_elements(data: Any, indices: Any, axis: Any = 0) -> Any:
 
 def gather_nd(data: Any, indices: Any, batch_dims: Any = 0) -> Any:
     """Picks the slices of data at the index tuples in the last axis of indices."""
-
-def gcd(x1: Any, x2: Any) -> Any:
-    """Returns the greatest common divisor of integers, never negative."""
 
 def greater(x1: Any, x2: Any) -> Any:
     """Tests x1 > x2."""
@@ -367,18 +349,6 @@ def hamming_window(
 
 def hint_on_device(data: Any, device: Any, memory_scope: builtins.str = "global") -> Any:
     """Places a tensor on a device, with a copy if it is elsewhere."""
-
-def i0(x: Any) -> Any:
-    """Returns the modified Bessel function of the first kind of order 0, by Chebyshev series."""
-
-def i0e(x: Any) -> Any:
-    """Returns exp(-|x|) * i0(x), which does not overflow."""
-
-def i1(x: Any) -> Any:
-    """Returns the modified Bessel function of the first kind of order 1, by Chebyshev series."""
-
-def i1e(x: Any) -> Any:
-    """Returns exp(-|x|) * i1(x), which does not overflow."""
 
 def index_put(data: Any, indices: Any, values: Any, accumulate: builtins.bool = False) -> Any:
     """Returns data with the elements at the index tensors replaced by values; of several writes to one place the last wins."""
@@ -404,9 +374,6 @@ def layout_transform(
 ) -> Any:
     """Moves the element at index i to index_map(i); dimensions that the map divides are rounded up."""
 
-def lcm(x1: Any, x2: Any) -> Any:
-    """Returns the least common multiple of integers, never negative; 0 if either is 0."""
-
 def left_shift(x1: Any, x2: Any) -> Any:
     """Shifts x1 left by x2 bits; 0 where x2 is negative or at least the width."""
 
@@ -415,9 +382,6 @@ def less(x1: Any, x2: Any) -> Any:
 
 def less_equal(x1: Any, x2: Any) -> Any:
     """Tests x1 <= x2."""
-
-def lgamma(x: Any) -> Any:
-    """Returns log(|gamma(x)|), by Lanczos's approximation; infinity at 0 and negative integers."""
 
 def log(x: Any) -> Any:
     """Returns the natural logarithm; -infinity at 0, NaN below."""
@@ -433,9 +397,6 @@ def log2(x: Any) -> Any:
 
 def log_add_exp(x1: Any, x2: Any) -> Any:
     """Returns log(exp(x1) + exp(x2)) without overflow."""
-
-def logcumsumexp(data: Any, axis: Any) -> Any:
-    """Returns the logarithm of the cumulative sum of exp(data) along an axis, without overflow."""
 
 def logical_and(x1: Any, x2: Any) -> Any:
     """Tests whether both operands are true."""
@@ -491,9 +452,6 @@ def multiply(x1: Any, x2: Any) -> Any:
 def negative(x: Any) -> Any:
     """Returns -x."""
 
-def nextafter(x1: Any, x2: Any) -> Any:
-    """Returns the float next to x1 in the direction of x2; NaN if either is NaN."""
-
 def nonzero(x: Any) -> Any:
     """Returns the int64 indices of nonzero elements: one row per axis, one column per element."""
 
@@ -517,9 +475,6 @@ def outer(x1: Any, x2: Any) -> Any:
 
 def permute_dims(x: Any, axes: Any = None) -> Any:
     """Permutes the axes."""
-
-def polygamma(x: Any, n: Any) -> Any:
-    """Returns the n-th derivative of digamma, by Euler-Maclaurin series and reflection."""
 
 def power(x1: Any, x2: Any) -> Any:
     """Returns x1 to the power x2; integers wrap, and negative integer exponents give the integer part."""
@@ -911,16 +866,6 @@ class linalg:
         """Returns the eigenvalues of symmetric matrices in rising order and their eigenvectors as columns (LAPACK)."""
 
     @staticmethod
-    def geqrf(a: Any) -> Any:
-        """Returns a QR factorisation as Householder reflections (LAPACK): R with their vectors below the diagonal, and
-        their factors.
-        """
-
-    @staticmethod
-    def householder_product(a: Any, tau: Any) -> Any:
-        """Returns the columns of Q, as many as a has, of the reflections that geqrf returns."""
-
-    @staticmethod
     def lu_factor(a: Any) -> Any:
         """Returns L and U in one tensor (the unit diagonal of L is left out) and the row exchanges of partial pivoting,
         counted from 1.
@@ -929,10 +874,6 @@ class linalg:
     @staticmethod
     def lu_solve(a: Any, pivots: Any, b: Any) -> Any:
         """Solves a x = b with the factors that lu_factor returns."""
-
-    @staticmethod
-    def matrix_exp(a: Any) -> Any:
-        """Returns the exponential of square matrices, by scaling and squaring (Moler and Van Loan 2003)."""
 
     @staticmethod
     def qr(a: Any, mode: builtins.str = "reduced") -> Any:

@@ -12,9 +12,10 @@ from typing import Any
 from ... import te
 from ...ffi.dtype import DataType
 from ...ir import build
-from ...ir.expr import Call
+from ...ir.expr import Call, Var
 from ...ir.relation import Answer, dims, same_dim
-from ...ir.types import Expr, TensorType
+from ...ir.scalar import Let
+from ...ir.types import Expr, TensorType, prim_type
 from .type_rules import fail, is_one
 
 SMALL_FLOATS = ("float16", "bfloat16")
@@ -97,3 +98,26 @@ def elementwise(call: Call, fn: Callable[..., Any], *inputs: Any) -> te.Tensor:
 def cast_tensor(x: te.Tensor, dtype: DataType, name: str) -> te.Tensor:
     """The tensor in another dtype; itself if it has it."""
     return x if x.data_type is dtype else te.compute(x.shape, lambda *i: x[i].astype(dtype), name)
+
+
+def bound(value: te.Value, body: Callable[[te.Value], te.Value]) -> te.Value:
+    """``body`` of a value that is computed once."""
+    var = Var("v", prim_type(value.dtype))
+    return te.Value(Let(var, te.unwrap(value), te.unwrap(body(te.Value(var)))))
+
+
+def bound_all(values: Sequence[te.Value], body: Callable[[Sequence[te.Value]], te.Value]) -> te.Value:
+    """``body`` of several values that are each computed once."""
+    found: list[te.Value] = []
+
+    def rest(n: int) -> te.Value:
+        if n == len(values):
+            return body(found)
+
+        def taken(value: te.Value) -> te.Value:
+            found.append(value)
+            return rest(n + 1)
+
+        return bound(values[n], taken)
+
+    return rest(0)

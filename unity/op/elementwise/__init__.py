@@ -1,13 +1,3 @@
 """Elementwise operators: each element of the result from the elements at its place."""
 
-from . import (
-    bessel,
-    binary,
-    divisors,
-    error_functions,
-    float_parts,
-    gamma,
-    powers,
-    special,
-    unary as elementwise,
-)
+from . import binary, powers, unary as elementwise

@@ -16,10 +16,9 @@ from ...ir.expr import Call, FloatImm, IntImm
 from ...ir.relation import tensor_type
 from ...ir.types import Expr, PrimType, TensorType, Type
 from ..common.gradients import pick, reduce_to, slopes, zeros
-from ..common.lowering import elementwise
+from ..common.lowering import bound, bound_all, elementwise
 from ..common.table import Operator, R, row
 from ..common.type_rules import argument, broadcast_type, fail, like, same_dtype
-from .special import bound, bound_all
 from .unary import in_float32
 
 

@@ -17,7 +17,7 @@ from ...ir.build import max_value, min_value, number
 from ...ir.expr import Call
 from ...ir.types import Expr, TensorType
 from ..common.gradients import pick, slope, zeros
-from ..common.lowering import elementwise
+from ..common.lowering import bound, elementwise
 from ..common.table import Operator, R, attribute, row
 from ..common.type_rules import attr, fail, float_tensor, like, tensor_arg
 
@@ -132,6 +132,21 @@ def _sigmoid_slope(g: Expr, x: Expr) -> Expr:
     return g * (s * (1.0 - s))
 
 
+_EXPM1_TINY = {"float16": 2.0**-12, "bfloat16": 2.0**-9, "float32": 2.0**-25, "float64": 2.0**-54}
+
+
+def _expm1(x: te.Value) -> te.Value:
+    """tanh(x / 2) (exp(x) + 1) near 0, where exp(x) - 1 loses its digits; x itself where the rest is below its last digit."""
+    tiny = te.const(_EXPM1_TINY[x.dtype.name], x.dtype)
+
+    def body(grown: te.Value) -> te.Value:
+        near = te.tanh(x * 0.5) * (grown + 1.0)
+        near = te.select(te.abs(x) < tiny, x, near)
+        return te.select(te.abs(x) < 1.0, near, grown - 1.0)
+
+    return bound(te.exp(x), body)
+
+
 # fmt: off
 abs_ = _unary("abs", _number, np.abs, _abs, "Returns the absolute value of each element.", grad=slope(lambda g, x: g * R.sign(x)),
              mixed_precision="follow")
@@ -183,6 +198,17 @@ tan = _unary("tan", float_tensor, np.tan, te.tan, "Returns the tangent of x in r
 tanh = _unary("tanh", float_tensor, np.tanh, te.tanh, "Returns the hyperbolic tangent.",
               grad=slope(lambda g, x: g * (1.0 - R.square(R.tanh(x)))))
 trunc = _unary("trunc", _number, np.trunc, _on_floats(te.trunc), "Rounds towards 0.", grad=zeros)
+log1p = unary("log1p", float_tensor, np.log1p, te.log1p,
+              "Returns log(1 + x) without loss of digits near 0; -infinity at -1, NaN below.",
+              grad=slope(lambda g, x: g / (x + 1.0)), domain=(-0.9, 3), torch=("log1p", "special_log1p"))
+expm1 = unary("expm1", float_tensor, np.expm1, _expm1, "Returns exp(x) - 1 without loss of digits near 0.",
+              grad=slope(lambda g, x: g * R.exp(x)), torch=("expm1", "special_expm1"))
+log2 = unary("log2", float_tensor, np.log2, te.log2, "Returns the logarithm to base 2; -infinity at 0, NaN below.",
+             grad=slope(lambda g, x: g / (x * math.log(2))), domain=(0.1, 3), torch=("log2",))
+log10 = unary("log10", float_tensor, np.log10, te.log10, "Returns the logarithm to base 10; -infinity at 0, NaN below.",
+              grad=slope(lambda g, x: g / (x * math.log(10))), domain=(0.1, 3), torch=("log10",))
+exp2 = unary("exp2", float_tensor, np.exp2, lambda x: te.intrinsic("exp2", x), "Returns 2 to the power x.",
+             grad=slope(lambda g, x: g * (R.exp2(x) * math.log(2))), torch=("exp2", "special_exp2"))
 # fmt: on
 
 

@@ -1,4 +1,4 @@
-"""Eigenvalues, singular values, orthogonal factors and the exponential of matrices: calls of LAPACK through numpy.
+"""Eigenvalues, singular values and orthogonal factors of matrices: calls of LAPACK through numpy.
 
 Each lowering is a tensor program with one call of a registered function of ``ffi/lapack.py``, which is the row's numpy meaning too.
 float64 is computed in float64, all other floats in float32. Matrices with NaN or infinities raise LinAlgError, as in torch.
@@ -17,21 +17,19 @@ from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, IntImm, StringImm
-from ...ir.relation import dims, exceeds, unequal_shapes
+from ...ir.relation import dims
 from ...ir.stmt import Evaluate, Stmt
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import field_of, operand_shape
 from ..common.lowering import cast_tensor
-from ..common.matrices import identity_of, is_square, matrices, rank_bound, square_matrices, square_type, turned
+from ..common.matrices import identity_of, is_square, matrices, rank_bound, square_matrices, turned
 from ..common.table import R, attribute, rows
 from ..common.type_rules import (
     attr,
     bool_attr,
     choice_attr,
     fail,
-    float_tensor,
     like,
-    same_dtype,
     with_rank,
     with_shape,
 )
@@ -179,51 +177,6 @@ svd = row(
 )
 
 
-def _geqrf_type(call: Call) -> Type:
-    ty = matrices(call, 0, "a")
-    known = dims(ty)
-    return TupleType((ty, _unknown(ty, 1) if known is None else _result(ty, (*known[:-2], rank_bound(known)))))
-
-
-geqrf = row(
-    "linalg.geqrf",
-    ("a",),
-    _geqrf_type,
-    "Returns a QR factorisation as Householder reflections (LAPACK): R with their vectors below the diagonal, and their factors.",
-    lower=lambda call, a: _called("geqrf", [a], [a.shape, (*a.shape[:-2], rank_bound(a.shape))]),
-    grad="no gradient of its own: R.linalg.qr has one",
-    ref=_rounded(lapack.geqrf),
-    samples="f32[3,3]; f32[5,3]; f32[2,3,4]; f32[1,1]; f32[0,2]; f32[2,0]",
-)
-
-
-def _product_type(call: Call) -> Type:
-    a, tau = matrices(call, 0, "a"), float_tensor(call, 1, "tau")
-    same_dtype(call, a, tau)
-    if tau.ndim == 0 or (-1 not in (a.ndim, tau.ndim) and tau.ndim != a.ndim - 1):
-        raise fail(call, "E212", f"tau must have one axis less than a, got {tau.ndim} and {a.ndim}", arg=1)
-    known, scales = dims(a), dims(tau)
-    if known is not None and scales is not None:
-        if unequal_shapes(known[:-2], scales[:-1]):
-            raise fail(call, "E213", f"tau {tau} does not fit a {a}", arg=1)
-        if exceeds(known[-1], known[-2]) or exceeds(scales[-1], known[-1]):
-            raise fail(call, "E213", f"a {a} needs at least as many rows as columns as reflections ({tau})", arg=0)
-    return like(a, a.dtype)
-
-
-householder_product = row(
-    "linalg.householder_product",
-    ("a", "tau: (..., k): factors of the reflections"),
-    _product_type,
-    "Returns the columns of Q, as many as a has, of the reflections that geqrf returns.",
-    grad="no gradient of its own: R.linalg.qr has one",
-    lower=lambda call, a, tau: _called("householder_product", [a, tau], [a.shape])[0],
-    ref=_rounded(lapack.householder_product),
-    torch=("linalg_householder_product", "orgqr"),
-    samples="f32[4,3], f32[2]; f32[2,3,3], f32[2,3]",
-)
-
-
 def _qr_shapes(call: Call, shape: Sequence[Expr]) -> list[tuple[Expr, ...]]:
     inner = rank_bound(shape) if attr(call, "mode") == "reduced" else shape[-2]
     return [(*shape[:-1], inner), (*shape[:-2], inner, shape[-1])]
@@ -276,30 +229,4 @@ qr = row(
     grad=_qr_grad,
     samples="each(f32[3,3], f32[5,3], f32[2,3,4], f32[1,1], f32[0,2], f32[2,0]), mode=each('reduced', "
     "'complete'); f16[2,2]",
-)
-
-
-def _exp_grad(call: Call, g: Expr) -> list[Any]:
-    """The upper right block of the exponential of [[a^T, g], [0, a^T]] (R. Mathias, A chain rule for matrix functions, 1996)."""
-    across = turned(call, call.args[0])
-    lines = [R.concat([across, g], axis=-1), R.concat([R.zeros_like(across), across], axis=-1)]
-    size = operand_shape(call, across)[-1]
-    if type(size) is not IntImm:
-        raise fail(
-            call, "E218", f"the gradient needs matrices of constant size, got {across.ty}", "name it with R.match_cast"
-        )
-    whole = R.linalg.matrix_exp(R.concat(lines, axis=-2))
-    return [R.strided_slice(whole, axes=[-2, -1], begin=[0, size.value], end=[size.value, 2 * size.value])]
-
-
-matrix_exp = row(
-    "linalg.matrix_exp",
-    ("a",),
-    square_type,
-    "Returns the exponential of square matrices, by scaling and squaring (Moler and Van Loan 2003).",
-    lower=lambda call, a: _called("matrix_exp", [a], [a.shape])[0],
-    ref=_rounded(lapack.matrix_exp),
-    torch=("linalg_matrix_exp", "matrix_exp"),
-    grad=_exp_grad,
-    samples="f32[2,3,3](-9,9); f32[2,2]; f16[1,1]; f32[0,0]",
 )

@@ -18,10 +18,9 @@ from ...ir.op import Param
 from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
 from ..common.gradients import dtype_of, pick, slope
-from ..common.lowering import cast_tensor, elementwise, widened
+from ..common.lowering import bound, cast_tensor, elementwise, widened
 from ..common.table import Operator, R, attribute, rows
 from ..common.type_rules import attr, fail, float_tensor, int_attr, normal_axis, tensor_arg
-from ..elementwise.special import bound
 from ..elementwise.unary import in_float32
 from ..reduction.reduce import accumulate, reduce_tensor
 

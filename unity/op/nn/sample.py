@@ -20,7 +20,7 @@ from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ...ir.relation import dims, unequal
 from ...ir.types import Expr, Type
 from ..common.gradients import dtype_of, number_like, operand_shape, pick
-from ..common.lowering import result_dims, result_dtype, widened
+from ..common.lowering import bound, bound_all, result_dims, result_dtype, widened
 from ..common.table import R, attribute, constant, rows
 from ..common.type_rules import (
     attr,
@@ -33,7 +33,6 @@ from ..common.type_rules import (
     with_rank,
     with_shape,
 )
-from ..elementwise.special import bound, bound_all
 from .resize import cubic_weights
 
 row = rows("image")

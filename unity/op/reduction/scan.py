@@ -1,4 +1,4 @@
-"""Running sums, products, largest and smallest (with their indices), and log of sums of exponentials, along one axis.
+"""Running sums, products, largest and smallest elements (with their indices), along one axis.
 
 Of equal elements the last counts; a NaN stays from where it stands. The loops: scan_loops.py.
 """
@@ -29,17 +29,15 @@ from ..common.type_rules import (
     bool_attr,
     dtype_value,
     fail,
-    float_tensor,
     int_attr,
     like,
     normal_axis,
     product,
     tensor_arg,
 )
-from ..elementwise.unary import in_float32
 from ..manipulate.manipulate import reorder
-from .scan_loops import LANES, LINES, Carried, scan_lines
-from .sort_keys import ordered_key
+from .scan_loops import LINES, Carried, scan_lines
+from .sort_loops import ordered_key
 
 row = rows("reduce")
 
@@ -275,59 +273,3 @@ def _extreme_row(largest: bool) -> Operator:
 
 cummax = _extreme_row(True)
 cummin = _extreme_row(False)
-
-
-def _log_type(call: Call) -> Type:
-    ty = float_tensor(call, 0, "data")
-    normal_axis(call, int_attr(call, "axis"), ty.ndim)
-    return TensorType(ty.shape, ty.dtype, ty.ndim, ty.vdevice)
-
-
-def _add_in_logs(a: Expr, b: Expr, wide: DataType) -> Expr:
-    """log(exp(a) + exp(b)) of carried values; what the larger grows by needs no more digits than the elements have."""
-    high, low = build.maximum(a, b), build.minimum(a, b)
-    growth = build.intrinsic("log1p", build.intrinsic("exp", build.cast(low - high, wide)))
-    grown = high + build.cast(growth, build.dtype_of(high))
-    return build.select(build.intrinsic("isinf", high), high, grown)
-
-
-def _logcumsumexp(call: Call, x: te.Tensor) -> te.Tensor:
-    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
-    wide = wide_type(x.data_type)
-    carried = _carried_type(wide)
-
-    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        def begin(i: list[Expr]) -> list[Expr]:
-            return [build.cast(read(ins[0], i), carried)]
-
-        def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
-            return [_add_in_logs(old[0], build.cast(read(ins[0], i), carried), wide)]
-
-        def results(i: list[Expr], values: list[Expr]) -> list[Expr]:
-            return [build.cast(values[0], wide)]
-
-        return scan_lines(outs, axis, Carried([carried], begin, step, results, LANES))
-
-    made = te.extern(x.shape, [cast_tensor(x, wide, "wide")], emit, "logcumsumexp", wide)
-    return cast_tensor(made, result_dtype(call), "cast")
-
-
-def _log_grad(call: Call, g: Expr) -> list[Any]:
-    """exp(x) times the sum from here on of g exp(-y), shifted by the largest x."""
-    x, axis = call.args[0], int_attr(call, "axis")
-    high = R.max(x, axis=[axis], keepdims=True)
-    away = g * R.exp(high - R.logcumsumexp(x, axis=axis))
-    behind = R.flip(R.cumsum(R.flip(away, axis=axis), axis=axis), axis=axis)
-    return [R.exp(x - high) * behind]
-
-
-logcumsumexp = row(
-    "logcumsumexp",
-    ("data", attribute("axis")),
-    _log_type,
-    "Returns the logarithm of the cumulative sum of exp(data) along an axis, without overflow.",
-    lower=_logcumsumexp,
-    ref=in_float32(lambda x, axis: np.logaddexp.accumulate(x, axis=axis, dtype=np.float64).astype(x.dtype)),
-    grad=_log_grad,
-    samples="f32[3,4], axis=each(1, 0); f16[2,3], axis=-2",
-)

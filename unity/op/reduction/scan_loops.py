@@ -1,7 +1,7 @@
 """Loops that carry values along an axis, many lines side by side: what one line does in order, others do meanwhile.
 
 Along another axis than the last, neighbours in memory are a vector. Along the last, a few lines go together, each with its values
-in registers; where a step costs much they are the lanes of a vector, read from apart. Not here: what is carried.
+in registers. Not here: what is carried.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ NEIGHBOURS = 256
 """Neighbours in memory that go together."""
 LINES = 4
 """Lines that go together where a step is a few instructions that wait for each other."""
-LANES = 16
-"""Lines that are the lanes of a vector."""
 SHARED = 1 << 15
 """Elements from which on threads share the lines."""
 
@@ -38,8 +36,7 @@ SHARED = 1 << 15
 class Carried:
     """The carried state: types, the first values, the next ones, and the part of them that is stored (the values themselves).
 
-    ``together`` is how many lines go together along the last axis: as many as hide the time a step takes (``LINES``), or the
-    lanes of a vector where a step costs much (``LANES``)."""
+    ``together`` is how many lines go together along the last axis: as many as hide the time a step takes (``LINES``), or one."""
 
     kinds: Sequence[DataType]
     begin: Begin
@@ -74,9 +71,8 @@ def scan_lines(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
     else:
         whole = extent // width
         wide = build.const(width, "int64")
-        kind = "vectorized" if width == LANES else "unrolled"
         made = seq(
-            serial_loop(whole, lambda n: group(n * width, wide, kind), "group", _kind(shape)),
+            serial_loop(whole, lambda n: group(n * width, wide, "unrolled"), "group", _kind(shape)),
             serial_loop(
                 extent % width,
                 lambda n: group(whole * width + n, ONE, "serial"), "line",

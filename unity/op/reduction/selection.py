@@ -17,8 +17,7 @@ from ...ir.stmt import AllocBuffer, Bind, BufferStore, IfThenElse, Stmt, seq
 from ...ir.types import Expr
 from ..common.loop_nests import local_buffer, read, reduced, serial_loop
 from ..common.type_rules import ONE, ZERO
-from .sort_keys import greatest_key, key_type, ordered_key
-from .sort_loops import Merging, at_place, over_lines
+from .sort_loops import Merging, at_place, greatest_key, key_type, ordered_key, over_lines
 
 Element = Callable[[Expr], Expr]
 """Place in a line -> the element there."""

@@ -1,6 +1,7 @@
 """Programs that put the elements of lines in order: all of them by merging, the first few by insertion.
 
-Both are stable, and NaN counts as the largest value. Lines along another axis than the last are copied to contiguous memory, or
+Both are stable, and NaN counts as the largest value: keys are integers that order as the values do, so that comparing them is one
+instruction; both zeros are equal. Lines along another axis than the last are copied to contiguous memory, or
 walked side by side.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ... import te
+from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import IntImm, Var
@@ -17,12 +19,43 @@ from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, IfThenElse, Stmt, Wh
 from ...ir.types import Expr, prim_type
 from ..common.loop_nests import local_buffer, loops, read, reduced, serial_loop
 from ..common.type_rules import ONE, ZERO
-from .sort_keys import key_type, ordered_key
 
 MOST_INSERTED = 32
 """Elements up to which the first of a line are kept in order by insertion."""
 RUN = 32
 """Elements of the runs from which merging starts."""
+
+
+def key_type(dtype: DataType) -> DataType:
+    """Type of ``ordered_key`` of a value."""
+    return DataType(f"int{max(32, dtype.bits) if dtype.is_float else max(8, dtype.bits)}")
+
+
+def greatest_key(kind: DataType) -> Expr:
+    """The key of NaN, and of the greatest integer."""
+    return build.const(2 ** (kind.bits - 1) - 1, kind)
+
+
+def ordered_key(value: Expr, descending: bool = False, nan_first: bool | None = None) -> Expr:
+    """A signed integer that orders as the value does; backwards with ``descending``. NaN is the greatest value, or the least or
+    greatest key as ``nan_first`` says."""
+    dtype = build.dtype_of(value)
+    kind = key_type(dtype)
+    if dtype.is_float:
+        value = value if dtype.bits >= 32 else build.cast(value, "float32")
+        zero = build.const(0.0, build.dtype_of(value))
+        raw = build.intrinsic("reinterpret", build.select(build.eq(value, zero), zero, value), dtype=kind)
+        sign = build.intrinsic("shift_right", raw, build.const(kind.bits - 1, kind))
+        key = build.intrinsic("bitwise_xor", raw, build.intrinsic("bitwise_and", sign, greatest_key(kind)))
+        key = build.intrinsic("bitwise_not", key) if descending else key
+        first = descending if nan_first is None else nan_first
+        edge = build.const(-(2 ** (kind.bits - 1)), kind) if first else greatest_key(kind)
+        return build.select(build.eq(value, value), key, edge)
+    if dtype.is_uint and not dtype.is_bool:
+        key = build.cast(build.intrinsic("bitwise_xor", value, build.const(1 << (dtype.bits - 1), dtype)), kind)
+    else:
+        key = build.cast(value, kind)
+    return build.intrinsic("bitwise_not", key) if descending else key
 
 
 def before(first: Expr, second: Expr, descending: bool) -> Expr:
@@ -43,7 +76,7 @@ def at_place(i: list[Var], axis: int, place: Expr) -> tuple[Expr, ...]:
 
 
 class Merging:
-    """The sort of one line: keys (see sort_keys.py) beside their indices, both twice, from one side to the other and back."""
+    """The sort of one line: keys beside their indices, both twice, from one side to the other and back."""
 
     def __init__(self, data: Buffer, length: Expr, descending: bool) -> None:
         self.length, self.descending, self.kind = length, descending, key_type(data.dtype)
