@@ -67,6 +67,14 @@ def test_recurrent_layers_in_programs_that_are_traced_again() -> None:
         ("integers", lambda s, x: torch.linspace(0, 3, x.shape[2] + 1, dtype=torch.float64)),
         ("take_along_dim", lambda s, x: torch.take_along_dim(x, x.argsort(2)[:1], -1)),
         ("method", lambda s, x: x.take_along_dim(x.argmax(1, keepdim=True), 1)),
+        ("cdist", lambda s, x: (torch.cdist(x, x), torch.cdist(x.mT, x.mT[:1], p=1))),
+        ("mean", lambda s, x: torch.view_as_real(torch.complex(x, x * 2).mean(1, keepdim=True) + torch.complex(x, x).mean())),
+        ("frequencies", lambda s, x: (torch.fft.fftfreq(x.shape[2], 0.5), torch.fft.rfftfreq(x.shape[1] + 1))),
+        ("affine", lambda s, x: torch.nn.functional.affine_grid(x.sum() * torch.ones(1, 2, 3), [1, 1, x.shape[2], x.shape[1]])),
+        ("affine corners", lambda s, x: torch.nn.functional.affine_grid(torch.ones(2, 3, 4), (2, 1, 4, *x.shape[1:]), align_corners=True)),
+        ("istft", lambda s, x: torch.istft(spectrum(x), 16, 5, window=torch.hann_window(16))),
+        ("istft of a length", lambda s, x: torch.istft(spectrum(x), 16, 8, 14, normalized=True, length=x.shape[2])),
+        ("istft uncentred", lambda s, x: torch.istft(spectrum(x), 16, window=torch.hamming_window(16), center=False)),
     ],
 )  # fmt: skip
 def test_functions_that_ask_for_numbers(name, function) -> None:
@@ -74,6 +82,11 @@ def test_functions_that_ask_for_numbers(name, function) -> None:
     f = unity.compile(model, example_inputs=(torch.randn(3, 4, 20),), dynamic_shapes=({0: ANY, 1: ANY, 2: ANY},))
     for shape in ((3, 4, 20), (1, 1, 7), (2, 5, 33)):
         agrees(model, f, torch.randn(shape))
+
+
+def spectrum(x):
+    """Nine frequencies of as many frames as rows are long."""
+    return torch.complex(x.sum(1).unsqueeze(1).expand(-1, 9, -1), torch.arange(9.0)[:, None] * x.mean(1).unsqueeze(1))
 
 
 def written(x, *places):

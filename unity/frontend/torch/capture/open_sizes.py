@@ -17,7 +17,7 @@ def open_form(torch: Any, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     """The call in a form that keeps symbolic sizes; None where the function itself does, or no size is symbolic."""
     name = getattr(fn, "__name__", "")
     form = _FORMS.get(name)
-    places = (torch, torch.nn.functional, torch.Tensor)
+    places = (torch, torch.nn.functional, torch.Tensor, torch._C._fft)
     if form is None or all([fn is not getattr(place, name, None) for place in places]):
         return None
     made: Callable[[], Any] | None = form(torch, *args, **kwargs)
@@ -82,8 +82,95 @@ def _take_along_dim(torch: Any, input: Any, indices: Any, dim: int | None = None
     return made
 
 
+def _cdist(torch: Any, x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Callable[[], Any] | None:
+    """Without the product of matrices that torch takes for more than 25 rows."""
+    if compute_mode == _NO_PRODUCT or not _is_open(torch, *x1.shape, *x2.shape):
+        return None
+    return lambda: torch.cdist(x1, x2, p, _NO_PRODUCT)
+
+
+_NO_PRODUCT = "donot_use_mm_for_euclid_dist"
+
+
+def _mean(torch: Any, input: Any, *axes: Any, **options: Any) -> Callable[[], Any] | None:
+    """Of complex numbers: the mean of both parts."""
+    if not input.is_complex() or not _is_open(torch, *input.shape) or "dtype" in options or "out" in options:
+        return None
+    return lambda: torch.complex(*[torch.mean(part, *axes, **options) for part in (input.real, input.imag)])
+
+
+def _fftfreq(torch: Any, n: Any, d: float = 1.0, **options: Any) -> Callable[[], Any] | None:
+    if not _is_open(torch, n):
+        return None
+
+    def made() -> Any:
+        at = torch.arange(n, dtype=options.pop("dtype", None) or torch.get_default_dtype(), **options)
+        return (at - torch.where(at < (n + 1) // 2, 0, n)) / (n * d)
+
+    return made
+
+
+def _rfftfreq(torch: Any, n: Any, d: float = 1.0, **options: Any) -> Callable[[], Any] | None:
+    if not _is_open(torch, n):
+        return None
+    dtype = options.pop("dtype", None) or torch.get_default_dtype()
+    return lambda: torch.arange(n // 2 + 1, dtype=dtype, **options) / (n * d)
+
+
+def _affine_grid(torch: Any, theta: Any, size: Any, align_corners: bool | None = None) -> Callable[[], Any] | None:
+    """The places of all elements, from -1 to 1, times the matrix."""
+    if not _is_open(torch, *size):
+        return None
+
+    def axis(length: Any) -> Any:
+        at = torch.arange(length, dtype=theta.dtype, device=theta.device) * 2 + 1 - length
+        return at / torch.sym_max(length - 1, 1) if align_corners else at / length
+
+    def made() -> Any:
+        places = torch.meshgrid(*[axis(length) for length in size[2:]], indexing="ij")
+        base = torch.stack([*places[::-1], torch.ones_like(places[0])], -1)
+        rows = base.flatten(0, -2) @ theta.mT
+        return rows.unflatten(1, list(size[2:]))
+
+    return made
+
+
+def _istft(
+    torch: Any, input: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
+    center: bool = True, normalized: bool = False, onesided: bool | None = None, length: Any = None,
+    return_complex: bool = False,
+) -> Callable[[], Any] | None:  # fmt: skip
+    """Frames by Fourier's transform, weighed and added where they lie, over the sum of the squares of the window there."""
+    if return_complex or not _is_open(torch, *input.shape, length):
+        return None
+    hop, width = hop_length or n_fft // 4, win_length or n_fft
+
+    def made() -> Any:
+        whole = torch.ones(width, dtype=input.real.dtype, device=input.device) if window is None else window
+        whole = torch.nn.functional.pad(whole, ((n_fft - width) // 2, n_fft - width - (n_fft - width) // 2))
+        bins = input[..., : n_fft // 2 + 1, :].transpose(-1, -2)
+        frames = torch.fft.irfft(bins, n_fft, norm="ortho" if normalized else "backward") * whole
+        count = input.shape[-1]
+        start, stop = (n_fft // 2 if center else 0), (count - 1) * hop + n_fft - (n_fft // 2 if center else 0)
+        stop = stop if length is None else start + length
+        weights = (whole * whole).expand(count, n_fft)
+        places = torch.arange(count, device=input.device)[:, None] * hop + torch.arange(n_fft, device=input.device)
+
+        def added(rows: Any) -> Any:
+            flat = rows.new_zeros([*rows.shape[:-2], (count - 1) * hop + n_fft])
+            return flat.index_add(-1, places.flatten(), rows.flatten(-2))
+
+        signal, envelope = added(frames), added(weights)
+        missing = torch.sym_max(stop - signal.shape[-1], 0)
+        kept = (signal / torch.where(envelope == 0, 1, envelope))[..., start:stop]
+        return torch.nn.functional.pad(kept, (0, missing))
+
+    return made
+
+
 _FORMS: dict[str, Callable[..., Callable[[], Any] | None]] = {
-    "linspace": _linspace, "max_pool1d": _max_pool1d, "take_along_dim": _take_along_dim,
+    "linspace": _linspace, "max_pool1d": _max_pool1d, "take_along_dim": _take_along_dim, "cdist": _cdist, "mean": _mean,
+    "fft_fftfreq": _fftfreq, "fft_rfftfreq": _rfftfreq, "affine_grid": _affine_grid, "istft": _istft,
 }  # fmt: skip
 
 
