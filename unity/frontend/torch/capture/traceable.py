@@ -55,7 +55,7 @@ def inferable(torch: Any) -> Iterator[None]:
     """While it lasts torch infers recurrent layers over any number of steps, and does not ask what no result depends on:
 
     ``nll_loss``, whether there are rows at all, to give NaN where not: so does the operator itself; layers of transformers, whether
-    a mask is the causal one, a hint beside the mask.
+    a mask is the causal one, a hint beside the mask. Distributions check their parameters and samples when the model runs.
     """
     table = require("torch._decomp").decomposition_table
     loss, forward = torch.ops.aten.nll_loss.default, torch.ops.aten.nll_loss_forward.default
@@ -67,16 +67,25 @@ def inferable(torch: Any) -> Iterator[None]:
     places = (torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Autograd)
     own = {target: (table[target], dict(target.py_kernels)) for target in rules}
     layers = torch.nn.modules.transformer
-    asked = layers._detect_is_causal_mask
+    asked, all_true = layers._detect_is_causal_mask, torch._is_all_true
+
+    def valid_later(valid: Any) -> Any:
+        """Stands for the answer that ``torch.distributions`` branches on."""
+        if type(valid) is torch.Tensor and not torch._is_functional_tensor(valid):  # of another thread
+            return all_true(valid)
+        torch._assert_async(valid.all(), "a parameter or a sample of a distribution is not valid")
+        return True
+
     try:
         layers._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+        torch._is_all_true = valid_later
         for target, rule in rules.items():
             table[target] = rule
             target.py_kernels.update({key: rule for key in places if key in target.py_kernels})
             target._dispatch_cache.clear()
         yield
     finally:
-        layers._detect_is_causal_mask = asked
+        layers._detect_is_causal_mask, torch._is_all_true = asked, all_true
         for target, (rule, kernels) in own.items():
             table[target] = rule
             target.py_kernels.clear()
