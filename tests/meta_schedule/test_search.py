@@ -272,10 +272,11 @@ def test_tensor_intrinsics_of_the_machine_are_decisions():
     assert set(choices_in(task)["y", "gather"].candidates) == {0, 4} and "gather" in sketch.trace.script()
 
 
-def test_points_with_a_tensor_intrinsic_are_right():
-    """The intrinsic computes by its description, which the interpreter runs."""
-    TensorIntrin.register("described_dot", *[TensorIntrin.get("dot_16x4_vnni").desc] * 2)
-    space = ms.PostOrderApply([TensorInstructions(["described_dot", "nobody's"])])
+@pytest.mark.parametrize("names", [["described_dot", "nobody's"], None])
+def test_points_with_a_tensor_intrinsic_are_right(names):
+    """The intrinsic computes by its description, which the interpreter runs; without names it is found as soon as it is there."""
+    TensorIntrin.register("described_dot", *[TensorIntrin.get("dot_16x4_vnni").desc] * 2, override=True)
+    space = ms.PostOrderApply([TensorInstructions(names)])
     task = ms.TuneContext(byte_convolution(), target=TARGET, space_generator=space, rand_state=5,
                           search_strategy=ms.search_strategy.create("replay-trace"))  # fmt: skip
     task.initialize()

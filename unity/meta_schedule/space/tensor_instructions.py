@@ -13,25 +13,27 @@ from ...ir.build import int_value
 from ...support.errors import ScheduleError
 from ...transform.auto_tensorize.schedule import auto_tensorize
 from ...transform.schedule import BlockRV, Schedule
-from ...transform.schedule.core.tensor_intrin import TensorIntrin
+from ...transform.schedule.core.tensor_intrin import TensorIntrin, given_intrinsics
+from .schedule_rule import ScheduleRule
 
 SIDE_BY_SIDE = 8
 """Applications along one loop that share what they read, at most."""
 
 
-class TensorInstructions:
+class TensorInstructions(ScheduleRule, names=("tensor-instructions",)):
     """Gives a schedule as it is, and one for each of ``intrinsics`` that computes the block; names that nobody registered count
-    for nothing."""
+    for nothing. Without names: all that users have registered by the time the space is made."""
 
-    def __init__(self, intrinsics: Sequence[str]) -> None:
-        self.intrinsics = [name for name in intrinsics if TensorIntrin.get(name, allow_missing=True) is not None]
+    def __init__(self, intrinsics: Sequence[str] | None = None) -> None:
+        self.intrinsics = intrinsics
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """The schedules."""
         found = [sch]
         if sch.get(block).init is None:
             return found
-        for name in self.intrinsics:
+        wanted = given_intrinsics() if self.intrinsics is None else self.intrinsics
+        for name in [name for name in wanted if TensorIntrin.get(name, allow_missing=True) is not None]:
             made = sch.copy()
             try:
                 applied = auto_tensorize(made, block, name, SIDE_BY_SIDE)

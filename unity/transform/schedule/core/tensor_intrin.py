@@ -35,6 +35,7 @@ class TensorIntrin:
 
     _table: ClassVar[dict[str, TensorIntrin | Maker]] = {}
     _families: ClassVar[dict[str, Family]] = {}
+    _given: ClassVar[list[str]] = []
 
     @staticmethod
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> TensorIntrin:
@@ -44,6 +45,7 @@ class TensorIntrin:
                 "E381", f"tensor intrinsic {name!r} is registered already", help="pass override=True to replace it"
             )
         made = TensorIntrin._table[name] = _checked(name, desc, impl)
+        TensorIntrin._given[:] = [*dict.fromkeys([*TensorIntrin._given, name])]
         return made
 
     @staticmethod
@@ -86,6 +88,11 @@ class TensorIntrin:
     def names() -> Iterator[str]:
         """Names of all registered pairs, sorted."""
         return iter(sorted(TensorIntrin._table))
+
+
+def given_intrinsics() -> list[str]:
+    """Names of the pairs that were registered by ``register``, in order: those of users, not the shipped ones."""
+    return list(TensorIntrin._given)
 
 
 def _checked(name: str, desc: PrimFunc, impl: PrimFunc) -> TensorIntrin:
