@@ -27,7 +27,7 @@ def _round(c: Context, a: Args) -> Expr:
 def _round_decimals(c: Context, a: Args) -> Expr:
     refuse(not is_float(a.self) and a.decimals < 0, "integers rounded to tens")
     if a.decimals == 0 or not is_float(a.self):
-        return _round(c, a)
+        return op.round(a.self) if is_float(a.self) else a.self
     scale = number(10.0 ** abs(a.decimals), c.dtype)
     return op.round(a.self * scale) / scale if a.decimals > 0 else op.round(a.self / scale) * scale
 
