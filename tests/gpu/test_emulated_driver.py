@@ -189,15 +189,10 @@ def test_launches_that_cannot_be(calls, grid, block, shared, status):
         assert calls.cuLaunchKernel(function, *grid, *block, shared, None, params, None) == 0
 
 
-def test_grids_are_whole_clusters():
+def test_clusters_are_refused():
     text = HEADER.format(arch="sm_90") + ".visible .entry two() .reqnctapercluster 2, 1, 1 { ret; }"
-    with emulated_gpu("sm_90"):
-        module = Module(context(0), text.encode())
-        function = module.function("two")
-        statuses = [
-            driver_in_use().status("cuLaunchKernel", function, n, 1, 1, 32, 1, 1, 0, None, None, None) for n in (4, 3)
-        ]
-    assert statuses == [0, 912]
+    with emulated_gpu("sm_90"), pytest.raises(UnityError, match=r"\.reqnctapercluster is not modelled"):
+        Module(context(0), text.encode())
 
 
 def test_more_threads_than_a_kernel_promises(calls):

@@ -111,39 +111,6 @@ def test_convolution() -> None:
     np.testing.assert_array_equal(y, np.einsum("nhwcyx,oyxc->nhwo", windows, w.astype("float32")))
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    "columns,turned,decided,processors",
-    [
-        (64, "b", {"shared": 1, "group": 4, "stages": 2}, 132),
-        (64, "b", {"shared": 2, "pieces": 2}, 132),
-        (128, "", {"shared": 2, "stages": 3}, 132),
-        (64, "b", {"shared": 1, "group": 4, "in_turn": 1, "stages": 3}, 132),
-        (64, "b", {"shared": 2, "in_turn": 1}, 5),
-        (64, "b", {"shared": 1, "group": 4, "in_turn": 1}, 1),
-    ],
-)
-def test_clusters(
-    monkeypatch: pytest.MonkeyPatch, columns: int, turned: str, decided: dict[str, int], processors: int
-) -> None:
-    """Two blocks that have the same rows, or the same columns, copy half of them each, for both; in every turn of theirs."""
-    only(monkeypatch, Choice(64, columns, 1, 1, is_grouped=True))
-    fn = product(130, 248, 392, turned, "float16", "float16")
-    fn = rewrite(fn, {Block: lambda block: replace(block, annotations={"schedule": decided})})
-    assert f"2 share {('', 'rows', 'columns')[decided['shared']]}" in scheduled(fn, DEVICE)[1]
-    target = f"cuda -arch=sm_90a -multi_processor_count={processors}"
-    executable = unity.compile(unity.IRModule({"main": fn}), target=target)
-    a, b = numbers((2, 130, 392), "float16"), numbers((2, 392, 248), "float16")
-    e, r = numbers((248,), "float16"), numbers((2, 130, 248), "float16")
-    with device_or_emulated("sm_90a"):
-        c = unity.tensor(np.full(r.shape, 77, r.dtype), device=unity.cuda(0))
-        unity.VirtualMachine(executable, unity.cuda(0))["main"](
-            a, np.ascontiguousarray(b.swapaxes(1, 2)) if turned else b, e, r, c
-        )
-        wide = a.astype("float32") @ b.astype("float32") + e.astype("float32")
-        np.testing.assert_array_equal(c.numpy().astype("float32"), np.maximum(wide, 0) + r.astype("float32"))
-
-
 MODULE = """
 @I.ir_module
 class Module:

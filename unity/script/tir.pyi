@@ -921,39 +921,6 @@ def ptx_cp_async_bulk_tensor_im2col(
 ) -> Any:
     """PTX cp.async.bulk.tensor.im2col: pixels under a convolution's window to shared memory. It has an effect."""
 
-def ptx_cp_async_bulk_tensor_multicast(
-    dtype: Any,
-    arg0: Any,
-    arg1: Any,
-    arg2: Any,
-    arg3: Any,
-    arg4: Any,
-    arg5: Any,
-    arg6: Any,
-    arg7: Any,
-    arg8: Any,
-    arg9: Any = ...,
-    arg10: Any = ...,
-    arg11: Any = ...,
-    arg12: Any = ...,
-    arg13: Any = ...,
-    arg14: Any = ...,
-    arg15: Any = ...,
-    arg16: Any = ...,
-    arg17: Any = ...,
-    arg18: Any = ...,
-    arg19: Any = ...,
-    arg20: Any = ...,
-    /,
-) -> Any:
-    """The same to blocks of a cluster: the mask of their numbers is behind the swizzle. It has an effect."""
-
-def ptx_arrive_barrier_cluster(a: Any, b: Any, /) -> None:
-    """Arrives at a barrier of a block of the cluster: barrier, number of the block there. It has an effect."""
-
-def ptx_cluster_sync() -> None:
-    """Waits for all threads of the blocks of a cluster. It has an effect."""
-
 def ptx_cp_async_bulk_commit_group() -> None:
     """Closes a group of bulk copies to global memory. It has an effect."""
 

@@ -69,8 +69,7 @@ def find_symbols(func: PrimFunc) -> dict[Var, SymbolSource]:
 
 _SOURCES = {
     "T.ptx_cp_async": 2, "T.ptx_cp_async_bulk": 2, "T.ptx_cp_async_bulk_tensor": 2,
-    "T.ptx_cp_async_bulk_tensor_im2col": 2, "T.ptx_cp_async_bulk_tensor_multicast": 2, "T.ptx_ldmatrix": 5,
-    "T.tvm_load_matrix_sync": 5,
+    "T.ptx_cp_async_bulk_tensor_im2col": 2, "T.ptx_ldmatrix": 5, "T.tvm_load_matrix_sync": 5,
 }  # fmt: skip
 """Instructions that only read behind a pointer, by its place."""
 

@@ -25,8 +25,7 @@ _PRODUCTS = {
 MOST_BOX = 256
 STORE = "T.ptx_cp_async_bulk_tensor_store"
 WINDOWED = "T.ptx_cp_async_bulk_tensor_im2col"
-MULTICAST = "T.ptx_cp_async_bulk_tensor_multicast"
-TENSOR_COPIES = ("T.ptx_cp_async_bulk_tensor", STORE, WINDOWED, MULTICAST)
+TENSOR_COPIES = ("T.ptx_cp_async_bulk_tensor", STORE, WINDOWED)
 MOST_PIXELS = 1024
 CORNER_BITS = {1: 16, 2: 8, 3: 5}
 """Bits of the corners of a window's places, and of offsets in it, by the axes of an image."""
@@ -112,14 +111,12 @@ class TensorCopy:
 def tensor_copy(call: Call) -> TensorCopy | str:
     """The form of a call of ``T.ptx_cp_async_bulk_tensor``, or what is wrong with it. Arguments: shared pointer and offset, global
     pointer, barrier, swizzle (0: none), and for each axis the tensor's size, the box's, and the corner. A copy to the tensor,
-    ``T.ptx_cp_async_bulk_tensor_store``, has no barrier; one to several blocks of a cluster,
-    ``T.ptx_cp_async_bulk_tensor_multicast``, has the mask of their numbers behind the swizzle."""
+    ``T.ptx_cp_async_bulk_tensor_store``, has no barrier."""
     if call.op_name == WINDOWED:
         return _windowed(call)
     dtype = call.ty.dtype if isinstance(call.ty, PrimType) else DataType("void")
     place = 3 if call.op_name == STORE else 4
-    first = place + 2 if call.op_name == MULTICAST else place + 1
-    numbers, rank = call.args[first:], (len(call.args) - first) // 3
+    numbers, rank = call.args[place + 1 :], (len(call.args) - place - 1) // 3
     if len(numbers) != 3 * rank or not 1 <= rank <= 5:
         return "it takes a size, a box and a corner for each of 1 to 5 axes"
     sizes, corner = numbers[:rank], numbers[2 * rank :]

@@ -37,9 +37,6 @@ OWN_BARRIERS = "own_barriers"
 """Attribute of statements of a kernel that has all the barriers it needs: no pass inserts any."""
 BLOCKS_TOGETHER = "blocks_together"
 """Attribute of statements of a kernel: of its blocks a multiprocessor is to have so many at a time, which bounds registers."""
-CLUSTER = "cluster"
-"""Attribute of statements of a kernel: so many neighbours along the first axis of its grid are a cluster, and reach each other's
-memory."""
 DEVICE_KERNEL_LAUNCH = 2
 """``calling_conv`` of a kernel that is a function of its own: only a launch calls it."""
 

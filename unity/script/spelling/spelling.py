@@ -264,7 +264,7 @@ DTYPE_FIRST: frozenset[str] = frozenset((
     "T.call_extern", "T.call_pure_extern", "T.call_llvm_intrin", "T.call_llvm_pure_intrin", "T.reinterpret",
     "T.type_annotation", "T.ptx_mma", "T.ptx_ldmatrix", "T.ptx_cp_async",
     "T.ptx_cp_async_bulk", "T.ptx_cp_async_bulk_tensor", "T.ptx_cp_async_bulk_tensor_store",
-    "T.ptx_cp_async_bulk_tensor_im2col", "T.ptx_cp_async_bulk_tensor_multicast",
+    "T.ptx_cp_async_bulk_tensor_im2col",
     "T.ptx_wgmma",
 ))  # fmt: skip
 """Intrinsics whose first argument is the result type. All others with a ``given`` result take ``dtype=``."""

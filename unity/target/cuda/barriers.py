@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.analysis.asynchronous import MULTICAST, STORE, TENSOR_COPIES, TensorCopy, tensor_copy
+from ...ir.analysis.asynchronous import STORE, TENSOR_COPIES, TensorCopy, tensor_copy
 from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
@@ -68,16 +68,6 @@ def initialize(w: FunctionWriter, call: Call) -> str:
 def arrive(w: FunctionWriter, call: Call) -> str:
     """Argument: barrier."""
     assembly(w, "mbarrier.arrive.shared::cta.b64 _, [$0];", (), _barrier(w, call))
-    return "undef"
-
-
-def arrive_in_cluster(w: FunctionWriter, call: Call) -> str:
-    """Arguments: barrier, number of the block in the cluster. It tells of no stores: a release for the cluster is a barrier of the
-    whole device's memory (``MEMBAR.ALL.GPU``), with which each turn of a product took a microsecond longer on an H100."""
-    text = (
-        "{ .reg .b32 place; mapa.shared::cluster.u32 place, $0, $1; mbarrier.arrive.shared::cluster.b64 _, [place]; }"
-    )
-    assembly(w, text, (), _barrier(w, call), _word(w, call, 1))
     return "undef"
 
 
@@ -176,12 +166,6 @@ def bulk_tensor(w: FunctionWriter, call: Call) -> str:
     kind = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global"
     rest = "mbarrier::complete_tx::bytes [$0], [$1"
     barrier = _barrier(w, call, 3)
-    if call.op_name == MULTICAST:
-        mask = ("i16", convert(w, w.value(call.args[5]), dtype_of(call.args[5]), I16))
-        several = rest.replace(" [", ".multicast::cluster [", 1)
-        text = f"{kind}.tile.{several}, {{{shown}}}], [$2], ${3 + rank};"
-        assembly(w, text, (), to, ("i64", tensor), barrier, *places, mask)
-        return "undef"
     if copy.window is None:
         assembly(w, f"{kind}.tile.{rest}, {{{shown}}}], [$2];", (), to, ("i64", tensor), barrier, *places)
         return "undef"
@@ -211,8 +195,6 @@ RULES: Intrinsics = {
     "T.ptx_cp_async_bulk": bulk, **dict.fromkeys(TENSOR_COPIES, bulk_tensor),
     "T.ptx_cp_async_bulk_commit_group": fixed("sm_90", "cp.async.bulk.commit_group;"),
     "T.ptx_cp_async_bulk_wait_group": fixed("sm_90", "cp.async.bulk.wait_group {};"),
-    "T.ptx_arrive_barrier_cluster": arrive_in_cluster,
-    "T.ptx_cluster_sync": fixed("sm_90", "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;"),
     "T.ptx_fence_proxy_async": fixed("sm_90", "fence.proxy.async.shared::cta;"),
     "T.ptx_elect_sync": elect,
 }  # fmt: skip

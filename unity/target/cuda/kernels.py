@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...arith.analyzer import Analyzer
 from ...ffi.device import CUDA_MEMORY
-from ...ir.analysis.threads import BLOCKS_TOGETHER, CLUSTER
+from ...ir.analysis.threads import BLOCKS_TOGETHER
 from ...ir.build import const, dtype_of, is_int
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
@@ -86,8 +86,6 @@ def write_kernels(
         alone = math.prod(bounds) >= arch.max_threads or sets_registers(func) or _sized_at_launch(func)
         together = _blocks_together(func) or int(alone)
         limit += f' "nvvm.minctasm"="{together}"' if bounds and together else ""
-        cluster = _blocks_of_cluster(func)
-        limit += f' "nvvm.cluster_dim"="{cluster},1,1"' if cluster > 1 else ""
         attributes.append(f"attributes #{number + 1} = {{ nounwind{limit} }}")
     text = (
         f'target triple = "{TRIPLE}"\n{module.text()}\nattributes #0 = {{ nounwind }}\n' + "\n".join(attributes) + "\n"
@@ -158,11 +156,6 @@ def _blocks_together(func: PrimFunc) -> int:
     """Blocks that a multiprocessor is to have at a time, as the kernel says it; 0 where it does not."""
     said = [attr.value for attr in collect(func.body, AttrStmt) if attr.key == BLOCKS_TOGETHER]
     return max([value.value if type(value) is IntImm else value for value in said], default=0)
-
-
-def _blocks_of_cluster(func: PrimFunc) -> int:
-    """Blocks of a cluster, as the kernel says it."""
-    return max([attr.value for attr in collect(func.body, AttrStmt) if attr.key == CLUSTER], default=1)
 
 
 def _vector_parameters(func: PrimFunc, maps: Sequence[TensorMap]) -> set[int]:

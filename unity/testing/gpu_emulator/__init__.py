@@ -6,8 +6,8 @@ are used, with the line of the PTX, ``gpu.traffic`` what the memory did for each
 
 ``ptx`` reads the text; ``instructions`` says what each instruction means; ``machine`` runs lanes; ``device`` is memory and driver.
 Instructions that are not modelled refuse the module when it is loaded, by their text. Not modelled, by design: textures and
-surfaces, loads and stores in the memory of other blocks of a cluster (bulk copies to them and their barriers are), calls through
-registers, recursion, cooperative grids, and order between blocks by flags (it shows as a race).
+surfaces, clusters of several blocks, calls through registers, recursion, cooperative grids, and order between blocks by flags
+(it shows as a race).
 """
 
 from __future__ import annotations

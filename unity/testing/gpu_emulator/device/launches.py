@@ -7,7 +7,7 @@ from ctypes import c_size_t, c_void_p
 
 from .attributes import MAX_BLOCK_Z, MAX_GRID_X, MAX_GRID_YZ, MAX_THREADS, SHARED_DEFAULT, Limits
 from .kernels import Kernel
-from .status import INVALID_CLUSTER, INVALID_VALUE, OUT_OF_RESOURCES, SUCCESS
+from .status import INVALID_VALUE, OUT_OF_RESOURCES, SUCCESS
 
 
 def fits(limits: Limits, kernel: Kernel, grid: tuple[int, ...], block: tuple[int, ...], shared: int) -> int:
@@ -16,8 +16,6 @@ def fits(limits: Limits, kernel: Kernel, grid: tuple[int, ...], block: tuple[int
         return INVALID_VALUE
     if grid[0] > MAX_GRID_X or grid[1] > MAX_GRID_YZ or grid[2] > MAX_GRID_YZ:
         return INVALID_VALUE
-    if grid[0] % kernel.program.cluster:
-        return INVALID_CLUSTER
     promised = kernel.program.kernel.limits
     if threads > kernel.threads or ("reqntid" in promised and promised["reqntid"] != block[: len(promised["reqntid"])]):
         return OUT_OF_RESOURCES if "reqntid" not in promised else INVALID_VALUE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED, INVALID_DEVICE = 0, 1, 2, 3, 101
-CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, CAPTURE_ISOLATION, INVALID_CLUSTER = 900, 901, 905, 912
+CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, CAPTURE_ISOLATION = 900, 901, 905
 INVALID_CONTEXT, INVALID_PTX, INVALID_HANDLE, NOT_FOUND, OUT_OF_RESOURCES, UNKNOWN = 201, 218, 400, 500, 701, 999
 MESSAGES = {
     0: ("CUDA_SUCCESS", "no error"), 1: ("CUDA_ERROR_INVALID_VALUE", "invalid argument"),
@@ -27,6 +27,5 @@ MESSAGES = {
     900: ("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"),
     901: ("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"),
     905: ("CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "dependency created on uncaptured work in another stream"),
-    912: ("CUDA_ERROR_INVALID_CLUSTER_SIZE", "cluster misconfiguration"),
     999: ("CUDA_ERROR_UNKNOWN", "unknown error"),
 }  # fmt: skip

@@ -48,9 +48,7 @@ def bulk_copy(reading: Reading) -> Run:
     for word in ("shared::cta", "shared::cluster"):
         reading.flag(word)
     reading.one("global")
-    if tensor:
-        return _tensor_in(reading, rank, windowed, reading.flag("multicast::cluster"))
-    return _plain_in(reading)
+    return _tensor_in(reading, rank, windowed) if tensor else _plain_in(reading)
 
 
 def _map_of(
@@ -137,13 +135,11 @@ def _bounded(reading: Reading, batch: Batch, start: int, size: int) -> None:
         raise fault(ILLEGAL_ADDRESS, Finding("E363", "bounds", text, reading.instruction.span))
 
 
-def _tensor_in(reading: Reading, rank: int, windowed: bool, to_several: bool) -> Run:
-    """Into the memory of the own block, or at the same places of those blocks of a cluster that a mask names."""
+def _tensor_in(reading: Reading, rank: int, windowed: bool) -> Run:
     target, find, barrier = reading.address(0), _map_of(reading, 1, rank, windowed), reading.address(2)
     offsets = [reading.value(one, U16) for one in reading.items(3)] if windowed else []
     if len(offsets) != (rank - 2 if windowed else 0):
         raise reading.refuse("a wrong number of offsets")
-    mask = reading.value(4 if windowed else 3, U16) if to_several else None
     access = Access(reading, "global", "bulk load", 1)
 
     def copy(batch: Batch, ix: Index) -> None:
@@ -157,16 +153,9 @@ def _tensor_in(reading: Reading, rank: int, windowed: bool, to_several: bool) ->
             _bounded(reading, batch, starts[k], tensor.size)
             corner = _cornered(reading, batch, tensor, [int(c[k]) for c in corners])
             address, inside = _elements(reading, batch, tensor, corner)
-            own = int(batch.shared_base[lanes[k]])
-            owners = [own]
-            if mask is not None:
-                wanted = int(np.broadcast_to(mask(batch, lanes), len(lanes))[k])
-                ranks = np.flatnonzero([wanted >> rank & 1 for rank in range(batch.program.cluster)])
-                owners = batch.shared_of(lanes[k : k + 1], ranks).tolist()
-            for owner in owners:
-                place = swizzled(starts[k] + np.arange(tensor.size), tensor.swizzle) + owner
-                batch.shared_written[place] = 0
-                _engage(reading, batch, access, address, inside, tensor.fill, place, keys[k] - own + owner)
+            place = swizzled(starts[k] + np.arange(tensor.size), tensor.swizzle) + batch.shared_base[lanes[k]]
+            batch.shared_written[place] = 0
+            _engage(reading, batch, access, address, inside, tensor.fill, place, keys[k])
 
     return copy
 

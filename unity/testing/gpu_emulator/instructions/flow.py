@@ -177,21 +177,16 @@ def _copy(batch: Batch, lanes: np.ndarray, moves: list[tuple[int, int, int]]) ->
 
 @control("bar", "barrier")
 def _barrier(reading: Reading) -> Step:
-    """bar{.warp}.sync, barrier{.cta}.{sync, arrive, red}{.aligned}, barrier.cluster."""
+    """bar{.warp}.sync, barrier{.cta}.{sync, arrive, red}{.aligned}."""
     if reading.flag("warp"):
         reading.one("sync")
         reading.count(1)
         reading.program.warp_barriers = True
         return together(reading, lambda batch, ix: batch.ordered(ix, warps=True), reading.value(0, U32))
-    cluster = reading.flag("cluster")
-    reading.drop("cta", "aligned", "acquire", "release", "relaxed")
-    kind = reading.one("sync", "arrive", "red", "wait")
+    reading.drop("cta", "aligned")
+    kind = reading.one("sync", "arrive", "red")
     if reading.instruction.guard is not None:
         raise reading.refuse("a guarded barrier")
-    if cluster:  # whoever has arrived is not seen before it waits: no thread may do much between
-        if kind == "arrive":
-            return lambda batch, ix, place: place + 1
-        return _wait(reading, constant_id(CLUSTER), None, None, None)
     if kind == "red":
         return _reduction(reading)
     reading.count(1, 2)
@@ -199,16 +194,6 @@ def _barrier(reading: Reading) -> Step:
     if kind == "arrive":
         return _arrive(reading.value(0, U32), expected)
     return _wait(reading, reading.value(0, U32), expected, None, None)
-
-
-CLUSTER = 16
-"""The number of the barrier of a cluster: those of blocks are below."""
-
-
-def constant_id(number: int) -> Get:
-    """A barrier's number that is the same for all."""
-    row = np.array([number], np.uint32)
-    return lambda batch, ix: row
 
 
 def _wait(reading: Reading, number: Get, expected: Get | None, vote: Get | None, result: object) -> Step:
@@ -283,12 +268,7 @@ def complete_barriers(batch: Batch) -> None:
             come = come + silent
         counted = wanted > 0
         warps = here.reshape(batch.blocks, -1, WARP).any(axis=2).sum(axis=1) * WARP + (0 if silent is None else silent)
-        if number == CLUSTER:  # of all blocks of a cluster
-            come, all_living = [row.reshape(-1, batch.program.cluster).sum(axis=1) for row in (come, living)]
-            come, all_living = [row.repeat(batch.program.cluster) for row in (come, all_living)]
-            done = here.any(axis=1) & (come >= all_living)
-        else:
-            done = here.any(axis=1) & np.where(counted, warps >= wanted, come >= living)
+        done = here.any(axis=1) & np.where(counted, warps >= wanted, come >= living)
         if not done.any():
             continue
         lanes = np.flatnonzero(here & done[:, None])

@@ -13,17 +13,15 @@ import numpy as np
 from ....ir.interpret.threads.findings import Finding
 from ..machine.batch import ASLEEP, READY, Batch, Index
 from ..machine.findings import LAUNCH_FAILED, fault
-from ..machine.reading import U32, Get, Reading, Run
+from ..machine.reading import U32, Get, Reading
 from ..ptx.program import Memory, Sink
 from ..ptx.types import TYPES
 from .memory import space_of
-from .table import Step, control, holding, instruction
+from .table import Step, control, holding
 
 Rows = np.ndarray
 B64, PRED = TYPES["b64"], TYPES["pred"]
 WINDOW = np.int64((1 << 60) - 1)
-RANK = 24
-"""Bits of an address in the memory of a cluster below the number of the block there, from one on; 0 is the own block."""
 
 
 @dataclass(slots=True)
@@ -39,16 +37,11 @@ class Barrier:
 
 def barrier_keys(batch: Batch, lanes: Rows, address: Rows) -> list[int]:
     """Where the barriers lie in the shared memory of all blocks."""
-    whole = np.broadcast_to(address & WINDOW, len(lanes))
-    inside, rank = whole & ((1 << RANK) - 1), whole >> RANK
-    if (rank < 0).any() or (rank > batch.program.cluster).any():
-        text = f"{batch.launch.name}: a transaction barrier outside the cluster of the block"
-        raise fault(LAUNCH_FAILED, Finding("E363", "bounds", text, None, threads=(batch.thread(int(lanes[0])),)))
+    inside = np.broadcast_to(address & WINDOW, len(lanes))
     if (inside % 8).any() or (inside < 0).any() or (inside + 8 > batch.shared_limit).any():
         text = f"{batch.launch.name}: a transaction barrier outside the shared memory of the block"
         raise fault(LAUNCH_FAILED, Finding("E363", "bounds", text, None, threads=(batch.thread(int(lanes[0])),)))
-    base = np.where(rank > 0, batch.shared_of(lanes, rank - 1), batch.shared_base[lanes])
-    found: list[int] = (inside + base).tolist()
+    found: list[int] = (inside + batch.shared_base[lanes]).tolist()
     return found
 
 
@@ -77,20 +70,6 @@ def arrive(batch: Batch, key: int, reading: Reading, arrivals: int, announced: i
         barrier.ended = batch.clock
         batch.state[batch.state == ASLEEP] = READY
     return before
-
-
-@instruction("mapa")
-def _mapa(reading: Reading) -> Run:
-    """mapa.shared::cluster.u32 d, a, b: the address of the same place in the memory of the block of rank b."""
-    reading.one("shared::cluster")
-    reading.one("u32")
-    put, address, rank = reading.into(0, U32), reading.value(1, U32), reading.value(2, U32)
-
-    def run(batch: Batch, ix: Index) -> None:
-        place = address(batch, ix) & np.uint32((1 << RANK) - 1)
-        put(batch, ix, place | rank(batch, ix) + np.uint32(1) << np.uint32(RANK))
-
-    return run
 
 
 @control("mbarrier")

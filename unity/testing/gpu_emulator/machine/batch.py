@@ -169,20 +169,6 @@ class Batch:
         found["%dynamic_smem_size"] = _row(launch.dynamic)
         found["%total_smem_size"] = _row(self.shared_limit)
         found["%WARP_SZ"] = found["WARP_SZ"] = _row(WARP)
-        for axis, count in zip("xyz", (self.program.cluster, 1, 1)):
-            found[f"%clusterid.{axis}"] = found[f"%ctaid.{axis}"] // np.uint32(count)
-            found[f"%nclusterid.{axis}"] = found[f"%nctaid.{axis}"] // np.uint32(count)
-            found[f"%cluster_ctaid.{axis}"] = found[f"%ctaid.{axis}"] % np.uint32(count)
-            found[f"%cluster_nctaid.{axis}"] = _row(count)
-        found["%cluster_ctarank"], found["%cluster_nctarank"] = found["%cluster_ctaid.x"], _row(self.program.cluster)
-        return found
-
-    # ---- clusters
-
-    def shared_of(self, lanes: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-        """Where the shared memory begins of the blocks of given ranks in the clusters of lanes."""
-        block = lanes // self.padded
-        found: np.ndarray = (block // self.program.cluster * self.program.cluster + ranks) * self.stride
         return found
 
     # ---- who is where

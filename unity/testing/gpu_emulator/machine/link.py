@@ -98,11 +98,6 @@ class Program:
         self.atomics |= atomic
         return len(self.sites) - 1
 
-    @property
-    def cluster(self) -> int:
-        """Blocks of a cluster: neighbours along the first axis of the grid."""
-        return (self.kernel.limits.get("reqnctapercluster") or (1,))[0]
-
 
 def called(instruction: Instruction) -> str:
     """The function that a call names."""

@@ -214,8 +214,7 @@ class Reading:
 SPECIALS = frozenset({
     "%tid", "%ntid", "%ctaid", "%nctaid", "%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid", "%lanemask_eq",
     "%lanemask_lt", "%lanemask_le",
-    "%lanemask_gt", "%lanemask_ge", "%dynamic_smem_size", "%total_smem_size", "%clusterid", "%nclusterid",
-    "%cluster_ctaid", "%cluster_nctaid", "%cluster_ctarank", "%cluster_nctarank",
+    "%lanemask_gt", "%lanemask_ge", "%dynamic_smem_size", "%total_smem_size",
 })  # fmt: skip
 
 

@@ -40,7 +40,6 @@ def run_launch(launch: Launch) -> None:
     random = np.random.default_rng(launch.options.seed) if launch.options.seed is not None else None
     shared = align(max(program.shared_bytes + launch.dynamic, 1), SHARED_ALIGN)
     step = max(1, min(MAX_LANES // geometry.padded, MOST_SHARED // shared))
-    step = max(1, step // program.cluster) * program.cluster
     firsts = np.arange(0, geometry.block_count, step)
     if random is not None:
         random.shuffle(firsts)

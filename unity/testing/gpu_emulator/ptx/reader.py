@@ -30,10 +30,8 @@ from .types import TYPES, Type
 VERSION_LIMIT = (9, 0)
 LINKAGE = frozenset({".visible", ".extern", ".weak", ".common"})
 SPACES = {".global": "global", ".const": "const", ".shared": "shared", ".local": "local", ".param": "param"}
-PASSED_OVER = frozenset({".loc", ".file", ".section", ".pragma", ".alias", ".noreturn", ".explicitcluster"})
-LIMITS = frozenset({
-    ".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".maxclusterrank", ".reqnctapercluster",
-})  # fmt: skip
+PASSED_OVER = frozenset({".loc", ".file", ".section", ".pragma", ".alias", ".noreturn"})
+LIMITS = frozenset({".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg"})
 
 
 class Reader(Tokens):

@@ -6,7 +6,7 @@ Not here: what a block does (`warp_tiles.py`, and `warpgroup_tiles.py` for devic
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace as replace_sizes
 from itertools import islice
 
@@ -20,15 +20,14 @@ from ....infra.backend import GpuMachine
 from ....schedule import Schedule
 from ....tir.analysis.choices import choose
 from ..common.stages import size_of
-from .image_views import View, stages_in, views_of
+from .image_views import stages_in, views_of
 from .product import Product, computed_by, extent_of, inline_producers, products_of
 from .product_pieces import as_read, exchanged, in_pieces, joined
-from .tensor_views import TensorView
 from .tile_blocks import WARP
 from .tile_costs import CHOICES, GROUP_CHOICES, PIECES, STEP_BYTES, Choice, Sizes, plans, tiles_of
 from .tile_sides import Side, side_of
 from .warp_tiles import Form, WarpTile, kernel
-from .warpgroup_sizes import CLUSTER, COLUMNS_SHARED, NOTHING, ROWS_SHARED, WarpgroupTile
+from .warpgroup_sizes import WarpgroupTile
 from .warpgroup_tiles import kernel as group_kernel
 
 FORMS = {
@@ -142,20 +141,7 @@ def _group_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pi
     in_turn = replace_sizes(tile, blocks=gpu.processors)
     if not isinstance(views, str) and choose(block, "in_turn", (0, 1), int(waits and in_turn.has_room(True))):
         tile = in_turn
-    if sizes.known and not isinstance(views, str):
-        ways = [way for way in (ROWS_SHARED, COLUMNS_SHARED) if _is_shared(what, tile, sides, views, way)]
-        shared = choose(block, "shared", (NOTHING, *ways), NOTHING)
-        tile = replace_sizes(tile, shared=shared)
-        if shared and tile.blocks:  # neighbours have tiles of one pair in every turn
-            tile = replace_sizes(tile, blocks=max(tile.blocks // CLUSTER, 1) * CLUSTER)
     return replace_sizes(tile, stages=stages) if beside and stages > 1 else None
-
-
-def _is_shared(what: Product, tile: WarpgroupTile, sides: tuple[Side, Side], views: Sequence[View], way: int) -> bool:
-    """True if neighbouring blocks can have tiles of the same rows or columns, of which each copies a half for both by boxes."""
-    side, view = sides[way - 1], views[way - 1]
-    part = side.size // CLUSTER % (8 if side.by_steps else side.steps) == 0
-    return part and isinstance(view, TensorView) and (way == COLUMNS_SHARED or _group(what, tile) % CLUSTER == 0)
 
 
 def _warp_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pieces: int) -> WarpTile | None:

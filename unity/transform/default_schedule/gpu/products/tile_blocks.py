@@ -64,12 +64,11 @@ Tiles = Callable[[Callable[[Place, Expr], Stmt]], Stmt]
 
 
 def launched_in_turn(
-    what: Product, rows: int, columns: int, warps: int, block: Callable[[Place, Tiles], Stmt], group: int, blocks: int,
-    stacked: int = 1,
-) -> Stmt:  # fmt: skip
+    what: Product, rows: int, columns: int, warps: int, block: Callable[[Place, Tiles], Stmt], group: int, blocks: int
+) -> Stmt:
     """At most ``blocks`` blocks of threads, each of which takes one tile after another, in the order in which ``launched`` has
     blocks."""
-    down, over = _tiles(what, rows, columns, stacked)
+    down, over = _tiles(what, rows, columns)
     size = mul(down, group)
     tiles = mul(extent_of(what.batch), mul(down, over))
     zero = const(0, INT)
@@ -77,7 +76,7 @@ def launched_in_turn(
     def threads(x: Expr) -> Stmt:
         def place(number: Expr, here: Place) -> Place:
             part, y = floormod(number, size), floordiv(number, size)
-            row, column = _place(part, floormod(y, floordiv(over, group)), group, stacked)
+            row, column = _place(part, floormod(y, floordiv(over, group)), group)
             batch = floordiv(y, floordiv(over, group))
             return Place(batch, mul(row, rows), mul(column, columns), here.warp, here.lane)
 
@@ -95,29 +94,25 @@ def launched_in_turn(
     return BlockRealize((), const(True), Block((), None, None, (), (), {}, what.name, made))
 
 
-def _tiles(what: Product, rows: int, columns: int, stacked: int) -> tuple[Expr, Expr]:
-    """Tiles down, a multiple of ``stacked``, and over."""
-    down = ceildiv(extent_of(what.rows), rows)
-    return mul(ceildiv(down, stacked), stacked), ceildiv(extent_of(what.columns), columns)
+def _tiles(what: Product, rows: int, columns: int) -> tuple[Expr, Expr]:
+    """Tiles down and over."""
+    return ceildiv(extent_of(what.rows), rows), ceildiv(extent_of(what.columns), columns)
 
 
-def _place(x: Expr, y: Expr, group: int, stacked: int) -> tuple[Expr, Expr]:
+def _place(x: Expr, y: Expr, group: int) -> tuple[Expr, Expr]:
     """The row and the column of the tile that a block has."""
-    row = add(mul(floordiv(x, group * stacked), stacked), floormod(x, stacked))
-    return row, add(mul(y, group), floormod(floordiv(x, stacked), group))
+    return floordiv(x, group), add(mul(y, group), floormod(x, group))
 
 
-def launched(
-    what: Product, rows: int, columns: int, warps: int, block: Callable[[Place], Stmt], group: int, stacked: int = 1
-) -> Stmt:
+def launched(what: Product, rows: int, columns: int, warps: int, block: Callable[[Place], Stmt], group: int) -> Stmt:
     """A block of threads for each tile. Blocks go through ``group`` tiles of columns before they go down: what they read is near
-    then. ``stacked``: so many neighbours have tiles below each other."""
+    then."""
     batch = extent_of(what.batch)
-    down, over = _tiles(what, rows, columns, stacked)
+    down, over = _tiles(what, rows, columns)
     folded = is_int(batch, 1) or not has_axis(batch)
 
     def threads(b: Expr, x: Expr, y: Expr) -> Stmt:
-        row, column = _place(x, y, group, stacked)
+        row, column = _place(x, y, group)
         return _bound("ty", warps, "threadIdx.y", lambda ty: _bound("tx", WARP, "threadIdx.x", lambda tx: block(
             Place(b, mul(row, rows), mul(column, columns), ty, tx))))  # fmt: skip
 

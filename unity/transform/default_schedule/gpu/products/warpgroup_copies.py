@@ -1,7 +1,6 @@
 """The warpgroup that copies tiles of both operands into the ring of a kernel of warpgroups, ahead of those that multiply.
 
 Where an operand is a tensor that bulk copies take, one thread copies whole tiles; where one is not, all threads copy by elements.
-Blocks of a cluster that share rows or columns copy a part of these each, for all.
 Not here: which tensors bulk copies take (`tensor_views.py`, `image_views.py`); what is done with the tiles (`warpgroup_tiles.py`).
 """
 
@@ -21,7 +20,7 @@ from .image_views import View
 from .product import Product
 from .tile_blocks import WARP, Place, fill, loop
 from .tile_sides import Side, sum_of
-from .warpgroup_sizes import CLUSTER, COLUMNS_SHARED, GROUP, ROWS_SHARED, SWIZZLE, WarpgroupTile
+from .warpgroup_sizes import GROUP, SWIZZLE, WarpgroupTile
 
 PIECE = 16
 """Bytes that are exchanged."""
@@ -98,42 +97,30 @@ def bulk_copies(
 ) -> Stmt:
     """A thread copies whole tiles; so many turns ``before`` them are another block's, so many are ``done``."""
 
-    along = floordiv(place.column, tile.columns) if tile.shared == ROWS_SHARED else floordiv(place.row, tile.rows)
-    rank = floormod(along, tile.cluster)
-
     def turn(number: Expr) -> Stmt:
         k, step = add(done, number), add(before, number)
         slot, total = slot_of(k, tile.stages), sum([o.size * o.ring.dtype.itemsize for o in operands])
-        firsts = (place.row, place.column)
-        shares = (tile.shared == ROWS_SHARED, tile.shared == COLUMNS_SHARED)
         copies = [
             copy
-            for operand, first, shared in zip(operands, firsts, shares)
-            for copy in _boxes(what, operand, slot, first, step, place.batch, rank if shared else None)
+            for operand, first in zip(operands, (place.row, place.column))
+            for copy in _boxes(what, operand, slot, first, step, place.batch)
         ]
         return seq(_await_empty(tile, k), do("ptx_arrive_barrier_expect_tx", slot, total), *copies)
 
     return loop("turn", turns, turn, "serial")
 
 
-def _boxes(
-    what: Product, operand: Operand, slot: Expr, first: Expr, turn: Expr, batch: Expr, rank: Expr | None
-) -> list[Stmt]:
-    """The copies of a tile: one, or one for each piece of a row in shared memory. With the rank of a block in its cluster, those of
-    the part that it copies for all."""
+def _boxes(what: Product, operand: Operand, slot: Expr, first: Expr, turn: Expr, batch: Expr) -> list[Stmt]:
+    """The copies of a tile: one, or one for each piece of a row in shared memory."""
     side, view = operand.side, operand.view
     assert view is not None
-    part = side.size if rank is None else side.size // CLUSTER
-    size, steps = (part, operand.row) if side.by_steps else (operand.row, side.steps)
-    kind, several = view.copy, []
-    if rank is not None:
-        kind, several = f"{kind}_multicast", [const((1 << CLUSTER) - 1, "int32")]
+    size, steps = (side.size, operand.row) if side.by_steps else (operand.row, side.steps)
     found: list[Stmt] = []
-    for piece in range(0, part, size):
-        begin = const(piece, INT) if rank is None else add(mul(rank, part), piece)
+    for piece in range(0, side.size, size):
+        begin = const(piece, INT)
         box = view.box(what, side, batch, add(first, begin), size, turn, steps)
-        args = (operand.ring.data, operand.start(slot, begin), view.data, slot, const(SWIZZLE, INT), *several, *box)
-        found.append(Evaluate(intrinsic(kind, *args, dtype=operand.ring.dtype)))
+        args = (operand.ring.data, operand.start(slot, begin), view.data, slot, const(SWIZZLE, INT), *box)
+        found.append(Evaluate(intrinsic(view.copy, *args, dtype=operand.ring.dtype)))
     return found
 
 

@@ -17,10 +17,6 @@ WARP_ROWS = 16
 """Rows of a warp."""
 HALF_ROWS = 8
 """Rows of a warp whose sums are written together."""
-CLUSTER = 2
-"""Blocks of a cluster, where there are any."""
-NOTHING, ROWS_SHARED, COLUMNS_SHARED = range(3)
-"""The operand that two blocks of a cluster share."""
 FILE = 1 << 16
 """Registers of a processor."""
 MOST = 248
@@ -37,8 +33,7 @@ BULK_REGISTERS, COPY_REGISTERS = (40, 32, 24), 88
 class WarpgroupTile:
     """Sizes of a block's tile; how many warpgroups share its rows and its columns; stages of the ring; pieces of the sum, each of
     a block of its own. ``turned``: the operands are exchanged, so that rows of the tile are columns of the result. ``blocks``: so
-    many take one tile after another; 0 for one of each tile.
-    ``shared``: what the tiles of two neighbours in a cluster have in common, of which each copies a half for both."""
+    many take one tile after another; 0 for one of each tile."""
 
     rows: int
     columns: int
@@ -49,24 +44,12 @@ class WarpgroupTile:
     pieces: int = 1
     turned: bool = False
     blocks: int = 0
-    shared: int = NOTHING
 
     def __str__(self) -> str:
         rows, columns = (self.columns, self.rows) if self.turned else (self.rows, self.columns)
         pieces = f" of {self.pieces} pieces" if self.pieces > 1 else ""
         blocks = f", one after another in {self.blocks} blocks" if self.blocks else ""
-        blocks += f", {self.cluster} share {('', 'rows', 'columns')[self.shared]}" if self.shared else ""
         return f"{rows} x {columns} by {self.steps} in {self.stages} stages{pieces}{', turned' * self.turned}{blocks}"
-
-    @property
-    def cluster(self) -> int:
-        """Blocks of a cluster."""
-        return CLUSTER if self.shared else 1
-
-    @property
-    def stacked(self) -> int:
-        """Tiles below each other that are of neighbouring blocks."""
-        return self.cluster if self.shared == COLUMNS_SHARED else 1
 
     @property
     def groups(self) -> int:

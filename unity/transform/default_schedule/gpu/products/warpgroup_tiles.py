@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .....ir.analysis.threads import CLUSTER
 from .....ir.buffer import Buffer
 from .....ir.build import add, cast, ceildiv, const, eq, floordiv, floormod, ge, gt, intrinsic, logical_and, mul, sub
 from .....ir.expr import StringImm, Var
-from .....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Evaluate, IfThenElse, Stmt, seq
+from .....ir.stmt import AllocBuffer, Bind, BufferStore, Evaluate, IfThenElse, Stmt, seq
 from .....ir.types import Expr, prim_type
 from ..common.nests import INT
 from .image_views import View, stages_in
@@ -42,7 +41,6 @@ def kernel(
     is_bulk = bool(views)
     arrivals = 1 if is_bulk else GROUP * WARP
     moved = tile.registers(is_bulk)
-    cluster_sync = [do("ptx_cluster_sync")] if tile.cluster > 1 else []
 
     def limit(place: int) -> list[Stmt]:
         return [] if moved is None else [do("ptx_setmaxnreg", const(bool(place)), moved[place])]
@@ -71,7 +69,7 @@ def kernel(
 
         begin = loop("s", tile.stages, lambda s: seq(
             do("ptx_init_barrier_thread_count", s, arrivals),
-            do("ptx_init_barrier_thread_count", add(s, tile.stages), tile.warps * tile.cluster),
+            do("ptx_init_barrier_thread_count", add(s, tile.stages), tile.warps),
         ), "serial")  # fmt: skip
         copies = bulk_copies if is_bulk else thread_copies
         return seq(
@@ -80,40 +78,27 @@ def kernel(
             do("create_barriers", 2 * tile.stages),
             IfThenElse(logical_and(eq(warp, 0), eq(place.lane, 0)), begin),
             do("tvm_storage_sync", StringImm("shared")),
-            *cluster_sync,
             IfThenElse(
                 ge(warp, tile.warps),
                 seq(*limit(0), copying(place, warp, tiles(copied))),
                 seq(*limit(1), tiles(multiplied)),
             ),
-            *cluster_sync,  # others may still tell barriers of this block
         )
 
     def copying(place: Place, warp: Var, copies: Stmt) -> Stmt:
         """One thread begins bulk copies."""
         return IfThenElse(logical_and(eq(warp, tile.warps), eq(place.lane, 0)), copies) if is_bulk else copies
 
-    def kept(place: Place, tiles: Tiles) -> Stmt:
-        made = block(place, tiles)
-        return AttrStmt(const(0), CLUSTER, tile.cluster, made) if tile.cluster > 1 else made
-
-    sizes, stacked = (tile.rows, tile.columns, tile.warps + GROUP), tile.stacked
+    sizes = (tile.rows, tile.columns, tile.warps + GROUP)
     if tile.blocks:
-        return launched_in_turn(out, *sizes, kept, group, tile.blocks, stacked)
-    return launched(out, *sizes, lambda place: kept(place, lambda visit: visit(place, const(0, INT))), group, stacked)
+        return launched_in_turn(out, *sizes, block, group, tile.blocks)
+    return launched(out, *sizes, lambda place: block(place, lambda visit: visit(place, const(0, INT))), group)
 
 
 def _same(number: Expr) -> Expr:
     """A number from the first lane of the warp."""
     every = const((1 << WARP) - 1, "uint32")
     return cast(intrinsic("tvm_warp_shuffle", every, cast(number, "int32"), 0, WARP, WARP), INT)
-
-
-def _told(tile: WarpgroupTile, barrier: Expr) -> Stmt:
-    """One lane of a warp tells that it has multiplied what is in a stage, to all who copy into it."""
-    if tile.cluster == 1:
-        return do("ptx_arrive_barrier", barrier)
-    return seq(*[do("ptx_arrive_barrier_cluster", barrier, rank) for rank in range(tile.cluster)])
 
 
 def _multiply(
@@ -149,9 +134,11 @@ def _multiply(
             loop("j", PRODUCTS, lambda j: product(slot, j)),
             do("ptx_wgmma_commit_group"),
             do("ptx_wgmma_wait_group", 1),
-            IfThenElse(logical_and(gt(number, 0), eq(place.lane, 0)), _told(tile, add(before, tile.stages))),
+            IfThenElse(
+                logical_and(gt(number, 0), eq(place.lane, 0)), do("ptx_arrive_barrier", add(before, tile.stages))
+            ),
         )
 
     last = add(slot_of(sub(add(done, turns), 1), tile.stages), tile.stages)
-    emptied = [IfThenElse(eq(place.lane, 0), _told(tile, last))] if tile.blocks else []
+    emptied = [IfThenElse(eq(place.lane, 0), do("ptx_arrive_barrier", last))] if tile.blocks else []
     return seq(loop("turn", turns, turn, "serial"), do("ptx_wgmma_wait_group", 0), *emptied)
