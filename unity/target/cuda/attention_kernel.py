@@ -256,37 +256,48 @@ for block in T.thread_binding(batches * shared * (length * group), thread="block
 
     def body(self) -> str:
         """The work of a thread."""
-        by, wide = self.by, self.what.wide
+        by = self.by
         seen, whole = "keys", "keys"
         if self.is_causal:
             seen = f"T.max(T.min(keys, {self.place_of(f'T.min(start + {by.rows}, rows) - 1')}{self.behind}), 0)"
             whole = f"T.max(T.min(keys, {self.place_of('start')}{self.behind}), 0)"
-        arrays = {"scores": by.own_rows * by.own_keys, "mixed": by.own_rows * by.own_columns}
-        arrays |= dict.fromkeys(("high", "top", "base", "away", "total"), by.own_rows)
-        held = "\n".join([f'{name} = T.alloc_buffer(({n},), "{wide}", scope="local")' for name, n in arrays.items()])
         return f"""
 {by.tile("Q", by.rows, by.width)}
 {by.tile("K", by.keys, by.width)}
 {by.tile("V", by.keys, by.mixed)}
-{held}
-edge = T.alloc_buffer(({by.own_rows},), "int32", scope="local")
+{self.held("high", "top", "base", "away", "total")}
 {by.buffers()}
 seen: T.int64 = {seen}
 whole: T.int64 = {whole} // {by.keys}
 {self.fill("Q", "query", "start", "rows")}
 {self.keys_of_block()}
 {self.fill("K", "key", f"begin * {by.keys}" if self.pieces else "0", "seen")}
-for r in T.unroll({by.own_rows}):
-    high[r] = T.{wide}("-inf")
-    total[r] = T.{wide}(0)
-    edge[r] = T.Cast("int32", T.max({self.limit()} - whole * {by.keys}, 0) - {by.first_key})
-for i in T.unroll({by.own_rows * by.own_columns}):
-    mixed[i] = T.{wide}(0)
+{self.begun_rows("whole")}
 for i in range(turns):
     j: T.int64 = {"begin + i" if self.pieces else "i"}
 {indent(self.turn(), "    ")}
 {self.wait()}
 {self.finish()}
+"""
+
+    def held(self, *states: str) -> str:
+        """The registers of a thread: scores, results, and states of each row."""
+        by, wide = self.by, self.what.wide
+        arrays = {"scores": by.own_rows * by.own_keys, "mixed": by.own_rows * by.own_columns}
+        arrays |= dict.fromkeys(states, by.own_rows)
+        held = [f'{name} = T.alloc_buffer(({n},), "{wide}", scope="local")' for name, n in arrays.items()]
+        return "\n".join([*held, f'edge = T.alloc_buffer(({by.own_rows},), "int32", scope="local")'])
+
+    def begun_rows(self, whole: str) -> str:
+        """What rows begin with; ``edge``: the end of the keys of each, behind the ``whole`` blocks that all rows see."""
+        by, wide = self.by, self.what.wide
+        return f"""
+for r in T.unroll({by.own_rows}):
+    high[r] = T.{wide}("-inf")
+    total[r] = T.{wide}(0)
+    edge[r] = T.Cast("int32", T.max({self.limit()} - {whole} * {by.keys}, 0) - {by.first_key})
+for i in T.unroll({by.own_rows * by.own_columns}):
+    mixed[i] = T.{wide}(0)
 """
 
     def keys_of_block(self) -> str:
@@ -315,13 +326,20 @@ T.tvm_storage_sync("shared")
 {self.fill("K", "key", f"j * {by.keys} + {by.keys}", "seen")}
 {self.biased()}
 if j >= whole:
-    for r in T.unroll({by.own_rows}):
-        for c in T.unroll({by.own_keys}):
-            if T.Cast("int32", {by.next_key("c")}) >= edge[r] - T.Cast("int32", (j - whole) * {by.keys}):
-                scores[{by.score("r", "c")}] = T.{wide}("-inf")
+{indent(self.masked(f'T.Cast("int32", (j - whole) * {by.keys})'), "    ")}
 {self.weights()}
 {self.rescaled()}
 {by.values()}
+"""
+
+    def masked(self, before: str) -> str:
+        """Hide the scores of keys that a row does not see; ``before``: the keys between the edge's place and this block."""
+        by = self.by
+        return f"""
+for r in T.unroll({by.own_rows}):
+    for c in T.unroll({by.own_keys}):
+        if T.Cast("int32", {by.next_key("c")}) >= edge[r] - {before}:
+            scores[{by.score("r", "c")}] = T.{self.what.wide}("-inf")
 """
 
     def limit(self) -> str:
@@ -398,13 +416,8 @@ for r in T.unroll({by.own_rows}):
         """Replace scores by weights, and say how the sums that the row carries are rescaled."""
         by, wide = self.by, self.what.wide
         score = f"scores[{by.score('r', 'c')}]"
-        joined = "\n    ".join([f"top[r] = T.max(top[r], {from_lane('top[r]', d)})" for d in by.lanes])
         return f"""
-for r in T.unroll({by.own_rows}):
-    top[r] = high[r]
-    for c in T.unroll({by.own_keys}):
-        top[r] = T.max(top[r], {score})
-    {joined}
+{self.highest()}
     base[r] = T.Select(top[r] == T.{wide}("-inf"), T.{wide}(0), top[r]{" * scale" * self.folds})
     away[r] = {self.exponent("high[r]")}
     high[r] = top[r]
@@ -413,6 +426,16 @@ for r in T.unroll({by.own_rows}):
         {score} = {self.exponent(score)}
         total[r] = total[r] + {score}
 """
+
+    def highest(self) -> str:
+        """For each row, the highest of its scores and of what it carries: a loop that more may be put into."""
+        by = self.by
+        joined = "\n    ".join([f"top[r] = T.max(top[r], {from_lane('top[r]', d)})" for d in by.lanes])
+        return f"""for r in T.unroll({by.own_rows}):
+    top[r] = high[r]
+    for c in T.unroll({by.own_keys}):
+        top[r] = T.max(top[r], scores[{by.score("r", "c")}])
+    {joined}"""
 
     def rescaled(self) -> str:
         """Rescale the results that the row carries."""

@@ -1,86 +1,21 @@
 """The two products of fused attention, Q K^T and weights times V, on tensor cores by warps, or on tiles of registers.
 
-All implementations hold the scores and results of a block in registers, and say which of them belong to a thread. The softmax
-between the products (`attention_kernel.py`) is the same for all. Their texts are script for the thread ``ty``, ``tx`` of a block.
+Both hold the scores and results of a block of ``rows`` and ``keys`` in registers of ``warps``. Shared memory holds elements of
+type ``dtype``, in rows of ``width`` (query, key) and ``mixed`` (value). A thread holds ``own_rows`` rows, and of each ``own_keys``
+scores and ``own_columns`` results, ``together`` of them contiguous. A row is reduced over its lanes by shuffles at the xor
+distances ``lanes``. The softmax between the products (`attention_kernel.py`) is the same for both. Their texts are script for the
+thread ``ty``, ``tx`` of a block.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from ...ffi.dtype import DataType
 
 WARP = 32
 PAD_BYTES = 16
 """Padding of each row in shared memory, in bytes: rows that are read together begin in different banks."""
-
-
-class Products(Protocol):
-    """The products of a block of ``rows`` and ``keys`` by ``warps``. Shared memory holds elements of type ``dtype``, in rows of
-    ``width`` (query, key) and ``mixed`` (value). A thread holds ``own_rows`` rows, and of each ``own_keys`` scores and
-    ``own_columns`` results, ``together`` of them contiguous. A row is reduced over its lanes by shuffles at the xor distances
-    ``lanes``."""
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def keys(self) -> int: ...
-    @property
-    def warps(self) -> int: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def width(self) -> int: ...
-    @property
-    def mixed(self) -> int: ...
-    @property
-    def lanes(self) -> tuple[int, ...]: ...
-    @property
-    def own_rows(self) -> int: ...
-    @property
-    def own_keys(self) -> int: ...
-    @property
-    def own_columns(self) -> int: ...
-    @property
-    def together(self) -> int: ...
-    def row(self, r: str) -> str:
-        """The row of the block that is a thread's own ``r``-th."""
-
-    @property
-    def first_key(self) -> str:
-        """The key of a thread's first score of a row."""
-
-    def next_key(self, c: str) -> str:
-        """The distance from there to the key of the ``c``-th score."""
-
-    def column(self, g: str, x: str) -> str:
-        """The column of element ``x`` of the ``g``-th contiguous group of results."""
-
-    def score(self, r: str, c: str) -> str:
-        """The register of a score."""
-
-    def result(self, r: str, g: str, x: str) -> str:
-        """The register of a result."""
-
-    def buffers(self) -> str:
-        """Buffers that only the products use."""
-
-    def scores(self) -> str:
-        """Add the products of Q and K to the scores."""
-
-    def values(self) -> str:
-        """Add the products of the weights, which have replaced the scores, and V to the results."""
-
-    @property
-    def shared_bytes(self) -> int:
-        """Shared memory of a block."""
-
-    def tile(self, name: str, rows: int, columns: int) -> str:
-        """The shared memory of a tile."""
-
-    def place(self, name: str, rows: int, row: str, column: str, x: str) -> str:
-        """Element ``x`` behind a row and column of a tile; there are a power of two of them together."""
 
 
 class PaddedTiles:
@@ -90,10 +25,12 @@ class PaddedTiles:
     dtype: str
 
     def tile(self, name: str, rows: int, columns: int) -> str:
+        """The shared memory of a tile."""
         pad = PAD_BYTES // DataType(self.dtype).itemsize
         return f'{name} = T.alloc_buffer(({rows}, {columns + pad}), "{self.dtype}", scope="shared.dyn")'
 
     def place(self, name: str, rows: int, row: str, column: str, x: str) -> str:
+        """Element ``x`` behind a row and column of a tile; there are a power of two of them together."""
         return f"{name}[{row}, {column} + {x}]"
 
 
@@ -128,23 +65,30 @@ class TensorCores(PaddedTiles):
         return self.mixed // 4
 
     def row(self, r: str) -> str:
+        """The row of the block that is a thread's own ``r``-th."""
         return f"ty * {16 * self.tiles} + {r} // 2 * 16 + {r} % 2 * 8 + tx // 4"
 
     first_key = "tx % 4 * 2"
+    """The key of a thread's first score of a row."""
 
     def next_key(self, c: str) -> str:
+        """The distance from there to the key of the ``c``-th score."""
         return f"{c} // 2 * 8 + {c} % 2"
 
     def column(self, g: str, x: str) -> str:
+        """The column of element ``x`` of the ``g``-th contiguous group of results."""
         return f"{g} * 8 + tx % 4 * 2 + {x}"
 
     def score(self, r: str, c: str) -> str:
+        """The register of a score."""
         return f"({r} // 2 * {self.keys // 8} + {c} // 2) * 4 + {r} % 2 * 2 + {c} % 2"
 
     def result(self, r: str, g: str, x: str) -> str:
+        """The register of a result."""
         return f"({r} // 2 * {self.mixed // 8} + {g}) * 4 + {r} % 2 * 2 + {x}"
 
     def buffers(self) -> str:
+        """Buffers that only the products use."""
         return f"""
 left = T.alloc_buffer(({8 * self.tiles},), "{self.dtype}", scope="local")
 right = T.alloc_buffer((8,), "{self.dtype}", scope="local")
@@ -160,6 +104,7 @@ right = T.alloc_buffer((8,), "{self.dtype}", scope="local")
         return f'T.ptx_ldmatrix("{self.dtype}", T.bool({turned}), 4, ".b16", {to}.data, {at}, {source}.data, {place})'
 
     def scores(self) -> str:
+        """Add the products of Q and K to the scores."""
         pitch = self.width + PAD_BYTES // 2
         query = self._load(
             "left", "m * 8", "Q", f"ty * {16 * self.tiles} + m * 16 + tx % 16", "k * 16 + tx // 16 * 8", pitch
@@ -177,6 +122,7 @@ for k in T.unroll({self.width // 16}):
 """
 
     def values(self) -> str:
+        """Add the products of the weights, which have replaced the scores, and V to the results."""
         pitch = self.mixed + PAD_BYTES // 2
         value = self._load("right", "0", "V", "k * 16 + tx % 16", "n * 16 + tx // 16 * 8", pitch, True)
         return f"""
@@ -194,6 +140,7 @@ for k in T.unroll({self.keys // 16}):
 
     @property
     def shared_bytes(self) -> int:
+        """Shared memory of a block."""
         pad = PAD_BYTES // 2
         return 2 * max(
             (self.rows + self.keys) * (self.width + pad) + self.keys * (self.mixed + pad),
@@ -302,3 +249,6 @@ for k in range({self.keys // v}):
         v = self.vector
         used = (self.rows + self.keys) * (self.width + v) + self.keys * (self.mixed + v) + self.rows * self.keys
         return PAD_BYTES // v * max(used, self.rows * (self.mixed + v))
+
+
+Products = TensorCores | RegisterTiles

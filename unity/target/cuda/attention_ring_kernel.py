@@ -20,7 +20,7 @@ from textwrap import indent
 
 from ...ir.expr import IntImm
 from .attention_copies import RingCopies
-from .attention_kernel import VECTOR_BYTES, Kernel, from_lane
+from .attention_kernel import VECTOR_BYTES, Kernel
 from .attention_products import WARP
 from .attention_ring import GROUP, LINE, REGISTERS
 
@@ -62,7 +62,7 @@ for block in T.thread_binding({grid}, thread="blockIdx.x"):
 {indent(self.each_tile(tiles, grid, count, self.copies()), " " * 20)}
             else:
                 T.ptx_setmaxnreg(True, {more})
-{indent(self.held(), " " * 16)}
+{indent(self.registers(), " " * 16)}
 {indent(self.each_tile(tiles, grid, count, self.consume()), " " * 16)}
 {self.without_keys() if any_keys else ""}
 """
@@ -114,29 +114,19 @@ line: T.int32 = first + tile % (most * count) % beside
 
     # ---- warpgroups
 
-    def held(self) -> str:
+    def registers(self) -> str:
         """The registers of a thread, and the lines by way of which it stores results."""
-        by, wide = self.by, self.what.wide
-        arrays = {"scores": by.own_rows * by.own_keys, "mixed": by.own_rows * by.own_columns}
-        arrays |= dict.fromkeys(("high", "top", "base", "away", "total", "added"), by.own_rows)
-        held = "\n".join([f'{name} = T.alloc_buffer(({n},), "{wide}", scope="local")' for name, n in arrays.items()])
+        by = self.by
         return f"""
-{held}
-edge = T.alloc_buffer(({by.own_rows},), "int32", scope="local")
+{self.held("high", "top", "base", "away", "total", "added")}
 left = T.alloc_buffer(({by.keys // 2},), "{by.dtype}", scope="local")
 lines = T.alloc_buffer(({by.warps}, {ROWS}, {LINE // 8}, 8), "{by.dtype}", scope="shared.dyn")
 """
 
     def consume(self) -> str:
         """Compute a tile, and store it."""
-        by, wide = self.by, self.what.wide
         return f"""
-for r in T.unroll({by.own_rows}):
-    high[r] = T.{wide}("-inf")
-    total[r] = T.{wide}(0)
-    edge[r] = T.Cast("int32", T.max({self.limit()} - T.Cast("int64", whole) * {by.keys}, 0) - {by.first_key})
-for i in T.unroll({by.own_rows * by.own_columns}):
-    mixed[i] = T.{wide}(0)
+{self.begun_rows('T.Cast("int64", whole)')}
 if turns > 0:
 {indent(self.all_keys(), "    ")}
 {self.finish()}
@@ -154,7 +144,7 @@ T.ptx_wgmma_commit_group()
 T.ptx_wgmma_wait_group(0)
 {self.release("K", "0")}
 {self.biased()}
-{self.masked("0")}
+{self.masked(self.before_edge("0"))}
 {self.weights()}
 {self.as_operand()}
 for i in range(turns - 1):
@@ -188,7 +178,7 @@ T.ptx_wgmma_wait_group(1)
 {self.release("K", "turn")}
 {self.biased()}
 if turn < turns - whole:
-{indent(self.masked("turn"), "    ")}
+{indent(self.masked(self.before_edge("turn")), "    ")}
 {self.lasting_weights()}
 if grows:
     T.ptx_wgmma_wait_group(0)
@@ -208,14 +198,9 @@ for r in T.unroll({by.own_rows}):
         it has grown by far."""
         by, wide = self.by, self.what.wide
         factor, score = " * scale" * self.folds, f"scores[{by.score('r', 'c')}]"
-        joined = "\n    ".join([f"top[r] = T.max(top[r], {from_lane('top[r]', d)})" for d in by.lanes])
         grown = " or ".join([f"(top[{r}] - high[{r}]){factor} > T.{wide}({GROWTH})" for r in range(by.own_rows)])
         return f"""
-for r in T.unroll({by.own_rows}):
-    top[r] = high[r]
-    for c in T.unroll({by.own_keys}):
-        top[r] = T.max(top[r], {score})
-    {joined}
+{self.highest()}
 grows: T.bool = T.call_llvm_pure_intrin("bool", "llvm.nvvm.vote.any.sync", T.int32(-1), {grown})
 for r in T.unroll({by.own_rows}):
     top[r] = T.Select(grows, top[r], high[r])
@@ -227,15 +212,9 @@ for r in T.unroll({by.own_rows}):
         added[r] = added[r] + {score}
 """
 
-    def masked(self, turn: str) -> str:
-        """Hide the scores of keys that a row does not see."""
-        by = self.by
-        return f"""
-for r in T.unroll({by.own_rows}):
-    for c in T.unroll({by.own_keys}):
-        if T.Cast("int32", {by.next_key("c")}) >= edge[r] - (turns - 1 - {turn} - whole) * {by.keys}:
-            scores[{by.score("r", "c")}] = T.{self.what.wide}("-inf")
-"""
+    def before_edge(self, turn: str) -> str:
+        """Keys between the first block that some rows do not see, and that of a turn."""
+        return f"(turns - 1 - {turn} - whole) * {self.by.keys}"
 
     def as_operand(self) -> str:
         """The weights in the type of the values."""
