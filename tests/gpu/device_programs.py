@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from unity.ffi.dtype import DataType
-from unity.ir import PrimFunc
+from unity.ir import IRModule, PrimFunc
 from unity.ir.intrinsic import BINARY_MATH, UNARY_MATH
 from unity.script import parse
 from unity.target.cuda.matrix import MMA, WMMA
@@ -18,6 +18,22 @@ INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uin
 XY = {"X": "float32", "Y": "float32"}
 COUNT = 4096
 """Elements of each buffer."""
+
+
+def graph_module(expression: str, **params: str) -> IRModule:
+    """A graph function that computes an expression; ``params``: names of its parameters by their types."""
+    made = parse(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main({", ".join([f"{name}: R.Tensor({kind})" for name, kind in params.items()])}):
+        with R.dataflow():
+            made = {expression}
+            R.output(made)
+        return made
+""")
+    assert isinstance(made, IRModule)
+    return made
 
 
 def device_function(body: str, threads: int = 32, /, **pointers: str) -> PrimFunc:

@@ -9,10 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from device_choice import device_or_emulated
+from device_programs import graph_module
 
 import unity
 from unity.ir.op import OPS
-from unity.script import parse
 from unity.target import GPU_PIPELINE
 from unity.target.cuda import attention
 from unity.testing.gpu_emulator import EmulatedGPU
@@ -25,17 +25,8 @@ TOLERANCE = {"float32": 2e-5, "float64": 1e-11, "float16": 3e-3, "bfloat16": 2e-
 
 def module(shapes: Any, dtype: str, bias: str = "", options: str = "") -> Any:
     names = ("q", "k", "v", "bias")[: len(shapes)]
-    params = [f'{n}: R.Tensor({tuple(s)}, "{bias if n == "bias" else dtype}")' for n, s in zip(names, shapes)]
-    return parse(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main({", ".join(params)}):
-        with R.dataflow():
-            made = R.nn.attention({", ".join(names)}{options})
-            R.output(made)
-        return made
-""")
+    params = {n: f'{tuple(s)}, "{bias if n == "bias" else dtype}"' for n, s in zip(names, shapes)}
+    return graph_module(f"R.nn.attention({', '.join(names)}{options})", **params)
 
 
 def arrays(shapes: Any, dtype: str, bias: str = "") -> list[np.ndarray]:

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from device_choice import device_or_emulated
-from test_tensor_cores import numbers, scheduled
+from device_programs import graph_module
+from test_tensor_cores import numbers, only, reported, scheduled
 
 import unity
 from unity.ir.node import replace as with_fields
 from unity.ir.stmt import Block
 from unity.ir.walk import rewrite
-from unity.script import parse
-from unity.target import GPU_PIPELINE
 from unity.transform.default_schedule.gpu.products import tile_costs
 from unity.transform.default_schedule.gpu.products.tile_costs import Choice
 from unity.transform.infra.backend import GpuMachine, Machine
@@ -50,27 +49,17 @@ def _groups(monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, Choice(64, 128, 1, 2, is_grouped=True))
 
 
-def only(monkeypatch: pytest.MonkeyPatch, choice: Choice) -> None:
-    monkeypatch.setattr(tile_costs, "CHOICES", ())
-    monkeypatch.setattr(tile_costs, "GROUP_CHOICES", (choice,))
-
-
 def convolution(n: Any, h: Any, w: Any, c: int, filters: int, window: int, attributes: str, dtype: str) -> Any:
     """A module with a bias, a residual and an activation behind the convolution."""
     sizes = ", ".join([f'"{size}"' if isinstance(size, str) else str(size) for size in (n, h, w)])
     groups = 2 if "groups=2" in attributes else 1
     rest = f", {attributes}" if attributes else ""
-    return parse(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(({sizes}, {c}), "{dtype}"), w: R.Tensor(({window}, {window}, {c // groups}, {filters}), "{dtype}"), b: R.Tensor(({filters},), "{dtype}")):
-        with R.dataflow():
-            y = R.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWIO"{rest})
-            z = R.nn.relu(y + b)
-            R.output(z)
-        return z
-""")
+    return graph_module(
+        f'R.nn.relu(R.add(R.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWIO"{rest}), b))',
+        x=f'({sizes}, {c}), "{dtype}"',
+        w=f'({window}, {window}, {c // groups}, {filters}), "{dtype}"',
+        b=f'({filters},), "{dtype}"',
+    )
 
 
 def numpy_convolution(x: np.ndarray, w: np.ndarray, attributes: str) -> np.ndarray:
@@ -106,8 +95,7 @@ def compared(
     x, f, b = [numbers(shape, "float16") for shape in ((*sizes, c), (window, window, c // groups, filters), (filters,))]
     wanted = np.maximum(numpy_convolution(x, f, attributes).astype("float16") + b, 0)
     y = np.full(wanted.shape, 77, "float16")
-    report = unity.check_gpu(made, x, f, b, y, pipeline=GPU_PIPELINE)
-    report.raise_if_failed()
+    report = reported(made, x, f, b, y)
     assert not report.bank_conflicts, str(report)
     np.testing.assert_array_equal(y, wanted)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from device_programs import graph_module
 
 import unity
 from unity.ir.stmt import For
@@ -138,9 +139,7 @@ def test_rows(shape: tuple[int, int], across: bool) -> None:
 @pytest.mark.parametrize(("length", "dtype", "lanes"), [(96, "float32", 4), (256, "float16", 8), (99, "float32", 1)])
 def test_rows_in_vectors(length: int, dtype: str, lanes: int, rows: Any) -> None:
     """16 bytes at once where rows consist of such, also for a symbolic number of them."""
-    mod = parse(
-        WINDOWS.format(shape=repr((rows, length)), weight=f"({length},)", expression=NORM).replace("float32", dtype)
-    )
+    mod = graph_module(NORM, x=f'{(rows, length)!r}, "{dtype}"', w=f'({length},), "{dtype}"')
     with unity.Target("cuda"):
         (fn,) = GRAPH_PIPELINE(mod).prim_funcs().values()
     found = schedule_function("main", fn, set(), Machine(), GPU_RULES)
@@ -210,16 +209,6 @@ def test_long_sums_go_in_two_steps() -> None:
     np.testing.assert_allclose(y, np.exp(a - a.max()), rtol=1e-5)
 
 
-WINDOWS = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor({shape}, "float32"), w: R.Tensor({weight}, "float32")):
-        with R.dataflow():
-            y = {expression}
-            R.output(y)
-        return y
-"""
 NORM = "R.nn.rms_norm(x, w, axes=[-1])"
 POOL = "pool_size=(3, 3), strides=(2, 2), padding=(1, 1)"
 
@@ -228,7 +217,7 @@ def windows(expression: str, *shape: Any) -> Any:
     """The tensor program of a pooling or a depthwise convolution."""
     weight = f"({shape[1]}, 1, 3, 3)" if isinstance(shape[1], int) else '("c", 1, 3, 3)'
     with unity.Target("cuda"):
-        mod = GRAPH_PIPELINE(parse(WINDOWS.format(shape=repr(shape), weight=weight, expression=expression)))
+        mod = GRAPH_PIPELINE(graph_module(expression, x=f'{shape!r}, "float32"', w=f'{weight}, "float32"'))
     (fn,) = mod.prim_funcs().values()
     return fn
 

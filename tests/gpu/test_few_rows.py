@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_choice import device_or_emulated
+from device_programs import graph_module
 from test_tensor_cores import numbers, product, scheduled
 
 import unity
@@ -15,7 +16,6 @@ from unity.ffi.dtype import DataType
 from unity.ir.node import replace
 from unity.ir.stmt import Block
 from unity.ir.walk import rewrite
-from unity.script import parse
 from unity.target import GPU_PIPELINE
 from unity.target.cuda.machine import machine_of
 from unity.transform.tir.analysis.choices import SCHEDULE
@@ -31,18 +31,10 @@ def graph(x: Any, w: Any, turned: bool, dtype: str, extra: str = "") -> Any:
     out = "int32" if dtype == "int8" else dtype
     if extra:
         expr = f"R.nn.relu(R.add({expr}, b))"
-    params = [f'{name}: R.Tensor({tuple(shape)!r}, "{dtype}")' for name, shape in (("x", x), ("w", w))]
-    params += [f'b: R.Tensor(({w[-2] if turned else w[-1]!r},), "{out}")'] if extra else []
-    return parse(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main({", ".join(params)}):
-        with R.dataflow():
-            y = {expr}
-            R.output(y)
-        return y
-""")
+    params = {name: f'{tuple(shape)!r}, "{dtype}"' for name, shape in (("x", x), ("w", w))}
+    if extra:
+        params["b"] = f'({w[-2] if turned else w[-1]!r},), "{out}"'
+    return graph_module(expr, **params)
 
 
 def values(shape: tuple[int, ...], dtype: str) -> np.ndarray:

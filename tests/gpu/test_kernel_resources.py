@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 import pytest
+from device_programs import graph_module
 from disassembly import PRODUCTS, disassembled, find_disassembler, main_loop
 from test_hopper import PRODUCT
 
@@ -23,15 +24,15 @@ from unity.target.cuda.assemble import Assembled, assemble, assembler_version, f
 pytestmark = pytest.mark.skipif(
     not find_assembler(), reason="there is no ptxas here: pip install nvidia-cuda-nvcc-cu12"
 )
-MATRIX, ROW = 'R.Tensor((512, 1024), "float32")', 'R.Tensor((1024,), "float32")'
-LINE = 'R.Tensor((1, 4096), "float16")'
-ANY, ANY_ROW = 'R.Tensor(("n", "m"), "float16")', 'R.Tensor(("m",), "float16")'
-IMAGES, WINDOWS = 'R.Tensor(("n", 64, "h", "w"), "float32")', 'R.Tensor((128, 64, 3, 3), "{}")'
-ANY_HEADS = 'R.Tensor((1, "{}", "{}", {}), "float16")'
+MATRIX, ROW = '(512, 1024), "float32"', '(1024,), "float32"'
+LINE = '(1, 4096), "float16"'
+ANY, ANY_ROW = '("n", "m"), "float16"', '("m",), "float16"'
+IMAGES, WINDOWS = '("n", 64, "h", "w"), "float32"', '(128, 64, 3, 3), "{}"'
+ANY_HEADS = '(1, "{}", "{}", {}), "float16"'
 PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
     "elementwise": ("R.nn.gelu(R.add(a, b))", {"a": MATRIX, "b": ROW}),
     "softmax": ("R.nn.softmax(a)", {"a": MATRIX}),
-    "softmax_long": ("R.nn.softmax(a)", {"a": 'R.Tensor((8, 65536), "float32")'}),
+    "softmax_long": ("R.nn.softmax(a)", {"a": '(8, 65536), "float32"'}),
     "softmax_any": ("R.nn.softmax(a)", {"a": ANY}),
     "layer_norm_any": ("R.nn.layer_norm(a, b, c, axes=[-1])", {"a": ANY, "b": ANY_ROW, "c": ANY_ROW}),
     "layer_norm": ("R.nn.layer_norm(a, b, c, axes=[-1])", {"a": MATRIX, "b": ROW, "c": ROW}),
@@ -41,7 +42,7 @@ PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
     "max_pool": ("R.nn.max_pool2d(a, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))", {"a": IMAGES}),
     "depthwise": (
         "R.nn.relu(R.nn.conv2d(a, b, padding=(1, 1), groups=64))",
-        {"a": IMAGES, "b": 'R.Tensor((64, 1, 3, 3), "float32")'},
+        {"a": IMAGES, "b": '(64, 1, 3, 3), "float32"'},
     ),
     "convolution": ("R.nn.relu(R.nn.conv2d(a, b, padding=(1, 1)))", {"a": IMAGES, "b": WINDOWS.format("float32")}),
     "images_float16": (
@@ -50,7 +51,7 @@ PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "attention": (
         'R.nn.attention(a, b, c, causal_mask="BottomRight")',
-        dict.fromkeys("abc", 'R.Tensor((1, "n", 8, 128), "float16")'),
+        dict.fromkeys("abc", '(1, "n", 8, 128), "float16"'),
     ),
     "attention_of_any_heads": (
         'R.nn.attention(a, b, c, causal_mask="BottomRight")',
@@ -61,40 +62,40 @@ PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
         {
             "a": ANY_HEADS.format("n", "h", 256),
             **dict.fromkeys("bc", ANY_HEADS.format("m", "g", 256)),
-            "d": 'R.Tensor((1, 1, "n", "m"), "float32")',
+            "d": '(1, 1, "n", "m"), "float32"',
         },
     ),
-    "attention_float32": ("R.nn.attention(a, b, c)", dict.fromkeys("abc", 'R.Tensor((1, "n", 8, 64), "float32")')),
+    "attention_float32": ("R.nn.attention(a, b, c)", dict.fromkeys("abc", '(1, "n", 8, 64), "float32"')),
     "product_float16": (
         "R.nn.relu(R.matmul(a, b))",
-        {"a": 'R.Tensor(("n", 1024), "float16")', "b": 'R.Tensor((1024, 4096), "float16")'},
+        {"a": '("n", 1024), "float16"', "b": '(1024, 4096), "float16"'},
     ),
-    "one_row": ("R.matmul(a, R.permute_dims(b))", {"a": LINE, "b": 'R.Tensor((4096, 4096), "float16")'}),
-    "one_row_by_columns": ("R.matmul(a, b)", {"a": LINE, "b": 'R.Tensor((4096, 4096), "float16")'}),
+    "one_row": ("R.matmul(a, R.permute_dims(b))", {"a": LINE, "b": '(4096, 4096), "float16"'}),
+    "one_row_by_columns": ("R.matmul(a, b)", {"a": LINE, "b": '(4096, 4096), "float16"'}),
     "few_rows": (
         "R.matmul(a, R.permute_dims(b))",
-        {"a": LINE.replace("(1,", "(8,"), "b": 'R.Tensor((4096, 4096), "float16")'},
+        {"a": LINE.replace("(1,", "(8,"), "b": '(4096, 4096), "float16"'},
     ),
     "few_rows_by_columns": (
         "R.matmul(a, b)",
-        {"a": LINE.replace("(1,", "(8,"), "b": 'R.Tensor((4096, 4096), "float16")'},
+        {"a": LINE.replace("(1,", "(8,"), "b": '(4096, 4096), "float16"'},
     ),
-    "product": ("R.nn.relu(R.matmul(a, b))", {"a": MATRIX, "b": 'R.Tensor((1024, 512), "float32")'}),
+    "product": ("R.nn.relu(R.matmul(a, b))", {"a": MATRIX, "b": '(1024, 512), "float32"'}),
 }
 """Graph expression, types of its parameters."""
 GOLDEN = Path(__file__).with_name("kernel_resources.txt")
 ON_HOPPER = {
     "convolution_float16": (
         'R.nn.conv2d(a, b, padding=1, data_layout="NHWC", kernel_layout="OHWI", out_dtype="float16")',
-        {"a": 'R.Tensor((16, 56, 56, 256), "float16")', "b": 'R.Tensor((256, 3, 3, 256), "float16")'},
+        {"a": '(16, 56, 56, 256), "float16"', "b": '(256, 3, 3, 256), "float16"'},
     ),
     "attention_bfloat16": (
         'R.nn.attention(a, b, c, causal_mask="BottomRight")',
-        dict.fromkeys("abc", 'R.Tensor((1, "n", 8, 64), "bfloat16")'),
+        dict.fromkeys("abc", '(1, "n", 8, 64), "bfloat16"'),
     ),
     "attention_long": (
         'R.nn.attention(a, b, c, causal_mask="BottomRight")',
-        dict.fromkeys("abc", 'R.Tensor((1, 4096, 32, 64), "bfloat16")'),
+        dict.fromkeys("abc", '(1, 4096, 32, 64), "bfloat16"'),
     ),
 }
 """Programs whose kernels are of another kind there: operands that threads copy for warpgroups."""
@@ -113,16 +114,7 @@ def module_of(name: str) -> unity.IRModule:
     if name == "warpgroups":
         return parse(PRODUCT.replace("160", "4096").replace("range(3)", "range(64)"))  # too deep to be unrolled
     expression, params = {**PROGRAMS, **ON_HOPPER}[name]
-    return parse(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main({", ".join([f"{param}: {kind}" for param, kind in params.items()])}):
-        with R.dataflow():
-            y = {expression}
-            R.output(y)
-        return y
-""")
+    return graph_module(expression, **params)
 
 
 def assembled(name: str, arch: str) -> list[Assembled]:

@@ -7,21 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from device_choice import device_or_emulated
+from device_programs import graph_module
 
 import unity
-from unity.script import parse
 
 pytestmark = pytest.mark.gpu
-MODULE = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor({shape}, "{dtype}"), w: R.Tensor(({length},), "{dtype}")):
-        with R.dataflow():
-            y = {expression}
-            R.output(y)
-        return y
-"""
 
 
 def normal(x: Any) -> Any:
@@ -49,7 +39,7 @@ than there are."""
 
 
 def program(what: str, dtype: str, shape: tuple[Any, ...] = ("n", "m")) -> unity.IRModule:
-    return parse(MODULE.format(shape=shape, length=repr(shape[-1]), dtype=dtype, expression=CASES[what][0]))
+    return graph_module(CASES[what][0], x=f'{shape!r}, "{dtype}"', w=f'{shape[-1:]!r}, "{dtype}"')
 
 
 def compared(executable: Any, what: str, x: np.ndarray, w: np.ndarray) -> Any:

@@ -3,6 +3,8 @@ from any size that was seen; and the traffic of whole tiles."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from unity.script import parse
 from unity.target import GPU_PIPELINE
 from unity.target.cuda.machine import machine_of
 from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.default_schedule.gpu.products import tile_costs
+from unity.transform.default_schedule.gpu.products.tile_costs import Choice
 from unity.transform.default_schedule.gpu.rules import GPU_RULES
 from unity.transform.infra.backend import GpuMachine, Machine
 
@@ -54,12 +58,24 @@ def scheduled(fn: Any, machine: Machine | None = None) -> tuple[Any, str]:
     return found.func, found.reason
 
 
+def only(monkeypatch: pytest.MonkeyPatch, choice: Choice) -> None:
+    """One tile of warpgroups alone: for the sizes of tests others would take less time."""
+    monkeypatch.setattr(tile_costs, "CHOICES", ())
+    monkeypatch.setattr(tile_costs, "GROUP_CHOICES", (choice,))
+
+
+def reported(func: Any, *arrays: np.ndarray) -> Any:
+    """What the thread checker says about a scheduled program, in which nothing is wrong."""
+    report = unity.check_gpu(func, *arrays, pipeline=GPU_PIPELINE)
+    report.raise_if_failed()
+    return report
+
+
 def checked(fn: Any, *arrays: np.ndarray) -> Any:
     """What the thread checker says about a program on a device whose memory holds tiles of 64 x 64."""
     func, reason = scheduled(fn, Machine(gpu=GpuMachine(processors=1, shared_bytes=40 << 10, tf32=True)))
     assert "on tensor cores" in reason
-    report = unity.check_gpu(func, *arrays, pipeline=GPU_PIPELINE)
-    report.raise_if_failed()
+    report = reported(func, *arrays)
     assert report.launches == 1
     return report
 
@@ -81,10 +97,15 @@ CASES = [
 def run(n: int, m: int, k: int, turned: str, dtype: str, out: str, symbols: str) -> Any:
     """A product that is right, and the report about it."""
     fn = product(*[name if name in symbols else size for name, size in zip("nmk", (n, m, k))], turned, dtype, out)
+    return compared(partial(checked, fn), n, m, k, turned, dtype, out)
+
+
+def compared(check: Callable[..., Any], n: int, m: int, k: int, turned: str, dtype: str, out: str) -> Any:
+    """What ``check`` gives, which runs a product on arrays: it must compute the right numbers."""
     a, b, e, r = [numbers(s, t) for s, t in (((2, n, k), dtype), ((2, k, m), dtype), ((m,), out), ((2, n, m), out))]
     c = np.full((2, n, m), 77, r.dtype)
     given = [np.ascontiguousarray(x.swapaxes(1, 2)) if side in turned else x for x, side in ((a, "a"), (b, "b"))]
-    report = checked(fn, *given, e, r, c)
+    report = check(*given, e, r, c)
     wide = a.astype("float32") @ b.astype("float32") + e.astype("float32")
     np.testing.assert_array_equal(c.astype("float32"), np.maximum(wide, 0) + r.astype("float32"))
     return report

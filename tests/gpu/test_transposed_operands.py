@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from device_choice import device_or_emulated
+from device_programs import graph_module
 from test_tensor_cores import numbers
 
 import unity
-from unity.script import parse
 from unity.target.cuda.machine import machine_of
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.default_schedule.gpu.products import tile_costs
@@ -18,18 +18,6 @@ from unity.transform.default_schedule.gpu.rules import GPU_RULES
 from unity.transform.relax.pipeline import GRAPH_PIPELINE
 
 pytestmark = pytest.mark.gpu
-MODULE = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor({x}, "{dtype}"), w: R.Tensor({w}, "{dtype}")):
-        with R.dataflow():
-            left = R.permute_dims(x, axes={left})
-            right = R.permute_dims(w, axes={right})
-            y = R.matmul(left, right, out_dtype="{out}")
-            R.output(y)
-        return y
-"""
 HEADS = ((2, 19, 3, 16), [0, 2, 1, 3]), ((2, 21, 3, 16), [0, 2, 3, 1])
 """Queries and keys, heads behind positions, as attention by single operators multiplies them."""
 CASES = [
@@ -64,7 +52,9 @@ def kernels(mod: Any, target: unity.Target) -> list[str]:
 def check(x: Any, w: Any, dtype: str, out: str, how: list[str], target: str = "cuda", rows: Any = None) -> None:
     """A product of permuted operands has such kernels, and is right; ``rows``: a symbol for the first axis of the left one."""
     shape = x[0] if rows is None else (rows, *x[0][1:])
-    mod = parse(MODULE.format(x=shape, w=w[0], left=x[1], right=w[1], dtype=dtype, out=out))
+    left, right = f"R.permute_dims(x, axes={x[1]})", f"R.permute_dims(w, axes={w[1]})"
+    expression = f'R.matmul({left}, {right}, out_dtype="{out}")'
+    mod = graph_module(expression, x=f'{shape}, "{dtype}"', w=f'{w[0]}, "{dtype}"')
     reasons = kernels(mod, unity.Target(target))
     assert len(reasons) == len(how) and all([a in b for a, b in zip(how, reasons)]), reasons
     executable = unity.compile(mod, target=target)

@@ -3,12 +3,14 @@ and of graphs; a pass that must not shrink memory by a value that differs betwee
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from device_choice import device_or_emulated
-from test_tensor_cores import CONVOLUTION, numbers, product, scheduled
+from device_programs import graph_module
+from test_tensor_cores import CONVOLUTION, compared, numbers, only, product, reported, scheduled
 
 import unity
 from unity.ir.node import replace
@@ -16,7 +18,6 @@ from unity.ir.stmt import Block
 from unity.ir.walk import rewrite
 from unity.script import parse
 from unity.target import GPU_PIPELINE
-from unity.transform.default_schedule.gpu.products import tile_costs
 from unity.transform.default_schedule.gpu.products.tile_costs import Choice
 from unity.transform.infra.backend import GpuMachine, Machine
 
@@ -52,17 +53,11 @@ def _groups(monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, Choice(64, 128, 1, 2, is_grouped=True))
 
 
-def only(monkeypatch: pytest.MonkeyPatch, choice: Choice) -> None:
-    monkeypatch.setattr(tile_costs, "CHOICES", ())
-    monkeypatch.setattr(tile_costs, "GROUP_CHOICES", (choice,))
-
-
 def checked(fn: Any, tile: str, how: list[str], *arrays: np.ndarray) -> Any:
     """What the thread checker says about a program."""
     func, reason = scheduled(fn, DEVICE)
     assert tile in reason and "wgmma" in reason and all([one in reason for one in how]), reason
-    report = unity.check_gpu(func, *arrays, pipeline=GPU_PIPELINE)
-    report.raise_if_failed()
+    report = reported(func, *arrays)
     assert not report.bank_conflicts, str(report)
     return report
 
@@ -83,23 +78,14 @@ def test_tiles(
         "stages": "in {} stages",
     }
     how = [kinds[name].format(number) for name, number in decided.items()]
-    _compared(fn, tile, how, n, m, k, turned, dtype, out)
+    compared(partial(checked, fn, tile, how), n, m, k, turned, dtype, out)
 
 
 @pytest.mark.parametrize("n,m,k,turned,dtype,out,symbols,how", CASES)
 def test_any_size_and_layout(n: int, m: int, k: int, turned: str, dtype: str, out: str, symbols: str, how: str) -> None:
     """A batched product with a bias, an activation and a residual."""
     fn = product(*[name if name in symbols else size for name, size in zip("nmk", (n, m, k))], turned, dtype, out)
-    _compared(fn, "64 x 128", [how], n, m, k, turned, dtype, out)
-
-
-def _compared(fn: Any, tile: str, how: list[str], n: int, m: int, k: int, turned: str, dtype: str, out: str) -> None:
-    a, b, e, r = [numbers(s, t) for s, t in (((2, n, k), dtype), ((2, k, m), dtype), ((m,), out), ((2, n, m), out))]
-    c = np.full((2, n, m), 77, r.dtype)
-    given = [np.ascontiguousarray(x.swapaxes(1, 2)) if side in turned else x for x, side in ((a, "a"), (b, "b"))]
-    checked(fn, tile, how, *given, e, r, c)
-    wide = a.astype("float32") @ b.astype("float32") + e.astype("float32")
-    np.testing.assert_array_equal(c.astype("float32"), np.maximum(wide, 0) + r.astype("float32"))
+    compared(partial(checked, fn, "64 x 128", [how]), n, m, k, turned, dtype, out)
 
 
 def test_convolution() -> None:
@@ -111,22 +97,13 @@ def test_convolution() -> None:
     np.testing.assert_array_equal(y, np.einsum("nhwcyx,oyxc->nhwo", windows, w.astype("float32")))
 
 
-MODULE = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n", 72), "float16"), w: R.Tensor((72, 64), "float16"), b: R.Tensor((64,), "float16")):
-        with R.dataflow():
-            y = R.nn.relu(R.matmul(x, w) + b)
-            R.output(y)
-        return y
-"""
-
-
 @pytest.mark.gpu
 def test_on_the_device() -> None:
     """Any number of rows, none among them, NaN and infinity, launches of a captured graph; nothing is found, nothing conflicts."""
-    executable = unity.compile(parse(MODULE), target="cuda -arch=sm_90a")
+    module = graph_module(
+        "R.nn.relu(R.add(R.matmul(x, w), b))", x='("n", 72), "float16"', w='(72, 64), "float16"', b='(64,), "float16"'
+    )
+    executable = unity.compile(module, target="cuda -arch=sm_90a")
     w, b = numbers((72, 64), "float16"), numbers((64,), "float16")
     with device_or_emulated("sm_90a") as gpu:
         machine = unity.VirtualMachine(executable, unity.cuda(0), cuda_graph=True)
