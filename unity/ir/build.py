@@ -10,6 +10,7 @@ from ..ffi.abi import DIVISIONS, INTEGERS
 from ..ffi.dtype import DataType
 from ..support.errors import TypeRuleError
 from ..support.source import Span
+from .buffer import Buffer
 from .constant import (
     Operand,
     cast,
@@ -43,6 +44,7 @@ from .scalar import (
     And,
     Binary,
     Broadcast,
+    BufferLoad,
     Compare,
     Div,
     FloorDiv,
@@ -60,8 +62,8 @@ from .scalar import (
 from .types import ARITHMETIC, Expr, PrimType, Type, prim_type
 
 __all__ = [
-    "Operand", "add", "as_bool", "bool_like", "broadcast", "call_extern", "cast", "ceildiv", "conjuncts", "const", "div",
-    "dtype_of", "eq", "floordiv", "floormod", "ge", "gt", "if_then_else", "index_var", "infinity", "int_imm", "int_value",
+    "Operand", "add", "as_bool", "bool_like", "broadcast", "buffer_load", "call_extern", "cast", "ceildiv", "conjuncts", "const",
+    "div", "dtype_of", "eq", "floordiv", "floormod", "ge", "gt", "if_then_else", "index_var", "infinity", "int_imm", "int_value",
     "intrinsic", "is_const", "is_int", "join_dtypes", "le", "logical_and", "logical_not", "logical_or", "lt",
     "max_value", "maximum", "min_value", "minimum", "mul", "ne", "negate", "number", "ramp", "round_float", "scalar_type", "select",
     "sub", "truncdiv", "truncmod", "unify", "wrap_int",
@@ -304,6 +306,11 @@ def broadcast(value: Operand, lanes: int, span: Span | None = None) -> Expr:
     if lanes == 1:
         return expr
     return Broadcast(expr, lanes, prim_type(dtype_of(expr).with_lanes(lanes)), span)
+
+
+def buffer_load(buffer: Buffer, *indices: Expr) -> BufferLoad:
+    """An element of a buffer."""
+    return BufferLoad(buffer, indices, prim_type(buffer.dtype))
 
 
 def intrinsic(name: str, *args: Operand, dtype: DataType | str | None = None, span: Span | None = None) -> Expr:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...ir.buffer import Buffer, Range
-from ...ir.build import add, const, dtype_of, floordiv, floormod, if_then_else, lt, minimum, mul, sub
+from ...ir.build import add, buffer_load, const, dtype_of, floordiv, floormod, if_then_else, lt, minimum, mul, sub
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -255,7 +255,7 @@ def _copy(what: Contraction, layout: Packing, panels: Buffer) -> Stmt:
         cell[depth] = add(mul(cell[depth], const(layout.group, dtype_of(cell[depth]))), axes[-1].var)
     column = add(mul(block.var, const(layout.block, dtype_of(block.var))), lane.var)
     cell[layout.columns] = column
-    value: Expr = BufferLoad(source, tuple(cell), prim_type(source.dtype))
+    value: Expr = buffer_load(source, *cell)
     inside = lt(column, source.shape[layout.columns])
     if not Analyzer().can_prove_equal(
         _round_up(source.shape[layout.columns], layout.block), source.shape[layout.columns]
@@ -278,7 +278,7 @@ def _copy_out(what: Contraction, tile: Buffer, name: str) -> Stmt:
     """The result out of the tile buffer."""
     axes = output_axes(what.output)
     cell = tuple([axis.var for axis in axes])
-    return point_nest(name, axes, BufferStore(what.output, BufferLoad(tile, cell, prim_type(tile.dtype)), cell))
+    return point_nest(name, axes, BufferStore(what.output, buffer_load(tile, *cell), cell))
 
 
 def _allocates(stmt: Stmt, buffer: Buffer) -> bool:

@@ -12,9 +12,9 @@ from typing import Any
 from ....arith import Analyzer
 from ....arith.intset import IntSet, of_range, union
 from ....ir.buffer import Buffer, Range
-from ....ir.build import const, dtype_of
+from ....ir.build import buffer_load, const, dtype_of
 from ....ir.expr import Var
-from ....ir.scalar import BufferLoad, IterVar
+from ....ir.scalar import IterVar
 from ....ir.stmt import Block, BufferStore, SeqStmt, Stmt, statements_of
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import nodes_in
@@ -226,7 +226,7 @@ def copy_nest(state: ScheduleState, at: Sref, source: Buffer, target: Buffer, bo
         var = Var(f"v{place}", prim_type(dtype_of(dim)))
         axes.append(IterVar(var, Range(const(0, dtype_of(dim)), dim), "S"))
     cell = tuple([axis.var for axis in axes])
-    load = BufferLoad(source, cell, prim_type(source.dtype))
+    load = buffer_load(source, *cell)
     block = Block(tuple(axes), (point(source, cell),), (point(target, cell),), (), (), {}, name,
                   BufferStore(target, load, cell))  # fmt: skip
     domains = {axis.var: part for axis, part in zip(axes, box)}

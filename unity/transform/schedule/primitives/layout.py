@@ -15,7 +15,7 @@ from ....arith import Analyzer
 from ....arith.index_map import IndexMap
 from ....ir.analysis import opaque_buffers
 from ....ir.buffer import Buffer, BufferRegion, Range
-from ....ir.build import cast, const, dtype_of, is_int
+from ....ir.build import buffer_load, cast, const, dtype_of, is_int
 from ....ir.constant import wrap_int
 from ....ir.expr import FloatImm, IntImm, Var
 from ....ir.node import replace as with_fields
@@ -282,7 +282,7 @@ def _padding(buffer: Buffer, padding: tuple[IndexMap, Expr], pad_value: Any, fil
     else:
         guard = const(True)
         here = substitute(condition, dict(zip(inverse.initial_indices, cell)))
-        load = BufferLoad(buffer, cell, prim_type(buffer.dtype))
+        load = buffer_load(buffer, *cell)
         block = Block(tuple(axes), region, (), (), (), {}, f"{buffer.name}_assumption", assumption(load, here, value))
     return nest([(v, n, "serial") for v, n in zip(loops, buffer.shape)], BlockRealize(tuple(loops), guard, block))
 

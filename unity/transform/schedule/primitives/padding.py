@@ -13,7 +13,7 @@ from ....arith import Analyzer
 from ....arith.solve import deduce_bound
 from ....ir.analysis.reductions import joined_value
 from ....ir.buffer import Buffer, Range
-from ....ir.build import add, const, dtype_of, if_then_else, int_value, is_int, logical_and, lt, sub
+from ....ir.build import add, buffer_load, const, dtype_of, if_then_else, int_value, is_int, logical_and, lt, sub
 from ....ir.expr import Call, FloatImm, IntImm, Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import Add, BufferLoad, Cast, IterVar, Mul, Select
@@ -287,7 +287,7 @@ def _pad(
         axes = [IterVar(Var(f"v{k}", n.ty), Range(const(0, dtype_of(n)), n), "S") for k, n in enumerate(sizes)]
         cell = tuple([axis.var for axis in axes])
         source, target = (made, access.buffer) if access is store else (access.buffer, made)
-        value: Expr = BufferLoad(source, cell, prim_type(source.dtype))
+        value: Expr = buffer_load(source, *cell)
         if access is not store:
             inside = [lt(v, n) for v, n, m in zip(cell, source.shape, made.shape) if not ana.can_prove_equal(n, m)]
             value = if_then_else(reduce(logical_and, inside), value, const(0, source.dtype))

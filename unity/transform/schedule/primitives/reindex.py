@@ -13,7 +13,7 @@ from ....arith.index_map import IndexMap
 from ....arith.intset import of_range
 from ....ir.analysis import block_regions
 from ....ir.buffer import Buffer, BufferRegion
-from ....ir.build import const, dtype_of, ge, is_int, lt
+from ....ir.build import buffer_load, const, dtype_of, ge, is_int, lt
 from ....ir.expr import Var
 from ....ir.node import Node, replace as with_fields
 from ....ir.scalar import BufferLoad, IterVar
@@ -242,7 +242,7 @@ def _read(
     at = meeting(scope, [*writers, block]) if writers else scope.root
     indices, inside, own, shape = _plan(state, block, buffer, index_map)
     copy = cache_buffer(state, block, buffer, storage_scope, shape, suffix.replace(".", "_"))
-    made = _copy(state, at, own, BufferLoad(buffer, indices, prim_type(buffer.dtype)), (copy, inside), copy.name)
+    made = _copy(state, at, own, buffer_load(buffer, *indices), (copy, inside), copy.name)
     _use(state, block, buffer, copy, inside)
     block_of_copy = insert(state, scope.root, at, writers, made, copy)
     _declared(state, block_of_copy, scope.root, buffer)

@@ -12,7 +12,7 @@ from ....arith import Analyzer
 from ....ffi.dtype import DataType
 from ....ir.analysis.reductions import REDUCERS, joined_value
 from ....ir.buffer import Buffer
-from ....ir.build import const, eq, is_int, logical_and
+from ....ir.build import buffer_load, const, eq, is_int, logical_and
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import Add, And, BufferLoad, IterVar, Mul, Or
@@ -228,7 +228,7 @@ def _partial(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan) -> tupl
     buffer = Buffer(Var(name, pointer), plan.store.buffer.dtype, tuple(shape), name=name)
     cell = [substitute(e, mapping) for e in plan.store.indices]
     cell.insert(plan.axis, made[factor])
-    load = BufferLoad(buffer, tuple(cell), prim_type(buffer.dtype))
+    load = buffer_load(buffer, *cell)
     combined = with_fields(plan.store.value, a=load, b=substitute(plan.value, mapping))
     body = BufferStore(buffer, combined, tuple(cell), None, plan.store.span)
     first = BufferStore(buffer, substitute(plan.neutral, mapping), tuple(cell))
@@ -318,7 +318,7 @@ def _final(
     values = (fresh[loop.loop.loop_var], *[value for _, value in spatial])
     cell = list(plan.store.indices)
     cell.insert(plan.axis, factor)
-    load = BufferLoad(buffer, tuple(cell), prim_type(buffer.dtype))
+    load = buffer_load(buffer, *cell)
     target = BufferLoad(plan.store.buffer, plan.store.indices, prim_type(buffer.dtype))
     body = BufferStore(plan.store.buffer, with_fields(plan.store.value, a=target, b=load), plan.store.indices)
     own = (point(plan.store.buffer, plan.store.indices),)

@@ -11,7 +11,7 @@ A loop over tiles with ``software_prefetch_panel: n`` fetches panels ahead (``pr
 from __future__ import annotations
 
 from ....ir.buffer import Buffer
-from ....ir.build import add, dtype_of, int_imm, minimum, sub
+from ....ir.build import add, buffer_load, dtype_of, int_imm, minimum, sub
 from ....ir.expr import Call, IntImm
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -63,7 +63,7 @@ def _loop(loop: For) -> Stmt:
             [structural_equal(index, p.indices[0]) and p.buffer is load.buffer for p in places]
         ):
             continue
-        places.append(BufferLoad(load.buffer, (index,), prim_type(load.buffer.dtype)))
+        places.append(buffer_load(load.buffer, index))
     fetches: list[Stmt] = []
     for place in places:
         there = replace(place, indices=(substitute(place.indices[0], {loop.loop_var: ahead}),))

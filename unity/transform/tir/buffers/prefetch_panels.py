@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....ir.build import add, dtype_of, floormod, int_imm, intrinsic, is_int, lt, minimum, mul, sub
+from ....ir.build import add, buffer_load, dtype_of, floormod, int_imm, intrinsic, is_int, lt, minimum, mul, sub
 from ....ir.expr import Call, IntImm, Var, op
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Ramp
@@ -107,7 +107,7 @@ class _Panel:
         for line in range(each):
             if turn is not None:
                 values[turn.loop_var] = minimum(add(first, int_imm(line, self.ty)), int_imm(count - 1, self.ty))
-            there = BufferLoad(load.buffer, (substitute(base, values),), prim_type(load.buffer.dtype))
+            there = buffer_load(load.buffer, substitute(base, values))
             made.append(prefetch_of(there, SECOND_LEVEL))
         fetching = -(-count // each)
         if left is None or (self.tiles > 1 and fetching >= self.tiles):

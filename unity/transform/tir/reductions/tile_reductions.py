@@ -21,7 +21,7 @@ from operator import mul as times
 
 from ....ffi.dtype import DataType
 from ....ir.buffer import Buffer
-from ....ir.build import add, cast, const, dtype_of, if_then_else, int_imm, lt, mul
+from ....ir.build import add, buffer_load, cast, const, dtype_of, if_then_else, int_imm, lt, mul
 from ....ir.constant import is_int
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
@@ -250,7 +250,7 @@ class _Tile:
 
     def add_chunk(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
         """The sum of a chunk added to the total."""
-        total, part = [BufferLoad(buffer, cell, prim_type(buffer.dtype)) for buffer in (self.total, self.buffer)]
+        total, part = [buffer_load(buffer, *cell) for buffer in (self.total, self.buffer)]
         return BufferStore(self.total, add(total, cast(part, self.total.dtype)), cell)
 
     def over(self, make: Callable[[Corner, tuple[Expr, ...], Expr | None], Stmt]) -> Stmt:
@@ -311,7 +311,7 @@ class _Tile:
         made: Stmt = substitute(replace(self.store, value=result), places)
         if self.plan.epilogue is not None:
             made = follow(self.plan.epilogue, self.store, result, places)
-        total = cast(BufferLoad(self.total, cell, prim_type(self.total.dtype)), dtype)
+        total = cast(buffer_load(self.total, *cell), dtype)
         return seq(Bind(result, total), made if inside is None else IfThenElse(inside, made))
 
 

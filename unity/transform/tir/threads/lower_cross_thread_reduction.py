@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from ....ir.analysis.threads import ThreadAxis, axis_of, is_thread_axis, is_virtual
 from ....ir.buffer import Buffer, Range
-from ....ir.build import const, dtype_of, eq, intrinsic, is_int, logical_and, max_value, min_value
+from ....ir.build import buffer_load, const, dtype_of, eq, intrinsic, is_int, logical_and, max_value, min_value
 from ....ir.expr import Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -165,7 +165,7 @@ def _write_back(
     """The block that puts what all threads reduced into the cell; ``steps`` are the iterations that do so one after another."""
     init = at.block.init
     pairs = [(axis, value) for axis, value in zip(at.block.iter_vars, at.iter_values) if axis.kind != "R"]
-    before: Expr = BufferLoad(store.buffer, store.indices, prim_type(store.buffer.dtype))
+    before: Expr = buffer_load(store.buffer, *store.indices)
     if init is not None and not steps:
         assert type(init) is BufferStore
         before, init = init.value, None

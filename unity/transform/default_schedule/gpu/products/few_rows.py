@@ -19,7 +19,7 @@ from .....ffi.dtype import DataType
 from .....ir.build import dtype_of, le
 from .....ir.expr import Call, IntImm, Var
 from .....ir.function import PrimFunc
-from .....ir.scalar import BufferLoad, Cast, IterVar
+from .....ir.scalar import BufferLoad, IterVar
 from .....ir.stmt import BufferStore, Stmt
 from .....ir.types import Expr, prim_type
 from .....ir.walk import collect, substitute, used_vars
@@ -32,7 +32,7 @@ from ..common.stages import size_of
 from . import lane_matrices, lane_sums
 from .lane_matrices import COLUMNS
 from .lane_work import LaneTile, Work
-from .product import Product, apart, computed_by, extent_of, inline_producers, products_of, walks
+from .product import Product, apart, computed_by, extent_of, inline_producers, products_of, stored, walks
 from .tile_blocks import WARP, registers
 from .tile_sides import CHUNK_BYTES, Side, is_whole, last_divides
 
@@ -198,7 +198,7 @@ def _form(what: Product, side: Side, rows: int, gpu: GpuMachine) -> str:
 def _side(what: Product, name: str, value: Expr, axes: tuple[IterVar, ...]) -> Side:
     """An operand, by the axis that is contiguous in memory."""
     by_steps = walks(value, what.steps, axes) or not axes
-    value = value.value if isinstance(value, Cast) else value
+    value = stored(value)
     buffer = registers(f"{what.name}_{name}", dtype_of(value).name, 1)
     side = Side(value, axes, 0, 0, by_steps, False, 1, buffer)
     chunk = CHUNK_BYTES // dtype_of(value).itemsize
@@ -279,4 +279,4 @@ def _warps_joined(what: Product, cells: int, gpu: GpuMachine) -> int:
 
 def _element(value: Expr) -> DataType:
     """The data type of an operand in memory."""
-    return dtype_of(value.value if isinstance(value, Cast) else value)
+    return dtype_of(stored(value))

@@ -10,14 +10,13 @@ Not here: what is read where, and how results are written (`lane_work.py`).
 from __future__ import annotations
 
 from .....ir.buffer import Buffer
-from .....ir.build import add, const, floordiv, floormod, intrinsic, lt, mul, ne
-from .....ir.expr import IntImm, StringImm
+from .....ir.build import add, buffer_load, const, floordiv, floormod, intrinsic, lt, mul
+from .....ir.expr import StringImm
 from .....ir.scalar import BufferLoad
-from .....ir.stmt import AllocBuffer, BufferStore, Evaluate, IfThenElse, Stmt, seq
+from .....ir.stmt import BufferStore, Evaluate, IfThenElse, Stmt, seq
 from .....ir.types import Expr, prim_type
 from ..common.nests import INT
-from .lane_work import Place, Work, launched, read_large, read_small, within, written
-from .product import extent_of, is_multiple
+from .lane_work import Place, Work, launched, within, written
 from .tile_blocks import loop, registers, vector
 
 COLUMNS = 8
@@ -34,8 +33,6 @@ def kernel(work: Work, operand: str, total: str) -> Stmt:
     left = registers(f"{what.name}_left", work.small.buffer.dtype.name, 4 * word)
     right = registers(f"{what.name}_right", work.large.buffer.dtype.name, 2 * word)
     names = [StringImm(n) for n in (work.tile.form, "row", "col", operand, operand, total)]
-    extent = extent_of(what.steps)
-    turns = floordiv(extent, work.steps)
 
     def multiply(matrix: Expr, source: Buffer, at: Expr) -> Stmt:
         places = (left.data, const(0, INT), source.data, at, sums.data, mul(matrix, SUMS))
@@ -52,31 +49,12 @@ def kernel(work: Work, operand: str, total: str) -> Stmt:
                 _right(work, right, p, first, word), multiply(p, right, const(0, INT)))))  # fmt: skip
         return seq(*made)
 
-    def turn(at: Expr, place: Place, is_last: bool) -> Stmt:
-        def products(run: Expr) -> Stmt:
-            return loop("q", work.run // (2 * word), lambda q: group(run, q))
+    def products(place: Place, turn: Expr, run: Expr, is_last: bool) -> Stmt:
+        return loop("q", work.run // (2 * word), lambda q: group(run, q))
 
-        large = read_large(work, place, at, is_last)
-        if work.is_kept:
-            small = loop("run", work.runs, lambda run: read_small(work, place, at, run, is_last))
-            return seq(large, small, loop("run", work.runs, products))
-        return seq(
-            large, loop("run", work.runs, lambda run: seq(read_small(work, place, at, run, is_last), products(run)))
-        )
-
-    def block(place: Place) -> Stmt:
-        buffers = (work.large.buffer, work.small.buffer, left, sums, *([] if work.large.by_steps else [right]))
-        made = [
-            *[AllocBuffer(buffer) for buffer in buffers],
-            loop("e", tiles * SUMS, lambda e: BufferStore(sums, const(0, sums.dtype), (e,))),
-            loop("turn", turns, lambda at: turn(at, place, False), "serial"),
-        ]
-        if not is_multiple(extent, work.steps):
-            rest = turn(turns, place, True)
-            made.append(rest if type(extent) is IntImm else IfThenElse(ne(floormod(extent, work.steps), 0), rest))
-        return seq(*made, written(work, place, lambda shared: _put(work, place, sums, shared)))
-
-    return launched(work, block)
+    near = [left, sums] if work.large.by_steps else [left, sums, right]
+    return launched(work, sums, near, products,
+                    lambda place: written(work, place, lambda shared: _put(work, place, sums, shared)))  # fmt: skip
 
 
 def _left(work: Work, left: Buffer, run: Expr, first: Expr, word: int) -> Stmt:
@@ -119,7 +97,7 @@ def _put(work: Work, place: Place, sums: Buffer, shared: Buffer) -> Stmt:
         at = Place(place.batch, place.row, place.column, place.warps, (lane, place.lanes[1]), place.thread)
         vector_at, inner = floordiv(matrix, work.by_column), floormod(matrix, work.by_column)
         column = add(mul(within(work, at, vector_at), work.by_column), inner)
-        value = BufferLoad(sums, (add(mul(matrix, SUMS), 2 * half + pair),), prim_type(sums.dtype))
+        value = buffer_load(sums, add(mul(matrix, SUMS), 2 * half + pair))
         store = BufferStore(shared, value, (place.warps[1], row, column))
         return store if rows >= (half + 1) * COLUMNS else IfThenElse(lt(row, rows), store)
 

@@ -9,41 +9,20 @@ Not here: what is read where, and how results are written (`lane_work.py`).
 from __future__ import annotations
 
 from .....ir.buffer import Buffer
-from .....ir.build import add, const, dtype_of, eq, floordiv, floormod, intrinsic, mul, ne, select
-from .....ir.expr import IntImm
-from .....ir.scalar import BufferLoad, Cast
-from .....ir.stmt import AllocBuffer, AttrStmt, BufferStore, IfThenElse, Stmt, seq
-from .....ir.types import Expr, prim_type
+from .....ir.build import add, buffer_load, const, dtype_of, eq, floordiv, floormod, intrinsic, mul, select
+from .....ir.scalar import Cast
+from .....ir.stmt import AttrStmt, BufferStore, IfThenElse, Stmt, seq
+from .....ir.types import Expr
 from ..common.nests import INT
-from .lane_work import Place, Work, launched, left_of, over_of, read_large, read_small, step_inside, within, written
-from .product import extent_of, is_multiple
+from .lane_work import Place, Work, launched, left_of, over_of, step_inside, within, written
 from .tile_blocks import WARP, loop, registers
 
 
 def kernel(work: Work) -> Stmt:
     """The kernel of a product."""
     sums = registers(f"{work.what.name}_sums", work.what.store.buffer.dtype.name, work.tile.rows * work.own)
-    extent = extent_of(work.what.steps)
-    turns = floordiv(extent, work.steps)
 
-    def block(place: Place) -> Stmt:
-        made = [
-            *[AllocBuffer(buffer) for buffer in (work.large.buffer, work.small.buffer, sums)],
-            loop("e", work.tile.rows * work.own, lambda e: BufferStore(sums, const(0, sums.dtype), (e,))),
-            loop("turn", turns, lambda turn: _turn(work, place, sums, turn, False), "serial"),
-        ]
-        if not is_multiple(extent, work.steps):
-            rest = _turn(work, place, sums, turns, True)
-            made.append(rest if type(extent) is IntImm else IfThenElse(ne(floormod(extent, work.steps), 0), rest))
-        return seq(*made, _join(work, place, sums))
-
-    return launched(work, block)
-
-
-def _turn(work: Work, place: Place, sums: Buffer, turn: Expr, is_last: bool) -> Stmt:
-    """Read vectors of the large operand, and add their products; of the last turn some may hang over."""
-
-    def products(run: Expr) -> Stmt:
+    def products(place: Place, turn: Expr, run: Expr, is_last: bool) -> Stmt:
         def step(e: Expr) -> Stmt:
             made = loop(
                 "i", work.tile.rows, lambda i: loop("j", work.own, lambda j: _product(work, sums, run, e, i, j))
@@ -55,12 +34,7 @@ def _turn(work: Work, place: Place, sums: Buffer, turn: Expr, is_last: bool) -> 
         guarded = is_last and work.large.by_steps
         return IfThenElse(step_inside(work, place, turn, run, const(0, INT)), made) if guarded else made
 
-    large = read_large(work, place, turn, is_last)
-    if work.is_kept:
-        small = loop("run", work.runs, lambda run: read_small(work, place, turn, run, is_last))
-        return seq(large, small, loop("run", work.runs, products))
-    both = loop("run", work.runs, lambda run: seq(read_small(work, place, turn, run, is_last), products(run)))
-    return seq(large, both)
+    return launched(work, sums, [sums], products, lambda place: _join(work, place, sums))
 
 
 def _product(work: Work, sums: Buffer, run: Expr, step: Expr, row: Expr, column: Expr) -> Stmt:
@@ -74,10 +48,10 @@ def _product(work: Work, sums: Buffer, run: Expr, step: Expr, row: Expr, column:
     places = ((work.small, work.small_at(run, row, step)), (work.large, large))
     factors: list[Expr] = []
     for (side, at), value in zip(places, values):
-        load = BufferLoad(side.buffer, (at,), prim_type(side.buffer.dtype))
+        load = buffer_load(side.buffer, at)
         factors.append(Cast(load, value.ty) if isinstance(value, Cast) else load)
     cell = (add(mul(row, work.own), column),)
-    total = BufferStore(sums, add(BufferLoad(sums, cell, prim_type(sums.dtype)), mul(factors[0], factors[1])), cell)
+    total = BufferStore(sums, add(buffer_load(sums, *cell), mul(factors[0], factors[1])), cell)
     return AttrStmt(const(0, "int32"), "reduction", 1, total)
 
 
@@ -104,7 +78,7 @@ def _join(work: Work, place: Place, sums: Buffer) -> Stmt:
             row, own = over_of(cell, work.own), left_of(cell, work.own)
             vector_at, place_in = over_of(own, work.by_column), left_of(own, work.by_column)
             column = add(mul(within(work, place, vector_at), work.by_column), place_in)
-            value = BufferLoad(sums, (e,), prim_type(sums.dtype))
+            value = buffer_load(sums, e)
             return BufferStore(shared, value, (place.warps[1], row, column))
 
         stores = loop("e", left, put)
@@ -117,7 +91,7 @@ def _halved(sums: Buffer, count: int, upper: Expr, lanes: int) -> Stmt:
     """Of two sums a lane keeps one, and adds that of its partner."""
 
     def one(e: Expr) -> Stmt:
-        own, other = [BufferLoad(sums, (at,), prim_type(sums.dtype)) for at in (e, add(e, count))]
+        own, other = [buffer_load(sums, at) for at in (e, add(e, count))]
         given = _shuffled(select(upper, own, other), lanes)
         return BufferStore(sums, add(select(upper, other, own), given), (e,))
 
@@ -128,7 +102,7 @@ def _added(sums: Buffer, count: int, lanes: int) -> Stmt:
     """Both lanes of a pair have the sum of theirs."""
 
     def one(e: Expr) -> Stmt:
-        own = BufferLoad(sums, (e,), prim_type(sums.dtype))
+        own = buffer_load(sums, e)
         return BufferStore(sums, add(own, _shuffled(own, lanes)), (e,))
 
     return loop("e", count, one)

@@ -8,20 +8,33 @@ Not here: how what was read is multiplied (`lane_sums.py`, `lane_matrices.py`), 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .....ir.analysis.threads import OWN_BARRIERS
 from .....ir.buffer import Buffer
-from .....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, intrinsic, lt, minimum, mul, select, sub
-from .....ir.expr import StringImm
-from .....ir.scalar import BufferLoad
-from .....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore, Evaluate, IfThenElse, Stmt, seq
-from .....ir.types import Expr, prim_type
+from .....ir.build import (
+    add,
+    buffer_load,
+    ceildiv,
+    const,
+    dtype_of,
+    floordiv,
+    floormod,
+    lt,
+    minimum,
+    mul,
+    ne,
+    select,
+    sub,
+)
+from .....ir.expr import IntImm, StringImm
+from .....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore, IfThenElse, Stmt, seq
+from .....ir.types import Expr
 from .....ir.walk import substitute
 from ..common.nests import INT, buffer_of
 from .product import Product, apart, extent_of, is_multiple, output_at, values_at
-from .tile_blocks import WARP, loop, registers, vector
+from .tile_blocks import WARP, bound, do, loop, registers, vector
 from .tile_sides import Side, all_of, inside, sum_of
 from .tiles import has_axis
 
@@ -138,7 +151,42 @@ class Place:
     thread: Expr
 
 
-def launched(work: Work, block: Callable[[Place], Stmt]) -> Stmt:
+def launched(
+    work: Work, sums: Buffer, near: Sequence[Buffer], products: Callable[[Place, Expr, Expr, bool], Stmt],
+    finish: Callable[[Place], Stmt],
+) -> Stmt:  # fmt: skip
+    """A block of threads for each group of columns. In each turn a thread reads its vectors of the large operand before it
+    multiplies any; ``products``: those of a run of steps, by place, turn and run, and whether the turn is the last one, in which
+    some steps hang over; ``near``: the registers that they use, the sums among them."""
+    extent = extent_of(work.what.steps)
+    turns = floordiv(extent, work.steps)
+
+    def turn(place: Place, at: Expr, is_last: bool) -> Stmt:
+        def small(run: Expr) -> Stmt:
+            return read_small(work, place, at, run, is_last)
+
+        def made(run: Expr) -> Stmt:
+            return products(place, at, run, is_last)
+
+        bodies = [small, made] if work.is_kept else [lambda run: seq(small(run), made(run))]
+        return seq(read_large(work, place, at, is_last), *[loop("run", work.runs, body) for body in bodies])
+
+    def block(place: Place) -> Stmt:
+        (count,) = sums.shape
+        made = [
+            *[AllocBuffer(buffer) for buffer in (work.large.buffer, work.small.buffer, *near)],
+            loop("e", count, lambda e: BufferStore(sums, const(0, sums.dtype), (e,))),
+            loop("turn", turns, lambda at: turn(place, at, False), "serial"),
+        ]
+        if not is_multiple(extent, work.steps):
+            rest = turn(place, turns, True)
+            made.append(rest if type(extent) is IntImm else IfThenElse(ne(floormod(extent, work.steps), 0), rest))
+        return seq(*made, finish(place))
+
+    return _in_blocks(work, block)
+
+
+def _in_blocks(work: Work, block: Callable[[Place], Stmt]) -> Stmt:
     """A block of threads for each group of columns, which has its own barriers."""
     what, tile = work.what, work.tile
     batch, rows, columns = [extent_of(axes) for axes in (what.batch, work.small.axes, work.large.axes)]
@@ -159,18 +207,14 @@ def launched(work: Work, block: Callable[[Place], Stmt]) -> Stmt:
     def grid(b: Expr) -> Stmt:
         def tiles(x: Expr, y: Expr) -> Stmt:
             at = (floordiv(x, over), floormod(x, over)) if is_folded else (b, x)
-            return _bound("ty", tile.warps, "threadIdx.y", lambda ty: _bound("tx", WARP, "threadIdx.x", lambda tx:
+            return bound("ty", tile.warps, "threadIdx.y", lambda ty: bound("tx", WARP, "threadIdx.x", lambda tx:
                 place(*at, y, ty, tx)))  # fmt: skip
 
         count = mul(batch, over) if is_folded else over
-        return _bound("x", count, "blockIdx.x", lambda x: _bound("y", down, "blockIdx.y", lambda y: tiles(x, y)))
+        return bound("x", count, "blockIdx.x", lambda x: bound("y", down, "blockIdx.y", lambda y: tiles(x, y)))
 
-    body = _bound("b", batch, "blockIdx.z", grid) if has_own else grid(const(0, INT))
+    body = bound("b", batch, "blockIdx.z", grid) if has_own else grid(const(0, INT))
     return BlockRealize((), const(True), Block((), None, None, (), (), {}, what.name, body))
-
-
-def _bound(name: str, extent: int | Expr, thread: str, body: Callable[[Expr], Stmt]) -> Stmt:
-    return loop(name, extent, body, "thread_binding", thread)
 
 
 def over_of(value: Expr, by: int) -> Expr:
@@ -274,23 +318,23 @@ def written(work: Work, place: Place, puts: Callable[[Buffer], Stmt]) -> Stmt:
     return seq(
         AllocBuffer(shared),
         puts(shared),
-        Evaluate(intrinsic("tvm_storage_sync", StringImm("shared"))),
+        do("tvm_storage_sync", StringImm("shared")),
         loop("again", -(-count // threads), lambda again: _written(work, place, shared, again, count, threads)),
     )
 
 
 def _written(work: Work, place: Place, shared: Buffer, again: Expr, count: int, threads: int) -> Stmt:
     """Write a cell of the block."""
-    what, tile, ty = work.what, work.tile, prim_type(shared.dtype)
+    what, tile = work.what, work.tile
     cell = add(mul(again, threads), place.thread)
     if work.is_turned:
         row, column = left_of(cell, tile.rows), over_of(cell, tile.rows)
     else:
         row, column = over_of(cell, work.columns), left_of(cell, work.columns)
-    total, zero = registers(f"{shared.name}_joined", shared.dtype.name, 1), (const(0, INT),)
-    value: Expr = BufferLoad(shared, (const(0, INT), row, column), ty)
+    total, zero = registers(f"{shared.name}_joined", shared.dtype.name, 1), const(0, INT)
+    value: Expr = buffer_load(shared, const(0, INT), row, column)
     for warp in range(1, tile.step_warps):
-        value = add(value, BufferLoad(shared, (const(warp, INT), row, column), ty))
+        value = add(value, buffer_load(shared, const(warp, INT), row, column))
     rows, columns = work.small.axes, work.large.axes
     at = add(place.row, row), add(place.column, column)
     places = {**apart(what.batch, place.batch), **apart(rows, at[0]), **apart(columns, at[1])}
@@ -298,6 +342,6 @@ def _written(work: Work, place: Place, shared: Buffer, again: Expr, count: int, 
         *([] if count % threads == 0 else [lt(cell, count)]),
         *inside(at[0], extent_of(rows), tile.rows), *inside(at[1], extent_of(columns), work.columns),
     ])  # fmt: skip
-    store = output_at(what, places, BufferLoad(total, zero, ty))
-    made = seq(AllocBuffer(total), BufferStore(total, value, zero), store)
+    store = output_at(what, places, buffer_load(total, zero))
+    made = seq(AllocBuffer(total), BufferStore(total, value, (zero,)), store)
     return made if guard is None else IfThenElse(guard, made)

@@ -11,18 +11,16 @@ from dataclasses import replace as with_fields
 from typing import NamedTuple
 
 from .....ir.build import const, dtype_of
-from .....ir.expr import IntImm
-from .....ir.scalar import Cast, IterVar
+from .....ir.scalar import IterVar
 from .....ir.types import Expr
 from ....infra.backend import GpuMachine
 from ....schedule import Schedule
 from ....tir.analysis.choices import choose
 from ..common.nests import INT, buffer_of
-from ..common.stages import size_of
-from .product import Product, computed_by, extent_of, inline_producers, products_of, walks
+from .product import Product, computed_by, count_of, inline_producers, products_of, stored, walks
 from .thread_tile_parts import ThreadTile
 from .thread_tiles import kernel
-from .tile_blocks import WARP
+from .tile_blocks import WARP, groups_of
 from .tile_sides import CHUNK_BYTES, Side, vectors_of
 
 
@@ -70,8 +68,6 @@ STEP_BYTES = 64
 """Bytes of a tile's row of steps for each group."""
 STAGES = 4
 """Stages of the rings: copies run three tiles ahead."""
-GROUP = 8
-"""Most tiles of columns that blocks take before the next tile of rows."""
 LEAST = 32
 """Least rows, columns and steps of a product for which pipelines pay."""
 LEAST_ITEM = 4
@@ -92,7 +88,8 @@ def bind_pipelined_tiles(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple
     tile = _tile(what, gpu)
     if tile is None:
         return None
-    made = kernel(what, tile, *_sides(what, tile), _group(what, tile))
+    groups = groups_of(what, tile.columns)
+    made = kernel(what, tile, *_sides(what, tile), choose(what.stage.block, "group", groups, groups[0]))
     return computed_by(sch, what, made), f"{what.name} in tiles of {tile}, copied {tile.stages - 1} ahead"
 
 
@@ -105,7 +102,7 @@ def _side(what: Product, name: str, value: Expr, axes: tuple[IterVar, ...], size
     """An operand with a buffer for its tile. ``keeps``: steps that are contiguous in memory are so in the tile; of an operand that
     does not keep them the copy transposes, element by element."""
     walked = walks(value, what.steps, axes)
-    value = value.value if isinstance(value, Cast) else value
+    value = stored(value)
     by_steps, dtype = walked and keeps, dtype_of(value)
     length, lines = (steps, size) if by_steps else (size, steps)
     free = CHUNK_BYTES // dtype.itemsize if walked else 0
@@ -143,21 +140,9 @@ def _costs(what: Product, gpu: GpuMachine) -> dict[Choice, float]:
 
 def _sizes(what: Product) -> tuple[int, int, int, int]:
     """Batch, rows, columns and steps."""
-    batch, rows, columns, steps = [
-        size_of([axis.dom.extent for axis in axes if axis.dom is not None])
-        for axes in (what.batch, what.rows, what.columns, what.steps)
-    ]
-    return batch, rows, columns, steps
+    return count_of(what.batch), count_of(what.rows), count_of(what.columns), count_of(what.steps)
 
 
 def _item(what: Product) -> int:
     """Bytes of the narrower operand's elements in memory."""
-    values = [value.value if isinstance(value, Cast) else value for value in (what.left, what.right)]
-    return min([dtype_of(value).itemsize for value in values])
-
-
-def _group(what: Product, tile: ThreadTile) -> int:
-    extent = extent_of(what.columns)
-    tiles = math.ceil(extent.value / tile.columns) if type(extent) is IntImm else 1
-    groups = [group for group in range(GROUP, 0, -1) if tiles % group == 0]
-    return choose(what.stage.block, "group", groups, groups[0])
+    return min([dtype_of(stored(value)).itemsize for value in (what.left, what.right)])

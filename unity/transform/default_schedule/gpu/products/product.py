@@ -51,6 +51,12 @@ class Product:
         """The name of its block."""
         return self.stage.name
 
+    @property
+    def first(self) -> Expr:
+        """The value that a sum begins with."""
+        assert isinstance(self.stage.block.init, BufferStore)
+        return self.stage.block.init.value
+
 
 @dataclass(slots=True, frozen=True)
 class Tile:
@@ -196,6 +202,16 @@ def extent_of(axes: Sequence[IterVar]) -> Expr:
     return Analyzer().simplify(total)
 
 
+def count_of(axes: Sequence[IterVar]) -> int:
+    """The values of iterators together; a symbol counts as UNKNOWN."""
+    return size_of([axis.dom.extent for axis in axes if axis.dom is not None])
+
+
+def stored(operand: Expr) -> Expr:
+    """An operand as it is in memory, before it is converted."""
+    return operand.value if isinstance(operand, Cast) else operand
+
+
 def apart(axes: Sequence[IterVar], flat: Expr, lanes: int = 1, lane: Expr | None = None) -> dict[Var, Expr]:
     """The values of iterators from one number that counts through them; with ``lane``, through groups of ``lanes`` along the last
     one."""
@@ -262,13 +278,11 @@ def on_tiles(func: PrimFunc, what: Product, tile: Tile) -> Tiled:
         operands.append(Cast(load, value.ty) if isinstance(value, Cast) else load)
     cell = (b, io, jo, ii, jl, jj)
     load_own = BufferLoad(result, cell, prim_type(result.dtype))
-    init = what.stage.block.init
-    assert isinstance(init, BufferStore)
     main = nest_of(
         name,
         axes,
         BufferStore(result, add(load_own, mul(operands[0], operands[1])), cell),
-        BufferStore(result, init.value, cell),
+        BufferStore(result, what.first, cell),
     )
     last, last_name = _last(what, result, (batch, rows, columns), sizes, tile)
     nests = [made for made, _ in filled] + [main, last]
@@ -284,7 +298,7 @@ def _fill(
     steps: Expr, counts: Sequence[Expr], sizes: Sequence[Expr], batch: Expr, tile: Tile,
 ) -> tuple[Stmt, Buffer]:  # fmt: skip
     """The nest that fills the tiles of an operand, and their buffer. The block that reads the tiles does conversions."""
-    value = value.value if isinstance(value, Cast) else value
+    value = stored(value)
     inner = (sizes[place], sizes[2]) if by_steps else (sizes[2], sizes[place])
     names = "b o ko i ki" if by_steps else "b o ko ki i"
     made = iterators_of(names, (batch, counts[place], counts[2], *inner), "SSSSS")

@@ -7,24 +7,23 @@ Rewrite: ``C[i, j] += A[i, k] * B[k, j]`` in two pieces -> ``P[p, i, j] += A[i, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace as replace_fields
 
 from .....ir.buffer import Buffer
-from .....ir.build import add, const
+from .....ir.build import add, buffer_load, const
 from .....ir.expr import Var
 from .....ir.node import replace
-from .....ir.scalar import BufferLoad, Cast, IterVar
+from .....ir.scalar import BufferLoad, IterVar
 from .....ir.stmt import Stmt
-from .....ir.types import Expr, prim_type
+from .....ir.types import Expr
 from .....ir.walk import substitute
 from ..common.nests import INT, buffer_of, iterators_of, nest_of
-from .product import Product, output_at, values_at
+from .product import Product, output_at, stored, values_at
 
 
 def exchanged(what: Product) -> Product:
     """The product of the operands the other way round, whose rows are the columns."""
-    return Product(
-        what.stage, what.store, what.batch, what.columns, what.rows, what.steps, what.right, what.left, what.after
-    )
+    return replace_fields(what, rows=what.columns, columns=what.rows, left=what.right, right=what.left)
 
 
 def as_read(what: Product) -> Product:
@@ -32,11 +31,11 @@ def as_read(what: Product) -> Product:
     is then one matrix, and what is permuted is where rows of the result are written."""
     rows, columns = _ordered(what.rows, what.left), _ordered(what.columns, what.right)
     columns = columns if columns[-1] is what.columns[-1] else what.columns
-    return Product(what.stage, what.store, what.batch, rows, columns, what.steps, what.left, what.right, what.after)
+    return replace_fields(what, rows=rows, columns=columns)
 
 
 def _ordered(axes: tuple[IterVar, ...], operand: Expr) -> tuple[IterVar, ...]:
-    load = operand.value if isinstance(operand, Cast) else operand
+    load = stored(operand)
     indices = load.indices if isinstance(load, BufferLoad) else ()
     place = {index: number for number, index in enumerate(indices) if isinstance(index, Var)}
     return tuple(sorted(axes, key=lambda axis: place[axis.var])) if all([axis.var in place for axis in axes]) else axes
@@ -48,8 +47,7 @@ def in_pieces(what: Product, pieces: int) -> tuple[Product, Buffer]:
     whole = what.store.buffer
     parts = buffer_of(f"{what.name}_pieces", whole.dtype.name, (const(pieces, INT), *whole.shape), "global")
     store = replace(what.store, buffer=parts, indices=(piece.var, *what.store.indices))
-    batch = (piece, *what.batch)
-    return Product(what.stage, store, batch, what.rows, what.columns, what.steps, what.left, what.right, None), parts
+    return replace_fields(what, store=store, batch=(piece, *what.batch), after=None), parts
 
 
 def joined(what: Product, parts: Buffer, pieces: int) -> Stmt:
@@ -60,10 +58,9 @@ def joined(what: Product, parts: Buffer, pieces: int) -> Stmt:
     )
     values: dict[Var, Expr] = {axis.var: new.var for axis, new in zip(axes, made)}
     places = [substitute(index, values_at(what, values)) for index in what.store.indices]
-    ty = prim_type(parts.dtype)
-    total: Expr = BufferLoad(parts, (const(0, INT), *places), ty)
+    total: Expr = buffer_load(parts, const(0, INT), *places)
     for piece in range(1, pieces):
-        total = add(total, BufferLoad(parts, (const(piece, INT), *places), ty))
+        total = add(total, buffer_load(parts, const(piece, INT), *places))
     name = f"{what.name}_joined" if what.after is None else what.after.name
     return nest_of(name, made, output_at(what, values, total))
 

@@ -12,7 +12,7 @@ from itertools import islice
 
 from .....ir.build import dtype_of, le
 from .....ir.expr import IntImm
-from .....ir.scalar import BufferLoad, Cast, IterVar
+from .....ir.scalar import BufferLoad
 from .....ir.stmt import AllocBuffer, IfThenElse, Stmt, seq
 from .....ir.types import Expr
 from .....ir.walk import collect
@@ -21,9 +21,9 @@ from ....schedule import Schedule
 from ....tir.analysis.choices import choose
 from ..common.stages import size_of
 from .image_views import stages_in, views_of
-from .product import Product, computed_by, extent_of, inline_producers, products_of
+from .product import Product, computed_by, count_of, extent_of, inline_producers, products_of, stored
 from .product_pieces import as_read, exchanged, in_pieces, joined
-from .tile_blocks import WARP
+from .tile_blocks import GROUP, WARP, groups_of
 from .tile_costs import CHOICES, GROUP_CHOICES, PIECES, STEP_BYTES, Choice, Sizes, plans, tiles_of
 from .tile_sides import Side, side_of
 from .warp_tiles import Form, WarpTile, kernel
@@ -47,8 +47,6 @@ STAGES, MOST_STAGES = 4, 12
 more, so that as many bytes are on their way."""
 DEEP = 96 << 10
 """Bytes of such stages where blocks are fewer than processors."""
-GROUP = 8
-"""Most tiles of columns that blocks take before the next tile of rows."""
 FEW_ROWS = 64
 """A product with a symbolic number of rows has a kernel of its own for up to this many."""
 LEAST_COPY = 8
@@ -61,7 +59,7 @@ def matrix_products(sch: Schedule) -> list[Product]:
     """The products of a program for which tensor cores have an instruction."""
     return [
         product for product in products_of(sch)
-        if _form(product) is not None and _size(product.steps) >= FEW_STEPS
+        if _form(product) is not None and count_of(product.steps) >= FEW_STEPS
     ]  # fmt: skip
 
 
@@ -76,7 +74,7 @@ def bind_tensor_cores(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Sc
     inline_producers(sch, what.stage.rv)
     what = as_read(next(product for product in products_of(sch) if product.name == what.name))
     rows = extent_of(what.rows)
-    tile = _tile(what, gpu, _size(what.rows))
+    tile = _tile(what, gpu, count_of(what.rows))
     few = _tile(what, gpu, FEW_ROWS) if type(rows) is not IntImm else tile
     if tile is None or few is None:
         return None
@@ -179,23 +177,19 @@ def _form(what: Product) -> Form | None:
 
 
 def _narrow(value: Expr) -> str:
-    return dtype_of(value.value if isinstance(value, Cast) else value).name
-
-
-def _size(axes: tuple[IterVar, ...]) -> int:
-    return size_of([axis.dom.extent for axis in axes if axis.dom is not None])
+    return dtype_of(stored(value)).name
 
 
 def _item(what: Product) -> int:
     """Bytes of an element of the operands."""
-    return dtype_of(what.left.value if isinstance(what.left, Cast) else what.left).itemsize
+    return dtype_of(stored(what.left)).itemsize
 
 
 def _steps(what: Product) -> int:
     """Steps of a tile; fewer if the product has few."""
     item = _item(what)
     steps = STEP_BYTES // item
-    while steps > STEP_BYTES // 4 // item and steps >= 2 * _size(what.steps):
+    while steps > STEP_BYTES // 4 // item and steps >= 2 * count_of(what.steps):
         steps //= 2
     return steps
 
@@ -206,7 +200,7 @@ def _sizes(what: Product, rows: int) -> Sizes:
     result = written.buffer.dtype.itemsize if written is not None else what.store.buffer.dtype.itemsize
     axes = (*what.batch, *what.rows, *what.columns, *what.steps)
     known = all([axis.dom is not None and type(axis.dom.extent) is IntImm for axis in axes])
-    batch, columns, steps, item = _size(what.batch), _size(what.columns), _size(what.steps), _item(what)
+    batch, columns, steps, item = count_of(what.batch), count_of(what.columns), count_of(what.steps), _item(what)
     counts = (batch * rows * steps, batch * columns * steps)
     read = item * sum([_elements(value, most) for value, most in zip((what.left, what.right), counts)])
     return Sizes(batch, rows, columns, steps, item, result, known, read)
@@ -220,10 +214,7 @@ def _elements(operand: Expr, most: int) -> int:
 def _group(what: Product, tile: WarpTile | WarpgroupTile) -> int:
     """Tiles of columns that blocks take before the next tile of rows. Where tiles of rows are few, neighbouring blocks have all of
     them, and read the same columns, which are weights as a rule."""
-    rows, columns = [
-        math.ceil(extent.value / size) if type(extent := extent_of(axes)) is IntImm else 0
-        for axes, size in ((what.rows, tile.rows), (what.columns, tile.columns))
-    ]
-    groups = [group for group in range(GROUP, 0, -1) if columns % group == 0] if columns else [1]
-    own = 1 if isinstance(tile, WarpgroupTile) and 0 < rows <= GROUP else groups[0]
+    rows, groups = extent_of(what.rows), groups_of(what, tile.columns)
+    few = type(rows) is IntImm and 0 < rows.value <= GROUP * tile.rows
+    own = 1 if isinstance(tile, WarpgroupTile) and few else groups[0]
     return choose(what.stage.block, "group", groups, own)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .....ir.buffer import Buffer
-from .....ir.build import add, const, dtype_of, floordiv, floormod, mul
-from .....ir.scalar import BufferLoad, Cast
+from .....ir.build import add, buffer_load, const, dtype_of, floordiv, floormod, mul
+from .....ir.scalar import Cast
 from .....ir.stmt import BufferStore, Stmt
 from .....ir.types import Expr, prim_type
 from ..common.nests import INT, buffer_of
@@ -134,7 +134,7 @@ class Part:
             def one(lane: Expr | None) -> Stmt:
                 line, start = (self.at(first), along) if self.side.by_steps else (along, self.at(first))
                 index = (add(mul(slot, self.side.lines), line), sum_of(start, lane))
-                cell: Expr = BufferLoad(self.ring, index, prim_type(self.ring.dtype))
+                cell: Expr = buffer_load(self.ring, *index)
                 cell = Cast(cell, prim_type(self.near.dtype)) if self.near.dtype is not self.ring.dtype else cell
                 return BufferStore(self.near, cell, (sum_of(version, mul(first, self.ahead), lane),))
 
@@ -145,7 +145,7 @@ class Part:
     def value(self, number: Expr, step: Step) -> Expr:
         """An element of a step that was read."""
         index = sum_of(self._version(step), mul(number, self.ahead), const(step.number % self.ahead, INT))
-        return BufferLoad(self.near, (index,), prim_type(self.near.dtype))
+        return buffer_load(self.near, index)
 
     def _version(self, step: Step) -> Expr:
         """Where what was read for a step begins: every other ``ahead`` steps have the same place."""

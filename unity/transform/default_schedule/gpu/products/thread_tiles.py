@@ -16,16 +16,15 @@ from __future__ import annotations
 
 from .....ir.analysis.threads import BLOCKS_TOGETHER, OWN_BARRIERS
 from .....ir.buffer import Buffer
-from .....ir.build import add, ceildiv, const, eq, floordiv, floormod, intrinsic, lt, minimum, mul, select, sub
+from .....ir.build import add, buffer_load, ceildiv, const, eq, floordiv, floormod, lt, minimum, mul, select, sub
 from .....ir.expr import IntImm, StringImm
-from .....ir.scalar import BufferLoad
-from .....ir.stmt import AllocBuffer, AttrStmt, BufferStore, Evaluate, IfThenElse, Stmt, seq
-from .....ir.types import Expr, prim_type
+from .....ir.stmt import AllocBuffer, AttrStmt, BufferStore, IfThenElse, Stmt, seq
+from .....ir.types import Expr
 from ....tir.threads.inject_software_pipeline import ASYNC_SCOPE
 from ..common.nests import INT, buffer_of
 from .product import Product, extent_of
 from .thread_tile_parts import SHARED, Part, Step, ThreadTile, buffers_of, parts_of
-from .tile_blocks import VECTOR, WARP, Place, fill, launched, loop, registers, write, written_at_once
+from .tile_blocks import VECTOR, WARP, Place, do, fill, launched, loop, registers, write, written_at_once
 from .tile_sides import Side, sum_of
 
 
@@ -35,9 +34,6 @@ def kernel(what: Product, tile: ThreadTile, left: Side, right: Side, group: int)
     rings, near = buffers_of(tile, sides, (what.left, what.right))
     count = tile.own_rows * tile.own_columns
     sums = registers(f"{what.name}_sums", what.store.buffer.dtype.name, count)
-    init = what.stage.block.init
-    assert isinstance(init, BufferStore)
-    first = init.value
     turns, ahead = ceildiv(extent_of(what.steps), tile.steps), tile.stages - 1
 
     def block(place: Place) -> Stmt:
@@ -46,7 +42,7 @@ def kernel(what: Product, tile: ThreadTile, left: Side, right: Side, group: int)
         def copies(turn: Expr) -> Stmt:
             fills = [_fill(what, part, at, turn, tile, place) for part, at in zip(parts, (place.row, place.column))]
             beside = AttrStmt(const(0), ASYNC_SCOPE, 1, seq(*fills))
-            return seq(IfThenElse(lt(turn, turns), beside), _do("ptx_commit_group"))
+            return seq(IfThenElse(lt(turn, turns), beside), do("ptx_commit_group"))
 
         def turn(k: Expr) -> Stmt:
             after = minimum(add(k, 1), sub(turns, 1))  # behind the last turn, what is there
@@ -56,11 +52,11 @@ def kernel(what: Product, tile: ThreadTile, left: Side, right: Side, group: int)
         begin = seq(*[part.loads(const(0, INT), Step(const(0, INT), 1, 0)) for part in parts])
         body = seq(
             loop("s", ahead, copies, "serial"),
-            loop("e", count, lambda e: BufferStore(sums, first, (e,))),
+            loop("e", count, lambda e: BufferStore(sums, what.first, (e,))),
             _arrived(tile),
             begin if type(turns) is IntImm else IfThenElse(lt(0, turns), begin),
             loop("turn", turns, turn, "serial"),
-            _do("ptx_wait_group", const(0)),
+            do("ptx_wait_group", 0),
             _finish(what, tile, parts, sums, place),
         )
         noted = AttrStmt(const(0), OWN_BARRIERS, 1, AttrStmt(const(0), BLOCKS_TOGETHER, tile.together, body))
@@ -69,13 +65,9 @@ def kernel(what: Product, tile: ThreadTile, left: Side, right: Side, group: int)
     return launched(what, tile.rows, tile.columns, tile.warps, block, group)
 
 
-def _do(name: str, *args: Expr) -> Stmt:
-    return Evaluate(intrinsic(name, *args))
-
-
 def _arrived(tile: ThreadTile) -> Stmt:
     """Wait for all threads' copies, but for those of the last turns that were begun."""
-    return seq(_do("ptx_wait_group", const(tile.stages - 2)), _do("tvm_storage_sync", StringImm(SHARED)))
+    return seq(do("ptx_wait_group", tile.stages - 2), do("tvm_storage_sync", StringImm(SHARED)))
 
 
 def _fill(what: Product, part: Part, first: Expr, turn: Expr, tile: ThreadTile, place: Place) -> Stmt:
@@ -85,8 +77,7 @@ def _fill(what: Product, part: Part, first: Expr, turn: Expr, tile: ThreadTile, 
     def put(element: Expr, line: Expr, start: Expr, lane: Expr | None) -> Stmt:
         return BufferStore(part.ring, element, (add(mul(slot, side.lines), line), sum_of(start, lane)))
 
-    thread = add(mul(place.warp, WARP), place.lane)
-    return fill(what, side, place.batch, first, turn, tile.warps * WARP, thread, put)
+    return fill(what, side, place.batch, first, turn, tile.warps * WARP, place.thread, put)
 
 
 def _steps(tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, slot: Expr, after: Expr) -> Stmt:
@@ -117,7 +108,7 @@ def _multiply(tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, step: St
     def product(i: Expr, j: Expr) -> Stmt:
         at = (add(mul(i, tile.own_columns), j),)
         term = mul(parts[0].value(i, step), parts[1].value(j, step))
-        total = BufferStore(sums, add(BufferLoad(sums, at, prim_type(sums.dtype)), term), at)
+        total = BufferStore(sums, add(buffer_load(sums, *at), term), at)
         return AttrStmt(const(0, "int32"), "reduction", 1, total)
 
     return loop("i", tile.own_rows, lambda i: loop("j", tile.own_columns, lambda j: product(i, j)))
@@ -133,7 +124,7 @@ def _finish(what: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: Buf
 
         def cell(lane: Expr | None) -> Expr:
             index = sum_of(mul(i, tile.own_columns), first, lane)
-            return BufferLoad(sums, (index,), prim_type(sums.dtype))
+            return buffer_load(sums, index)
 
         return write(what, (tile.rows, tile.columns), place, down.at(i), floordiv(over.at(first), width), width, cell)
 
@@ -143,24 +134,24 @@ def _finish(what: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: Buf
 
 def _joined(what: Product, tile: ThreadTile, sums: Buffer, place: Place, stores: Stmt) -> Stmt:
     """The first group of warps adds the sums of the others, by way of shared memory, and stores them."""
-    threads, count, ty = tile.group_warps * WARP, tile.own_rows * tile.own_columns, prim_type(sums.dtype)
+    threads, count = tile.group_warps * WARP, tile.own_rows * tile.own_columns
     shape = [const((tile.step_groups - 1) * count, INT), const(threads, INT)]
     spread = buffer_of(f"{sums.name}_spread", sums.dtype.name, shape, SHARED)
     group, warp = tile.group(place)
     thread = add(mul(warp, WARP), place.lane)
 
     def put(e: Expr) -> Stmt:
-        return BufferStore(spread, BufferLoad(sums, (e,), ty), (add(mul(sub(group, 1), count), e), thread))
+        return BufferStore(spread, buffer_load(sums, e), (add(mul(sub(group, 1), count), e), thread))
 
     def take(e: Expr) -> Stmt:
-        total: Expr = BufferLoad(sums, (e,), ty)
+        total: Expr = buffer_load(sums, e)
         for other in range(tile.step_groups - 1):
-            total = add(total, BufferLoad(spread, (add(e, other * count), thread), ty))
+            total = add(total, buffer_load(spread, add(e, other * count), thread))
         return BufferStore(sums, total, (e,))
 
     return seq(
         AllocBuffer(spread),
         IfThenElse(lt(0, group), loop("e", count, put)),
-        _do("tvm_storage_sync", StringImm(SHARED)),
+        do("tvm_storage_sync", StringImm(SHARED)),
         IfThenElse(lt(group, 1), seq(loop("e", count, take), stores)),
     )

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .....ir.buffer import Buffer
-from .....ir.build import add, ceildiv, const, floordiv, floormod, is_int, lt, minimum, mul, sub
-from .....ir.expr import Var
-from .....ir.stmt import Bind, Block, BlockRealize, For, IfThenElse, Stmt, seq
+from .....ir.build import add, ceildiv, const, floordiv, floormod, intrinsic, is_int, lt, minimum, mul, sub
+from .....ir.expr import IntImm, Var
+from .....ir.stmt import Bind, Block, BlockRealize, Evaluate, For, IfThenElse, Stmt, seq
 from .....ir.types import Expr, prim_type
 from ..common.nests import INT, buffer_of
 from .product import Product, apart, extent_of, output_at
@@ -22,6 +22,8 @@ from .tiles import has_axis
 WARP = 32
 VECTOR = 4
 """Results that a thread writes at once."""
+GROUP = 8
+"""Most tiles of columns that blocks take before the next tile of rows."""
 SINGLE = 4
 """Elements at most that a thread reads one by one in unrolled code."""
 
@@ -35,6 +37,16 @@ class Place:
     column: Expr
     warp: Expr
     lane: Expr
+
+    @property
+    def thread(self) -> Expr:
+        """Its number in the block."""
+        return add(mul(self.warp, WARP), self.lane)
+
+
+def do(name: str, *args: Expr | int) -> Stmt:
+    """An instruction without a result."""
+    return Evaluate(intrinsic(name, *[const(arg, INT) if type(arg) is int else arg for arg in args]))
 
 
 def registers(name: str, dtype: str, count: int) -> Buffer:
@@ -87,10 +99,10 @@ def launched_in_turn(
 
             return block(here, each)
 
-        return _bound("ty", warps, "threadIdx.y", lambda ty: _bound("tx", WARP, "threadIdx.x", lambda tx: body(
+        return bound("ty", warps, "threadIdx.y", lambda ty: bound("tx", WARP, "threadIdx.x", lambda tx: body(
             Place(zero, zero, zero, ty, tx))))  # fmt: skip
 
-    made = _bound("x", minimum(tiles, const(blocks, INT)), "blockIdx.x", threads)
+    made = bound("x", minimum(tiles, const(blocks, INT)), "blockIdx.x", threads)
     return BlockRealize((), const(True), Block((), None, None, (), (), {}, what.name, made))
 
 
@@ -113,7 +125,7 @@ def launched(what: Product, rows: int, columns: int, warps: int, block: Callable
 
     def threads(b: Expr, x: Expr, y: Expr) -> Stmt:
         row, column = _place(x, y, group)
-        return _bound("ty", warps, "threadIdx.y", lambda ty: _bound("tx", WARP, "threadIdx.x", lambda tx: block(
+        return bound("ty", warps, "threadIdx.y", lambda ty: bound("tx", WARP, "threadIdx.x", lambda tx: block(
             Place(b, mul(row, rows), mul(column, columns), ty, tx))))  # fmt: skip
 
     def grid(b: Expr) -> Stmt:
@@ -121,15 +133,16 @@ def launched(what: Product, rows: int, columns: int, warps: int, block: Callable
 
         def column(x: Expr) -> Stmt:
             at = (floordiv(x, size), floormod(x, size)) if folded and not is_int(batch, 1) else (b, x)
-            return _bound("y", floordiv(over, group), "blockIdx.y", lambda y: threads(*at, y))
+            return bound("y", floordiv(over, group), "blockIdx.y", lambda y: threads(*at, y))
 
-        return _bound("x", mul(batch, size) if folded else size, "blockIdx.x", column)
+        return bound("x", mul(batch, size) if folded else size, "blockIdx.x", column)
 
-    body = grid(const(0, INT)) if folded else _bound("b", batch, "blockIdx.z", grid)
+    body = grid(const(0, INT)) if folded else bound("b", batch, "blockIdx.z", grid)
     return BlockRealize((), const(True), Block((), None, None, (), (), {}, what.name, body))
 
 
-def _bound(name: str, extent: int | Expr, thread: str, body: Callable[[Expr], Stmt]) -> Stmt:
+def bound(name: str, extent: int | Expr, thread: str, body: Callable[[Expr], Stmt]) -> Stmt:
+    """A loop over threads or blocks."""
     return loop(name, extent, body, "thread_binding", thread)
 
 
@@ -165,6 +178,13 @@ def fill(
     if together:
         return loop("again", turns, copy, "serial", notes={"unroll": together})
     return loop("again", turns, copy)
+
+
+def groups_of(what: Product, columns: int) -> list[int]:
+    """The numbers of tiles of columns that blocks may take before the next tile of rows, most first: they divide all tiles."""
+    extent = extent_of(what.columns)
+    tiles = -(-extent.value // columns) if type(extent) is IntImm else 1
+    return [group for group in range(GROUP, 0, -1) if tiles % group == 0]
 
 
 def written_at_once(what: Product) -> int:

@@ -9,13 +9,13 @@ from .....arith import Analyzer
 from .....ir.buffer import Buffer
 from .....ir.build import add, const, dtype_of, eq, floormod, if_then_else, logical_and, lt, mul, sub
 from .....ir.expr import Call, IntImm, Var
-from .....ir.scalar import BufferLoad, Cast, IterVar
+from .....ir.scalar import BufferLoad, IterVar
 from .....ir.stmt import BufferStore
 from .....ir.types import Expr, prim_type
 from .....ir.walk import substitute, used_vars
 from ....tir.analysis.loop_nests import is_choice, slope
 from ..common.nests import INT, buffer_of
-from .product import Product, apart, extent_of, is_multiple, values_at, walks
+from .product import Product, apart, extent_of, is_multiple, stored, values_at, walks
 
 CHUNK_BYTES = 16
 """Bytes of a row of an 8x8 matrix in shared memory."""
@@ -74,7 +74,7 @@ class Side:
 def side_of(what: Product, name: str, value: Expr, axes: tuple[IterVar, ...], size: int, steps: int) -> Side:
     """An operand with a buffer for its tile. The instruction converts the elements; it transposes only those of 16 bits."""
     walked = walks(value, what.steps, axes)
-    value = value.value if isinstance(value, Cast) else value
+    value = stored(value)
     dtype = dtype_of(value)
     chunk = CHUNK_BYTES // dtype.itemsize
     by_steps = walked or dtype.itemsize != 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .....ir.build import dtype_of
 from .....ir.expr import IntImm
-from .....ir.scalar import BufferLoad, IterVar
+from .....ir.scalar import BufferLoad
 from .....ir.types import Expr
 from .....ir.walk import collect, used_vars
 from ....infra.backend import GpuMachine
@@ -16,8 +16,7 @@ from ....schedule import BlockRV, LoopRV, Schedule
 from ....tir.analysis.choices import choose
 from ....tir.loops.hoist_if_then_else import MARK
 from ...base import program_of, schedule_of
-from ..common.stages import size_of
-from .product import Product, Tile, extent_of, inline_producers, is_multiple, on_tiles, walks
+from .product import Product, Tile, count_of, extent_of, inline_producers, is_multiple, on_tiles, walks
 
 WARPS = 8
 """Warps of a block; each has different rows."""
@@ -116,7 +115,7 @@ def _bind_fill(sch: Schedule, fill: BlockRV, place: LoopRV, warp: int, lanes: in
 
 def _tile(what: Product, gpu: GpuMachine) -> Tile:
     """The tile of a product."""
-    batch, m, n, k = [_size(part) for part in (what.batch, what.rows, what.columns, what.steps)]
+    batch, m, n, k = [count_of(part) for part in (what.batch, what.rows, what.columns, what.steps)]
     columns = next((c for c in COLUMNS if gpu.warp * c < 2 * n), COLUMNS[-1])
     rows = next((r for r in ROWS if WARPS * r < 2 * m), ROWS[-1])
     while rows > 4 and batch * -(-m // (rows * WARPS)) * -(-n // (columns * gpu.warp)) < gpu.processors:
@@ -135,10 +134,6 @@ def _tile(what: Product, gpu: GpuMachine) -> Tile:
     return Tile(rows * WARPS, gpu.warp, columns, steps, together, left, right)
 
 
-def _size(axes: tuple[IterVar, ...]) -> int:
-    return size_of([axis.dom.extent for axis in axes if axis.dom is not None])
-
-
 def _lanes(what: Product, tile: Tile) -> list[int]:
     """Contiguous elements that a thread reads at once while it fills a tile, for each operand."""
     found = []
@@ -148,7 +143,7 @@ def _lanes(what: Product, tile: Tile) -> list[int]:
     ):
         along, whole = (what.steps, tile.steps) if by_steps else (axes, size)
         loads = collect(value, BufferLoad)
-        fits = len(loads) == 1 and bool(along) and _size(along) % whole == 0 and not loads[0].buffer.strides
+        fits = len(loads) == 1 and bool(along) and count_of(along) % whole == 0 and not loads[0].buffer.strides
         last = along[-1].dom.extent if along and along[-1].dom is not None else None
         load = loads[0] if loads else None
         if fits and load is not None and load.indices and load.indices[-1] is along[-1].var and last is not None:
@@ -167,5 +162,5 @@ def _writes_vectors(what: Product, columns: int) -> bool:
     last = what.columns[-1]
     extent = last.dom.extent if last.dom is not None else None
     alone = what.after is None and what.store.indices[-1:] == (last.var,)
-    whole = extent is not None and is_multiple(extent, VECTOR) and _size(what.columns) % columns == 0
+    whole = extent is not None and is_multiple(extent, VECTOR) and count_of(what.columns) % columns == 0
     return alone and whole and what.store.buffer.dtype.itemsize <= 4

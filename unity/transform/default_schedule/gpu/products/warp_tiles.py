@@ -16,11 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .....ir.buffer import Buffer
-from .....ir.build import add, ceildiv, const, floordiv, floormod, intrinsic, mul
+from .....ir.build import add, buffer_load, ceildiv, const, floordiv, floormod, intrinsic, mul
 from .....ir.expr import StringImm
-from .....ir.scalar import BufferLoad
 from .....ir.stmt import AllocBuffer, BufferStore, Evaluate, Stmt, seq
-from .....ir.types import Expr, prim_type
+from .....ir.types import Expr
 from ..common.nests import INT, buffer_of
 from .product import Product, extent_of
 from .tile_blocks import WARP, Place, fill, launched, loop, registers, vector, write, written_at_once
@@ -85,9 +84,6 @@ def kernel(what: Product, form: Form, tile: WarpTile, left: Side, right: Side, g
         registers(f"{side.buffer.name}_near", side.buffer.dtype.name, count * side.chunk)
         for side, count in ((left, down), (right, over // 2))
     ]
-    init = what.stage.block.init
-    assert isinstance(init, BufferStore)
-    first = init.value
     ahead = tile.stages - 1
     notes = {
         "software_pipeline_stage": [0, 0, ahead],
@@ -105,7 +101,7 @@ def kernel(what: Product, form: Form, tile: WarpTile, left: Side, right: Side, g
 
         return seq(
             *[AllocBuffer(buffer) for buffer in (left.buffer, right.buffer, sums, *near)],
-            loop("e", down * over * 4, lambda e: BufferStore(sums, first, (e,))),
+            loop("e", down * over * 4, lambda e: BufferStore(sums, what.first, (e,))),
             loop("turn", ceildiv(extent_of(what.steps), tile.steps), turn, "serial", notes=notes),
             _finish(what, tile, sums, place),
         )
@@ -120,8 +116,7 @@ def _fill(what: Product, side: Side, first: Expr, turn: Expr, tile: WarpTile, pl
         chunk, rest = floordiv(start, side.chunk), floormod(start, side.chunk)
         return BufferStore(side.buffer, element, (chunk, sum_of(mul(line, side.chunk), rest, lane)))
 
-    thread = add(mul(place.warp, WARP), place.lane)
-    return fill(what, side, place.batch, first, turn, tile.warps * WARP, thread, put)
+    return fill(what, side, place.batch, first, turn, tile.warps * WARP, place.thread, put)
 
 
 def _multiply(
@@ -165,14 +160,14 @@ def _matrices(side: Side, is_left: bool, to: Buffer, number: Expr, first: Expr, 
         chunk, line = floormod(floordiv(lane, 8), 2), add(mul(floordiv(lane, 16), 8), floormod(lane, 8))
     along, across = (step, first) if side.by_steps else (first, step)
     index = (add(floordiv(along, side.chunk), chunk), mul(add(across, line), side.chunk))
-    source = intrinsic("address_of", BufferLoad(side.buffer, index, prim_type(side.buffer.dtype)))
+    source = intrinsic("address_of", buffer_load(side.buffer, *index))
     args = (const(not side.by_steps), const(4), StringImm(".b16"), to.data, mul(number, side.chunk), source)
     return Evaluate(intrinsic("ptx_ldmatrix", *args, const(0, INT), dtype=side.buffer.dtype))
 
 
 def _finish(what: Product, tile: WarpTile, sums: Buffer, place: Place) -> Stmt:
     """The epilogue: the accumulators of all warps go through shared memory, some rows at a time, and the results are stored."""
-    over, threads, ty = tile.warp_columns // 8, tile.warps * WARP, prim_type(sums.dtype)
+    over, threads = tile.warp_columns // 8, tile.warps * WARP
     width = written_at_once(what)
     shape = [const(tile.row_warps * PART, INT), const(tile.columns + 8, INT)]
     spread = buffer_of(f"{sums.name}_spread", sums.dtype.name, shape, "shared.dyn")
@@ -183,18 +178,18 @@ def _finish(what: Product, tile: WarpTile, sums: Buffer, place: Place) -> Stmt:
         column = sum_of(first, mul(j, 8), mul(floormod(place.lane, 4), 2))
 
         def pair(lane: Expr | None) -> Stmt:
-            cell = BufferLoad(sums, (sum_of(mul(add(mul(i, over), j), 4), mul(half, 2), lane),), ty)
+            cell = buffer_load(sums, sum_of(mul(add(mul(i, over), j), 4), mul(half, 2), lane))
             return BufferStore(spread, cell, (row, sum_of(column, lane)))
 
         return vector(2, pair)
 
     def take(i: Expr, again: Expr) -> Stmt:
-        unit = sum_of(mul(again, threads), mul(place.warp, WARP), place.lane)
+        unit = add(mul(again, threads), place.thread)
         line, group = floordiv(unit, tile.columns // width), floormod(unit, tile.columns // width)
         row = sum_of(mul(floordiv(line, PART), tile.warp_rows), mul(i, PART), floormod(line, PART))
 
         def cell(lane: Expr | None) -> Expr:
-            return BufferLoad(spread, (line, sum_of(mul(group, width), lane)), ty)
+            return buffer_load(spread, line, sum_of(mul(group, width), lane))
 
         return write(what, (tile.rows, tile.columns), place, row, group, width, cell)
 

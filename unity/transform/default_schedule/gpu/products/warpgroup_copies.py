@@ -18,7 +18,7 @@ from ....tir.threads.inject_software_pipeline import ASYNC_SCOPE
 from ..common.nests import INT, buffer_of
 from .image_views import View
 from .product import Product
-from .tile_blocks import WARP, Place, fill, loop
+from .tile_blocks import WARP, Place, do, fill, loop
 from .tile_sides import Side, sum_of
 from .warpgroup_sizes import GROUP, SWIZZLE, WarpgroupTile
 
@@ -64,11 +64,6 @@ def operand_of(side: Side, view: View | None, stages: int) -> Operand:
     shape = [const(stages * side.size * side.steps, INT)]
     ring = buffer_of(side.buffer.name, side.buffer.dtype.name, shape, "shared.dyn")
     return Operand(side, with_fields(ring, align=ALIGN), view)
-
-
-def do(name: str, *args: Expr | int) -> Stmt:
-    """An instruction without a result."""
-    return Evaluate(intrinsic(name, *[const(arg, INT) if type(arg) is int else arg for arg in args]))
 
 
 def slot_of(turn: Expr, stages: int) -> Expr:

@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .....ir.buffer import Buffer
-from .....ir.build import add, const, floordiv, floormod, intrinsic, mul
+from .....ir.build import add, buffer_load, const, floordiv, floormod, mul
 from .....ir.expr import StringImm
-from .....ir.scalar import BufferLoad
-from .....ir.stmt import AllocBuffer, BufferStore, Evaluate, IfThenElse, Stmt, seq
-from .....ir.types import Expr, prim_type
+from .....ir.stmt import AllocBuffer, BufferStore, IfThenElse, Stmt, seq
+from .....ir.types import Expr
 from ..common.nests import INT, buffer_of
 from .product import Product, extent_of
 from .product_pieces import exchanged
-from .tile_blocks import WARP, Place, loop, vector, write, written_at_once
+from .tile_blocks import WARP, Place, do, loop, vector, write, written_at_once
 from .tile_sides import all_of, inside, sum_of
 from .warpgroup_sizes import GROUP, HALF_ROWS, ROWS, WARP_ROWS, WarpgroupTile
 
@@ -49,7 +48,7 @@ def _along(
     what: Product, tile: WarpgroupTile, sums: Buffer, spread: Buffer, place: Place, row0: Expr, column0: Expr, guarded: bool
 ) -> Stmt:  # fmt: skip
     """Eight rows at a time, and some of the columns."""
-    ty, width = prim_type(sums.dtype), written_at_once(what)
+    width = written_at_once(what)
     lines, columns, _ = tile.spread
 
     def part(half: Expr, j: Expr) -> Stmt:
@@ -57,7 +56,7 @@ def _along(
             def pair(lane: Expr | None) -> Stmt:
                 at = sum_of(mul(add(mul(j, columns // 8), i), 4), mul(half, 2), lane)
                 column = sum_of(mul(i, 8), mul(floormod(place.lane, 4), 2), lane)
-                return BufferStore(spread, BufferLoad(sums, (at,), ty), (place.warp, floordiv(place.lane, 4), column))
+                return BufferStore(spread, buffer_load(sums, at), (place.warp, floordiv(place.lane, 4), column))
 
             return vector(2, pair)
 
@@ -66,7 +65,7 @@ def _along(
             line, group = floordiv(unit, columns // width), floormod(unit, columns // width)
 
             def cell(lane: Expr | None) -> Expr:
-                return BufferLoad(spread, (place.warp, line, sum_of(mul(group, width), lane)), ty)
+                return buffer_load(spread, place.warp, line, sum_of(mul(group, width), lane))
 
             row = sum_of(row0, mul(half, HALF_ROWS), line)
             first = floordiv(add(column0, mul(j, columns)), width)
@@ -84,7 +83,7 @@ def _across(
     """Some columns of the sums at a time: each is a line of the result, of which a warp has 16 neighbours."""
     result = exchanged(what)
     here = replace(place, row=place.column, column=place.row)
-    ty, width = prim_type(sums.dtype), written_at_once(result)
+    width = written_at_once(result)
     lines, cells, _ = tile.spread
     groups = cells // width
 
@@ -93,7 +92,7 @@ def _across(
             at = sum_of(mul(add(mul(j, lines // 8), i), 4), mul(half, 2), pair)
             line = sum_of(mul(i, 8), mul(floormod(place.lane, 4), 2), pair)
             index = (place.warp, line, add(mul(half, 8), floordiv(place.lane, 4)))
-            return BufferStore(spread, BufferLoad(sums, (at,), ty), index)
+            return BufferStore(spread, buffer_load(sums, at), index)
 
         def take(again: Expr) -> Stmt:
             unit = add(mul(again, WARP), place.lane)  # eight lines beside each other: each begins in other banks
@@ -101,7 +100,7 @@ def _across(
             group = floormod(floordiv(unit, 8), groups)
 
             def cell(lane: Expr | None) -> Expr:
-                return BufferLoad(spread, (place.warp, line, sum_of(mul(group, width), lane)), ty)
+                return buffer_load(spread, place.warp, line, sum_of(mul(group, width), lane))
 
             row = sum_of(column0, mul(j, lines), line)
             first = add(floordiv(row0, width), group)
@@ -114,4 +113,4 @@ def _across(
 
 
 def _sync() -> Stmt:
-    return Evaluate(intrinsic("tvm_storage_sync", StringImm("warp")))
+    return do("tvm_storage_sync", StringImm("warp"))

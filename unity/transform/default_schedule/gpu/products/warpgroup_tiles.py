@@ -20,9 +20,9 @@ from .....ir.types import Expr, prim_type
 from ..common.nests import INT
 from .image_views import View, stages_in
 from .product import Product, extent_of
-from .tile_blocks import WARP, Place, Tiles, launched, launched_in_turn, loop, registers
+from .tile_blocks import WARP, Place, Tiles, do, launched, launched_in_turn, loop, registers
 from .tile_sides import Side
-from .warpgroup_copies import PRODUCTS, Operand, bulk_copies, do, operand_of, parity_of, slot_of, thread_copies
+from .warpgroup_copies import PRODUCTS, Operand, bulk_copies, operand_of, parity_of, slot_of, thread_copies
 from .warpgroup_results import finish
 from .warpgroup_sizes import GROUP, ROWS, SWIZZLE, WarpgroupTile
 
@@ -34,9 +34,6 @@ def kernel(
     the product of these; ``views``: both operands as tensors, none where threads are to copy; ``group``: see ``launched``."""
     operands = [operand_of(side, view, tile.stages) for side, view in zip(sides, views or (None, None))]
     sums = registers(f"{what.name}_sums", what.store.buffer.dtype.name, tile.sums)
-    init = what.stage.block.init
-    assert isinstance(init, BufferStore)
-    first = init.value
     turns = ceildiv(stages_in(what, views, tile.steps), tile.pieces)
     is_bulk = bool(views)
     arrivals = 1 if is_bulk else GROUP * WARP
@@ -61,7 +58,7 @@ def kernel(
                 "warp", prim_type(INT)
             )  # places of results are computed when they are needed, not before all tiles
             return seq(
-                loop("e", tile.sums, lambda e: BufferStore(sums, first, (e,))),
+                loop("e", tile.sums, lambda e: BufferStore(sums, what.first, (e,))),
                 _multiply(tile, operands, sums, mul(number, turns), turns, replace(place, warp=warp)),
                 *([Bind(again, _same(warp))] if tile.blocks else []),
                 finish(out, tile, sums, replace(place, warp=again if tile.blocks else warp)),
