@@ -289,7 +289,7 @@ for i in range(turns):
         return "\n".join([*held, f'edge = T.alloc_buffer(({by.own_rows},), "int32", scope="local")'])
 
     def begun_rows(self, whole: str) -> str:
-        """What rows begin with; ``edge``: the end of the keys of each, behind the ``whole`` blocks that all rows see."""
+        """The beginning of rows; ``edge``: the end of the keys of each, behind the ``whole`` blocks that all rows see."""
         by, wide = self.by, self.what.wide
         return f"""
 for r in T.unroll({by.own_rows}):

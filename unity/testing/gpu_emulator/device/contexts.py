@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ctypes import c_int, c_uint, c_void_p
 
 from .devices import Device, write
-from .status import INVALID_CONTEXT, INVALID_DEVICE, SUCCESS
+from .status import INVALID_CONTEXT, INVALID_DEVICE, Refused
 
 API_VERSION = 3020
 
@@ -31,59 +31,53 @@ class Contexts:
         return next(reversed(self._stack()), None)
 
     def here(self) -> Device:
-        """The device of the context in force, which there is."""
+        """The device of the context in force. Raises Refused where there is none."""
         found = self.current()
-        assert found is not None
+        if found is None:
+            raise Refused(INVALID_CONTEXT)
         return found
 
-    def _of(self, handle: int | None) -> Device | None:
-        return next((device for device in self._devices if device.handle == handle), None)
+    def _of(self, handle: int | None) -> Device:
+        for device in self._devices:
+            if device.handle == handle:
+                return device
+        raise Refused(INVALID_CONTEXT)
 
-    def cuDevicePrimaryCtxRetain(self, place: int, number: int) -> int:
+    def cuDevicePrimaryCtxRetain(self, place: int, number: int) -> None:
         if not 0 <= number < len(self._devices):
-            return INVALID_DEVICE
+            raise Refused(INVALID_DEVICE)
         self._devices[number].retained += 1
-        return write(place, c_void_p, self._devices[number].handle)
+        write(place, c_void_p, self._devices[number].handle)
 
-    def cuDevicePrimaryCtxRelease_v2(self, number: int) -> int:
+    def cuDevicePrimaryCtxRelease_v2(self, number: int) -> None:
         if not 0 <= number < len(self._devices) or not self._devices[number].retained:
-            return INVALID_CONTEXT
+            raise Refused(INVALID_CONTEXT)
         self._devices[number].retained -= 1
-        return SUCCESS
 
-    def cuCtxSetCurrent(self, handle: int | None) -> int:
-        device, stack = self._of(handle), self._stack()
-        if handle and device is None:
-            return INVALID_CONTEXT
-        if stack:
-            stack.pop()
-        if device is not None:
-            stack.append(device)
-        return SUCCESS
+    def cuCtxSetCurrent(self, handle: int | None) -> None:
+        devices = [self._of(handle)] if handle else []
+        self._stack()[-1:] = devices
 
-    def cuCtxPushCurrent_v2(self, handle: int | None) -> int:
-        device = self._of(handle)
-        if device is None:
-            return INVALID_CONTEXT
-        self._stack().append(device)
-        return SUCCESS
+    def cuCtxPushCurrent_v2(self, handle: int | None) -> None:
+        self._stack().append(self._of(handle))
 
-    def cuCtxPopCurrent_v2(self, place: int | None) -> int:
-        stack = self._stack()
-        if not stack:
-            return INVALID_CONTEXT
-        handle = stack.pop().handle
-        return write(place, c_void_p, handle) if place else SUCCESS
+    def cuCtxPopCurrent_v2(self, place: int | None) -> None:
+        handle = self.here().handle
+        self._stack().pop()
+        if place:
+            write(place, c_void_p, handle)
 
-    def cuCtxGetCurrent(self, place: int) -> int:
+    def cuCtxGetCurrent(self, place: int) -> None:
         device = self.current()
-        return write(place, c_void_p, device.handle if device else None)
+        write(place, c_void_p, device.handle if device else None)
 
-    def cuCtxGetDevice(self, place: int) -> int:
-        return write(place, c_int, self.here().ordinal)
+    def cuCtxGetDevice(self, place: int) -> None:
+        write(place, c_int, self.here().ordinal)
 
-    def cuCtxGetApiVersion(self, handle: int | None, place: int) -> int:
-        return write(place, c_uint, API_VERSION) if self._of(handle) or self.current() else INVALID_CONTEXT
+    def cuCtxGetApiVersion(self, handle: int | None, place: int) -> None:
+        if self.current() is None:
+            self._of(handle)
+        write(place, c_uint, API_VERSION)
 
-    def cuCtxSynchronize(self) -> int:
-        return SUCCESS
+    def cuCtxSynchronize(self) -> None:
+        """All is done."""

@@ -3,33 +3,55 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from ctypes import c_int, c_void_p
-from typing import Any
+from typing import Any, TypeVar
 
 from ..memory.device_memory import DeviceMemory
 from .attributes import Limits, attributes
-from .status import INVALID_VALUE, SUCCESS
+from .status import INVALID_HANDLE, INVALID_VALUE, Refused
 
+Found = TypeVar("Found")
+NEW = itertools.count(0x5EED0000, 16)
+"""Handles that were not given yet."""
 _LOG, _LOG_BYTES = 5, 6
 
 
 class Device:
     """One emulated device: its memory, its primary context, and why that was lost."""
 
-    def __init__(self, ordinal: int, limits: Limits, memory: int, handle: int) -> None:
-        self.ordinal, self.limits, self.handle = ordinal, limits, handle
+    def __init__(self, ordinal: int, limits: Limits, memory: int) -> None:
+        self.ordinal, self.limits, self.handle = ordinal, limits, next(NEW)
         self.memory = DeviceMemory(memory)
         self.attributes = attributes(limits, memory)
         self.retained = 0
         self.lost: tuple[int, str] | None = None
 
 
-def write(place: int | None, kind: Any, value: Any) -> int:
-    """Store a value at an address; the status."""
+def write(place: int | None, kind: Any, value: Any) -> None:
+    """Store a value at an address. Raises Refused where there is none."""
     if not place:
-        return INVALID_VALUE
+        raise Refused(INVALID_VALUE)
     kind.from_address(place).value = value
-    return SUCCESS
+
+
+class Handles(dict[int, Found]):
+    """Things of the driver by their handles. Raises Refused for one that stands for nothing."""
+
+    def __missing__(self, handle: int) -> Found:
+        raise Refused(INVALID_HANDLE)
+
+    def give(self, place: int, value: Found) -> None:
+        """Store a new handle at an address."""
+        handle = next(NEW)
+        self[handle] = value
+        write(place, c_void_p, handle)
+
+    def drop(self, handle: int) -> Found:
+        """Take away a handle; the thing that it stood for."""
+        found = self[handle]
+        del self[handle]
+        return found
 
 
 def write_log(count: int, options: int | None, values: int | None, text: str) -> None:

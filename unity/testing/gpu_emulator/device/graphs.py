@@ -5,15 +5,15 @@ All nodes run in the order in which they were noted. Work of other streams does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from ctypes import c_void_p
 from typing import Any
 
-from .devices import write
-from .status import CAPTURE_INVALIDATED, CAPTURE_ISOLATION, CAPTURE_UNSUPPORTED, INVALID_HANDLE, INVALID_VALUE, SUCCESS
+from .devices import Handles, write
+from .status import CAPTURE_INVALIDATED, CAPTURE_ISOLATION, CAPTURE_UNSUPPORTED, INVALID_VALUE, Refused
 
-Node = Callable[[int | None], int]
-"""Work, given the stream to do it on; gives its status."""
+Node = Callable[[int | None], None]
+"""Work, given the stream to do it on."""
 _COPIES = {"cuMemcpyDtoDAsync_v2": 3, "cuMemsetD8Async": 3, "cuMemsetD32Async": 3}
 """Functions that become nodes, and which argument is their stream."""
 _REFUSED = {
@@ -26,79 +26,70 @@ _REFUSED = {
 class Graphs:
     """Streams that capture, graphs and what was made of them; the driver's functions for these."""
 
-    def __init__(self, handles: Iterator[int], known: Callable[[int | None], int]) -> None:
-        self._handles, self._known = handles, known
+    def __init__(self, use: Callable[[int | None], None]) -> None:
+        self._use = use
         self.capturing: dict[int, list[Node] | None] = {}
         """Nodes by stream; None where something was done that a graph cannot hold."""
-        self._graphs: dict[int, list[Node]] = {}
-        self._ready: dict[int, list[Node]] = {}
+        self._graphs = Handles[list[Node]]()
+        self._ready = Handles[list[Node]]()
 
-    def noted(self, name: str, body: Callable[..., int], args: tuple[Any, ...]) -> int | None:
-        """The status of a call where a capture changes what it does, else None."""
+    def noted(self, name: str, body: Callable[..., None], args: tuple[Any, ...]) -> bool:
+        """True for a call that a capture keeps for later. Raises Refused for one that it does not outlive."""
         if name == "cuCtxSynchronize":
-            return self._spoilt(list(self.capturing))
+            self._spoil(list(self.capturing), CAPTURE_UNSUPPORTED)
         if name == "cuStreamWaitEvent" and args[0] in self.capturing:
-            self.capturing[args[0]] = None
-            return CAPTURE_ISOLATION
+            self._spoil([args[0]], CAPTURE_ISOLATION)
         refused, copy = _REFUSED.get(name), _COPIES.get(name)
         if refused is not None and args[refused] in self.capturing:
-            return self._spoilt([args[refused]])
-        if copy is not None and args[copy] in self.capturing:
-            return self.add(args[copy], lambda stream: body(*args[:copy], stream))
-        return None
+            self._spoil([args[refused]], CAPTURE_UNSUPPORTED)
+        if copy is None or args[copy] not in self.capturing:
+            return False
+        self.do(args[copy], lambda stream: body(*args[:copy], stream))
+        return True
 
-    def _spoilt(self, streams: list[int]) -> int | None:
+    def _spoil(self, streams: list[int], status: int) -> None:
         self.capturing.update(dict.fromkeys(streams))
-        return CAPTURE_UNSUPPORTED if streams else None
+        raise Refused(status)
 
-    def add(self, stream: int, node: Node) -> int:
-        """Note a node."""
+    def do(self, stream: int | None, node: Node) -> None:
+        """Do some work, or note it where its stream captures."""
+        if stream not in self.capturing:
+            return node(stream)
         nodes = self.capturing[stream]
         if nodes is None:
-            return CAPTURE_INVALIDATED
+            raise Refused(CAPTURE_INVALIDATED)
         nodes.append(node)
-        return SUCCESS
 
-    def cuStreamBeginCapture_v2(self, stream: int | None, mode: int) -> int:
+    def cuStreamBeginCapture_v2(self, stream: int | None, mode: int) -> None:
         if not 0 <= mode <= 2 or stream in self.capturing:
-            return INVALID_VALUE
+            raise Refused(INVALID_VALUE)
         if stream is None or stream <= 2:
-            return CAPTURE_UNSUPPORTED
+            raise Refused(CAPTURE_UNSUPPORTED)
+        self._use(stream)
         self.capturing[stream] = []
-        return self._known(stream)
 
-    def cuStreamEndCapture(self, stream: int, place: int) -> int:
+    def cuStreamEndCapture(self, stream: int, place: int) -> None:
         if stream not in self.capturing:
-            return INVALID_VALUE
+            raise Refused(INVALID_VALUE)
         nodes = self.capturing.pop(stream)
         if nodes is None:
-            return write(place, c_void_p, None) or CAPTURE_INVALIDATED
-        handle = next(self._handles)
-        self._graphs[handle] = nodes
-        return write(place, c_void_p, handle)
+            write(place, c_void_p, None)
+            raise Refused(CAPTURE_INVALIDATED)
+        self._graphs.give(place, nodes)
 
-    def cuGraphInstantiateWithFlags(self, place: int, graph: int, flags: int) -> int:
-        if graph not in self._graphs:
-            return INVALID_HANDLE
-        handle = next(self._handles)
-        self._ready[handle] = list(self._graphs[graph])
-        return write(place, c_void_p, handle)
+    def cuGraphInstantiateWithFlags(self, place: int, graph: int, flags: int) -> None:
+        self._ready.give(place, list(self._graphs[graph]))
 
-    def cuGraphLaunch(self, ready: int, stream: int | None) -> int:
-        nodes, status = self._ready.get(ready), self._known(stream)
-        if nodes is None or status:
-            return status or INVALID_HANDLE
-        for node in nodes:
-            status = self.add(stream, node) if stream in self.capturing else node(stream)
-            if status:
-                return status
-        return SUCCESS
+    def cuGraphLaunch(self, ready: int, stream: int | None) -> None:
+        self._use(stream)
+        for node in self._ready[ready]:
+            self.do(stream, node)
 
-    def cuGraphDestroy(self, graph: int) -> int:
-        return INVALID_HANDLE if self._graphs.pop(graph, None) is None else SUCCESS
+    def cuGraphDestroy(self, graph: int) -> None:
+        self._graphs.drop(graph)
 
-    def cuGraphExecDestroy(self, ready: int) -> int:
-        return INVALID_HANDLE if self._ready.pop(ready, None) is None else SUCCESS
+    def cuGraphExecDestroy(self, ready: int) -> None:
+        self._ready.drop(ready)
 
 
 __all__ = ["Graphs", "Node"]

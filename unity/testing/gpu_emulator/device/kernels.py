@@ -139,8 +139,7 @@ def launch_kernel(
     except Fault as error:
         fault = error
         record.fault = error.code
-        if isinstance(error.reason, Finding):
-            log.add(("fault", error.code), error.reason, 1)
+        log.add(("fault", error.code), error.reason, 1)
     record.seconds = time.perf_counter() - start
     record.instructions = launch.instructions
     record.findings = list(log.findings.values())

@@ -7,34 +7,34 @@ from ctypes import c_size_t, c_void_p
 
 from .attributes import MAX_BLOCK_Z, MAX_GRID_X, MAX_GRID_YZ, MAX_THREADS, SHARED_DEFAULT, Limits
 from .kernels import Kernel
-from .status import INVALID_VALUE, OUT_OF_RESOURCES, SUCCESS
+from .status import INVALID_VALUE, OUT_OF_RESOURCES, Refused
 
 
-def fits(limits: Limits, kernel: Kernel, grid: tuple[int, ...], block: tuple[int, ...], shared: int) -> int:
+def check_sizes(limits: Limits, kernel: Kernel, grid: tuple[int, ...], block: tuple[int, ...], shared: int) -> None:
+    """Raises Refused for a launch that does not fit the device."""
     threads = block[0] * block[1] * block[2]
     if not all(grid) or not threads or threads > MAX_THREADS or block[2] > MAX_BLOCK_Z:
-        return INVALID_VALUE
+        raise Refused(INVALID_VALUE)
     if grid[0] > MAX_GRID_X or grid[1] > MAX_GRID_YZ or grid[2] > MAX_GRID_YZ:
-        return INVALID_VALUE
+        raise Refused(INVALID_VALUE)
     promised = kernel.program.kernel.limits
     if threads > kernel.threads or ("reqntid" in promised and promised["reqntid"] != block[: len(promised["reqntid"])]):
-        return OUT_OF_RESOURCES if "reqntid" not in promised else INVALID_VALUE
+        raise Refused(OUT_OF_RESOURCES if "reqntid" not in promised else INVALID_VALUE)
     static = kernel.program.shared_bytes
     room = max(SHARED_DEFAULT - static, kernel.dynamic_limit)
     if shared > room or static + shared > limits.shared_opt_in:
-        return INVALID_VALUE
-    return SUCCESS
+        raise Refused(INVALID_VALUE)
 
 
-def argument_bytes(kernel: Kernel, params: int | None, extra: int | None) -> bytes | None:
-    """The bytes of a kernel's parameters, from places of each or from one buffer."""
+def argument_bytes(kernel: Kernel, params: int | None, extra: int | None) -> bytes:
+    """The bytes of a kernel's parameters, from places of each or from one buffer. Raises Refused where some are missing."""
     program = kernel.program
     made = bytearray(program.param_bytes)
     if params:
         places = (c_void_p * len(program.params)).from_address(params)
         for (offset, size), place in zip(program.params, places):
             if not place:
-                return None
+                raise Refused(INVALID_VALUE)
             made[offset : offset + size] = ctypes.string_at(place, size)
         return bytes(made)
     if extra:
@@ -44,6 +44,8 @@ def argument_bytes(kernel: Kernel, params: int | None, extra: int | None) -> byt
             k += 2
         size = c_size_t.from_address(found[2]).value if found.get(2) else 0
         if not found.get(1) or size < program.param_bytes:
-            return None
+            raise Refused(INVALID_VALUE)
         return ctypes.string_at(found[1], program.param_bytes)
-    return bytes(made) if not program.params else None
+    if program.params:
+        raise Refused(INVALID_VALUE)
+    return bytes(made)

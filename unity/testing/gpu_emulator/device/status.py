@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+
+class Refused(Exception):
+    """A call does not do what it is asked for, and answers a status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
 SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED, INVALID_DEVICE = 0, 1, 2, 3, 101
 CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, CAPTURE_ISOLATION = 900, 901, 905
 INVALID_CONTEXT, INVALID_PTX, INVALID_HANDLE, NOT_FOUND, OUT_OF_RESOURCES, UNKNOWN = 201, 218, 400, 500, 701, 999

@@ -12,10 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from ....ir.interpret.threads.barriers import swizzled
-from ....ir.interpret.threads.findings import Finding
 from ..machine.access import Access
 from ..machine.batch import Batch, Index
-from ..machine.findings import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED, fault
+from ..machine.findings import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED
 from ..machine.link import PARAM_WINDOW
 from ..machine.reading import S32, S64, U32, Reading, Run
 from ..memory.tensor_map import TensorMap, read_map
@@ -74,8 +73,8 @@ def _map_of(
             found = read_map(raw)
             if found is None or found.rank != rank or found.windowed != windowed or address % 64:
                 kind = " and windows" if windowed else ""
-                text = f"{batch.launch.name}: no tensor map of {rank} dimensions{kind} at the address of a bulk copy"
-                raise fault(ILLEGAL_ADDRESS, Finding("E363", "bounds", text, reading.instruction.span))
+                text = f"no tensor map of {rank} dimensions{kind} at the address of a bulk copy"
+                raise reading.fault(batch, ILLEGAL_ADDRESS, "bounds", text)
             maps.append(found)
         return maps, [np.broadcast_to(c(batch, lanes), len(lanes)) for c in coordinates]
 
@@ -117,22 +116,22 @@ def _pixels(tensor: TensorMap, corner: list[int]) -> list[Rows]:
 
 def _aligned(reading: Reading, batch: Batch, address: int, to: int) -> None:
     if address % to:
-        text = f"{batch.launch.name}: shared memory at byte {address} of a bulk copy is not aligned to {to} bytes"
-        raise fault(MISALIGNED, Finding("E366", "alignment", text, reading.instruction.span))
+        text = f"shared memory at byte {address} of a bulk copy is not aligned to {to} bytes"
+        raise reading.fault(batch, MISALIGNED, "alignment", text)
 
 
 def _cornered(reading: Reading, batch: Batch, tensor: TensorMap, corner: list[int]) -> list[int]:
     """A corner, the innermost place of which is a multiple of 16 bytes: an H100 ends a kernel at -8 bytes, whatever the swizzle."""
     if corner[0] * tensor.item % 16:
-        text = f"{batch.launch.name}: a bulk copy whose corner is {corner[0] * tensor.item} bytes into a row, no multiple of 16"
-        raise fault(ILLEGAL_INSTRUCTION, Finding("E366", "alignment", text, reading.instruction.span))
+        text = f"a bulk copy whose corner is {corner[0] * tensor.item} bytes into a row, no multiple of 16"
+        raise reading.fault(batch, ILLEGAL_INSTRUCTION, "alignment", text)
     return corner
 
 
 def _bounded(reading: Reading, batch: Batch, start: int, size: int) -> None:
     if start < 0 or start + size > batch.shared_limit:
-        text = f"{batch.launch.name}: a bulk copy of {size} bytes at byte {start} of the {batch.shared_limit} of shared memory"
-        raise fault(ILLEGAL_ADDRESS, Finding("E363", "bounds", text, reading.instruction.span))
+        text = f"a bulk copy of {size} bytes at byte {start} of the {batch.shared_limit} of shared memory"
+        raise reading.fault(batch, ILLEGAL_ADDRESS, "bounds", text)
 
 
 def _tensor_in(reading: Reading, rank: int, windowed: bool) -> Run:

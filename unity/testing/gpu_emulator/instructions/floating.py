@@ -7,6 +7,7 @@ ISA allows, up or down as their bits say.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -197,7 +198,6 @@ def extremum(reading: Reading) -> Run:
     least = reading.opcode == "min"
     choose = np.fmin if least else np.fmax
     put, a, b = reading.into(0, type_), reading.value(1, type_), reading.value(2, type_)
-    name, _ = parts(type_)
 
     def chosen(x: Rows, y: Rows) -> Rows:
         sign = np.signbit(x) ^ np.signbit(y)
@@ -227,7 +227,6 @@ def extremum(reading: Reading) -> Run:
             x, y = _flush_half(x), _flush_half(y)
         put(batch, ix, pack(chosen(x, y), type_))
 
-    assert name
     return run
 
 
@@ -274,18 +273,9 @@ def _root(a: Fraction) -> Fraction | None:
     if a <= 0:
         return None
     scale = 1 << 4200
-    whole = _isqrt(a.numerator * scale * scale // a.denominator)
+    whole = math.isqrt(a.numerator * scale * scale // a.denominator)
     exact = whole * whole * a.denominator == a.numerator * scale * scale
     return Fraction(2 * whole + (not exact), 2 * scale)
-
-
-def _isqrt(value: int) -> int:
-    guess = 1 << (value.bit_length() + 1) // 2
-    while True:
-        better = (guess + value // guess) // 2
-        if better >= guess:
-            return guess
-        guess = better
 
 
 @instruction(*APPROXIMATE)

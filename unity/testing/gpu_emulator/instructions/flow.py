@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....ir.interpret.threads.findings import Finding
 from ....ir.interpret.threads.lanes import WARP
 from ..machine.batch import AT_BARRIER, AT_WARP, READY, Batch, Index
-from ..machine.findings import ILLEGAL_INSTRUCTION, LAUNCH_FAILED, fault
+from ..machine.findings import ILLEGAL_INSTRUCTION, LAUNCH_FAILED, Fault, finding
 from ..machine.link import call_lists, called
 from ..machine.reading import U32, Get, Reading, Run
 from ..ptx.program import Symbol
@@ -79,8 +78,8 @@ def _brx(reading: Reading) -> Step:
         if taken is not False:
             chosen = index(batch, taken)
             if (chosen >= len(targets)).any():
-                text = f"{batch.launch.name}: an index beyond the {len(targets)} labels of a branch"
-                raise fault(ILLEGAL_INSTRUCTION, Finding("E363", "bounds", text, reading.instruction.span))
+                text = f"an index beyond the {len(targets)} labels of a branch"
+                raise reading.fault(batch, ILLEGAL_INSTRUCTION, "bounds", text)
             batch.pc[taken] = targets[chosen]
         return None
 
@@ -123,9 +122,9 @@ def _trap(reading: Reading) -> Step:
         if where is False:
             return place + 1
         lane = int(batch.lanes(ix)[0] if where is True else where[0])
-        text = f"{batch.launch.name}: a trap was reached by {batch.thread(lane)}"
-        raise fault(
-            LAUNCH_FAILED, Finding("E392", "trap", text, reading.instruction.span, threads=(batch.thread(lane),))
+        who = batch.thread(lane)
+        raise Fault(
+            LAUNCH_FAILED, finding(batch, "trap", f"a trap was reached by {who}", reading.instruction.span, who)
         )
 
     return trap
@@ -193,10 +192,10 @@ def _barrier(reading: Reading) -> Step:
     expected = reading.value(1, U32) if len(reading.operands) > 1 else None
     if kind == "arrive":
         return _arrive(reading.value(0, U32), expected)
-    return _wait(reading, reading.value(0, U32), expected, None, None)
+    return _wait(reading, reading.value(0, U32), expected, None)
 
 
-def _wait(reading: Reading, number: Get, expected: Get | None, vote: Get | None, result: object) -> Step:
+def _wait(reading: Reading, number: Get, expected: Get | None, vote: Get | None) -> Step:
     def wait(batch: Batch, ix: Index, place: int) -> int | None:
         batch.launch.log.barriers += 1
         if ix is None and expected is None and vote is None and not batch.arrived:
@@ -250,7 +249,7 @@ def _reduction(reading: Reading) -> Step:
         result(batch, lanes, (yes == all_)[block] if kind == "and" else (yes > 0)[block])
 
     reading.program.finish[len(reading.program.plain)] = finish
-    return _wait(reading, reading.value(1, U32), expected, vote, result)
+    return _wait(reading, reading.value(1, U32), expected, vote)
 
 
 def complete_barriers(batch: Batch) -> None:
@@ -298,10 +297,10 @@ def _all_there(batch: Batch, lanes: np.ndarray, place: int) -> None:
     span = batch.program.code[place][1].span
     if gone.any() and not batch.launch.log.known(("barrier", span), int(gone.sum())):
         one, two = batch.thread(int(lanes[0])), batch.thread(int(gone.ravel().argmax()))
-        text = f"{batch.launch.name}: divergent barrier: {one} waits, {two} has ended before it"
+        text = f"divergent barrier: {one} waits, {two} has ended before it"
         help = "let all threads of the block reach the barrier"
         batch.launch.log.add(
-            ("barrier", span), Finding("E362", "barrier", text, span, help=help, threads=(one, two)), int(gone.sum())
+            ("barrier", span), finding(batch, "barrier", text, span, one, two, help=help), int(gone.sum())
         )
 
 
@@ -320,10 +319,10 @@ def _crooked(batch: Batch, lanes: np.ndarray) -> None:
     span = batch.program.code[int(batch.pc[one])][1].span
     key = ("barrier", span)
     if not batch.launch.log.known(key, int(wrong.sum())):
-        text = f"{batch.launch.name}: divergent barrier: {batch.thread(one)} and {batch.thread(two)} wait at different places"
         threads = (batch.thread(one), batch.thread(two))
+        text = f"divergent barrier: {threads[0]} and {threads[1]} wait at different places"
         help = "move the barrier out of the condition, or make the condition the same for all threads of the block"
-        batch.launch.log.add(key, Finding("E362", "barrier", text, span, help=help, threads=threads), int(wrong.sum()))
+        batch.launch.log.add(key, finding(batch, "barrier", text, span, *threads, help=help), int(wrong.sum()))
 
 
 def together(reading: Reading, run: Run, members: Get | None = None) -> Step:

@@ -13,7 +13,7 @@ from . import floating
 from .table import instruction
 
 Rows = np.ndarray
-S64, U64, S32, PRED = TYPES["s64"], TYPES["u64"], TYPES["s32"], TYPES["pred"]
+S64, S32, PRED = TYPES["s64"], TYPES["s32"], TYPES["pred"]
 
 
 def wide(type_: Type) -> np.dtype:
@@ -202,24 +202,12 @@ def _div(reading: Reading) -> Run:
     return compute(reading, run, type_, type_, type_)
 
 
-def _absolute(a: Rows) -> Rows:
-    return np.where(a < 0, -a, a)
-
-
-@instruction("abs")
-def _abs(reading: Reading) -> Run:
+@instruction("abs", "neg")
+def _unary(reading: Reading) -> Run:
     if floating.is_float(reading):
         return floating.unary(reading)
     type_ = reading.type()
-    return compute(reading, _absolute, type_, type_)
-
-
-@instruction("neg")
-def _neg(reading: Reading) -> Run:
-    if floating.is_float(reading):
-        return floating.unary(reading)
-    type_ = reading.type()
-    return compute(reading, np.negative, type_, type_)
+    return compute(reading, np.absolute if reading.opcode == "abs" else np.negative, type_, type_)
 
 
 @instruction("min", "max")

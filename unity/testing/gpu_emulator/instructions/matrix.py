@@ -11,11 +11,10 @@ import re
 
 import numpy as np
 
-from ....ir.interpret.threads.findings import Finding
 from ....ir.interpret.threads.lanes import WARP
 from ..machine.access import Access
 from ..machine.batch import Batch, Index
-from ..machine.findings import LAUNCH_FAILED, fault
+from ..machine.findings import LAUNCH_FAILED
 from ..machine.reading import U32, Get, Put, Reading
 from ..machine.rounding import decode, encode
 from ..ptx.program import Operand
@@ -41,8 +40,8 @@ def whole_warps(batch: Batch, ix: Index, reading: Reading) -> Rows:
     counts = batch.mask(ix).reshape(-1, WARP).sum(axis=1)
     warp = int(((counts > 0) & (counts < WARP)).argmax())
     one = batch.thread(warp * WARP)
-    text = f"{batch.launch.name}: {reading.instruction.text!r} with {counts[warp]} of 32 lanes of the warp of {one}"
-    raise fault(LAUNCH_FAILED, Finding("E365", "collective", text, reading.instruction.span))
+    text = f"{reading.instruction.text!r} with {counts[warp]} of 32 lanes of the warp of {one}"
+    raise reading.fault(batch, LAUNCH_FAILED, "collective", text)
 
 
 class Fragment:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....ir.interpret.threads.findings import Finding
 from ..machine.batch import ASLEEP, READY, Batch, Index
-from ..machine.findings import LAUNCH_FAILED, fault
+from ..machine.findings import LAUNCH_FAILED, Fault, finding
 from ..machine.reading import U32, Get, Reading
 from ..ptx.program import Memory, Sink
 from ..ptx.types import TYPES
@@ -39,8 +38,8 @@ def barrier_keys(batch: Batch, lanes: Rows, address: Rows) -> list[int]:
     """Where the barriers lie in the shared memory of all blocks."""
     inside = np.broadcast_to(address & WINDOW, len(lanes))
     if (inside % 8).any() or (inside < 0).any() or (inside + 8 > batch.shared_limit).any():
-        text = f"{batch.launch.name}: a transaction barrier outside the shared memory of the block"
-        raise fault(LAUNCH_FAILED, Finding("E363", "bounds", text, None, threads=(batch.thread(int(lanes[0])),)))
+        text = "a transaction barrier outside the shared memory of the block"
+        raise Fault(LAUNCH_FAILED, finding(batch, "bounds", text, None, batch.thread(int(lanes[0]))))
     found: list[int] = (inside + batch.shared_base[lanes]).tolist()
     return found
 
@@ -49,8 +48,8 @@ def barrier_at(batch: Batch, key: int, reading: Reading) -> Barrier:
     """The barrier at a place. Raises Fault where none was initialised."""
     found: Barrier | None = batch.barriers.get(key)
     if found is None:
-        text = f"{batch.launch.name}: a transaction barrier is used before mbarrier.init"
-        raise fault(LAUNCH_FAILED, Finding("E364", "uninitialised", text, reading.instruction.span))
+        text = "a transaction barrier is used before mbarrier.init"
+        raise reading.fault(batch, LAUNCH_FAILED, "uninitialised", text)
     return found
 
 
@@ -61,8 +60,8 @@ def arrive(batch: Batch, key: int, reading: Reading, arrivals: int, announced: i
     barrier.bytes += announced - come
     barrier.pending -= arrivals
     if barrier.pending < 0:
-        text = f"{batch.launch.name}: more arrivals at a transaction barrier than the {barrier.expected} it was initialised with"
-        raise fault(LAUNCH_FAILED, Finding("E362", "barrier", text, reading.instruction.span))
+        text = f"more arrivals at a transaction barrier than the {barrier.expected} it was initialised with"
+        raise reading.fault(batch, LAUNCH_FAILED, "barrier", text)
     if barrier.pending == 0 and barrier.bytes == 0:
         barrier.parity ^= 1
         barrier.pending = barrier.expected

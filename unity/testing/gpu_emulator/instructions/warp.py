@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....ir.interpret.threads.findings import Finding
 from ....ir.interpret.threads.lanes import WARP
+from ....support.source import Span
 from ..machine.batch import Batch, Index
+from ..machine.findings import finding
 from ..machine.reading import U32, Get, Reading, Run
 from ..ptx.program import Pair
 from ..ptx.types import TYPES
@@ -87,15 +88,15 @@ def _shfl(reading: Reading) -> Step:
     return together(reading, settled, reading.value(4, U32))
 
 
-def _missing(batch: Batch, span: object, lane: int, other: int, count: int) -> None:
+def _missing(batch: Batch, span: Span | None, lane: int, other: int, count: int) -> None:
     key = ("collective", span)
     if batch.launch.log.known(key, count):
         return
     one = batch.thread(lane)
     exists = other % batch.padded < batch.geometry.thread_count
     who = f"{batch.thread(other)}, which does not take part" if exists else "a lane that the block does not have"
-    text = f"{batch.launch.name}: {one} asks for the value of {who}"
-    batch.launch.log.add(key, Finding("E365", "collective", text, span, threads=(one,)), count)  # type: ignore[arg-type]
+    text = f"{one} asks for the value of {who}"
+    batch.launch.log.add(key, finding(batch, "collective", text, span, one), count)
 
 
 @control("vote")

@@ -11,10 +11,9 @@ import re
 import numpy as np
 
 from ....ir.interpret.threads.barriers import swizzled
-from ....ir.interpret.threads.findings import Finding
 from ....ir.interpret.threads.lanes import WARP
 from ..machine.batch import Batch, Index
-from ..machine.findings import ILLEGAL_ADDRESS, LAUNCH_FAILED, fault
+from ..machine.findings import ILLEGAL_ADDRESS, LAUNCH_FAILED, finding
 from ..machine.reading import Get, Reading
 from ..machine.rounding import decode
 from ..ptx.program import Number, Vector
@@ -61,15 +60,15 @@ def _tile(
     place = tile_places(descriptors, most, depth, type_.bytes, transposed)
     place = np.take_along_axis(place, (first[:, None] + np.arange(rows))[:, :, None], axis=1)
     if (place < 0).any() or (place + type_.bytes > batch.shared_limit).any():
-        text = f"{batch.launch.name}: a descriptor that reaches beyond the {batch.shared_limit} bytes of shared memory"
-        raise fault(ILLEGAL_ADDRESS, Finding("E363", "bounds", text, reading.instruction.span))
+        text = f"a descriptor that reaches beyond the {batch.shared_limit} bytes of shared memory"
+        raise reading.fault(batch, ILLEGAL_ADDRESS, "bounds", text)
     at = (place + batch.shared_base[warps[:, 0]][:, None, None]) // type_.bytes
     bad = batch.shared_flags[type_.bytes][at] != np.full(type_.bytes, 1, "u1").view(UNSIGNED[type_.bytes])[0]
     if bad.any():
         key = ("uninitialised", reading.instruction)
         if not batch.launch.log.known(key, int(bad.sum())):
-            text = f"{batch.launch.name}: a factor in shared memory is read before anything was stored there"
-            batch.launch.log.add(key, Finding("E364", "uninitialised", text, reading.instruction.span), int(bad.sum()))
+            text = "a factor in shared memory is read before anything was stored there"
+            batch.launch.log.add(key, finding(batch, "uninitialised", text, reading.instruction.span), int(bad.sum()))
     raw = batch.shared_views[type_.bytes][at]
     if type_.kind != "f":
         integers: Rows = raw.view(type_.numpy).astype(np.int64)
@@ -81,8 +80,8 @@ def _uniform(reading: Reading, batch: Batch, warps: Rows, get: Get) -> Rows:
     """A descriptor of each warp."""
     values = np.broadcast_to(get(batch, warps.ravel()), warps.size).reshape(-1, WARP)
     if (values != values[:, :1]).any():
-        text = f"{batch.launch.name}: descriptors that differ between the lanes of a warp"
-        raise fault(LAUNCH_FAILED, Finding("E365", "collective", text, reading.instruction.span))
+        text = "descriptors that differ between the lanes of a warp"
+        raise reading.fault(batch, LAUNCH_FAILED, "collective", text)
     return values[:, 0].copy()
 
 

@@ -18,7 +18,7 @@ from ....support.errors import Note
 from ..ptx.program import Instruction
 from ..ptx.types import UNSIGNED
 from .batch import Batch, Index
-from .findings import ILLEGAL_ADDRESS, MISALIGNED, fault
+from .findings import ILLEGAL_ADDRESS, MISALIGNED, Fault, finding
 from .global_races import GlobalRaces
 from .link import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from .reading import Reading
@@ -81,9 +81,7 @@ class Access:
         elif self.space == "local":
             self._store_local(batch, ix, address, bits)
         elif self.space == "param":
-            raise fault(
-                ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", "store into the parameters of a kernel", 0)
-            )
+            raise self._fault(batch, "store into the parameters of a kernel", 0)
         else:
             self._parted(batch, ix, address, bits)
 
@@ -142,13 +140,26 @@ class Access:
         one = int(address[row])
         why = batch.memory.describe(one, self.width)
         text = f"{self.kind} of {self.width} bytes at {one & (1 << 64) - 1:#x}, outside the device's memory: {why}"
-        raise fault(ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", text, self._lane(batch, ix, row, address)))
+        raise self._fault(batch, text, self._lane(batch, ix, row, address))
 
     def misaligned(self, batch: Batch, ix: Index, address: np.ndarray) -> None:
         """End the launch: an address is no multiple of the width."""
         row = int(((address & self.low) != 0).argmax())
         text = f"{self.kind} of {self.width} bytes at {int(address[row]) & (1 << 64) - 1:#x}, which is no multiple of {self.width}"
-        raise fault(MISALIGNED, self._finding(batch, "E366", "alignment", text, self._lane(batch, ix, row, address)))
+        raise Fault(MISALIGNED, self._finding(batch, "alignment", text, self._lane(batch, ix, row, address)))
+
+    def within(self, batch: Batch, ix: Index, address: np.ndarray, limit: int, of: str) -> None:
+        """End the launch where an address is no multiple of the width, or lies beyond so many bytes ``of`` something."""
+        if np.bitwise_or.reduce(address) & self.low:
+            self.misaligned(batch, ix, address)
+        if address.min() < 0 or address.max() + self.width > limit:
+            row = int(((address < 0) | (address + self.width > limit)).argmax())
+            text = f"{self.kind} of {self.width} bytes at byte {int(address[row])} of {of}, which has {limit}"
+            raise self._fault(batch, text, self._lane(batch, ix, row, address))
+
+    def _fault(self, batch: Batch, text: str, lane: int) -> Fault:
+        """The end of a launch by an address that nothing lies at."""
+        return Fault(ILLEGAL_ADDRESS, self._finding(batch, "bounds", text, lane))
 
     def _load_global(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
         memory = batch.memory
@@ -185,8 +196,7 @@ class Access:
             if inside.any():
                 row = int(inside.argmax())
                 text = f"{self.kind} into the constant {one.name}"
-                lane = self._lane(batch, ix, row, address)
-                raise fault(ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", text, lane))
+                raise self._fault(batch, text, self._lane(batch, ix, row, address))
 
     def note_global(self, batch: Batch, ix: Index, offset: np.ndarray, writes: bool) -> None:
         """Count an access, and tell the race memory."""
@@ -202,17 +212,7 @@ class Access:
 
     def places(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
         """Bytes' numbers in the shared memory of all blocks."""
-        if np.bitwise_or.reduce(address) & self.low:
-            self.misaligned(batch, ix, address)
-        if address.min() < 0 or address.max() + self.width > batch.shared_limit:
-            row = int(((address < 0) | (address + self.width > batch.shared_limit)).argmax())
-            text = (
-                f"{self.kind} of {self.width} bytes at byte {int(address[row])} of shared memory, of which a block has"
-                f" {batch.shared_limit}"
-            )
-            raise fault(
-                ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", text, self._lane(batch, ix, row, address))
-            )
+        self.within(batch, ix, address, batch.shared_limit, "the shared memory of a block")
         base = batch.shared_base if ix is None else batch.shared_base[ix]
         found: np.ndarray = address + base
         return found
@@ -264,15 +264,8 @@ class Access:
     # ---- memory of a thread, parameters
 
     def _local(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
-        if np.bitwise_or.reduce(address) & self.low:
-            self.misaligned(batch, ix, address)
         batch.open_local()
-        if address.min() < 0 or address.max() + self.width > batch.frame:
-            row = int(((address < 0) | (address + self.width > batch.frame)).argmax())
-            text = f"{self.kind} of {self.width} bytes at byte {int(address[row])} of the {batch.frame} bytes of local memory"
-            raise fault(
-                ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", text, self._lane(batch, ix, row, address))
-            )
+        self.within(batch, ix, address, batch.frame, "the local memory of a thread")
         found: np.ndarray = (batch.lanes(ix) * batch.frame + address) >> self.shift
         return found
 
@@ -290,13 +283,7 @@ class Access:
         batch.local_flags[self.width][at] = WRITTEN[self.width]
 
     def _load_param(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
-        if np.bitwise_or.reduce(address) & self.low:
-            self.misaligned(batch, ix, address)
-        if address.min() < 0 or address.max() + self.width > batch.program.param_bytes:
-            text = f"{self.kind} beyond the {batch.program.param_bytes} bytes of the kernel's parameters"
-            raise fault(
-                ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", text, self._lane(batch, ix, 0, address))
-            )
+        self.within(batch, ix, address, batch.program.param_bytes, "the kernel's parameters")
         found: np.ndarray = batch.launch.arguments.view(UNSIGNED[self.width])[address >> self.shift]
         return found
 
@@ -311,7 +298,7 @@ class Access:
             windows = np.unique(address >> WINDOW_SHIFT)
             if len(windows) != 1 or SPACES.get(int(windows[0])) not in ("global", "shared"):
                 text = f"{self.kind} through addresses of several kinds of memory, or of local memory"
-                raise fault(ILLEGAL_ADDRESS, self._finding(batch, "E363", "bounds", text, int(lanes[0])))
+                raise self._fault(batch, text, int(lanes[0]))
             space = SPACES[int(windows[0])]
             address = address & WINDOW_MASK if space == "shared" else address
         if space == "shared":
@@ -341,9 +328,9 @@ class Access:
         lanes = batch.lanes(ix)
         return int(lanes[row if len(address) == len(lanes) else 0])
 
-    def _finding(self, batch: Batch, code: str, kind: str, text: str, lane: int) -> Finding:
+    def _finding(self, batch: Batch, kind: str, text: str, lane: int) -> Finding:
         who = batch.thread(lane)
-        return Finding(code, kind, f"{batch.launch.name}: {text}, by {who}", self.instruction.span, threads=(who,))
+        return finding(batch, kind, f"{text}, by {who}", self.instruction.span, who)
 
     def _undefined(self, batch: Batch, ix: Index, flags: np.ndarray, offset: np.ndarray, space: str) -> None:
         """``flags``: for each lane, which of the bytes that it reads were written."""
@@ -355,13 +342,13 @@ class Access:
         where = self._called(batch, space, int(offset[row if len(offset) > 1 else 0]))
         text = f"{self.kind} of {self.width} bytes of {where} before anything was stored there"
         if not self.results:
-            found = self._finding(batch, "E364", "uninitialised", text, self._lane(batch, ix, row, bad))
+            found = self._finding(batch, "uninitialised", text, self._lane(batch, ix, row, bad))
             batch.launch.log.add(key, found, int(bad.sum()))
             return
 
         def tell(user: Instruction, users: np.ndarray) -> None:
             if not batch.launch.log.known(key, len(users)):
-                found = self._finding(batch, "E364", "uninitialised", text, int(users[0]))
+                found = self._finding(batch, "uninitialised", text, int(users[0]))
                 found.notes.append(Note("the value is used here", user.span))
                 batch.launch.log.add(key, found, len(users))
 

@@ -13,6 +13,7 @@ from ....support.errors import InterpreterError
 from ..ptx.program import Instruction, Memory, Number, Operand, Register, Sink, Special, Symbol, Vector
 from ..ptx.types import SIGNED, TYPES, UNSIGNED, Type
 from .batch import Batch, Index
+from .findings import Fault, finding
 from .link import PARAM_WINDOW, Placed, Program, unmodelled
 
 Get = Callable[[Batch, Index], np.ndarray]
@@ -33,6 +34,10 @@ class Reading:
     def refuse(self, what: str = "") -> InterpreterError:
         """The error of an instruction that is not modelled."""
         return unmodelled(self.instruction, what)
+
+    def fault(self, batch: Batch, code: int, kind: str, text: str) -> Fault:
+        """The fault of a launch that the instruction ends."""
+        return Fault(code, finding(batch, kind, text, self.instruction.span))
 
     # ---- words
 

@@ -13,7 +13,7 @@ from ....ir.interpret.threads.lanes import WARP
 from ....support.errors import Note
 from .access import timed
 from .batch import ASLEEP, AT_BARRIER, AT_WARP, MAX_LANES, READY, SHARED_ALIGN, Batch, Index, Launch
-from .findings import LAUNCH_FAILED, TIMEOUT, fault
+from .findings import LAUNCH_FAILED, TIMEOUT, Fault, finding
 from .global_races import GlobalRaces
 from .link import align
 from .undefined import Undefined, before, run_carefully
@@ -103,7 +103,7 @@ def _go(batch: Batch, pc: int, ix: Index, stop: int, fair: int) -> None:
                 run_carefully(batch, ix, load.place + 1, end)
         batch.steps += end - pc + 1
         if batch.steps > limit:
-            raise fault(TIMEOUT, _endless(batch, end if end < len(program.code) else pc))
+            raise Fault(TIMEOUT, _endless(batch, end if end < len(program.code) else pc))
         if end == stop:
             batch.pc[batch.lanes(ix)] = end
             return
@@ -120,8 +120,8 @@ def _go(batch: Batch, pc: int, ix: Index, stop: int, fair: int) -> None:
 
 def _endless(batch: Batch, pc: int) -> Finding:
     span = batch.program.code[pc][1].span
-    text = f"{batch.launch.name}: more than {batch.options.steps} instructions, a loop that does not end?"
-    return Finding("E392", "steps", text, span, help="emulated_gpu(steps=...) allows more")
+    text = f"more than {batch.options.steps} instructions, a loop that does not end?"
+    return finding(batch, "steps", text, span, help="emulated_gpu(steps=...) allows more")
 
 
 def _nobody_ready(batch: Batch) -> None:
@@ -139,8 +139,8 @@ def _nobody_ready(batch: Batch) -> None:
     for (pc, state), lane in sorted(waiting.items()):
         what = {AT_BARRIER: "a barrier", AT_WARP: "other lanes of its warp", ASLEEP: "a transaction barrier"}[state]
         notes.append(Note(f"{batch.thread(lane)} waits for {what}", batch.program.code[pc][1].span))
-    code, kind = ("E362", "barrier") if kinds != {AT_WARP} else ("E365", "collective")
+    kind = "barrier" if kinds != {AT_WARP} else "collective"
     span = batch.program.code[min(waiting)[0]][1].span
-    text = f"{batch.launch.name}: no thread can go on, each waits for others"
-    threads = tuple(batch.thread(lane) for lane in list(waiting.values())[:2])
-    raise fault(LAUNCH_FAILED, Finding(code, kind, text, span, notes[:6], threads=threads))
+    threads = [batch.thread(lane) for lane in list(waiting.values())[:2]]
+    text = "no thread can go on, each waits for others"
+    raise Fault(LAUNCH_FAILED, finding(batch, kind, text, span, *threads, notes=notes[:6]))
