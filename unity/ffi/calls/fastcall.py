@@ -134,15 +134,13 @@ def of_bits(function: Callable[..., int], dtype: str) -> Callable[..., float]:
 def kernel_function_of(
     signature: KernelSignature,
     address: int,
-    *,
-    release_gil: bool = False,
-    keep: Iterable[object] = (),
+    keep: Iterable[object],
     device: Device = CPU,
 ) -> Callable[..., Any]:
     """``kernel_function`` of a compiled tensor program, whose tensors lie on a device."""
     return kernel_function(
         spec_of_kernel(signature, device), address,
-        messages=signature.messages, result=signature.result, release_gil=release_gil, keep=keep,
+        messages=signature.messages, result=signature.result, keep=keep,
     )  # fmt: skip
 
 

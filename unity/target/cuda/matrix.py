@@ -148,8 +148,8 @@ def _fragment(w: FunctionWriter, call: Call, place: int, number: int) -> tuple[s
     return w.emit(f"getelementptr i32, ptr {w.value(var)}, i64 {first}"), buffer
 
 
-def _checked_size(call: Call, first: int) -> None:
-    if [getattr(a, "value", None) for a in call.args[first : first + 3]] != [SIZE] * 3:
+def _checked_size(call: Call) -> None:
+    if [getattr(a, "value", None) for a in call.args[1:4]] != [SIZE] * 3:
         raise CodegenError("E526", f"{call.op_name} has code for fragments of {SIZE}x{SIZE}x{SIZE} only", call.span)
 
 
@@ -163,7 +163,7 @@ def _accumulator(buffer: Buffer, call: Call) -> tuple[str, int, str]:
 
 def fill_fragment(w: FunctionWriter, call: Call) -> str:
     """Arguments: fragments, m, n, k, number, value."""
-    _checked_size(call, 1)
+    _checked_size(call)
     place, buffer = _fragment(w, call, 0, 4)
     _, count, kind = _accumulator(buffer, call)
     value = to_memory(w, w.value(call.args[5]), dtype_of(call.args[5]))
@@ -187,7 +187,7 @@ def _operand(buffer: Buffer, call: Call) -> tuple[str, int, str]:
 
 def load_fragment(w: FunctionWriter, call: Call) -> str:
     """Arguments: fragments, m, n, k, number, pointer, stride, layout."""
-    _checked_size(call, 1)
+    _checked_size(call)
     place, buffer = _fragment(w, call, 0, 4)
     part = buffer.scope.removeprefix("wmma.")
     name, count, kind = _accumulator(buffer, call) if part == "accumulator" else _operand(buffer, call)
@@ -206,7 +206,7 @@ def load_fragment(w: FunctionWriter, call: Call) -> str:
 
 def store_fragment(w: FunctionWriter, call: Call) -> str:
     """Arguments: fragments, m, n, k, number, pointer, stride, layout."""
-    _checked_size(call, 1)
+    _checked_size(call)
     place, buffer = _fragment(w, call, 0, 4)
     name, count, kind = _accumulator(buffer, call)
     layout = _text(call, 7).removesuffix("_major")

@@ -20,6 +20,13 @@ _ARITHMETIC = ("abs", "ctlz", "fabs", "fma", "ldexp", "maximum", "minimum", "min
 _CALLS = tuple([f"llvm.{name}." for name in _ARITHMETIC])
 """Functions whose arguments decide the result, which is all that they do."""
 
+PURE = frozenset((
+    "add", "sub", "mul", "fadd", "fsub", "fmul", "fdiv", "fneg", "and", "or", "xor", "shl",
+    "lshr", "ashr", "icmp", "fcmp", "select", "getelementptr", "insertelement", "extractelement",
+    "shufflevector", "zext", "sext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "fptosi", "fptoui", "bitcast",
+))  # fmt: skip
+"""Instructions whose operands alone decide the result, whatever these are."""
+
 
 @dataclass(slots=True)
 class DeferredChecks:
@@ -36,7 +43,7 @@ class DeferredChecks:
         self.wrong_memory = False
         return failed
 
-    def is_harmless(self, name: str, instruction: str, pure: frozenset[str]) -> bool:
+    def is_harmless(self, name: str, instruction: str) -> bool:
         """True if the instruction may run before the pending checks. Notes what it makes wrong; its result is called ``name``."""
         opcode = instruction[: instruction.find(" ")]
         touched = any([operand in self.wrong for operand in _NAMES.findall(instruction)])
@@ -51,7 +58,7 @@ class DeferredChecks:
             if touched:
                 return False
             touched = self.wrong_memory
-        elif opcode not in pure and opcode not in _DIVISIONS and (called is None or not called[1].startswith(_CALLS)):
+        elif opcode not in PURE and opcode not in _DIVISIONS and (called is None or not called[1].startswith(_CALLS)):
             return False
         if touched:
             self.wrong.add(name)

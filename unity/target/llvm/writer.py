@@ -20,7 +20,7 @@ from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...support.errors import CodegenError
-from .deferred_checks import DeferredChecks
+from .deferred_checks import PURE, DeferredChecks
 from .lltypes import value_type
 
 Expressions = dict[type, Callable[[Any, Any], str]]
@@ -37,12 +37,6 @@ INTRINSICS: Intrinsics = {}
 """The same of intrinsics."""
 
 I64 = DataType("int64")
-PURE = frozenset((
-    "add", "sub", "mul", "fadd", "fsub", "fmul", "fdiv", "fneg", "and", "or", "xor", "shl",
-    "lshr", "ashr", "icmp", "fcmp", "select", "getelementptr", "insertelement", "extractelement",
-    "shufflevector", "zext", "sext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "fptosi", "fptoui", "bitcast",
-))  # fmt: skip
-"""Instructions whose operands alone decide the result, whatever these are."""
 REPEATABLE = PURE | {"sdiv", "srem", "udiv", "urem"}
 """Instructions that a block has once for each text."""
 
@@ -223,7 +217,7 @@ class FunctionWriter:
             return found
         self.counter += 1
         name = f"%x{self.counter}"
-        if self.late.failed and not self.late.is_harmless(name, instruction, PURE):
+        if self.late.failed and not self.late.is_harmless(name, instruction):
             self.settle()
         self.lines.append(f"  {name} = {instruction}")
         if instruction[: instruction.find(" ")] in REPEATABLE:
@@ -232,7 +226,7 @@ class FunctionWriter:
 
     def do(self, instruction: str) -> None:
         """Append an instruction without result."""
-        if self.late.failed and not self.late.is_harmless("", instruction, PURE):
+        if self.late.failed and not self.late.is_harmless("", instruction):
             self.settle()
         self.lines.append("  " + instruction)
 

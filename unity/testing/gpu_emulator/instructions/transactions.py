@@ -89,7 +89,7 @@ def _mbarrier(reading: Reading) -> Step:
         return _stepped(
             reading, lambda batch, lanes: put(batch, lanes, (state(batch, lanes) & np.uint64(0xFFFFF)).astype("u4"))
         )
-    gives = what.startswith("arrive") and len(reading.operands) > 1 and not _is_memory(reading, 0)
+    gives = what.startswith("arrive") and len(reading.operands) > 1 and not isinstance(reading.operands[0], Memory)
     place = 1 if gives else 0
     address = reading.address(place)
     amount = reading.value(place + 1, U32) if len(reading.operands) > place + 1 else None
@@ -122,10 +122,6 @@ def _mbarrier(reading: Reading) -> Step:
             put_state(batch, lanes, states)
 
     return _stepped(reading, run)
-
-
-def _is_memory(reading: Reading, place: int) -> bool:
-    return isinstance(reading.operands[place], Memory)
 
 
 def _stepped(reading: Reading, run: Callable[[Batch, Rows], None]) -> Step:

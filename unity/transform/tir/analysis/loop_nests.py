@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from ....ffi.dtype import DataType
 from ....ir.analysis.lanes import independent
@@ -19,6 +20,9 @@ from ....ir.scalar import Add, BufferLoad, Max, Min, Mul, Sub
 from ....ir.stmt import AllocBuffer, Bind, BlockRealize, BufferStore, For, IfThenElse, SeqStmt, Stmt, While
 from ....ir.types import Expr
 from ....ir.walk import collect, used_vars
+
+SMALL_STRIDE = 4
+"""Elements of a step that still walks through memory."""
 
 
 @dataclass(slots=True)
@@ -163,19 +167,19 @@ def stride_class(access: BufferLoad | BufferStore, var: Var) -> int:
     return 2 if step is None or abs(step) > 1 else abs(step)
 
 
-def is_choice(node: object) -> bool:
+def is_choice(node: object) -> TypeGuard[Call]:
     """A call ``T.if_then_else(condition, then, otherwise)``."""
     return type(node) is Call and node.op_name == "T.if_then_else" and len(node.args) == 3
 
 
-def small_stride(access: BufferLoad | BufferStore, var: Var, most: int = 4) -> bool:
-    """True when an access moves by at most ``most`` elements forwards (or not at all) when ``var`` grows by one."""
+def small_stride(access: BufferLoad | BufferStore, var: Var) -> bool:
+    """True when an access moves by at most ``SMALL_STRIDE`` elements forwards (or not at all) when ``var`` grows by one."""
     if stride_class(access, var) < 2:
         return True
     if access.buffer.strides or any([var in used_vars(i) for i in access.indices[:-1]]):
         return False
     step = slope(access.indices[-1], var)
-    return step is not None and 0 < step <= most
+    return step is not None and 0 < step <= SMALL_STRIDE
 
 
 def linear_step(access: BufferLoad | BufferStore, var: Var) -> int | None:

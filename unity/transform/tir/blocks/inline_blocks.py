@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
 from ....arith import Analyzer
 from ....arith.index_map import IndexMap
@@ -24,7 +24,7 @@ from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, children, collect, fresh_copy, nodes_in, substitute, used_vars
 from ....support.errors import PassError, TypeRuleError
-from ..analysis.loop_nests import JOINS, calls_are_pure
+from ..analysis.loop_nests import JOINS, calls_are_pure, is_choice
 
 S = TypeVar("S", bound=Stmt)
 
@@ -151,14 +151,17 @@ def realizes(root: Node) -> list[BlockRealize]:
     return in_order(root, BlockRealize)
 
 
-def inline_problem(body: Stmt, block: Block) -> str | None:
-    """The reason why ``compute_inline`` of a block would be wrong, or None."""
+def defined_in(body: Stmt, block: Block) -> tuple[BlockRealize, Definition]:
+    """The realisation of a block, and the definition that it computes. Raises PassError E552 where it cannot be inlined."""
     realize = next((r for r in realizes(body) if r.block is block), None)
-    if realize is None:
-        return f"there is no block {block.name}"
-    found = definition(realize)
-    if isinstance(found, str):
-        return found
+    found = f"there is no block {block.name}" if realize is None else definition(realize)
+    if realize is None or isinstance(found, str):
+        raise PassError("E552", f"cannot inline: {found}", block.span)
+    return realize, found
+
+
+def _problem(body: Stmt, block: Block, found: Definition) -> str | None:
+    """The reason why ``compute_inline`` of a block would be wrong, or None."""
     stores = in_order(body, BufferStore)
     if found.buffer not in allocations(body):
         return f"{found.buffer.name} is no buffer of the program's own"
@@ -197,12 +200,10 @@ def allocations(body: Stmt) -> set[Buffer]:
 
 def compute_inline(body: Stmt, block: Block) -> Stmt:
     """The body without ``block``: whoever read its buffer computes the value. Raises PassError E552 where it cannot be."""
-    problem = inline_problem(body, block)
+    realize, found = defined_in(body, block)
+    problem = _problem(body, block, found)
     if problem is not None:
         raise PassError("E552", f"cannot inline: {problem}", block.span)
-    realize = next(r for r in realizes(body) if r.block is block)
-    found = definition(realize)
-    assert isinstance(found, Definition)
     return inline_definition(body, realize, found)
 
 
@@ -245,6 +246,13 @@ def remove_block(body: Stmt, realize: BlockRealize, buffer: Buffer) -> Stmt:
     return made
 
 
+def with_regions(block: Block) -> Block:
+    """The block with declared regions that are those of its body."""
+    bare = replace(block, reads=None, writes=None)
+    reads, writes = block_regions(bare, derive=True)
+    return replace(bare, reads=reads, writes=writes)
+
+
 class _Inliner(Rewriter):
     """Replaces loads of a defined buffer in every statement; blocks get their declared regions anew."""
 
@@ -267,9 +275,7 @@ class _Inliner(Rewriter):
         if type(node) is Block and (node.reads is not None or node.writes is not None):
             declared = (*(node.reads or ()), *(node.writes or ()))
             if any([region.buffer is self.definition.buffer for region in declared]):
-                bare = replace(node, reads=None, writes=None)
-                reads, writes = block_regions(bare, derive=True)
-                return replace(bare, reads=reads, writes=writes)
+                return with_regions(node)
         return super().leave(node)
 
 
@@ -307,11 +313,6 @@ class _Places:
         return var
 
 
-def is_lazy(call: Expr) -> TypeGuard[Call]:
-    """True for calls that evaluate one of their last two arguments only."""
-    return type(call) is Call and call.op_name == "T.if_then_else"
-
-
 class _Region(Rewriter):
     """Puts variables for loads in what is always evaluated; lazy parts are regions inside, finished on the way."""
 
@@ -337,7 +338,7 @@ class _Region(Rewriter):
             value = self.visit(node.value)
             self.bound.add(node.var)
             return replace(node, value=value, body=self.visit(node.body))
-        if is_lazy(node):
+        if is_choice(node):
             return replace(node, args=(self.visit(node.args[0]), self.later(node.args[1]), self.later(node.args[2])))
         if isinstance(node, (And, Or)):
             return replace(node, a=self.visit(node.a), b=self.later(node.b))

@@ -6,7 +6,7 @@ The counterpart of ``compute_inline`` (`inline_blocks.py`), for producers that c
 
 from __future__ import annotations
 
-from ....ir.analysis.regions import block_regions, opaque_among
+from ....ir.analysis.regions import opaque_among
 from ....ir.buffer import Buffer
 from ....ir.expr import Var
 from ....ir.node import replace
@@ -20,6 +20,7 @@ from .inline_blocks import (
     Definition,
     allocations,
     covers,
+    defined_in,
     definition,
     has_aliases,
     in_order,
@@ -28,17 +29,13 @@ from .inline_blocks import (
     realizes,
     remove_block,
     variables_in,
+    with_regions,
 )
 
 
-def reverse_inline_problem(body: Stmt, block: Block) -> str | None:
-    """The reason why ``reverse_compute_inline`` of a block would be wrong, or None."""
-    realize = next((r for r in realizes(body) if r.block is block), None)
-    if realize is None:
-        return f"there is no block {block.name}"
-    found = definition(realize)
-    if isinstance(found, str):
-        return found
+def _producer(body: Stmt, realize: BlockRealize, found: Definition) -> tuple[Buffer, BlockRealize] | str:
+    """The buffer that a block reads, and the block that computes it; or why ``reverse_compute_inline`` would be wrong."""
+    block = realize.block
     sources = _sources(body, found)
     if len(sources) != 1:
         return f"block {block.name} must read exactly one buffer that another block computes, it reads {len(sources)}"
@@ -58,7 +55,7 @@ def reverse_inline_problem(body: Stmt, block: Block) -> str | None:
         return reason
     if source in opaque_among(nodes) or has_aliases(nodes, source):
         return f"{source.name} is reached through a pointer or a view"
-    return _why_not_earlier(body, found, writers[0], realize)
+    return _why_not_earlier(body, found, writers[0], realize) or (source, writers[0])
 
 
 def _why_not_earlier(body: Stmt, found: Definition, writer: BlockRealize, realize: BlockRealize) -> str | None:
@@ -96,14 +93,11 @@ def _sources(body: Stmt, found: Definition) -> list[Buffer]:
 
 def reverse_compute_inline(body: Stmt, block: Block) -> Stmt:
     """The body without ``block``: the producer of what it reads computes its value at once. Raises PassError E552."""
-    problem = reverse_inline_problem(body, block)
-    if problem is not None:
-        raise PassError("E552", f"cannot inline: {problem}", block.span)
-    realize = next(r for r in realizes(body) if r.block is block)
-    consumer = definition(realize)
-    assert isinstance(consumer, Definition)
-    source = _sources(body, consumer)[0]
-    writer = next(r for r in realizes(body) if type(r.block.body) is BufferStore and r.block.body.buffer is source)
+    realize, consumer = defined_in(body, block)
+    producer = _producer(body, realize, consumer)
+    if isinstance(producer, str):
+        raise PassError("E552", f"cannot inline: {producer}", block.span)
+    source, writer = producer
     store = writer.block.body
     assert type(store) is BufferStore
     load = next(x for x in collect(consumer.value, BufferLoad) if x.buffer is source)
@@ -116,8 +110,6 @@ def reverse_compute_inline(body: Stmt, block: Block) -> Stmt:
     target = tuple([substitute(i, points) for i in consumer.indices])
     merged: Block = replace(writer.block, body=BufferStore(consumer.buffer, value, target, None, store.span))
     if merged.reads is not None or merged.writes is not None:
-        bare = replace(merged, reads=None, writes=None)
-        reads, writes = block_regions(bare, derive=True)
-        merged = replace(bare, reads=reads, writes=writes)
+        merged = with_regions(merged)
     left = remove_block(body, realize, source)
     return rewrite(left, {Block: lambda b: merged if b.body is store else b})

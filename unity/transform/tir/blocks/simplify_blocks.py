@@ -18,7 +18,7 @@ from ....ir.stmt import Block, BufferStore
 from ....ir.types import Expr, PrimType
 from ....ir.walk import Rewriter, children, rewrite
 from ...infra.passes import prim_func_pass
-from .inline_blocks import is_lazy
+from ..analysis.loop_nests import is_choice
 
 
 class _Indices(Rewriter):
@@ -39,7 +39,7 @@ class _Indices(Rewriter):
     def enter(self, node: Any) -> Any | None:
         if not isinstance(node, Expr) or isinstance(node, (IntImm, Var)):
             return None
-        if type(node) is Select or is_lazy(node):
+        if type(node) is Select or is_choice(node):
             return self.choice(node)
         if type(node.ty) is PrimType:
             dtype = dtype_of(node)

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 
 from .....arith import Analyzer
 from .....ir.analysis.asynchronous import CORNER_BITS, MOST_PIXELS
-from .....ir.build import add, ceildiv, const, is_int, mul, sub
-from .....ir.expr import Call, IntImm, Var
-from .....ir.scalar import GE, GT, LE, LT, And, BufferLoad, IterVar
+from .....ir.build import add, ceildiv, conjuncts, const, is_int, mul, sub
+from .....ir.expr import IntImm, Var
+from .....ir.scalar import GE, GT, LE, LT, BufferLoad, IterVar
 from .....ir.types import Expr
 from .....ir.walk import substitute, used_vars
 from ....tir.analysis.choices import choose
-from ....tir.analysis.loop_nests import is_choice, slope
+from ....tir.analysis.loop_nests import slope
 from ..common.nests import INT
 from ..common.stages import size_of
 from .product import Product, apart, extent_of, is_multiple
 from .tensor_views import ROW_BYTES, TensorView, Turns, places_of, tensor_of
-from .tile_sides import Side, sum_of
+from .tile_sides import Side, chosen, sum_of
 
 MOST_STRIDE = 8
 
@@ -104,7 +104,8 @@ def _view_of(what: Product, side: Side, turns: Turns) -> View | str:
 
 def _image_of(what: Product, side: Side, turns: Turns) -> ImageView | str | None:
     """An operand as images under a window; None if it is none, or the reason why bulk copies do not take it."""
-    load, conditions = _guarded(side.value)
+    load, guards = chosen(side.value)
+    conditions = [part for guard in guards for part in conjuncts(guard)]
     if type(load) is not BufferLoad or load.buffer.scope != "global" or load.buffer.strides or what.batch:
         return None
     places, sizes = places_of(what, load), load.buffer.shape
@@ -132,22 +133,6 @@ def _image_of(what: Product, side: Side, turns: Turns) -> ImageView | str | None
     if not is_multiple(length, ROW_BYTES // item):
         return f"has {length.value} channels"
     return ImageView(load.buffer.data, tuple(sizes), image, tuple(axes), turns)
-
-
-def _guarded(value: Expr) -> tuple[Expr, list[Expr]]:
-    """A value without its ``if_then_else(.., 0)``, and each of the conditions."""
-    conditions: list[Expr] = []
-    while isinstance(value, Call) and is_choice(value) and getattr(value.args[2], "value", None) == 0:
-        conditions.append(value.args[0])
-        value = value.args[1]
-    found: list[Expr] = []
-    while conditions:
-        condition = conditions.pop()
-        if isinstance(condition, And):
-            conditions += [condition.a, condition.b]
-        else:
-            found.append(condition)
-    return value, found
 
 
 def _axis(place: Expr, size: Expr, rows: Sequence[IterVar], steps: Sequence[IterVar], bits: int) -> _Axis | None:

@@ -101,7 +101,7 @@ def element_at(what: Product, side: Side, batch: Expr, groups: Expr, line: Expr,
     else:
         by_lane = apart(along, groups, side.width, lane)
     values = {**apart(what.batch, batch), **by_lane, **apart(across, line)}
-    element, conditions = _chosen(substitute(side.value, values_at(what, values)))
+    element, conditions = chosen(substitute(side.value, values_at(what, values)))
     ends = [
         *inside(sum_of(mul(groups, side.width), lane if side.turned else None), extent_of(along), side.length),
         *inside(line, extent_of(across), side.lines),
@@ -116,7 +116,7 @@ def _is_vector(what: Product, side: Side, width: int) -> bool:
     if side.turned or not last_divides(along, width):
         return side.turned
     lane, group = Var("lane", prim_type(INT)), Var("group", prim_type(INT))
-    element, conditions = _chosen(substitute(side.value, apart(along, group, width, lane)))
+    element, conditions = chosen(substitute(side.value, apart(along, group, width, lane)))
     if type(element) is not BufferLoad or element.buffer.scope != "global":
         return False
     return is_whole(element, lane, width) and not any([lane in used_vars(cond) for cond in conditions])
@@ -142,7 +142,7 @@ def is_whole(access: BufferLoad | BufferStore, lane: Var, width: int) -> bool:
     return Analyzer().can_prove(eq(floormod(first, const(width, INT)), const(0, INT)))
 
 
-def _chosen(value: Expr) -> tuple[Expr, list[Expr]]:
+def chosen(value: Expr) -> tuple[Expr, list[Expr]]:
     """A value without its ``if_then_else(.., 0)``, and the conditions of these."""
     conditions: list[Expr] = []
     while isinstance(value, Call) and is_choice(value) and getattr(value.args[2], "value", None) == 0:
