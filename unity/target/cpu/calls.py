@@ -274,11 +274,7 @@ def call_kernel(w: FunctionWriter, call: Call) -> str:
         slot = w.slot(memory_type(result), 16)
         arguments.append(f"ptr {slot}")
     status = w.emit(f"call i32 @{w.module.symbols[name]}({', '.join(arguments)})")
-    good, bad = w.label("ok"), w.label("fail")
-    w.branch(w.emit(f"icmp eq i32 {status}, 0"), good, bad)
-    w.start(bad)
-    w.leave(_translated(w, status, name))
-    w.start(good)
+    w.leave_unless(f"icmp eq i32 {status}, 0", lambda: _translated(w, status, name))
     if result is None:
         return "undef"
     loaded = w.emit(f"load {memory_type(result)}, ptr {slot}")

@@ -50,11 +50,7 @@ def parallel_loop(w: FunctionWriter, stmt: For, chunk: str, backwards: str | Non
     w.module.declare(f"@{PARALLEL_FOR}", f"declare i32 @{PARALLEL_FOR}(ptr, ptr, i64, i64)\n")
     w.module.externs[PARALLEL_FOR] = None
     status = w.emit(f"call i32 @{PARALLEL_FOR}(ptr @{symbol}, ptr {context}, i64 {count}, i64 {chunk})")
-    good, bad = w.label("ok"), w.label("fail")
-    w.branch(w.emit(f"icmp eq i32 {status}, 0"), good, bad)
-    w.start(bad)
-    w.leave(status)
-    w.start(good)
+    w.leave_unless(f"icmp eq i32 {status}, 0", lambda: status)
 
 
 def _own_memory(body: Stmt) -> tuple[list[AllocBuffer], Stmt]:

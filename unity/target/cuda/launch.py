@@ -207,11 +207,7 @@ class Launcher:
         _declare_launch(w)
         shown = ", ".join([f"i64 {count}" for count in counts])
         status = w.emit(f"call i32 @unity.cuda.launch(ptr {cell}, {shown}, ptr {words}, ptr {w.module.string(name)})")
-        good, bad = w.label("launched"), w.label("failed")
-        w.branch(w.emit(f"icmp eq i32 {status}, 0"), good, bad)
-        w.start(bad)
-        w.leave(status)
-        w.start(good)
+        w.leave_unless(f"icmp eq i32 {status}, 0", lambda: status)
         return "undef"
 
     def _pass(self, w: FunctionWriter, words: str, number: int, param: Var, argument: Expr, name: str) -> None:
@@ -262,11 +258,7 @@ def _pass_tensor_map(
     head = f"ptr {place}, i32 {TENSOR_MAP_TYPES[copy.dtype.name]}, i32 {rank}, ptr {address}"
     swizzle = SWIZZLES.index(copy.swizzle) + 1 if copy.swizzle else 0
     status = w.emit(f"call i32 @{encode}({head}, {', '.join(shown)}, i32 0, i32 {swizzle}, i32 2, i32 0)")
-    good, bad = w.label("described"), w.label("failed")
-    w.branch(w.emit(f"icmp eq i32 {status}, 0"), good, bad)
-    w.start(bad)
-    _raise(w, status, f"the tensor map of {name}")
-    w.start(good)
+    w.leave_unless(f"icmp eq i32 {status}, 0", lambda: _raised(w, status, f"the tensor map of {name}"))
     w.do(f"store ptr {place}, ptr {w.emit(f'getelementptr ptr, ptr {words}, i64 {number}')}")
 
 
@@ -278,9 +270,9 @@ def _table(w: FunctionWriter, kind: str, values: Sequence[str]) -> str:
     return table
 
 
-def _raise(w: FunctionWriter, status: str, what: str) -> None:
-    """Leave the function with the error of a status."""
-    w.leave(w.emit(f"call i32 @unity.cuda.raise(i32 {status}, ptr {w.module.string(what)}, ptr null)"))
+def _raised(w: FunctionWriter, status: str, what: str) -> str:
+    """Raise the error of a status; the status of a function that fails so."""
+    return w.emit(f"call i32 @unity.cuda.raise(i32 {status}, ptr {w.module.string(what)}, ptr null)")
 
 
 def _declare_launch(w: FunctionWriter) -> None:
@@ -320,10 +312,6 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
     some = w.emit(f"call i64 @llvm.umax.i64(i64 {total}, i64 1)")
     address = w.emit(f"call i64 @unity_cuda_allocate(i64 {some})")
     pointer = w.emit(f"inttoptr i64 {address} to ptr")
-    good, bad = w.label("allocated"), w.label("failed")
-    w.branch(w.emit(f"icmp ne i64 {address}, 0"), good, bad)
-    w.start(bad)
-    _raise(w, str(OUT_OF_MEMORY), buffer.name)
-    w.start(good)
+    w.leave_unless(f"icmp ne i64 {address}, 0", lambda: _raised(w, str(OUT_OF_MEMORY), buffer.name))
     w.heap.append(pointer)
     w.env[buffer.data] = pointer

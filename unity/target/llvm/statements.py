@@ -41,18 +41,11 @@ INTERLEAVED = 4
 VECTOR_BYTES = 64
 
 
-def _sequence(w: FunctionWriter, stmt: SeqStmt) -> None:
+def scoped(w: FunctionWriter, *stmts: object) -> None:
+    """Statements whose allocations end with them."""
     depth = len(w.heap)
-    for part in stmt.stmts:
-        w.statement(part)
-    w.free_down_to(depth)
-    del w.heap[depth:]
-
-
-def scoped(w: FunctionWriter, stmt: object) -> None:
-    """A statement whose allocations end with it."""
-    depth = len(w.heap)
-    w.statement(stmt)
+    for stmt in stmts:
+        w.statement(stmt)
     w.free_down_to(depth)
     del w.heap[depth:]
 
@@ -281,9 +274,9 @@ def give_back(w: FunctionWriter, value: Expr | None, span: Span | None) -> None:
 
 
 STATEMENTS.update({
-    SeqStmt: _sequence, For: serial_loop, While: _while, IfThenElse: _if, Bind: _bind, DeclBuffer: _declare,
-    AllocConst: _alloc_const, AttrStmt: attribute, AssertStmt: _assert, BufferStore: _store, Evaluate: _evaluate,
-    Break: lambda w, stmt: leave_loop(w, False, stmt.span),
+    SeqStmt: lambda w, stmt: scoped(w, *stmt.stmts), For: serial_loop, While: _while, IfThenElse: _if, Bind: _bind,
+    DeclBuffer: _declare, AllocConst: _alloc_const, AttrStmt: attribute, AssertStmt: _assert, BufferStore: _store,
+    Evaluate: _evaluate, Break: lambda w, stmt: leave_loop(w, False, stmt.span),
     Continue: lambda w, stmt: leave_loop(w, True, stmt.span),
     Return: lambda w, stmt: give_back(w, stmt.value, stmt.span),
 })  # fmt: skip

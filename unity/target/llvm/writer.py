@@ -308,6 +308,14 @@ class FunctionWriter:
         holding.add(condition)
         self.known, self.holding = known, holding
 
+    def leave_unless(self, condition: str, status: Callable[[], str]) -> None:
+        """Leave the function unless ``condition`` (an instruction that gives an i1) holds, with a status that is written there."""
+        good, bad = self.label("ok"), self.label("fail")
+        self.branch(self.emit(condition), good, bad)
+        self.start(bad)
+        self.leave(status())
+        self.start(good)
+
     def fail_later(self, failed: str, wrong: str) -> None:
         """Leave the function with "integer division by zero" where ``failed`` (an i1) holds, before ``wrong``, a value that is
         wrong then, can do harm."""
