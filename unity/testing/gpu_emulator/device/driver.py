@@ -428,6 +428,3 @@ class EmulatedDriver:
                     raise Refused(fault.code)
 
         self._graphs.do(stream, run)
-
-
-__all__ = ["EmulatedDriver"]

@@ -90,6 +90,3 @@ class Graphs:
 
     def cuGraphExecDestroy(self, ready: int) -> None:
         self._ready.drop(ready)
-
-
-__all__ = ["Graphs", "Node"]

@@ -395,6 +395,3 @@ def _nothing(reading: Reading) -> Run:
     """Hints that change no value."""
     reading.words.clear()
     return lambda batch, ix: None
-
-
-__all__ = ["complete_barriers", "end_threads", "together"]

@@ -267,6 +267,3 @@ def _apply(operation: str, join: Join | None, new: Rows, other: Rows | None, kep
 def _same(a: Rows, b: Rows) -> Rows:
     rows: np.ndarray = a == b
     return rows
-
-
-__all__ = ["space_of"]

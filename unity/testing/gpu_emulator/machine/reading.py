@@ -14,7 +14,7 @@ from ..ptx.program import Instruction, Memory, Number, Operand, Register, Sink, 
 from ..ptx.types import SIGNED, TYPES, UNSIGNED, Type
 from .batch import Batch, Index
 from .findings import Fault, finding
-from .link import PARAM_WINDOW, Placed, Program, unmodelled
+from .link import Placed, Program, unmodelled
 
 Get = Callable[[Batch, Index], np.ndarray]
 """Values of an operand: one row, or one for each lane of the index."""
@@ -248,6 +248,3 @@ def number(operand: Number, type_: Type) -> np.ndarray:
 def constant(values: np.ndarray) -> Get:
     """A function of the lanes that is the same for all."""
     return lambda batch, ix: values
-
-
-__all__ = ["PARAM_WINDOW", "Get", "Put", "Reading", "Run", "constant", "number"]

@@ -160,6 +160,3 @@ class DeviceMemory:
 
 def _called(one: Allocation) -> str:
     return f"{one.name} ({one.size} bytes)" if one.name else f"an allocation of {one.size} bytes"
-
-
-__all__ = ["Allocation", "DeviceMemory"]

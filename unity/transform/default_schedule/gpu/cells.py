@@ -5,20 +5,17 @@ The loops over cells are fused and distributed over blocks of threads; reduction
 
 from __future__ import annotations
 
-from ....arith import Analyzer
 from ....ir.buffer import Buffer
-from ....ir.build import const, dtype_of, floormod
 from ....ir.expr import IntImm, Var
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import BufferStore
-from ....ir.types import Expr
 from ....ir.walk import collect, used_vars
 from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine
 from ...schedule import Schedule
 from ...tir.analysis.choices import choose
 from ...tir.analysis.loop_nests import stride_class
-from .common.stages import Stage, deal_out, one_loop_each, size_of, threads_for, variables
+from .common.stages import Stage, deal_out, is_multiple, one_loop_each, size_of, threads_for, variables
 
 VECTOR_BYTES = 16
 """Most bytes that a thread reads or writes at once."""
@@ -131,11 +128,3 @@ def is_aligned(access: BufferLoad | BufferStore, var: Var, lanes: int) -> bool:
         return False
     width = access.buffer.shape[-1]
     return last is var and (not outer or is_multiple(width, lanes))
-
-
-def is_multiple(extent: Expr, lanes: int) -> bool:
-    """True if an extent is proved to be so many elements a whole number of times."""
-    return Analyzer().can_prove_equal(floormod(extent, const(lanes, dtype_of(extent))), const(0, dtype_of(extent)))
-
-
-__all__ = ["bind_cells"]

@@ -20,8 +20,8 @@ from ....ir.walk import used_vars
 from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine
 from ...schedule import LoopRV, Schedule
-from .cells import VECTOR_BYTES, is_aligned, is_multiple
-from .common.stages import THREADS, one_loop_each, size_of
+from .cells import VECTOR_BYTES, is_aligned
+from .common.stages import THREADS, is_multiple, one_loop_each, size_of
 from .row_stages import HELD, Member, RowStages, is_held, reads_own, row_stages
 
 UNROLLED = 32
@@ -237,6 +237,3 @@ def _is_near(group: RowStages, member: Member, shape: Shape) -> bool:
         and _elements(size_of(member.along_extents), shape) <= UNROLLED
         and mine
     )
-
-
-__all__ = ["bind_rows"]

@@ -9,8 +9,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .....arith import Analyzer
 from .....arith.index_map import IndexMap
-from .....ir.build import add, is_int, mul
+from .....ir.build import add, const, dtype_of, floormod, is_int, mul
 from .....ir.expr import IntImm, Var
 from .....ir.scalar import IterVar
 from .....ir.stmt import Block, BufferStore, For
@@ -92,6 +93,11 @@ def stage_of(sch: Schedule, rv: BlockRV) -> Stage | None:
 def size_of(extents: Sequence[Expr]) -> int:
     """The product of extents; a symbol counts as UNKNOWN."""
     return math.prod([e.value if type(e) is IntImm else UNKNOWN for e in extents])
+
+
+def is_multiple(extent: Expr, width: Expr | int) -> bool:
+    """True if an extent is known to be a multiple of a width, whatever the symbols in it are."""
+    return Analyzer().can_prove_equal(floormod(extent, width), const(0, dtype_of(extent)))
 
 
 def threads_for(cells: int, gpu: GpuMachine) -> int:

@@ -20,8 +20,8 @@ from .....ir.walk import substitute, used_vars
 from ....tir.analysis.choices import choose
 from ....tir.analysis.loop_nests import slope
 from ..common.nests import INT
-from ..common.stages import size_of
-from .product import Product, apart, extent_of, is_multiple
+from ..common.stages import is_multiple, size_of
+from .product import Product, apart, extent_of
 from .tensor_views import ROW_BYTES, TensorView, Turns, places_of, tensor_of
 from .tile_sides import Side, chosen, sum_of
 

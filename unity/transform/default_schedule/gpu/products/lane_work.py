@@ -33,7 +33,8 @@ from .....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore
 from .....ir.types import Expr
 from .....ir.walk import substitute
 from ..common.nests import INT, buffer_of
-from .product import Product, apart, extent_of, is_multiple, output_at, values_at
+from ..common.stages import is_multiple
+from .product import Product, apart, extent_of, output_at, values_at
 from .tile_blocks import WARP, bound, do, loop, registers, vector
 from .tile_sides import Side, all_of, inside, sum_of
 from .tiles import has_axis

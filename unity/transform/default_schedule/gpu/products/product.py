@@ -28,7 +28,7 @@ from ....schedule.core.tree import ROOT
 from ....tir.analysis.loop_nests import slope
 from ...base import program_of, schedule_of
 from ..common.nests import INT, buffer_of, iterators_of, nest_of, replaced
-from ..common.stages import Stage, is_simple, size_of, stages_of, variables
+from ..common.stages import Stage, is_multiple, is_simple, size_of, stages_of, variables
 
 
 @dataclass(slots=True, frozen=True)
@@ -224,11 +224,6 @@ def apart(axes: Sequence[IterVar], flat: Expr, lanes: int = 1, lane: Expr | None
         found[axis.var] = add(mul(place, const(lanes, INT)), lane) if last and lane is not None else place
         flat = floordiv(flat, extent)
     return found
-
-
-def is_multiple(extent: Expr, width: Expr | int) -> bool:
-    """True if an extent is known to be a multiple of a width, whatever the symbols in it are."""
-    return Analyzer().can_prove_equal(floormod(extent, width), const(0, dtype_of(extent)))
 
 
 def values_at(what: Product, values: Mapping[Var, Expr]) -> dict[Var, Expr]:

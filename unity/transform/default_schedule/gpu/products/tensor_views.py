@@ -17,7 +17,8 @@ from .....ir.scalar import BufferLoad, IterVar
 from .....ir.types import Expr
 from .....ir.walk import substitute
 from ..common.nests import INT
-from .product import Product, apart, extent_of, is_multiple
+from ..common.stages import is_multiple
+from .product import Product, apart, extent_of
 from .tile_sides import Side
 
 MOST_AXES = 5

@@ -15,7 +15,8 @@ from .....ir.types import Expr, prim_type
 from .....ir.walk import substitute, used_vars
 from ....tir.analysis.loop_nests import is_choice, slope
 from ..common.nests import INT, buffer_of
-from .product import Product, apart, extent_of, is_multiple, stored, values_at, walks
+from ..common.stages import is_multiple
+from .product import Product, apart, extent_of, stored, values_at, walks
 
 CHUNK_BYTES = 16
 """Bytes of a row of an 8x8 matrix in shared memory."""

@@ -16,7 +16,8 @@ from ....schedule import BlockRV, LoopRV, Schedule
 from ....tir.analysis.choices import choose
 from ....tir.loops.hoist_if_then_else import MARK
 from ...base import program_of, schedule_of
-from .product import Product, Tile, count_of, extent_of, inline_producers, is_multiple, on_tiles, walks
+from ..common.stages import is_multiple
+from .product import Product, Tile, count_of, extent_of, inline_producers, on_tiles, walks
 
 WARPS = 8
 """Warps of a block; each has different rows."""
