@@ -175,7 +175,7 @@ NOT_CALLED = {
 
 _NONE = "no graph operator expresses it"
 IN_TORCH = {
-    "fractional_max_pool2d.default": _NONE, "fractional_max_pool3d.default": _NONE, "multilabel_margin_loss_forward.default": _NONE,
+    "fractional_max_pool2d.default": _NONE, "fractional_max_pool3d.default": _NONE, "multilabel_margin_loss.default": _NONE,
     "lstm.input": "a projection of the hidden state",
 }  # fmt: skip
 """The operators of rare modules, which run in torch, and why."""

@@ -18,7 +18,7 @@ from ... import te
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, ShapeExpr, Var
-from ...ir.relation import dims, unequal_shapes
+from ...ir.relation import dims, unequal, unequal_shapes
 from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import SECOND_DERIVATIVE
@@ -131,6 +131,8 @@ def _backward_type(names: Sequence[str]) -> Callable[[Call], Type]:
         if flow is not None and factors is not None:
             _fits(call, names, 3, given[3], (flow[0], flow[1], factors[2]))
             _fits(call, names, 4, given[4], (factors[2], flow[2]))
+            if unequal(build.floormod(factors[2], build.maximum(flow[2], 1)), build.const(0, "int64")):
+                raise fail(call, "E213", f"factors of width {factors[2]} for states of width {flow[2]}", arg=3)
         if len(names) == len(_LAYER):
             return TupleType((given[0], given[1]))
         return TupleType((given[0], given[0], given[1], given[5]))

@@ -6,6 +6,7 @@ Not here: export itself (``trace.py``). Invariant: a replacement gives what the 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -70,8 +71,10 @@ def inferable(torch: Any) -> Iterator[None]:
     asked, all_true = layers._detect_is_causal_mask, torch._is_all_true
 
     def valid_later(valid: Any) -> Any:
-        """Stands for the answer that ``torch.distributions`` branches on."""
-        if type(valid) is torch.Tensor and not torch._is_functional_tensor(valid):  # of another thread
+        """Stands for the answer that ``torch.distributions`` branches on; who else asks gets it."""
+        asks = str(sys._getframe(1).f_globals.get("__name__"))
+        other_thread = type(valid) is torch.Tensor and not torch._is_functional_tensor(valid)
+        if other_thread or not asks.startswith("torch.distributions"):
             return all_true(valid)
         torch._assert_async(valid.all(), "a parameter or a sample of a distribution is not valid")
         return True
