@@ -58,13 +58,43 @@ IN_TORCH = {
     "histogramdd": "_histogramdd_bin_edges.default _histogramdd_from_bin_cts.default _histogramdd_from_bin_tensors.default",
     "native_batch_norm": "native_batch_norm.default",  # in training: changes its statistics
     "nn.functional.batch_norm": "batch_norm.default",  # a tensor without an axis for channels
-    "tensor_split": "tensor_split.tensor_indices_or_sections",  # places that only the data knows
     "unique": "unique_dim.default", "unique_consecutive": "unique_consecutive.default", "searchsorted": "searchsorted.Tensor",  # no element
     "histogram": "histogram.bin_ct histogram.bins_tensor",
-    "nn.functional.fractional_max_pool2d": "rand.default",
-    "nn.functional.fractional_max_pool3d": "rand.default",  # random numbers
+    "nn.functional.fractional_max_pool2d": "fractional_max_pool2d.default",
+    "nn.functional.fractional_max_pool3d": "fractional_max_pool3d.default",  # random numbers
     "nn.functional.rrelu": "rrelu.default", "svd_lowrank": "randn.default", "pca_lowrank": "randn.default",
     "randn_like": "randn_like.default", "rand_like": "randn_like.default", "bernoulli": "rand.default",
+    "_segment_reduce.offsets": "segment_reduce.default",
+    "_unsafe_masked_index": "_unsafe_masked_index.default",
+    "_unsafe_masked_index_put_accumulate": "_unsafe_masked_index_put_accumulate.default",
+    "addbmm": "addbmm.default",
+    "angle": "angle.default",
+    "cholesky_solve": "cholesky_solve.default",
+    "linalg.eig": "linalg_eig.default",
+    "linalg.householder_product": "linalg_householder_product.default",
+    "linalg.lu_factor_ex": "linalg_lu_factor_ex.default",
+    "linalg.matrix_power": "linalg_matrix_power.default",
+    "linspace.tensor_overload": "linspace.Scalar_Tensor linspace.Tensor_Scalar linspace.Tensor_Tensor",
+    "logspace.tensor_overload": "logspace.Scalar_Tensor logspace.Tensor_Scalar logspace.Tensor_Tensor",
+    "lu": "linalg_lu_factor_ex.default",
+    "matrix_exp": "linalg_matrix_exp.default",
+    "max_pool2d_with_indices_backward": "max_pool2d_with_indices_backward.default",
+    "mvlgamma.mvlgamma_p_1": "lgamma.default",
+    "mvlgamma.mvlgamma_p_3": "lgamma.default",
+    "mvlgamma.mvlgamma_p_5": "lgamma.default",
+    "nn.functional.embedding": "embedding_renorm.default",
+    "nn.functional.embedding_bag": "embedding_renorm.default",
+    "nn.functional.multilabel_margin_loss": "multilabel_margin_loss.default",
+    "nonzero_static": "nonzero_static.default",
+    "polygamma.polygamma_n_0": "polygamma.default",
+    "polygamma.polygamma_n_1": "polygamma.default",
+    "polygamma.polygamma_n_2": "polygamma.default",
+    "polygamma.polygamma_n_3": "polygamma.default",
+    "polygamma.polygamma_n_4": "polygamma.default",
+    "signal.windows.kaiser": "i0.default linspace.Tensor_Tensor",
+    "special.modified_bessel_i0": "special_modified_bessel_i0.default",
+    "special.polygamma.special_polygamma_n_0": "polygamma.default",
+    "take": "take.default",
     "randint": "randint.default randint.low", "randint_like": "randint_like.default randint_like.low_dtype",
 }  # fmt: skip
 """The entries of which samples run in torch by design, in float32, and what runs there."""
