@@ -38,6 +38,13 @@ def test_consecutive(dim: int | None) -> None:
     )
 
 
+@pytest.mark.parametrize("dim", [0, -1])
+def test_consecutive_along_a_vector(dim: int) -> None:
+    """Torch infers elements of results that nobody asked for, and gives none."""
+    asked = [{"return_inverse": i, "return_counts": c, "dim": dim} for i in (False, True) for c in (False, True)]
+    check(lambda x: [torch.unique_consecutive(x, **options) for options in asked], X[0], X[1] * 0)
+
+
 @pytest.mark.parametrize("dim", [None, 0, -1])
 def test_unique(dim: int | None) -> None:
     whole = {"return_inverse": True, "return_counts": True, "dim": dim}

@@ -11,7 +11,7 @@ from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer, Range
 from ...ir.expr import Var
-from ...ir.scalar import BufferLoad, IterVar
+from ...ir.scalar import IterVar
 from ...ir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...ir.types import Expr, PointerType, prim_type
 from .type_rules import ZERO
@@ -31,7 +31,7 @@ def loops(shape: Sequence[Expr], body: Callable[[list[Var]], Stmt], hint: str = 
 
 def read(buffer: Buffer, indices: Sequence[Expr]) -> Expr:
     """Element of a buffer."""
-    return BufferLoad(buffer, tuple(indices), prim_type(buffer.dtype))
+    return build.buffer_load(buffer, *indices)
 
 
 def local_buffer(name: str, dtype: DataType | str, *shape: Expr | int) -> Buffer:

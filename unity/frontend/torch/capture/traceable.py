@@ -22,9 +22,13 @@ def traceable(torch: Any) -> Any:
         def __torch_function__(self, fn: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             axis = kwargs.get("dim")
-            if getattr(fn, "__name__", "") == "unique_consecutive" and axis is not None and axis < 0 and args[0].dim():
-                # torch infers a wrong shape for a negative axis
-                return fn(*args, **{**kwargs, "dim": axis % args[0].dim()})
+            if (
+                getattr(fn, "__name__", "") == "unique_consecutive"
+                and axis is not None
+                and -args[0].dim() <= axis < args[0].dim()
+            ):
+                # torch infers a wrong shape for a negative axis, and for the axis of a vector, which is no different from none
+                return fn(*args, **{**kwargs, "dim": axis % args[0].dim() if args[0].dim() > 1 else None})
             if fn is torch.nn.functional.gaussian_nll_loss:
                 return _gaussian_nll_loss(torch, *args, **kwargs)
             if getattr(fn, "__name__", "") == "_pack_padded_sequence":
