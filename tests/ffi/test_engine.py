@@ -11,7 +11,7 @@ import pytest
 
 from unity.ffi.cache.cache_key import Key
 from unity.ffi.cache.object_cache import ObjectCache
-from unity.ffi.machine_code.elf import read_symbols
+from unity.ffi.machine_code.elf import read_object
 from unity.ffi.machine_code.engine import CompileOptions, Engine, compile_ir, process_symbol
 from unity.ffi.machine_code.llvm import assembly
 from unity.ffi.targets.processor import host_cpu, host_features
@@ -71,7 +71,7 @@ def test_damaged_objects_never_crash():
     for cut in range(0, len(data), 37):
         with pytest.raises(FFIError):
             Engine({"outside": process_symbol("labs")}).add_object(data[:cut]).link()
-    assert read_symbols(data).undefined == ("outside",) and read_symbols(data).defined == ("twice",)
+    assert read_object(data).undefined == ("outside",) and read_object(data).defined == ("twice",)
 
 
 def test_pipelines_and_assembly():

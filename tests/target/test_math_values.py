@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from math_kernel import SCALES, MathKernel, kernel_text, math_kernel
 
-from unity.ffi.machine_code.elf import read_symbols
+from unity.ffi.machine_code.elf import read_object
 from unity.ffi.machine_code.engine import CompileOptions, compile_ir
 from unity.support.errors import CodegenError
 from unity.target.llvm.math.library import FLOAT_KINDS, MATH_FUNCTIONS, ULP, is_math_function, math_function, ulp_table
@@ -158,7 +158,7 @@ def test_nothing_calls_libm(name: str, cpu: str) -> None:
     options = CompileOptions(cpu=cpu, features="+fma" if cpu else "")
     for dtype, lanes in (("int32", 8),) if MATH_FUNCTIONS[name].integer else (("float32", 16), ("float64", 1)):
         text = kernel_text(name, dtype, lanes, scales=SCALES and not cpu)
-        undefined = read_symbols(compile_ir(text, options)).undefined
+        undefined = read_object(compile_ir(text, options)).undefined
         assert not [symbol for symbol in undefined if symbol != "_GLOBAL_OFFSET_TABLE_"]
 
 

@@ -8,30 +8,20 @@ Invariant: an address stays valid as long as its Engine object lives; an Engine 
 from __future__ import annotations
 
 import ctypes
-import itertools
+import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-import llvmlite.binding as binding
-
 from ...support.errors import FFIError
-from .elf import read_symbols
-from .layout import immortal
-from .llvm import LLVM_LOCK, CompileOptions, compile_ir
+from ...support.forking import fork_lock
+from .elf import ElfObject, read_object
+from .linker import MACHINES, Image
+from .llvm import CompileOptions, compile_ir
 
 __all__ = ["CompileOptions", "Engine", "compile_ir", "process_symbol"]
 
-_NUMBERS = itertools.count()
-
-
-@cache
-def _linker() -> binding.LLJIT:
-    with LLVM_LOCK:
-        binding.initialize_native_target()
-        binding.initialize_native_asmprinter()
-        linker = binding.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
-    immortal(linker)  # loaded code must outlive the interpreter's shutdown
-    return linker
+_LOCK = fork_lock()
+"""Held while an engine links what was added to it."""
 
 
 @cache
@@ -56,9 +46,8 @@ class Engine:
     def __init__(self, symbols: Mapping[str, int] | None = None, keep: Iterable[object] = ()) -> None:
         self._symbols: dict[str, int] = dict(symbols or {})
         self._keep: list[object] = list(keep)
-        self._pending: list[bytes] = []
+        self._pending: list[ElfObject] = []
         self._addresses: dict[str, int] = {}
-        self._trackers: list[binding.ResourceTracker] = []
 
     def add_symbol(self, name: str, address: int) -> None:
         """Resolve an external name to an address in objects that are linked from now on."""
@@ -69,10 +58,13 @@ class Engine:
         self._keep.append(value)
 
     def add_object(self, data: bytes) -> Engine:
-        """Add an object file. Raises FFIError E709 where it is none."""
-        read_symbols(data)
-        with LLVM_LOCK:
-            self._pending.append(data)
+        """Add an object file. Raises FFIError E709 where it is none for this machine."""
+        found = read_object(data)
+        here = os.uname().machine
+        if found.machine != MACHINES.get(here):
+            raise FFIError("E709", f"the object is for another machine than {here}")
+        with _LOCK:
+            self._pending.append(found)
         return self
 
     def add_ir(self, text: str, options: CompileOptions | None = None, use_cache: bool = True) -> Engine:
@@ -96,38 +88,18 @@ class Engine:
 
     def link(self) -> None:
         """Link everything added so far; names linked earlier are visible to it. Raises FFIError E709, E710."""
-        with LLVM_LOCK:
+        with _LOCK:
             if self._pending:
                 objects, self._pending = self._pending, []
                 self._link(objects)
 
-    def _link(self, objects: list[bytes]) -> None:
-        tables = [read_symbols(data) for data in objects]
-        defined = list(dict.fromkeys([name for table in tables for name in table.defined]))
-        repeated = [name for name in defined if name in self._addresses]
-        if repeated or sum([len(table.defined) for table in tables]) != len(defined):
-            raise FFIError("E709", f"symbols defined twice: {', '.join(repeated or defined)[:200]}")
-        builder = binding.JITLibraryBuilder()
-        missing = []
-        for name in dict.fromkeys([name for table in tables for name in table.undefined]):
-            if name in defined or name == "_GLOBAL_OFFSET_TABLE_":
-                continue
-            address = self._symbols.get(name) or self._addresses.get(name) or process_symbol(name)
-            if address:
-                builder.import_symbol(name, address)
-            else:
-                missing.append(name)
-        if missing:
-            raise FFIError("E710", f"nobody defines the symbols {', '.join(sorted(missing))}")
-        for data in objects:
-            builder.add_object_img(data)
-        for name in defined:
-            builder.export_symbol(name)
-        with LLVM_LOCK:
-            try:
-                tracker = builder.link(_linker(), f"unity{next(_NUMBERS)}")
-            except RuntimeError as error:
-                raise FFIError("E709", f"the object cannot be linked: {str(error).strip()}") from error
-        self._trackers.append(tracker)
-        for name in defined:
-            self._addresses[name] = int(tracker[name])
+    def _link(self, objects: list[ElfObject]) -> None:
+        repeated = [name for part in objects for name in part.defined if name in self._addresses]
+        if repeated:
+            raise FFIError("E709", f"symbols defined twice: {', '.join(repeated)[:200]}")
+        image = Image(objects, self._resolve)
+        self._keep.append(image.memory)
+        self._addresses |= image.addresses
+
+    def _resolve(self, name: str) -> int:
+        return self._symbols.get(name) or self._addresses.get(name) or process_symbol(name)

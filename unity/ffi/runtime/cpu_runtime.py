@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ..abi import KernelSignature
 from ..device import CPU_KIND
-from ..machine_code.elf import read_symbols
+from ..machine_code.elf import read_object
 from ..machine_code.engine import Engine
 from ..native.native_helpers import allocator_symbols, helper_symbols
 from ..native.pool import PARALLEL_FOR, pool_symbols
@@ -15,7 +15,7 @@ from .runtime import Runtime, register_runtime
 
 def host_symbols(objects: list[bytes]) -> dict[str, int]:
     """Addresses in this process of what object files of the host need from the package."""
-    needed = {name for part in objects for name in read_symbols(part).undefined}
+    needed = {name for part in objects for name in read_object(part).undefined}
     symbols = dict(pool_symbols()) if PARALLEL_FOR in needed else {}
     if any([name.startswith(("unity_", "Py")) for name in needed]):
         symbols |= helper_symbols()

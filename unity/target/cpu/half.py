@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 from ...ffi.dtype import DataType
-from ...ffi.machine_code.elf import read_symbols
+from ...ffi.machine_code.elf import read_object
 from ...ffi.machine_code.llvm import CompileOptions, compile_ir
 from ..llvm.lltypes import llvm_type, value_type
 from ..llvm.narrow import narrow, widen
@@ -35,7 +35,7 @@ _CALLED = {
 @cache
 def converts_half(options: CompileOptions) -> bool:
     """True if the processor converts between ``half`` and ``float`` without a call: LLVM is asked."""
-    return not read_symbols(compile_ir(_TRIAL, options)).undefined
+    return not read_object(compile_ir(_TRIAL, options)).undefined
 
 
 def conversion_functions(module: ModuleWriter) -> str:

@@ -24,7 +24,7 @@ from ...ffi.calls.check import OutHandler
 from ...ffi.calls.fastcall import driver_function, gated_driver, set_lane
 from ...ffi.calls.fastcall_ir import place_number
 from ...ffi.device import CPU, DEVICE_KINDS
-from ...ffi.machine_code.elf import read_symbols
+from ...ffi.machine_code.elf import read_object
 from ...ffi.machine_code.engine import CompileOptions, Engine, compile_ir
 from ...ffi.machine_code.layout import member_offset
 from ...ffi.native.native_helpers import allocator_symbols
@@ -90,7 +90,7 @@ def has_driver(executable: Executable) -> bool:
     """True if there is a driver of this version for this program."""
     if "driver" not in executable.objects or executable.driver_tag != driver_tag():
         return False
-    return driver_name(executable) in read_symbols(executable.objects["driver"]).defined
+    return driver_name(executable) in read_object(executable.objects["driver"]).defined
 
 
 class NativeProgram:
