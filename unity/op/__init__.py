@@ -8,7 +8,7 @@ from ..ir.expr import TupleGetItem
 from ..ir.op import usage
 from ..ir.types import GRAPH
 from . import core, elementwise, grad, linalg, manipulate, memory, nn, reduction
-from .common.gradients import slope, slopes
+from .common.gradients import elementwise_grad, unary_grad
 from .common.table import OPERATORS, Operator, R, attribute, bind_arguments, constant, optional, row, to_expr
 from .elementwise.unary import unary
 
@@ -36,11 +36,11 @@ __all__ = [
     "attribute",
     "bind_arguments",
     "constant",
+    "elementwise_grad",
     "optional",
     "row",
-    "slope",
-    "slopes",
     "to_expr",
     "unary",
+    "unary_grad",
     "usage",
 ]

@@ -29,9 +29,9 @@ from ..ir.types import (
     Type,
     prim_type,
 )  # fmt: skip
-from .common.gradients import same
+from .common.gradients import identity_grad
 from .common.table import R, attribute, optional, row
-from .common.type_rules import argument, attr, fail, ints_attr, plain, shape_arg, tensor_arg
+from .common.type_rules import argument, attr, fail, ints_attr, python_value, shape_arg, tensor_arg
 
 
 def given_type(call: Call) -> Type:
@@ -261,7 +261,7 @@ def _tensor_to_shape(call: Call) -> Type:
             call, "E211", f"expected an int64 tensor, got {ty.dtype.name}", 'cast first: R.astype(x, "int64")', 0
         )
     known = dims(ty)
-    length = plain(known[0]) if known is not None else None
+    length = python_value(known[0]) if known is not None else None
     return ShapeType(None, length if isinstance(length, int) else -1)
 
 
@@ -304,11 +304,11 @@ size = row(
 )
 
 
-def _placed(name: str) -> Callable[[Call], Type]:
+def _on_vdevice(name: str) -> Callable[[Call], Type]:
     """The type rule of a tensor on the device that an attribute names."""
 
     def rule(call: Call) -> Type:
-        ty, given = tensor_arg(call, 0), plain(call.attrs.get(name))
+        ty, given = tensor_arg(call, 0), python_value(call.attrs.get(name))
         device = virtual_device(given)
         if device is None:
             raise fail(call, "E214", f"{name} must be a device, got {given!r}", 'write "llvm:0" or I.vdevice("llvm")')
@@ -329,14 +329,14 @@ def _device_grad(call: Call, g: Expr) -> list[Any]:
 to_vdevice = row(
     "to_vdevice",
     ("data", attribute("dst_vdevice", doc="the device")),
-    _placed("dst_vdevice"),
+    _on_vdevice("dst_vdevice"),
     "Copies a tensor to a virtual device.",
     grad=_device_grad,
 )
 hint_on_device = row(
     "hint_on_device",
     ("data", attribute("device", doc="the device"), attribute("memory_scope", "global", doc="kind of memory")),
-    _placed("device"),
+    _on_vdevice("device"),
     "Places a tensor on a device, with a copy if it is elsewhere.",
     grad=_device_grad,
 )
@@ -345,7 +345,7 @@ stop_lift_params = row(
     ("x",),
     lambda c: argument(c, 0, "x").ty,
     "Returns x and stops lift_transform_params from moving what is computed from it.",
-    grad=same,
+    grad=identity_grad,
 )
 
 

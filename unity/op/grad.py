@@ -20,9 +20,9 @@ from ..ir.op import Param
 from ..ir.relation import dims, unequal_shapes
 from ..ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ..ir.types import Expr, Type
-from .common.gradients import SECOND_DERIVATIVE, Rule, nowhere, same
+from .common.gradients import SECOND_DERIVATIVE, Rule, identity_grad, not_differentiable
 from .common.loop_nests import loops, read
-from .common.lowering import cast_tensor, short_name, wide_type
+from .common.lowering import cast_tensor, compute_dtype, short_name
 from .common.table import Operator, attribute, optional, rows
 from .common.type_rules import (
     ONE,
@@ -36,18 +36,18 @@ from .common.type_rules import (
     same_dtype,
     tensor_arg,
 )
-from .manipulate.index import check_pick, in_range, index_tensor
+from .manipulate.index import check_indexable, clamp_index, in_range, index_tensor
 from .manipulate.manipulate import unravel
-from .nn.conv import borders, pads, spatial
+from .nn.conv import pad_widths, pads, spatial
 from .nn.loss import check_targets
-from .nn.pool import elements_within, pool_type, window_places
-from .nn.pool_indices import largest_in_windows
+from .nn.pool import elements_within, pool_type, window_indices
+from .nn.pool_indices import window_argmax
 from .reduction.reduce import reduce_tensor
 
 row = rows("grad")
 
 
-def _mark(name: str, doc: str, grad: Rule = same) -> Operator:
+def _mark(name: str, doc: str, grad: Rule = identity_grad) -> Operator:
     return row(
         f"grad.{name}",
         ("input",),
@@ -60,29 +60,29 @@ def _mark(name: str, doc: str, grad: Rule = same) -> Operator:
     )
 
 
-no_grad = _mark("no_grad", "Returns input and lets no gradient flow through it.", nowhere)
+no_grad = _mark("no_grad", "Returns input and lets no gradient flow through it.", not_differentiable)
 start_checkpoint = _mark(
     "start_checkpoint", "Returns input and begins a segment that the backward pass computes again."
 )
 end_checkpoint = _mark("end_checkpoint", "Returns input and ends a segment that the backward pass computes again.")
 
 
-def _gathered(
+def _scatter_add(
     call: Call, like: te.Tensor, inputs: list[te.Tensor], add: Callable[[list[Buffer], Buffer], Stmt]
 ) -> te.Tensor:
     """A tensor like another that begins with zeros and is added to."""
-    wide = wide_type(like.data_type)
+    acc_dtype = compute_dtype(like.data_type)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        zero = loops(outs[0].shape, lambda i: BufferStore(outs[0], build.const(0.0, wide), tuple(i)), "z")
+        zero = loops(outs[0].shape, lambda i: BufferStore(outs[0], build.const(0.0, acc_dtype), tuple(i)), "z")
         return seq(zero, add(ins, outs[0]))
 
-    made = te.extern(like.shape, inputs, emit, short_name(call), wide)
-    return cast_tensor(made, like.data_type, "cast")
+    result = te.extern(like.shape, inputs, emit, short_name(call), acc_dtype)
+    return cast_tensor(result, like.data_type, "cast")
 
 
-def _wider(x: te.Tensor) -> te.Tensor:
-    return cast_tensor(x, wide_type(x.data_type), "wide") if x.data_type.is_float else x
+def _upcast_tensor(x: te.Tensor) -> te.Tensor:
+    return cast_tensor(x, compute_dtype(x.data_type), "wide") if x.data_type.is_float else x
 
 
 # ---- take
@@ -98,7 +98,7 @@ def _take_type(call: Call) -> Type:
         wanted = (*known[:axis], *picked, *known[axis + 1 :])
         if unequal_shapes(flow, wanted):
             raise fail(call, "E213", f"output_grad {grad} does not fit x {x} at indices {indices}", arg=0)
-        check_pick(call, axis, known[axis], picked, 1)
+        check_indexable(call, axis, known[axis], picked, 1)
     return x
 
 
@@ -107,25 +107,23 @@ def _take(call: Call, grad: te.Tensor, x: te.Tensor, indices: te.Tensor) -> te.T
 
     def add(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(i: list[Var]) -> Stmt:
-            place = in_range(te.Value(read(ins[1], i[axis : axis + rank])), out.shape[axis]).expr
-            at: list[Expr] = [*i[:axis], place, *i[axis + rank :]]
-            return BufferStore(out, read(out, at) + read(ins[0], i), tuple(at))
+            position = in_range(te.Value(read(ins[1], i[axis : axis + rank])), out.shape[axis]).expr
+            index: list[Expr] = [*i[:axis], position, *i[axis + rank :]]
+            return BufferStore(out, read(out, index) + read(ins[0], i), tuple(index))
 
         return loops(ins[0].shape, body)
 
-    return _gathered(call, x, [_wider(grad), indices], add)
+    return _scatter_add(call, x, [_upcast_tensor(grad), indices], add)
 
 
 def _take_ref(grad: np.ndarray, x: np.ndarray, indices: np.ndarray, axis: int = 0) -> np.ndarray:
-    made = np.zeros(x.shape, np.float64)
+    result = np.zeros(x.shape, np.float64)
     axis %= x.ndim
-    size = x.shape[axis]
-    wide = indices.astype(np.int64)
-    index = np.clip(np.where(wide < 0, wide + size, wide), 0, max(size - 1, 0))
-    for place in np.ndindex(*grad.shape):
-        at = (*place[:axis], int(index[place[axis : axis + indices.ndim]]), *place[axis + indices.ndim :])
-        made[at] += grad[place]
-    return made.astype(x.dtype)
+    index = clamp_index(indices, x.shape[axis])
+    for position in np.ndindex(*grad.shape):
+        target = (*position[:axis], int(index[position[axis : axis + indices.ndim]]), *position[axis + indices.ndim :])
+        result[target] += grad[position]
+    return result.astype(x.dtype)
 
 
 take_backward = row(
@@ -143,7 +141,7 @@ take_backward = row(
 # ---- pooling
 
 
-def _pool_back_type(call: Call) -> Type:
+def _pool_backward_type(call: Call) -> Type:
     grad, x = float_tensor(call, 0, "output_grad"), float_tensor(call, 1, "data")
     same_dtype(call, grad, x)
     if attr(call, "layout") != "NCHW":
@@ -155,51 +153,53 @@ def _pool_back_type(call: Call) -> Type:
     return x
 
 
-def _max_back(call: Call, grad: te.Tensor, x: te.Tensor) -> te.Tensor:
+def _max_pool_backward(call: Call, grad: te.Tensor, x: te.Tensor) -> te.Tensor:
     """Each gradient goes to the element its window chose."""
-    places = largest_in_windows(call, x, grad.shape)[1]
+    positions = window_argmax(call, x, grad.shape)[1]
 
     def add(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(i: list[Var]) -> Stmt:
-            place = te.Value(read(ins[1], i))
-            height, width = unravel(place, out.shape[2:])
-            at = [i[0], i[1], te.unwrap(height), te.unwrap(width)]
-            more = BufferStore(out, read(out, at) + read(ins[0], i), tuple(at))
-            return IfThenElse(te.unwrap(place >= 0), more)
+            position = te.Value(read(ins[1], i))
+            height, width = unravel(position, out.shape[2:])
+            index = [i[0], i[1], te.unwrap(height), te.unwrap(width)]
+            more = BufferStore(out, read(out, index) + read(ins[0], i), tuple(index))
+            return IfThenElse(te.unwrap(position >= 0), more)
 
         return loops(ins[0].shape, body)
 
-    return _gathered(call, x, [_wider(grad), places], add)
+    return _scatter_add(call, x, [_upcast_tensor(grad), positions], add)
 
 
-def _mean_back(call: Call, grad: te.Tensor, x: te.Tensor) -> te.Tensor:
+def _avg_pool_backward(call: Call, grad: te.Tensor, x: te.Tensor) -> te.Tensor:
     """Each gradient is shared out over its window."""
     kernel, strides, dilation = [spatial(call, n, 2) for n in ("pool_size", "strides", "dilation")]
     before, after = pads(call, 2)
     counted = bool_attr(call, "count_include_pad")
-    wide = wide_type(x.data_type)
+    acc_dtype = compute_dtype(x.data_type)
 
     def add(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(i: list[Var]) -> Stmt:
             *index, r, s = i
             count: Expr = ONE
-            at, inside = [], []
+            window_index, inside = [], []
             for n, k in enumerate((r, s)):
                 start = index[2 + n] * strides[n] - before[n]
-                place = start + k * dilation[n]
-                at.append(place)
-                inside += [build.ge(place, 0), build.lt(place, out.shape[2 + n])]
+                position = start + k * dilation[n]
+                window_index.append(position)
+                inside += [build.ge(position, 0), build.lt(position, out.shape[2 + n])]
                 size = out.shape[2 + n]
                 low, high = (-before[n], size + after[n]) if counted else (0, size)
                 count = count * elements_within(te.Value(start), kernel[n], dilation[n], low, high).expr
-            share = build.div(read(ins[0], index), build.cast(build.maximum(count, 1), wide))
-            spot = (index[0], index[1], *at)
-            held = build.logical_and(build.logical_and(inside[0], inside[1]), build.logical_and(inside[2], inside[3]))
-            return IfThenElse(held, BufferStore(out, read(out, spot) + share, spot))
+            share = build.div(read(ins[0], index), build.cast(build.maximum(count, 1), acc_dtype))
+            target = (index[0], index[1], *window_index)
+            in_window = build.logical_and(
+                build.logical_and(inside[0], inside[1]), build.logical_and(inside[2], inside[3])
+            )
+            return IfThenElse(in_window, BufferStore(out, read(out, target) + share, target))
 
         return loops((*ins[0].shape, *[build.const(k, "int64") for k in kernel]), body)
 
-    return _gathered(call, x, [_wider(grad)], add)
+    return _scatter_add(call, x, [_upcast_tensor(grad)], add)
 
 
 def _pool_ref(largest: bool) -> Callable[..., np.ndarray]:
@@ -215,22 +215,22 @@ def _pool_ref(largest: bool) -> Callable[..., np.ndarray]:
         layout: str = "NCHW",
         out_layout: str | None = None,
     ) -> np.ndarray:
-        made, spans, border = np.zeros(x.shape, np.float64), x.shape[2:], borders(padding, 2)
-        places = window_places(spans, pool_size, strides, dilation, border, ceil_mode)
-        for place in np.ndindex(*grad.shape):
-            lines = [axis[o].tolist() for axis, o in zip(places, place[2:])]
+        result, spans, border = np.zeros(x.shape, np.float64), x.shape[2:], pad_widths(padding, 2)
+        positions = window_indices(spans, pool_size, strides, dilation, border, ceil_mode)
+        for index in np.ndindex(*grad.shape):
+            lines = [axis[o].tolist() for axis, o in zip(positions, index[2:])]
             window = [p for p in itertools.product(*lines) if all([0 <= v < m for v, m in zip(p, spans)])]
             if largest:
-                values = [x[(*place[:2], *p)] for p in window]
+                values = [x[(*index[:2], *p)] for p in window]
                 nan = [n for n, v in enumerate(values) if v != v]
                 if window:
-                    made[(*place[:2], *window[nan[-1] if nan else int(np.argmax(values))])] += grad[place]
+                    result[(*index[:2], *window[nan[-1] if nan else int(np.argmax(values))])] += grad[index]
                 continue
-            reach = [(-border[n], spans[n] + border[2 + n]) if count_include_pad else (0, spans[n]) for n in range(2)]
-            sizes = [sum([a <= v < b for v in line]) for line, (a, b) in zip(lines, reach)]
+            bounds = [(-border[n], spans[n] + border[2 + n]) if count_include_pad else (0, spans[n]) for n in range(2)]
+            sizes = [sum([a <= v < b for v in line]) for line, (a, b) in zip(lines, bounds)]
             for p in window:
-                made[(*place[:2], *p)] += grad[place] / max(sizes[0] * sizes[1], 1)
-        return made.astype(x.dtype)
+                result[(*index[:2], *p)] += grad[index] / max(sizes[0] * sizes[1], 1)
+        return result.astype(x.dtype)
 
     return ref
 
@@ -243,9 +243,9 @@ def _pool_row(largest: bool) -> Operator:
     return row(
         f"grad.{name}_pool2d_backward",
         params,
-        _pool_back_type,
+        _pool_backward_type,
         f"Returns the gradient of nn.{name}_pool2d with respect to data, for layout NCHW.",
-        lower=_max_back if largest else _mean_back,
+        lower=_max_pool_backward if largest else _avg_pool_backward,
         ref=_pool_ref(largest),
         grad=SECOND_DERIVATIVE,
         samples="f32[1,2,3,3], f32[1,2,5,4], pool_size=2, strides=2, padding=1; "
@@ -273,11 +273,13 @@ def _nll_type(call: Call) -> Type:
 def _nll(call: Call, grad: te.Tensor, x: te.Tensor, targets: te.Tensor, weights: te.Tensor | None = None) -> te.Tensor:
     axis = 0 if x.ndim == 1 else 1
     ignored, reduction = int_attr(call, "ignore_index"), attr(call, "reduction")
-    wide = wide_type(x.data_type)
+    acc_dtype = compute_dtype(x.data_type)
 
     def weight(*i: te.Value) -> te.Value:
         target = targets[i]
-        value = te.const(1, wide) if weights is None else weights[in_range(target, x.shape[axis])].astype(wide)
+        value = (
+            te.const(1, acc_dtype) if weights is None else weights[in_range(target, x.shape[axis])].astype(acc_dtype)
+        )
         return te.select(target.astype("int64") == ignored, 0, value)
 
     factor = te.compute(targets.shape, weight, "target_weight")
@@ -285,10 +287,10 @@ def _nll(call: Call, grad: te.Tensor, x: te.Tensor, targets: te.Tensor, weights:
     total = reduce_tensor(factor, axes, False, te.sum, lambda v, _: v, "weight_sum") if reduction == "mean" else None
 
     def body(*i: te.Value) -> te.Value:
-        at = [v for n, v in enumerate(i) if n != axis]
-        hit = in_range(targets[at], x.shape[axis]) == i[axis]
-        flow = grad[at] if reduction == "none" else grad[()]
-        flow = flow.astype(wide) * factor[at]
+        index = [v for n, v in enumerate(i) if n != axis]
+        hit = in_range(targets[index], x.shape[axis]) == i[axis]
+        flow = grad[index] if reduction == "none" else grad[()]
+        flow = flow.astype(acc_dtype) * factor[index]
         flow = flow if total is None else flow / total[()]
         return te.select(hit, 0 - flow, 0).astype(x.dtype)
 
@@ -305,14 +307,14 @@ def _nll_ref(
 ) -> np.ndarray:
     axis = 0 if x.ndim == 1 else 1
     count = x.shape[axis]
-    safe = np.clip(np.where(targets < 0, targets + count, targets).astype(np.int64), 0, count - 1)
+    safe = clamp_index(targets, count)
     factor = (np.ones(count) if weights is None else weights.astype(np.float64))[safe]
     factor = np.where(targets == ignore_index, 0.0, factor)
     with np.errstate(all="ignore"):
         flow = grad.astype(np.float64) * factor / (factor.sum() if reduction == "mean" else 1)
-    made = np.zeros(x.shape)
-    np.put_along_axis(made, np.expand_dims(safe, axis), -np.expand_dims(flow, axis), axis)
-    return made.astype(x.dtype)
+    result = np.zeros(x.shape)
+    np.put_along_axis(result, np.expand_dims(safe, axis), -np.expand_dims(flow, axis), axis)
+    return result.astype(x.dtype)
 
 
 nll_loss_backward = row(

@@ -65,9 +65,9 @@ class _Inputs:
             shape = dims(ty)
             if shape is None or ty.dtype is None:
                 raise _unknown(ty)
-            made = te.placeholder(shape, ty.dtype, _letter(len(self.params)))
-            self.tensors[value] = made
-            self.params.append(made)
+            result = te.placeholder(shape, ty.dtype, _letter(len(self.params)))
+            self.tensors[value] = result
+            self.params.append(result)
             self.values.append(value)
         return self.tensors[value]
 
@@ -144,9 +144,9 @@ class BlockBuilder(builder.BlockBuilder):
         argument of unknown shape.
         """
         inputs = _Inputs(self)
-        made = func(*[inputs.convert(a) for a in args], **{k: inputs.convert(v) for k, v in kwargs.items()})
-        several = isinstance(made, (tuple, list))
-        results = list(made) if several else [made]
+        out = func(*[inputs.convert(a) for a in args], **{k: inputs.convert(v) for k, v in kwargs.items()})
+        several = isinstance(out, (tuple, list))
+        results = list(out) if several else [out]
         for result in results:
             if not isinstance(result, te.Tensor):
                 raise TypeRuleError(
@@ -189,9 +189,9 @@ class BlockBuilder(builder.BlockBuilder):
         **kwargs: Any,
     ) -> Call:
         """As ``call_te``, naming the gradient of the program (``register_te_gradient``) and what that takes beside the inputs."""
-        made = self.call_te(func, *args, **kwargs)
+        result = self.call_te(func, *args, **kwargs)
         attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": dict(te_grad_kwargs) if te_grad_kwargs else None}
-        return Call(R.call_dps_with_grad.op, made.args, attrs, made.ty_args, made.ty)
+        return Call(R.call_dps_with_grad.op, result.args, attrs, result.ty_args, result.ty)
 
     def emit_te_with_grad(self, func: Callable[..., Any], *args: Any, **options: Any) -> Var:
         """Bind ``call_te_with_grad(func, ...)`` to a fresh variable and return it."""

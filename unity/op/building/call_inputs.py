@@ -74,12 +74,12 @@ class CallInputs:
             known_dims(self.call, TensorType(None, None))
         if arg in self.placeholders:
             return self.placeholders[arg]
-        made = te.placeholder(shape, ty.dtype or "float32", name)
-        self.params.append(made)
+        result = te.placeholder(shape, ty.dtype or "float32", name)
+        self.params.append(result)
         self.values.append(arg)
-        self.by_tensor[made] = arg
-        self.placeholders[arg] = made
-        return made
+        self.by_tensor[result] = arg
+        self.placeholders[arg] = result
+        return result
 
 
 def _field(value: Expr, index: int) -> Expr:
@@ -93,10 +93,10 @@ def call_cost(call: Call) -> Cost | None:
         return None
     inputs = CallInputs(call, info, _field)
     try:
-        made = info.lower(call, *inputs.all())
+        result = info.lower(call, *inputs.all())
     except TypeRuleError:
         return None
-    results = [r for r in (made if isinstance(made, (tuple, list)) else [made]) if r not in inputs.by_tensor]
+    results = [r for r in (result if isinstance(result, (tuple, list)) else [result]) if r not in inputs.by_tensor]
     if not results:
         return None
     func, symbols = te.create_prim_func_with_symbols([*inputs.params, *results])

@@ -27,7 +27,7 @@ class Forms(Protocol):
         not known."""
 
 
-class Plain:
+class Unconverted:
     """A result that has no channels-last form: the value itself."""
 
     __slots__ = ("value",)
@@ -36,8 +36,8 @@ class Plain:
         self.value = value
 
 
-Made = Expr | Plain | None
-LayoutRule = Callable[[Call, Forms], Made]
+Converted = Expr | Unconverted | None
+LayoutRule = Callable[[Call, Forms], Converted]
 
 
 def rank_of(value: Expr) -> int:
@@ -45,49 +45,49 @@ def rank_of(value: Expr) -> int:
     return value.ty.ndim if isinstance(value.ty, TensorType) else -1
 
 
-def moved_axis(axis: int, rank: int) -> int:
+def channels_last_axis(axis: int, rank: int) -> int:
     """The position of an axis of (batch, channels, spatial...) in (batch, spatial..., channels)."""
     return axis if axis == 0 else rank - 1 if axis == 1 else axis - 1
 
 
-def first_layout(rank: int) -> str:
+def channels_first_layout(rank: int) -> str:
     """``NCHW`` and its likes."""
     return "NC" + "DHW"[5 - rank :]
 
 
-def last_layout(rank: int) -> str:
+def channels_last_layout(rank: int) -> str:
     """``NHWC`` and its likes."""
     return "N" + "DHW"[5 - rank :] + "C"
 
 
-def _again(call: Call, args: list[Expr], **attrs: Any) -> Call:
+def _with_operands(call: Call, args: list[Expr], **attrs: Any) -> Call:
     assert type(call.op) is Op
     return make_call(call.op, args, {**call.attrs, **attrs}, call.ty_args, call.span)
 
 
-def elementwise(call: Call, forms: Forms) -> Made:
+def elementwise(call: Call, forms: Forms) -> Converted:
     """Operands and results alike."""
     rank = rank_of(call)
     args: list[Expr] = []
     for value in call.args:
-        made = forms.operand(value, rank) if isinstance(value.ty, TensorType) else value
-        if made is None:
+        result = forms.operand(value, rank) if isinstance(value.ty, TensorType) else value
+        if result is None:
             return None
-        args.append(made)
-    return _again(call, args)
+        args.append(result)
+    return _with_operands(call, args)
 
 
-def pool(call: Call, forms: Forms) -> Made:
+def pool(call: Call, forms: Forms) -> Converted:
     """Windows: the layout is an attribute."""
     rank, data = rank_of(call.args[0]), forms.known(call.args[0])
-    layouts = {call.attrs.get(name) for name in ("layout", "out_layout")} - {None, first_layout(rank)}
+    layouts = {call.attrs.get(name) for name in ("layout", "out_layout")} - {None, channels_first_layout(rank)}
     if data is None or layouts:
         return None
-    attrs = {"layout": last_layout(rank), **({"out_layout": None} if "out_layout" in call.attrs else {})}
-    return _again(call, [data, *call.args[1:]], **attrs)
+    attrs = {"layout": channels_last_layout(rank), **({"out_layout": None} if "out_layout" in call.attrs else {})}
+    return _with_operands(call, [data, *call.args[1:]], **attrs)
 
 
-def concat(call: Call, forms: Forms) -> Made:
+def concat(call: Call, forms: Forms) -> Converted:
     """Joined along the axis where it went."""
     parts, rank = call.args[0], rank_of(call)
     axis = call.attrs.get("axis")
@@ -96,64 +96,64 @@ def concat(call: Call, forms: Forms) -> Made:
     fields = [forms.operand(f, rank) if rank_of(f) == rank else None for f in parts.fields]
     if any([f is None for f in fields]):
         return None
-    made = Tuple(tuple([f for f in fields if f is not None]))
-    return _again(call, [made], axis=moved_axis(normal_axis(call, axis, rank), rank))
+    result = Tuple(tuple([f for f in fields if f is not None]))
+    return _with_operands(call, [result], axis=channels_last_axis(normal_axis(call, axis, rank), rank))
 
 
-def split(call: Call, forms: Forms) -> Made:
+def split(call: Call, forms: Forms) -> Converted:
     """Cut along the axis where it went."""
     rank, data = rank_of(call.args[0]), forms.known(call.args[0])
     if data is None:
         return None
     axis = normal_axis(call, int_attr(call, "axis"), rank)
-    return _again(call, [data, *call.args[1:]], axis=moved_axis(axis, rank))
+    return _with_operands(call, [data, *call.args[1:]], axis=channels_last_axis(axis, rank))
 
 
-def along(default: int) -> LayoutRule:
+def along_axis(default: int) -> LayoutRule:
     """Operators along one axis of their first operand."""
 
-    def rule(call: Call, forms: Forms) -> Made:
+    def rule(call: Call, forms: Forms) -> Converted:
         rank, data = rank_of(call.args[0]), forms.known(call.args[0])
         if data is None:
             return None
         axis = normal_axis(call, int_attr(call, "axis", default), rank)
-        return _again(call, [data, *call.args[1:]], axis=moved_axis(axis, rank))
+        return _with_operands(call, [data, *call.args[1:]], axis=channels_last_axis(axis, rank))
 
     return rule
 
 
-def reduce(call: Call, forms: Forms) -> Made:
+def reduce(call: Call, forms: Forms) -> Converted:
     """Reduced over the axes where they went; without them, if the others keep their order."""
     rank, data = rank_of(call.args[0]), forms.known(call.args[0])
     axes = axes_attr(call, "axis", rank)
     if data is None or axes is None:
         return None
-    made = _again(call, [data], axis=tuple(sorted([moved_axis(a, rank) for a in axes])))
+    result = _with_operands(call, [data], axis=tuple(sorted([channels_last_axis(a, rank) for a in axes])))
     if call.attrs.get("keepdims"):
-        return made
-    left = [moved_axis(a, rank) for a in range(rank) if a not in axes]
-    return Plain(made) if left == sorted(left) else None
+        return result
+    left = [channels_last_axis(a, rank) for a in range(rank) if a not in axes]
+    return Unconverted(result) if left == sorted(left) else None
 
 
-def pad(call: Call, forms: Forms) -> Made:
+def pad(call: Call, forms: Forms) -> Converted:
     """Borders of the axes where they went."""
     rank, data = rank_of(call.args[0]), forms.known(call.args[0])
     widths = ints_attr(call, "pad_width")
     if data is None or len(widths) != 2 * rank:
         return None
-    pairs = {moved_axis(a, rank): widths[2 * a : 2 * a + 2] for a in range(rank)}
-    return _again(call, [data, *call.args[1:]], pad_width=tuple([w for a in range(rank) for w in pairs[a]]))
+    pairs = {channels_last_axis(a, rank): widths[2 * a : 2 * a + 2] for a in range(rank)}
+    return _with_operands(call, [data, *call.args[1:]], pad_width=tuple([w for a in range(rank) for w in pairs[a]]))
 
 
-def channel_norm(call: Call, forms: Forms) -> Made:
+def channel_norm(call: Call, forms: Forms) -> Converted:
     """The axis of the channels is an attribute."""
     rank, data = rank_of(call.args[0]), forms.known(call.args[0])
     if data is None:
         return None
     axes = axes_attr(call, "axes", rank)
-    channel = moved_axis(normal_axis(call, int_attr(call, "channel_axis"), rank), rank)
-    moved = None if axes is None else tuple(sorted([moved_axis(a, rank) for a in axes]))
-    return _again(call, [data, *call.args[1:]], channel_axis=channel, axes=moved)
+    channel = channels_last_axis(normal_axis(call, int_attr(call, "channel_axis"), rank), rank)
+    moved = None if axes is None else tuple(sorted([channels_last_axis(a, rank) for a in axes]))
+    return _with_operands(call, [data, *call.args[1:]], channel_axis=channel, axes=moved)
 
 
 def rule_of(call: Call) -> LayoutRule | None:

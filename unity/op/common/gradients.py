@@ -72,56 +72,56 @@ def reduce_to(call: Call, grad: Expr, operand: Expr) -> Expr | None:
     return grad if same_dims(have, want) is Answer.YES else R.collapse_sum_to(grad, ShapeExpr(want))
 
 
-def pick(g: Expr, cond: Expr) -> Expr:
+def mask_grad(g: Expr, cond: Expr) -> Expr:
     """The gradient where a condition holds, else 0."""
     return R.where(cond, g, number_like(0.0, g))
 
 
-def sum_but(x: Expr, kept: Sequence[int], rank: int) -> Expr:
+def sum_except(x: Expr, axes: Sequence[int], rank: int) -> Expr:
     """The sum over all axes but some."""
-    gone = [a for a in range(rank) if a not in kept]
-    return R.sum(x, axis=gone) if gone else x
+    reduced = [a for a in range(rank) if a not in axes]
+    return R.sum(x, axis=reduced) if reduced else x
 
 
 # ---- rules
 
 
-def slope(fn: Callable[[Expr, Expr], Expr]) -> Rule:
+def unary_grad(fn: Callable[[Expr, Expr], Expr]) -> Rule:
     """The gradient of an operator of one operand from ``fn(g, x)``."""
     return lambda call, g: [fn(g, call.args[0]), *[None] * (len(call.args) - 1)]
 
 
-def slopes(fn: Callable[..., Sequence[Expr]]) -> Rule:
+def elementwise_grad(fn: Callable[..., Sequence[Expr]]) -> Rule:
     """The gradient of an operator of broadcast operands from ``fn(g, *operands)``."""
     return lambda call, g: [reduce_to(call, part, x) for part, x in zip(fn(g, *call.args), call.args)]
 
 
-def same(call: Call, g: Expr) -> list[Any]:
+def identity_grad(call: Call, g: Expr) -> list[Any]:
     """The gradient itself."""
     return [g]
 
 
-def nowhere(call: Call, g: Expr) -> list[Any]:
+def not_differentiable(call: Call, g: Expr) -> list[Any]:
     """No argument has a gradient."""
     return [None] * len(call.args)
 
 
-def zeros(call: Call, g: Expr) -> list[Any]:
+def zero_grad(call: Call, g: Expr) -> list[Any]:
     """Zeros: the operator is constant almost everywhere."""
     return [R.zeros_like(a) if isinstance(a.ty, TensorType) else None for a in call.args]
 
 
-def reshaped(call: Call, g: Expr) -> list[Any]:
+def reshape_grad(call: Call, g: Expr) -> list[Any]:
     """The gradient in the shape of the first operand."""
     return [R.reshape(g, ShapeExpr(operand_shape(call, call.args[0]))), *[None] * (len(call.args) - 1)]
 
 
-def repeated(call: Call, g: Expr) -> list[Any]:
+def broadcast_grad(call: Call, g: Expr) -> list[Any]:
     """The gradient broadcast to the first operand."""
     return [R.broadcast_to(g, ShapeExpr(operand_shape(call, call.args[0]))), *[None] * (len(call.args) - 1)]
 
 
-def converted(call: Call, g: Expr) -> list[Any]:
+def cast_grad(call: Call, g: Expr) -> list[Any]:
     """The gradient in the dtype of the operand, where that is a float."""
     dtype = dtype_of(call.args[0])
     return [R.astype(g, dtype) if dtype is not None and dtype.is_float else None]
@@ -137,14 +137,14 @@ def reduced_axes(call: Call) -> list[int]:
     return list(range(rank)) if axes is None else sorted(axes)
 
 
-def spread_back(call: Call, g: Expr) -> Expr:
+def sum_backward(call: Call, g: Expr) -> Expr:
     """The gradient of a reduction repeated over the reduced axes."""
     axes = reduced_axes(call)
     g = g if bool_attr(call, "keepdims") or not axes else R.expand_dims(g, axes)
     return R.broadcast_to(g, ShapeExpr(operand_shape(call, call.args[0])))
 
 
-def kept_reduction(call: Call, operator: Callable[..., Expr], x: Expr | None = None) -> Expr:
+def reduce_keepdims(call: Call, operator: Callable[..., Expr], x: Expr | None = None) -> Expr:
     """Another reduction over the axes of the call, which are kept; of its operand unless given."""
     return operator(call.args[0] if x is None else x, axis=reduced_axes(call), keepdims=True)
 

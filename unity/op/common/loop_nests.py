@@ -36,9 +36,9 @@ def read(buffer: Buffer, indices: Sequence[Expr]) -> Expr:
 
 def local_buffer(name: str, dtype: DataType | str, *shape: Expr | int) -> Buffer:
     """A buffer of a program's own."""
-    made = prim_type(dtype)
+    element = prim_type(dtype)
     sizes = tuple([build.const(n, "int64") if isinstance(n, int) else n for n in shape])
-    return Buffer(Var(name, PointerType(made, "global")), made.dtype, sizes, name=name)
+    return Buffer(Var(name, PointerType(element, "global")), element.dtype, sizes, name=name)
 
 
 def serial_loop(extent: Expr, body: Callable[[Var], Stmt], name: str, kind: str = "serial") -> Stmt:
@@ -53,23 +53,23 @@ def unit_loop(extent: Expr, body: Callable[[Var], Stmt]) -> Stmt:
     return For(index, ZERO, extent, "serial", body(index), annotations={"vectorize": 1})
 
 
-def cells(out: Buffer, value: Value, extents: Sequence[Expr] | None = None) -> Stmt:
+def spatial_nest(out: Buffer, value: Value, extents: Sequence[Expr] | None = None) -> Stmt:
     """``out[i, ..] = value(i, ..)`` for all cells, or those below ``extents``."""
     return _nest(out, list(extents or out.shape), [], value, None, None, out.name)
 
 
-def reduced(
+def reduction_nest(
     out: Buffer,
     over: Sequence[Expr],
     value: Value,
     combine: Callable[[Expr, Expr], Expr] = build.add,
-    start: float = 0.0,
+    init: float = 0.0,
     extents: Sequence[Expr] | None = None,
     name: str = "",
 ) -> Stmt:
     """``out[i, ..] = start`` joined with ``value(i, .., k, ..)`` for all k below ``over``; for all cells, or those below
     ``extents``."""
-    return _nest(out, list(extents or out.shape), list(over), value, combine, build.const(start, out.dtype), name)
+    return _nest(out, list(extents or out.shape), list(over), value, combine, build.const(init, out.dtype), name)
 
 
 def _nest(
@@ -78,7 +78,7 @@ def _nest(
     over: list[Expr],
     value: Value,
     combine: Callable[[Expr, Expr], Expr] | None,
-    start: Expr | None,
+    init_value: Expr | None,
     name: str,
 ) -> Stmt:
     extents = [*spatial, *over]
@@ -88,9 +88,9 @@ def _nest(
     ]
     names = [axis.var for axis in axes]
     cell = tuple(names[: len(spatial)])
-    made = value(*names)
-    body = BufferStore(out, made if combine is None else combine(read(out, cell), made), cell)
-    init = None if start is None else BufferStore(out, start, cell)
+    element = value(*names)
+    body = BufferStore(out, element if combine is None else combine(read(out, cell), element), cell)
+    init = None if init_value is None else BufferStore(out, init_value, cell)
     block = Block(tuple(axes), None, None, (), (), {}, name or out.name, body, init)
     loops = [Var(f"i{n}", prim_type("int64")) for n in range(len(extents))]
     stmt: Stmt = BlockRealize(tuple(loops), build.const(True), block)

@@ -21,7 +21,7 @@ from .type_rules import fail, is_one
 SMALL_FLOATS = ("float16", "bfloat16")
 
 
-def wide_type(dtype: DataType) -> DataType:
+def compute_dtype(dtype: DataType) -> DataType:
     """The type in which 16-bit floats are computed: float32; other numbers stay."""
     return DataType("float32") if dtype.name in SMALL_FLOATS else dtype
 
@@ -64,22 +64,22 @@ def load(x: Any, indices: Sequence[Any], shape: Sequence[Expr]) -> te.Value:
     return x[broadcast_indices(x.shape, indices, shape)]
 
 
-def broadcast_indices(own: Sequence[Expr], indices: Sequence[Any], shape: Sequence[Expr]) -> list[Any]:
-    """Indices of an element of a tensor of shape ``own`` broadcast to ``shape``."""
-    offset = len(shape) - len(own)
-    picked: list[Any] = []
-    for axis, dim in enumerate(own):
+def broadcast_indices(source: Sequence[Expr], indices: Sequence[Any], shape: Sequence[Expr]) -> list[Any]:
+    """Indices of an element of a tensor of shape ``source`` broadcast to ``shape``."""
+    offset = len(shape) - len(source)
+    result: list[Any] = []
+    for axis, dim in enumerate(source):
         index = indices[offset + axis]
         if is_one(dim) and not is_one(shape[offset + axis]):
-            picked.append(0)
+            result.append(0)
         elif same_dim(dim, shape[offset + axis]) is Answer.YES:
-            picked.append(index)
+            result.append(index)
         else:  # a symbolic dimension that may be 1
-            picked.append(te.select(build.eq(dim, 1), 0, index))
-    return picked
+            result.append(te.select(build.eq(dim, 1), 0, index))
+    return result
 
 
-def widened(value: te.Value) -> te.Value:
+def upcast(value: te.Value) -> te.Value:
     """A 16-bit float as float32, other values as they are."""
     return value.astype("float32") if value.dtype.name in SMALL_FLOATS else value
 
@@ -89,8 +89,8 @@ def elementwise(call: Call, fn: Callable[..., Any], *inputs: Any) -> te.Tensor:
     shape, dtype = result_dims(call), result_dtype(call)
 
     def body(*indices: te.Value) -> te.Value:
-        made = fn(*[widened(load(x, indices, shape)) for x in inputs])
-        return te.Value(te.unwrap(made)).astype(dtype)
+        result = fn(*[upcast(load(x, indices, shape)) for x in inputs])
+        return te.Value(te.unwrap(result)).astype(dtype)
 
     return te.compute(shape, body, short_name(call))
 
@@ -100,13 +100,13 @@ def cast_tensor(x: te.Tensor, dtype: DataType, name: str) -> te.Tensor:
     return x if x.data_type is dtype else te.compute(x.shape, lambda *i: x[i].astype(dtype), name)
 
 
-def bound(value: te.Value, body: Callable[[te.Value], te.Value]) -> te.Value:
+def let_value(value: te.Value, body: Callable[[te.Value], te.Value]) -> te.Value:
     """``body`` of a value that is computed once."""
     var = Var("v", prim_type(value.dtype))
     return te.Value(Let(var, te.unwrap(value), te.unwrap(body(te.Value(var)))))
 
 
-def bound_all(values: Sequence[te.Value], body: Callable[[Sequence[te.Value]], te.Value]) -> te.Value:
+def let_values(values: Sequence[te.Value], body: Callable[[Sequence[te.Value]], te.Value]) -> te.Value:
     """``body`` of several values that are each computed once."""
     found: list[te.Value] = []
 
@@ -114,10 +114,10 @@ def bound_all(values: Sequence[te.Value], body: Callable[[Sequence[te.Value]], t
         if n == len(values):
             return body(found)
 
-        def taken(value: te.Value) -> te.Value:
+        def bind(value: te.Value) -> te.Value:
             found.append(value)
             return rest(n + 1)
 
-        return bound(values[n], taken)
+        return let_value(values[n], bind)
 
     return rest(0)

@@ -12,7 +12,7 @@ from ...ir.stmt import For, Stmt
 from ...ir.types import Expr, TensorType, Type, prim_type
 from .gradients import dtype_of, operand_shape
 from .table import R
-from .type_rules import ZERO, fail, float_tensor, like
+from .type_rules import ZERO, fail, float_tensor, with_dtype
 
 
 def matrices(call: Call, index: int, what: str) -> TensorType:
@@ -35,7 +35,7 @@ def square_matrices(call: Call, index: int, what: str) -> TensorType:
 def square_type(call: Call) -> Type:
     """Type rule of a function from square matrices to square matrices."""
     ty = square_matrices(call, 0, "a")
-    return like(ty, ty.dtype)
+    return with_dtype(ty, ty.dtype)
 
 
 def rank_bound(shape: Sequence[Expr]) -> Expr:
@@ -43,7 +43,7 @@ def rank_bound(shape: Sequence[Expr]) -> Expr:
     return build.minimum(shape[-2], shape[-1])
 
 
-def shifted(begin: Expr, end: Expr, body: Callable[[Var], Stmt], name: str) -> Stmt:
+def range_loop(begin: Expr, end: Expr, body: Callable[[Var], Stmt], name: str) -> Stmt:
     """A loop from ``begin`` up to ``end``; never, where that is not above it."""
     index = Var(name, prim_type("int64"))
     return For(index, begin, build.maximum(end - begin, ZERO), "serial", body(index))
@@ -52,21 +52,21 @@ def shifted(begin: Expr, end: Expr, body: Callable[[Var], Stmt], name: str) -> S
 # ---- gradients
 
 
-def turned(call: Call, x: Expr) -> Expr:
+def matrix_transpose(call: Call, x: Expr) -> Expr:
     """The matrices transposed."""
     axes = list(range(len(operand_shape(call, x))))
     axes[-1], axes[-2] = axes[-2], axes[-1]
     return R.permute_dims(x, axes=axes)
 
 
-def identity_of(call: Call, shape: Any, x: Expr) -> Expr:
+def identity_of(call: Call, shape: Any, like: Expr) -> Expr:
     """Identity matrices of a shape, in the type of x."""
     size = shape[-1]
     if type(size) is not IntImm:
         raise fail(
-            call, "E218", f"the gradient needs matrices of constant size, got {x.ty}", "name it with R.match_cast"
+            call, "E218", f"the gradient needs matrices of constant size, got {like.ty}", "name it with R.match_cast"
         )
-    return R.broadcast_to(R.eye(size.value, dtype=dtype_of(x).name), shape)
+    return R.broadcast_to(R.eye(size.value, dtype=dtype_of(like).name), shape)
 
 
 def is_square(shape: Any) -> bool:

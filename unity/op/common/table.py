@@ -67,14 +67,14 @@ def constant(value: Any, dtype: str | DataType | None = None) -> Constant:
 def number_array(value: Any) -> np.ndarray:
     """Python numbers without a data type as an array: int32, float32 or bool. Raises TypeRuleError E211 outside int32."""
     array = np.asarray(value)
-    made = array.astype(_ELEMENTS.get(array.dtype.name, "bool"))
-    if array.dtype.kind not in "bif" or (array.dtype.kind == "i" and not np.array_equal(made, array)):
+    result = array.astype(_ELEMENTS.get(array.dtype.name, "bool"))
+    if array.dtype.kind not in "bif" or (array.dtype.kind == "i" and not np.array_equal(result, array)):
         raise TypeRuleError(
             "E211",
             "the values are no numbers of int32, float32 or bool",
             help='write the data type: R.const(value, "int64")',
         )
-    return made
+    return result
 
 
 def to_expr(value: Any) -> Expr:
@@ -282,12 +282,12 @@ def call_arguments(info: OpInfo, values: Sequence[Any], attrs: Mapping[str, Any]
     if wide is not None:
         return [const(v, wide) if type(v) is float else to_expr(v) for v in values]
     first = len(values) if info.scalars_from is None else info.scalars_from
-    made: list[Any] = [v if type(v) is float and n >= first else to_expr(v) for n, v in enumerate(values)]
-    tensors = [v.ty for v in made[first:] if isinstance(v, Expr) and isinstance(v.ty, TensorType)]
+    result: list[Any] = [v if type(v) is float and n >= first else to_expr(v) for n, v in enumerate(values)]
+    tensors = [v.ty for v in result[first:] if isinstance(v, Expr) and isinstance(v.ty, TensorType)]
     dtype = next((ty.dtype for ty in tensors if ty.dtype is not None), None)
     if dtype is None:
-        return [to_expr(v) for v in made]
-    return [*made[:first], *[_adopt(info, v, dtype) for v in made[first:]]]
+        return [to_expr(v) for v in result]
+    return [*result[:first], *[_adopt(info, v, dtype) for v in result[first:]]]
 
 
 def _float_type(given: Any) -> DataType | None:
@@ -337,8 +337,8 @@ def row(
     describes shared ones. ``infer``: type rule, a function of the call. ``doc``: one sentence that says what it computes. ``kind``:
     class of what is called in Python. ``fields``: further fields of ``OpInfo``.
     """
-    made = tuple([_param(p) for p in params])
-    operator = OPERATORS[f"R.{name}"] = kind(register_op(OpInfo(f"R.{name}", made, infer, doc, **fields)))
+    result = tuple([_param(p) for p in params])
+    operator = OPERATORS[f"R.{name}"] = kind(register_op(OpInfo(f"R.{name}", result, infer, doc, **fields)))
     return operator
 
 

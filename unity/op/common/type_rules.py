@@ -17,7 +17,7 @@ from ...ir.expr import Call, DataTypeImm, FloatImm, IntImm, ShapeExpr, StringImm
 from ...ir.op import OPS, REQUIRED, numbers_alone, usage
 from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ...ir.scalar import EQ, Mul, Select
-from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType, Type
+from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType
 from ...support.errors import FFIError, Note, TypeRuleError
 
 ONE = const(1, "int64")
@@ -96,28 +96,28 @@ def attr(call: Call, name: str, default: Any = None) -> Any:
     """Attribute with lists turned into tuples and literals into Python values; one that is not written is as its row says, else
     ``default``."""
     if name in call.attrs:
-        return plain(call.attrs[name])
+        return python_value(call.attrs[name])
     info = OPS.get(op_name(call))
     known = [p.default for p in info.params if p.name == name and p.default is not REQUIRED] if info is not None else []
-    return plain(known[0]) if known else default
+    return python_value(known[0]) if known else default
 
 
-def plain(value: Any) -> Any:
+def python_value(value: Any) -> Any:
     """Python value of a literal: IR immediates, lists and ShapeExprs of them; other expressions stay."""
     if isinstance(value, (list, tuple)):
-        return tuple([plain(v) for v in value])
+        return tuple([python_value(v) for v in value])
     if type(value) is IntImm:
         return bool(value.value) if value.ty.dtype.is_bool else value.value
     if isinstance(value, (FloatImm, StringImm)):
         return value.value
     if type(value) is ShapeExpr:
-        return tuple([plain(v) for v in value.values])
+        return tuple([python_value(v) for v in value.values])
     return value.value if type(value) is DataTypeImm else value
 
 
 def dtype_value(call: Call, value: Any, name: str = "dtype") -> DataType | None:
     """DataType from whatever a program writes: text, R.dtype, DataType; "" and "void" mean not given. Raises E214."""
-    value = plain(value)
+    value = python_value(value)
     if value is None or value == "" or value == "void":
         return None
     if isinstance(value, DataType):
@@ -246,9 +246,9 @@ def broadcast_dims(call: Call, shapes: Sequence[Sequence[Expr]]) -> tuple[Expr, 
     )
 
 
-def _broadcast_axis(call: Call, axis: int, here: Sequence[Expr]) -> Expr:
+def _broadcast_axis(call: Call, axis: int, sizes: Sequence[Expr]) -> Expr:
     different: list[Expr] = []
-    for dim in here:
+    for dim in sizes:
         for part in _alternatives(dim):
             if not is_one(part) and not any([part is d or same_dim(d, part) is Answer.YES for d in different]):
                 different.append(part)
@@ -263,14 +263,14 @@ def _broadcast_axis(call: Call, axis: int, here: Sequence[Expr]) -> Expr:
             f"dimensions {first} and {second} (axis {axis}) do not broadcast",
             "sizes must be equal, or one of them 1",
         )
-    made: Expr = known[0] if known else different[-1]
+    result: Expr = known[0] if known else different[-1]
     if not known:  # a number other than 1 decides what the others are
         for dim in reversed(different[:-1]):
-            made = select(eq(dim, ONE), made, dim)
+            result = select(eq(dim, ONE), result, dim)
     for dim in different:
-        if dim is not made:
-            unequal(select(eq(dim, ONE), made, dim), made)
-    return made
+        if dim is not result:
+            unequal(select(eq(dim, ONE), result, dim), result)
+    return result
 
 
 def _alternatives(dim: Expr) -> list[Expr]:
@@ -312,7 +312,7 @@ def product(values: Sequence[Expr]) -> Expr:
     return total * factor
 
 
-def like(ty: TensorType, dtype: DataType | None) -> TensorType:
+def with_dtype(ty: TensorType, dtype: DataType | None) -> TensorType:
     """The tensor type with another dtype."""
     return TensorType(ty.shape, dtype, ty.ndim, ty.vdevice)
 
@@ -325,8 +325,3 @@ def with_shape(ty: TensorType, shape: Expr | Sequence[Expr]) -> TensorType:
 def with_rank(ty: TensorType, ndim: int) -> TensorType:
     """The tensor type with an unknown shape of a rank (-1: unknown)."""
     return TensorType(None, ty.dtype, ndim, ty.vdevice)
-
-
-def keep(ty: Type) -> Type:
-    """The type itself (for rules that hand an argument's type on)."""
-    return ty

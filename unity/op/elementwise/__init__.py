@@ -1,3 +1,3 @@
-"""Elementwise operators: each element of the result from the elements at its place."""
+"""Elementwise operators: each element of the result from the elements at the same index."""
 
 from . import binary, powers, unary as elementwise

@@ -15,10 +15,10 @@ from ...ffi.dtype import BOOL, DataType
 from ...ir.expr import Call, FloatImm, IntImm
 from ...ir.relation import tensor_type
 from ...ir.types import Expr, PrimType, TensorType, Type
-from ..common.gradients import pick, reduce_to, slopes, zeros
-from ..common.lowering import bound, bound_all, elementwise
+from ..common.gradients import elementwise_grad, mask_grad, reduce_to, zero_grad
+from ..common.lowering import elementwise, let_value, let_values
 from ..common.table import Operator, R, row
-from ..common.type_rules import argument, broadcast_type, fail, like, same_dtype
+from ..common.type_rules import argument, broadcast_type, fail, same_dtype, with_dtype
 from .unary import in_float32
 
 
@@ -45,7 +45,7 @@ def operands(call: Call, first: int = 0) -> list[TensorType]:
     return types
 
 
-def _of(fits: Callable[[DataType], bool], message: str, hint: str | None = None) -> Callable[[Call], Type]:
+def _same_dtype_rule(fits: Callable[[DataType], bool], message: str, hint: str | None = None) -> Callable[[Call], Type]:
     """The type rule of operands of one data type that fits; ``message`` says of another, ``{}``, what is wrong."""
 
     def rule(call: Call) -> Type:
@@ -58,13 +58,17 @@ def _of(fits: Callable[[DataType], bool], message: str, hint: str | None = None)
     return rule
 
 
-_ordered = _of(lambda dtype: True, "")
-_arithmetic = _of(
+_ordered = _same_dtype_rule(lambda dtype: True, "")
+_arithmetic = _same_dtype_rule(
     lambda dtype: not dtype.is_bool, "bool tensors have no arithmetic", 'cast first: R.astype(x, "int32")'
 )
-power_type = _of(lambda dtype: not dtype.is_bool, "bool tensors have no powers", 'cast first: R.astype(x, "int32")')
-_bits = _of(lambda dtype: not dtype.is_float, "expected integer or bool tensors, got {}")
-_logical = _of(lambda dtype: dtype.is_bool, "expected bool tensors, got {}", 'cast first: R.astype(x, "bool")')
+power_type = _same_dtype_rule(
+    lambda dtype: not dtype.is_bool, "bool tensors have no powers", 'cast first: R.astype(x, "int32")'
+)
+_bits = _same_dtype_rule(lambda dtype: not dtype.is_float, "expected integer or bool tensors, got {}")
+_logical = _same_dtype_rule(
+    lambda dtype: dtype.is_bool, "expected bool tensors, got {}", 'cast first: R.astype(x, "bool")'
+)
 
 
 def _floats(call: Call) -> Type:
@@ -89,7 +93,7 @@ def _compare(call: Call) -> Type:
     types = operands(call)
     same_dtype(call, *types)
     found = broadcast_type(call, types, BOOL)
-    return like(found, BOOL)
+    return with_dtype(found, BOOL)
 
 
 def lower_with_literals(fn: Callable[..., Any]) -> Callable[..., te.Tensor]:
@@ -129,21 +133,21 @@ def _comparison(name: str, ref: Any, fn: Callable[..., Any], doc: str, torch: st
     return _binary(name, _compare, ref, fn, doc, *names, torch_operands="promoted", family="compare")
 
 
-def _both(name: str) -> tuple[str, ...]:
+def _overloads(name: str) -> tuple[str, ...]:
     """The overloads of a torch function of a tensor and a tensor or number."""
     return f"{name}.Tensor", f"{name}.Scalar"
 
 
 def _shifts(name: str, method: str) -> tuple[str, ...]:
-    return *_both(method), *[f"{name}.{form}" for form in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")]
+    return *_overloads(method), *[f"{name}.{form}" for form in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")]
 
 
 def _int_divide(a: te.Value, b: te.Value, divide: Callable[..., te.Value]) -> te.Value:
     """Integer division or remainder that gives 0 of a division by 0, without a branch."""
-    return bound(divide(a, te.select(b == 0, 1, b)), lambda made: te.select(b == 0, 0, made))
+    return let_value(divide(a, te.select(b == 0, 1, b)), lambda made: te.select(b == 0, 0, made))
 
 
-def _crossed(rest: te.Value, b: te.Value) -> te.Value:
+def _signs_differ(rest: te.Value, b: te.Value) -> te.Value:
     """True if a remainder with the sign of the dividend has another sign than the divisor."""
     return te.all(rest != 0.0, (b < 0.0) ^ (rest < 0.0))
 
@@ -152,11 +156,11 @@ def _float_remainder(a: te.Value, b: te.Value) -> te.Value:
     """Python's remainder of floats, as numpy computes it."""
     zero = te.const(0.0, a.dtype)
 
-    def moved(rest: te.Value) -> te.Value:
+    def adjust(rest: te.Value) -> te.Value:
         nothing = te.intrinsic("copysign", zero, b)
-        return te.select(_crossed(rest, b), rest + b, te.select(rest == zero, nothing, rest))
+        return te.select(_signs_differ(rest, b), rest + b, te.select(rest == zero, nothing, rest))
 
-    return bound(te.intrinsic("fmod", a, b), moved)
+    return let_value(te.intrinsic("fmod", a, b), adjust)
 
 
 def _float_quotient(a: te.Value, b: te.Value) -> te.Value:
@@ -164,15 +168,15 @@ def _float_quotient(a: te.Value, b: te.Value) -> te.Value:
     zero = te.const(0.0, a.dtype)
 
     def exact(rest: te.Value) -> te.Value:
-        return (a - rest) / b - te.select(_crossed(rest, b), 1.0, zero)
+        return (a - rest) / b - te.select(_signs_differ(rest, b), 1.0, zero)
 
-    def whole(values: Sequence[te.Value]) -> te.Value:
+    def floored(values: Sequence[te.Value]) -> te.Value:
         quotient, ratio = values
         low = te.floor(quotient)
         low = te.select(quotient - low > 0.5, low + 1.0, low)
         return te.select(b == zero, ratio, te.select(quotient == zero, te.intrinsic("copysign", zero, ratio), low))
 
-    return bound_all([bound(te.intrinsic("fmod", a, b), exact), a / b], whole)
+    return let_values([let_value(te.intrinsic("fmod", a, b), exact), a / b], floored)
 
 
 def _floor_divide(a: te.Value, b: te.Value) -> te.Value:
@@ -215,56 +219,58 @@ def _log_add_exp(a: te.Value, b: te.Value) -> te.Value:
     )
 
 
-def _quotient_slopes(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+def _divide_backward(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
     return R.divide(g, b), -R.divide(R.multiply(g, a), R.square(b))
 
 
-def _angle_slopes(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+def _atan2_backward(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
     share = g / (R.square(a) + R.square(b))
     return R.multiply(share, b), -R.multiply(share, a)
 
 
-def _log_add_exp_slopes(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+def _log_add_exp_backward(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
     total = R.log_add_exp(a, b)
     return g * R.exp(R.subtract(a, total)), g * R.exp(R.subtract(b, total))
 
 
 # fmt: off
-add = _binary("add", _arithmetic, np.add, lambda a, b: a + b, "Returns x1 + x2.", grad=slopes(lambda g, a, b: (g, g)),
+add = _binary("add", _arithmetic, np.add, lambda a, b: a + b, "Returns x1 + x2.", grad=elementwise_grad(lambda g, a, b: (g, g)),
               mixed_precision="follow")
 subtract = _binary("subtract", _arithmetic, np.subtract, lambda a, b: a - b, "Returns x1 - x2.",
-                   grad=slopes(lambda g, a, b: (g, -g)), mixed_precision="follow")
+                   grad=elementwise_grad(lambda g, a, b: (g, -g)), mixed_precision="follow")
 multiply = _binary("multiply", _arithmetic, np.multiply, lambda a, b: a * b, "Returns x1 * x2.",
-                   grad=slopes(lambda g, a, b: (R.multiply(g, b), R.multiply(g, a))), mixed_precision="follow")
-divide = _binary("divide", _floats, np.divide, lambda a, b: a / b, "Returns x1 / x2 of floats.", grad=slopes(_quotient_slopes))
+                   grad=elementwise_grad(lambda g, a, b: (R.multiply(g, b), R.multiply(g, a))), mixed_precision="follow")
+divide = _binary("divide", _floats, np.divide, lambda a, b: a / b, "Returns x1 / x2 of floats.",
+                 grad=elementwise_grad(_divide_backward))
 floor_divide = _binary("floor_divide", _arithmetic, np.floor_divide, _floor_divide,
                        "Returns floor(x1 / x2); integers divided by 0 give 0.", "floor_divide", "floor_divide.Scalar",
-                       grad=zeros)
+                       grad=zero_grad)
 floor_mod = _binary("floor_mod", _arithmetic, np.remainder, _floor_mod,
                     "Returns the remainder of floor division, with the sign of x2; integers divided by 0 give 0.",
-                    *_both("remainder"), "remainder.Scalar_Tensor",
-                    grad=slopes(lambda g, a, b: (g, -(g * R.floor_divide(a, b)))))
+                    *_overloads("remainder"), "remainder.Scalar_Tensor",
+                    grad=elementwise_grad(lambda g, a, b: (g, -(g * R.floor_divide(a, b)))))
 mod = _binary("mod", _arithmetic, np.fmod, _mod,
               "Returns the remainder of division towards 0, with the sign of x1; integers divided by 0 give 0.",
-              *_both("fmod"), grad=slopes(lambda g, a, b: (g, -(g * R.trunc(R.divide(a, b))))))
+              *_overloads("fmod"), grad=elementwise_grad(lambda g, a, b: (g, -(g * R.trunc(R.divide(a, b))))))
 atan2 = _binary("atan2", _floats, np.arctan2, te.atan2,
-                "Returns the angle of the point (x2, x1) in radians, from -pi to pi.", "atan2", grad=slopes(_angle_slopes))
+                "Returns the angle of the point (x2, x1) in radians, from -pi to pi.", "atan2",
+                grad=elementwise_grad(_atan2_backward))
 maximum = _binary("maximum", _ordered, np.maximum, te.maximum, "Returns the larger operand; NaN if either is NaN.",
                   "maximum", "max.other",
-                  grad=slopes(lambda g, a, b: (pick(g, R.greater_equal(a, b)), pick(g, R.greater(b, a)))),
+                  grad=elementwise_grad(lambda g, a, b: (mask_grad(g, R.greater_equal(a, b)), mask_grad(g, R.greater(b, a)))),
                   mixed_precision="follow")
 minimum = _binary("minimum", _ordered, np.minimum, te.minimum, "Returns the smaller operand; NaN if either is NaN.",
                   "minimum", "min.other",
-                  grad=slopes(lambda g, a, b: (pick(g, R.less_equal(a, b)), pick(g, R.greater(a, b)))),
+                  grad=elementwise_grad(lambda g, a, b: (mask_grad(g, R.less_equal(a, b)), mask_grad(g, R.greater(a, b)))),
                   mixed_precision="follow")
 log_add_exp = _binary("log_add_exp", _floats, np.logaddexp, _log_add_exp, "Returns log(exp(x1) + exp(x2)) without overflow.",
-                      "logaddexp", grad=slopes(_log_add_exp_slopes))
+                      "logaddexp", grad=elementwise_grad(_log_add_exp_backward))
 bitwise_and = _binary("bitwise_and", _bits, np.bitwise_and, lambda a, b: a & b, "Returns the bits that are set in both operands.",
-                      *_both("bitwise_and"), *_both("__and__"))
+                      *_overloads("bitwise_and"), *_overloads("__and__"))
 bitwise_or = _binary("bitwise_or", _bits, np.bitwise_or, lambda a, b: a | b, "Returns the bits that are set in either operand.",
-                     *_both("bitwise_or"), *_both("__or__"))
+                     *_overloads("bitwise_or"), *_overloads("__or__"))
 bitwise_xor = _binary("bitwise_xor", _bits, np.bitwise_xor, lambda a, b: a ^ b,
-                      "Returns the bits that are set in exactly one operand.", *_both("bitwise_xor"), *_both("__xor__"))
+                      "Returns the bits that are set in exactly one operand.", *_overloads("bitwise_xor"), *_overloads("__xor__"))
 left_shift = _binary("left_shift", _shift, np.left_shift, _left_shift,
                      "Shifts x1 left by x2 bits; 0 where x2 is negative or at least the width.",
                      *_shifts("bitwise_left_shift", "__lshift__"))
@@ -300,7 +306,7 @@ ewise_fma = row(
     scalars_from=0,
     ref=in_float32(lambda a, b, c: a * b + c),
     lower=lower_with_literals(lambda a, b, c: a * b + c),
-    grad=slopes(lambda g, a, b, c: (R.multiply(g, b), R.multiply(g, a), g)),
+    grad=elementwise_grad(lambda g, a, b, c: (R.multiply(g, b), R.multiply(g, a), g)),
     pointwise=True,
 )
 

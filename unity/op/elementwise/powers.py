@@ -16,7 +16,7 @@ from ...ir.buffer import Buffer
 from ...ir.expr import Call, FloatImm, IntImm, Var
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, While, seq
 from ...ir.types import Expr
-from ..common.gradients import slopes
+from ..common.gradients import elementwise_grad
 from ..common.loop_nests import loops, read
 from ..common.lowering import load, result_dims, result_dtype
 from ..common.table import R, row
@@ -30,35 +30,35 @@ def _by_squaring(call: Call, base: te.Tensor, exponent: te.Tensor) -> te.Tensor:
     one, zero, minus = [build.const(n, dtype) for n in (1, 0, 0 if dtype.is_uint else -1)]
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        made, state = outs
+        result, state = outs
         square, rest = ZERO, ONE
 
         def body(i: list[Var]) -> Stmt:
-            def held(which: Expr) -> Expr:
+            def current(which: Expr) -> Expr:
                 return read(state, (which,))
 
             value, count = read(ins[0], i), read(ins[1], i)
-            odd = build.eq(build.intrinsic("bitwise_and", held(rest), one), one)
-            half = build.intrinsic("shift_right", held(rest), one)
+            odd = build.eq(build.intrinsic("bitwise_and", current(rest), one), one)
+            half = build.intrinsic("shift_right", current(rest), one)
             steps = seq(
-                IfThenElse(odd, BufferStore(made, build.mul(read(made, i), held(square)), tuple(i))),
-                BufferStore(state, build.mul(held(square), held(square)), (square,)),
+                IfThenElse(odd, BufferStore(result, build.mul(read(result, i), current(square)), tuple(i))),
+                BufferStore(state, build.mul(current(square), current(square)), (square,)),
                 BufferStore(state, half, (rest,)),
             )
             positive = seq(
-                BufferStore(made, one, tuple(i)),
+                BufferStore(result, one, tuple(i)),
                 BufferStore(state, value, (square,)),
                 BufferStore(state, count, (rest,)),
-                While(build.gt(held(rest), zero), steps),
+                While(build.gt(current(rest), zero), steps),
             )
             if dtype.is_uint:
                 return positive
             even = build.eq(build.intrinsic("bitwise_and", count, one), zero)
             sign = build.select(build.eq(value, minus), build.select(even, one, minus), zero)
-            negative = BufferStore(made, build.select(build.eq(value, one), one, sign), tuple(i))
+            negative = BufferStore(result, build.select(build.eq(value, one), one, sign), tuple(i))
             return IfThenElse(build.lt(count, zero), negative, positive)
 
-        return loops(made.shape, body)
+        return loops(result.shape, body)
 
     return te.extern([base.shape, (2,)], [base, exponent], emit, "power", dtype)[0]
 
@@ -86,12 +86,12 @@ def _power_ref(x1: np.ndarray, x2: np.ndarray) -> np.ndarray:
         x1, x2 = (x1, x2.astype(x1.dtype)) if x2.ndim == 0 else (x1.astype(x2.dtype), x2)
     if np.result_type(x1, x2).kind not in "iu":
         return np.asarray(np.power(x1, x2))
-    made = np.power(x1, np.maximum(x2, np.asarray(0, x2.dtype)))
-    sign = np.where(x1 == 1, 1, np.where(x1 == -1, np.where(x2 % 2 == 0, 1, -1), 0)).astype(made.dtype)
-    return np.where(x2 < 0, sign, made)
+    result = np.power(x1, np.maximum(x2, np.asarray(0, x2.dtype)))
+    sign = np.where(x1 == 1, 1, np.where(x1 == -1, np.where(x2 % 2 == 0, 1, -1), 0)).astype(result.dtype)
+    return np.where(x2 < 0, sign, result)
 
 
-def _power_slopes(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+def _power_backward(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
     first = R.multiply(g, R.multiply(b, R.power(a, R.subtract(b, 1.0))))
     return first, R.multiply(g, R.multiply(R.power(a, b), R.log(a)))
 
@@ -104,7 +104,7 @@ power = row(
     family="binary",
     ref=in_float32(_power_ref),
     lower=_power,
-    grad=slopes(_power_slopes),
+    grad=elementwise_grad(_power_backward),
     domain=(0.1, 2),
     torch=("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar"),
     pointwise=True,

@@ -16,10 +16,10 @@ from ...ffi.dtype import BOOL
 from ...ir.build import max_value, min_value, number
 from ...ir.expr import Call
 from ...ir.types import Expr, TensorType
-from ..common.gradients import pick, slope, zeros
-from ..common.lowering import bound, elementwise
+from ..common.gradients import mask_grad, unary_grad, zero_grad
+from ..common.lowering import elementwise, let_value
 from ..common.table import Operator, R, attribute, row
-from ..common.type_rules import attr, fail, float_tensor, like, tensor_arg
+from ..common.type_rules import attr, fail, float_tensor, tensor_arg, with_dtype
 
 _SMALL = ("float16", "bfloat16")
 
@@ -27,16 +27,16 @@ _SMALL = ("float16", "bfloat16")
 def in_float32(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
     """The numpy function with 16-bit floats computed in float32 and rounded once, without warnings."""
 
-    def wide(x: Any, *rest: Any, **attrs: Any) -> np.ndarray:
+    def wrapped(x: Any, *rest: Any, **attrs: Any) -> np.ndarray:
         values = [np.asarray(v) for v in (x, *rest)]
         small = next((v.dtype for v in values if str(v.dtype) in _SMALL), None)
         with np.errstate(all="ignore"):
             if small is None:
                 return np.asarray(fn(*values, **attrs))
-            made = np.asarray(fn(*[v.astype(np.float32) if str(v.dtype) in _SMALL else v for v in values], **attrs))
-            return made.astype(small) if made.dtype == np.float32 else made
+            result = np.asarray(fn(*[v.astype(np.float32) if str(v.dtype) in _SMALL else v for v in values], **attrs))
+            return result.astype(small) if result.dtype == np.float32 else result
 
-    return wide
+    return wrapped
 
 
 def _number(call: Call) -> TensorType:
@@ -61,7 +61,7 @@ def _logical(call: Call) -> TensorType:
 
 
 def _test(call: Call) -> TensorType:
-    return like(float_tensor(call, 0), BOOL)
+    return with_dtype(float_tensor(call, 0), BOOL)
 
 
 def unary(
@@ -127,7 +127,7 @@ def _unary(name: str, *args: Any, **fields: Any) -> Operator:
     return unary(name, *args, torch=(name,), **fields)
 
 
-def _sigmoid_slope(g: Expr, x: Expr) -> Expr:
+def _sigmoid_backward(g: Expr, x: Expr) -> Expr:
     s = R.sigmoid(x)
     return g * (s * (1.0 - s))
 
@@ -144,71 +144,72 @@ def _expm1(x: te.Value) -> te.Value:
         near = te.select(te.abs(x) < tiny, x, near)
         return te.select(te.abs(x) < 1.0, near, grown - 1.0)
 
-    return bound(te.exp(x), body)
+    return let_value(te.exp(x), body)
 
 
 # fmt: off
-abs_ = _unary("abs", _number, np.abs, _abs, "Returns the absolute value of each element.", grad=slope(lambda g, x: g * R.sign(x)),
-             mixed_precision="follow")
+abs_ = _unary("abs", _number, np.abs, _abs, "Returns the absolute value of each element.",
+             grad=unary_grad(lambda g, x: g * R.sign(x)), mixed_precision="follow")
 acos = _unary("acos", float_tensor, np.arccos, te.acos, "Returns the inverse cosine in radians, from 0 to pi; NaN outside [-1, 1].",
-             grad=slope(lambda g, x: -(g * R.rsqrt(1.0 - R.square(x)))), domain=(-1, 1))
+             grad=unary_grad(lambda g, x: -(g * R.rsqrt(1.0 - R.square(x)))), domain=(-1, 1))
 acosh = _unary("acosh", float_tensor, np.arccosh, te.acosh, "Returns the inverse hyperbolic cosine; NaN below 1.",
-              grad=slope(lambda g, x: g * R.rsqrt(R.square(x) - 1.0)), domain=(1, 3))
+              grad=unary_grad(lambda g, x: g * R.rsqrt(R.square(x) - 1.0)), domain=(1, 3))
 asin = _unary("asin", float_tensor, np.arcsin, te.asin,
              "Returns the inverse sine in radians, from -pi/2 to pi/2; NaN outside [-1, 1].",
-             grad=slope(lambda g, x: g * R.rsqrt(1.0 - R.square(x))), domain=(-1, 1))
+             grad=unary_grad(lambda g, x: g * R.rsqrt(1.0 - R.square(x))), domain=(-1, 1))
 asinh = _unary("asinh", float_tensor, np.arcsinh, te.asinh, "Returns the inverse hyperbolic sine.",
-              grad=slope(lambda g, x: g * R.rsqrt(1.0 + R.square(x))))
+              grad=unary_grad(lambda g, x: g * R.rsqrt(1.0 + R.square(x))))
 atan = _unary("atan", float_tensor, np.arctan, te.atan, "Returns the inverse tangent in radians, from -pi/2 to pi/2.",
-             grad=slope(lambda g, x: g / (1.0 + R.square(x))))
+             grad=unary_grad(lambda g, x: g / (1.0 + R.square(x))))
 atanh = _unary("atanh", float_tensor, np.arctanh, te.atanh, "Returns the inverse hyperbolic tangent; NaN outside [-1, 1].",
-              grad=slope(lambda g, x: g / (1.0 - R.square(x))), domain=(-0.9, 0.9))
+              grad=unary_grad(lambda g, x: g / (1.0 - R.square(x))), domain=(-0.9, 0.9))
 bitwise_not = _unary("bitwise_not", _bits, np.invert, lambda x: ~x, "Inverts every bit of an integer; negates bool.")
-ceil = _unary("ceil", _number, np.ceil, _on_floats(te.ceil), "Rounds up to the nearest integer.", grad=zeros)
-cos = _unary("cos", float_tensor, np.cos, te.cos, "Returns the cosine of x in radians.", grad=slope(lambda g, x: -(g * R.sin(x))))
-cosh = _unary("cosh", float_tensor, np.cosh, te.cosh, "Returns the hyperbolic cosine.", grad=slope(lambda g, x: g * R.sinh(x)))
+ceil = _unary("ceil", _number, np.ceil, _on_floats(te.ceil), "Rounds up to the nearest integer.", grad=zero_grad)
+cos = _unary("cos", float_tensor, np.cos, te.cos, "Returns the cosine of x in radians.",
+            grad=unary_grad(lambda g, x: -(g * R.sin(x))))
+cosh = _unary("cosh", float_tensor, np.cosh, te.cosh, "Returns the hyperbolic cosine.", grad=unary_grad(lambda g, x: g * R.sinh(x)))
 erf = _unary("erf", float_tensor, _erf, te.erf, "Returns the error function.",
-            grad=slope(lambda g, x: g * (2 / math.sqrt(math.pi)) * R.exp(-R.square(x))))
-exp = _unary("exp", float_tensor, np.exp, te.exp, "Returns e to the power x.", grad=slope(lambda g, x: g * R.exp(x)))
-floor = _unary("floor", _number, np.floor, _on_floats(te.floor), "Rounds down to the nearest integer.", grad=zeros)
+            grad=unary_grad(lambda g, x: g * (2 / math.sqrt(math.pi)) * R.exp(-R.square(x))))
+exp = _unary("exp", float_tensor, np.exp, te.exp, "Returns e to the power x.", grad=unary_grad(lambda g, x: g * R.exp(x)))
+floor = _unary("floor", _number, np.floor, _on_floats(te.floor), "Rounds down to the nearest integer.", grad=zero_grad)
 isfinite = _unary("isfinite", _test, np.isfinite, te.isfinite, "Tests whether each element is finite.",
                   torch_operands="float")
 isinf = _unary("isinf", _test, np.isinf, te.isinf, "Tests whether each element is infinite.",
                torch_operands="float")
 isnan = _unary("isnan", _test, np.isnan, te.isnan, "Tests whether each element is NaN.", torch_operands="float")
 log = _unary("log", float_tensor, np.log, te.log, "Returns the natural logarithm; -infinity at 0, NaN below.",
-             grad=slope(lambda g, x: g / x), domain=(0.1, 3))
+             grad=unary_grad(lambda g, x: g / x), domain=(0.1, 3))
 logical_not = _unary("logical_not", _logical, np.logical_not, lambda x: ~x, "Negates bool.")
-negative = unary("negative", _number, np.negative, lambda x: -x, "Returns -x.", grad=slope(lambda g, x: -g),
+negative = unary("negative", _number, np.negative, lambda x: -x, "Returns -x.", grad=unary_grad(lambda g, x: -g),
                  mixed_precision="follow", torch=("neg", "_neg_view"))
 round_ = unary("round", _number, np.round, _on_floats(te.nearbyint),
-               "Rounds to the nearest integer, halves to the even one.", grad=zeros)
+               "Rounds to the nearest integer, halves to the even one.", grad=zero_grad)
 rsqrt = _unary("rsqrt", float_tensor, lambda x: 1 / np.sqrt(x), lambda x: 1.0 / te.sqrt(x),
-               "Returns 1 / sqrt(x); infinity at 0, NaN below.", grad=slope(lambda g, x: g * -0.5 * (R.rsqrt(x) / x)),
+               "Returns 1 / sqrt(x); infinity at 0, NaN below.", grad=unary_grad(lambda g, x: g * -0.5 * (R.rsqrt(x) / x)),
                domain=(0.1, 3))
-sigmoid = _unary("sigmoid", float_tensor, _sigmoid, te.sigmoid, "Returns 1 / (1 + exp(-x)).", grad=slope(_sigmoid_slope))
-sign = unary("sign", _number, _sign_ref, _sign, "Returns -1, 0 or 1, the sign of x; NaN stays NaN.", grad=zeros)
-sin = _unary("sin", float_tensor, np.sin, te.sin, "Returns the sine of x in radians.", grad=slope(lambda g, x: g * R.cos(x)))
-sinh = _unary("sinh", float_tensor, np.sinh, te.sinh, "Returns the hyperbolic sine.", grad=slope(lambda g, x: g * R.cosh(x)))
+sigmoid = _unary("sigmoid", float_tensor, _sigmoid, te.sigmoid, "Returns 1 / (1 + exp(-x)).", grad=unary_grad(_sigmoid_backward))
+sign = unary("sign", _number, _sign_ref, _sign, "Returns -1, 0 or 1, the sign of x; NaN stays NaN.", grad=zero_grad)
+sin = _unary("sin", float_tensor, np.sin, te.sin, "Returns the sine of x in radians.", grad=unary_grad(lambda g, x: g * R.cos(x)))
+sinh = _unary("sinh", float_tensor, np.sinh, te.sinh, "Returns the hyperbolic sine.", grad=unary_grad(lambda g, x: g * R.cosh(x)))
 sqrt = _unary("sqrt", float_tensor, np.sqrt, te.sqrt, "Returns the square root; NaN below 0.",
-              grad=slope(lambda g, x: g * 0.5 / R.sqrt(x)), domain=(0, 3))
-square = unary("square", _number, np.square, lambda x: x * x, "Returns x * x.", grad=slope(lambda g, x: g * (x * 2.0)))
+              grad=unary_grad(lambda g, x: g * 0.5 / R.sqrt(x)), domain=(0, 3))
+square = unary("square", _number, np.square, lambda x: x * x, "Returns x * x.", grad=unary_grad(lambda g, x: g * (x * 2.0)))
 tan = _unary("tan", float_tensor, np.tan, te.tan, "Returns the tangent of x in radians.",
-            grad=slope(lambda g, x: g / R.square(R.cos(x))))
+            grad=unary_grad(lambda g, x: g / R.square(R.cos(x))))
 tanh = _unary("tanh", float_tensor, np.tanh, te.tanh, "Returns the hyperbolic tangent.",
-              grad=slope(lambda g, x: g * (1.0 - R.square(R.tanh(x)))))
-trunc = _unary("trunc", _number, np.trunc, _on_floats(te.trunc), "Rounds towards 0.", grad=zeros)
+              grad=unary_grad(lambda g, x: g * (1.0 - R.square(R.tanh(x)))))
+trunc = _unary("trunc", _number, np.trunc, _on_floats(te.trunc), "Rounds towards 0.", grad=zero_grad)
 log1p = unary("log1p", float_tensor, np.log1p, te.log1p,
               "Returns log(1 + x) without loss of digits near 0; -infinity at -1, NaN below.",
-              grad=slope(lambda g, x: g / (x + 1.0)), domain=(-0.9, 3), torch=("log1p", "special_log1p"))
+              grad=unary_grad(lambda g, x: g / (x + 1.0)), domain=(-0.9, 3), torch=("log1p", "special_log1p"))
 expm1 = unary("expm1", float_tensor, np.expm1, _expm1, "Returns exp(x) - 1 without loss of digits near 0.",
-              grad=slope(lambda g, x: g * R.exp(x)), torch=("expm1", "special_expm1"))
+              grad=unary_grad(lambda g, x: g * R.exp(x)), torch=("expm1", "special_expm1"))
 log2 = unary("log2", float_tensor, np.log2, te.log2, "Returns the logarithm to base 2; -infinity at 0, NaN below.",
-             grad=slope(lambda g, x: g / (x * math.log(2))), domain=(0.1, 3), torch=("log2",))
+             grad=unary_grad(lambda g, x: g / (x * math.log(2))), domain=(0.1, 3), torch=("log2",))
 log10 = unary("log10", float_tensor, np.log10, te.log10, "Returns the logarithm to base 10; -infinity at 0, NaN below.",
-              grad=slope(lambda g, x: g / (x * math.log(10))), domain=(0.1, 3), torch=("log10",))
+              grad=unary_grad(lambda g, x: g / (x * math.log(10))), domain=(0.1, 3), torch=("log10",))
 exp2 = unary("exp2", float_tensor, np.exp2, lambda x: te.intrinsic("exp2", x), "Returns 2 to the power x.",
-             grad=slope(lambda g, x: g * (R.exp2(x) * math.log(2))), torch=("exp2", "special_exp2"))
+             grad=unary_grad(lambda g, x: g * (R.exp2(x) * math.log(2))), torch=("exp2", "special_exp2"))
 # fmt: on
 
 
@@ -248,7 +249,7 @@ def _clip_ref(x: np.ndarray, min: float, max: float) -> np.ndarray:
 
 def _clip_grad(call: Call, g: Expr) -> list[Any]:
     x = call.args[0]
-    return [pick(g, R.logical_and(R.greater_equal(x, attr(call, "min")), R.less_equal(x, attr(call, "max"))))]
+    return [mask_grad(g, R.logical_and(R.greater_equal(x, attr(call, "min")), R.less_equal(x, attr(call, "max"))))]
 
 
 clip = row(

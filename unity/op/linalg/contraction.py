@@ -15,7 +15,7 @@ from ...ir.expr import Call, Tuple
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import fields_of, operand_shape
-from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype, wide_type
+from ..common.lowering import SMALL_FLOATS, cast_tensor, compute_dtype, result_dtype
 from ..common.table import R, attribute, rows
 from ..common.type_rules import attr, dtype_value, fail, is_one, same_dtype, same_vdevice, tensor_arg, tensor_tuple
 from ..elementwise.unary import in_float32
@@ -36,33 +36,33 @@ def parse_subscripts(call: Call, ranks: list[int]) -> tuple[list[Labels], Labels
     terms = inputs.split(",")
     if len(terms) != len(ranks):
         raise fail(call, "E214", f"subscripts {text!r} name {len(terms)} operands, got {len(ranks)}")
-    wide = 0
+    ellipsis_rank = 0
     for term, rank in zip(terms, ranks):
         letters = term.replace("...", "", 1)
         if any([not c.isalpha() for c in letters]):
             raise fail(call, "E214", f"subscripts {text!r} must be letters, commas, '...' and one '->'")
         if len(letters) > rank or ("..." not in term and len(letters) != rank):
             raise fail(call, "E214", f"{term!r} names {len(letters)} axes of an operand of rank {rank}")
-        wide = max(wide, rank - len(letters))
+        ellipsis_rank = max(ellipsis_rank, rank - len(letters))
     found = []
     for term, rank in zip(terms, ranks):
         head, dots, tail = term.partition("...")
         count = rank - len(head) - len(tail)
         found.append((*head, *[str(n) for n in range(count - 1, -1, -1)], *tail))
-    rest = tuple([str(n) for n in range(wide - 1, -1, -1)])
+    rest = tuple([str(n) for n in range(ellipsis_rank - 1, -1, -1)])
     if not arrow:
         letters = inputs.replace(",", "").replace(".", "")
         return found, (*rest, *sorted([c for c in set(letters) if letters.count(c) == 1]))
     head, dots, tail = output.partition("...")
-    made = (*head, *(rest if dots else ()), *tail)
+    result = (*head, *(rest if dots else ()), *tail)
     known = {c for labels in found for c in labels}
     if (
-        len(set(made)) != len(made)
-        or any([c not in known for c in made])
+        len(set(result)) != len(result)
+        or any([c not in known for c in result])
         or any([c in "0123456789" for c in head + tail])
     ):
         raise fail(call, "E214", f"the result of {text!r} must name labels of the operands, each once")
-    return found, made
+    return found, result
 
 
 def _sizes(call: Call, labels: list[Labels], shapes: list[tuple[Expr, ...]]) -> dict[str, Expr]:
@@ -100,20 +100,20 @@ def _contract(
     right: tuple[te.Tensor, Labels] | None,
     output: Labels,
     sizes: dict[str, Expr],
-    wide: str,
+    acc_dtype: str,
 ) -> te.Tensor:
     """Product of one or two tensors summed over the labels not in the output."""
     parts = [left] if right is None else [left, right]
-    gone = list(dict.fromkeys([c for _, labels in parts for c in labels if c not in output]))
-    axes = {c: te.reduce_axis((0, sizes[c]), f"k{n}" if len(gone) > 1 else "k") for n, c in enumerate(gone)}
+    summed = list(dict.fromkeys([c for _, labels in parts for c in labels if c not in output]))
+    axes = {c: te.reduce_axis((0, sizes[c]), f"k{n}" if len(summed) > 1 else "k") for n, c in enumerate(summed)}
 
     def body(*i: te.Value) -> te.Value:
-        place: dict[str, Any] = {**dict(zip(output, i)), **axes}
+        label_index: dict[str, Any] = {**dict(zip(output, i)), **axes}
         value: Any = None
         for tensor, labels in parts:
-            at = [0 if is_one(d) and not is_one(sizes[c]) else place[c] for c, d in zip(labels, tensor.shape)]
-            here = tensor[at].astype(wide)
-            value = here if value is None else value * here
+            index = [0 if is_one(d) and not is_one(sizes[c]) else label_index[c] for c, d in zip(labels, tensor.shape)]
+            factor = tensor[index].astype(acc_dtype)
+            value = factor if value is None else value * factor
         return te.sum(value, axis=list(axes.values())) if axes else value
 
     return te.compute([sizes[c] for c in output], body, "einsum")
@@ -123,24 +123,24 @@ def _einsum(call: Call, operands: list[te.Tensor]) -> te.Tensor:
     labels, output = parse_subscripts(call, [x.ndim for x in operands])
     sizes = _sizes(call, labels, [x.shape for x in operands])
     dtype = result_dtype(call)
-    wide = wide_type(dtype).name
-    held, names = operands[0], labels[0]
+    acc_dtype = compute_dtype(dtype).name
+    partial, names = operands[0], labels[0]
     if len(operands) == 1:
-        held = _contract((held, names), None, output, sizes, wide)
+        partial = _contract((partial, names), None, output, sizes, acc_dtype)
     for n in range(1, len(operands)):
         later = {c for rest in labels[n + 1 :] for c in rest} | set(output)
-        kept = (
+        labels_out = (
             output if n == len(operands) - 1 else tuple([c for c in dict.fromkeys([*names, *labels[n]]) if c in later])
         )
-        held = _contract((held, names), (operands[n], labels[n]), kept, sizes, wide)
-        names = kept
-    return cast_tensor(held, dtype, "einsum_cast")
+        partial = _contract((partial, names), (operands[n], labels[n]), labels_out, sizes, acc_dtype)
+        names = labels_out
+    return cast_tensor(partial, dtype, "einsum_cast")
 
 
 def _einsum_ref(operands: tuple[np.ndarray, ...], subscripts: str, out_dtype: str | None = None) -> np.ndarray:
     dtype = np.dtype(out_dtype) if out_dtype else operands[0].dtype
-    wide = np.float32 if str(dtype) in SMALL_FLOATS else dtype
-    return np.asarray(np.einsum(subscripts, *[x.astype(wide) for x in operands])).astype(dtype)
+    acc_dtype = np.float32 if str(dtype) in SMALL_FLOATS else dtype
+    return np.asarray(np.einsum(subscripts, *[x.astype(acc_dtype) for x in operands])).astype(dtype)
 
 
 def _einsum_grad(call: Call, g: Expr) -> list[Any]:
@@ -149,7 +149,7 @@ def _einsum_grad(call: Call, g: Expr) -> list[Any]:
     count = len(operands)
     labels, output = parse_subscripts(call, [len(operand_shape(call, x)) for x in operands])
     letters = {c: chr(ord("a") + n) for n, c in enumerate(dict.fromkeys([c for names in labels for c in names]))}
-    made = []
+    grads = []
     for k, x in enumerate(operands):
         shape = operand_shape(call, x)
         if len(set(labels[k])) != len(labels[k]) or any([getattr(d, "value", 0) == 1 for d in shape]):
@@ -157,14 +157,14 @@ def _einsum_grad(call: Call, g: Expr) -> list[Any]:
         others = [n for n in range(count) if n != k]
         known = {c for n in others for c in labels[n]} | set(output)
         terms = [output, *[labels[n] for n in others]]
-        kept = [c for c in labels[k] if c in known]
+        kept_axes = [c for c in labels[k] if c in known]
         text = ",".join(["".join([letters[c] for c in names]) for names in terms])
         part = R.einsum(
-            Tuple((g, *[operands[n] for n in others])), subscripts=f"{text}->{''.join([letters[c] for c in kept])}"
+            Tuple((g, *[operands[n] for n in others])), subscripts=f"{text}->{''.join([letters[c] for c in kept_axes])}"
         )
         missing = [a for a, c in enumerate(labels[k]) if c not in known]
-        made.append(R.broadcast_to(R.expand_dims(part, axis=missing), shape) if missing else part)
-    return [Tuple(tuple(made))]
+        grads.append(R.broadcast_to(R.expand_dims(part, axis=missing), shape) if missing else part)
+    return [Tuple(tuple(grads))]
 
 
 einsum = row(

@@ -22,16 +22,16 @@ from ...ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import field_of, operand_shape
 from ..common.loop_nests import loops, read, serial_loop
-from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name, wide_type
+from ..common.lowering import SMALL_FLOATS, cast_tensor, compute_dtype, short_name
 from ..common.matrices import (
     identity_of,
     is_square,
     matrices,
+    matrix_transpose,
+    range_loop,
     rank_bound,
-    shifted,
     square_matrices,
     square_type,
-    turned,
 )
 from ..common.table import R, attribute, rows
 from ..common.type_rules import ZERO, bool_attr, fail, same_dtype
@@ -53,65 +53,71 @@ def _lu_type(call: Call) -> Type:
 
 def _lu(call: Call, a: te.Tensor) -> Any:
     *lead, m, n = a.shape
-    least = rank_bound(a.shape)
-    wide = wide_type(a.data_type)
+    rank = rank_bound(a.shape)
+    acc_dtype = compute_dtype(a.data_type)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        lu, pivots, held = outs
+        lu, pivots, temp = outs
         zero = ZERO
 
         def batch(b: list[Var]) -> Stmt:
             def at(i: Expr, j: Expr) -> Expr:
                 return read(lu, (*b, i, j))
 
-            def put(i: Expr, j: Expr, value: Expr) -> Stmt:
+            def store(i: Expr, j: Expr, value: Expr) -> Stmt:
                 return BufferStore(lu, value, (*b, i, j))
 
-            def size(i: Expr, j: Expr) -> Expr:
+            def magnitude(i: Expr, j: Expr) -> Expr:
                 return build.intrinsic("abs", at(i, j))
 
             def column(k: Var) -> Stmt:
                 best = build.cast(read(pivots, (*b, k)) - 1, "int64")
 
-                def look(i: Var) -> Stmt:
+                def find_pivot(i: Var) -> Stmt:
                     found = BufferStore(pivots, build.cast(i + 1, "int32"), (*b, k))
-                    return IfThenElse(build.gt(size(i, k), size(best, k)), found)
+                    return IfThenElse(build.gt(magnitude(i, k), magnitude(best, k)), found)
 
                 def exchange(j: Var) -> Stmt:
                     return seq(
-                        BufferStore(held, at(k, j), (zero,)), put(k, j, at(best, j)), put(best, j, read(held, (zero,)))
+                        BufferStore(temp, at(k, j), (zero,)),
+                        store(k, j, at(best, j)),
+                        store(best, j, read(temp, (zero,))),
                     )
 
                 def eliminate(i: Var) -> Stmt:
-                    factor = put(i, k, build.div(at(i, k), at(k, k)))
-                    update = shifted(k + 1, n, lambda j: put(i, j, at(i, j) - at(i, k) * at(k, j)), "j")
+                    factor = store(i, k, build.div(at(i, k), at(k, k)))
+                    update = range_loop(k + 1, n, lambda j: store(i, j, at(i, j) - at(i, k) * at(k, j)), "j")
                     return seq(factor, update)
 
                 return seq(
                     BufferStore(pivots, build.cast(k + 1, "int32"), (*b, k)),
-                    shifted(k + 1, m, look, "i"),
+                    range_loop(k + 1, m, find_pivot, "i"),
                     serial_loop(n, exchange, "j"),
-                    shifted(k + 1, m, eliminate, "i"),
+                    range_loop(k + 1, m, eliminate, "i"),
                 )
 
-            copy = serial_loop(m, lambda i: serial_loop(n, lambda j: put(i, j, read(ins[0], (*b, i, j))), "j"), "i")
-            return seq(copy, serial_loop(least, column, "k"))
+            copy = serial_loop(m, lambda i: serial_loop(n, lambda j: store(i, j, read(ins[0], (*b, i, j))), "j"), "i")
+            return seq(copy, serial_loop(rank, column, "k"))
 
         return loops(lead, batch)
 
-    made = te.extern(
-        [a.shape, (*lead, least), (1,)], [cast_tensor(a, wide, "wide")], emit, short_name(call), [wide, "int32", wide]
+    result = te.extern(
+        [a.shape, (*lead, rank), (1,)],
+        [cast_tensor(a, acc_dtype, "wide")],
+        emit,
+        short_name(call),
+        [acc_dtype, "int32", acc_dtype],
     )
-    return cast_tensor(made[0], a.data_type, "cast"), made[1]
+    return cast_tensor(result[0], a.data_type, "cast"), result[1]
 
 
 def _lu_ref(a: np.ndarray) -> Any:
     kind = np.float32 if str(a.dtype) in SMALL_FLOATS else a.dtype
-    least = min(a.shape[-2:])
-    lu, pivots = a.astype(kind), np.zeros((*a.shape[:-2], least), np.int32)
+    rank = min(a.shape[-2:])
+    lu, pivots = a.astype(kind), np.zeros((*a.shape[:-2], rank), np.int32)
     with np.errstate(all="ignore"):
         for b in np.ndindex(*a.shape[:-2]):
-            for k in range(least):
+            for k in range(rank):
                 best = k
                 for i in range(k + 1, a.shape[-2]):
                     best = i if abs(lu[b][i, k]) > abs(lu[b][best, k]) else best
@@ -122,10 +128,10 @@ def _lu_ref(a: np.ndarray) -> Any:
     return lu.astype(a.dtype), pivots
 
 
-def _exchanged_back(call: Call, pivots: Expr, x: Expr, like: Expr) -> Expr:
+def _undo_row_exchanges(call: Call, pivots: Expr, x: Expr, like: Expr) -> Expr:
     """Rows exchanged in the reverse order: p^T x, with p made by solving the system of identity factors."""
     ones = identity_of(call, operand_shape(call, like), like)
-    return R.matmul(turned(call, R.linalg.lu_solve(ones, pivots, ones)), x)
+    return R.matmul(matrix_transpose(call, R.linalg.lu_solve(ones, pivots, ones)), x)
 
 
 def _lu_grad(call: Call, g: Expr) -> list[Any]:
@@ -134,13 +140,13 @@ def _lu_grad(call: Call, g: Expr) -> list[Any]:
         raise fail(call, "E218", "LU factors of matrices that are not square have no gradient")
     lu, pivots = field_of(call, 0), field_of(call, 1)
     flow = field_of(g, 0)
-    across = turned(call, lu)
+    across = matrix_transpose(call, lu)
     lower = R.tril(R.matmul(R.triu(across, k=1), R.tril(flow, k=-1)), k=-1)
     lower = lower + R.tril(flow, k=-1)
     middle = lower + R.triu(R.matmul(R.triu(flow), R.tril(across)))
     left = R.linalg.solve_triangular(across, middle, upper=True, unitriangular=True)
-    whole = turned(call, R.linalg.solve_triangular(R.triu(lu), turned(call, left), upper=True))
-    return [_exchanged_back(call, pivots, whole, lu)]
+    whole = matrix_transpose(call, R.linalg.solve_triangular(R.triu(lu), matrix_transpose(call, left), upper=True))
+    return [_undo_row_exchanges(call, pivots, whole, lu)]
 
 
 lu_factor = row(
@@ -179,7 +185,7 @@ def _substitution(
     """Solve a triangular system in place: rows from the first (lower) or from the last (upper)."""
     columns = out.shape[-1]
 
-    def line(step: Var) -> Stmt:
+    def row(step: Var) -> Stmt:
         i: Expr = n - 1 - step if upper else step
 
         def gather(j: Var) -> Stmt:
@@ -190,7 +196,7 @@ def _substitution(
             return serial_loop(columns, column, "c")
 
         begin, end = (i + 1, n) if upper else (ZERO, i)
-        parts = [shifted(begin, end, gather, "j")]
+        parts = [range_loop(begin, end, gather, "j")]
         if not unit:
             parts.append(
                 serial_loop(
@@ -199,10 +205,10 @@ def _substitution(
             )
         return seq(*parts)
 
-    return serial_loop(n, line, "s")
+    return serial_loop(n, row, "s")
 
 
-def _copied(source: Buffer, out: Buffer, b: list[Var], n: Expr) -> Stmt:
+def _copy_matrix(source: Buffer, out: Buffer, b: list[Var], n: Expr) -> Stmt:
     return serial_loop(
         n,
         lambda i: serial_loop(out.shape[-1], lambda c: BufferStore(out, read(source, (*b, i, c)), (*b, i, c)), "c"),
@@ -212,17 +218,17 @@ def _copied(source: Buffer, out: Buffer, b: list[Var], n: Expr) -> Stmt:
 
 def _triangular(call: Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
     upper, unit = bool_attr(call, "upper"), bool_attr(call, "unitriangular")
-    wide, n = wide_type(a.data_type), a.shape[-1]
+    acc_dtype, n = compute_dtype(a.data_type), a.shape[-1]
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def batch(i: list[Var]) -> Stmt:
             solve = _substitution(lambda r, c: read(ins[0], (*i, r, c)), i, outs[0], n, upper, unit)
-            return seq(_copied(ins[1], outs[0], i, n), solve)
+            return seq(_copy_matrix(ins[1], outs[0], i, n), solve)
 
         return loops(a.shape[:-2], batch)
 
-    made = te.extern(b.shape, [cast_tensor(t, wide, "wide") for t in (a, b)], emit, short_name(call), wide)
-    return cast_tensor(made, b.data_type, "cast")
+    result = te.extern(b.shape, [cast_tensor(t, acc_dtype, "wide") for t in (a, b)], emit, short_name(call), acc_dtype)
+    return cast_tensor(result, b.data_type, "cast")
 
 
 def _solve_rows(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool) -> np.ndarray:
@@ -243,8 +249,8 @@ def _triangular_grad(call: Call, g: Expr) -> list[Any]:
     """b' = a^-T g and a' = -b' x^T in the triangle that is read (Giles 2008, section 2.3.1)."""
     a = call.args[0]
     upper, unit = bool_attr(call, "upper"), bool_attr(call, "unitriangular")
-    right = R.linalg.solve_triangular(turned(call, a), g, upper=not upper, unitriangular=unit)
-    whole = -R.matmul(right, turned(call, call))
+    right = R.linalg.solve_triangular(matrix_transpose(call, a), g, upper=not upper, unitriangular=unit)
+    whole = -R.matmul(right, matrix_transpose(call, call))
     left = R.triu(whole, k=1 if unit else 0) if upper else R.tril(whole, k=-1 if unit else 0)
     return [left, right]
 
@@ -276,10 +282,10 @@ def _lu_solve_type(call: Call) -> Type:
 
 
 def _lu_solve(call: Call, a: te.Tensor, pivots: te.Tensor, b: te.Tensor) -> te.Tensor:
-    wide, n = wide_type(a.data_type), a.shape[-1]
+    acc_dtype, n = compute_dtype(a.data_type), a.shape[-1]
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        out, held = outs
+        out, temp = outs
 
         def batch(i: list[Var]) -> Stmt:
             def exchange(k: Var) -> Stmt:
@@ -290,9 +296,9 @@ def _lu_solve(call: Call, a: te.Tensor, pivots: te.Tensor, b: te.Tensor) -> te.T
                 def column(c: Var) -> Stmt:
                     zero = ZERO
                     return seq(
-                        BufferStore(held, read(out, (*i, k, c)), (zero,)),
+                        BufferStore(temp, read(out, (*i, k, c)), (zero,)),
                         BufferStore(out, read(out, (*i, other, c)), (*i, k, c)),
-                        BufferStore(out, read(held, (zero,)), (*i, other, c)),
+                        BufferStore(out, read(temp, (zero,)), (*i, other, c)),
                     )
 
                 return serial_loop(out.shape[-1], column, "c")
@@ -301,7 +307,7 @@ def _lu_solve(call: Call, a: te.Tensor, pivots: te.Tensor, b: te.Tensor) -> te.T
                 return read(ins[0], (*i, r, c))
 
             return seq(
-                _copied(ins[2], out, i, n),
+                _copy_matrix(ins[2], out, i, n),
                 serial_loop(n, exchange, "k"),
                 _substitution(at, i, out, n, False, True),
                 _substitution(at, i, out, n, True, False),
@@ -309,9 +315,9 @@ def _lu_solve(call: Call, a: te.Tensor, pivots: te.Tensor, b: te.Tensor) -> te.T
 
         return loops(a.shape[:-2], batch)
 
-    inputs = [cast_tensor(a, wide, "wide"), pivots, cast_tensor(b, wide, "wide")]
-    made = te.extern([b.shape, (1,)], inputs, emit, short_name(call), [wide, wide])
-    return cast_tensor(made[0], b.data_type, "cast")
+    inputs = [cast_tensor(a, acc_dtype, "wide"), pivots, cast_tensor(b, acc_dtype, "wide")]
+    result = te.extern([b.shape, (1,)], inputs, emit, short_name(call), [acc_dtype, acc_dtype])
+    return cast_tensor(result[0], b.data_type, "cast")
 
 
 def _lu_solve_ref(lu: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -329,12 +335,12 @@ def _lu_solve_grad(call: Call, g: Expr) -> list[Any]:
     The two triangular systems one after the other (Giles 2008, section 2.3.1); the pivots are fixed.
     """
     lu, pivots, _ = call.args
-    across = turned(call, lu)
+    across = matrix_transpose(call, lu)
     middle = R.linalg.solve_triangular(across, g)
     low = R.linalg.solve_triangular(across, middle, upper=True, unitriangular=True)
-    upper = R.triu(R.matmul(middle, turned(call, call)))
-    lower = R.tril(R.matmul(low, turned(call, R.matmul(R.triu(lu), call))), k=-1)
-    return [-(upper + lower), None, _exchanged_back(call, pivots, low, lu)]
+    upper = R.triu(R.matmul(middle, matrix_transpose(call, call)))
+    lower = R.tril(R.matmul(low, matrix_transpose(call, R.matmul(R.triu(lu), call))), k=-1)
+    return [-(upper + lower), None, _undo_row_exchanges(call, pivots, low, lu)]
 
 
 lu_solve = row(
@@ -353,14 +359,14 @@ lu_solve = row(
 
 
 def _cholesky(call: Call, a: te.Tensor) -> te.Tensor:
-    wide, n = wide_type(a.data_type), a.shape[-1]
+    acc_dtype, n = compute_dtype(a.data_type), a.shape[-1]
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def batch(b: list[Var]) -> Stmt:
             def at(i: Expr, j: Expr) -> Expr:
                 return read(outs[0], (*b, i, j))
 
-            def line(i: Var) -> Stmt:
+            def row(i: Var) -> Stmt:
                 def element(j: Var) -> Stmt:
                     def less(k: Var) -> Stmt:
                         return BufferStore(outs[0], at(i, j) - at(i, k) * at(j, k), (*b, i, j))
@@ -369,30 +375,32 @@ def _cholesky(call: Call, a: te.Tensor) -> te.Tensor:
                     part = BufferStore(outs[0], build.div(at(i, j), at(j, j)), (*b, i, j))
                     return seq(
                         BufferStore(outs[0], read(ins[0], (*b, i, j)), (*b, i, j)),
-                        shifted(ZERO, j, less, "k"),
+                        range_loop(ZERO, j, less, "k"),
                         IfThenElse(build.eq(i, j), root, part),
                     )
 
-                zeros = shifted(i + 1, n, lambda j: BufferStore(outs[0], build.const(0.0, wide), (*b, i, j)), "z")
-                return seq(shifted(ZERO, i + 1, element, "j"), zeros)
+                zeros = range_loop(
+                    i + 1, n, lambda j: BufferStore(outs[0], build.const(0.0, acc_dtype), (*b, i, j)), "z"
+                )
+                return seq(range_loop(ZERO, i + 1, element, "j"), zeros)
 
-            return serial_loop(n, line, "i")
+            return serial_loop(n, row, "i")
 
         return loops(a.shape[:-2], batch)
 
-    made = te.extern(a.shape, [cast_tensor(a, wide, "wide")], emit, short_name(call), wide)
-    return cast_tensor(made, a.data_type, "cast")
+    result = te.extern(a.shape, [cast_tensor(a, acc_dtype, "wide")], emit, short_name(call), acc_dtype)
+    return cast_tensor(result, a.data_type, "cast")
 
 
 def _cholesky_ref(a: np.ndarray) -> np.ndarray:
     kind = np.float32 if str(a.dtype) in SMALL_FLOATS else a.dtype
-    wide, made = a.astype(kind), np.zeros(a.shape, kind)
+    source, result = a.astype(kind), np.zeros(a.shape, kind)
     with np.errstate(all="ignore"):
         for i in range(a.shape[-1]):
             for j in range(i + 1):
-                rest = wide[..., i, j] - np.einsum("...k,...k->...", made[..., i, :j], made[..., j, :j])
-                made[..., i, j] = np.sqrt(rest) if i == j else rest / made[..., j, j]
-    return made.astype(a.dtype)
+                rest = source[..., i, j] - np.einsum("...k,...k->...", result[..., i, :j], result[..., j, :j])
+                result[..., i, j] = np.sqrt(rest) if i == j else rest / result[..., j, j]
+    return result.astype(a.dtype)
 
 
 def _cholesky_grad(call: Call, g: Expr) -> list[Any]:
@@ -400,12 +408,12 @@ def _cholesky_grad(call: Call, g: Expr) -> list[Any]:
 
     The gradient of the lower triangle alone is s + s^T below the diagonal and s on it.
     """
-    across = turned(call, call)
+    across = matrix_transpose(call, call)
     inner = R.matmul(across, R.tril(g))
     phi = (R.tril(inner) + R.tril(inner, k=-1)) * 0.5
     left = R.linalg.solve_triangular(across, phi, upper=True)
-    mirrored = R.linalg.solve_triangular(across, turned(call, left), upper=True)
-    return [R.tril(turned(call, mirrored)) + R.tril(mirrored, k=-1)]
+    mirrored = R.linalg.solve_triangular(across, matrix_transpose(call, left), upper=True)
+    return [R.tril(matrix_transpose(call, mirrored)) + R.tril(mirrored, k=-1)]
 
 
 cholesky = row(

@@ -13,8 +13,8 @@ from ...ir.expr import Call, ShapeExpr
 from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import operand_shape, reduce_to
-from ..common.lowering import result_dims, result_dtype, wide_type
-from ..common.matrices import turned
+from ..common.lowering import compute_dtype, result_dims, result_dtype
+from ..common.matrices import matrix_transpose
 from ..common.table import R, attribute, row
 from ..common.type_rules import (
     attr,
@@ -69,7 +69,7 @@ def _matmul_ref(x1: np.ndarray, x2: np.ndarray, out_dtype: str | None = None) ->
 
 def _matmul(call: Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
     shape, dtype = result_dims(call), result_dtype(call)
-    wide = wide_type(dtype).name
+    acc_dtype = compute_dtype(dtype).name
     batch = shape[: len(shape) - (a.ndim > 1) - (b.ndim > 1)]
     k = te.reduce_axis((0, a.shape[-1]), "k")
 
@@ -79,12 +79,12 @@ def _matmul(call: Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
         right: list[te.Value] = [k, rest.pop(0)] if b.ndim > 1 else [k]
         x = load_batch(a, indices[: len(batch)], batch, left)
         y = load_batch(b, indices[: len(batch)], batch, right)
-        return te.sum(x.astype(wide) * y.astype(wide), axis=k)
+        return te.sum(x.astype(acc_dtype) * y.astype(acc_dtype), axis=k)
 
-    made: te.Tensor = te.compute(shape, body, "matmul")
-    if wide == dtype.name:
-        return made
-    return te.compute(shape, lambda *i: made[i].astype(dtype), "matmul_cast")
+    result: te.Tensor = te.compute(shape, body, "matmul")
+    if acc_dtype == dtype.name:
+        return result
+    return te.compute(shape, lambda *i: result[i].astype(dtype), "matmul_cast")
 
 
 def load_batch(x: te.Tensor, indices: Sequence[te.Value], batch: Sequence[Expr], tail: list[te.Value]) -> te.Value:
@@ -113,8 +113,8 @@ def _matmul_grad(call: Call, g: Expr) -> list[Any]:
     if rank_a == 1:
         g = R.expand_dims(g, [-2])
     flows = [
-        reduce_to(call, R.matmul(g, turned(call, wide_b)), wide_a),
-        reduce_to(call, R.matmul(turned(call, wide_a), g), wide_b),
+        reduce_to(call, R.matmul(g, matrix_transpose(call, wide_b)), wide_a),
+        reduce_to(call, R.matmul(matrix_transpose(call, wide_a), g), wide_b),
     ]
     return [
         R.reshape(flow, ShapeExpr(operand_shape(call, x))) if rank == 1 else flow

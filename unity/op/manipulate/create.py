@@ -13,7 +13,7 @@ from ...ir import build
 from ...ir.expr import Call, ShapeExpr
 from ...ir.relation import tensor_type
 from ...ir.types import Expr, PrimType, TensorType, Type
-from ..common.gradients import converted, nowhere, operand_shape
+from ..common.gradients import cast_grad, not_differentiable, operand_shape
 from ..common.lowering import result_dims, result_dtype, short_name
 from ..common.table import Operator, R, attribute, optional, rows
 from ..common.type_rules import (
@@ -23,10 +23,10 @@ from ..common.type_rules import (
     element,
     fail,
     int_attr,
-    like,
-    plain,
+    python_value,
     shape_arg,
     tensor_arg,
+    with_dtype,
 )
 
 row = rows("create")
@@ -48,7 +48,7 @@ def _fill_dtype(call: Call, index: int) -> DataType | None:
 
 def _filled(call: Call, dtype: DataType | None) -> DataType | None:
     """The data type of the result, which must have the whole part of a number that is known."""
-    value = plain(call.args[1])
+    value = python_value(call.args[1])
     if dtype is not None and dtype.is_integral and isinstance(value, (int, float)):
         element(call, math.trunc(value) if abs(value) < math.inf else value, dtype, "fill_value")
     return dtype
@@ -99,7 +99,7 @@ full = row(
 def _full_like_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     _fill_dtype(call, 1)
-    return like(ty, _filled(call, dtype_value(call, attr(call, "dtype")) or ty.dtype))
+    return with_dtype(ty, _filled(call, dtype_value(call, attr(call, "dtype")) or ty.dtype))
 
 
 full_like = row(
@@ -124,13 +124,13 @@ def _constant(name: str, value: int, doc: str) -> tuple[Operator, Operator]:
 
     def same(call: Call) -> Type:
         ty = tensor_arg(call, 0)
-        return like(ty, dtype_value(call, attr(call, "dtype")) or ty.dtype)
+        return with_dtype(ty, dtype_value(call, attr(call, "dtype")) or ty.dtype)
 
     def lower(call: Call, *inputs: Any) -> te.Tensor:
         dtype = result_dtype(call)
         return te.compute(result_dims(call), lambda *i: te.const(value, dtype), short_name(call))
 
-    made = row(
+    result = row(
         name,
         ("shape", attribute("dtype")),
         shaped,
@@ -146,10 +146,10 @@ def _constant(name: str, value: int, doc: str) -> tuple[Operator, Operator]:
         f"Returns a tensor of {doc} in the shape of x.",
         lower=lower,
         ref=lambda x, dtype=None: np.full(x.shape, value, _np(dtype, str(x.dtype))),
-        grad=nowhere,
+        grad=not_differentiable,
         samples="f32[3,2]; f32[3], dtype='int8'",
     )
-    return made, alike
+    return result, alike
 
 
 zeros, zeros_like = _constant("zeros", 0, "zeros")
@@ -158,7 +158,7 @@ ones, ones_like = _constant("ones", 1, "ones")
 
 def _range_of(call: Call) -> tuple[Any, Any, Any]:
     """(start, end, step) as Python numbers or scalar expressions."""
-    values = [plain(a) for a in call.args]
+    values = [python_value(a) for a in call.args]
     for value, arg in zip(values, call.args):
         if not isinstance(value, (int, float)) and not isinstance(arg.ty, PrimType):
             raise fail(call, "E210", f"the bounds must be scalars, got {arg.ty}", arg=arg)
@@ -194,13 +194,13 @@ def _arange_type(call: Call) -> Type:
 def _arange(call: Call, *inputs: Any) -> te.Tensor:
     start, _, step = _range_of(call)
     dtype = result_dtype(call)
-    wide = "float64" if dtype.is_float or _any_float(start, step) else "int64"
+    acc_dtype = "float64" if dtype.is_float or _any_float(start, step) else "int64"
 
     def body(i: te.Value) -> te.Value:
         first, stride = [
-            te.Value(build.cast(v, wide)) if isinstance(v, Expr) else te.const(v, wide) for v in (start, step)
+            te.Value(build.cast(v, acc_dtype)) if isinstance(v, Expr) else te.const(v, acc_dtype) for v in (start, step)
         ]
-        return (first + i.astype(wide) * stride).astype(dtype)
+        return (first + i.astype(acc_dtype) * stride).astype(dtype)
 
     return te.compute(result_dims(call), body, "arange")
 
@@ -210,9 +210,9 @@ def _arange_ref(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -
         start, end = 0, start
     floats = any([isinstance(v, float) for v in (start, end, step)])
     count = max(0, math.ceil((end - start) / step))
-    wide = np.float64 if floats or (dtype and _np(dtype).kind not in "iu") else np.int64
-    made = np.asarray(start, wide) + np.arange(count, dtype=wide) * np.asarray(step, wide)
-    return np.asarray(made, _np(dtype, "float32" if floats else "int64"))
+    acc_dtype = np.float64 if floats or (dtype and _np(dtype).kind not in "iu") else np.int64
+    result = np.asarray(start, acc_dtype) + np.arange(count, dtype=acc_dtype) * np.asarray(step, acc_dtype)
+    return np.asarray(result, _np(dtype, "float32" if floats else "int64"))
 
 
 arange = row(
@@ -269,7 +269,7 @@ def _astype_type(call: Call) -> Type:
     dtype = dtype_value(call, attr(call, "dtype"))
     if dtype is None:
         raise fail(call, "E214", "dtype is missing", 'write R.astype(x, "float32")')
-    return like(ty, dtype)
+    return with_dtype(ty, dtype)
 
 
 def _astype(call: Call, x: te.Tensor) -> te.Tensor:
@@ -292,7 +292,7 @@ astype = row(
     family="dtype",
     lower=_astype,
     ref=_astype_ref,
-    grad=converted,
+    grad=cast_grad,
     pointwise=True,
     samples="f32[9](-100,100), dtype=each('float64', 'float16', 'bfloat16', 'int32', 'int8', 'bool', "
     "'float32'); i32[5], dtype='float32'; b[5], dtype='int64'",
@@ -305,6 +305,6 @@ wrap_param = row(
     family="dtype",
     lower=_astype,
     ref=_astype_ref,
-    grad=converted,
+    grad=cast_grad,
     samples="f32[3], dtype='float16'; f32[2], dtype='float64'",
 )

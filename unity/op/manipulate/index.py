@@ -1,7 +1,7 @@
 """Choosing elements by index tensors: take, gather, one_hot.
 
 An index below 0 counts from the end; one outside is clamped to the nearest element, so that no index reads other memory.
-That needs an element: the type rules ask for one (``check_pick``), and what they cannot prove is checked at run time.
+That needs an element: the type rules ask for one (``check_indexable``), and what they cannot prove is checked at run time.
 """
 
 from __future__ import annotations
@@ -57,17 +57,23 @@ def in_range(index: te.Value, extent: Expr, wrap: bool = False) -> te.Value:
     return te.maximum(te.minimum(index, size - 1), 0)
 
 
-def check_pick(call: Call, axis: int, extent: Expr, picked: Sequence[Expr], position: int = 0) -> None:
+def clamp_index(index: np.ndarray, size: int) -> np.ndarray:
+    """As ``in_range``, in numpy."""
+    index = index.astype(np.int64)
+    return np.clip(np.where(index < 0, index + size, index), 0, max(size - 1, 0))
+
+
+def check_indexable(call: Call, axis: int, extent: Expr, indices: Sequence[Expr], position: int = 0) -> None:
     """Check that there is an element along an axis wherever an index asks for one. Raises E213; unknown: a requirement."""
-    empty = extent.value == 0 if type(extent) is IntImm else exceeds(build.minimum(product(picked), ONE), extent)
+    empty = extent.value == 0 if type(extent) is IntImm else exceeds(build.minimum(product(indices), ONE), extent)
     if empty:
         raise fail(call, "E213", f"axis {axis} has no element to take", arg=position)
 
 
-def check_room(call: Call, axis: int, part: Expr, whole: Expr, names: tuple[str, str]) -> None:
+def check_not_larger(call: Call, axis: int, size: Expr, limit: Expr, names: tuple[str, str]) -> None:
     """True if a size is at most another. Raises E213; unknown: a requirement."""
-    if exceeds(part, whole):
-        message = f"axis {axis} of {names[0]} is larger than that of {names[1]}: {part} and {whole}"
+    if exceeds(size, limit):
+        message = f"axis {axis} of {names[0]} is larger than that of {names[1]}: {size} and {limit}"
         raise fail(call, "E213", message)
 
 
@@ -89,7 +95,7 @@ def _take_type(call: Call) -> Type:
     if known is None or picked is None:
         rank = -1 if ty.ndim == -1 or indices.ndim == -1 else ty.ndim - 1 + indices.ndim
         return with_rank(ty, rank)
-    check_pick(call, axis, known[axis], picked)
+    check_indexable(call, axis, known[axis], picked)
     return with_shape(ty, (*known[:axis], *picked, *known[axis + 1 :]))
 
 
@@ -100,11 +106,11 @@ def _take(call: Call, x: te.Tensor, indices: Any) -> te.Tensor:
     extent = x.shape[axis]
 
     def body(*i: te.Value) -> te.Value:
-        at = indices[i[axis : axis + rank]] if isinstance(indices, te.Tensor) else indices
-        value = x[[*i[:axis], in_range(at, extent, mode == "wrap"), *i[axis + rank :]]]
+        index = indices[i[axis : axis + rank]] if isinstance(indices, te.Tensor) else indices
+        value = x[[*i[:axis], in_range(index, extent, mode == "wrap"), *i[axis + rank :]]]
         if mode == "nan" and x.data_type.is_float:
-            wide = at.astype("int64")
-            inside = te.all(wide >= te.Value(-extent), wide < te.Value(extent))
+            index64 = index.astype("int64")
+            inside = te.all(index64 >= te.Value(-extent), index64 < te.Value(extent))
             value = te.if_then_else(inside, value, te.const(float("nan"), x.dtype))
         return value
 
@@ -115,13 +121,13 @@ def _take_ref(x: np.ndarray, indices: Any, axis: int | None = None, mode: str = 
     axis = 0 if axis is None else axis
     size = x.shape[axis]
     index = np.asarray(indices).astype(np.int64)
-    safe = index % size if mode == "wrap" else np.clip(np.where(index < 0, index + size, index), 0, size - 1)
-    made = np.take(x, safe, axis)
+    safe = index % size if mode == "wrap" else clamp_index(index, size)
+    result = np.take(x, safe, axis)
     if mode == "nan" and x.dtype.kind not in "iub":
         axis %= x.ndim
         outside = ((index < -size) | (index >= size)).reshape(index.shape + (1,) * (x.ndim - axis - 1))
-        made = np.where(outside, np.asarray(np.nan, x.dtype), made)
-    return np.asarray(made)
+        result = np.where(outside, np.asarray(np.nan, x.dtype), result)
+    return np.asarray(result)
 
 
 def _take_grad(call: Call, g: Expr) -> list[Any]:
@@ -139,8 +145,8 @@ def _take_grad(call: Call, g: Expr) -> list[Any]:
         g, axes=[*range(axis, axis + rank), *range(axis), *range(axis + rank, len(shape) - 1 + rank)]
     )
     base = R.zeros(tuple([shape[a] for a in order]), dtype=dtype_of(x).name)
-    made = R.index_put(base, Tuple((indices,)), values, accumulate=True)
-    return [R.permute_dims(made, axes=[order.index(a) for a in range(len(shape))]), None]
+    result = R.index_put(base, Tuple((indices,)), values, accumulate=True)
+    return [R.permute_dims(result, axes=[order.index(a) for a in range(len(shape))]), None]
 
 
 take = row(
@@ -172,10 +178,10 @@ def _gather_type(call: Call) -> Type:
     axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
     known, picked = dims(ty), dims(indices)
     if known is not None and picked is not None:
-        check_pick(call, axis, known[axis], picked)
+        check_indexable(call, axis, known[axis], picked)
         for a, (d, p) in enumerate(zip(known, picked)):
             if a != axis:
-                check_room(call, a, p, d, ("indices", "data"))
+                check_not_larger(call, a, p, d, ("indices", "data"))
     return TensorType(indices.shape, ty.dtype, indices.ndim, ty.vdevice)
 
 
@@ -192,8 +198,7 @@ def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
 def _gather_ref(data: np.ndarray, indices: np.ndarray, axis: int = 0) -> np.ndarray:
     index: list[Any] = list(np.indices(indices.shape))
     size = data.shape[axis]
-    wide = indices.astype(np.int64)
-    index[axis] = np.clip(np.where(wide < 0, wide + size, wide), 0, size - 1)
+    index[axis] = clamp_index(indices, size)
     return np.asarray(data[tuple(index)])
 
 
@@ -228,17 +233,17 @@ def _one_hot_type(call: Call) -> Type:
     if known is None:
         return TensorType(None, values[0].dtype, indices.ndim + 1 if indices.ndim >= 0 else -1)
     axis = normal_axis(call, int_attr(call, "axis"), len(known) + 1)
-    made = list(known)
-    made.insert(axis, build.const(depth, "int64"))
-    return tensor_type(made, values[0].dtype)
+    shape = list(known)
+    shape.insert(axis, build.const(depth, "int64"))
+    return tensor_type(shape, values[0].dtype)
 
 
 def _one_hot(call: Call, indices: te.Tensor, on: te.Value, off: te.Value) -> te.Tensor:
     axis = normal_axis(call, int_attr(call, "axis"), indices.ndim + 1)
 
     def body(*i: te.Value) -> te.Value:
-        at = indices[[v for a, v in enumerate(i) if a != axis]].astype("int64")
-        return te.select(at == i[axis], on, off)
+        index = indices[[v for a, v in enumerate(i) if a != axis]].astype("int64")
+        return te.select(index == i[axis], on, off)
 
     return te.compute(result_dims(call), body, "one_hot")
 

@@ -1,6 +1,6 @@
 """layout_transform: the elements of a tensor in another order, given by an index map such as ``(i, j) -> (i // 4, j, i % 4)``.
 
-Fixed orders (transpose, reshape) are in manipulate.py. Invariant: every element has a place of its own; places that no element
+Fixed orders (transpose, reshape) are in manipulate.py. Invariant: each element has its own position; positions that no element
 maps to hold the pad value, zero where none is given.
 """
 
@@ -44,8 +44,8 @@ def to_map(value: object, ndim: int) -> IndexMap:
     if len(names) != ndim and not any([p.kind is p.VAR_POSITIONAL for p in parameters]):
         raise TypeRuleError("E214", f"index_map takes {len(names)} indices, the tensor has {ndim}", help=_USAGE)
     variables = tuple([index_var(names[k] if k < len(names) else f"i{k}", "int64") for k in range(ndim)])
-    made = value(*[te.Value(v) for v in variables])
-    items = made if isinstance(made, (tuple, list)) else (made,)
+    result = value(*[te.Value(v) for v in variables])
+    items = result if isinstance(result, (tuple, list)) else (result,)
     return IndexMap(variables, tuple([_index(item) for item in items]))
 
 
@@ -92,9 +92,9 @@ def _layout_type(call: Call) -> Type:
         raise fail(call, "E212", f"index_map takes {taken} indices, the tensor has rank {ty.ndim}", arg=0)
     _pad_value(call, ty)
     for name in ("axis_separators", "input_axis_separators"):
-        places = attr(call, name, None)
-        if places is not None and not (isinstance(places, tuple) and all([type(p) is int for p in places])):
-            raise fail(call, "E214", f"{name} must be a tuple of axes, got {places!r}")
+        positions = attr(call, name, None)
+        if positions is not None and not (isinstance(positions, tuple) and all([type(p) is int for p in positions])):
+            raise fail(call, "E214", f"{name} must be a tuple of axes, got {positions!r}")
     known = dims(ty)
     if known is None:
         return with_rank(ty, len(index_map.final_indices))
@@ -109,7 +109,7 @@ def mapped_shape(index_map: IndexMap, shape: Sequence[Expr]) -> tuple[Expr, ...]
 
 
 def _pad_value(call: Call, ty: TensorType) -> int | float:
-    """The value of the places that no element maps to. Raises E214."""
+    """The value of the positions that no element maps to. Raises E214."""
     value = attr(call, "pad_value")
     return 0 if value is None else element(call, value, ty.dtype, "pad_value")
 
@@ -124,11 +124,11 @@ def _layout(call: Call, x: te.Tensor) -> te.Tensor:
     fill = te.const(_pad_value(call, ty), x.dtype)
 
     def body(*i: te.Value) -> te.Value:
-        at = [te.Value(e) for e in inverse.map_indices([te.to_scalar(v) for v in i])]
+        index = [te.Value(e) for e in inverse.map_indices([te.to_scalar(v) for v in i])]
         given = substitute(padding, dict(zip(inverse.initial_indices, [te.to_scalar(v) for v in i])))
         if _is_false(given):
-            return x[at]
-        return te.if_then_else(given, fill, x[at])
+            return x[index]
+        return te.if_then_else(given, fill, x[index])
 
     return te.compute(result_dims(call), body, short_name(call))
 
@@ -144,22 +144,22 @@ def _layout_ref(
     shape = mapped_shape(mapping, [const(n, "int64") for n in x.shape])
     value = getattr(pad_value, "value", pad_value)
     sizes = [n for n in [evaluate(dim, {}) for dim in shape] if n is not None]
-    made = np.full(sizes, 0 if value is None else value, x.dtype)
+    result = np.full(sizes, 0 if value is None else value, x.dtype)
     for position in itertools.product(*[range(n) for n in x.shape]):
         assignment = dict(zip(mapping.initial_indices, position))
-        made[tuple([evaluate(e, assignment) for e in mapping.final_indices])] = x[position]
-    return made
+        result[tuple([evaluate(e, assignment) for e in mapping.final_indices])] = x[position]
+    return result
 
 
 def _layout_grad(call: Call, g: Expr) -> list[Any]:
     """The gradient in the layout of ``x``: moved back, and without what stands for padding."""
     shape = known_dims(call, call.args[0].ty)
     inverse, padding = _map_of(call).non_surjective_inverse(shape)
-    back = layout_transform(g, inverse)
+    grad = layout_transform(g, inverse)
     if _is_false(padding):
-        return [back]
+        return [grad]
     axes = tuple(range(len(shape)))
-    return [strided_slice(back, axes=axes, begin=(0,) * len(shape), end=tuple(shape), assume_inbound=True)]
+    return [strided_slice(grad, axes=axes, begin=(0,) * len(shape), end=tuple(shape), assume_inbound=True)]
 
 
 layout_transform = row(

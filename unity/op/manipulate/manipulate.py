@@ -16,7 +16,7 @@ from ...ir.build import const
 from ...ir.expr import Call, IntImm, ShapeExpr
 from ...ir.relation import Answer, dims, indivisible, same_dim, tensor_type, unequal
 from ...ir.types import Expr, Type
-from ..common.gradients import operand_shape, reduce_to, reshaped
+from ..common.gradients import operand_shape, reduce_to, reshape_grad
 from ..common.lowering import known_dims, load, result_dims, short_name
 from ..common.table import R, attribute, rows
 from ..common.type_rules import (
@@ -79,7 +79,7 @@ flatten = row(
     view=True,
     lower=reorder,
     ref=lambda x: np.reshape(x, -1),
-    grad=reshaped,
+    grad=reshape_grad,
     mixed_precision="follow",
     samples="f32[2,3,4]; f32[()]",
 )
@@ -139,7 +139,7 @@ reshape = row(
     view=True,
     lower=lambda call, x, shape: reorder(call, x),
     ref=_reshape_ref,
-    grad=reshaped,
+    grad=reshape_grad,
     mixed_precision="follow",
     samples="f32[2,6], each((3,-1), (4,3)); f32[0,3], (3,0)",
 )
@@ -172,7 +172,7 @@ expand_dims = row(
     view=True,
     lower=reorder,
     ref=lambda x, axis: np.expand_dims(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis),
-    grad=reshaped,
+    grad=reshape_grad,
     mixed_precision="follow",
     samples="f32[2,3], axis=each([0,-1], 1)",
 )
@@ -203,7 +203,7 @@ squeeze = row(
     view=True,
     lower=reorder,
     ref=lambda x, axis=None: np.squeeze(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis),
-    grad=reshaped,
+    grad=reshape_grad,
     mixed_precision="follow",
     samples="f32[1,3,1]; f32[1,3,1], axis=[-1]",
 )
@@ -227,7 +227,7 @@ batch_flatten = row(
     view=True,
     lower=reorder,
     ref=lambda x: np.reshape(x, (x.shape[0], -1)),
-    grad=reshaped,
+    grad=reshape_grad,
     mixed_precision="follow",
     samples="f32[2,3,4]",
 )

@@ -71,13 +71,13 @@ def _lower(call: Call, x: te.Tensor) -> te.Tensor:
         if new == old:
             return _bits(x[i])
         if new < old:
-            place = (i[-1] % ratio * (8 * new)).astype(word)
-            return te.intrinsic("shift_right", _bits(x[[*i[:-1], i[-1] // ratio]]), place).astype(raw)
-        made = _bits(x[[*i[:-1], i[-1] * ratio]]).astype(raw)
+            position = (i[-1] % ratio * (8 * new)).astype(word)
+            return te.intrinsic("shift_right", _bits(x[[*i[:-1], i[-1] // ratio]]), position).astype(raw)
+        result = _bits(x[[*i[:-1], i[-1] * ratio]]).astype(raw)
         for n in range(1, ratio):
             more = _bits(x[[*i[:-1], i[-1] * ratio + n]]).astype(raw)
-            made = te.intrinsic("bitwise_or", made, te.intrinsic("shift_left", more, te.const(8 * old * n, raw)))
-        return made
+            result = te.intrinsic("bitwise_or", result, te.intrinsic("shift_left", more, te.const(8 * old * n, raw)))
+        return result
 
     def body(*i: te.Value) -> te.Value:
         found = part(*i)

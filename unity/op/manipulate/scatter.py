@@ -1,6 +1,6 @@
 """Reading and writing by tuples of indices (gather_nd, scatter_nd), writing slices, reversing sequences, grids of vectors.
 
-Indices follow index.py: below 0 counts from the end, outside is clamped; of several writes to one place the last wins.
+Indices follow index.py: below 0 counts from the end, outside is clamped; the last of several writes to an element wins.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from ..common.type_rules import (
     with_rank,
     with_shape,
 )  # fmt: skip
-from .index import check_pick, in_range, index_tensor
-from .scatter_loops import COMBINE, adds, clamped, copy_then, write_ref
+from .index import check_indexable, clamp_index, in_range, index_tensor
+from .scatter_loops import COMBINE, adds, copy_and_update, update_element
 
 row = rows("index")
 
@@ -61,14 +61,14 @@ def _gather_type(call: Call) -> Type:
     if batch < 0 or (indices.ndim != -1 and batch >= indices.ndim):
         raise fail(call, "E214", f"batch_dims must be from 0 below the rank of indices, got {batch}")
     depth = _depth(call, data, indices, batch)
-    shape, places = dims(data), dims(indices)
-    if depth is None or shape is None or places is None:
+    shape, positions = dims(data), dims(indices)
+    if depth is None or shape is None or positions is None:
         return with_rank(data, -1)
-    if unequal_shapes(shape[:batch], places[:batch]):
+    if unequal_shapes(shape[:batch], positions[:batch]):
         raise fail(call, "E213", "the batch axes of data and indices differ", arg=1)
     for axis in range(batch, batch + depth):
-        check_pick(call, axis, shape[axis], places[:-1])
-    return with_shape(data, (*places[:-1], *shape[batch + depth :]))
+        check_indexable(call, axis, shape[axis], positions[:-1])
+    return with_shape(data, (*positions[:-1], *shape[batch + depth :]))
 
 
 def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
@@ -83,11 +83,11 @@ def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
 
 
 def _gather_ref(data: np.ndarray, indices: np.ndarray, batch_dims: int = 0) -> np.ndarray:
-    made = np.empty((*indices.shape[:-1], *data.shape[batch_dims + indices.shape[-1] :]), data.dtype)
-    for place in np.ndindex(*indices.shape[:-1]):
-        part = data[place[:batch_dims]]
-        made[place] = part[tuple([int(clamped(v, part.shape[k])) for k, v in enumerate(indices[place])])]
-    return made
+    result = np.empty((*indices.shape[:-1], *data.shape[batch_dims + indices.shape[-1] :]), data.dtype)
+    for index in np.ndindex(*indices.shape[:-1]):
+        part = data[index[:batch_dims]]
+        result[index] = part[tuple([int(clamp_index(v, part.shape[k])) for k, v in enumerate(indices[index])])]
+    return result
 
 
 def _gather_grad(call: Call, g: Expr) -> list[Any]:
@@ -119,14 +119,14 @@ def _scatter_type(call: Call) -> Type:
     if attr(call, "reduction") not in tuple(COMBINE):
         raise fail(call, "E214", f"reduction must be one of {', '.join(COMBINE)}, got {call.attrs['reduction']!r}")
     depth = _depth(call, data, indices, 0)
-    shape, places, given = dims(data), dims(indices), dims(updates)
-    if depth is None or shape is None or places is None:
+    shape, positions, given = dims(data), dims(indices), dims(updates)
+    if depth is None or shape is None or positions is None:
         return data
-    wanted = (*places[:-1], *shape[depth:])
+    wanted = (*positions[:-1], *shape[depth:])
     if updates.ndim not in (-1, len(wanted)) or (given is not None and unequal_shapes(given, wanted)):
         raise fail(call, "E213", f"updates must have shape {list(wanted)}, got {updates}", arg=2)
     for axis in range(depth):
-        check_pick(call, axis, shape[axis], places[:-1])
+        check_indexable(call, axis, shape[axis], positions[:-1])
     return data
 
 
@@ -136,24 +136,24 @@ def _scatter(call: Call, data: te.Tensor, indices: te.Tensor, updates: te.Tensor
 
     def write(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(i: list[Var]) -> Stmt:
-            at: list[Expr] = []
+            indices: list[Expr] = []
             for k in range(depth):
                 index = read(ins[1], (*i[:lead], build.const(k, "int64")))
-                at.append(in_range(te.Value(index), out.shape[k]).expr)
-            at += i[lead:]
-            return BufferStore(out, combine(read(out, at), read(ins[2], i)), tuple(at))
+                indices.append(in_range(te.Value(index), out.shape[k]).expr)
+            indices += i[lead:]
+            return BufferStore(out, combine(read(out, indices), read(ins[2], i)), tuple(indices))
 
         return loops(ins[2].shape, body)
 
-    return copy_then(call, [data, indices, updates], write)
+    return copy_and_update(call, [data, indices, updates], write)
 
 
 def _scatter_ref(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, reduction: str = "update") -> np.ndarray:
-    made = data.copy()
-    for place in np.ndindex(*indices.shape[:-1]):
-        at = tuple([int(clamped(v, data.shape[k])) for k, v in enumerate(indices[place])])
-        write_ref(made, at, updates[place], reduction)
-    return made
+    result = data.copy()
+    for index in np.ndindex(*indices.shape[:-1]):
+        at = tuple([int(clamp_index(v, data.shape[k])) for k, v in enumerate(indices[index])])
+        update_element(result, at, updates[index], reduction)
+    return result
 
 
 def _scatter_grad(call: Call, g: Expr) -> list[Any]:
@@ -217,21 +217,21 @@ def _slice(call: Call, x: te.Tensor, src: te.Tensor, start: te.Value, end: te.Va
     low, high, stride = bound(start), bound(end), step.astype("int64")
 
     def body(*i: te.Value) -> te.Value:
-        away = i[axis] - low
-        place = away // stride
-        inside = te.all(away >= 0, i[axis] < high, away % stride == 0, place < te.Value(src.shape[axis]))
-        return te.if_then_else(inside, src[[place if a == axis else v for a, v in enumerate(i)]], x[i])
+        distance = i[axis] - low
+        position = distance // stride
+        inside = te.all(distance >= 0, i[axis] < high, distance % stride == 0, position < te.Value(src.shape[axis]))
+        return te.if_then_else(inside, src[[position if a == axis else v for a, v in enumerate(i)]], x[i])
 
     return te.compute(x.shape, body, "slice_scatter")
 
 
 def _slice_ref(x: np.ndarray, src: np.ndarray, start: int, end: int, step: int = 1, axis: int = 0) -> np.ndarray:
-    made = x.copy()
-    cut = made[(slice(None),) * (axis % x.ndim) + (slice(int(start), int(end), int(step)),)]
+    result = x.copy()
+    cut = result[(slice(None),) * (axis % x.ndim) + (slice(int(start), int(end), int(step)),)]
     if cut.shape != src.shape:
         raise ValueError(f"the slice has shape {cut.shape}, src {src.shape}")
     cut[...] = src
-    return made
+    return result
 
 
 def _slice_grad(call: Call, g: Expr) -> list[Any]:
@@ -282,17 +282,17 @@ def _reverse(call: Call, x: te.Tensor, lengths: te.Tensor) -> te.Tensor:
 
     def body(*i: te.Value) -> te.Value:
         length = te.minimum(lengths[i[batch]].astype("int64"), te.Value(x.shape[along]))
-        at = te.select(i[along] < length, length - 1 - i[along], i[along])
-        return x[[at if a == along else v for a, v in enumerate(i)]]
+        index = te.select(i[along] < length, length - 1 - i[along], i[along])
+        return x[[index if a == along else v for a, v in enumerate(i)]]
 
     return te.compute(x.shape, body, "reverse_sequence")
 
 
 def _reverse_ref(x: np.ndarray, lengths: np.ndarray, seq_axis: int = 1, batch_axis: int = 0) -> np.ndarray:
-    made = np.moveaxis(x.copy(), (batch_axis, seq_axis), (0, 1))
+    result = np.moveaxis(x.copy(), (batch_axis, seq_axis), (0, 1))
     for n, length in enumerate(lengths):
-        made[n, : max(int(length), 0)] = made[n, : max(int(length), 0)][::-1].copy()
-    return np.moveaxis(made, (0, 1), (batch_axis, seq_axis))
+        result[n, : max(int(length), 0)] = result[n, : max(int(length), 0)][::-1].copy()
+    return np.moveaxis(result, (0, 1), (batch_axis, seq_axis))
 
 
 reverse_sequence = row(
@@ -333,26 +333,26 @@ def _grid(call: Call, tensors: list[te.Tensor]) -> tuple[te.Tensor, ...]:
     axes = [1, 0, *range(2, count)] if swapped else list(range(count))
     extents = [x.shape[0] if x.ndim else ONE for x in tensors]
 
-    def spread(x: te.Tensor, axis: int) -> te.Tensor:
+    def expand(x: te.Tensor, axis: int) -> te.Tensor:
         return te.compute([extents[a] for a in axes], lambda *i: x[i[axis]] if x.ndim else x[()], "meshgrid")
 
-    return tuple([spread(x, axes[n]) for n, x in enumerate(tensors)])
+    return tuple([expand(x, axes[n]) for n, x in enumerate(tensors)])
 
 
 def _grid_grad(call: Call, g: Expr) -> list[Any]:
     source = call.args[0].ty
     assert isinstance(source, TupleType)
     count = len(source.fields)
-    places = list(range(count))
+    positions = list(range(count))
     if attr(call, "indexing") == "xy" and count > 1:
-        places[0], places[1] = 1, 0
-    made = []
-    for n, place in enumerate(places):
-        flow, gone = field_of(g, n), [a for a in range(count) if a != place]
-        flow = R.sum(flow, axis=gone) if gone else flow
+        positions[0], positions[1] = 1, 0
+    result = []
+    for n, position in enumerate(positions):
+        flow, reduced = field_of(g, n), [a for a in range(count) if a != position]
+        flow = R.sum(flow, axis=reduced) if reduced else flow
         wanted = dims(source.fields[n])
-        made.append(R.reshape(flow, ShapeExpr(wanted)) if wanted is not None else flow)
-    return [Tuple(tuple(made))]
+        result.append(R.reshape(flow, ShapeExpr(wanted)) if wanted is not None else flow)
+    return [Tuple(tuple(result))]
 
 
 meshgrid = row(

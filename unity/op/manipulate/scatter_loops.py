@@ -1,6 +1,6 @@
 """Scatters: results that are written in order, as loops over buffers. Running sums and their like: ``op/reduction/scan.py``.
 
-Writes with indices follow index.py: below 0 counts from the end, outside is clamped; of several writes to one place the last wins.
+Writes with indices follow index.py: below 0 counts from the end, outside is clamped; the last of several writes to an element wins.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from ..common.type_rules import (
     with_rank,
     with_shape,
 )  # fmt: skip
-from .index import check_pick, check_room, in_range, index_tensor
+from .index import check_indexable, check_not_larger, clamp_index, in_range, index_tensor
 
 
 def _for_bool(
-    numbers: Callable[[Expr, Expr], Expr], truth: Callable[[Expr, Expr], Expr]
+    arithmetic: Callable[[Expr, Expr], Expr], logical: Callable[[Expr, Expr], Expr]
 ) -> Callable[[Expr, Expr], Expr]:
     """A combination of numbers; of bool what numpy makes of it: or for sums and the largest, and for the others."""
-    return lambda old, new: (truth if build.dtype_of(old).is_bool else numbers)(old, new)
+    return lambda old, new: (logical if build.dtype_of(old).is_bool else arithmetic)(old, new)
 
 
 COMBINE: dict[str, Callable[[Expr, Expr], Expr]] = {
@@ -63,19 +63,19 @@ def _scatter_type(call: Call) -> Type:
     if len(ranks) > 1:
         raise fail(call, "E212", f"data, indices and updates must have one rank, got {sorted(ranks)}")
     axis = normal_axis(call, int_attr(call, "axis"), data.ndim)
-    known, places, given = dims(data), dims(indices), dims(updates)
-    if known is not None and places is not None and given is not None:
-        check_pick(call, axis, known[axis], places)
-        for a, (whole, place, update) in enumerate(zip(known, places, given)):
-            check_room(call, a, place, update, ("indices", "updates"))
+    known, positions, given = dims(data), dims(indices), dims(updates)
+    if known is not None and positions is not None and given is not None:
+        check_indexable(call, axis, known[axis], positions)
+        for a, (whole, position, update) in enumerate(zip(known, positions, given)):
+            check_not_larger(call, a, position, update, ("indices", "updates"))
             if a != axis:
-                check_room(call, a, place, whole, ("indices", "data"))
+                check_not_larger(call, a, position, whole, ("indices", "data"))
     if attr(call, "reduction") not in tuple(COMBINE):
         raise fail(call, "E214", f"reduction must be one of {', '.join(COMBINE)}, got {call.attrs['reduction']!r}")
     return data
 
 
-def copy_then(call: Call, inputs: list[te.Tensor], write: Callable[[list[Buffer], Buffer], Stmt]) -> te.Tensor:
+def copy_and_update(call: Call, inputs: list[te.Tensor], write: Callable[[list[Buffer], Buffer], Stmt]) -> te.Tensor:
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         copied = loops(ins[0].shape, lambda i: BufferStore(outs[0], read(ins[0], i), tuple(i)), "c")
         return seq(copied, write(ins, outs[0]))
@@ -89,34 +89,29 @@ def _scatter(call: Call, data: te.Tensor, indices: te.Tensor, updates: te.Tensor
 
     def write(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(i: list[Var]) -> Stmt:
-            at: list[Expr] = list(i)
-            at[axis] = in_range(te.Value(read(ins[1], i)), out.shape[axis]).expr
-            return BufferStore(out, combine(read(out, at), read(ins[2], i)), tuple(at))
+            index: list[Expr] = list(i)
+            index[axis] = in_range(te.Value(read(ins[1], i)), out.shape[axis]).expr
+            return BufferStore(out, combine(read(out, index), read(ins[2], i)), tuple(index))
 
         return loops(ins[1].shape, body)
 
-    return copy_then(call, [data, indices, updates], write)
+    return copy_and_update(call, [data, indices, updates], write)
 
 
-def clamped(index: np.ndarray, size: int) -> np.ndarray:
-    wide = index.astype(np.int64)
-    return np.clip(np.where(wide < 0, wide + size, wide), 0, max(size - 1, 0))
-
-
-def write_ref(made: np.ndarray, at: tuple[Any, ...], value: Any, reduction: str) -> None:
-    made[at] = value if reduction == "update" else _NUMPY_COMBINE[reduction](made[at], value)
+def update_element(out: np.ndarray, index: tuple[Any, ...], value: Any, reduction: str) -> None:
+    out[index] = value if reduction == "update" else _NUMPY_COMBINE[reduction](out[index], value)
 
 
 def _scatter_ref(
     data: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int = 0, reduction: str = "update"
 ) -> np.ndarray:
-    made = data.copy()
-    index = clamped(indices, data.shape[axis])
-    for place in np.ndindex(*indices.shape):
-        at = list(place)
-        at[axis] = int(index[place])
-        write_ref(made, tuple(at), updates[place], reduction)
-    return made
+    result = data.copy()
+    index = clamp_index(indices, data.shape[axis])
+    for position in np.ndindex(*indices.shape):
+        at = list(position)
+        at[axis] = int(index[position])
+        update_element(result, tuple(at), updates[position], reduction)
+    return result
 
 
 def adds(call: Call) -> bool:
@@ -130,8 +125,8 @@ def adds(call: Call) -> bool:
 def _scatter_grad(call: Call, g: Expr) -> list[Any]:
     _, indices, updates = call.args
     axis = int_attr(call, "axis")
-    kept = g if adds(call) else R.scatter_elements(g, indices, R.zeros_like(updates), axis=axis)
-    return [kept, None, R.gather_elements(g, indices, axis=axis)]
+    data_grad = g if adds(call) else R.scatter_elements(g, indices, R.zeros_like(updates), axis=axis)
+    return [data_grad, None, R.gather_elements(g, indices, axis=axis)]
 
 
 scatter_elements = row(
@@ -168,7 +163,7 @@ def _index_type(call: Call) -> Type:
     if known is None or any([s is None for s in shapes]):
         return with_rank(data, -1)
     for axis, extent in enumerate(known[: len(indices)]):
-        check_pick(call, axis, extent, picked)
+        check_indexable(call, axis, extent, picked)
     return with_shape(data, (*picked, *known[len(indices) :]))
 
 
@@ -177,14 +172,14 @@ def _index(call: Call, data: te.Tensor, indices: list[te.Tensor]) -> te.Tensor:
     rank = max([t.ndim for t in indices])
 
     def body(*i: te.Value) -> te.Value:
-        at = [in_range(load(t, i[:rank], shape[:rank]), data.shape[a]) for a, t in enumerate(indices)]
-        return data[[*at, *i[rank:]]]
+        index = [in_range(load(t, i[:rank], shape[:rank]), data.shape[a]) for a, t in enumerate(indices)]
+        return data[[*index, *i[rank:]]]
 
     return te.compute(shape, body, "index_tensor")
 
 
 def _index_ref(data: np.ndarray, indices: tuple[np.ndarray, ...]) -> np.ndarray:
-    return np.asarray(data[tuple([clamped(t, data.shape[a]) for a, t in enumerate(indices)])])
+    return np.asarray(data[tuple([clamp_index(t, data.shape[a]) for a, t in enumerate(indices)])])
 
 
 index_tensor_op: Operator = row(
@@ -211,7 +206,7 @@ def _put_type(call: Call) -> Type:
     if known is None or given is None or any([s is None for s in shapes]):
         return data
     for axis, extent in enumerate(known[: len(indices)]):
-        check_pick(call, axis, extent, picked)
+        check_indexable(call, axis, extent, picked)
     area = (*picked, *known[len(indices) :])
     if len(given) > len(area):
         raise fail(call, "E212", f"values of rank {len(given)} for {len(area)} axes to set", arg=2)
@@ -239,31 +234,31 @@ def _put(call: Call, data: te.Tensor, indices: list[te.Tensor], values: te.Tenso
             )
 
         def body(i: list[Var]) -> Stmt:
-            at = [in_range(te.Value(pick(ins[1 + a], i[:rank], picked)), out.shape[a]).expr for a in range(count)]
-            at += i[rank:]
-            return BufferStore(out, combine(read(out, at), pick(ins[1 + count], i, area)), tuple(at))
+            index = [in_range(te.Value(pick(ins[1 + a], i[:rank], picked)), out.shape[a]).expr for a in range(count)]
+            index += i[rank:]
+            return BufferStore(out, combine(read(out, index), pick(ins[1 + count], i, area)), tuple(index))
 
         return loops(area, body)
 
-    return copy_then(call, [data, *indices, values], write)
+    return copy_and_update(call, [data, *indices, values], write)
 
 
 def _put_ref(
     data: np.ndarray, indices: tuple[np.ndarray, ...], values: np.ndarray, accumulate: bool = False
 ) -> np.ndarray:
-    made = data.copy()
-    at = tuple([clamped(t, data.shape[a]) for a, t in enumerate(indices)])
+    result = data.copy()
+    index = tuple([clamp_index(t, data.shape[a]) for a, t in enumerate(indices)])
     if accumulate:
-        np.add.at(made, at, values)
+        np.add.at(result, index, values)
     else:
-        made[at] = values
-    return made
+        result[index] = values
+    return result
 
 
 def _put_grad(call: Call, g: Expr) -> list[Any]:
     _, indices, values = call.args
-    kept = g if bool_attr(call, "accumulate") else R.index_put(g, indices, R.zeros_like(values))
-    return [kept, None, R.collapse_sum_to(R.index_tensor(g, indices), ShapeExpr(operand_shape(call, values)))]
+    data_grad = g if bool_attr(call, "accumulate") else R.index_put(g, indices, R.zeros_like(values))
+    return [data_grad, None, R.collapse_sum_to(R.index_tensor(g, indices), ShapeExpr(operand_shape(call, values)))]
 
 
 index_put = row(

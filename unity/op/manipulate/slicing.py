@@ -74,13 +74,15 @@ def _concat_type(call: Call) -> Type:
     return tensor_type([total if a == axis else d for a, d in enumerate(shapes[0])], dtype, vdevice=vdevice)
 
 
-def _pick(place: te.Value, starts: list[Any], at: Callable[[int], te.Value], first: int, last: int) -> te.Value:
-    """``at(n)`` of the piece that a place lies in, found by halves among the pieces ``first`` to ``last``."""
+def _select_piece(
+    position: te.Value, starts: list[Any], at: Callable[[int], te.Value], first: int, last: int
+) -> te.Value:
+    """``at(n)`` of the piece that a position lies in, found by halves among the pieces ``first`` to ``last``."""
     if last - first == 1:
         return at(first)
     middle = (first + last) // 2
-    pieces = [_pick(place, starts, at, *span) for span in ((first, middle), (middle, last))]
-    return te.if_then_else(place < starts[middle], *pieces)
+    pieces = [_select_piece(position, starts, at, *span) for span in ((first, middle), (middle, last))]
+    return te.if_then_else(position < starts[middle], *pieces)
 
 
 def _concat(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
@@ -94,7 +96,7 @@ def _concat(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
         def at(n: int) -> te.Value:
             return tensors[n][[v - starts[n] if a == axis else v for a, v in enumerate(i)]]
 
-        return _pick(i[axis], starts, at, 0, len(tensors))
+        return _select_piece(i[axis], starts, at, 0, len(tensors))
 
     return te.compute(shape, body, "concat")
 
@@ -102,13 +104,13 @@ def _concat(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
 def _concat_grad(call: Call, g: Expr) -> list[Any]:
     fields = fields_of(call.args[0])
     axis = normal_axis(call, int_attr(call, "axis"), len(operand_shape(call, fields[0])))
-    cuts, at = [], 0
+    cuts, index = [], 0
     for item in fields[:-1]:
         size = operand_shape(call, item)[axis]
         if type(size) is not IntImm:
             raise fail(call, "E218", "the gradient of R.concat needs constant sizes along its axis")
-        at += size.value
-        cuts.append(at)
+        index += size.value
+        cuts.append(index)
     return [Tuple(tuple(fields_of(R.split(g, cuts, axis=axis))))]
 
 
@@ -141,9 +143,9 @@ def _stack_type(call: Call) -> Type:
         assert other is not None
         if len(other) != len(first) or any([unequal(a, b) for a, b in zip(first, other)]):
             raise fail(call, "E213", "the tensors have different shapes")
-    made = list(first)
-    made.insert(axis, build.const(len(types), "int64"))
-    return tensor_type(made, dtype, vdevice=vdevice)
+    shape = list(first)
+    shape.insert(axis, build.const(len(types), "int64"))
+    return tensor_type(shape, dtype, vdevice=vdevice)
 
 
 def _stack(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
@@ -152,7 +154,7 @@ def _stack(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
 
     def body(*i: te.Value) -> te.Value:
         rest = [v for a, v in enumerate(i) if a != axis]
-        return _pick(i[axis], list(range(len(tensors))), lambda n: tensors[n][rest], 0, len(tensors))
+        return _select_piece(i[axis], list(range(len(tensors))), lambda n: tensors[n][rest], 0, len(tensors))
 
     return te.compute(shape, body, "stack")
 
@@ -194,7 +196,7 @@ def _sections(call: Call) -> int | tuple[int, ...]:
     return tuple(parts)
 
 
-def _cuts(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
+def _split_ranges(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
     """(start, size) of each part of a split."""
     parts = _sections(call)
     if isinstance(parts, int):
@@ -208,8 +210,8 @@ def _cuts(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
     limit = build.int_value(extent)
     marks: list[Expr] = [ZERO]
     for p in parts:
-        at = build.const(p if limit is None else min(p, limit), "int64")
-        marks.append(at if limit is not None else build.minimum(at, extent))
+        index = build.const(p if limit is None else min(p, limit), "int64")
+        marks.append(index if limit is not None else build.minimum(index, extent))
     marks.append(extent)
     return [(a, b - a) for a, b in itertools.pairwise(marks)]
 
@@ -228,24 +230,24 @@ def _split_type(call: Call) -> Type:
         tuple(
             [
                 with_shape(ty, [size if a == axis else d for a, d in enumerate(known)])
-                for _, size in _cuts(call, known[axis])
+                for _, size in _split_ranges(call, known[axis])
             ]
         )
     )
 
 
-def shifted(x: te.Tensor, axis: int, start: te.Value) -> Callable[..., te.Value]:
+def offset_view(x: te.Tensor, axis: int, start: te.Value) -> Callable[..., te.Value]:
     """Elements of ``x`` counted from ``start`` along an axis."""
     return lambda *i: x[[v + start if a == axis else v for a, v in enumerate(i)]]
 
 
 def _split(call: Call, x: te.Tensor) -> tuple[te.Tensor, ...]:
     axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
-    made = []
-    for start, size in _cuts(call, x.shape[axis]):
+    result = []
+    for start, size in _split_ranges(call, x.shape[axis]):
         shape = [size if a == axis else d for a, d in enumerate(x.shape)]
-        made.append(te.compute(shape, shifted(x, axis, te.Value(start)), "split"))
-    return tuple(made)
+        result.append(te.compute(shape, offset_view(x, axis, te.Value(start)), "split"))
+    return tuple(result)
 
 
 def _split_ref(x: np.ndarray, indices_or_sections: Any, axis: int = 0) -> tuple[np.ndarray, ...]:
@@ -374,7 +376,7 @@ def _slice_ref(
 def _slice_grad(call: Call, g: Expr) -> list[Any]:
     x = call.args[0]
     sizes = operand_sizes(call, x)
-    made, before = g, operand_sizes(call, g)
+    result, before = g, operand_sizes(call, g)
     for axis, (start, count, step) in enumerate(slice_plan(call, operand_shape(call, x))):
         if step < 1 or type(start) is not IntImm or type(count) is not IntImm:
             raise fail(call, "E214", "the gradient needs constant bounds and positive strides")
@@ -382,8 +384,10 @@ def _slice_grad(call: Call, g: Expr) -> list[Any]:
             continue
         before[axis] = sizes[axis]
         end = start.value + (count.value - 1) * step + 1 if count.value else start.value
-        made = R.slice_scatter(R.zeros(tuple(before), dtype=dtype_of(x).name), made, start.value, end, step, axis=axis)
-    return [made]
+        result = R.slice_scatter(
+            R.zeros(tuple(before), dtype=dtype_of(x).name), result, start.value, end, step, axis=axis
+        )
+    return [result]
 
 
 strided_slice = row(

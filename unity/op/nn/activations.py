@@ -17,8 +17,8 @@ from ...ir.expr import Call
 from ...ir.op import Param
 from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
-from ..common.gradients import dtype_of, pick, slope
-from ..common.lowering import bound, cast_tensor, elementwise, widened
+from ..common.gradients import dtype_of, mask_grad, unary_grad
+from ..common.lowering import cast_tensor, elementwise, let_value, upcast
 from ..common.table import Operator, R, attribute, rows
 from ..common.type_rules import attr, fail, float_tensor, int_attr, normal_axis, tensor_arg
 from ..elementwise.unary import in_float32
@@ -69,18 +69,18 @@ def _c(value: float, x: te.Value) -> te.Value:
 
 def _phi(x: np.ndarray) -> np.ndarray:
     erf = np.vectorize(math.erf, otypes=[np.float64])
-    wide = x.astype(np.float64)
-    return (0.5 * (1 + (erf(wide / math.sqrt(2)) if x.size else wide))).astype(x.dtype)
+    x64 = x.astype(np.float64)
+    return (0.5 * (1 + (erf(x64 / math.sqrt(2)) if x.size else x64))).astype(x.dtype)
 
 
 def _gelu_tanh_ref(x: np.ndarray) -> np.ndarray:
-    wide = x.astype(np.float64)
-    return np.asarray(0.5 * wide * (1 + np.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3))), x.dtype)
+    x64 = x.astype(np.float64)
+    return np.asarray(0.5 * x64 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x64 + 0.044715 * x64**3))), x.dtype)
 
 
 def _silu_ref(x: np.ndarray) -> np.ndarray:
-    wide = x.astype(np.float64)
-    return np.asarray(wide / (1 + np.exp(-wide)), x.dtype)
+    x64 = x.astype(np.float64)
+    return np.asarray(x64 / (1 + np.exp(-x64)), x.dtype)
 
 
 def _softplus_ref(x: np.ndarray, beta: float = 1.0, threshold: float = 20.0) -> np.ndarray:
@@ -99,8 +99,8 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 _GELU_TANH = math.sqrt(2 / math.pi)
 
 
-def _relu6_slope(g: Expr, x: Expr) -> Expr:
-    return pick(g, R.logical_and(R.greater(x, 0.0), R.less(x, 6.0)))
+def _relu6_backward(g: Expr, x: Expr) -> Expr:
+    return mask_grad(g, R.logical_and(R.greater(x, 0.0), R.less(x, 6.0)))
 
 
 def _leaky_grad(call: Call, g: Expr) -> list[Any]:
@@ -109,11 +109,11 @@ def _leaky_grad(call: Call, g: Expr) -> list[Any]:
 
 # fmt: off
 relu = _activation("relu", _number, lambda x: np.maximum(x, x.dtype.type(0)), lambda c, x: te.maximum(x, 0),
-                   "Returns max(x, 0); NaN stays NaN.", grad=slope(lambda g, x: pick(g, R.greater(x, 0.0))),
+                   "Returns max(x, 0); NaN stays NaN.", grad=unary_grad(lambda g, x: mask_grad(g, R.greater(x, 0.0))),
                    mixed_precision="follow", torch=("relu",))
 relu6 = _activation("relu6", _number, lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)),
                     lambda c, x: te.minimum(te.maximum(x, 0), 6), "Limits x to [0, 6]; NaN stays NaN.",
-                    grad=slope(_relu6_slope), torch=("relu6",))
+                    grad=unary_grad(_relu6_backward), torch=("relu6",))
 leakyrelu = _activation("leakyrelu", float_tensor, lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),
                         lambda c, x: te.select(x > 0, x, x * float_attr(c, "alpha", 0.01)),
                         "Returns x if positive, else alpha * x.", attribute("alpha", 0.01, "slope below 0"),
@@ -141,31 +141,31 @@ def _gelu(call: Call, x: te.Value) -> te.Value:
         return x * (te.erf(x * math.sqrt(0.5)) * 0.5 + 0.5)
 
     def both(a: te.Value) -> te.Value:
-        made = _c(_TAIL[-1], x)
+        result = _c(_TAIL[-1], x)
         for coefficient in _TAIL[-2::-1]:
-            made = te.Value(build.intrinsic("fma", made.expr, a.expr, _c(coefficient, x).expr))
-        return bound(te.exp(a * made) * 0.5, lambda tail: te.select(x < 0, tail, 1 - tail))
+            result = te.Value(build.intrinsic("fma", result.expr, a.expr, _c(coefficient, x).expr))
+        return let_value(te.exp(a * result) * 0.5, lambda tail: te.select(x < 0, tail, 1 - tail))
 
-    return x * bound(te.abs(x), both)
+    return x * let_value(te.abs(x), both)
 
 
-def _gelu_slope(g: Expr, x: Expr) -> Expr:
+def _gelu_backward(g: Expr, x: Expr) -> Expr:
     density = R.exp(R.square(x) * -0.5) * (1 / math.sqrt(2 * math.pi))
     return g * ((R.erf(x * math.sqrt(0.5)) + 1.0) * 0.5 + x * density)
 
 
-def _gelu_tanh_slope(g: Expr, x: Expr) -> Expr:
+def _gelu_tanh_backward(g: Expr, x: Expr) -> Expr:
     t = R.tanh(x * _GELU_TANH * (R.square(x) * 0.044715 + 1.0))
     rising = x * (1.0 - R.square(t)) * ((R.square(x) * (3 * 0.044715) + 1.0) * _GELU_TANH)
     return g * ((t + 1.0 + rising) * 0.5)
 
 
-def _silu_slope(g: Expr, x: Expr) -> Expr:
+def _silu_backward(g: Expr, x: Expr) -> Expr:
     s = R.sigmoid(x)
     return g * (s * (x * (1.0 - s) + 1.0))
 
 
-def _selu_slope(g: Expr, x: Expr) -> Expr:
+def _selu_backward(g: Expr, x: Expr) -> Expr:
     above = R.astype(R.greater(x, 0.0), dtype_of(x))
     return g * (R.where(R.greater(x, 0.0), above, R.exp(x) * _SELU_ALPHA) * _SELU_SCALE)
 
@@ -177,16 +177,17 @@ def _softplus_grad(call: Call, g: Expr) -> list[Any]:
 # fmt: off
 gelu = _activation("gelu", float_tensor, lambda x: x * _phi(x), _gelu,
                    "Returns x times the standard normal distribution function of x (Hendrycks and Gimpel 2016).",
-                   grad=slope(_gelu_slope), mixed_precision="follow")
+                   grad=unary_grad(_gelu_backward), mixed_precision="follow")
 gelu_tanh = _activation("gelu_tanh", float_tensor, _gelu_tanh_ref,
                         lambda c, x: x * 0.5 * (te.tanh((x + x * x * x * 0.044715) * _GELU_TANH) + 1.0),
-                        "Returns the tanh approximation of gelu.", grad=slope(_gelu_tanh_slope))
+                        "Returns the tanh approximation of gelu.", grad=unary_grad(_gelu_tanh_backward))
 silu = _activation("silu", float_tensor, _silu_ref, lambda c, x: x * te.sigmoid(x), "Returns x * sigmoid(x).",
-                   grad=slope(_silu_slope), mixed_precision="follow", torch=("silu",))
+                   grad=unary_grad(_silu_backward), mixed_precision="follow", torch=("silu",))
 selu = _activation("selu", float_tensor,
                    lambda x: (_SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(np.minimum(x, 0)))).astype(x.dtype),
                    lambda c, x: te.select(x > 0, x, (te.exp(x) - 1.0) * _SELU_ALPHA) * _SELU_SCALE,
-                   "Returns the scaled exponential linear unit (Klambauer et al. 2017).", grad=slope(_selu_slope), torch=("selu",))
+                   "Returns the scaled exponential linear unit (Klambauer et al. 2017).", torch=("selu",),
+                   grad=unary_grad(_selu_backward))
 softplus = _activation("softplus", float_tensor, _softplus_ref, _softplus,
                        "Returns log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold.",
                        attribute("beta", 1.0, "steepness"),
@@ -211,26 +212,26 @@ def _softmax(log: bool) -> Callable[..., te.Tensor]:
         def at(i: Sequence[Any]) -> list[Any]:
             return [0 if a == axis else v for a, v in enumerate(i)]
 
-        away = te.compute(x.shape, lambda *i: te.exp(widened(x[i]) - high[at(i)]), "exponent")
-        total = reduce_tensor(away, [axis], True, te.sum, lambda v, _: v, "total")
+        exponential = te.compute(x.shape, lambda *i: te.exp(upcast(x[i]) - high[at(i)]), "exponent")
+        total = reduce_tensor(exponential, [axis], True, te.sum, lambda v, _: v, "total")
         if log:
-            made = te.compute(x.shape, lambda *i: widened(x[i]) - high[at(i)] - te.log(total[at(i)]), "log_softmax")
+            result = te.compute(x.shape, lambda *i: upcast(x[i]) - high[at(i)] - te.log(total[at(i)]), "log_softmax")
         else:
             share = te.compute(total.shape, lambda *i: 1.0 / total[i], "share")
-            made = te.compute(x.shape, lambda *i: away[i] * share[at(i)], "softmax")
-        return cast_tensor(made, x.data_type, "softmax_cast")
+            result = te.compute(x.shape, lambda *i: exponential[i] * share[at(i)], "softmax")
+        return cast_tensor(result, x.data_type, "softmax_cast")
 
     return lower
 
 
 def _softmax_ref(x: np.ndarray, axis: int = -1) -> np.ndarray:
-    away = np.exp(x - np.max(x, axis=axis, keepdims=True)) if x.size else x
-    return np.asarray(away / np.sum(away, axis=axis, keepdims=True))
+    exponential = np.exp(x - np.max(x, axis=axis, keepdims=True)) if x.size else x
+    return np.asarray(exponential / np.sum(exponential, axis=axis, keepdims=True))
 
 
 def _log_softmax_ref(x: np.ndarray, axis: int = -1) -> np.ndarray:
-    away = x - np.max(x, axis=axis, keepdims=True) if x.size else x
-    return np.asarray(away - np.log(np.sum(np.exp(away), axis=axis, keepdims=True)))
+    shifted = x - np.max(x, axis=axis, keepdims=True) if x.size else x
+    return np.asarray(shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True)))
 
 
 def _softmax_grad(call: Call, g: Expr) -> list[Any]:
@@ -251,7 +252,7 @@ softmax = row(
     lower=_softmax(False),
     ref=in_float32(_softmax_ref),
     grad=_softmax_grad,
-    layout=channels_last.along(-1),
+    layout=channels_last.along_axis(-1),
     samples="f32[3,4,5]; f32[3,4](-100,100), axis=0; f16[4]",
 )
 log_softmax = row(
@@ -262,6 +263,6 @@ log_softmax = row(
     lower=_softmax(True),
     ref=in_float32(_log_softmax_ref),
     grad=_log_softmax_grad,
-    layout=channels_last.along(-1),
+    layout=channels_last.along_axis(-1),
     samples="f32[3,4,5]; f32[3,4](-100,100), axis=0; f16[4]",
 )

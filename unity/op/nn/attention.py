@@ -60,7 +60,7 @@ def layouts(call: Call) -> tuple[str, str, str, str]:
     return (found[0], found[1], found[2], found[3])
 
 
-def _by_axes(sizes: Sequence[Any], order: str) -> tuple[Any, ...]:
+def _sizes_by_axis(sizes: Sequence[Any], order: str) -> tuple[Any, ...]:
     """(batch, sequence, heads, width) of a tensor whose axes have an order."""
     return tuple([sizes[order.index(axis)] for axis in AXES])
 
@@ -88,7 +88,7 @@ def _attention_type(call: Call) -> Type:
         for axis in [axis for axis, letter in enumerate(order) if letter.isdigit() and shape is not None]:
             if exceeds(build.const(int(order[axis]) + 1, "int64"), shape[axis]):  # type: ignore[index]
                 raise fail(call, "E213", f"axis {axis} of the {what} has no index {order[axis]}")
-    a, b, c = [None if shape is None else _by_axes(shape, order) for shape, order in zip(shapes, orders)]
+    a, b, c = [None if shape is None else _sizes_by_axis(shape, order) for shape, order in zip(shapes, orders)]
     if a is None or b is None or c is None:
         return TensorType(None, dtype, 4, q.vdevice)
     for what, x, y in (
@@ -123,9 +123,9 @@ def lower_attention(
 ) -> te.Tensor:  # fmt: skip
     """Attention as the statements that ``program`` gives for it."""
     scale, mask = attr(call, "scale"), attr(call, "causal_mask")
-    wide = "float64" if q.dtype == "float64" else "float32"
-    width = build.intrinsic("sqrt", build.cast(q.shape[layouts(call)[0].index("D")], wide))
-    factor = build.div(build.const(1.0, wide), width) if scale is None else build.const(float(scale), wide)
+    acc_dtype = "float64" if q.dtype == "float64" else "float32"
+    width = build.intrinsic("sqrt", build.cast(q.shape[layouts(call)[0].index("D")], acc_dtype))
+    factor = build.div(build.const(1.0, acc_dtype), width) if scale is None else build.const(float(scale), acc_dtype)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         query, key, value, out = [Tensor4(b, order) for b, order in zip((*ins[:3], outs[0]), layouts(call))]
@@ -133,7 +133,7 @@ def lower_attention(
         if mask == "BottomRight":
             shift = key.size("S") - query.size("S")
         given = ins[3] if bias is not None else None
-        return program(Attention(query, key, value, out, given, factor, shift, attr(call, "empty"), wide))
+        return program(Attention(query, key, value, out, given, factor, shift, attr(call, "empty"), acc_dtype))
 
     inputs = [q, k, v] if bias is None else [q, k, v, bias]
     return te.extern(result_dims(call), inputs, emit, "attention", q.dtype)
@@ -170,10 +170,10 @@ def _attention_ref(
     high = scores.max(-1, keepdims=True, initial=-np.inf)
     with np.errstate(invalid="ignore"):  # rows that see no key
         weights = np.exp(scores - high)
-        made = weights @ c / weights.sum(-1, keepdims=True)
+        result = weights @ c / weights.sum(-1, keepdims=True)
     if empty is not None:
-        made = np.where(high == -np.inf, empty, made)
-    return np.asarray(np.transpose(made, ["BHSD".index(axis) for axis in orders[3]]), q.dtype)
+        result = np.where(high == -np.inf, empty, result)
+    return np.asarray(np.transpose(result, ["BHSD".index(axis) for axis in orders[3]]), q.dtype)
 
 
 _OPTIONS = (
@@ -203,13 +203,13 @@ def _attention_grad(call: Call, g: Expr) -> list[Any]:
         raise fail(call, "E214", "the gradient needs attention without a window")
     orders = layouts(call)
     q, k, v, flow = [_heads_first(t, order) for t, order in zip((*call.args[:3], g), orders)]
-    kept = [operand_shape(call, t) for t in (q, k, v)]
+    kept_axes = [operand_shape(call, t) for t in (q, k, v)]
     dtype = dtype_of(q)
-    group = _heads(call, kept[0]) // max(1, _heads(call, kept[1]))
+    group = _heads(call, kept_axes[0]) // max(1, _heads(call, kept_axes[1]))
     if group != 1:
         k, v = [R.repeat(t, group, axis=1) for t in (k, v)]
     raw = attr(call, "scale")
-    scale = _scale(kept[0][3], dtype) if raw is None else constant(float(raw), dtype)
+    scale = _scale(kept_axes[0][3], dtype) if raw is None else constant(float(raw), dtype)
     low = constant(-math.inf, dtype)
     scores: Expr = R.matmul(q, R.permute_dims(k, axes=_TURNED)) * scale
     bias = call.args[3] if len(call.args) > 3 else None
@@ -218,7 +218,7 @@ def _attention_grad(call: Call, g: Expr) -> list[Any]:
         scores = R.where(bias, scores, low) if seen else scores + bias
     causal = attr(call, "causal_mask")
     if causal:
-        scores = R.where(_visible(kept[0][2], kept[1][2], causal), scores, low)
+        scores = R.where(_visible(kept_axes[0][2], kept_axes[1][2], causal), scores, low)
     share = R.nn.softmax(scores, axis=-1)
     if attr(call, "empty") is not None:
         nothing = R.less_equal(R.max(scores, axis=[-1], keepdims=True), low)
@@ -226,14 +226,16 @@ def _attention_grad(call: Call, g: Expr) -> list[Any]:
     through = R.matmul(flow, R.permute_dims(v, axes=_TURNED))
     weighted = share * through
     inner = weighted - share * R.sum(weighted, axis=[-1], keepdims=True)
-    made: list[Expr] = [
+    result: list[Expr] = [
         R.matmul(inner, k) * scale,
         R.matmul(R.permute_dims(inner, axes=_TURNED), q) * scale,
         R.matmul(R.permute_dims(share, axes=_TURNED), flow),
     ]
     if group != 1:
-        made[1:] = [_summed(t, sizes, group) for t, sizes in zip(made[1:], kept[1:])]
-    found: list[Any] = [_read_back(call, t, order, place) for place, (t, order) in enumerate(zip(made, orders))]
+        result[1:] = [_sum_groups(t, sizes, group) for t, sizes in zip(result[1:], kept_axes[1:])]
+    found: list[Any] = [
+        _heads_first_backward(call, t, order, position) for position, (t, order) in enumerate(zip(result, orders))
+    ]
     if bias is not None:
         found.append(None if seen else R.collapse_sum_to(inner, ShapeExpr(operand_shape(call, bias))))
     return found
@@ -256,11 +258,11 @@ def _permuted(x: Expr, axes: list[int]) -> Expr:
     return x if axes == [0, 1, 2, 3] else R.permute_dims(x, axes=axes)
 
 
-def _read_back(call: Call, g: Expr, order: str, place: int) -> Expr:
+def _heads_first_backward(call: Call, g: Expr, order: str, position: int) -> Expr:
     """The gradient of a tensor in some order by that of what ``_heads_first`` reads: zero at other indices."""
     g = _permuted(g, [_FIRST.index(axis) for axis in order if axis in AXES])
     for axis in [axis for axis, letter in enumerate(order) if letter.isdigit()]:
-        size = operand_shape(call, call.args[place])[axis]
+        size = operand_shape(call, call.args[position])[axis]
         if type(size) is not IntImm:
             raise fail(call, "E218", f"the gradient needs a constant size of axis {axis}, got {size}")
         chosen = np.zeros((size.value, *[1] * (len(order) - axis - 1)), dtype_of(g).numpy)
@@ -282,7 +284,7 @@ def _visible(rows: Expr, keys: Expr, causal: str) -> Expr:
     return R.less_equal(R.arange(0, keys, 1, dtype="int64"), R.expand_dims(last, axis=[1]))
 
 
-def _summed(x: Expr, sizes: Sequence[Expr], group: int) -> Expr:
+def _sum_groups(x: Expr, sizes: Sequence[Expr], group: int) -> Expr:
     """The sum over the heads that share a key."""
     batch, heads, *rest = sizes
     return R.sum(R.reshape(x, ShapeExpr((batch, heads, build.const(group, "int64"), *rest))), axis=[2], keepdims=False)
@@ -377,32 +379,32 @@ def _pad(call: Call, x: te.Tensor) -> te.Tensor:
     if mode == "constant":
         return pad_tensor(x, range(x.ndim), before, after, te.const(_pad_value(call, x.data_type), x.dtype))
 
-    def places(i: te.Value, axis: int) -> tuple[te.Value, te.Value, te.Value]:
+    def source_indices(i: te.Value, axis: int) -> tuple[te.Value, te.Value, te.Value]:
         """The sources of an element of the border before, one inside, and one of the border behind."""
-        at, size = i - before[axis], te.Value(x.shape[axis])
+        index, size = i - before[axis], te.Value(x.shape[axis])
         if mode == "circular":
-            return at + size, at, at - size
+            return index + size, index, index - size
         if mode == "replicate":
-            return te.const(0, "int64"), at, size - 1
-        return 0 - at, at, (size - 1) * 2 - at
+            return te.const(0, "int64"), index, size - 1
+        return 0 - index, index, (size - 1) * 2 - index
 
     def beside(i: te.Value, axis: int) -> tuple[te.Value, te.Value]:
         return i < before[axis], i >= te.Value(x.shape[axis]) + before[axis]
 
     def source(i: te.Value, axis: int) -> te.Value:
-        low, inside, high = places(i, axis)
+        low, inside, high = source_indices(i, axis)
         ahead, behind = beside(i, axis)
-        made = te.select(behind, high, inside) if after[axis] else inside
-        return te.select(ahead, low, made) if before[axis] else made
+        result = te.select(behind, high, inside) if after[axis] else inside
+        return te.select(ahead, low, result) if before[axis] else result
 
     def body(*i: te.Value) -> te.Value:
         """Along the last axis a choice of elements, not of indices: loops are cut where the choice changes."""
         *outer, last = [*i]
         head, axis = [source(v, a) for a, v in enumerate(outer)], x.ndim - 1
-        low, inside, high = [x[[*head, place]] for place in places(last, axis)]
+        low, inside, high = [x[[*head, position]] for position in source_indices(last, axis)]
         ahead, behind = beside(last, axis)
-        made = te.if_then_else(behind, high, inside) if after[axis] else inside
-        return te.if_then_else(ahead, low, made) if before[axis] else made
+        result = te.if_then_else(behind, high, inside) if after[axis] else inside
+        return te.if_then_else(ahead, low, result) if before[axis] else result
 
     return te.compute(result_dims(call), body, "pad") if x.ndim else x
 

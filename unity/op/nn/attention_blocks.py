@@ -20,7 +20,7 @@ from ...ir.buffer import Buffer
 from ...ir.expr import Var
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, Stmt, seq
 from ...ir.types import Expr
-from ..common.loop_nests import cells, local_buffer, read, reduced, serial_loop, unit_loop
+from ..common.loop_nests import local_buffer, read, reduction_nest, serial_loop, spatial_nest, unit_loop
 from ..common.lowering import broadcast_indices
 from ..common.type_rules import ONE, ZERO, is_one
 
@@ -39,18 +39,18 @@ LOWEST = float("-inf")
 
 @dataclass(slots=True, frozen=True)
 class Tensor4:
-    """A tensor of four axes in some order: ``at(batch, head, place, element)``. A digit is one more axis, read at that index."""
+    """A tensor of four axes in some order: ``at(batch, head, position, element)``. A digit is one more axis, read at that index."""
 
     buffer: Buffer
     order: str
 
-    def at(self, batch: Expr, head: Expr, place: Expr, element: Expr) -> Expr:
+    def at(self, batch: Expr, head: Expr, position: Expr, element: Expr) -> Expr:
         """Its element."""
-        return read(self.buffer, self.place(batch, head, place, element))
+        return read(self.buffer, self.row_index(batch, head, position, element))
 
-    def place(self, batch: Expr, head: Expr, place: Expr, element: Expr) -> tuple[Expr, ...]:
+    def row_index(self, batch: Expr, head: Expr, position: Expr, element: Expr) -> tuple[Expr, ...]:
         """Indices of an element."""
-        given = {"B": batch, "H": head, "S": place, "D": element}
+        given = {"B": batch, "H": head, "S": position, "D": element}
         return tuple([given[axis] if axis in given else build.const(int(axis), "int64") for axis in self.order])
 
     def size(self, letter: str) -> Expr:
@@ -84,12 +84,12 @@ class Attention:
             blocks = outer * count
 
             def block(n: Var, count: Expr = count, first: Expr = first, size: int = size) -> Stmt:
-                place, start, batch, head = [build.index_var(name) for name in ("place", "start", "batch", "head")]
+                position, start, batch, head = [build.index_var(name) for name in ("place", "start", "batch", "head")]
                 return seq(
-                    Bind(place, n // count),
-                    Bind(start, first + (n - place * count) * size),
-                    Bind(batch, place // shared),
-                    Bind(head, place % shared),
+                    Bind(position, n // count),
+                    Bind(start, first + (n - position * count) * size),
+                    Bind(batch, position // shared),
+                    Bind(head, position % shared),
                     _Block(self, batch, head, group, rows, start, size).emit(),
                 )
 
@@ -140,8 +140,8 @@ class _Block:
         """A cell of such a buffer."""
         return (row, other) if self.few else (other, row)
 
-    def place(self, row: Expr) -> tuple[Expr, Expr]:
-        """(head, place in the sequence) of a row of the block."""
+    def row_index(self, row: Expr) -> tuple[Expr, Expr]:
+        """(head, position in the sequence) of a row of the block."""
         number = self.start + row
         if is_one(self.group):
             return self.head, number
@@ -159,10 +159,14 @@ class _Block:
         start = [AllocBuffer(b) for b in (self.high, self.new, self.total, self.away, query, mixed)]
         load = [self.load_query(query)]
         lowest, zero = build.const(LOWEST, wide), build.const(0.0, wide)
-        begin = [cells(self.high, lambda i: lowest), cells(self.total, lambda i: zero), cells(mixed, lambda a, b: zero)]
+        begin = [
+            spatial_nest(self.high, lambda i: lowest),
+            spatial_nest(self.total, lambda i: zero),
+            spatial_nest(mixed, lambda a, b: zero),
+        ]
         seen = self.keys
         if what.shift is not None:
-            last = self.place(self.inside(build.const(self.size - 1, "int64")))[1]
+            last = self.row_index(self.inside(build.const(self.size - 1, "int64")))[1]
             seen = build.maximum(build.minimum(self.keys, last + what.shift + 1), ZERO)
         blocks = serial_loop(
             build.ceildiv(seen, self.step),
@@ -176,13 +180,15 @@ class _Block:
         what = self.what
 
         def value(row: Expr, d: Expr) -> Expr:
-            head, place = self.place(self.inside(row))
-            return build.cast(what.query.at(self.batch, head, place, d), what.wide) * what.scale
+            head, position = self.row_index(self.inside(row))
+            return build.cast(what.query.at(self.batch, head, position, d), what.wide) * what.scale
 
         if self.few:
-            return cells(query, value)
+            return spatial_nest(query, value)
         lines = self.buffer("query_rows", self.size, self.width)
-        return seq(AllocBuffer(lines), cells(lines, value), cells(query, lambda d, i: read(lines, (i, d))))
+        return seq(
+            AllocBuffer(lines), spatial_nest(lines, value), spatial_nest(query, lambda d, i: read(lines, (i, d)))
+        )
 
     def keys_block(self, first: Expr, seen: Expr, query: Buffer, mixed: Buffer) -> Stmt:
         """A block of keys."""
@@ -200,15 +206,15 @@ class _Block:
 
         def score(i: Expr, j: Expr) -> Expr:
             value = read(raw, at(i, j))
-            head, place = self.place(self.inside(i))
+            head, position = self.row_index(self.inside(i))
             if what.bias is not None:
-                given = self.biased(head, place, first + j)
+                given = self.biased(head, position, first + j)
                 if what.bias.dtype.is_bool:
                     value = build.select(given, value, lowest)
                 else:
                     value = value + build.cast(given, what.wide)
             if what.shift is not None:
-                limit = self.place(i)[1] + what.shift
+                limit = self.row_index(i)[1] + what.shift
                 value = build.select(build.le(first + j, limit), value, lowest)
             return value
 
@@ -227,21 +233,21 @@ class _Block:
             return read(weights, at(i, j)) * build.cast(what.value.at(self.batch, self.head, first + j, e), what.wide)
 
         masked = what.bias is not None or what.shift is not None
-        made = scores if masked else raw
+        result = scores if masked else raw
         return seq(
             *[AllocBuffer(b) for b in (raw, weights, top, added, part)],
             *([AllocBuffer(scores)] if masked else []),
-            reduced(raw, [self.width], both(product), extents=part_of),
-            *([cells(scores, both(score), part_of)] if masked else []),
-            reduced(top, [count], lambda i, j: read(made, at(i, j)), build.maximum, LOWEST),
-            cells(self.new, lambda i: build.maximum(read(self.high, (i,)), read(top, (i,)))),
-            cells(weights, both(lambda i, j: exp(read(made, at(i, j)) - finite(i))), part_of),
-            cells(self.away, lambda i: exp(read(self.high, (i,)) - finite(i))),
-            reduced(added, [count], lambda i, j: read(weights, at(i, j))),
-            cells(self.total, lambda i: read(self.total, (i,)) * read(self.away, (i,)) + read(added, (i,))),
-            cells(self.high, lambda i: read(self.new, (i,))),
-            reduced(part, [count], both(weighted)),
-            cells(mixed, both(lambda i, e: read(mixed, at(i, e)) * read(self.away, (i,)) + read(part, at(i, e)))),
+            reduction_nest(raw, [self.width], both(product), extents=part_of),
+            *([spatial_nest(scores, both(score), part_of)] if masked else []),
+            reduction_nest(top, [count], lambda i, j: read(result, at(i, j)), build.maximum, LOWEST),
+            spatial_nest(self.new, lambda i: build.maximum(read(self.high, (i,)), read(top, (i,)))),
+            spatial_nest(weights, both(lambda i, j: exp(read(result, at(i, j)) - finite(i))), part_of),
+            spatial_nest(self.away, lambda i: exp(read(self.high, (i,)) - finite(i))),
+            reduction_nest(added, [count], lambda i, j: read(weights, at(i, j))),
+            spatial_nest(self.total, lambda i: read(self.total, (i,)) * read(self.away, (i,)) + read(added, (i,))),
+            spatial_nest(self.high, lambda i: read(self.new, (i,))),
+            reduction_nest(part, [count], both(weighted)),
+            spatial_nest(mixed, both(lambda i, e: read(mixed, at(i, e)) * read(self.away, (i,)) + read(part, at(i, e)))),
         )  # fmt: skip
 
     def biased(self, head: Expr, row: Expr, key: Expr) -> Expr:
@@ -259,22 +265,22 @@ class _Block:
 
         def value(i: Expr, e: Expr) -> Expr:
             total = read(self.total, (i,))
-            made = build.div(read(mixed, self.at(i, e)), total)
+            result = build.div(read(mixed, self.at(i, e)), total)
             if what.empty is None:
-                return made
-            return build.select(build.eq(total, 0.0), build.const(what.empty, what.wide), made)
+                return result
+            return build.select(build.eq(total, 0.0), build.const(what.empty, what.wide), result)
 
         def row(i: Var) -> Stmt:
-            head, place = self.place(i)
+            head, position = self.row_index(i)
 
             def element(e: Var) -> Stmt:
                 return BufferStore(
                     what.out.buffer,
                     build.cast(read(lines, (i, e)), what.out.buffer.dtype),
-                    what.out.place(self.batch, head, place, e),
+                    what.out.row_index(self.batch, head, position, e),
                 )
 
             return unit_loop(self.mixed, element)
 
         many = build.minimum(self.size, self.rows - self.start)
-        return seq(AllocBuffer(lines), cells(lines, value), serial_loop(many, row, "row"))
+        return seq(AllocBuffer(lines), spatial_nest(lines, value), serial_loop(many, row, "row"))

@@ -14,7 +14,7 @@ from ...ir.relation import dims, indivisible
 from ...ir.types import Expr, Type
 from ..common import channels_last
 from ..common.gradients import number_like, operand_shape
-from ..common.lowering import result_dims, widened
+from ..common.lowering import result_dims, upcast
 from ..common.table import R, attribute, rows
 from ..common.type_rules import (
     fail,
@@ -42,7 +42,7 @@ def _prelu(call: Call, x: te.Tensor, alpha: te.Tensor) -> te.Tensor:
     axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
 
     def body(*i: te.Value) -> te.Value:
-        value, slope = widened(x[i]), widened(alpha[0 if is_one(alpha.shape[0]) else i[axis]])
+        value, slope = upcast(x[i]), upcast(alpha[0 if is_one(alpha.shape[0]) else i[axis]])
         return te.select(value > 0, value, value * slope).astype(x.dtype)
 
     return te.compute(x.shape, body, "prelu")
@@ -58,11 +58,11 @@ def _prelu_grad(call: Call, g: Expr) -> list[Any]:
     x, alpha = call.args
     shape, (channels,) = operand_shape(call, x), operand_shape(call, alpha)
     axis = normal_axis(call, int_attr(call, "axis"), len(shape))
-    wide = R.reshape(alpha, tuple([channels if a == axis else 1 for a in range(len(shape))]))
+    weight = R.reshape(alpha, tuple([channels if a == axis else 1 for a in range(len(shape))]))
     positive = R.greater(x, 0.0)
     below = R.where(positive, number_like(0.0, x), g * x)
-    total = R.collapse_sum_to(below, ShapeExpr(operand_shape(call, wide)))
-    return [R.where(positive, g, g * wide), R.reshape(total, ShapeExpr((channels,)))]
+    total = R.collapse_sum_to(below, ShapeExpr(operand_shape(call, weight)))
+    return [R.where(positive, g, g * weight), R.reshape(total, ShapeExpr((channels,)))]
 
 
 prelu = row(
@@ -73,7 +73,7 @@ prelu = row(
     lower=_prelu,
     ref=in_float32(_prelu_ref),
     grad=_prelu_grad,
-    layout=channels_last.along(1),
+    layout=channels_last.along_axis(1),
     samples="f32[2,3,4](-2,2), f32[3]; f32[2,3](-2,2), f32[1], axis=-1; f32[0,3], f32[3]; f16[2,3], f16[2], axis=0",
 )
 
@@ -92,11 +92,11 @@ def _shuffle_type(call: Call) -> Type:
     known = dims(ty)
     if known is None:
         return with_rank(ty, ty.ndim)
-    *batch, channels, high, wide = known
+    *batch, channels, height, width = known
     if indivisible(channels, build.const(r * r, "int64")):
         raise fail(call, "E213", f"{channels} channels do not divide by {r} * {r}", arg=0)
-    made = [*batch, channels // (r * r), high * r, wide * r]
-    return with_shape(ty, made)
+    result = [*batch, channels // (r * r), height * r, width * r]
+    return with_shape(ty, result)
 
 
 def _shuffle(call: Call, x: te.Tensor) -> te.Tensor:

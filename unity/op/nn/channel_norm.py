@@ -12,8 +12,8 @@ from ...ir.expr import Call
 from ...ir.relation import dims, indivisible
 from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
-from ..common.gradients import operand_shape, operand_sizes, sum_but
-from ..common.lowering import widened
+from ..common.gradients import operand_shape, operand_sizes, sum_except
+from ..common.lowering import upcast
 from ..common.table import R, attribute, rows
 from ..common.type_rules import (
     attr,
@@ -28,7 +28,7 @@ from ..common.type_rules import (
     tensor_arg,
 )
 from .activations import float_attr
-from .norm import channel_params, moments, norm_axes, normalised, normalised_ref, through_moments
+from .norm import channel_params, moments, moments_backward, norm_axes, normalize, normalize_ref
 
 row = rows("nn")
 
@@ -42,7 +42,7 @@ def _instance_norm_type(call: Call) -> Type:
 
 def _instance_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
     channel = normal_axis(call, int_attr(call, "channel_axis"), x.ndim)
-    return normalised(call, x, gamma, beta, (channel,), "instance_norm")
+    return normalize(call, x, gamma, beta, (channel,), "instance_norm")
 
 
 def _instance_norm_ref(
@@ -50,7 +50,7 @@ def _instance_norm_ref(
 ) -> np.ndarray:
     if axes is None:
         axes = [a for a in range(1, x.ndim) if a != channel_axis % x.ndim]
-    return normalised_ref(x, gamma, beta, axes, **options, along=(channel_axis,))
+    return normalize_ref(x, gamma, beta, axes, **options, param_axes=(channel_axis,))
 
 
 def channel_norm_grad(call: Call, g: Expr) -> list[Any]:
@@ -67,16 +67,16 @@ def channel_norm_grad(call: Call, g: Expr) -> list[Any]:
         parts = (*sizes[:channel], groups, sizes[channel] // groups, *sizes[channel + 1 :])
         axes = [a for a in range(1, rank + 1) if a != channel]
         normal, inverse = moments(R.reshape(x, parts), axes, eps, True)
-        data: Expr = R.reshape(through_moments(R.reshape(weighted, parts), normal, inverse, axes, True), shape)
+        data: Expr = R.reshape(moments_backward(R.reshape(weighted, parts), normal, inverse, axes, True), shape)
         normal = R.reshape(normal, shape)
     else:
         ty = x.ty
         assert isinstance(ty, TensorType)
         axes = list(norm_axes(call, ty))
         normal, inverse = moments(x, axes, eps, True)
-        data = through_moments(weighted, normal, inverse, axes, True)
-    first = sum_but(g * normal, [channel], rank) if scale else R.zeros_like(gamma)
-    return [data, first, sum_but(g, [channel], rank) if bool_attr(call, "center") else R.zeros_like(beta)]
+        data = moments_backward(weighted, normal, inverse, axes, True)
+    first = sum_except(g * normal, [channel], rank) if scale else R.zeros_like(gamma)
+    return [data, first, sum_except(g, [channel], rank) if bool_attr(call, "center") else R.zeros_like(beta)]
 
 
 instance_norm = row(
@@ -126,9 +126,9 @@ def _group_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> 
     center, scale = bool_attr(call, "center"), bool_attr(call, "scale")
     batch, channels = x.shape[0], x.shape[axis]
     each = channels // groups
-    places = [n for a, n in enumerate(x.shape) if a not in (0, axis)]
-    wide = "float64" if x.dtype == "float64" else "float32"
-    size = te.Value(build.cast(each * product(places), wide))
+    positions = [n for a, n in enumerate(x.shape) if a not in (0, axis)]
+    acc_dtype = "float64" if x.dtype == "float64" else "float32"
+    size = te.Value(build.cast(each * product(positions), acc_dtype))
 
     def at(n: te.Value, c: te.Value, ks: list[te.Value]) -> list[te.Value]:
         return [n, *ks[: axis - 1], c, *ks[axis - 1 :]]
@@ -136,26 +136,26 @@ def _group_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> 
     def total(source: Any, name: str) -> te.Tensor:
         """Sums over a group; where channels stand last, of each channel before, so that neighbours are read together."""
         c = te.reduce_axis((0, each), "c")
-        ks = [te.reduce_axis((0, d), f"k{n}") for n, d in enumerate(places)]
+        ks = [te.reduce_axis((0, d), f"k{n}") for n, d in enumerate(positions)]
         shape = (batch, groups)
-        if axis == 1 or not places:
+        if axis == 1 or not positions:
             return te.compute(shape, lambda n, g: te.sum(source(n, g * te.Value(each) + c, ks), axis=[c, *ks]), name)
         parts = te.compute((batch, channels), lambda n, f: te.sum(source(n, f, ks), axis=ks), f"{name}_of_channel")
         return te.compute(shape, lambda n, g: te.sum(parts[n, g * te.Value(each) + c], axis=[c]), name)
 
-    first = total(lambda n, c, ks: widened(x[at(n, c, ks)]), "sum")
+    first = total(lambda n, c, ks: upcast(x[at(n, c, ks)]), "sum")
     mean = te.compute((batch, channels), lambda n, c: first[n, c // te.Value(each)] / size, "mean")
-    second = total(lambda n, c, ks: _square(widened(x[at(n, c, ks)]) - mean[n, c]), "squares")
+    second = total(lambda n, c, ks: _square(upcast(x[at(n, c, ks)]) - mean[n, c]), "squares")
 
     def factor(n: te.Value, c: te.Value) -> te.Value:
         value = 1.0 / te.sqrt(second[n, c // te.Value(each)] / size + eps)
-        return value * widened(gamma[c]) if scale else value
+        return value * upcast(gamma[c]) if scale else value
 
     spread = te.compute((batch, channels), factor, "factor")
 
     def body(*i: te.Value) -> te.Value:
-        value = (widened(x[i]) - mean[i[0], i[axis]]) * spread[i[0], i[axis]]
-        return (value + widened(beta[i[axis]]) if center else value).astype(x.dtype)
+        value = (upcast(x[i]) - mean[i[0], i[axis]]) * spread[i[0], i[axis]]
+        return (value + upcast(beta[i[axis]]) if center else value).astype(x.dtype)
 
     return te.compute(x.shape, body, "group_norm")
 
@@ -176,12 +176,12 @@ def _group_norm_ref(
     scale: bool = True,
 ) -> np.ndarray:
     first = np.moveaxis(x, channel_axis, 1)
-    wide = first.astype(np.float64).reshape(x.shape[0], num_groups, -1)
-    made = ((wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + epsilon)).reshape(first.shape)
+    x64 = first.astype(np.float64).reshape(x.shape[0], num_groups, -1)
+    result = ((x64 - x64.mean(-1, keepdims=True)) / np.sqrt(x64.var(-1, keepdims=True) + epsilon)).reshape(first.shape)
     shape = (1, -1) + (1,) * (x.ndim - 2)
-    made = made * gamma.reshape(shape) if scale else made
-    made = made + beta.reshape(shape) if center else made
-    return np.moveaxis(made.astype(x.dtype), 1, channel_axis)
+    result = result * gamma.reshape(shape) if scale else result
+    result = result + beta.reshape(shape) if center else result
+    return np.moveaxis(result.astype(x.dtype), 1, channel_axis)
 
 
 group_norm = row(

@@ -20,7 +20,7 @@ from ...ir.relation import dims, indivisible, tensor_type, unequal
 from ...ir.scalar import Add, Sub
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import Rule, dtype_of, fields_of, operand_sizes
-from ..common.lowering import cast_tensor, result_dims, result_dtype, wide_type
+from ..common.lowering import cast_tensor, compute_dtype, result_dims, result_dtype
 from ..common.table import Operator, R, attribute, constant, rows
 from ..common.type_rules import (
     attr,
@@ -60,15 +60,15 @@ def spatial(call: Call, name: str, rank: int) -> tuple[int, ...]:
 def window_size(
     size: Expr, before: int, after: int, kernel: Expr, stride: int, dilation: int, ceil: bool = False
 ) -> Expr:
-    """Number of places a window fits along an axis."""
+    """Number of positions a window fits along an axis."""
     reach = (kernel - 1) * dilation + 1
     slack = before + after + (stride - 1 if ceil else 0) - reach
     if stride == 1:
-        return _shifted(size, slack + 1)
-    return _shifted(size, slack) // stride + 1
+        return _add_to_size(size, slack + 1)
+    return _add_to_size(size, slack) // stride + 1
 
 
-def _shifted(size: Expr, by: Expr) -> Expr:
+def _add_to_size(size: Expr, by: Expr) -> Expr:
     """``size + by``, numbers added up: of a row of convolutions the sizes stay short, and those that are equal look it."""
     if type(by) is not IntImm:
         return size + by
@@ -112,15 +112,17 @@ def conv_params(rank: int, ends: str = "OI", *extra: Param | str) -> list[Param 
     ]  # fmt: skip
 
 
-def wide_dtype(dtype: DataType) -> str:
+def accumulator_dtype(dtype: DataType) -> str:
     """The type in which a sum of this type is taken."""
-    return wide_type(dtype).name
+    return compute_dtype(dtype).name
 
 
-def wide_product(x: te.Tensor, at: dict[int, Any], w: te.Tensor, tap: dict[int, Any], wide: str) -> te.Value:
+def upcast_product(
+    x: te.Tensor, index: dict[int, Any], w: te.Tensor, weight_index: dict[int, Any], dtype: str
+) -> te.Value:
     """An element of the data times one of the weight, their indices by axis, in the type of the sum."""
-    left, right = x[[at[p] for p in range(x.ndim)]], w[[tap[p] for p in range(w.ndim)]]
-    return left.astype(wide) * right.astype(wide)
+    left, right = x[[index[p] for p in range(x.ndim)]], w[[weight_index[p] for p in range(w.ndim)]]
+    return left.astype(dtype) * right.astype(dtype)
 
 
 def _conv_type(rank: int) -> Any:
@@ -144,13 +146,13 @@ def _conv_type(rank: int) -> Any:
         features = ws[kernel[0]]
         if indivisible(features, build.const(groups, "int64")):
             raise fail(call, "E213", f"{features} output channels do not divide into {groups} groups", arg=1)
-        made = [xs[data[0]], features]
+        result = [xs[data[0]], features]
         for i in range(rank):
             size = window_size(xs[data[2 + i]], before[i], after[i], ws[kernel[2 + i]], strides[i], dilation[i])
             if type(size) is IntImm and size.value < 0:
                 raise fail(call, "E213", f"the kernel is larger than the padded data along spatial axis {i}", arg=1)
-            made.append(size)
-        return tensor_type([made[out.index(p)] for p in range(rank + 2)], dtype, vdevice=x.vdevice)
+            result.append(size)
+        return tensor_type([result[out.index(p)] for p in range(rank + 2)], dtype, vdevice=x.vdevice)
 
     return rule
 
@@ -185,7 +187,7 @@ def _conv(rank: int) -> Any:
         groups = int_attr(call, "groups")
         padded = pad_tensor(x, data[2:], before, after, te.const(0, x.dtype))
         dtype = result_dtype(call)
-        wide = wide_dtype(dtype)
+        acc_dtype = accumulator_dtype(dtype)
         shape = list(result_dims(call))
         inner, features = w.shape[kernel[1]], w.shape[kernel[0]]
         each = te.Value(features // groups)
@@ -194,37 +196,37 @@ def _conv(rank: int) -> Any:
         rs = [te.reduce_axis((0, w.shape[kernel[2 + i]]), f"r{'dhw'[3 - rank + i]}") for i in range(rank)]
 
         def body(*i: te.Value) -> te.Value:
-            own = list(i)
-            group = own.pop(out[1]) if grouped else None
-            n, f, *place = [own[p] for p in out]
+            indices = list(i)
+            group = indices.pop(out[1]) if grouped else None
+            n, f, *position = [indices[p] for p in out]
             channel: Any = rc
             feature = f
             if group is not None:
                 channel, feature = group * te.Value(inner) + rc, group * each + f
             elif groups > 1:
                 channel = f * te.Value(inner) + rc
-            at: dict[int, Any] = {data[0]: n, data[1]: channel}
+            data_index: dict[int, Any] = {data[0]: n, data[1]: channel}
             tap: dict[int, Any] = {kernel[0]: feature, kernel[1]: rc}
             for axis in range(rank):
-                at[data[2 + axis]] = place[axis] * strides[axis] + rs[axis] * dilation[axis]
+                data_index[data[2 + axis]] = position[axis] * strides[axis] + rs[axis] * dilation[axis]
                 tap[kernel[2 + axis]] = rs[axis]
-            return te.sum(wide_product(padded, at, w, tap, wide), axis=[rc, *rs])
+            return te.sum(upcast_product(padded, data_index, w, tap, acc_dtype), axis=[rc, *rs])
 
         if not grouped:
             return cast_tensor(te.compute(shape, body, f"conv{rank}d"), dtype, "conv_cast")
-        at = out[1]
-        apart = [*shape[:at], build.const(groups, "int64"), each.expr, *shape[at + 1 :]]
-        made = te.compute(apart, body, f"conv{rank}d")
-        joined = te.compute(
-            shape, lambda *i: made[[*i[:at], i[at] // each, i[at] % each, *i[at + 1 :]]], "groups_joined"
+        index = out[1]
+        grouped_shape = [*shape[:index], build.const(groups, "int64"), each.expr, *shape[index + 1 :]]
+        result = te.compute(grouped_shape, body, f"conv{rank}d")
+        merged = te.compute(
+            shape, lambda *i: result[[*i[:index], i[index] // each, i[index] % each, *i[index + 1 :]]], "groups_joined"
         )
-        return cast_tensor(joined, dtype, "conv_cast")
+        return cast_tensor(merged, dtype, "conv_cast")
 
     return lower
 
 
 def windows(x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int]) -> np.ndarray:
-    """View of NC-first data as (n, c, places..., kernel...)."""
+    """View of NC-first data as (n, c, positions..., kernel...)."""
     rank = len(kernel)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation)]
     view = np.lib.stride_tricks.sliding_window_view(x, reach, tuple(range(2, 2 + rank)))
@@ -237,14 +239,14 @@ def windows(x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilati
     return np.asarray(view[tuple(index)])
 
 
-def many(value: Any, count: int) -> tuple[int, ...]:
-    made = (value,) if isinstance(value, int) else tuple(value)
-    return made * count if len(made) == 1 else made
+def as_tuple(value: Any, count: int) -> tuple[int, ...]:
+    result = (value,) if isinstance(value, int) else tuple(value)
+    return result * count if len(result) == 1 else result
 
 
-def borders(padding: Any, rank: int) -> tuple[int, ...]:
+def pad_widths(padding: Any, rank: int) -> tuple[int, ...]:
     """Padding before each spatial axis, then behind each, of the value of an attribute."""
-    border = many(padding, rank)
+    border = as_tuple(padding, rank)
     return border * 2 if len(border) == rank else border
 
 
@@ -264,24 +266,24 @@ def _conv_ref(rank: int) -> Any:
         out_dtype: str | None = None,
     ) -> np.ndarray:
         dtype = np.dtype(out_dtype) if out_dtype else x.dtype
-        wide = np.int64 if dtype.kind in "iub" else np.float64  # bfloat16 is of kind "V"
-        data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(wide)
-        kernel = np.transpose(w, [kernel_layout.index(c) for c in "OI" + space]).astype(wide)
-        border = borders(padding, rank)
+        acc_dtype = np.int64 if dtype.kind in "iub" else np.float64  # bfloat16 is of kind "V"
+        data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(acc_dtype)
+        kernel = np.transpose(w, [kernel_layout.index(c) for c in "OI" + space]).astype(acc_dtype)
+        border = pad_widths(padding, rank)
         data = np.pad(data, [(0, 0), (0, 0), *[(border[i], border[rank + i]) for i in range(rank)]])
-        seen = windows(data, kernel.shape[2:], many(strides, rank), many(dilation, rank))
+        patches = windows(data, kernel.shape[2:], as_tuple(strides, rank), as_tuple(dilation, rank))
         parts = []
         inner, each = kernel.shape[1], kernel.shape[0] // groups
         for g in range(groups):
             part = np.tensordot(
-                seen[:, g * inner : (g + 1) * inner],
+                patches[:, g * inner : (g + 1) * inner],
                 kernel[g * each : (g + 1) * each],
                 ([1, *range(2 + rank, 2 + 2 * rank)], list(range(1, 2 + rank))),
             )
             parts.append(np.moveaxis(part, -1, 1))
-        made = np.concatenate(parts, 1)
+        result = np.concatenate(parts, 1)
         out = out_layout or data_layout
-        return np.transpose(made, [("NC" + space).index(c) for c in out]).astype(dtype)
+        return np.transpose(result, [("NC" + space).index(c) for c in out]).astype(dtype)
 
     return ref
 
@@ -300,7 +302,7 @@ def backward_plan(call: Call, rank: int) -> Plan:
     return spatial(call, "strides", rank), spatial(call, "dilation", rank), before + after
 
 
-def left_over(size: Sequence[int], out: Sequence[int], taps: Sequence[int], plan: Plan) -> list[int]:
+def output_padding(size: Sequence[int], out: Sequence[int], taps: Sequence[int], plan: Plan) -> list[int]:
     """The padding that a transposed convolution must add to give the size back."""
     strides, dilation, border = plan
     rank = len(size)
@@ -314,13 +316,13 @@ def _weight_grad(x: Expr, g: Expr, taps: list[int], plan: Plan, groups: int) -> 
     rank = len(taps)
     swap = [1, 0, *range(2, rank + 2)]
     sources, grads = [[t] if groups == 1 else fields_of(R.split(t, groups, axis=1)) for t in (x, g)]
-    made = []
+    result = []
     for a, b in zip(sources, grads):
-        turned = [R.permute_dims(t, axes=swap) for t in (a, b)]
-        part = getattr(R.nn, f"conv{rank}d")(*turned, strides=dilation, dilation=strides, padding=border)
+        swapped = [R.permute_dims(t, axes=swap) for t in (a, b)]
+        part = getattr(R.nn, f"conv{rank}d")(*swapped, strides=dilation, dilation=strides, padding=border)
         axes = list(range(2, rank + 2))
-        made.append(R.permute_dims(R.strided_slice(part, axes=axes, begin=[0] * rank, end=taps), axes=swap))
-    return made[0] if groups == 1 else R.concat(Tuple(tuple(made)), axis=0)
+        result.append(R.permute_dims(R.strided_slice(part, axes=axes, begin=[0] * rank, end=taps), axes=swap))
+    return result[0] if groups == 1 else R.concat(Tuple(tuple(result)), axis=0)
 
 
 def conv_grad(rank: int, transposed: bool) -> Rule:
@@ -335,7 +337,7 @@ def conv_grad(rank: int, transposed: bool) -> Rule:
         size, out, taps = operand_sizes(call, x)[2:], operand_sizes(call, g)[2:], operand_sizes(call, w)[2:]
         options: dict[str, Any] = {"strides": plan[0], "dilation": plan[1], "padding": plan[2], "groups": groups}
         if not transposed:
-            extra = left_over(size, out, taps, plan)
+            extra = output_padding(size, out, taps, plan)
             data = getattr(R.nn, f"conv{rank}d_transpose")(g, w, output_padding=extra, **options)
             return [data, _weight_grad(x, g, taps, plan, groups)]
         data = getattr(R.nn, f"conv{rank}d")(g, w, **options)
@@ -345,24 +347,24 @@ def conv_grad(rank: int, transposed: bool) -> Rule:
     return rule
 
 
-def _along(g: Expr, axis: int, rank: int, matrix: np.ndarray) -> Expr:
+def _matmul_axis(g: Expr, axis: int, rank: int, matrix: np.ndarray) -> Expr:
     """An axis multiplied by a matrix (size, wanted)."""
     order = [*[a for a in range(rank) if a != axis], axis]
     weights = constant(np.ascontiguousarray(matrix), dtype_of(g))
     return R.permute_dims(R.matmul(R.permute_dims(g, axes=order), weights), axes=[order.index(a) for a in range(rank)])
 
 
-def linear_along(space: str, matrix: Callable[[Call, int, int, int], np.ndarray]) -> Rule:
+def linear_axes_grad(space: str, matrix: Callable[[Call, int, int, int], np.ndarray]) -> Rule:
     """The rule of an operator that multiplies axis n of the space by ``matrix(call, n, size, wanted)`` (wanted, size)."""
     standard = "NC" + space
 
     def rule(call: Call, g: Expr) -> list[Any]:
         x = call.args[0]
         before, after = operand_sizes(call, x), operand_sizes(call, g)
-        flow: Expr = R.astype(g, dtype_of(x))
+        grad: Expr = R.astype(g, dtype_of(x))
         for n, axis in enumerate(layout_order(call, "layout", standard, standard)[2:]):
-            flow = _along(flow, axis, len(before), matrix(call, n, before[axis], after[axis]))
-        return [flow, *[None] * (len(call.args) - 1)]
+            grad = _matmul_axis(grad, axis, len(before), matrix(call, n, before[axis], after[axis]))
+        return [grad, *[None] * (len(call.args) - 1)]
 
     return rule
 

@@ -22,17 +22,17 @@ from ..common.lowering import cast_tensor, result_dims, result_dtype
 from ..common.table import Operator, attribute, row
 from ..common.type_rules import fail, int_attr, ints_attr
 from .conv import (
-    borders,
+    accumulator_dtype,
+    as_tuple,
     conv_grad,
     conv_layouts,
     conv_operands,
     conv_params,
-    many,
     pad_tensor,
+    pad_widths,
     pads,
     spatial,
-    wide_dtype,
-    wide_product,
+    upcast_product,
 )
 
 
@@ -62,15 +62,15 @@ def _type(rank: int) -> Any:
             raise fail(call, "E213", f"data has {channels} channels, the weight takes {rows}", arg=1)
         if groups < 1 or indivisible(channels, build.const(groups, "int64")):
             raise fail(call, "E213", f"{channels} channels do not divide into {groups} groups", arg=0)
-        made: list[Expr] = [xs[data[0]], ws[kernel[1]] * groups]
+        result: list[Expr] = [xs[data[0]], ws[kernel[1]] * groups]
         for i in range(rank):
             spread = (xs[data[2 + i]] - 1) * strides[i]
             reach = (ws[kernel[2 + i]] - 1) * dilation[i]
             size = Analyzer().simplify(spread + reach + (1 + extra[i] - before[i] - after[i]))
             if type(size) is IntImm and size.value < 0:
                 raise fail(call, "E213", f"the padding leaves nothing along spatial axis {i}", arg=0)
-            made.append(size)
-        return tensor_type([made[out.index(p)] for p in range(rank + 2)], dtype, vdevice=x.vdevice)
+            result.append(size)
+        return tensor_type([result[out.index(p)] for p in range(rank + 2)], dtype, vdevice=x.vdevice)
 
     return rule
 
@@ -98,7 +98,7 @@ def phases(call: Call, kernel: Sequence[Expr]) -> list[Phases] | None:
     strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
     before, after = pads(call, rank)
     extra = _extra(call, rank, strides, dilation)
-    made = []
+    result = []
     for axis, size in enumerate(kernel):
         stride, step = strides[axis], dilation[axis]
         if type(size) is not IntImm or size.value < 1 or (stride > 1 and step > 1):
@@ -107,8 +107,8 @@ def phases(call: Call, kernel: Sequence[Expr]) -> list[Phases] | None:
         reach = (taps - 1) * step
         last = ((size.value - 1) * step - after[axis] + extra[axis]) // stride
         first = min(before[axis] // stride, reach)
-        made.append(Phases(stride, step, taps, first, reach - first, max(0, last), before[axis] - first * stride))
-    return made
+        result.append(Phases(stride, step, taps, first, reach - first, max(0, last), before[axis] - first * stride))
+    return result
 
 
 def _lower(rank: int) -> Any:
@@ -116,7 +116,7 @@ def _lower(rank: int) -> Any:
         data, kernel, out = conv_layouts(call, rank, "IO")
         groups = int_attr(call, "groups")
         dtype = result_dtype(call)
-        wide = wide_dtype(dtype)
+        acc_dtype = accumulator_dtype(dtype)
         inner = x.shape[data[1]] // groups
         each = te.Value(w.shape[kernel[1]])
         rc = te.reduce_axis((0, inner), "rc")
@@ -126,15 +126,15 @@ def _lower(rank: int) -> Any:
             channel = rc if groups == 1 else (f // each) * te.Value(inner) + rc
             return channel, f if groups == 1 else f % each
 
-        made = _by_phases(call, x, w, (data, kernel, out), (rc, ends), wide)
-        if made is None:
-            made = _by_places(call, x, w, (data, kernel, out), (rc, ends), wide)
-        return cast_tensor(made, dtype, "conv_transpose_cast")
+        result = _by_phases(call, x, w, (data, kernel, out), (rc, ends), acc_dtype)
+        if result is None:
+            result = _direct(call, x, w, (data, kernel, out), (rc, ends), acc_dtype)
+        return cast_tensor(result, dtype, "conv_transpose_cast")
 
     return lower
 
 
-def _by_phases(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: Any, wide: str) -> te.Tensor | None:
+def _by_phases(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: Any, acc_dtype: str) -> te.Tensor | None:
     """Convolutions of stride one, one for each phase, then their results interleaved."""
     (data, kernel, out), (rc, ends) = layouts, channels
     rank = len(data) - 2
@@ -154,34 +154,34 @@ def _by_phases(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: A
 
     def body(*i: te.Value) -> te.Value:
         phase = dict(zip(split, i))
-        place = i[len(split) :]
-        channel, feature = ends(place[out[1]])
-        at: dict[int, Any] = {data[0]: place[out[0]], data[1]: channel}
+        position = i[len(split) :]
+        channel, feature = ends(position[out[1]])
+        index: dict[int, Any] = {data[0]: position[out[0]], data[1]: channel}
         tap: dict[int, Any] = {kernel[0]: channel, kernel[1]: feature}
         for n, p in enumerate(parts):
             shift = 0 if n in split else p.offset
-            at[data[2 + n]] = place[out[2 + n]] + (shift + (p.taps - 1) * p.dilation) - rs[n] * p.dilation
+            index[data[2 + n]] = position[out[2 + n]] + (shift + (p.taps - 1) * p.dilation) - rs[n] * p.dilation
             tap[kernel[2 + n]] = rs[n] * p.stride + phase[n] if n in split else rs[n]
-        return te.sum(wide_product(padded, at, taps, tap, wide), axis=[rc, *rs])
+        return te.sum(upcast_product(padded, index, taps, tap, acc_dtype), axis=[rc, *rs])
 
-    made = te.compute([*[parts[n].stride for n in split], *shape], body, f"conv{rank}d_transpose")
+    result = te.compute([*[parts[n].stride for n in split], *shape], body, f"conv{rank}d_transpose")
     if not split:
-        return made
+        return result
 
     def interleaved(*i: te.Value) -> te.Value:
-        place = list(i)
+        position = list(i)
         phase = []
         for n in split:
             full = i[out[2 + n]] + parts[n].offset
             phase.append(full % parts[n].stride)
-            place[out[2 + n]] = full // parts[n].stride
-        return made[[*phase, *place]]
+            position[out[2 + n]] = full // parts[n].stride
+        return result[[*phase, *position]]
 
     return te.compute(result_dims(call), interleaved, "interleaved")
 
 
-def _by_places(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: Any, wide: str) -> te.Tensor:
-    """Every place asks each tap whether it comes from the data."""
+def _direct(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: Any, acc_dtype: str) -> te.Tensor:
+    """Each output position asks each tap whether it reads the data."""
     (data, kernel, out), (rc, ends) = layouts, channels
     rank = len(data) - 2
     strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
@@ -189,18 +189,18 @@ def _by_places(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: A
     rs = [te.reduce_axis((0, w.shape[kernel[2 + i]]), f"r{'dhw'[3 - rank + i]}") for i in range(rank)]
 
     def body(*i: te.Value) -> te.Value:
-        n, f, *place = [i[p] for p in out]
+        n, f, *position = [i[p] for p in out]
         channel, feature = ends(f)
-        at: dict[int, Any] = {data[0]: n, data[1]: channel}
+        index: dict[int, Any] = {data[0]: n, data[1]: channel}
         tap: dict[int, Any] = {kernel[0]: channel, kernel[1]: feature}
         inside = []
         for axis in range(rank):
-            source = place[axis] + before[axis] - rs[axis] * dilation[axis]
+            source = position[axis] + before[axis] - rs[axis] * dilation[axis]
             where = source // strides[axis]
             inside += [source >= 0, where < te.Value(x.shape[data[2 + axis]])]
             inside += [source % strides[axis] == 0] if strides[axis] > 1 else []
-            at[data[2 + axis]], tap[kernel[2 + axis]] = where, rs[axis]
-        value = wide_product(x, at, w, tap, wide)
+            index[data[2 + axis]], tap[kernel[2 + axis]] = where, rs[axis]
+        value = upcast_product(x, index, w, tap, acc_dtype)
         return te.sum(te.if_then_else(te.all(*inside), value, 0), axis=[rc, *rs])
 
     return te.compute(result_dims(call), body, f"conv{rank}d_transpose")
@@ -226,21 +226,21 @@ def _ref(rank: int) -> Any:
         kind = np.int64 if dtype.kind in "iu" else np.float64
         data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(kind)
         kernel = np.transpose(w, [kernel_layout.index(c) for c in "IO" + space]).astype(kind)
-        steps, gaps, extra = [many(v, rank) for v in (strides, dilation, output_padding)]
-        border = borders(padding, rank)
+        steps, gaps, extra = [as_tuple(v, rank) for v in (strides, dilation, output_padding)]
+        border = pad_widths(padding, rank)
         taps, size = kernel.shape[2:], data.shape[2:]
         full = [(n - 1) * s + (k - 1) * d + 1 + e for n, s, k, d, e in zip(size, steps, taps, gaps, extra)]
         inner, each = data.shape[1] // groups, kernel.shape[1]
-        made = np.zeros((data.shape[0], each * groups, *full), kind)
+        result = np.zeros((data.shape[0], each * groups, *full), kind)
         for g in range(groups):
             for tap in np.ndindex(*taps):
                 rows = slice(g * inner, (g + 1) * inner)
                 value = np.tensordot(data[:, rows], kernel[(rows, slice(None), *tap)], ([1], [0]))
                 where = [slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, gaps, size, steps)]
-                made[(slice(None), slice(g * each, (g + 1) * each), *where)] += np.moveaxis(value, -1, 1)
+                result[(slice(None), slice(g * each, (g + 1) * each), *where)] += np.moveaxis(value, -1, 1)
         cut = [slice(border[i], full[i] - border[rank + i]) for i in range(rank)]
         layout = out_layout or data_layout
-        return np.transpose(made[(slice(None), slice(None), *cut)], [("NC" + space).index(c) for c in layout]).astype(
+        return np.transpose(result[(slice(None), slice(None), *cut)], [("NC" + space).index(c) for c in layout]).astype(
             dtype
         )
 

@@ -14,7 +14,7 @@ from ... import te
 from ...ir.expr import Call
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
-from ..common.gradients import dtype_of, operand_shape, pick
+from ..common.gradients import dtype_of, mask_grad, operand_shape
 from ..common.lowering import cast_tensor, result_dims
 from ..common.table import R, rows
 from ..common.type_rules import fail, float_tensor, same_dtype
@@ -48,21 +48,21 @@ def _lower(call: Call, x: te.Tensor, w: te.Tensor, ends: te.Tensor) -> te.Tensor
     k = te.reduce_axis((0, inner), "k")
 
     def product(i: te.Value, j: te.Value) -> te.Value:
-        own = te.maximum(te.minimum(group[i], count - 1), 0)
-        return te.sum(accumulate(x[i, k]) * accumulate(w[own, k, j]), axis=k)
+        matrix = te.maximum(te.minimum(group[i], count - 1), 0)
+        return te.sum(accumulate(x[i, k]) * accumulate(w[matrix, k, j]), axis=k)
 
-    made = te.compute(result_dims(call), product, "product")
-    kept = te.compute(made.shape, lambda i, j: te.select(group[i] < count, made[i, j], 0), "grouped_matmul")
-    return cast_tensor(kept, x.data_type, "cast")
+    result = te.compute(result_dims(call), product, "product")
+    masked = te.compute(result.shape, lambda i, j: te.select(group[i] < count, result[i, j], 0), "grouped_matmul")
+    return cast_tensor(masked, x.data_type, "cast")
 
 
 def _ref(x: np.ndarray, weight: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    made = np.zeros((len(x), weight.shape[2]))
+    result = np.zeros((len(x), weight.shape[2]))
     begin = 0
     for matrix, end in zip(weight.astype(np.float64), ends):
-        made[begin:end] = x[begin:end].astype(np.float64) @ matrix
+        result[begin:end] = x[begin:end].astype(np.float64) @ matrix
         begin = max(begin, int(end))
-    return made.astype(x.dtype)
+    return result.astype(x.dtype)
 
 
 def _grad(call: Call, g: Expr) -> list[Any]:
@@ -72,8 +72,8 @@ def _grad(call: Call, g: Expr) -> list[Any]:
     number = dtype_of(ends)
     behind = R.less_equal(R.expand_dims(ends, axis=[1]), R.expand_dims(R.astype(R.arange(rows), number), axis=[0]))
     group = R.sum(R.astype(behind, "int64"), axis=[0], keepdims=True)
-    own = R.equal(group, R.expand_dims(R.arange(operand_shape(call, weight)[0]), axis=[1]))
-    masked = pick(R.expand_dims(x, axis=[0]), R.expand_dims(own, axis=[2]))
+    in_group = R.equal(group, R.expand_dims(R.arange(operand_shape(call, weight)[0]), axis=[1]))
+    masked = mask_grad(R.expand_dims(x, axis=[0]), R.expand_dims(in_group, axis=[2]))
     return [
         R.nn.grouped_matmul(g, R.permute_dims(weight, axes=[0, 2, 1]), ends),
         R.matmul(R.permute_dims(masked, axes=[0, 2, 1]), g),

@@ -16,11 +16,11 @@ from ...ir.expr import Call
 from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import dtype_of, number_like, operand_shape, operand_sizes
-from ..common.lowering import cast_tensor, result_dtype, widened
+from ..common.lowering import cast_tensor, result_dtype, upcast
 from ..common.table import R, attribute, constant, optional, rows
 from ..common.type_rules import attr, choice_attr, fail, float_tensor, int_attr, same_dtype
 from ..elementwise.unary import in_float32
-from ..manipulate.index import check_pick, in_range, index_tensor
+from ..manipulate.index import check_indexable, clamp_index, in_range, index_tensor
 from ..reduction.reduce import reduce_tensor
 
 row = rows("nn")
@@ -44,13 +44,13 @@ def _nll_type(call: Call) -> Type:
 
 
 def check_targets(call: Call, x: TensorType, targets: TensorType, weights: TensorType | None) -> None:
-    """Check that targets are places of classes, and that each class has a weight. Raises E213; unknown: a requirement."""
+    """Check that targets are class indices, and that each class has a weight. Raises E213; unknown: a requirement."""
     known, wanted = dims(x), dims(targets)
     if known is not None:
         axis = 0 if len(known) == 1 else 1
         rest = known[:axis] + known[axis + 1 :]
         if wanted is not None:
-            check_pick(call, axis, known[axis], wanted)
+            check_indexable(call, axis, known[axis], wanted)
         if wanted is not None and unequal_shapes(rest, wanted):
             raise fail(
                 call,
@@ -65,28 +65,28 @@ def check_targets(call: Call, x: TensorType, targets: TensorType, weights: Tenso
 def _nll(call: Call, x: te.Tensor, targets: te.Tensor, weights: te.Tensor | None = None) -> te.Tensor:
     axis = 0 if x.ndim == 1 else 1
     ignored = int_attr(call, "ignore_index")
-    wide = "float32" if result_dtype(call).bits == 16 else x.dtype
+    acc_dtype = "float32" if result_dtype(call).bits == 16 else x.dtype
 
     def weight(*i: te.Value) -> te.Value:
         target = targets[i]
-        value = te.const(1, wide) if weights is None else widened(weights[in_range(target, x.shape[axis])])
+        value = te.const(1, acc_dtype) if weights is None else upcast(weights[in_range(target, x.shape[axis])])
         return te.select(target.astype("int64") == ignored, 0, value)
 
     def loss(*i: te.Value) -> te.Value:
-        at = [*i[:axis], in_range(targets[i], x.shape[axis]), *i[axis:]]
+        index = [*i[:axis], in_range(targets[i], x.shape[axis]), *i[axis:]]
         counted = targets[i].astype("int64") == ignored
-        return te.select(counted, 0, 0 - widened(x[at]) * factor[i])
+        return te.select(counted, 0, 0 - upcast(x[index]) * factor[i])
 
     factor = te.compute(targets.shape, weight, "target_weight")
-    made = te.compute(targets.shape, loss, "nll_loss")
+    result = te.compute(targets.shape, loss, "nll_loss")
     axes = list(range(targets.ndim))
     reduction = attr(call, "reduction")
     if reduction != "none":
-        made = reduce_tensor(made, axes, False, te.sum, lambda v, _: v, "nll_sum")
+        result = reduce_tensor(result, axes, False, te.sum, lambda v, _: v, "nll_sum")
     if reduction == "mean":
-        total, count = made, reduce_tensor(factor, axes, False, te.sum, lambda v, _: v, "weight_sum")
-        made = te.compute((), lambda: total[()] / count[()], "nll_mean")
-    return cast_tensor(made, result_dtype(call), "nll_cast")
+        total, count = result, reduce_tensor(factor, axes, False, te.sum, lambda v, _: v, "weight_sum")
+        result = te.compute((), lambda: total[()] / count[()], "nll_mean")
+    return cast_tensor(result, result_dtype(call), "nll_cast")
 
 
 def _nll_ref(
@@ -94,15 +94,15 @@ def _nll_ref(
 ) -> np.ndarray:
     axis = 0 if x.ndim == 1 else 1
     count = x.shape[axis]
-    wide, index = x.astype(np.float64), targets.astype(np.int64)
-    safe = np.clip(np.where(index < 0, index + count, index), 0, count - 1)
+    x64, index = x.astype(np.float64), targets.astype(np.int64)
+    safe = clamp_index(index, count)
     factor = np.ones(count) if weights is None else weights.astype(np.float64)
     used = np.where(index == ignore_index, 0.0, factor[safe])
-    picked = np.squeeze(np.take_along_axis(wide, np.expand_dims(safe, axis), axis), axis)
+    picked = np.squeeze(np.take_along_axis(x64, np.expand_dims(safe, axis), axis), axis)
     with np.errstate(all="ignore"):
         loss = np.where(index == ignore_index, 0.0, -picked * used)
-        made = {"none": loss, "sum": loss.sum(), "mean": loss.sum() / used.sum()}[reduction]
-    return np.asarray(made).astype(x.dtype)
+        result = {"none": loss, "sum": loss.sum(), "mean": loss.sum() / used.sum()}[reduction]
+    return np.asarray(result).astype(x.dtype)
 
 
 def _nll_grad(call: Call, g: Expr) -> list[Any]:
@@ -112,15 +112,15 @@ def _nll_grad(call: Call, g: Expr) -> list[Any]:
     axis = 0 if len(shape) == 1 else 1
     kind = dtype_of(targets)
     spread = tuple([shape[a] if a == axis else 1 for a in range(len(shape))])
-    wide = R.expand_dims(targets, axis=[axis])
-    hit = R.equal(wide, R.reshape(R.astype(R.arange(shape[axis]), kind), spread))
-    hit = R.logical_and(hit, R.not_equal(wide, constant(int_attr(call, "ignore_index"), kind)))
+    expanded = R.expand_dims(targets, axis=[axis])
+    hit = R.equal(expanded, R.reshape(R.astype(R.arange(shape[axis]), kind), spread))
+    hit = R.logical_and(hit, R.not_equal(expanded, constant(int_attr(call, "ignore_index"), kind)))
     weight = R.reshape(call.args[2], spread) if len(call.args) > 2 else number_like(1.0, x)
     factor = R.where(hit, weight, 0.0)
     reduction = attr(call, "reduction")
     flow = R.expand_dims(g, axis=[axis]) if reduction == "none" else g
-    made = -(factor * flow)
-    return [made / R.sum(factor) if reduction == "mean" else made, *[None] * (len(call.args) - 1)]
+    result = -(factor * flow)
+    return [result / R.sum(factor) if reduction == "mean" else result, *[None] * (len(call.args) - 1)]
 
 
 nll_loss = row(
@@ -153,11 +153,11 @@ def _entropy_type(call: Call) -> Type:
 
 
 def _entropy(call: Call, x: te.Tensor, labels: te.Tensor) -> te.Tensor:
-    product = te.compute(x.shape, lambda *i: widened(x[i]) * widened(labels[i]), "product")
+    product = te.compute(x.shape, lambda *i: upcast(x[i]) * upcast(labels[i]), "product")
     total = reduce_tensor(product, list(range(x.ndim)), False, te.sum, lambda v, _: v, "total")
     batch = te.Value(build.cast(x.shape[0], total.data_type)) if x.ndim > 1 else te.const(1, total.dtype)
-    made = te.compute((), lambda: 0 - total[()] / batch, "cross_entropy")
-    return cast_tensor(made, result_dtype(call), "cross_entropy_cast")
+    result = te.compute((), lambda: 0 - total[()] / batch, "cross_entropy")
+    return cast_tensor(result, result_dtype(call), "cross_entropy_cast")
 
 
 def _entropy_ref(predictions: np.ndarray, labels: np.ndarray) -> Any:

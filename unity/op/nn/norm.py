@@ -15,8 +15,8 @@ from ...ir.expr import Call
 from ...ir.relation import dims, unequal
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common import channels_last
-from ..common.gradients import Rule, field_of, fields_of, operand_shape, sum_but
-from ..common.lowering import widened
+from ..common.gradients import Rule, field_of, fields_of, operand_shape, sum_except
+from ..common.lowering import upcast
 from ..common.table import R, attribute, rows
 from ..common.type_rules import (
     attr,
@@ -91,33 +91,33 @@ def channel_params(
     return params
 
 
-def normalised(
-    call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, along: Sequence[int], name: str
+def normalize(
+    call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, param_axes: Sequence[int], name: str
 ) -> te.Tensor:
-    """The data with mean 0 and variance 1 over the axes of a call, scaled and shifted by parameters ``along`` some axes."""
+    """The data with mean 0 and variance 1 over the axes of a call, scaled and shifted by parameters ``param_axes`` some axes."""
     axes, eps = norm_axes(call, x), float_attr(call, "epsilon")
     center, scale = bool_attr(call, "center"), bool_attr(call, "scale")
-    mean, spread = mean_tensor(x, axes, True, "mean"), variance_tensor(x, axes, True, "variance")
+    mean, variance = mean_tensor(x, axes, True, "mean"), variance_tensor(x, axes, True, "variance")
 
     def body(*i: te.Value) -> te.Value:
-        at, w = [0 if a in axes else v for a, v in enumerate(i)], [i[a] for a in along]
-        value = (widened(x[i]) - mean[at]) * (1.0 / te.sqrt(spread[at] + eps))
-        value = value * widened(gamma[w]) if scale else value
-        return (value + widened(beta[w]) if center else value).astype(x.dtype)
+        index, w = [0 if a in axes else v for a, v in enumerate(i)], [i[a] for a in param_axes]
+        value = (upcast(x[i]) - mean[index]) * (1.0 / te.sqrt(variance[index] + eps))
+        value = value * upcast(gamma[w]) if scale else value
+        return (value + upcast(beta[w]) if center else value).astype(x.dtype)
 
     return te.compute(x.shape, body, name)
 
 
 def _layer_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
-    return normalised(call, x, gamma, beta, norm_axes(call, x), "layer_norm")
+    return normalize(call, x, gamma, beta, norm_axes(call, x), "layer_norm")
 
 
-def _spread_over(w: np.ndarray, rank: int, axes: Sequence[int]) -> np.ndarray:
+def _broadcast_axes(w: np.ndarray, rank: int, axes: Sequence[int]) -> np.ndarray:
     positions = sorted([a % rank for a in axes])
     return w.reshape([w.shape[positions.index(a)] if a in positions else 1 for a in range(rank)])
 
 
-def normalised_ref(
+def normalize_ref(
     x: np.ndarray,
     gamma: np.ndarray,
     beta: np.ndarray,
@@ -125,25 +125,25 @@ def normalised_ref(
     epsilon: float = 1e-5,
     center: bool = True,
     scale: bool = True,
-    along: Sequence[int] | None = None,
+    param_axes: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Mean 0 and variance 1 over axes; the parameters run along these, or ``along`` others."""
+    """Mean 0 and variance 1 over axes; the parameters run along these, or ``param_axes`` others."""
     axes = (axes,) if isinstance(axes, int) else tuple(axes)
-    along = axes if along is None else along
-    wide = x.astype(np.float64)
-    made = (wide - wide.mean(axes, keepdims=True)) / np.sqrt(wide.var(axes, keepdims=True) + epsilon)
-    made = made * _spread_over(gamma, x.ndim, along) if scale else made
-    return np.asarray(made + _spread_over(beta, x.ndim, along) if center else made, x.dtype)
+    param_axes = axes if param_axes is None else param_axes
+    x64 = x.astype(np.float64)
+    result = (x64 - x64.mean(axes, keepdims=True)) / np.sqrt(x64.var(axes, keepdims=True) + epsilon)
+    result = result * _broadcast_axes(gamma, x.ndim, param_axes) if scale else result
+    return np.asarray(result + _broadcast_axes(beta, x.ndim, param_axes) if center else result, x.dtype)
 
 
 def moments(x: Expr, axes: Sequence[int], eps: float, centred: bool) -> tuple[Expr, Expr]:
     """The normalised tensor and 1 / deviation."""
-    away = x - R.mean(x, axis=list(axes), keepdims=True) if centred else x
-    inverse = R.rsqrt(R.mean(R.square(away), axis=list(axes), keepdims=True) + eps)
-    return away * inverse, inverse
+    centered = x - R.mean(x, axis=list(axes), keepdims=True) if centred else x
+    inverse = R.rsqrt(R.mean(R.square(centered), axis=list(axes), keepdims=True) + eps)
+    return centered * inverse, inverse
 
 
-def through_moments(g: Expr, normal: Expr, inverse: Expr, axes: Sequence[int], centred: bool) -> Expr:
+def moments_backward(g: Expr, normal: Expr, inverse: Expr, axes: Sequence[int], centred: bool) -> Expr:
     """The gradient of the data from that of the normalised tensor."""
     part = normal * R.mean(g * normal, axis=list(axes), keepdims=True)
     rest = g - part
@@ -157,12 +157,12 @@ def _norm_grad(centred: bool) -> Rule:
         axes = sorted(axes_attr(call, "axes", len(shape)) or ())
         normal, inverse = moments(x, axes, float(attr(call, "epsilon")), centred)
         scale = bool_attr(call, "scale", True)
-        wide = R.reshape(gamma, tuple([shape[a] if a in axes else 1 for a in range(len(shape))]))
-        made = [through_moments(g * wide if scale else g, normal, inverse, axes, centred)]
-        made.append(sum_but(g * normal, axes, len(shape)) if scale else R.zeros_like(gamma))
+        weight = R.reshape(gamma, tuple([shape[a] if a in axes else 1 for a in range(len(shape))]))
+        result = [moments_backward(g * weight if scale else g, normal, inverse, axes, centred)]
+        result.append(sum_except(g * normal, axes, len(shape)) if scale else R.zeros_like(gamma))
         if centred:
-            made.append(sum_but(g, axes, len(shape)) if bool_attr(call, "center") else R.zeros_like(call.args[2]))
-        return made
+            result.append(sum_except(g, axes, len(shape)) if bool_attr(call, "center") else R.zeros_like(call.args[2]))
+        return result
 
     return rule
 
@@ -181,7 +181,7 @@ layer_norm = row(
     _norm_type(2),
     "Normalises over the axes to mean 0 and variance 1, then scales by gamma and shifts by beta.",
     lower=_layer_norm,
-    ref=normalised_ref,
+    ref=normalize_ref,
     grad=_norm_grad(True),
     samples="f32[2,3,4], f32[4], f32[4], axes=[-1]; "
     "f32[2,3,4], f32[3,4], f32[3,4], axes=[1,2], epsilon=1e-3; "
@@ -192,21 +192,23 @@ layer_norm = row(
 
 def _rms_norm(call: Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
     axes, eps = norm_axes(call, x), float_attr(call, "epsilon")
-    squares = te.compute(x.shape, lambda *i: widened(x[i]) * widened(x[i]), "square")
+    squares = te.compute(x.shape, lambda *i: upcast(x[i]) * upcast(x[i]), "square")
     mean = mean_tensor(squares, axes, True, "mean")
 
     def body(*i: te.Value) -> te.Value:
-        at = [0 if a in axes else v for a, v in enumerate(i)]
-        return (widened(x[i]) * (1.0 / te.sqrt(mean[at] + eps)) * widened(weight[[i[a] for a in axes]])).astype(x.dtype)
+        index = [0 if a in axes else v for a, v in enumerate(i)]
+        return (upcast(x[i]) * (1.0 / te.sqrt(mean[index] + eps)) * upcast(weight[[i[a] for a in axes]])).astype(
+            x.dtype
+        )
 
     return te.compute(x.shape, body, "rms_norm")
 
 
 def _rms_norm_ref(x: np.ndarray, weight: np.ndarray, axes: Any = (-1,), epsilon: float = 1e-5) -> np.ndarray:
     axes = (axes,) if isinstance(axes, int) else tuple(axes)
-    wide = x.astype(np.float64)
-    made = wide / np.sqrt((wide * wide).mean(axes, keepdims=True) + epsilon)
-    return np.asarray(made * _spread_over(weight, x.ndim, axes), x.dtype)
+    x64 = x.astype(np.float64)
+    result = x64 / np.sqrt((x64 * x64).mean(axes, keepdims=True) + epsilon)
+    return np.asarray(result * _broadcast_axes(weight, x.ndim, axes), x.dtype)
 
 
 rms_norm = row(
@@ -229,37 +231,37 @@ def _batch_norm_type(call: Call) -> Type:
     return TupleType((ty, *params[2:]))
 
 
-def other_axes(call: Call, rank: int) -> list[int]:
+def statistics_axes(call: Call, rank: int) -> list[int]:
     """The axes a batch normalisation takes its statistics over in training: all but that of the channels."""
     axis = normal_axis(call, int_attr(call, "axis"), rank)
     return [a for a in range(rank) if a != axis]
 
 
 def _batch_norm(
-    call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, mean: te.Tensor, spread: te.Tensor
+    call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, mean: te.Tensor, variance: te.Tensor
 ) -> tuple[te.Tensor, ...]:
     axis, eps = normal_axis(call, int_attr(call, "axis"), x.ndim), float_attr(call, "epsilon")
     center, scale = bool_attr(call, "center"), bool_attr(call, "scale")
-    used, handed_on = [mean, spread], [mean, spread]
+    used, running = [mean, variance], [mean, variance]
     if bool_attr(call, "training"):
-        axes, share = other_axes(call, x.ndim), float_attr(call, "momentum")
+        axes, momentum = statistics_axes(call, x.ndim), float_attr(call, "momentum")
         used = [mean_tensor(x, axes, False, "mean"), variance_tensor(x, axes, False, "variance")]
 
-        def moved(old: te.Tensor, new: te.Tensor, name: str) -> te.Tensor:
+        def update_running(old: te.Tensor, new: te.Tensor, name: str) -> te.Tensor:
             def body(c: te.Value) -> te.Value:
-                return (widened(old[c]) * (1 - share) + new[c] * share).astype(old.dtype)
+                return (upcast(old[c]) * (1 - momentum) + new[c] * momentum).astype(old.dtype)
 
             return te.compute(old.shape, body, name)
 
-        handed_on = [moved(mean, used[0], "moved_mean"), moved(spread, used[1], "moved_variance")]
+        running = [update_running(mean, used[0], "moved_mean"), update_running(variance, used[1], "moved_variance")]
 
     def body(*i: te.Value) -> te.Value:
         c = i[axis]
-        value = (widened(x[i]) - widened(used[0][c])) / te.sqrt(widened(used[1][c]) + eps)
-        value = value * widened(gamma[c]) if scale else value
-        return (value + widened(beta[c]) if center else value).astype(x.dtype)
+        value = (upcast(x[i]) - upcast(used[0][c])) / te.sqrt(upcast(used[1][c]) + eps)
+        value = value * upcast(gamma[c]) if scale else value
+        return (value + upcast(beta[c]) if center else value).astype(x.dtype)
 
-    return te.compute(x.shape, body, "batch_norm"), *handed_on
+    return te.compute(x.shape, body, "batch_norm"), *running
 
 
 def _batch_norm_ref(
@@ -267,7 +269,7 @@ def _batch_norm_ref(
     gamma: np.ndarray,
     beta: np.ndarray,
     mean: np.ndarray,
-    spread: np.ndarray,
+    variance: np.ndarray,
     axis: int = 1,
     epsilon: float = 1e-5,
     center: bool = True,
@@ -276,58 +278,58 @@ def _batch_norm_ref(
     training: bool = False,
 ) -> tuple[np.ndarray, ...]:
     used: tuple[np.ndarray, ...]
-    handed_on: tuple[np.ndarray, ...]
-    wide, used, handed_on = x.astype(np.float64), (mean, spread), (mean, spread)
+    running: tuple[np.ndarray, ...]
+    x64, used, running = x.astype(np.float64), (mean, variance), (mean, variance)
     if training:
         axes = tuple([a for a in range(x.ndim) if a != axis % x.ndim])
-        used = (wide.mean(axes), wide.var(axes))
-        old = [p.astype(np.float64) for p in handed_on]
-        handed_on = tuple([(o * (1 - momentum) + n * momentum).astype(x.dtype) for o, n in zip(old, used)])
-    m, v, g, b = [_spread_over(p.astype(np.float64), x.ndim, (axis,)) for p in (*used, gamma, beta)]
-    made = (wide - m) / np.sqrt(v + epsilon)
-    made = made * g if scale else made
-    return (made + b if center else made).astype(x.dtype), *handed_on
+        used = (x64.mean(axes), x64.var(axes))
+        old = [p.astype(np.float64) for p in running]
+        running = tuple([(o * (1 - momentum) + n * momentum).astype(x.dtype) for o, n in zip(old, used)])
+    m, v, g, b = [_broadcast_axes(p.astype(np.float64), x.ndim, (axis,)) for p in (*used, gamma, beta)]
+    result = (x64 - m) / np.sqrt(v + epsilon)
+    result = result * g if scale else result
+    return (result + b if center else result).astype(x.dtype), *running
 
 
 def _batch_norm_grad(call: Call, g: Expr) -> list[Any]:
-    x, gamma, beta, center, spread = call.args
+    x, gamma, beta, center, variance = call.args
     shape = operand_shape(call, x)
     axis = normal_axis(call, int_attr(call, "axis"), len(shape))
-    wide = tuple([shape[a] if a == axis else 1 for a in range(len(shape))])
-    out, through_mean, through_spread = fields_of(g)
+    channel_shape = tuple([shape[a] if a == axis else 1 for a in range(len(shape))])
+    out, grad_mean, grad_variance = fields_of(g)
     if bool_attr(call, "training"):
-        return _batch_norm_in_training(call, out, through_mean, through_spread, wide)
-    inverse = R.rsqrt(spread + float(attr(call, "epsilon")))
-    away = x - R.reshape(center, wide)
+        return _batch_norm_in_training(call, out, grad_mean, grad_variance, channel_shape)
+    inverse = R.rsqrt(variance + float(attr(call, "epsilon")))
+    centered = x - R.reshape(center, channel_shape)
     scale = gamma * inverse if bool_attr(call, "scale") else inverse
-    total = sum_but(out, [axis], len(shape))
-    moved = sum_but(out * away, [axis], len(shape))
+    total = sum_except(out, [axis], len(shape))
+    moved = sum_except(out * centered, [axis], len(shape))
     return [
-        out * R.reshape(scale, wide),
+        out * R.reshape(scale, channel_shape),
         moved * inverse if bool_attr(call, "scale") else R.zeros_like(gamma),
         total if bool_attr(call, "center") else R.zeros_like(beta),
-        through_mean - total * scale,
-        through_spread - moved * 0.5 * (scale * R.square(inverse)),
+        grad_mean - total * scale,
+        grad_variance - moved * 0.5 * (scale * R.square(inverse)),
     ]
 
 
-def _batch_norm_in_training(call: Call, g: Expr, through_mean: Expr, through_spread: Expr, wide: Any) -> list[Any]:
+def _batch_norm_in_training(call: Call, g: Expr, grad_mean: Expr, grad_variance: Expr, channel_shape: Any) -> list[Any]:
     """The moments are those of the data; the given ones reach only the statistics handed on."""
     x, gamma, beta = call.args[:3]
-    axes = other_axes(call, len(wide))
-    channel, share = [a for a in range(len(wide)) if a not in axes], float(attr(call, "momentum"))
+    axes = statistics_axes(call, len(channel_shape))
+    channel, momentum = [a for a in range(len(channel_shape)) if a not in axes], float(attr(call, "momentum"))
     eps, scale = float(attr(call, "epsilon")), bool_attr(call, "scale")
     normal, inverse = moments(x, axes, eps, True)
-    data = through_moments(g * R.reshape(gamma, wide) if scale else g, normal, inverse, axes, True)
-    each = share / sum_but(R.ones_like(x), channel, len(wide))
-    away = normal / inverse * 2.0
-    moved = R.reshape(through_mean * each, wide) + R.reshape(through_spread * each, wide) * away
+    data = moments_backward(g * R.reshape(gamma, channel_shape) if scale else g, normal, inverse, axes, True)
+    each = momentum / sum_except(R.ones_like(x), channel, len(channel_shape))
+    centered = normal / inverse * 2.0
+    moved = R.reshape(grad_mean * each, channel_shape) + R.reshape(grad_variance * each, channel_shape) * centered
     return [
         data + moved,
-        sum_but(g * normal, channel, len(wide)) if scale else R.zeros_like(gamma),
-        sum_but(g, channel, len(wide)) if bool_attr(call, "center") else R.zeros_like(beta),
-        through_mean * (1 - share),
-        through_spread * (1 - share),
+        sum_except(g * normal, channel, len(channel_shape)) if scale else R.zeros_like(gamma),
+        sum_except(g, channel, len(channel_shape)) if bool_attr(call, "center") else R.zeros_like(beta),
+        grad_mean * (1 - momentum),
+        grad_variance * (1 - momentum),
     ]
 
 
@@ -351,7 +353,7 @@ batch_norm = row(
     lower=_batch_norm,
     ref=_batch_norm_ref,
     grad=_batch_norm_grad,
-    layout=channels_last.along(1),
+    layout=channels_last.along_axis(1),
     samples="f32[2,3,4], f32[3], f32[3], f32[3], f32[3](0.1,2); "
     "f32[2,3,4], f32[4], f32[4], f32[4], f32[4](0.1,2), axis=-1, center=False, scale=False; "
     "f32[2,3,4], f32[3], f32[3], f32[3], f32[3](0.1,2), training=True, momentum=0.3; "

@@ -1,7 +1,7 @@
 """Pooling over one, two or three spatial axes: largest and mean over windows, and means over windows chosen by the output size.
 
 Layouts NCW, NCHW, NCDHW and their orders. Means of 16-bit floats are taken in float32, sums of
-integers in 64 bits; which places count in a mean
+integers in 64 bits; which positions count in a mean
 at the border is an attribute.
 """
 
@@ -28,13 +28,13 @@ from ..common.table import Operator, R, attribute, constant, rows
 from ..common.type_rules import attr, bool_attr, fail, float_tensor, op_name, tensor_arg, with_rank, with_shape
 from ..reduction.reduce import accumulate
 from .conv import (
+    as_tuple,
     backward_plan,
-    borders,
     layout_order,
-    left_over,
-    linear_along,
-    many,
+    linear_axes_grad,
+    output_padding,
     pad_tensor,
+    pad_widths,
     pads,
     spatial,
     window_size,
@@ -53,7 +53,7 @@ def number_tensor(call: Call, index: int, name: str, rank: int) -> TensorType:
     return float_tensor(call, index, name) if ty.dtype is not None and not ty.dtype.is_integral else ty
 
 
-def summed(x: te.Value) -> te.Value:
+def accumulate_window(x: te.Value) -> te.Value:
     """A value in the dtype the sum of a window is taken in."""
     return x.astype("int64") if x.dtype.is_integral and x.dtype.name != "uint64" else accumulate(x)
 
@@ -63,7 +63,7 @@ def quotient(total: te.Value, count: te.Value) -> te.Value:
     return (te.truncdiv if total.dtype.is_integral else operator.truediv)(total, count.astype(total.dtype))
 
 
-def kept_layout(call: Call, rank: int) -> tuple[int, ...]:
+def shared_layout(call: Call, rank: int) -> tuple[int, ...]:
     """Position of each axis in the layout of data and result. Raises E214 where the result should have another."""
     layout, out = attr(call, "layout") or _layout(rank), attr(call, "out_layout")
     if out and out != layout:
@@ -76,20 +76,20 @@ def pool_type(rank: int) -> Any:
 
     def rule(call: Call) -> Type:
         x = (tensor_arg if "max" in op_name(call) else number_tensor)(call, 0, "data", rank + 2)
-        order = kept_layout(call, rank)
+        order = shared_layout(call, rank)
         kernel, strides, dilation = [spatial(call, n, rank) for n in ("pool_size", "strides", "dilation")]
         before, after = pads(call, rank)
         ceil = bool_attr(call, "ceil_mode")
         known = dims(x)
         if known is None:
             return with_rank(x, rank + 2)
-        made = list(known)
+        shape = list(known)
         for i, a in enumerate(order[2:]):
             size = build.const(kernel[i], "int64")
-            made[a] = windows = window_size(known[a], before[i], after[i], size, strides[i], dilation[i], ceil)
+            shape[a] = windows = window_size(known[a], before[i], after[i], size, strides[i], dilation[i], ceil)
             if type(windows) is IntImm and windows.value < 0:
                 raise fail(call, "E213", f"the window is larger than the padded data along spatial axis {i}")
-        return with_shape(x, made)
+        return with_shape(x, shape)
 
     return rule
 
@@ -113,20 +113,20 @@ def _pool(largest: bool, rank: int) -> Any:
             extra = [(k - 1) * d + s for k, d, s in zip(kernel, dilation, strides)]
         wide = x
         if not largest and x.data_type.name not in ("float32", "float64"):
-            wide = te.compute(x.shape, lambda *i: summed(x[i]), "wide")
+            wide = te.compute(x.shape, lambda *i: accumulate_window(x[i]), "wide")
         edge = te.lowest(x.dtype) if largest else te.const(0, wide.dtype)
         padded = pad_tensor(wide, axes, before, [a + e for a, e in zip(after, extra)], edge)
         rs = [te.reduce_axis((0, kernel[i]), f"r{'dhw'[3 - rank + i]}") for i in range(rank)]
 
         def body(*i: te.Value) -> te.Value:
-            at: list[Any] = list(i)
+            index: list[Any] = list(i)
             for n, a in enumerate(axes):
-                at[a] = i[a] * strides[n] + rs[n] * dilation[n]
-            return (te.max if largest else te.sum)(padded[at], axis=rs)
+                index[a] = i[a] * strides[n] + rs[n] * dilation[n]
+            return (te.max if largest else te.sum)(padded[index], axis=rs)
 
-        made = te.compute(shape, body, f"max_pool{rank}d" if largest else "pool_sum")
+        result = te.compute(shape, body, f"max_pool{rank}d" if largest else "pool_sum")
         if largest:
-            return made
+            return result
         counted = bool_attr(call, "count_include_pad")
 
         def average(*i: te.Value) -> te.Value:
@@ -135,23 +135,23 @@ def _pool(largest: bool, rank: int) -> Any:
                 start = i[a] * strides[n] - before[n]
                 low, high = (-before[n], x.shape[a] + after[n]) if counted else (0, x.shape[a])
                 count = count * elements_within(start, kernel[n], dilation[n], low, high)
-            return quotient(made[i], te.maximum(count, 1)).astype(x.dtype)
+            return quotient(result[i], te.maximum(count, 1)).astype(x.dtype)
 
         return te.compute(shape, average, f"avg_pool{rank}d")
 
     return lower
 
 
-def window_places(
+def window_indices(
     spans: Sequence[int], pool_size: Any, strides: Any, dilation: Any, border: Sequence[int], ceil_mode: bool
 ) -> list[np.ndarray]:
     """For each axis the positions of the elements of each window; some may lie outside of the data."""
-    rank, made = len(spans), []
-    for a, (k, s, d) in enumerate(zip(*[many(v, rank) for v in (pool_size, strides, dilation)])):
+    rank, result = len(spans), []
+    for a, (k, s, d) in enumerate(zip(*[as_tuple(v, rank) for v in (pool_size, strides, dilation)])):
         room = spans[a] + border[a] + border[rank + a] - ((k - 1) * d + 1)
         count = (room + (s - 1 if ceil_mode else 0)) // s + 1
-        made.append(np.arange(count)[:, None] * s - border[a] + np.arange(k) * d)
-    return made
+        result.append(np.arange(count)[:, None] * s - border[a] + np.arange(k) * d)
+    return result
 
 
 def _includes_border(rank: int) -> bool:
@@ -173,25 +173,25 @@ def _pool_ref(largest: bool, rank: int) -> Any:
     ) -> np.ndarray:
         data = np.transpose(x, [layout.index(c) for c in _layout(rank)])
         data = data if largest else data.astype(np.float64)
-        border, spans, count = borders(padding, rank), data.shape[2:], np.ones((), int)
+        border, spans, count = pad_widths(padding, rank), data.shape[2:], np.ones((), int)
         fill = (-np.inf if data.dtype.kind not in "iu" else np.iinfo(data.dtype).min) if largest else 0
-        for a, at in reversed([*enumerate(window_places(spans, pool_size, strides, dilation, border, ceil_mode))]):
+        for a, at in reversed([*enumerate(window_indices(spans, pool_size, strides, dilation, border, ceil_mode))]):
             widths = [(0, 0)] * data.ndim
             widths[2 + a] = before, _ = -at.min(initial=0), max(0, at.max(initial=0) + 1 - spans[a])
             data = np.take(np.pad(data, widths, constant_values=fill), at + before, 2 + a)
             low, high = (-border[a], spans[a] + border[rank + a]) if count_include_pad else (0, spans[a])
             count = np.multiply.outer(((at >= low) & (at < high)).sum(-1), count)
         elements = tuple(range(3, 3 + 2 * rank, 2))
-        made = data.max(elements) if largest else data.sum(elements) / np.maximum(count, 1)
-        made = np.trunc(made) if data.dtype.kind == "f" and x.dtype.kind in "iu" else made
-        return np.transpose(made, [_layout(rank).index(c) for c in layout]).astype(x.dtype)
+        result = data.max(elements) if largest else data.sum(elements) / np.maximum(count, 1)
+        result = np.trunc(result) if data.dtype.kind == "f" and x.dtype.kind in "iu" else result
+        return np.transpose(result, [_layout(rank).index(c) for c in layout]).astype(x.dtype)
 
     return ref
 
 
 def _pool_grad(rank: int, largest: bool) -> Rule:
     def rule(call: Call, g: Expr) -> list[Any]:
-        """The maximum's gradient is shared equally between the places that attain it."""
+        """The maximum's gradient is shared equally between the positions that attain it."""
         x = call.args[0]
         plan = backward_plan(call, rank)
         strides, dilation, border = plan
@@ -200,7 +200,7 @@ def _pool_grad(rank: int, largest: bool) -> Rule:
         sizes, out, taps = operand_sizes(call, x), operand_sizes(call, g)[2:], spatial(call, "pool_size", rank)
         batch, dtype = sizes[0] * sizes[1], dtype_of(x)
         options: dict[str, Any] = {"strides": strides, "dilation": dilation, "padding": border}
-        extra = left_over(sizes[2:], out, taps, plan)
+        extra = output_padding(sizes[2:], out, taps, plan)
         lines, flow = R.reshape(x, (batch, 1, *sizes[2:])), R.reshape(g, (batch, 1, *out))
         if largest:
             kernel: Expr = constant(np.eye(math.prod(taps)).reshape(-1, 1, *taps).astype(dtype.numpy))
@@ -220,8 +220,8 @@ def _pool_grad(rank: int, largest: bool) -> Rule:
             if not bool_attr(call, "count_include_pad") and any(border):
                 count = getattr(R.nn, f"conv{rank}d")(R.ones((1, 1, *sizes[2:]), dtype=dtype.name), kernel, **options)
             flow = flow / count
-        made = getattr(R.nn, f"conv{rank}d_transpose")(flow, kernel, output_padding=extra, **options)
-        return [R.reshape(made, tuple(sizes))]
+        result = getattr(R.nn, f"conv{rank}d_transpose")(flow, kernel, output_padding=extra, **options)
+        return [R.reshape(result, tuple(sizes))]
 
     return rule
 
@@ -271,15 +271,15 @@ def adaptive_type(rank: int) -> Any:
 
     def rule(call: Call) -> Type:
         x = number_tensor(call, 0, "data", rank + 2)
-        order = kept_layout(call, rank)
+        order = shared_layout(call, rank)
         known = dims(x)
         if known is None or attr(call, "output_size") is None:
             return x if known is not None else with_rank(x, rank + 2)
         size = spatial(call, "output_size", rank)
-        made = list(known)
+        shape = list(known)
         for i in range(rank):
-            made[order[2 + i]] = build.const(size[i], "int64")
-        return with_shape(x, made)
+            shape[order[2 + i]] = build.const(size[i], "int64")
+        return with_shape(x, shape)
 
     return rule
 
@@ -289,7 +289,7 @@ def window_divisor(size: Expr) -> Expr:
     return size if type(size) is IntImm else build.maximum(size, 1)
 
 
-def adaptive_reach(span: Expr, size: Expr) -> Expr:
+def adaptive_window_bound(span: Expr, size: Expr) -> Expr:
     """Most elements a window of adaptive pooling holds along an axis."""
     size = window_divisor(size)
     if build.is_int(span % size, 0):
@@ -302,21 +302,21 @@ def _adaptive(rank: int) -> Any:
         axes = layout_order(call, "layout", _layout(rank), _layout(rank))[2:]
         shape = known_dims(call, call.ty)
         sizes, spans = [te.Value(window_divisor(shape[a])) for a in axes], [te.Value(x.shape[a]) for a in axes]
-        reach = [adaptive_reach(x.shape[a], shape[a]) for a in axes]
+        reach = [adaptive_window_bound(x.shape[a], shape[a]) for a in axes]
         rs = [te.reduce_axis((0, r), f"r{'dhw'[3 - rank + n]}") for n, r in enumerate(reach)]
 
         def edges(i: Sequence[te.Value], n: int) -> tuple[te.Value, te.Value]:
-            place = i[axes[n]]
-            return (place * spans[n]) // sizes[n], ((place + 1) * spans[n] + sizes[n] - 1) // sizes[n]
+            position = i[axes[n]]
+            return (position * spans[n]) // sizes[n], ((position + 1) * spans[n] + sizes[n] - 1) // sizes[n]
 
         def body(*i: te.Value) -> te.Value:
-            at: list[Any] = list(i)
+            index: list[Any] = list(i)
             inside = []
             for n, a in enumerate(axes):
                 start, end = edges(i, n)
-                at[a] = start + rs[n]
+                index[a] = start + rs[n]
                 inside.append(start + rs[n] < end)
-            value = summed(x[at])
+            value = accumulate_window(x[index])
             return te.sum(te.if_then_else(te.all(*inside), value, 0), axis=rs)
 
         total = te.compute(shape, body, "adaptive_sum")
@@ -339,27 +339,27 @@ def _adaptive_ref(rank: int) -> Any:
     ) -> np.ndarray:
         data = np.transpose(x, [layout.index(c) for c in _layout(rank)]).astype(np.float64)
         span = data.shape[2:]
-        size = span if output_size is None else many(output_size, rank)
+        size = span if output_size is None else as_tuple(output_size, rank)
         if 0 in span and x.dtype.kind in "iu":
             raise ValueError("integers have no mean of an empty window")
-        made = np.empty((*data.shape[:2], *size))
-        for place in np.ndindex(*size):
-            window = [slice(p * n // k, -(-(p + 1) * n // k)) for p, n, k in zip(place, span, size)]
-            at: tuple[Any, ...] = (slice(None), slice(None), *place)
-            made[at] = data[(slice(None), slice(None), *window)].mean(tuple(range(-rank, 0)))
-        made = np.trunc(made) if x.dtype.kind in "iu" else made
-        return np.transpose(made, [_layout(rank).index(c) for c in layout]).astype(x.dtype)
+        result = np.empty((*data.shape[:2], *size))
+        for index in np.ndindex(*size):
+            window = [slice(p * n // k, -(-(p + 1) * n // k)) for p, n, k in zip(index, span, size)]
+            indices: tuple[Any, ...] = (slice(None), slice(None), *index)
+            result[indices] = data[(slice(None), slice(None), *window)].mean(tuple(range(-rank, 0)))
+        result = np.trunc(result) if x.dtype.kind in "iu" else result
+        return np.transpose(result, [_layout(rank).index(c) for c in layout]).astype(x.dtype)
 
     return ref
 
 
 def _pool_matrix(call: Call, n: int, size: int, wanted: int) -> np.ndarray:
     """The mean over a window per line."""
-    made = np.zeros((wanted, size))
-    for place in range(wanted):
-        begin, end = place * size // wanted, -(-(place + 1) * size // wanted)
-        made[place, begin:end] = 1 / (end - begin)
-    return made
+    result = np.zeros((wanted, size))
+    for position in range(wanted):
+        begin, end = position * size // wanted, -(-(position + 1) * size // wanted)
+        result[position, begin:end] = 1 / (end - begin)
+    return result
 
 
 def _adaptive_row(rank: int) -> Operator:
@@ -370,7 +370,7 @@ def _adaptive_row(rank: int) -> Operator:
         "Returns the means of windows chosen so that the output has a given size.",
         lower=_adaptive(rank),
         ref=_adaptive_ref(rank),
-        grad=linear_along("DHW"[3 - rank :], _pool_matrix),
+        grad=linear_axes_grad("DHW"[3 - rank :], _pool_matrix),
         layout=channels_last.pool,
         samples=f"f32[{_SIGNALS[rank]}], output_size=each(1, 2, None); i32[{_SIGNALS[rank]}], output_size=2; "
         f"f32[{_SIGNALS[rank]}], output_size={(2, 3, 1)[3 - rank :]}, layout='{'NDHWC'.replace('DHW', 'DHW'[3 - rank :])}'",

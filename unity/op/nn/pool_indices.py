@@ -21,32 +21,32 @@ from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import field_of, operand_shape
 from ..common.lowering import known_dims
 from ..common.table import Operator, R, attribute, constant, rows
-from ..common.type_rules import like, product
+from ..common.type_rules import product, with_dtype
 from ..manipulate.manipulate import ravel
-from .conv import borders, many, pads, spatial
-from .pool import adaptive_reach, adaptive_type, pool_type, window_divisor, window_places
+from .conv import as_tuple, pad_widths, pads, spatial
+from .pool import adaptive_type, adaptive_window_bound, pool_type, window_divisor, window_indices
 
 row = rows("nn")
-Place = tuple[te.Value, te.Value]
+AxisIndex = tuple[te.Value, te.Value]
 """A position along one axis and whether it belongs to the window."""
 
 
 def _with_indices(rule: Callable[[Call], Type]) -> Callable[[Call], Type]:
-    def found(call: Call) -> Type:
+    def pair_type(call: Call) -> Type:
         values = rule(call)
         assert isinstance(values, TensorType)
-        return TupleType((values, like(values, INT64)))
+        return TupleType((values, with_dtype(values, INT64)))
 
-    return found
+    return pair_type
 
 
-def _pick(
+def _window_argmax(
     x: te.Tensor,
     shape: Sequence[Expr],
-    reach: Sequence[Any],
-    place: Callable[[Sequence[te.Value], int, te.Value], Place],
+    window: Sequence[Any],
+    axis_index: Callable[[Sequence[te.Value], int, te.Value], AxisIndex],
 ) -> tuple[te.Tensor, te.Tensor]:
-    """Largest element of each window and its index; ``place`` gives the position of a window's element along an axis.
+    """Largest element of each window and its index; ``axis_index`` gives the position of a window's element along an axis.
 
     Two reductions that need no pairs: the value, then the least index of an element that is it. Of NaNs it is the greatest: they
     count as the negative of their index. A window without elements has the index -1.
@@ -56,13 +56,13 @@ def _pick(
     def reduced(
         reducer: Callable[..., te.Value], element: Callable[..., te.Value], neutral: te.Value, name: str
     ) -> te.Tensor:
-        rs = [te.reduce_axis((0, r), f"r{'dhw'[3 - rank + n]}") for n, r in enumerate(reach)]
+        rs = [te.reduce_axis((0, r), f"r{'dhw'[3 - rank + n]}") for n, r in enumerate(window)]
 
         def body(*i: te.Value) -> te.Value:
-            places = [place(i, n, rs[n]) for n in range(rank)]
-            at = [p for p, _ in places]
-            inside = te.all(*[ok for _, ok in places])
-            return reducer(te.if_then_else(inside, element(i, at), neutral), axis=rs)
+            positions = [axis_index(i, n, rs[n]) for n in range(rank)]
+            index = [p for p, _ in positions]
+            inside = te.all(*[ok for _, ok in positions])
+            return reducer(te.if_then_else(inside, element(i, index), neutral), axis=rs)
 
         return te.compute(shape, body, name)
 
@@ -85,22 +85,22 @@ def _pick(
     return values, te.compute(shape, found, "place")
 
 
-def largest_in_windows(call: Call, x: te.Tensor, shape: Sequence[Expr]) -> tuple[te.Tensor, te.Tensor]:
-    """Values and places of pooling with the windows a call's attributes describe, for outputs of a shape."""
+def window_argmax(call: Call, x: te.Tensor, shape: Sequence[Expr]) -> tuple[te.Tensor, te.Tensor]:
+    """Values and indices of pooling with the windows a call's attributes describe, for outputs of a shape."""
     rank = x.ndim - 2
     kernel, strides, dilation = [spatial(call, n, rank) for n in ("pool_size", "strides", "dilation")]
     before, _ = pads(call, rank)
 
-    def place(i: Sequence[te.Value], n: int, r: te.Value) -> Place:
-        at = i[2 + n] * strides[n] + r * dilation[n] - before[n]
-        return at, te.all(at >= 0, at < te.Value(x.shape[2 + n]))
+    def axis_index(i: Sequence[te.Value], n: int, r: te.Value) -> AxisIndex:
+        index = i[2 + n] * strides[n] + r * dilation[n] - before[n]
+        return index, te.all(index >= 0, index < te.Value(x.shape[2 + n]))
 
-    return _pick(x, shape, kernel, place)
+    return _window_argmax(x, shape, kernel, axis_index)
 
 
 def _pool(call: Call, x: te.Tensor) -> Any:
     assert isinstance(call.ty, TupleType)
-    return largest_in_windows(call, x, known_dims(call, call.ty.fields[0]))
+    return window_argmax(call, x, known_dims(call, call.ty.fields[0]))
 
 
 def _adaptive(rank: int) -> Callable[..., Any]:
@@ -108,25 +108,27 @@ def _adaptive(rank: int) -> Callable[..., Any]:
         assert isinstance(call.ty, TupleType)
         shape = known_dims(call, call.ty.fields[0])
 
-        def place(i: Sequence[te.Value], n: int, r: te.Value) -> Place:
+        def axis_index(i: Sequence[te.Value], n: int, r: te.Value) -> AxisIndex:
             span, size = te.Value(x.shape[2 + n]), te.Value(window_divisor(shape[2 + n]))
             start = (i[2 + n] * span) // size
             return start + r, start + r < ((i[2 + n] + 1) * span + size - 1) // size
 
-        return _pick(x, shape, [adaptive_reach(x.shape[2 + n], shape[2 + n]) for n in range(rank)], place)
+        return _window_argmax(
+            x, shape, [adaptive_window_bound(x.shape[2 + n], shape[2 + n]) for n in range(rank)], axis_index
+        )
 
     return lower
 
 
-def _choose(data: np.ndarray, windows: Sequence[Sequence[Sequence[int]]]) -> tuple[np.ndarray, np.ndarray]:
-    """Largest elements of windows: for each axis and each output place the positions that belong to it."""
+def _window_argmax_ref(data: np.ndarray, windows: Sequence[Sequence[Sequence[int]]]) -> tuple[np.ndarray, np.ndarray]:
+    """Largest elements of windows: for each axis and each output position the positions that belong to it."""
     shape = (*data.shape[:2], *[len(w) for w in windows])
-    values, places = np.empty(shape, data.dtype), np.zeros(shape, np.int64)
+    values, positions = np.empty(shape, data.dtype), np.zeros(shape, np.int64)
     span = data.shape[2:]
     for out in np.ndindex(*shape[2:]):
-        at: tuple[Any, ...] = (slice(None), slice(None), *out)
+        index: tuple[Any, ...] = (slice(None), slice(None), *out)
         if not all([len(w[o]) for w, o in zip(windows, out)]):
-            values[at], places[at] = -np.inf if data.dtype.kind not in "iu" else np.iinfo(data.dtype).min, -1
+            values[index], positions[index] = -np.inf if data.dtype.kind not in "iu" else np.iinfo(data.dtype).min, -1
             continue
         grid = np.meshgrid(*[w[o] for w, o in zip(windows, out)], indexing="ij")
         flat = np.ravel_multi_index([g.reshape(-1) for g in grid], span)
@@ -134,9 +136,9 @@ def _choose(data: np.ndarray, windows: Sequence[Sequence[Sequence[int]]]) -> tup
         nan = seen != seen
         best = np.argmax(seen, -1)
         best = np.where(nan.any(-1), seen.shape[-1] - 1 - np.argmax(nan[..., ::-1], -1), best)
-        values[at] = np.take_along_axis(seen, best[..., None], -1)[..., 0]
-        places[at] = flat[best]
-    return values, places
+        values[index] = np.take_along_axis(seen, best[..., None], -1)[..., 0]
+        positions[index] = flat[best]
+    return values, positions
 
 
 def _pool_ref(rank: int) -> Callable[..., Any]:
@@ -150,30 +152,32 @@ def _pool_ref(rank: int) -> Callable[..., Any]:
         layout: Any = None,
     ) -> Any:
         spans = x.shape[2:]
-        places = window_places(spans, pool_size, strides, dilation, borders(padding, rank), ceil_mode)
-        return _choose(x, [[at[(at >= 0) & (at < n)] for at in axis] for axis, n in zip(places, spans)])
+        positions = window_indices(spans, pool_size, strides, dilation, pad_widths(padding, rank), ceil_mode)
+        return _window_argmax_ref(x, [[at[(at >= 0) & (at < n)] for at in axis] for axis, n in zip(positions, spans)])
 
     return ref
 
 
 def _adaptive_ref(rank: int) -> Callable[..., Any]:
     def ref(x: np.ndarray, output_size: Any, layout: Any = None) -> Any:
-        sizes = many(output_size, rank)
+        sizes = as_tuple(output_size, rank)
         spans = x.shape[2:]
-        return _choose(x, [[range(o * n // m, -(-(o + 1) * n // m)) for o in range(m)] for n, m in zip(spans, sizes)])
+        return _window_argmax_ref(
+            x, [[range(o * n // m, -(-(o + 1) * n // m)) for o in range(m)] for n, m in zip(spans, sizes)]
+        )
 
     return ref
 
 
 def _grad(call: Call, g: Expr) -> list[Any]:
     """Pooling with indices: every gradient goes to the element its window chose, that of a window without any nowhere."""
-    x, values, places = call.args[0], field_of(g, 0), field_of(call, 1)
+    x, values, positions = call.args[0], field_of(g, 0), field_of(call, 1)
     lead, spans = operand_shape(call, x)[:2], operand_shape(call, x)[2:]
-    values = R.where(R.equal(places, constant(-1, "int64")), R.zeros_like(values), values)
+    values = R.where(R.equal(positions, constant(-1, "int64")), R.zeros_like(values), values)
     flat = R.reshape(R.zeros_like(x), ShapeExpr((*lead, product(spans))))
     out = ShapeExpr((*lead, product(operand_shape(call, values)[2:])))
-    made = R.scatter_elements(flat, R.reshape(places, out), R.reshape(values, out), axis=2, reduction="add")
-    return [R.reshape(made, ShapeExpr(operand_shape(call, x)))]
+    result = R.scatter_elements(flat, R.reshape(positions, out), R.reshape(values, out), axis=2, reduction="add")
+    return [R.reshape(result, ShapeExpr(operand_shape(call, x)))]
 
 
 _SPANS = {1: "5", 2: "4,5", 3: "3,4,2"}

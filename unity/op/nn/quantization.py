@@ -15,7 +15,7 @@ from ...ir.expr import Call, ShapeExpr, Var
 from ...ir.relation import dims, exceeds, tensor_type, unequal
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ...ir.types import Expr, TensorType, Type
-from ..common.gradients import dtype_of, nowhere, operand_shape
+from ..common.gradients import dtype_of, not_differentiable, operand_shape
 from ..common.loop_nests import loops, read
 from ..common.lowering import result_dims, result_dtype
 from ..common.table import R, attribute, row
@@ -29,11 +29,11 @@ from ..common.type_rules import (
     float_tensor,
     int_attr,
     is_one,
-    like,
     normal_axis,
     tensor_arg,
+    with_dtype,
 )
-from ..manipulate.index import check_pick, in_range, index_tensor
+from ..manipulate.index import check_indexable, in_range, index_tensor
 from .activations import float_attr
 
 
@@ -59,7 +59,7 @@ def _quantize_type(call: Call) -> Type:
     _parameters(call, ty)
     if not dtype.is_integral or dtype.is_bool:
         raise fail(call, "E214", f"out_dtype must be an integer type, got {dtype.name}")
-    return like(ty, dtype)
+    return with_dtype(ty, dtype)
 
 
 def _dequantize_type(call: Call) -> Type:
@@ -67,7 +67,7 @@ def _dequantize_type(call: Call) -> Type:
     _parameters(call, ty)
     if not dtype.is_float:
         raise fail(call, "E214", f"out_dtype must be a float type, got {dtype.name}")
-    return like(ty, dtype)
+    return with_dtype(ty, dtype)
 
 
 def _parameter(call: Call, x: te.Tensor, param: te.Tensor, i: tuple[te.Value, ...]) -> te.Value:
@@ -99,15 +99,13 @@ def _dequantize(call: Call, x: te.Tensor, scale: te.Tensor, zero: te.Tensor) -> 
     return te.compute(x.shape, body, "dequantize")
 
 
-def _spread(param: np.ndarray, rank: int, axis: int) -> np.ndarray:
-    wide = param.astype(np.float64)
-    return (
-        wide.reshape([-1 if a == axis % rank else 1 for a in range(rank)]) if wide.ndim and rank else wide.reshape(())
-    )
+def _broadcast_param(param: np.ndarray, rank: int, axis: int) -> np.ndarray:
+    x64 = param.astype(np.float64)
+    return x64.reshape([-1 if a == axis % rank else 1 for a in range(rank)]) if x64.ndim and rank else x64.reshape(())
 
 
 def _quantize_ref(x: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: str = "int8") -> np.ndarray:
-    step, offset = _spread(scale, x.ndim, axis), _spread(zero_point, x.ndim, axis)
+    step, offset = _broadcast_param(scale, x.ndim, axis), _broadcast_param(zero_point, x.ndim, axis)
     info = np.iinfo(str(out_dtype))
     with np.errstate(all="ignore"):
         value = np.round(x.astype(np.float64) / step) + offset
@@ -116,7 +114,7 @@ def _quantize_ref(x: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype
 
 
 def _dequantize_ref(x: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: str = "float32") -> np.ndarray:
-    step, offset = _spread(scale, x.ndim, axis), _spread(zero_point, x.ndim, axis)
+    step, offset = _broadcast_param(scale, x.ndim, axis), _broadcast_param(zero_point, x.ndim, axis)
     return np.asarray((x.astype(np.float64) - offset) * step, DataType(str(out_dtype)).numpy)
 
 
@@ -145,12 +143,12 @@ def _dequantize_grad(call: Call, g: Expr) -> list[Any]:
     shape, dtype = operand_shape(call, data), dtype_of(g)
     axis = normal_axis(call, int_attr(call, "axis"), len(shape)) if shape else 0
 
-    def spread(param: Expr) -> Expr:
+    def expand(param: Expr) -> Expr:
         own = operand_shape(call, param)
-        wide = [own[0] if a == axis else ONE for a in range(len(shape))] if own else []
-        return R.astype(R.reshape(param, ShapeExpr(tuple(wide))), dtype)
+        param_shape = [own[0] if a == axis else ONE for a in range(len(shape))] if own else []
+        return R.astype(R.reshape(param, ShapeExpr(tuple(param_shape))), dtype)
 
-    def gathered(value: Expr, param: Expr) -> Expr | None:
+    def reduce_to_param(value: Expr, param: Expr) -> Expr | None:
         if not dtype_of(param).is_float:
             return None
         own = operand_shape(call, param)
@@ -158,8 +156,8 @@ def _dequantize_grad(call: Call, g: Expr) -> list[Any]:
         rest = [a for a in range(len(shape)) if not (keeps and a == axis)]
         return R.astype(R.reshape(R.sum(value, axis=rest) if rest else value, ShapeExpr(own)), dtype_of(param))
 
-    away = R.astype(data, dtype) - spread(zero)
-    return [None, gathered(g * away, scale), gathered(-(g * spread(scale)), zero)]
+    distance = R.astype(data, dtype) - expand(zero)
+    return [None, reduce_to_param(g * distance, scale), reduce_to_param(-(g * expand(scale)), zero)]
 
 
 dequantize = row(
@@ -194,7 +192,7 @@ def _multinomial_type(call: Call) -> Type:
     if samples is not None and rows is not None and unequal(samples[0], rows[0]):
         raise fail(call, "E213", f"{samples[0]} samples and {rows[0]} rows", arg=2)
     if lines is not None and rows is not None:
-        check_pick(call, 0, lines[0], rows)
+        check_indexable(call, 0, lines[0], rows)
     dtype = dtype_value(call, attr(call, "dtype")) or INT64
     return TensorType(uniform.shape, dtype, uniform.ndim, prob.vdevice)
 
@@ -277,8 +275,8 @@ def _window_ref(
     window_size: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, dtype: str = "float32"
 ) -> np.ndarray:
     turns = max(window_size if periodic else window_size - 1, 1)
-    made = alpha - beta * np.cos(2 * np.pi * np.arange(window_size) / turns)
-    return (np.ones(1) if window_size == 1 else made).astype(DataType(str(dtype)).numpy)
+    result = alpha - beta * np.cos(2 * np.pi * np.arange(window_size) / turns)
+    return (np.ones(1) if window_size == 1 else result).astype(DataType(str(dtype)).numpy)
 
 
 hamming_window = row(
@@ -303,7 +301,7 @@ hamming_window = row(
 def _eye_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, rank=2)
     int_attr(call, "k")
-    return like(ty, dtype_value(call, attr(call, "dtype")) or ty.dtype)
+    return with_dtype(ty, dtype_value(call, attr(call, "dtype")) or ty.dtype)
 
 
 def _eye(call: Call, x: te.Tensor) -> te.Tensor:
@@ -323,6 +321,6 @@ eye_like = row(
     family="create",
     lower=_eye,
     ref=_eye_ref,
-    grad=nowhere,
+    grad=not_differentiable,
     samples="f32[3,4], k=1; f32[2,2], dtype='int32', k=-1",
 )

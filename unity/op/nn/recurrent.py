@@ -22,8 +22,8 @@ from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import Rule, dtype_of, field_of, operand_shape
-from ..common.loop_nests import read, reduced, serial_loop, unit_loop
-from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name, wide_type
+from ..common.loop_nests import read, reduction_nest, serial_loop, unit_loop
+from ..common.lowering import SMALL_FLOATS, cast_tensor, compute_dtype, short_name
 from ..common.table import Operator, R, attribute, optional, rows
 from ..common.type_rules import attr, bool_attr, choice_attr, fail, float_tensor, product, same_dtype
 
@@ -71,7 +71,7 @@ def state_product(out: Buffer, state: Buffer, weight: Buffer) -> Stmt:
         left, right = [build.cast(x, out.dtype) for x in (read(state, (b, k)), read(weight, (k, g)))]
         return left * right
 
-    return reduced(out, [weight.shape[0]], term, name="product")
+    return reduction_nest(out, [weight.shape[0]], term, name="product")
 
 
 def _sigmoid(x: Expr) -> Expr:
@@ -107,25 +107,27 @@ def _layer(count: int, update: Update) -> Callable[..., Any]:
     def lower(call: Call, gates: te.Tensor, hidden: te.Tensor, *rest: te.Tensor) -> Any:
         states = [hidden, *rest[:1]] if short_name(call) == "lstm" else [hidden]
         weight, *bias = rest[len(states) - 1 :]
-        wide = wide_type(gates.data_type)
+        acc_dtype = compute_dtype(gates.data_type)
         mixed = weight.data_type is not gates.data_type
-        inputs = [cast_tensor(t, wide, "wide") for t in (gates, *states, *bias)]
-        inputs.insert(1, weight if mixed else cast_tensor(weight, wide, "wide"))
+        inputs = [cast_tensor(t, acc_dtype, "wide") for t in (gates, *states, *bias)]
+        inputs.insert(1, weight if mixed else cast_tensor(weight, acc_dtype, "wide"))
         steps, batch, width = gates.shape
         size = hidden.shape[1]
         backwards = bool_attr(call, "reverse")
 
         def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
             x, w, first = ins[0], ins[1], ins[2 : 2 + len(states)]
-            out, kept, pre, factor = outs[0], outs[1 : 1 + len(states)], outs[1 + len(states)], outs[-1]
+            out, current, pre, factor = outs[0], outs[1 : 1 + len(states)], outs[1 + len(states)], outs[-1]
 
             def rounded(b: Var, j: Var) -> list[Stmt]:
                 """The state as the next product takes it."""
-                return [BufferStore(factor, build.cast(read(kept[0], (b, j)), factor.dtype), (b, j))] if mixed else []
+                return (
+                    [BufferStore(factor, build.cast(read(current[0], (b, j)), factor.dtype), (b, j))] if mixed else []
+                )
 
             def begin(b: Var) -> Stmt:
                 return unit_loop(size, lambda j: seq(*[
-                    BufferStore(s, read(f, (b, j)), (b, j)) for s, f in zip(kept, first)
+                    BufferStore(s, read(f, (b, j)), (b, j)) for s, f in zip(current, first)
                 ], *rounded(b, j)))  # fmt: skip
 
             def step(t: Var) -> Stmt:
@@ -133,33 +135,33 @@ def _layer(count: int, update: Update) -> Callable[..., Any]:
 
                 def sample(b: Var) -> Stmt:
                     def unit(j: Var) -> Stmt:
-                        def place(n: int) -> Expr:
+                        def gate_index(n: int) -> Expr:
                             return size * n + j
 
                         def added(n: int) -> Expr:
-                            value = read(pre, (b, place(n)))
-                            return value + read(ins[-1], (place(n),)) if bias else value
+                            value = read(pre, (b, gate_index(n)))
+                            return value + read(ins[-1], (gate_index(n),)) if bias else value
 
-                        old = [read(s, (b, j)) for s in kept]
-                        new = update(call, lambda n: read(x, (time, b, place(n))), added, old)
+                        old = [read(s, (b, j)) for s in current]
+                        new = update(call, lambda n: read(x, (time, b, gate_index(n))), added, old)
                         if len(new) == 1:
-                            stores = [BufferStore(kept[0], new[0], (b, j))]
+                            stores = [BufferStore(current[0], new[0], (b, j))]
                         else:  # the cell first: the output is made from its new value
-                            stores = [BufferStore(kept[1], new[1], (b, j)), BufferStore(kept[0], new[0], (b, j))]
-                        return seq(*stores, BufferStore(out, read(kept[0], (b, j)), (time, b, j)), *rounded(b, j))
+                            stores = [BufferStore(current[1], new[1], (b, j)), BufferStore(current[0], new[0], (b, j))]
+                        return seq(*stores, BufferStore(out, read(current[0], (b, j)), (time, b, j)), *rounded(b, j))
 
                     return unit_loop(size, unit)
 
-                return seq(state_product(pre, factor if mixed else kept[0], w), serial_loop(batch, sample, "b"))
+                return seq(state_product(pre, factor if mixed else current[0], w), serial_loop(batch, sample, "b"))
 
             return seq(serial_loop(batch, begin, "b"), serial_loop(steps, step, "t"))
 
         shapes = [(steps, batch, size), *[(batch, size)] * len(states), (batch, width)]
-        kinds = [wide] * len(shapes)
+        kinds = [acc_dtype] * len(shapes)
         if mixed:
             shapes, kinds = [*shapes, (batch, size)], [*kinds, weight.data_type]
-        made = te.extern(shapes, inputs, emit, short_name(call), kinds)
-        return tuple([cast_tensor(t, gates.data_type, "cast") for t in made[: 1 + len(states)]])
+        result = te.extern(shapes, inputs, emit, short_name(call), kinds)
+        return tuple([cast_tensor(t, gates.data_type, "cast") for t in result[: 1 + len(states)]])
 
     return lower
 
@@ -213,15 +215,15 @@ def _rnn_ref(gates: Any, hidden: Any, weight: Any, nonlinearity: str = "tanh", r
     return out, hidden
 
 
-def in_wide(ref: Callable[..., Any]) -> Callable[..., Any]:
+def in_float32(ref: Callable[..., Any]) -> Callable[..., Any]:
     """The meaning with 16-bit floats computed in float32."""
 
-    def wide(*values: Any, **attrs: Any) -> Any:
+    def wrapped(*values: Any, **attrs: Any) -> Any:
         kind = values[0].dtype
         widened = [v.astype(np.result_type(v, np.float32)) if v.dtype == kind else v for v in values]
         return tuple([m.astype(kind) for m in ref(*widened, **attrs)])
 
-    return wide
+    return wrapped
 
 
 def _gates(x: Expr, count: int) -> list[Expr]:
@@ -229,11 +231,11 @@ def _gates(x: Expr, count: int) -> list[Expr]:
     return [TupleGetItem(parts, n) for n in range(count)]
 
 
-def _joined(parts: list[Expr]) -> Expr:
+def _concat_gates(parts: list[Expr]) -> Expr:
     return R.concat(Tuple(tuple(parts)), axis=2)
 
 
-def _before(call: Call, states: Expr, first: Expr) -> Expr:
+def _previous_states(call: Call, states: Expr, first: Expr) -> Expr:
     """The state before each step, in the order of time."""
     begin = R.expand_dims(first, axis=[0])
     if bool_attr(call, "reverse"):
@@ -241,23 +243,23 @@ def _before(call: Call, states: Expr, first: Expr) -> Expr:
     return R.strided_slice(R.concat(Tuple((begin, states)), axis=0), axes=[0], begin=[0], end=[-1])
 
 
-def _like(value: Expr, like: Expr) -> Expr:
+def _cast_like(value: Expr, like: Expr) -> Expr:
     """A value in the dtype of another: rounding a weight has the slope one."""
     same = dtype_of(value) is dtype_of(like)
     return value if same else R.astype(value, dtype_of(like))
 
 
-def _weight(call: Call, weight: Expr, before: Expr, flow: Expr) -> Expr:
+def _weight_grad(call: Call, weight: Expr, states: Expr, flow: Expr) -> Expr:
     """Sum over steps and samples of state^T flow."""
     steps, batch, size = operand_shape(call, call.args[0])[:2] + operand_shape(call, call.args[1])[1:]
     width = operand_shape(call, call.args[0])[2]
     rows = product((steps, batch))
-    states = R.permute_dims(R.reshape(before, ShapeExpr((rows, size))), axes=[1, 0])
-    return _like(R.matmul(states, R.reshape(flow, ShapeExpr((rows, width)))), weight)
+    transposed = R.permute_dims(R.reshape(states, ShapeExpr((rows, size))), axes=[1, 0])
+    return _cast_like(R.matmul(transposed, R.reshape(flow, ShapeExpr((rows, width)))), weight)
 
 
-def _turned(weight: Expr, gates: Expr) -> Expr:
-    return R.permute_dims(_like(weight, gates), axes=[1, 0])
+def _transpose_weight(weight: Expr, gates: Expr) -> Expr:
+    return R.permute_dims(_cast_like(weight, gates), axes=[1, 0])
 
 
 def _rnn_grad(call: Call, g: Expr) -> list[Any]:
@@ -268,18 +270,18 @@ def _rnn_grad(call: Call, g: Expr) -> list[Any]:
     else:
         slope = R.astype(R.greater(out, 0.0), dtype_of(gates))
     reverse = bool_attr(call, "reverse")
-    made = R.grad.recurrent_backward(
-        field_of(g, 0), field_of(g, 1), R.zeros_like(slope), slope, _turned(weight, gates), reverse=reverse
+    result = R.grad.recurrent_backward(
+        field_of(g, 0), field_of(g, 1), R.zeros_like(slope), slope, _transpose_weight(weight, gates), reverse=reverse
     )
-    flow = TupleGetItem(made, 0) * slope
-    return [flow, TupleGetItem(made, 1), _weight(call, weight, _before(call, out, first), flow)]
+    flow = TupleGetItem(result, 0) * slope
+    return [flow, TupleGetItem(result, 1), _weight_grad(call, weight, _previous_states(call, out, first), flow)]
 
 
 def _gru_grad(call: Call, g: Expr) -> list[Any]:
     """h = n + z (h' - n), n = tanh(x + r a), with a = h' w + b what the state adds to the new gate."""
     gates, first, weight, *bias = call.args
-    before = _before(call, TupleGetItem(call, 0), first)
-    added = R.matmul(before, _like(weight, gates))
+    before = _previous_states(call, TupleGetItem(call, 0), first)
+    added = R.matmul(before, _cast_like(weight, gates))
     added = added + bias[0] if bias else added
     given, inner = _gates(gates, 3), _gates(added, 3)
     r, z = [R.sigmoid(given[n] + inner[n]) for n in (0, 1)]
@@ -287,15 +289,15 @@ def _gru_grad(call: Call, g: Expr) -> list[Any]:
     to_new = (1.0 - z) * (1.0 - R.square(new))
     to_reset = to_new * inner[2] * (r * (1.0 - r))
     to_update = (before - new) * (z * (1.0 - z))
-    factors = _joined([to_reset, to_update, to_new * r])
+    factors = _concat_gates([to_reset, to_update, to_new * r])
     reverse = bool_attr(call, "reverse")
-    made = R.grad.recurrent_backward(
-        field_of(g, 0), field_of(g, 1), z, factors, _turned(weight, gates), reverse=reverse
+    out = R.grad.recurrent_backward(
+        field_of(g, 0), field_of(g, 1), z, factors, _transpose_weight(weight, gates), reverse=reverse
     )
-    flow = TupleGetItem(made, 0)
-    inside = _joined([flow, flow, flow]) * factors
-    result = [_joined([flow * part for part in (to_reset, to_update, to_new)]), TupleGetItem(made, 1)]
-    result.append(_weight(call, weight, before, inside))
+    flow = TupleGetItem(out, 0)
+    inside = _concat_gates([flow, flow, flow]) * factors
+    result = [_concat_gates([flow * part for part in (to_reset, to_update, to_new)]), TupleGetItem(out, 1)]
+    result.append(_weight_grad(call, weight, before, inside))
     return [*result, R.sum(inside, axis=[0, 1])] if bias else result
 
 
@@ -303,28 +305,28 @@ def _lstm_grad(call: Call, g: Expr) -> list[Any]:
     """c = f c' + i n, h = o tanh(c); the cells of all steps are computed again from the gates."""
     gates, first, first_cell, weight = call.args
     reverse = bool_attr(call, "reverse")
-    before = _before(call, TupleGetItem(call, 0), first)
-    raw = _gates(gates + R.matmul(before, _like(weight, gates)), 4)
+    before = _previous_states(call, TupleGetItem(call, 0), first)
+    raw = _gates(gates + R.matmul(before, _cast_like(weight, gates)), 4)
     i, f, o = [R.sigmoid(raw[n]) for n in (0, 1, 3)]
     new = R.tanh(raw[2])
     cells = R.grad.linear_recurrence(f, i * new, first_cell, reverse=reverse)
     squashed = R.tanh(cells)
-    factors = _joined(
+    factors = _concat_gates(
         [
             new * (i * (1.0 - i)),
-            _before(call, cells, first_cell) * (f * (1.0 - f)),
+            _previous_states(call, cells, first_cell) * (f * (1.0 - f)),
             i * (1.0 - R.square(new)),
             squashed * (o * (1.0 - o)),
         ]
     )
     through = o * (1.0 - R.square(squashed))
     flows = [field_of(g, n) for n in range(3)]
-    made = R.grad.lstm_backward(
-        flows[0], flows[1], f, factors, _turned(weight, gates), flows[2], through, reverse=reverse
+    result = R.grad.lstm_backward(
+        flows[0], flows[1], f, factors, _transpose_weight(weight, gates), flows[2], through, reverse=reverse
     )
-    flow, cell_flow = TupleGetItem(made, 0), TupleGetItem(made, 1)
-    inside = _joined([cell_flow, cell_flow, cell_flow, flow]) * factors
-    return [inside, TupleGetItem(made, 2), TupleGetItem(made, 3), _weight(call, weight, before, inside)]
+    flow, cell_flow = TupleGetItem(result, 0), TupleGetItem(result, 1)
+    inside = _concat_gates([cell_flow, cell_flow, cell_flow, flow]) * factors
+    return [inside, TupleGetItem(result, 2), TupleGetItem(result, 3), _weight_grad(call, weight, before, inside)]
 
 
 _PARAMS: dict[str, Param | str] = {
@@ -351,7 +353,7 @@ def _row(
         _layer_type(count, names),
         doc,
         lower=_layer(count, update),
-        ref=in_wide(ref),
+        ref=in_float32(ref),
         grad=grad,
         narrow_argument=names.index("weight"),
         samples=samples,

@@ -23,10 +23,10 @@ from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import SECOND_DERIVATIVE
 from ..common.loop_nests import read, serial_loop, unit_loop
-from ..common.lowering import cast_tensor, short_name, wide_type
+from ..common.lowering import cast_tensor, compute_dtype, short_name
 from ..common.table import attribute, rows
 from ..common.type_rules import bool_attr, fail, float_tensor, same_dtype
-from .recurrent import in_wide, state_product, time_steps
+from .recurrent import in_float32, state_product, time_steps
 
 row = rows("grad")
 
@@ -65,29 +65,29 @@ def _recurrence_type(call: Call) -> Type:
 
 def _recurrence(call: Call, factor: te.Tensor, term: te.Tensor, start: te.Tensor) -> te.Tensor:
     steps, batch, size = factor.shape
-    wide = wide_type(factor.data_type)
+    acc_dtype = compute_dtype(factor.data_type)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        out, held = outs
+        out, state = outs
 
         def begin(b: Var) -> Stmt:
-            return unit_loop(size, lambda j: BufferStore(held, read(ins[2], (b, j)), (b, j)))
+            return unit_loop(size, lambda j: BufferStore(state, read(ins[2], (b, j)), (b, j)))
 
         def step(t: Var) -> Stmt:
             time = _time(call, steps, t, not bool_attr(call, "reverse"))
 
             def unit(b: Var, j: Var) -> Stmt:
-                at = (time, b, j)
-                value = read(ins[0], at) * read(held, (b, j)) + read(ins[1], at)
-                return seq(BufferStore(held, value, (b, j)), BufferStore(out, read(held, (b, j)), at))
+                index = (time, b, j)
+                value = read(ins[0], index) * read(state, (b, j)) + read(ins[1], index)
+                return seq(BufferStore(state, value, (b, j)), BufferStore(out, read(state, (b, j)), index))
 
             return serial_loop(batch, lambda b: unit_loop(size, lambda j: unit(b, j)), "b")
 
         return seq(serial_loop(batch, begin, "b"), serial_loop(steps, step, "t"))
 
-    inputs = [cast_tensor(t, wide, "wide") for t in (factor, term, start)]
-    made = te.extern([factor.shape, start.shape], inputs, emit, short_name(call), [wide, wide])
-    return cast_tensor(made[0], factor.data_type, "cast")
+    inputs = [cast_tensor(t, acc_dtype, "wide") for t in (factor, term, start)]
+    result = te.extern([factor.shape, start.shape], inputs, emit, short_name(call), [acc_dtype, acc_dtype])
+    return cast_tensor(result[0], factor.data_type, "cast")
 
 
 def _recurrence_ref(factor: Any, term: Any, start: Any, reverse: bool = False) -> Any:
@@ -103,7 +103,7 @@ linear_recurrence = row(
     _recurrence_type,
     "Returns all states of y[t] = factor[t] * y[t - 1] + term[t], such as the cells of an LSTM.",
     lower=_recurrence,
-    ref=lambda *args, **attrs: in_wide(_recurrence_ref)(*args, **attrs)[0],
+    ref=lambda *args, **attrs: in_float32(_recurrence_ref)(*args, **attrs)[0],
     grad=SECOND_DERIVATIVE,
     samples="f32[4,2,3], f32[4,2,3], f32[2,3], reverse=each(False, True); f32[0,2,3], f32[0,2,3], f32[2,3]",
 )
@@ -147,12 +147,12 @@ def _backward(call: Call, *tensors: te.Tensor) -> Any:
     width = tensors[3].shape[2]
     cells = len(tensors) == len(_LSTM)
     count = width // build.maximum(size, 1)
-    wide = wide_type(flow.data_type)
+    acc_dtype = compute_dtype(flow.data_type)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         out_grad, first, keep, factors, weight = ins[:5]
         *results, pre, carried = outs
-        made, state = results[0], results[len(results) // 2]
+        out, state = results[0], results[len(results) // 2]
 
         def begin(b: Var) -> Stmt:
             pairs = [(state, first), *([(results[3], ins[5])] if cells else [])]
@@ -162,28 +162,28 @@ def _backward(call: Call, *tensors: te.Tensor) -> Any:
             time = _time(call, steps, t, bool_attr(call, "reverse"))
 
             def unit(b: Var, j: Var) -> Stmt:
-                at = (time, b, j)
-                total = read(out_grad, at) + read(state, (b, j))
-                parts: list[Stmt] = [BufferStore(made, total, at)]
+                index = (time, b, j)
+                total = read(out_grad, index) + read(state, (b, j))
+                parts: list[Stmt] = [BufferStore(out, total, index)]
                 if cells:
-                    through = read(made, at) * read(ins[6], at)
-                    parts.append(BufferStore(results[1], read(results[3], (b, j)) + through, at))
-                held, target = (results[1], results[3]) if cells else (made, state)
-                parts.append(BufferStore(target, read(held, at) * read(keep, at), (b, j)))
+                    through = read(out, index) * read(ins[6], index)
+                    parts.append(BufferStore(results[1], read(results[3], (b, j)) + through, index))
+                source, target = (results[1], results[3]) if cells else (out, state)
+                parts.append(BufferStore(target, read(source, index) * read(keep, index), (b, j)))
                 return seq(*parts)
 
             def gate(b: Var, n: Var, j: Var) -> Stmt:
                 """The last gate of an LSTM is the output's; the others act through the cell."""
-                value = read(made, (time, b, j))
+                value = read(out, (time, b, j))
                 if cells:
                     value = build.select(build.eq(n, 3), value, read(results[1], (time, b, j)))
-                place = n * size + j
-                return BufferStore(pre, value * read(factors, (time, b, place)), (b, place))
+                gate_index = n * size + j
+                return BufferStore(pre, value * read(factors, (time, b, gate_index)), (b, gate_index))
 
             def gates(b: Var) -> Stmt:
                 return serial_loop(count, lambda n: unit_loop(size, lambda j: gate(b, n, j)), "n")
 
-            def back(b: Var, j: Var) -> Stmt:
+            def backward(b: Var, j: Var) -> Stmt:
                 value = read(carried, (b, j))
                 return BufferStore(state, value if cells else read(state, (b, j)) + value, (b, j))
 
@@ -191,16 +191,16 @@ def _backward(call: Call, *tensors: te.Tensor) -> Any:
                 serial_loop(batch, lambda b: unit_loop(size, lambda j: unit(b, j)), "b"),
                 serial_loop(batch, gates, "b"),
                 state_product(carried, pre, weight),
-                serial_loop(batch, lambda b: unit_loop(size, lambda j: back(b, j)), "b"),
+                serial_loop(batch, lambda b: unit_loop(size, lambda j: backward(b, j)), "b"),
             )
 
         return seq(serial_loop(batch, begin, "b"), serial_loop(steps, step, "t"))
 
     state_shape = hidden.shape
     shapes = [*[flow.shape] * (1 + cells), *[state_shape] * (1 + cells), (batch, width), state_shape]
-    inputs = [cast_tensor(t, wide, "wide") for t in tensors]
-    made = te.extern(shapes, inputs, emit, short_name(call), [wide] * len(shapes))
-    return tuple([cast_tensor(t, flow.data_type, "cast") for t in made[:-2]])
+    inputs = [cast_tensor(t, acc_dtype, "wide") for t in tensors]
+    result = te.extern(shapes, inputs, emit, short_name(call), [acc_dtype] * len(shapes))
+    return tuple([cast_tensor(t, flow.data_type, "cast") for t in result[:-2]])
 
 
 def _backward_ref(flow: Any, hidden: Any, keep: Any, factors: Any, weight: Any, reverse: bool = False) -> Any:
@@ -229,7 +229,7 @@ recurrent_backward = row(
     _backward_type(_LAYER),
     "Returns the gradients of the outputs of all steps of nn.rnn or nn.gru and of the initial state.",
     lower=_backward,
-    ref=in_wide(_backward_ref),
+    ref=in_float32(_backward_ref),
     grad=SECOND_DERIVATIVE,
     samples="f32[4,2,3], f32[2,3], f32[4,2,3], f32[4,2,9], f32[9,3], reverse=each(False, True); "
     "f16[2,1,1], f16[1,1], f16[2,1,1], f16[2,1,1], f16[1,1]",
@@ -246,7 +246,7 @@ lstm_backward = row(
     _backward_type(_LSTM),
     "Returns the gradients of the outputs and cells of all steps of nn.lstm and of both initial states.",
     lower=_backward,
-    ref=in_wide(_lstm_ref),
+    ref=in_float32(_lstm_ref),
     grad=SECOND_DERIVATIVE,
     samples="f32[4,2,3], f32[2,3], f32[4,2,3], f32[4,2,12], f32[12,3], f32[2,3], f32[4,2,3], "
     "reverse=each(False, True); "

@@ -1,4 +1,4 @@
-"""Resizing of signals, images and volumes: nearest, linear and cubic. Sampling at given places: sample.py.
+"""Resizing of signals, images and volumes: nearest, linear and cubic. Sampling at given positions: sample.py.
 
 A target pixel has a source coordinate, which ``coordinate_transformation_mode`` gives; coordinates are float64, so that no
 rounding moves a pixel. Taps outside the image take its border. ``scales`` gives the number of target pixels for one source
@@ -21,12 +21,12 @@ from ...ir.expr import Call, IntImm
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
-from ..common.lowering import result_dims, result_dtype, widened
+from ..common.lowering import result_dims, result_dtype, upcast
 from ..common.table import Operator, attribute, rows
 from ..common.type_rules import attr, bool_attr, dtype_value, fail, shape_arg, tensor_arg
-from ..manipulate.index import check_pick
+from ..manipulate.index import check_indexable
 from .activations import float_attr
-from .conv import layout_order, linear_along
+from .conv import layout_order, linear_axes_grad
 
 row = rows("image")
 _METHODS = ("nearest_neighbor", "linear", "cubic")
@@ -55,7 +55,7 @@ def _scales(call: Call, rank: int) -> tuple[float | None, ...]:
     return tuple(value)
 
 
-def _no_part(call: Call) -> None:
+def _check_roi(call: Call) -> None:
     """TVM writes a part of the image to resize, and what stands outside of it: the whole image alone is resized here."""
     roi, outside = attr(call, "roi"), float_attr(call, "extrapolation_value")
     parts = roi if isinstance(roi, tuple) else (0.0 if roi is None else roi,)
@@ -73,7 +73,7 @@ def _resize_type(rank: int) -> Callable[[Call], Type]:
         _choice(call, "rounding_method", "round", _ROUNDING)
         float_attr(call, "cubic_alpha")
         bool_attr(call, "cubic_exclude")
-        _no_part(call)
+        _check_roi(call)
         _scales(call, rank)
         if size.ndim not in (-1, rank):
             raise fail(call, "E212", f"size must be {rank} numbers, got {size.ndim}", arg=1)
@@ -84,11 +84,11 @@ def _resize_type(rank: int) -> Callable[[Call], Type]:
         known = dims(x)
         if known is None or size.values is None:
             return TensorType(None, dtype, rank + 2, x.vdevice)
-        made = list(known)
+        shape = list(known)
         for a, d in zip(order[2:], size.values):
-            check_pick(call, a, known[a], (d,))
-            made[a] = d
-        return tensor_type(made, dtype, vdevice=x.vdevice)
+            check_indexable(call, a, known[a], (d,))
+            shape[a] = d
+        return tensor_type(shape, dtype, vdevice=x.vdevice)
 
     return rule
 
@@ -98,40 +98,40 @@ def single_step(scale: float) -> float:
     return float(np.float32(1.0 / scale))
 
 
-def _coordinate(call: Call, place: te.Value, extent: Expr, target: Expr, scale: float | None) -> te.Value:
+def _coordinate(call: Call, position: te.Value, extent: Expr, target: Expr, scale: float | None) -> te.Value:
     """Source coordinate of a target pixel along one axis, float64."""
     mode = _choice(call, "coordinate_transformation_mode", "half_pixel", _MODES)
-    at = place.astype("float64")
+    index = position.astype("float64")
     old, new = [te.Value(build.cast(d, "float64")) for d in (extent, target)]
     if scale is not None and mode != "align_corners":
         if _choice(call, "method", "linear", _METHODS) == "nearest_neighbor":
             start = te.const(0.0 if mode == "asymmetric" else 0.5, "float32")
-            reached = (place.astype("float32") + start) * te.const(single_step(scale), "float32")
+            reached = (position.astype("float32") + start) * te.const(single_step(scale), "float32")
             return reached.astype("float64") - start.astype("float64")
         if mode == "asymmetric":
-            return at * (1.0 / scale)
-        half = (at + 0.5) * (1.0 / scale) - 0.5
+            return index * (1.0 / scale)
+        half = (index + 0.5) * (1.0 / scale) - 0.5
         if _choice(call, "method", "linear", _METHODS) == "linear":
-            half = te.select(old == new, at, half)
+            half = te.select(old == new, index, half)
         return te.select(new > 1.0, half, 0.0) if mode == "pytorch_half_pixel" else half
     if mode == "asymmetric":
-        return at * old / new
+        return index * old / new
     if mode == "align_corners":
-        return te.select(new > 1.0, at * (old - 1.0) / te.maximum(new - 1.0, 1.0), 0.0)
-    half = (at + 0.5) * old / new - 0.5
+        return te.select(new > 1.0, index * (old - 1.0) / te.maximum(new - 1.0, 1.0), 0.0)
+    half = (index + 0.5) * old / new - 0.5
     return te.select(new > 1.0, half, 0.0) if mode == "pytorch_half_pixel" else half
 
 
 def cubic_weights(offset: Any, alpha: float) -> list[Any]:
     """Weights of the four taps around a coordinate ``offset`` behind the second of them."""
-    made = []
+    result = []
     for tap in range(4):
-        away = offset + 1.0 - tap if tap < 2 else tap - 1.0 - offset
+        distance = offset + 1.0 - tap if tap < 2 else tap - 1.0 - offset
         if tap in (1, 2):
-            made.append(((alpha + 2.0) * away - (alpha + 3.0)) * away * away + 1.0)
+            result.append(((alpha + 2.0) * distance - (alpha + 3.0)) * distance * distance + 1.0)
         else:
-            made.append(((away - 5.0) * alpha * away + 8.0 * alpha) * away - 4.0 * alpha)
-    return made
+            result.append(((distance - 5.0) * alpha * distance + 8.0 * alpha) * distance - 4.0 * alpha)
+    return result
 
 
 def nearest(x: Any, rounding: str, floor: Callable[[Any], Any], ceil: Callable[[Any], Any]) -> Any:
@@ -141,7 +141,7 @@ def nearest(x: Any, rounding: str, floor: Callable[[Any], Any], ceil: Callable[[
     return ceil(x - 0.5) if rounding == "round_prefer_floor" else floor(x + 0.5)
 
 
-def _whole_pixel(call: Call, place: te.Value, extent: Expr, target: Expr, scale: float | None) -> te.Value | None:
+def _integer_pixel(call: Call, position: te.Value, extent: Expr, target: Expr, scale: float | None) -> te.Value | None:
     """The source pixel in integers where that is what the formula of `_coordinate` rounds to; None for other formulas.
 
     Without a scale, ``floor(at * old / new)`` is exact: both are integers, and no quotient of integers this small rounds up to
@@ -161,19 +161,19 @@ def _whole_pixel(call: Call, place: te.Value, extent: Expr, target: Expr, scale:
     if scale is not None:
         if scale < 1 or not math.log2(scale).is_integer() or new > old * int(scale):
             return None
-        return place // int(scale)
-    return place // (new // old) if new % max(old, 1) == 0 and new else (place * old) // max(new, 1)
+        return position // int(scale)
+    return position // (new // old) if new % max(old, 1) == 0 and new else (position * old) // max(new, 1)
 
 
 def _taps(
-    call: Call, place: te.Value, extent: Expr, target: Expr, scale: float | None
+    call: Call, position: te.Value, extent: Expr, target: Expr, scale: float | None
 ) -> list[tuple[te.Value, te.Value]]:
     """(pixel, weight) of what a target pixel is made of along one axis."""
     method = _choice(call, "method", "linear", _METHODS)
-    whole = _whole_pixel(call, place, extent, target, scale)
+    whole = _integer_pixel(call, position, extent, target, scale)
     if whole is not None:
         return [(whole, te.const(1.0, "float64"))]
-    x = _coordinate(call, place, extent, target, scale)
+    x = _coordinate(call, position, extent, target, scale)
     last = te.Value(extent - 1)
     one = te.const(1.0, "float64")
 
@@ -206,12 +206,12 @@ def _resize(rank: int) -> Callable[..., te.Tensor]:
             taps = [_taps(call, i[a], x.shape[a], shape[a], s) for a, s in zip(axes, scales)]
             total: te.Value | None = None
             for picked in itertools.product(*taps):
-                at: list[Any] = list(i)
+                index: list[Any] = list(i)
                 for a, (pixel, _) in zip(axes, picked):
-                    at[a] = pixel
+                    index[a] = pixel
                 if exact:
-                    return x[at].astype(dtype)
-                value = widened(x[at])
+                    return x[index].astype(dtype)
+                value = upcast(x[index])
                 weight = math.prod([w for _, w in picked[1:]], start=picked[0][1])
                 part = value * weight.astype(value.dtype)
                 total = part if total is None else total + part
@@ -227,7 +227,7 @@ def _axis_matrix(
     n: int, m: int, method: str, mode: str, rounding: str, alpha: float, exclude: bool, scale: float | None
 ) -> np.ndarray:
     """(m, n) weights of source pixels for target pixels."""
-    made = np.zeros((m, n))
+    result = np.zeros((m, n))
     for y in range(m):
         if mode == "align_corners":
             x = y * (n - 1) / (m - 1) if m > 1 else 0.0
@@ -256,8 +256,8 @@ def _axis_matrix(
             total = sum([w for _, w in taps])
             taps = [(p, w / total) for p, w in taps]
         for p, w in taps:
-            made[y, min(max(p, 0), n - 1)] += w
-    return made
+            result[y, min(max(p, 0), n - 1)] += w
+    return result
 
 
 def _resize_ref(rank: int) -> Callable[..., np.ndarray]:
@@ -279,8 +279,8 @@ def _resize_ref(rank: int) -> Callable[..., np.ndarray]:
         mode, rounding = coordinate_transformation_mode, rounding_method or "round"
         for a, m in enumerate(size):
             scale = None if scales is None else scales[a]
-            made = _axis_matrix(data.shape[2 + a], m, method, mode, rounding, cubic_alpha, bool(cubic_exclude), scale)
-            data = np.moveaxis(np.tensordot(data, made, (2 + a, 1)), -1, 2 + a)
+            result = _axis_matrix(data.shape[2 + a], m, method, mode, rounding, cubic_alpha, bool(cubic_exclude), scale)
+            data = np.moveaxis(np.tensordot(data, result, (2 + a, 1)), -1, 2 + a)
         return np.transpose(data, [_space(rank).index(c) for c in layout]).astype(
             np.dtype(out_dtype) if out_dtype else x.dtype
         )
@@ -294,8 +294,8 @@ def _resize_matrix(call: Call, n: int, size: int, wanted: int) -> np.ndarray:
     scales: Sequence[float] | None = attr(call, "scales")
     meaning = resize1d.info.ref
     assert callable(meaning)
-    made = meaning(np.eye(size)[None], (wanted,), scales=None if scales is None else [scales[n]], **options)
-    return np.asarray(made[0].T)
+    result = meaning(np.eye(size)[None], (wanted,), scales=None if scales is None else [scales[n]], **options)
+    return np.asarray(result[0].T)
 
 
 _EVERY_METHOD = "method=each('nearest_neighbor', 'linear', 'cubic')"
@@ -335,7 +335,7 @@ def _row(rank: int) -> Operator:
         "Resizes the spatial axes by interpolation; coordinates are float64.",
         lower=_resize(rank),
         ref=_resize_ref(rank),
-        grad=linear_along("DHW"[3 - rank :], _resize_matrix),
+        grad=linear_axes_grad("DHW"[3 - rank :], _resize_matrix),
         layout=channels_last.pool,
         samples=_SAMPLES[rank],
     )

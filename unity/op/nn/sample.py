@@ -1,7 +1,7 @@
-"""Sampling of images at places given by a tensor: affine_grid makes them, grid_sample reads them.
+"""Sampling of images at positions given by a tensor: affine_grid makes them, grid_sample reads them.
 
 Places are (n, 2, h, w): x then y, or (n, 3, d, h, w): x, y and z; from -1 to 1 over the image. With ``align_corners`` -1 and 1
-are the centres of the border pixels, without it their outer edges. A NaN place reads pixel 0.
+are the centres of the border pixels, without it their outer edges. A NaN position reads pixel 0.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ...ir.build import const
 from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ...ir.relation import dims, unequal
 from ...ir.types import Expr, Type
-from ..common.gradients import dtype_of, number_like, operand_shape, pick
-from ..common.lowering import bound, bound_all, result_dims, result_dtype, widened
+from ..common.gradients import dtype_of, mask_grad, number_like, operand_shape
+from ..common.lowering import let_value, let_values, result_dims, result_dtype, upcast
 from ..common.table import R, attribute, constant, rows
 from ..common.type_rules import (
     attr,
@@ -59,15 +59,15 @@ def _affine(call: Call, data: te.Tensor, size: Any) -> te.Tensor:
     shape, dtype = result_dims(call), result_dtype(call)
     corners = bool_attr(call, "align_corners")
 
-    def place(index: te.Value, extent: Expr) -> te.Value:
+    def position(index: te.Value, extent: Expr) -> te.Value:
         at, count = index.astype("float64"), te.Value(build.cast(extent, "float64"))
         if not corners:
             return (at * 2.0 + 1.0) / count - 1.0
         return te.select(count > 1.0, at * 2.0 / te.maximum(count - 1.0, 1.0) - 1.0, 0.0)
 
     def body(n: te.Value, c: te.Value, h: te.Value, w: te.Value) -> te.Value:
-        weights = [widened(data[n, c, k]) for k in range(3)]
-        x, y = [place(v, d).astype(weights[0].dtype) for v, d in ((w, shape[3]), (h, shape[2]))]
+        weights = [upcast(data[n, c, k]) for k in range(3)]
+        x, y = [position(v, d).astype(weights[0].dtype) for v, d in ((w, shape[3]), (h, shape[2]))]
         return (weights[0] * x + weights[1] * y + weights[2]).astype(dtype)
 
     return te.compute(shape, body, "affine_grid")
@@ -86,13 +86,13 @@ def _affine_ref(data: np.ndarray, size: Any, align_corners: bool = True) -> np.n
 
 
 def _affine_grad(call: Call, g: Expr) -> list[Any]:
-    """The grid is linear in the matrix: the gradient is that of the places times the places of the identity."""
+    """The grid is linear in the matrix: the gradient is that of the grid times the grid of the identity."""
     data, size = call.args
     batch, _, height, width = operand_shape(call, g)
     pixels, two = product((height, width)), const(2, "int64")
     unit = constant(np.eye(2, 3)[None], dtype_of(data))
-    places = R.image.affine_grid(unit, size, align_corners=bool_attr(call, "align_corners"))
-    lines = R.permute_dims(R.reshape(places, ShapeExpr((two, pixels))), axes=[1, 0])
+    positions = R.image.affine_grid(unit, size, align_corners=bool_attr(call, "align_corners"))
+    lines = R.permute_dims(R.reshape(positions, ShapeExpr((two, pixels))), axes=[1, 0])
     lines = R.concat(Tuple((lines, R.ones_like(R.strided_slice(lines, axes=[1], begin=[0], end=[1])))), axis=1)
     return [R.matmul(R.reshape(g, ShapeExpr((batch, two, pixels))), lines), None]
 
@@ -125,52 +125,52 @@ def _sample_type(call: Call) -> Type:
     for index, ty in enumerate((x, grid)):
         if ty.ndim not in (-1, rank):
             raise fail(call, "E212", f"expected rank {rank}, got {ty.ndim}", arg=index)
-    image, places = dims(x), dims(grid)
-    if image is None or places is None:
+    image, positions = dims(x), dims(grid)
+    if image is None or positions is None:
         return with_rank(x, rank)
-    if unequal(places[1], build.const(rank - 2, "int64")) or unequal(places[0], image[0]):
+    if unequal(positions[1], build.const(rank - 2, "int64")) or unequal(positions[0], image[0]):
         raise fail(call, "E213", f"grid must be (batch, {rank - 2}, *places), got {grid}", arg=1)
-    return with_shape(x, (image[0], image[1], *places[2:]))
+    return with_shape(x, (image[0], image[1], *positions[2:]))
 
 
 def _sample(call: Call, x: te.Tensor, grid: te.Tensor) -> te.Tensor:
     method, padding = attr(call, "method"), attr(call, "padding_mode")
     corners = bool_attr(call, "align_corners")
-    wide = "float32" if result_dtype(call).bits == 16 else x.dtype
+    acc_dtype = "float32" if result_dtype(call).bits == 16 else x.dtype
     rank = x.ndim - 2
 
     def c(value: float) -> te.Value:
-        return te.const(value, wide)
+        return te.const(value, acc_dtype)
 
-    def padded(at: te.Value, size: te.Value) -> te.Value:
+    def padded(position: te.Value, size: te.Value) -> te.Value:
         """A coordinate brought into the image as the padding says."""
         if padding == "reflection":
             low, span = (c(0.0), size - 1.0) if corners else (c(-0.5), size)
 
-            def turned(away: te.Value, turns: te.Value) -> te.Value:
-                rest = away - turns * span
+            def reflect(distance: te.Value, turns: te.Value) -> te.Value:
+                rest = distance - turns * span
                 odd = turns - te.floor(turns * 0.5) * 2.0 > 0.5
                 return te.select(span > 0.0, te.select(odd, span - rest, rest) + low, c(0.0))
 
-            at = bound(
-                te.abs(at - low),
-                lambda away: bound(te.floor(away / te.maximum(span, c(1.0))), lambda turns: turned(away, turns)),
+            position = let_value(
+                te.abs(position - low),
+                lambda away: let_value(te.floor(away / te.maximum(span, c(1.0))), lambda turns: reflect(away, turns)),
             )
-        return at if padding == "zeros" else te.minimum(te.maximum(at, c(0.0)), size - 1.0)
+        return position if padding == "zeros" else te.minimum(te.maximum(position, c(0.0)), size - 1.0)
 
     def body(*i: te.Value) -> te.Value:
-        sizes = [te.Value(build.cast(d, wide)) for d in x.shape[2:]]
+        sizes = [te.Value(build.cast(d, acc_dtype)) for d in x.shape[2:]]
 
         def pixel(at: Sequence[te.Value]) -> te.Value:
             """The image at whole coordinates, 0 outside."""
             places = [padded(v, s) if method == "bicubic" else v for v, s in zip(at, sizes)]
 
-            def read(places: Sequence[te.Value]) -> te.Value:
-                within = [te.all(v >= 0.0, v <= s - 1.0) for v, s in zip(places, sizes)]
-                inner = [te.select(ok, v, c(0.0)).astype("int64") for ok, v in zip(within, places)]
-                return te.if_then_else(te.all(*within), widened(x[[i[0], i[1], *inner]]), c(0.0))
+            def read(positions: Sequence[te.Value]) -> te.Value:
+                within = [te.all(v >= 0.0, v <= s - 1.0) for v, s in zip(positions, sizes)]
+                inner = [te.select(ok, v, c(0.0)).astype("int64") for ok, v in zip(within, positions)]
+                return te.if_then_else(te.all(*within), upcast(x[[i[0], i[1], *inner]]), c(0.0))
 
-            return bound_all(places, read)
+            return let_values(places, read)
 
         def blend(lows: Sequence[te.Value], at: Sequence[te.Value]) -> te.Value:
             offsets = [v - low for v, low in zip(at, lows)]
@@ -190,35 +190,35 @@ def _sample(call: Call, x: te.Tensor, grid: te.Tensor) -> te.Tensor:
         def sampled(at: Sequence[te.Value]) -> te.Value:
             if method == "nearest":
                 return pixel([te.nearbyint(v) for v in at])
-            return bound_all([te.floor(v) for v in at], lambda lows: blend(lows, at))
+            return let_values([te.floor(v) for v in at], lambda lows: blend(lows, at))
 
-        at = []
+        index = []
         for n, size in enumerate(sizes):
-            place = widened(grid[[i[0], rank - 1 - n, *i[2:]]])
-            place = (place + 1.0) * 0.5 * (size - 1.0) if corners else ((place + 1.0) * size - 1.0) * 0.5
-            at.append(place if method == "bicubic" else bound(place, partial(padded, size=size)))
-        return bound_all(at, sampled).astype(x.dtype)
+            position = upcast(grid[[i[0], rank - 1 - n, *i[2:]]])
+            position = (position + 1.0) * 0.5 * (size - 1.0) if corners else ((position + 1.0) * size - 1.0) * 0.5
+            index.append(position if method == "bicubic" else let_value(position, partial(padded, size=size)))
+        return let_values(index, sampled).astype(x.dtype)
 
     return te.compute(result_dims(call), body, "grid_sample")
 
 
-def _reflect(at: float, size: int, corners: bool) -> float:
+def _reflect(position: float, size: int, corners: bool) -> float:
     low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
     if high == low:
         return 0.0
-    phase = (at - low) % (2 * (high - low))
+    phase = (position - low) % (2 * (high - low))
     return low + min(phase, 2 * (high - low) - phase)
 
 
-def _taps(at: float, method: str, fix: Callable[[float], float]) -> list[tuple[float, float]]:
+def _taps(position: float, method: str, fix: Callable[[float], float]) -> list[tuple[float, float]]:
     if method == "bicubic":
-        low = np.floor(at)
-        return [(fix(low - 1 + n), float(w)) for n, w in enumerate(cubic_weights(at - low, -0.75))]
-    at = fix(at)
+        low = np.floor(position)
+        return [(fix(low - 1 + n), float(w)) for n, w in enumerate(cubic_weights(position - low, -0.75))]
+    position = fix(position)
     if method == "nearest":
-        return [(float(np.round(at)), 1.0)]
-    low = np.floor(at)
-    return [(low, 1 - (at - low)), (low + 1, at - low)]
+        return [(float(np.round(position)), 1.0)]
+    low = np.floor(position)
+    return [(low, 1 - (position - low)), (low + 1, position - low)]
 
 
 def _sample_ref(
@@ -229,45 +229,45 @@ def _sample_ref(
     padding_mode: str = "zeros",
     align_corners: bool = False,
 ) -> np.ndarray:
-    made = np.zeros((*x.shape[:2], *grid.shape[2:]))
+    result = np.zeros((*x.shape[:2], *grid.shape[2:]))
     kind = np.float64 if x.dtype == np.float64 else np.float32
     rank = x.ndim - 2
     for n, *out in np.ndindex(x.shape[0], *grid.shape[2:]):
         taps = []
         for axis, size in enumerate(x.shape[2:]):
-            place = kind(grid[(n, rank - 1 - axis, *out)])
-            at = (place + kind(1)) / 2 * (size - 1) if align_corners else ((place + kind(1)) * size - 1) / 2
+            position = kind(grid[(n, rank - 1 - axis, *out)])
+            index = (position + kind(1)) / 2 * (size - 1) if align_corners else ((position + kind(1)) * size - 1) / 2
 
             def fix(v: float, size: int = size) -> float:
                 v = _reflect(v, size, align_corners) if padding_mode == "reflection" else v
                 return v if padding_mode == "zeros" else float(min(max(v, 0.0), size - 1.0))
 
-            taps.append(_taps(float(at), method, fix))
+            taps.append(_taps(float(index), method, fix))
         for picked in itertools.product(*taps):
             if all([0 <= at < size for (at, _), size in zip(picked, x.shape[2:])]):
                 pixel = x[(n, slice(None), *[int(at) for at, _ in picked])].astype(np.float64)
-                made[(n, slice(None), *out)] += pixel * np.prod([w for _, w in picked])
-    return made.astype(x.dtype)
+                result[(n, slice(None), *out)] += pixel * np.prod([w for _, w in picked])
+    return result.astype(x.dtype)
 
 
-def _padded(call: Call, at: Expr, size: Expr) -> tuple[Expr, Expr]:
+def _pad_coordinate(call: Call, position: Expr, size: Expr) -> tuple[Expr, Expr]:
     """A coordinate brought into the image, and the derivative of that."""
     padding = attr(call, "padding_mode")
-    slope: Expr = R.ones_like(at)
+    slope: Expr = R.ones_like(position)
     if padding == "zeros":
-        return at, slope
+        return position, slope
     last = size - 1.0
     if padding == "reflection":
         corners = bool_attr(call, "align_corners")
         low, span = (0.0, last) if corners else (-0.5, size)
         turn = R.maximum(span * 2.0, 1.0)
-        phase = R.floor_mod(at - low, turn)
+        phase = R.floor_mod(position - low, turn)
         rising = R.less_equal(phase, span)
-        slope = R.where(rising, number_like(1.0, at), -1.0)
-        at = R.where(rising, phase, turn - phase) + low
-    inside = R.logical_and(R.greater_equal(at, 0.0), R.less_equal(at, last))
-    slope = pick(R.broadcast_to(slope, ShapeExpr(operand_shape(call, inside))), inside)
-    return R.minimum(R.maximum(at, 0.0), last), slope
+        slope = R.where(rising, number_like(1.0, position), -1.0)
+        position = R.where(rising, phase, turn - phase) + low
+    inside = R.logical_and(R.greater_equal(position, 0.0), R.less_equal(position, last))
+    slope = mask_grad(R.broadcast_to(slope, ShapeExpr(operand_shape(call, inside))), inside)
+    return R.minimum(R.maximum(position, 0.0), last), slope
 
 
 def _sample_grad(call: Call, g: Expr) -> list[Any]:
@@ -276,8 +276,8 @@ def _sample_grad(call: Call, g: Expr) -> list[Any]:
     if method == "bicubic":
         raise fail(call, "E214", "the gradient needs the method bilinear or nearest")
     batch, channels, *space = operand_shape(call, x)
-    places = operand_shape(call, grid)[2:]
-    rank, pixels, count = len(space), product(space), product(places)
+    positions = operand_shape(call, grid)[2:]
+    rank, pixels, count = len(space), product(space), product(positions)
     corners = bool_attr(call, "align_corners")
     dtype = dtype_of(x)
     lines = R.reshape(x, ShapeExpr((batch, channels, pixels)))
@@ -288,43 +288,45 @@ def _sample_grad(call: Call, g: Expr) -> list[Any]:
     scales = []
     for n, size in enumerate(sizes):
         scale = (size - 1.0 if corners else size) * 0.5
-        place = (TupleGetItem(parts, rank - 1 - n) + 1.0) * scale
-        at, slope = _padded(call, place if corners else place - 0.5, size)
+        position = (TupleGetItem(parts, rank - 1 - n) + 1.0) * scale
+        coordinate, slope = _pad_coordinate(call, position if corners else position - 0.5, size)
         scales.append(slope * scale)
         if method == "nearest":
-            taps.append([(R.round(at), R.ones_like(at), R.zeros_like(at))])
+            taps.append([(R.round(coordinate), R.ones_like(coordinate), R.zeros_like(coordinate))])
         else:
-            low = R.floor(at)
-            away = at - low
-            taps.append([(low, 1.0 - away, -R.ones_like(at)), (low + 1.0, away, R.ones_like(at))])
+            low = R.floor(coordinate)
+            distance = coordinate - low
+            taps.append(
+                [(low, 1.0 - distance, -R.ones_like(coordinate)), (low + 1.0, distance, R.ones_like(coordinate))]
+            )
     image: Expr = R.zeros_like(lines)
     moved: list[Expr | None] = [None] * rank
     for picked in itertools.product(*taps):
         index: Expr = R.zeros_like(R.astype(picked[0][0], "int64"))
         inside: Expr | None = None
         for (pixel, _, _), size, extent in zip(picked, sizes, space):
-            held = R.logical_and(R.greater_equal(pixel, 0.0), R.less_equal(pixel, size - 1.0))
-            inside = held if inside is None else R.logical_and(inside, held)
-            step = R.astype(pick(pixel, held), "int64")
+            on_axis = R.logical_and(R.greater_equal(pixel, 0.0), R.less_equal(pixel, size - 1.0))
+            inside = on_axis if inside is None else R.logical_and(inside, on_axis)
+            step = R.astype(mask_grad(pixel, on_axis), "int64")
             index = index * R.sum(R.ones_like(R.arange(extent))) + step
         assert inside is not None
-        wide = R.broadcast_to(index, ShapeExpr((batch, channels, count)))
-        weight: Expr = pick(number_like(1.0, x), inside)
+        expanded = R.broadcast_to(index, ShapeExpr((batch, channels, count)))
+        weight: Expr = mask_grad(number_like(1.0, x), inside)
         for _, factor, _ in picked:
             weight = weight * factor
-        image = R.scatter_elements(image, wide, flow * weight, axis=2, reduction="add")
-        value: Expr = R.sum(flow * R.gather_elements(lines, wide, axis=2), axis=[1], keepdims=True)
-        value = pick(value, inside)
+        image = R.scatter_elements(image, expanded, flow * weight, axis=2, reduction="add")
+        value: Expr = R.sum(flow * R.gather_elements(lines, expanded, axis=2), axis=[1], keepdims=True)
+        value = mask_grad(value, inside)
         for n in range(rank):
             part = value * picked[n][2]
             for k in range(rank):
                 part = part if k == n else part * picked[k][1]
             held_sum = moved[n]
             moved[n] = part if held_sum is None else held_sum + part
-    turned = [part * scale for part, scale in zip(moved, scales) if part is not None][::-1]
+    grads = [part * scale for part, scale in zip(moved, scales) if part is not None][::-1]
     return [
         R.reshape(image, ShapeExpr(operand_shape(call, x))),
-        R.reshape(R.concat(Tuple(tuple(turned)), axis=1), ShapeExpr(operand_shape(call, grid))),
+        R.reshape(R.concat(Tuple(tuple(grads)), axis=1), ShapeExpr(operand_shape(call, grid))),
     ]
 
 

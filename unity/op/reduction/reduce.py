@@ -20,7 +20,15 @@ from ...ir.expr import Call, ShapeExpr
 from ...ir.relation import Answer, dims, exceeds, same_dims, tensor_type, unequal_shapes
 from ...ir.types import Expr, TensorType, Type
 from ..common import channels_last
-from ..common.gradients import Rule, dtype_of, kept_reduction, operand_shape, reduced_axes, repeated, spread_back
+from ..common.gradients import (
+    Rule,
+    broadcast_grad,
+    dtype_of,
+    operand_shape,
+    reduce_keepdims,
+    reduced_axes,
+    sum_backward,
+)
 from ..common.lowering import SMALL_FLOATS, cast_tensor, known_dims, result_dtype, short_name
 from ..common.table import Operator, R, attribute, row
 from ..common.type_rules import (
@@ -50,13 +58,13 @@ def reduced_type(call: Call, ty: TensorType, dtype: DataType | None, axes: tuple
         return tensor_type((), dtype, vdevice=ty.vdevice)
     if ty.ndim == -1:
         return TensorType(None, dtype, -1, ty.vdevice)
-    gone = set(range(ty.ndim)) if axes is None else set(axes)
-    rank = ty.ndim if keepdims else ty.ndim - len(gone)
+    reduced = set(range(ty.ndim)) if axes is None else set(axes)
+    rank = ty.ndim if keepdims else ty.ndim - len(reduced)
     known = dims(ty)
     if known is None:
         return TensorType(None, dtype, rank, ty.vdevice)
-    kept = [ONE if i in gone else d for i, d in enumerate(known) if keepdims or i not in gone]
-    return tensor_type(kept, dtype, vdevice=ty.vdevice)
+    kept_axes = [ONE if i in reduced else d for i, d in enumerate(known) if keepdims or i not in reduced]
+    return tensor_type(kept_axes, dtype, vdevice=ty.vdevice)
 
 
 def _ordered(call: Call) -> Type:
@@ -77,7 +85,7 @@ def float_reduction(call: Call) -> Type:
 
 
 def reduce_axes(call: Call, x: te.Tensor, axes: tuple[int, ...] | None = None) -> tuple[list[int], list[Expr]]:
-    """Axes reduced away (all if None are given) and the shape with 1 in their places."""
+    """Axes reduced away (all if None are given) and the shape with 1 instead."""
     given = axes if axes is not None else axes_attr(call, "axis", x.ndim)
     found = list(range(x.ndim)) if given is None else sorted(given)
     return found, [ONE if i in found else d for i, d in enumerate(x.shape)]
@@ -116,7 +124,7 @@ def accumulate(x: te.Value) -> te.Value:
     return x.astype("float32") if x.dtype.name in SMALL_FLOATS else x.astype("int64") if x.dtype.is_bool else x
 
 
-def exact(x: te.Value) -> te.Value:
+def upcast_float64(x: te.Value) -> te.Value:
     """A float as float64, bool as int64, other values as they are."""
     return x.astype("float64") if x.dtype.is_float else accumulate(x)
 
@@ -127,12 +135,12 @@ def _comparable(x: te.Value) -> te.Value:
 
 
 def _lower(
-    reducer: Callable[..., te.Value], wide: Callable[[te.Value], te.Value] = accumulate
+    reducer: Callable[..., te.Value], upcast: Callable[[te.Value], te.Value] = accumulate
 ) -> Callable[..., te.Tensor]:
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
         axes, _ = reduce_axes(call, x)
-        made = reduce_tensor(x, axes, bool_attr(call, "keepdims"), reducer, lambda v, _: wide(v), short_name(call))
-        return cast_tensor(made, result_dtype(call), f"{short_name(call)}_cast")
+        result = reduce_tensor(x, axes, bool_attr(call, "keepdims"), reducer, lambda v, _: upcast(v), short_name(call))
+        return cast_tensor(result, result_dtype(call), f"{short_name(call)}_cast")
 
     return lower
 
@@ -148,10 +156,10 @@ def mean_tensor(
     axes: Sequence[int],
     keepdims: bool,
     name: str = "mean",
-    wide: Callable[[te.Value], te.Value] = accumulate,
+    upcast: Callable[[te.Value], te.Value] = accumulate,
 ) -> te.Tensor:
-    """Mean over axes, in the dtype ``wide`` gives (default: that sums are taken in)."""
-    total = reduce_tensor(x, axes, keepdims, te.sum, lambda v, _: wide(v), f"{name}_sum")
+    """Mean over axes, in the dtype ``upcast`` gives (default: that sums are taken in)."""
+    total = reduce_tensor(x, axes, keepdims, te.sum, lambda v, _: upcast(v), f"{name}_sum")
     return divide_by_count(total, x, axes, name)
 
 
@@ -160,31 +168,31 @@ def variance_tensor(
     axes: Sequence[int],
     keepdims: bool,
     name: str = "variance",
-    wide: Callable[[te.Value], te.Value] = accumulate,
+    upcast: Callable[[te.Value], te.Value] = accumulate,
 ) -> te.Tensor:
-    """Mean of the squared distance from the mean, in two passes over the data and in the dtype ``wide`` gives."""
-    center = mean_tensor(x, axes, True, f"{name}_mean", wide)
+    """Mean of the squared distance from the mean, in two passes over the data and in the dtype ``upcast`` gives."""
+    center = mean_tensor(x, axes, True, f"{name}_mean", upcast)
 
-    def distance(value: te.Value, index: list[Any]) -> te.Value:
-        away = wide(value) - center[[0 if a in axes else i for a, i in enumerate(index)]]
-        return away * away
+    def squared_distance(value: te.Value, index: list[Any]) -> te.Value:
+        centered = upcast(value) - center[[0 if a in axes else i for a, i in enumerate(index)]]
+        return centered * centered
 
-    total = reduce_tensor(x, axes, keepdims, te.sum, distance, f"{name}_sum")
+    total = reduce_tensor(x, axes, keepdims, te.sum, squared_distance, f"{name}_sum")
     return divide_by_count(total, x, axes, name)
 
 
 def _exact_variance(x: te.Tensor, axes: Sequence[int], keepdims: bool) -> te.Tensor:
-    return variance_tensor(x, axes, keepdims, wide=exact)
+    return variance_tensor(x, axes, keepdims, upcast=upcast_float64)
 
 
 def _statistic(fn: Callable[..., te.Tensor], root: bool = False) -> Callable[..., te.Tensor]:
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
         axes, _ = reduce_axes(call, x)
-        made = fn(x, axes, bool_attr(call, "keepdims"))
+        result = fn(x, axes, bool_attr(call, "keepdims"))
         if root:
-            inner = made
-            made = te.compute(inner.shape, lambda *i: te.sqrt(inner[i]), "std")
-        return cast_tensor(made, result_dtype(call), f"{short_name(call)}_cast")
+            inner = result
+            result = te.compute(inner.shape, lambda *i: te.sqrt(inner[i]), "std")
+        return cast_tensor(result, result_dtype(call), f"{short_name(call)}_cast")
 
     return lower
 
@@ -196,10 +204,10 @@ def numpy_axis(axis: Any) -> Any:
 
 def _ref(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
     def ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> np.ndarray:
-        wide = x.astype(np.float64) if str(x.dtype) in (*SMALL_FLOATS, "float32") else x
+        x64 = x.astype(np.float64) if str(x.dtype) in (*SMALL_FLOATS, "float32") else x
         with np.errstate(all="ignore"):
-            made = np.asarray(fn(wide, axis=numpy_axis(axis), keepdims=bool(keepdims)))
-            return made if x.dtype.kind == "b" else made.astype(x.dtype)
+            result = np.asarray(fn(x64, axis=numpy_axis(axis), keepdims=bool(keepdims)))
+            return result if x.dtype.kind == "b" else result.astype(x.dtype)
 
     return ref
 
@@ -216,7 +224,7 @@ def _reduction(
     )  # fmt: skip
 
 
-def _extreme(fn: Any, largest: bool) -> Callable[..., Any]:
+def _extreme_ref(fn: Any, largest: bool) -> Callable[..., Any]:
     """numpy's function; over nothing, the value that every other one displaces."""
 
     def ref(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
@@ -233,60 +241,60 @@ def _extreme(fn: Any, largest: bool) -> Callable[..., Any]:
 
 def _count(call: Call) -> Expr:
     """The number of elements of which each result is made."""
-    return kept_reduction(call, R.sum, R.ones_like(call.args[0]))
+    return reduce_keepdims(call, R.sum, R.ones_like(call.args[0]))
 
 
 def _mean_grad(call: Call, g: Expr) -> list[Any]:
-    return [spread_back(call, g) / _count(call)]
+    return [sum_backward(call, g) / _count(call)]
 
 
 def _variance_grad(call: Call, g: Expr) -> list[Any]:
-    away = call.args[0] - kept_reduction(call, R.mean)
-    return [_mean_grad(call, g)[0] * (away * 2.0)]
+    centered = call.args[0] - reduce_keepdims(call, R.mean)
+    return [_mean_grad(call, g)[0] * (centered * 2.0)]
 
 
 def _std_grad(call: Call, g: Expr) -> list[Any]:
     """(x - mean) / (n std); NaN where all elements are equal, as in torch."""
-    away = (call.args[0] - kept_reduction(call, R.mean)) / (_count(call) * kept_reduction(call, R.std))
-    return [spread_back(call, g) * away]
+    centered = (call.args[0] - reduce_keepdims(call, R.mean)) / (_count(call) * reduce_keepdims(call, R.std))
+    return [sum_backward(call, g) * centered]
 
 
-def shared_by(extreme: Expr, call: Call, g: Expr) -> list[Any]:
+def extreme_grad(extreme: Expr, call: Call, g: Expr) -> list[Any]:
     """The gradient of a reduction that chooses a value, shared equally between the elements that attain it."""
     hit = R.astype(R.equal(call.args[0], extreme), dtype_of(call.args[0]))
-    return [spread_back(call, g) * hit / kept_reduction(call, R.sum, hit)]
+    return [sum_backward(call, g) * hit / reduce_keepdims(call, R.sum, hit)]
 
 
-def _others(x: Expr) -> Expr:
+def _product_of_others(x: Expr) -> Expr:
     """Product of the other elements along the last axis, exact also where elements are 0."""
     behind = R.flip(R.cumprod(R.flip(x, axis=-1), axis=-1, exclusive=True), axis=-1)
     return R.cumprod(x, axis=-1, exclusive=True) * behind
 
 
 def _prod_grad(call: Call, g: Expr) -> list[Any]:
-    x, gone = call.args[0], reduced_axes(call)
+    x, reduced = call.args[0], reduced_axes(call)
     shape = operand_shape(call, x)
-    if not gone:
+    if not reduced:
         return [g]
-    kept = [a for a in range(len(shape)) if a not in gone]
-    order = [*kept, *gone]
+    kept_axes = [a for a in range(len(shape)) if a not in reduced]
+    order = [*kept_axes, *reduced]
     moved = R.permute_dims(x, axes=order)
-    lines = ShapeExpr((*[shape[a] for a in kept], product([shape[a] for a in gone])))
-    back = R.reshape(_others(R.reshape(moved, lines)), ShapeExpr(tuple([shape[a] for a in order])))
-    return [spread_back(call, g) * R.permute_dims(back, axes=[order.index(a) for a in range(len(shape))])]
+    lines = ShapeExpr((*[shape[a] for a in kept_axes], product([shape[a] for a in reduced])))
+    others = R.reshape(_product_of_others(R.reshape(moved, lines)), ShapeExpr(tuple([shape[a] for a in order])))
+    return [sum_backward(call, g) * R.permute_dims(others, axes=[order.index(a) for a in range(len(shape))])]
 
 
 # fmt: off
 sum_ = _reduction("sum", _numbers, np.sum, _lower(te.sum), "Returns the sum over the axes; bool is counted in int64.",
-                  grad=lambda call, g: [spread_back(call, g)])
-prod = _reduction("prod", _numbers, np.prod, _lower(te.prod, exact),
+                  grad=lambda call, g: [sum_backward(call, g)])
+prod = _reduction("prod", _numbers, np.prod, _lower(te.prod, upcast_float64),
                   "Returns the product over the axes; bool is counted in int64.", grad=_prod_grad)
-max_ = _reduction("max", _ordered, _extreme(np.max, True), _lower(te.max, _comparable),
+max_ = _reduction("max", _ordered, _extreme_ref(np.max, True), _lower(te.max, _comparable),
                   "Returns the largest element over the axes; NaN if any is NaN.",
-                  grad=lambda call, g: shared_by(kept_reduction(call, R.max), call, g))
-min_ = _reduction("min", _ordered, _extreme(np.min, False), _lower(te.min, _comparable),
+                  grad=lambda call, g: extreme_grad(reduce_keepdims(call, R.max), call, g))
+min_ = _reduction("min", _ordered, _extreme_ref(np.min, False), _lower(te.min, _comparable),
                   "Returns the smallest element over the axes; NaN if any is NaN.",
-                  grad=lambda call, g: shared_by(kept_reduction(call, R.min), call, g))
+                  grad=lambda call, g: extreme_grad(reduce_keepdims(call, R.min), call, g))
 mean = _reduction("mean", float_reduction, np.mean, _statistic(mean_tensor), "Returns the mean over the axes.", grad=_mean_grad)
 variance = _reduction("variance", float_reduction, np.var, _statistic(_exact_variance),
                       "Returns the variance over the axes, dividing by the number of elements.", grad=_variance_grad)
@@ -335,12 +343,12 @@ def _arg_lower(largest: bool) -> Callable[..., te.Tensor]:
 
         first = reduce_tensor(x, axes, keepdims, te.min, index, "first")
 
-        def place(*i: te.Value) -> te.Value:
+        def position(*i: te.Value) -> te.Value:
             found = first[i]
             missing = te.Value(build.eq(found.expr, none.expr))
             return te.select(missing, -1, found.astype("int64"))
 
-        return te.compute(first.shape, place, short_name(call))
+        return te.compute(first.shape, position, short_name(call))
 
     return lower
 
@@ -416,7 +424,7 @@ collapse_sum_to = row(
     family="reduce",
     lower=_collapse,
     ref=_collapse_ref,
-    grad=repeated,
+    grad=broadcast_grad,
     samples="f32[2,3,4], (3,1); f32[2,3], (2,3)",
 )
 
@@ -435,6 +443,6 @@ collapse_sum_like = row(
     family="reduce",
     lower=lambda call, x, like: _collapse(call, x, like.shape),
     ref=lambda data, target: _collapse_ref(data, target.shape),
-    grad=repeated,
+    grad=broadcast_grad,
     samples="f32[2,3,4], f32[1,4]",
 )

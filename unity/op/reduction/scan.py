@@ -20,7 +20,7 @@ from ...ir.stmt import Stmt
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import dtype_of, field_of, operand_shape
 from ..common.loop_nests import read
-from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype, short_name, wide_type
+from ..common.lowering import SMALL_FLOATS, cast_tensor, compute_dtype, result_dtype, short_name
 from ..common.table import Operator, R, attribute, rows
 from ..common.type_rules import (
     ONE,
@@ -30,10 +30,10 @@ from ..common.type_rules import (
     dtype_value,
     fail,
     int_attr,
-    like,
     normal_axis,
     product,
     tensor_arg,
+    with_dtype,
 )
 from ..manipulate.manipulate import reorder
 from .scan_loops import LINES, Carried, scan_lines
@@ -59,9 +59,9 @@ def _scan_type(call: Call) -> Type:
     return TensorType(ty.shape, dtype, ty.ndim, ty.vdevice)
 
 
-def _carried_type(wide: DataType) -> DataType:
+def _accumulator_dtype(dtype: DataType) -> DataType:
     """Sums of float32 are carried in float64, as torch does: rounding errors of a long line would add up."""
-    return DataType("float64") if wide.name == "float32" else wide
+    return DataType("float64") if dtype.name == "float32" else dtype
 
 
 def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.Tensor]:
@@ -71,25 +71,25 @@ def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.T
             x, axis = (reorder(call, x) if x.ndim != 1 else x), 0
         else:
             axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
-        wide = wide_type(dtype)
-        carried = _carried_type(wide)
+        acc_dtype = compute_dtype(dtype)
+        carried = _accumulator_dtype(acc_dtype)
 
         def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
             def begin(i: list[Expr]) -> list[Expr]:
                 return [build.const(start, carried) if exclusive else build.cast(read(ins[0], i), carried)]
 
             def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
-                at = [v - 1 if a == axis and exclusive else v for a, v in enumerate(i)]
-                return [combine(old[0], build.cast(read(ins[0], at), carried))]
+                index = [v - 1 if a == axis and exclusive else v for a, v in enumerate(i)]
+                return [combine(old[0], build.cast(read(ins[0], index), carried))]
 
             def results(i: list[Expr], values: list[Expr]) -> list[Expr]:
-                return [build.cast(values[0], wide)]
+                return [build.cast(values[0], acc_dtype)]
 
-            together = LINES if wide.is_float else 1
+            together = LINES if acc_dtype.is_float else 1
             return scan_lines(outs, axis, Carried([carried], begin, step, results, together))
 
-        made: te.Tensor = te.extern(x.shape, [cast_tensor(x, wide, "wide")], emit, short_name(call), wide)
-        return cast_tensor(made, dtype, "cast")
+        result: te.Tensor = te.extern(x.shape, [cast_tensor(x, acc_dtype, "wide")], emit, short_name(call), acc_dtype)
+        return cast_tensor(result, dtype, "cast")
 
     return lower
 
@@ -97,13 +97,13 @@ def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.T
 def _scan_ref(fn: Any, start: int) -> Any:
     def ref(x: np.ndarray, axis: int | None = None, dtype: str | None = None, exclusive: bool = False) -> np.ndarray:
         kind = DataType(str(dtype)).numpy if dtype else np.dtype("int64") if x.dtype == bool else x.dtype
-        wide = np.float64 if str(kind) in (*SMALL_FLOATS, "float32") else kind
-        made = fn(x.astype(kind).astype(wide), axis=axis, dtype=wide)
+        acc_dtype = np.float64 if str(kind) in (*SMALL_FLOATS, "float32") else kind
+        result = fn(x.astype(kind).astype(acc_dtype), axis=axis, dtype=acc_dtype)
         if exclusive:
-            place = 0 if axis is None else axis
-            made = np.roll(made, 1, place)
-            np.moveaxis(made, place, 0)[:1] = start
-        return np.asarray(made, kind)
+            position = 0 if axis is None else axis
+            result = np.roll(result, 1, position)
+            np.moveaxis(result, position, 0)[:1] = start
+        return np.asarray(result, kind)
 
     return ref
 
@@ -116,9 +116,9 @@ _SCAN = ("data", attribute("axis", None, "the axis; None: flattened first"),
 def _cumsum_grad(call: Call, g: Expr) -> list[Any]:
     x = call.args[0]
     axis = attr(call, "axis")
-    made = R.cumsum(R.flip(g, axis=axis or 0), axis=axis or 0, exclusive=bool_attr(call, "exclusive"))
-    back = R.flip(made, axis=axis or 0)
-    return [R.astype(R.reshape(back, operand_shape(call, x)) if axis is None else back, dtype_of(x))]
+    result = R.cumsum(R.flip(g, axis=axis or 0), axis=axis or 0, exclusive=bool_attr(call, "exclusive"))
+    grad = R.flip(result, axis=axis or 0)
+    return [R.astype(R.reshape(grad, operand_shape(call, x)) if axis is None else grad, dtype_of(x))]
 
 
 def _cumprod_grad(call: Call, g: Expr) -> list[Any]:
@@ -143,10 +143,10 @@ def _cumprod_grad(call: Call, g: Expr) -> list[Any]:
         behind = following(R.grad.linear_recurrence(values, flow, start, reverse=True))
     else:
         behind = R.grad.linear_recurrence(following(values), flow, start, reverse=True)
-    made = R.reshape(R.cumprod(values, axis=0, exclusive=True) * behind, ShapeExpr(tuple(sizes)))
+    result = R.reshape(R.cumprod(values, axis=0, exclusive=True) * behind, ShapeExpr(tuple(sizes)))
     if whole:
-        return [R.reshape(made, ShapeExpr(shape))]
-    return [R.permute_dims(made, axes=[order.index(a) for a in range(len(shape))])]
+        return [R.reshape(result, ShapeExpr(shape))]
+    return [R.permute_dims(result, axes=[order.index(a) for a in range(len(shape))])]
 
 
 cumsum = row(
@@ -180,11 +180,11 @@ def _extreme_type(call: Call) -> Type:
     if ty.ndim == 0:
         raise fail(call, "E212", "a scalar has no axis", arg=0)
     normal_axis(call, int_attr(call, "axis"), ty.ndim)
-    return TupleType((ty, like(ty, INT64)))
+    return TupleType((ty, with_dtype(ty, INT64)))
 
 
 def _by_value(data: Buffer, axis: int, largest: bool) -> Carried:
-    """Carries the value and its place: what vectors of lines can do."""
+    """Carries the value and its position: what vectors of lines can do."""
 
     def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
         new = read(data, i)
@@ -197,7 +197,7 @@ def _by_value(data: Buffer, axis: int, largest: bool) -> Carried:
 
 
 def _by_key(data: Buffer, keys: Buffer, axis: int) -> Carried:
-    """Carries an integer that orders as the value, and its place, where the value is read again: comparing floats takes long."""
+    """Carries an integer that orders as the value, and its position, where the value is read again: comparing floats takes long."""
 
     def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
         new = read(keys, i)
@@ -225,14 +225,14 @@ def _extreme(largest: bool) -> Callable[..., Any]:
             carried = _by_key(ins[0], ins[1], axis) if last else _by_value(ins[0], axis, largest)
             return scan_lines(outs, axis, carried)
 
-        values, places = te.extern(
+        values, positions = te.extern(
             [x.shape, x.shape],
             [source, keys] if last else [source],
             emit,
             short_name(call),
             [source.data_type, INT64],
         )
-        return cast_tensor(values, kind, "cast"), places
+        return cast_tensor(values, kind, "cast"), positions
 
     return lower
 
@@ -240,13 +240,13 @@ def _extreme(largest: bool) -> Callable[..., Any]:
 def _extreme_ref(largest: bool) -> Callable[..., Any]:
     def ref(x: np.ndarray, axis: int) -> Any:
         lines = np.moveaxis(x, axis, 0)
-        values, places = lines.copy(), np.zeros(lines.shape, np.int64)
+        values, positions = lines.copy(), np.zeros(lines.shape, np.int64)
         for t in range(1, len(lines)):
             new, old = lines[t], values[t - 1]
             better = (new != new) | ((new >= old) if largest else (new <= old))
             values[t] = np.where(better, new, old)
-            places[t] = np.where(better, t, places[t - 1])
-        return np.moveaxis(values, 0, axis), np.moveaxis(places, 0, axis)
+            positions[t] = np.where(better, t, positions[t - 1])
+        return np.moveaxis(values, 0, axis), np.moveaxis(positions, 0, axis)
 
     return ref
 

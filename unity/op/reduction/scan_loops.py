@@ -67,20 +67,20 @@ def scan_lines(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
             start = n * NEIGHBOURS
             return group(start, build.minimum(extent - start, NEIGHBOURS), "serial")
 
-        made = serial_loop(groups, neighbours, "group", _kind(shape))
+        result = serial_loop(groups, neighbours, "group", _kind(shape))
     else:
         whole = extent // width
-        wide = build.const(width, "int64")
-        made = seq(
-            serial_loop(whole, lambda n: group(n * width, wide, "unrolled"), "group", _kind(shape)),
+        lanes = build.const(width, "int64")
+        result = seq(
+            serial_loop(whole, lambda n: group(n * width, lanes, "unrolled"), "group", _kind(shape)),
             serial_loop(
                 extent % width,
                 lambda n: group(whole * width + n, ONE, "serial"), "line",
             ),
         )  # fmt: skip
     for a in sorted(outer, reverse=True):
-        made = For(outer[a], ZERO, shape[a], "serial", made)
-    return made
+        result = For(outer[a], ZERO, shape[a], "serial", result)
+    return result
 
 
 def _kind(shape: Sequence[Expr]) -> str:
@@ -89,17 +89,17 @@ def _kind(shape: Sequence[Expr]) -> str:
 
 
 def _lines(
-    outs: Sequence[Buffer], axis: int, carried: Carried, at: dict[int, Expr], beside: int | None, lanes: Expr, kind: str
+    outs: Sequence[Buffer], axis: int, carried: Carried, index: dict[int, Expr], beside: int | None, lanes: Expr, kind: str
 ) -> Stmt:  # fmt: skip
-    """``lanes`` lines along ``axis`` from the indices ``at`` on, next to each other along the axis ``beside``."""
+    """``lanes`` lines along ``axis`` from the indices ``index`` on, next to each other along the axis ``beside``."""
     room = lanes if type(lanes) is IntImm else build.const(NEIGHBOURS, "int64")
     state = [local_buffer(f"carried{n}", kind, room) for n, kind in enumerate(carried.kinds)]
 
-    def element(t: Expr, lane: Expr, made: Callable[[list[Expr]], list[Expr]]) -> Stmt:
-        i = [t if a == axis else at[a] + lane if a == beside else at[a] for a in range(outs[0].ndim)]
+    def element(t: Expr, lane: Expr, next_state: Callable[[list[Expr]], list[Expr]]) -> Stmt:
+        i = [t if a == axis else index[a] + lane if a == beside else index[a] for a in range(outs[0].ndim)]
         named = [Var("value", prim_type(kind)) for kind in carried.kinds]
         return seq(
-            *[Bind(var, value) for var, value in zip(named, made(i))],
+            *[Bind(var, value) for var, value in zip(named, next_state(i))],
             *[BufferStore(buffer, var, (lane,)) for buffer, var in zip(state, named)],
             *[BufferStore(out, value, tuple(i)) for out, value in zip(outs, carried.results(i, [*named]))],
         )

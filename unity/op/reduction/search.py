@@ -29,10 +29,10 @@ from ..common.type_rules import (
     bool_attr,
     fail,
     int_attr,
-    like,
     normal_axis,
     same_dtype,
     tensor_arg,
+    with_dtype,
     with_rank,
 )
 from ..manipulate.index import index_tensor
@@ -41,7 +41,7 @@ row = rows("index")
 
 
 def _bisect(call: Call, sequence: te.Tensor, values: te.Tensor) -> te.Tensor:
-    """First place in the last axis of the sequence that is not before the value (or after it, with ``right``)."""
+    """First position in the last axis of the sequence that is not before the value (or after it, with ``right``)."""
     right = bool_attr(call, "right")
     length, lead = sequence.shape[-1], sequence.ndim - 1
 
@@ -55,8 +55,8 @@ def _bisect(call: Call, sequence: te.Tensor, values: te.Tensor) -> te.Tensor:
 
             value = read(wanted, i)
             middle = (state(low) + state(high)) // 2
-            here = read(line, (*i[:lead], middle))
-            first, second = (value, here) if right else (here, value)
+            element = read(line, (*i[:lead], middle))
+            first, second = (value, element) if right else (element, value)
             before = build.lt(first, second)
             if build.dtype_of(value).is_float:
                 nan = build.logical_and(build.eq(first, first), build.ne(second, second))
@@ -79,15 +79,15 @@ def _bisect(call: Call, sequence: te.Tensor, values: te.Tensor) -> te.Tensor:
 
         return loops(wanted.shape, body)
 
-    place = te.extern([values.shape, (2,)], [sequence, values], emit, "place", "int64")[0]
+    position = te.extern([values.shape, (2,)], [sequence, values], emit, "place", "int64")[0]
     if not bool_attr(call, "out_int32"):
-        return place
-    return te.compute(values.shape, lambda *i: place[i].astype("int32"), "place_cast")
+        return position
+    return te.compute(values.shape, lambda *i: position[i].astype("int32"), "place_cast")
 
 
 def _result(call: Call, values: TensorType) -> TensorType:
     bool_attr(call, "right")
-    return like(values, DataType("int32" if bool_attr(call, "out_int32") else "int64"))
+    return with_dtype(values, DataType("int32" if bool_attr(call, "out_int32") else "int64"))
 
 
 def _bucketize_type(call: Call) -> Type:
@@ -98,13 +98,13 @@ def _bucketize_type(call: Call) -> Type:
 
 def _search_ref(sequence: np.ndarray, values: np.ndarray, right: bool = False, out_int32: bool = False) -> np.ndarray:
     side: Any = "right" if right else "left"
-    made = np.empty(values.shape, np.int32 if out_int32 else np.int64)
+    result = np.empty(values.shape, np.int32 if out_int32 else np.int64)
     if sequence.ndim == 1:
-        made[...] = np.searchsorted(sequence, values, side)
+        result[...] = np.searchsorted(sequence, values, side)
     else:
         for at in np.ndindex(*sequence.shape[:-1]):
-            made[at] = np.searchsorted(sequence[at], values[at], side)
-    return made
+            result[at] = np.searchsorted(sequence[at], values[at], side)
+    return result
 
 
 bucketize = row(
@@ -191,10 +191,10 @@ def _unique_ref(
     axis: Any = None,
 ) -> Any:
     find: Any = np.unique
-    made = find(x, bool(return_index), bool(return_inverse), bool(return_counts), axis)
-    if not isinstance(made, tuple):
-        return made
-    return (made[0], *[part.reshape(-1).astype(np.int64) for part in made[1:]])
+    result = find(x, bool(return_index), bool(return_inverse), bool(return_counts), axis)
+    if not isinstance(result, tuple):
+        return result
+    return (result[0], *[part.reshape(-1).astype(np.int64) for part in result[1:]])
 
 
 unique = row(
@@ -231,9 +231,9 @@ def _dynamic_ref(x: np.ndarray, begin: np.ndarray, end: np.ndarray, strides: np.
 
 
 def _dynamic_grad(call: Call, g: Expr) -> list[Any]:
-    """Every gradient goes back to its place, one axis after the other."""
+    """Every gradient goes to the element it was read from, one axis after the other."""
     x, begin, _, strides = call.args
-    extents, made = operand_shape(call, x), g
+    extents, result = operand_shape(call, x), g
     shape = list(operand_shape(call, g))
     for axis, extent in enumerate(extents):
         first, step = [
@@ -246,11 +246,11 @@ def _dynamic_grad(call: Call, g: Expr) -> list[Any]:
         first = R.maximum(R.minimum(first, last), R.where(R.less(step, zero), -1, zero))
         line = first + R.arange(0, shape[axis], 1, dtype="int64") * step
         row = R.reshape(line, ShapeExpr(tuple([d if a == axis else ONE for a, d in enumerate(shape)])))
-        places = R.broadcast_to(row, ShapeExpr(tuple(shape)))
+        positions = R.broadcast_to(row, ShapeExpr(tuple(shape)))
         shape[axis] = extent
         area = R.zeros(ShapeExpr(tuple(shape)), dtype=dtype_of(x))
-        made = R.scatter_elements(area, places, made, axis=axis)
-    return [made, None, None, None]
+        result = R.scatter_elements(area, positions, result, axis=axis)
+    return [result, None, None, None]
 
 
 dynamic_strided_slice = row(

@@ -15,9 +15,9 @@ from ...ir.buffer import Buffer
 from ...ir.expr import IntImm, Var
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, IfThenElse, Stmt, seq
 from ...ir.types import Expr
-from ..common.loop_nests import local_buffer, read, reduced, serial_loop
+from ..common.loop_nests import local_buffer, read, reduction_nest, serial_loop
 from ..common.type_rules import ONE, ZERO
-from .sort_loops import Merging, at_place, greatest_key, key_type, ordered_key, over_lines
+from .sort_loops import MergeSort, index_at, key_type, loop_over_lines, max_key, ordered_key
 
 Element = Callable[[Expr], Expr]
 """Place in a line -> the element there."""
@@ -43,11 +43,11 @@ class Selection:
         )
         return seq(*buffers, keys)
 
-    def counted(self, holds: Callable[[Expr], Expr]) -> Stmt:
+    def count_where(self, predicate: Callable[[Expr], Expr]) -> Stmt:
         """Count the keys for which a condition holds."""
         nothing = build.const(0, self.count.dtype)
-        return reduced(
-            self.count, [self.length], lambda i, n: build.select(holds(read(self.keys, (n,))), 1, nothing), start=0
+        return reduction_nest(
+            self.count, [self.length], lambda i, n: build.select(predicate(read(self.keys, (n,))), 1, nothing), init=0
         )
 
     @property
@@ -64,7 +64,7 @@ class Selection:
             step = build.intrinsic("shift_left", build.const(1, self.kind), shift)
             return seq(
                 Bind(tried, self.key + step),
-                self.counted(lambda key: build.lt(key, tried)),
+                self.count_where(lambda key: build.lt(key, tried)),
                 IfThenElse(build.le(self.counts, rank), BufferStore(self.found, tried, (ZERO,))),
             )
 
@@ -72,35 +72,35 @@ class Selection:
         return seq(
             BufferStore(self.found, least, (ZERO,)),
             serial_loop(build.const(self.kind.bits, "int64"), bit, "bit"),
-            self.counted(lambda key: build.lt(key, self.key)),
+            self.count_where(lambda key: build.lt(key, self.key)),
         )
 
-    def place(self, rank: Expr, to: Buffer, at: tuple[Expr, ...]) -> Stmt:
-        """Store the place of the element of the rank: of equal elements those before it come first in the line."""
-        equal, place, wanted = (
+    def store_index(self, rank: Expr, to: Buffer, index: tuple[Expr, ...]) -> Stmt:
+        """Store the position of the element of the rank: of equal elements those before it come first in the line."""
+        equal, position, wanted = (
             local_buffer("equal", "int64", 1),
             local_buffer("place", "int64", 1),
             build.index_var("wanted"),
         )
-        seen, passed = read(equal, (ZERO,)), read(place, (ZERO,))
+        seen, passed = read(equal, (ZERO,)), read(position, (ZERO,))
 
         def step(n: Var) -> Stmt:
             more = seen + build.cast(build.eq(read(self.keys, (n,)), self.key), "int64")
             return seq(
                 BufferStore(equal, more, (ZERO,)),
-                BufferStore(place, passed + build.cast(build.le(seen, wanted), "int64"), (ZERO,)),
+                BufferStore(position, passed + build.cast(build.le(seen, wanted), "int64"), (ZERO,)),
             )
 
         return seq(
-            self.find(rank), AllocBuffer(equal), AllocBuffer(place), Bind(wanted, rank - self.counts),
-            BufferStore(equal, ZERO, (ZERO,)), BufferStore(place, ZERO, (ZERO,)), serial_loop(self.length, step, "n"),
-            BufferStore(to, passed, at),
+            self.find(rank), AllocBuffer(equal), AllocBuffer(position), Bind(wanted, rank - self.counts),
+            BufferStore(equal, ZERO, (ZERO,)), BufferStore(position, ZERO, (ZERO,)), serial_loop(self.length, step, "n"),
+            BufferStore(to, passed, index),
         )  # fmt: skip
 
-    def first(self, count: Expr, to: Buffer) -> Stmt:
-        """Store the places of the first ``count`` elements in the order of the line; ``to`` has room for one more."""
+    def store_first(self, count: Expr, to: Buffer) -> Stmt:
+        """Store the positions of the first ``count`` elements in the order of the line; ``to`` has room for one more."""
         taken, room = local_buffer("taken", "int64", 2), build.index_var("room")
-        made, equals = [read(taken, (build.const(n, "int64"),)) for n in range(2)]
+        result, equals = [read(taken, (build.const(n, "int64"),)) for n in range(2)]
 
         def step(n: Var) -> Stmt:
             key, equal, take = read(self.keys, (n,)), build.index_var("equal"), build.index_var("take")
@@ -109,8 +109,8 @@ class Selection:
             return seq(
                 Bind(equal, build.cast(build.eq(key, self.key), "int64")),
                 Bind(take, below + equal * fits),
-                BufferStore(to, n, (made,)),
-                BufferStore(taken, made + take, (ZERO,)),
+                BufferStore(to, n, (result,)),
+                BufferStore(taken, result + take, (ZERO,)),
                 BufferStore(taken, equals + equal, (ONE,)),
             )
 
@@ -120,7 +120,7 @@ class Selection:
         )  # fmt: skip
 
 
-def median_place(lines: te.Tensor) -> te.Tensor:
+def median_index(lines: te.Tensor) -> te.Tensor:
     """Place of the lower middle element of each line along the last axis, or of the last NaN where there is one."""
     length = lines.shape[-1]
     last = length - 1
@@ -130,12 +130,12 @@ def median_place(lines: te.Tensor) -> te.Tensor:
             chosen, rank = Selection(ins[0].dtype, length), build.index_var("rank")
             prepared = chosen.prepare(lambda n: read(ins[0], (*i, n)))
             if not ins[0].dtype.is_float:
-                return seq(prepared, chosen.place(last // 2, outs[0], tuple(i)))
-            nans = chosen.counted(lambda key: build.eq(key, greatest_key(chosen.kind)))
+                return seq(prepared, chosen.store_index(last // 2, outs[0], tuple(i)))
+            nans = chosen.count_where(lambda key: build.eq(key, max_key(chosen.kind)))
             wanted = Bind(rank, build.select(build.gt(chosen.counts, ZERO), last, last // 2))
-            return seq(prepared, nans, wanted, chosen.place(rank, outs[0], tuple(i)))
+            return seq(prepared, nans, wanted, chosen.store_index(rank, outs[0], tuple(i)))
 
-        return over_lines(lines.shape[:-1], line)
+        return loop_over_lines(lines.shape[:-1], line)
 
     return te.extern(lines.shape[:-1], [lines], emit, "median_place", "int64")
 
@@ -148,15 +148,15 @@ def first_sorted(x: te.Tensor, axis: int, descending: bool, count: Expr) -> te.T
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def line(i: list[Var]) -> Stmt:
-            places = local_buffer("selected", "int64", count + 1)
+            positions = local_buffer("selected", "int64", count + 1)
             chosen = Selection(ins[0].dtype, length, descending)
-            merged = Merging(ins[0], count, descending).emit(
-                lambda n: read(ins[0], at_place(i, axis, read(places, (n,)))),
-                lambda m, n: BufferStore(outs[0], read(places, (n,)), at_place(i, axis, m)),
+            merged = MergeSort(ins[0], count, descending).emit(
+                lambda n: read(ins[0], index_at(i, axis, read(positions, (n,)))),
+                lambda m, n: BufferStore(outs[0], read(positions, (n,)), index_at(i, axis, m)),
             )
-            prepared = chosen.prepare(lambda n: read(ins[0], at_place(i, axis, n)))
-            return seq(AllocBuffer(places), prepared, chosen.first(count, places), merged)
+            prepared = chosen.prepare(lambda n: read(ins[0], index_at(i, axis, n)))
+            return seq(AllocBuffer(positions), prepared, chosen.store_first(count, positions), merged)
 
-        return over_lines(rest, line)
+        return loop_over_lines(rest, line)
 
     return te.extern(shape, [x], emit, "first_sorted", "int64")

@@ -17,7 +17,7 @@ from ...ir.expr import IntImm, Var
 from ...ir.node import replace
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, IfThenElse, Stmt, While, seq
 from ...ir.types import Expr, prim_type
-from ..common.loop_nests import local_buffer, loops, read, reduced, serial_loop
+from ..common.loop_nests import local_buffer, loops, read, reduction_nest, serial_loop
 from ..common.type_rules import ONE, ZERO
 
 MOST_INSERTED = 32
@@ -31,7 +31,7 @@ def key_type(dtype: DataType) -> DataType:
     return DataType(f"int{max(32, dtype.bits) if dtype.is_float else max(8, dtype.bits)}")
 
 
-def greatest_key(kind: DataType) -> Expr:
+def max_key(kind: DataType) -> Expr:
     """The key of NaN, and of the greatest integer."""
     return build.const(2 ** (kind.bits - 1) - 1, kind)
 
@@ -46,10 +46,10 @@ def ordered_key(value: Expr, descending: bool = False, nan_first: bool | None = 
         zero = build.const(0.0, build.dtype_of(value))
         raw = build.intrinsic("reinterpret", build.select(build.eq(value, zero), zero, value), dtype=kind)
         sign = build.intrinsic("shift_right", raw, build.const(kind.bits - 1, kind))
-        key = build.intrinsic("bitwise_xor", raw, build.intrinsic("bitwise_and", sign, greatest_key(kind)))
+        key = build.intrinsic("bitwise_xor", raw, build.intrinsic("bitwise_and", sign, max_key(kind)))
         key = build.intrinsic("bitwise_not", key) if descending else key
         first = descending if nan_first is None else nan_first
-        edge = build.const(-(2 ** (kind.bits - 1)), kind) if first else greatest_key(kind)
+        edge = build.const(-(2 ** (kind.bits - 1)), kind) if first else max_key(kind)
         return build.select(build.eq(value, value), key, edge)
     if dtype.is_uint and not dtype.is_bool:
         key = build.cast(build.intrinsic("bitwise_xor", value, build.const(1 << (dtype.bits - 1), dtype)), kind)
@@ -70,24 +70,24 @@ def _counter(name: str) -> Buffer:
     return local_buffer(name, "int64", 1)
 
 
-def at_place(i: list[Var], axis: int, place: Expr) -> tuple[Expr, ...]:
-    """Indices of a place along an axis of the line that the other indices name."""
-    return (*i[:axis], place, *i[axis:])
+def index_at(i: list[Var], axis: int, position: Expr) -> tuple[Expr, ...]:
+    """Indices of a position along an axis of the line that the other indices name."""
+    return (*i[:axis], position, *i[axis:])
 
 
-class Merging:
+class MergeSort:
     """The sort of one line: keys beside their indices, both twice, from one side to the other and back."""
 
     def __init__(self, data: Buffer, length: Expr, descending: bool) -> None:
         self.length, self.descending, self.kind = length, descending, key_type(data.dtype)
         self.padded = build.ceildiv(length, RUN) * RUN
         self.keys = local_buffer("keys", self.kind, 2, self.padded)
-        self.places = local_buffer("places", "int64", 2, self.padded)
+        self.indices = local_buffer("places", "int64", 2, self.padded)
         self.rank = local_buffer("rank", "int32", RUN)
         self.width, self.side = _counter("width"), _counter("side")
 
     def emit(self, load: Callable[[Expr], Expr], store: Callable[[Expr, Expr], Stmt]) -> Stmt:
-        """``load(n)`` is the element at a place of the line; ``store(m, n)`` says that the element at n comes m-th."""
+        """``load(n)`` is the element at a position of the line; ``store(m, n)`` says that the element at n comes m-th."""
 
         def key(n: Expr) -> Stmt:
             value = load(build.minimum(n, self.length - 1))
@@ -95,13 +95,13 @@ class Merging:
 
         begin = serial_loop(self.padded, key, "n")
         if type(self.length) is IntImm and self.length.value <= RUN:
-            return self.single(begin, store)
+            return self.sort_short(begin, store)
         span, side = read(self.width, (ZERO,)), read(self.side, (ZERO,))
         runs = build.ceildiv(self.length, span * 2)
         return seq(
-            *[AllocBuffer(b) for b in (self.keys, self.places, self.width, self.side)],
+            *[AllocBuffer(b) for b in (self.keys, self.indices, self.width, self.side)],
             begin,
-            serial_loop(build.ceildiv(self.length, RUN), self.run, "run"),
+            serial_loop(build.ceildiv(self.length, RUN), self.sort_run, "run"),
             BufferStore(self.width, build.const(RUN, "int64"), (ZERO,)),
             BufferStore(self.side, ZERO, (ZERO,)),
             While(
@@ -112,21 +112,21 @@ class Merging:
                     BufferStore(self.side, ONE - side, (ZERO,)),
                 ),
             ),
-            serial_loop(self.length, lambda m: store(m, read(self.places, (side, m))), "m"),
+            serial_loop(self.length, lambda m: store(m, read(self.indices, (side, m))), "m"),
         )
 
-    def single(self, begin: Stmt, store: Callable[[Expr, Expr], Stmt]) -> Stmt:
+    def sort_short(self, begin: Stmt, store: Callable[[Expr, Expr], Stmt]) -> Stmt:
         """A line that is one short run: no element moves more than once."""
         return seq(
             AllocBuffer(self.keys),
             AllocBuffer(self.rank),
             begin,
-            self.ranked(ZERO, self.length),
+            self.count_ranks(ZERO, self.length),
             serial_loop(self.length, lambda n: store(build.cast(read(self.rank, (n,)), "int64"), n), "n"),
         )
 
-    def ranked(self, start: Expr, count: Expr) -> Stmt:
-        """The place of an element of a short run is the number of those that come before it."""
+    def count_ranks(self, start: Expr, count: Expr) -> Stmt:
+        """The position of an element of a short run is the number of those that come before it."""
 
         def key(i: Expr) -> Expr:
             return read(self.keys, (ONE, start + i))
@@ -137,26 +137,26 @@ class Merging:
             )
             return build.select(earlier, build.const(1, "int32"), build.const(0, "int32"))
 
-        return reduced(self.rank, [count], first, start=0)
+        return reduction_nest(self.rank, [count], first, init=0)
 
-    def run(self, k: Var) -> Stmt:
+    def sort_run(self, k: Var) -> Stmt:
         """Sort a short run."""
         start, count = build.index_var("start"), build.index_var("count")
 
-        def put(i: Var) -> Stmt:
-            place = start + i
+        def store(i: Var) -> Stmt:
+            source = start + i
             to = (ZERO, start + build.cast(read(self.rank, (i,)), "int64"))
             return seq(
-                BufferStore(self.keys, read(self.keys, (ONE, place)), to),
-                BufferStore(self.places, place, to),
+                BufferStore(self.keys, read(self.keys, (ONE, source)), to),
+                BufferStore(self.indices, source, to),
             )
 
         return seq(
             AllocBuffer(self.rank),
             Bind(start, k * RUN),
             Bind(count, build.minimum(self.length - start, RUN)),
-            self.ranked(start, count),
-            serial_loop(count, put, "i"),
+            self.count_ranks(start, count),
+            serial_loop(count, store, "i"),
         )
 
     def merge(self, k: Var) -> Stmt:
@@ -168,10 +168,13 @@ class Merging:
         total = end - start
 
         def both(n: Var) -> Stmt:
-            return seq(self.up(low, n, source, start, middle, end), self.down(high, n, source, start, middle, end))
+            return seq(
+                self.merge_front(low, n, source, start, middle, end),
+                self.merge_back(high, n, source, start, middle, end),
+            )
 
         def rest(n: Var) -> Stmt:
-            return self.up(low, total // 2, source, start, middle, end)
+            return self.merge_front(low, total // 2, source, start, middle, end)
 
         first = (start, middle, middle - 1, end - 1)
         return seq(
@@ -185,7 +188,7 @@ class Merging:
             serial_loop(total % 2, rest, "odd"),
         )
 
-    def up(self, counters: list[Buffer], n: Expr, source: Expr, start: Expr, middle: Expr, end: Expr) -> Stmt:
+    def merge_front(self, counters: list[Buffer], n: Expr, source: Expr, start: Expr, middle: Expr, end: Expr) -> Stmt:
         """The n-th element from the front."""
 
         def right(l: Expr, r: Expr, a: Expr, b: Expr) -> Expr:
@@ -197,7 +200,7 @@ class Merging:
 
         return self.step(counters, inside, source, start + n, 1, right)
 
-    def down(self, counters: list[Buffer], n: Expr, source: Expr, start: Expr, middle: Expr, end: Expr) -> Stmt:
+    def merge_back(self, counters: list[Buffer], n: Expr, source: Expr, start: Expr, middle: Expr, end: Expr) -> Stmt:
         """The n-th element from the back: of equal ones the right."""
 
         def right(l: Expr, r: Expr, a: Expr, b: Expr) -> Expr:
@@ -213,7 +216,7 @@ class Merging:
         self, counters: list[Buffer], inside: Callable[[Expr, Expr], tuple[Expr, Expr]], source: Expr, to: Expr, by: int,
         right: Callable[[Expr, Expr, Expr, Expr], Expr],
     ) -> Stmt:  # fmt: skip
-        """Move one element; ``right(left place, right place, left key, right key)`` is one where it is the right one. All of it is
+        """Move one element; ``right(left index, right index, left key, right key)`` is one where it is the right one. All of it is
         arithmetic: a branch would be guessed wrong every other time."""
         l, r, left, right_, moved, taken = [build.index_var(n) for n in ("l", "r", "left", "right", "moved", "taken")]
         a, b = [Var(n, prim_type(self.kind)) for n in ("a", "b")]
@@ -226,7 +229,7 @@ class Merging:
             Bind(moved, build.cast(right(l, r, a, b), "int64")),
             Bind(taken, left + moved * (right_ - left)),
             BufferStore(self.keys, read(self.keys, (source, taken)), target),
-            BufferStore(self.places, read(self.places, (source, taken)), target),
+            BufferStore(self.indices, read(self.indices, (source, taken)), target),
             BufferStore(counters[0], l + (ONE - moved) * by, (ZERO,)),
             BufferStore(counters[1], r + moved * by, (ZERO,)),
         )
@@ -244,29 +247,29 @@ def _either(a: Expr, b: Expr) -> Expr:
     return build.intrinsic("bitwise_or", a, b)
 
 
-def order_along(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
+def argsort_axis(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
     """Indices of the elements in sorted order: short runs by counting, then merged."""
     length = x.shape[axis]
     rest = [d for a, d in enumerate(x.shape) if a != axis]
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def line(i: list[Var]) -> Stmt:
-            return Merging(ins[0], length, descending).emit(
-                lambda n: read(ins[0], at_place(i, axis, n)), lambda m, n: BufferStore(outs[0], n, at_place(i, axis, m))
+            return MergeSort(ins[0], length, descending).emit(
+                lambda n: read(ins[0], index_at(i, axis, n)), lambda m, n: BufferStore(outs[0], n, index_at(i, axis, m))
             )
 
-        return over_lines(rest, line)
+        return loop_over_lines(rest, line)
 
     return te.extern(x.shape, [x], emit, "order", "int64")
 
 
-def over_lines(shape: Sequence[Expr], line: Callable[[list[Var]], Stmt]) -> Stmt:
+def loop_over_lines(shape: Sequence[Expr], line: Callable[[list[Var]], Stmt]) -> Stmt:
     """Loops over lines, of which threads share the outermost; what is done inside one line stays in order."""
     nest = loops(shape, line)
     return replace(nest, kind="parallel") if shape and type(nest) is For else nest
 
 
-def first_along(x: te.Tensor, axis: int, descending: bool, count: Expr) -> tuple[te.Tensor, te.Tensor]:
+def topk_axis(x: te.Tensor, axis: int, descending: bool, count: Expr) -> tuple[te.Tensor, te.Tensor]:
     """The first ``count`` (at least one) elements of each line in sorted order, and their indices: each element that belongs among
     those kept so far is inserted there."""
     length = x.shape[axis]
@@ -274,41 +277,41 @@ def first_along(x: te.Tensor, axis: int, descending: bool, count: Expr) -> tuple
     shape = [count if a == axis else d for a, d in enumerate(x.shape)]
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        data, (kept, order) = ins[0], outs
+        data, (values, order) = ins[0], outs
 
         def element(i: list[Var], n: Var) -> Stmt:
-            value, place = Var("value", prim_type(data.dtype)), _counter("place")
-            p = read(place, (ZERO,))
+            value, position = Var("value", prim_type(data.dtype)), _counter("place")
+            p = read(position, (ZERO,))
 
-            def at(which: Expr) -> tuple[Expr, ...]:
-                return at_place(i, axis, which)
+            def index(which: Expr) -> tuple[Expr, ...]:
+                return index_at(i, axis, which)
 
-            def put(buffer: Buffer, what: Expr, where: Expr) -> Stmt:
-                return BufferStore(buffer, what, at(where))
+            def store(buffer: Buffer, what: Expr, where: Expr) -> Stmt:
+                return BufferStore(buffer, what, index(where))
 
             def earlier(which: Expr) -> Expr:
-                return before(value, read(kept, at(which)), descending)
+                return before(value, read(values, index(which)), descending)
 
             previous = p - 1
             move = seq(
-                put(kept, read(kept, at(previous)), p), put(order, read(order, at(previous)), p),
-                BufferStore(place, previous, (ZERO,)),
+                store(values, read(values, index(previous)), p), store(order, read(order, index(previous)), p),
+                BufferStore(position, previous, (ZERO,)),
             )  # fmt: skip
             there = build.if_then_else(build.gt(p, ZERO), earlier(build.maximum(previous, ZERO)), build.const(False))
             insert = seq(
-                AllocBuffer(place),
-                BufferStore(place, build.minimum(n, count - 1), (ZERO,)),
+                AllocBuffer(position),
+                BufferStore(position, build.minimum(n, count - 1), (ZERO,)),
                 While(there, move),
-                put(kept, value, p),
-                put(order, n, p),
+                store(values, value, p),
+                store(order, n, p),
             )
             last = count - 1
             belongs = build.if_then_else(build.lt(n, count), build.const(True), earlier(last))
-            return seq(Bind(value, read(data, at(n))), IfThenElse(belongs, insert))
+            return seq(Bind(value, read(data, index(n))), IfThenElse(belongs, insert))
 
         if axis == len(x.shape) - 1:
-            return over_lines(rest, lambda i: serial_loop(length, lambda n: element(i, n), "n"))
+            return loop_over_lines(rest, lambda i: serial_loop(length, lambda n: element(i, n), "n"))
         return serial_loop(length, lambda n: loops(rest, lambda i: element(i, n)), "n")
 
-    values, places = te.extern([shape, shape], [x], emit, "first", [x.data_type, "int64"])
-    return values, places
+    values, indices = te.extern([shape, shape], [x], emit, "first", [x.data_type, "int64"])
+    return values, indices

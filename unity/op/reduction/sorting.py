@@ -24,18 +24,18 @@ from ..common.type_rules import (
     dtype_value,
     fail,
     int_attr,
-    like,
     normal_axis,
     tensor_arg,
+    with_dtype,
     with_rank,
 )
 from .selection import first_sorted
-from .sort_loops import MOST_INSERTED, RUN, first_along, order_along
+from .sort_loops import MOST_INSERTED, RUN, argsort_axis, topk_axis
 
 row = rows("index")
 
 
-def gathered(x: te.Tensor, order: te.Tensor, axis: int, shape: Any, name: str) -> te.Tensor:
+def gather_axis(x: te.Tensor, order: te.Tensor, axis: int, shape: Any, name: str) -> te.Tensor:
     return te.compute(shape, lambda *i: x[[order[i] if a == axis else v for a, v in enumerate(i)]], name)
 
 
@@ -53,16 +53,16 @@ def _sort_type(call: Call) -> Type:
 def _argsort_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, "data")
     _sort_type(call)
-    return like(ty, dtype_value(call, attr(call, "dtype")) or DataType("int32"))
+    return with_dtype(ty, dtype_value(call, attr(call, "dtype")) or DataType("int32"))
 
 
 def _sort(call: Call, x: te.Tensor) -> te.Tensor:
     axis = axis_of(call, x.ndim)
-    return gathered(x, order_along(x, axis, bool_attr(call, "descending")), axis, x.shape, "sort")
+    return gather_axis(x, argsort_axis(x, axis, bool_attr(call, "descending")), axis, x.shape, "sort")
 
 
 def _argsort(call: Call, x: te.Tensor) -> te.Tensor:
-    order = order_along(x, axis_of(call, x.ndim), bool_attr(call, "descending"))
+    order = argsort_axis(x, axis_of(call, x.ndim), bool_attr(call, "descending"))
     dtype = dtype_value(call, attr(call, "dtype")) or DataType("int32")
     return te.compute(x.shape, lambda *i: order[i].astype(dtype), "argsort")
 
@@ -114,7 +114,7 @@ argsort = row(
 )
 
 
-def _kept(count: int, extent: Expr) -> Expr:
+def _topk_size(count: int, extent: Expr) -> Expr:
     """Elements that are left of an axis: ``count``, or all of a symbolic axis that turns out to be shorter."""
     wanted = build.const(count, "int64")
     return wanted if type(extent) is IntImm else build.minimum(wanted, extent)
@@ -134,24 +134,28 @@ def _topk_type(call: Call) -> Type:
     values = (
         with_rank(ty, ty.ndim)
         if known is None
-        else tensor_type([_kept(count, d) if a == axis else d for a, d in enumerate(known)], ty.dtype)
+        else tensor_type([_topk_size(count, d) if a == axis else d for a, d in enumerate(known)], ty.dtype)
     )
-    chosen = {"values": values, "indices": like(values, kind), "both": TupleType((values, like(values, kind)))}
+    chosen = {
+        "values": values,
+        "indices": with_dtype(values, kind),
+        "both": TupleType((values, with_dtype(values, kind))),
+    }
     return chosen[attr(call, "ret_type")]
 
 
 def _topk(call: Call, x: te.Tensor) -> Any:
     axis, count = axis_of(call, x.ndim), int_attr(call, "k")
     largest = bool_attr(call, "largest")
-    shape = [_kept(count, d) if a == axis else d for a, d in enumerate(x.shape)]
+    shape = [_topk_size(count, d) if a == axis else d for a, d in enumerate(x.shape)]
     kind = dtype_value(call, attr(call, "dtype")) or DataType("int32")
     length = x.shape[axis]
     most = type(length) is IntImm and length.value <= min(RUN, 2 * count)  # of a line that counting sorts at once
     if 0 < count <= MOST_INSERTED and not most:
-        values, order = first_along(x, axis, largest, shape[axis])
+        values, order = topk_axis(x, axis, largest, shape[axis])
     else:
-        order = first_sorted(x, axis, largest, shape[axis]) if count and not most else order_along(x, axis, largest)
-        values = gathered(x, order, axis, shape, "topk")
+        order = first_sorted(x, axis, largest, shape[axis]) if count and not most else argsort_axis(x, axis, largest)
+        values = gather_axis(x, order, axis, shape, "topk")
     indices = te.compute(shape, lambda *i: order[i].astype(kind), "topk_indices")
     return {"values": values, "indices": indices, "both": (values, indices)}[attr(call, "ret_type")]
 

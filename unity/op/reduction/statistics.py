@@ -11,14 +11,14 @@ from ...ffi.dtype import BOOL, INT64
 from ...ir.expr import Call
 from ...ir.relation import dims, exceeds
 from ...ir.types import Expr, TupleType, Type
-from ..common.gradients import field_of, kept_reduction, operand_shape, spread_back
+from ..common.gradients import field_of, operand_shape, reduce_keepdims, sum_backward
 from ..common.lowering import cast_tensor, result_dtype, short_name
 from ..common.table import Operator, R, attribute, rows
 from ..common.type_rules import ONE, axes_attr, bool_attr, fail, product, tensor_arg
 from ..elementwise.unary import in_float32
 from ..manipulate.manipulate import unravel
-from .reduce import accumulate, float_reduction, numpy_axis, reduce_axes, reduce_tensor, reduced_type, shared_by
-from .selection import median_place
+from .reduce import accumulate, extreme_grad, float_reduction, numpy_axis, reduce_axes, reduce_tensor, reduced_type
+from .selection import median_index
 
 row = rows("reduce")
 _AXES = ("x", attribute("axis", None, "one axis or several; None: all"), attribute("keepdims", False))
@@ -64,31 +64,31 @@ def _logsumexp(call: Call, x: te.Tensor) -> te.Tensor:
     shift = te.compute(shape, finite, "shift")
     keep = bool_attr(call, "keepdims")
 
-    def away(value: te.Value, index: list[Any]) -> te.Value:
+    def exponential(value: te.Value, index: list[Any]) -> te.Value:
         return te.exp(accumulate(value) - shift[[0 if a in axes else v for a, v in enumerate(index)]])
 
-    total = reduce_tensor(x, axes, True, te.sum, away, "exponent_sum")
+    total = reduce_tensor(x, axes, True, te.sum, exponential, "exponent_sum")
     out = shape if keep else [d for a, d in enumerate(x.shape) if a not in axes]
 
     def body(*i: te.Value) -> te.Value:
         rest = list(i)
-        at = list(i) if keep else [0 if a in axes else rest.pop(0) for a in range(x.ndim)]
-        return te.log(total[at]) + shift[at]
+        index = list(i) if keep else [0 if a in axes else rest.pop(0) for a in range(x.ndim)]
+        return te.log(total[index]) + shift[index]
 
     return cast_tensor(te.compute(out, body, "logsumexp"), result_dtype(call), "logsumexp_cast")
 
 
 def _logsumexp_ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> np.ndarray:
-    wide = x.astype(np.float64)
-    high = np.max(wide, axis=numpy_axis(axis), keepdims=True, initial=-np.inf)
+    x64 = x.astype(np.float64)
+    high = np.max(x64, axis=numpy_axis(axis), keepdims=True, initial=-np.inf)
     high = np.where(np.isinf(high), 0.0, high)
-    made = np.log(np.sum(np.exp(wide - high), axis=numpy_axis(axis), keepdims=True)) + high
-    gone = tuple(range(x.ndim)) if axis is None else numpy_axis(axis)
-    return np.asarray(made if keepdims else np.squeeze(made, gone), x.dtype)
+    result = np.log(np.sum(np.exp(x64 - high), axis=numpy_axis(axis), keepdims=True)) + high
+    reduced = tuple(range(x.ndim)) if axis is None else numpy_axis(axis)
+    return np.asarray(result if keepdims else np.squeeze(result, reduced), x.dtype)
 
 
 def _logsumexp_grad(call: Call, g: Expr) -> list[Any]:
-    return [spread_back(call, g) * R.exp(call.args[0] - kept_reduction(call, R.logsumexp))]
+    return [sum_backward(call, g) * R.exp(call.args[0] - reduce_keepdims(call, R.logsumexp))]
 
 
 logsumexp = row(
@@ -119,31 +119,31 @@ def _median_type(call: Call) -> Type:
 
 
 def _median(call: Call, x: te.Tensor) -> Any:
-    axes, kept = reduce_axes(call, x)
+    axes, shape = reduce_axes(call, x)
     keep = bool_attr(call, "keepdims")
     rest = [a for a in range(x.ndim) if a not in axes]
     inner = [x.shape[a] for a in axes]
     size = product(inner)
 
     def lined(*i: te.Value) -> te.Value:
-        at: dict[int, Any] = {**dict(zip(rest, i)), **dict(zip(axes, unravel(i[-1], inner)))}
-        return x[[at[a] for a in range(x.ndim)]]
+        index: dict[int, Any] = {**dict(zip(rest, i)), **dict(zip(axes, unravel(i[-1], inner)))}
+        return x[[index[a] for a in range(x.ndim)]]
 
     lines = te.compute([*[x.shape[a] for a in rest], size], lined, "lines")
-    places = median_place(lines)
+    positions = median_index(lines)
 
-    def place(*i: te.Value) -> te.Value:
-        return places[[v for a, v in enumerate(i) if a not in axes] if keep else i]
+    def position(*i: te.Value) -> te.Value:
+        return positions[[v for a, v in enumerate(i) if a not in axes] if keep else i]
 
     def value(*i: te.Value) -> te.Value:
         head = [v for a, v in enumerate(i) if a not in axes] if keep else list(i)
-        return lines[[*head, places[head]]]
+        return lines[[*head, positions[head]]]
 
-    shape = kept if keep else [x.shape[a] for a in rest]
+    shape = shape if keep else [x.shape[a] for a in rest]
     values = te.compute(shape, value, "median")
     if not isinstance(call.ty, TupleType):
         return values
-    return values, te.compute(shape, place, "median_index")
+    return values, te.compute(shape, position, "median_index")
 
 
 def _median_ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> Any:
@@ -165,11 +165,11 @@ def _median_grad(call: Call, g: Expr) -> list[Any]:
     x = call.args[0]
     axes = axes_attr(call, "axis", len(operand_shape(call, x)))
     if axes is None or len(axes) != 1:
-        return shared_by(kept_reduction(call, R.median), call, g)
-    flow, place = field_of(g, 0), field_of(call, 1)
+        return extreme_grad(reduce_keepdims(call, R.median), call, g)
+    flow, position = field_of(g, 0), field_of(call, 1)
     if not bool_attr(call, "keepdims"):
-        flow, place = R.expand_dims(flow, axis=list(axes)), R.expand_dims(place, axis=list(axes))
-    return [R.scatter_elements(R.zeros_like(x), place, flow, axis=axes[0])]
+        flow, position = R.expand_dims(flow, axis=list(axes)), R.expand_dims(position, axis=list(axes))
+    return [R.scatter_elements(R.zeros_like(x), position, flow, axis=axes[0])]
 
 
 median = row(

@@ -20,7 +20,7 @@ from ....op.common.type_rules import bool_attr, int_attr, normal_axis
 from ....op.elementwise import unary as elementwise
 from ....op.elementwise.binary import add, divide, multiply, subtract
 from ....op.manipulate import create, manipulate
-from ....op.nn.norm import norm_axes, other_axes
+from ....op.nn.norm import norm_axes, statistics_axes
 from ....op.reduction import reduce
 from ...infra.passes import module_pass
 from ..normalize.dead_code import require_functions
@@ -64,7 +64,7 @@ def batch_norm(call: Call) -> Expr | None:
     x, gamma, beta, mean, var = [_wide(a, dtype) for a in call.args]
     handed_on = [call.args[3], call.args[4]]
     if bool_attr(call, "training", False):
-        axes, share = other_axes(call, rank), float(call.attrs.get("momentum", 0.1))
+        axes, share = statistics_axes(call, rank), float(call.attrs.get("momentum", 0.1))
         old, step = _number(1 - share, dtype), _number(share, dtype)
         given, (mean, var) = (mean, var), (reduce.mean(x, axis=axes), reduce.variance(x, axis=axes))
         moved = [add(multiply(o, old), multiply(n, step)) for o, n in zip(given, (mean, var))]

@@ -17,7 +17,7 @@ from ....ir.expr import Call, Constant, FloatImm, IntImm, Op, ShapeExpr, Tuple, 
 from ....ir.function import Function
 from ....ir.op import OPS
 from ....ir.types import Expr, TensorType, TupleType, Type
-from ....op.common.type_rules import plain
+from ....op.common.type_rules import python_value
 from ...infra.constant_lifetime import own, replaced
 from ...infra.constant_provenance import peeked, recipe, traced
 from ...infra.passes import function_pass
@@ -43,7 +43,7 @@ def _operand(value: Expr, known: dict[Var, Expr]) -> Any:
     if isinstance(value, (IntImm, FloatImm)):
         return value.value
     if type(value) is ShapeExpr and all([type(v) is IntImm for v in value.values]):
-        return plain(value)
+        return python_value(value)
     return None
 
 
@@ -62,7 +62,7 @@ def _size(value: Any) -> int:
 
 def _bytes(ty: Type) -> int:
     """Bytes of a tensor of this type, 0 where its size is not known."""
-    shape = plain(ty.shape) if isinstance(ty, TensorType) and ty.shape is not None else None
+    shape = python_value(ty.shape) if isinstance(ty, TensorType) and ty.shape is not None else None
     if not isinstance(shape, tuple) or _is_symbolic(shape):
         return 0
     assert isinstance(ty, TensorType)
@@ -94,7 +94,7 @@ def _constant(value: Any, ty: Type, origin: tuple[Any, ...], path: tuple[int, ..
     if not isinstance(ty, TensorType) or ty.dtype is None:
         return None
     array = _array(value)
-    shape = plain(ty.shape) if ty.shape is not None else None
+    shape = python_value(ty.shape) if ty.shape is not None else None
     if array.dtype != ty.dtype.numpy or shape != array.shape:
         return None
     data = traced(array, "fold", *origin, path)
@@ -126,7 +126,7 @@ def fold_constant(fn: Function, *, max_bytes: int = 1 << 20) -> Function:
         operands = [_operand(a, known) for a in value.args]
         if not operands or any([o is None for o in operands]):
             return value
-        attrs = {k: plain(v) for k, v in value.attrs.items()}
+        attrs = {k: python_value(v) for k, v in value.attrs.items()}
         if any([_is_symbolic(v) for v in attrs.values()]):
             return value
         arrays = peeked(tuple(operands))

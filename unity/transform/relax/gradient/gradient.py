@@ -25,7 +25,7 @@ from ....ir.walk import free_vars, fresh_copy
 from ....op.building.block_builder import BlockBuilder
 from ....op.common.gradients import TE_GRADIENTS, field_of
 from ....op.common.table import R, constant
-from ....op.common.type_rules import plain
+from ....op.common.type_rules import python_value
 from ....op.elementwise.binary import add
 from ....op.manipulate.create import zeros
 from ....support.errors import PassError
@@ -125,13 +125,13 @@ class _Adjoint:
 
     def kernel(self, call: Call, flow: Expr) -> None:
         """Gradients of the arguments of a tensor program, as the function registered for it computes them."""
-        name = str(plain(call.attrs["te_grad_name"]))
+        name = str(python_value(call.attrs["te_grad_name"]))
         func = TE_GRADIENTS.get(name)
         if func is None:
             raise PassError("E559", f"no gradient named {name!r} is registered", call.span,
                             help="register_te_gradient(name, function)")  # fmt: skip
         inputs = call.args[1].fields if type(call.args[1]) is Tuple else (call.args[1],)
-        options = {k: plain(v) for k, v in (call.attrs.get("te_grad_kwargs") or {}).items()}
+        options = {k: python_value(v) for k, v in (call.attrs.get("te_grad_kwargs") or {}).items()}
         made = self.bb.emit(self.bb.call_te(func, flow, *inputs, primfunc_name_hint=f"{name}_grad", **options))
         several = isinstance(made.ty, TupleType)
         count = len(made.ty.fields) if isinstance(made.ty, TupleType) else 1

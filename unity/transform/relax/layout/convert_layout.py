@@ -25,7 +25,7 @@ from ....ir.module import IRModule
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType, TupleType
 from ....ir.walk import collect
-from ....op.common.channels_last import Plain, first_layout, last_layout, rank_of, rule_of
+from ....op.common.channels_last import Unconverted, channels_first_layout, channels_last_layout, rank_of, rule_of
 from ....op.common.table import R
 from ....op.common.type_rules import int_attr, is_one
 from ....op.manipulate.manipulate import expand_dims, permutation, permute_dims, reshape
@@ -54,13 +54,13 @@ UNKNOWN = 64
 def _kernel(table: Table, call: Call, rank: int) -> str | None:
     """The layout asked for the weight of a convolution, None where none is. Raises PassError E745 for one that cannot be."""
     layouts = {op(name).name: [str(layout) for layout in given] for name, given in table.items()}.get(call.op_name)
-    if layouts is None or layouts[0] == first_layout(rank):
+    if layouts is None or layouts[0] == channels_first_layout(rank):
         return None
-    usual = "OI" + first_layout(rank)[2:]
+    usual = "OI" + channels_first_layout(rank)[2:]
     kernel = layouts[1] if len(layouts) > 1 else usual
-    if layouts[0] != last_layout(rank) or sorted(kernel) != sorted(usual):
+    if layouts[0] != channels_last_layout(rank) or sorted(kernel) != sorted(usual):
         raise PassError("E745", f"{call.op_name} cannot be computed in the layouts {layouts}",
-                        help=f"data: {last_layout(rank)}; weight: the letters of {usual} in any order")  # fmt: skip
+                        help=f"data: {channels_last_layout(rank)}; weight: the letters of {usual} in any order")  # fmt: skip
     return kernel
 
 
@@ -169,7 +169,7 @@ class _Converter:
         assert self.rewriter is not None and isinstance(call.ty, TensorType)
         data, weight = call.args
         rank, shape = call.ty.ndim, dims(weight.ty)
-        space = first_layout(rank)
+        space = channels_first_layout(rank)
         layouts = {call.attrs.get("data_layout", space), call.attrs.get("out_layout") or space}
         if layouts != {space} or call.attrs.get("kernel_layout", "OI" + space[2:]) != "OI" + space[2:]:
             return None
@@ -200,13 +200,13 @@ class _Converter:
         assert self.rewriter is not None and type(call.op) is Op
         data, weight = call.args
         rank = rank_of(data)
-        order = "OI" + first_layout(rank)[2:]
+        order = "OI" + channels_first_layout(rank)[2:]
         kernel = self.rewriter.emit(permute_dims(weight, axes=[order.index(c) for c in kernel_layout]), "weight")
         attrs = {
             **call.attrs,
-            "data_layout": first_layout(rank) if form is None else last_layout(rank),
+            "data_layout": channels_first_layout(rank) if form is None else channels_last_layout(rank),
             "kernel_layout": kernel_layout,
-            "out_layout": last_layout(rank),
+            "out_layout": channels_last_layout(rank),
         }
         return make_call(call.op, [data if form is None else form, kernel], attrs, call.ty_args, call.span)
 
@@ -246,7 +246,7 @@ class _Converter:
             if follow is None or not any([self.known(v) is not None for v in operands]):
                 return call
             given = follow(call, self)
-            if isinstance(given, Plain):
+            if isinstance(given, Unconverted):
                 return given.value
             made = given
         if made is None:

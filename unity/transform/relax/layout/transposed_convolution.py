@@ -14,7 +14,7 @@ from ....ir.builder import make_call
 from ....ir.expr import Call, IntImm, Var, op
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
-from ....op.common.channels_last import first_layout, last_layout
+from ....op.common.channels_last import channels_first_layout, channels_last_layout
 from ....op.common.type_rules import int_attr
 from ....op.manipulate.manipulate import flip, permute_dims, reshape
 from ....op.manipulate.slicing import strided_slice
@@ -30,7 +30,7 @@ def phase_features(call: Call) -> int | None:
     if not isinstance(call.ty, TensorType) or call.ty.ndim < 3:
         return None
     rank = call.ty.ndim
-    space, shape = first_layout(rank), dims(call.args[1].ty)
+    space, shape = channels_first_layout(rank), dims(call.args[1].ty)
     layouts = {call.attrs.get("data_layout", space), call.attrs.get("out_layout") or space}
     plain = layouts == {space} and call.attrs.get("kernel_layout", "IO" + space[2:]) == "IO" + space[2:]
     if not plain or shape is None or dims(call.ty) is None or int_attr(call, "groups", 1) != 1:
@@ -49,7 +49,7 @@ def as_convolution(call: Call, form: Expr | None, emit: Emit) -> Expr:
     is such a form already."""
     assert isinstance(call.ty, TensorType)
     rank = call.ty.ndim
-    space, shape = first_layout(rank), dims(call.args[1].ty)
+    space, shape = channels_first_layout(rank), dims(call.args[1].ty)
     assert shape is not None
     parts = phases(call, shape[2:])
     assert parts is not None
@@ -58,9 +58,9 @@ def as_convolution(call: Call, form: Expr | None, emit: Emit) -> Expr:
         "padding": (*[p.low for p in parts], *[p.high for p in parts]),
         "dilation": tuple([p.dilation for p in parts]),
         "groups": 1,
-        "data_layout": space if form is None else last_layout(rank),
+        "data_layout": space if form is None else channels_last_layout(rank),
         "kernel_layout": space[2:] + "IO",
-        "out_layout": last_layout(rank),
+        "out_layout": channels_last_layout(rank),
         "out_dtype": call.attrs.get("out_dtype"),
     }
     kernel = emit(_kernel(call.args[1], shape, parts, emit))
