@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from unity.ffi.machine_code.elf import AARCH64, read_object
-from unity.ffi.machine_code.engine import CompileOptions, Engine, compile_ir
+from unity.ffi.machine_code.engine import Engine
 from unity.ffi.machine_code.linker import Image
 from unity.ffi.machine_code.memory import PAGE
+from unity.ffi.machine_code.objects import CompileOptions, compile_ir
 from unity.support.errors import FFIError, UnityError
 
 WHOLE = """

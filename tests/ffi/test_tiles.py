@@ -9,14 +9,9 @@ from unity.ffi.targets import processor
 FOUND = "+avx512f,+amx-tile,-amx-fp16,+amx-bf16,+amx-int8"
 
 
-class _Features:
-    def flatten(self) -> str:
-        return FOUND
-
-
 @pytest.mark.parametrize("allowed", [True, False])
 def test_features_of_the_host(monkeypatch: pytest.MonkeyPatch, allowed: bool) -> None:
-    monkeypatch.setattr(processor.binding, "get_host_cpu_features", _Features)
+    monkeypatch.setattr(processor, "_llvm_says", lambda: {"features": FOUND})
     monkeypatch.setattr(processor, "allow_tiles", lambda: allowed)
     without = "+avx512f,-amx-tile,-amx-fp16,-amx-bf16,-amx-int8"
     assert processor.host_features.__wrapped__() == (FOUND if allowed else without)

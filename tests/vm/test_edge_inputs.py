@@ -111,7 +111,7 @@ INTERRUPTED = """
 import _thread, signal, sys, threading, time
 import numpy as np
 import unity
-from unity.ffi.machine_code.llvm import LLVM_LOCK
+from unity.ffi.targets.llvm_binding import LLVM_LOCK
 from unity.script import parse
 
 def text(number):

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 LOADED = {
+    "llvm": "unity.ffi.machine_code.llvm",
     "script": "unity.script",
     "names": "unity.relax.names",
     "compiler": "unity.vm.build",

@@ -24,9 +24,8 @@ def require(module: str) -> ModuleType:
         with interrupts_held():
             return importlib.import_module(module)
     except ImportError as error:
-        extra = EXTRAS.get(module.partition(".")[0], module)
+        package = module.partition(".")[0]
+        wanted = f'"unity-compiler[{EXTRAS[package]}]"' if package in EXTRAS else package
         raise MissingExtraError(
-            "E002",
-            f"this needs the package {module!r}, which is not installed",
-            help=f'pip install "unity-compiler[{extra}]"',
+            "E002", f"this needs the package {package!r}, which is not installed", help=f"pip install {wanted}"
         ) from error

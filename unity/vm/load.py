@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
 from ..ffi.dtype import DataType
-from ..ffi.targets.processor import host_triple, lacking_features
+from ..ffi.machine_code.objects import bring_objects
+from ..ffi.targets.processor import lacking_features, other_machine
 from ..ffi.tensor import Tensor
 from ..support.errors import ArtifactError, FFIError
 from ..support.lazy import load as load_room
@@ -22,6 +24,7 @@ from ..support.schema import Misfit, within
 from .executable.artifact import ALIGN, open_sections
 from .executable.codec import SCHEMA, Costs, decode
 from .executable.executable import Executable
+from .own_code import pack_own_code
 from .virtual_machine import VirtualMachine
 
 
@@ -60,8 +63,12 @@ def load(path: str | Path, trust: bool = True) -> Executable:
     """
     parts = open_sections(path)
     try:
+        meta: _Meta = SCHEMA.record(_Meta, json.loads(bytes(parts["meta"].read())))
+        missing = missing_features(meta.triple, meta.features)
+        brought = bytes(parts["own_code"].read()) if "own_code" in parts else None
+        if brought and trust and not missing:  # before the larger sections are read, whose checksums are native
+            bring_objects(brought)
         sections = {name: section.read() for name, section in parts.items() if name != "source"}
-        meta: _Meta = SCHEMA.record(_Meta, json.loads(bytes(sections["meta"])))
         text = bytes(sections["module"]).decode()
         bytecode, model, pool = bytes(sections["bytecode"]), bytes(sections["model"]), sections["constants"]
         source = parts["source"]
@@ -69,14 +76,13 @@ def load(path: str | Path, trust: bool = True) -> Executable:
         count, every = meta.program_constants, len(constants) + len(meta.source)
         if count > len(constants) or max(meta.module_constants, default=-1) >= every:
             raise Misfit("it names constants that are not there")
-    except (KeyError, ValueError, RecursionError) as error:
+    except (KeyError, ValueError, RecursionError, FFIError) as error:
         raise ArtifactError("E805", f"{path}: the description of the program is not valid: {error}") from error
 
     def describe() -> tuple[str, list[Tensor]]:
         known = [*constants, *(_constants(meta.source, source.read()) if meta.source else ())]
         return text, [known[k] for k in meta.module_constants]
 
-    missing = missing_features(meta.triple, meta.features)
     if not trust or missing:
         reason = f"{path} was compiled for another processor ({missing})" if missing else f"{path} is not trusted"
         options: dict[str, Any] = dict(meta.options)
@@ -89,10 +95,15 @@ def load(path: str | Path, trust: bool = True) -> Executable:
         }
         made = Executable(
             decode(bytecode, constants[:count], meta.costs), objects, meta.triple, meta.features, meta.driver, meta.words,
-            dict(meta.options), [pool], describe, start=VirtualMachine,
+            dict(meta.options), [pool], describe, start=VirtualMachine, own_code=partial(_own_code, brought, meta.driver),
         )  # fmt: skip
     made.model, made.state = model, constants[count:]
     return made
+
+
+def _own_code(brought: bytes | None, driver: str, executable: Executable) -> bytes:
+    """The code that a loaded program brings along when it is saved again: the same, unless its driver was made anew."""
+    return brought if brought is not None and executable.driver_tag == driver else pack_own_code(executable)
 
 
 def _constants(table: list[_Constant], pool: memoryview) -> list[Tensor]:
@@ -117,8 +128,9 @@ def missing_features(triple: str, features: str) -> str:
     """The reason why machine code for this triple and these features cannot run here, or ""."""
     if not triple:
         return ""
-    if triple.split("-")[0] != host_triple().split("-")[0] or triple.split("-")[2:3] != host_triple().split("-")[2:3]:
-        return f"{triple}, this machine is {host_triple()}"
+    other = other_machine(triple)
+    if other:
+        return other
     lacks = lacking_features(features)
     return f"it needs {', '.join(lacks[:8])}" if lacks else ""
 

@@ -34,6 +34,7 @@ from .executable.codec import SCHEMA, Costs, decode, encode, write_costs
 from .executable.executable import Executable
 from .kernel_cache import is_own, is_watched, kernel_parts
 from .native.run import driver_tag
+from .own_code import pack_own_code
 from .stages import BuildConfig
 from .virtual_machine import VirtualMachine
 
@@ -142,6 +143,7 @@ class RememberedBuild:
             options=config.options,
             provenance=provenance,
             start=VirtualMachine,
+            own_code=pack_own_code,
         )
         return made
 

@@ -43,6 +43,7 @@ from .executable.executable import Executable
 from .executable.verifier import verify_program
 from .kernel_cache import CompiledKernels, compile_kernels, is_own
 from .native.run import add_driver
+from .own_code import pack_own_code
 from .virtual_machine import EXEC_MODES, VirtualMachine
 
 Passes = Callable[[IRModule], IRModule] | Sequence[Pass] | str
@@ -200,7 +201,7 @@ def link(mod: IRModule, code: CompiledKernels, config: BuildConfig) -> Executabl
     objects = {section: join_objects(data) for section, data in code.sections.items()}
     features = {part for place in (config.target, *code.targets) for part in place.required_features.split(",") if part}
     made = Executable(program, objects, config.target.triple, ",".join(sorted(features)), options=config.options)
-    made.start, made.count = VirtualMachine, partial(kernel_costs, mod, program)
+    made.start, made.own_code, made.count = VirtualMachine, pack_own_code, partial(kernel_costs, mod, program)
     if int_option("UNITY_VERIFY") >= 1:
         _verified(program)
     if config.exec_mode == "native":

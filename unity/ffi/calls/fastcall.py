@@ -17,7 +17,8 @@ from ...support.forking import fork_lock
 from ..abi import KernelSignature, check_failed
 from ..device import CPU, Device
 from ..dtype import DataType
-from ..machine_code.engine import CompileOptions, Engine
+from ..machine_code.engine import Engine
+from ..machine_code.objects import CompileOptions
 from ..native.native_helpers import helper_symbols
 from ..tensor import float_of_bits
 from .check import ArgumentChecker, OutHandler
@@ -25,7 +26,7 @@ from .entry_spec import EntrySpec, spec_of_kernel, validate
 from .fastcall_ir import ANY_LANE, entry_ir
 
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
-_OPTIONS = CompileOptions(pipeline="O1")
+OPTIONS = CompileOptions(pipeline="O1")
 
 
 class _MethodDef(ctypes.Structure):
@@ -85,7 +86,7 @@ def _entry_engine(text: str) -> Engine:
             symbols = dict(helper_symbols())
             name = "PyLong_AsLongLongAndOverflow"
             symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
-            found = Engine(symbols).add_ir(text, _OPTIONS)
+            found = Engine(symbols).add_ir(text, OPTIONS)
             found.link()
             _ENGINES[text] = found
         return found

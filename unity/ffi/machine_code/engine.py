@@ -16,9 +16,7 @@ from ...support.errors import FFIError
 from ...support.forking import fork_lock
 from .elf import ElfObject, read_object
 from .linker import MACHINES, Image
-from .llvm import CompileOptions, compile_ir
-
-__all__ = ["CompileOptions", "Engine", "compile_ir", "process_symbol"]
+from .objects import CompileOptions, compile_ir, own_object
 
 _LOCK = fork_lock()
 """Held while an engine links what was added to it."""
@@ -68,8 +66,9 @@ class Engine:
         return self
 
     def add_ir(self, text: str, options: CompileOptions | None = None, use_cache: bool = True) -> Engine:
-        """Compile IR text for this machine and add it. Raises FFIError E708."""
-        return self.add_object(compile_ir(text, options, use_cache))
+        """Add IR text, compiled for this machine, or what a saved program brought of it. Raises FFIError E708."""
+        options = options or CompileOptions()
+        return self.add_object(own_object(text, options) if use_cache else compile_ir(text, options, False))
 
     def names(self) -> list[str]:
         """Names of all functions and globals the engine defines."""

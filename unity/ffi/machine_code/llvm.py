@@ -1,7 +1,8 @@
-"""LLVM for this process: initialised once; text IR to object bytes under explicit options, through the object cache.
+"""LLVM for this process: initialised once; text IR to object bytes under explicit options. The one module with LLVM in it, which
+`objects` loads when something is compiled.
 
 Everything LLVM refuses is an error with a code: text is parsed and verified before any pass or code generation sees it.
-One lock guards the sequences of LLVM calls that share LLVM's global context. ``compile_ir`` needs none of it: each call has a
+One lock guards the sequences of LLVM calls that share LLVM's global context. ``object_of`` needs none of it: each call has a
 context and a code generator of its own, so several threads compile at the same time.
 """
 
@@ -10,56 +11,16 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 
 import llvmlite.binding as binding
 from llvmlite.binding.ffi import OutputString, lib as LLVMLITE
 
 from ...support.errors import FFIError
-from ...support.forking import fork_lock, hold_over_fork
 from ...support.interrupts import interrupts_held
-from ..cache.cache_key import Key
-from ..cache.object_cache import cached
-from ..targets.processor import host_triple, llvm_version
-from ..targets.target import runnable_processor
-
-_single_calls = getattr(getattr(binding.ffi.lib, "_lock", None), "_lock", None)  # llvmlite's own lock around each call
-if _single_calls is not None:
-    hold_over_fork(_single_calls)
-LLVM_LOCK = fork_lock()
-"""Held around every group of LLVM calls."""
-
-PIPELINES = ("none", "long", "light", "O1", "O2", "O3")
-
-
-@dataclass(slots=True, frozen=True)
-class CompileOptions:
-    """Options of turning text IR into an object.
-
-    ``pipeline``: ``none``, ``long`` (passes whose time is linear in a function), ``light`` (always-inline, SROA, instruction
-    combining, CFG clean-up) or LLVM's ``O1`` to ``O3``. ``opt`` is the code generator's level. ``cpu`` and ``features`` are
-    LLVM's names; empty means those of the default processor, or this machine's where it cannot run code for that.
-    ``reloc``/``codemodel``: keep ``pic``/``small`` for objects that get linked or loaded by an ``Engine``. ``triple`` is this
-    machine's where it is empty. With ``assembly`` the object is assembler text.
-    """
-
-    pipeline: str = "O2"
-    opt: int = 2
-    cpu: str = ""
-    features: str = ""
-    reloc: str = "pic"
-    codemodel: str = "small"
-    vectorize: bool = True
-    triple: str = ""
-    assembly: bool = False
-
-    def resolved(self) -> CompileOptions:
-        """The same options with the processor's names filled in, so that they decide the result alone."""
-        if self.cpu or self.features or self.triple:
-            return replace(self, triple=self.triple or host_triple())
-        processor = runnable_processor()
-        return replace(self, cpu=processor.cpu, features=processor.changes, triple=host_triple())
+from ..targets.llvm_binding import LLVM_LOCK, SLOTS
+from ..targets.processor import host_triple
+from .objects import PIPELINES, CompileOptions
 
 
 @cache
@@ -194,16 +155,14 @@ def _unlocked() -> ctypes.CDLL:
     return library
 
 
-_SLOTS = [fork_lock() for _ in range(8)]
-"""One of them is held by each compilation as long as it runs: a fork waits for all."""
 _TURNS = itertools.count()
 _MACHINES = threading.local()
 """Code generators of this thread by options."""
 
 
-def _object_of(text: str, options: CompileOptions) -> bytes:
+def object_of(text: str, options: CompileOptions) -> bytes:
     """Object bytes of text under resolved options; threads share nothing here. Raises FFIError E708."""
-    with _SLOTS[next(_TURNS) % len(_SLOTS)]:
+    with SLOTS[next(_TURNS) % len(SLOTS)]:
         machines = _MACHINES.__dict__
         machine = machines.get(repr(options))
         if machine is None:
@@ -231,18 +190,6 @@ def _emit(module: binding.ModuleRef, machine: binding.TargetMachine, options: Co
         return ctypes.string_at(LLVMLITE.LLVMPY_GetBufferStart(memory), LLVMLITE.LLVMPY_GetBufferSize(memory))
     finally:
         LLVMLITE.LLVMPY_DisposeMemoryBuffer(memory)
-
-
-def object_key(text: str, options: CompileOptions | None = None) -> Key:
-    """The key under which the object cache holds what ``compile_ir`` makes of a text."""
-    return Key("object", text=text, options=repr((options or CompileOptions()).resolved()), tools=llvm_version())
-
-
-def compile_ir(text: str, options: CompileOptions | None = None, use_cache: bool = True) -> bytes:
-    """Object bytes of LLVM IR text, from the object cache where it has them. Raises FFIError E708."""
-    resolved = (options or CompileOptions()).resolved()
-    make = partial(_object_of, text, resolved)
-    return cached(object_key(text, resolved), make, bytes, bytes) if use_cache else make()
 
 
 def assembly(text: str, options: CompileOptions | None = None) -> str:

@@ -2,7 +2,8 @@
 
 The memory is cut into pieces; of each, 32 lanes of 64-bit words are summed, and the running sums are summed again (Fletcher's
 checksum), by all threads. SHA-256 of these sums and of the length is the result. Invariant: a change inside one word changes it
-always, whatever the number of threads; so does exchanging two words that differ.
+always, whatever the number of threads; so does exchanging two words that differ. One piece or less is summed by numpy,
+with the same result: small sections of a file are read before any machine code is there.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ..machine_code.engine import CompileOptions, Engine
+from ..machine_code.engine import Engine
 from ..machine_code.layout import immortal
+from ..machine_code.objects import CompileOptions
 from .pool import ParallelFor, ensure_pool
 
 PIECE = 1 << 20
@@ -25,9 +27,10 @@ _ROW = 256
 _STATE = 2 * _ROW
 
 _VECTOR = "<8 x i64>"
+OPTIONS = CompileOptions(pipeline="O2")
 
 
-def _checksum_ir() -> str:
+def checksum_ir() -> str:
     """``i32 unity_checksum(ptr {memory, bytes, sums}, i64 begin, i64 end)`` for a range of pieces; bytes a multiple of a row."""
     sums = [f"{kind}{k}" for kind in "ab" for k in range(4)]
     loop = "\n".join([f"  %{s} = phi {_VECTOR} [ zeroinitializer, %piece ], [ %{s}n, %row ]" for s in sums])
@@ -87,9 +90,16 @@ done:
 
 @cache
 def _function() -> Any:
-    engine = Engine().add_ir(_checksum_ir(), CompileOptions(pipeline="O2"))
+    engine = Engine().add_ir(checksum_ir(), OPTIONS)
     immortal(engine)
     return engine.address("unity_checksum")
+
+
+def _small(data: np.ndarray) -> np.ndarray:
+    """The sums of one piece."""
+    rows = data.view(np.uint64).reshape(-1, _ROW // 8)
+    counts = np.arange(len(rows), 0, -1, dtype=np.uint64)
+    return np.concatenate([rows.sum(0, dtype=np.uint64), counts @ rows]).view(np.uint8)
 
 
 def checksum(memory: Any) -> bytes:
@@ -97,8 +107,11 @@ def checksum(memory: Any) -> bytes:
     data = np.frombuffer(memory, np.uint8) if memoryview(memory).nbytes else np.empty(0, np.uint8)
     whole = data.size // _ROW * _ROW
     pieces = -(-whole // PIECE)
-    sums = np.zeros(pieces * _STATE, np.uint8)
-    if pieces:
+    if pieces == 1:
+        sums = _small(data[:whole])
+    else:
+        sums = np.zeros(pieces * _STATE, np.uint8)
+    if pieces > 1:
         context = (ctypes.c_int64 * 3)(data.ctypes.data, whole, sums.ctypes.data)
         ParallelFor(ensure_pool())(_function(), ctypes.addressof(context), pieces, 1)
     found = hashlib.sha256(data.size.to_bytes(8, "little"))

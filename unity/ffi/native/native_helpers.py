@@ -11,7 +11,7 @@ import ctypes
 from functools import cache
 
 from ...support.options import int_option
-from ..machine_code.engine import CompileOptions, Engine
+from ..machine_code.engine import Engine
 from ..machine_code.layout import (
     ALIGNED,
     ARRAY_DATA,
@@ -26,6 +26,7 @@ from ..machine_code.layout import (
     check_layouts,
     immortal,
 )
+from ..machine_code.objects import CompileOptions
 from .helpers_device_ir import DEVICE_IR
 from .helpers_object_ir import OBJECTS_IR
 from .helpers_tensor_ir import EXTRACT_IR, TENSORS_IR
@@ -74,6 +75,7 @@ define void @unity_decref(ptr %o) {{
 }}
 """
 
+OPTIONS = CompileOptions(pipeline="O2")
 HELPER_DECLARATIONS = """\
 declare void @unity_incref(ptr)
 declare void @unity_decref(ptr)
@@ -144,7 +146,7 @@ def helper_engine() -> Engine:
     """
     check_layouts()
     symbols = _python_symbols() | {"unity_runtime": ctypes.addressof(TABLE)}
-    engine = Engine(symbols).add_ir(helper_ir(), CompileOptions(pipeline="O2"))
+    engine = Engine(symbols).add_ir(helper_ir(), OPTIONS)
     set_memory_handler(*[engine.address(f"unity_handler_{part}") for part in ("malloc", "calloc", "realloc", "free")])
     ctypes.c_uint64.from_address(engine.address("unity_memory_limit")).value = max(0, int_option("UNITY_RECYCLE_BYTES"))
     immortal(engine)

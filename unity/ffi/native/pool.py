@@ -17,8 +17,10 @@ from ...support.errors import FFIError
 from ...support.forking import fork_lock
 from ...support.options import int_option
 from ..machine_code.engine import Engine
+from ..machine_code.objects import CompileOptions
 from .pool_ir import MAX_WORKERS, pool_ir
 
+OPTIONS = CompileOptions()
 PARALLEL_FOR = "unity_parallel_for"
 """Symbol ``i32 unity_parallel_for(ptr fn, ptr ctx, i64 total, i64 chunk)`` for generated code to call."""
 
@@ -58,7 +60,7 @@ class _Pool:
     """The process's pool: its code and its thread count."""
 
     def __init__(self) -> None:
-        self.engine = Engine().add_ir(pool_ir())
+        self.engine = Engine().add_ir(pool_ir(), OPTIONS)
         self.address = self.engine.address(PARALLEL_FOR)
         self.set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int32)(self.engine.address(SET_THREADS))
         self.threads = 1

@@ -17,6 +17,7 @@ from ..abi import BufferParam, KernelSignature, evaluate, linkage_ir
 from ..calls.object_ir import llvm_scalar
 from ..dtype import DataType
 from ..machine_code.engine import Engine
+from ..machine_code.objects import CompileOptions
 
 _DECLARATIONS = """\
 declare i32 @PyGILState_Ensure()
@@ -69,16 +70,17 @@ def word_kernels(
     engine: Engine, functions: Mapping[str, Callable[[int], None]], kernels: Mapping[str, KernelSignature]
 ) -> None:
     """Give tensor programs entries that call Python objects with the address of the entry's arguments as 64-bit words."""
-    text = _DECLARATIONS
     for symbol, function in functions.items():
         engine.add_symbol(f"{symbol}.function", id(function))
         engine.keep_alive(function)
-        text += _entry_ir(symbol, kernels[symbol])
-    engine.add_ir(text)
+        engine.add_ir(word_kernel_ir(symbol, kernels[symbol]), OPTIONS)
 
 
-def _entry_ir(symbol: str, signature: KernelSignature) -> str:
-    """LLVM IR of one entry, under its symbol and under the name that the virtual machine asks for."""
+OPTIONS = CompileOptions(pipeline="light", opt=0)
+
+
+def word_kernel_ir(symbol: str, signature: KernelSignature) -> str:
+    """LLVM IR of the entry of one tensor program, under its symbol and under the name that the virtual machine asks for."""
     types = ["ptr" if isinstance(p, BufferParam) else llvm_scalar(DataType(p.dtype)) for p in signature.params]
     types += ["i64"] * len(signature.symbols) + ["ptr"] * (signature.result is not None)
     params = ", ".join([f"{ty} %a{number}" for number, ty in enumerate(types)])
@@ -90,7 +92,13 @@ def _entry_ir(symbol: str, signature: KernelSignature) -> str:
         f'@"{symbol}.function" = external global i8', f'define i32 @"{symbol}"({params}) {{',
         f"  %words = alloca i64, i64 {max(1, len(types))}", *stores,
     ]  # fmt: skip
-    return "\n".join(lines) + "\n" + _BODY.format(function=f"{symbol}.function") + linkage_ir(symbol, signature)
+    return (
+        _DECLARATIONS
+        + "\n".join(lines)
+        + "\n"
+        + _BODY.format(function=f"{symbol}.function")
+        + linkage_ir(symbol, signature)
+    )
 
 
 class _Call:

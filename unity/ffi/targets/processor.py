@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-import llvmlite
-import llvmlite.binding as binding
-
 from ...support.errors import CodegenError
+from ...support.optional import require
 from ..cache.cache_key import Key
 from ..cache.object_cache import cached
+from .llvm_binding import llvm_binding
 from .probe import probe_features
+from .system import described_processor, system_features as features_of_system
 
 _OF_THE_SYSTEM = frozenset((
     "clflushopt", "clwb", "clzero", "cldemote", "cmpccxadd", "enqcmd", "fsgsbase", "fxsr", "hreset", "invpcid", "kl", "lwp",
@@ -66,29 +66,57 @@ def without_tiles(features: str) -> str:
     return ",".join([f"-{f[1:]}" if f.startswith("+amx-") else f for f in features.split(",")])
 
 
+def _ask_llvm() -> dict[str, str]:
+    binding = llvm_binding()
+    return {
+        "cpu": binding.get_host_cpu_name(), "features": binding.get_host_cpu_features().flatten(),
+        "triple": binding.get_process_triple(), "version": ".".join([str(n) for n in binding.llvm_version_info]),
+    }  # fmt: skip
+
+
 @cache
+def _llvm_says() -> dict[str, str]:
+    """LLVM's words on this machine, from the object cache where the system describes the same processor. Raises MissingExtraError
+    E002 where llvmlite is not installed."""
+    description = described_processor()
+    if not description:
+        return _ask_llvm()
+    key = Key("host", processor=description, tools=f"{require('llvmlite').__version__}/{platform.machine()}")
+    return cached(key, _ask_llvm, lambda found: json.dumps(found).encode(), json.loads)
+
+
 def host_cpu() -> str:
     """LLVM's name of this processor."""
-    return str(binding.get_host_cpu_name())
+    return _llvm_says()["cpu"]
 
 
 @cache
 def host_features() -> str:
     """LLVM's feature string of this processor, e.g. ``+avx2,+fma,-amx-tile``; AMX only where the system lets the process use it."""
-    found = str(binding.get_host_cpu_features().flatten())
+    found = _llvm_says()["features"]
     return found if "+amx-tile" not in found.split(",") or allow_tiles() else without_tiles(found)
 
 
-@cache
 def host_triple() -> str:
     """LLVM's target triple of this process."""
-    return str(binding.get_process_triple())
+    return _llvm_says()["triple"]
 
 
 @cache
 def llvm_version() -> str:
     """Version of LLVM and llvmlite, part of every cache key."""
-    return f"{'.'.join([str(n) for n in binding.llvm_version_info])}/{llvmlite.__version__}/{platform.machine()}"
+    return f"{_llvm_says()['version']}/{require('llvmlite').__version__}/{platform.machine()}"
+
+
+@cache
+def system_features() -> frozenset[str]:
+    """Features that this processor has by the word of the system; there may be more."""
+    found = features_of_system()
+    return (
+        found
+        if "amx-tile" not in found or allow_tiles()
+        else frozenset([name for name in found if not name.startswith("amx-")])
+    )
 
 
 @cache
@@ -117,6 +145,14 @@ def named_processor(cpu: str, changes: str) -> Processor:
 
 
 def lacking_features(needed: str) -> list[str]:
-    """Of a feature string (``+avx2,+fma``), those that this machine lacks."""
-    here = host_processor().features
-    return sorted([item[1:] for item in needed.split(",") if item.startswith("+") and item[1:] not in here])
+    """Of a feature string (``+avx2,+fma``), those that this machine lacks. LLVM is asked about what the system does not name."""
+    wanted = {item[1:] for item in needed.split(",") if item.startswith("+")} - system_features()
+    return sorted(wanted - host_processor().features) if wanted else []
+
+
+def other_machine(triple: str) -> str:
+    """The machine of a triple and this one in words where they differ, else ""."""
+    arch, system = triple.partition("-")[0], ".".join(triple.split("-")[2:3])
+    here = platform.machine()
+    same = arch == here and system.startswith(sys.platform)
+    return "" if same else f"{triple}, this machine is {here} with {sys.platform}"

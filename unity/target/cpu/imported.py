@@ -8,11 +8,11 @@ kernels that import them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-import llvmlite.binding as binding
+from typing import Any
 
 from ...ffi.machine_code.engine import process_symbol
-from ...ffi.machine_code.llvm import LLVM_LOCK, parse_ir
+from ...ffi.machine_code.objects import llvm
+from ...ffi.targets.llvm_binding import LLVM_LOCK
 from ...ffi.targets.probe import compile_problem
 from ...ffi.targets.processor import host_triple
 from ...ffi.targets.target import processor_in_use
@@ -46,7 +46,7 @@ def read_imported(texts: Mapping[str, Importer]) -> tuple[dict[str, Imported], l
     return defined, [name for name in needed if name not in defined]
 
 
-def _parsed(text: str, at: Importer) -> binding.ModuleRef:
+def _parsed(text: str, at: Importer) -> Any:
     if "\0" in text:
         raise CodegenError("E450", "the imported LLVM IR contains a null character", at.span)
     processor = processor_in_use()
@@ -54,7 +54,7 @@ def _parsed(text: str, at: Importer) -> binding.ModuleRef:
     if problem:
         raise CodegenError("E450", f"LLVM does not take the imported IR: {problem}", at.span)
     try:
-        module = parse_ir(text)
+        module = llvm().parse_ir(text)
     except FFIError as error:
         raise CodegenError("E450", f"LLVM does not take the imported IR: {error.message}", at.span) from error
     if module.triple and module.triple.partition("-")[0] != host_triple().partition("-")[0]:
@@ -67,7 +67,7 @@ def linked(text: str, texts: Mapping[str, Importer]) -> str:
     if not texts:
         return text
     with LLVM_LOCK:
-        whole = parse_ir(text)
+        whole = llvm().parse_ir(text)
         names: list[str] = []
         for other, at in texts.items():
             module = _parsed(other, at)

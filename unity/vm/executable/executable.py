@@ -55,6 +55,8 @@ class Executable:
     """The steps by which the constants were made of the module's (``transform/infra/constant_provenance.py``); None if unknown."""
     start: Callable[[Executable], Any] | None = None
     """Makes the virtual machine behind ``executable[name]``."""
+    own_code: Callable[[Executable], bytes] | None = None
+    """Gives the package's own machine code that the program needs to run, for its file."""
     machine: Any = field(default=None, init=False, repr=False, compare=False)
     """The virtual machine behind ``executable[name]``."""
     accuracy: Any = None
@@ -146,6 +148,7 @@ class Executable:
         sections: dict[str, Any] = {"meta": json.dumps(meta).encode(), "bytecode": encode(self.program)}
         for name, data in self.objects.items():
             sections[f"object.{name}"] = data
+        sections["own_code"] = self.own_code(self) if self.own_code is not None else b""
         sections |= {"module": text.encode(), "model": self.model}
         sections["constants"] = _buffers(arrays[: len(loaded)])
         sections["source"] = _buffers(arrays[len(loaded) :])

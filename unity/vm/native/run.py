@@ -25,10 +25,11 @@ from ...ffi.calls.fastcall import driver_function, gated_driver, set_lane
 from ...ffi.calls.fastcall_ir import place_number
 from ...ffi.device import CPU, DEVICE_KINDS
 from ...ffi.machine_code.elf import read_object
-from ...ffi.machine_code.engine import CompileOptions, Engine, compile_ir
+from ...ffi.machine_code.engine import Engine
 from ...ffi.machine_code.layout import member_offset
+from ...ffi.machine_code.objects import CompileOptions, compile_ir
 from ...ffi.native.native_helpers import allocator_symbols
-from ...ffi.targets.processor import Processor, llvm_version
+from ...ffi.targets.processor import Processor
 from ...support.errors import ArtifactError, InternalError, UnityError, VMError
 from ...version import VERSION
 from ..builtins.builtins import truth
@@ -55,7 +56,7 @@ ARENA_LOCK, MOST_ARENAS = 2, 8
 
 def driver_tag() -> str:
     """The versions that the driver's machine code depends on beside the processor."""
-    return f"{VERSION}/{PROTOCOL}/{sys.implementation.cache_tag}/numpy{np.__version__.split('.')[0]}/{llvm_version()}"
+    return f"{VERSION}/{PROTOCOL}/{sys.implementation.cache_tag}/numpy{np.__version__.split('.')[0]}"
 
 
 def add_driver(executable: Executable, processor: Processor | None = None) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-from ...ffi.machine_code.engine import CompileOptions, Engine
+from ...ffi.machine_code.engine import Engine
 from ...ffi.machine_code.layout import immortal
+from ...ffi.machine_code.objects import CompileOptions
 from ...ffi.native.native_helpers import HELPER_DECLARATIONS, allocator_symbols, helper_symbols
 from ...ffi.native.runtime_table import SLOTS, slot_offset
 from .ir import ARENA_WORDS, DECLARATIONS, FIXED, ON_DEVICE, STACK_BYTES
@@ -456,13 +457,20 @@ SUPPORT_DECLARATIONS = "".join([
 """Text to put at the top of a driver."""
 
 
+OPTIONS = CompileOptions(pipeline="O1")
+
+
+def support_ir() -> str:
+    """LLVM IR text of these functions."""
+    return DECLARATIONS.format(words=len(SLOTS)) + HELPER_DECLARATIONS + _DEFINITIONS
+
+
 @cache
 def support_symbols() -> dict[str, int]:
     """Addresses by name of everything outside of a driver that it calls, kernels apart."""
     symbols = helper_symbols() | allocator_symbols()
     for name in _PYTHON_NAMES:
         symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
-    text = DECLARATIONS.format(words=len(SLOTS)) + HELPER_DECLARATIONS + _DEFINITIONS
-    engine = Engine(symbols).add_ir(text, CompileOptions(pipeline="O1"))
+    engine = Engine(symbols).add_ir(support_ir(), OPTIONS)
     immortal(engine)
     return symbols | {name: engine.address(name) for name in engine.names()}
