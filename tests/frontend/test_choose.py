@@ -208,14 +208,14 @@ def gains(monkeypatch, of):
     """Let races say what a test wants: ``of(about)`` is the gain of a step, or of the verdict ("program")."""
     tried, about = whole.Programs.tried, ["program"]
 
-    def told(self, step, worth):
+    def recording(self, step, worth):
         about[0] = step.about
         row = tried(self, step, worth)
         about[0] = "program"
         return row
 
-    monkeypatch.setattr(whole.Programs, "tried", told)
-    monkeypatch.setattr(whole, "_race", lambda first, second: (1e-3, of(about[0])))
+    monkeypatch.setattr(whole.Programs, "try_step", recording)
+    monkeypatch.setattr(whole, "_compare_speed", lambda first, second: (1e-3, of(about[0])))
 
 
 @pytest.mark.parametrize("taken", [(), ("layout",), ("fusion",), ("layout", "fusion")])

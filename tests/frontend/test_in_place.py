@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 import unity  # noqa: E402
 from unity.frontend.torch.capture.trace import functional  # noqa: E402
-from unity.frontend.torch.capture.written_views import without_writes  # noqa: E402
+from unity.frontend.torch.capture.written_views import functionalize_writes  # noqa: E402
 
 
 class Model(torch.nn.Module):
@@ -139,7 +139,7 @@ BY_TORCH = [to_an_input, through_parts]
 def test_against_torch(body, monkeypatch):
     x = torch.randn(3, 5)
     program = torch.export.export(Model(body), (x.clone(),))
-    assert (without_writes(program) is None) == (body in BY_TORCH)
+    assert (functionalize_writes(program) is None) == (body in BY_TORCH)
     traced = []
     own = type(program).run_decompositions
     monkeypatch.setattr(type(program), "run_decompositions", lambda *args: traced.append(1) or own(*args))

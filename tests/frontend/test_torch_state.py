@@ -15,7 +15,7 @@ from torch_models import same  # noqa: E402
 
 import unity  # noqa: E402
 from unity.frontend import from_exported_program  # noqa: E402
-from unity.frontend.torch.runtime.structures import put_together, take_apart  # noqa: E402
+from unity.frontend.torch.runtime.structures import flatten, unflatten  # noqa: E402
 from unity.ir.verifier.verifier import verify  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -170,18 +170,18 @@ def test_objects_of_programs_that_are_traced_again() -> None:
     found = unity.compile(Writes(), example_inputs=(x,))(x)
     assert type(found) is Cache
     same(found.layers, Writes()(x).layers)
-    template = take_apart(found)[1]
-    assert put_together([x], copy.deepcopy(template)).layers == [x]
+    template = flatten(found)[1]
+    assert unflatten([x], copy.deepcopy(template)).layers == [x]
 
 
 def test_objects_that_hold_no_data() -> None:
     made = Cache()
     made.layers.append(torch.nn.Linear(1, 1))
     with pytest.raises(unity.UnityError, match="holds a Linear") as caught:
-        take_apart(made)
+        flatten(made)
     assert caught.value.code == "E961"
-    leaves, template = take_apart(Answer(torch.ones(1), [2]))
-    assert put_together(leaves, template) == Answer(leaves[0], [2])
+    leaves, template = flatten(Answer(torch.ones(1), [2]))
+    assert unflatten(leaves, template) == Answer(leaves[0], [2])
 
 
 class Twice(torch.nn.Module):

@@ -31,8 +31,8 @@ class Tiles:
 
     def of(self, mod: IRModule) -> IRModule | str:
         """A module of one call computed so, or why it is not."""
-        made = by_tiles(mod, lambda call: self.tile)
-        return made if made is not mod else next(iter([refused(c) for c in collect(mod["main"], Call)]), "")
+        result = by_tiles(mod, lambda call: self.tile)
+        return result if result is not mod else next(iter([refused(c) for c in collect(mod["main"], Call)]), "")
 
 
 TILES = tuple([Tiles(tile) for tile in MATRICES])

@@ -25,10 +25,10 @@ from ...vm.choices import Choice, Choices
 from ...vm.roofline import machine_roofline
 from ..entry import BuildOptions
 from ..precision.precision import PREPARE
-from .alone import OURS, Measured, measured_alone, name_of
+from .alone import OURS, Measured, candidate_name, measure_site
 from .anchors import BUCKETS, Key, sites_of, text_of
 from .candidates import LAYOUT, TILES
-from .whole import Found, Point, decided
+from .whole import Point, SearchResult, decide
 
 WAYS = ("analytic", "measured", "measured+winograd")
 """The values of ``choose``."""
@@ -50,18 +50,20 @@ def choose_measured(mod: IRModule, how: BuildOptions) -> tuple[IRModule, Point, 
     for key, site in sites_of(mod).items():
         whole = (*key, str(how.target), num_threads(), winograd, tuple(KERNELS.items()))
         if whole not in KNOWN:
-            KNOWN[whole] = measured_alone(site, how.target, TILES if winograd else ())
+            KNOWN[whole] = measure_site(site, how.target, TILES if winograd else ())
         measured[key] = KNOWN[whole]
-    found = decided(mod, how, measured)
+    found = decide(mod, how, measured)
     rows = tuple([row for key in measured for row in _rows(key, measured[key], found)] + list(found.rows))
     return found.point.module(mod), found.point, Choices(lambda: rows)
 
 
-def _rows(key: Key, measured: Measured, found: Found) -> list[Choice]:
+def _rows(key: Key, measured: Measured, found: SearchResult) -> list[Choice]:
     """The table of a site: what was measured alone, and what computes it."""
     kernels = found.point.kernels.get(key, (None,) * len(measured.kernels))
     each = len(measured.rows) // len(kernels)
-    return [replace(row, chosen=row.candidate == name_of(kernels[k // each])) for k, row in enumerate(measured.rows)]
+    return [
+        replace(row, chosen=row.candidate == candidate_name(kernels[k // each])) for k, row in enumerate(measured.rows)
+    ]
 
 
 def _work(anchor: Anchor) -> tuple[float, float]:

@@ -35,7 +35,7 @@ from ...vm.stages import check, configure
 from ..entry import BuildOptions
 from ..precision.accuracy import as_inputs, copies, leaves
 from . import alone
-from .alone import OURS, Candidate, Measured, agree, name_of, random_tensor
+from .alone import OURS, Candidate, Measured, candidate_name, random_tensor, results_agree
 from .anchors import Key
 from .kernels import with_kernels
 
@@ -52,12 +52,12 @@ ROUNDS = 8
 @dataclass(slots=True, frozen=True)
 class Point:
     """Decisions about a program. ``kernels``: of calls, one for each size; ``keep``: convolutions that stay with channels first;
-    ``always``: the others have channels last though it seems too little to gain; ``apart``: programs whose results are stored."""
+    ``always``: the others have channels last though it seems too little to gain; ``unfused``: programs whose results are stored."""
 
     kernels: Mapping[Key, tuple[Candidate, ...]] = field(default_factory=dict)
     keep: frozenset[str] = frozenset()
     always: bool = False
-    apart: frozenset[str] = frozenset()
+    unfused: frozenset[str] = frozenset()
 
     def module(self, mod: IRModule) -> IRModule:
         """The module with the kernels of libraries that are decided on."""
@@ -78,30 +78,30 @@ class Point:
 
     def storing(self, name: str) -> Point:
         """With the result of a program stored."""
-        return replace(self, apart=self.apart | {name})
+        return replace(self, unfused=self.unfused | {name})
 
     @property
     def graph_passes(self) -> Pipeline:
         """The graph passes of a build."""
         options: dict[str, dict[str, Any]] = {
             convert_layout.name: {"keep": tuple(sorted(self.keep)), "always": self.always},
-            fuse_ops.name: {"apart": tuple(sorted(self.apart))},
+            fuse_ops.name: {"apart": tuple(sorted(self.unfused))},
         }
         return Pipeline([step.with_options(**options.get(step.name, {})) for step in GRAPH_PIPELINE])
 
     @property
-    def is_usual(self) -> bool:
+    def is_default(self) -> bool:
         """True if the passes are the default ones."""
-        return not (self.keep or self.always or self.apart)
+        return not (self.keep or self.always or self.unfused)
 
     @property
     def passes(self) -> Pipeline | None:
         """All passes of a build; None: the default ones."""
-        return None if self.is_usual else Pipeline((self.graph_passes, SCHEDULE_PIPELINE, PLAN_PIPELINE))
+        return None if self.is_default else Pipeline((self.graph_passes, SCHEDULE_PIPELINE, PLAN_PIPELINE))
 
 
 @dataclass(slots=True, frozen=True)
-class Found:
+class SearchResult:
     """The result of a search: the point, and rows of the table for what was tried in the program."""
 
     point: Point
@@ -129,10 +129,10 @@ class Programs:
         self.mod, self.how, self.inputs = mod, how, inputs
         self.seen: list[Point] = []
         self.best = Point()
-        self.default, self.expected = self._made(self.best)
+        self.default, self.expected = self._build_and_run(self.best)
         self.run = self.default
 
-    def _made(self, point: Point) -> tuple[Callable[[], Any], list[np.ndarray]]:
+    def _build_and_run(self, point: Point) -> tuple[Callable[[], Any], list[np.ndarray]]:
         """A call of a point's program, and its results."""
         self.seen.append(point)
         found = build(
@@ -143,36 +143,36 @@ class Programs:
         results = [array.copy() for array in leaves(main(*given))]
         return lambda: main(*given), results
 
-    def tried(self, step: _Step, worth: float) -> Choice:
+    def try_step(self, step: _Step, worth: float) -> Choice:
         """Make the point of a step the best if it is ``worth`` times as fast; the row of the table."""
         point, seconds, gain = step.change(self.best), float("nan"), 0.0
         if len(self.seen) >= TRIALS:
             return step.row(seconds, f"not tried: {TRIALS} programs were built", False)
         try:
-            run, results = self._made(point)
+            run, results = self._build_and_run(point)
         except UnityError as error:
             return step.row(seconds, f"failed: {error.message}", False)
         except (RuntimeError, ValueError, TypeError) as error:  # of a library's kernel
             return step.row(seconds, f"failed: {type(error).__name__}: {error}", False)
-        if not all([agree(a, b) for a, b in zip(self.expected, results, strict=True)]):
+        if not all([results_agree(a, b) for a, b in zip(self.expected, results, strict=True)]):
             return step.row(seconds, "the result of the program differs", False)
-        seconds, gain = _race(self.run, run)
+        seconds, gain = _compare_speed(self.run, run)
         if gain >= worth:  # once more: of many decisions some look better by chance
-            seconds, gain = min([(seconds, gain), _race(self.run, run)], key=lambda pair: pair[1])
+            seconds, gain = min([(seconds, gain), _compare_speed(self.run, run)], key=lambda pair: pair[1])
         if gain >= worth:
             self.best, self.run = point, run
         return step.row(seconds, f"{gain:.2f} times as fast as the best before", gain >= worth)
 
     def verdict(self) -> Choice:
         """The row of the best program beside the default; the default takes its place where it is not slower."""
-        seconds, gain = _race(self.default, self.run)
+        seconds, gain = _compare_speed(self.default, self.run)
         if gain < NOT_SLOWER:
             self.best, self.run = Point(), self.default
         reason = f"{gain:.2f} times as fast as the default"
         return Choice("program", "", "with all of these", seconds, reason, gain >= NOT_SLOWER)
 
 
-def _race(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[float, float]:
+def _compare_speed(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[float, float]:
     """Seconds of the second of two programs, and how many times as fast it is as the first: runs in turns, and the smallest of the
     ratios of fastest runs, of lower quartiles and of medians."""
     times: tuple[list[float], list[float]] = ([], [])
@@ -198,7 +198,7 @@ def example_arguments(mod: IRModule, examples: Any) -> tuple[Any, ...] | str:
         for extent, size in zip(extents or (), getattr(value, "shape", ())):
             if isinstance(extent, Var):
                 sizes.setdefault(extent, int(size))
-    made, rng = list(given), np.random.default_rng(0)
+    args, rng = list(given), np.random.default_rng(0)
     for param in main.params[len(given) :]:
         ty = param.ty
         extents = dims(ty) if isinstance(ty, TensorType) else None
@@ -207,11 +207,11 @@ def example_arguments(mod: IRModule, examples: Any) -> tuple[Any, ...] | str:
         shape = [e.value if type(e) is IntImm else evaluate(e, sizes) for e in extents]
         if None in shape:
             return f"the sizes of {param.name} are open: give example_inputs"
-        made.append(random_tensor(rng, tuple([n for n in shape if n is not None]), ty.dtype.name))
-    return tuple(made)
+        args.append(random_tensor(rng, tuple([n for n in shape if n is not None]), ty.dtype.name))
+    return tuple(args)
 
 
-def unmeasured(how: BuildOptions) -> str:
+def why_not_measured(how: BuildOptions) -> str:
     """The reason why programs of a build are not measured as a whole; "" where they are."""
     if how.pipeline is not None:
         return "pipeline= has passes of its own"
@@ -220,9 +220,9 @@ def unmeasured(how: BuildOptions) -> str:
     return ""
 
 
-def decided(mod: IRModule, how: BuildOptions, measured: Mapping[Key, Measured]) -> Found:
+def decide(mod: IRModule, how: BuildOptions, measured: Mapping[Key, Measured]) -> SearchResult:
     """The decisions about a program whose calls were measured alone."""
-    problem = unmeasured(how)
+    problem = why_not_measured(how)
     inputs = problem or example_arguments(mod, how.examples)
     try:
         programs = None if isinstance(inputs, str) else Programs(mod, how, inputs)
@@ -230,21 +230,23 @@ def decided(mod: IRModule, how: BuildOptions, measured: Mapping[Key, Measured]) 
         programs, inputs = None, error.message
     if programs is None:
         point = Point({key: found.kernels for key, found in measured.items() if any(found.kernels)})
-        return Found(point, (Choice("program", "", OURS, float("nan"), f"not measured as a whole: {inputs}", False),))
+        return SearchResult(
+            point, (Choice("program", "", OURS, float("nan"), f"not measured as a whole: {inputs}", False),)
+        )
     with target(how.target):
-        rows = tuple(_searched(programs, measured))
-    return Found(programs.best, rows)
+        rows = tuple(_search(programs, measured))
+    return SearchResult(programs.best, rows)
 
 
-def _searched(programs: Programs, measured: Mapping[Key, Measured]) -> Iterator[Choice]:
+def _search(programs: Programs, measured: Mapping[Key, Measured]) -> Iterator[Choice]:
     """Try the decisions one after the other; a row for each."""
     fastest = {key: found.kernels for key, found in measured.items() if any(found.kernels)}
     if fastest:
         first = _Step("program", "", "the kernels that are fastest alone", lambda point: Point(fastest))
-        yield programs.tried(first, NOT_SLOWER)
+        yield programs.try_step(first, NOT_SLOWER)
     for step in _steps(programs, measured):
         if step.change(programs.best) != programs.best:
-            yield programs.tried(step, WORTH)
+            yield programs.try_step(step, WORTH)
     if programs.best != Point():
         yield programs.verdict()
 
@@ -263,7 +265,7 @@ def _kernel_steps(measured: Mapping[Key, Measured]) -> Iterator[_Step]:
             continue  # one for each size
         for kernel in dict.fromkeys([found.kernels[0], *found.near]):
             yield _Step(
-                key[0], found.rows[0].shape, name_of(kernel), partial(Point.computed_by, key=key, kernel=kernel)
+                key[0], found.rows[0].shape, candidate_name(kernel), partial(Point.computed_by, key=key, kernel=kernel)
             )
 
 
@@ -285,4 +287,4 @@ def _fusion_steps(mod: IRModule, point: Point, how: BuildOptions) -> Iterator[_S
         yield _Step("fusion", name, "stored", partial(Point.storing, name=name))
 
 
-__all__ = ["Found", "Point", "decided"]
+__all__ = ["Point", "SearchResult", "decide"]

@@ -119,7 +119,9 @@ def calibrate(mod: IRModule, calibration: Calibration, run: Run) -> Quantization
     if calibration.max_error is not None and found:
         probe = _Probe(probed(mod, ranges, calibration.rest == "bf16"), exact, run, len(found))
         errors = [probe.error({n}) for n in range(len(found))]
-        kept, total = _selected([_work(site) for _, site, _ in found], errors, kept, calibration.max_error, probe)
+        kept, total = _select_excluded(
+            [_work(site) for _, site, _ in found], errors, kept, calibration.max_error, probe
+        )
     layers = [
         Layer(var.name, _source(site), site.sizes, _work(site), span, errors[n] if errors else None, not kept[n])
         for n, ((var, site, _), span) in enumerate(zip(found, ranges))
@@ -157,7 +159,7 @@ class _Probe:
         return compare("int8", found).relative
 
 
-def _selected(
+def _select_excluded(
     work: Sequence[int], errors: Sequence[float], kept: Sequence[bool], most: float, probe: _Probe
 ) -> tuple[list[bool], float]:
     """The sites that stay out, and the error then: of those that cost the most (square error for each multiply-add), as few as

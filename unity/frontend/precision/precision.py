@@ -83,8 +83,8 @@ def quantize(mod: IRModule, calibration: Calibration | Quantization | Sequence[A
     ``transform/relax/precision/quantize_products.py``.
     """
     decided = calibration if isinstance(calibration, Quantization) else calibrate(mod, calibration)
-    made = quantize_products(_prepared(mod), decided.ranges)
-    return dead_code(fold_constant(BF16(made)) if decided.rest == "bf16" else made)
+    compiled = quantize_products(_prepared(mod), decided.ranges)
+    return dead_code(fold_constant(BF16(compiled)) if decided.rest == "bf16" else compiled)
 
 
 def _prepared(mod: IRModule) -> IRModule:

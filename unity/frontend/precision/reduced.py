@@ -38,13 +38,13 @@ def compile_reduced(
     given = None if example_inputs is None else as_inputs(example_inputs)
     expected = None if given is None else compile_chosen(source, plain)["main"](*copies(given))
     reduced, decided = reduction.apply(source, run)
-    made = compile_chosen(reduced, how, how.discard_parameters)
-    made.quantization = decided
+    compiled = compile_chosen(reduced, how, how.discard_parameters)
+    compiled.quantization = decided
     if how.discard_parameters:
-        Releases(module_constants(source)).sweep(made.program.constants)
+        Releases(module_constants(source)).sweep(compiled.program.constants)
     if given is not None:
-        made.accuracy = _told(compare(reduction.name, [(expected, made["main"](*copies(given)))]))
-    return made
+        compiled.accuracy = _report(compare(reduction.name, [(expected, compiled["main"](*copies(given)))]))
+    return compiled
 
 
 def model_results(model: Any, inputs: Any, named: Mapping[str, Any]) -> Any:
@@ -54,10 +54,10 @@ def model_results(model: Any, inputs: Any, named: Mapping[str, Any]) -> Any:
 
 
 def model_accuracy(
-    reduction: Reduction, expected: Any, made: Callable[..., Any], inputs: Any, named: Mapping[str, Any]
+    reduction: Reduction, expected: Any, compiled: Callable[..., Any], inputs: Any, named: Mapping[str, Any]
 ) -> Accuracy:
     """A compiled model against the results of the torch model on the same inputs, which stay as they are."""
-    return _told(compare(reduction.name, [(expected, _called(made, inputs, named))]))
+    return _report(compare(reduction.name, [(expected, _called(compiled, inputs, named))]))
 
 
 def _called(model: Callable[..., Any], inputs: Any, named: Mapping[str, Any]) -> Any:
@@ -66,7 +66,7 @@ def _called(model: Callable[..., Any], inputs: Any, named: Mapping[str, Any]) ->
         return model(*args, **kwargs)
 
 
-def _told(accuracy: Accuracy) -> Accuracy:
+def _report(accuracy: Accuracy) -> Accuracy:
     if bool_option("UNITY_EXPLAIN"):
         print(accuracy, file=sys.stderr)
     return accuracy

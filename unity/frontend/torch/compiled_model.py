@@ -26,7 +26,7 @@ from ..precision.accuracy import Accuracy, as_inputs
 from ..precision.calibration import Quantization
 from ..precision.precision import Reduction
 from ..precision.reduced import model_accuracy, model_results
-from .capture.discard_parameters import copied_weights, eraser, follow
+from .capture.discard_parameters import copied_weights, eraser, tie_lifetimes
 from .capture.dynamic import least_promised
 from .capture.inputs import device_target, placed_names
 from .capture.refusals import refuse_training
@@ -79,21 +79,23 @@ def compile_model(
         Releases(found.report.weights.values(), erase).sweep(executable.program.constants)
         trim_heap()
     else:
-        follow(mod, found.held[-1], found.report.weights, executable.program.constants)
-    made = CompiledModel(found, module, executable, how.exec_mode)
-    made.made_of(mod)
+        tie_lifetimes(mod, found.held[-1], found.report.weights, executable.program.constants)
+    compiled = CompiledModel(found, module, executable, how.exec_mode)
+    compiled.made_of(mod)
     if erase is None:
         read = module_constants(found.module)
-        made.weights = imported_weights(found.held[-1], found.report.weights, read)
-        made.shared = shared_names(found.held[-1])
-        made.copied = copied_weights(made.present(), made.shared_constants())
-    made.quantization = executable.quantization = decided
+        compiled.weights = imported_weights(found.held[-1], found.report.weights, read)
+        compiled.shared = shared_names(found.held[-1])
+        compiled.copied = copied_weights(compiled.present(), compiled.shared_constants())
+    compiled.quantization = executable.quantization = decided
     if reduction is not None:
         executable.provenance = None  # its module holds the weights in other numbers
     if reduction is not None and inputs is not None:
-        made.accuracy = executable.accuracy = model_accuracy(reduction, expected, copy.deepcopy(made), inputs, named)
-    made.whole()
-    return made
+        compiled.accuracy = executable.accuracy = model_accuracy(
+            reduction, expected, copy.deepcopy(compiled), inputs, named
+        )
+    compiled.seal()
+    return compiled
 
 
 def _example(model: Any, inputs: Any, named: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

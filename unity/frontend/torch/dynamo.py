@@ -29,7 +29,7 @@ from .context.context import Context, dtype_name
 from .context.fallback import Deferred, complex_of
 from .context.report import FallbackWarning, Gap, ImportReport
 from .context.symbols import Symbols
-from .runtime.memory import lies_on, on_host, separate
+from .runtime.memory import copy_if_aliased, is_on_device, on_host
 from .translate.graph import GraphImporter
 
 _MODES: dict[str | None, dict[str, Any]] = {
@@ -117,7 +117,7 @@ def compile_graph(
     def run(*args: Any) -> list[Any]:
         given = [_given(torch, a) if isinstance(a, torch.Tensor) else a for a in args]
         results = main(*[placement.value(g) for g in given] if placement.own_memory else given)
-        if placement.own_memory and not any([lies_on(placement.device.kind, a) for a in args]):
+        if placement.own_memory and not any([is_on_device(placement.device.kind, a) for a in args]):
             results = on_host(results)
         found = iter(results)
         taken = constants | {v.data_ptr for v in given if isinstance(v, Tensor)}
@@ -168,7 +168,7 @@ class Place:
         if self.strided:
             tensor = result.torch()
             return _laid_out(require("torch").view_as_complex(tensor) if self.complex else tensor, *next(found))
-        own = separate(result, taken)
+        own = copy_if_aliased(result, taken)
         return require("torch").view_as_complex(own) if self.complex else own
 
 

@@ -10,7 +10,7 @@ from ...ffi.torch_bridge import shared_with_torch
 from ...ir.module import IRModule
 from ...ir.types import TensorType
 from ...ir.walk import collect
-from .capture.discard_parameters import Held
+from .capture.discard_parameters import TensorTables
 from .capture.trace import functional
 from .context.report import ImportReport
 from .exported_program import Options, float_outputs, import_program, output_constants, state_updates
@@ -26,7 +26,7 @@ class Imported:
     interface: Interface
     state: dict[str, Any]
     report: ImportReport
-    held: tuple[Held, ...]
+    held: tuple[TensorTables, ...]
 
 
 def imported(program: Any, options: Options, names: Sequence[str] = ()) -> Imported:
@@ -35,7 +35,7 @@ def imported(program: Any, options: Options, names: Sequence[str] = ()) -> Impor
     report = ImportReport()
     module = import_program(plain, options, report)
     interface = interface_of(plain, module, list(names))
-    held = tuple([Held(p.state_dict, p.constants) for p in (program, plain)])
+    held = tuple([TensorTables(p.state_dict, p.constants) for p in (program, plain)])
     state = {target: held[-1].tensor(target) for target in interface.updates if isinstance(target, str)}
     return Imported(module, interface, state, report, held)
 
@@ -45,7 +45,7 @@ def interface_of(program: Any, module: IRModule, names: list[str]) -> Interface:
     inputs = [s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
     places = [s.arg.name for s in inputs]
     values = {n.name: n.meta.get("val") for n in program.graph.nodes}
-    held, updates = Held(program.state_dict, program.constants), state_updates(program)
+    held, updates = TensorTables(program.state_dict, program.constants), state_updates(program)
     state = [target for kind, target in updates if kind != "USER_INPUT_MUTATION"]
     outputs = [s.arg for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT"]
     computed = [arg.name for arg in outputs if type(arg).__name__ != "ConstantArgument"]

@@ -23,7 +23,7 @@ from ...support.recursion import deep_recursion
 from ...transform.tir.expressions.bind_shared import bind_shared
 from ...vm.build import module_text
 from ...vm.executable.executable import Executable
-from .capture.discard_parameters import Held, memory_key
+from .capture.discard_parameters import TensorTables, memory_key
 
 
 @dataclass(slots=True, frozen=True)
@@ -41,10 +41,10 @@ class Weight:
         return self.value() if found is None else found
 
 
-def imported_weights(held: Held, weights: Mapping[str, Tensor], read: Iterable[Tensor]) -> list[Weight]:
+def imported_weights(tables: TensorTables, weights: Mapping[str, Tensor], read: Iterable[Tensor]) -> list[Weight]:
     """The weights of an import among the constants ``read`` of its module."""
     used = {id(tensor) for tensor in read}
-    found = [(name, held.tensor(name), data) for name, data in weights.items() if id(data) in used]
+    found = [(name, tables.tensor(name), data) for name, data in weights.items() if id(data) in used]
     return [
         Weight(name, weakref.ref(value), data, 0 if value.is_inference() else value._version)
         for name, value, data in found
@@ -52,10 +52,10 @@ def imported_weights(held: Held, weights: Mapping[str, Tensor], read: Iterable[T
     ]
 
 
-def shared_names(held: Held) -> list[list[str]]:
+def shared_names(tables: TensorTables) -> list[list[str]]:
     """Names of one tensor each, where there are several."""
     groups: dict[Any, list[str]] = {}
-    for table in (held.state_dict, held.constants):
+    for table in (tables.state_dict, tables.constants):
         for name, value in table.items():
             if isinstance(value, require("torch").Tensor) and value.numel():
                 groups.setdefault(memory_key(value), []).append(name)
@@ -98,11 +98,11 @@ def refreshed(
             "it was compiled for the elements of a weight that has changed (a scale that is part of a kernel, say)"
         )
     program = replace(executable.program, constants=constants)
-    made = replace(executable, program=program, provenance=replace(provenance, sources=sources))
+    result = replace(executable, program=program, provenance=replace(provenance, sources=sources))
     if moved:
         module = _with_data(module, moved)
-        made.describe = partial(module_text, bind_shared(module))
-    return made, module, taken
+        result.describe = partial(module_text, bind_shared(module))
+    return result, module, taken
 
 
 def _with_data(mod: IRModule, moved: Mapping[int, Tensor]) -> IRModule:

@@ -24,7 +24,7 @@ Memory = tuple[Any, ...]
 
 
 @dataclass(slots=True, frozen=True)
-class Held:
+class TensorTables:
     """Tensors of a model by name, as an ``ExportedProgram`` holds them."""
 
     state_dict: dict[str, Any]
@@ -41,7 +41,7 @@ def memory_key(value: Any) -> Memory:
     return value.data_ptr(), value.dtype, tuple(value.shape), value.stride()
 
 
-def eraser(model: Any, programs: tuple[Held, ...], weights: Mapping[str, Tensor]) -> Callable[[Tensor], None]:
+def eraser(model: Any, programs: tuple[TensorTables, ...], weights: Mapping[str, Tensor]) -> Callable[[Tensor], None]:
     """A function that erases the parameters behind a tensor; ``weights`` are those of an import by the names of the program."""
     read: dict[Memory, Tensor] = {}
     for name, data in weights.items():
@@ -56,38 +56,38 @@ def eraser(model: Any, programs: tuple[Held, ...], weights: Mapping[str, Tensor]
     if hasattr(model, "named_modules"):
         for path, module in model.named_modules():  # a module may hold its weights in other places too, as nn.LSTM does
             tables += [(f"{path}.", table, module.__setattr__) for table in (module._parameters, module._buffers)]
-    places: dict[int, list[Callable[[], None]]] = {}
+    erasers: dict[int, list[Callable[[], None]]] = {}
     for path, table, put in tables:
         for name, value in table.items():
             if isinstance(value, require("torch").Tensor) and value.numel() and not value.is_meta:
                 found = read.get(memory_key(value))
                 if found is not None:
-                    places.setdefault(id(found), []).append(partial(_erase, path, table, put, name))
+                    erasers.setdefault(id(found), []).append(partial(_erase, path, table, put, name))
 
     def erase(data: Tensor) -> None:
-        for place in places.pop(id(data), ()):
-            place()
+        for erase_one in erasers.pop(id(data), ()):
+            erase_one()
 
     return erase
 
 
-def follow(model: Any, held: Held, weights: Mapping[str, Tensor], kept: Iterable[Tensor]) -> None:
-    """Let imported weights live as long as the model's own tensors, but for those ``kept``, which the program reads as they are.
+def tie_lifetimes(model: Any, tables: TensorTables, weights: Mapping[str, Tensor], skipped: Iterable[Tensor]) -> None:
+    """Let imported weights live as long as the model's own tensors, but for those ``skipped``, which the program reads as they are.
 
     So a model that is deleted gives its memory back though the module it became is still there.
     """
     exported = hasattr(model, "graph_signature")
     own = {id(t) for t in (model.state_dict.values() if exported else [*model.parameters(), *model.buffers()])}
-    left = {id(tensor) for tensor in kept}
+    left = {id(tensor) for tensor in skipped}
     for name, data in weights.items():
-        value = held.tensor(name)
+        value = tables.tensor(name)
         if id(value) in own and id(data) not in left:  # what the export made itself is nobody's: the module keeps it
             weakref.finalize(value, _discard_if_alive, weakref.ref(data)).atexit = False
 
 
-def copied_weights(weights: Iterable[tuple[str, Any]], kept: Iterable[Tensor]) -> list[CopiedWeight]:
-    """The torch tensors by name that a program with the constants ``kept`` does not take from torch's own memory."""
-    left = {tensor.data_ptr for tensor in kept}
+def copied_weights(weights: Iterable[tuple[str, Any]], shared: Iterable[Tensor]) -> list[CopiedWeight]:
+    """The torch tensors by name that a program with the constants ``shared`` does not take from torch's own memory."""
+    left = {tensor.data_ptr for tensor in shared}
     return [
         CopiedWeight(name, value)
         for name, value in weights
@@ -116,10 +116,10 @@ def _erased_class() -> Any:
 
         @staticmethod
         def __new__(cls, value: Any, name: str) -> Any:
-            made = torch.Tensor._make_subclass(cls, torch.empty_like(value, device="meta"), value.requires_grad)
-            made.erased_name = name
-            made._is_param = isinstance(value, torch.nn.Parameter)
-            return made
+            erased = torch.Tensor._make_subclass(cls, torch.empty_like(value, device="meta"), value.requires_grad)
+            erased.erased_name = name
+            erased._is_param = isinstance(value, torch.nn.Parameter)
+            return erased
 
         @classmethod
         def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

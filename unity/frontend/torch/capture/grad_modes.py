@@ -21,12 +21,12 @@ def without_grad_modes(program: Any) -> Any:
     if not parts or any([_holds_modules(part) for part in parts]):
         return program
     flat = torch.fx.Graph()
-    made: dict[Any, Any] = {}
-    _copy(program.graph_module, flat, made, "")
+    copies: dict[Any, Any] = {}
+    _copy(program.graph_module, flat, copies, "")
     signature = copy.deepcopy(program.graph_signature)
     for old in program.graph.output_node().all_input_nodes:
-        if made[old].name != old.name:
-            signature.replace_all_uses(old.name, made[old].name)
+        if copies[old].name != old.name:
+            signature.replace_all_uses(old.name, copies[old].name)
     return with_graph(program, flat, signature, program.constants)
 
 
@@ -64,7 +64,7 @@ def _holds_modules(part: Any) -> bool:
     return any([node.op == "get_attr" and not _names_part(node) for node in part.graph.nodes])
 
 
-def _copy(owner: Any, flat: Any, made: dict[Any, Any], prefix: str) -> None:
+def _copy(owner: Any, flat: Any, copies: dict[Any, Any], prefix: str) -> None:
     """Copy the nodes of a graph (of a part: but for its inputs and results) behind those of ``flat``; names outside parts stay."""
     torch = require("torch")
     parts: dict[Any, Any] = {}
@@ -75,12 +75,12 @@ def _copy(owner: Any, flat: Any, made: dict[Any, Any], prefix: str) -> None:
         if called is not None:
             part, given = called
             inputs = [n for n in part.graph.nodes if n.op == "placeholder"]
-            made |= zip(inputs, torch.fx.map_arg(given, made.__getitem__))
-            _copy(part, flat, made, f"{prefix}{node.name}_")
-            parts[node] = torch.fx.map_arg(part.graph.output_node().args[0], made.__getitem__)
+            copies |= zip(inputs, torch.fx.map_arg(given, copies.__getitem__))
+            _copy(part, flat, copies, f"{prefix}{node.name}_")
+            parts[node] = torch.fx.map_arg(part.graph.output_node().args[0], copies.__getitem__)
         elif node.target is operator.getitem and node.args[0] in parts:
-            made[node] = parts[node.args[0]][node.args[1]]
+            copies[node] = parts[node.args[0]][node.args[1]]
         else:
-            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), made.__getitem__)
-            made[node] = flat.create_node(node.op, node.target, args, kwargs, f"{prefix}{node.name}", node.type)
-            made[node].meta = copy.copy(node.meta)
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), copies.__getitem__)
+            copies[node] = flat.create_node(node.op, node.target, args, kwargs, f"{prefix}{node.name}", node.type)
+            copies[node].meta = copy.copy(node.meta)

@@ -222,7 +222,7 @@ def _name(tree: ast.expr) -> str:
     raise Gap(f"the guard speaks of {ast.unparse(tree)}")
 
 
-def _slope(curve: Curve, low: int) -> int:
+def _direction(curve: Curve, low: int) -> int:
     """1 where a curve grows from ``low`` on, -1 where it falls, 0 for a constant."""
     return (curve(low) < curve(_MOST)) - (curve(_MOST) < curve(low))
 
@@ -236,11 +236,11 @@ def _curve(tree: ast.expr, low: int) -> Curve:
             return _curve(ast.BinOp(ast.Constant(0), ast.Sub(), inner), low)
         case ast.BinOp(left=left, op=kind, right=right) if type(kind) in _NUMBERS:
             (fn, is_curve), a, b = _NUMBERS[type(kind)], _curve(left, low), _curve(right, low)
-            if is_curve(_slope(a, low), _slope(b, low), a(low), b(low)):
+            if is_curve(_direction(a, low), _direction(b, low), a(low), b(low)):
                 return lambda count: fn(a(count), b(count))
         case ast.Call(func=called, args=args) if ast.unparse(called) in _GROWING:
             grows, parts = _GROWING[ast.unparse(called)], [_curve(a, low) for a in args]
-            if not {-1, 1} <= {_slope(part, low) for part in parts}:
+            if not {-1, 1} <= {_direction(part, low) for part in parts}:
                 return lambda count: grows(*[part(count) for part in parts])
         case _ if _size_of(tree) or _is_input(tree):
             return int

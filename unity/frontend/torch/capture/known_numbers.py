@@ -86,14 +86,14 @@ def known_numbers(torch: Any, model: Any) -> Any:
                 args, kwargs = tree.tree_unflatten(leaves, shape)
                 return fn(*args, **kwargs)
             self.sound = self.sound and not _writes(name)
-            made = fn(*args, **kwargs)
+            result = fn(*args, **kwargs)
             others = [leaf for f, leaf in zip(found, leaves, strict=True) if f is None]
-            if name in _ARITHMETIC and isinstance(made, torch.Tensor) and not any([_is_data(v) for v in others]):
+            if name in _ARITHMETIC and isinstance(result, torch.Tensor) and not any([_is_data(v) for v in others]):
                 with unmoded():
                     known = [leaf if f is None else f for f, leaf in zip(found, leaves, strict=True)]
                     args, kwargs = tree.tree_unflatten(known, shape)
-                    self.values[id(made)] = (made, fn(*args, **kwargs))
-            return made
+                    self.values[id(result)] = (result, fn(*args, **kwargs))
+            return result
 
     def _is_data(value: Any) -> bool:
         return isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool))

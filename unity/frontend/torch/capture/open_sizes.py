@@ -13,18 +13,18 @@ from typing import Any
 from ....support.optional import require
 
 
-def open_form(torch: Any, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any] | None:
+def symbolic_form(torch: Any, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any] | None:
     """The call in a form that keeps symbolic sizes; None where the function itself does, or no size is symbolic."""
     name = getattr(fn, "__name__", "")
     form = _FORMS.get(name)
-    places = (torch, torch.nn.functional, torch.Tensor, torch._C._fft)
-    if form is None or all([fn is not getattr(place, name, None) for place in places]):
+    namespaces = (torch, torch.nn.functional, torch.Tensor, torch._C._fft)
+    if form is None or all([fn is not getattr(place, name, None) for place in namespaces]):
         return None
-    made: Callable[[], Any] | None = form(torch, *args, **kwargs)
-    return made
+    compute: Callable[[], Any] | None = form(torch, *args, **kwargs)
+    return compute
 
 
-def _is_open(torch: Any, *sizes: Any) -> bool:
+def _is_symbolic(torch: Any, *sizes: Any) -> bool:
     return any([isinstance(size, torch.SymInt) for size in sizes])
 
 
@@ -33,7 +33,7 @@ def _max_pool1d(
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Callable[[], Any] | None:  # fmt: skip
     """As images of one row."""
-    if return_indices or not _is_open(torch, *input.shape):
+    if return_indices or not _is_symbolic(torch, *input.shape):
         return None
 
     def row(value: Any, other: int) -> list[int]:
@@ -51,40 +51,42 @@ def _linspace(
     """Steps from the start in the first half, from the end in the other, as in torch; in float64, and of numbers alone."""
     dtype = dtype or torch.get_default_dtype()
     if (
-        not _is_open(torch, steps)
+        not _is_symbolic(torch, steps)
         or not all([isinstance(v, (int, float)) for v in (start, end)])
         or not dtype.is_floating_point
     ):
         return None
     device = options.get("device")
 
-    def made() -> Any:
-        at = torch.arange(steps, dtype=torch.float64, device=device)
+    def compute() -> Any:
+        positions = torch.arange(steps, dtype=torch.float64, device=device)
         last = torch.full((), steps - 1, dtype=torch.float64, device=device)
         step = (end - start) / last.clamp(min=1)
-        return torch.where(at * 2 < last + 1, start + step * at, end - step * (last - at)).to(dtype)
+        return torch.where(positions * 2 < last + 1, start + step * positions, end - step * (last - positions)).to(
+            dtype
+        )
 
-    return made
+    return compute
 
 
 def _take_along_dim(torch: Any, input: Any, indices: Any, dim: int | None = None) -> Callable[[], Any] | None:
     """``gather`` of both at their common sizes along the other axes."""
-    if dim is None or not _is_open(torch, *input.shape, *indices.shape):
+    if dim is None or not _is_symbolic(torch, *input.shape, *indices.shape):
         return None
 
-    def made() -> Any:
+    def compute() -> Any:
         axis = dim % input.dim()
         sizes = [[*t.shape[:axis], 1, *t.shape[axis + 1 :]] for t in (input, indices)]
         common = torch.broadcast_shapes(*sizes)
         wide = [t.expand([*common[:axis], t.shape[axis], *common[axis + 1 :]]) for t in (input, indices)]
         return wide[0].gather(axis, wide[1])
 
-    return made
+    return compute
 
 
 def _cdist(torch: Any, x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Callable[[], Any] | None:
     """Without the product of matrices that torch takes for more than 25 rows."""
-    if compute_mode == _NO_PRODUCT or not _is_open(torch, *x1.shape, *x2.shape):
+    if compute_mode == _NO_PRODUCT or not _is_symbolic(torch, *x1.shape, *x2.shape):
         return None
     return lambda: torch.cdist(x1, x2, p, _NO_PRODUCT)
 
@@ -94,45 +96,45 @@ _NO_PRODUCT = "donot_use_mm_for_euclid_dist"
 
 def _mean(torch: Any, input: Any, *axes: Any, **options: Any) -> Callable[[], Any] | None:
     """Of complex numbers: the mean of both parts."""
-    if not input.is_complex() or not _is_open(torch, *input.shape) or "dtype" in options or "out" in options:
+    if not input.is_complex() or not _is_symbolic(torch, *input.shape) or "dtype" in options or "out" in options:
         return None
     return lambda: torch.complex(*[torch.mean(part, *axes, **options) for part in (input.real, input.imag)])
 
 
 def _fftfreq(torch: Any, n: Any, d: float = 1.0, **options: Any) -> Callable[[], Any] | None:
-    if not _is_open(torch, n):
+    if not _is_symbolic(torch, n):
         return None
 
-    def made() -> Any:
-        at = torch.arange(n, dtype=options.pop("dtype", None) or torch.get_default_dtype(), **options)
-        return (at - torch.where(at < (n + 1) // 2, 0, n)) / (n * d)
+    def compute() -> Any:
+        positions = torch.arange(n, dtype=options.pop("dtype", None) or torch.get_default_dtype(), **options)
+        return (positions - torch.where(positions < (n + 1) // 2, 0, n)) / (n * d)
 
-    return made
+    return compute
 
 
 def _rfftfreq(torch: Any, n: Any, d: float = 1.0, **options: Any) -> Callable[[], Any] | None:
-    if not _is_open(torch, n):
+    if not _is_symbolic(torch, n):
         return None
     dtype = options.pop("dtype", None) or torch.get_default_dtype()
     return lambda: torch.arange(n // 2 + 1, dtype=dtype, **options) / (n * d)
 
 
 def _affine_grid(torch: Any, theta: Any, size: Any, align_corners: bool | None = None) -> Callable[[], Any] | None:
-    """The places of all elements, from -1 to 1, times the matrix."""
-    if not _is_open(torch, *size):
+    """The positions of all elements, from -1 to 1, times the matrix."""
+    if not _is_symbolic(torch, *size):
         return None
 
     def axis(length: Any) -> Any:
-        at = torch.arange(length, dtype=theta.dtype, device=theta.device) * 2 + 1 - length
-        return at / torch.sym_max(length - 1, 1) if align_corners else at / length
+        positions = torch.arange(length, dtype=theta.dtype, device=theta.device) * 2 + 1 - length
+        return positions / torch.sym_max(length - 1, 1) if align_corners else positions / length
 
-    def made() -> Any:
+    def compute() -> Any:
         places = torch.meshgrid(*[axis(length) for length in size[2:]], indexing="ij")
         base = torch.stack([*places[::-1], torch.ones_like(places[0])], -1)
         rows = base.flatten(0, -2) @ theta.mT
         return rows.unflatten(1, list(size[2:]))
 
-    return made
+    return compute
 
 
 def _istft(
@@ -141,11 +143,11 @@ def _istft(
     return_complex: bool = False,
 ) -> Callable[[], Any] | None:  # fmt: skip
     """Frames by Fourier's transform, weighed and added where they lie, over the sum of the squares of the window there."""
-    if return_complex or not _is_open(torch, *input.shape, length):
+    if return_complex or not _is_symbolic(torch, *input.shape, length):
         return None
     hop, width = hop_length or n_fft // 4, win_length or n_fft
 
-    def made() -> Any:
+    def compute() -> Any:
         whole = torch.ones(width, dtype=input.real.dtype, device=input.device) if window is None else window
         whole = torch.nn.functional.pad(whole, ((n_fft - width) // 2, n_fft - width - (n_fft - width) // 2))
         bins = input[..., : n_fft // 2 + 1, :].transpose(-1, -2)
@@ -165,7 +167,7 @@ def _istft(
         kept = (signal / torch.where(envelope == 0, 1, envelope))[..., start:stop]
         return torch.nn.functional.pad(kept, (0, missing))
 
-    return made
+    return compute
 
 
 _FORMS: dict[str, Callable[..., Callable[[], Any] | None]] = {

@@ -39,18 +39,18 @@ def quiet() -> Iterator[None]:
     if bool_option("UNITY_VERBOSE") or os.environ.get("TORCH_LOGS"):
         yield
         return
-    told, collect = io.StringIO(), _Collect()
+    output, collect = io.StringIO(), _Collect()
     loggers = list(logging.root.manager.loggerDict.items())  # torch gives many of its loggers handlers of their own
     handlers = [h for name, logger in loggers if name.startswith("torch") for h in getattr(logger, "handlers", ())]
     for handler in handlers:
         handler.addFilter(collect)
     try:
-        with contextlib.redirect_stderr(told), warnings.catch_warnings(record=True) as warned:
+        with contextlib.redirect_stderr(output), warnings.catch_warnings(record=True) as warned:
             yield
     finally:
         for handler in handlers:
             handler.removeFilter(collect)
-    sys.stderr.write(told.getvalue())
+    sys.stderr.write(output.getvalue())
     for record in collect.records:
         logging.getLogger(record.name).handle(record)
     for found in warned:

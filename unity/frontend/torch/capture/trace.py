@@ -32,7 +32,7 @@ from .lost_effects import lost_effects
 from .quiet import quiet
 from .refusals import refuse_foreign
 from .traceable import inferable, traceable
-from .written_views import without_writes
+from .written_views import functionalize_writes
 
 _TRACING = fork_lock()
 """torch traces one model at a time: its modes, and the tables changed for it, are those of the process."""
@@ -48,7 +48,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     refuse_foreign(model)
     register_classes((args, kwargs or {}))
     check_examples(model, args, kwargs or {})
-    args, kwargs = _distinct(torch, model, (args, kwargs or {}))
+    args, kwargs = _copy_aliased(torch, model, (args, kwargs or {}))
     signature = forward_signature(model)
     dynamic_shapes = spread(signature, dynamic_shapes, args, kwargs)
 
@@ -59,7 +59,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
         except FrontendError:
             raise
         except Exception as error:  # torch.export raises errors of many unrelated classes
-            raise _explained(error, model) from error
+            raise _export_error(error, model) from error
 
     numbers = whole_numbers(model)
     with _TRACING, known_results(model), lost_effects(model), traceable(torch), no_collection():
@@ -102,7 +102,7 @@ def _of_any_layout(exported: Callable[..., Any], shapes: Any, words: str) -> Any
     return program if layout_guards(program).issuperset(_NARROWED.findall(words)) else None
 
 
-def _distinct(torch: Any, model: Any, inputs: Any) -> Any:
+def _copy_aliased(torch: Any, model: Any, inputs: Any) -> Any:
     """The example inputs with copies where a tensor stands twice or is the model's own: torch.export would take both for one."""
     seen = {id(t) for t in [*model.parameters(), *model.buffers()]}
 
@@ -117,26 +117,26 @@ def _distinct(torch: Any, model: Any, inputs: Any) -> Any:
     return torch.utils._pytree.tree_map(once, inputs)
 
 
-def _explained(error: Exception, model: Any) -> FrontendError:
+def _export_error(error: Exception, model: Any) -> FrontendError:
     """torch's failure with the model's own line and the path of the module that ran it."""
     folders = tuple([str(Path(str(require(m).__file__)).parent) for m in ("torch", __package__)])
     paths = {id(m): path or "the model" for path, m in model.named_modules()}
     kinds = {path or "the model": type(m).__name__ for path, m in model.named_modules()}
-    owner, inner, owner_of_line, place = "", "", "", None
+    owner, inner, owner_of_line, frame_place = "", "", "", None
     for frame, line in traceback.walk_tb(error.__traceback__):
         owner = paths.get(id(frame.f_locals.get("self")), owner)
         name = frame.f_code.co_filename
         text = linecache.getline(name, line).strip()
         if owner and text and not name.startswith(folders):
-            place, owner_of_line = (name, text, line), owner
+            frame_place, owner_of_line = (name, text, line), owner
         elif id(frame.f_locals.get("self")) in paths:
             inner = owner
-    span = Span(Source(*place, owner=owner_of_line), 0, len(place[1])) if place is not None else None
+    span = Span(Source(*frame_place, owner=owner_of_line), 0, len(frame_place[1])) if frame_place is not None else None
     first, *rest = str(error).strip().splitlines() or [""]
-    shown = place[1] if place is not None else None
+    shown = frame_place[1] if frame_place is not None else None
     spoken = [line for line in rest if line.strip() not in ("", shown)]
-    told = [line for line in spoken if not line.strip().startswith(_ABOUT_TORCH)][:8]
-    notes = [Note("\n".join(told))] if told else []
+    cause = [line for line in spoken if not line.strip().startswith(_ABOUT_TORCH)][:8]
+    notes = [Note("\n".join(cause))] if cause else []
     if inner not in ("", owner_of_line):
         notes.append(Note(f"it fails in {inner} ({kinds[inner]})"))
     if shown is not None and shown.startswith("assert ") and "data-dependent" in first:
@@ -223,7 +223,7 @@ def functional(exported_program: Any) -> Any:
     enter_rows()
     refuse_other_kinds(exported_program)
     exported_program = without_grad_modes(exported_program)
-    exported_program = _without_doubles(exported_program)
+    exported_program = _merge_aliased_inputs(exported_program)
     parts = [m for m in exported_program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
     targets = {n.target for part in parts for n in part.graph.nodes if n.op == "call_function"}
     if any([isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets if not _on_sizes(t)]):
@@ -231,7 +231,7 @@ def functional(exported_program: Any) -> Any:
     written = [n for n in exported_program.graph.nodes if n.op == "call_function" and is_mutable(n.target)]
     if all([overwrites_own_value(n) for n in written]):
         return exported_program
-    return without_writes(exported_program) or _decomposed(exported_program)
+    return functionalize_writes(exported_program) or _decomposed(exported_program)
 
 
 def _on_sizes(target: Any) -> bool:
@@ -240,19 +240,19 @@ def _on_sizes(target: Any) -> bool:
     return name.startswith("sym_") and getattr(require("torch"), name, None) is target
 
 
-def _without_doubles(exported_program: Any) -> Any:
+def _merge_aliased_inputs(exported_program: Any) -> Any:
     """A tensor that the model holds as a buffer and as an attribute, as static caches do, becomes one input of the program.
 
     torch takes the attribute for a constant, and decomposes no program in which one that is written to shares memory with a buffer.
     """
     torch = require("torch")
-    places = [n.name for n in exported_program.graph.nodes if n.op == "placeholder"]
-    held = {**exported_program.constants, **exported_program.state_dict}
-    plain = {k: v for k, v in held.items() if isinstance(v, torch.Tensor) and v.layout is torch.strided}
-    dense = {k: v for k, v in plain.items() if torch._C._has_storage(v) and v.numel()}
+    inputs = [n.name for n in exported_program.graph.nodes if n.op == "placeholder"]
+    tensors = {**exported_program.constants, **exported_program.state_dict}
+    strided = {k: v for k, v in tensors.items() if isinstance(v, torch.Tensor) and v.layout is torch.strided}
+    dense = {k: v for k, v in strided.items() if torch._C._has_storage(v) and v.numel()}
     buffers: dict[Any, str] = {}
     doubles: dict[str, tuple[str, str]] = {}
-    for name, spec in zip(places, exported_program.graph_signature.input_specs):
+    for name, spec in zip(inputs, exported_program.graph_signature.input_specs):
         key = memory_key(dense[spec.target]) if spec.target in dense else None
         if key is not None and spec.kind.name == "BUFFER":
             buffers[key] = name
@@ -266,16 +266,16 @@ def _without_doubles(exported_program: Any) -> Any:
         nodes[name].replace_all_uses_with(nodes[buffer])
         graph.erase_node(nodes[name])
     signature.input_specs = [s for s in signature.input_specs if getattr(s.arg, "name", "") not in doubles]
-    gone = {target for _, target in doubles.values()}
-    constants = {k: v for k, v in exported_program.constants.items() if k not in gone}
+    removed = {target for _, target in doubles.values()}
+    constants = {k: v for k, v in exported_program.constants.items() if k not in removed}
     return with_graph(exported_program, graph, signature, constants)
 
 
 def _refuse_views(exported_program: Any) -> None:
     """Raise FrontendError E970 for tensors of a model that share memory in part: torch decomposes no program that writes to one."""
     torch = require("torch")
-    held = [(k, v) for k, v in exported_program.state_dict.items() if isinstance(v, torch.Tensor)]
-    dense = [(k, v) for k, v in held if v.layout is torch.strided and v.numel()]
+    tensors = [(k, v) for k, v in exported_program.state_dict.items() if isinstance(v, torch.Tensor)]
+    dense = [(k, v) for k, v in tensors if v.layout is torch.strided and v.numel()]
     for (name, value), (other, second) in itertools.combinations(dense, 2):
         if memory_key(value) != memory_key(second) and overlap(span(value), span(second)):
             raise FrontendError("E970", f"{name} and {other} share memory, and the model writes to its tensors",

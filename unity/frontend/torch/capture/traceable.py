@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ....support.optional import require
-from .open_sizes import open_form, recurrent_rules
+from .open_sizes import recurrent_rules, symbolic_form
 
 
 def traceable(torch: Any) -> Any:
@@ -33,7 +33,7 @@ def traceable(torch: Any) -> Any:
                 return _gaussian_nll_loss(torch, *args, **kwargs)
             if getattr(fn, "__name__", "") == "_pack_padded_sequence":
                 raise TypeError("a packed sequence has sizes that only the data knows")
-            form = open_form(torch, fn, args, kwargs)
+            form = symbolic_form(torch, fn, args, kwargs)
             return fn(*args, **kwargs) if form is None else form()
 
     return Mode()

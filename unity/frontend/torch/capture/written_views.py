@@ -2,7 +2,7 @@
 
 A write to a view becomes a new tensor scattered into the tensors behind it, one view after the other; who reads any of them
 later gets the new one, views made anew. torch does the same by tracing the whole program once more, which costs as much as the
-export: it is left what stands here no rule for (``without_writes`` gives None): writes to inputs and weights, through views
+export: it is left what stands here no rule for (``functionalize_writes`` gives None): writes to inputs and weights, through views
 without an inverse here, of sizes that are symbols, and operators that change the shape of what they write to.
 
 Two nodes are one tensor in memory where torch's own inference of them shares storage.
@@ -23,14 +23,14 @@ class _NoRule(Exception):
     """A write that is left to torch."""
 
 
-def without_writes(program: Any) -> Any:
+def functionalize_writes(program: Any) -> Any:
     """The program with every write out of place; None where torch has to rewrite it."""
     torch = require("torch")
     if len([m for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]) > 1:
         return None
     graph, signature = copy.deepcopy((program.graph, program.graph_signature))
     try:
-        renamed = _Rewriting(torch, graph).run()
+        renamed = _Functionalizer(torch, graph).run()
     except _NoRule:
         return None
     for old, new in renamed.items():
@@ -38,8 +38,8 @@ def without_writes(program: Any) -> Any:
     return with_graph(program, graph, signature, program.constants)
 
 
-class _Rewriting:
-    """One run over a graph. A tensor written to is known by its place in memory; its state is the number of writes to it."""
+class _Functionalizer:
+    """One run over a graph. A tensor written to is known by its memory; its state is the number of writes to it."""
 
     def __init__(self, torch: Any, graph: Any) -> None:
         self.torch, self.graph = torch, graph
@@ -49,10 +49,10 @@ class _Rewriting:
                 node.replace_all_uses_with(node.args[0])
                 graph.erase_node(node)
         self.written = {
-            place
+            storage
             for n in graph.nodes
             if _writes(n) and n.all_input_nodes
-            for place in self.places(n.all_input_nodes[0])
+            for storage in self.storages(n.all_input_nodes[0])
         }
         self.owner: dict[int, Any] = {}
         """The node that made the memory."""
@@ -67,15 +67,15 @@ class _Rewriting:
     def run(self) -> dict[str, str]:
         """Rewrite; the names of results whose node is another one, with the new names."""
         for node in list(self.graph.nodes):
-            present = {n: self.read(n, node) for n in node.all_input_nodes if self.place(n) is not None}
+            present = {n: self.read(n, node) for n in node.all_input_nodes if self.storage(n) is not None}
             if _writes(node):
                 self.write(node)
                 continue
-            place = self.place(node)
-            if place is not None:
-                self.see(node, place)
+            storage = self.storage(node)
+            if storage is not None:
+                self.add_alias(node, storage)
             if any([new is not old for old, new in present.items()]):
-                self.put(node, present)
+                self.replace_operands(node, present)
         for node in reversed(self.views):
             if not node.users:
                 self.graph.erase_node(node)
@@ -86,27 +86,27 @@ class _Rewriting:
         leaves = self.torch.utils._pytree.tree_leaves(self.graph.output_node().args)
         return [leaf for leaf in leaves if isinstance(leaf, self.torch.fx.Node)]
 
-    def put(self, node: Any, changed: dict[Any, Any]) -> None:
+    def replace_operands(self, node: Any, changed: dict[Any, Any]) -> None:
         """Replace operands of a node."""
         node.args, node.kwargs = self.torch.fx.map_arg((node.args, node.kwargs), lambda n: changed.get(n, n))
 
-    def places(self, node: Any) -> set[int]:
+    def storages(self, node: Any) -> set[int]:
         """Memory of the tensors of a node."""
         leaves = self.torch.utils._pytree.tree_leaves(node.meta.get("val"))
         dense = [v for v in leaves if isinstance(v, self.torch.Tensor) and v.layout is self.torch.strided]
         return {v.untyped_storage()._cdata for v in dense}
 
-    def place(self, node: Any) -> int | None:
+    def storage(self, node: Any) -> int | None:
         """The memory of a node that is written to somewhere; None for others."""
-        found = self.places(node) & self.written if self.written else set()
+        found = self.storages(node) & self.written if self.written else set()
         if len(found) > 1 or (found and node.op != "call_function"):
             raise _NoRule
         return next(iter(found), None)
 
-    def see(self, node: Any, place: int) -> None:
+    def add_alias(self, node: Any, storage: int) -> None:
         """Take a new name of a tensor down."""
-        sources = [n for n in node.all_input_nodes if place in self.places(n)]
-        if place in self.owner:
+        sources = [n for n in node.all_input_nodes if storage in self.storages(n)]
+        if storage in self.owner:
             if sources != [node.args[0]]:
                 raise _NoRule
             self.parent[node] = sources[0]
@@ -114,43 +114,43 @@ class _Rewriting:
         elif sources or isinstance(node.meta["val"], (list, tuple)):
             raise _NoRule
         else:
-            self.owner[place] = node
-        self.now[node] = (node, self.writes[place])
+            self.owner[storage] = node
+        self.now[node] = (node, self.writes[storage])
 
     def read(self, node: Any, user: Any) -> Any:
         """The node that has the present elements of ``node``, made before ``user``."""
-        place = self.place(node)
-        assert place is not None
+        storage = self.storage(node)
+        assert storage is not None
         known, state = self.now[node]
-        if state == self.writes[place]:
+        if state == self.writes[storage]:
             return known
         fresh = self.read(self.parent[node], user)
         if _gives_operand(node):
-            made = fresh
+            current = fresh
         else:
             with self.graph.inserting_before(user):
-                made = self.graph.node_copy(node, lambda n: fresh if n is node.args[0] else n)
-            self.views.append(made)
-        self.now[node] = (made, self.writes[place])
-        return made
+                current = self.graph.node_copy(node, lambda n: fresh if n is node.args[0] else n)
+            self.views.append(current)
+        self.now[node] = (current, self.writes[storage])
+        return current
 
     def write(self, node: Any) -> None:
         """Make one write out of place, and scatter what it gives into the tensors behind the one written to."""
         target = node.args[0] if node.args else None
-        place = self.place(target) if isinstance(target, self.torch.fx.Node) else None
-        if place is None:
+        storage = self.storage(target) if isinstance(target, self.torch.fx.Node) else None
+        if storage is None:
             raise _NoRule
-        made = self.out_of_place(node)
-        chain = [(target, made)]
-        while chain[-1][0] is not self.owner[place]:
+        new = self.out_of_place(node)
+        chain = [(target, new)]
+        while chain[-1][0] is not self.owner[storage]:
             view, value = chain[-1]
             behind = self.parent[view]
             if not _gives_operand(view):
-                value = self.scattered(view, self.read(behind, node), value, node)
+                value = self.scatter_into(view, self.read(behind, node), value, node)
             chain.append((behind, value))
-        self.writes[place] += 1
+        self.writes[storage] += 1
         for seen, value in chain:
-            self.now[seen] = (value, self.writes[place])
+            self.now[seen] = (value, self.writes[storage])
         node.replace_all_uses_with(target)  # one tensor in torch
         self.graph.erase_node(node)
 
@@ -161,7 +161,7 @@ class _Rewriting:
         if target is own or self.torch.Tag.inplace_view in own.tags:
             raise _NoRule
         given = dict(zip([a.name for a in own._schema.arguments], node.args)) | dict(node.kwargs)
-        given = {k: self.torch.fx.map_arg(v, lambda n: self.now_of(n, node)) for k, v in given.items()}
+        given = {k: self.torch.fx.map_arg(v, lambda n: self.current_value(n, node)) for k, v in given.items()}
         places = [a for a in target._schema.arguments if not a.kwarg_only]
         args = tuple([given.get(a.name, a.default_value) for a in places])
         named = {k: v for k, v in given.items() if k not in [a.name for a in places]}
@@ -169,49 +169,49 @@ class _Rewriting:
         if not any([isinstance(v, self.torch.Tensor) and v.dtype is not value.dtype for v in others]):
             return self.insert(node, target, args, named, value)
         values = self.torch.fx.map_arg((args, named), lambda n: n.meta["val"])
-        made = self.insert(node, target, args, named, target(*values[0], **values[1]))
-        return self.insert(node, self.torch.ops.aten.to.dtype, (made, value.dtype), {}, value)
+        new = self.insert(node, target, args, named, target(*values[0], **values[1]))
+        return self.insert(node, self.torch.ops.aten.to.dtype, (new, value.dtype), {}, value)
 
-    def now_of(self, node: Any, user: Any) -> Any:
+    def current_value(self, node: Any, user: Any) -> Any:
         """A node, or what has its present elements."""
-        return node if self.place(node) is None else self.read(node, user)
+        return node if self.storage(node) is None else self.read(node, user)
 
-    def scattered(self, view: Any, whole: Any, part: Any, user: Any) -> Any:
-        """``whole`` with the elements that ``view`` shows replaced by ``part``."""
+    def scatter_into(self, view: Any, base: Any, part: Any, user: Any) -> Any:
+        """``base`` with the elements that ``view`` shows replaced by ``part``."""
         rule = _INVERSES.get(str(view.target))
         if rule is None or view.kwargs:
             raise _NoRule
         value = view.args[0].meta["val"]
-        name, args = rule(whole, part, list(value.shape), list(view.args[1:]))
+        name, args = rule(base, part, list(value.shape), list(view.args[1:]))
         packet, overload = name.split(".")
         return self.insert(user, getattr(getattr(self.torch.ops.aten, packet), overload), tuple(args), {}, value)
 
     def insert(self, user: Any, target: Any, args: Any, kwargs: Any, value: Any) -> Any:
         """A new node before ``user``, from the same line of the model, like ``value``."""
         with self.graph.inserting_before(user):
-            made = self.graph.call_function(target, args, kwargs)
-        made.meta = {**user.meta, "val": self.torch.empty_like(value)}
-        return made
+            new = self.graph.call_function(target, args, kwargs)
+        new.meta = {**user.meta, "val": self.torch.empty_like(value)}
+        return new
 
 
 Rule = Callable[[Any, Any, list[Any], list[Any]], tuple[str, list[Any]]]
 
 
 def _scatter(name: str) -> Rule:
-    return lambda whole, part, shape, args: (name, [whole, part, *args])
+    return lambda base, part, shape, args: (name, [base, part, *args])
 
 
-def _reshaped(whole: Any, part: Any, shape: list[Any], args: list[Any]) -> tuple[str, list[Any]]:
+def _reshaped(base: Any, part: Any, shape: list[Any], args: list[Any]) -> tuple[str, list[Any]]:
     if not all([isinstance(size, int) for size in shape]):
         raise _NoRule
     return "reshape.default", [part, shape]
 
 
-def _swapped(whole: Any, part: Any, shape: list[Any], args: list[Any]) -> tuple[str, list[Any]]:
+def _swapped(base: Any, part: Any, shape: list[Any], args: list[Any]) -> tuple[str, list[Any]]:
     return "transpose.int", [part, *(args or [0, min(1, len(shape) - 1)])]
 
 
-def _permuted(whole: Any, part: Any, shape: list[Any], args: list[Any]) -> tuple[str, list[Any]]:
+def _permuted(base: Any, part: Any, shape: list[Any], args: list[Any]) -> tuple[str, list[Any]]:
     order = [axis % len(shape) for axis in args[0]]
     return "permute.default", [part, [order.index(axis) for axis in range(len(order))]]
 

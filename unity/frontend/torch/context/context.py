@@ -171,9 +171,9 @@ class Context:
 
     def promoted(self, *values: Any) -> str:
         """dtype torch computes in for these operands."""
-        made = [self._sample(v) for v in values]
-        found = made[0].dtype if len(made) == 1 else self.torch.result_type(made[0], made[1])
-        for other in made[2:]:
+        result = [self._sample(v) for v in values]
+        found = result[0].dtype if len(result) == 1 else self.torch.result_type(result[0], result[1])
+        for other in result[2:]:
             found = self.torch.promote_types(found, getattr(other, "dtype", found))
         return dtype_name(found)
 

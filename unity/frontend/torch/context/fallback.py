@@ -41,7 +41,7 @@ def call_torch(
     operands: list[Expr] = []
     parts = [_encode(list(args), operands, numbers), _encode(kwargs, operands, numbers)]
     if axes:
-        parts = _laid(parts, operands, list(axes))
+        parts = _with_memory_order(parts, operands, list(axes))
     template = json.dumps([*parts, _dtypes(ty)])
     name = PREFIX + str(target)
     if get_global_func(name, allow_missing=True) is None:
@@ -63,15 +63,15 @@ def memory_order(value: Any) -> Sequence[int]:
     return [] if axes == sorted(axes) else axes
 
 
-def _laid(value: Any, operands: Sequence[Expr], axes: list[int]) -> Any:
+def _with_memory_order(value: Any, operands: Sequence[Expr], axes: list[int]) -> Any:
     """The template with the operands of as many axes laid out in their order."""
     if isinstance(value, list):
-        return [_laid(v, operands, axes) for v in value]
+        return [_with_memory_order(v, operands, axes) for v in value]
     if not isinstance(value, dict):
         return value
     ((kind, inner),) = value.items()
     if kind == "keys":
-        return {"keys": {k: _laid(v, operands, axes) for k, v in inner.items()}}
+        return {"keys": {k: _with_memory_order(v, operands, axes) for k, v in inner.items()}}
     ty = operands[inner].ty if kind == "$" else None
     return {"laid": [inner, axes]} if isinstance(ty, TensorType) and ty.ndim == len(axes) else value
 

@@ -19,10 +19,10 @@ from .report import Gap
 
 def _fold(fn: Callable[[Any, Any], Expr]) -> Callable[[list[Expr]], Expr]:
     def apply(values: list[Expr]) -> Expr:
-        made = values[0]
+        result = values[0]
         for value in values[1:]:
-            made = fn(made, value)
-        return made
+            result = fn(result, value)
+        return result
 
     return apply
 
@@ -161,10 +161,10 @@ class Symbols:
         if kind == "Pow" and e.args[1].is_Integer and int(e.args[1]) > 0:
             return _fold(build.mul)([self.convert(e.args[0])] * int(e.args[1]))
         if kind == "Piecewise":
-            made = self.convert(e.args[-1][0])
+            result = self.convert(e.args[-1][0])
             for value, cond in reversed(e.args[:-1]):
-                made = build.select(self.convert(cond), self.convert(value), made)
-            return made
+                result = build.select(self.convert(cond), self.convert(value), result)
+            return result
         if kind in _ROUNDINGS:
             return self._rounded(e)
         fn = _FUNCTIONS.get(kind)

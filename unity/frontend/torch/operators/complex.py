@@ -15,7 +15,7 @@ from .... import op
 from ....ir.types import Expr
 from ..context.context import ATEN, Args, Context, dtype_of, number, rank_of, refuse, shape_of
 from ..context.fallback import Deferred
-from .shape import cut
+from .shape import slice_axis
 
 
 @dataclass(slots=True, frozen=True)
@@ -31,7 +31,7 @@ COMPLEX: dict[str, Made] = {}
 """Operators with complex operands or results: translation to a Pair, or to an expression where the result is real."""
 
 
-def enter(*names: str) -> Callable[[Made], Made]:
+def register(*names: str) -> Callable[[Made], Made]:
     """Enter a translation under names of torch operators."""
 
     def keep(fn: Made) -> Made:
@@ -151,8 +151,12 @@ def _all_pairs(c: Context, value: Any) -> Any:
     """Pairs of operands that may be real."""
     if isinstance(value, (list, tuple)):
         return [_all_pairs(c, v) for v in value]
-    made = pair_of(c, value)
-    return made if isinstance(value, Pair) or rank_of(made.real) == 0 else Pair(made.real, c.emit(zeros(made.real)))
+    result = pair_of(c, value)
+    return (
+        result
+        if isinstance(value, Pair) or rank_of(result.real) == 0
+        else Pair(result.real, c.emit(zeros(result.real)))
+    )
 
 
 def zeros(x: Expr) -> Expr:
@@ -160,82 +164,82 @@ def zeros(x: Expr) -> Expr:
     return op.zeros(shape_of(x), dtype_of(x))
 
 
-def times(a: Pair, b: Pair) -> Pair:
+def multiply(a: Pair, b: Pair) -> Pair:
     """The product of two numbers."""
     real = a.real * b.real - a.imag * b.imag
     return Pair(real, a.real * b.imag + a.imag * b.real)
 
 
-def kept(c: Context, made: Pair) -> Pair:
+def bind_parts(c: Context, result: Pair) -> Pair:
     """Both parts bound to variables."""
-    return Pair(c.emit(made.real), c.emit(made.imag))
+    return Pair(c.emit(result.real), c.emit(result.imag))
 
 
 # ---- making and taking apart
 
 
-@enter("view_as_complex.default")
+@register("view_as_complex.default")
 def _view_as_complex(c: Context, a: Args) -> Pair:
     shape, rank = shape_of(a.self)[:-1], rank_of(a.self)
     x = c.emit(a.self)
-    real, imag = [c.reshape(cut(x, rank - 1, n, 1), shape) for n in (0, 1)]
-    return kept(c, Pair(real, imag))
+    real, imag = [c.reshape(slice_axis(x, rank - 1, n, 1), shape) for n in (0, 1)]
+    return bind_parts(c, Pair(real, imag))
 
 
-@enter("complex.default")
+@register("complex.default")
 def _complex(c: Context, a: Args) -> Pair:
     return Pair(c.broadcast(a.real), c.broadcast(a.imag))
 
 
-@enter("polar.default")
+@register("polar.default")
 def _polar(c: Context, a: Args) -> Pair:
     angle = c.emit(a.angle)
-    return kept(c, Pair(a.abs * op.cos(angle), a.abs * op.sin(angle)))
+    return bind_parts(c, Pair(a.abs * op.cos(angle), a.abs * op.sin(angle)))
 
 
-@enter("ones.default", "ones_like.default", "new_ones.default")
-@enter("full.default", "full_like.default", "new_full.default", "scalar_tensor.default")
+@register("ones.default", "ones_like.default", "new_ones.default")
+@register("full.default", "full_like.default", "new_full.default", "scalar_tensor.default")
 def _full(c: Context, a: Args) -> Pair:
     value = complex(getattr(a, "fill_value", getattr(a, "s", 1)))
     return Pair(*[op.full(c.shape, number(v, c.dtype), c.dtype) for v in (value.real, value.imag)])
 
 
-@enter("_to_copy.default", "to.dtype", "to.dtype_layout")
+@register("_to_copy.default", "to.dtype", "to.dtype_layout")
 def _to_complex(c: Context, a: Args) -> Any:
     """A number is true where one of its parts is not 0; of other real types it keeps its real part."""
-    made = pair_of(c, a.self)
+    result = pair_of(c, a.self)
     if c.dtype == "bool":
-        return op.logical_or(c.cast(made.real, "bool"), c.cast(made.imag, "bool"))
-    real = c.cast(made.real, c.dtype)
-    return Pair(real, c.cast(made.imag, c.dtype) if isinstance(a.self, Pair) else zeros(real))
+        return op.logical_or(c.cast(result.real, "bool"), c.cast(result.imag, "bool"))
+    real = c.cast(result.real, c.dtype)
+    return Pair(real, c.cast(result.imag, c.dtype) if isinstance(a.self, Pair) else zeros(real))
 
 
-@enter("pad.default", "constant_pad_nd.default")
+@register("pad.default", "constant_pad_nd.default")
 def _pad(c: Context, a: Args) -> Pair:
     """Borders of one number, or of elements."""
     value = complex(a.value or 0)
     filled = [(a.self.real, value.real), (a.self.imag, value.imag)]
-    return kept(c, Pair(*[ATEN[c.node_target](c, Args(**{**vars(a), "self": t, "value": v})) for t, v in filled]))
+    return bind_parts(c, Pair(*[ATEN[c.node_target](c, Args(**{**vars(a), "self": t, "value": v})) for t, v in filled]))
 
 
-@enter("dropout.default", "feature_alpha_dropout.default")
+@register("dropout.default", "feature_alpha_dropout.default")
 def _dropout(c: Context, a: Args) -> Pair:
     refuse(a.train and a.p > 0, "random numbers")
     return a.input  # type: ignore[no-any-return]
 
 
-@enter("view_as_real.default")
+@register("view_as_real.default")
 def _view_as_real(c: Context, a: Args) -> Expr:
     return op.stack([a.self.real, a.self.imag], axis=rank_of(a.self.real))
 
 
-enter("real.default")(lambda c, a: a.self.real)
-enter("imag.default")(lambda c, a: a.self.imag)
+register("real.default")(lambda c, a: a.self.real)
+register("imag.default")(lambda c, a: a.self.imag)
 
 
-@enter("_conj.default", "conj.default", "conj_physical.default", "_conj_physical.default")
+@register("_conj.default", "conj.default", "conj_physical.default", "_conj_physical.default")
 def _conj(c: Context, a: Args) -> Pair:
     return Pair(a.self.real, c.emit(-a.self.imag))
 
 
-enter("resolve_conj.default", "resolve_neg.default")(lambda c, a: a.self)
+register("resolve_conj.default", "resolve_neg.default")(lambda c, a: a.self)

@@ -9,11 +9,11 @@ from typing import Any
 from .... import op
 from ....ir.types import Expr
 from ..context.context import ATEN, Args, Context, dtype_of, rank_of, refuse, shape_of
-from .complex import Made, Pair, enter, kept, pair_of, times, zeros
+from .complex import Made, Pair, bind_parts, multiply, pair_of, register, zeros
 from .shape import swap
 
 
-def size_of(x: Pair) -> Expr:
+def absolute(x: Pair) -> Expr:
     """Absolute values; the larger part is taken out, so that squares neither overflow nor vanish."""
     real, imag = op.abs(x.real), op.abs(x.imag)
     high, low = op.maximum(real, imag), op.minimum(real, imag)
@@ -28,93 +28,93 @@ def angle_of(x: Pair) -> Expr:
 
 
 def _scaled(c: Context, x: Pair, factor: Expr) -> Pair:
-    return kept(c, Pair(x.real * factor, x.imag * factor))
+    return bind_parts(c, Pair(x.real * factor, x.imag * factor))
 
 
-def over(c: Context, x: Pair, y: Pair) -> Pair:
+def divide(c: Context, x: Pair, y: Pair) -> Pair:
     """The quotient of two numbers; the divisor is brought to size one first."""
     high = c.emit(op.maximum(op.abs(y.real), op.abs(y.imag)))
-    y = kept(c, Pair(y.real / high, y.imag / high))
+    y = bind_parts(c, Pair(y.real / high, y.imag / high))
     size = c.emit((y.real * y.real + y.imag * y.imag) * high)
-    made = kept(c, times(x, Pair(y.real, -y.imag)))
-    return kept(c, Pair(made.real / size, made.imag / size))
+    result = bind_parts(c, multiply(x, Pair(y.real, -y.imag)))
+    return bind_parts(c, Pair(result.real / size, result.imag / size))
 
 
-def turned(c: Context, size: Expr, angle: Expr) -> Pair:
+def polar(c: Context, size: Expr, angle: Expr) -> Pair:
     """The number of a size and an angle."""
-    return kept(c, Pair(size * op.cos(angle), size * op.sin(angle)))
+    return bind_parts(c, Pair(size * op.cos(angle), size * op.sin(angle)))
 
 
 def _shaped(c: Context, x: Pair) -> Pair:
     """Both parts in the shape of the result: a real number has an imaginary part of no axes."""
     parts = [t if rank_of(t) == len(c.shape) else c.broadcast(t) for t in (x.real, x.imag)]
-    return kept(c, Pair(*parts))
+    return bind_parts(c, Pair(*parts))
 
 
 # ---- sums, products, quotients
 
 
-@enter("mul.Tensor", "mul.Scalar")
+@register("mul.Tensor", "mul.Scalar")
 def _mul(c: Context, a: Args) -> Pair:
     if not isinstance(a.self, Pair) or not isinstance(a.other, (Pair, complex)):
         both, factor = (a.self, a.other) if isinstance(a.self, Pair) else (a.other, a.self)
         if isinstance(both, Pair):
             return _scaled(c, both, c.emit(c.cast(factor, c.dtype)))
-    return _shaped(c, times(pair_of(c, a.self), pair_of(c, a.other)))
+    return _shaped(c, multiply(pair_of(c, a.self), pair_of(c, a.other)))
 
 
-@enter("div.Tensor", "div.Scalar")
+@register("div.Tensor", "div.Scalar")
 def _div(c: Context, a: Args) -> Pair:
     if not isinstance(a.other, (Pair, complex)):
         scale = c.emit(c.cast(a.other, c.dtype))
-        return kept(c, Pair(a.self.real / scale, a.self.imag / scale))
-    return _shaped(c, over(c, pair_of(c, a.self), pair_of(c, a.other)))
+        return bind_parts(c, Pair(a.self.real / scale, a.self.imag / scale))
+    return _shaped(c, divide(c, pair_of(c, a.self), pair_of(c, a.other)))
 
 
 def _sum(fn: Callable[..., Expr], first: str = "self", second: str = "other") -> Made:
     def translate(c: Context, a: Args) -> Pair:
         x, y = pair_of(c, getattr(a, first)), pair_of(c, getattr(a, second))
         if a.alpha != 1:
-            x, y = [times(v, pair_of(c, a.alpha)) if k == "other" else v for v, k in ((x, first), (y, second))]
+            x, y = [multiply(v, pair_of(c, a.alpha)) if k == "other" else v for v, k in ((x, first), (y, second))]
         return _shaped(c, Pair(fn(x.real, y.real), fn(x.imag, y.imag)))
 
     return translate
 
 
-enter("add.Tensor", "add.Scalar")(_sum(op.add))
-enter("sub.Tensor", "sub.Scalar")(_sum(op.subtract))
+register("add.Tensor", "add.Scalar")(_sum(op.add))
+register("sub.Tensor", "sub.Scalar")(_sum(op.subtract))
 
 
-@enter("rsub.Scalar", "rsub.Tensor")
+@register("rsub.Scalar", "rsub.Tensor")
 def _rsub(c: Context, a: Args) -> Pair:
-    x, y = times(pair_of(c, a.self), pair_of(c, a.alpha)), pair_of(c, a.other)
+    x, y = multiply(pair_of(c, a.self), pair_of(c, a.alpha)), pair_of(c, a.other)
     return _shaped(c, Pair(y.real - x.real, y.imag - x.imag))
 
 
-@enter("reciprocal.default")
+@register("reciprocal.default")
 def _reciprocal(c: Context, a: Args) -> Pair:
-    return _shaped(c, over(c, pair_of(c, 1), a.self))
+    return _shaped(c, divide(c, pair_of(c, 1), a.self))
 
 
-@enter("square.default")
+@register("square.default")
 def _square(c: Context, a: Args) -> Pair:
-    return kept(c, times(a.self, a.self))
+    return bind_parts(c, multiply(a.self, a.self))
 
 
 def _power(c: Context, x: Pair, exponent: int) -> Pair:
     """By repeated squares."""
-    made, base, rest = None, x, exponent
+    result, base, rest = None, x, exponent
     while rest:
         if rest & 1:
-            made = base if made is None else kept(c, times(made, base))
-        base, rest = (kept(c, times(base, base)) if rest > 1 else base), rest >> 1
-    if made is None:
+            result = base if result is None else bind_parts(c, multiply(result, base))
+        base, rest = (bind_parts(c, multiply(base, base)) if rest > 1 else base), rest >> 1
+    if result is None:
         one = c.emit(op.ones(shape_of(x.real), dtype_of(x.real)))
         return Pair(one, c.emit(zeros(one)))
-    return made
+    return result
 
 
-@enter("pow.Tensor_Scalar")
+@register("pow.Tensor_Scalar")
 def _pow(c: Context, a: Args) -> Pair:
     refuse(a.exponent != int(abs(a.exponent)) or a.exponent > 64, "powers of complex numbers but small whole ones")
     return _power(c, a.self, int(a.exponent))
@@ -123,27 +123,27 @@ def _pow(c: Context, a: Args) -> Pair:
 # ---- elementary functions
 
 
-enter("abs.default")(lambda c, a: size_of(a.self))
-enter("angle.default")(lambda c, a: angle_of(a.self))
+register("abs.default")(lambda c, a: absolute(a.self))
+register("angle.default")(lambda c, a: angle_of(a.self))
 
 
 def _exp(c: Context, x: Pair) -> Pair:
-    return turned(c, c.emit(op.exp(x.real)), x.imag)
+    return polar(c, c.emit(op.exp(x.real)), x.imag)
 
 
 def _log(c: Context, x: Pair) -> Pair:
-    return kept(c, Pair(op.log(size_of(x)), angle_of(x)))
+    return bind_parts(c, Pair(op.log(absolute(x)), angle_of(x)))
 
 
 def _sgn(c: Context, x: Pair) -> Pair:
-    size = c.emit(size_of(x))
+    size = c.emit(absolute(x))
     none = op.equal(size, 0)
     below = c.emit(op.where(none, 1, size))
-    return kept(c, Pair(x.real / below, x.imag / below))
+    return bind_parts(c, Pair(x.real / below, x.imag / below))
 
 
 for _name, _function in {"exp": _exp, "log": _log, "sgn": _sgn}.items():
-    enter(f"{_name}.default")(partial(lambda function, c, a: function(c, a.self), _function))
+    register(f"{_name}.default")(partial(lambda function, c, a: function(c, a.self), _function))
 
 
 # ---- comparisons, and what is of sizes alone
@@ -161,17 +161,17 @@ def _of_parts(join: Callable[..., Expr], test: Callable[..., Expr], *others: str
     return translate
 
 
-enter("eq.Tensor", "eq.Scalar")(_of_parts(op.logical_and, op.equal, "other"))
-enter("ne.Tensor", "ne.Scalar")(_of_parts(op.logical_or, op.not_equal, "other"))
-enter("isnan.default")(_of_parts(op.logical_or, op.isnan))
-enter("isinf.default")(_of_parts(op.logical_or, op.isinf))
-enter("isfinite.default")(_of_parts(op.logical_and, op.isfinite))
+register("eq.Tensor", "eq.Scalar")(_of_parts(op.logical_and, op.equal, "other"))
+register("ne.Tensor", "ne.Scalar")(_of_parts(op.logical_or, op.not_equal, "other"))
+register("isnan.default")(_of_parts(op.logical_or, op.isnan))
+register("isinf.default")(_of_parts(op.logical_or, op.isinf))
+register("isfinite.default")(_of_parts(op.logical_and, op.isfinite))
 
 
 def _of_sizes(name: str) -> None:
-    @enter(name)
+    @register(name)
     def _(c: Context, a: Args) -> Any:
-        x = c.emit(size_of(a.self))
+        x = c.emit(absolute(a.self))
         return ATEN[f"aten.{name}"](c, Args(**{**vars(a), "self": x}))
 
 
@@ -182,7 +182,7 @@ for _name in ("linalg_vector_norm.default", "norm.Scalar", "norm.ScalarOpt_dim")
 # ---- products of matrices, convolutions and linear layers: products of the real parts
 
 
-def _four(product: Callable[[Expr, Expr], Expr], x: Pair, y: Pair) -> Pair:
+def _four_products(product: Callable[[Expr, Expr], Expr], x: Pair, y: Pair) -> Pair:
     straight = product(x.real, y.real) - product(x.imag, y.imag)
     return Pair(straight, product(x.real, y.imag) + product(x.imag, y.real))
 
@@ -201,13 +201,13 @@ def _bilinear(name: str, first: str, second: str) -> Made:
 
         x, y = getattr(a, first), getattr(a, second)
         refuse(not (isinstance(x, Pair) and isinstance(y, Pair)), "a product of complex and real matrices")
-        made = _four(real, x, y)
+        result = _four_products(real, x, y)
         if bias is None:
-            return kept(c, made)
+            return bind_parts(c, result)
         if name != "linear.default":
             spatial = rank_of(y.real) - 2
             bias = Pair(*[c.reshape(t, [shape_of(t)[0], *[1] * spatial]) for t in (bias.real, bias.imag)])
-        return kept(c, Pair(made.real + bias.real, made.imag + bias.imag))
+        return bind_parts(c, Pair(result.real + bias.real, result.imag + bias.imag))
 
     return translate
 
@@ -221,25 +221,25 @@ for _name, _first, _second in (
     ("convolution.default", "input", "weight"), ("conv_transpose1d.default", "input", "weight"),
     ("conv_transpose2d.input", "input", "weight"), ("conv_transpose3d.input", "input", "weight"),
 ):  # fmt: skip
-    enter(_name)(_bilinear(_name, _first, _second))
+    register(_name)(_bilinear(_name, _first, _second))
 
 
 def _conjugated(name: str, first: str, second: str) -> None:
     """A product with the conjugate of the first operand."""
 
-    @enter(name)
+    @register(name)
     def _(c: Context, a: Args) -> Pair:
         x, y = pair_of(c, getattr(a, first)), pair_of(c, getattr(a, second))
-        made = times(Pair(x.real, c.emit(-x.imag)), y)
+        result = multiply(Pair(x.real, c.emit(-x.imag)), y)
         axis = (getattr(a, "dim", -1),)
-        return kept(c, Pair(op.sum(made.real, axis=axis), op.sum(made.imag, axis=axis)))
+        return bind_parts(c, Pair(op.sum(result.real, axis=axis), op.sum(result.imag, axis=axis)))
 
 
 _conjugated("linalg_vecdot.default", "x", "y")
 _conjugated("vdot.default", "self", "other")
 
 
-@enter("mH.default", "adjoint.default", "matrix_H.default")
+@register("mH.default", "adjoint.default", "matrix_H.default")
 def _adjoint(c: Context, a: Args) -> Pair:
     real, imag = [swap(t, -1, -2) for t in (a.self.real, a.self.imag)]
-    return kept(c, Pair(real, -imag))
+    return bind_parts(c, Pair(real, -imag))

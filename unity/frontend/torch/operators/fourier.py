@@ -23,19 +23,19 @@ from ..context.context import (
     shape_of,
     to_dim,
 )
-from .complex import Pair, enter, kept, zeros
+from .complex import Pair, bind_parts, register, zeros
 from .roots import back_to_real, transform
-from .shape import cut, permute
+from .shape import permute, slice_axis
 from .view import strided, strides_of
 
 
-def _along(c: Context, x: Pair, axis: int, forward: bool) -> Pair:
+def _transform_axis(c: Context, x: Pair, axis: int, forward: bool) -> Pair:
     rank = rank_of(x.real)
     order = [*[d for d in range(rank) if d != axis], axis]
-    back = [order.index(d) for d in range(rank)]
-    moved = kept(c, Pair(permute(x.real, order), permute(x.imag, order)))
-    made = transform(c, moved, forward)
-    return kept(c, Pair(permute(made.real, back), permute(made.imag, back)))
+    inverse = [order.index(d) for d in range(rank)]
+    moved = bind_parts(c, Pair(permute(x.real, order), permute(x.imag, order)))
+    result = transform(c, moved, forward)
+    return bind_parts(c, Pair(permute(result.real, inverse), permute(result.imag, inverse)))
 
 
 def _scaled(c: Context, x: Pair, sizes: Sequence[Expr], normalization: int) -> Pair:
@@ -45,53 +45,53 @@ def _scaled(c: Context, x: Pair, sizes: Sequence[Expr], normalization: int) -> P
     kind, count = dtype_of(x.real), product(sizes)
     power = -0.5 if normalization == 1 else -1.0
     factor = op.astype(op.power(c.cast(count, "float64"), number(power, "float64")), kind)
-    return kept(c, Pair(x.real * factor, x.imag * factor))
+    return bind_parts(c, Pair(x.real * factor, x.imag * factor))
 
 
 def _sizes(x: Expr, axes: Sequence[int]) -> list[Expr]:
     return [shape_of(x)[n] for n in axes]
 
 
-@enter("_fft_c2c.default")
+@register("_fft_c2c.default")
 def _fft_c2c(c: Context, a: Args) -> Pair:
-    made = a.self
-    axes = [axis_of(d, rank_of(made.real)) for d in a.dim]
+    result = a.self
+    axes = [axis_of(d, rank_of(result.real)) for d in a.dim]
     for axis in axes:
-        made = _along(c, made, axis, a.forward)
-    return _scaled(c, made, _sizes(made.real, axes), a.normalization)
+        result = _transform_axis(c, result, axis, a.forward)
+    return _scaled(c, result, _sizes(result.real, axes), a.normalization)
 
 
-@enter("_fft_r2c.default")
+@register("_fft_r2c.default")
 def _fft_r2c(c: Context, a: Args) -> Pair:
     real = c.emit(a.self)
     rank = rank_of(real)
     axes = [axis_of(d, rank) for d in a.dim]
     sizes, last = _sizes(real, axes), axes[-1]
-    made = _along(c, Pair(real, c.emit(zeros(real))), last, True)
+    result = _transform_axis(c, Pair(real, c.emit(zeros(real))), last, True)
     if a.onesided:
         half = sizes[-1] // 2 + 1
-        made = kept(c, Pair(cut(made.real, last, 0, half), cut(made.imag, last, 0, half)))
+        result = bind_parts(c, Pair(slice_axis(result.real, last, 0, half), slice_axis(result.imag, last, 0, half)))
     for axis in axes[:-1]:
-        made = _along(c, made, axis, True)
-    return _scaled(c, made, sizes, a.normalization)
+        result = _transform_axis(c, result, axis, True)
+    return _scaled(c, result, sizes, a.normalization)
 
 
-@enter("_fft_c2r.default")
+@register("_fft_c2r.default")
 def _fft_c2r(c: Context, a: Args) -> Expr:
-    """Half a spectrum back to real values: each inner place stands for itself and its mirror image."""
-    made, rank = a.self, rank_of(a.self.real)
+    """Half a spectrum back to real values: each inner position stands for itself and its mirror image."""
+    result, rank = a.self, rank_of(a.self.real)
     axes = [axis_of(d, rank) for d in a.dim]
     for axis in axes[:-1]:
-        made = _along(c, made, axis, False)
+        result = _transform_axis(c, result, axis, False)
     n, last = to_dim(a.last_dim_size), axes[-1]
     order = [*[d for d in range(rank) if d != last], last]
-    lines = kept(c, Pair(permute(made.real, order), permute(made.imag, order)))
-    made = permute(back_to_real(c, lines, n), [order.index(d) for d in range(rank)])
+    lines = bind_parts(c, Pair(permute(result.real, order), permute(result.imag, order)))
+    result = permute(back_to_real(c, lines, n), [order.index(d) for d in range(rank)])
     sizes = [*_sizes(a.self.real, axes[:-1]), n]
-    return _scaled(c, Pair(made, made), sizes, a.normalization).real
+    return _scaled(c, Pair(result, result), sizes, a.normalization).real
 
 
-@enter("stft.center", "stft.default")
+@register("stft.center", "stft.default")
 @aten("stft.center", "stft.default")
 def _stft(c: Context, a: Args) -> Any:
     """Windows of a signal, each transformed: (..., frequency, window)."""
@@ -112,10 +112,10 @@ def _stft(c: Context, a: Args) -> Any:
         before = (n - width) // 2
         seen = seen * (op.nn_pad(window, pad_width=(before, n - width - before)) if width < n else window)
     real = c.emit(seen)
-    made = transform(c, Pair(real, c.emit(zeros(real))), True)
+    result = transform(c, Pair(real, c.emit(zeros(real))), True)
     axis = rank_of(real) - 1
     count = to_dim(n // 2 + 1 if a.onesided is not False else n)
     order = [*range(axis - 1), axis, axis - 1]
-    parts = [permute(cut(part, axis, 0, count), order) for part in (made.real, made.imag)]
-    found = _scaled(c, kept(c, Pair(*parts)), [to_dim(n)], 1 if a.normalized else 0)
+    parts = [permute(slice_axis(part, axis, 0, count), order) for part in (result.real, result.imag)]
+    found = _scaled(c, bind_parts(c, Pair(*parts)), [to_dim(n)], 1 if a.normalized else 0)
     return found if a.return_complex else op.stack([found.real, found.imag], axis=rank_of(found.real))

@@ -25,7 +25,7 @@ from ..context.context import (
     static,
     to_dim,
 )
-from .shape import cut, permute
+from .shape import permute, slice_axis
 
 
 def is_mask(index: Expr) -> bool:
@@ -56,8 +56,8 @@ def _embedding(c: Context, a: Args) -> Expr:
 @aten("index_select.default")
 def _index_select(c: Context, a: Args) -> Expr:
     x, indices = at_least_vector(c, a.self), at_least_vector(c, a.index)
-    made = empty(c) or op.take(x, indices, axis=axis_of(a.dim, rank_of(x)))
-    return made if rank_of(a.self) else c.reshape(made)
+    result = empty(c) or op.take(x, indices, axis=axis_of(a.dim, rank_of(x)))
+    return result if rank_of(a.self) else c.reshape(result)
 
 
 @aten("gather.default")
@@ -67,41 +67,41 @@ def _gather(c: Context, a: Args) -> Expr:
     if nothing is not None:
         return nothing
     refuse(rank_of(x) != rank_of(indices), "indices of another rank")
-    made = op.gather_elements(x, indices, axis=axis_of(a.dim, rank_of(x)))
-    return made if rank_of(a.index) else c.reshape(made)
+    result = op.gather_elements(x, indices, axis=axis_of(a.dim, rank_of(x)))
+    return result if rank_of(a.index) else c.reshape(result)
 
 
-def chosen(c: Context, mask: Expr, size: Any) -> list[Expr]:
+def mask_indices(c: Context, mask: Expr, size: Any) -> list[Expr]:
     """Places of the elements a mask chooses: one vector for each of its axes, of a size that becomes a symbol."""
     if not c.symbols.knows([size]):
         c.symbols.bind(size)
-    return places_of(c, mask, c.symbols.expr(size))
+    return counted_mask_indices(c, mask, c.symbols.expr(size))
 
 
-def places_of(c: Context, mask: Expr, length: Expr) -> list[Expr]:
-    """As ``chosen``, for a number of places that is checked where it is known, and bound where it is a new variable."""
+def counted_mask_indices(c: Context, mask: Expr, length: Expr) -> list[Expr]:
+    """As ``mask_indices``, for a number of positions that is checked where it is known, and bound where it is a new variable."""
     given, rank = c.cast(mask, "bool"), rank_of(mask)
     found = c.builder.match_cast(c.emit(op.nonzero(given)), tensor_type((to_dim(rank), length), "int64"), "places")
-    return [c.emit(c.reshape(cut(found, 0, n, 1), [length])) for n in range(rank)]
+    return [c.emit(c.reshape(slice_axis(found, 0, n, 1), [length])) for n in range(rank)]
 
 
-def spread(c: Context, indices: list[Any], first: Any) -> list[Any]:
+def expand_masks(c: Context, indices: list[Any], first: Any) -> list[Any]:
     """Index tensors with every mask replaced by one vector for each of its axes; ``first`` is the size these have."""
-    made: list[Any] = []
+    result: list[Any] = []
     for index in indices:
         if index is not None and is_mask(index):
             refuse(rank_of(index) == 0, "a mask without axes")
-            made += chosen(c, index, first)
+            result += mask_indices(c, index, first)
         else:
-            made.append(index)
-    return made
+            result.append(index)
+    return result
 
 
 @aten("index.Tensor", "_unsafe_index.Tensor")
 def _index(c: Context, a: Args) -> Expr:
     indices = list(a.indices)
     if any([t is not None and is_mask(t) for t in indices]):
-        indices = spread(c, indices, c.value.shape[_first_place(indices)])
+        indices = expand_masks(c, indices, c.value.shape[_result_axis(indices)])
     nothing = empty(c)
     if nothing is not None:
         return nothing
@@ -111,16 +111,16 @@ def _index(c: Context, a: Args) -> Expr:
         return op.take(a.self, index, axis=axis)
     axes = [axis for axis, _ in given]
     others = [i for i in range(rank_of(a.self)) if i not in axes]
-    made = op.index_tensor(permute(a.self, axes + others), [c.cast(t, "int64") for _, t in given])
+    result = op.index_tensor(permute(a.self, axes + others), [c.cast(t, "int64") for _, t in given])
     if axes != list(range(axes[0], axes[0] + len(axes))):
-        return made  # indices apart from each other: torch puts their axes first
-    count = rank_of(made) - len(others)
-    places = list(range(count, rank_of(made)))
-    return permute(made, [*places[: axes[0]], *range(count), *places[axes[0] :]])
+        return result  # indices apart from each other: torch puts their axes first
+    count = rank_of(result) - len(others)
+    positions = list(range(count, rank_of(result)))
+    return permute(result, [*positions[: axes[0]], *range(count), *positions[axes[0] :]])
 
 
-def _first_place(indices: list[Any]) -> int:
-    """Axis of the result the (broadcast) indices begin at; their own last axis is that of the places a mask chose."""
+def _result_axis(indices: list[Any]) -> int:
+    """Axis of the result the (broadcast) indices begin at; their own last axis is that of the positions a mask chose."""
     spots: list[int] = []
     axis, rank = 0, 0
     for index in indices:
@@ -138,7 +138,7 @@ def _masked_select(c: Context, a: Args) -> Expr:
     x, mask = c.emit(c.broadcast(a.self, shape)), c.broadcast(a.mask, shape)
     if not shape:
         x, mask = c.reshape(x, [1]), c.reshape(mask, [1])
-    return op.index_tensor(x, chosen(c, mask, c.value.shape[0]))
+    return op.index_tensor(x, mask_indices(c, mask, c.value.shape[0]))
 
 
 def _common_shape(c: Context, *tensors: Expr) -> tuple[Expr, ...]:
@@ -153,15 +153,15 @@ def _common_shape(c: Context, *tensors: Expr) -> tuple[Expr, ...]:
 def _nonzero(c: Context, a: Args) -> Expr:
     if rank_of(a.self) == 0:  # the column of a vector of one tells how many rows there are
         line = c.reshape(a.self, [1])
-        (column,) = chosen(c, op.not_equal(line, 0), c.value.shape[0])
+        (column,) = mask_indices(c, op.not_equal(line, 0), c.value.shape[0])
         return op.zeros((shape_of(column)[0], 0), "int64")
-    columns = chosen(c, op.not_equal(a.self, 0), c.value.shape[0])
+    columns = mask_indices(c, op.not_equal(a.self, 0), c.value.shape[0])
     return op.stack(columns, axis=1)
 
 
 @aten("repeat_interleave.Tensor")
 def _repeat_interleave(c: Context, a: Args) -> Expr:
-    """Each place as often as its count says: of a position the first place whose counts reach beyond it."""
+    """Each position as often as its count says: of an element the first position whose counts reach beyond it."""
     counts = c.emit(c.cast(a.repeats, "int64"))
     size = c.value.shape[0]
     ends = c.emit(op.cumsum(counts, axis=0))
@@ -200,7 +200,7 @@ def _sort(c: Context, a: Args) -> list[Expr]:
         return [a.self, number(0, "int64")]
     axis = axis_of(a.dim, rank_of(a.self))
     order = c.emit(op.argsort(_orderable(c, a.self), axis=axis, descending=a.descending, dtype="int64"))
-    return [_along(a.self, order, axis), order]
+    return [_gather_axis(a.self, order, axis), order]
 
 
 @aten("topk.default")
@@ -212,11 +212,11 @@ def _topk(c: Context, a: Args) -> list[Expr]:
     axis = axis_of(a.dim, rank_of(a.self))
     if build.is_int(count, 0):
         return [op.zeros(c.shape, kind) for kind in (c.dtype, "int64")]
-    made = c.emit(_first_places(_orderable(c, a.self), count, axis, a.largest))
-    return [_along(a.self, made, axis), made]
+    result = c.emit(_topk_indices(_orderable(c, a.self), count, axis, a.largest))
+    return [_gather_axis(a.self, result, axis), result]
 
 
-def _first_places(x: Expr, count: Expr, axis: int, largest: bool) -> Expr:
+def _topk_indices(x: Expr, count: Expr, axis: int, largest: bool) -> Expr:
     """Places of the first ``count`` elements in order; of a count that only a call knows, all are put in order."""
     known = count
     if type(count) is Min:  # ``topk`` takes all of an axis that is shorter
@@ -225,10 +225,10 @@ def _first_places(x: Expr, count: Expr, axis: int, largest: bool) -> Expr:
         )
     if type(known) is IntImm:
         return op.topk(x, k=known.value, axis=axis, ret_type="indices", largest=largest, dtype="int64")
-    return cut(op.argsort(x, axis=axis, descending=largest, dtype="int64"), axis, 0, count)
+    return slice_axis(op.argsort(x, axis=axis, descending=largest, dtype="int64"), axis, 0, count)
 
 
-def _along(x: Expr, order: Expr, axis: int) -> Expr:
+def _gather_axis(x: Expr, order: Expr, axis: int) -> Expr:
     return (
         x
         if has_none(x) and same_dims(shape_of(x), shape_of(order)) is Answer.YES
@@ -251,10 +251,10 @@ def _unique(c: Context, a: Args) -> Result:
     rows, line = c.emit(op.take(x, order, axis=0)), c.emit(op.arange(0, count, 1, dtype="int64"))
     differs = op.not_equal(rows, op.take(rows, op.maximum(line - 1, 0), axis=0))
     begins = c.emit(op.logical_or(op.equal(line, 0), differs))
-    (places,) = chosen(c, begins, c.value[0].shape[0])
+    (positions,) = mask_indices(c, begins, c.value[0].shape[0])
     groups, zeros = c.emit(op.cumsum(c.cast(begins, "int64"), axis=0) - 1), op.zeros((count,), "int64")
-    back = c.reshape(op.scatter_elements(zeros, order, groups, axis=0), shape_of(a.self))
-    ones, runs = op.ones((count,), "int64"), op.zeros(shape_of(places), "int64")
+    inverse = c.reshape(op.scatter_elements(zeros, order, groups, axis=0), shape_of(a.self))
+    ones, runs = op.ones((count,), "int64"), op.zeros(shape_of(positions), "int64")
     counts = op.scatter_elements(runs, groups, ones, axis=0, reduction="add")
-    values = c.cast(op.take(rows, places, axis=0), c.dtype)
-    return [values, back if a.return_inverse else None, counts if a.return_counts else None]
+    values = c.cast(op.take(rows, positions, axis=0), c.dtype)
+    return [values, inverse if a.return_inverse else None, counts if a.return_counts else None]

@@ -27,20 +27,20 @@ from ..context.context import (
     static,
 )
 from .index import has_none
-from .rounding import widened
-from .shape import cut, swap, unit_matrix
-from .view import diagonal_places, strided
+from .rounding import upcast
+from .shape import slice_axis, swap, unit_matrix
+from .view import diagonal_view, strided
 
 
 def factors(c: Context, a: Expr) -> tuple[Expr, Expr]:
     """LU factors of square matrices, and which rows were exchanged."""
-    made = c.emit(op.linalg_lu_factor(a))
-    return c.emit(TupleGetItem(made, 0)), c.emit(TupleGetItem(made, 1))
+    result = c.emit(op.linalg_lu_factor(a))
+    return c.emit(TupleGetItem(result, 0)), c.emit(TupleGetItem(result, 1))
 
 
 def diagonal(c: Context, x: Expr) -> Expr:
     """The diagonal of the last two axes."""
-    return strided(c, x, *diagonal_places(c, x, 0, -2, -1))
+    return strided(c, x, *diagonal_view(c, x, 0, -2, -1))
 
 
 def _determinant(c: Context, lu: Expr, pivots: Expr) -> Expr:
@@ -49,8 +49,8 @@ def _determinant(c: Context, lu: Expr, pivots: Expr) -> Expr:
     moved = op.not_equal(pivots, op.astype(op.arange(1, n + 1, 1, dtype="int64"), "int32"))
     swaps = op.sum(c.cast(moved, "int32"), axis=(-1,))
     odd = op.not_equal(op.bitwise_and(swaps, number(1, "int32")), 0)
-    made = c.emit(op.prod(diagonal(c, lu), axis=(-1,)))
-    return op.where(odd, -made, made)
+    result = c.emit(op.prod(diagonal(c, lu), axis=(-1,)))
+    return op.where(odd, -result, result)
 
 
 @aten("_linalg_det.default")
@@ -64,20 +64,20 @@ def _det(c: Context, a: Args) -> Result:
 def _slogdet(c: Context, a: Args) -> Result:
     refuse(c.uses(2), "the factors of the transposed matrix")
     lu, pivots = factors(c, a.A)
-    made = c.emit(_determinant(c, lu, pivots))
+    result = c.emit(_determinant(c, lu, pivots))
     size = op.sum(op.log(op.abs(diagonal(c, lu))), axis=(-1,))
     signs = c.emit(op.sign(op.prod(op.sign(diagonal(c, lu)), axis=(-1,))))
-    turned = op.less(made * signs, 0)
-    return [op.where(turned, -signs, signs), size, None, pivots]
+    negative = op.less(result * signs, 0)
+    return [op.where(negative, -signs, signs), size, None, pivots]
 
 
 def _first_bad(c: Context, bad: Expr) -> Expr:
     """Place, counted from 1, of the first element of the last axis that is bad; 0 where none is."""
     if has_none(bad):
         return op.zeros(shape_of(bad)[:-1], "int32")
-    place = op.astype(op.argmax(c.cast(bad, "int32"), axis=rank_of(bad) - 1), "int32")
+    position = op.astype(op.argmax(c.cast(bad, "int32"), axis=rank_of(bad) - 1), "int32")
     some = op.any(bad, axis=(-1,))
-    return op.where(some, place + 1, 0)
+    return op.where(some, position + 1, 0)
 
 
 def _info(c: Context, lu: Expr) -> Expr:
@@ -89,8 +89,8 @@ def _info(c: Context, lu: Expr) -> Expr:
 def _inv(c: Context, a: Args) -> Result:
     x = a.A if hasattr(a, "A") else a.self
     lu, pivots = factors(c, x)
-    made = op.linalg_lu_solve(lu, pivots, c.broadcast(unit_matrix(c, *shape_of(x)[-2:]), shape_of(x)))
-    return [made, _info(c, lu)] if isinstance(c.value, (list, tuple)) else made
+    result = op.linalg_lu_solve(lu, pivots, c.broadcast(unit_matrix(c, *shape_of(x)[-2:]), shape_of(x)))
+    return [result, _info(c, lu)] if isinstance(c.value, (list, tuple)) else result
 
 
 def lead_axes(c: Context, a: Expr, b: Expr) -> list[Expr]:
@@ -113,13 +113,13 @@ def _solve(c: Context, a: Args) -> Result:
     right = c.reshape(a.B, [*shape_of(a.B), 1]) if vector else a.B
     lead = lead_axes(c, lu, right)
     left, right = [c.broadcast(t, [*lead, *shape_of(t)[-2:]]) for t in (lu, right)]
-    places = c.broadcast(pivots, [*lead, shape_of(pivots)[-1]])
-    made = c.reshape(op.linalg_lu_solve(left, places, right), shape)
-    made = made if a.left else swap(made, -1, -2)
+    positions = c.broadcast(pivots, [*lead, shape_of(pivots)[-1]])
+    result = c.reshape(op.linalg_lu_solve(left, positions, right), shape)
+    result = result if a.left else swap(result, -1, -2)
     if not isinstance(c.value, (list, tuple)):
-        return made
+        return result
     refuse(len(c.value) > 2 and c.uses(1), "the factors of the transposed matrix")
-    return [made, _info(c, lu)] if len(c.value) == 2 else [made, lu, pivots, _info(c, lu)]
+    return [result, _info(c, lu)] if len(c.value) == 2 else [result, lu, pivots, _info(c, lu)]
 
 
 @aten("linalg_cholesky.default", "linalg_cholesky_ex.default", "cholesky.default")
@@ -127,12 +127,12 @@ def _cholesky(c: Context, a: Args) -> Result:
     x = getattr(a, "A", None)
     x = a.self if x is None else x
     lower = c.emit(op.linalg_cholesky(swap(x, -1, -2) if a.upper else x))
-    made = swap(lower, -1, -2) if a.upper else lower
+    result = swap(lower, -1, -2) if a.upper else lower
     if not isinstance(c.value, (list, tuple)):
-        return made
+        return result
     root = c.emit(diagonal(c, lower))
     bad = op.logical_not(op.greater(root, 0))
-    return [made, _first_bad(c, c.emit(bad))]
+    return [result, _first_bad(c, c.emit(bad))]
 
 
 @aten("linalg_solve_triangular.default")
@@ -143,8 +143,8 @@ def _triangular(c: Context, a: Args) -> Expr:
     if a.left:
         return op.linalg_solve_triangular(left, right, upper=bool(a.upper), unitriangular=bool(a.unitriangular))
     left, right = swap(left, -1, -2), swap(right, -1, -2)
-    made = op.linalg_solve_triangular(left, right, upper=not a.upper, unitriangular=bool(a.unitriangular))
-    return swap(made, -1, -2)
+    result = op.linalg_solve_triangular(left, right, upper=not a.upper, unitriangular=bool(a.unitriangular))
+    return swap(result, -1, -2)
 
 
 @aten("_grouped_mm.default")
@@ -165,8 +165,8 @@ ATEN["transformers.grouped_mm_fallback.default"] = _experts
 # ---- factors, eigenvalues and singular values
 
 
-def _fields(c: Context, made: Expr, count: int) -> list[Expr]:
-    found = c.emit(made)
+def _fields(c: Context, result: Expr, count: int) -> list[Expr]:
+    found = c.emit(result)
     return [c.emit(TupleGetItem(found, n)) for n in range(count)]
 
 
@@ -181,8 +181,8 @@ def _qr(c: Context, a: Args) -> Result:
 
 @aten("linalg_eigh.default", "_linalg_eigh.default", "linalg_eigvalsh.default")
 def _eigh(c: Context, a: Args) -> Result:
-    made = _fields(c, op.linalg_eigh(a.A if hasattr(a, "A") else a.self, UPLO=str(a.UPLO).upper()), 2)
-    return made if isinstance(c.value, (list, tuple)) else made[0]
+    result = _fields(c, op.linalg_eigh(a.A if hasattr(a, "A") else a.self, UPLO=str(a.UPLO).upper()), 2)
+    return result if isinstance(c.value, (list, tuple)) else result[0]
 
 
 @aten("linalg_svd.default", "_linalg_svd.default", "svd.default", "linalg_svdvals.default")
@@ -214,8 +214,8 @@ def _embedding_bag(c: Context, a: Args) -> Result:
     refuse(has_none(a.weight), "no row to take")
     count = shape_of(a.indices)[0]
     size = _bag_size(c, bags, count)
-    made = _even_bags(c, a, bags, size) if size else _uneven_bags(c, a, bags, width)
-    return [c.cast(made, c.dtype), None, None, None]
+    result = _even_bags(c, a, bags, size) if size else _uneven_bags(c, a, bags, width)
+    return [c.cast(result, c.dtype), None, None, None]
 
 
 def _bag_size(c: Context, bags: Expr, count: Expr) -> int:
@@ -237,49 +237,49 @@ def _padding(c: Context, a: Args) -> int | None:
 
 def _even_bags(c: Context, a: Args, bags: Expr, size: int) -> Expr:
     """Bags of one size: reductions along an axis."""
-    rows: Expr = widened(c, op.take(a.weight, c.reshape(a.indices, [bags, size]), axis=0))
+    rows: Expr = upcast(c, op.take(a.weight, c.reshape(a.indices, [bags, size]), axis=0))
     padding, kind = _padding(c, a), dtype_of(rows)
     if a.per_sample_weights is not None:
         rows = rows * c.cast(c.reshape(a.per_sample_weights, [bags, size, 1]), kind)
     if padding is None:
         return c.emit((op.sum, op.mean, op.max)[a.mode](rows, axis=1))
-    kept = c.emit(op.not_equal(c.reshape(c.cast(a.indices, "int64"), [bags, size, 1]), number(padding, "int64")))
-    rows = op.where(kept, rows, -math.inf if a.mode == 2 else 0)
-    made = c.emit((op.max if a.mode == 2 else op.sum)(rows, axis=1))
-    counted = c.emit(op.sum(c.cast(kept, kind), axis=1))
+    valid = c.emit(op.not_equal(c.reshape(c.cast(a.indices, "int64"), [bags, size, 1]), number(padding, "int64")))
+    rows = op.where(valid, rows, -math.inf if a.mode == 2 else 0)
+    result = c.emit((op.max if a.mode == 2 else op.sum)(rows, axis=1))
+    counted = c.emit(op.sum(c.cast(valid, kind), axis=1))
     if a.mode == 1:
-        return made / op.maximum(counted, 1)
-    return made if a.mode == 0 else op.where(op.equal(counted, 0), 0, made)
+        return result / op.maximum(counted, 1)
+    return result if a.mode == 0 else op.where(op.equal(counted, 0), 0, result)
 
 
 def _uneven_bags(c: Context, a: Args, bags: Expr, width: Expr) -> Expr:
     """Bags that begin where the offsets say: each row is added to its bag."""
     count = shape_of(a.indices)[0]
-    offsets = cut(a.offsets, 0, 0, bags) if a.include_last_offset else a.offsets
+    offsets = slice_axis(a.offsets, 0, 0, bags) if a.include_last_offset else a.offsets
     begins = op.scatter_elements(
         op.zeros((count + 1,), "int64"), c.cast(offsets, "int64"), op.ones((bags,), "int64"),
         reduction="add",
     )  # fmt: skip
-    begun = cut(c.emit(op.cumsum(begins, axis=0)), 0, 0, count)
+    begun = slice_axis(c.emit(op.cumsum(begins, axis=0)), 0, 0, count)
     bag = c.emit(begun - 1)
-    rows: Expr = widened(c, op.take(a.weight, a.indices, axis=0))
+    rows: Expr = upcast(c, op.take(a.weight, a.indices, axis=0))
     padding, kind = _padding(c, a), dtype_of(rows)
     if a.per_sample_weights is not None:
         rows = rows * c.cast(c.reshape(a.per_sample_weights, [count, 1]), kind)
     valid: Expr = op.ones((count,), "bool")
     if padding is not None:
         valid = op.not_equal(c.cast(a.indices, "int64"), number(padding, "int64"))
-    kept = c.emit(valid)
-    column = c.reshape(kept, [count, 1])
+    mask = c.emit(valid)
+    column = c.reshape(mask, [count, 1])
     low = number(-math.inf if a.mode == 2 else 0, kind)
     rows = rows if padding is None else op.where(column, rows, low)
     area = c.broadcast(low, [bags, width])
-    made: Expr = op.scatter_nd(area, c.reshape(bag, [count, 1]), rows, reduction="max" if a.mode == 2 else "add")
+    result: Expr = op.scatter_nd(area, c.reshape(bag, [count, 1]), rows, reduction="max" if a.mode == 2 else "add")
     zeros = op.zeros((bags,), "int64")
-    counted = op.scatter_elements(zeros, bag, c.cast(kept, "int64"), axis=0, reduction="add")
+    counted = op.scatter_elements(zeros, bag, c.cast(mask, "int64"), axis=0, reduction="add")
     sizes = c.reshape(op.maximum(counted, 1), [bags, 1])
     if a.mode == 1:
-        made = made / c.cast(sizes, kind)
+        result = result / c.cast(sizes, kind)
     elif a.mode == 2:
-        made = op.where(op.equal(made, low), 0, made)
-    return made
+        result = op.where(op.equal(result, low), 0, result)
+    return result

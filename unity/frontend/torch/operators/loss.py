@@ -71,14 +71,14 @@ def _cross_entropy(c: Context, a: Args) -> Expr:
     if share is None:
         return exact
     ignored = op.equal(a.target, number(a.ignore_index, "int64"))
-    spread: Expr = op.where(ignored, 0, -op.sum(weighted, axis=(axis,)))
+    smoothed: Expr = op.where(ignored, 0, -op.sum(weighted, axis=(axis,)))
     if a.reduction == 1:
-        own = number(1, c.dtype) if weight is None else op.take(a.weight, op.where(ignored, 0, a.target), axis=0)
-        counted = op.sum(op.where(ignored, 0, own))
-        spread = op.sum(spread) / counted
+        picked = number(1, c.dtype) if weight is None else op.take(a.weight, op.where(ignored, 0, a.target), axis=0)
+        counted = op.sum(op.where(ignored, 0, picked))
+        smoothed = op.sum(smoothed) / counted
     elif a.reduction == 2:
-        spread = op.sum(spread)
-    return exact * number(1 - smoothing, c.dtype) + spread * share
+        smoothed = op.sum(smoothed)
+    return exact * number(1 - smoothing, c.dtype) + smoothed * share
 
 
 # ---- distances

@@ -41,8 +41,8 @@ def _reciprocal(c: Context, a: Args) -> Expr:
 
 
 def _scaled(c: Context, value: Any, alpha: Any) -> Expr:
-    made = c.cast(value, c.dtype)
-    return made if alpha == 1 else made * c.cast(alpha, c.dtype)
+    result = c.cast(value, c.dtype)
+    return result if alpha == 1 else result * c.cast(alpha, c.dtype)
 
 
 @aten("add.Tensor", "add.Scalar")
@@ -100,10 +100,10 @@ def _pow(c: Context, a: Args) -> Expr:
         x = c.cast(a.self, c.dtype)
         if exponent in (1, 2, 3):
             x = c.emit(x)
-            made = x
+            result = x
             for _ in range(int(exponent) - 1):
-                made = made * x
-            return made
+                result = result * x
+            return result
         if exponent in (0.5, -0.5) and is_float(x):
             return op.sqrt(x) if exponent == 0.5 else op.rsqrt(x)
     return op.power(c.cast(a.self, c.dtype), c.cast(exponent, c.dtype))
@@ -124,16 +124,16 @@ def _masked_fill(c: Context, a: Args) -> Expr:
 def _clamp(c: Context, a: Args) -> Expr:
     low = getattr(a, "min", getattr(a, "min_val", None))
     high = getattr(a, "max", getattr(a, "max_val", None))
-    made = c.cast(a.self, c.dtype)
+    result = c.cast(a.self, c.dtype)
     if low is not None:
-        made = op.maximum(made, c.cast(low, c.dtype))
-    return made if high is None else op.minimum(made, c.cast(high, c.dtype))
+        result = op.maximum(result, c.cast(low, c.dtype))
+    return result if high is None else op.minimum(result, c.cast(high, c.dtype))
 
 
 def _addc(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
     def translate(c: Context, a: Args) -> Expr:
-        made = fn(c.cast(a.tensor1, c.dtype), c.cast(a.tensor2, c.dtype))
-        return c.cast(a.self, c.dtype) + (made if a.value == 1 else made * number(a.value, c.dtype))
+        result = fn(c.cast(a.tensor1, c.dtype), c.cast(a.tensor2, c.dtype))
+        return c.cast(a.self, c.dtype) + (result if a.value == 1 else result * number(a.value, c.dtype))
 
     return translate
 

@@ -16,7 +16,7 @@ from ....support.optional import require
 from ..context.context import Args, Context, aten, is_node, shape_of, to_dim
 from ..context.report import MemoryGap
 from .shape import permute
-from .view import has_none, places, strided
+from .view import has_none, strided, strided_indices
 
 
 def _memory_order(value: Any) -> list[int] | None:
@@ -86,7 +86,7 @@ def _as_strided(c: Context, a: Args) -> Expr:
 
 @aten("as_strided_scatter.default")
 def _as_strided_scatter(c: Context, a: Args) -> Expr:
-    """The places of a view, written over."""
+    """The positions of a view, written over."""
     order = _memory_order(c.node.args[0].meta["val"])
     if order is None:
         raise MemoryGap("it writes to memory beside a tensor, which only torch has")
@@ -94,9 +94,9 @@ def _as_strided_scatter(c: Context, a: Args) -> Expr:
         return c.cast(a.self, c.dtype)
     memory, begin = _memory(c, a)
     _inside(a.size, a.stride, begin, shape_of(memory)[0])
-    index = c.emit(places(c, a.size, a.stride, begin))
+    index = c.emit(strided_indices(c, a.size, a.stride, begin))
     count = product(shape_of(index))
     line, values = c.reshape(index, [count]), c.reshape(a.src, [count])
     dims = shape_of(a.self)
-    made = c.reshape(op.scatter_elements(memory, line, values, axis=0), [dims[axis] for axis in order])
-    return permute(made, [order.index(axis) for axis in range(len(order))])
+    result = c.reshape(op.scatter_elements(memory, line, values, axis=0), [dims[axis] for axis in order])
+    return permute(result, [order.index(axis) for axis in range(len(order))])

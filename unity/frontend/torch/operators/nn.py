@@ -36,7 +36,7 @@ def _int_mm(c: Context, a: Args) -> Expr:
 @aten("linear.default")
 def _linear(c: Context, a: Args) -> Expr:
     weight = swap(a.weight, 0, 1) if rank_of(a.weight) == 2 else a.weight
-    return op.matmul(a.input, weight) if a.bias is None else _plus(c, _product(c, a.input, weight), a.bias)
+    return op.matmul(a.input, weight) if a.bias is None else _scale_and_add(c, _product(c, a.input, weight), a.bias)
 
 
 def _product(c: Context, left: Expr, right: Expr) -> Expr:
@@ -44,21 +44,21 @@ def _product(c: Context, left: Expr, right: Expr) -> Expr:
     return op.matmul(left, right, out_dtype=sum_dtype(c))
 
 
-def _plus(c: Context, product: Expr, added: Expr, beta: float = 1, alpha: float = 1) -> Expr:
+def _scale_and_add(c: Context, product: Expr, added: Expr, beta: float = 1, alpha: float = 1) -> Expr:
     """``alpha`` times a product plus ``beta`` times a tensor, rounded to the result's type."""
     kind = dtype_of(product)
     scaled = product if alpha == 1 else product * number(alpha, kind)
     if beta == 0:
         return c.cast(scaled, c.dtype)
-    wide = c.cast(added, kind)
-    return c.cast(scaled + (wide if beta == 1 else wide * number(beta, kind)), c.dtype)
+    bias = c.cast(added, kind)
+    return c.cast(scaled + (bias if beta == 1 else bias * number(beta, kind)), c.dtype)
 
 
 @aten("addmm.default", "baddbmm.default", "addmv.default")
 def _addmm(c: Context, a: Args) -> Expr:
     left = next(v for v in (getattr(a, n, None) for n in ("mat1", "batch1", "mat")) if v is not None)
     right = next(v for v in (getattr(a, n, None) for n in ("mat2", "batch2", "vec")) if v is not None)
-    return _plus(c, _product(c, left, right), a.self, a.beta, a.alpha)
+    return _scale_and_add(c, _product(c, left, right), a.self, a.beta, a.alpha)
 
 
 # ---- activations
@@ -88,8 +88,8 @@ def _exponential(c: Context, x: Expr, alpha: float, scale: float, inner: float) 
     below = op.minimum(x, 0)
     grown = op.exp(below if inner == 1 else below * number(inner, c.dtype))
     low = (grown - 1) * number(alpha, c.dtype)
-    made = op.where(op.greater(x, 0), x, low)
-    return made if scale == 1 else made * number(scale, c.dtype)
+    result = op.where(op.greater(x, 0), x, low)
+    return result if scale == 1 else result * number(scale, c.dtype)
 
 
 aten("elu.default")(rounded_once(lambda c, a: _exponential(c, a.self, a.alpha, a.scale, a.input_scale)))
@@ -108,8 +108,8 @@ def _dropout(c: Context, a: Args) -> Any:
 def _random_slope(c: Context, a: Args) -> Any:
     """The mean of the slopes."""
     refuse(bool(a.training), "a random slope")
-    made = op.where(op.greater_equal(a.self, 0), a.self, a.self * number((a.lower + a.upper) / 2, c.dtype))
-    return [made, None] if isinstance(c.value, (list, tuple)) else made
+    result = op.where(op.greater_equal(a.self, 0), a.self, a.self * number((a.lower + a.upper) / 2, c.dtype))
+    return [result, None] if isinstance(c.value, (list, tuple)) else result
 
 
 # ---- softmax
@@ -136,8 +136,8 @@ aten("log_softmax.int", "_log_softmax.default")(_softmax(op.nn_log_softmax))
 
 @aten("bilinear.default")
 def _bilinear(c: Context, a: Args) -> Expr:
-    made = op.einsum((a.input1, a.weight, a.input2), subscripts="...i,oij,...j->...o")
-    return made if a.bias is None else made + a.bias
+    result = op.einsum((a.input1, a.weight, a.input2), subscripts="...i,oij,...j->...o")
+    return result if a.bias is None else result + a.bias
 
 
 # ---- attention
@@ -151,16 +151,18 @@ def _attention(c: Context, a: Args) -> Expr:
     batch, heads = product(front[:-1]), front[-1] if front else const(1, "int64")
     tensors = []
     for x in (a.query, a.key, a.value):
-        own, last = (shape_of(x)[-3] if a.enable_gqa else heads), shape_of(x)[-2:]
-        whole = c.broadcast(c.cast(x, c.dtype), [*front[:-1], *([own] if front else []), *last])
-        tensors.append(c.reshape(whole, [batch, own, *last]))
+        count, last = (shape_of(x)[-3] if a.enable_gqa else heads), shape_of(x)[-2:]
+        expanded = c.broadcast(c.cast(x, c.dtype), [*front[:-1], *([count] if front else []), *last])
+        tensors.append(c.reshape(expanded, [batch, count, *last]))
     if a.enable_gqa and same_dim(shape_of(tensors[1])[1], shape_of(tensors[2])[1]) is not Answer.YES:
         number_of = static(heads, "the number of heads")
         tensors[1:] = [_grouped(t, number_of) for t in tensors[1:]]
     mask = [] if a.attn_mask is None else [_scores_mask(c, a.attn_mask, front, batch)]
     causal = "TopLeft" if a.is_causal else None
-    made = op.nn_attention(*tensors, *mask, scale=a.scale, causal_mask=causal, layout="BHSD,BHSD,BHSD,BSHD", empty=0.0)
-    heads_first = swap(c.emit(made), 1, 2)
+    result = op.nn_attention(
+        *tensors, *mask, scale=a.scale, causal_mask=causal, layout="BHSD,BHSD,BHSD,BSHD", empty=0.0
+    )
+    heads_first = swap(c.emit(result), 1, 2)
     return heads_first if len(front) == 2 else c.reshape(heads_first)
 
 

@@ -25,8 +25,8 @@ from .index import has_none
 
 
 def _weights(c: Context, shape: tuple[Expr, ...], weight: Expr | None, bias: Expr | None) -> tuple[Expr, Expr]:
-    made = [number(v, c.dtype) if given is None else given for v, given in ((1, weight), (0, bias))]
-    return tuple([c.broadcast(m, shape) if rank_of(m) == 0 else m for m in made])  # type: ignore[return-value]
+    result = [number(v, c.dtype) if given is None else given for v, given in ((1, weight), (0, bias))]
+    return tuple([c.broadcast(m, shape) if rank_of(m) == 0 else m for m in result])  # type: ignore[return-value]
 
 
 @aten("layer_norm.default")
@@ -41,16 +41,16 @@ def _statistics(c: Context, x: Expr, axes: tuple[int, ...], eps: float) -> list[
     """Mean and 1 / sqrt(variance + eps) over axes, these kept with size 1."""
     x = c.emit(x)
     mean = op.mean(x, axis=axes, keepdims=True)
-    spread = op.variance(x, axis=axes, keepdims=True)
-    return [mean, op.rsqrt(spread + number(float(eps), dtype_of(x)))]
+    variance = op.variance(x, axis=axes, keepdims=True)
+    return [mean, op.rsqrt(variance + number(float(eps), dtype_of(x)))]
 
 
 @aten("native_layer_norm.default")
 def _native_layer_norm(c: Context, a: Args) -> list[Any]:
-    made = [_layer_norm(c, a), None, None]
+    result = [_layer_norm(c, a), None, None]
     if c.uses(1) or c.uses(2):
-        made[1:] = _statistics(c, a.input, tuple(range(-len(a.normalized_shape), 0)), a.eps)
-    return made
+        result[1:] = _statistics(c, a.input, tuple(range(-len(a.normalized_shape), 0)), a.eps)
+    return result
 
 
 @aten("rms_norm.default")
@@ -73,14 +73,14 @@ def _native_group_norm(c: Context, a: Args) -> list[Any]:
     a.num_groups = a.group
     if has_none(a.input) and not (c.uses(1) or c.uses(2)):
         return [op.zeros(c.shape, c.dtype), None, None]
-    made = [_group_norm(c, a), None, None]
+    result = [_group_norm(c, a), None, None]
     if c.uses(1) or c.uses(2):
         batch, *rest = shape_of(a.input)
         size = product(rest) // to_dim(a.group)
         lines = op.reshape(a.input, (batch, a.group, size))
         shape = c.symbols.dims(c.value[1].shape)
-        made[1:] = [c.reshape(v, shape) for v in _statistics(c, lines, (2,), a.eps)]
-    return made
+        result[1:] = [c.reshape(v, shape) for v in _statistics(c, lines, (2,), a.eps)]
+    return result
 
 
 @aten("instance_norm.default")
@@ -102,16 +102,16 @@ def _batch_statistics(c: Context, x: Expr, eps: float) -> list[Expr]:
     """Mean, variance and 1 / sqrt(variance + eps) of every channel over the batch."""
     axes = tuple([n for n in range(rank_of(x)) if n != 1])
     x = c.emit(x)
-    mean, spread = op.mean(x, axis=axes), c.emit(op.variance(x, axis=axes))
-    return [c.emit(mean), spread, c.emit(op.rsqrt(spread + number(float(eps), dtype_of(x))))]
+    mean, variance = op.mean(x, axis=axes), c.emit(op.variance(x, axis=axes))
+    return [c.emit(mean), variance, c.emit(op.rsqrt(variance + number(float(eps), dtype_of(x))))]
 
 
 @aten("batch_norm.default")
 def _batch_norm(c: Context, a: Args) -> Expr:
     refuse(a.training and a.running_mean is not None, "stored statistics that change")
     if a.running_mean is None:
-        mean, spread, _ = _batch_statistics(c, a.input, a.eps)
-        return batch_norm(c, a.input, a.weight, a.bias, mean, spread, a.eps)
+        mean, variance, _ = _batch_statistics(c, a.input, a.eps)
+        return batch_norm(c, a.input, a.weight, a.bias, mean, variance, a.eps)
     return batch_norm(c, a.input, a.weight, a.bias, a.running_mean, a.running_var, a.eps)
 
 
@@ -129,8 +129,8 @@ def _own_batch_norm(c: Context, a: Args) -> list[Any]:
     if not a.training and running is not None:
         refuse(c.uses(1) or c.uses(2), "saved statistics")
         return [batch_norm(c, a.input, a.weight, a.bias, running, a.running_var, a.eps), None, None]
-    mean, spread, inverse = _batch_statistics(c, a.input, a.eps)
-    return [batch_norm(c, a.input, a.weight, a.bias, mean, spread, a.eps), mean, inverse]
+    mean, variance, inverse = _batch_statistics(c, a.input, a.eps)
+    return [batch_norm(c, a.input, a.weight, a.bias, mean, variance, a.eps), mean, inverse]
 
 
 @aten("_native_batch_norm_legit_functional.default", "_batch_norm_with_update_functional.default")
@@ -141,20 +141,20 @@ def _training_batch_norm(c: Context, a: Args) -> list[Any]:
         saved = [op.zeros(c.symbols.dims(v.shape), dtype_name(v.dtype)) if 0 in v.shape else None for v in c.value[1:3]]
         known = batch_norm(c, a.input, a.weight, a.bias, a.running_mean, a.running_var, a.eps)
         return [known, *saved, a.running_mean, a.running_var]
-    wide = c.emit(c.cast(a.input, "float64" if dtype_of(a.input) == "float64" else "float32"))
+    x = c.emit(c.cast(a.input, "float64" if dtype_of(a.input) == "float64" else "float32"))
     count = product([d for n, d in enumerate(shape_of(a.input)) if n != 1])
-    mean, spread, inverse = _batch_statistics(c, wide, a.eps)
-    seen = c.cast(count, dtype_of(wide)) / c.cast(count - 1, dtype_of(wide))
-    old = number(1 - a.momentum, dtype_of(wide)), number(a.momentum, dtype_of(wide))
+    mean, variance, inverse = _batch_statistics(c, x, a.eps)
+    seen = c.cast(count, dtype_of(x)) / c.cast(count - 1, dtype_of(x))
+    old = number(1 - a.momentum, dtype_of(x)), number(a.momentum, dtype_of(x))
 
     def moved(stored: Expr, new: Expr) -> Expr:
-        return c.cast(stored, dtype_of(wide)) * old[0] + new * old[1]
+        return c.cast(stored, dtype_of(x)) * old[0] + new * old[1]
 
     channels = shape_of(a.input)[1:2]
-    plain = [c.broadcast(number(v, dtype_of(wide)), channels) for v in (1.0, 0.0)]
-    weight, bias = [p if w is None else c.cast(w, dtype_of(wide)) for w, p in zip((a.weight, a.bias), plain)]
-    made = batch_norm(c, wide, weight, bias, mean, spread, a.eps)
+    plain = [c.broadcast(number(v, dtype_of(x)), channels) for v in (1.0, 0.0)]
+    weight, bias = [p if w is None else c.cast(w, dtype_of(x)) for w, p in zip((a.weight, a.bias), plain)]
+    result = batch_norm(c, x, weight, bias, mean, variance, a.eps)
     reserved = [op.zeros(c.symbols.dims(v.shape), dtype_name(v.dtype)) for v in c.value[3:4] if update]
-    after = [moved(a.running_mean, mean), moved(a.running_var, spread * seen)]
-    results = [c.emit(made), mean, inverse, *reserved, *after]
+    after = [moved(a.running_mean, mean), moved(a.running_var, variance * seen)]
+    results = [c.emit(result), mean, inverse, *reserved, *after]
     return [c.cast(r, dtype_name(v.dtype)) for r, v in zip(results, c.value)]

@@ -10,7 +10,7 @@ from ....ir import build
 from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ..context.context import Args, Context, aten, is_float, number, rank_of, shape_of, to_dim
-from .shape import cut
+from .shape import slice_axis
 
 
 @aten("constant_pad_nd.default", "pad.default")
@@ -29,7 +29,7 @@ def _pad(c: Context, a: Args) -> Expr:
             x = c.emit(
                 _constant(c, x, last - n, low, high, value)
                 if mode == "constant"
-                else _repeated(x, last - n, low, high, mode)
+                else _extend(x, last - n, low, high, mode)
             )
     return c.reshape(x)
 
@@ -43,28 +43,28 @@ def _known(c: Context, x: Expr, widths: list[int], mode: str, value: float) -> E
         before[axis], after[axis] = max(low, 0), max(high, 0)
         if mode == "circular" and (low < 0 or high < 0):
             extent = shape_of(x)[axis] + (min(low, 0) + min(high, 0))
-            x = cut(x, axis, max(-low, 0), extent)
+            x = slice_axis(x, axis, max(-low, 0), extent)
         elif low < 0 or high < 0:
             later.append((axis, max(-low, 0)))
     pads = tuple([w for both in zip(before, after) for w in both])
-    made = (
+    result = (
         op.nn_pad(x, pad_width=pads, pad_mode=mode, pad_value=value if is_float(x) else int(value)) if any(pads) else x
     )
     for axis, begin in later:  # a border grows from the whole tensor; what is cut away goes afterwards
-        made = cut(made, axis, begin, c.shape[axis])
-    return made
+        result = slice_axis(result, axis, begin, c.shape[axis])
+    return result
 
 
-def _cut_away(x: Expr, axis: int, low: Expr, high: Expr) -> tuple[Expr, Expr, Expr]:
+def _crop(x: Expr, axis: int, low: Expr, high: Expr) -> tuple[Expr, Expr, Expr]:
     """The part of an axis that widths below zero leave, and the widths that are left to add."""
-    kept = shape_of(x)[axis] + (build.minimum(low, 0) + build.minimum(high, 0))
-    left = cut(x, axis, build.maximum(-low, 0), kept)
+    size = shape_of(x)[axis] + (build.minimum(low, 0) + build.minimum(high, 0))
+    left = slice_axis(x, axis, build.maximum(-low, 0), size)
     return left, build.maximum(low, 0), build.maximum(high, 0)
 
 
 def _constant(c: Context, x: Expr, axis: int, low: Expr, high: Expr, value: float) -> Expr:
     """A value before and after one axis."""
-    kept, low, high = _cut_away(x, axis, low, high)
+    kept, low, high = _crop(x, axis, low, high)
     borders: list[list[Expr]] = []
     for width in (low, high):
         shape = tuple([width if n == axis else d for n, d in enumerate(shape_of(x))])
@@ -72,17 +72,17 @@ def _constant(c: Context, x: Expr, axis: int, low: Expr, high: Expr, value: floa
     return op.concat([*borders[0], kept, *borders[1]], axis=axis)
 
 
-def _repeated(x: Expr, axis: int, low: Expr, high: Expr, mode: str) -> Expr:
-    """Elements of the axis itself before and after it: those at its places counted on beyond its ends."""
+def _extend(x: Expr, axis: int, low: Expr, high: Expr, mode: str) -> Expr:
+    """Elements of the axis itself before and after it: those at its positions counted on beyond its ends."""
     if mode == "circular":  # goes around what is left; the others count on from the whole axis
-        x, low, high = _cut_away(x, axis, low, high)
+        x, low, high = _crop(x, axis, low, high)
     extent = shape_of(x)[axis]
-    place: Expr = op.arange(-low, extent + high, 1, dtype="int64")
+    position: Expr = op.arange(-low, extent + high, 1, dtype="int64")
     last = op.full((), extent - 1, "int64")
     if mode == "circular":
-        place = op.floor_mod(place, op.full((), extent, "int64"))
+        position = op.floor_mod(position, op.full((), extent, "int64"))
     elif mode == "reflect":
-        place = last - op.abs(last - op.abs(place))
+        position = last - op.abs(last - op.abs(position))
     else:
-        place = op.minimum(op.maximum(place, 0), last)
-    return op.take(x, place, axis=axis)
+        position = op.minimum(op.maximum(position, 0), last)
+    return op.take(x, position, axis=axis)

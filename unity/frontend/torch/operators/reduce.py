@@ -78,9 +78,13 @@ def _extreme(largest: bool) -> Callable[[Context, Args], list[Expr]]:
         if rank_of(a.self) == 0:
             return [a.self, number(0, "int64")]
         x = c.emit(a.self)
-        places = c.emit(c.cast(_argument(c, x, largest, a.dim, True), "int64"))
-        values = op.gather_elements(x, places, axis=axis_of(a.dim, rank_of(x)))
-        return [values, places] if a.keepdim else [_dropped(c, values, n) for n, values in enumerate((values, places))]
+        positions = c.emit(c.cast(_argument(c, x, largest, a.dim, True), "int64"))
+        values = op.gather_elements(x, positions, axis=axis_of(a.dim, rank_of(x)))
+        return (
+            [values, positions]
+            if a.keepdim
+            else [_dropped(c, values, n) for n, values in enumerate((values, positions))]
+        )
 
     return translate
 
@@ -104,10 +108,10 @@ aten("argmin.default")(lambda c, a: c.cast(_argument(c, a.self, False, a.dim, a.
 
 def _count(c: Context, x: Expr, axes: Sequence[int]) -> Expr:
     """Number of elements reduced, as an expression."""
-    made = build.const(1, "int64")
+    result = build.const(1, "int64")
     for axis in axes:
-        made = made * shape_of(x)[axis]
-    return made
+        result = result * shape_of(x)[axis]
+    return result
 
 
 def _variance(c: Context, a: Args) -> Expr:
@@ -117,15 +121,15 @@ def _variance(c: Context, a: Args) -> Expr:
         correction = 1 if getattr(a, "unbiased", True) else 0
     rank, x = rank_of(a.self), a.self
     axes = _axes(getattr(a, "dim", None), rank) or tuple(range(rank))
-    made = op.variance(x, axis=axes, keepdims=bool(getattr(a, "keepdim", False))) if rank else x - x
+    result = op.variance(x, axis=axes, keepdims=bool(getattr(a, "keepdim", False))) if rank else x - x
     if correction == 0:
-        return made
+        return result
     count = _count(c, x, axes)
     if type(count) is IntImm:
         rest = max(count.value - correction, 0)
-        return made * (count.value / rest if rest else math.inf)
+        return result * (count.value / rest if rest else math.inf)
     left = op.maximum(c.cast(count, c.dtype) - number(correction, c.dtype), 0)
-    return made * (c.cast(count, c.dtype) / left)
+    return result * (c.cast(count, c.dtype) / left)
 
 
 aten("var.correction", "var.dim", "var.default")(rounded_once(_variance))
@@ -134,9 +138,9 @@ aten("std.correction", "std.dim", "std.default")(rounded_once(lambda c, a: op.sq
 
 def _with_mean(root: bool) -> Callable[[Context, Args], list[Expr]]:
     def translate(c: Context, a: Args) -> list[Expr]:
-        spread = _variance(c, a)
+        variance = _variance(c, a)
         mean = reduce(op.mean, a.self, getattr(a, "dim", None), getattr(a, "keepdim", False))
-        return [op.sqrt(spread) if root else spread, mean]
+        return [op.sqrt(variance) if root else variance, mean]
 
     return translate
 
@@ -163,17 +167,17 @@ def norm(c: Context, value: Expr, order: Any, dim: Any, keepdim: bool) -> Expr:
     x = c.emit(c.cast(value, dtype))
     size = c.emit(op.abs(x))
     if order == 2:
-        made: Expr = op.sqrt(reduce(op.sum, x * x, dim, keepdim))
+        result: Expr = op.sqrt(reduce(op.sum, x * x, dim, keepdim))
     elif order == 1:
-        made = reduce(op.sum, size, dim, keepdim)
+        result = reduce(op.sum, size, dim, keepdim)
     elif order in (math.inf, -math.inf):
-        made = reduce(op.max if order > 0 else op.min, size, dim, keepdim)
+        result = reduce(op.max if order > 0 else op.min, size, dim, keepdim)
     elif order == 0:
-        made = reduce(op.sum, c.cast(op.not_equal(x, 0), dtype), dim, keepdim)
+        result = reduce(op.sum, c.cast(op.not_equal(x, 0), dtype), dim, keepdim)
     else:
         total = reduce(op.sum, op.power(size, number(order, dtype)), dim, keepdim)
-        made = op.power(total, number(1 / order, dtype))
-    return c.cast(made, c.dtype)
+        result = op.power(total, number(1 / order, dtype))
+    return c.cast(result, c.dtype)
 
 
 @aten("linalg_vector_norm.default", "norm.ScalarOpt_dim", "norm.Scalar", "norm.ScalarOpt_dim_dtype",
@@ -192,8 +196,8 @@ def _median(c: Context, a: Args) -> Any:
         return a.self if rank_of(a.self) == 0 else op.median(a.self)
     if rank_of(a.self) == 0:
         return [a.self, number(0, "int64")]
-    made = c.emit(op.median(a.self, axis=axis_of(a.dim, rank_of(a.self)), keepdims=bool(a.keepdim)))
-    return [TupleGetItem(made, 0), TupleGetItem(made, 1)]
+    result = c.emit(op.median(a.self, axis=axis_of(a.dim, rank_of(a.self)), keepdims=bool(a.keepdim)))
+    return [TupleGetItem(result, 0), TupleGetItem(result, 1)]
 
 
 @aten("bincount.default")
@@ -203,8 +207,8 @@ def _bincount(c: Context, a: Args) -> Expr:
     size = c.value.shape[0]
     x = c.emit(c.cast(a.self, "int64"))
     if not c.symbols.knows([size]):
-        least = op.full((1,), number(a.minlength - 1, "int64"), "int64")
-        total = op.max(op.concat([x, least], axis=0), axis=0, keepdims=True) + 1
+        minimum = op.full((1,), number(a.minlength - 1, "int64"), "int64")
+        total = op.max(op.concat([x, minimum], axis=0), axis=0, keepdims=True) + 1
         c.builder.match_cast(c.emit(op.tensor_to_shape(c.emit(total))), ShapeType((c.symbols.bind(size),), 1))
     amounts = op.ones(shape_of(x), c.dtype) if a.weights is None else c.cast(a.weights, c.dtype)
     zeros = op.zeros((c.symbols.expr(size),), c.dtype)
@@ -216,8 +220,8 @@ def _bincount(c: Context, a: Args) -> Expr:
 
 def _scan(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
     def translate(c: Context, a: Args) -> Expr:
-        made = c.cast(a.self, c.dtype)
-        return made if rank_of(made) == 0 else fn(made, axis=axis_of(a.dim, rank_of(made)), dtype=c.dtype)
+        result = c.cast(a.self, c.dtype)
+        return result if rank_of(result) == 0 else fn(result, axis=axis_of(a.dim, rank_of(result)), dtype=c.dtype)
 
     return translate
 
@@ -230,8 +234,8 @@ def _running(fn: Callable[..., Expr]) -> Callable[[Context, Args], list[Expr]]:
     def translate(c: Context, a: Args) -> list[Expr]:
         if rank_of(a.self) == 0:
             return [a.self, number(0, "int64")]
-        made = c.emit(fn(a.self, axis=axis_of(a.dim, rank_of(a.self))))
-        return [TupleGetItem(made, 0), TupleGetItem(made, 1)]
+        result = c.emit(fn(a.self, axis=axis_of(a.dim, rank_of(a.self))))
+        return [TupleGetItem(result, 0), TupleGetItem(result, 1)]
 
     return translate
 

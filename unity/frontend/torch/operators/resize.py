@@ -1,4 +1,4 @@
-"""Table entries: resizing of images and sampling at places given by a tensor."""
+"""Table entries: resizing of images and sampling at positions given by a tensor."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def _rounded_scales(old: Sequence[Expr], new: Sequence[Expr]) -> tuple[float, ..
     if len(pairs) < len(old):
         return None
     steps = [np.float32(n) / np.float32(m) for n, m in pairs]
-    places = [np.arange(m) for _, m in pairs]
-    exact = [at * n // m for at, (n, m) in zip(places, pairs)]
-    torch = [np.floor(at.astype(np.float32) * step) for at, step in zip(places, steps)]
+    positions = [np.arange(m) for _, m in pairs]
+    exact = [at * n // m for at, (n, m) in zip(positions, pairs)]
+    torch = [np.floor(at.astype(np.float32) * step) for at, step in zip(positions, steps)]
     if all([np.array_equal(a, b) for a, b in zip(exact, torch)]):
         return None
     return tuple([1.0 / float(step) for step in steps])
@@ -55,11 +55,11 @@ def _resized(c: Context, a: Args, method: str, mode: str, rounding: str = "round
     if scales is None and mode == "asymmetric":
         scales = _rounded_scales(shape_of(x)[-rank:], c.shape[-rank:])
     refuse(not is_float(x) and method != "nearest_neighbor", "images of integers")
-    made: Expr = _RESIZE[rank](
+    result: Expr = _RESIZE[rank](
         x, ShapeExpr(c.shape[-rank:]), method=method, coordinate_transformation_mode=mode,
         rounding_method=rounding, scales=scales,
     )  # fmt: skip
-    return made
+    return result
 
 
 _NEAREST = [f"upsample_nearest{n}d.{form}" for n in (1, 2, 3) for form in ("vec", "default")]
@@ -105,8 +105,8 @@ def _filter(c: Context, size: Expr, out: Expr, align: bool, scale: float | None,
     if align:
         step = op.where(op.greater(new, 1), (old - 1) / op.maximum(new - 1, 1), 0)
     step = c.emit(step)
-    middles, places = [op.arange(0, n, 1, dtype="float64") + 0.5 for n in (out, size)]
-    x = c.emit(op.abs((places - op.expand_dims(middles, axis=1) * step) / op.maximum(step, 1)))
+    middles, positions = [op.arange(0, n, 1, dtype="float64") + 0.5 for n in (out, size)]
+    x = c.emit(op.abs((positions - op.expand_dims(middles, axis=1) * step) / op.maximum(step, 1)))
     weights = _cubic(c, x) if cubic else c.emit(op.maximum(1 - x, 0))
     total = c.emit(op.sum(weights, axis=1, keepdims=True))
     return c.cast(weights / op.where(op.equal(total, 0), 1, total), c.dtype)
@@ -141,9 +141,9 @@ _PADDING = ("zeros", "border", "reflection")
 def _grid_sample(c: Context, a: Args) -> Expr:
     rank = rank_of(a.input) - 2
     refuse(rank not in (2, 3), "this rank")
-    places = permute(a.grid, [0, rank + 1, *range(1, rank + 1)])
+    positions = permute(a.grid, [0, rank + 1, *range(1, rank + 1)])
     return op.image_grid_sample(
-        a.input, places, method=_METHODS[a.interpolation_mode], padding_mode=_PADDING[a.padding_mode],
+        a.input, positions, method=_METHODS[a.interpolation_mode], padding_mode=_PADDING[a.padding_mode],
         align_corners=bool(a.align_corners), layout="NCHW" if rank == 2 else "NCDHW",
     )  # fmt: skip
 

@@ -9,14 +9,14 @@ from .... import op
 from ....ir.expr import TupleGetItem
 from ....ir.types import Expr
 from ..context.context import Args, Context, aten, rank_of, refuse, shape_of
-from .shape import cut, permute, swap
+from .shape import permute, slice_axis, swap
 
 
 def _product(x: Expr, weight: Expr) -> Expr:
     return op.matmul(x, swap(weight, 0, 1))
 
 
-def _plus(x: Expr, *biases: Expr | None) -> Expr:
+def _add_biases(x: Expr, *biases: Expr | None) -> Expr:
     for bias in biases:
         x = x if bias is None else x + bias
     return x
@@ -25,16 +25,18 @@ def _plus(x: Expr, *biases: Expr | None) -> Expr:
 def _direction(c: Context, kind: str, x: Expr, state: list[Expr], weights: Sequence[Any], reverse: bool) -> list[Expr]:
     """(outputs, last states) of one layer in one direction; ``weights`` are w_ih, w_hh, b_ih, b_hh."""
     inner, hidden, b_in, b_hidden = weights
-    turned = swap(hidden, 0, 1)
+    batch_first = swap(hidden, 0, 1)
     gates = _product(x, inner)
     if kind == "gru":
-        made = op.nn_gru(_plus(gates, b_in), *state, turned, *([] if b_hidden is None else [b_hidden]), reverse=reverse)
+        result = op.nn_gru(
+            _add_biases(gates, b_in), *state, batch_first, *([] if b_hidden is None else [b_hidden]), reverse=reverse
+        )
     elif kind == "lstm":
-        made = op.nn_lstm(_plus(gates, b_in, b_hidden), *state, turned, reverse=reverse)
+        result = op.nn_lstm(_add_biases(gates, b_in, b_hidden), *state, batch_first, reverse=reverse)
     else:
-        made = op.nn_rnn(_plus(gates, b_in, b_hidden), *state, turned, reverse=reverse, nonlinearity=kind)
-    whole = c.emit(made)
-    return [c.emit(TupleGetItem(whole, n)) for n in range(1 + len(state))]
+        result = op.nn_rnn(_add_biases(gates, b_in, b_hidden), *state, batch_first, reverse=reverse, nonlinearity=kind)
+    outputs = c.emit(result)
+    return [c.emit(TupleGetItem(outputs, n)) for n in range(1 + len(state))]
 
 
 def _layers(c: Context, a: Args, kind: str, states: list[Expr]) -> list[Expr]:
@@ -53,27 +55,27 @@ def _layers(c: Context, a: Args, kind: str, states: list[Expr]) -> list[Expr]:
     for layer in range(a.num_layers):
         x, outputs = c.emit(x), []
         for way in range(ways):
-            place = layer * ways + way
-            given = list(a.params[place * per : (place + 1) * per])
+            position = layer * ways + way
+            given = list(a.params[position * per : (position + 1) * per])
             biases = given[2:4] if a.has_biases else [None, None]
-            first = [_layer_state(c, s, place) for s in states]
-            made = _direction(c, kind, x, first, [*given[:2], *biases], way == 1)
-            outputs.append(made[0])
-            for end, value in zip(ends, made[1:]):
+            first = [_layer_state(c, s, position) for s in states]
+            result = _direction(c, kind, x, first, [*given[:2], *biases], way == 1)
+            outputs.append(result[0])
+            for end, value in zip(ends, result[1:]):
                 end.append(value)
         x = outputs[0] if ways == 1 else op.concat(outputs, axis=2)
     out = permute(x, [1, 0, 2]) if a.batch_first and rank_of(a.input) == 3 else x
     values = c.value if isinstance(c.value, (list, tuple)) else [c.value]
-    stacked = [op.stack(end, axis=0) if len(end) > 1 else _alone(c, end[0]) for end in ends]
+    stacked = [op.stack(end, axis=0) if len(end) > 1 else _cell(c, end[0]) for end in ends]
     shapes = [c.symbols.dims(v.shape) for v in values]
     return [v if rank_of(v) == len(s) else c.reshape(v, s) for v, s in zip([out, *stacked], shapes)]
 
 
-def _layer_state(c: Context, states: Expr, place: int) -> Expr:
-    return c.reshape(cut(states, 0, place, 1), shape_of(states)[1:])
+def _layer_state(c: Context, states: Expr, position: int) -> Expr:
+    return c.reshape(slice_axis(states, 0, position, 1), shape_of(states)[1:])
 
 
-def _alone(c: Context, state: Expr) -> Expr:
+def _cell(c: Context, state: Expr) -> Expr:
     return c.reshape(state, [1, *shape_of(state)])
 
 

@@ -16,8 +16,8 @@ from ....ir.build import ceildiv
 from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ..context.context import Context, dtype_of, shape_of, to_dim
-from .complex import Pair, kept, times
-from .shape import cut, permute
+from .complex import Pair, bind_parts, multiply
+from .shape import permute, slice_axis
 
 DIRECT = 64
 """Transforms up to this length are one product with a matrix."""
@@ -25,9 +25,9 @@ LONG = 512
 """Transforms of a prime length up to this are too."""
 
 
-def _turns(c: Context, places: Expr, n: Expr, dtype: str) -> tuple[Expr, Expr]:
-    """Cosine and sine of 2 pi places / n, for integers below n; float64 inside."""
-    turn = c.cast(places, "float64") / c.cast(n, "float64")
+def _turns(c: Context, positions: Expr, n: Expr, dtype: str) -> tuple[Expr, Expr]:
+    """Cosine and sine of 2 pi positions / n, for integers below n; float64 inside."""
+    turn = c.cast(positions, "float64") / c.cast(n, "float64")
     angle = c.emit(turn * (2 * math.pi))
     return c.emit(op.astype(op.cos(angle), dtype)), c.emit(op.astype(op.sin(angle), dtype))
 
@@ -40,8 +40,8 @@ def _roots(c: Context, rows: Expr, columns: Expr, n: Expr, dtype: str) -> tuple[
         cos, sin = [np.where(np.abs(v) < 1e-14, 0.0, v).astype(kind) for v in (np.cos(angle), np.sin(angle))]
         return op.constant(cos), op.constant(sin)
     j, k = [op.arange(0, size, 1, dtype="int64") for size in (rows, columns)]
-    places = op.expand_dims(j, axis=[1]) * op.expand_dims(k, axis=[0])
-    return _turns(c, op.floor_mod(places, c.cast(n, "int64")), n, dtype)
+    positions = op.expand_dims(j, axis=[1]) * op.expand_dims(k, axis=[0])
+    return _turns(c, op.floor_mod(positions, c.cast(n, "int64")), n, dtype)
 
 
 def _factor(n: int) -> int:
@@ -53,15 +53,15 @@ def _matrix(c: Context, x: Pair, forward: bool) -> Pair:
     """The transform of the last axis as one product: (re + i im)(cos - i sin), with + for the inverse."""
     n = shape_of(x.real)[-1]
     cos, sin = _roots(c, n, n, n, dtype_of(x.real))
-    turned = [op.matmul(x.imag, sin), op.matmul(x.real, sin)]
+    products = [op.matmul(x.imag, sin), op.matmul(x.real, sin)]
     straight = [op.matmul(x.real, cos), op.matmul(x.imag, cos)]
     if forward:
-        return kept(c, Pair(straight[0] + turned[0], straight[1] - turned[1]))
-    return kept(c, Pair(straight[0] - turned[0], straight[1] + turned[1]))
+        return bind_parts(c, Pair(straight[0] + products[0], straight[1] - products[1]))
+    return bind_parts(c, Pair(straight[0] - products[0], straight[1] + products[1]))
 
 
 def _both(c: Context, fn: Callable[[Expr], Expr], value: Pair) -> Pair:
-    return kept(c, Pair(fn(value.real), fn(value.imag)))
+    return bind_parts(c, Pair(fn(value.real), fn(value.imag)))
 
 
 def transform(c: Context, x: Pair, forward: bool) -> Pair:
@@ -84,7 +84,7 @@ def _split(c: Context, x: Pair, first: Expr, second: Expr, forward: bool,
     inner = _both(c, lambda t: permute(c.reshape(t, [*lead, first, second]), swap), x)
     inner = _both(c, lambda t: permute(t, swap), _matrix(c, inner, forward))
     cos, sin = _roots(c, first, second, n, dtype_of(x.real))
-    inner = kept(c, times(inner, Pair(cos, -sin if forward else sin)))
+    inner = bind_parts(c, multiply(inner, Pair(cos, -sin if forward else sin)))
     return _both(c, lambda t: c.reshape(permute(t, swap), [*lead, n]), outer(c, inner, forward))
 
 
@@ -109,40 +109,40 @@ def _chirp(c: Context, x: Pair, forward: bool) -> Pair:
     def through(value: Pair, direction: bool) -> Pair:
         return _split(c, value, to_dim(DIRECT), second, direction, outer)
 
-    def chirp(places: Expr) -> Pair:
+    def chirp(indices: Expr) -> Pair:
         double = n * 2
-        return Pair(*_turns(c, op.floor_mod(places * places, c.cast(double, "int64")), double, kind))
+        return Pair(*_turns(c, op.floor_mod(indices * indices, c.cast(double, "int64")), double, kind))
 
     turns = chirp(op.arange(0, n, 1, dtype="int64"))
-    back = Pair(turns.real, c.emit(-turns.imag))
-    there, back = (back, turns) if forward else (turns, back)
+    conjugate = Pair(turns.real, c.emit(-turns.imag))
+    there, conjugate = (conjugate, turns) if forward else (turns, conjugate)
     line = op.arange(0, count, 1, dtype="int64")
-    places = c.emit(op.minimum(line, c.cast(count, "int64") - line))
-    inside = c.emit(op.less(places, c.cast(n, "int64")))
-    filtered = chirp(places)
+    positions = c.emit(op.minimum(line, c.cast(count, "int64") - line))
+    inside = c.emit(op.less(positions, c.cast(n, "int64")))
+    filtered = chirp(positions)
     filtered = _both(c, lambda t: op.where(inside, t, 0), filtered)
     if not forward:
         filtered = Pair(filtered.real, c.emit(-filtered.imag))
-    spectrum = through(_both(c, lambda t: _padded(c, t, count), kept(c, times(x, there))), True)
-    found = through(kept(c, times(spectrum, through(filtered, True))), False)
+    spectrum = through(_both(c, lambda t: _padded(c, t, count), bind_parts(c, multiply(x, there))), True)
+    found = through(bind_parts(c, multiply(spectrum, through(filtered, True))), False)
     scale = 1 / c.cast(count, kind)
-    short = _both(c, lambda t: cut(t, len(shape_of(t)) - 1, 0, n) * scale, found)
-    return kept(c, times(short, there))
+    short = _both(c, lambda t: slice_axis(t, len(shape_of(t)) - 1, 0, n) * scale, found)
+    return bind_parts(c, multiply(short, there))
 
 
 def back_to_real(c: Context, half: Pair, n: Expr) -> Expr:
     """The inverse transform of a spectrum whose second half mirrors the first: n real values, without a scale.
 
-    In short ones each inner place stands for itself and its mirror image.
+    In short ones each inner position stands for itself and its mirror image.
     """
     last = len(shape_of(half.real)) - 1
     count = n // 2 + 1
-    half = _both(c, lambda t: cut(t, last, 0, count), half)
+    half = _both(c, lambda t: slice_axis(t, last, 0, count), half)
     if type(n) is not IntImm or n.value > 8 * LONG:
-        mirrored = _both(c, lambda t: op.flip(cut(t, last, 1, n - count), axis=last), half)
+        mirrored = _both(c, lambda t: op.flip(slice_axis(t, last, 1, n - count), axis=last), half)
         real = op.concat([half.real, mirrored.real], axis=last)
         imag = op.concat([half.imag, -mirrored.imag], axis=last)
-        return transform(c, kept(c, Pair(real, imag)), False).real
+        return transform(c, bind_parts(c, Pair(real, imag)), False).real
     kind = dtype_of(half.real)
     cos, sin = _roots(c, count, n, n, kind)
     doubled = np.full((n.value // 2 + 1, 1), 2.0)

@@ -15,7 +15,7 @@ from ....op.common.lowering import SMALL_FLOATS
 from ..context.context import Args, Context, Result, Translate, dtype_of
 
 
-def widened(c: Context, value: Any) -> Any:
+def upcast(c: Context, value: Any) -> Any:
     """A tensor of 16-bit floats in float32; other arguments as they are."""
     if not isinstance(value, Expr) or not isinstance(value.ty, TensorType) or dtype_of(value) not in SMALL_FLOATS:
         return value
@@ -37,22 +37,24 @@ def rounded_once(fn: Translate) -> Translate:
             return fn(c, a)
         c.value = [v.float() for v in value] if several else value.float()
         try:
-            made = fn(c, Args(**{name: widened(c, given) for name, given in vars(a).items()}))
+            result = fn(c, Args(**{name: upcast(c, given) for name, given in vars(a).items()}))
         finally:
             c.value = value
-        return [None if part is None else c.cast(part, c.dtype) for part in made] if several else c.cast(made, c.dtype)
+        return (
+            [None if part is None else c.cast(part, c.dtype) for part in result] if several else c.cast(result, c.dtype)
+        )
 
     return translate
 
 
 def exact_numbers(fn: Translate) -> Translate:
     """A translation of an operator of one step, where numbers among its arguments are not rounded before it."""
-    wide = rounded_once(fn)
+    rounded = rounded_once(fn)
 
     def translate(c: Context, a: Args) -> Result:
         numbers = [v for v in (getattr(a, "self", None), getattr(a, "other", None)) if isinstance(v, (int, float))]
         exact = getattr(a, "alpha", 1) == 1 and all([_is_exact(v, c.dtype) for v in numbers])
-        return (fn if exact else wide)(c, a)
+        return (fn if exact else rounded)(c, a)
 
     return translate
 

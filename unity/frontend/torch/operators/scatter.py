@@ -1,4 +1,4 @@
-"""Table entries: writing elements at places given by index tensors."""
+"""Table entries: writing elements at positions given by index tensors."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ..context.context import (
     shape_of,
     to_dim,
 )
-from .index import at_least_vector, has_none, is_mask, places_of
-from .shape import cut, permute
+from .index import at_least_vector, counted_mask_indices, has_none, is_mask
+from .shape import permute, slice_axis
 
 _REDUCTIONS = {
     "sum": "add",
@@ -41,7 +41,7 @@ def _fitted(x: Expr, index: Expr) -> Expr:
     """The part of a source an index of smaller extents reads."""
     for axis, size in enumerate(shape_of(index)):
         if shape_of(x)[axis] is not size:
-            x = cut(x, axis, 0, size)
+            x = slice_axis(x, axis, 0, size)
     return x
 
 
@@ -49,8 +49,8 @@ def _write(c: Context, x: Expr, axis: int, index: Expr, updates: Expr, how: str)
     """scatter_elements for torch's forms: scalars, empty indices."""
     if has_none(index):
         return x
-    made = op.scatter_elements(at_least_vector(c, x), index, updates, axis=axis, reduction=how)
-    return made if rank_of(x) else c.reshape(made, [])
+    result = op.scatter_elements(at_least_vector(c, x), index, updates, axis=axis, reduction=how)
+    return result if rank_of(x) else c.reshape(result, [])
 
 
 @aten("scatter.src", "scatter_add.default", "scatter.reduce")
@@ -97,12 +97,12 @@ def reduced(c: Context, x: Expr, axis: int, index: Expr, source: Expr, reduce: s
     if not include:
         assert touched is not None
         begun = op.where(op.greater(touched, 0), number(_neutral(c, how), c.dtype), x)
-    made = _write(c, begun, axis, index, source, how)
+    result = _write(c, begun, axis, index, source, how)
     if reduce != "mean" or touched is None:
-        return made
+        return result
     count = op.maximum(touched + number(1 if include else 0, "int64"), 1)
     total = c.cast(count, c.dtype)
-    return made / total if is_float(made) else made // total
+    return result / total if is_float(result) else result // total
 
 
 @aten("scatter_reduce.two")
@@ -112,7 +112,7 @@ def _scatter_reduce(c: Context, a: Args) -> Expr:
     return reduced(c, a.self, axis_of(a.dim, rank_of(a.self)), index, source, a.reduce, a.include_self)
 
 
-def _lined_up(c: Context, x: Expr, axis: int, index: Expr, source: Expr) -> tuple[Expr, Expr, Expr]:
+def _broadcast_slices(c: Context, x: Expr, axis: int, index: Expr, source: Expr) -> tuple[Expr, Expr, Expr]:
     """(data, index for every element, source) of an operator whose index vector chooses slices."""
     data, slices = at_least_vector(c, x), at_least_vector(c, source)
     rank = rank_of(data)
@@ -131,7 +131,7 @@ def _index_add(c: Context, a: Args) -> Expr:
     source = c.cast(a.source, c.dtype)
     if a.alpha != 1:
         source = (op.logical_and if c.dtype == "bool" else op.multiply)(source, number(a.alpha, c.dtype))
-    return _in_lines(c, axis, a.index, source, c.cast(a.self, c.dtype), "add")
+    return _write_slices(c, axis, a.index, source, c.cast(a.self, c.dtype), "add")
 
 
 @aten("index_copy.default")
@@ -139,21 +139,21 @@ def _index_copy(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
     if has_none(a.index) or has_none(a.source):
         return c.cast(a.self, c.dtype)
-    return _in_lines(c, axis, a.index, a.source, a.self, "update")
+    return _write_slices(c, axis, a.index, a.source, a.self, "update")
 
 
-def _in_lines(c: Context, axis: int, index: Expr, source: Expr, data: Expr, how: str) -> Expr:
+def _write_slices(c: Context, axis: int, index: Expr, source: Expr, data: Expr, how: str) -> Expr:
     """Slices written along an axis: whole ones along the first, else element by element."""
     if axis == 0 and rank_of(data) > 1 and rank_of(source) == rank_of(data):
         return op.scatter_nd(data, c.reshape(index, [*shape_of(source)[:1], 1]), source, reduction=how)
-    data, index, source = _lined_up(c, data, axis, index, source)
-    made = op.scatter_elements(data, index, source, axis=axis, reduction=how)
-    return made if rank_of(data) == len(c.shape) else c.reshape(made)
+    data, index, source = _broadcast_slices(c, data, axis, index, source)
+    result = op.scatter_elements(data, index, source, axis=axis, reduction=how)
+    return result if rank_of(data) == len(c.shape) else c.reshape(result)
 
 
 @aten("masked_scatter.default")
 def _masked_scatter(c: Context, a: Args) -> Expr:
-    """The n-th place of the mask takes the n-th element of the source."""
+    """The n-th position of the mask takes the n-th element of the source."""
     if any([build.is_int(d, 0) for d in c.shape]) or has_none(a.source):
         return c.broadcast(a.self)
     source = c.reshape(a.source, [product(shape_of(a.source))])
@@ -161,7 +161,7 @@ def _masked_scatter(c: Context, a: Args) -> Expr:
 
 
 def _by_mask(c: Context, x: Expr, mask: Expr, source: Expr) -> Expr:
-    """Slices for the places of a mask of the leading axes: one for all of them, or the n-th for the n-th place."""
+    """Slices for the positions of a mask of the leading axes: one for all of them, or the n-th for the n-th position."""
     inner = rank_of(x) - rank_of(mask)
     if rank_of(source) > inner and build.is_int(shape_of(source)[0], 1):
         source = c.reshape(source, shape_of(source)[1:])
@@ -170,8 +170,8 @@ def _by_mask(c: Context, x: Expr, mask: Expr, source: Expr) -> Expr:
         rest = shape_of(source)[1:]
         if type(shape_of(source)[0]) is not IntImm:  # there may be nothing to take when the program runs
             source = op.concat([source, op.zeros((1, *rest), dtype_of(source))], axis=0)
-        place = op.maximum(order - 1, 0)
-        source = c.reshape(op.take(source, place, axis=0), [*shape_of(mask), *rest])
+        position = op.maximum(order - 1, 0)
+        source = c.reshape(op.take(source, position, axis=0), [*shape_of(mask), *rest])
     return op.where(c.reshape(mask, [*shape_of(mask), *[1] * inner]), source, x)
 
 
@@ -193,19 +193,22 @@ def _index_put(c: Context, a: Args) -> Expr:
         return _where_mask(c, a, given[0], c.reshape(values, []))
     if len(given) == 1 and is_mask(given[0]) and not a.accumulate and a.indices[0] is not None:
         return _by_mask(c, a.self, c.emit(c.cast(given[0], "bool")), values)
-    indices = _by_places(c, a, values) if any([is_mask(t) for t in given]) else list(a.indices)
+    indices = _by_indices(c, a, values) if any([is_mask(t) for t in given]) else list(a.indices)
     axes = [n for n, t in enumerate(indices) if t is not None]
     others = [n for n in range(rank_of(a.self)) if n not in axes]
     order = axes + others
     tensors = [c.cast(t, "int64") for t in indices if t is not None]
-    made = op.index_put(
-        permute(a.self, order), tensors, _turned(c, a, values, axes, others, tensors), accumulate=a.accumulate
+    result = op.index_put(
+        permute(a.self, order),
+        tensors,
+        _indexed_axes_first(c, a, values, axes, others, tensors),
+        accumulate=a.accumulate,
     )
-    return permute(made, [order.index(n) for n in range(len(order))])
+    return permute(result, [order.index(n) for n in range(len(order))])
 
 
-def _by_places(c: Context, a: Args, values: Expr) -> list[Any]:
-    """Index tensors with every mask replaced by the places it chooses, as many as the other indices or the values have."""
+def _by_indices(c: Context, a: Args, values: Expr) -> list[Any]:
+    """Index tensors with every mask replaced by the positions it chooses, as many as the other indices or the values have."""
     axes: list[int] = []
     sizes: list[Expr] = []
     axis = 0
@@ -218,24 +221,28 @@ def _by_places(c: Context, a: Args, values: Expr) -> list[Any]:
                 sizes += shape_of(index)[-1:]
         axis += width
     together = axes == list(range(axes[0], axes[0] + len(axes)))
-    behind = rank_of(a.self) - len(axes) - (axes[0] if together else 0)  # axes of the values after that of the places
+    behind = (
+        rank_of(a.self) - len(axes) - (axes[0] if together else 0)
+    )  # axes of the values after that of the positions
     sizes += shape_of(values)[-1 - behind : rank_of(values) - behind]
     length = next((size for size in sizes if not build.is_int(size, 1)), build.index_var("places"))
-    made: list[Any] = []
+    result: list[Any] = []
     for index in a.indices:
-        made += places_of(c, index, length) if index is not None and is_mask(index) else [index]
-    return made
+        result += counted_mask_indices(c, index, length) if index is not None and is_mask(index) else [index]
+    return result
 
 
 def _where_mask(c: Context, a: Args, mask: Expr, value: Expr) -> Expr:
-    """One value for all places of a mask; axes before and after the mask are free."""
+    """One value for all positions of a mask; axes before and after the mask are free."""
     rank, lead = rank_of(a.self), [t is not None for t in a.indices].index(True)
     shape = [to_dim(1)] * lead + list(shape_of(mask))
     shape += [to_dim(1)] * (rank - len(shape))
     return op.where(c.reshape(c.cast(mask, "bool"), shape), value, a.self)
 
 
-def _turned(c: Context, a: Args, values: Expr, axes: list[int], others: list[int], tensors: list[Expr]) -> Expr:
+def _indexed_axes_first(
+    c: Context, a: Args, values: Expr, axes: list[int], others: list[int], tensors: list[Expr]
+) -> Expr:
     """Values with the axes of the indices in front, as index_put takes them."""
     if axes[0] == 0 or axes != list(range(axes[0], axes[0] + len(axes))):
         return values  # there they stand already

@@ -65,7 +65,7 @@ aten("numpy_T.default")(lambda c, a: permute(a.self, list(range(rank_of(a.self))
 # ---- cutting
 
 
-def cut(x: Expr, axis: int, begin: Expr | int, size: Expr | int, step: int = 1) -> Expr:
+def slice_axis(x: Expr, axis: int, begin: Expr | int, size: Expr | int, step: int = 1) -> Expr:
     """``size`` elements along an axis from ``begin``; torch has shown that they are there."""
     begin, size = to_dim(begin), to_dim(size)
     if step == 1 and type(begin) is IntImm and begin.value == 0 and same_dim(size, shape_of(x)[axis]) is Answer.YES:
@@ -75,7 +75,7 @@ def cut(x: Expr, axis: int, begin: Expr | int, size: Expr | int, step: int = 1) 
     return op.strided_slice(x, axes=(axis,), begin=(first,), end=(last,), strides=(step,), assume_inbound=True)
 
 
-def bound_of(c: Context, value: Any, extent: Expr, beyond: bool = False) -> Expr:
+def slice_bound(c: Context, value: Any, extent: Expr, beyond: bool = False) -> Expr:
     """A bound of a slice as torch (and Python) takes it; the sign of a number may be known at run time only.
 
     Where nothing past the end is taken the bound may stay ``beyond`` it.
@@ -92,14 +92,14 @@ def bound_of(c: Context, value: Any, extent: Expr, beyond: bool = False) -> Expr
 
 def _begin(c: Context, a: Args, axis: int) -> Expr:
     """First element of a slice; past the end only where it is empty."""
-    return bound_of(c, 0 if a.start is None else a.start, shape_of(a.self)[axis], beyond=True)
+    return slice_bound(c, 0 if a.start is None else a.start, shape_of(a.self)[axis], beyond=True)
 
 
 def _define_size(c: Context, a: Args, axis: int, begin: Expr) -> None:
     """Let the symbol that torch made for the size of a slice with bounds from the data stand for what that size is."""
     extent, torch_size = shape_of(a.self)[axis], c.value.shape[axis]
     refuse(not torch_size.node.expr.is_Symbol, f"the size {torch_size} depends on the data")
-    end = extent if a.end is None else bound_of(c, a.end, extent)
+    end = extent if a.end is None else slice_bound(c, a.end, extent)
     count = build.ceildiv(end - begin, static(to_dim(a.step), "the step"))
     size = build.maximum(count, 0)
     c.builder.match_cast(ShapeExpr((size,)), ShapeType((c.symbols.bind(torch_size),), 1))
@@ -114,22 +114,22 @@ def _slice(c: Context, a: Args) -> Expr:
     size = c.shape[axis]
     if type(size) is IntImm and size.value == 0:
         return op.zeros(c.shape, c.dtype)
-    return cut(a.self, axis, begin, size, static(to_dim(a.step), "the step"))
+    return slice_axis(a.self, axis, begin, size, static(to_dim(a.step), "the step"))
 
 
 @aten("narrow.default", "narrow_copy.default")
 def _narrow(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
-    return cut(a.self, axis, _begin(c, a, axis), c.shape[axis])
+    return slice_axis(a.self, axis, _begin(c, a, axis), c.shape[axis])
 
 
 def _one(c: Context, x: Expr, axis: int, index: Any, shape: Any) -> Expr:
-    at = to_dim(index)
-    if type(at) is not IntImm:  # only the program knows it, and its sign
-        return op.take(x, at, axis=axis)
-    if at.value < 0:
-        at = shape_of(x)[axis] + at
-    return c.reshape(cut(x, axis, at, to_dim(1)), shape)
+    position = to_dim(index)
+    if type(position) is not IntImm:  # only the program knows it, and its sign
+        return op.take(x, position, axis=axis)
+    if position.value < 0:
+        position = shape_of(x)[axis] + position
+    return c.reshape(slice_axis(x, axis, position, to_dim(1)), shape)
 
 
 @aten("select.int")
@@ -161,7 +161,7 @@ def _split(c: Context, a: Args) -> list[Expr]:
     parts = []
     for value in c.value:
         size = c.symbols.dims(value.shape)[axis]
-        parts.append(cut(a.self, axis, start, size))
+        parts.append(slice_axis(a.self, axis, start, size))
         start = start + size
     return parts
 
@@ -202,7 +202,7 @@ def _rolled(c: Context, x: Expr, axis: int, shift: Any) -> Expr:
         return x
     x = c.emit(x)
     rest = extent - by
-    return op.concat([cut(x, axis, rest, by), cut(x, axis, 0, rest)], axis=axis)
+    return op.concat([slice_axis(x, axis, rest, by), slice_axis(x, axis, 0, rest)], axis=axis)
 
 
 @aten("flip.default")
@@ -251,8 +251,8 @@ def _arange(c: Context, a: Args) -> Expr:
 @aten("full.default", "full_like.default", "new_full.default", "scalar_tensor.default", "prims.scalar_tensor.default")
 def _full(c: Context, a: Args) -> Expr:
     value = a.fill_value if hasattr(a, "fill_value") else a.s
-    made = c.cast(value, c.dtype)
-    return c.broadcast(made) if c.shape else made
+    result = c.cast(value, c.dtype)
+    return c.broadcast(result) if c.shape else result
 
 
 @aten("zeros.default", "zeros_like.default", "new_zeros.default", "zero.default", "empty.memory_format",
@@ -295,7 +295,7 @@ def _slice_scatter(c: Context, a: Args) -> Expr:
     if any([build.is_int(d, 0) for d in shape_of(a.src)]):
         return c.cast(a.self, c.dtype)
     if step == 1:
-        return replaced(c, a.self, axis, begin, a.src)
+        return replace_slice(c, a.self, axis, begin, a.src)
     last = begin + (shape_of(a.src)[axis] - 1) * to_dim(step)
     return op.slice_scatter(a.self, c.cast(a.src, c.dtype), begin, last + 1, step, axis=axis)
 
@@ -308,14 +308,14 @@ def _select_scatter(c: Context, a: Args) -> Expr:
     part = c.cast(c.reshape(a.src, shape), c.dtype)
     if type(index) is not IntImm:  # only the program knows it
         line = [extent if i == axis else to_dim(1) for i in range(len(shape))]
-        places = op.reshape(op.arange(0, extent, dtype="int64"), tuple(line))
-        return op.where(op.equal(places, c.cast(bound_of(c, index, extent), "int64")), part, a.self)
-    return replaced(c, a.self, axis, extent + index if index.value < 0 else index, part)
+        positions = op.reshape(op.arange(0, extent, dtype="int64"), tuple(line))
+        return op.where(op.equal(positions, c.cast(slice_bound(c, index, extent), "int64")), part, a.self)
+    return replace_slice(c, a.self, axis, extent + index if index.value < 0 else index, part)
 
 
-def replaced(c: Context, x: Expr, axis: int, begin: Expr, part: Expr) -> Expr:
+def replace_slice(c: Context, x: Expr, axis: int, begin: Expr, part: Expr) -> Expr:
     """The tensor with the elements from ``begin`` along an axis replaced."""
     extent, after = shape_of(x)[axis], begin + shape_of(part)[axis]
-    pieces = [cut(x, axis, 0, begin), c.cast(part, c.dtype), cut(x, axis, after, extent - after)]
-    kept = [p for p in pieces if not build.is_int(shape_of(p)[axis], 0)]
-    return kept[0] if len(kept) == 1 else op.concat(kept, axis=axis)
+    pieces = [slice_axis(x, axis, 0, begin), c.cast(part, c.dtype), slice_axis(x, axis, after, extent - after)]
+    nonempty = [p for p in pieces if not build.is_int(shape_of(p)[axis], 0)]
+    return nonempty[0] if len(nonempty) == 1 else op.concat(nonempty, axis=axis)

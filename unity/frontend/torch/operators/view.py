@@ -20,14 +20,14 @@ def strides_of(x: Expr) -> list[Expr]:
     return [product(dims[n + 1 :]) for n in range(len(dims))]
 
 
-def places(c: Context, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Expr:
+def strided_indices(c: Context, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Expr:
     """Positions ``offset + sum(index * stride)`` of a strided view, an int64 tensor of its shape."""
-    made: Expr = c.cast(to_dim(offset), "int64")
+    result: Expr = c.cast(to_dim(offset), "int64")
     rank = len(sizes)
     for n, (size, stride) in enumerate(zip(sizes, strides)):
         line = op.arange(0, to_dim(size), 1, dtype="int64") * c.cast(to_dim(stride), "int64")
-        made = made + c.reshape(line, [size if i == n else 1 for i in range(rank)])
-    return made
+        result = result + c.reshape(line, [size if i == n else 1 for i in range(rank)])
+    return result
 
 
 def strided(c: Context, x: Expr, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Expr:
@@ -35,7 +35,7 @@ def strided(c: Context, x: Expr, sizes: Sequence[Any], strides: Sequence[Any], o
     if has_none(sizes) or has_none(shape_of(x)):
         return op.zeros(_shape(sizes), c.dtype)
     flat = c.reshape(x, [product(shape_of(x))])
-    return op.take(flat, places(c, sizes, strides, offset), axis=0)
+    return op.take(flat, strided_indices(c, sizes, strides, offset), axis=0)
 
 
 def _shape(sizes: Sequence[Any]) -> Any:
@@ -46,7 +46,7 @@ def has_none(sizes: Sequence[Any]) -> bool:
     return any([build.is_int(to_dim(s), 0) for s in sizes])
 
 
-def diagonal_places(c: Context, x: Expr, offset: Any, first: int, second: int) -> tuple[list[Expr], list[Expr], Expr]:
+def diagonal_view(c: Context, x: Expr, offset: Any, first: int, second: int) -> tuple[list[Expr], list[Expr], Expr]:
     """Sizes, strides and offset of the view of a diagonal, whose axis comes last."""
     rank, dims, steps = rank_of(x), shape_of(x), strides_of(x)
     i, j = axis_of(first, rank), axis_of(second, rank)
@@ -63,28 +63,28 @@ def diagonal_places(c: Context, x: Expr, offset: Any, first: int, second: int) -
 @aten("diagonal.default", "diagonal_copy.default", "linalg_diagonal.default")
 def _diagonal(c: Context, a: Args) -> Expr:
     x = a.A if hasattr(a, "A") else a.self
-    return strided(c, x, c.shape, *diagonal_places(c, x, a.offset, a.dim1, a.dim2)[1:])
+    return strided(c, x, c.shape, *diagonal_view(c, x, a.offset, a.dim1, a.dim2)[1:])
 
 
-def _put_on_diagonal(c: Context, area: Expr, values: Expr, offset: Any, first: int, second: int) -> Expr:
+def _write_diagonal(c: Context, area: Expr, values: Expr, offset: Any, first: int, second: int) -> Expr:
     """A tensor with the elements of one diagonal replaced."""
-    sizes, steps, begin = diagonal_places(c, area, offset, first, second)
+    sizes, steps, begin = diagonal_view(c, area, offset, first, second)
     if has_none(sizes):
         return area
     flat = c.reshape(area, [product(shape_of(area))])
-    at = c.reshape(places(c, sizes, steps, begin), [product(sizes)])
-    made = op.scatter_elements(flat, at, c.reshape(c.cast(values, c.dtype), [product(sizes)]), axis=0)
-    return c.reshape(made)
+    indices = c.reshape(strided_indices(c, sizes, steps, begin), [product(sizes)])
+    result = op.scatter_elements(flat, indices, c.reshape(c.cast(values, c.dtype), [product(sizes)]), axis=0)
+    return c.reshape(result)
 
 
 @aten("diagonal_scatter.default")
 def _diagonal_scatter(c: Context, a: Args) -> Expr:
-    return _put_on_diagonal(c, a.self, a.src, a.offset, a.dim1, a.dim2)
+    return _write_diagonal(c, a.self, a.src, a.offset, a.dim1, a.dim2)
 
 
 @aten("unfold.default", "unfold_copy.default")
 def _unfold(c: Context, a: Args) -> Expr:
-    """Windows along an axis; the place in the window comes last."""
+    """Windows along an axis; the position in the window comes last."""
     rank, x = rank_of(a.self), a.self
     if rank == 0:
         return c.reshape(x)
@@ -134,13 +134,15 @@ def _repeat(c: Context, a: Args) -> Expr:
     counts, sizes = [to_dim(1)] * -more + given, [to_dim(1)] * more + list(shape_of(a.self))
     numbers = [n.value for n in counts if type(n) is IntImm]
     if len(numbers) < len(counts):  # a new axis before each, as long as there are repeats
-        return c.reshape(c.broadcast(c.reshape(a.self, _woven([to_dim(1)] * len(sizes), sizes)), _woven(counts, sizes)))
+        return c.reshape(
+            c.broadcast(c.reshape(a.self, _interleave([to_dim(1)] * len(sizes), sizes)), _interleave(counts, sizes))
+        )
     if 0 in numbers:
         return op.zeros(c.shape, c.dtype)
     return op.tile(c.reshape(a.self, sizes), tuple(numbers)) if numbers else a.self
 
 
-def _woven(first: list[Expr], second: list[Expr]) -> list[Expr]:
+def _interleave(first: list[Expr], second: list[Expr]) -> list[Expr]:
     return [d for both in zip(first, second) for d in both]
 
 

@@ -25,7 +25,7 @@ from ..context.context import (
 )
 from .resize import spatial_rank
 from .rounding import sum_dtype
-from .shape import cut
+from .shape import slice_axis
 
 _CONV = {1: op.nn_conv1d, 2: op.nn_conv2d, 3: op.nn_conv3d}
 _TRANSPOSED = {1: op.nn_conv1d_transpose, 2: op.nn_conv2d_transpose, 3: op.nn_conv3d_transpose}
@@ -43,8 +43,8 @@ def _batched(c: Context, x: Expr, rank: int) -> Expr:
     return x if rank_of(x) == rank + 2 else c.reshape(x, [1, *shape_of(x)])
 
 
-def _unbatched(c: Context, made: Expr, x: Expr, rank: int) -> Expr:
-    return made if rank_of(x) == rank + 2 else c.reshape(made)
+def _unbatched(c: Context, result: Expr, x: Expr, rank: int) -> Expr:
+    return result if rank_of(x) == rank + 2 else c.reshape(result)
 
 
 # ---- convolution
@@ -59,7 +59,7 @@ def _convolve(c: Context, a: Args) -> Expr:
     refuse(not isinstance(a.groups, int), "groups whose number only a call knows")
     if transposed:
         padding, extra = pair(a.padding, rank), pair(a.output_padding, rank)
-        made: Expr = _TRANSPOSED[rank](
+        result: Expr = _TRANSPOSED[rank](
             x,
             a.weight,
             strides=stride,
@@ -71,13 +71,13 @@ def _convolve(c: Context, a: Args) -> Expr:
         )
     else:
         pads = _same(a, rank, stride, dilation) if isinstance(a.padding, str) else pair(a.padding, rank) * 2
-        made = _CONV[rank](
+        result = _CONV[rank](
             x, a.weight, strides=stride, padding=pads, dilation=dilation, groups=a.groups, out_dtype=out_dtype
         )
     if a.bias is not None:
         bias = c.reshape(a.bias, [1, shape_of(a.bias)[0], *([1] * rank)])
-        made = c.cast(made + c.cast(bias, dtype_of(made)), c.dtype)
-    return _unbatched(c, made, a.input, rank)
+        result = c.cast(result + c.cast(bias, dtype_of(result)), c.dtype)
+    return _unbatched(c, result, a.input, rank)
 
 
 def _same(a: Args, rank: int, stride: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
@@ -122,25 +122,25 @@ class _Window:
         }
 
 
-def _pooled(c: Context, made: Expr, x: Expr, rank: int) -> Expr:
+def _pooled(c: Context, result: Expr, x: Expr, rank: int) -> Expr:
     """Without the windows that begin behind the data and its border, which torch leaves away where it rounds up."""
     for axis, size in enumerate(c.shape[-rank:], 2):
-        made = cut(made, axis, 0, size)
-    return _unbatched(c, made, x, rank)
+        result = slice_axis(result, axis, 0, size)
+    return _unbatched(c, result, x, rank)
 
 
 def _max_pool(c: Context, a: Args) -> Expr:
     rank = spatial_rank(c)
-    made = _MAX[rank](_batched(c, a.self, rank), **_Window(c, a, rank).attrs())
-    return _pooled(c, made, a.self, rank)
+    result = _MAX[rank](_batched(c, a.self, rank), **_Window(c, a, rank).attrs())
+    return _pooled(c, result, a.self, rank)
 
 
 aten("max_pool1d.default", "max_pool2d.default", "max_pool3d.default")(_max_pool)
 
 
 def _both(c: Context, row: Callable[..., Expr], x: Expr, rank: int, attrs: dict[str, Any]) -> list[Expr]:
-    made = c.emit(row(_batched(c, x, rank), **attrs))
-    return [_pooled(c, TupleGetItem(made, n), x, rank) for n in (0, 1)]
+    result = c.emit(row(_batched(c, x, rank), **attrs))
+    return [_pooled(c, TupleGetItem(result, n), x, rank) for n in (0, 1)]
 
 
 @aten("max_pool1d_with_indices.default", "max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
@@ -155,24 +155,24 @@ def _max_pool_indices(c: Context, a: Args) -> list[Any]:
 def _average(c: Context, a: Args) -> Expr:
     """The mean of each window; a mean of integers is cut, as their division is."""
     rank = spatial_rank(c)
-    window, whole = _Window(c, a, rank), not is_float(a.self)
-    x = _batched(c, c.cast(a.self, "float64") if whole else a.self, rank)
+    window, integer = _Window(c, a, rank), not is_float(a.self)
+    x = _batched(c, c.cast(a.self, "float64") if integer else a.self, rank)
     divisor = getattr(a, "divisor_override", None)
     if divisor is None:
-        made = _MEAN[rank](x, **window.attrs(), count_include_pad=bool(a.count_include_pad))
+        result = _MEAN[rank](x, **window.attrs(), count_include_pad=bool(a.count_include_pad))
     else:  # the border as zeros, so that each mean is over the whole window; then another divisor
         after = [w + (s - 1 if window.ceil_mode else 0) for w, s in zip(window.border, window.stride)]
         pads = (0, 0, 0, 0, *[w for both in zip(window.border, after) for w in both])
         padded = op.nn_pad(x, pad_width=pads, pad_value=0.0)
         mean = _MEAN[rank](padded, pool_size=window.kernel, strides=window.stride)
-        made = mean * (math.prod(window.kernel) / divisor)
-    return c.cast(_pooled(c, op.trunc(made) if whole else made, a.self, rank), c.dtype)
+        result = mean * (math.prod(window.kernel) / divisor)
+    return c.cast(_pooled(c, op.trunc(result) if integer else result, a.self, rank), c.dtype)
 
 
 # ---- pooling to a given size
 
 
-def _whole(c: Context, x: Expr, rank: int) -> tuple[int, ...] | None:
+def _global_axes(c: Context, x: Expr, rank: int) -> tuple[int, ...] | None:
     """The axes pooled to one element where all others stay as they are, else None."""
     pooled = [n for n in range(-rank, 0) if same_dim(shape_of(x)[n], c.shape[n]) is not Answer.YES]
     return tuple(pooled) if all([is_int(c.shape[n], 1) for n in pooled]) else None
@@ -182,21 +182,21 @@ def _whole(c: Context, x: Expr, rank: int) -> tuple[int, ...] | None:
       "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default")  # fmt: skip
 def _adaptive_mean(c: Context, a: Args) -> Expr:
     rank = spatial_rank(c)
-    whole = _whole(c, a.self, rank)
-    if whole is not None:
-        return op.mean(a.self, axis=whole, keepdims=True) if whole else c.reshape(a.self)
+    axes = _global_axes(c, a.self, rank)
+    if axes is not None:
+        return op.mean(a.self, axis=axes, keepdims=True) if axes else c.reshape(a.self)
     out = tuple([static(d, "the output size") for d in c.shape[-rank:]])
     refuse(0 in out, "an output without elements")
-    made = _ADAPTIVE_MEAN[rank](_batched(c, a.self, rank), output_size=out)
-    return _unbatched(c, made, a.self, rank)
+    result = _ADAPTIVE_MEAN[rank](_batched(c, a.self, rank), output_size=out)
+    return _unbatched(c, result, a.self, rank)
 
 
 @aten("adaptive_max_pool1d.default", "adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
 def _adaptive_max(c: Context, a: Args) -> list[Any]:
     rank = spatial_rank(c)
-    whole = _whole(c, a.self, rank)
-    if whole is not None and not c.uses(1):
-        return [op.max(a.self, axis=whole, keepdims=True) if whole else c.reshape(a.self), None]
+    axes = _global_axes(c, a.self, rank)
+    if axes is not None and not c.uses(1):
+        return [op.max(a.self, axis=axes, keepdims=True) if axes else c.reshape(a.self), None]
     out = tuple([static(d, "the output size") for d in c.shape[-rank:]])
     refuse(0 in out, "an output without elements")
     return _both(c, _ADAPTIVE_MAX[rank], a.self, rank, {"output_size": out})

@@ -11,8 +11,8 @@ PLACES = ("cpu", "cuda")
 """Kinds of devices, as torch calls them, whose tensors models may hold and be given."""
 
 
-def refuse_tensor(torch: Any, what: str, value: Any, places: Sequence[str] = ("cpu",)) -> None:
-    """Raise FrontendError E015 for a tensor that is not dense, quantised, nested, or on no device of the kinds ``places``."""
+def refuse_tensor(torch: Any, what: str, value: Any, devices: Sequence[str] = ("cpu",)) -> None:
+    """Raise FrontendError E015 for a tensor that is not dense, quantised, nested, or on no device of the kinds ``devices``."""
     if value.is_nested or value.is_quantized or value.layout is not torch.strided:
         if value.is_nested:
             kind, hint = "nested", "call to_padded_tensor(0.0) first"
@@ -21,10 +21,10 @@ def refuse_tensor(torch: Any, what: str, value: Any, places: Sequence[str] = ("c
         else:
             kind, hint = str(value.layout).removeprefix("torch."), "call to_dense() first"
         raise FrontendError("E015", f"{what} is a {kind} tensor, expected a dense one", help=hint)
-    if value.device.type not in places:
+    if value.device.type not in devices:
         kind = value.device.type
         raise FrontendError(
-            "E015", f"{what} is a tensor on {value.device}, expected {'the cpu' if places == ('cpu',) else ' or '.join(places)}",
+            "E015", f"{what} is a tensor on {value.device}, expected {'the cpu' if devices == ('cpu',) else ' or '.join(devices)}",
             help="it has no elements: give true inputs; a model gets its weights by "
             'model.to_empty(device="cpu") and load_state_dict' if kind == "meta"
             else f'call .cpu() first, or compile for its device: unity.compile(..., target="{kind}")' if kind in PLACES
@@ -32,11 +32,11 @@ def refuse_tensor(torch: Any, what: str, value: Any, places: Sequence[str] = ("c
         )  # fmt: skip
 
 
-def outline(spec: Any) -> str:
+def structure_text(spec: Any) -> str:
     """The nesting of inputs in a few characters: ``(*, {mask: *})``."""
     if spec.is_leaf():
         return "*"
-    inner = [outline(s) for s in spec.children()]
+    inner = [structure_text(s) for s in spec.children()]
     if spec.type is dict:
         return "{" + ", ".join([f"{k}: {s}" for k, s in zip(spec.context, inner)]) + "}"
     if spec.type in (tuple, list):
@@ -44,11 +44,11 @@ def outline(spec: Any) -> str:
     return f"{spec.type.__name__}({', '.join(inner)})"
 
 
-def arguments_outline(spec: Any) -> str:
-    """As ``outline`` for the inputs of a call: ``(*, mask=*)``."""
+def arguments_text(spec: Any) -> str:
+    """As ``structure_text`` for the inputs of a call: ``(*, mask=*)``."""
     positional, named = spec.children()
-    parts = [outline(s) for s in positional.children()]
-    parts += [f"{k}={outline(s)}" for k, s in zip(named.context, named.children())]
+    parts = [structure_text(s) for s in positional.children()]
+    parts += [f"{k}={structure_text(s)}" for k, s in zip(named.context, named.children())]
     return f"({', '.join(parts)})"
 
 

@@ -38,7 +38,7 @@ def class_name(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-class Vouched:
+class AllowedClasses:
     """The classes one file may use: the known ones and those its reader ``allow``s."""
 
     def __init__(self, allow: Iterable[type] = (), file: str = "the file") -> None:

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 from ....support.errors import ArtifactError
 from ....support.schema import Misfit, Schema, need, within
-from .classes import Vouched
+from .classes import AllowedClasses
 from .nesting import read_spec, read_value, write_spec, write_value
-from .structures import LEAF, Shell
+from .structures import LEAF, Template
 
 Place = Annotated[int, within(0, 1 << 31)]
 
@@ -54,7 +54,7 @@ def write_interface(interface: Interface) -> bytes:
     return json.dumps(found).encode()
 
 
-def read_interface(data: bytes, vouched: Vouched) -> Interface:
+def read_interface(data: bytes, vouched: AllowedClasses) -> Interface:
     """An interface from JSON. Raises ArtifactError E805, E807."""
     try:
         saved: Interface = Schema().record(Interface, json.loads(data))
@@ -63,57 +63,57 @@ def read_interface(data: bytes, vouched: Vouched) -> Interface:
         found |= {
             name: [(known, _constant(value, vouched)) for known, value in found[name]] for name in ("fixed", "outputs")
         }
-        made = Interface(**found)
-        _check(made)
-        return made
+        interface = Interface(**found)
+        _check(interface)
+        return interface
     except (ValueError, RecursionError) as error:
         raise ArtifactError(
             "E805", f"{vouched.file}: the description of the model is not valid: {error or 'nested too deeply'}"
         ) from error
 
 
-def _constant(data: Any, vouched: Vouched) -> Any:
+def _constant(data: Any, vouched: AllowedClasses) -> Any:
     """A value that stands for a leaf."""
     value = read_value(data, vouched)
-    if type(value) in (list, tuple, dict, set, frozenset, Shell) or value is LEAF:
+    if type(value) in (list, tuple, dict, set, frozenset, Template) or value is LEAF:
         raise Misfit("a leaf that is none")
     return value
 
 
-def _check(made: Interface) -> None:
+def _check(interface: Interface) -> None:
     """Raise Misfit where parts of an interface do not fit each other."""
-    positional = made.in_spec.children()
+    positional = interface.in_spec.children()
     need(
-        made.in_spec.type is tuple and [p.type for p in positional] == [tuple, dict],
+        interface.in_spec.type is tuple and [p.type for p in positional] == [tuple, dict],
         "inputs are ((arguments), {named})",
     )
-    need(made.in_spec.num_leaves == len(made.fixed), "a constant or none for each input")
-    need(made.out_spec.num_leaves == len(made.outputs), "a constant or none for each output")
+    need(interface.in_spec.num_leaves == len(interface.fixed), "a constant or none for each input")
+    need(interface.out_spec.num_leaves == len(interface.outputs), "a constant or none for each output")
     need(all([type(key) is str for key in positional[1].context]), "names of arguments are texts")
-    computed = [value for known, value in made.outputs if known]
-    need(len(made.floats) == len(computed), "for each computed output, whether it is a number")
-    for place, first in enumerate(computed):
-        need(first is None or (type(first) is int and 0 <= first < place), "a tensor given twice stands before")
-    given = [place for place, (known, _) in enumerate(made.fixed) if not known]
-    names = [target for target in made.updates if type(target) is str]
-    need(all([target in given for target in made.updates if type(target) is int]), "updated inputs are inputs")
+    computed = [value for known, value in interface.outputs if known]
+    need(len(interface.floats) == len(computed), "for each computed output, whether it is a number")
+    for position, first in enumerate(computed):
+        need(first is None or (type(first) is int and 0 <= first < position), "a tensor given twice stands before")
+    given = [n for n, (known, _) in enumerate(interface.fixed) if not known]
+    names = [target for target in interface.updates if type(target) is str]
+    need(all([target in given for target in interface.updates if type(target) is int]), "updated inputs are inputs")
     need(len(names) == len(set(names)), "each tensor of the state is named once")
-    need(set(made.complex_inputs) <= set(given), "complex inputs are inputs")
-    need(all([place < len(computed) for place in made.complex_outputs]), "complex outputs are computed")
-    need(len(set(made.complex_outputs)) == len(made.complex_outputs), "an output is complex once")
-    need(set(made.complex_state) <= set(names), "complex state is state")
+    need(set(interface.complex_inputs) <= set(given), "complex inputs are inputs")
+    need(all([n < len(computed) for n in interface.complex_outputs]), "complex outputs are computed")
+    need(len(set(interface.complex_outputs)) == len(interface.complex_outputs), "an output is complex once")
+    need(set(interface.complex_state) <= set(names), "complex state is state")
 
 
-def check_program(made: Interface, takes: int, gives: int | None, state: int) -> None:
+def check_program(interface: Interface, takes: int, gives: int | None, state: int) -> None:
     """Raise Misfit where an interface does not fit a ``main`` of ``takes`` parameters, which gives so many results (None:
     nobody knows), and a file with so many tensors of state."""
-    names = [target for target in made.updates if type(target) is str]
+    names = [target for target in interface.updates if type(target) is str]
     need(len(names) == state, "the state is complete")
     need(
-        len([fixed for fixed, _ in made.fixed if not fixed]) + state == takes,
+        len([fixed for fixed, _ in interface.fixed if not fixed]) + state == takes,
         "the program takes the inputs and the state",
     )
     need(
-        gives in (None, len(made.updates) + len(made.floats)),
+        gives in (None, len(interface.updates) + len(interface.floats)),
         "the program gives the new values and the computed outputs",
     )

@@ -14,18 +14,18 @@ from ....support.errors import FrontendError
 from ....support.optional import require
 
 
-def separate(value: Any, taken: set[int]) -> Any:
+def copy_if_aliased(value: Any, taken: set[int]) -> Any:
     """A result as torch has it: a copy where its memory, by address, is ``taken``; it is taken afterwards. Numbers stay."""
     if not isinstance(value, Tensor):
         return value
-    made = value.torch()
+    result = value.torch()
     if value.data_ptr in taken:
-        return made.clone()
+        return result.clone()
     taken.add(value.data_ptr)
-    return made
+    return result
 
 
-def lies_on(kind: str, value: Any) -> bool:
+def is_on_device(kind: str, value: Any) -> bool:
     """True for a tensor of any library on a device of a kind."""
     device = getattr(value, "device", None)
     return kind in (getattr(device, "kind", None), getattr(device, "type", None)) or hasattr(

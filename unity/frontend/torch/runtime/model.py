@@ -21,13 +21,13 @@ from ....vm.executable.executable import Executable
 from ....vm.load import load
 from ....vm.out_calls import allocates_results, results_of
 from ....vm.virtual_machine import VirtualMachine
-from .arguments import arguments_outline, overlap, rearranged, refuse_tensor, span
-from .classes import Vouched
+from .arguments import arguments_text, overlap, rearranged, refuse_tensor, span
+from .classes import AllowedClasses
 from .interface import Interface, check_program, read_interface, write_interface
-from .memory import CopiedWeight, lies_on, on_host, separate
+from .memory import CopiedWeight, copy_if_aliased, is_on_device, on_host
 from .module import CompiledModule, torch, without_gradients
 from .operators import PREFIX, register_torch_operator
-from .structures import other_constant, register_classes
+from .structures import constant_difference, register_classes
 
 
 class TorchModel(CompiledModule):
@@ -109,11 +109,11 @@ class TorchModel(CompiledModule):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A model with a state of its own; the program, which calls do not change, is shared."""
-        made: Any = copy.copy(self)
-        memo[id(self)] = made
-        made.state = copy.deepcopy(self.state, memo)
-        made._bind_state()
-        return made
+        result: Any = copy.copy(self)
+        memo[id(self)] = result
+        result.state = copy.deepcopy(self.state, memo)
+        result._bind_state()
+        return result
 
     def _bind_state(self) -> None:
         self._updates = [t if isinstance(t, int) else self.state[t] for t in self.interface.updates]
@@ -145,8 +145,8 @@ class TorchModel(CompiledModule):
                 pass  # strides, or a mistake: the general way makes compact tensors and explains
             else:
                 if wanted and torch.is_grad_enabled():
-                    made = self._traced(args, [value.torch() for value in results])
-                    return made[0] if single else self._out_spec.type(made)
+                    result = self._traced(args, [value.torch() for value in results])
+                    return result[0] if single else self._out_spec.type(result)
                 if single:
                     return share(results[0].numpy()) if share else results[0].torch()
                 return self._out_spec.type([value.torch() for value in results])
@@ -196,7 +196,7 @@ class TorchModel(CompiledModule):
         wanted = () if out is None else self._given(out)
         given = {} if out is None else {"out": tuple([self._written(w) for w in wanted])}
         found = self._main(*inputs, **given)
-        if self._place != CPU.kind and not any([lies_on(self._place, leaf) for leaf in leaves]):
+        if self._place != CPU.kind and not any([is_on_device(self._place, leaf) for leaf in leaves]):
             found = on_host(found)
         found = tuple([f if w is None else w for f, w in zip_longest(found, wanted)])
         try:
@@ -217,13 +217,13 @@ class TorchModel(CompiledModule):
             for target, value in zip(self._updates, found):
                 written = leaves[target] if isinstance(target, int) else target
                 written.copy_(self._torch.view_as_complex(value.torch()) if written.is_complex() else value.torch())
-        for place in self.interface.complex_outputs:
-            results[place] = self._torch.view_as_complex(results[place])
+        for position in self.interface.complex_outputs:
+            results[position] = self._torch.view_as_complex(results[position])
         rest = iter([v.item() if number else v for v, number in zip(results, self._floats)])
-        made = [next(rest) if computed else value for computed, value in self._outputs]
+        result = [next(rest) if computed else value for computed, value in self._outputs]
         if traced and torch.is_grad_enabled():
-            made = self._traced(leaves, made)
-        return self._tree.tree_unflatten(made, self._out_spec)
+            result = self._traced(leaves, result)
+        return self._tree.tree_unflatten(result, self._out_spec)
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         """The leaves of a call's arguments, and the arguments of ``main``. Raises FrontendError E017."""
@@ -231,9 +231,9 @@ class TorchModel(CompiledModule):
         if spec != self._in_spec:
             leaves = self._rearranged(args, kwargs, spec)
         inputs = []
-        for place, (leaf, (fixed, value)) in enumerate(zip(leaves, self._fixed)):
+        for position, (leaf, (fixed, value)) in enumerate(zip(leaves, self._fixed)):
             if not fixed:
-                inputs.append(self._input(leaf, place))
+                inputs.append(self._input(leaf, position))
             elif leaf is not value and (isinstance(leaf, self._torch.Tensor) or leaf != value):
                 raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
                                     help="compile again for this value")  # fmt: skip
@@ -248,13 +248,13 @@ class TorchModel(CompiledModule):
                 "E982", f"out= is {spec}, the results are {self._out_spec}", help="give it as the model returns it"
             )
         wanted = [leaf for leaf, (computed, _) in zip(leaves, self._outputs) if computed]
-        for place in self.interface.complex_outputs:
-            wanted[place] = self._torch.view_as_real(wanted[place])
+        for position in self.interface.complex_outputs:
+            wanted[position] = self._torch.view_as_real(wanted[position])
         return (*[None] * len(self._updates), *wanted)
 
     def _written(self, value: Any) -> Any:
         """A tensor of ``out=`` as the program writes to it: one of the host as an array, which is copied back from a device."""
-        here = self._place == CPU.kind or value is None or lies_on(self._place, value)
+        here = self._place == CPU.kind or value is None or is_on_device(self._place, value)
         return value if here or not isinstance(value, self._torch.Tensor) else Tensor.from_torch(value).numpy()
 
     def _rearranged(self, args: tuple[Any, ...], kwargs: dict[str, Any], spec: Any) -> list[Any]:
@@ -263,12 +263,12 @@ class TorchModel(CompiledModule):
         moved = rearranged(self.interface.names, self._in_spec, args, kwargs)
         leaves, found = self._tree.tree_flatten(moved if moved is not None else (args, kwargs))
         if found != self._in_spec:
-            constant = other_constant(found, self._in_spec)
+            constant = constant_difference(found, self._in_spec)
             if constant is not None:
                 raise FrontendError("E017", f"the inputs hold another constant than those the model was exported for: {constant}",
                                     help="compile again for this value, or keep it in a tensor")  # fmt: skip
-            raise FrontendError("E017", f"the inputs are {arguments_outline(spec)}, the model was exported for "
-                                f"{arguments_outline(self._in_spec)}", help="pass the inputs as in example_inputs")  # fmt: skip
+            raise FrontendError("E017", f"the inputs are {arguments_text(spec)}, the model was exported for "
+                                f"{arguments_text(self._in_spec)}", help="pass the inputs as in example_inputs")  # fmt: skip
         return list(leaves)
 
     def present(self) -> list[tuple[str, Any]]:
@@ -280,16 +280,16 @@ class TorchModel(CompiledModule):
         with a weight."""
         if not self._updates:
             return
-        inputs = [(span(leaf), place) for place, leaf in enumerate(leaves) if isinstance(leaf, self._torch.Tensor)]
+        inputs = [(span(leaf), n) for n, leaf in enumerate(leaves) if isinstance(leaf, self._torch.Tensor)]
         writes_inputs = any([isinstance(name, int) for name in self.interface.updates])
         weights = [(span(weight), name) for name, weight in self.present()] if writes_inputs else []
         for name, target in zip(self.interface.updates, self._updates):
             mine = span(leaves[target] if isinstance(target, int) else target)
-            for theirs, place in inputs:
-                if place != name and overlap(mine, theirs):
+            for theirs, position in inputs:
+                if position != name and overlap(mine, theirs):
                     written = name if isinstance(name, str) else f"input {self._path(name)}"
                     raise FrontendError(
-                        "E970", f"the model writes to {written}, which shares memory with input {self._path(place)}",
+                        "E970", f"the model writes to {written}, which shares memory with input {self._path(position)}",
                         help="pass a copy: .clone()",
                     )  # fmt: skip
             for theirs, weight in weights:
@@ -299,25 +299,26 @@ class TorchModel(CompiledModule):
                         help="pass a copy: .clone()",
                     )  # fmt: skip
 
-    def _input(self, leaf: Any, place: int) -> Any:
+    def _input(self, leaf: Any, position: int) -> Any:
         if isinstance(leaf, self._torch.Tensor):
-            places = ("cpu",) if self._place == CPU.kind else ("cpu", self._place)
+            devices = ("cpu",) if self._place == CPU.kind else ("cpu", self._place)
             if (
-                leaf.layout is not self._torch.strided or leaf.device.type not in places or leaf.is_quantized or leaf.is_nested
+                leaf.layout is not self._torch.strided or leaf.device.type not in devices or leaf.is_quantized or leaf.is_nested
             ):  # fmt: skip
-                refuse_tensor(self._torch, f"the input {self._path(place)}", leaf, places)
-            wanted = place in self.interface.complex_inputs
+                refuse_tensor(self._torch, f"the input {self._path(position)}", leaf, devices)
+            wanted = position in self.interface.complex_inputs
             if leaf.is_complex() != wanted:
                 kind, other = ("real", "complex") if wanted else ("complex", "real")
-                raise FrontendError("E015", f"the input {self._path(place)} is {kind}, the model was compiled for {other} numbers",
+                name = self._path(position)
+                raise FrontendError("E015", f"the input {name} is {kind}, the model was compiled for {other} numbers",
                                     help="compile it for an example of this kind")  # fmt: skip
             return self._compact(leaf)
         return leaf
 
     def _compact(self, value: Any) -> Tensor:
         """A torch tensor as kernels read it, where they do."""
-        made = self._plain_tensor(value)
-        return made if self._place == CPU.kind else self._linked().placement.value(made)
+        result = self._plain_tensor(value)
+        return result if self._place == CPU.kind else self._linked().placement.value(result)
 
     def _plain_tensor(self, value: Any) -> Tensor:
         """A torch tensor without gaps, negated views, addresses between those of elements (on a device: of vectors), as pairs where
@@ -325,11 +326,11 @@ class TorchModel(CompiledModule):
         plain = value.contiguous().resolve_neg()
         if plain.is_complex():
             plain = self._torch.view_as_real(plain.resolve_conj())
-        made = Tensor.from_torch(plain)
-        step = plain.element_size() if made.device.host_memory else made.device.memory.alignment
-        return Tensor.from_torch(plain.clone()) if made.data_ptr % step else made
+        result = Tensor.from_torch(plain)
+        step = plain.element_size() if result.device.host_memory else result.device.memory.alignment
+        return Tensor.from_torch(plain.clone()) if result.data_ptr % step else result
 
-    def _path(self, place: int) -> str:
+    def _path(self, position: int) -> str:
         """Name of an input by the place of its leaf: ``batch['mask'][0]``."""
         count = self._in_spec.num_leaves
         args, kwargs = self._tree.tree_unflatten(list(range(count)), self._in_spec)
@@ -338,14 +339,14 @@ class TorchModel(CompiledModule):
         for name, value in [*zip([*names, *range(len(names), len(args))], args), *kwargs.items()]:
             for path, leaf in self._tree.tree_flatten_with_path(value)[0]:
                 found[leaf] = f"{name}{self._tree.keystr(path)}"
-        return found.get(place, str(place))
+        return found.get(position, str(position))
 
     def _apart(self, values: Any, taken: set[int]) -> list[Any]:
         """Results as torch has them: a copy where one would be an input, a weight or a result that torch does not give twice."""
-        made: list[Any] = []
+        result: list[Any] = []
         for value, first in zip(values, self._twice):
-            made.append(separate(value, taken) if first is None else made[first])
-        return made
+            result.append(copy_if_aliased(value, taken) if first is None else result[first])
+        return result
 
     def save(self, path: str | Path, source: bool = True) -> None:
         """Write the model to one file for ``unity.load_model``: weights as the program reads them, and the state as it is now.
@@ -379,7 +380,7 @@ def load_model(
     if main is None:
         raise ArtifactError("E805", f"{path}: the program has no function main")
     gives = results_of(main, executable.program)
-    interface = read_interface(executable.model, Vouched(allow, str(path)))
+    interface = read_interface(executable.model, AllowedClasses(allow, str(path)))
     try:
         count = None if gives is None else 0 if gives[0] else len(gives[1])
         check_program(interface, len(main.params), count, len(executable.state))
@@ -396,7 +397,7 @@ def load_model(
     for entry in executable.program.table:
         if entry.kind == "packed" and entry.name.startswith(PREFIX):
             register_torch_operator(entry.name)
-    made = TorchModel(executable, interface, state, exec_mode)
-    made.file = str(path)
-    made.whole()
-    return made
+    result = TorchModel(executable, interface, state, exec_mode)
+    result.file = str(path)
+    result.seal()
+    return result

@@ -25,13 +25,13 @@ class _OfModel:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, made: Any, owner: type) -> Any:
-        if made is None:
+    def __get__(self, module: Any, owner: type) -> Any:
+        if module is None:
             return self
-        model = made.original()
+        model = module.original()
         if model is not None:
             return getattr(model, self.name)
-        own = made.__dict__.get("state", {})  # not there yet while the module is made
+        own = module.__dict__.get("state", {})  # not there yet while the module is made
         return own if self.name == "_buffers" else set() if self.name.endswith("_set") else {}
 
 
@@ -39,7 +39,7 @@ class CompiledModule(torch.nn.Module):  # type: ignore[misc]
     """A module without code of its own: ``state`` holds the tensors its program writes to, ``forward`` is the subclass's."""
 
     state: dict[str, Any]
-    _whole = False
+    _sealed = False
     """True when all attributes of its own are there, whose names parts of the model may have as well."""
     _parameters = _OfModel()
     _buffers = _OfModel()
@@ -60,9 +60,9 @@ class CompiledModule(torch.nn.Module):  # type: ignore[misc]
         if isinstance(model, torch.nn.Module):
             self.training = model.training and any([p.requires_grad for p in model.parameters()])
 
-    def whole(self) -> None:
+    def seal(self) -> None:
         """Say that all attributes are there: from now on a new one must not have the name of a part."""
-        self._whole = True
+        self._sealed = True
 
     def original(self) -> Any:
         """The torch module this one was compiled from; None where it is gone, or was none."""
@@ -94,7 +94,7 @@ class CompiledModule(torch.nn.Module):  # type: ignore[misc]
 
     def _keep_part(self, name: str) -> None:
         """Refuse to change what belongs to the torch model."""
-        if not self._whole or name in self.__dict__:
+        if not self._sealed or name in self.__dict__:
             return
         if any([name in table for table in (self._parameters, self._buffers, self._modules)]):
             self._refuse_parts(name)
@@ -151,9 +151,9 @@ class CompiledModule(torch.nn.Module):  # type: ignore[misc]
     register_full_backward_pre_hook = register_backward_hook = register_full_backward_hook
 
     def __copy__(self) -> Any:
-        made = type(self).__new__(type(self))
-        made.__dict__.update({k: v.copy() if type(v) is OrderedDict else v for k, v in self.__dict__.items()})
-        return made
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update({k: v.copy() if type(v) is OrderedDict else v for k, v in self.__dict__.items()})
+        return copied
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise ArtifactError(
@@ -187,8 +187,8 @@ class _NoGradient(torch.autograd.Function):  # type: ignore[misc]
 
 def without_gradients(source: Any, results: list[Any]) -> list[Any]:
     """Results whose ``backward`` raises FrontendError E663; ``source`` requires a gradient. What is no tensor stays."""
-    places = [k for k, value in enumerate(results) if isinstance(value, torch.Tensor) and not value.requires_grad]
-    if places:
-        for place, value in zip(places, _NoGradient.apply(source, tuple([results[k] for k in places]))):
-            results[place] = value
+    indices = [k for k, value in enumerate(results) if isinstance(value, torch.Tensor) and not value.requires_grad]
+    if indices:
+        for index, value in zip(indices, _NoGradient.apply(source, tuple([results[k] for k in indices]))):
+            results[index] = value
     return results

@@ -13,8 +13,8 @@ from typing import Any
 from ....support.errors import FrontendError
 from ....support.optional import require
 from ....support.schema import Misfit
-from .classes import PLAIN, SEEN, Vouched, class_name
-from .structures import LEAF, Shell, register_class
+from .classes import PLAIN, SEEN, AllowedClasses, class_name
+from .structures import LEAF, Template, register_class
 
 _PLAIN = (bool, int, float, str, type(None))
 _TORCH = ("dtype", "layout", "memory_format")
@@ -28,7 +28,7 @@ def write_value(value: Any) -> Any:
         return value
     if value is LEAF:
         return {"leaf": None}
-    if kind is Shell:
+    if kind is Template:
         keys = None if value.keys is None else [write_value(k) for k in value.keys]
         return {"object": [class_name(value.kind), keys, [write_value(p) for p in value.parts]]}
     if kind in (list, tuple, set, frozenset, torch.Size):
@@ -49,7 +49,7 @@ def write_value(value: Any) -> Any:
     raise FrontendError("E019", f"a {kind.__name__} among the arguments or results cannot be saved")
 
 
-def read_value(data: Any, vouched: Vouched) -> Any:
+def read_value(data: Any, vouched: AllowedClasses) -> Any:
     """The value that ``write_value`` wrote. Raises Misfit, ArtifactError E807."""
     if type(data) in _PLAIN:
         return data
@@ -96,7 +96,7 @@ def _hashable(found: Any, keys: Any) -> Any:
     return found
 
 
-def _read_name(kind: str, inner: Any, vouched: Vouched) -> Any:
+def _read_name(kind: str, inner: Any, vouched: AllowedClasses) -> Any:
     torch = require("torch")
     if kind == "enum":
         name, member = _row(inner, 2)
@@ -113,38 +113,38 @@ def _read_name(kind: str, inner: Any, vouched: Vouched) -> Any:
             return torch.device(inner)
         except RuntimeError as error:
             raise Misfit(f"no device {inner[:40]!r}") from error
-    made = getattr(torch, inner, None) if inner.isidentifier() else None
-    if type(made) is not getattr(torch, kind):
+    result = getattr(torch, inner, None) if inner.isidentifier() else None
+    if type(result) is not getattr(torch, kind):
         raise Misfit(f"no {kind} {inner[:40]!r}")
-    return made
+    return result
 
 
-def _read_object(inner: list[Any], vouched: Vouched) -> Shell:
+def _read_object(inner: list[Any], vouched: AllowedClasses) -> Template:
     """An object without its tensors: attributes by name, keys of a dict, or places of a list or tuple."""
     name, keys, parts = _row(inner, 3)
     if type(name) is not str or type(parts) is not list or type(keys) not in (list, type(None)):
         raise Misfit("expected an object: class, keys, parts")
     kind = vouched.find(name)
-    made = tuple([read_value(part, vouched) for part in parts])
+    result = tuple([read_value(part, vouched) for part in parts])
     if keys is None:
-        if not issubclass(kind, (list, tuple)) or len(made) != len(getattr(kind, "_fields", made)):
-            raise Misfit(f"{name} is no sequence of {len(made)}")
-        return Shell(kind, None, made)
+        if not issubclass(kind, (list, tuple)) or len(result) != len(getattr(kind, "_fields", result)):
+            raise Misfit(f"{name} is no sequence of {len(result)}")
+        return Template(kind, None, result)
     names = tuple(_hashable(found := [read_value(k, vouched) for k in keys], found))
-    if len(names) != len(made) or issubclass(kind, (list, tuple, set, frozenset, *_PLAIN[:4])):
-        raise Misfit(f"{name} has {len(names)} keys and {len(made)} parts")
+    if len(names) != len(result) or issubclass(kind, (list, tuple, set, frozenset, *_PLAIN[:4])):
+        raise Misfit(f"{name} has {len(names)} keys and {len(result)} parts")
     if not issubclass(kind, dict) and not all(
         [type(n) is str and n.isidentifier() and not n.startswith("__") for n in names]
     ):
         raise Misfit(f"attributes of {name} that are no names")
-    return Shell(kind, names, made)
+    return Template(kind, names, result)
 
 
 def leaves_of(template: Any) -> int:
     """Number of the tensors that belong into a template."""
     if template is LEAF:
         return 1
-    return sum([leaves_of(part) for part in template.parts]) if type(template) is Shell else 0
+    return sum([leaves_of(part) for part in template.parts]) if type(template) is Template else 0
 
 
 # ---- torch's description of a nesting
@@ -179,7 +179,7 @@ def note_classes(spec: Any) -> None:
         note_classes(child)
 
 
-def read_spec(data: Any, vouched: Vouched) -> Any:
+def read_spec(data: Any, vouched: AllowedClasses) -> Any:
     """The structure that ``write_spec`` wrote, as torch's ``TreeSpec``. Raises Misfit, ArtifactError E807."""
     torch = require("torch")
     tree = torch.utils._pytree
@@ -215,7 +215,7 @@ def read_spec(data: Any, vouched: Vouched) -> Any:
             raise Misfit(f"{name} has no context of its own")
         return tree.TreeSpec(kind, node.from_dumpable_context(context["dumped"]), children)
     found = read_value(context, vouched)
-    if type(found) is Shell:
+    if type(found) is Template:
         if found.kind is not kind or leaves_of(found) != count:
             raise Misfit(f"an object of {name} with another number of tensors")
         if kind not in tree.SUPPORTED_NODES:

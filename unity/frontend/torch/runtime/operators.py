@@ -80,7 +80,7 @@ def torch_function(target: Any) -> Callable[..., Any]:
         start = time.perf_counter()
         with torch.no_grad():
             args, kwargs, dtypes = _operands(str(template), values, torch)
-            made = _promised(target(*args, **kwargs), dtypes, torch)
+            made = _cast_to_inferred(target(*args, **kwargs), dtypes, torch)
         runs.count += 1
         runs.seconds += time.perf_counter() - start
         taken = {v.untyped_storage().data_ptr() for v in values if isinstance(v, torch.Tensor)}
@@ -97,10 +97,10 @@ def _read(value: Tensor) -> Any:
     return torch_from_array(array_at(address_of(array), array.dtype, array.shape, value, array.strides))
 
 
-def _promised(made: Any, dtypes: Any, torch: Any) -> Any:
+def _cast_to_inferred(made: Any, dtypes: Any, torch: Any) -> Any:
     """Results in the dtypes torch inferred for them: some operators give others when they run. Complex ones become pairs."""
     if isinstance(made, (list, tuple)):
-        return [_promised(m, d, torch) for m, d in zip(made, dtypes)]
+        return [_cast_to_inferred(m, d, torch) for m, d in zip(made, dtypes)]
     if isinstance(made, torch.Tensor) and made.is_complex():
         made = torch.view_as_real(made.resolve_conj())
     return made.to(getattr(torch, dtypes)) if isinstance(made, torch.Tensor) and dtypes else made

@@ -34,7 +34,7 @@ LEAF = _Leaf()
 
 
 @dataclass(slots=True, frozen=True)
-class Shell:
+class Template:
     """An object without its tensors: class, names of attributes or keys, and what they hold."""
 
     kind: type
@@ -46,14 +46,14 @@ class Shell:
         return f"{self.kind.__name__}({', '.join([str(p) for p in inner])})"
 
 
-def take_apart(value: Any) -> tuple[list[Any], Any]:
+def flatten(value: Any) -> tuple[list[Any], Any]:
     """(tensors and symbolic numbers in order, template) of an object. Raises FrontendError E961."""
     leaves: list[Any] = []
     return leaves, _template(value, leaves, require("torch"), 0)
 
 
-def put_together(leaves: Any, template: Any) -> Any:
-    """The object ``take_apart`` took apart, around other tensors."""
+def unflatten(leaves: Any, template: Any) -> Any:
+    """The object ``flatten`` took apart, around other tensors."""
     return _rebuild(template, iter(leaves))
 
 
@@ -75,14 +75,14 @@ def _template(value: Any, leaves: list[Any], torch: Any, depth: int) -> Any:
     if isinstance(value, type):
         SEEN[class_name(value)] = value
     if isinstance(value, dict):
-        return Shell(kind, tuple(value), tuple([_template(v, leaves, torch, depth + 1) for v in value.values()]))
+        return Template(kind, tuple(value), tuple([_template(v, leaves, torch, depth + 1) for v in value.values()]))
     if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
-        return Shell(kind, None, tuple([_template(v, leaves, torch, depth + 1) for v in value]))
+        return Template(kind, None, tuple([_template(v, leaves, torch, depth + 1) for v in value]))
     names = _attributes(value)
     if names is None:
         return value
     parts = [_template(getattr(value, n), leaves, torch, depth + 1) for n in names]
-    return Shell(kind, names, tuple(parts))
+    return Template(kind, names, tuple(parts))
 
 
 def _attributes(value: Any) -> tuple[str, ...] | None:
@@ -99,7 +99,7 @@ def _attributes(value: Any) -> tuple[str, ...] | None:
 def _rebuild(template: Any, leaves: Iterator[Any]) -> Any:
     if template is LEAF:
         return next(leaves)
-    if type(template) is not Shell:
+    if type(template) is not Template:
         return template
     parts = [_rebuild(p, leaves) for p in template.parts]
     kind = template.kind
@@ -113,25 +113,25 @@ def _rebuild(template: Any, leaves: Iterator[Any]) -> Any:
     return made
 
 
-def other_constant(given: Any, wanted: Any) -> str | None:
+def constant_difference(given: Any, wanted: Any) -> str | None:
     """Differences of constants in nested data (``TreeSpec``), in words: "steps is 3, not 2"."""
     if given.is_leaf() or wanted.is_leaf():
         return None
-    found = [_other_part(given.context, wanted.context)]
-    found += [other_constant(a, b) for a, b in zip(given.children(), wanted.children())]
+    found = [_first_difference(given.context, wanted.context)]
+    found += [constant_difference(a, b) for a, b in zip(given.children(), wanted.children())]
     return next((text for text in found if text is not None), None)
 
 
-def _other_part(given: Any, wanted: Any) -> str | None:
-    shells = type(given) is type(wanted) is Shell
+def _first_difference(given: Any, wanted: Any) -> str | None:
+    shells = type(given) is type(wanted) is Template
     if not shells or given.keys != wanted.keys or len(given.parts) != len(wanted.parts):
         return None
     names = given.keys if given.keys is not None else tuple([f"[{i}]" for i in range(len(given.parts))])
     for name, part, other in zip(names, given.parts, wanted.parts):
-        nested = _other_part(part, other)
+        nested = _first_difference(part, other)
         if nested is not None:
             return nested
-        if not {type(part), type(other)} & {Shell, _Leaf} and part != other:
+        if not {type(part), type(other)} & {Template, _Leaf} and part != other:
             return f"{name} is {part!r}, not {other!r}"
     return None
 
@@ -146,7 +146,7 @@ def register_classes(value: Any) -> None:
         if isinstance(leaf, plain) or kind in tree.SUPPORTED_NODES:
             continue
         if (isinstance(leaf, (dict, list, tuple)) and kind is not torch.Size) or _attributes(leaf) is not None:
-            take_apart(leaf)
+            flatten(leaf)
             register_class(kind)
 
 
@@ -154,13 +154,13 @@ def register_class(kind: type) -> None:
     """Teach torch one class."""
     torch = require("torch")
     torch.utils._pytree.register_pytree_node(
-        kind, take_apart, put_together, flatten_with_keys_fn=_with_keys, serialized_type_name=class_name(kind)
+        kind, flatten, unflatten, flatten_with_keys_fn=_with_keys, serialized_type_name=class_name(kind)
     )
-    torch.fx._pytree.register_pytree_flatten_spec(kind, lambda found, spec: take_apart(found)[0])
+    torch.fx._pytree.register_pytree_flatten_spec(kind, lambda found, spec: flatten(found)[0])
 
 
 def _with_keys(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
-    leaves, template = take_apart(value)
+    leaves, template = flatten(value)
     key = require("torch").utils._pytree.SequenceKey
     return [(key(i), leaf) for i, leaf in enumerate(leaves)], template
 

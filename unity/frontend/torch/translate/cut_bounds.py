@@ -15,7 +15,7 @@ from ....ir.scalar import Sub
 from ....ir.types import Expr
 from ..context.context import Args, Context, axis_of, is_node, to_dim
 from ..context.report import Gap
-from ..operators.shape import bound_of
+from ..operators.shape import slice_bound
 
 _SPLITS = (
     "aten.split.",
@@ -69,7 +69,7 @@ def _conditions(c: Context, node: Any, bind: Callable[..., Args]) -> Iterator[Ex
             begin = extent + start
             yield from _unproven(c, begin)
         else:
-            begin = bound_of(c, start, extent, beyond=True)
+            begin = slice_bound(c, start, extent, beyond=True)
         step = to_dim(getattr(a, "step", 1))
         rest = extent - begin - ((size - 1) * step + 1)
         for inside in _unproven(c, rest):

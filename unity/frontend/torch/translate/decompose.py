@@ -49,13 +49,13 @@ def traced(c: Context, target: Any, args: Sequence[Any], kwargs: dict[str, Any],
     if fn is None:
         raise Gap("no graph operator expresses it")
     leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))
-    places = [n for n, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
-    inputs = [leaves[place] for place in places]
+    positions = [n for n, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
+    inputs = [leaves[position] for position in positions]
     values = [n.meta["val"] for n in inputs]
 
     def run(*given: Any) -> Any:
-        for place, value in zip(places, given):
-            leaves[place] = value
+        for position, value in zip(positions, given):
+            leaves[position] = value
         args, kwargs = torch.utils._pytree.tree_unflatten(leaves, spec)
         made = fn(*args, **kwargs)
         return list(made) if isinstance(made, tuple) else made  # named tuples would be nodes

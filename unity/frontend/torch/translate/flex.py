@@ -1,7 +1,7 @@
 """``flex_attention``: attention whose scores one function changes and whose pairs another chooses.
 
-Both functions take one score and its place; ``torch.vmap`` makes them operators on all places at once, traced again into ATen.
-Where the new score is the old one plus what only the place decides, the sum becomes a bias of the fused attention, of size 1 along
+Both functions take one score and its position; ``torch.vmap`` makes them operators on all positions, traced again into ATen.
+Where the new score is the old one plus what the position decides, the sum becomes a bias of the fused attention, of size 1 along
 axes it does not depend on; a mask alone becomes a mask. Any other function is applied to the matrix of scores. Not here:
 attention itself.
 """
@@ -36,7 +36,7 @@ def flex_attention(
     operands = value_of([*node.args[:3], *node.args[7], *node.args[8]])
     used = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
     if not flex.is_sum or used - {0}:
-        return parts.results(flex.traced(flex.whole), operands)
+        return parts.results(flex.traced(flex.full_attention), operands)
     arguments = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": node.args[5], "enable_gqa": True}
     if flex.adds or (flex.chooses and not flex.is_causal):
         arguments["attn_mask"] = parts.results(flex.traced(flex.bias), operands)[0]
@@ -59,19 +59,19 @@ class _Flex:
         self.score, self.mask = [getattr(root, part.target) for part in (node.args[3], node.args[4][-1])]
         self.inputs = [getattr(n, "meta", {"val": n})["val"] for n in [*node.args[:3], *node.args[7], *node.args[8]]]
         self.split = 3 + len(node.args[7])
-        given, result = _ends(self.score)
+        given, result = _inputs_and_result(self.score)
         self.adds = result is not given[0]
         """True if the score changes."""
         small = str(self.inputs[0].dtype) in _SMALL
-        self.is_sum = not (self.adds and small) and _is_sum(result, given[0], _behind(given[0]))
+        self.is_sum = not (self.adds and small) and _is_sum(result, given[0], _dependents(given[0]))
         """True if the new score is the old one plus something that is exact in the type of the query."""
-        places, chosen = _ends(self.mask)
+        params, chosen = _inputs_and_result(self.mask)
         self.chooses = str(chosen.target) != "aten.new_ones.default"
         self.is_causal = (str(chosen.target), *chosen.args) in (
-            ("aten.ge.Tensor", *places[2:4]),
-            ("aten.le.Tensor", places[3], places[2]),
+            ("aten.ge.Tensor", *params[2:4]),
+            ("aten.le.Tensor", params[3], params[2]),
         )
-        self.used = [bool(n.users) or (self.chooses and bool(m.users)) for n, m in zip(given[1:5], places)]
+        self.used = [bool(n.users) or (self.chooses and bool(m.users)) for n, m in zip(given[1:5], params)]
         """Those of batch, head, row and column that decide."""
 
     def traced(self, fn: Callable[..., Any]) -> Any:
@@ -84,40 +84,42 @@ class _Flex:
             first = (str(error).strip().splitlines() or [""])[0]
             raise Gap(f"torch cannot vectorise its functions: {type(error).__name__}: {first}") from error
 
-    def _everywhere(self, fn: Callable[..., Any], places: Sequence[Any], scores: Any = None) -> Any:
-        """A function of (score,) batch, head, row and column at all places."""
+    def _evaluate_everywhere(self, fn: Callable[..., Any], indices: Sequence[Any], scores: Any = None) -> Any:
+        """A function of (score,) batch, head, row and column at all positions."""
         for axis in reversed(range(4)):
             ends = [0 if n == axis else None for n in range(4)]
             fn = self.torch.vmap(fn, in_dims=tuple(ends if scores is None else [0, *ends]))
-        return fn(*places) if scores is None else fn(scores, *places)
+        return fn(*indices) if scores is None else fn(scores, *indices)
 
-    def _places(self, query: Any, key: Any, all_of: bool) -> list[Any]:
+    def _indices(self, query: Any, key: Any, all_of: bool) -> list[Any]:
         sizes = [query.size(0), query.size(1), query.size(2), key.size(2)]
         return [self.torch.arange(n if all_of or used else 1) for n, used in zip(sizes, self.used)]
 
     def bias(self, query: Any, key: Any, value: Any, *buffers: Any) -> Any:
         """The bias that is added to the scores, minus infinity where a pair is not chosen; or which pairs are."""
-        places = self._places(query, key, False)
-        kept = self._everywhere(lambda *i: self.mask(*i, *buffers[self.split - 3 :]), places)
+        indices = self._indices(query, key, False)
+        visible = self._evaluate_everywhere(lambda *i: self.mask(*i, *buffers[self.split - 3 :]), indices)
         if not self.adds:
-            return kept
+            return visible
         zero = query.new_zeros(())
-        added = self._everywhere(lambda *i: self.score(zero, *i, *buffers[: self.split - 3]), places)
+        added = self._evaluate_everywhere(lambda *i: self.score(zero, *i, *buffers[: self.split - 3]), indices)
         added = added.to(query.dtype)
-        return self.torch.where(kept, added, -math.inf) if self.chooses else added
+        return self.torch.where(visible, added, -math.inf) if self.chooses else added
 
-    def whole(self, query: Any, key: Any, value: Any, *buffers: Any) -> Any:
+    def full_attention(self, query: Any, key: Any, value: Any, *buffers: Any) -> Any:
         """Attention with the matrix of scores, computed in float32 as torch does."""
         torch = self.torch
-        wide = torch.promote_types(query.dtype, torch.float32)
+        compute_dtype = torch.promote_types(query.dtype, torch.float32)
         heads = query.size(1) // key.size(1)
         key, value = [t.repeat_interleave(heads, 1).expand(query.size(0), -1, -1, -1) for t in (key, value)]
-        scores = query.to(wide) @ key.to(wide).transpose(-2, -1) * self.scale
-        places = self._places(query, key, True)
-        scores = self._everywhere(lambda s, *i: self.score(s, *i, *buffers[: self.split - 3]), places, scores).to(wide)
+        scores = query.to(compute_dtype) @ key.to(compute_dtype).transpose(-2, -1) * self.scale
+        indices = self._indices(query, key, True)
+        scores = self._evaluate_everywhere(
+            lambda s, *i: self.score(s, *i, *buffers[: self.split - 3]), indices, scores
+        ).to(compute_dtype)
         if self.chooses:
-            kept = self._everywhere(lambda *i: self.mask(*i, *buffers[self.split - 3 :]), places)
-            scores = torch.where(kept, scores, -math.inf)
+            visible = self._evaluate_everywhere(lambda *i: self.mask(*i, *buffers[self.split - 3 :]), indices)
+            scores = torch.where(visible, scores, -math.inf)
         highest = scores.amax(-1, keepdim=True)
         weights = torch.exp(scores - torch.where(torch.isinf(highest), 0.0, highest))
         total = weights.sum(-1, keepdim=True)
@@ -126,14 +128,14 @@ class _Flex:
         return made, total / math.log(2), highest.squeeze(-1) / math.log(2)
 
 
-def _ends(module: Any) -> tuple[list[Any], Any]:
+def _inputs_and_result(module: Any) -> tuple[list[Any], Any]:
     """Inputs and result of a function."""
     nodes = list(module.graph.nodes)
     result = nodes[-1].args[0]
     return [n for n in nodes if n.op == "placeholder"], result[0] if isinstance(result, (list, tuple)) else result
 
 
-def _behind(node: Any) -> set[Any]:
+def _dependents(node: Any) -> set[Any]:
     """All nodes that depend on a node."""
     found, rest = {node}, [node]
     while rest:
