@@ -206,7 +206,7 @@ def convolutions(shape="(1, 16, 24, 24)"):
 
 def gains(monkeypatch, of):
     """Let races say what a test wants: ``of(about)`` is the gain of a step, or of the verdict ("program")."""
-    tried, about = whole.Programs.tried, ["program"]
+    tried, about = whole.Programs.try_step, ["program"]
 
     def recording(self, step, worth):
         about[0] = step.about

@@ -111,7 +111,7 @@ def compile_chosen(
         choices = Choices(lambda: load("options").analytic_choices(given))
     else:
         source, point, choices = load("options").choose_measured(given, how)
-        passes, graph = point.passes or passes, None if point.is_usual else point.graph_passes
+        passes, graph = point.passes or passes, None if point.is_default else point.graph_passes
     with nullcontext() if how.tune is None else load("options").schedule_database(source, how, graph):
         made = build(
             source, how.target, exec_mode=how.exec_mode, pipeline=passes, tir_pipeline=how.tir_pipeline,

@@ -115,7 +115,7 @@ def _run(site: Site, anchor: Anchor, values: list[Tensor], kernel: Candidate, ta
         return _Run(problem=f"failed: {type(error).__name__}: {error}")
 
 
-def results_agree(ours: np.ndarray, other: np.ndarray) -> bool:
+def allclose(ours: np.ndarray, other: np.ndarray) -> bool:
     """True if two results differ by no more than the rounding of another order of sums."""
     a, b = ours.astype("float64"), other.astype("float64")
     scale = np.abs(a).max(initial=0.0)
@@ -146,11 +146,7 @@ def measure_site(site: Site, target: Any, tiles: tuple[Tiles, ...]) -> Measured:
         values = [random_tensor(rng, s, d) for s, d in zip(anchor.shapes, anchor.dtypes)]
         row = [_run(site, anchor, values, kernel, target) for kernel in candidates]
         for found in row[1:]:
-            if (
-                found.result is not None
-                and row[0].result is not None
-                and not results_agree(row[0].result, found.result)
-            ):
+            if found.result is not None and row[0].result is not None and not allclose(row[0].result, found.result):
                 found.problem = "its result differs from ours"
         runs.append(row)
     shares = [[(run.problem and float("inf")) or run.seconds / line[0].seconds for run in line] for line in runs]
@@ -165,12 +161,12 @@ def measure_site(site: Site, target: Any, tiles: tuple[Tiles, ...]) -> Measured:
                 reason = "fastest alone" if k or len(candidates) == 1 else f"no other is {MARGIN} times faster alone"
             else:
                 reason = run.problem or f"{run.seconds / line[chosen].seconds:.2f} times as long alone"
-            rows.append(Choice(anchor.op, text_of(anchor), candidate_name(kernel), run.seconds, reason, k == chosen))
+            rows.append(Choice(anchor.op, text_of(anchor), kernel_name(kernel), run.seconds, reason, k == chosen))
     kernels, others = tuple([candidates[k] for k in best]), tuple([candidates[k] for k in near])
     return Measured(site, kernels, others, tuple(rows), runs[0][0].seconds)
 
 
-def candidate_name(kernel: Candidate) -> str:
+def kernel_name(kernel: Candidate) -> str:
     """A candidate as the table shows it."""
     return OURS if kernel is None else kernel.name
 
@@ -180,4 +176,4 @@ def _best(shares: list[float]) -> int:
     return min(usable, key=lambda k: shares[k], default=0)
 
 
-__all__ = ["OURS", "Candidate", "Measured", "candidate_name", "measure_site", "random_tensor", "results_agree"]
+__all__ = ["OURS", "Candidate", "Measured", "allclose", "kernel_name", "measure_site", "random_tensor"]

@@ -25,10 +25,10 @@ from ...vm.choices import Choice, Choices
 from ...vm.roofline import machine_roofline
 from ..entry import BuildOptions
 from ..precision.precision import PREPARE
-from .alone import OURS, Measured, candidate_name, measure_site
+from .alone import OURS, Measured, kernel_name, measure_site
 from .anchors import BUCKETS, Key, sites_of, text_of
 from .candidates import LAYOUT, TILES
-from .whole import Point, SearchResult, decide
+from .whole import Point, Result, decide
 
 WAYS = ("analytic", "measured", "measured+winograd")
 """The values of ``choose``."""
@@ -57,12 +57,12 @@ def choose_measured(mod: IRModule, how: BuildOptions) -> tuple[IRModule, Point, 
     return found.point.module(mod), found.point, Choices(lambda: rows)
 
 
-def _rows(key: Key, measured: Measured, found: SearchResult) -> list[Choice]:
+def _rows(key: Key, measured: Measured, found: Result) -> list[Choice]:
     """The table of a site: what was measured alone, and what computes it."""
     kernels = found.point.kernels.get(key, (None,) * len(measured.kernels))
     each = len(measured.rows) // len(kernels)
     return [
-        replace(row, chosen=row.candidate == candidate_name(kernels[k // each])) for k, row in enumerate(measured.rows)
+        replace(row, chosen=row.candidate == kernel_name(kernels[k // each])) for k, row in enumerate(measured.rows)
     ]
 
 

@@ -35,7 +35,7 @@ from ...vm.stages import check, configure
 from ..entry import BuildOptions
 from ..precision.accuracy import as_inputs, copies, leaves
 from . import alone
-from .alone import OURS, Candidate, Measured, candidate_name, random_tensor, results_agree
+from .alone import OURS, Candidate, Measured, allclose, kernel_name, random_tensor
 from .anchors import Key
 from .kernels import with_kernels
 
@@ -101,7 +101,7 @@ class Point:
 
 
 @dataclass(slots=True, frozen=True)
-class SearchResult:
+class Result:
     """The result of a search: the point, and rows of the table for what was tried in the program."""
 
     point: Point
@@ -154,7 +154,7 @@ class Programs:
             return step.row(seconds, f"failed: {error.message}", False)
         except (RuntimeError, ValueError, TypeError) as error:  # of a library's kernel
             return step.row(seconds, f"failed: {type(error).__name__}: {error}", False)
-        if not all([results_agree(a, b) for a, b in zip(self.expected, results, strict=True)]):
+        if not all([allclose(a, b) for a, b in zip(self.expected, results, strict=True)]):
             return step.row(seconds, "the result of the program differs", False)
         seconds, gain = _compare_speed(self.run, run)
         if gain >= worth:  # once more: of many decisions some look better by chance
@@ -220,7 +220,7 @@ def why_not_measured(how: BuildOptions) -> str:
     return ""
 
 
-def decide(mod: IRModule, how: BuildOptions, measured: Mapping[Key, Measured]) -> SearchResult:
+def decide(mod: IRModule, how: BuildOptions, measured: Mapping[Key, Measured]) -> Result:
     """The decisions about a program whose calls were measured alone."""
     problem = why_not_measured(how)
     inputs = problem or example_arguments(mod, how.examples)
@@ -230,12 +230,10 @@ def decide(mod: IRModule, how: BuildOptions, measured: Mapping[Key, Measured]) -
         programs, inputs = None, error.message
     if programs is None:
         point = Point({key: found.kernels for key, found in measured.items() if any(found.kernels)})
-        return SearchResult(
-            point, (Choice("program", "", OURS, float("nan"), f"not measured as a whole: {inputs}", False),)
-        )
+        return Result(point, (Choice("program", "", OURS, float("nan"), f"not measured as a whole: {inputs}", False),))
     with target(how.target):
         rows = tuple(_search(programs, measured))
-    return SearchResult(programs.best, rows)
+    return Result(programs.best, rows)
 
 
 def _search(programs: Programs, measured: Mapping[Key, Measured]) -> Iterator[Choice]:
@@ -265,7 +263,7 @@ def _kernel_steps(measured: Mapping[Key, Measured]) -> Iterator[_Step]:
             continue  # one for each size
         for kernel in dict.fromkeys([found.kernels[0], *found.near]):
             yield _Step(
-                key[0], found.rows[0].shape, candidate_name(kernel), partial(Point.computed_by, key=key, kernel=kernel)
+                key[0], found.rows[0].shape, kernel_name(kernel), partial(Point.computed_by, key=key, kernel=kernel)
             )
 
 
@@ -287,4 +285,4 @@ def _fusion_steps(mod: IRModule, point: Point, how: BuildOptions) -> Iterator[_S
         yield _Step("fusion", name, "stored", partial(Point.storing, name=name))
 
 
-__all__ = ["Point", "SearchResult", "decide"]
+__all__ = ["Point", "Result", "decide"]
