@@ -103,7 +103,7 @@ def compared(
 @pytest.mark.parametrize("choice,tile", [
     (Choice(128, 64, 2, 1, is_grouped=True), "128 x 64"),
     (Choice(192, 128, 3, 1, is_grouped=True), "192 x 128"),
-    (Choice(64, 32, 1, 1, is_grouped=True, turned=True), "32 x 64"),
+    (Choice(64, 32, 1, 1, is_grouped=True, swapped=True), "32 x 64"),
     (Choice(256, 64, 4, 1, is_grouped=True), "256 x 64"),
     (Choice(64, 64, 1, 1, is_grouped=True), "one after another in 2 blocks"),
     (Choice(128, 64, 2, 1, is_grouped=True), "of 3 pieces"),
@@ -112,7 +112,7 @@ def test_tiles(monkeypatch: pytest.MonkeyPatch, choice: Choice, tile: str) -> No
     """Images are rows or columns of a tile; pieces of the sum have whole windows or parts of one."""
     only(monkeypatch, choice)
     if "pieces" in tile:
-        monkeypatch.setattr(tile_costs, "JOIN", -1e9)
+        monkeypatch.setattr(tile_costs, "REDUCE", -1e9)
         monkeypatch.setattr(tile_costs, "PIECES", (1, 3))
     device = Machine(gpu=replace(DEVICE.gpu, processors=2)) if "after" in tile else DEVICE
     compared(1 if "pieces" in tile else 5, 6, 5, 128, 40, 3, "padding=1", tile, device)

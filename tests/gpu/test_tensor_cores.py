@@ -177,7 +177,7 @@ def test_tiles_by_sizes_and_devices() -> None:
     whole, odd = scheduled(product("n", 4096, "k", "b", "float16", "float16"), hopper)[1].split("; else: up to 1 rows")
     assert "where k is a multiple of 8" in whole and "(wgmma, bulk copies)" in whole and "wgmma" not in odd, whole
     few = scheduled(product(16, 4096, 4096, "b", "float16", "float16"), hopper)[1]
-    assert "16 x 64 by 64 in 12 stages, turned (wgmma, bulk copies)" in few, few
+    assert "16 x 64 by 64 in 12 stages, operands swapped (wgmma, bulk copies)" in few, few
     assert "192 x 1" in scheduled(product(4096, 2304, 768, "b", "float16", "float16"), hopper)[1]
     assert "pieces" in scheduled(product(64, 768, 3072, "b", "float16", "float16"), hopper)[1]
     assert "by 32 (m16n8k16)" in scheduled(product(4096, 4096, 32, "", "float16", "float16"), hopper)[1]

@@ -37,12 +37,12 @@ TILES = [
     (Choice(192, 128, 3, 1, is_grouped=True), "192 x 128", 200, 136, 136, "b", "float16", {}),
     (Choice(64, 32, 1, 1, is_grouped=True), "64 x 32", 70, 40, 136, "b", "int8", {}),
     (Choice(128, 96, 2, 1, is_grouped=True), "128 x 96", 130, 100, 328, "b", "float16", {"pieces": 3}),
-    (Choice(64, 16, 1, 1, is_grouped=True, turned=True), "16 x 64", 20, 72, 136, "", "bfloat16", {}),
-    (Choice(64, 32, 1, 1, is_grouped=True, turned=True), "32 x 64", 20, 66, 256, "b", "int8", {"pieces": 2}),
-    (Choice(64, 64, 1, 1, is_grouped=True, turned=True), "64 x 64", 72, 40, 264, "ab", "float16", {"pieces": 2}),
-    (Choice(128, 64, 2, 1, is_grouped=True, turned=True), "64 x 128", 40, 132, 72, "b", "float16", {}),
+    (Choice(64, 16, 1, 1, is_grouped=True, swapped=True), "16 x 64", 20, 72, 136, "", "bfloat16", {}),
+    (Choice(64, 32, 1, 1, is_grouped=True, swapped=True), "32 x 64", 20, 66, 256, "b", "int8", {"pieces": 2}),
+    (Choice(64, 64, 1, 1, is_grouped=True, swapped=True), "64 x 64", 72, 40, 264, "ab", "float16", {"pieces": 2}),
+    (Choice(128, 64, 2, 1, is_grouped=True, swapped=True), "64 x 128", 40, 132, 72, "b", "float16", {}),
     (Choice(64, 32, 1, 1, is_grouped=True), "64 x 32", 130, 72, 136, "b", "float16", {"in_turn": 1, "stages": 2}),
-    (Choice(64, 32, 1, 1, is_grouped=True, turned=True), "32 x 64", 40, 130, 264, "b", "float16", {"in_turn": 1, "pieces": 2}),
+    (Choice(64, 32, 1, 1, is_grouped=True, swapped=True), "32 x 64", 40, 130, 264, "b", "float16", {"in_turn": 1, "pieces": 2}),
 ]  # fmt: skip
 """Tiles: three warpgroups, one, pieces of a sum, exchanged operands, several tiles of a block."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...arith.analyzer import Analyzer
 from ...ffi.device import CUDA_MEMORY
-from ...ir.analysis.threads import BLOCKS_TOGETHER
+from ...ir.analysis.threads import MIN_BLOCKS_PER_SM
 from ...ir.build import const, dtype_of, is_int
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
@@ -84,7 +84,7 @@ def write_kernels(
         bounds = block_bounds(func)
         limit = f' "nvvm.maxntid"="{",".join([str(n) for n in bounds])}"' if bounds else ""
         alone = math.prod(bounds) >= arch.max_threads or sets_registers(func) or _sized_at_launch(func)
-        together = _blocks_together(func) or int(alone)
+        together = _min_blocks_per_sm(func) or int(alone)
         limit += f' "nvvm.minctasm"="{together}"' if bounds and together else ""
         attributes.append(f"attributes #{number + 1} = {{ nounwind{limit} }}")
     text = (
@@ -152,10 +152,10 @@ def _sized_at_launch(func: PrimFunc) -> bool:
     return any([alloc.buffer.scope == "shared.dyn" for alloc in collect(func.body, AllocBuffer)])
 
 
-def _blocks_together(func: PrimFunc) -> int:
+def _min_blocks_per_sm(func: PrimFunc) -> int:
     """Blocks that a multiprocessor is to have at a time, as the kernel says it; 0 where it does not."""
-    said = [attr.value for attr in collect(func.body, AttrStmt) if attr.key == BLOCKS_TOGETHER]
-    return max([value.value if type(value) is IntImm else value for value in said], default=0)
+    bounds = [attr.value for attr in collect(func.body, AttrStmt) if attr.key == MIN_BLOCKS_PER_SM]
+    return max([value.value if type(value) is IntImm else value for value in bounds], default=0)
 
 
 def _vector_parameters(func: PrimFunc, maps: Sequence[TensorMap]) -> set[int]:

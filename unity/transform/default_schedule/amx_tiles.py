@@ -58,36 +58,40 @@ KINDS = {
 """Types of data, weights and output: the kind, and the group."""
 
 
-def _kind_of(what: Contraction, machine: Machine) -> tuple[str, int]:
+def _kind_of(contraction: Contraction, machine: Machine) -> tuple[str, int]:
     """The kind and the group for the types of a contraction, ("", 0) where the machine has no tiles for them."""
-    types = tuple([b.dtype.name for b in (what.data.buffer, what.weights.buffer, what.output)])
+    types = tuple([b.dtype.name for b in (contraction.data.buffer, contraction.weights.buffer, contraction.output)])
     kind, group = KINDS.get(types, ("", 0))  # type: ignore[arg-type]
-    has = f"amx_{kind}" in machine.intrinsics and decided_intrinsic(what.block) is None
+    has = f"amx_{kind}" in machine.intrinsics and decided_intrinsic(contraction.block) is None
     return (kind, group) if has else ("", 0)
 
 
-def tile_multiple(what: Contraction, row: IterVar | None, machine: Machine) -> tuple[int, float]:
+def tile_multiple(contraction: Contraction, row: IterVar | None, machine: Machine) -> tuple[int, float]:
     """The multiple of steps that fills tiles for the types of a contraction, 0 where there are none, or its rows are too few; how
     many times as fast they are as steps one by one."""
-    height, group = extent_of(row) if row is not None else None, _kind_of(what, machine)[1]
+    height, group = extent_of(row) if row is not None else None, _kind_of(contraction, machine)[1]
     return (SIDE * group, FASTER * group) if height is not None and height >= LEAST else (0, 1.0)
 
 
-def tile_block_of(what: Contraction, row: IterVar | None, machine: Machine) -> TileBlock | None:
+def tile_block_of(contraction: Contraction, row: IterVar | None, machine: Machine) -> TileBlock | None:
     """The block for a contraction; None where the machine has no tiles for its types, or its extents do not fill them."""
-    kind, group = _kind_of(what, machine)
-    innermost, indices = what.reductions[-1], what.data.indices
-    depth, height, width = extent_of(innermost), extent_of(row) if row is not None else None, extent_of(what.columns)
-    contiguous = bool(indices) and indices[-1] is innermost.var and not what.data.buffer.strides
-    plain = len(what.weight_order) == len(what.weights.indices)
+    kind, group = _kind_of(contraction, machine)
+    innermost, indices = contraction.reductions[-1], contraction.data.indices
+    depth, height, width = (
+        extent_of(innermost),
+        extent_of(row) if row is not None else None,
+        extent_of(contraction.columns),
+    )
+    contiguous = bool(indices) and indices[-1] is innermost.var and not contraction.data.buffer.strides
+    plain = len(contraction.weight_order) == len(contraction.weights.indices)
     if not kind or not contiguous or not plain:
         return None
     if row is None or depth is None or height is None or width is None or depth % (SIDE * group) or height < LEAST:
         return None
-    if height % SIDE and row_step(what.data, row) is None:
+    if height % SIDE and row_step(contraction.data, row) is None:
         return None
-    rows = choose(what.block, "rows", (SIDE, 2 * SIDE), 2 * SIDE if -(-height // SIDE) % 2 == 0 else SIDE)
-    columns = SIDE if width <= SIDE else choose(what.block, "columns", (SIDE, 2 * SIDE), 2 * SIDE)
+    rows = choose(contraction.block, "rows", (SIDE, 2 * SIDE), 2 * SIDE if -(-height // SIDE) % 2 == 0 else SIDE)
+    columns = SIDE if width <= SIDE else choose(contraction.block, "columns", (SIDE, 2 * SIDE), 2 * SIDE)
     return TileBlock(kind, rows, columns, group, depth)
 
 
@@ -99,21 +103,21 @@ def row_step(data: BufferLoad, row: IterVar) -> tuple[int, int] | None:
 
 
 def schedule_tile_block(
-    sch: Schedule, block: BlockRV, after: BlockRV, what: Contraction, row: IterVar, shape: TileBlock, lanes: int,
+    sch: Schedule, block: BlockRV, after: BlockRV, contraction: Contraction, row: IterVar, shape: TileBlock, lanes: int,
     shared: bool,
 ) -> LoopRV:  # fmt: skip
     """Blocks outside, the other reductions around each, the intrinsic inside; the consumer on each block. The loop around it."""
-    loops = dict(zip([axis.var for axis in what.block.iter_vars], sch.get_loops(block)))
-    j0, j1 = sch.split(loops[what.columns.var], [None, shape.columns])
+    loops = dict(zip([axis.var for axis in contraction.block.iter_vars], sch.get_loops(block)))
+    j0, j1 = sch.split(loops[contraction.columns.var], [None, shape.columns])
     i0, i1 = sch.split(loops[row.var], [None, shape.rows])
-    near = _rows_near(what, row, shape)
-    lines = [loops[axis.var] for axis in what.rows if axis is not row]
-    outer = [loops[axis.var] for axis in what.batch]
+    near = _rows_near(contraction, row, shape)
+    lines = [loops[axis.var] for axis in contraction.rows if axis is not row]
+    outer = [loops[axis.var] for axis in contraction.batch]
     if near is not None:
         i_far, i0 = sch.split(i0, [None, near])
         outer.append(i_far)
     outer += [j0, *lines, i0]
-    *around, depth = [loops[axis.var] for axis in what.reductions]
+    *around, depth = [loops[axis.var] for axis in contraction.reductions]
     sch.reorder(*outer, *around, i1, j1, depth)
     place: LoopRV = sch.fuse(*outer) if shared and len(outer) > 1 else outer[-1]
     if shared:
@@ -130,15 +134,15 @@ def schedule_tile_block(
     return place
 
 
-def _rows_near(what: Contraction, row: IterVar, shape: TileBlock) -> int | None:
+def _rows_near(contraction: Contraction, row: IterVar, shape: TileBlock) -> int | None:
     """Blocks of rows that stay in cache together, a divisor of all; None where all do."""
     height = extent_of(row)
     assert height is not None
     count = -(-height // shape.rows)
-    line = shape.depth * what.data.buffer.dtype.itemsize
+    line = shape.depth * contraction.data.buffer.dtype.itemsize
     most = max(1, CACHED // (line * shape.rows))
     divisors = [n for n in range(1, count + 1) if count % n == 0]
-    near = choose(what.block, "rows_near", divisors, max([n for n in divisors if n <= most]))
+    near = choose(contraction.block, "rows_near", divisors, max([n for n in divisors if n <= most]))
     return near if near < count else None
 
 

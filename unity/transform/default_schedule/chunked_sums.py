@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ..schedule import BlockRV, LoopRV, Schedule
 
 
-def wants_chunks(what: Contraction) -> bool:
+def wants_chunks(contraction: Contraction) -> bool:
     """True if the error of the sum is visible: the operands have the precision of the floating-point sum."""
-    types = {buffer.dtype for buffer in (what.data.buffer, what.weights.buffer, what.output)}
-    return len(types) == 1 and what.output.dtype.is_float
+    types = {buffer.dtype for buffer in (contraction.data.buffer, contraction.weights.buffer, contraction.output)}
+    return len(types) == 1 and contraction.output.dtype.is_float
 
 
 def cut_into_chunks(sch: Schedule, steps: list[LoopRV], most: int) -> tuple[list[LoopRV], list[LoopRV]]:

@@ -35,7 +35,9 @@ CHUNKS = (96, 128, 192, 256)
 """Steps of a chunk of a long sum: its rounding error grows with them."""
 
 
-def tile_size(what: Contraction, height: int, width: int, lanes: int, machine: Machine, whole: bool) -> tuple[int, int]:
+def tile_size(
+    contraction: Contraction, height: int, width: int, lanes: int, machine: Machine, whole: bool
+) -> tuple[int, int]:
     """Rows and vectors of a tile of ``height`` rows x ``width`` vectors; with ``whole`` all tiles have as many vectors."""
     rows, vectors = tile_shape(height, width * lanes, lanes, machine.registers)
     candidates = [v for v in range(1, max(vectors, MOST_VECTORS) + 1) if not whole or width % v == 0]
@@ -43,65 +45,65 @@ def tile_size(what: Contraction, height: int, width: int, lanes: int, machine: M
         most = max([v for v in candidates if v <= vectors])
         rows, vectors = tile_shape(height, most * lanes, lanes, machine.registers)
         vectors = vectors if vectors in candidates else 1
-    vectors = choose(what.block, "vectors", candidates, vectors, width)
+    vectors = choose(contraction.block, "vectors", candidates, vectors, width)
     most = min(height, most_rows(vectors, machine.registers))
-    return choose(what.block, "rows", range(1, MOST_ROWS + 1), rows, most), vectors
+    return choose(contraction.block, "rows", range(1, MOST_ROWS + 1), rows, most), vectors
 
 
 def tile_nest(
-    sch: Schedule, block: BlockRV, after: BlockRV, what: Contraction, row: Any, rows: int, vectors: int, lanes: int,
+    sch: Schedule, block: BlockRV, after: BlockRV, contraction: Contraction, row: Any, rows: int, vectors: int, lanes: int,
     dot: Dot | None,
 ) -> LoopRV:  # fmt: skip
     """Tiles outside, the reduction inside them in chunks, the tile unrolled and in vectors (or in dot products of groups of the
     reduction); the consumer on each tile. The loop around each tile."""
-    loops = dict(zip([axis.var for axis in what.block.iter_vars], sch.get_loops(block)))
-    j0, j1, j2 = sch.split(loops[what.columns.var], [None, vectors, lanes])
-    lines = [loops[axis.var] for axis in what.rows if axis is not row]
+    loops = dict(zip([axis.var for axis in contraction.block.iter_vars], sch.get_loops(block)))
+    j0, j1, j2 = sch.split(loops[contraction.columns.var], [None, vectors, lanes])
+    lines = [loops[axis.var] for axis in contraction.rows if axis is not row]
     inner: list[LoopRV] = []
     far: list[LoopRV] = []
     if row is not None:
         i0, i1 = sch.split(loops[row.var], [None, rows])
         extent = sch.get(i0).extent
         count = extent.value if type(extent) is IntImm else 1
-        near = choose(what.block, "rows_near", [n for n in range(1, count + 1) if count % n == 0], count)
+        near = choose(contraction.block, "rows_near", [n for n in range(1, count + 1) if count % n == 0], count)
         if near < count:
             i_far, i0 = sch.split(i0, [None, near])
             far.append(i_far)
         lines.append(i0)
         inner.append(i1)
-    outer = [*[loops[axis.var] for axis in what.batch], *far]
+    outer = [*[loops[axis.var] for axis in contraction.batch], *far]
     single = all([is_int(sch.get(loop).extent, 1) for loop in lines]) or is_int(sch.get(j0).extent, 1)
-    rows_outside = _weights_near(what)
+    rows_outside = _weights_near(contraction)
     if not single:
-        rows_outside = bool(choose(what.block, "rows_outside", (0, 1), rows_outside))
+        rows_outside = bool(choose(contraction.block, "rows_outside", (0, 1), rows_outside))
     outer += [*lines, j0] if rows_outside else [j0, *lines]
-    steps = [loops[axis.var] for axis in what.reductions]
+    steps = [loops[axis.var] for axis in contraction.reductions]
     unrolled: list[LoopRV] = []
     grouped: list[LoopRV] = []
     if dot is not None:
         steps[-1], k2 = sch.split(steps[-1], [None, dot.group])
         grouped.append(k2)
     chunks: list[LoopRV] = []
-    if wants_chunks(what):
-        chunks, steps = cut_into_chunks(sch, steps, choose(what.block, "chunk", CHUNKS, CHUNK))
+    if wants_chunks(contraction):
+        chunks, steps = cut_into_chunks(sch, steps, choose(contraction.block, "chunk", CHUNKS, CHUNK))
     innermost = sch.get(steps[-1])
     extent = innermost.extent.value if type(innermost.extent) is IntImm and not innermost.annotations else 0
     whole = [n for n in (1, 2, 4, 8) if n == 1 or (extent % n == 0 and extent > n)]
     own = next((n for n in (4, 2) if rows * vectors * n <= UNROLLED), 1)
-    written = choose(what.block, "unrolled", whole, own if own in whole else 1)
+    written = choose(contraction.block, "unrolled", whole, own if own in whole else 1)
     if written > 1:
         steps[-1], k1 = sch.split(steps[-1], [None, written])
         unrolled.append(k1)
     sch.reorder(*outer, *chunks, *steps, *unrolled, *inner, j1, j2, *grouped)
     panels, place = 0, outer[-1]
-    if is_large(what):
-        near = steps_of(what.reductions) * vectors * lanes * what.weights.buffer.dtype.itemsize <= FETCHED
-        if place is not j0 and choose(what.block, "prefetch", (0, 1), near):
+    if is_large(contraction):
+        near = steps_of(contraction.reductions) * vectors * lanes * contraction.weights.buffer.dtype.itemsize <= FETCHED
+        if place is not j0 and choose(contraction.block, "prefetch", (0, 1), near):
             panels = outer.index(j0) + 1
         place = _shared(sch, outer, panels)
     sch.reverse_compute_at(after, place)
     if chunks:
-        on_tile = sum_chunks(sch, block, chunks, steps[0], what.block.name)
+        on_tile = sum_chunks(sch, block, chunks, steps[0], contraction.block.name)
     else:
         on_tile = [sch.decompose_reduction(block, steps[0])]
     for loop in (*unrolled, *inner, j1):
@@ -119,15 +121,18 @@ def tile_nest(
     return place
 
 
-def _weights_near(what: Contraction) -> bool:
+def _weights_near(contraction: Contraction) -> bool:
     """True if the weights stay in cache beside more rows than columns: then rows go outside, so that each is read once, and threads
     keep to their rows from one program to the next."""
-    extents = [extent_of(axis) for axis in (*what.rows, what.columns, *what.reductions)]
+    extents = [extent_of(axis) for axis in (*contraction.rows, contraction.columns, *contraction.reductions)]
     if None in extents:
         return False
-    rows = math.prod([extent_of(axis) or 1 for axis in what.rows])
-    columns = extent_of(what.columns) or 1
-    return rows > columns and columns * steps_of(what.reductions) * what.weights.buffer.dtype.itemsize <= NEAR
+    rows = math.prod([extent_of(axis) or 1 for axis in contraction.rows])
+    columns = extent_of(contraction.columns) or 1
+    return (
+        rows > columns
+        and columns * steps_of(contraction.reductions) * contraction.weights.buffer.dtype.itemsize <= NEAR
+    )
 
 
 def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
@@ -168,6 +173,8 @@ def turn_tile(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: 
         sch.unroll(last)
 
 
-def is_large(what: Contraction) -> bool:
+def is_large(contraction: Contraction) -> bool:
     """True if there are enough multiply-adds to share between threads."""
-    return bool(choose(what.block, "parallel", (0, 1), steps_of(what.block.iter_vars, UNKNOWN) >= SHARED_WORK))
+    return bool(
+        choose(contraction.block, "parallel", (0, 1), steps_of(contraction.block.iter_vars, UNKNOWN) >= SHARED_WORK)
+    )

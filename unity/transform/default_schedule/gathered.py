@@ -48,30 +48,32 @@ class Gathered:
 
 
 def joined_reductions(
-    what: Contraction, multiple: int, speed: float, constant: bool
+    contraction: Contraction, multiple: int, speed: float, constant: bool
 ) -> tuple[float, tuple[IterVar, ...]] | None:
     """The cost of the program in steps without an instruction, and the reductions to join for that, with an instruction that takes
     a multiple of steps and is ``speed`` times as fast; None where an extent is a symbol or zero, or the
     operands are one."""
-    alone = {axis.var for axis in what.reductions if axis.var in what.data.indices}
-    order = sorted(what.reductions, key=lambda axis: axis.var in alone)
-    known = all([extent_of(axis) for axis in what.block.iter_vars])
-    if not known or what.data.buffer is what.weights.buffer:
+    alone = {axis.var for axis in contraction.reductions if axis.var in contraction.data.indices}
+    order = sorted(contraction.reductions, key=lambda axis: axis.var in alone)
+    known = all([extent_of(axis) for axis in contraction.block.iter_vars])
+    if not known or contraction.data.buffer is contraction.weights.buffer:
         return None
-    costs = [_cost(what, tuple(order[k:]), multiple, speed, constant) for k in range(len(order))]
+    costs = [_cost(contraction, tuple(order[k:]), multiple, speed, constant) for k in range(len(order))]
     return min(costs, key=lambda found: found[0])
 
 
 def _cost(
-    what: Contraction, mine: tuple[IterVar, ...], multiple: int, speed: float, constant: bool
+    contraction: Contraction, mine: tuple[IterVar, ...], multiple: int, speed: float, constant: bool
 ) -> tuple[float, tuple[IterVar, ...]]:
-    own, gone = {axis.var: axis for axis in what.block.iter_vars}, {axis.var for axis in mine}
+    own, gone = {axis.var: axis for axis in contraction.block.iter_vars}, {axis.var for axis in mine}
     steps, depth = steps_of(mine), _rounded(steps_of(mine), multiple)
-    cost = steps_of(what.block.iter_vars) / steps * depth / speed
-    for load in (what.data,) if constant else (what.data, what.weights):
+    cost = steps_of(contraction.block.iter_vars) / steps * depth / speed
+    for load in (contraction.data,) if constant else (contraction.data, contraction.weights):
         elements = math.prod([int_value(n, 1) for _, n in _kept(load, gone, own)]) * depth
         last = load.indices[-1]
-        along = [extent_of(own[v]) or 1 for v in free_vars(last) if v in own and (v in gone or load is what.weights)]
+        along = [
+            extent_of(own[v]) or 1 for v in free_vars(last) if v in own and (v in gone or load is contraction.weights)
+        ]
         cost += elements * (COPIED if max([1, *along]) >= RUN else MOVED)
     return cost, mine
 
@@ -80,37 +82,37 @@ def _rounded(steps: int, multiple: int) -> int:
     return -(-steps // multiple) * multiple
 
 
-def gather(fn: PrimFunc, what: Contraction, mine: Sequence[IterVar], multiple: int, constant: bool) -> Gathered:
+def gather(fn: PrimFunc, contraction: Contraction, mine: Sequence[IterVar], multiple: int, constant: bool) -> Gathered:
     """Make reductions one, rounded up to a multiple; ``constant``: the weights come as lines."""
     depth = _rounded(steps_of(mine), multiple)
     line = iterator("k", const(depth, dtype_of(mine[0].var)), "R")
     gone = {axis.var for axis in mine}
-    own = {axis.var: axis for axis in what.block.iter_vars}
-    data = _kept(what.data, gone, own)
+    own = {axis.var: axis for axis in contraction.block.iter_vars}
+    data = _kept(contraction.data, gone, own)
     data.append((line.var, line.domain.extent))
-    last = [v for v in what.weight_order if v in gone][-1]
-    order = [v for v in what.weight_order if v not in gone or v is last]
+    last = [v for v in contraction.weight_order if v in gone][-1]
+    order = [v for v in contraction.weight_order if v not in gone or v is last]
     weights = [(line.var, line.domain.extent) if v is last else (v, own[v].domain.extent) for v in order]
     made: list[Stmt] = []
     loads, buffers = {}, []
-    place = is_parameter(fn, what.weights.buffer) if constant else None
-    for load, cells in ((what.data, data), (what.weights, weights)):
+    place = is_parameter(fn, contraction.weights.buffer) if constant else None
+    for load, cells in ((contraction.data, data), (contraction.weights, weights)):
         source = load.buffer
         buffer = make_buffer(f"{source.name}_lines", source, [n for _, n in cells], "global")
         loads[source] = BufferLoad(buffer, tuple([e for e, _ in cells]), load.ty)
-        if load is what.data or place is None:
+        if load is contraction.data or place is None:
             buffers.append(buffer)
             made += _copy(load, loads[source], line, mine)
-    axes = (*[axis for axis in what.block.iter_vars if axis.var not in gone], line)
-    body = rewrite(what.block.body, {BufferLoad: lambda node: loads.get(node.buffer, node)})
-    nest = point_nest(what.block.name, axes, body, what.block.init, what.block.annotations)
+    axes = (*[axis for axis in contraction.block.iter_vars if axis.var not in gone], line)
+    body = rewrite(contraction.block.body, {BufferLoad: lambda node: loads.get(node.buffer, node)})
+    nest = point_nest(contraction.block.name, axes, body, contraction.block.init, contraction.block.annotations)
     statements = statements_of(fn.body)
-    at = [block_name(stmt) for stmt in statements].index(what.block.name)
+    at = [block_name(stmt) for stmt in statements].index(contraction.block.name)
     buffer_map = fn.buffer_map
     if place is not None:
-        buffer_map = {**buffer_map, fn.params[place]: loads[what.weights.buffer].buffer}
+        buffer_map = {**buffer_map, fn.params[place]: loads[contraction.weights.buffer].buffer}
     func = seq(*[AllocBuffer(b) for b in buffers], *statements[:at], *made, nest, *statements[at + 1 :])
-    where = {v: k for k, v in enumerate(what.weight_order)}
+    where = {v: k for k, v in enumerate(contraction.weight_order)}
     joined = tuple([where[axis.var] for axis in mine])
     made_func = replace(fn, buffer_map=buffer_map, body=func)
     return Gathered(made_func, place, tuple([where[v] for v in order]), joined, depth)

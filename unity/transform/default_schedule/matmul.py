@@ -71,46 +71,46 @@ def _schedule_contraction(
     if len(main) != 1:
         reasons = [c for b, c in found if isinstance(c, str) and b.init is not None]
         return reasons[0] if reasons else "no contraction" if not main else "several contractions"
-    what = main[0]
-    filled, width = machine.lanes(what.output.dtype.itemsize), extent_of(what.columns)
-    lanes = choose_lanes(what.block, filled)
+    contraction = main[0]
+    filled, width = machine.lanes(contraction.output.dtype.itemsize), extent_of(contraction.columns)
+    lanes = choose_lanes(contraction.block, filled)
     if width is None or width < lanes:
         return f"{width} columns are less than a vector" if width is not None else "the number of columns is a symbol"
     sch = schedule_of(fn)
-    block = sch.get_block(what.block.name)
+    block = sch.get_block(contraction.block.name)
     if is_touched(sch, block):
         return "its loops are scheduled already"
     consumers = sch.get_consumers(block)
-    if len(consumers) > 1 or (consumers and is_parameter(fn, what.output) is not None):
+    if len(consumers) > 1 or (consumers and is_parameter(fn, contraction.output) is not None):
         return "several blocks consume the result"
     after = sch.get(consumers[0]).name if consumers else None
     then, refused = None, ""
     if gathers and lanes == filled:
-        gathered = _gathered(fn, what, constants, machine)
+        gathered = _gathered(fn, contraction, constants, machine)
         if gathered is not None:
             return gathered
     if turned:
-        constant = is_parameter(fn, what.weights.buffer) in constants
-        worth = decided_intrinsic(what.block) is not None or (constant and _worth_turning(what, lanes))
-        if not choose(what.block, "transpose", (0, 1), worth and width % lanes == 0):
+        constant = is_parameter(fn, contraction.weights.buffer) in constants
+        worth = decided_intrinsic(contraction.block) is not None or (constant and _worth_turning(contraction, lanes))
+        if not choose(contraction.block, "transpose", (0, 1), worth and width % lanes == 0):
             reason = "tiles that are transposed would not be whole"
             return reason if worth else "vectors would not be contiguous in the output"
-        fn, then = columns_last(fn, what, after)
+        fn, then = columns_last(fn, contraction, after)
         after = None
-        (what,) = [c for b in collect(fn.body, Block) if isinstance(c := contraction_of(b), Contraction)]
-    row = _row(what)
-    tiles = tile_block_of(what, row, machine) if then is None else None
-    whole = (tiles, dot_of(what, machine)) if lanes == filled else ()
+        (contraction,) = [c for b in collect(fn.body, Block) if isinstance(c := contraction_of(b), Contraction)]
+    row = _row(contraction)
+    tiles = tile_block_of(contraction, row, machine) if then is None else None
+    whole = (tiles, dot_of(contraction, machine)) if lanes == filled else ()
     units: list[Dot | TileBlock | None] = [unit for unit in whole if unit is not None]
-    if decided_intrinsic(what.block) is None:
+    if decided_intrinsic(contraction.block) is None:
         units.append(None)
     elif not units:
         return "its types, lanes or steps are others"
     slow = machine.slow_intrinsics
     own = next((k for k, unit in enumerate(units) if unit is None or unit.name not in slow), 0)
-    for unit in units[choose(what.block, "instruction", range(len(units)), own) :]:
+    for unit in units[choose(contraction.block, "instruction", range(len(units)), own) :]:
         try:
-            made = _schedule(fn, what, after, then, row, constants, machine, width, lanes, unit)
+            made = _schedule(fn, contraction, after, then, row, constants, machine, width, lanes, unit)
         except ScheduleError as problem:
             refused += f"; {unit.name if unit is not None else 'a step'} does not apply: {problem.message}"
             continue
@@ -118,26 +118,28 @@ def _schedule_contraction(
     return refused[2:]
 
 
-def _gathered(fn: PrimFunc, what: Contraction, constants: Collection[int], machine: Machine) -> Scheduled | str | None:
+def _gathered(
+    fn: PrimFunc, contraction: Contraction, constants: Collection[int], machine: Machine
+) -> Scheduled | str | None:
     """The program with its operands copied for an instruction that takes their types, but not as they lie; None where they stay."""
-    row = _row(what)
-    if tile_block_of(what, row, machine) is not None or dot_of(what, machine) is not None:
+    row = _row(contraction)
+    if tile_block_of(contraction, row, machine) is not None or dot_of(contraction, machine) is not None:
         return None
-    if len(what.weight_order) < len(what.weights.indices):
+    if len(contraction.weight_order) < len(contraction.weights.indices):
         return None
-    constant = is_parameter(fn, what.weights.buffer) in constants
+    constant = is_parameter(fn, contraction.weights.buffer) in constants
     costs: dict[int, tuple[float, tuple[IterVar, ...]]] = {}
-    for multiple, speed in (tile_multiple(what, row, machine), dot_multiple(what, machine)):
-        cost = joined_reductions(what, multiple, speed, constant) if multiple else None
+    for multiple, speed in (tile_multiple(contraction, row, machine), dot_multiple(contraction, machine)):
+        cost = joined_reductions(contraction, multiple, speed, constant) if multiple else None
         if cost is not None:
             costs[multiple] = cost
     best = min(costs, key=lambda n: costs[n][0], default=0)
-    wanted = decided_intrinsic(what.block) is not None
-    worth = wanted or (best > 0 and costs[best][0] < steps_of(what.block.iter_vars))
-    chosen = choose(what.block, "gather", (0, *costs), best if worth else 0) if costs else 0
+    wanted = decided_intrinsic(contraction.block) is not None
+    worth = wanted or (best > 0 and costs[best][0] < steps_of(contraction.block.iter_vars))
+    chosen = choose(contraction.block, "gather", (0, *costs), best if worth else 0) if costs else 0
     if not chosen:
         return None
-    found = gather(fn, what, costs[chosen][1], chosen, constant)
+    found = gather(fn, contraction, costs[chosen][1], chosen, constant)
     made = _schedule_contraction(found.func, constants, machine, gathers=False)
     if isinstance(made, str):
         return made
@@ -147,7 +149,7 @@ def _gathered(fn: PrimFunc, what: Contraction, constants: Collection[int], machi
 
 def _schedule(
     fn: PrimFunc,
-    what: Contraction,
+    contraction: Contraction,
     after: str | None,
     then: str | None,
     row: IterVar | None,
@@ -162,31 +164,35 @@ def _schedule(
         rows, vectors = unit.rows, unit.columns // lanes
     else:
         whole = then is not None and width % lanes == 0
-        rows, vectors = tile_size(what, height, -(-width // lanes), lanes, machine, whole)
-    weights = is_parameter(fn, what.weights.buffer)
+        rows, vectors = tile_size(contraction, height, -(-width // lanes), lanes, machine, whole)
+    weights = is_parameter(fn, contraction.weights.buffer)
     constant = weights is not None and weights in constants
-    worth = constant or steps_of(what.rows, UNKNOWN) >= PACKED_ROWS or decided_intrinsic(what.block) is not None
-    packs = choose(what.block, "pack", (0, 1), worth)
-    layout = _layout(what, vectors * lanes) if packs else None
-    if layout is None and decided_intrinsic(what.block) is not None:
+    worth = (
+        constant
+        or steps_of(contraction.rows, UNKNOWN) >= PACKED_ROWS
+        or decided_intrinsic(contraction.block) is not None
+    )
+    packs = choose(contraction.block, "pack", (0, 1), worth)
+    layout = _layout(contraction, vectors * lanes) if packs else None
+    if layout is None and decided_intrinsic(contraction.block) is not None:
         return "an operand is not packed"
     unit = unit if layout is not None else None
     if layout is not None and unit is not None:
         layout = replace(layout, group=unit.group)
-    if layout is None and slope(what.weights.indices[-1], what.columns.var) != 1:
+    if layout is None and slope(contraction.weights.indices[-1], contraction.columns.var) != 1:
         return "columns are not contiguous in an operand that is not packed"
     if layout is None and width % (vectors * lanes):
         return "columns that are not packed do not fill the last tile"
-    padded = pad_to_tiles(fn, what, after, row, rows, layout, constant, isinstance(unit, TileBlock))
+    padded = pad_to_tiles(fn, contraction, after, row, rows, layout, constant, isinstance(unit, TileBlock))
     sch = schedule_of(padded.func)
-    block = sch.get_block(what.block.name)
+    block = sch.get_block(contraction.block.name)
     consumer = sch.get_block(padded.after)
     borders = [border for border in _before(sch, block) if sch.get(border).name != padded.copy]
     if isinstance(unit, TileBlock):
         assert row is not None
-        place = schedule_tile_block(sch, block, consumer, what, row, unit, lanes, is_large(what))
+        place = schedule_tile_block(sch, block, consumer, contraction, row, unit, lanes, is_large(contraction))
     else:
-        place = tile_nest(sch, block, consumer, what, row, rows, vectors, lanes, unit)
+        place = tile_nest(sch, block, consumer, contraction, row, rows, vectors, lanes, unit)
     if then is not None:
         turn_tile(sch, sch.get_block(then), sch.get_block(padded.after), place, rows)
     for border in borders:
@@ -208,34 +214,36 @@ def _before(sch: Schedule, block: BlockRV) -> list[BlockRV]:
     return list(found.values())
 
 
-def _row(what: Contraction) -> IterVar | None:
+def _row(contraction: Contraction) -> IterVar | None:
     """The axis whose iterations are the rows of a tile: the innermost of those that can fill one, else the longest."""
-    if not what.rows:
+    if not contraction.rows:
         return None
-    sizes = [(min(extent_of(axis) or UNKNOWN, FULL_ROWS), _place(axis.var, what.cell)) for axis in what.rows]
-    return what.rows[choose(what.block, "row_axis", range(len(sizes)), sizes.index(max(sizes)))]
+    sizes = [
+        (min(extent_of(axis) or UNKNOWN, FULL_ROWS), _place(axis.var, contraction.cell)) for axis in contraction.rows
+    ]
+    return contraction.rows[choose(contraction.block, "row_axis", range(len(sizes)), sizes.index(max(sizes)))]
 
 
 def _place(var: Var, indices: tuple[Expr, ...]) -> int:
     return next((k for k, e in enumerate(indices) if e is var), -1)
 
 
-def _layout(what: Contraction, tile: int) -> Packing | None:
+def _layout(contraction: Contraction, tile: int) -> Packing | None:
     """Panels of the weights, where each of their axes is an iterator."""
-    if len(what.weight_order) != len(what.weights.indices):
+    if len(contraction.weight_order) != len(contraction.weights.indices):
         return None
-    order = {var: k for k, var in enumerate(what.weight_order)}
-    outer, inner = [order[axis.var] for axis in what.batch], [order[axis.var] for axis in what.reductions]
-    return Packing(tuple(outer), order[what.columns.var], tuple(inner), tile)
+    order = {var: k for k, var in enumerate(contraction.weight_order)}
+    outer, inner = [order[axis.var] for axis in contraction.batch], [order[axis.var] for axis in contraction.reductions]
+    return Packing(tuple(outer), order[contraction.columns.var], tuple(inner), tile)
 
 
-def _worth_turning(what: Contraction, lanes: int) -> bool:
+def _worth_turning(contraction: Contraction, lanes: int) -> bool:
     """True if the reduction is long beside the transposition, and its output's last axis is short or not contiguous in the data."""
-    last = next((axis for axis in what.rows if axis.var is what.cell[-1]), None)
+    last = next((axis for axis in contraction.rows if axis.var is contraction.cell[-1]), None)
     line = None if last is None else extent_of(last)
-    if last is None or line is None or steps_of(what.reductions) < DEEP:
+    if last is None or line is None or steps_of(contraction.reductions) < DEEP:
         return False
-    return line < 2 * lanes or slope(what.data.indices[-1], last.var) != 1
+    return line < 2 * lanes or slope(contraction.data.indices[-1], last.var) != 1
 
 
 CONTRACTION = Rule("contraction", schedule_contraction)

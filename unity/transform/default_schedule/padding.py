@@ -39,7 +39,7 @@ class Padded:
 
 def pad_to_tiles(
     fn: PrimFunc,
-    what: Contraction,
+    contraction: Contraction,
     after: str | None,
     row: IterVar | None,
     rows: int,
@@ -52,38 +52,46 @@ def pad_to_tiles(
     Rows beyond the last repeat it; with ``whole_rows`` (rows lie along one axis of the data) they are read from a copy of the data
     with as much behind that axis, so that tiles of rows are regular in memory; so are rows that are not neighbours.
     """
-    tile_buffer = make_buffer(f"{what.output.name}_tile", what.output, _rounded_shape(what, row, rows, layout), "local")
-    panels = _panels(what, layout)
-    clamp = _clamp(what, row, rows, layout)
-    lines = _Lines.of(what, row, rows) if row is not None and whole_rows and (clamp or _strided(what, row)) else None
-    nest = _nest(what, row, rows, layout, tile_buffer, panels, clamp, lines)
+    tile_buffer = make_buffer(
+        f"{contraction.output.name}_tile", contraction.output, _rounded_shape(contraction, row, rows, layout), "local"
+    )
+    panels = _panels(contraction, layout)
+    clamp = _clamp(contraction, row, rows, layout)
+    lines = (
+        _Lines.of(contraction, row, rows)
+        if row is not None and whole_rows and (clamp or _strided(contraction, row))
+        else None
+    )
+    nest = _nest(contraction, row, rows, layout, tile_buffer, panels, clamp, lines)
     statements = statements_of(fn.body)
     made: list[Stmt] = []
     copy = None
     buffer_map = fn.buffer_map
     for stmt in statements:
-        if block_name(stmt) != what.block.name:
+        if block_name(stmt) != contraction.block.name:
             made.append(stmt)
             continue
         if panels is not None and layout is not None:
             if constant:
-                place = is_parameter(fn, what.weights.buffer)
+                place = is_parameter(fn, contraction.weights.buffer)
                 assert place is not None
                 buffer_map = {**buffer_map, fn.params[place]: panels}
             else:
                 copy = f"{panels.name}"
-                made.append(_copy(what, layout, panels))
+                made.append(_copy(contraction, layout, panels))
         if lines is not None:
             made.append(lines.fill())
         made.append(nest)
         if after is None:
-            made.append(_copy_out(what, tile_buffer, f"{what.output.name}_out"))
+            made.append(_copy_out(contraction, tile_buffer, f"{contraction.output.name}_out"))
     if after is not None:
-        made = [_reading(stmt, what.output, tile_buffer) for stmt in made if not _allocates(stmt, what.output)]
+        made = [
+            _reading(stmt, contraction.output, tile_buffer) for stmt in made if not _allocates(stmt, contraction.output)
+        ]
     own = [tile_buffer] if constant or panels is None else [tile_buffer, panels]
     own += [lines.copy] if lines is not None else []
     body = seq(*[AllocBuffer(b) for b in own], *made)
-    return Padded(replace(fn, buffer_map=buffer_map, body=body), after or f"{what.output.name}_out", copy)
+    return Padded(replace(fn, buffer_map=buffer_map, body=body), after or f"{contraction.output.name}_out", copy)
 
 
 def make_buffer(name: str, like: Buffer, shape: Sequence[Expr], scope: str) -> Buffer:
@@ -100,32 +108,32 @@ def _round_up(extent: Expr, size: int) -> Expr:
     return Analyzer().simplify(mul(_pieces(extent, size), const(size, dtype_of(extent))))
 
 
-def _strided(what: Contraction, row: IterVar) -> bool:
-    found = row_step(what.data, row)
+def _strided(contraction: Contraction, row: IterVar) -> bool:
+    found = row_step(contraction.data, row)
     return found is not None and found[1] > 1
 
 
-def _extent(what: Contraction, axis: IterVar, row: IterVar | None, rows: int, layout: Packing | None) -> Expr:
+def _extent(contraction: Contraction, axis: IterVar, row: IterVar | None, rows: int, layout: Packing | None) -> Expr:
     extent = axis.domain.extent
     if axis is row:
         return _round_up(extent, rows)
-    return _round_up(extent, layout.block) if axis is what.columns and layout is not None else extent
+    return _round_up(extent, layout.block) if axis is contraction.columns and layout is not None else extent
 
 
-def _rounded_shape(what: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> list[Expr]:
-    axes = {axis.var: axis for axis in what.block.iter_vars}
-    store = what.block.body
+def _rounded_shape(contraction: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> list[Expr]:
+    axes = {axis.var: axis for axis in contraction.block.iter_vars}
+    store = contraction.block.body
     assert type(store) is BufferStore
     return [
-        _extent(what, axes[e], row, rows, layout) if isinstance(e, Var) else n
-        for e, n in zip(store.indices, what.output.shape)
+        _extent(contraction, axes[e], row, rows, layout) if isinstance(e, Var) else n
+        for e, n in zip(store.indices, contraction.output.shape)
     ]
 
 
-def _panels(what: Contraction, layout: Packing | None) -> Buffer | None:
+def _panels(contraction: Contraction, layout: Packing | None) -> Buffer | None:
     if layout is None:
         return None
-    shape = what.weights.buffer.shape
+    shape = contraction.weights.buffer.shape
     columns = shape[layout.columns]
     blocks = floordiv(_round_up(columns, layout.block), const(layout.block, dtype_of(columns)))
     inner, tail = [shape[k] for k in layout.inner], [const(layout.block, dtype_of(columns))]
@@ -134,12 +142,12 @@ def _panels(what: Contraction, layout: Packing | None) -> Buffer | None:
         inner[-1] = Analyzer().simplify(floordiv(inner[-1], group))
         tail.append(group)
     sizes = (*[shape[k] for k in layout.outer], Analyzer().simplify(blocks), *inner, *tail)
-    return make_buffer(f"{what.weights.buffer.name}_packed", what.weights.buffer, sizes, "global")
+    return make_buffer(f"{contraction.weights.buffer.name}_packed", contraction.weights.buffer, sizes, "global")
 
 
-def _clamp(what: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> dict[Var, Expr]:
+def _clamp(contraction: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> dict[Var, Expr]:
     """The expression for the row variable where tiles reach beyond the last row; empty where none does."""
-    if row is None or Analyzer().can_prove_equal(_extent(what, row, row, rows, layout), row.domain.extent):
+    if row is None or Analyzer().can_prove_equal(_extent(contraction, row, row, rows, layout), row.domain.extent):
         return {}
     return {row.var: minimum(row.var, sub(row.domain.extent, const(1, dtype_of(row.var))))}
 
@@ -156,9 +164,9 @@ class _Lines:
     step: int
 
     @classmethod
-    def of(cls, what: Contraction, row: IterVar, rows: int) -> _Lines:
+    def of(cls, contraction: Contraction, row: IterVar, rows: int) -> _Lines:
         """The copy for tiles of ``rows``."""
-        data, found = what.data.buffer, row_step(what.data, row)
+        data, found = contraction.data.buffer, row_step(contraction.data, row)
         assert found is not None, "tiles take rows along one axis"
         axis, step = found
         extent = row.domain.extent
@@ -195,29 +203,29 @@ class _Lines:
 
 
 def _nest(
-    what: Contraction, row: IterVar | None, rows: int, layout: Packing | None, tile: Buffer, panels: Buffer | None,
+    contraction: Contraction, row: IterVar | None, rows: int, layout: Packing | None, tile: Buffer, panels: Buffer | None,
     clamp: dict[Var, Expr], lines: _Lines | None,
 ) -> Stmt:  # fmt: skip
     """The contraction over whole tiles."""
     axes = []
-    for axis in what.block.iter_vars:
-        extent = _extent(what, axis, row, rows, layout)
+    for axis in contraction.block.iter_vars:
+        extent = _extent(contraction, axis, row, rows, layout)
         axes.append(IterVar(axis.var, Range(const(0, dtype_of(axis.var)), extent), axis.kind))
 
     def load(node: BufferLoad) -> BufferLoad:
-        if node.buffer is what.weights.buffer and panels is not None and layout is not None:
+        if node.buffer is contraction.weights.buffer and panels is not None and layout is not None:
             return BufferLoad(panels, layout.indices(node.indices), node.ty)
-        if node.buffer is what.data.buffer and lines is not None:
+        if node.buffer is contraction.data.buffer and lines is not None:
             return lines.load(node)
-        if node.buffer is what.data.buffer and clamp:
+        if node.buffer is contraction.data.buffer and clamp:
             return BufferLoad(node.buffer, tuple([substitute(e, clamp) for e in node.indices]), node.ty)
         return node
 
-    moved = {what.output: tile, what.output.data: tile.data}
-    body = substitute(rewrite(what.block.body, {BufferLoad: load}), moved)
-    assert what.block.init is not None
-    init = substitute(what.block.init, moved)
-    return point_nest(what.block.name, axes, body, init)
+    moved = {contraction.output: tile, contraction.output.data: tile.data}
+    body = substitute(rewrite(contraction.block.body, {BufferLoad: load}), moved)
+    assert contraction.block.init is not None
+    init = substitute(contraction.block.init, moved)
+    return point_nest(contraction.block.name, axes, body, init)
 
 
 def point_nest(
@@ -242,9 +250,9 @@ def iterator(name: str, extent: Expr, kind: str = "S") -> IterVar:
     return IterVar(Var(name, prim_type(dtype)), Range(const(0, dtype), extent), kind)
 
 
-def _copy(what: Contraction, layout: Packing, panels: Buffer) -> Stmt:
+def _copy(contraction: Contraction, layout: Packing, panels: Buffer) -> Stmt:
     """Fill the panels: loops in their order, the columns of a panel innermost."""
-    source = what.weights.buffer
+    source = contraction.weights.buffer
     axes = [iterator(f"p{k}", n) for k, n in enumerate(panels.shape)]
     cell: list[Expr] = [const(0, dtype_of(n)) for n in source.shape]
     outer, block, inner, lane = _parts(axes, layout)
@@ -274,11 +282,11 @@ def output_axes(output: Buffer) -> list[IterVar]:
     return [iterator(f"o{k}", n) for k, n in enumerate(output.shape)]
 
 
-def _copy_out(what: Contraction, tile: Buffer, name: str) -> Stmt:
+def _copy_out(contraction: Contraction, tile: Buffer, name: str) -> Stmt:
     """The result out of the tile buffer."""
-    axes = output_axes(what.output)
+    axes = output_axes(contraction.output)
     cell = tuple([axis.var for axis in axes])
-    return point_nest(name, axes, BufferStore(what.output, buffer_load(tile, *cell), cell))
+    return point_nest(name, axes, BufferStore(contraction.output, buffer_load(tile, *cell), cell))
 
 
 def _allocates(stmt: Stmt, buffer: Buffer) -> bool:

@@ -63,13 +63,13 @@ class _Products(Rewriter):
 
     def product(self, nest: For, block: Block) -> Stmt:
         """A nest inside a loop in its schedule, or as it is."""
-        what = contraction_of(block)
-        if isinstance(what, str):
-            return self.refuse(nest, what)
-        place = self.constant.get(what.weights.buffer)
+        contraction = contraction_of(block)
+        if isinstance(contraction, str):
+            return self.refuse(nest, contraction)
+        place = self.constant.get(contraction.weights.buffer)
         if place is None:
             return self.refuse(nest, "weights that are no constants, or that are read elsewhere too")
-        buffers = list(dict.fromkeys([what.weights.buffer, what.data.buffer, what.output]))
+        buffers = list(dict.fromkeys([contraction.weights.buffer, contraction.data.buffer, contraction.output]))
         alone = _program(nest, buffers, self.fn.params[place])
         found = schedule_contraction(alone, {0}, self.machine)
         if isinstance(found, str):

@@ -21,13 +21,13 @@ from .packing import block_name
 from .padding import make_buffer, output_axes, point_nest
 
 
-def columns_last(fn: PrimFunc, what: Contraction, after: str | None) -> tuple[PrimFunc, str]:
+def columns_last(fn: PrimFunc, contraction: Contraction, after: str | None) -> tuple[PrimFunc, str]:
     """The program with the columns last, and the name of the block that transposes; ``after`` names the block that consumes
     the output."""
-    store = what.block.body
+    store = contraction.block.body
     assert type(store) is BufferStore
-    order = sorted(range(len(store.indices)), key=lambda k: store.indices[k] is what.columns.var)
-    output = what.output
+    order = sorted(range(len(store.indices)), key=lambda k: store.indices[k] is contraction.columns.var)
+    output = contraction.output
     last = make_buffer(f"{output.name}_last", output, [output.shape[k] for k in order], "global")
 
     def moved(node: Any) -> Any:
@@ -41,9 +41,9 @@ def columns_last(fn: PrimFunc, what: Contraction, after: str | None) -> tuple[Pr
     for stmt in statements:
         if type(stmt) is AllocBuffer and stmt.buffer is output:
             continue
-        mine = block_name(stmt) in (what.block.name, after)
+        mine = block_name(stmt) in (contraction.block.name, after)
         made.append(rewrite(stmt, {BufferLoad: moved, BufferStore: moved}) if mine else stmt)
-        if block_name(stmt) == what.block.name and after is None:
+        if block_name(stmt) == contraction.block.name and after is None:
             axes = output_axes(output)
             cell: tuple[Var, ...] = tuple([axis.var for axis in axes])
             value = BufferLoad(last, tuple([cell[k] for k in order]), prim_type(output.dtype))

@@ -109,25 +109,25 @@ def schedule_windows(fn: PrimFunc, constants: Collection[int], machine: Machine)
     main = [b for b in blocks if b.init is not None]
     if len(main) != 1 or len({b.name for b in blocks}) != len(blocks):
         return "not one reduction"
-    what = window_of(main[0])
-    if isinstance(what, str):
-        return what
+    window = window_of(main[0])
+    if isinstance(window, str):
+        return window
     sch = schedule_of(fn)
-    block = sch.get_block(what.block.name)
+    block = sch.get_block(window.block.name)
     before, after = sch.get_producers(block), sch.get_consumers(block)
     if len(before) > 1 or len(after) > 1 or len(blocks) != 1 + len(before) + len(after):
         return "other blocks than a border and a consumer"
-    if before and [load.buffer for load in collect(sch.get(before[0]).body, BufferStore)] != [what.data.buffer]:
+    if before and [load.buffer for load in collect(sch.get(before[0]).body, BufferStore)] != [window.data.buffer]:
         return "a block before it is no border of the image"
     if is_touched(sch, block):
         return "its loops are scheduled already"
-    if after and is_parameter(fn, what.block.body.buffer) is not None:  # type: ignore[attr-defined]
+    if after and is_parameter(fn, window.block.body.buffer) is not None:  # type: ignore[attr-defined]
         return "the result is used twice"
-    sizes = tile_sizes(what, machine)
+    sizes = tile_sizes(window, machine)
     if isinstance(sizes, str):
         return sizes
     try:
-        _schedule(sch, block, before, after, what, sizes)
+        _schedule(sch, block, before, after, window, sizes)
     except ScheduleError as problem:
         return f"a step does not apply: {problem.message}"
     said = f"{sizes.lines} lines, tile of {sizes.places} places x {sizes.vector} channels"
@@ -152,10 +152,10 @@ def _divisor(extent: int, most: int) -> int:
     return max(_divisors(extent, most), default=1)
 
 
-def tile_sizes(what: Window, machine: Machine) -> Sizes | str:
+def tile_sizes(window: Window, machine: Machine) -> Sizes | str:
     """Sizes that divide the extents where some do, or why there are none."""
-    lanes = machine.lanes(what.block.body.buffer.dtype.itemsize)  # type: ignore[attr-defined]
-    channels, length = extent_of(what.channels), extent_of(what.places)
+    lanes = machine.lanes(window.block.body.buffer.dtype.itemsize)  # type: ignore[attr-defined]
+    channels, length = extent_of(window.channels), extent_of(window.places)
     if channels is None or channels < max(2, lanes // 2):
         return f"{channels} channels do not fill a vector"
     if channels % lanes == 0:
@@ -165,7 +165,7 @@ def tile_sizes(what: Window, machine: Machine) -> Sizes | str:
     else:
         return f"{channels} channels do not divide into vectors"
     if vector == lanes:
-        vectors = choose(what.block, "vectors", _divisors(channels // lanes, CHANNELS), vectors)
+        vectors = choose(window.block, "vectors", _divisors(channels // lanes, CHANNELS), vectors)
     most = max(1, min(PLACES, (machine.registers - 12) // -(-vector // lanes)))
     if length is None:
         places = min(most, DEFAULT_PLACES)
@@ -173,43 +173,43 @@ def tile_sizes(what: Window, machine: Machine) -> Sizes | str:
         return "an empty image"
     else:
         places = min(range(1, min(most, length) + 1), key=lambda n: (-(-length // n) * n + 2 * -(-length // n), -n))
-    places = choose(what.block, "places", range(1, min(PLACES, length or PLACES) + 1), places)
-    lines = (extent_of(what.lines) or 1) if what.lines is not None else 1
+    places = choose(window.block, "places", range(1, min(PLACES, length or PLACES) + 1), places)
+    lines = (extent_of(window.lines) or 1) if window.lines is not None else 1
     cells = max(1, (length or 64) * vector * vectors)
     own = _divisor(lines, max(1, min(LINES, CACHED // cells)))
-    return Sizes(choose(what.block, "lines", _divisors(lines, MOST_LINES), own), places, vector, vectors)
+    return Sizes(choose(window.block, "lines", _divisors(lines, MOST_LINES), own), places, vector, vectors)
 
 
 def _schedule(
-    sch: Schedule, block: BlockRV, before: list[BlockRV], after: list[BlockRV], what: Window, sizes: Sizes
+    sch: Schedule, block: BlockRV, before: list[BlockRV], after: list[BlockRV], window: Window, sizes: Sizes
 ) -> None:
     if after:
         consumer = after[0]
         sch.set_scope(block, 0, "local")
     else:
         consumer = sch.cache_write(block, 0, "local")
-    loops = dict(zip([axis.var for axis in what.block.iter_vars], sch.get_loops(block)))
-    outer = [loops[axis.var] for axis in what.outer]
-    c0, c1, c2 = sch.split(loops[what.channels.var], [None, sizes.vectors, sizes.vector])
-    w0, w1 = sch.split(loops[what.places.var], [None, sizes.places])
+    loops = dict(zip([axis.var for axis in window.block.iter_vars], sch.get_loops(block)))
+    outer = [loops[axis.var] for axis in window.outer]
+    c0, c1, c2 = sch.split(loops[window.channels.var], [None, sizes.vectors, sizes.vector])
+    w0, w1 = sch.split(loops[window.places.var], [None, sizes.places])
     inner: list[LoopRV] = []
-    if what.lines is not None:
-        h0, h1 = sch.split(loops[what.lines.var], [None, sizes.lines])
+    if window.lines is not None:
+        h0, h1 = sch.split(loops[window.lines.var], [None, sizes.lines])
         outer.append(h0)
         inner.append(h1)
-    taps = [loops[axis.var] for axis in what.taps]
+    taps = [loops[axis.var] for axis in window.taps]
     sch.reorder(*outer, c0, *inner, w0, c1, *taps, w1, c2)
     sch.reverse_compute_at(consumer, c1)
     if before:
         sch.compute_at(before[0], c0)
         *_, last = sch.get_loops(before[0])
         in_vectors(sch, last, sizes.vector)
-    if choose(what.block, "parallel", (0, 1), steps_of(what.block.iter_vars) >= PARALLEL_WORK):
+    if choose(window.block, "parallel", (0, 1), steps_of(window.block.iter_vars) >= PARALLEL_WORK):
         sch.parallel(sch.fuse(*outer, c0))
     sch.unroll(w1)
     sch.vectorize(c2)
-    own = int(extent_of(what.taps[-1]) != 1 or len(taps) == 1)
-    for tap in taps[len(taps) - choose(what.block, "unrolled", range(len(taps) + 1), own) :]:
+    own = int(extent_of(window.taps[-1]) != 1 or len(taps) == 1)
+    for tap in taps[len(taps) - choose(window.block, "unrolled", range(len(taps) + 1), own) :]:
         sch.unroll(tap)
     init = sch.decompose_reduction(block, taps[0])
     *_, place, lane = sch.get_loops(init)

@@ -66,9 +66,9 @@ def _windows(stage: Stage) -> Windows | None:
     return Windows(stage, sliding[0], steps) if len(sliding) == 1 else None
 
 
-def _cells(what: Windows, gpu: GpuMachine) -> tuple[Var | None, int]:
+def _cells(windows: Windows, gpu: GpuMachine) -> tuple[Var | None, int]:
     """The iterator along which a thread has several cells, not the one along memory, and how many."""
-    stage, store = what.stage, what.stage.store
+    stage, store = windows.stage, windows.stage.store
     assert store is not None
     spatial = {
         v: e for v, e, kind in zip(variables(stage), stage.extents, stage.kinds) if v is not None and kind == "S"
@@ -77,32 +77,32 @@ def _cells(what: Windows, gpu: GpuMachine) -> tuple[Var | None, int]:
     for cells in CELLS:
         for var, extent in reversed(spatial.items()):
             whole = type(extent) is not IntImm or extent.value % cells == 0
-            if whole and cells <= most and store.indices[-1] is not var and _fits(what, var, cells):
+            if whole and cells <= most and store.indices[-1] is not var and _fits(windows, var, cells):
                 return var, cells
     return None, 1
 
 
-def _fits(what: Windows, var: Var, cells: int) -> bool:
+def _fits(windows: Windows, var: Var, cells: int) -> bool:
     """True if windows overlap along an iterator, and so many of them fit into registers."""
     elements, overlap = 1, False
-    for index in what.load.indices:
-        slopes = {v: slope(index, v) for v in used_vars(index) if v in what.steps or v is var}
+    for index in windows.load.indices:
+        slopes = {v: slope(index, v) for v in used_vars(index) if v in windows.steps or v is var}
         if any([step is None or step < 0 for step in slopes.values()]):
             return False
-        reach = 1 + sum([(slopes[v] or 0) * (what.steps[v] - 1) for v in slopes if v is not var])
+        reach = 1 + sum([(slopes[v] or 0) * (windows.steps[v] - 1) for v in slopes if v is not var])
         step = slopes.get(var) or 0
         overlap = overlap or 0 < step < reach
         elements *= reach + step * (cells - 1)
     return overlap and elements <= ELEMENTS
 
 
-def bind_windows(sch: Schedule, what: Windows, gpu: GpuMachine) -> tuple[Schedule, str]:
+def bind_windows(sch: Schedule, windows: Windows, gpu: GpuMachine) -> tuple[Schedule, str]:
     """Bind a stage with what is around it."""
-    stage, rv = what.stage, what.stage.rv
+    stage, rv = windows.stage, windows.stage.rv
     spatial = stage.of_kind("S")
     if not spatial:
         raise ScheduleError("E425", f"block {stage.name} has no loop for threads")
-    along, cells = _cells(what, gpu)
+    along, cells = _cells(windows, gpu)
     number = None if along is None else spatial.index(stage.loops[variables(stage).index(along)])
     after = _after(sch, stage)
     nests = [(spatial, stage.of_kind("R")), *([(after[1], [])] if after is not None else [])]
@@ -118,7 +118,7 @@ def bind_windows(sch: Schedule, what: Windows, gpu: GpuMachine) -> tuple[Schedul
         outer = [_fused(sch, outer[:-4]), *outer[-4:]]
     for loop, (axis, _) in zip(reversed(outer), reversed(axes)):
         sch.bind(loop, axis)
-    for block in [*_near(sch, what, outer[-1], cells), rv, *([after[0]] if after is not None else [])]:
+    for block in [*_near(sch, windows, outer[-1], cells), rv, *([after[0]] if after is not None else [])]:
         for loop in sch.get_loops(block):
             if sch.get(loop).kind == "serial" and type(sch.get(loop).extent) is IntImm:
                 sch.unroll(loop)
@@ -169,26 +169,26 @@ def _fused(sch: Schedule, loops: Sequence[LoopRV]) -> LoopRV:
     return sch.fuse(*loops, preserve_unit_iters=False) if len(loops) > 1 else loops[0]
 
 
-def _near(sch: Schedule, what: Windows, place: LoopRV, cells: int) -> list[BlockRV]:
+def _near(sch: Schedule, windows: Windows, place: LoopRV, cells: int) -> list[BlockRV]:
     """Bring the elements of windows to registers: their producer, if it copies for the stage alone, else a copy of them. A single
     window reads its elements where they are, past such a producer."""
-    rv = what.stage.rv
+    rv = windows.stage.rv
     plain = [
         producer for producer in sch.get_producers(rv)
         if sch.get(producer).init is None and type(sch.get(producer).body) is BufferStore
-        and sch.get(producer).body.buffer is what.load.buffer and len(sch.get_consumers(producer)) == 1
+        and sch.get(producer).body.buffer is windows.load.buffer and len(sch.get_consumers(producer)) == 1
     ]  # fmt: skip
     if cells == 1:
         for producer in plain:
             sch.compute_inline(producer)
         return []
-    near = plain[0] if plain else sch.cache_read(rv, what.load.buffer.name, "local")
+    near = plain[0] if plain else sch.cache_read(rv, windows.load.buffer.name, "local")
     if plain:
         sch.set_scope(near, 0, "local")
     sch.compute_at(near, place, preserve_unit_loops=True)
     own = [loop for loop in map(sch.get, sch.get_loops(near)) if loop.kind == "serial"]
     if any([type(loop.extent) is not IntImm for loop in own]):
-        raise ScheduleError("E425", f"how many elements a thread of block {what.name} reads is not known")
+        raise ScheduleError("E425", f"how many elements a thread of block {windows.name} reads is not known")
     return [near]
 
 

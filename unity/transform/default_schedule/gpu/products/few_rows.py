@@ -32,9 +32,18 @@ from ..common.stages import size_of
 from . import lane_matrices, lane_sums
 from .lane_matrices import COLUMNS
 from .lane_work import LaneTile, Work
-from .product import Product, apart, computed_by, extent_of, inline_producers, products_of, stored, walks
+from .product import (
+    Product,
+    contiguous_along,
+    extent_of,
+    inline_producers,
+    products_of,
+    replace_product,
+    stored,
+    unravel,
+)
 from .tile_blocks import WARP, registers
-from .tile_sides import CHUNK_BYTES, Side, is_whole, last_divides
+from .tile_sides import CHUNK_BYTES, Side, is_aligned_vector, last_divides
 
 MOST_ROWS = 8
 """Rows up to which reading is what takes the time."""
@@ -88,8 +97,8 @@ BUSY_WARPS = 24
 ALONG = 8
 """Warps that share contiguous steps, if there are steps for them, however many columns there are: one row with 14336 columns takes
 40.0 us by 8 warps and 42.5 us by one, 8 rows with 32000 columns take 93 us by 8 warps and 106 us by 2."""
-LEAST_TURNS = 3
-"""Turns from which on a last one that is not full costs little: 3.5 turns of 2 reads of 4 columns take 42.0 us for one row by
+LEAST_K_TILES = 3
+"""K-tiles from which on a last one that is not full costs little: 3.5 k-tiles of 2 reads of 4 columns take 42.0 us for one row by
 14336 x 4096."""
 REGISTERS = 1 << 16
 """Registers of a multiprocessor."""
@@ -103,8 +112,8 @@ def few_products(sch: Schedule, limit: int = 0) -> list[Product]:
 def few_conditions(fn: PrimFunc, limit: int) -> list[Expr]:
     """The conditions under which products of a program whose rows, or columns, have a number that is not known have few of them."""
     found = few_products(schedule_of(fn), limit)
-    sides = [(what, _few_side(what, limit)) for what in found]
-    few = [extent_of(what.columns if side.is_turned else what.rows) for what, side in sides if side is not None]
+    sides = [(product, _few_side(product, limit)) for product in found]
+    few = [extent_of(p.columns if side.is_swapped else p.rows) for p, side in sides if side is not None]
     return [le(extent, limit) for extent in few if type(extent) is not IntImm]
 
 
@@ -112,117 +121,120 @@ class Few(NamedTuple):
     """A number of rows that is small, and whether these are the columns of the result."""
 
     rows: int
-    is_turned: bool
+    is_swapped: bool
 
 
-def _few_side(what: Product, limit: int) -> Few | None:
+def _few_side(product: Product, limit: int) -> Few | None:
     """The side of a product that is small. None if none is, or it is no product for this rule."""
-    init = what.stage.block.init
-    if not isinstance(init, BufferStore) or getattr(init.value, "value", None) != 0 or not _is_plain(what):
+    init = product.stage.block.init
+    if not isinstance(init, BufferStore) or getattr(init.value, "value", None) != 0 or not _is_simple(product):
         return None
-    if what.store.buffer.dtype.name not in SUMS or size_of([extent_of(what.steps)]) < LEAST_STEPS:
+    if product.store.buffer.dtype.name not in SUMS or size_of([extent_of(product.steps)]) < LEAST_STEPS:
         return None
     found = []
-    for axes, others, turned in ((what.rows, what.columns, False), (what.columns, what.rows, True)):
+    for axes, others, swapped in ((product.rows, product.columns, False), (product.columns, product.rows, True)):
         extent = extent_of(axes)
         count = extent.value if type(extent) is IntImm else limit * (len(axes) <= MOST_SYMBOLS)
         if 0 < count <= MATRIX_ROWS and size_of([extent_of(others)]) >= LEAST_COLUMNS:
-            found.append(Few(count, turned))
+            found.append(Few(count, swapped))
     return min(found, default=None)
 
 
-def _is_plain(what: Product) -> bool:
+def _is_simple(product: Product) -> bool:
     """True if no index is made of two iterators, as those of windows are."""
-    axes = {axis.var for axis in what.stage.block.iter_vars}
-    loads = [load for value in (what.left, what.right) for load in collect(value, BufferLoad)]
+    axes = {axis.var for axis in product.stage.block.iter_vars}
+    loads = [load for value in (product.left, product.right) for load in collect(value, BufferLoad)]
     return all([len(axes & set(used_vars(index))) <= 1 for load in loads for index in load.indices])
 
 
-def bind_few_rows(sch: Schedule, what: Product, gpu: GpuMachine, limit: int = 0) -> tuple[Schedule, str] | None:
+def bind_few_rows(sch: Schedule, product: Product, gpu: GpuMachine, limit: int = 0) -> tuple[Schedule, str] | None:
     """Replace a product by its kernel, and return the schedule of the new program and a description."""
-    side = _few_side(what, limit)
-    if side is None or gpu.warp != WARP or not choose(what.stage.block, "few_rows", (0, 1), 1):
+    side = _few_side(product, limit)
+    if side is None or gpu.warp != WARP or not choose(product.stage.block, "few_rows", (0, 1), 1):
         return None
-    inline_producers(sch, what.stage.rv)
-    what = next(product for product in products_of(sch, True) if product.name == what.name)
-    work = _work(what, *side, gpu)
+    inline_producers(sch, product.stage.rv)
+    product = next(p for p in products_of(sch, True) if p.name == product.name)
+    work = _work(product, *side, gpu)
     if side.rows > MOST_ROWS and (gpu.warpgroups or not work.tile.form):
         return None
     tile = work.tile
-    said = f"{what.name} by {tile.rows} rows, {work.columns} columns of {tile.warps} warps, {tile.step_warps} along its steps"
-    return computed_by(sch, what, _kernel(work)), said
+    how = f"by {tile.rows} rows, {work.columns} columns of {tile.warps} warps, {tile.step_warps} along its steps"
+    return replace_product(sch, product, _kernel(work)), f"{product.name} {how}"
 
 
 def _kernel(work: Work) -> Stmt:
     if not work.tile.form:
         return lane_sums.kernel(work)
-    return lane_matrices.kernel(work, *_types(work.what)[1:])
+    return lane_matrices.kernel(work, *_types(work.product)[1:])
 
 
-def _types(what: Product) -> tuple[str, str, str]:
+def _types(product: Product) -> tuple[str, str, str]:
     """The shape of the instruction of tensor cores for a product, and its types; "" where there is none."""
-    left, right = [_element(value).name for value in (what.left, what.right)]
-    return FORMS.get((left, what.store.buffer.dtype.name), ("", "", "")) if left == right else ("", "", "")
+    left, right = [_element(value).name for value in (product.left, product.right)]
+    return FORMS.get((left, product.store.buffer.dtype.name), ("", "", "")) if left == right else ("", "", "")
 
 
-def _work(what: Product, rows: int, is_turned: bool, gpu: GpuMachine) -> Work:
+def _work(product: Product, rows: int, is_swapped: bool, gpu: GpuMachine) -> Work:
     """A product with the tile of a block and the registers of a thread."""
-    small, large = (what.right, what.left) if is_turned else (what.left, what.right)
-    few, many = (what.columns, what.rows) if is_turned else (what.rows, what.columns)
-    side, beside = _side(what, "large", large, many), _side(what, "small", small, few)
-    form = _form(what, side, rows, gpu)
+    small_value, large_value = (product.right, product.left) if is_swapped else (product.left, product.right)
+    few, many = (product.columns, product.rows) if is_swapped else (product.rows, product.columns)
+    side, small_side = _side(product, "large", large_value, many), _side(product, "small", small_value, few)
+    form = _form(product, side, rows, gpu)
     if form and not side.by_steps:
         wide = next(
-            (n for n, least in MATRIX_WIDTHS if _columns(what, side) >= n * COLUMNS * gpu.processors * least), 2
+            (n for n, least in MATRIX_WIDTHS if _columns(product, side) >= n * COLUMNS * gpu.processors * least), 2
         )
-        side = with_fields(side, width=min(side.width, choose(what.stage.block, "width", (2, 4, 8, 16), wide)))
-    tile = _by_steps(what, side, rows, gpu, form) if side.by_steps else _by_columns(what, side, rows, gpu, form)
-    work = Work(what, side, beside, tile, is_turned)
-    while beside.width > 1 and work.run % beside.width:
-        beside = with_fields(beside, width=beside.width // 2)
-    work = with_fields(work, small=beside if beside.by_steps else with_fields(beside, width=1))
-    near = registers(f"{what.name}_large_near", side.buffer.dtype.name, work.large_count)
-    close = registers(f"{what.name}_small_near", beside.buffer.dtype.name, work.small_count)
-    return with_fields(work, large=with_fields(side, buffer=near), small=with_fields(work.small, buffer=close))
+        side = with_fields(side, width=min(side.width, choose(product.stage.block, "width", (2, 4, 8, 16), wide)))
+    tile = _by_steps(product, side, rows, gpu, form) if side.by_steps else _by_columns(product, side, rows, gpu, form)
+    work = Work(product, side, small_side, tile, is_swapped)
+    while small_side.width > 1 and work.run % small_side.width:
+        small_side = with_fields(small_side, width=small_side.width // 2)
+    work = with_fields(work, small=small_side if small_side.by_steps else with_fields(small_side, width=1))
+    large_regs = registers(f"{product.name}_large_regs", side.buffer.dtype.name, work.large_count)
+    small_regs = registers(f"{product.name}_small_regs", small_side.buffer.dtype.name, work.small_count)
+    large = with_fields(side, buffer=large_regs)
+    return with_fields(work, large=large, small=with_fields(work.small, buffer=small_regs))
 
 
-def _form(what: Product, side: Side, rows: int, gpu: GpuMachine) -> str:
+def _form(product: Product, side: Side, rows: int, gpu: GpuMachine) -> str:
     """The instruction that multiplies; "" where threads do it for themselves."""
-    form, element = _types(what)[0] if gpu.capability >= MATRICES else "", _element(side.value)
+    form, element = _types(product)[0] if gpu.capability >= MATRICES else "", _element(side.value)
     if not form or (side.by_steps and side.width < 2 * WORD // element.itemsize):
         return ""
     least = LEAST_ALONG if side.by_steps and element.is_float else LEAST_MATRIX
-    return form if choose(what.stage.block, "matrices", (0, 1), int(rows >= least)) else ""
+    return form if choose(product.stage.block, "matrices", (0, 1), int(rows >= least)) else ""
 
 
-def _side(what: Product, name: str, value: Expr, axes: tuple[IterVar, ...]) -> Side:
+def _side(product: Product, name: str, value: Expr, axes: tuple[IterVar, ...]) -> Side:
     """An operand, by the axis that is contiguous in memory."""
-    by_steps = walks(value, what.steps, axes) or not axes
+    by_steps = contiguous_along(value, product.steps, axes) or not axes
     value = stored(value)
-    buffer = registers(f"{what.name}_{name}", dtype_of(value).name, 1)
+    buffer = registers(f"{product.name}_{name}", dtype_of(value).name, 1)
     side = Side(value, axes, 0, 0, by_steps, False, 1, buffer)
     chunk = CHUNK_BYTES // dtype_of(value).itemsize
     widths = [chunk >> k for k in range(chunk.bit_length())]
-    return with_fields(side, width=next(width for width in widths if _is_vector(what, side, width)))
+    return with_fields(side, width=next(width for width in widths if _is_vector(product, side, width)))
 
 
-def _is_vector(what: Product, side: Side, width: int) -> bool:
+def _is_vector(product: Product, side: Side, width: int) -> bool:
     """True if so many neighbours are one aligned vector in memory, or are computed from such and from what all of them share."""
-    along = what.steps if side.by_steps else side.axes
+    along = product.steps if side.by_steps else side.axes
     if width == 1:
         return True
     if not last_divides(along, width) or collect(side.value, Call):
         return False
     lane, group = Var("lane", prim_type(INT)), Var("group", prim_type(INT))
-    value = substitute(side.value, apart(along, group, width, lane))
+    value = substitute(side.value, unravel(along, group, width, lane))
     loads = [load for load in collect(value, BufferLoad) if lane in used_vars(load)]
-    return bool(loads) and all([load.buffer.scope == "global" and is_whole(load, lane, width) for load in loads])
+    return bool(loads) and all(
+        [load.buffer.scope == "global" and is_aligned_vector(load, lane, width) for load in loads]
+    )
 
 
-def _by_steps(what: Product, side: Side, rows: int, gpu: GpuMachine, form: str) -> LaneTile:
+def _by_steps(product: Product, side: Side, rows: int, gpu: GpuMachine, form: str) -> LaneTile:
     """Lanes along steps: fewer where there are few steps. A thread has columns and steps for its reads on the way; for an
     instruction it has several columns only where steps are few."""
-    block, columns, steps = what.stage.block, _columns(what, side), size_of([extent_of(what.steps)])
+    block, columns, steps = product.stage.block, _columns(product, side), size_of([extent_of(product.steps)])
     lanes = MATRIX_STEPS if form else WARP
     while lanes > MATRIX_STEPS and lanes * side.width >= 2 * steps:
         lanes //= 2
@@ -233,30 +245,30 @@ def _by_steps(what: Product, side: Side, rows: int, gpu: GpuMachine, form: str) 
     groups = -(-columns // (vectors * over))
     along = ALONG if groups * ALONG >= BUSY_WARPS * gpu.processors else 2 * ALONG
     along = min(along, 1 << pieces.bit_length() - 1)
-    most = min(gpu.threads // WARP, _warps_joined(what, rows * vectors * over, gpu))
+    most = min(gpu.threads // WARP, _warps_with_room(product, rows * vectors * over, gpu))
     along = choose(block, "step_warps", (1, 2, 4, 8, 16), along, most)
     across = choose(block, "column_warps", (1, 2, 4, 8), max(1, min(8 // along, 2)), most // along)
     ahead = max(1, ON_THE_WAY // vectors)
-    while ahead > 1 and pieces % (along * ahead) and pieces < LEAST_TURNS * along * ahead:
+    while ahead > 1 and pieces % (along * ahead) and pieces < LEAST_K_TILES * along * ahead:
         ahead //= 2
     return LaneTile(rows, vectors, over, across, along, choose(block, "ahead", (1, 2, 4, 8), ahead), form)
 
 
-def _by_columns(what: Product, side: Side, rows: int, gpu: GpuMachine, form: str) -> LaneTile:
+def _by_columns(product: Product, side: Side, rows: int, gpu: GpuMachine, form: str) -> LaneTile:
     """Lanes along columns, as many as leave columns for all blocks, and along steps; warps along steps."""
-    block, columns, steps = what.stage.block, _columns(what, side), size_of([extent_of(what.steps)])
+    block, columns, steps = product.stage.block, _columns(product, side), size_of([extent_of(product.steps)])
     lanes = next((n for n in (8, 4) if columns >= n * side.width * gpu.processors * FILLED), 2)
     lanes = COLUMNS if form else choose(block, "column_lanes", (1, 2, 4, 8, 16, 32), lanes)
     sums = 4 * side.width if form else rows * side.width
     blocks = -(-columns // (lanes * side.width))
-    joined = min(gpu.threads // WARP, _warps_joined(what, rows * lanes * side.width, gpu))
+    limit = min(gpu.threads // WARP, _warps_with_room(product, rows * lanes * side.width, gpu))
 
     def warps(ahead: int) -> tuple[int, int]:
         """The warps along steps for so many reads ahead, and the most that there can be."""
         most = next(n for n in (32, 16, 8, 4) if n * WARP * (24 + sums * 5 // 4 + 2 * ahead) <= REGISTERS)
         each, busy = WARP // lanes * ahead, BUSY_WARPS * gpu.processors
         own = next((n for n in (1, 2, 4, 8, 16) if n * each >= steps or blocks * n >= busy), MOST_WARPS)
-        return own, min(most, joined)
+        return own, min(most, limit)
 
     own = ON_THE_WAY if form or sums <= 32 else ON_THE_WAY // 2
     if not form and min(warps(own)) == MOST_WARPS and own * side.width > MOST_AHEAD:
@@ -266,14 +278,14 @@ def _by_columns(what: Product, side: Side, rows: int, gpu: GpuMachine, form: str
     return LaneTile(rows, 1, lanes, 1, along, ahead, form)
 
 
-def _columns(what: Product, side: Side) -> int:
+def _columns(product: Product, side: Side) -> int:
     """Columns of all batches."""
-    return size_of([extent_of(side.axes)]) * size_of([extent_of(what.batch)])
+    return size_of([extent_of(side.axes)]) * size_of([extent_of(product.batch)])
 
 
-def _warps_joined(what: Product, cells: int, gpu: GpuMachine) -> int:
+def _warps_with_room(product: Product, cells: int, gpu: GpuMachine) -> int:
     """So many warps, a power of two, have room in shared memory for their sums of a block's cells."""
-    room = gpu.static_shared_bytes // (cells * what.store.buffer.dtype.itemsize)
+    room = gpu.static_shared_bytes // (cells * product.store.buffer.dtype.itemsize)
     return 1 << max(1, room).bit_length() - 1
 
 

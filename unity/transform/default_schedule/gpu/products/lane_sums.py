@@ -14,100 +14,104 @@ from .....ir.scalar import Cast
 from .....ir.stmt import AttrStmt, BufferStore, IfThenElse, Stmt, seq
 from .....ir.types import Expr
 from ..common.nests import INT
-from .lane_work import Place, Work, launched, left_of, over_of, step_inside, within, written
+from .lane_work import Position, Work, launch_lanes, quotient, remainder, step_in_bounds, vector_in_block, write_sums
 from .tile_blocks import WARP, loop, registers
 
 
 def kernel(work: Work) -> Stmt:
     """The kernel of a product."""
-    sums = registers(f"{work.what.name}_sums", work.what.store.buffer.dtype.name, work.tile.rows * work.own)
+    sums = registers(
+        f"{work.product.name}_sums", work.product.store.buffer.dtype.name, work.tile.rows * work.thread_columns
+    )
 
-    def products(place: Place, turn: Expr, run: Expr, is_last: bool) -> Stmt:
+    def products(pos: Position, k_tile: Expr, run: Expr, is_last: bool) -> Stmt:
         def step(e: Expr) -> Stmt:
             made = loop(
-                "i", work.tile.rows, lambda i: loop("j", work.own, lambda j: _product(work, sums, run, e, i, j))
+                "i",
+                work.tile.rows,
+                lambda i: loop("j", work.thread_columns, lambda j: _product(work, sums, run, e, i, j)),
             )
             guarded = is_last and not work.large.by_steps
-            return IfThenElse(step_inside(work, place, turn, run, e), made) if guarded else made
+            return IfThenElse(step_in_bounds(work, pos, k_tile, run, e), made) if guarded else made
 
         made = loop("e", work.run, step)
         guarded = is_last and work.large.by_steps
-        return IfThenElse(step_inside(work, place, turn, run, const(0, INT)), made) if guarded else made
+        return IfThenElse(step_in_bounds(work, pos, k_tile, run, const(0, INT)), made) if guarded else made
 
-    return launched(work, sums, [sums], products, lambda place: _join(work, place, sums))
+    return launch_lanes(work, sums, [sums], products, lambda pos: _reduce_lanes(work, pos, sums))
 
 
 def _product(work: Work, sums: Buffer, run: Expr, step: Expr, row: Expr, column: Expr) -> Stmt:
     """One product of a step that a thread adds to its sums."""
-    what, width = work.what, work.large.width
+    product, width = work.product, work.large.width
     if work.large.by_steps:
-        large = work.large_at(run, column, step)
+        large = work.large_index(run, column, step)
     else:
-        large = work.large_at(step, over_of(column, width), left_of(column, width))
-    values = (what.right, what.left) if work.is_turned else (what.left, what.right)
-    places = ((work.small, work.small_at(run, row, step)), (work.large, large))
+        large = work.large_index(step, quotient(column, width), remainder(column, width))
+    values = (product.right, product.left) if work.is_swapped else (product.left, product.right)
+    operands = ((work.small, work.small_index(run, row, step)), (work.large, large))
     factors: list[Expr] = []
-    for (side, at), value in zip(places, values):
+    for (side, at), value in zip(operands, values):
         load = buffer_load(side.buffer, at)
         factors.append(Cast(load, value.ty) if isinstance(value, Cast) else load)
-    cell = (add(mul(row, work.own), column),)
+    cell = (add(mul(row, work.thread_columns), column),)
     total = BufferStore(sums, add(buffer_load(sums, *cell), mul(factors[0], factors[1])), cell)
     return AttrStmt(const(0, "int32"), "reduction", 1, total)
 
 
-def _join(work: Work, place: Place, sums: Buffer) -> Stmt:
+def _reduce_lanes(work: Work, pos: Position, sums: Buffer) -> Stmt:
     """Join the sums of lanes by shuffles, and write the results."""
-    tile, lane = work.tile, place.lanes[1]
-    apart = 1 if work.large.by_steps else tile.column_lanes
-    made: list[Stmt] = []
-    left, first, distance = tile.rows * work.own, const(0, INT), tile.step_lanes // 2
+    tile, lane = work.tile, pos.lanes[1]
+    stride = 1 if work.large.by_steps else tile.column_lanes
+    stmts: list[Stmt] = []
+    left, first, distance = tile.rows * work.thread_columns, const(0, INT), tile.step_lanes // 2
     while distance and left % 2 == 0:
         left //= 2
         upper = floormod(floordiv(lane, distance), 2)
         first = add(first, mul(upper, left))
-        made.append(_halved(sums, left, eq(upper, 1), distance * apart))
+        stmts.append(_halve_sums(sums, left, eq(upper, 1), distance * stride))
         distance //= 2
-    rest = 2 * distance or 1
+    lanes_left = 2 * distance or 1
     while distance:
-        made.append(_added(sums, left, distance * apart))
+        stmts.append(_add_pairs(sums, left, distance * stride))
         distance //= 2
 
-    def puts(shared: Buffer) -> Stmt:
-        def put(e: Expr) -> Stmt:
+    def stores_of(shared: Buffer) -> Stmt:
+        def store(e: Expr) -> Stmt:
             cell = add(first, e)
-            row, own = over_of(cell, work.own), left_of(cell, work.own)
-            vector_at, place_in = over_of(own, work.by_column), left_of(own, work.by_column)
-            column = add(mul(within(work, place, vector_at), work.by_column), place_in)
+            row, own = quotient(cell, work.thread_columns), remainder(cell, work.thread_columns)
+            vector_at, inner = quotient(own, work.by_column), remainder(own, work.by_column)
+            column = add(mul(vector_in_block(work, pos, vector_at), work.by_column), inner)
             value = buffer_load(sums, e)
-            return BufferStore(shared, value, (place.warps[1], row, column))
+            return BufferStore(shared, value, (pos.warps[1], row, column))
 
-        stores = loop("e", left, put)
-        return stores if rest == 1 else IfThenElse(eq(floormod(lane, rest), 0), stores)
+        stores = loop("e", left, store)
+        return stores if lanes_left == 1 else IfThenElse(eq(floormod(lane, lanes_left), 0), stores)
 
-    return seq(*made, written(work, place, puts))
+    return seq(*stmts, write_sums(work, pos, stores_of))
 
 
-def _halved(sums: Buffer, count: int, upper: Expr, lanes: int) -> Stmt:
+def _halve_sums(sums: Buffer, count: int, upper: Expr, lanes: int) -> Stmt:
     """Of two sums a lane keeps one, and adds that of its partner."""
 
     def one(e: Expr) -> Stmt:
         own, other = [buffer_load(sums, at) for at in (e, add(e, count))]
-        given = _shuffled(select(upper, own, other), lanes)
-        return BufferStore(sums, add(select(upper, other, own), given), (e,))
+        received = _shuffle_xor(select(upper, own, other), lanes)
+        return BufferStore(sums, add(select(upper, other, own), received), (e,))
 
     return loop("e", count, one)
 
 
-def _added(sums: Buffer, count: int, lanes: int) -> Stmt:
+def _add_pairs(sums: Buffer, count: int, lanes: int) -> Stmt:
     """Both lanes of a pair have the sum of theirs."""
 
     def one(e: Expr) -> Stmt:
         own = buffer_load(sums, e)
-        return BufferStore(sums, add(own, _shuffled(own, lanes)), (e,))
+        return BufferStore(sums, add(own, _shuffle_xor(own, lanes)), (e,))
 
     return loop("e", count, one)
 
 
-def _shuffled(value: Expr, lanes: int) -> Expr:
+def _shuffle_xor(value: Expr, lanes: int) -> Expr:
     numbers = [const(n, "int32") for n in (lanes, WARP, WARP)]
     return intrinsic("tvm_warp_shuffle_xor", const(0xFFFFFFFF, "uint32"), value, *numbers, dtype=dtype_of(value))

@@ -34,19 +34,19 @@ from .....ir.types import Expr
 from .....ir.walk import substitute
 from ..common.nests import INT, buffer_of
 from ..common.stages import is_multiple
-from .product import Product, apart, extent_of, output_at, values_at
-from .tile_blocks import WARP, bound, do, loop, registers, vector
-from .tile_sides import Side, all_of, inside, sum_of
+from .product import Product, extent_of, iterator_values, output_at, unravel
+from .tile_blocks import WARP, do, loop, registers, thread_loop, vector
+from .tile_sides import Side, all_of, bound_checks, sum_of
 from .tiles import has_axis
 
 AT_ONCE = 64
-"""Bytes of the small operand up to which a thread reads what all products of a turn take at once."""
+"""Bytes of the small operand up to which a thread reads what all products of a k-tile take at once."""
 
 
 @dataclass(slots=True, frozen=True)
 class LaneTile:
     """``rows`` of a block; vectors of columns (single columns where steps are contiguous) that a thread has; lanes along the
-    columns, warps along columns and along steps; ``ahead`` reads of each column, or vector of columns, in one turn.
+    columns, warps along columns and along steps; ``ahead`` reads of each column, or vector of columns, in one k-tile.
     ``form``: the ``mma`` instruction that multiplies; "" where each thread multiplies for itself."""
 
     rows: int
@@ -73,11 +73,11 @@ class Work:
     """A product as a kernel takes it: its large operand, whose ``buffer`` is the registers for what a thread reads of it, its small
     one, and the tile of a block. The iterators of the large one are columns here, whatever they are in the result."""
 
-    what: Product
+    product: Product
     large: Side
     small: Side
     tile: LaneTile
-    is_turned: bool
+    is_swapped: bool
 
     @property
     def by_column(self) -> int:
@@ -85,14 +85,14 @@ class Work:
         return 1 if self.large.by_steps else self.large.width
 
     @property
-    def own(self) -> int:
+    def thread_columns(self) -> int:
         """Columns of a thread."""
         return self.tile.vectors * self.by_column
 
     @property
     def columns(self) -> int:
         """Columns of a block."""
-        return self.own * self.tile.column_lanes * self.tile.column_warps
+        return self.thread_columns * self.tile.column_lanes * self.tile.column_warps
 
     @property
     def run(self) -> int:
@@ -101,46 +101,46 @@ class Work:
 
     @property
     def runs(self) -> int:
-        """Runs of steps in a turn."""
+        """Runs of steps in a k-tile."""
         return self.tile.ahead if self.large.by_steps else 1
 
     @property
     def steps(self) -> int:
-        """Steps of a block in one turn."""
+        """Steps of a block in one k-tile."""
         return self.run * self.runs * self.tile.step_lanes * self.tile.step_warps
 
     @property
-    def own_rows(self) -> int:
+    def thread_rows(self) -> int:
         """Rows that a thread reads: of those of a matrix one or two."""
         return -(-self.tile.rows // self.tile.column_lanes) if self.tile.form else self.tile.rows
 
     @property
-    def is_kept(self) -> bool:
-        """True if a thread reads what it takes of the small operand in a turn at once."""
-        return self.own_rows * self.run * self.runs * dtype_of(self.small.value).itemsize <= AT_ONCE
+    def is_preloaded(self) -> bool:
+        """True if a thread reads what it takes of the small operand in a k-tile at once."""
+        return self.thread_rows * self.run * self.runs * dtype_of(self.small.value).itemsize <= AT_ONCE
 
     @property
     def small_count(self) -> int:
         """Elements of the small operand that a thread has in registers."""
-        return self.own_rows * self.run * (self.runs if self.is_kept else 1)
+        return self.thread_rows * self.run * (self.runs if self.is_preloaded else 1)
 
     @property
     def large_count(self) -> int:
         """Elements of the large operand that a thread has in registers."""
         return self.tile.vectors * self.tile.ahead * self.large.width
 
-    def small_at(self, run: Expr, row: Expr, step: Expr) -> Expr:
+    def small_index(self, run: Expr, row: Expr, step: Expr) -> Expr:
         """Where the registers have a step of a run of a thread's row."""
-        kept = run if self.is_kept else const(0, INT)
-        return add(mul(add(mul(kept, self.own_rows), row), self.run), step)
+        first = run if self.is_preloaded else const(0, INT)
+        return add(mul(add(mul(first, self.thread_rows), row), self.run), step)
 
-    def large_at(self, ahead: Expr, vector_at: Expr, lane: Expr) -> Expr:
+    def large_index(self, ahead: Expr, vector_at: Expr, lane: Expr) -> Expr:
         """Where the registers have an element of a vector."""
         return add(mul(add(mul(ahead, self.tile.vectors), vector_at), self.large.width), lane)
 
 
 @dataclass(slots=True, frozen=True)
-class Place:
+class Position:
     """Where a thread stands: batch, first row and column of its block; its warp and its lane, each along columns and steps; its
     number."""
 
@@ -152,197 +152,203 @@ class Place:
     thread: Expr
 
 
-def launched(
-    work: Work, sums: Buffer, near: Sequence[Buffer], products: Callable[[Place, Expr, Expr, bool], Stmt],
-    finish: Callable[[Place], Stmt],
+def launch_lanes(
+    work: Work, sums: Buffer, buffers: Sequence[Buffer], products: Callable[[Position, Expr, Expr, bool], Stmt],
+    finish: Callable[[Position], Stmt],
 ) -> Stmt:  # fmt: skip
-    """A block of threads for each group of columns. In each turn a thread reads its vectors of the large operand before it
-    multiplies any; ``products``: those of a run of steps, by place, turn and run, and whether the turn is the last one, in which
-    some steps hang over; ``near``: the registers that they use, the sums among them."""
-    extent = extent_of(work.what.steps)
-    turns = floordiv(extent, work.steps)
+    """A block of threads for each group of columns. In each k-tile a thread reads its vectors of the large operand before it
+    multiplies any; ``products``: those of a run of steps, by position, k-tile and run, and whether it is the last k-tile, in which
+    some steps hang over; ``buffers``: the registers that they use, the sums among them."""
+    extent = extent_of(work.product.steps)
+    k_tiles = floordiv(extent, work.steps)
 
-    def turn(place: Place, at: Expr, is_last: bool) -> Stmt:
+    def k_tile(pos: Position, at: Expr, is_last: bool) -> Stmt:
         def small(run: Expr) -> Stmt:
-            return read_small(work, place, at, run, is_last)
+            return read_small(work, pos, at, run, is_last)
 
         def made(run: Expr) -> Stmt:
-            return products(place, at, run, is_last)
+            return products(pos, at, run, is_last)
 
-        bodies = [small, made] if work.is_kept else [lambda run: seq(small(run), made(run))]
-        return seq(read_large(work, place, at, is_last), *[loop("run", work.runs, body) for body in bodies])
+        bodies = [small, made] if work.is_preloaded else [lambda run: seq(small(run), made(run))]
+        return seq(read_large(work, pos, at, is_last), *[loop("run", work.runs, body) for body in bodies])
 
-    def block(place: Place) -> Stmt:
+    def block(pos: Position) -> Stmt:
         (count,) = sums.shape
         made = [
-            *[AllocBuffer(buffer) for buffer in (work.large.buffer, work.small.buffer, *near)],
+            *[AllocBuffer(buffer) for buffer in (work.large.buffer, work.small.buffer, *buffers)],
             loop("e", count, lambda e: BufferStore(sums, const(0, sums.dtype), (e,))),
-            loop("turn", turns, lambda at: turn(place, at, False), "serial"),
+            loop("k_tile", k_tiles, lambda at: k_tile(pos, at, False), "serial"),
         ]
         if not is_multiple(extent, work.steps):
-            rest = turn(place, turns, True)
+            rest = k_tile(pos, k_tiles, True)
             made.append(rest if type(extent) is IntImm else IfThenElse(ne(floormod(extent, work.steps), 0), rest))
-        return seq(*made, finish(place))
+        return seq(*made, finish(pos))
 
     return _in_blocks(work, block)
 
 
-def _in_blocks(work: Work, block: Callable[[Place], Stmt]) -> Stmt:
+def _in_blocks(work: Work, block: Callable[[Position], Stmt]) -> Stmt:
     """A block of threads for each group of columns, which has its own barriers."""
-    what, tile = work.what, work.tile
-    batch, rows, columns = [extent_of(axes) for axes in (what.batch, work.small.axes, work.large.axes)]
+    product, tile = work.product, work.tile
+    batch, rows, columns = [extent_of(axes) for axes in (product.batch, work.small.axes, work.large.axes)]
     over, down = ceildiv(columns, work.columns), ceildiv(rows, tile.rows)
-    has_own = bool(what.batch) and has_axis(batch)
-    is_folded = bool(what.batch) and not has_own
+    has_own = bool(product.batch) and has_axis(batch)
+    is_folded = bool(product.batch) and not has_own
 
-    def place(b: Expr, x: Expr, y: Expr, warp: Expr, lane: Expr) -> Stmt:
-        warps = over_of(warp, tile.step_warps), left_of(warp, tile.step_warps)
+    def thread_at(b: Expr, x: Expr, y: Expr, warp: Expr, lane: Expr) -> Stmt:
+        warps = quotient(warp, tile.step_warps), remainder(warp, tile.step_warps)
         if work.large.by_steps or tile.form:
-            lanes = over_of(lane, tile.step_lanes), left_of(lane, tile.step_lanes)
+            lanes = quotient(lane, tile.step_lanes), remainder(lane, tile.step_lanes)
         else:
-            lanes = left_of(lane, tile.column_lanes), over_of(lane, tile.column_lanes)
+            lanes = remainder(lane, tile.column_lanes), quotient(lane, tile.column_lanes)
         thread = add(mul(warp, WARP), lane)
-        made = block(Place(b, mul(y, tile.rows), mul(x, work.columns), warps, lanes, thread))
+        made = block(Position(b, mul(y, tile.rows), mul(x, work.columns), warps, lanes, thread))
         return AttrStmt(const(0), OWN_BARRIERS, 1, made)
 
     def grid(b: Expr) -> Stmt:
         def tiles(x: Expr, y: Expr) -> Stmt:
             at = (floordiv(x, over), floormod(x, over)) if is_folded else (b, x)
-            return bound("ty", tile.warps, "threadIdx.y", lambda ty: bound("tx", WARP, "threadIdx.x", lambda tx:
-                place(*at, y, ty, tx)))  # fmt: skip
+            return thread_loop("ty", tile.warps, "threadIdx.y", lambda ty: thread_loop("tx", WARP, "threadIdx.x", lambda tx:
+                thread_at(*at, y, ty, tx)))  # fmt: skip
 
         count = mul(batch, over) if is_folded else over
-        return bound("x", count, "blockIdx.x", lambda x: bound("y", down, "blockIdx.y", lambda y: tiles(x, y)))
+        return thread_loop(
+            "x", count, "blockIdx.x", lambda x: thread_loop("y", down, "blockIdx.y", lambda y: tiles(x, y))
+        )
 
-    body = bound("b", batch, "blockIdx.z", grid) if has_own else grid(const(0, INT))
-    return BlockRealize((), const(True), Block((), None, None, (), (), {}, what.name, body))
+    body = thread_loop("b", batch, "blockIdx.z", grid) if has_own else grid(const(0, INT))
+    return BlockRealize((), const(True), Block((), None, None, (), (), {}, product.name, body))
 
 
-def over_of(value: Expr, by: int) -> Expr:
+def quotient(value: Expr, by: int) -> Expr:
     """The quotient."""
     return value if by == 1 else floordiv(value, by)
 
 
-def left_of(value: Expr, by: int) -> Expr:
+def remainder(value: Expr, by: int) -> Expr:
     """The remainder."""
     return const(0, INT) if by == 1 else floormod(value, by)
 
 
-def run_at(work: Work, place: Place, turn: Expr, number: Expr) -> Expr:
+def run_index(work: Work, pos: Position, k_tile: Expr, number: Expr) -> Expr:
     """The number of a thread's run of steps among all of the product."""
     tile = work.tile
-    first = add(mul(add(mul(turn, work.runs), number), tile.step_warps), place.warps[1])
-    return add(mul(first, tile.step_lanes), place.lanes[1])
+    first = add(mul(add(mul(k_tile, work.runs), number), tile.step_warps), pos.warps[1])
+    return add(mul(first, tile.step_lanes), pos.lanes[1])
 
 
-def step_inside(work: Work, place: Place, turn: Expr, number: Expr, step: Expr) -> Expr:
+def step_in_bounds(work: Work, pos: Position, k_tile: Expr, number: Expr, step: Expr) -> Expr:
     """True if a step of a thread's run is one of the product: in vectors of steps all are."""
-    extent, at = extent_of(work.what.steps), run_at(work, place, turn, number)
+    extent, at = extent_of(work.product.steps), run_index(work, pos, k_tile, number)
     if work.large.by_steps:
         return lt(at, floordiv(extent, work.run))
     return lt(add(mul(at, work.run), step), extent)
 
 
-def within(work: Work, place: Place, vector_at: Expr) -> Expr:
+def vector_in_block(work: Work, pos: Position, vector_at: Expr) -> Expr:
     """The number of a thread's vector of columns in the block."""
     tile = work.tile
-    return add(mul(add(mul(place.warps[0], tile.vectors), vector_at), tile.column_lanes), place.lanes[0])
+    return add(mul(add(mul(pos.warps[0], tile.vectors), vector_at), tile.column_lanes), pos.lanes[0])
 
 
-def read_large(work: Work, place: Place, turn: Expr, is_last: bool) -> Stmt:
-    """Read the vectors of a turn; in the last one some may hang over."""
+def read_large(work: Work, pos: Position, k_tile: Expr, is_last: bool) -> Stmt:
+    """Read the vectors of a k-tile; in the last one some may hang over."""
     side, columns = work.large, floordiv(extent_of(work.large.axes), work.by_column)
     exact = is_multiple(extent_of(side.axes), work.columns)
 
     def one(u: Expr, vector_at: Expr) -> Stmt:
-        column = add(over_of(place.column, work.by_column), within(work, place, vector_at))
+        column = add(quotient(pos.column, work.by_column), vector_in_block(work, pos, vector_at))
         column = column if exact else minimum(column, sub(columns, 1))
         number, step = (u, const(0, INT)) if side.by_steps else (const(0, INT), u)
-        at = run_at(work, place, turn, number)
+        at = run_index(work, pos, k_tile, number)
         at = at if side.by_steps else add(mul(at, work.run), u)
-        at = _near(work, at, side.width if side.by_steps else 1) if is_last else at
+        at = _clamp_step(work, at, side.width if side.by_steps else 1) if is_last else at
         along, across = (at, column) if side.by_steps else (column, at)
-        guard = step_inside(work, place, turn, number, step) if is_last and work.tile.form else None
-        return _read(work, side, place, along, across, work.large_at(u, vector_at, const(0, INT)), guard)
+        guard = step_in_bounds(work, pos, k_tile, number, step) if is_last and work.tile.form else None
+        return _read(work, side, pos, along, across, work.large_index(u, vector_at, const(0, INT)), guard)
 
     return loop("u", work.tile.ahead, lambda u: loop("p", work.tile.vectors, lambda p: one(u, p)))
 
 
-def read_small(work: Work, place: Place, turn: Expr, number: Expr, is_last: bool) -> Stmt:
-    """Read a run of steps of each row of a thread; in the last turn some may hang over."""
+def read_small(work: Work, pos: Position, k_tile: Expr, number: Expr, is_last: bool) -> Stmt:
+    """Read a run of steps of each row of a thread; in the last k-tile some may hang over."""
     side, tile = work.small, work.tile
     pieces = work.run // side.width
     exact = is_multiple(extent_of(side.axes), tile.rows) and (not tile.form or tile.rows % tile.column_lanes == 0)
 
     def one(row: Expr, piece: Expr) -> Stmt:
-        at = add(mul(run_at(work, place, turn, number), pieces), piece)
-        at = _near(work, at, side.width) if is_last else at
+        at = add(mul(run_index(work, pos, k_tile, number), pieces), piece)
+        at = _clamp_step(work, at, side.width) if is_last else at
         first = mul(piece, side.width)
-        line = add(place.row, add(mul(row, tile.column_lanes), place.lanes[0]) if tile.form else row)
+        line = add(pos.row, add(mul(row, tile.column_lanes), pos.lanes[0]) if tile.form else row)
         line = line if exact else minimum(line, sub(extent_of(side.axes), 1))
         along, across = (at, line) if side.by_steps else (line, at)
-        guard = step_inside(work, place, turn, number, first) if is_last and tile.form else None
-        return _read(work, side, place, along, across, work.small_at(number, row, first), guard)
+        guard = step_in_bounds(work, pos, k_tile, number, first) if is_last and tile.form else None
+        return _read(work, side, pos, along, across, work.small_index(number, row, first), guard)
 
-    return loop("i", work.own_rows, lambda row: loop("piece", pieces, lambda piece: one(row, piece)))
+    return loop("i", work.thread_rows, lambda row: loop("piece", pieces, lambda piece: one(row, piece)))
 
 
-def _near(work: Work, at: Expr, width: int) -> Expr:
+def _clamp_step(work: Work, at: Expr, width: int) -> Expr:
     """A vector of steps, or the last one."""
-    return minimum(at, sub(floordiv(extent_of(work.what.steps), width), 1))
+    return minimum(at, sub(floordiv(extent_of(work.product.steps), width), 1))
 
 
 def _read(
-    work: Work, side: Side, place: Place, along: Expr, across: Expr, to: Expr, guard: Expr | None
+    work: Work, side: Side, pos: Position, along: Expr, across: Expr, to: Expr, guard: Expr | None
 ) -> Stmt:  # fmt: skip
     """Read a vector of an operand: ``along`` counts vectors in memory, ``across`` lines. Zeros where ``guard`` does not hold."""
-    what = work.what
-    inner, outer = (what.steps, side.axes) if side.by_steps else (side.axes, what.steps)
+    product = work.product
+    inner, outer = (product.steps, side.axes) if side.by_steps else (side.axes, product.steps)
 
     def one(lane: Expr | None) -> Stmt:
-        values = {**apart(what.batch, place.batch), **apart(inner, along, side.width, lane), **apart(outer, across)}
-        element = substitute(side.value, values_at(what, values))
+        values = {
+            **unravel(product.batch, pos.batch),
+            **unravel(inner, along, side.width, lane),
+            **unravel(outer, across),
+        }
+        element = substitute(side.value, iterator_values(product, values))
         element = element if guard is None else select(guard, element, const(0, dtype_of(element)))
         return BufferStore(side.buffer, element, (sum_of(to, lane),))
 
     return vector(side.width, one)
 
 
-def written(work: Work, place: Place, puts: Callable[[Buffer], Stmt]) -> Stmt:
-    """Join the sums of warps in shared memory: ``puts`` stores those of a thread by warp along the steps, row and column. Threads
+def write_sums(work: Work, pos: Position, stores: Callable[[Buffer], Stmt]) -> Stmt:
+    """Join the sums of warps in shared memory: ``stores`` writes those of a thread by warp along the steps, row and column. Threads
     write neighbours of the result."""
-    what, tile = work.what, work.tile
-    total = what.store.buffer.dtype.name
+    product, tile = work.product, work.tile
+    total = product.store.buffer.dtype.name
     shape = [const(n, INT) for n in (tile.step_warps, tile.rows, work.columns)]
-    shared = buffer_of(f"{what.name}_of_warps", total, shape, "shared")
+    shared = buffer_of(f"{product.name}_of_warps", total, shape, "shared")
     count, threads = tile.rows * work.columns, tile.warps * WARP
     return seq(
         AllocBuffer(shared),
-        puts(shared),
+        stores(shared),
         do("tvm_storage_sync", StringImm("shared")),
-        loop("again", -(-count // threads), lambda again: _written(work, place, shared, again, count, threads)),
+        loop("i", -(-count // threads), lambda n: _write_cell(work, pos, shared, n, count, threads)),
     )
 
 
-def _written(work: Work, place: Place, shared: Buffer, again: Expr, count: int, threads: int) -> Stmt:
+def _write_cell(work: Work, pos: Position, shared: Buffer, n: Expr, count: int, threads: int) -> Stmt:
     """Write a cell of the block."""
-    what, tile = work.what, work.tile
-    cell = add(mul(again, threads), place.thread)
-    if work.is_turned:
-        row, column = left_of(cell, tile.rows), over_of(cell, tile.rows)
+    product, tile = work.product, work.tile
+    cell = add(mul(n, threads), pos.thread)
+    if work.is_swapped:
+        row, column = remainder(cell, tile.rows), quotient(cell, tile.rows)
     else:
-        row, column = over_of(cell, work.columns), left_of(cell, work.columns)
-    total, zero = registers(f"{shared.name}_joined", shared.dtype.name, 1), const(0, INT)
+        row, column = quotient(cell, work.columns), remainder(cell, work.columns)
+    total, zero = registers(f"{shared.name}_sum", shared.dtype.name, 1), const(0, INT)
     value: Expr = buffer_load(shared, const(0, INT), row, column)
     for warp in range(1, tile.step_warps):
         value = add(value, buffer_load(shared, const(warp, INT), row, column))
     rows, columns = work.small.axes, work.large.axes
-    at = add(place.row, row), add(place.column, column)
-    places = {**apart(what.batch, place.batch), **apart(rows, at[0]), **apart(columns, at[1])}
+    at = add(pos.row, row), add(pos.column, column)
+    values = {**unravel(product.batch, pos.batch), **unravel(rows, at[0]), **unravel(columns, at[1])}
     guard = all_of([
         *([] if count % threads == 0 else [lt(cell, count)]),
-        *inside(at[0], extent_of(rows), tile.rows), *inside(at[1], extent_of(columns), work.columns),
+        *bound_checks(at[0], extent_of(rows), tile.rows), *bound_checks(at[1], extent_of(columns), work.columns),
     ])  # fmt: skip
-    store = output_at(what, places, buffer_load(total, zero))
+    store = output_at(product, values, buffer_load(total, zero))
     made = seq(AllocBuffer(total), BufferStore(total, value, (zero,)), store)
     return made if guard is None else IfThenElse(guard, made)

@@ -17,10 +17,10 @@ from ....infra.backend import GpuMachine
 from ....schedule import Schedule
 from ....tir.analysis.choices import choose
 from ..common.nests import INT, buffer_of
-from .product import Product, computed_by, count_of, inline_producers, products_of, stored, walks
+from .product import Product, contiguous_along, count_of, inline_producers, products_of, replace_product, stored
 from .thread_tile_parts import ThreadTile
 from .thread_tiles import kernel
-from .tile_blocks import WARP, groups_of
+from .tile_blocks import WARP, group_sizes
 from .tile_sides import CHUNK_BYTES, Side, vectors_of
 
 
@@ -33,7 +33,7 @@ class Choice(NamedTuple):
     row_warps: int
     column_warps: int
     step_groups: int
-    together: int
+    blocks_per_sm: int
     speed: float
 
     @property
@@ -44,7 +44,7 @@ class Choice(NamedTuple):
     @property
     def registers(self) -> int:
         """Registers that a thread may have."""
-        return min(MOST_REGISTERS, REGISTERS // (self.threads * self.together))
+        return min(MOST_REGISTERS, REGISTERS // (self.threads * self.blocks_per_sm))
 
     @property
     def sums(self) -> int:
@@ -76,61 +76,65 @@ COPIES = 80
 """The least compute capability of devices that have asynchronous copies."""
 
 
-def bind_pipelined_tiles(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Schedule, str] | None:
+def bind_pipelined_tiles(sch: Schedule, product: Product, gpu: GpuMachine) -> tuple[Schedule, str] | None:
     """Replace a product by its kernel, and return the schedule of the new program and a description. None if the device lacks
     asynchronous copies, or the product is small."""
-    if gpu.capability < COPIES or gpu.warp != WARP or min(_sizes(what)[1:]) < LEAST or _item(what) < LEAST_ITEM:
+    if gpu.capability < COPIES or gpu.warp != WARP or min(_sizes(product)[1:]) < LEAST or _item(product) < LEAST_ITEM:
         return None
-    if not choose(what.stage.block, "pipelined", (0, 1), 1):
+    if not choose(product.stage.block, "pipelined", (0, 1), 1):
         return None
-    inline_producers(sch, what.stage.rv)
-    what = next(product for product in products_of(sch) if product.name == what.name)
-    tile = _tile(what, gpu)
+    inline_producers(sch, product.stage.rv)
+    product = next(p for p in products_of(sch) if p.name == product.name)
+    tile = _tile(product, gpu)
     if tile is None:
         return None
-    groups = groups_of(what, tile.columns)
-    made = kernel(what, tile, *_sides(what, tile), choose(what.stage.block, "group", groups, groups[0]))
-    return computed_by(sch, what, made), f"{what.name} in tiles of {tile}, copied {tile.stages - 1} ahead"
+    groups = group_sizes(product, tile.columns)
+    made = kernel(product, tile, *_sides(product, tile), choose(product.stage.block, "group", groups, groups[0]))
+    return replace_product(sch, product, made), f"{product.name} in tiles of {tile}, copied {tile.stages - 1} ahead"
 
 
-def _sides(what: Product, tile: ThreadTile) -> tuple[Side, Side]:
-    left = _side(what, "left", what.left, what.rows, tile.rows, tile.steps, True)
-    return left, _side(what, "right", what.right, what.columns, tile.columns, tile.steps, False)
+def _sides(product: Product, tile: ThreadTile) -> tuple[Side, Side]:
+    left = _side(product, "left", product.left, product.rows, tile.rows, tile.steps, True)
+    return left, _side(product, "right", product.right, product.columns, tile.columns, tile.steps, False)
 
 
-def _side(what: Product, name: str, value: Expr, axes: tuple[IterVar, ...], size: int, steps: int, keeps: bool) -> Side:
+def _side(
+    product: Product, name: str, value: Expr, axes: tuple[IterVar, ...], size: int, steps: int, keeps: bool
+) -> Side:
     """An operand with a buffer for its tile. ``keeps``: steps that are contiguous in memory are so in the tile; of an operand that
     does not keep them the copy transposes, element by element."""
-    walked = walks(value, what.steps, axes)
+    contiguous = contiguous_along(value, product.steps, axes)
     value = stored(value)
-    by_steps, dtype = walked and keeps, dtype_of(value)
+    by_steps, dtype = contiguous and keeps, dtype_of(value)
     length, lines = (steps, size) if by_steps else (size, steps)
-    free = CHUNK_BYTES // dtype.itemsize if walked else 0
-    buffer = buffer_of(f"{what.name}_{name}", dtype.name, [const(lines, INT), const(length + free, INT)], "shared.dyn")
-    side = Side(value, axes, size, steps, by_steps, walked and not keeps, 1, buffer)
-    return side if side.turned else with_fields(side, width=vectors_of(what, side))
+    free = CHUNK_BYTES // dtype.itemsize if contiguous else 0
+    buffer = buffer_of(
+        f"{product.name}_{name}", dtype.name, [const(lines, INT), const(length + free, INT)], "shared.dyn"
+    )
+    side = Side(value, axes, size, steps, by_steps, contiguous and not keeps, 1, buffer)
+    return side if side.transposed else with_fields(side, width=vectors_of(product, side))
 
 
-def _tile(what: Product, gpu: GpuMachine) -> ThreadTile | None:
+def _tile(product: Product, gpu: GpuMachine) -> ThreadTile | None:
     """The tile that costs least, with as many stages as fit into shared memory; None if not even two do."""
-    block, costs = what.stage.block, _costs(what, gpu)
-    item, wide = _item(what), max(1, what.store.buffer.dtype.itemsize // LEAST_ITEM)
+    block, costs = product.stage.block, _costs(product, gpu)
+    item, wide = _item(product), max(1, product.store.buffer.dtype.itemsize // LEAST_ITEM)
     fits = [choice for choice in CHOICES if 2 * choice.sums * wide <= choice.registers]
     found = sorted(fits, key=lambda choice: costs[choice])
     choice = found[choose(block, "tile", range(len(found)), 0)]
-    rows, columns, row_warps, column_warps, groups, together, _ = choice
+    rows, columns, row_warps, column_warps, groups, blocks_per_sm, _ = choice
     steps = groups * STEP_BYTES // item
-    tile = ThreadTile(rows, columns, steps, row_warps, column_warps, ROW_LANES, STAGES, together, groups)
-    spread = (groups - 1) * choice.sums * choice.threads * what.store.buffer.dtype.itemsize // groups
-    stage = sum([side.bytes for side in _sides(what, tile)])
-    room = (gpu.shared_bytes // together - spread) // stage
+    tile = ThreadTile(rows, columns, steps, row_warps, column_warps, ROW_LANES, STAGES, blocks_per_sm, groups)
+    staging = (groups - 1) * choice.sums * choice.threads * product.store.buffer.dtype.itemsize // groups
+    stage = sum([side.bytes for side in _sides(product, tile)])
+    room = (gpu.shared_bytes // blocks_per_sm - staging) // stage
     stages = choose(block, "stages", range(2, STAGES + 1), STAGES, max(2, room))
-    return with_fields(tile, stages=stages) if stages * stage + spread <= gpu.shared_bytes else None
+    return with_fields(tile, stages=stages) if stages * stage + staging <= gpu.shared_bytes else None
 
 
-def _costs(what: Product, gpu: GpuMachine) -> dict[Choice, float]:
+def _costs(product: Product, gpu: GpuMachine) -> dict[Choice, float]:
     """The cost of each choice: waves of tiles over the multiprocessors, times the size of a tile, over its speed."""
-    batch, m, n, _ = _sizes(what)
+    batch, m, n, _ = _sizes(product)
     found = {}
     for choice in CHOICES:
         tiles = batch * math.ceil(m / choice.rows) * math.ceil(n / choice.columns)
@@ -138,11 +142,11 @@ def _costs(what: Product, gpu: GpuMachine) -> dict[Choice, float]:
     return found
 
 
-def _sizes(what: Product) -> tuple[int, int, int, int]:
+def _sizes(product: Product) -> tuple[int, int, int, int]:
     """Batch, rows, columns and steps."""
-    return count_of(what.batch), count_of(what.rows), count_of(what.columns), count_of(what.steps)
+    return count_of(product.batch), count_of(product.rows), count_of(product.columns), count_of(product.steps)
 
 
-def _item(what: Product) -> int:
+def _item(product: Product) -> int:
     """Bytes of the narrower operand's elements in memory."""
-    return min([dtype_of(stored(value)).itemsize for value in (what.left, what.right)])
+    return min([dtype_of(stored(value)).itemsize for value in (product.left, product.right)])

@@ -60,7 +60,7 @@ class Product:
 
 @dataclass(slots=True, frozen=True)
 class Tile:
-    """Sizes of a tile: rows, steps, and columns as ``lanes`` times ``own``. If ``together``, the columns of a lane are contiguous,
+    """Sizes of a tile: rows, steps, and columns as ``lanes`` times ``per_lane``. ``contiguous``: the columns of a lane are,
     otherwise those of neighbouring lanes are. ``left_steps``, ``right_steps``: steps are contiguous in memory for an operand.
 
     In shared memory, steps are contiguous for such a left operand. Columns are always contiguous, with a padding element after
@@ -68,28 +68,28 @@ class Tile:
 
     rows: int
     lanes: int
-    own: int
+    per_lane: int
     steps: int
-    together: bool
+    contiguous: bool
     left_steps: bool
     right_steps: bool
 
     @property
     def columns(self) -> int:
         """Columns of a tile."""
-        return self.lanes * self.own
+        return self.lanes * self.per_lane
 
-    def column(self, lane: Expr, own: Expr) -> Expr:
+    def column(self, lane: Expr, number: Expr) -> Expr:
         """The column of a lane."""
-        outer, inner, size = (lane, own, self.own) if self.together else (own, lane, self.lanes)
+        outer, inner, size = (lane, number, self.per_lane) if self.contiguous else (number, lane, self.lanes)
         return add(mul(outer, const(size, INT)), inner)
 
-    def place(self, column: Expr) -> tuple[Expr, Expr]:
+    def lane_of(self, column: Expr) -> tuple[Expr, Expr]:
         """The lane that a column of the product belongs to, and the column's number within the lane."""
-        within = floormod(column, const(self.columns, INT))
-        if self.together:
-            return floordiv(within, const(self.own, INT)), floormod(column, const(self.own, INT))
-        return floormod(column, const(self.lanes, INT)), floordiv(within, const(self.lanes, INT))
+        offset = floormod(column, const(self.columns, INT))
+        if self.contiguous:
+            return floordiv(offset, const(self.per_lane, INT)), floormod(column, const(self.per_lane, INT))
+        return floormod(column, const(self.lanes, INT)), floordiv(offset, const(self.lanes, INT))
 
 
 def products_of(sch: Schedule, single: bool = False) -> list[Product]:
@@ -147,13 +147,13 @@ def _buffers(expr: Expr) -> list[Buffer]:
 
 def _steps(axes: Sequence[IterVar], operand: Expr) -> tuple[IterVar, ...]:
     """The reduction iterators; one that walks an operand contiguously comes last."""
-    place = {
+    position = {
         v: k for load in collect(operand, BufferLoad) for k, index in enumerate(load.indices) for v in used_vars(index)
     }
-    return tuple(sorted(axes, key=lambda axis: place.get(axis.var, -1)))
+    return tuple(sorted(axes, key=lambda axis: position.get(axis.var, -1)))
 
 
-def walks(operand: Expr, steps: Sequence[IterVar], others: Sequence[IterVar]) -> bool:
+def contiguous_along(operand: Expr, steps: Sequence[IterVar], others: Sequence[IterVar]) -> bool:
     """True if more elements of an operand are neighbours in memory along the steps than along the iterators that select it."""
     loads = sorted(collect(operand, BufferLoad), key=lambda load: -len(load.indices))
     return bool(loads) and _neighbours(loads[0], steps) >= max(1, _neighbours(loads[0], others))
@@ -186,8 +186,8 @@ def _after(product: Product, stages: Sequence[Stage]) -> Stage | None:
         return None
     moving = [v for v, e in zip(variables(reader), reader.extents) if v is not None and not is_int(e, 1)]
     units = [v for v in variables(reader) if v is not None and v not in moving]
-    places = [index for index in loads[0].indices if not is_int(index, 0) and index not in units]
-    if set(places) != set(moving) or len(places) != len(moving):
+    indices = [index for index in loads[0].indices if not is_int(index, 0) and index not in units]
+    if set(indices) != set(moving) or len(indices) != len(moving):
         return None
     later = stages[list(stages).index(stage) + 1 :]
     written = {s.store.buffer for s in later if s.store is not None and s is not reader}
@@ -212,7 +212,7 @@ def stored(operand: Expr) -> Expr:
     return operand.value if isinstance(operand, Cast) else operand
 
 
-def apart(axes: Sequence[IterVar], flat: Expr, lanes: int = 1, lane: Expr | None = None) -> dict[Var, Expr]:
+def unravel(axes: Sequence[IterVar], flat: Expr, lanes: int = 1, lane: Expr | None = None) -> dict[Var, Expr]:
     """The values of iterators from one number that counts through them; with ``lane``, through groups of ``lanes`` along the last
     one."""
     found: dict[Var, Expr] = {}
@@ -220,15 +220,15 @@ def apart(axes: Sequence[IterVar], flat: Expr, lanes: int = 1, lane: Expr | None
         assert axis.dom is not None
         last = lane is not None and number == len(axes) - 1
         extent = floordiv(axis.dom.extent, const(lanes, INT)) if last else axis.dom.extent
-        place = flat if number == 0 else floormod(flat, extent)
-        found[axis.var] = add(mul(place, const(lanes, INT)), lane) if last and lane is not None else place
+        digit = flat if number == 0 else floormod(flat, extent)
+        found[axis.var] = add(mul(digit, const(lanes, INT)), lane) if last and lane is not None else digit
         flat = floordiv(flat, extent)
     return found
 
 
-def values_at(what: Product, values: Mapping[Var, Expr]) -> dict[Var, Expr]:
+def iterator_values(product: Product, values: Mapping[Var, Expr]) -> dict[Var, Expr]:
     """The values of all iterators of a product; those that are not given are zero."""
-    rest = [axis.var for axis in what.stage.block.iter_vars if axis.var not in values]
+    rest = [axis.var for axis in product.stage.block.iter_vars if axis.var not in values]
     return {**values, **{var: const(0, dtype_of(var)) for var in rest}}
 
 
@@ -243,29 +243,31 @@ class Tiled:
     last: str
 
 
-def on_tiles(func: PrimFunc, what: Product, tile: Tile) -> Tiled:
+def tile_product(func: PrimFunc, product: Product, tile: Tile) -> Tiled:
     """Rewrite a product to tiles."""
-    name = what.name
-    parts = (what.batch, what.rows, what.columns, what.steps)
+    name = product.name
+    parts = (product.batch, product.rows, product.columns, product.steps)
     batch, rows, columns, steps = [extent_of(part) for part in parts]
     sizes = [const(n, INT) for n in (tile.rows, tile.columns, tile.steps)]
     counts = [ceildiv(extent, size) for extent, size in zip((rows, columns, steps), sizes)]
-    own = (const(tile.lanes, INT), const(tile.own, INT))
-    result = buffer_of(f"{name}_tile", what.store.buffer.dtype.name, (batch, *counts[:2], sizes[0], *own), "local")
+    own = (const(tile.lanes, INT), const(tile.per_lane, INT))
+    result = buffer_of(f"{name}_tile", product.store.buffer.dtype.name, (batch, *counts[:2], sizes[0], *own), "local")
     filled = []
     sides = (
-        ("left", what.left, what.rows, 0, tile.left_steps, rows),
-        ("right", what.right, what.columns, 1, False, columns),
+        ("left", product.left, product.rows, 0, tile.left_steps, rows),
+        ("right", product.right, product.columns, 1, False, columns),
     )
-    for side, value, selected, place, by_steps, extent in sides:
+    for side, value, selected, operand, by_steps, extent in sides:
         filled.append(
-            _fill(f"{name}_{side}", value, what, selected, place, by_steps, extent, steps, counts, sizes, batch, tile)
+            _fill(
+                f"{name}_{side}", value, product, selected, operand, by_steps, extent, steps, counts, sizes, batch, tile
+            )
         )
     axes = iterators_of("b io jo ii jl jj ko ki", (batch, *counts[:2], sizes[0], *own, counts[2], sizes[2]), "SSSSSSRR")
     b, io, jo, ii, jl, jj, ko, ki = [axis.var for axis in axes]
     operands: list[Expr] = []
     for (_, buffer), value, (outer, inner), by_steps in zip(
-        filled, (what.left, what.right), ((io, ii), (jo, tile.column(jl, jj))), (tile.left_steps, False)
+        filled, (product.left, product.right), ((io, ii), (jo, tile.column(jl, jj))), (tile.left_steps, False)
     ):
         load: Expr = BufferLoad(
             buffer, (b, outer, ko, *((inner, ki) if by_steps else (ki, inner))), prim_type(buffer.dtype)
@@ -277,69 +279,75 @@ def on_tiles(func: PrimFunc, what: Product, tile: Tile) -> Tiled:
         name,
         axes,
         BufferStore(result, add(load_own, mul(operands[0], operands[1])), cell),
-        BufferStore(result, what.first, cell),
+        BufferStore(result, product.first, cell),
     )
-    last, last_name = _last(what, result, (batch, rows, columns), sizes, tile)
+    last, last_name = _output_nest(product, result, (batch, rows, columns), sizes, tile)
     nests = [made for made, _ in filled] + [main, last]
     allocations = [AllocBuffer(buffer) for buffer in (*[buffer for _, buffer in filled], result)]
-    gone = {what.stage.block: seq(*nests)}
-    dead = what.after.block if what.after is not None else None
-    body = seq(*allocations, *replaced(func.body, gone, dead, what.store.buffer))
+    gone = {product.stage.block: seq(*nests)}
+    dead = product.after.block if product.after is not None else None
+    body = seq(*allocations, *replaced(func.body, gone, dead, product.store.buffer))
     return Tiled(replace(func, body=body), f"{name}_left", f"{name}_right", name, last_name)
 
 
 def _fill(
-    name: str, value: Expr, what: Product, axes: Sequence[IterVar], place: int, by_steps: bool, extent: Expr,
+    name: str, value: Expr, product: Product, axes: Sequence[IterVar], operand: int, by_steps: bool, extent: Expr,
     steps: Expr, counts: Sequence[Expr], sizes: Sequence[Expr], batch: Expr, tile: Tile,
 ) -> tuple[Stmt, Buffer]:  # fmt: skip
     """The nest that fills the tiles of an operand, and their buffer. The block that reads the tiles does conversions."""
     value = stored(value)
-    inner = (sizes[place], sizes[2]) if by_steps else (sizes[2], sizes[place])
+    inner = (sizes[operand], sizes[2]) if by_steps else (sizes[2], sizes[operand])
     names = "b o ko i ki" if by_steps else "b o ko ki i"
-    made = iterators_of(names, (batch, counts[place], counts[2], *inner), "SSSSS")
+    made = iterators_of(names, (batch, counts[operand], counts[2], *inner), "SSSSS")
     by_name = {axis.var.name[1:]: axis.var for axis in made}
-    at = add(mul(by_name["o"], sizes[place]), by_name["i"])
+    at = add(mul(by_name["o"], sizes[operand]), by_name["i"])
     step = add(mul(by_name["ko"], sizes[2]), by_name["ki"])
-    values = {**apart(what.batch, by_name["b"]), **apart(axes, at), **apart(what.steps, step)}
-    element = substitute(value, values_at(what, values))
+    values = {**unravel(product.batch, by_name["b"]), **unravel(axes, at), **unravel(product.steps, step)}
+    element = substitute(value, iterator_values(product, values))
     inside = [
-        lt(index, limit) for index, limit, size in ((at, extent, sizes[place]), (step, steps, sizes[2]))
+        lt(index, limit) for index, limit, size in ((at, extent, sizes[operand]), (step, steps, sizes[2]))
         if not is_multiple(limit, size)
     ]  # fmt: skip
     if inside:
         dtype = dtype_of(value)
         zero = const(0.0 if dtype.is_float else 0, dtype)
         element = if_then_else(inside[0] if len(inside) == 1 else logical_and(inside[0], inside[1]), element, zero)
-    free = add(inner[1], const(int(place == 1 and tile.right_steps), INT))
-    buffer = buffer_of(name, dtype_of(value).name, (batch, counts[place], counts[2], inner[0], free), "shared")
+    free = add(inner[1], const(int(operand == 1 and tile.right_steps), INT))
+    buffer = buffer_of(name, dtype_of(value).name, (batch, counts[operand], counts[2], inner[0], free), "shared")
     store = BufferStore(buffer, element, tuple([axis.var for axis in made]))
     return nest_of(name, made, store), buffer
 
 
-def _last(what: Product, result: Buffer, extents: Sequence[Expr], sizes: Sequence[Expr], by: Tile) -> tuple[Stmt, str]:
+def _output_nest(
+    product: Product, result: Buffer, extents: Sequence[Expr], sizes: Sequence[Expr], by: Tile
+) -> tuple[Stmt, str]:
     """The nest that writes the output from its tiles, by batch, row and column, and its name."""
     made = iterators_of("b i j", extents, "SSS")
     b, i, j = [axis.var for axis in made]
-    tile = (b, floordiv(i, sizes[0]), floordiv(j, sizes[1]), floormod(i, sizes[0]), *by.place(j))
-    values = {**apart(what.batch, b), **apart(what.rows, i), **apart(what.columns, j)}
-    name = f"{what.name}_out" if what.after is None else what.after.name
-    return nest_of(name, made, output_at(what, values, BufferLoad(result, tile, prim_type(result.dtype)))), name
+    tile = (b, floordiv(i, sizes[0]), floordiv(j, sizes[1]), floormod(i, sizes[0]), *by.lane_of(j))
+    values = {**unravel(product.batch, b), **unravel(product.rows, i), **unravel(product.columns, j)}
+    name = f"{product.name}_out" if product.after is None else product.after.name
+    return nest_of(name, made, output_at(product, values, BufferLoad(result, tile, prim_type(result.dtype)))), name
 
 
-def output_at(what: Product, given: Mapping[Var, Expr], cell: Expr) -> BufferStore:
+def output_at(product: Product, given: Mapping[Var, Expr], cell: Expr) -> BufferStore:
     """The store of a finished sum at given values of the iterators; the store of the stage after it if there is one."""
-    values = values_at(what, given)
-    if what.after is None:
-        return BufferStore(what.store.buffer, cell, tuple([substitute(index, values) for index in what.store.indices]))
-    after = what.after.block
+    values = iterator_values(product, given)
+    if product.after is None:
+        return BufferStore(
+            product.store.buffer, cell, tuple([substitute(index, values) for index in product.store.indices])
+        )
+    after = product.after.block
     store = after.body
     assert isinstance(store, BufferStore)
-    read = next(load for load in collect(store.value, BufferLoad) if load.buffer is what.store.buffer)
+    read = next(load for load in collect(store.value, BufferLoad) if load.buffer is product.store.buffer)
     moved: dict[Var, Expr] = {
-        index: substitute(own, values) for index, own in zip(read.indices, what.store.indices) if isinstance(index, Var)
+        index: substitute(own, values)
+        for index, own in zip(read.indices, product.store.indices)
+        if isinstance(index, Var)
     }
     moved |= {axis.var: const(0, dtype_of(axis.var)) for axis in after.iter_vars if axis.var not in moved}
-    value = rewrite(store.value, {BufferLoad: lambda load: cell if load.buffer is what.store.buffer else load})
+    value = rewrite(store.value, {BufferLoad: lambda load: cell if load.buffer is product.store.buffer else load})
     return BufferStore(store.buffer, substitute(value, moved), tuple([substitute(e, moved) for e in store.indices]))
 
 
@@ -351,9 +359,9 @@ def inline_producers(sch: Schedule, reader: BlockRV) -> None:
             sch.compute_inline(producer)
 
 
-def computed_by(sch: Schedule, what: Product, *made: Stmt) -> Schedule:
+def replace_product(sch: Schedule, product: Product, *made: Stmt) -> Schedule:
     """The schedule of the program in which statements compute a product and what follows it."""
     func = program_of(sch)
-    dead = what.after.block if what.after is not None else None
-    body = seq(*replaced(func.body, {what.stage.block: seq(*made)}, dead, what.store.buffer))
+    dead = product.after.block if product.after is not None else None
+    body = seq(*replaced(func.body, {product.stage.block: seq(*made)}, dead, product.store.buffer))
     return schedule_of(replace(func, body=body))

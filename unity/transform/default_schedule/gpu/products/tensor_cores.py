@@ -20,10 +20,10 @@ from ....infra.backend import GpuMachine
 from ....schedule import Schedule
 from ....tir.analysis.choices import choose
 from ..common.stages import size_of
-from .image_views import stages_in, views_of
-from .product import Product, computed_by, count_of, extent_of, inline_producers, products_of, stored
-from .product_pieces import as_read, exchanged, in_pieces, joined
-from .tile_blocks import GROUP, WARP, groups_of
+from .image_views import k_tile_count, views_of
+from .product import Product, count_of, extent_of, inline_producers, products_of, replace_product, stored
+from .product_pieces import in_operand_order, reduce_pieces, split_k, swap_operands
+from .tile_blocks import GROUP, WARP, group_sizes
 from .tile_costs import CHOICES, GROUP_CHOICES, PIECES, STEP_BYTES, Choice, Sizes, plans, tiles_of
 from .tile_sides import Side, side_of
 from .warp_tiles import Form, WarpTile, kernel
@@ -63,146 +63,151 @@ def matrix_products(sch: Schedule) -> list[Product]:
     ]  # fmt: skip
 
 
-def bind_tensor_cores(sch: Schedule, what: Product, gpu: GpuMachine) -> tuple[Schedule, str] | None:
+def bind_tensor_cores(sch: Schedule, product: Product, gpu: GpuMachine) -> tuple[Schedule, str] | None:
     """Replace a product by its kernel, and return the schedule of the new program and a description. None if the device lacks the
     instructions, and for float32 unless the target has ``-tf32``."""
-    form = _form(what)
+    form = _form(product)
     if gpu.capability < 80 or gpu.warp != WARP or form is None or (form.operand == "tf32" and not gpu.tf32):
         return None
-    if not choose(what.stage.block, "tensor_cores", (0, 1), 1):
+    if not choose(product.stage.block, "tensor_cores", (0, 1), 1):
         return None
-    inline_producers(sch, what.stage.rv)
-    what = as_read(next(product for product in products_of(sch) if product.name == what.name))
-    rows = extent_of(what.rows)
-    tile = _tile(what, gpu, count_of(what.rows))
-    few = _tile(what, gpu, FEW_ROWS) if type(rows) is not IntImm else tile
+    inline_producers(sch, product.stage.rv)
+    product = in_operand_order(next(p for p in products_of(sch) if p.name == product.name))
+    rows = extent_of(product.rows)
+    tile = _tile(product, gpu, count_of(product.rows))
+    few = _tile(product, gpu, FEW_ROWS) if type(rows) is not IntImm else tile
     if tile is None or few is None:
         return None
-    made, said = _kernel(what, form, tile)
+    stmts, description = _kernel(product, form, tile)
     if few != tile:  # neither is in pieces
-        less, how = _kernel(what, form, few)
-        made, said = (
-            [IfThenElse(le(rows, FEW_ROWS), seq(*less), seq(*made))],
-            f"{how} up to {FEW_ROWS} rows, else {said}",
+        less, how = _kernel(product, form, few)
+        stmts, description = (
+            [IfThenElse(le(rows, FEW_ROWS), seq(*less), seq(*stmts))],
+            f"{how} up to {FEW_ROWS} rows, else {description}",
         )
-    return computed_by(sch, what, *made), f"{what.name} on tensor cores in tiles of {said}"
+    return replace_product(sch, product, *stmts), f"{product.name} on tensor cores in tiles of {description}"
 
 
-def _sides(what: Product, rows: int, columns: int, steps: int) -> tuple[Side, Side]:
-    left = side_of(what, "left", what.left, what.rows, rows, steps)
-    return left, side_of(what, "right", what.right, what.columns, columns, steps)
+def _sides(product: Product, rows: int, columns: int, steps: int) -> tuple[Side, Side]:
+    left = side_of(product, "left", product.left, product.rows, rows, steps)
+    return left, side_of(product, "right", product.right, product.columns, columns, steps)
 
 
-def _tile(what: Product, gpu: GpuMachine, rows: int) -> WarpTile | WarpgroupTile | None:
+def _tile(product: Product, gpu: GpuMachine, rows: int) -> WarpTile | WarpgroupTile | None:
     """The tile for a number of rows that takes least time, with stages that fit into shared memory; None if not even two do."""
-    wanted = choose(what.stage.block, "tile", range(len(GROUP_CHOICES) + len(CHOICES)), 0)
-    found = list(islice(_tiles(what, gpu, rows), wanted + 1))
+    wanted = choose(product.stage.block, "tile", range(len(GROUP_CHOICES) + len(CHOICES)), 0)
+    found = list(islice(_tiles(product, gpu, rows), wanted + 1))
     return found[-1] if found else None
 
 
-def _tiles(what: Product, gpu: GpuMachine, rows: int) -> Iterator[WarpTile | WarpgroupTile]:
+def _tiles(product: Product, gpu: GpuMachine, rows: int) -> Iterator[WarpTile | WarpgroupTile]:
     """The tiles that fit, by their times."""
-    sizes = _sizes(what, rows)
+    sizes = _sizes(product, rows)
     whole = sizes.steps >= STEP_BYTES // sizes.item  # tiles of warpgroups have rows of a cache line
-    for choice, pieces in plans(sizes, gpu, gpu.warpgroups and _narrow(what.left) in GROUPED and whole):
+    for choice, pieces in plans(sizes, gpu, gpu.warpgroups and _narrow(product.left) in GROUPED and whole):
         made = _group_tile if choice.is_grouped else _warp_tile
-        tile = made(what, gpu, choice, sizes, pieces)
+        tile = made(product, gpu, choice, sizes, pieces)
         if tile is not None:
             yield tile
 
 
-def _group_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pieces: int) -> WarpgroupTile | None:
+def _group_tile(product: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pieces: int) -> WarpgroupTile | None:
     """A tile of warpgroups, if threads keep up with its copies and have registers and shared memory for it."""
-    what, block = exchanged(what) if choice.turned else what, what.stage.block
+    product, block = swap_operands(product) if choice.swapped else product, product.stage.block
     pieces = choose(block, "pieces", PIECES, pieces) if sizes.known else 1
     shape = choice.row_parts, choice.column_parts, 1
-    tile = WarpgroupTile(*choice[:2], _steps(what), *shape, pieces, choice.turned)
-    sides = _sides(what, tile.rows, tile.columns, tile.steps)
+    tile = WarpgroupTile(*choice[:2], _steps(product), *shape, pieces, choice.swapped)
+    sides = _sides(product, tile.rows, tile.columns, tile.steps)
     parts = (tile.rows // tile.row_groups, tile.group_columns)
     if not all([side.by_steps or part % side.steps == 0 for side, part in zip(sides, parts)]):
         return None  # a row of shared memory has 128 bytes
-    views = views_of(what, sides)
+    views = views_of(product, sides)
     if not tile.has_room(not isinstance(views, str)):
         return None
     room = (gpu.shared_bytes - tile.bytes) // tile.stage_bytes + 1
     if sizes.known:
-        whole = size_of([stages_in(what, views, tile.steps)])
+        stages_of_sum = size_of([k_tile_count(product, views, tile.steps)])
         if (
-            not isinstance(views, str) and views[0].turns.outer
+            not isinstance(views, str) and views[0].k_tiles.outer
         ):  # behind the last stage a window is not outside of the image
-            pieces = max([number for number in PIECES if number <= pieces and whole % number == 0])
+            pieces = max([number for number in PIECES if number <= pieces and stages_of_sum % number == 0])
             tile = replace_sizes(tile, pieces=pieces)
-    turns = math.ceil(whole / pieces) if sizes.known else room
-    stages = choose(block, "stages", range(2, MOST_STAGES + 1), max(2, min(room, turns, MOST_STAGES)), room)
-    beside = all([side.copied_bytes >= LEAST_COPY for side in sides])
+    k_tiles = math.ceil(stages_of_sum / pieces) if sizes.known else room
+    stages = choose(block, "stages", range(2, MOST_STAGES + 1), max(2, min(room, k_tiles, MOST_STAGES)), room)
+    keeps_up = all([side.copied_bytes >= LEAST_COPY for side in sides])
     waits = tiles_of(choice, pieces, sizes) > gpu.processors
-    in_turn = replace_sizes(tile, blocks=gpu.processors)
-    if not isinstance(views, str) and choose(block, "in_turn", (0, 1), int(waits and in_turn.has_room(True))):
-        tile = in_turn
-    return replace_sizes(tile, stages=stages) if beside and stages > 1 else None
+    persistent = replace_sizes(tile, blocks=gpu.processors)
+    if not isinstance(views, str) and choose(block, "in_turn", (0, 1), int(waits and persistent.has_room(True))):
+        tile = persistent
+    return replace_sizes(tile, stages=stages) if keeps_up and stages > 1 else None
 
 
-def _warp_tile(what: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pieces: int) -> WarpTile | None:
+def _warp_tile(product: Product, gpu: GpuMachine, choice: Choice, sizes: Sizes, pieces: int) -> WarpTile | None:
     """A tile of warps, if they have registers and shared memory for it."""
-    steps = _steps(what)
-    sides = _sides(what, choice.rows, choice.columns, steps)
+    steps = _steps(product)
+    sides = _sides(product, choice.rows, choice.columns, steps)
     each = sum([side.bytes for side in sides])
     own = min(MOST_STAGES, max(STAGES, DEEP // each)) if tiles_of(choice, 1, sizes) <= gpu.processors else STAGES
-    stages = choose(what.stage.block, "stages", range(2, MOST_STAGES + 1), own, gpu.shared_bytes // each)
+    stages = choose(product.stage.block, "stages", range(2, MOST_STAGES + 1), own, gpu.shared_bytes // each)
     crowded = any([side.single and choice.sums * (1 + side.single // 16) > MOST_SUMS for side in sides])
     return WarpTile(*choice[:2], steps, *choice[2:4], stages) if stages > 1 and not crowded else None
 
 
-def _kernel(what: Product, form: Form, tile: WarpTile | WarpgroupTile) -> tuple[list[Stmt], str]:
+def _kernel(product: Product, form: Form, tile: WarpTile | WarpgroupTile) -> tuple[list[Stmt], str]:
     """The kernel of a product, what else there is to do, and how it was made."""
     if isinstance(tile, WarpTile):
-        sides = _sides(what, tile.rows, tile.columns, tile.steps)
-        return [kernel(what, form, tile, *sides, _group(what, tile))], f"{tile} ({form.shape})"
-    seen = exchanged(what) if tile.turned else what
+        sides = _sides(product, tile.rows, tile.columns, tile.steps)
+        return [kernel(product, form, tile, *sides, _group(product, tile))], f"{tile} ({form.shape})"
+    seen = swap_operands(product) if tile.swapped else product
     sides = _sides(seen, tile.rows, tile.columns, tile.steps)
     found = views_of(seen, sides)
     views, copied = ([], f"copied by threads: {found}") if isinstance(found, str) else (found, "bulk copies")
     how = f"{tile} (wgmma, {copied})"
     if tile.pieces == 1:
         return [group_kernel(seen, seen, tile, sides, views, _group(seen, tile))], how
-    out, parts = in_pieces(seen, tile.pieces)
+    out, parts = split_k(seen, tile.pieces)
     made = group_kernel(seen, out, tile, sides, views, _group(seen, tile))
-    return [AllocBuffer(parts), made, joined(what, parts, tile.pieces)], how
+    return [AllocBuffer(parts), made, reduce_pieces(product, parts, tile.pieces)], how
 
 
-def _form(what: Product) -> Form | None:
+def _form(product: Product) -> Form | None:
     """The instruction for a product."""
-    left, right = [_narrow(value) for value in (what.left, what.right)]
-    return FORMS.get((left, what.store.buffer.dtype.name)) if left == right else None
+    left, right = [_narrow(value) for value in (product.left, product.right)]
+    return FORMS.get((left, product.store.buffer.dtype.name)) if left == right else None
 
 
 def _narrow(value: Expr) -> str:
     return dtype_of(stored(value)).name
 
 
-def _item(what: Product) -> int:
+def _item(product: Product) -> int:
     """Bytes of an element of the operands."""
-    return dtype_of(stored(what.left)).itemsize
+    return dtype_of(stored(product.left)).itemsize
 
 
-def _steps(what: Product) -> int:
+def _steps(product: Product) -> int:
     """Steps of a tile; fewer if the product has few."""
-    item = _item(what)
+    item = _item(product)
     steps = STEP_BYTES // item
-    while steps > STEP_BYTES // 4 // item and steps >= 2 * count_of(what.steps):
+    while steps > STEP_BYTES // 4 // item and steps >= 2 * count_of(product.steps):
         steps //= 2
     return steps
 
 
-def _sizes(what: Product, rows: int) -> Sizes:
+def _sizes(product: Product, rows: int) -> Sizes:
     """The sizes of a product, of which ``rows`` are given."""
-    written = what.store if what.after is None else what.after.store
-    result = written.buffer.dtype.itemsize if written is not None else what.store.buffer.dtype.itemsize
-    axes = (*what.batch, *what.rows, *what.columns, *what.steps)
+    written = product.store if product.after is None else product.after.store
+    result = written.buffer.dtype.itemsize if written is not None else product.store.buffer.dtype.itemsize
+    axes = (*product.batch, *product.rows, *product.columns, *product.steps)
     known = all([axis.dom is not None and type(axis.dom.extent) is IntImm for axis in axes])
-    batch, columns, steps, item = count_of(what.batch), count_of(what.columns), count_of(what.steps), _item(what)
+    batch, columns, steps, item = (
+        count_of(product.batch),
+        count_of(product.columns),
+        count_of(product.steps),
+        _item(product),
+    )
     counts = (batch * rows * steps, batch * columns * steps)
-    read = item * sum([_elements(value, most) for value, most in zip((what.left, what.right), counts)])
+    read = item * sum([_elements(value, most) for value, most in zip((product.left, product.right), counts)])
     return Sizes(batch, rows, columns, steps, item, result, known, read)
 
 
@@ -211,10 +216,10 @@ def _elements(operand: Expr, most: int) -> int:
     return sum([min(most, size_of(load.buffer.shape)) for load in collect(operand, BufferLoad)])
 
 
-def _group(what: Product, tile: WarpTile | WarpgroupTile) -> int:
+def _group(product: Product, tile: WarpTile | WarpgroupTile) -> int:
     """Tiles of columns that blocks take before the next tile of rows. Where tiles of rows are few, neighbouring blocks have all of
     them, and read the same columns, which are weights as a rule."""
-    rows, groups = extent_of(what.rows), groups_of(what, tile.columns)
+    rows, groups = extent_of(product.rows), group_sizes(product, tile.columns)
     few = type(rows) is IntImm and 0 < rows.value <= GROUP * tile.rows
     own = 1 if isinstance(tile, WarpgroupTile) and few else groups[0]
-    return choose(what.stage.block, "group", groups, own)
+    return choose(product.stage.block, "group", groups, own)

@@ -18,7 +18,7 @@ from .....ir.types import Expr
 from .....ir.walk import substitute
 from ..common.nests import INT
 from ..common.stages import is_multiple
-from .product import Product, apart, extent_of
+from .product import Product, extent_of, unravel
 from .tile_sides import Side
 
 MOST_AXES = 5
@@ -29,8 +29,8 @@ Run = tuple[IterVar, ...]
 
 
 @dataclass(slots=True, frozen=True)
-class Turns:
-    """The way of stages through the steps of a product: through those of ``inner`` by ``size``, for each value of ``outer``."""
+class KTiles:
+    """The k-tiles of a product, one a stage: steps of ``inner`` by ``size``, for each value of ``outer``."""
 
     outer: Run
     inner: Run
@@ -54,11 +54,11 @@ class Turns:
         """Stages of the product."""
         return mul(extent_of(self.outer), self.blocks)
 
-    def at(self, turn: Expr) -> tuple[Expr, Expr]:
+    def start_of(self, k_tile: Expr) -> tuple[Expr, Expr]:
         """The number of a stage's value of ``outer``, and its first step of ``inner``."""
         if not self.outer:
-            return const(0, INT), mul(turn, self.size)
-        return floordiv(turn, self.blocks), mul(floormod(turn, self.blocks), self.size)
+            return const(0, INT), mul(k_tile, self.size)
+        return floordiv(k_tile, self.blocks), mul(floormod(k_tile, self.blocks), self.size)
 
 
 @dataclass(slots=True, frozen=True)
@@ -68,43 +68,45 @@ class TensorView:
     data: Var
     sizes: tuple[Expr, ...]
     axes: tuple[Run, ...]
-    turns: Turns
+    k_tiles: KTiles
     copy = "ptx_cp_async_bulk_tensor"
 
-    def box(self, what: Product, side: Side, batch: Expr, first: Expr, size: int, turn: Expr, steps: int) -> list[Expr]:
+    def box(
+        self, product: Product, side: Side, batch: Expr, first: Expr, size: int, k_tile: Expr, steps: int
+    ) -> list[Expr]:
         """Arguments of the copy of ``size`` rows or columns from ``first`` on, and of as many steps of a stage."""
-        outer, inner = self.turns.at(turn)
-        single = {**apart(what.batch, batch), **apart(self.turns.outer, outer)}
+        outer, inner = self.k_tiles.start_of(k_tile)
+        single = {**unravel(product.batch, batch), **unravel(self.k_tiles.outer, outer)}
 
         def corner(run: Run) -> Expr:
-            if run in (side.axes, self.turns.inner):
+            if run in (side.axes, self.k_tiles.inner):
                 return first if run == side.axes else inner
-            return outer if run == self.turns.outer else single[run[0].var]
+            return outer if run == self.k_tiles.outer else single[run[0].var]
 
-        lengths = {side.axes: size, self.turns.inner: steps}
+        lengths = {side.axes: size, self.k_tiles.inner: steps}
         box = [const(lengths.get(run, 1), INT) for run in self.axes]
         return [*self.sizes, *box, *[corner(run) for run in self.axes]]
 
 
-def places_of(what: Product, load: BufferLoad) -> list[Expr]:
+def indices_of(product: Product, load: BufferLoad) -> list[Expr]:
     """The indices of an access; iterators that count to one are zero."""
-    units = [axis for axis in what.stage.block.iter_vars if axis.dom is not None and is_int(axis.dom.extent, 1)]
+    units = [axis for axis in product.stage.block.iter_vars if axis.dom is not None and is_int(axis.dom.extent, 1)]
     zeros: dict[Var, Expr] = {axis.var: const(0, INT) for axis in units}
     return [Analyzer().simplify(substitute(index, zeros)) for index in load.indices]
 
 
-def tensor_of(what: Product, side: Side, turns: Turns) -> TensorView | str:
+def tensor_of(product: Product, side: Side, k_tiles: KTiles) -> TensorView | str:
     """An operand as a tensor of which a tile is a box, or the reason why it is none."""
     load = side.value
     if type(load) is not BufferLoad or load.buffer.scope != "global":
         return "is computed while it is copied"
     if load.buffer.strides or load.buffer.elem_offset is not None:
         return "is no compact tensor"
-    wanted = [run for run in (*[(axis,) for axis in what.batch], side.axes, turns.inner, turns.outer) if run]
+    wanted = [run for run in (*[(axis,) for axis in product.batch], side.axes, k_tiles.inner, k_tiles.outer) if run]
     axes: list[Run] = []
-    rest = [(index, size) for index, size in zip(places_of(what, load), load.buffer.shape) if not is_int(size, 1)]
+    rest = [(index, size) for index, size in zip(indices_of(product, load), load.buffer.shape) if not is_int(size, 1)]
     while rest:
-        runs = [*wanted, *[(axis,) for axis in turns.outer]]
+        runs = [*wanted, *[(axis,) for axis in k_tiles.outer]]
         run = next((run for run in runs if _counts(run, rest[: len(run)])), None)
         if run is None:
             return "has its elements in another order"
@@ -114,8 +116,8 @@ def tensor_of(what: Product, side: Side, turns: Turns) -> TensorView | str:
         return "does not depend on all iterators"
     sizes = [extent_of(run) for run in axes]
     row, item = sizes[-1], load.buffer.dtype.itemsize
-    inner = turns.inner
-    if side.turned or axes[-1] not in (side.axes, inner) or (axes[-1] == inner) != side.by_steps:
+    inner = k_tiles.inner
+    if side.transposed or axes[-1] not in (side.axes, inner) or (axes[-1] == inner) != side.by_steps:
         return "lies across"
     if len(axes) > MOST_AXES:
         return f"has {len(axes)} axes"
@@ -124,14 +126,14 @@ def tensor_of(what: Product, side: Side, turns: Turns) -> TensorView | str:
     if type(extent_of(inner)) is not IntImm:  # of no steps nothing is copied, but a tensor map has elements
         least = ROW_BYTES // item if axes[-1] == inner else 1
         sizes = [maximum(size, least) if run == inner else size for run, size in zip(axes, sizes)]
-    return TensorView(load.buffer.data, tuple(sizes), tuple(axes), turns)
+    return TensorView(load.buffer.data, tuple(sizes), tuple(axes), k_tiles)
 
 
-def _counts(run: Run, places: Sequence[tuple[Expr, Expr]]) -> bool:
+def _counts(run: Run, indices: Sequence[tuple[Expr, Expr]]) -> bool:
     """True if iterators count through axes of a tensor."""
-    if len(places) < len(run):
+    if len(indices) < len(run):
         return False
     same = Analyzer().can_prove_equal
     return all([
-        index is axis.var and axis.dom is not None and same(size, axis.dom.extent) for axis, (index, size) in zip(run, places)
+        index is axis.var and axis.dom is not None and same(size, axis.dom.extent) for axis, (index, size) in zip(run, indices)
     ])  # fmt: skip

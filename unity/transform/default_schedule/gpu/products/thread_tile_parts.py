@@ -14,7 +14,7 @@ from .....ir.scalar import Cast
 from .....ir.stmt import BufferStore, Stmt
 from .....ir.types import Expr, prim_type
 from ..common.nests import INT, buffer_of
-from .tile_blocks import VECTOR, WARP, Place, loop, registers, vector
+from .tile_blocks import VECTOR, WARP, Position, loop, registers, vector
 from .tile_sides import Side, sum_of
 
 PAIR = 2
@@ -34,7 +34,7 @@ class ThreadTile:
     column_warps: int
     row_lanes: int
     stages: int
-    together: int = 1
+    blocks_per_sm: int = 1
     step_groups: int = 1
 
     def __str__(self) -> str:
@@ -56,28 +56,28 @@ class ThreadTile:
         return WARP // self.row_lanes
 
     @property
-    def own_rows(self) -> int:
+    def thread_rows(self) -> int:
         """Rows of a thread."""
         return self.rows // (self.row_warps * self.row_lanes)
 
     @property
-    def own_columns(self) -> int:
+    def thread_columns(self) -> int:
         """Columns of a thread."""
         return self.columns // (self.column_warps * self.column_lanes)
 
     @property
-    def own_steps(self) -> int:
+    def thread_steps(self) -> int:
         """Steps of a thread."""
         return self.steps // self.step_groups
 
-    def group(self, place: Place) -> tuple[Expr, Expr]:
+    def group(self, pos: Position) -> tuple[Expr, Expr]:
         """The group of a thread's warp, and the number of the warp in it."""
-        return floordiv(place.warp, self.group_warps), floormod(place.warp, self.group_warps)
+        return floordiv(pos.warp, self.group_warps), floormod(pos.warp, self.group_warps)
 
 
 @dataclass(slots=True, frozen=True)
 class Step:
-    """A step of a turn: the ``number``-th of the ``count`` that the round ``k`` has."""
+    """A step of a k-tile: the ``number``-th of the ``count`` that the round ``k`` has."""
 
     k: Expr
     count: int
@@ -85,19 +85,19 @@ class Step:
 
     @property
     def index(self) -> Expr:
-        """Its number in the turn."""
+        """Its number in the k-tile."""
         return add(mul(self.k, self.count), self.number)
 
 
 @dataclass(slots=True, frozen=True)
 class Part:
-    """The reads of a thread of an operand, from ``first_step`` on: ``own`` rows (or columns), every ``lanes``-th vector of its
-    warp's. ``ring`` has the tiles of all stages, ``near`` two versions of what the products of a step take."""
+    """The reads of a thread of an operand, from ``first_step`` on: ``count`` rows (or columns), every ``lanes``-th vector of its
+    warp's. ``ring`` has the tiles of all stages, ``regs`` two versions of what the products of a step take."""
 
     side: Side
     ring: Buffer
-    near: Buffer
-    own: int
+    regs: Buffer
+    count: int
     lanes: int
     first_step: Expr
     warp: Expr
@@ -121,7 +121,7 @@ class Part:
     def at(self, number: Expr) -> Expr:
         """The row of the tile that a row of the thread is."""
         pieces, rest = floordiv(number, self.piece), floormod(number, self.piece)
-        first = mul(self.warp, self.own * self.lanes)
+        first = mul(self.warp, self.count * self.lanes)
         return sum_of(first, mul(pieces, self.lanes * self.piece), mul(self.lane, self.piece), rest)
 
     def loads(self, slot: Expr, step: Step) -> Stmt:
@@ -135,23 +135,23 @@ class Part:
                 line, start = (self.at(first), along) if self.side.by_steps else (along, self.at(first))
                 index = (add(mul(slot, self.side.lines), line), sum_of(start, lane))
                 cell: Expr = buffer_load(self.ring, *index)
-                cell = Cast(cell, prim_type(self.near.dtype)) if self.near.dtype is not self.ring.dtype else cell
-                return BufferStore(self.near, cell, (sum_of(version, mul(first, self.ahead), lane),))
+                cell = Cast(cell, prim_type(self.regs.dtype)) if self.regs.dtype is not self.ring.dtype else cell
+                return BufferStore(self.regs, cell, (sum_of(version, mul(first, self.ahead), lane),))
 
             return vector(self.width, one)
 
-        return loop("i", self.own // self.piece, load)
+        return loop("i", self.count // self.piece, load)
 
     def value(self, number: Expr, step: Step) -> Expr:
         """An element of a step that was read."""
         index = sum_of(self._version(step), mul(number, self.ahead), const(step.number % self.ahead, INT))
-        return buffer_load(self.near, index)
+        return buffer_load(self.regs, index)
 
     def _version(self, step: Step) -> Expr:
         """Where what was read for a step begins: every other ``ahead`` steps have the same place."""
         is_whole = self.ahead % step.count == 0
         version = floormod(step.k, 2) if is_whole else const(step.number // self.ahead % 2, INT)
-        return mul(version, self.own * self.ahead)
+        return mul(version, self.count * self.ahead)
 
 
 _Buffers = tuple[list[Buffer], list[Buffer]]
@@ -162,25 +162,27 @@ def width_of(side: Side) -> int:
     return min(VECTOR, side.chunk)
 
 
-def parts_of(tile: ThreadTile, place: Place, sides: tuple[Side, Side], buffers: _Buffers) -> tuple[Part, Part]:
+def parts_of(tile: ThreadTile, pos: Position, sides: tuple[Side, Side], buffers: _Buffers) -> tuple[Part, Part]:
     """The shares of a thread in both operands; their rings and registers are those of ``buffers_of``."""
-    group, warp = tile.group(place)
-    start = mul(group, tile.own_steps)
-    row = add(mul(floordiv(place.lane, PAIR * tile.column_lanes), PAIR), floormod(place.lane, PAIR))
-    column = floormod(floordiv(place.lane, PAIR), tile.column_lanes)
-    (left, right), (rings, near) = sides, buffers
+    group, warp = tile.group(pos)
+    start = mul(group, tile.thread_steps)
+    row = add(mul(floordiv(pos.lane, PAIR * tile.column_lanes), PAIR), floormod(pos.lane, PAIR))
+    column = floormod(floordiv(pos.lane, PAIR), tile.column_lanes)
+    (left, right), (rings, regs) = sides, buffers
     down, over = floordiv(warp, tile.column_warps), floormod(warp, tile.column_warps)
     return (
-        Part(left, rings[0], near[0], tile.own_rows, tile.row_lanes, start, down, row),
-        Part(right, rings[1], near[1], tile.own_columns, tile.column_lanes, start, over, column),
+        Part(left, rings[0], regs[0], tile.thread_rows, tile.row_lanes, start, down, row),
+        Part(right, rings[1], regs[1], tile.thread_columns, tile.column_lanes, start, over, column),
     )
 
 
 def buffers_of(tile: ThreadTile, sides: tuple[Side, Side], values: tuple[Expr, Expr]) -> _Buffers:
     """The rings of tiles of both operands, and a thread's registers for what it reads of them."""
-    rings, near = [], []
-    for side, value, own in zip(sides, values, (tile.own_rows, tile.own_columns)):
+    rings, regs = [], []
+    for side, value, count in zip(sides, values, (tile.thread_rows, tile.thread_columns)):
         name, (lines, length) = side.buffer.name, side.buffer.shape
         rings.append(buffer_of(name, side.buffer.dtype.name, [mul(lines, tile.stages), length], SHARED))
-        near.append(registers(f"{name}_near", dtype_of(value).name, 2 * own * (width_of(side) if side.by_steps else 1)))
-    return rings, near
+        regs.append(
+            registers(f"{name}_regs", dtype_of(value).name, 2 * count * (width_of(side) if side.by_steps else 1))
+        )
+    return rings, regs

@@ -1,9 +1,9 @@
 """The kernel of a product without tensor cores: a block of warps computes a tile, each thread a patch of it in registers.
 
-Tiles of both operands are copied to rings in shared memory some turns ahead, asynchronously where a copy has 4 bytes or more. A
+Tiles of both operands are copied to rings in shared memory some k-tiles ahead, asynchronously where a copy has 4 bytes or more. A
 thread reads its rows and columns of a step in vectors and adds their products to its sums; it reads those of the next step before
-it multiplies those of this one, also from one turn to the next, so that no turn begins with waiting. There is one barrier in a
-turn: behind it the next tile is there, and the tile before this one is read no more.
+it multiplies those of this one, also from one k-tile to the next, so that none begins with waiting. There is one barrier in a
+k-tile: behind it the next tile is there, and the tile before this one is read no more.
 
 Layout in shared memory: the left operand keeps steps contiguous that are so in memory, and a thread reads some steps of a row at
 once; a piece of padding behind each row keeps lanes with successive rows in different banks. Of another operand a thread reads
@@ -14,7 +14,7 @@ Not here: the choice of products and tiles (`pipelined_tiles.py`); what a thread
 
 from __future__ import annotations
 
-from .....ir.analysis.threads import BLOCKS_TOGETHER, OWN_BARRIERS
+from .....ir.analysis.threads import MIN_BLOCKS_PER_SM, OWN_BARRIERS
 from .....ir.buffer import Buffer
 from .....ir.build import add, buffer_load, ceildiv, const, eq, floordiv, floormod, lt, minimum, mul, select, sub
 from .....ir.expr import IntImm, StringImm
@@ -24,78 +24,78 @@ from ....tir.threads.inject_software_pipeline import ASYNC_SCOPE
 from ..common.nests import INT, buffer_of
 from .product import Product, extent_of
 from .thread_tile_parts import SHARED, Part, Step, ThreadTile, buffers_of, parts_of
-from .tile_blocks import VECTOR, WARP, Place, do, fill, launched, loop, registers, write, written_at_once
+from .tile_blocks import VECTOR, WARP, Position, do, fill, launch, loop, registers, store_width, write
 from .tile_sides import Side, sum_of
 
 
-def kernel(what: Product, tile: ThreadTile, left: Side, right: Side, group: int) -> Stmt:
+def kernel(product: Product, tile: ThreadTile, left: Side, right: Side, group: int) -> Stmt:
     """The kernel of a product; ``group``: see ``launched``."""
     sides = (left, right)
-    rings, near = buffers_of(tile, sides, (what.left, what.right))
-    count = tile.own_rows * tile.own_columns
-    sums = registers(f"{what.name}_sums", what.store.buffer.dtype.name, count)
-    turns, ahead = ceildiv(extent_of(what.steps), tile.steps), tile.stages - 1
+    rings, regs = buffers_of(tile, sides, (product.left, product.right))
+    count = tile.thread_rows * tile.thread_columns
+    sums = registers(f"{product.name}_sums", product.store.buffer.dtype.name, count)
+    k_tiles, ahead = ceildiv(extent_of(product.steps), tile.steps), tile.stages - 1
 
-    def block(place: Place) -> Stmt:
-        parts = parts_of(tile, place, sides, (rings, near))
+    def block(pos: Position) -> Stmt:
+        parts = parts_of(tile, pos, sides, (rings, regs))
 
-        def copies(turn: Expr) -> Stmt:
-            fills = [_fill(what, part, at, turn, tile, place) for part, at in zip(parts, (place.row, place.column))]
-            beside = AttrStmt(const(0), ASYNC_SCOPE, 1, seq(*fills))
-            return seq(IfThenElse(lt(turn, turns), beside), do("ptx_commit_group"))
+        def copies(k_tile: Expr) -> Stmt:
+            fills = [_fill(product, part, at, k_tile, tile, pos) for part, at in zip(parts, (pos.row, pos.column))]
+            copy = AttrStmt(const(0), ASYNC_SCOPE, 1, seq(*fills))
+            return seq(IfThenElse(lt(k_tile, k_tiles), copy), do("ptx_commit_group"))
 
-        def turn(k: Expr) -> Stmt:
-            after = minimum(add(k, 1), sub(turns, 1))  # behind the last turn, what is there
+        def k_tile(k: Expr) -> Stmt:
+            after = minimum(add(k, 1), sub(k_tiles, 1))  # behind the last k-tile, what is there
             slot, following = [floormod(number, tile.stages) for number in (k, after)]
             return seq(copies(add(k, ahead)), _steps(tile, parts, sums, slot, following))
 
         begin = seq(*[part.loads(const(0, INT), Step(const(0, INT), 1, 0)) for part in parts])
         body = seq(
             loop("s", ahead, copies, "serial"),
-            loop("e", count, lambda e: BufferStore(sums, what.first, (e,))),
-            _arrived(tile),
-            begin if type(turns) is IntImm else IfThenElse(lt(0, turns), begin),
-            loop("turn", turns, turn, "serial"),
+            loop("e", count, lambda e: BufferStore(sums, product.first, (e,))),
+            _await_copies(tile),
+            begin if type(k_tiles) is IntImm else IfThenElse(lt(0, k_tiles), begin),
+            loop("k_tile", k_tiles, k_tile, "serial"),
             do("ptx_wait_group", 0),
-            _finish(what, tile, parts, sums, place),
+            _finish(product, tile, parts, sums, pos),
         )
-        noted = AttrStmt(const(0), OWN_BARRIERS, 1, AttrStmt(const(0), BLOCKS_TOGETHER, tile.together, body))
-        return seq(*[AllocBuffer(buffer) for buffer in (*rings, sums, *near)], noted)
+        marked = AttrStmt(const(0), OWN_BARRIERS, 1, AttrStmt(const(0), MIN_BLOCKS_PER_SM, tile.blocks_per_sm, body))
+        return seq(*[AllocBuffer(buffer) for buffer in (*rings, sums, *regs)], marked)
 
-    return launched(what, tile.rows, tile.columns, tile.warps, block, group)
+    return launch(product, tile.rows, tile.columns, tile.warps, block, group)
 
 
-def _arrived(tile: ThreadTile) -> Stmt:
-    """Wait for all threads' copies, but for those of the last turns that were begun."""
+def _await_copies(tile: ThreadTile) -> Stmt:
+    """Wait for all threads' copies, but for those of the last k-tiles that were begun."""
     return seq(do("ptx_wait_group", tile.stages - 2), do("tvm_storage_sync", StringImm(SHARED)))
 
 
-def _fill(what: Product, part: Part, first: Expr, turn: Expr, tile: ThreadTile, place: Place) -> Stmt:
+def _fill(product: Product, part: Part, first: Expr, k_tile: Expr, tile: ThreadTile, pos: Position) -> Stmt:
     """The copy of an operand's tile by all threads."""
-    side, slot = part.side, floormod(turn, tile.stages)
+    side, slot = part.side, floormod(k_tile, tile.stages)
 
-    def put(element: Expr, line: Expr, start: Expr, lane: Expr | None) -> Stmt:
+    def store(element: Expr, line: Expr, start: Expr, lane: Expr | None) -> Stmt:
         return BufferStore(part.ring, element, (add(mul(slot, side.lines), line), sum_of(start, lane)))
 
-    return fill(what, side, place.batch, first, turn, tile.warps * WARP, place.thread, put)
+    return fill(product, side, pos.batch, first, k_tile, tile.warps * WARP, pos.thread, store)
 
 
 def _steps(tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, slot: Expr, after: Expr) -> Stmt:
-    """The steps of a turn. Each begins with reading the next one; the last one, the first of the turn ``after``."""
+    """The steps of a k-tile. Each begins with reading the next one; the last one, the first of the k-tile ``after``."""
     most = max([part.ahead for part in parts])
-    rounds = tile.own_steps // most
+    rounds = tile.thread_steps // most
 
     def some(k: Expr) -> Stmt:
         """The steps that are read at once: the conditions are known where the loop is unrolled."""
         made: list[Stmt] = []
         for step in range(most):
-            here, next_k, following = slot, k, step + 1
+            slot_k, next_k, following = slot, k, step + 1
             if following == most:
                 is_last = eq(k, rounds - 1)
-                made.append(IfThenElse(is_last, _arrived(tile)))
-                here, next_k, following = select(is_last, after, slot), floormod(add(k, 1), rounds), 0
+                made.append(IfThenElse(is_last, _await_copies(tile)))
+                slot_k, next_k, following = select(is_last, after, slot), floormod(add(k, 1), rounds), 0
             reads = [part for part in parts if following % part.ahead == 0]
-            made += [part.loads(here, Step(next_k, most, following)) for part in reads]
+            made += [part.loads(slot_k, Step(next_k, most, following)) for part in reads]
             made.append(_multiply(tile, parts, sums, Step(k, most, step)))
         return seq(*made)
 
@@ -105,53 +105,53 @@ def _steps(tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, slot: Expr,
 def _multiply(tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, step: Step) -> Stmt:
     """The products of a step that a thread adds to its sums."""
 
-    def product(i: Expr, j: Expr) -> Stmt:
-        at = (add(mul(i, tile.own_columns), j),)
+    def multiply(i: Expr, j: Expr) -> Stmt:
+        at = (add(mul(i, tile.thread_columns), j),)
         term = mul(parts[0].value(i, step), parts[1].value(j, step))
         total = BufferStore(sums, add(buffer_load(sums, *at), term), at)
         return AttrStmt(const(0, "int32"), "reduction", 1, total)
 
-    return loop("i", tile.own_rows, lambda i: loop("j", tile.own_columns, lambda j: product(i, j)))
+    return loop("i", tile.thread_rows, lambda i: loop("j", tile.thread_columns, lambda j: multiply(i, j)))
 
 
-def _finish(what: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, place: Place) -> Stmt:
+def _finish(product: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, pos: Position) -> Stmt:
     """The epilogue: each thread stores its sums, neighbouring columns at once."""
     down, over = parts
-    width = written_at_once(what) if over.piece == VECTOR else 1
+    width = store_width(product) if over.piece == VECTOR else 1
 
     def some(i: Expr, j: Expr) -> Stmt:
         first = mul(j, width)
 
         def cell(lane: Expr | None) -> Expr:
-            index = sum_of(mul(i, tile.own_columns), first, lane)
+            index = sum_of(mul(i, tile.thread_columns), first, lane)
             return buffer_load(sums, index)
 
-        return write(what, (tile.rows, tile.columns), place, down.at(i), floordiv(over.at(first), width), width, cell)
+        return write(product, (tile.rows, tile.columns), pos, down.at(i), floordiv(over.at(first), width), width, cell)
 
-    stores = loop("i", tile.own_rows, lambda i: loop("j", tile.own_columns // width, lambda j: some(i, j)))
-    return stores if tile.step_groups == 1 else _joined(what, tile, sums, place, stores)
+    stores = loop("i", tile.thread_rows, lambda i: loop("j", tile.thread_columns // width, lambda j: some(i, j)))
+    return stores if tile.step_groups == 1 else _reduce_groups(product, tile, sums, pos, stores)
 
 
-def _joined(what: Product, tile: ThreadTile, sums: Buffer, place: Place, stores: Stmt) -> Stmt:
+def _reduce_groups(product: Product, tile: ThreadTile, sums: Buffer, pos: Position, stores: Stmt) -> Stmt:
     """The first group of warps adds the sums of the others, by way of shared memory, and stores them."""
-    threads, count = tile.group_warps * WARP, tile.own_rows * tile.own_columns
+    threads, count = tile.group_warps * WARP, tile.thread_rows * tile.thread_columns
     shape = [const((tile.step_groups - 1) * count, INT), const(threads, INT)]
-    spread = buffer_of(f"{sums.name}_spread", sums.dtype.name, shape, SHARED)
-    group, warp = tile.group(place)
-    thread = add(mul(warp, WARP), place.lane)
+    staging = buffer_of(f"{sums.name}_staging", sums.dtype.name, shape, SHARED)
+    group, warp = tile.group(pos)
+    thread = add(mul(warp, WARP), pos.lane)
 
-    def put(e: Expr) -> Stmt:
-        return BufferStore(spread, buffer_load(sums, e), (add(mul(sub(group, 1), count), e), thread))
+    def store(e: Expr) -> Stmt:
+        return BufferStore(staging, buffer_load(sums, e), (add(mul(sub(group, 1), count), e), thread))
 
-    def take(e: Expr) -> Stmt:
+    def add_up(e: Expr) -> Stmt:
         total: Expr = buffer_load(sums, e)
         for other in range(tile.step_groups - 1):
-            total = add(total, buffer_load(spread, add(e, other * count), thread))
+            total = add(total, buffer_load(staging, add(e, other * count), thread))
         return BufferStore(sums, total, (e,))
 
     return seq(
-        AllocBuffer(spread),
-        IfThenElse(lt(0, group), loop("e", count, put)),
+        AllocBuffer(staging),
+        IfThenElse(lt(0, group), loop("e", count, store)),
         do("tvm_storage_sync", StringImm(SHARED)),
-        IfThenElse(lt(group, 1), seq(loop("e", count, take), stores)),
+        IfThenElse(lt(group, 1), seq(loop("e", count, add_up), stores)),
     )

@@ -15,8 +15,8 @@ from .....ir.expr import IntImm, Var
 from .....ir.stmt import Bind, Block, BlockRealize, Evaluate, For, IfThenElse, Stmt, seq
 from .....ir.types import Expr, prim_type
 from ..common.nests import INT, buffer_of
-from .product import Product, apart, extent_of, output_at
-from .tile_sides import Side, all_of, element_at, inside, is_whole, last_divides
+from .product import Product, extent_of, output_at, unravel
+from .tile_sides import Side, all_of, bound_checks, element_at, is_aligned_vector, last_divides
 from .tiles import has_axis
 
 WARP = 32
@@ -29,7 +29,7 @@ SINGLE = 4
 
 
 @dataclass(slots=True, frozen=True)
-class Place:
+class Position:
     """Where a thread stands: batch, first row and column of the block's tile; its warp, its lane."""
 
     batch: Expr
@@ -58,7 +58,7 @@ def loop(
     name: str, extent: int | Expr, body: Callable[[Expr], Stmt], kind: str = "unrolled", thread: str | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> Stmt:  # fmt: skip
-    """A loop; of one turn, its body."""
+    """A loop; of one iteration, its body."""
     count = const(extent, INT) if isinstance(extent, int) else extent
     if is_int(count, 1) and thread is None:
         return body(const(0, INT))
@@ -71,145 +71,155 @@ def vector(width: int, body: Callable[[Expr | None], Stmt]) -> Stmt:
     return body(None) if width == 1 else loop("lane", width, body, "vectorized")
 
 
-Tiles = Callable[[Callable[[Place, Expr], Stmt]], Stmt]
-"""The statement of a loop over the tiles of a block, by that of one tile with its place and number."""
+Tiles = Callable[[Callable[[Position, Expr], Stmt]], Stmt]
+"""The statement of a loop over the tiles of a block, by that of one tile with its position and number."""
 
 
-def launched_in_turn(
-    what: Product, rows: int, columns: int, warps: int, block: Callable[[Place, Tiles], Stmt], group: int, blocks: int
+def launch_persistent(
+    product: Product,
+    rows: int,
+    columns: int,
+    warps: int,
+    block: Callable[[Position, Tiles], Stmt],
+    group: int,
+    blocks: int,
 ) -> Stmt:
     """At most ``blocks`` blocks of threads, each of which takes one tile after another, in the order in which ``launched`` has
     blocks."""
-    down, over = _tiles(what, rows, columns)
+    down, over = _tiles(product, rows, columns)
     size = mul(down, group)
-    tiles = mul(extent_of(what.batch), mul(down, over))
+    tiles = mul(extent_of(product.batch), mul(down, over))
     zero = const(0, INT)
 
     def threads(x: Expr) -> Stmt:
-        def place(number: Expr, here: Place) -> Place:
+        def position(number: Expr, thread: Position) -> Position:
             part, y = floormod(number, size), floordiv(number, size)
-            row, column = _place(part, floormod(y, floordiv(over, group)), group)
+            row, column = _tile_at(part, floormod(y, floordiv(over, group)), group)
             batch = floordiv(y, floordiv(over, group))
-            return Place(batch, mul(row, rows), mul(column, columns), here.warp, here.lane)
+            return Position(batch, mul(row, rows), mul(column, columns), thread.warp, thread.lane)
 
-        def body(here: Place) -> Stmt:
-            def each(visit: Callable[[Place, Expr], Stmt]) -> Stmt:
-                own = ceildiv(sub(tiles, x), blocks)
-                return loop("tile", own, lambda i: visit(place(add(mul(i, blocks), x), here), i), "serial")
+        def body(thread: Position) -> Stmt:
+            def each(visit: Callable[[Position, Expr], Stmt]) -> Stmt:
+                count = ceildiv(sub(tiles, x), blocks)
+                return loop("tile", count, lambda i: visit(position(add(mul(i, blocks), x), thread), i), "serial")
 
-            return block(here, each)
+            return block(thread, each)
 
-        return bound("ty", warps, "threadIdx.y", lambda ty: bound("tx", WARP, "threadIdx.x", lambda tx: body(
-            Place(zero, zero, zero, ty, tx))))  # fmt: skip
+        return thread_loop("ty", warps, "threadIdx.y", lambda ty: thread_loop("tx", WARP, "threadIdx.x", lambda tx: body(
+            Position(zero, zero, zero, ty, tx))))  # fmt: skip
 
-    made = bound("x", minimum(tiles, const(blocks, INT)), "blockIdx.x", threads)
-    return BlockRealize((), const(True), Block((), None, None, (), (), {}, what.name, made))
+    body_of_grid = thread_loop("x", minimum(tiles, const(blocks, INT)), "blockIdx.x", threads)
+    return BlockRealize((), const(True), Block((), None, None, (), (), {}, product.name, body_of_grid))
 
 
-def _tiles(what: Product, rows: int, columns: int) -> tuple[Expr, Expr]:
+def _tiles(product: Product, rows: int, columns: int) -> tuple[Expr, Expr]:
     """Tiles down and over."""
-    return ceildiv(extent_of(what.rows), rows), ceildiv(extent_of(what.columns), columns)
+    return ceildiv(extent_of(product.rows), rows), ceildiv(extent_of(product.columns), columns)
 
 
-def _place(x: Expr, y: Expr, group: int) -> tuple[Expr, Expr]:
+def _tile_at(x: Expr, y: Expr, group: int) -> tuple[Expr, Expr]:
     """The row and the column of the tile that a block has."""
     return floordiv(x, group), add(mul(y, group), floormod(x, group))
 
 
-def launched(what: Product, rows: int, columns: int, warps: int, block: Callable[[Place], Stmt], group: int) -> Stmt:
+def launch(
+    product: Product, rows: int, columns: int, warps: int, block: Callable[[Position], Stmt], group: int
+) -> Stmt:
     """A block of threads for each tile. Blocks go through ``group`` tiles of columns before they go down: what they read is near
     then."""
-    batch = extent_of(what.batch)
-    down, over = _tiles(what, rows, columns)
+    batch = extent_of(product.batch)
+    down, over = _tiles(product, rows, columns)
     folded = is_int(batch, 1) or not has_axis(batch)
 
     def threads(b: Expr, x: Expr, y: Expr) -> Stmt:
-        row, column = _place(x, y, group)
-        return bound("ty", warps, "threadIdx.y", lambda ty: bound("tx", WARP, "threadIdx.x", lambda tx: block(
-            Place(b, mul(row, rows), mul(column, columns), ty, tx))))  # fmt: skip
+        row, column = _tile_at(x, y, group)
+        return thread_loop("ty", warps, "threadIdx.y", lambda ty: thread_loop("tx", WARP, "threadIdx.x", lambda tx: block(
+            Position(b, mul(row, rows), mul(column, columns), ty, tx))))  # fmt: skip
 
     def grid(b: Expr) -> Stmt:
         size = mul(down, group)
 
         def column(x: Expr) -> Stmt:
             at = (floordiv(x, size), floormod(x, size)) if folded and not is_int(batch, 1) else (b, x)
-            return bound("y", floordiv(over, group), "blockIdx.y", lambda y: threads(*at, y))
+            return thread_loop("y", floordiv(over, group), "blockIdx.y", lambda y: threads(*at, y))
 
-        return bound("x", mul(batch, size) if folded else size, "blockIdx.x", column)
+        return thread_loop("x", mul(batch, size) if folded else size, "blockIdx.x", column)
 
-    body = grid(const(0, INT)) if folded else bound("b", batch, "blockIdx.z", grid)
-    return BlockRealize((), const(True), Block((), None, None, (), (), {}, what.name, body))
+    body = grid(const(0, INT)) if folded else thread_loop("b", batch, "blockIdx.z", grid)
+    return BlockRealize((), const(True), Block((), None, None, (), (), {}, product.name, body))
 
 
-def bound(name: str, extent: int | Expr, thread: str, body: Callable[[Expr], Stmt]) -> Stmt:
+def thread_loop(name: str, extent: int | Expr, thread: str, body: Callable[[Expr], Stmt]) -> Stmt:
     """A loop over threads or blocks."""
     return loop(name, extent, body, "thread_binding", thread)
 
 
 def fill(
-    what: Product, side: Side, batch: Expr, first: Expr, turn: Expr, threads: int, thread: Expr,
-    put: Callable[[Expr, Expr, Expr, Expr | None], Stmt], together: int = 0,
+    product: Product, side: Side, batch: Expr, first: Expr, k_tile: Expr, threads: int, thread: Expr,
+    store: Callable[[Expr, Expr, Expr, Expr | None], Stmt], unroll: int = 0,
 ) -> Stmt:  # fmt: skip
-    """The copy of an operand's tile by some threads: zeros behind the ends. ``put`` stores an element of a line, from a start in it
-    on that of a lane. Copies are written out, or ``together`` of them (``SINGLE`` elements read one by one): each takes
-    registers for its place."""
+    """The copy of an operand's tile by some threads: zeros behind the ends. ``store`` writes an element of a line, from a start in
+    it on that of a lane. Copies are written out, or ``unroll`` of them (``SINGLE`` elements read one by one): each takes
+    registers for its address."""
     units = side.length // side.width
-    step0 = mul(turn, side.steps)
+    step0 = mul(k_tile, side.steps)
     along, across = (step0, first) if side.by_steps else (first, step0)
 
-    def copy(again: Expr) -> Stmt:
-        unit = add(mul(again, threads), thread)
+    def copy(n: Expr) -> Stmt:
+        unit = add(mul(n, threads), thread)
         line, group = (
             (floormod(unit, side.lines), floordiv(unit, side.lines))
-            if side.turned
+            if side.transposed
             else (floordiv(unit, units), floormod(unit, units))
         )
         groups = add(floordiv(along, side.width), group)
 
         def one(lane: Expr | None) -> Stmt:
-            element = element_at(what, side, batch, groups, add(across, line), lane)
-            return put(element, line, mul(group, side.width), lane)
+            element = element_at(product, side, batch, groups, add(across, line), lane)
+            return store(element, line, mul(group, side.width), lane)
 
-        store = vector(side.width, one)
-        return store if side.lines * units % threads == 0 else IfThenElse(lt(unit, side.lines * units), store)
+        copied = vector(side.width, one)
+        return copied if side.lines * units % threads == 0 else IfThenElse(lt(unit, side.lines * units), copied)
 
-    turns = -(-side.lines * units // threads)
-    together = together or (max(1, SINGLE // side.single) if side.single else 0)
-    if together:
-        return loop("again", turns, copy, "serial", notes={"unroll": together})
-    return loop("again", turns, copy)
+    rounds = -(-side.lines * units // threads)
+    unroll = unroll or (max(1, SINGLE // side.single) if side.single else 0)
+    if unroll:
+        return loop("i", rounds, copy, "serial", notes={"unroll": unroll})
+    return loop("i", rounds, copy)
 
 
-def groups_of(what: Product, columns: int) -> list[int]:
+def group_sizes(product: Product, columns: int) -> list[int]:
     """The numbers of tiles of columns that blocks may take before the next tile of rows, most first: they divide all tiles."""
-    extent = extent_of(what.columns)
+    extent = extent_of(product.columns)
     tiles = -(-extent.value // columns) if type(extent) is IntImm else 1
     return [group for group in range(GROUP, 0, -1) if tiles % group == 0]
 
 
-def written_at_once(what: Product) -> int:
+def store_width(product: Product) -> int:
     """Neighbouring columns that are written at once: whole vectors, or single ones."""
-    if not last_divides(what.columns, VECTOR):
+    if not last_divides(product.columns, VECTOR):
         return 1
     lane, group = Var("lane", prim_type(INT)), Var("group", prim_type(INT))
-    others = {axis.var: axis.var for axis in (*what.batch, *what.rows)}
-    store = output_at(what, {**others, **apart(what.columns, group, VECTOR, lane)}, const(0, what.store.buffer.dtype))
-    return VECTOR if is_whole(store, lane, VECTOR) else 1
+    others = {axis.var: axis.var for axis in (*product.batch, *product.rows)}
+    store = output_at(
+        product, {**others, **unravel(product.columns, group, VECTOR, lane)}, const(0, product.store.buffer.dtype)
+    )
+    return VECTOR if is_aligned_vector(store, lane, VECTOR) else 1
 
 
 def write(
-    what: Product, sizes: tuple[int, int], place: Place, row: Expr, group: Expr, width: int,
+    product: Product, sizes: tuple[int, int], pos: Position, row: Expr, group: Expr, width: int,
     cell: Callable[[Expr | None], Expr], guarded: bool = True,
 ) -> Stmt:  # fmt: skip
     """The store of ``width`` finished sums, those of a row's group in the tile, guarded where tiles of such sizes hang over."""
-    line, groups = Var("line", prim_type(INT)), add(floordiv(place.column, width), group)
-    begun, row = Bind(line, add(place.row, row)), line  # places of a compact tensor are told from one number
+    line, groups = Var("line", prim_type(INT)), add(floordiv(pos.column, width), group)
+    begin, row = Bind(line, add(pos.row, row)), line  # addresses in a compact tensor follow from one number
 
     def one(lane: Expr | None) -> Stmt:
-        at = {**apart(what.rows, row), **apart(what.columns, groups, width, lane)}
-        return output_at(what, {**apart(what.batch, place.batch), **at}, cell(lane))
+        at = {**unravel(product.rows, row), **unravel(product.columns, groups, width, lane)}
+        return output_at(product, {**unravel(product.batch, pos.batch), **at}, cell(lane))
 
-    made = vector(width, one)
-    rows, columns = extent_of(what.rows), extent_of(what.columns)
-    guard = all_of([*inside(row, rows, sizes[0]), *inside(mul(groups, width), columns, sizes[1])])
-    return seq(begun, made if guard is None or not guarded else IfThenElse(guard, made))
+    stores = vector(width, one)
+    rows, columns = extent_of(product.rows), extent_of(product.columns)
+    guard = all_of([*bound_checks(row, rows, sizes[0]), *bound_checks(mul(groups, width), columns, sizes[1])])
+    return seq(begin, stores if guard is None or not guarded else IfThenElse(guard, stores))

@@ -1,4 +1,4 @@
-"""The operands of a product as tiles in shared memory: the element at each place of a tile, and the width of vector accesses."""
+"""The operands of a product as tiles in shared memory: the elements of a tile, and the width of vector accesses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .....ir.walk import substitute, used_vars
 from ....tir.analysis.loop_nests import is_choice, slope
 from ..common.nests import INT, buffer_of
 from ..common.stages import is_multiple
-from .product import Product, apart, extent_of, stored, values_at, walks
+from .product import Product, contiguous_along, extent_of, iterator_values, stored, unravel
 
 CHUNK_BYTES = 16
 """Bytes of a row of an 8x8 matrix in shared memory."""
@@ -27,7 +27,7 @@ LINES = 8
 @dataclass(slots=True, frozen=True)
 class Side:
     """An operand. ``axes`` are the iterators of its rows or columns; a tile has ``size`` of them and ``steps`` of the sum.
-    ``by_steps``: steps are contiguous in the tile. ``turned``: they are not in memory, so that the fill transposes. ``width``:
+    ``by_steps``: steps are contiguous in the tile. ``transposed``: they are not in memory, so that the fill transposes. ``width``:
     elements that a thread stores at once."""
 
     value: Expr
@@ -35,7 +35,7 @@ class Side:
     size: int
     steps: int
     by_steps: bool
-    turned: bool
+    transposed: bool
     width: int
     buffer: Buffer
 
@@ -47,7 +47,7 @@ class Side:
     @property
     def single(self) -> int:
         """Elements that a thread reads one by one for each that it stores; 0 where it copies vectors."""
-        return self.width if self.turned else int(self.width == 1)
+        return self.width if self.transposed else int(self.width == 1)
 
     @property
     def length(self) -> int:
@@ -62,7 +62,7 @@ class Side:
     @property
     def copied_bytes(self) -> int:
         """Bytes that a thread copies at once; an element where memory is read across."""
-        return self.buffer.dtype.itemsize * (1 if self.turned else self.width)
+        return self.buffer.dtype.itemsize * (1 if self.transposed else self.width)
 
     @property
     def bytes(self) -> int:
@@ -72,55 +72,57 @@ class Side:
         return rows.value * row.value * self.buffer.dtype.itemsize
 
 
-def side_of(what: Product, name: str, value: Expr, axes: tuple[IterVar, ...], size: int, steps: int) -> Side:
+def side_of(product: Product, name: str, value: Expr, axes: tuple[IterVar, ...], size: int, steps: int) -> Side:
     """An operand with a buffer for its tile. The instruction converts the elements; it transposes only those of 16 bits."""
-    walked = walks(value, what.steps, axes)
+    contiguous = contiguous_along(value, product.steps, axes)
     value = stored(value)
     dtype = dtype_of(value)
     chunk = CHUNK_BYTES // dtype.itemsize
-    by_steps = walked or dtype.itemsize != 2
+    by_steps = contiguous or dtype.itemsize != 2
     length, lines = (steps, size) if by_steps else (size, steps)
     free = max(1, LINES // (length // chunk))
     shape = [const(length // chunk, INT), const((lines + free) * chunk, INT)]
-    buffer = buffer_of(f"{what.name}_{name}", dtype.name, shape, "shared.dyn")
-    side = Side(value, axes, size, steps, by_steps, by_steps and not walked, 1, buffer)
-    return replace(side, width=vectors_of(what, side))
+    buffer = buffer_of(f"{product.name}_{name}", dtype.name, shape, "shared.dyn")
+    side = Side(value, axes, size, steps, by_steps, by_steps and not contiguous, 1, buffer)
+    return replace(side, width=vectors_of(product, side))
 
 
-def vectors_of(what: Product, side: Side) -> int:
+def vectors_of(product: Product, side: Side) -> int:
     """Elements of an operand that a thread stores at once: whole vectors of memory, or gathered ones."""
     widths = [side.chunk >> k for k in range(side.chunk.bit_length() - 1)]
-    return next((width for width in widths if _is_vector(what, side, width)), 1)
+    return next((width for width in widths if _is_vector(product, side, width)), 1)
 
 
-def element_at(what: Product, side: Side, batch: Expr, groups: Expr, line: Expr, lane: Expr | None) -> Expr:
-    """An element of an operand, zero past the ends. ``groups`` counts vectors along memory, ``lane`` is the place in one, ``line``
-    counts across memory."""
-    along, across = (what.steps, side.axes) if side.by_steps else (side.axes, what.steps)
-    if side.turned:
-        by_lane = apart(along, sum_of(mul(groups, side.width), lane))
+def element_at(product: Product, side: Side, batch: Expr, groups: Expr, line: Expr, lane: Expr | None) -> Expr:
+    """An element of an operand, zero past the ends. ``groups`` counts vectors along memory, ``lane`` is the position in one,
+    ``line`` counts across memory."""
+    along, across = (product.steps, side.axes) if side.by_steps else (side.axes, product.steps)
+    if side.transposed:
+        by_lane = unravel(along, sum_of(mul(groups, side.width), lane))
     else:
-        by_lane = apart(along, groups, side.width, lane)
-    values = {**apart(what.batch, batch), **by_lane, **apart(across, line)}
-    element, conditions = chosen(substitute(side.value, values_at(what, values)))
+        by_lane = unravel(along, groups, side.width, lane)
+    values = {**unravel(product.batch, batch), **by_lane, **unravel(across, line)}
+    element, conditions = split_guards(substitute(side.value, iterator_values(product, values)))
     ends = [
-        *inside(sum_of(mul(groups, side.width), lane if side.turned else None), extent_of(along), side.length),
-        *inside(line, extent_of(across), side.lines),
+        *bound_checks(
+            sum_of(mul(groups, side.width), lane if side.transposed else None), extent_of(along), side.length
+        ),
+        *bound_checks(line, extent_of(across), side.lines),
     ]
     guard = all_of([*ends, *conditions])
     return element if guard is None else if_then_else(guard, element, const(0, dtype_of(element)))
 
 
-def _is_vector(what: Product, side: Side, width: int) -> bool:
+def _is_vector(product: Product, side: Side, width: int) -> bool:
     """True if ``width`` contiguous elements of the tile are one aligned vector in memory, or are gathered."""
-    along = what.steps if side.by_steps else side.axes
-    if side.turned or not last_divides(along, width):
-        return side.turned
+    along = product.steps if side.by_steps else side.axes
+    if side.transposed or not last_divides(along, width):
+        return side.transposed
     lane, group = Var("lane", prim_type(INT)), Var("group", prim_type(INT))
-    element, conditions = chosen(substitute(side.value, apart(along, group, width, lane)))
+    element, conditions = split_guards(substitute(side.value, unravel(along, group, width, lane)))
     if type(element) is not BufferLoad or element.buffer.scope != "global":
         return False
-    return is_whole(element, lane, width) and not any([lane in used_vars(cond) for cond in conditions])
+    return is_aligned_vector(element, lane, width) and not any([lane in used_vars(cond) for cond in conditions])
 
 
 def last_divides(axes: Sequence[IterVar], width: int) -> bool:
@@ -129,7 +131,7 @@ def last_divides(axes: Sequence[IterVar], width: int) -> bool:
     return last is not None and is_multiple(last, width)
 
 
-def is_whole(access: BufferLoad | BufferStore, lane: Var, width: int) -> bool:
+def is_aligned_vector(access: BufferLoad | BufferStore, lane: Var, width: int) -> bool:
     """True if the lanes access contiguous elements, aligned to the width."""
     buffer, indices = access.buffer, access.indices
     if not indices or buffer.strides or buffer.elem_offset is not None or slope(indices[-1], lane) != 1:
@@ -143,7 +145,7 @@ def is_whole(access: BufferLoad | BufferStore, lane: Var, width: int) -> bool:
     return Analyzer().can_prove(eq(floormod(first, const(width, INT)), const(0, INT)))
 
 
-def chosen(value: Expr) -> tuple[Expr, list[Expr]]:
+def split_guards(value: Expr) -> tuple[Expr, list[Expr]]:
     """A value without its ``if_then_else(.., 0)``, and the conditions of these."""
     conditions: list[Expr] = []
     while isinstance(value, Call) and is_choice(value) and getattr(value.args[2], "value", None) == 0:
@@ -152,7 +154,7 @@ def chosen(value: Expr) -> tuple[Expr, list[Expr]]:
     return value, conditions
 
 
-def inside(at: Expr, extent: Expr, size: int) -> list[Expr]:
+def bound_checks(at: Expr, extent: Expr, size: int) -> list[Expr]:
     """The condition that an index is below the extent; empty if tiles divide the extent."""
     return [] if is_multiple(extent, size) else [lt(at, extent)]
 

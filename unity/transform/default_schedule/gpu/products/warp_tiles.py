@@ -22,7 +22,7 @@ from .....ir.stmt import AllocBuffer, BufferStore, Evaluate, Stmt, seq
 from .....ir.types import Expr
 from ..common.nests import INT, buffer_of
 from .product import Product, extent_of
-from .tile_blocks import WARP, Place, fill, launched, loop, registers, vector, write, written_at_once
+from .tile_blocks import WARP, Position, fill, launch, loop, registers, store_width, vector, write
 from .tile_sides import Side, sum_of
 
 PART = 16
@@ -68,20 +68,20 @@ class WarpTile:
         return self.columns // self.column_warps
 
     def row_warp(self, warp: Expr) -> Expr:
-        """The place of a warp along the rows."""
+        """The index of a warp along the rows."""
         return floordiv(warp, self.column_warps)
 
     def column_warp(self, warp: Expr) -> Expr:
-        """The place of a warp along the columns."""
+        """The index of a warp along the columns."""
         return floormod(warp, self.column_warps)
 
 
-def kernel(what: Product, form: Form, tile: WarpTile, left: Side, right: Side, group: int) -> Stmt:
+def kernel(product: Product, form: Form, tile: WarpTile, left: Side, right: Side, group: int) -> Stmt:
     """The kernel of a product; ``group``: see ``launched``."""
     down, over = tile.warp_rows // 16, tile.warp_columns // 8
-    sums = registers(f"{what.name}_sums", what.store.buffer.dtype.name, down * over * 4)
-    near = [
-        registers(f"{side.buffer.name}_near", side.buffer.dtype.name, count * side.chunk)
+    sums = registers(f"{product.name}_sums", product.store.buffer.dtype.name, down * over * 4)
+    regs = [
+        registers(f"{side.buffer.name}_regs", side.buffer.dtype.name, count * side.chunk)
         for side, count in ((left, down), (right, over // 2))
     ]
     ahead = tile.stages - 1
@@ -91,45 +91,45 @@ def kernel(what: Product, form: Form, tile: WarpTile, left: Side, right: Side, g
         "software_pipeline_async_stages": [0],
     }
 
-    def block(place: Place) -> Stmt:
-        def turn(k: Expr) -> Stmt:
+    def block(pos: Position) -> Stmt:
+        def k_tile(k: Expr) -> Stmt:
             fills = [
-                _fill(what, left, place.row, k, tile, place),
-                _fill(what, right, place.column, k, tile, place),
+                _fill(product, left, pos.row, k, tile, pos),
+                _fill(product, right, pos.column, k, tile, pos),
             ]
-            return seq(*fills, _multiply(form, tile, (left, right), near, sums, place))
+            return seq(*fills, _multiply(form, tile, (left, right), regs, sums, pos))
 
         return seq(
-            *[AllocBuffer(buffer) for buffer in (left.buffer, right.buffer, sums, *near)],
-            loop("e", down * over * 4, lambda e: BufferStore(sums, what.first, (e,))),
-            loop("turn", ceildiv(extent_of(what.steps), tile.steps), turn, "serial", notes=notes),
-            _finish(what, tile, sums, place),
+            *[AllocBuffer(buffer) for buffer in (left.buffer, right.buffer, sums, *regs)],
+            loop("e", down * over * 4, lambda e: BufferStore(sums, product.first, (e,))),
+            loop("k_tile", ceildiv(extent_of(product.steps), tile.steps), k_tile, "serial", notes=notes),
+            _finish(product, tile, sums, pos),
         )
 
-    return launched(what, tile.rows, tile.columns, tile.warps, block, group)
+    return launch(product, tile.rows, tile.columns, tile.warps, block, group)
 
 
-def _fill(what: Product, side: Side, first: Expr, turn: Expr, tile: WarpTile, place: Place) -> Stmt:
+def _fill(product: Product, side: Side, first: Expr, k_tile: Expr, tile: WarpTile, pos: Position) -> Stmt:
     """The copy of an operand's tile by all threads."""
 
-    def put(element: Expr, line: Expr, start: Expr, lane: Expr | None) -> Stmt:
+    def store(element: Expr, line: Expr, start: Expr, lane: Expr | None) -> Stmt:
         chunk, rest = floordiv(start, side.chunk), floormod(start, side.chunk)
         return BufferStore(side.buffer, element, (chunk, sum_of(mul(line, side.chunk), rest, lane)))
 
-    return fill(what, side, place.batch, first, turn, tile.warps * WARP, place.thread, put)
+    return fill(product, side, pos.batch, first, k_tile, tile.warps * WARP, pos.thread, store)
 
 
 def _multiply(
-    form: Form, tile: WarpTile, sides: tuple[Side, Side], near: list[Buffer], sums: Buffer, place: Place
+    form: Form, tile: WarpTile, sides: tuple[Side, Side], regs: list[Buffer], sums: Buffer, pos: Position
 ) -> Stmt:
     """The products that a warp adds to its accumulators in one iteration."""
     chunk, over = sides[0].chunk, tile.warp_columns // 8
     names = [StringImm(n) for n in (form.shape, "row", "col", form.operand, form.operand, form.total)]
 
-    def product(i: Expr, j: Expr) -> Stmt:
+    def multiply(i: Expr, j: Expr) -> Stmt:
         left, right, total = mul(i, chunk), mul(j, chunk // 2), mul(add(mul(i, over), j), 4)
-        places = (near[0].data, left, near[1].data, right, sums.data, total)
-        return Evaluate(intrinsic("ptx_mma", *names, *places, const(False), dtype=sums.dtype))
+        addresses = (regs[0].data, left, regs[1].data, right, sums.data, total)
+        return Evaluate(intrinsic("ptx_mma", *names, *addresses, const(False), dtype=sums.dtype))
 
     def steps(k: Expr) -> Stmt:
         def loads(number: int, warp: Expr, size: int) -> Stmt:
@@ -137,13 +137,13 @@ def _multiply(
             return loop(
                 "i",
                 size // 16,
-                lambda i: _matrices(side, number == 0, near[number], i, add(first, mul(i, 16)), step, place.lane),
+                lambda i: _matrices(side, number == 0, regs[number], i, add(first, mul(i, 16)), step, pos.lane),
             )
 
         return seq(
-            loads(0, tile.row_warp(place.warp), tile.warp_rows),
-            loads(1, tile.column_warp(place.warp), tile.warp_columns),
-            loop("i", tile.warp_rows // 16, lambda i: loop("j", over, lambda j: product(i, j))),
+            loads(0, tile.row_warp(pos.warp), tile.warp_rows),
+            loads(1, tile.column_warp(pos.warp), tile.warp_columns),
+            loop("i", tile.warp_rows // 16, lambda i: loop("j", over, lambda j: multiply(i, j))),
         )
 
     return loop("k", sides[0].steps // (2 * chunk), steps)
@@ -165,37 +165,37 @@ def _matrices(side: Side, is_left: bool, to: Buffer, number: Expr, first: Expr, 
     return Evaluate(intrinsic("ptx_ldmatrix", *args, const(0, INT), dtype=side.buffer.dtype))
 
 
-def _finish(what: Product, tile: WarpTile, sums: Buffer, place: Place) -> Stmt:
+def _finish(product: Product, tile: WarpTile, sums: Buffer, pos: Position) -> Stmt:
     """The epilogue: the accumulators of all warps go through shared memory, some rows at a time, and the results are stored."""
     over, threads = tile.warp_columns // 8, tile.warps * WARP
-    width = written_at_once(what)
+    width = store_width(product)
     shape = [const(tile.row_warps * PART, INT), const(tile.columns + 8, INT)]
-    spread = buffer_of(f"{sums.name}_spread", sums.dtype.name, shape, "shared.dyn")
+    staging = buffer_of(f"{sums.name}_staging", sums.dtype.name, shape, "shared.dyn")
 
-    def put(i: Expr, j: Expr, half: Expr) -> Stmt:
-        row = sum_of(mul(tile.row_warp(place.warp), PART), mul(half, 8), floordiv(place.lane, 4))
-        first = mul(tile.column_warp(place.warp), tile.warp_columns)
-        column = sum_of(first, mul(j, 8), mul(floormod(place.lane, 4), 2))
+    def store(i: Expr, j: Expr, half: Expr) -> Stmt:
+        row = sum_of(mul(tile.row_warp(pos.warp), PART), mul(half, 8), floordiv(pos.lane, 4))
+        first = mul(tile.column_warp(pos.warp), tile.warp_columns)
+        column = sum_of(first, mul(j, 8), mul(floormod(pos.lane, 4), 2))
 
         def pair(lane: Expr | None) -> Stmt:
             cell = buffer_load(sums, sum_of(mul(add(mul(i, over), j), 4), mul(half, 2), lane))
-            return BufferStore(spread, cell, (row, sum_of(column, lane)))
+            return BufferStore(staging, cell, (row, sum_of(column, lane)))
 
         return vector(2, pair)
 
-    def take(i: Expr, again: Expr) -> Stmt:
-        unit = add(mul(again, threads), place.thread)
+    def write_rows(i: Expr, n: Expr) -> Stmt:
+        unit = add(mul(n, threads), pos.thread)
         line, group = floordiv(unit, tile.columns // width), floormod(unit, tile.columns // width)
         row = sum_of(mul(floordiv(line, PART), tile.warp_rows), mul(i, PART), floormod(line, PART))
 
         def cell(lane: Expr | None) -> Expr:
-            return buffer_load(spread, line, sum_of(mul(group, width), lane))
+            return buffer_load(staging, line, sum_of(mul(group, width), lane))
 
-        return write(what, (tile.rows, tile.columns), place, row, group, width, cell)
+        return write(product, (tile.rows, tile.columns), pos, row, group, width, cell)
 
     def part(i: Expr) -> Stmt:
-        puts = loop("j", over, lambda j: loop("half", 2, lambda half: put(i, j, half)))
-        turns = tile.row_warps * PART * tile.columns // (threads * width)
-        return seq(puts, loop("again", turns, lambda again: take(i, again)))
+        stores = loop("j", over, lambda j: loop("half", 2, lambda half: store(i, j, half)))
+        rounds = tile.row_warps * PART * tile.columns // (threads * width)
+        return seq(stores, loop("i", rounds, lambda n: write_rows(i, n)))
 
-    return seq(AllocBuffer(spread), loop("i", tile.warp_rows // PART, part))
+    return seq(AllocBuffer(staging), loop("i", tile.warp_rows // PART, part))

@@ -18,7 +18,7 @@ from ....tir.threads.inject_software_pipeline import ASYNC_SCOPE
 from ..common.nests import INT, buffer_of
 from .image_views import View
 from .product import Product
-from .tile_blocks import WARP, Place, do, fill, loop
+from .tile_blocks import WARP, Position, do, fill, loop
 from .tile_sides import Side, sum_of
 from .warpgroup_sizes import GROUP, SWIZZLE, WarpgroupTile
 
@@ -66,46 +66,46 @@ def operand_of(side: Side, view: View | None, stages: int) -> Operand:
     return Operand(side, with_fields(ring, align=ALIGN), view)
 
 
-def slot_of(turn: Expr, stages: int) -> Expr:
-    """The stage of a turn."""
-    return floormod(turn, stages)
+def slot_of(k_tile: Expr, stages: int) -> Expr:
+    """The stage of a k-tile."""
+    return floormod(k_tile, stages)
 
 
-def parity_of(turn: Expr, stages: int) -> Expr:
-    """The parity of the phase in which a stage is filled for a turn."""
-    return floormod(floordiv(turn, stages), 2)
+def parity_of(k_tile: Expr, stages: int) -> Expr:
+    """The parity of the phase in which a stage is filled for a k-tile."""
+    return floormod(floordiv(k_tile, stages), 2)
 
 
-def _await_empty(tile: WarpgroupTile, turn: Expr) -> Stmt:
-    slot, parity = slot_of(turn, tile.stages), sub(1, parity_of(turn, tile.stages))
+def _await_empty(tile: WarpgroupTile, k_tile: Expr) -> Stmt:
+    slot, parity = slot_of(k_tile, tile.stages), sub(1, parity_of(k_tile, tile.stages))
     return do("ptx_wait_barrier", add(slot, tile.stages), parity)
 
 
 def bulk_copies(
-    what: Product,
+    product: Product,
     tile: WarpgroupTile,
     operands: Sequence[Operand],
     before: Expr,
     done: Expr,
-    turns: Expr,
-    place: Place,
+    k_tiles: Expr,
+    pos: Position,
 ) -> Stmt:
-    """A thread copies whole tiles; so many turns ``before`` them are another block's, so many are ``done``."""
+    """A thread copies whole tiles; so many k-tiles ``before`` them are another block's, so many are ``done``."""
 
-    def turn(number: Expr) -> Stmt:
+    def k_tile(number: Expr) -> Stmt:
         k, step = add(done, number), add(before, number)
         slot, total = slot_of(k, tile.stages), sum([o.size * o.ring.dtype.itemsize for o in operands])
         copies = [
             copy
-            for operand, first in zip(operands, (place.row, place.column))
-            for copy in _boxes(what, operand, slot, first, step, place.batch)
+            for operand, first in zip(operands, (pos.row, pos.column))
+            for copy in _boxes(product, operand, slot, first, step, pos.batch)
         ]
         return seq(_await_empty(tile, k), do("ptx_arrive_barrier_expect_tx", slot, total), *copies)
 
-    return loop("turn", turns, turn, "serial")
+    return loop("k_tile", k_tiles, k_tile, "serial")
 
 
-def _boxes(what: Product, operand: Operand, slot: Expr, first: Expr, turn: Expr, batch: Expr) -> list[Stmt]:
+def _boxes(product: Product, operand: Operand, slot: Expr, first: Expr, k_tile: Expr, batch: Expr) -> list[Stmt]:
     """The copies of a tile: one, or one for each piece of a row in shared memory."""
     side, view = operand.side, operand.view
     assert view is not None
@@ -113,54 +113,54 @@ def _boxes(what: Product, operand: Operand, slot: Expr, first: Expr, turn: Expr,
     found: list[Stmt] = []
     for piece in range(0, side.size, size):
         begin = const(piece, INT)
-        box = view.box(what, side, batch, add(first, begin), size, turn, steps)
+        box = view.box(product, side, batch, add(first, begin), size, k_tile, steps)
         args = (operand.ring.data, operand.start(slot, begin), view.data, slot, const(SWIZZLE, INT), *box)
         found.append(Evaluate(intrinsic(view.copy, *args, dtype=operand.ring.dtype)))
     return found
 
 
 def thread_copies(
-    what: Product,
+    product: Product,
     tile: WarpgroupTile,
     operands: Sequence[Operand],
     before: Expr,
     done: Expr,
-    turns: Expr,
-    place: Place,
+    k_tiles: Expr,
+    pos: Position,
 ) -> Stmt:
-    """All threads of the warpgroup copy elements. What a thread has copied for a turn is told when it has begun to copy later ones:
-    so many turns are on their way. A block has one tile: nothing is ``done`` before."""
+    """All threads of the warpgroup copy elements. What a thread has copied for a k-tile is announced when it has begun to copy
+    later ones: so many k-tiles are on their way. A block has one tile: nothing is ``done`` before."""
     late = tile.stages - 2
-    thread = add(mul(sub(place.warp, tile.warps), WARP), place.lane)
+    thread = add(mul(sub(pos.warp, tile.warps), WARP), pos.lane)
 
-    def turn(k: Expr) -> Stmt:
+    def k_tile(k: Expr) -> Stmt:
         slot = slot_of(k, tile.stages)
         fills = [
-            _fill(what, operand, place.batch, first, add(before, k), slot, thread)
-            for operand, first in zip(operands, (place.row, place.column))
+            _fill(product, operand, pos.batch, first, add(before, k), slot, thread)
+            for operand, first in zip(operands, (pos.row, pos.column))
         ]
-        told = sub(k, late)
+        arrived = sub(k, late)
         return seq(
             IfThenElse(
-                lt(k, turns), seq(_await_empty(tile, k), AttrStmt(const(0), ASYNC_SCOPE, const(1), seq(*fills)))
+                lt(k, k_tiles), seq(_await_empty(tile, k), AttrStmt(const(0), ASYNC_SCOPE, const(1), seq(*fills)))
             ),
             do("ptx_commit_group"),
             do("ptx_wait_group", late),
             do("ptx_fence_proxy_async"),
-            IfThenElse(ge(told, 0), do("ptx_arrive_barrier", slot_of(told, tile.stages))),
+            IfThenElse(ge(arrived, 0), do("ptx_arrive_barrier", slot_of(arrived, tile.stages))),
         )
 
-    return loop("turn", add(turns, late), turn, "serial")
+    return loop("k_tile", add(k_tiles, late), k_tile, "serial")
 
 
-def _fill(what: Product, operand: Operand, batch: Expr, first: Expr, turn: Expr, slot: Expr, thread: Expr) -> Stmt:
+def _fill(product: Product, operand: Operand, batch: Expr, first: Expr, k_tile: Expr, slot: Expr, thread: Expr) -> Stmt:
     side, row = operand.side, operand.row
     lanes = PIECE // operand.ring.dtype.itemsize
 
-    def put(element: Expr, line: Expr, start: Expr, lane: Expr | None) -> Stmt:
-        within = floormod(start, row)
-        piece = intrinsic("bitwise_xor", floordiv(within, lanes), floormod(line, SWIZZLE // PIECE))
-        place = sum_of(operand.start(slot, mul(floordiv(start, row), row)), mul(line, row), mul(piece, lanes))
-        return BufferStore(operand.ring, element, (sum_of(place, floormod(within, lanes), lane),))
+    def store(element: Expr, line: Expr, start: Expr, lane: Expr | None) -> Stmt:
+        column = floormod(start, row)
+        piece = intrinsic("bitwise_xor", floordiv(column, lanes), floormod(line, SWIZZLE // PIECE))
+        offset = sum_of(operand.start(slot, mul(floordiv(start, row), row)), mul(line, row), mul(piece, lanes))
+        return BufferStore(operand.ring, element, (sum_of(offset, floormod(column, lanes), lane),))
 
-    return fill(what, side, batch, first, turn, GROUP * WARP, thread, put, TOGETHER)
+    return fill(product, side, batch, first, k_tile, GROUP * WARP, thread, store, TOGETHER)

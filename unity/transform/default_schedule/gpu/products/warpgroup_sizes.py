@@ -32,7 +32,7 @@ BULK_REGISTERS, COPY_REGISTERS = (40, 32, 24), 88
 @dataclass(slots=True, frozen=True)
 class WarpgroupTile:
     """Sizes of a block's tile; how many warpgroups share its rows and its columns; stages of the ring; pieces of the sum, each of
-    a block of its own. ``turned``: the operands are exchanged, so that rows of the tile are columns of the result. ``blocks``: so
+    a block of its own. ``swapped``: the operands are swapped, so that rows of the tile are columns of the result. ``blocks``: so
     many take one tile after another; 0 for one of each tile."""
 
     rows: int
@@ -42,14 +42,14 @@ class WarpgroupTile:
     column_groups: int
     stages: int
     pieces: int = 1
-    turned: bool = False
+    swapped: bool = False
     blocks: int = 0
 
     def __str__(self) -> str:
-        rows, columns = (self.columns, self.rows) if self.turned else (self.rows, self.columns)
+        rows, columns = (self.columns, self.rows) if self.swapped else (self.rows, self.columns)
         pieces = f" of {self.pieces} pieces" if self.pieces > 1 else ""
         blocks = f", one after another in {self.blocks} blocks" if self.blocks else ""
-        return f"{rows} x {columns} by {self.steps} in {self.stages} stages{pieces}{', turned' * self.turned}{blocks}"
+        return f"{rows} x {columns} by {self.steps} in {self.stages} stages{pieces}{', operands swapped' * self.swapped}{blocks}"
 
     @property
     def groups(self) -> int:
@@ -72,10 +72,10 @@ class WarpgroupTile:
         return self.group_columns // 2
 
     @property
-    def spread(self) -> tuple[int, int, int]:
+    def staging(self) -> tuple[int, int, int]:
         """Lines and cells of a line that a warp writes by way of shared memory at once, and the elements behind a line so that what
         is written or read together lies in different banks. A line is along the columns of the result."""
-        if self.turned:
+        if self.swapped:
             return (32 if self.group_columns % 32 == 0 else 16), WARP_ROWS, 4
         return HALF_ROWS, (64 if self.group_columns % 64 == 0 else 32), 8
 
@@ -87,25 +87,25 @@ class WarpgroupTile:
     @property
     def bytes(self) -> int:
         """Shared memory of a block: the ring, and what sums are written by way of."""
-        lines, cells, behind = self.spread
+        lines, cells, behind = self.staging
         return self.stages * self.stage_bytes + self.warps * lines * (cells + behind) * 4
 
     @property
-    def begun(self) -> int:
+    def initial_registers(self) -> int:
         """Registers that each thread begins with."""
         return min(MOST, FILE // ((self.groups + 1) * GROUP * 32) // 8 * 8)
 
     def has_room(self, is_bulk: bool) -> bool:
         """True if threads that multiply have registers for their sums: when they begin as many as the assembler asks for."""
-        moved = self.registers(is_bulk)
+        limits = self.registers(is_bulk)
         others = OTHERS_IN_TURN if self.blocks else OTHERS
-        return self.sums + BESIDE <= self.begun and (moved is None or self.sums + others <= moved[1])
+        return self.sums + BESIDE <= self.initial_registers and (limits is None or self.sums + others <= limits[1])
 
     def registers(self, is_bulk: bool) -> tuple[int, int] | None:
         """Registers of a thread that copies, and of one that multiplies: together all that a processor has. None where each can
         have as many as an instruction can name."""
         if self.groups == 1:
             return None
-        each = self.begun
+        each = self.initial_registers
         fewer = BULK_REGISTERS[self.groups - 2] if is_bulk else COPY_REGISTERS
         return fewer, ((self.groups + 1) * each - fewer) // self.groups // 8 * 8
