@@ -38,13 +38,13 @@ def attention(call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Ten
     return lower_attention(call, q, k, v, bias, partial(_program, machine_in_use().gpu))
 
 
-def _program(gpu: GpuMachine, what: Attention) -> Stmt:
-    products = _products(what, gpu)
+def _program(gpu: GpuMachine, spec: Attention) -> Stmt:
+    products = _products(spec, gpu)
     if products is None:
-        return what.emit()
+        return spec.emit()
     if isinstance(products, Ring):
-        return RingKernel(what, products, gpu).statement()
-    return Kernel(what, products, gpu).statement()
+        return RingKernel(spec, products, gpu).statement()
+    return Kernel(spec, products, gpu).statement()
 
 
 _RINGS = {64: ((128, 12, 2), (128, 8, 4)), 128: ((128, 8, 2),)}
@@ -66,32 +66,32 @@ _REGISTER_TILES = ((4, 32, 8), (2, 32, 8), (1, 32, 8), (1, 16, 4))
 """Rows of a thread, keys and warps of a block."""
 
 
-def _products(what: Attention, gpu: GpuMachine) -> Products | None:
+def _products(spec: Attention, gpu: GpuMachine) -> Products | None:
     """The implementation of the two products: the largest tiles that fit into shared memory and occupy all multiprocessors. None if
     heads are too wide, or their width is symbolic."""
-    width, mixed = size_of(what.query.size("D")), size_of(what.value.size("D"))
-    if width is None or mixed is None or max(width, mixed) > WIDEST or min(width, mixed) == 0:
+    width, v_width = size_of(spec.query.size("D")), size_of(spec.value.size("D"))
+    if width is None or v_width is None or max(width, v_width) > WIDEST or min(width, v_width) == 0:
         return None
-    heads, shared, length = [size_of(e) for e in (what.query.size("H"), what.key.size("H"), what.query.size("S"))]
+    heads, shared, length = [size_of(e) for e in (spec.query.size("H"), spec.key.size("H"), spec.query.size("S"))]
     rows = length * (heads // shared) if length is not None and heads and shared else 1 << 20
-    outer = (size_of(what.query.size("B")) or 1) * (shared or 1)
-    dtype = what.query.buffer.dtype
+    outer = (size_of(spec.query.size("B")) or 1) * (shared or 1)
+    dtype = spec.query.buffer.dtype
     found: list[Products]
     if dtype.name in ("float16", "bfloat16") and gpu.capability >= ASYNC_CAPABILITY:
-        wide = (rounded(width, 16), rounded(mixed, 16))
-        most = 2 if what.bias is None else 1
+        wide = (rounded(width, 16), rounded(v_width, 16))
+        most = 2 if spec.bias is None else 1
         sizes = next(sizes for limit, sizes in _CORE_TILES.items() if max(wide) <= limit)
         found = [TensorCores(*size, dtype.name, *wide) for size in sizes if size[0] <= most]
-        if gpu.warpgroups and fits(what):
-            lines = (rounded(width, LINE), rounded(mixed, LINE))
+        if gpu.warpgroups and fits(spec):
+            lines = (rounded(width, LINE), rounded(v_width, LINE))
             rings = [Ring(1, keys, warps, dtype.name, *lines, stages) for keys, warps, stages in _RINGS[max(lines)]]
-            is_long = rows == length and min(rows, size_of(what.key.size("S")) or 0) >= _LONG
+            is_long = rows == length and min(rows, size_of(spec.key.size("S")) or 0) >= _LONG
             found = [*[ring for ring in rings if ring.groups == 2 or is_long], *found]
     else:
-        vector = VECTOR_BYTES // (8 if what.wide == "float64" else 4)
-        together = next(n for n in (4, 2, 1) if n <= vector and (n == 1 or mixed > 16 * (n // 2)))
-        wide = (rounded(width, vector), rounded(mixed, 16 * together))
-        found = [RegisterTiles(*size, what.wide, *wide, vector) for size in _REGISTER_TILES]
+        vector = VECTOR_BYTES // (8 if spec.wide == "float64" else 4)
+        contiguous = next(n for n in (4, 2, 1) if n <= vector and (n == 1 or v_width > 16 * (n // 2)))
+        wide = (rounded(width, vector), rounded(v_width, 16 * contiguous))
+        found = [RegisterTiles(*size, spec.wide, *wide, vector) for size in _REGISTER_TILES]
     small = [p for p in found if p.shared_bytes <= gpu.shared_bytes]
     filled = [p for p in small if p.rows < 2 * rows] or small[-1:]
     least = [_RING_TILES[p.groups] if isinstance(p, Ring) else 1 for p in filled]

@@ -31,7 +31,7 @@ ASYNC_CAPABILITY = 80
 VECTOR_BYTES = 16
 PIECE = 2
 """Least number of key blocks of a block of threads, if several split the keys of a row."""
-MOST_PIECES = 64
+MAX_SPLITS = 64
 BLOCKS_EACH = 4
 """Blocks of threads for each multiprocessor in that case."""
 
@@ -46,7 +46,7 @@ def rounded(n: int, step: int) -> int:
     return -(-n // step) * step
 
 
-_SIZES = ("batches", "heads", "shared", "length", "keys", "width", "mixed_width")
+_SIZES = ("batches", "heads", "shared", "length", "keys", "width", "v_width")
 
 
 def _number(expr: Expr) -> float | None:
@@ -82,47 +82,47 @@ class Kernel:
     """The program for one attention, as script. ``batch`` and ``head`` (of the keys) are those of the block, ``start`` is its first
     row; ``r`` counts the rows of a thread, ``c`` its scores of one, ``g`` and ``x`` its results of one."""
 
-    def __init__(self, what: Attention, products: Products, gpu: GpuMachine) -> None:
-        self.what, self.by = what, products
-        tensors = {"query": what.query, "key": what.key, "value": what.value, "out": what.out}
+    def __init__(self, spec: Attention, products: Products, gpu: GpuMachine) -> None:
+        self.spec, self.mm = spec, products
+        tensors = {"query": spec.query, "key": spec.key, "value": spec.value, "out": spec.out}
         self.orders = {name: tensor.order for name, tensor in tensors.items()}
         self.buffers = {name: tensor.buffer for name, tensor in tensors.items()}
-        if what.bias is not None:
-            self.buffers["bias"] = what.bias
-        self.is_async = gpu.capability >= ASYNC_CAPABILITY and products.dtype == what.query.buffer.dtype.name
+        if spec.bias is not None:
+            self.buffers["bias"] = spec.bias
+        self.is_async = gpu.capability >= ASYNC_CAPABILITY and products.dtype == spec.query.buffer.dtype.name
         self.threads = WARP * products.warps
-        self.group = build.floordiv(what.query.size("H"), what.key.size("H"))
-        self.one_group, self.is_causal = is_one(self.group), what.shift is not None
-        self.behind = " + 1" if what.shift is not None and build.is_int(what.shift, 0) else " + shift + 1"
+        self.group = build.floordiv(spec.query.size("H"), spec.key.size("H"))
+        self.one_group, self.is_causal = is_one(self.group), spec.shift is not None
+        self.causal_end = " + 1" if spec.shift is not None and build.is_int(spec.shift, 0) else " + shift + 1"
         """Added to the position of a row, this is the end of the keys that it sees."""
-        self.width, self.mixed = size_of(what.query.size("D")) or 0, size_of(what.value.size("D")) or 0
-        self.scale = _number(what.scale)
-        self.folds = what.bias is None and self.scale is not None and self.scale > 0
+        self.width, self.v_width = size_of(spec.query.size("D")) or 0, size_of(spec.value.size("D")) or 0
+        self.scale = _number(spec.scale)
+        self.folds_scale = spec.bias is None and self.scale is not None and self.scale > 0
         """Scores are scaled in the exponent; a positive scale keeps their maximum."""
-        self.pieces = self.pieces_of_keys(gpu)
+        self.splits = self.kv_splits(gpu)
 
-    def pieces_of_keys(self, gpu: GpuMachine) -> str:
+    def kv_splits(self, gpu: GpuMachine) -> str:
         """The number of blocks that split the keys of a row, as script. More than one if there are few rows, to occupy all
         multiprocessors; "" for one."""
-        heads, length, group = [size_of(e) for e in (self.what.key.size("H"), self.what.query.size("S"), self.group)]
-        batches, keys = size_of(self.what.query.size("B")) or 1, size_of(self.what.key.size("S"))
-        if heads is None or length is None or group is None or length * group > self.by.rows:
+        heads, length, group = [size_of(e) for e in (self.spec.key.size("H"), self.spec.query.size("S"), self.group)]
+        batches, keys = size_of(self.spec.query.size("B")) or 1, size_of(self.spec.key.size("S"))
+        if heads is None or length is None or group is None or length * group > self.mm.rows:
             return ""
-        most = min(MOST_PIECES, BLOCKS_EACH * gpu.processors // max(1, batches * heads))
-        least = PIECE * self.by.keys
+        most = min(MAX_SPLITS, BLOCKS_EACH * gpu.processors // max(1, batches * heads))
+        least = PIECE * self.mm.keys
         if most < 2 or (keys is not None and keys <= least):
             return ""
         return f"T.max(T.min((keys + {least - 1}) // {least}, {most}), 1)"
 
     def statement(self) -> Stmt:
         """The statements on the buffers of the program."""
-        what = self.what
-        scale = what.scale if self.scale is None else build.const(self.scale, what.wide)
+        spec = self.spec
+        scale = spec.scale if self.scale is None else build.const(self.scale, spec.wide)
         scalars: dict[str, Expr] = {
-            "factor": build.mul(scale, build.const(math.log2(math.e), what.wide)),
+            "factor": build.mul(scale, build.const(math.log2(math.e), spec.wide)),
             "group": self.group,
-            "shift": build.const(0, "int64") if what.shift is None else what.shift,
-            "empty": build.const(what.empty or 0.0, what.wide),
+            "shift": build.const(0, "int64") if spec.shift is None else spec.shift,
+            "empty": build.const(spec.empty or 0.0, spec.wide),
         }
         func = _read(self.text())
         mapping: dict[Any, Any] = {}
@@ -137,14 +137,14 @@ class Kernel:
         body = func.body
         if type(body) is BlockRealize:
             body = seq(*[AllocBuffer(buffer) for buffer in body.block.alloc_buffers], body.block.body)
-        alone: PrimFunc = simplify.on(replace(func, body=fresh_copy(body, mapping), params=(), buffer_map={}))
-        return alone.body
+        simplified: PrimFunc = simplify.on(replace(func, body=fresh_copy(body, mapping), params=(), buffer_map={}))
+        return simplified.body
 
     # ---- text
 
     def text(self) -> str:
         """The program."""
-        wide = self.what.wide
+        wide = self.spec.wide
         lines = [
             "@T.prim_func",
             f"def attention({', '.join([f'p_{name}: T.handle' for name in self.buffers])}, factor: T.{wide}, group: T.int64, "
@@ -167,7 +167,7 @@ class Kernel:
         if letter.isdigit():
             return f"{name}_{letter}"
         if letter == "D":
-            return "mixed_width" if name in ("value", "out") else "width"
+            return "v_width" if name in ("value", "out") else "width"
         other = {"H": "shared", "S": "keys"} if name in ("key", "value") else {"H": "heads", "S": "length"}
         return {"B": "batches", **other}[letter]
 
@@ -175,50 +175,50 @@ class Kernel:
         """An element of a tensor by row and column. In the query and the result, heads that share keys are rows."""
         at = {"B": "batch", "H": "head", "S": row, "D": column}
         if name in ("query", "out"):
-            at |= {"H": self.head_of(row), "S": self.place_of(row)}
+            at |= {"H": self.head_of(row), "S": self.position_of(row)}
         return f"{name}[{', '.join([at.get(letter, letter) for letter in self.orders[name]])}]"
 
     def head_of(self, row: str) -> str:
         """The head of the query that a row belongs to."""
         return "head" if self.one_group else f"head * group + ({row}) % group"
 
-    def place_of(self, row: str) -> str:
-        """The place in the sequence of a row."""
+    def position_of(self, row: str) -> str:
+        """The position in the sequence of a row."""
         return row if self.one_group else f"({row}) // group"
 
     def launch(self) -> str:
         """The kernel, and the one that combines results if blocks split the keys."""
-        by, wide = self.by, self.what.wide
-        count = f"((length * group + {by.rows - 1}) // {by.rows})"
+        mm, wide = self.mm, self.spec.wide
+        count = f"((length * group + {mm.rows - 1}) // {mm.rows})"
         number = f"{count} - 1 - block % {count}" if self.is_causal else f"block % {count}"  # the most keys first
         kernel = f"""
-for block in T.thread_binding(batches * shared * {self.pieces or count}, thread="blockIdx.x"):
-    for ty in T.thread_binding({by.warps}, thread="threadIdx.y"):
+for block in T.thread_binding(batches * shared * {self.splits or count}, thread="blockIdx.x"):
+    for ty in T.thread_binding({mm.warps}, thread="threadIdx.y"):
         for tx in T.thread_binding({WARP}, thread="threadIdx.x"):
-            start: T.int64 = {f"({number}) * {by.rows}" if not self.pieces else "0"}
-            batch: T.int64 = block // {self.pieces or count} // shared
-            head: T.int64 = block // {self.pieces or count} % shared
+            start: T.int64 = {f"({number}) * {mm.rows}" if not self.splits else "0"}
+            batch: T.int64 = block // {self.splits or count} // shared
+            head: T.int64 = block // {self.splits or count} % shared
             rows: T.int64 = length * group
             scale: T.{wide} = factor
 {indent(self.body(), " " * 12)}
 """
-        if not self.pieces:
+        if not self.splits:
             return kernel
-        shape = f"batches * shared * {self.pieces}, length * group"
+        shape = f"batches * shared * {self.splits}, length * group"
         return f"""
-parts = T.alloc_buffer(({shape}, {self.mixed}), "{wide}")
+parts = T.alloc_buffer(({shape}, {self.v_width}), "{wide}")
 states = T.alloc_buffer(({shape}, 2), "{wide}")
 {kernel}
-{self.join()}
+{self.combine()}
 """
 
-    def join(self) -> str:
-        """The kernel that combines the pieces of a row, one block for each row."""
-        wide, threads = self.what.wide, min(256, rounded(self.mixed, WARP))
-        own = -(-self.mixed // threads)
-        row = f"block // (length * group) * {self.pieces} + s, block % (length * group)"
+    def combine(self) -> str:
+        """The kernel that combines the splits of a row, one block for each row."""
+        wide, threads = self.spec.wide, min(256, rounded(self.v_width, WARP))
+        own = -(-self.v_width // threads)
+        row = f"block // (length * group) * {self.splits} + s, block % (length * group)"
         column = f"e * {threads} + tx"
-        inside = f"{column} < {self.mixed}"
+        inside = f"{column} < {self.v_width}"
         exponent = "exp2" if wide == "float64" else "ptx_ex2"
         weight = f"T.{exponent}(states[{row}, 0] - base)"
         return f"""
@@ -226,135 +226,135 @@ for block in T.thread_binding(batches * shared * (length * group), thread="block
     for tx in T.thread_binding({threads}, thread="threadIdx.x"):
         batch: T.int64 = block // (length * group) // shared
         head: T.int64 = block // (length * group) % shared
-        joined = T.alloc_buffer(({own},), "{wide}", scope="local")
+        acc = T.alloc_buffer(({own},), "{wide}", scope="local")
         high = T.alloc_buffer((1,), "{wide}", scope="local")
         total = T.alloc_buffer((1,), "{wide}", scope="local")
         high[0] = T.{wide}("-inf")
         total[0] = T.{wide}(0)
         for e in T.unroll({own}):
-            joined[e] = T.{wide}(0)
-        for s in range({self.pieces}):
+            acc[e] = T.{wide}(0)
+        for s in range({self.splits}):
             high[0] = T.max(high[0], states[{row}, 0])
         base: T.{wide} = T.Select(high[0] == T.{wide}("-inf"), T.{wide}(0), high[0])
-        for s in range({self.pieces}):
+        for s in range({self.splits}):
             total[0] = total[0] + states[{row}, 1] * {weight}
             for e in T.unroll({own}):
                 if {inside}:
-                    joined[e] = joined[e] + parts[{row}, {column}] * {weight}
+                    acc[e] = acc[e] + parts[{row}, {column}] * {weight}
         for e in T.unroll({own}):
             if {inside}:
-                {self.element("out", "block % (length * group)", column)} = {self.divided("joined[e]", "total[0]")}
+                {self.element("out", "block % (length * group)", column)} = {self.normalized("acc[e]", "total[0]")}
 """
 
-    def divided(self, value: str, total: str) -> str:
+    def normalized(self, value: str, total: str) -> str:
         """A result divided by its sum of weights, in the type of the output."""
-        wide, out = self.what.wide, self.buffers["out"].dtype.name
+        wide, out = self.spec.wide, self.buffers["out"].dtype.name
         value = f"{value} * (T.{wide}(1) / {total})"
-        if self.what.empty is not None:
+        if self.spec.empty is not None:
             value = f"T.Select({total} == T.{wide}(0), empty, {value})"
         return value if out == wide else f'T.Cast("{out}", {value})'
 
     def body(self) -> str:
         """The work of a thread."""
-        by = self.by
-        seen, whole = "keys", "keys"
+        mm = self.mm
+        seen, unmasked = "keys", "keys"
         if self.is_causal:
-            seen = f"T.max(T.min(keys, {self.place_of(f'T.min(start + {by.rows}, rows) - 1')}{self.behind}), 0)"
-            whole = f"T.max(T.min(keys, {self.place_of('start')}{self.behind}), 0)"
+            seen = f"T.max(T.min(keys, {self.position_of(f'T.min(start + {mm.rows}, rows) - 1')}{self.causal_end}), 0)"
+            unmasked = f"T.max(T.min(keys, {self.position_of('start')}{self.causal_end}), 0)"
         return f"""
-{by.tile("Q", by.rows, by.width)}
-{by.tile("K", by.keys, by.width)}
-{by.tile("V", by.keys, by.mixed)}
-{self.held("high", "top", "base", "away", "total")}
-{by.buffers()}
+{mm.tile("Q", mm.rows, mm.width)}
+{mm.tile("K", mm.keys, mm.width)}
+{mm.tile("V", mm.keys, mm.v_width)}
+{self.state_registers("high", "top", "base", "correction", "total")}
+{mm.buffers()}
 seen: T.int64 = {seen}
-whole: T.int64 = {whole} // {by.keys}
+unmasked: T.int64 = {unmasked} // {mm.keys}
 {self.fill("Q", "query", "start", "rows")}
-{self.keys_of_block()}
-{self.fill("K", "key", f"begin * {by.keys}" if self.pieces else "0", "seen")}
-{self.begun_rows("whole")}
-for i in range(turns):
-    j: T.int64 = {"begin + i" if self.pieces else "i"}
-{indent(self.turn(), "    ")}
+{self.kv_range()}
+{self.fill("K", "key", f"begin * {mm.keys}" if self.splits else "0", "seen")}
+{self.init_rows("unmasked")}
+for i in range(kv_steps):
+    j: T.int64 = {"begin + i" if self.splits else "i"}
+{indent(self.kv_step(), "    ")}
 {self.wait()}
 {self.finish()}
 """
 
-    def held(self, *states: str) -> str:
+    def state_registers(self, *states: str) -> str:
         """The registers of a thread: scores, results, and states of each row."""
-        by, wide = self.by, self.what.wide
-        arrays = {"scores": by.own_rows * by.own_keys, "mixed": by.own_rows * by.own_columns}
-        arrays |= dict.fromkeys(states, by.own_rows)
-        held = [f'{name} = T.alloc_buffer(({n},), "{wide}", scope="local")' for name, n in arrays.items()]
-        return "\n".join([*held, f'edge = T.alloc_buffer(({by.own_rows},), "int32", scope="local")'])
+        mm, wide = self.mm, self.spec.wide
+        arrays = {"scores": mm.thread_rows * mm.thread_keys, "acc": mm.thread_rows * mm.thread_columns}
+        arrays |= dict.fromkeys(states, mm.thread_rows)
+        buffers = [f'{name} = T.alloc_buffer(({n},), "{wide}", scope="local")' for name, n in arrays.items()]
+        return "\n".join([*buffers, f'edge = T.alloc_buffer(({mm.thread_rows},), "int32", scope="local")'])
 
-    def begun_rows(self, whole: str) -> str:
-        """The beginning of rows; ``edge``: the end of the keys of each, behind the ``whole`` blocks that all rows see."""
-        by, wide = self.by, self.what.wide
+    def init_rows(self, unmasked: str) -> str:
+        """The beginning of rows; ``edge``: the end of the keys of each, behind the ``unmasked`` blocks that all rows see."""
+        mm, wide = self.mm, self.spec.wide
         return f"""
-for r in T.unroll({by.own_rows}):
+for r in T.unroll({mm.thread_rows}):
     high[r] = T.{wide}("-inf")
     total[r] = T.{wide}(0)
-    edge[r] = T.Cast("int32", T.max({self.limit()} - {whole} * {by.keys}, 0) - {by.first_key})
-for i in T.unroll({by.own_rows * by.own_columns}):
-    mixed[i] = T.{wide}(0)
+    edge[r] = T.Cast("int32", T.max({self.limit()} - {unmasked} * {mm.keys}, 0) - {mm.first_key})
+for i in T.unroll({mm.thread_rows * mm.thread_columns}):
+    acc[i] = T.{wide}(0)
 """
 
-    def keys_of_block(self) -> str:
+    def kv_range(self) -> str:
         """The number of key blocks of a block of threads, and the first of them."""
-        turns = f"(seen + {self.by.keys - 1}) // {self.by.keys}"
-        if not self.pieces:
-            return f"turns: T.int64 = {turns}"
+        kv_steps = f"(seen + {self.mm.keys - 1}) // {self.mm.keys}"
+        if not self.splits:
+            return f"kv_steps: T.int64 = {kv_steps}"
         return f"""
-each: T.int64 = ({turns} + {self.pieces} - 1) // {self.pieces}
-begin: T.int64 = block % {self.pieces} * each
-turns: T.int64 = T.max(T.min(each, {turns} - begin), 0)
+each: T.int64 = ({kv_steps} + {self.splits} - 1) // {self.splits}
+begin: T.int64 = block % {self.splits} * each
+kv_steps: T.int64 = T.max(T.min(each, {kv_steps} - begin), 0)
 """
 
-    def turn(self) -> str:
+    def kv_step(self) -> str:
         """One iteration: a block of keys."""
-        by, wide = self.by, self.what.wide
+        mm, wide = self.mm, self.spec.wide
         return f"""
 {self.wait()}
 T.tvm_storage_sync("shared")
-{self.fill("V", "value", f"j * {by.keys}", "seen")}
-for i in T.unroll({by.own_rows * by.own_keys}):
+{self.fill("V", "value", f"j * {mm.keys}", "seen")}
+for i in T.unroll({mm.thread_rows * mm.thread_keys}):
     scores[i] = T.{wide}(0)
-{by.scores()}
+{mm.scores()}
 {self.wait()}
 T.tvm_storage_sync("shared")
-{self.fill("K", "key", f"j * {by.keys} + {by.keys}", "seen")}
-{self.biased()}
-if j >= whole:
-{indent(self.masked(f'T.Cast("int32", (j - whole) * {by.keys})'), "    ")}
-{self.weights()}
-{self.rescaled()}
-{by.values()}
+{self.fill("K", "key", f"j * {mm.keys} + {mm.keys}", "seen")}
+{self.bias_scores()}
+if j >= unmasked:
+{indent(self.mask_scores(f'T.Cast("int32", (j - unmasked) * {mm.keys})'), "    ")}
+{self.softmax()}
+{self.rescale()}
+{mm.values()}
 """
 
-    def masked(self, before: str) -> str:
-        """Hide the scores of keys that a row does not see; ``before``: the keys between the edge's place and this block."""
-        by = self.by
+    def mask_scores(self, before: str) -> str:
+        """Hide the scores of keys that a row does not see; ``before``: the keys between the edge and this block."""
+        mm = self.mm
         return f"""
-for r in T.unroll({by.own_rows}):
-    for c in T.unroll({by.own_keys}):
-        if T.Cast("int32", {by.next_key("c")}) >= edge[r] - {before}:
-            scores[{by.score("r", "c")}] = T.{self.what.wide}("-inf")
+for r in T.unroll({mm.thread_rows}):
+    for c in T.unroll({mm.thread_keys}):
+        if T.Cast("int32", {mm.next_key("c")}) >= edge[r] - {before}:
+            scores[{mm.score("r", "c")}] = T.{self.spec.wide}("-inf")
 """
 
     def limit(self) -> str:
         """The end of the keys that a thread's row ``r`` sees."""
         if not self.is_causal:
             return "keys"
-        return f"T.min(keys, {self.place_of('start + ' + self.by.row('r'))}{self.behind})"
+        return f"T.min(keys, {self.position_of('start + ' + self.mm.row('r'))}{self.causal_end})"
 
     def fill(self, to: str, name: str, first: str, limit: str) -> str:
         """Copy a block of rows to shared memory, with zeros past the last row and past the width of a row."""
-        by, source = self.by, self.buffers[name].dtype
-        width, padded = (self.mixed, by.mixed) if to == "V" else (self.width, by.width)
-        lanes = _lanes(width, VECTOR_BYTES // max(source.itemsize, DataType(by.dtype).itemsize))
+        mm, source = self.mm, self.buffers[name].dtype
+        width, padded = (self.v_width, mm.v_width) if to == "V" else (self.width, mm.width)
+        lanes = _lanes(width, VECTOR_BYTES // max(source.itemsize, DataType(mm.dtype).itemsize))
         each = padded // lanes
-        height = by.rows if to == "Q" else by.keys
+        height = mm.rows if to == "Q" else mm.keys
         count = height * each
         chunk = f"(s * {self.threads} + ty * {WARP} + tx)"
         row, column = f"{chunk} // {each}", f"{chunk} % {each} * {lanes}"
@@ -362,11 +362,11 @@ for r in T.unroll({by.own_rows}):
         if padded != width:
             inside = f"{inside} and {column} < {width}"
         value = self.element(name, f"{first} + {row}", f"{column} + x")
-        if source.name != by.dtype:
-            value = f'T.Cast("{by.dtype}", {value})'
+        if source.name != mm.dtype:
+            value = f'T.Cast("{mm.dtype}", {value})'
         copy = f"""
 for x in T.vectorized({lanes}):
-    {by.place(to, height, row, column, "x")} = T.if_then_else({inside}, {value}, T.{by.dtype}(0))
+    {mm.element(to, height, row, column, "x")} = T.if_then_else({inside}, {value}, T.{mm.dtype}(0))
 """
         if count % self.threads:
             copy = f"if {chunk} < {count}:{indent(copy, '    ')}"
@@ -379,122 +379,122 @@ for x in T.vectorized({lanes}):
         """Wait for all copies."""
         return "T.ptx_wait_group(0)" if self.is_async else ""
 
-    def biased(self) -> str:
+    def bias_scores(self) -> str:
         """Scale the scores and add the bias, unless the exponent scales them."""
-        if self.folds:
+        if self.folds_scale:
             return ""
-        what, by = self.what, self.by
-        score = f"scores[{by.score('r', 'c')}]"
+        spec, mm = self.spec, self.mm
+        score = f"scores[{mm.score('r', 'c')}]"
         value = f"{score} * scale"
-        if what.bias is not None:
+        if spec.bias is not None:
             row, key = (
-                f"T.min(start + {by.row('r')}, rows - 1)",
-                f"T.min(j * {by.keys} + {by.first_key} + {by.next_key('c')}, keys - 1)",
+                f"T.min(start + {mm.row('r')}, rows - 1)",
+                f"T.min(j * {mm.keys} + {mm.first_key} + {mm.next_key('c')}, keys - 1)",
             )
-            places = ("batch", self.head_of(row), self.place_of(row), key)[4 - what.bias.ndim :]
+            positions = ("batch", self.head_of(row), self.position_of(row), key)[4 - spec.bias.ndim :]
             indices = [
-                "0" if is_one(dim) else place if type(dim) is IntImm else f"T.Select(n{axis} == 1, T.int64(0), {place})"
-                for axis, (dim, place) in enumerate(zip(what.bias.shape, places))
+                "0" if is_one(dim) else at if type(dim) is IntImm else f"T.Select(n{axis} == 1, T.int64(0), {at})"
+                for axis, (dim, at) in enumerate(zip(spec.bias.shape, positions))
             ]
-            given = f"bias[{', '.join(indices)}]" if indices else "bias[()]"
-            if what.bias.dtype.is_bool:
-                value = f'T.Select({given}, {value}, T.{what.wide}("-inf"))'
+            bias = f"bias[{', '.join(indices)}]" if indices else "bias[()]"
+            if spec.bias.dtype.is_bool:
+                value = f'T.Select({bias}, {value}, T.{spec.wide}("-inf"))'
             else:
-                value = f'{value} + T.Cast("{what.wide}", {given}) * T.{what.wide}({math.log2(math.e)!r})'
+                value = f'{value} + T.Cast("{spec.wide}", {bias}) * T.{spec.wide}({math.log2(math.e)!r})'
         return f"""
-for r in T.unroll({by.own_rows}):
-    for c in T.unroll({by.own_keys}):
+for r in T.unroll({mm.thread_rows}):
+    for c in T.unroll({mm.thread_keys}):
         {score} = {value}
 """
 
     def exponent(self, value: str) -> str:
         """2 to the power of a score less the base of its row."""
-        less = f"T.fma({value}, scale, T.{self.what.wide}(0) - base[r])" if self.folds else f"{value} - base[r]"
-        return f"T.{'exp2' if self.what.wide == 'float64' else 'ptx_ex2'}({less})"
+        less = f"T.fma({value}, scale, T.{self.spec.wide}(0) - base[r])" if self.folds_scale else f"{value} - base[r]"
+        return f"T.{'exp2' if self.spec.wide == 'float64' else 'ptx_ex2'}({less})"
 
-    def weights(self) -> str:
+    def softmax(self) -> str:
         """Replace scores by weights, and say how the sums that the row carries are rescaled."""
-        by, wide = self.by, self.what.wide
-        score = f"scores[{by.score('r', 'c')}]"
+        mm, wide = self.mm, self.spec.wide
+        score = f"scores[{mm.score('r', 'c')}]"
         return f"""
-{self.highest()}
-    base[r] = T.Select(top[r] == T.{wide}("-inf"), T.{wide}(0), top[r]{" * scale" * self.folds})
-    away[r] = {self.exponent("high[r]")}
+{self.row_max()}
+    base[r] = T.Select(top[r] == T.{wide}("-inf"), T.{wide}(0), top[r]{" * scale" * self.folds_scale})
+    correction[r] = {self.exponent("high[r]")}
     high[r] = top[r]
-    total[r] = total[r] * away[r]
-    for c in T.unroll({by.own_keys}):
+    total[r] = total[r] * correction[r]
+    for c in T.unroll({mm.thread_keys}):
         {score} = {self.exponent(score)}
         total[r] = total[r] + {score}
 """
 
-    def highest(self) -> str:
-        """For each row, the highest of its scores and of what it carries: a loop that more may be put into."""
-        by = self.by
-        joined = "\n    ".join([f"top[r] = T.max(top[r], {from_lane('top[r]', d)})" for d in by.lanes])
-        return f"""for r in T.unroll({by.own_rows}):
+    def row_max(self) -> str:
+        """For each row, the highest of its scores and of what it carries: a loop to which more may be added."""
+        mm = self.mm
+        across_lanes = "\n    ".join([f"top[r] = T.max(top[r], {from_lane('top[r]', d)})" for d in mm.lanes])
+        return f"""for r in T.unroll({mm.thread_rows}):
     top[r] = high[r]
-    for c in T.unroll({by.own_keys}):
-        top[r] = T.max(top[r], scores[{by.score("r", "c")}])
-    {joined}"""
+    for c in T.unroll({mm.thread_keys}):
+        top[r] = T.max(top[r], scores[{mm.score("r", "c")}])
+    {across_lanes}"""
 
-    def rescaled(self) -> str:
+    def rescale(self) -> str:
         """Rescale the results that the row carries."""
-        by = self.by
+        mm = self.mm
         return f"""
-for r in T.unroll({by.own_rows}):
-    for g in T.unroll({by.own_columns // by.together}):
-        for x in T.unroll({by.together}):
-            mixed[{by.result("r", "g", "x")}] = mixed[{by.result("r", "g", "x")}] * away[r]
+for r in T.unroll({mm.thread_rows}):
+    for g in T.unroll({mm.thread_columns // mm.contiguous}):
+        for x in T.unroll({mm.contiguous}):
+            acc[{mm.result("r", "g", "x")}] = acc[{mm.result("r", "g", "x")}] * correction[r]
 """
 
     def finish(self) -> str:
-        """Store the results of a thread: for the kernel that combines the pieces, or divided by the sums of weights."""
-        sums = "\n    ".join([f"total[r] = total[r] + {from_lane('total[r]', d)}" for d in self.by.lanes])
-        summed = f"for r in T.unroll({self.by.own_rows}):\n    {sums}\n"
-        return summed + (self.store_parts() if self.pieces else self.store_rows())
+        """Store the results of a thread: for the kernel that combines the splits, or divided by the sums of weights."""
+        sums = "\n    ".join([f"total[r] = total[r] + {from_lane('total[r]', d)}" for d in self.mm.lanes])
+        summed = f"for r in T.unroll({self.mm.thread_rows}):\n    {sums}\n"
+        return summed + (self.store_parts() if self.splits else self.store_rows())
 
     def store_parts(self) -> str:
         """Store the undivided results of a piece of the keys, and the maximum score and the sum of weights of each row."""
-        by = self.by
-        place, column = f"block, start + {by.row('r')}", by.column("g", "x")
-        loop, inside = f"for x in T.unroll({by.together}):", f"if {column} < {self.mixed}:"
-        if self.mixed % by.together == 0:
-            loop, inside = f"if {by.column('g', '0')} < {self.mixed}:", f"for x in T.vectorized({by.together}):"
+        mm = self.mm
+        cell, column = f"block, start + {mm.row('r')}", mm.column("g", "x")
+        loop, inside = f"for x in T.unroll({mm.contiguous}):", f"if {column} < {self.v_width}:"
+        if self.v_width % mm.contiguous == 0:
+            loop, inside = f"if {mm.column('g', '0')} < {self.v_width}:", f"for x in T.vectorized({mm.contiguous}):"
         return f"""
-for r in T.unroll({by.own_rows}):
-    if {by.row("r")} < rows:
-        for g in T.unroll({by.own_columns // by.together}):
+for r in T.unroll({mm.thread_rows}):
+    if {mm.row("r")} < rows:
+        for g in T.unroll({mm.thread_columns // mm.contiguous}):
             {loop}
                 {inside}
-                    parts[{place}, {column}] = mixed[{by.result("r", "g", "x")}]
-if {by.first_key} == 0:
-    for r in T.unroll({by.own_rows}):
-        if {by.row("r")} < rows:
-            states[{place}, 0] = high[r]{" * scale" * self.folds}
-            states[{place}, 1] = total[r]
+                    parts[{cell}, {column}] = acc[{mm.result("r", "g", "x")}]
+if {mm.first_key} == 0:
+    for r in T.unroll({mm.thread_rows}):
+        if {mm.row("r")} < rows:
+            states[{cell}, 0] = high[r]{" * scale" * self.folds_scale}
+            states[{cell}, 1] = total[r]
 """
 
     def store_rows(self) -> str:
         """Store the rows through shared memory, so that accesses are contiguous."""
-        by, out = self.by, self.buffers["out"].dtype
-        lanes = _lanes(self.mixed, VECTOR_BYTES // out.itemsize)
-        width = by.mixed + PAD_BYTES // out.itemsize
-        chunk, each = f"(s * {self.threads} + ty * {WARP} + tx)", self.mixed // lanes
+        mm, out = self.mm, self.buffers["out"].dtype
+        lanes = _lanes(self.v_width, VECTOR_BYTES // out.itemsize)
+        width = mm.v_width + PAD_BYTES // out.itemsize
+        chunk, each = f"(s * {self.threads} + ty * {WARP} + tx)", self.v_width // lanes
         row, column = f"{chunk} // {each}", f"{chunk} % {each} * {lanes} + x"
-        result = self.divided(f"mixed[{by.result('r', 'g', 'x')}]", "total[r]")
-        turns = -(
-            -by.rows * each // self.threads
+        result = self.normalized(f"acc[{mm.result('r', 'g', 'x')}]", "total[r]")
+        kv_steps = -(
+            -mm.rows * each // self.threads
         )  # unrolled, a quotient for each row would be kept since the query was copied
-        loop = f"T.unroll({turns})" if size_of(self.group) else f'T.serial({turns}, annotations={{"unroll": 1}})'
+        loop = f"T.unroll({kv_steps})" if size_of(self.group) else f'T.serial({kv_steps}, annotations={{"unroll": 1}})'
         return f"""
-lines = T.alloc_buffer(({by.rows}, {width}), "{out.name}", scope="shared.dyn")
-for r in T.unroll({by.own_rows}):
-    for g in T.unroll({by.own_columns // by.together}):
-        for x in T.vectorized({by.together}):
-            lines[{by.row("r")}, {by.column("g", "x")}] = {result}
+lines = T.alloc_buffer(({mm.rows}, {width}), "{out.name}", scope="shared.dyn")
+for r in T.unroll({mm.thread_rows}):
+    for g in T.unroll({mm.thread_columns // mm.contiguous}):
+        for x in T.vectorized({mm.contiguous}):
+            lines[{mm.row("r")}, {mm.column("g", "x")}] = {result}
 T.tvm_storage_sync("shared")
 for s in {loop}:
-    if {row} < T.min({by.rows}, rows - start):
+    if {row} < T.min({mm.rows}, rows - start):
         for x in T.vectorized({lanes}):
             {self.element("out", f"start + {row}", column)} = lines[{row}, {column}]
 """

@@ -54,7 +54,7 @@ class Ring(TensorCores):
         shape = f"({columns // LINE}, {rows}, {LINE // PIECE}, {PIECE})"
         return f'{name} = T.alloc_buffer({shape}, "{self.dtype}", scope="shared.dyn", align=1024)'
 
-    def place(self, name: str, rows: int, row: str, column: str, x: str) -> str:
+    def element(self, name: str, rows: int, row: str, column: str, x: str) -> str:
         piece = f"T.bitwise_xor(({column}) % {LINE} // {PIECE}, ({row}) % 8)"
         return f"{name}[({column}) // {LINE}, {row}, {piece}, ({column}) % {PIECE} + {x}]"
 
@@ -63,11 +63,9 @@ class Ring(TensorCores):
         shape = f"({self.stages}, {columns // LINE}, {self.keys}, {LINE})"
         return f'{name} = T.alloc_buffer({shape}, "{self.dtype}", scope="shared.dyn", align=1024)'
 
-    def _product(self, columns: int, turned: bool, left: str, right: str, to: str, added: bool) -> str:
-        names = (
-            f'"m64n{columns}k{STEP}", "row", "{"row" if turned else "col"}", "{self.dtype}", "{self.dtype}", "float32"'
-        )
-        pitch = f", {self.keys * LINE}" if turned else ""
+    def _product(self, columns: int, transposed: bool, left: str, right: str, to: str, added: bool) -> str:
+        names = f'"m64n{columns}k{STEP}", "row", "{"row" if transposed else "col"}", "{self.dtype}", "{self.dtype}", "float32"'
+        pitch = f", {self.keys * LINE}" if transposed else ""
         return f'T.ptx_wgmma("float32", {names}, {left}, {right}, {to}.data, 0, {SWIZZLE}, T.bool({added}){pitch})'
 
     def scores_of(self, slot: str, width: int) -> str:
@@ -83,26 +81,28 @@ class Ring(TensorCores):
 
     def values_of(self, slot: str) -> str:
         """Begin the products of the weights and the values of a stage."""
-        value = f"V.data, {slot} * {self.keys * self.mixed} + k * {STEP * LINE}"
-        product = self._product(self.mixed, True, "left.data, k * 8", value, "mixed", True)
+        value = f"V.data, {slot} * {self.keys * self.v_width} + k * {STEP * LINE}"
+        product = self._product(self.v_width, True, "left.data, k * 8", value, "acc", True)
         return f"for k in T.unroll({self.keys // STEP}):\n    {product}"
 
     @property
     def shared_bytes(self) -> int:
         lines = self.rows * LINE  # by way of which results are stored
-        return 2 * (self.rows * self.width + self.stages * self.keys * (self.width + self.mixed) + lines) + STATIC_BYTES
+        return (
+            2 * (self.rows * self.width + self.stages * self.keys * (self.width + self.v_width) + lines) + STATIC_BYTES
+        )
 
 
-def fits(what: Attention) -> bool:
+def fits(spec: Attention) -> bool:
     """True for an attention that is computed so: heads of such a width, no bias, a known number of heads that share keys (else the
     assembler computes one product after the other), and tensors that bulk copies take: the rows are multiples of 16 bytes."""
-    inputs = (what.query, what.key, what.value)
-    widths = [size_of(t.size("D")) for t in (*inputs, what.out)]
+    inputs = (spec.query, spec.key, spec.value)
+    widths = [size_of(t.size("D")) for t in (*inputs, spec.out)]
     rows = all([width is not None and LEAST < width <= MOST and width * 2 % PIECE_BYTES == 0 for width in widths])
     return (
-        what.bias is None
-        and size_of(build.floordiv(what.query.size("H"), what.key.size("H"))) is not None
+        spec.bias is None
+        and size_of(build.floordiv(spec.query.size("H"), spec.key.size("H"))) is not None
         and rows
-        and all([t.order[-1] == "D" and len(t.order) <= MOST_AXES for t in (*inputs, what.out)])
+        and all([t.order[-1] == "D" and len(t.order) <= MOST_AXES for t in (*inputs, spec.out)])
         and not any([t.buffer.strides or t.buffer.elem_offset is not None for t in inputs])
     )

@@ -33,32 +33,32 @@ ROWS = 16
 
 
 class RingKernel(RingCopies):
-    """The program for one attention by a ``Ring``. A tile of rows sees ``turns`` blocks of keys, of which all rows see the first
-    ``whole``; the turns count from the last one."""
+    """The program for one attention by a ``Ring``. A tile of rows sees ``kv_steps`` blocks of keys, of which all rows see the first
+    ``unmasked``; steps count from the last one."""
 
     # ---- tiles
 
     def launch(self) -> str:
-        by = self.by
-        count = f"((length * group + {by.rows - 1}) // {by.rows})"
-        any_keys = type(self.what.key.size("S")) is not IntImm
+        mm = self.mm
+        count = f"((length * group + {mm.rows - 1}) // {mm.rows})"
+        any_keys = type(self.spec.key.size("S")) is not IntImm
         tiles = f"batches * shared * {count}" + " * T.min(keys, 1)" * any_keys
         grid = f"T.min({tiles}, {self.processors})"
-        fewer, more = REGISTERS[by.groups]
+        fewer, more = REGISTERS[mm.groups]
         return f"""
 for block in T.thread_binding({grid}, thread="blockIdx.x"):
-    for ty in T.thread_binding({by.warps + GROUP}, thread="threadIdx.y"):
+    for ty in T.thread_binding({mm.warps + GROUP}, thread="threadIdx.y"):
         for tx in T.thread_binding({WARP}, thread="threadIdx.x"):
-            {by.tile("Q", by.rows, by.width)}
-            {by.ring("K", by.width)}
-            {by.ring("V", by.mixed)}
+            {mm.tile("Q", mm.rows, mm.width)}
+            {mm.ring("K", mm.width)}
+            {mm.ring("V", mm.v_width)}
             warp: T.int32 = T.tvm_warp_shuffle(T.uint32({(1 << WARP) - 1}), T.Cast("int32", ty), 0, {WARP}, {WARP})
             warpgroup: T.int32 = warp // {GROUP}
-            scale: T.{self.what.wide} = factor
-{indent(self.begin_barriers(), " " * 12)}
-            if warp >= {by.warps}:
+            scale: T.{self.spec.wide} = factor
+{indent(self.init_barriers(), " " * 12)}
+            if warp >= {mm.warps}:
                 T.ptx_setmaxnreg(False, {fewer})
-                if warp == {by.warps} and tx == 0:
+                if warp == {mm.warps} and tx == 0:
 {indent(self.each_tile(tiles, grid, count, self.copies()), " " * 20)}
             else:
                 T.ptx_setmaxnreg(True, {more})
@@ -69,11 +69,11 @@ for block in T.thread_binding({grid}, thread="blockIdx.x"):
 
     def each_tile(self, tiles: str, grid: str, count: str, body: str) -> str:
         """A body for each tile of a block. Rounds go forth and back, so that blocks have as many keys in all."""
-        keys, seen, whole = self.by.keys, "keys", "keys"
+        keys, seen, unmasked = self.mm.keys, "keys", "keys"
         if self.is_causal:
-            last = f"T.min((start + {self.by.rows - 1}) // group, length - 1)"
-            seen = f"T.max(T.min(keys, {last}{self.behind}), 0)"
-            whole = f"T.max(T.min(keys, {Kernel.place_of(self, 'start')}{self.behind}), 0)"
+            last = f"T.min((start + {self.mm.rows - 1}) // group, length - 1)"
+            seen = f"T.max(T.min(keys, {last}{self.causal_end}), 0)"
+            unmasked = f"T.max(T.min(keys, {Kernel.position_of(self, 'start')}{self.causal_end}), 0)"
         return f"""
 past = T.alloc_buffer((2,), "int32", scope="local")
 past[0] = 0
@@ -83,145 +83,145 @@ all_lines: T.int32 = T.Cast("int32", batches * shared)
 for n in range(({tiles} + {grid} - 1) // {grid}):
     tile: T.int32 = T.Cast("int32", n * {grid} + T.Select(n % 2 == 0, block, {grid} - 1 - block))
     if tile < T.Cast("int32", {tiles}):
-{indent(self.tile_at(), " " * 8)}
-        start: T.int64 = T.Cast("int64", number) * {self.by.rows}
+{indent(self.tile_rows_and_head(), " " * 8)}
+        start: T.int64 = T.Cast("int64", number) * {self.mm.rows}
         batch: T.int64 = T.Cast("int64", line // T.Cast("int32", shared))
         head: T.int64 = T.Cast("int64", line % T.Cast("int32", shared))
         rows: T.int64 = length * group
         seen: T.int64 = {seen}
-        turns: T.int32 = T.Cast("int32", (seen + {keys - 1}) // {keys})
-        whole: T.int32 = T.min(T.Cast("int32", {whole} // {keys}), turns - 1)
+        kv_steps: T.int32 = T.Cast("int32", (seen + {keys - 1}) // {keys})
+        unmasked: T.int32 = T.min(T.Cast("int32", {unmasked} // {keys}), kv_steps - 1)
         before: T.int32 = past[0]
         loads: T.int32 = past[1]
 {indent(body, " " * 8)}
-        past[0] = before + turns
-        past[1] = loads + T.min(turns, 1)
+        past[0] = before + kv_steps
+        past[1] = loads + T.min(kv_steps, 1)
 """
 
-    def tile_at(self) -> str:
+    def tile_rows_and_head(self) -> str:
         """The rows and the head of a tile, in 32 bits, which divide faster. With a causal mask, tiles of all heads come by the
         number of their keys, most first, of as many heads together as the second cache holds."""
         if not self.is_causal:
             return "number: T.int32 = tile % count\nline: T.int32 = tile // count"
-        most = TOGETHER_BYTES // (2 * (self.by.width + self.by.mixed))
+        most = TOGETHER_BYTES // (2 * (self.mm.width + self.mm.v_width))
         return f"""
 most: T.int32 = T.min(T.max(T.int32({most}) // T.max(T.Cast("int32", keys), 1), 1), all_lines)
 first: T.int32 = tile // (most * count) * most
-beside: T.int32 = T.min(most, all_lines - first)
-number: T.int32 = count - 1 - tile % (most * count) // beside
-line: T.int32 = first + tile % (most * count) % beside
+together: T.int32 = T.min(most, all_lines - first)
+number: T.int32 = count - 1 - tile % (most * count) // together
+line: T.int32 = first + tile % (most * count) % together
 """
 
     # ---- warpgroups
 
     def registers(self) -> str:
         """The registers of a thread, and the lines by way of which it stores results."""
-        by = self.by
+        mm = self.mm
         return f"""
-{self.held("high", "top", "base", "away", "total", "added")}
-left = T.alloc_buffer(({by.keys // 2},), "{by.dtype}", scope="local")
-lines = T.alloc_buffer(({by.warps}, {ROWS}, {LINE // 8}, 8), "{by.dtype}", scope="shared.dyn")
+{self.state_registers("high", "top", "base", "correction", "total", "added")}
+left = T.alloc_buffer(({mm.keys // 2},), "{mm.dtype}", scope="local")
+lines = T.alloc_buffer(({mm.warps}, {ROWS}, {LINE // 8}, 8), "{mm.dtype}", scope="shared.dyn")
 """
 
     def consume(self) -> str:
         """Compute a tile, and store it."""
         return f"""
-{self.begun_rows('T.Cast("int64", whole)')}
-if turns > 0:
-{indent(self.all_keys(), "    ")}
+{self.init_rows('T.Cast("int64", unmasked)')}
+if kv_steps > 0:
+{indent(self.main_loop(), "    ")}
 {self.finish()}
 """
 
-    def all_keys(self) -> str:
+    def main_loop(self) -> str:
         """The blocks of keys: the first one, the others, and the products with the last values."""
-        last = "(turns - 1)"
+        last = "(kv_steps - 1)"
         return f"""
 {self.await_query()}
 {self.await_full("K", "0")}
 T.ptx_wgmma_fence()
-{self.by.scores_of(self.slot("0"), self.width)}
+{self.mm.scores_of(self.slot("0"), self.width)}
 T.ptx_wgmma_commit_group()
 T.ptx_wgmma_wait_group(0)
 {self.release("K", "0")}
-{self.biased()}
-{self.masked(self.before_edge("0"))}
-{self.weights()}
-{self.as_operand()}
-for i in range(turns - 1):
-    turn: T.int32 = i + 1
-{indent(self.later_turn(), "    ")}
+{self.bias_scores()}
+{self.mask_scores(self.keys_to_edge("0"))}
+{self.softmax()}
+{self.cast_weights()}
+for i in range(kv_steps - 1):
+    kv_step: T.int32 = i + 1
+{indent(self.next_step(), "    ")}
 if tx == 0:
     T.ptx_arrive_barrier({self.empty("Q")})
 {self.await_full("V", last)}
 T.ptx_wgmma_fence()
-{self.by.values_of(self.slot(last))}
+{self.mm.values_of(self.slot(last))}
 T.ptx_wgmma_commit_group()
 T.ptx_wgmma_wait_group(0)
 {self.release("V", last)}
 """
 
-    def later_turn(self) -> str:
-        """Begin the scores of a turn and the products with the values of the one before; take the softmax beside those. A branch
-        stands between the weights and the wait for these products: the assembler would move the wait to the front."""
-        by, former = self.by, "(turn - 1)"
+    def next_step(self) -> str:
+        """Begin the scores of a key block and the products with the values of the one before; take the softmax beside those. A
+        branch stands between the weights and the wait for these products: the assembler would move the wait to the front."""
+        mm, former = self.mm, "(kv_step - 1)"
         return f"""
-{self.await_full("K", "turn")}
-{self.await_turn()}
+{self.await_full("K", "kv_step")}
+{self.await_order()}
 T.ptx_wgmma_fence()
-{by.scores_of(self.slot("turn"), self.width)}
+{mm.scores_of(self.slot("kv_step"), self.width)}
 T.ptx_wgmma_commit_group()
 {self.await_full("V", former)}
-{by.values_of(self.slot(former))}
+{mm.values_of(self.slot(former))}
 T.ptx_wgmma_commit_group()
-{self.give_turn()}
+{self.pass_order()}
 T.ptx_wgmma_wait_group(1)
-{self.release("K", "turn")}
-{self.biased()}
-if turn < turns - whole:
-{indent(self.masked(self.before_edge("turn")), "    ")}
-{self.lasting_weights()}
+{self.release("K", "kv_step")}
+{self.bias_scores()}
+if kv_step < kv_steps - unmasked:
+{indent(self.mask_scores(self.keys_to_edge("kv_step")), "    ")}
+{self.lazy_softmax()}
 if grows:
     T.ptx_wgmma_wait_group(0)
-    for r in T.unroll({by.own_rows}):
-        total[r] = total[r] * away[r]
+    for r in T.unroll({mm.thread_rows}):
+        total[r] = total[r] * correction[r]
         high[r] = top[r]
-{indent(self.rescaled(), "    ")}
+{indent(self.rescale(), "    ")}
 T.ptx_wgmma_wait_group(0)
 {self.release("V", former)}
-for r in T.unroll({by.own_rows}):
+for r in T.unroll({mm.thread_rows}):
     total[r] = total[r] + added[r]
-{self.as_operand()}
+{self.cast_weights()}
 """
 
-    def lasting_weights(self) -> str:
+    def lazy_softmax(self) -> str:
         """Replace scores by weights, relative to the highest score that the row carries, or to a new one if in some row of the warp
         it has grown by far."""
-        by, wide = self.by, self.what.wide
-        factor, score = " * scale" * self.folds, f"scores[{by.score('r', 'c')}]"
-        grown = " or ".join([f"(top[{r}] - high[{r}]){factor} > T.{wide}({GROWTH})" for r in range(by.own_rows)])
+        mm, wide = self.mm, self.spec.wide
+        factor, score = " * scale" * self.folds_scale, f"scores[{mm.score('r', 'c')}]"
+        grown = " or ".join([f"(top[{r}] - high[{r}]){factor} > T.{wide}({GROWTH})" for r in range(mm.thread_rows)])
         return f"""
-{self.highest()}
+{self.row_max()}
 grows: T.bool = T.call_llvm_pure_intrin("bool", "llvm.nvvm.vote.any.sync", T.int32(-1), {grown})
-for r in T.unroll({by.own_rows}):
+for r in T.unroll({mm.thread_rows}):
     top[r] = T.Select(grows, top[r], high[r])
     base[r] = T.Select(top[r] == T.{wide}("-inf"), T.{wide}(0), top[r]{factor})
-    away[r] = {self.exponent("high[r]")}
+    correction[r] = {self.exponent("high[r]")}
     added[r] = T.{wide}(0)
-    for c in T.unroll({by.own_keys}):
+    for c in T.unroll({mm.thread_keys}):
         {score} = {self.exponent(score)}
         added[r] = added[r] + {score}
 """
 
-    def before_edge(self, turn: str) -> str:
-        """Keys between the first block that some rows do not see, and that of a turn."""
-        return f"(turns - 1 - {turn} - whole) * {self.by.keys}"
+    def keys_to_edge(self, kv_step: str) -> str:
+        """Keys between the first block that some rows do not see, and that of a key block."""
+        return f"(kv_steps - 1 - {kv_step} - unmasked) * {self.mm.keys}"
 
-    def as_operand(self) -> str:
+    def cast_weights(self) -> str:
         """The weights in the type of the values."""
         return f"""
-for i in T.unroll({self.by.keys // 4}):
+for i in T.unroll({self.mm.keys // 4}):
     for x in T.vectorized(2):
-        left[i * 2 + x] = T.Cast("{self.by.dtype}", scores[i * 2 + x])
+        left[i * 2 + x] = T.Cast("{self.mm.dtype}", scores[i * 2 + x])
 """
 
     # ---- waits
@@ -229,7 +229,7 @@ for i in T.unroll({self.by.keys // 4}):
     def await_query(self) -> str:
         """Wait for the rows of the query; where bulk copies do not bring them, the warps do."""
         full = f"T.ptx_wait_barrier({self.full('Q')}, loads % 2)"
-        if self.by_boxes:
+        if self.query_by_tma:
             return full
         return f"""
 {self.await_empty_query()}
@@ -242,53 +242,53 @@ if tx == 0:
 {full}
 """
 
-    def await_full(self, kind: str, turn: str) -> str:
-        """Wait until the stage of a turn is full."""
-        return f"T.ptx_wait_barrier({self.full(kind)} + {self.slot(turn)}, {self.parity(turn)})"
+    def await_full(self, kind: str, kv_step: str) -> str:
+        """Wait until the stage of a key block is full."""
+        return f"T.ptx_wait_barrier({self.full(kind)} + {self.slot(kv_step)}, {self.parity(kv_step)})"
 
-    def release(self, kind: str, turn: str) -> str:
-        """Tell that the stage of a turn is empty."""
-        return f"if tx == 0:\n    T.ptx_arrive_barrier({self.empty(kind)} + {self.slot(turn)})"
+    def release(self, kind: str, kv_step: str) -> str:
+        """Tell that the stage of a key block is empty."""
+        return f"if tx == 0:\n    T.ptx_arrive_barrier({self.empty(kind)} + {self.slot(kv_step)})"
 
-    def await_turn(self) -> str:
+    def await_order(self) -> str:
         """Wait until the warpgroup before has begun its products; the first one begins."""
         later = "T.Select(warpgroup == 0, 0, 1)"
-        return f"T.ptx_wait_barrier({self.first_turn} + warpgroup, (before - loads + turn + {later}) % 2)"
+        return f"T.ptx_wait_barrier({self.first_order} + warpgroup, (before - loads + kv_step + {later}) % 2)"
 
-    def give_turn(self) -> str:
+    def pass_order(self) -> str:
         """Let the next warpgroup begin its products."""
-        return f"if tx == 0:\n    T.ptx_arrive_barrier({self.first_turn} + (warpgroup + 1) % {self.by.groups})"
+        return f"if tx == 0:\n    T.ptx_arrive_barrier({self.first_order} + (warpgroup + 1) % {self.mm.groups})"
 
     # ---- results
 
     def store_rows(self) -> str:
         """Store the rows of a warp through shared memory of its own, a line of columns at a time."""
-        by, lanes = self.by, VECTOR_BYTES // 2
+        mm, lanes = self.mm, VECTOR_BYTES // 2
         each = LINE // lanes
-        row, mine = f"(s * {WARP // each} + tx // {each})", "(r * 8 + tx // 4)"
-        place = f'start + T.Cast("int64", warp * {ROWS} + {row})'
+        row, lane_row = f"(s * {WARP // each} + tx // {each})", "(r * 8 + tx // 4)"
+        pos = f'start + T.Cast("int64", warp * {ROWS} + {row})'
         column = f"p * {LINE} + tx % {each} * {lanes}"
-        inside = f"{self.place_of(place)} < length" if self.by_boxes else f"{place} < rows"
-        if self.mixed % LINE:
-            inside += f" and {column} < {self.mixed}"
-        result = self.divided(f"mixed[{by.result('r', f'(p * {LINE // 8} + g)', 'x')}]", "total[r]")
+        inside = f"{self.position_of(pos)} < length" if self.query_by_tma else f"{pos} < rows"
+        if self.v_width % LINE:
+            inside += f" and {column} < {self.v_width}"
+        result = self.normalized(f"acc[{mm.result('r', f'(p * {LINE // 8} + g)', 'x')}]", "total[r]")
         return f"""
-for p in T.unroll({by.mixed // LINE}):
-    for r in T.unroll({by.own_rows}):
+for p in T.unroll({mm.v_width // LINE}):
+    for r in T.unroll({mm.thread_rows}):
         for g in T.unroll({LINE // 8}):
             for x in T.vectorized(2):
-                lines[warp, {mine}, T.bitwise_xor(g, {mine} % 8), tx % 4 * 2 + x] = {result}
+                lines[warp, {lane_row}, T.bitwise_xor(g, {lane_row} % 8), tx % 4 * 2 + x] = {result}
     T.tvm_storage_sync("warp")
     for s in T.unroll({ROWS * each // WARP}):
         if {inside}:
             for x in T.vectorized({lanes}):
-                {self.element("out", place, f"{column} + x")} = lines[warp, {row}, T.bitwise_xor(tx % {each}, {row} % 8), x]
+                {self.element("out", pos, f"{column} + x")} = lines[warp, {row}, T.bitwise_xor(tx % {each}, {row} % 8), x]
     T.tvm_storage_sync("warp")
 """
 
     def without_keys(self) -> str:
         """The results where there are no keys: no tensor map describes those."""
-        wide = self.what.wide
+        wide = self.spec.wide
         at = {"B": "batch", "H": "head * group + row % group", "S": "row // group", "D": f"e * {WARP} + tx"}
         cell = f"out[{', '.join([at[axis] for axis in self.orders['out']])}]"
         return f"""
@@ -297,7 +297,7 @@ for block in T.thread_binding(batches * shared * (length * group) * (1 - T.min(k
         row: T.int64 = block % (length * group)
         batch: T.int64 = block // (length * group) // shared
         head: T.int64 = block // (length * group) % shared
-        for e in range({-(-self.mixed // WARP)}):
-            if e * {WARP} + tx < {self.mixed}:
-                {cell} = {self.divided(f"T.{wide}(0)", f"T.{wide}(0)")}
+        for e in range({-(-self.v_width // WARP)}):
+            if e * {WARP} + tx < {self.v_width}:
+                {cell} = {self.normalized(f"T.{wide}(0)", f"T.{wide}(0)")}
 """
