@@ -64,11 +64,11 @@ def imported_texts(nodes: Iterable[Node]) -> dict[str, Importer]:
 def kernel_groups(functions: Mapping[str, PrimFunc]) -> list[Group]:
     """The programs, those together that call each other; all together where one imports code for the others to call."""
     nodes = {name: special_nodes(func) for name, func in functions.items()}
-    if imported_texts([node for held in nodes.values() for node in held]):
+    if imported_texts([node for found in nodes.values() for node in found]):
         return [dict(functions)]
     called = {name: callees(held, functions) for name, held in nodes.items()}
-    near: dict[str, set[str]] = {name: set(others) for name, others in called.items()}
+    neighbours: dict[str, set[str]] = {name: set(others) for name, others in called.items()}
     for name, others in called.items():
         for other in others:
-            near[other].add(name)
-    return [{name: functions[name] for name in part} for part in strongly_connected(functions, near.__getitem__)]
+            neighbours[other].add(name)
+    return [{name: functions[name] for name in part} for part in strongly_connected(functions, neighbours.__getitem__)]

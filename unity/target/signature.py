@@ -87,8 +87,8 @@ def written_pointers(nodes: Iterable[Node]) -> set[Var]:
         name = found.op_name
         if name == "T.tvm_access_ptr" and len(found.args) == 5 and _only_reads(found.args[4]):
             continue
-        for place, argument in enumerate(found.args):
-            reads = name == "T.prefetch" or _SOURCES.get(name) == place
+        for position, argument in enumerate(found.args):
+            reads = name == "T.prefetch" or _SOURCES.get(name) == position
             (fetched if reads else passed).add(id(argument))
             if type(argument) is Var and not reads:
                 written.add(argument)

@@ -243,12 +243,12 @@ def call_kernel(w: FunctionWriter, call: Call) -> str:
         raise CodegenError("E526", f"{name} takes {len(func.params)} arguments, got {len(call.args)}", call.span)
     arguments = []
     for param, argument in zip(func.params, call.args):
-        expected, given = dtype_of(param), dtype_of(argument)
+        expected, actual = dtype_of(param), dtype_of(argument)
         text = w.value(argument)
         if expected.code != "handle":
-            text = convert(w, text, given, expected, call.span)
-        elif given.code != "handle":
-            raise CodegenError("E523", f"{name}: {param.name} must be a pointer, got {given.name}", call.span)
+            text = convert(w, text, actual, expected, call.span)
+        elif actual.code != "handle":
+            raise CodegenError("E523", f"{name}: {param.name} must be a pointer, got {actual.name}", call.span)
         kind = memory_type(expected)
         if expected.is_bool:
             text = w.emit(f"zext i1 {text} to i8")

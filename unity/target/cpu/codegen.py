@@ -111,21 +111,21 @@ def _write_kernel(module: ModuleWriter, name: str, func: PrimFunc) -> KernelSign
     parameters: list[str] = []
     no_alias = func.attrs.get("tir.noalias", True)
     for number, param in enumerate(func.params):
-        place = f"%p{number}"
+        operand = f"%p{number}"
         buffer = func.buffer_map.get(param)
         if buffer is not None:
-            parameters.append(f"ptr{' noalias' if no_alias else ''} {place}")
-            w.env[param] = w.env[buffer.data] = place
+            parameters.append(f"ptr{' noalias' if no_alias else ''} {operand}")
+            w.env[param] = w.env[buffer.data] = operand
             w.buffers[buffer.data] = w.buffers[param] = buffer
         elif type(param.ty) is PointerType or dtype_of(param).code == "handle":
-            parameters.append(f"ptr {place}")
-            w.env[param] = place
+            parameters.append(f"ptr {operand}")
+            w.env[param] = operand
         else:
             dtype = dtype_of(param)
             if dtype.lanes != 1:
                 raise CodegenError("E521", f"parameter {param.name} is a vector ({dtype.name})", param.span)
-            parameters.append(f"{memory_type(dtype)} {place}")
-            w.env[param] = w.emit(f"trunc i8 {place} to i1") if dtype.is_bool else place
+            parameters.append(f"{memory_type(dtype)} {operand}")
+            w.env[param] = w.emit(f"trunc i8 {operand} to i1") if dtype.is_bool else operand
     scalars = set(func.params)
     for number, var in enumerate(find_symbols(func)):
         parameters.append(f"i64 %s{number}")

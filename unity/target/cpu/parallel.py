@@ -42,8 +42,8 @@ def parallel_loop(w: FunctionWriter, stmt: For, chunk: str, backwards: str | Non
     struct = "{ " + ", ".join([ty for ty, _ in passed]) + " }"
     context = w.slot(struct, 16)
     for position, (ty, text) in enumerate(passed):
-        place = w.emit(f"getelementptr inbounds {struct}, ptr {context}, i32 0, i32 {position}")
-        w.do(f"store {ty} {text}, ptr {place}")
+        field = w.emit(f"getelementptr inbounds {struct}, ptr {context}, i32 0, i32 {position}")
+        w.do(f"store {ty} {text}, ptr {field}")
     symbol = w.module.unique(f"{w.module.symbols[w.kernel.name]}.parallel")
     _write_body(w, stmt, symbol, struct, captured, backwards is not None)
     count = convert(w, extent, dtype, I64)
@@ -53,26 +53,26 @@ def parallel_loop(w: FunctionWriter, stmt: For, chunk: str, backwards: str | Non
     w.leave_unless(f"icmp eq i32 {status}, 0", lambda: status)
 
 
-def _own_memory(body: Stmt) -> tuple[list[AllocBuffer], Stmt]:
+def _private_allocations(body: Stmt) -> tuple[list[AllocBuffer], Stmt]:
     """Buffers of constant size that the body begins with, and the rest of it: allocated once, they serve all iterations that a
     thread runs."""
     parts = statements_of(body)
-    own: list[AllocBuffer] = []
+    private: list[AllocBuffer] = []
     for part in parts:
         if type(part) is not AllocBuffer or not all([type(extent) is IntImm for extent in part.buffer.shape]):
             break
-        own.append(part)
-    return own, seq(*parts[len(own) :])
+        private.append(part)
+    return private, seq(*parts[len(private) :])
 
 
-def turned_place(w: FunctionWriter, backwards: str, ty: str, place: str, ends: str) -> str:
-    """``place``, or where ``backwards`` holds, the place as far from the other end; ``ends`` is the sum of begin and end."""
-    other = w.emit(f"sub {ty} {w.emit(f'sub {ty} {ends}, 1')}, {place}")
-    return w.emit(f"select i1 {backwards}, {ty} {other}, {ty} {place}")
+def mirrored_index(w: FunctionWriter, backwards: str, ty: str, index: str, ends: str) -> str:
+    """``index``, or where ``backwards`` holds, the place as far from the other end; ``ends`` is the sum of begin and end."""
+    other = w.emit(f"sub {ty} {w.emit(f'sub {ty} {ends}, 1')}, {index}")
+    return w.emit(f"select i1 {backwards}, {ty} {other}, {ty} {index}")
 
 
 def _write_body(
-    w: FunctionWriter, stmt: For, symbol: str, struct: str, captured: list[tuple[Var, str, str]], turned: bool
+    w: FunctionWriter, stmt: For, symbol: str, struct: str, captured: list[tuple[Var, str, str]], backwards: bool
 ) -> None:
     """Two functions: a work function with the captured values as parameters (pointers keep ``noalias``), and the entry
     the pool calls, which reads the context."""
@@ -86,25 +86,27 @@ def _write_body(
         parameters.append(f"{kind}{' noalias' if kind == 'ptr' and no_alias else ''} %c{number}")
         inner.env[var] = f"%c{number}"
     parameters.append(f"{ty} %first")
-    if turned:
+    if backwards:
         parameters.append("i1 %backwards")
     marked = type(stmt.body) is AttrStmt and stmt.body.key == TILE_REGISTERS
-    own, each = _own_memory(stmt.body.body if type(stmt.body) is AttrStmt and marked else stmt.body)
-    for alloc in own:
+    private, each = _private_allocations(stmt.body.body if type(stmt.body) is AttrStmt and marked else stmt.body)
+    for alloc in private:
         inner.statement(alloc)
     if marked:
         configure_tiles(inner)
-    held, before = len(inner.heap), inner.jump("head")
+    heap, before = len(inner.heap), inner.jump("head")
     inner.start("head")
     inner.lines.append(f"  %at = phi i64 [ %begin, %{before} ], [ %after, %next ]")
     inner.branch(inner.emit("icmp slt i64 %at, %end"), "body", "done")
     inner.start("body")
-    place = turned_place(inner, "%backwards", "i64", "%at", inner.emit("add i64 %begin, %end")) if turned else "%at"
-    offset = convert(inner, place, I64, dtype)
+    index = (
+        mirrored_index(inner, "%backwards", "i64", "%at", inner.emit("add i64 %begin, %end")) if backwards else "%at"
+    )
+    offset = convert(inner, index, I64, dtype)
     inner.env[stmt.loop_var] = inner.emit(f"add {ty} {offset}, %first")
-    inner.loops.append(LoopScope("", "next", held))
+    inner.loops.append(LoopScope("", "next", heap))
     inner.statement(each)
-    inner.free_down_to(held)
+    inner.free_down_to(heap)
     inner.jump("next")
     inner.start("next")
     inner.lines.append("  %after = add nsw i64 %at, 1")
@@ -116,7 +118,7 @@ def _write_body(
     body = "\n".join(["entry:", *inner.entry, *inner.lines])
     w.module.bodies.append(f"define internal i32 @{symbol}.work({', '.join(parameters)}) #0 {{\n{body}\n}}")
     lines, arguments = ["entry:"], ["i64 %begin", "i64 %end"]
-    for number, kind in enumerate([kind for _, kind, _ in captured] + [ty] + ["i1"] * turned):
+    for number, kind in enumerate([kind for _, kind, _ in captured] + [ty] + ["i1"] * backwards):
         lines.append(f"  %p{number} = getelementptr inbounds {struct}, ptr %context, i32 0, i32 {number}")
         lines.append(f"  %v{number} = load {kind}, ptr %p{number}")
         arguments.append(f"{kind} %v{number}")

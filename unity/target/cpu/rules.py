@@ -20,8 +20,8 @@ def prefetch(w: FunctionWriter, call: Call) -> str:
     if len(numbers) != len(call.args) - 1 or write not in (0, 1) or not 0 <= locality <= 3 or kind not in (0, 1):
         raise CodegenError("E526", "T.prefetch takes constants: write 0/1, locality 0..3, data cache 0/1", call.span)
     first = call.args[0]
-    place = address(w, first.buffer, first.indices) if type(first) is BufferLoad else pointer(w, first)
-    w.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 {write}, i32 {locality}, i32 {kind})")
+    ptr = address(w, first.buffer, first.indices) if type(first) is BufferLoad else pointer(w, first)
+    w.do(f"call void @llvm.prefetch.p0(ptr {ptr}, i32 {write}, i32 {locality}, i32 {kind})")
     return "undef"
 
 

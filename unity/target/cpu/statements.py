@@ -16,7 +16,7 @@ from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.statements import attribute, constant_count, scoped, serial_loop
 from ..llvm.writer import STATEMENTS, FunctionWriter, Statements
-from .parallel import parallel_loop, turned_place
+from .parallel import mirrored_index, parallel_loop
 from .tiles import configure_tiles, release_tiles
 
 STACK_LIMIT = 128 * 1024
@@ -34,7 +34,7 @@ def _for(w: FunctionWriter, stmt: For, backwards: str | None = None, chunk: str 
     if stmt.kind == "parallel" and not w.inside_parallel and stmt.step is None:
         parallel_loop(w, stmt, chunk, backwards)
         return
-    serial_loop(w, stmt, None if backwards is None else partial(turned_place, w, backwards))
+    serial_loop(w, stmt, None if backwards is None else partial(mirrored_index, w, backwards))
 
 
 def _alloc(w: FunctionWriter, stmt: AllocBuffer) -> None:

@@ -54,9 +54,9 @@ class Assembled:
 def find_assembler() -> str:
     """The path of ``ptxas``; "" where there is none."""
     roots = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", "")]
-    places = [Path(root) / "bin" for root in roots if root] + [Path(folder) for folder in _TOOLKITS]
-    places += [Path(root) / folder for root in sys.path if root for folder in _FOLDERS]
-    found = shutil.which("ptxas") or shutil.which("ptxas", path=os.pathsep.join([str(place) for place in places]))
+    folders = [Path(root) / "bin" for root in roots if root] + [Path(folder) for folder in _TOOLKITS]
+    folders += [Path(root) / folder for root in sys.path if root for folder in _FOLDERS]
+    found = shutil.which("ptxas") or shutil.which("ptxas", path=os.pathsep.join([str(folder) for folder in folders]))
     return found or ""
 
 

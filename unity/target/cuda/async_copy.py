@@ -19,7 +19,7 @@ def _element(expr: Expr, call: Call) -> DataType:
     return dtype_of(call).element
 
 
-def _place(w: FunctionWriter, call: Call, number: int, space: int) -> str:
+def _pointer(w: FunctionWriter, call: Call, number: int, space: int) -> str:
     base = call.args[number]
     at = element(w, base, call.args[number + 1], _element(base, call))
     return w.emit(f"addrspacecast ptr {at} to ptr addrspace({space})")
@@ -32,7 +32,7 @@ def cp_async(w: FunctionWriter, call: Call) -> str:
     if size not in (4, 8, 16):
         raise CodegenError("E526", "T.ptx_cp_async copies 4, 8 or 16 bytes", call.span)
     require(w, "sm_80", call)
-    to, source = _place(w, call, 0, 3), _place(w, call, 2, 1)
+    to, source = _pointer(w, call, 0, 3), _pointer(w, call, 2, 1)
     operands = [("ptr addrspace(3)", to), ("ptr addrspace(1)", source)]
     name = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global.{size}"
     if len(call.args) > 5:

@@ -42,19 +42,19 @@ def _symbol(w: FunctionWriter) -> str:
     return f"@{w.module.symbols[w.kernel.name]}.barriers"
 
 
-def _barrier(w: FunctionWriter, call: Call, place: int = 0) -> tuple[str, str]:
+def _barrier(w: FunctionWriter, call: Call, number: int = 0) -> tuple[str, str]:
     """(type, operand) of the address of the barrier whose number is an argument."""
     require(w, "sm_90", call)
     symbol = _symbol(w)
     if symbol not in w.module.definitions:
         raise CodegenError("E526", f"{call.op_name} stands before T.create_barriers", call.span)
-    at = w.emit(f"getelementptr i64, ptr addrspace(3) {symbol}, i64 {index(w, call.args[place])}")
+    at = w.emit(f"getelementptr i64, ptr addrspace(3) {symbol}, i64 {index(w, call.args[number])}")
     return "i32", w.emit(f"ptrtoint ptr addrspace(3) {at} to i32")
 
 
-def _word(w: FunctionWriter, call: Call, place: int) -> tuple[str, str]:
+def _word(w: FunctionWriter, call: Call, index: int) -> tuple[str, str]:
     """(type, operand) of an integer argument in 32 bits."""
-    argument = call.args[place]
+    argument = call.args[index]
     return "i32", convert(w, w.value(argument), dtype_of(argument), I32)
 
 
@@ -103,9 +103,9 @@ def bulk(w: FunctionWriter, call: Call) -> str:
     dtype = dtype_of(call).element
     to = shared_address(w, element(w, call.args[0], call.args[1], dtype))
     source = w.emit(f"addrspacecast ptr {element(w, call.args[2], call.args[3], dtype)} to ptr addrspace(1)")
-    place = w.emit(f"ptrtoint ptr addrspace(1) {source} to i64")
+    source_address = w.emit(f"ptrtoint ptr addrspace(1) {source} to i64")
     text = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];"
-    assembly(w, text, (), to, ("i64", place), _word(w, call, 4), _barrier(w, call, 5))
+    assembly(w, text, (), to, ("i64", source_address), _word(w, call, 4), _barrier(w, call, 5))
     return "undef"
 
 
@@ -132,16 +132,16 @@ def _copy(call: Call) -> TensorCopy:
 
 def _number(maps: Sequence[TensorMap], source: Var, copy: TensorCopy) -> int:
     """The number of the map for a copy; that of a new one where there is none yet."""
-    form = (source, copy.dtype, copy.swizzle, copy.box, _places(copy))
+    form = (source, copy.dtype, copy.swizzle, copy.box, _window(copy))
     same = [
-        form == (var, known.dtype, known.swizzle, known.box, _places(known))
+        form == (var, known.dtype, known.swizzle, known.box, _window(known))
         and structural_equal(copy.sizes, known.sizes)
         for var, known in maps
     ]
     return same.index(True) if True in same else len(maps)
 
 
-def _places(copy: TensorCopy) -> object:
+def _window(copy: TensorCopy) -> object:
     """The part of a tensor map that is about windows."""
     window = copy.window
     return None if window is None else (window.lower, window.upper, window.strides)
@@ -153,26 +153,26 @@ def bulk_tensor(w: FunctionWriter, call: Call) -> str:
     assert type(source) is Var
     tensor = w.emit(f"ptrtoint ptr %map{_number(tensor_maps(w.kernel.func), source, copy)} to i64")
     to = shared_address(w, element(w, call.args[0], call.args[1], copy.dtype))
-    corner = [convert(w, w.value(place), dtype_of(place), I32) for place in reversed(copy.corner)]
+    corner = [convert(w, w.value(n), dtype_of(n), I32) for n in reversed(copy.corner)]
     rank = len(corner)
-    shown = ", ".join([f"${3 + axis}" for axis in range(rank)])
-    places = [("i32", place) for place in corner]
+    registers = ", ".join([f"${3 + axis}" for axis in range(rank)])
+    coordinates = [("i32", n) for n in corner]
     if call.op_name == STORE:
         require(w, "sm_90", call)
-        shown = ", ".join([f"${2 + axis}" for axis in range(rank)])
-        text = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group [$1, {{{shown}}}], [$0];"
-        assembly(w, text, (), to, ("i64", tensor), *places)
+        registers = ", ".join([f"${2 + axis}" for axis in range(rank)])
+        text = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group [$1, {{{registers}}}], [$0];"
+        assembly(w, text, (), to, ("i64", tensor), *coordinates)
         return "undef"
     kind = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global"
     rest = "mbarrier::complete_tx::bytes [$0], [$1"
     barrier = _barrier(w, call, 3)
     if copy.window is None:
-        assembly(w, f"{kind}.tile.{rest}, {{{shown}}}], [$2];", (), to, ("i64", tensor), barrier, *places)
+        assembly(w, f"{kind}.tile.{rest}, {{{registers}}}], [$2];", (), to, ("i64", tensor), barrier, *coordinates)
         return "undef"
-    moved = [("i16", convert(w, w.value(n), dtype_of(n), I16)) for n in reversed(copy.window.offsets)]
+    window = [("i16", convert(w, w.value(n), dtype_of(n), I16)) for n in reversed(copy.window.offsets)]
     offsets = ", ".join([f"${3 + rank + axis}" for axis in range(rank - 2)])
-    text = f"{kind}.im2col.{rest}, {{{shown}}}], [$2], {{{offsets}}};"
-    assembly(w, text, (), to, ("i64", tensor), barrier, *places, *moved)
+    text = f"{kind}.im2col.{rest}, {{{registers}}}], [$2], {{{offsets}}};"
+    assembly(w, text, (), to, ("i64", tensor), barrier, *coordinates, *window)
     return "undef"
 
 

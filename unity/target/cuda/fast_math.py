@@ -31,14 +31,14 @@ def _instruction(name: str) -> Scalar:
     return lambda w, *given: nvvm(w, name, "float", *[("float", value) for value in given])
 
 
-def _times(w: FunctionWriter, value: str, factor: float) -> str:
+def _multiplied(w: FunctionWriter, value: str, factor: float) -> str:
     return w.emit(f"fmul float {value}, {float_text(factor, _F32)}")
 
 
 def _scaled(function: Scalar, before: float = 1.0, after: float = 1.0) -> Scalar:
     def write(w: FunctionWriter, value: str) -> str:
-        found = function(w, _times(w, value, before) if before != 1.0 else value)
-        return _times(w, found, after) if after != 1.0 else found
+        found = function(w, _multiplied(w, value, before) if before != 1.0 else value)
+        return _multiplied(w, found, after) if after != 1.0 else found
 
     return write
 
@@ -48,7 +48,7 @@ def _tanh(w: FunctionWriter, value: str) -> str:
 
 
 def _sigmoid(w: FunctionWriter, value: str) -> str:
-    power = _POWER(w, _times(w, value, -math.log2(math.e)))
+    power = _POWER(w, _multiplied(w, value, -math.log2(math.e)))
     return nvvm(w, "rcp.approx.ftz.f", "float", ("float", w.emit(f"fadd float {power}, {float_text(1.0, _F32)}")))
 
 

@@ -83,9 +83,9 @@ def write_kernels(
         )
         bounds = block_bounds(func)
         limit = f' "nvvm.maxntid"="{",".join([str(n) for n in bounds])}"' if bounds else ""
-        alone = math.prod(bounds) >= arch.max_threads or sets_registers(func) or _sized_at_launch(func)
-        together = _min_blocks_per_sm(func) or int(alone)
-        limit += f' "nvvm.minctasm"="{together}"' if bounds and together else ""
+        exclusive = math.prod(bounds) >= arch.max_threads or sets_registers(func) or _sized_at_launch(func)
+        blocks = _min_blocks_per_sm(func) or int(exclusive)
+        limit += f' "nvvm.minctasm"="{blocks}"' if bounds and blocks else ""
         attributes.append(f"attributes #{number + 1} = {{ nounwind{limit} }}")
     text = (
         f'target triple = "{TRIPLE}"\n{module.text()}\nattributes #0 = {{ nounwind }}\n' + "\n".join(attributes) + "\n"
@@ -93,7 +93,7 @@ def write_kernels(
     return DeviceModule(text, symbols, messages, aligned, written, maps)
 
 
-def _above_zero(func: PrimFunc, sizes: Container[Var]) -> list[Var]:
+def _positive_sizes(func: PrimFunc, sizes: Container[Var]) -> list[Var]:
     """The sizes that are not zero in a kernel that runs: with a zero for one of them an extent of the launch is zero."""
     found: dict[Var, None] = {}
     for extent in thread_extents(func).values():
@@ -118,27 +118,27 @@ def _write_kernel(
     no_alias = func.attrs.get("tir.noalias", True)
     parameters = []
     for number, param in enumerate(func.params):
-        place, dtype = f"%p{number}", dtype_of(param)
+        operand, dtype = f"%p{number}", dtype_of(param)
         if type(param.ty) is PointerType or dtype.code == "handle":
             if no_alias and param not in written:
                 w.unchanging.add(param)
             if number in aligned:
                 w.aligned[param] = VECTOR_ALIGN
             hints = " noalias" * no_alias + " readonly" * (no_alias and param not in written)
-            parameters.append(f"ptr{hints}{f' align {VECTOR_ALIGN}' if number in aligned else ''} {place}")
-            w.env[param] = place
+            parameters.append(f"ptr{hints}{f' align {VECTOR_ALIGN}' if number in aligned else ''} {operand}")
+            w.env[param] = operand
             continue
         if dtype.lanes != 1:
             raise CodegenError("E521", f"parameter {param.name} is a vector ({dtype.name})", param.span)
-        parameters.append(f"{memory_type(dtype)} {place}")
-        w.env[param] = w.emit(f"trunc i8 {place} to i1") if dtype.is_bool else place
+        parameters.append(f"{memory_type(dtype)} {operand}")
+        w.env[param] = w.emit(f"trunc i8 {operand} to i1") if dtype.is_bool else operand
     for buffer in func.buffer_map.values():
         raise CodegenError(
             "E520", f"the kernel {kernel.name} takes the buffer {buffer.name}, not its pointer", func.span
         )
     shape = f'byval([{TENSOR_MAP_BYTES} x i8]) align {TENSOR_MAP_ALIGN} "nvvm.grid_constant"'
     parameters += [f"ptr {shape} %map{number}" for number in range(maps)]
-    w.sizes = {var: size_word(w, w.env[var]) for var in _above_zero(func, sizes)}
+    w.sizes = {var: size_word(w, w.env[var]) for var in _positive_sizes(func, sizes)}
     w.statement(func.body)
     w.leave("0")
     body = "\n".join(["entry:", *w.entry, *w.lines])

@@ -137,8 +137,8 @@ TENSOR_MAP_TYPES = {
 _MEMORY = """\
 declare i64 @unity_cuda_allocate(i64)
 declare void @unity_cuda_release(i64)
-define internal void @unity.cuda.free(ptr %place) nounwind {
-  %address = ptrtoint ptr %place to i64
+define internal void @unity.cuda.free(ptr %pointer) nounwind {
+  %address = ptrtoint ptr %pointer to i64
   call void @unity_cuda_release(i64 %address)
   ret void
 }
@@ -205,8 +205,10 @@ class Launcher:
         cell = f'@"{FUNCTION}{self.module.symbols[name]}"'
         w.module.declare(cell, f"{cell} = external global ptr\n")
         _declare_launch(w)
-        shown = ", ".join([f"i64 {count}" for count in counts])
-        status = w.emit(f"call i32 @unity.cuda.launch(ptr {cell}, {shown}, ptr {words}, ptr {w.module.string(name)})")
+        text_of_call = ", ".join([f"i64 {count}" for count in counts])
+        status = w.emit(
+            f"call i32 @unity.cuda.launch(ptr {cell}, {text_of_call}, ptr {words}, ptr {w.module.string(name)})"
+        )
         w.leave_unless(f"icmp eq i32 {status}, 0", lambda: status)
         return "undef"
 
@@ -223,12 +225,12 @@ class Launcher:
                 f"{shown} does not begin at a multiple of {VECTOR_ALIGN} bytes, in which it is read: pass a copy of it",
             )
         kind = memory_type(expected)
-        place = w.slot(kind, 16)
+        slot = w.slot(kind, 16)
         if expected.is_bool:
             text = w.emit(f"zext i1 {text} to i8")
-        w.do(f"store {kind} {text}, ptr {place}")
+        w.do(f"store {kind} {text}, ptr {slot}")
         at = w.emit(f"getelementptr ptr, ptr {words}, i64 {number}")
-        w.do(f"store ptr {place}, ptr {at}")
+        w.do(f"store ptr {slot}, ptr {at}")
 
 
 def _pass_tensor_map(
@@ -242,24 +244,24 @@ def _pass_tensor_map(
     for size in sizes[:-1]:
         pitch = w.emit(f"mul i64 {pitch}, {size}")
         pitches.append(pitch)
-    place = w.slot(f"[{TENSOR_MAP_BYTES} x i8]", TENSOR_MAP_ALIGN)
+    slot = w.slot(f"[{TENSOR_MAP_BYTES} x i8]", TENSOR_MAP_ALIGN)
     window = copy.window
     rows = (copy.box, (1,) * rank) if window is None else (window.lower, window.upper, (1, *window.strides, 1))
     tables = [_table(w, "i64", sizes), _table(w, "i64", pitches or ["0"])]
     tables += [_table(w, "i32", [str(n) for n in reversed(row)]) for row in rows]
-    shown = [f"ptr {table}" for table in tables]
+    args = [f"ptr {table}" for table in tables]
     if window is None:
         w.module.declare("@cuTensorMapEncodeTiled", _TENSOR_MAP)
         encode = "cuTensorMapEncodeTiled"
     else:
         w.module.declare("@cuTensorMapEncodeIm2col", _WINDOW_MAP)
         encode = "cuTensorMapEncodeIm2col"
-        shown[-1:] = [*[f"i32 {n}" for n in reversed(copy.box)], shown[-1]]
-    head = f"ptr {place}, i32 {TENSOR_MAP_TYPES[copy.dtype.name]}, i32 {rank}, ptr {address}"
+        args[-1:] = [*[f"i32 {n}" for n in reversed(copy.box)], args[-1]]
+    head = f"ptr {slot}, i32 {TENSOR_MAP_TYPES[copy.dtype.name]}, i32 {rank}, ptr {address}"
     swizzle = SWIZZLES.index(copy.swizzle) + 1 if copy.swizzle else 0
-    status = w.emit(f"call i32 @{encode}({head}, {', '.join(shown)}, i32 0, i32 {swizzle}, i32 2, i32 0)")
-    w.leave_unless(f"icmp eq i32 {status}, 0", lambda: _raised(w, status, f"the tensor map of {name}"))
-    w.do(f"store ptr {place}, ptr {w.emit(f'getelementptr ptr, ptr {words}, i64 {number}')}")
+    status = w.emit(f"call i32 @{encode}({head}, {', '.join(args)}, i32 0, i32 {swizzle}, i32 2, i32 0)")
+    w.leave_unless(f"icmp eq i32 {status}, 0", lambda: _raise_status(w, status, f"the tensor map of {name}"))
+    w.do(f"store ptr {slot}, ptr {w.emit(f'getelementptr ptr, ptr {words}, i64 {number}')}")
 
 
 def _table(w: FunctionWriter, kind: str, values: Sequence[str]) -> str:
@@ -270,7 +272,7 @@ def _table(w: FunctionWriter, kind: str, values: Sequence[str]) -> str:
     return table
 
 
-def _raised(w: FunctionWriter, status: str, what: str) -> str:
+def _raise_status(w: FunctionWriter, status: str, what: str) -> str:
     """Raise the error of a status; the status of a function that fails so."""
     return w.emit(f"call i32 @unity.cuda.raise(i32 {status}, ptr {w.module.string(what)}, ptr null)")
 
@@ -312,6 +314,6 @@ def _allocate(w: FunctionWriter, stmt: AllocBuffer) -> None:
     some = w.emit(f"call i64 @llvm.umax.i64(i64 {total}, i64 1)")
     address = w.emit(f"call i64 @unity_cuda_allocate(i64 {some})")
     pointer = w.emit(f"inttoptr i64 {address} to ptr")
-    w.leave_unless(f"icmp ne i64 {address}, 0", lambda: _raised(w, str(OUT_OF_MEMORY), buffer.name))
+    w.leave_unless(f"icmp ne i64 {address}, 0", lambda: _raise_status(w, str(OUT_OF_MEMORY), buffer.name))
     w.heap.append(pointer)
     w.env[buffer.data] = pointer

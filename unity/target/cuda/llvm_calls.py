@@ -70,18 +70,18 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
     name = name if name.startswith("llvm.") else f"llvm.{name}"
     row = TABLE.get(name)
     if row is None:
-        near = get_close_matches(name, TABLE, 3, 0.7) or list(TABLE)[:3]
+        similar = get_close_matches(name, TABLE, 3, 0.7) or list(TABLE)[:3]
         raise CodegenError("E527", f"{name} is not among the intrinsics of LLVM that kernels may call", call.span,
-                           help=f"there are {', '.join(near)} and others: docs/gpu.md#code")  # fmt: skip
+                           help=f"there are {', '.join(similar)} and others: docs/gpu.md#code")  # fmt: skip
     arch, result, params = row
     require(w, arch, call)
     operands = without_arity(call)
     kinds = tuple([llvm_type(dtype_of(a)) for a in operands])
-    own = dtype_of(call)
-    if kinds != params or llvm_type(own) != result:
+    expected = dtype_of(call)
+    if kinds != params or llvm_type(expected) != result:
         shown, wanted = ", ".join(kinds), ", ".join(params)
         raise CodegenError(
-            "E527", f"{name} is ({wanted}) -> {result}, called as ({shown}) -> {llvm_type(own)}", call.span
+            "E527", f"{name} is ({wanted}) -> {result}, called as ({shown}) -> {llvm_type(expected)}", call.span
         )
     given = ", ".join([f"{kind} {native(w, w.value(a), dtype_of(a))}" for kind, a in zip(kinds, operands)])
     w.module.declare(f"@{name}", f"declare {result} @{name}({', '.join(params)})\n")
@@ -89,7 +89,7 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
         w.do(f"call void @{name}({given})")
         return "undef"
     made = w.emit(f"call {result} @{name}({given})")
-    return made if result == value_type(own) else w.emit(f"bitcast {result} {made} to {value_type(own)}")
+    return made if result == value_type(expected) else w.emit(f"bitcast {result} {made} to {value_type(expected)}")
 
 
 def refuse_call(w: FunctionWriter, call: Call) -> str:

@@ -74,32 +74,32 @@ FRAGMENT_WORDS = 8
 SIZE = 16
 
 
-def _text(call: Call, place: int) -> str:
-    argument = call.args[place]
+def _text(call: Call, index: int) -> str:
+    argument = call.args[index]
     return argument.value if type(argument) is StringImm else ""
 
 
-def load_words(w: FunctionWriter, place: str, count: int, kind: str) -> list[tuple[str, str]]:
+def load_words(w: FunctionWriter, ptr: str, count: int, kind: str) -> list[tuple[str, str]]:
     """Load registers from the memory of the thread: (type, operand) of each."""
     found = []
     for number in range(count):
-        at = w.emit(f"getelementptr i32, ptr {place}, i64 {number}") if number else place
+        at = w.emit(f"getelementptr i32, ptr {ptr}, i64 {number}") if number else ptr
         found.append((kind, w.emit(f"load {kind}, ptr {at}, align 4")))
     return found
 
 
-def store_words(w: FunctionWriter, place: str, result: str, count: int, kind: str) -> None:
+def store_words(w: FunctionWriter, ptr: str, result: str, count: int, kind: str) -> None:
     """Store the parts of a result in the memory of the thread."""
     whole = structure(w, [kind] * count)
     for number in range(count):
         part = w.emit(f"extractvalue {whole} {result}, {number}") if count > 1 else result
-        at = w.emit(f"getelementptr i32, ptr {place}, i64 {number}") if number else place
+        at = w.emit(f"getelementptr i32, ptr {ptr}, i64 {number}") if number else ptr
         w.do(f"store {kind} {part}, ptr {at}, align 4")
 
 
 def mma(w: FunctionWriter, call: Call) -> str:
     """``C += A @ B``. Arguments: shape, layouts of A and B, types of A, B, C, pointer and offset of A, B, C, saturate."""
-    kinds = [_TYPES.get(_text(call, place), _text(call, place)) for place in (3, 4, 5)]
+    kinds = [_TYPES.get(_text(call, position), _text(call, position)) for position in (3, 4, 5)]
     form = MMA.get((_text(call, 0), kinds[0], kinds[1], kinds[2]))
     saturated = any([type(flag) is IntImm and flag.value for flag in call.args[12:13]])
     if form is None or (_text(call, 1), _text(call, 2)) != ("row", "col") or saturated:
@@ -138,12 +138,12 @@ def fragments(w: FunctionWriter, buffer: Buffer, count: int, span: Span | None) 
     w.env[buffer.data] = w.slot("i32", 16, max(1, count // (SIZE * SIZE)) * FRAGMENT_WORDS)
 
 
-def _fragment(w: FunctionWriter, call: Call, place: int, number: int) -> tuple[str, Buffer]:
+def _fragment(w: FunctionWriter, call: Call, arg: int, number: int) -> tuple[str, Buffer]:
     """Pointer to fragment ``call.args[number]`` of the buffer whose pointer is an argument, and the buffer."""
-    var = call.args[place]
+    var = call.args[arg]
     buffer = w.buffers.get(var) if type(var) is Var else None
     if buffer is None or not buffer.scope.startswith("wmma."):
-        raise CodegenError("E526", f"argument {place} of {call.op_name} is no buffer of fragments", call.span)
+        raise CodegenError("E526", f"argument {arg} of {call.op_name} is no buffer of fragments", call.span)
     first = w.emit(f"mul nsw i64 {index(w, call.args[number])}, {FRAGMENT_WORDS}")
     return w.emit(f"getelementptr i32, ptr {w.value(var)}, i64 {first}"), buffer
 
@@ -164,7 +164,7 @@ def _accumulator(buffer: Buffer, call: Call) -> tuple[str, int, str]:
 def fill_fragment(w: FunctionWriter, call: Call) -> str:
     """Arguments: fragments, m, n, k, number, value."""
     _checked_size(call)
-    place, buffer = _fragment(w, call, 0, 4)
+    registers, buffer = _fragment(w, call, 0, 4)
     _, count, kind = _accumulator(buffer, call)
     value = to_memory(w, w.value(call.args[5]), dtype_of(call.args[5]))
     ty = memory_type(dtype_of(call.args[5]))
@@ -172,7 +172,7 @@ def fill_fragment(w: FunctionWriter, call: Call) -> str:
         pair = w.emit(f"insertelement <2 x i16> poison, i16 {value}, i64 0")
         value, ty = w.emit(f"shufflevector <2 x i16> {pair}, <2 x i16> poison, <2 x i32> zeroinitializer"), "<2 x i16>"
     for number in range(count):
-        at = w.emit(f"getelementptr i32, ptr {place}, i64 {number}")
+        at = w.emit(f"getelementptr i32, ptr {registers}, i64 {number}")
         w.do(f"store {ty} {value}, ptr {at}, align 4")
     return "undef"
 
@@ -188,7 +188,7 @@ def _operand(buffer: Buffer, call: Call) -> tuple[str, int, str]:
 def load_fragment(w: FunctionWriter, call: Call) -> str:
     """Arguments: fragments, m, n, k, number, pointer, stride, layout."""
     _checked_size(call)
-    place, buffer = _fragment(w, call, 0, 4)
+    registers, buffer = _fragment(w, call, 0, 4)
     part = buffer.scope.removeprefix("wmma.")
     name, count, kind = _accumulator(buffer, call) if part == "accumulator" else _operand(buffer, call)
     letter = {"matrix_a": "a", "matrix_b": "b", "accumulator": "c"}[part]
@@ -200,19 +200,19 @@ def load_fragment(w: FunctionWriter, call: Call) -> str:
     made = nvvm(
         w, f"wmma.m16n16k16.load.{letter}.{layout}.stride.{name}.p0", structure(w, [kind] * count), ("ptr", source), ("i32", stride)
     )  # fmt: skip
-    store_words(w, place, made, count, kind)
+    store_words(w, registers, made, count, kind)
     return "undef"
 
 
 def store_fragment(w: FunctionWriter, call: Call) -> str:
     """Arguments: fragments, m, n, k, number, pointer, stride, layout."""
     _checked_size(call)
-    place, buffer = _fragment(w, call, 0, 4)
+    registers, buffer = _fragment(w, call, 0, 4)
     name, count, kind = _accumulator(buffer, call)
     layout = _text(call, 7).removesuffix("_major")
     to = pointer(w, call.args[5])
     stride = w.emit(f"trunc i64 {index(w, call.args[6])} to i32")
-    words = load_words(w, place, count, kind)
+    words = load_words(w, registers, count, kind)
     nvvm(w, f"wmma.m16n16k16.store.d.{layout}.stride.{name}.p0", "void", ("ptr", to), *words, ("i32", stride))
     return "undef"
 

@@ -80,9 +80,9 @@ def assembly(
     return w.emit(call)
 
 
-def number(call: Call, place: int) -> int:
+def number(call: Call, index: int) -> int:
     """The constant that an argument is. Raises CodegenError E526."""
-    argument = call.args[place]
+    argument = call.args[index]
     if type(argument) is not IntImm:
         raise CodegenError("E526", f"{call.op_name} takes constants", call.span)
     return argument.value
@@ -93,15 +93,15 @@ def fixed(arch: str, text: str) -> Rule:
 
     def rule(w: FunctionWriter, call: Call) -> str:
         require(w, arch, call)
-        assembly(w, text.format(*[number(call, place) for place in range(len(call.args))]), ())
+        assembly(w, text.format(*[number(call, index) for index in range(len(call.args))]), ())
         return "undef"
 
     return rule
 
 
-def shared_address(w: FunctionWriter, place: str) -> tuple[str, str]:
+def shared_address(w: FunctionWriter, ptr: str) -> tuple[str, str]:
     """The (type, operand) of the address in shared memory of a generic pointer."""
-    inside = w.emit(f"addrspacecast ptr {place} to ptr addrspace(3)")
+    inside = w.emit(f"addrspacecast ptr {ptr} to ptr addrspace(3)")
     return "i32", w.emit(f"ptrtoint ptr addrspace(3) {inside} to i32")
 
 

@@ -33,8 +33,8 @@ def _descriptor(
     """(type, operand) of the descriptor of a tile: its start, the bytes of eight rows and to the next piece, the swizzle. Addresses
     have 18 bits, and no sum of them has more: so what does not change in a loop can be computed before it."""
     _, start = shared_address(w, pointer(w, base))
-    place = w.emit(f"lshr i32 {w.emit(f'and i32 {start}, 262143')}, 4")
-    first = w.emit(f"or i32 {place}, {max(1, pitch * dtype.itemsize >> 4) << 16}")
+    start_field = w.emit(f"lshr i32 {w.emit(f'and i32 {start}, 262143')}, 4")
+    first = w.emit(f"or i32 {start_field}, {max(1, pitch * dtype.itemsize >> 4) << 16}")
     behind = w.emit(f"trunc i64 {index(w, offset, False)} to i32")
     shift = 5 - dtype.itemsize  # pieces of 16 bytes, of types of one and two bytes
     low = w.emit(f"add nuw i32 {first}, {w.emit(f'lshr i32 {behind}, {shift}')}")
@@ -84,8 +84,8 @@ def fence(w: FunctionWriter, call: Call) -> str:
     """Put the sums into their registers before the fence: if they move after it, the assembler serialises the products."""
     require(w, "sm_90a", call)
     products = [found for found in collect(w.kernel.func.body, Call) if found.op_name == "T.ptx_wgmma"]
-    places = {(found.args[10], getattr(found.args[11], "value", None)): found for found in products}
-    for (data, offset), found in places.items():
+    accumulators = {(found.args[10], getattr(found.args[11], "value", None)): found for found in products}
+    for (data, offset), found in accumulators.items():
         form = warpgroup_product(found)
         if data in w.env and offset is not None and not isinstance(form, str):
             sums = element(w, found.args[10], found.args[11], form.total)

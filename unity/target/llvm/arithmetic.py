@@ -65,7 +65,7 @@ MATH_LANES = 64
 """Most lanes of one call: LLVM's time grows fast with wider ones."""
 
 
-def _in_halves(w: FunctionWriter, name: str, dtype: DataType, arguments: tuple[str, ...]) -> str:
+def _split_lanes(w: FunctionWriter, name: str, dtype: DataType, arguments: tuple[str, ...]) -> str:
     """A math call on the lower lanes (a power of two) and on the rest, joined."""
     ty, lanes = value_type(dtype), dtype.lanes
     lower = 1 << ((lanes - 1).bit_length() - 1)
@@ -102,7 +102,7 @@ def math_symbol(w: FunctionWriter, name: str, dtype: DataType) -> str:
 def math_call(w: FunctionWriter, name: str, dtype: DataType, *arguments: str) -> str:
     """Call a function of the math library on values of one type; wide vectors in parts."""
     if dtype.lanes > MATH_LANES:
-        return _in_halves(w, name, dtype, arguments)
+        return _split_lanes(w, name, dtype, arguments)
     symbol, ty = math_symbol(w, name, dtype), value_type(dtype)
     return w.emit(f"call {ty} @{symbol}({', '.join([f'{ty} {a}' for a in arguments])})")
 
@@ -186,7 +186,11 @@ def is_cheap(w: FunctionWriter, expr: Expr) -> bool:
     known = w.cheap.get(expr)
     if known is None:
         kind = type(expr)
-        divides = kind in (Div, Mod, FloorDiv, FloorMod) and not dtype_of(expr).is_float and not _is_whole(w, expr)
+        divides = (
+            kind in (Div, Mod, FloorDiv, FloorMod)
+            and not dtype_of(expr).is_float
+            and not _has_positive_divisor(w, expr)
+        )
         known = not divides and kind not in (Call, BufferLoad, Let)
         for part in children(expr) if known else ():
             if isinstance(part, Expr) and not is_cheap(w, part):
@@ -196,7 +200,7 @@ def is_cheap(w: FunctionWriter, expr: Expr) -> bool:
     return known
 
 
-def _is_whole(w: FunctionWriter, expr: Any) -> bool:
+def _has_positive_divisor(w: FunctionWriter, expr: Any) -> bool:
     """True for a division of integers by what is above zero."""
     if type(expr.b) is IntImm:
         return expr.b.value > 0

@@ -21,9 +21,9 @@ def _rounded_to_odd(w: FunctionWriter, text: str, dtype: DataType) -> str:
     """A 64-bit integer as one that float64 holds exactly: beyond 2**53 lost bits set the last one kept, so that a later
     rounding to fewer bits sees on which side of a half the number lies."""
     ty, mask = value_type(dtype), value_type(DataType("bool").with_lanes(dtype.lanes))
-    kept, place = 1 << 53, 1 << 11
-    lost = w.emit(f"and {ty} {text}, {int_text(place - 1, dtype)}")
-    odd = w.emit(f"or {ty} {w.emit(f'xor {ty} {text}, {lost}')}, {int_text(place, dtype)}")
+    kept, carry = 1 << 53, 1 << 11
+    lost = w.emit(f"and {ty} {text}, {int_text(carry - 1, dtype)}")
+    odd = w.emit(f"or {ty} {w.emit(f'xor {ty} {text}, {lost}')}, {int_text(carry, dtype)}")
     inexact = w.emit(f"icmp ne {ty} {lost}, {int_text(0, dtype)}")
     if dtype.is_int:
         moved = w.emit(f"add {ty} {text}, {int_text(kept, dtype)}")

@@ -48,8 +48,8 @@ class DeferredChecks:
         opcode = instruction[: instruction.find(" ")]
         touched = any([operand in self.wrong for operand in _NAMES.findall(instruction)])
         if opcode == "store":
-            place = instruction.rpartition(", ptr ")[2]
-            if self.wrong & {*_NAMES.findall(place)}:
+            address = instruction.rpartition(", ptr ")[2]
+            if self.wrong & {*_NAMES.findall(address)}:
                 return False
             self.wrong_memory = self.wrong_memory or touched
             return True

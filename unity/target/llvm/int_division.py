@@ -92,10 +92,10 @@ def _divided_lanes(w: FunctionWriter, a: str, b: str, dtype: DataType) -> tuple[
         return quotient, rest(quotient)
     left = w.emit(f"fdiv {real_ty} {as_float(rest(quotient))}, {divisor}")
     quotient = w.emit(f"add {ty} {quotient}, {w.emit(f'fptosi {real_ty} {left} to {ty}')}")
-    return _mended(w, a, b, quotient, rest(quotient), dtype)
+    return _corrected(w, a, b, quotient, rest(quotient), dtype)
 
 
-def _mended(w: FunctionWriter, a: str, b: str, quotient: str, remainder: str, dtype: DataType) -> tuple[str, str]:
+def _corrected(w: FunctionWriter, a: str, b: str, quotient: str, remainder: str, dtype: DataType) -> tuple[str, str]:
     """Quotient and remainder where the quotient is off by one at most: a step back where the remainder has the other sign than the
     dividend, a step on where it reaches the divisor."""
     ty, mask, zero = value_type(dtype), value_type(_BOOL.with_lanes(dtype.lanes)), int_text(0, dtype)
@@ -107,9 +107,9 @@ def _mended(w: FunctionWriter, a: str, b: str, quotient: str, remainder: str, dt
     reached = w.emit(f"icmp eq {ty} {remainder}, {along}")
     for found, forward in ((past, False), (reached, True)):
         names = ("add", "sub") if forward else ("sub", "add")
-        moved = w.emit(f"{names[0]} {ty} {quotient}, {step}"), w.emit(f"{names[1]} {ty} {remainder}, {along}")
-        quotient = w.emit(f"select {mask} {found}, {ty} {moved[0]}, {ty} {quotient}")
-        remainder = w.emit(f"select {mask} {found}, {ty} {moved[1]}, {ty} {remainder}")
+        correction = w.emit(f"{names[0]} {ty} {quotient}, {step}"), w.emit(f"{names[1]} {ty} {remainder}, {along}")
+        quotient = w.emit(f"select {mask} {found}, {ty} {correction[0]}, {ty} {quotient}")
+        remainder = w.emit(f"select {mask} {found}, {ty} {correction[1]}, {ty} {remainder}")
     return quotient, remainder
 
 

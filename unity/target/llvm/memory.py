@@ -18,7 +18,7 @@ from ...support.errors import CodegenError
 from ...support.source import Span
 from .casts import convert, from_memory, to_memory
 from .lltypes import memory_type, value_type
-from .rows import by_rows
+from .rows import shuffled_load
 from .small_indices import small_index
 from .writer import EXPRESSIONS, FunctionWriter
 
@@ -81,7 +81,7 @@ def strides_of(w: FunctionWriter, buffer: Buffer) -> list[str]:
 
 
 def _linear(
-    w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: Span | None, near: int = 1
+    w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: Span | None, max_step: int = 1
 ) -> tuple[str, int, str | None]:
     """(offset in elements, lanes, step): step "1" for one contiguous access, None for a vector of offsets; another step up
     to ``near`` where the offsets are so far apart."""
@@ -106,7 +106,7 @@ def _linear(
         total = term if total == "0" else w.emit(f"add nsw i64 {total}, {term}")
     if last is None or lanes == 1:
         return total, 1, None
-    if type(last) is Ramp and type(last.stride) is IntImm and strides[-1] == "1" and 1 <= last.stride.value <= near:
+    if type(last) is Ramp and type(last.stride) is IntImm and strides[-1] == "1" and 1 <= last.stride.value <= max_step:
         base = index(w, last.base, narrow)
         return (base if total == "0" else w.emit(f"add nsw i64 {total}, {base}")), lanes, str(last.stride.value)
     vector = index(w, last)
@@ -123,7 +123,7 @@ def space_of(kind: str) -> str:
     return kind.removeprefix("ptr addrspace(").removesuffix(")") if kind != "ptr" else "0"
 
 
-def element_place(w: FunctionWriter, buffer: Buffer, kind: str, pointer: str, offset: str) -> str:
+def element_pointer(w: FunctionWriter, buffer: Buffer, kind: str, pointer: str, offset: str) -> str:
     """Pointer of a type to an element. Vector elements lie close together in memory: LLVM's own vectors would be padded to powers
     of two."""
     if offset == "0":
@@ -142,8 +142,8 @@ def address(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: 
     if lanes > 1 and step is None:
         raise CodegenError("E524", f"the address of a vector of elements of {buffer.name}", span)
     kind, pointer = data_pointer(w, buffer, span)
-    place = element_place(w, buffer, kind, pointer, offset)
-    return place if kind == "ptr" else w.emit(f"addrspacecast {kind} {place} to ptr")
+    element = element_pointer(w, buffer, kind, pointer, offset)
+    return element if kind == "ptr" else w.emit(f"addrspacecast {kind} {element} to ptr")
 
 
 def _active(w: FunctionWriter, predicate: Expr | None, lanes: int) -> str | None:
@@ -169,7 +169,7 @@ def _opaque(w: FunctionWriter, mask: str, lanes: int) -> str:
 
 
 def _alignment(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...]) -> int:
-    """The bytes that the place of an access is a multiple of: an element's, or those of a vector where its first index shows it."""
+    """The alignment of an access in bytes: an element's, or that of a vector where its first index shows it."""
     own = max(1, buffer.dtype.bits // 8)
     plain = buffer.data in w.aligned and not buffer.strides and buffer.elem_offset is None
     if plain and len(indices) == 1 and type(indices[0]) is Ramp:
@@ -181,7 +181,7 @@ def _alignment(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...]) -> 
 
 def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     buffer = expr.buffer
-    rows = by_rows(expr) if w.mask is None else None
+    rows = shuffled_load(expr) if w.mask is None else None
     if rows is not None:
         return w.value(rows)
     offset, lanes, step = _linear(w, buffer, expr.indices, expr.span, NEAR)
@@ -195,17 +195,17 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     align = _alignment(w, buffer, expr.indices)
     active = _active(w, expr.predicate, lanes)
     if lanes == 1 or (step == "1" and buffer.dtype.lanes == 1):
-        place = element_place(w, buffer, kind, pointer, offset)
+        address = element_pointer(w, buffer, kind, pointer, offset)
         ty = memory_type(result)
         if active is None or lanes == 1:
             invariant = ", !invariant.load !1" if buffer.data in w.unchanging else ""
-            loaded = w.emit(f"load {ty}, {kind} {place}, align {align}{invariant}")
+            loaded = w.emit(f"load {ty}, {kind} {address}, align {align}{invariant}")
             if lanes == 1 and active is not None:
                 raise CodegenError("E524", f"a predicate on a single element of {buffer.name}", expr.span)
         else:
             name = f"@llvm.masked.load.v{lanes}{element_suffix(element)}.p{space_of(kind)}"
             loaded = w.emit(
-                f"call {ty} {name}({kind} {place}, i32 {align}, <{lanes} x i1> {active}, {ty} zeroinitializer)"
+                f"call {ty} {name}({kind} {address}, i32 {align}, <{lanes} x i1> {active}, {ty} zeroinitializer)"
             )
         return from_memory(w, loaded, result)
     if buffer.dtype.lanes != 1:
@@ -214,44 +214,44 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     if step is not None:
         return from_memory(
             w,
-            _every_nth(
-                w, kind, element, element_place(w, buffer, kind, pointer, offset), align, lanes, int(step), active
+            _strided_load(
+                w, kind, element, element_pointer(w, buffer, kind, pointer, offset), align, lanes, int(step), active
             ),
             result,
         )
-    places = w.emit(f"getelementptr {element}, {kind} {pointer}, <{lanes} x i64> {offset}")
+    addresses = w.emit(f"getelementptr {element}, {kind} {pointer}, <{lanes} x i64> {offset}")
     mask = active or "splat (i1 true)"
     name = f"@llvm.masked.gather.v{lanes}{element_suffix(element)}.v{lanes}p{space_of(kind)}"
     loaded = w.emit(
-        f"call {ty} {name}(<{lanes} x {kind}> {places}, i32 {align}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
+        f"call {ty} {name}(<{lanes} x {kind}> {addresses}, i32 {align}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
     )
     return from_memory(w, loaded, result)
 
 
-def _every_nth(
-    w: FunctionWriter, kind: str, element: str, place: str, align: int, lanes: int, step: int, active: str | None
+def _strided_load(
+    w: FunctionWriter, kind: str, element: str, address: str, align: int, lanes: int, step: int, active: str | None
 ) -> str:
     """Elements 0, step, 2 * step, ... as a vector: whole vectors are read under a mask, so that nothing else is touched."""
     if lanes > PIECE and lanes % PIECE == 0:  # LLVM picks well from few registers only
         half = lanes // 2 if lanes // 2 % PIECE == 0 else PIECE
         parts = []
         for first, count in ((0, half), (half, lanes - half)):
-            there = w.emit(f"getelementptr {element}, {kind} {place}, i64 {first * step}") if first else place
+            address_at = w.emit(f"getelementptr {element}, {kind} {address}, i64 {first * step}") if first else address
             picked = active and shuffled(w, f"<{lanes} x i1>", active, range(first, first + count))
-            parts.append(_every_nth(w, kind, element, there, align, count, step, picked))
-        return joined(w, element, parts, (half, lanes - half))
+            parts.append(_strided_load(w, kind, element, address_at, align, count, step, picked))
+        return concat_vectors(w, element, parts, (half, lanes - half))
     wide = lanes * step
     if active is None:
         lit = ", ".join([f"i1 {'true' if i % step == 0 else 'false'}" for i in range(wide)])
         mask = f"<{lit}>"
     else:
-        spread = ", ".join([f"i32 {i // step if i % step == 0 else lanes}" for i in range(wide)])
+        stride_lanes = ", ".join([f"i32 {i // step if i % step == 0 else lanes}" for i in range(wide)])
         mask = w.emit(
-            f"shufflevector <{lanes} x i1> {active}, <{lanes} x i1> zeroinitializer, <{wide} x i32> <{spread}>"
+            f"shufflevector <{lanes} x i1> {active}, <{lanes} x i1> zeroinitializer, <{wide} x i32> <{stride_lanes}>"
         )
     name = f"@llvm.masked.load.v{wide}{element_suffix(element)}.p{space_of(kind)}"
     ty = f"<{wide} x {element}>"
-    read = w.emit(f"call {ty} {name}({kind} {place}, i32 {align}, <{wide} x i1> {mask}, {ty} zeroinitializer)")
+    read = w.emit(f"call {ty} {name}({kind} {address}, i32 {align}, <{wide} x i1> {mask}, {ty} zeroinitializer)")
     return shuffled(w, ty, read, range(0, wide, step))
 
 
@@ -261,7 +261,7 @@ def shuffled(w: FunctionWriter, ty: str, text: str, lanes: range) -> str:
     return w.emit(f"shufflevector {ty} {text}, {ty} poison, <{len(lanes)} x i32> <{picks}>")
 
 
-def joined(w: FunctionWriter, element: str, parts: list[str], sizes: tuple[int, int]) -> str:
+def concat_vectors(w: FunctionWriter, element: str, parts: list[str], sizes: tuple[int, int]) -> str:
     """Two vectors after each other."""
     large = max(sizes)
     grown = []
@@ -306,21 +306,21 @@ def store(
     if lanes == 1 or (step == "1" and buffer.dtype.lanes == 1):
         if lanes == 1 and active is not None:
             raise CodegenError("E524", f"a predicate on a single element of {buffer.name}", span)
-        place = element_place(w, buffer, kind, pointer, offset)
+        address = element_pointer(w, buffer, kind, pointer, offset)
         if active is None:
-            w.do(f"store {ty} {text}, {kind} {place}, align {align}")
+            w.do(f"store {ty} {text}, {kind} {address}, align {align}")
         else:
             if element in ("i8", "i16", "i32") and "avx512f" in w.module.features:
                 active = _opaque(w, active, lanes)
             name = f"@llvm.masked.store.v{lanes}{element_suffix(element)}.p{space_of(kind)}"
-            w.do(f"call void {name}({ty} {text}, {kind} {place}, i32 {align}, <{lanes} x i1> {active})")
+            w.do(f"call void {name}({ty} {text}, {kind} {address}, i32 {align}, <{lanes} x i1> {active})")
         return
     if buffer.dtype.lanes != 1:
         raise CodegenError("E524", f"a vector of indices into {buffer.name}, whose elements are vectors", span)
-    places = w.emit(f"getelementptr {element}, {kind} {pointer}, <{lanes} x i64> {offset}")
+    addresses = w.emit(f"getelementptr {element}, {kind} {pointer}, <{lanes} x i64> {offset}")
     mask = active or "splat (i1 true)"
     name = f"@llvm.masked.scatter.v{lanes}{element_suffix(element)}.v{lanes}p{space_of(kind)}"
-    w.do(f"call void {name}({ty} {text}, <{lanes} x {kind}> {places}, i32 {align}, <{lanes} x i1> {mask})")
+    w.do(f"call void {name}({ty} {text}, <{lanes} x {kind}> {addresses}, i32 {align}, <{lanes} x i1> {mask})")
 
 
 def variable(w: FunctionWriter, var: Var) -> str:

@@ -23,7 +23,7 @@ _Run = list[list[int]]
 """Cells one after the other, each with the lanes that read it."""
 
 
-def by_rows(load: BufferLoad) -> Expr | None:
+def shuffled_load(load: BufferLoad) -> Expr | None:
     """The read as lanes picked from rows; None where the distances of its lanes are not known, or where it needs many rows."""
     last = load.indices[-1] if load.indices else const(0)
     dtype, lanes = dtype_of(last).element, dtype_of(last).lanes
@@ -32,36 +32,36 @@ def by_rows(load: BufferLoad) -> Expr | None:
         return None
     terms = _terms(last, lanes)
     runs = _runs(terms, lanes) if terms is not None else []
-    long = len(runs[0]) if runs else 0
+    length = len(runs[0]) if runs else 0
     if (
         terms is None
         or len(runs) > ROWS
         or len(runs) * ALONG > lanes
-        or long < 2
-        or any([len(r) != long for r in runs])
+        or length < 2
+        or any([len(r) != length for r in runs])
     ):
         return None
     rows: list[Expr] = []
-    places = [0] * lanes
+    picks = [0] * lanes
     for number, run in enumerate(runs):
         first: Expr = const(0, dtype)
         for scalar, counts in terms:
             count = const(counts[run[0][0]], dtype)
             first = add(first, count if scalar is None else mul(scalar, count))
-        indices = (*load.indices[:-1], ramp(first, const(1, dtype), long))
-        rows.append(with_fields(load, indices=indices, ty=prim_type(load.buffer.dtype.with_lanes(long))))
+        indices = (*load.indices[:-1], ramp(first, const(1, dtype), length))
+        rows.append(with_fields(load, indices=indices, ty=prim_type(load.buffer.dtype.with_lanes(length))))
         for cell, readers in enumerate(run):
             for lane in readers:
-                places[lane] = number * long + cell
+                picks[lane] = number * length + cell
     while len(rows) > 2:  # a shuffle joins vectors of one length
         rows += rows[-1:] * (len(rows) % 2)
-        rows = [_picked([a, b], list(range(2 * dtype_of(a).lanes))) for a, b in zip(rows[::2], rows[1::2])]
-    return _picked(rows, places)
+        rows = [_shuffle([a, b], list(range(2 * dtype_of(a).lanes))) for a, b in zip(rows[::2], rows[1::2])]
+    return _shuffle(rows, picks)
 
 
-def _picked(vectors: list[Expr], places: list[int]) -> Expr:
-    ty = prim_type(dtype_of(vectors[0]).with_lanes(len(places)))
-    return Shuffle(tuple(vectors), tuple([const(n, "int32") for n in places]), ty)
+def _shuffle(vectors: list[Expr], lanes: list[int]) -> Expr:
+    ty = prim_type(dtype_of(vectors[0]).with_lanes(len(lanes)))
+    return Shuffle(tuple(vectors), tuple([const(n, "int32") for n in lanes]), ty)
 
 
 def _runs(terms: _Terms, lanes: int) -> list[_Run]:

@@ -50,8 +50,8 @@ def scoped(w: FunctionWriter, *stmts: object) -> None:
     del w.heap[depth:]
 
 
-def serial_loop(w: FunctionWriter, stmt: For, place_of: Callable[[str, str, str], str] | None = None) -> None:
-    """A loop whose iterations run one after the other, whatever its kind says; ``place_of``: (type, count, extent) -> the iteration
+def serial_loop(w: FunctionWriter, stmt: For, index_of: Callable[[str, str, str], str] | None = None) -> None:
+    """A loop whose iterations run one after the other, whatever its kind says; ``index_of``: (type, count, extent) -> the iteration
     that runs at a count."""
     if stmt.kind == "vectorized":
         raise CodegenError("E520", "vectorized loops must be lowered before code generation", stmt.span)
@@ -80,13 +80,13 @@ def serial_loop(w: FunctionWriter, stmt: For, place_of: Callable[[str, str, str]
     signed = "slt" if dtype.is_int else "ult"
     w.branch(w.emit(f"icmp {signed} {ty} {count}, {extent}"), body, done)
     w.start(body)
-    place = count if place_of is None else place_of(ty, count, extent)
+    index = count if index_of is None else index_of(ty, count, extent)
     if first != "0":
-        place = w.emit(f"add {'nsw ' if dtype.is_int else ''}{ty} {place}, {first}")
+        index = w.emit(f"add {'nsw ' if dtype.is_int else ''}{ty} {index}, {first}")
     if values is not None:
         give_range(w, stmt.loop_var, values)
-        place = w.emit(f"sext i32 {place} to i64")
-    w.env[stmt.loop_var] = place
+        index = w.emit(f"sext i32 {index} to i64")
+    w.env[stmt.loop_var] = index
     w.loops.append(LoopScope(done, following, len(w.heap)))
     scoped(w, stmt.body)
     w.loops.pop()
@@ -106,12 +106,12 @@ def _loop_hints(w: FunctionWriter, stmt: For) -> str:
         hints.append(f'!"llvm.loop.unroll.count", i32 {unroll}')
     if unroll == 1:
         hints.append('!"llvm.loop.unroll.disable"')
-    if "vectorize" in notes and _is_long(stmt):
+    if "vectorize" in notes and _fills_vectors(stmt):
         hints.append(f'!"llvm.loop.interleave.count", i32 {INTERLEAVED}')
     return f", !llvm.loop {w.module.loop_metadata(*hints)}" if hints else ""
 
 
-def _is_long(stmt: For) -> bool:
+def _fills_vectors(stmt: For) -> bool:
     """A constant number of iterations that fills `INTERLEAVED` vectors of the widest element."""
     if type(stmt.extent) is not IntImm:
         return False
@@ -250,16 +250,16 @@ def _evaluate(w: FunctionWriter, stmt: Evaluate) -> None:
     args = value.args if type(value) is Call else ()
     name = value.op_name if type(value) is Call else ""
     if name == "T.ret":
-        give_back(w, args[0] if args else None, stmt.span)
+        return_value(w, args[0] if args else None, stmt.span)
     elif name in ("T.break_loop", "T.continue_loop"):
         leave_loop(w, name == "T.continue_loop", stmt.span)
     elif name == "T.thread_return":
-        give_back(w, None, stmt.span)
+        return_value(w, None, stmt.span)
     elif type(value) is not IntImm:
         w.value(value)
 
 
-def give_back(w: FunctionWriter, value: Expr | None, span: Span | None) -> None:
+def return_value(w: FunctionWriter, value: Expr | None, span: Span | None) -> None:
     """``return``: store the result if the function has one, free, leave."""
     if w.inside_parallel:
         raise CodegenError("E520", "return inside a parallel loop", span)
@@ -278,5 +278,5 @@ STATEMENTS.update({
     DeclBuffer: _declare, AllocConst: _alloc_const, AttrStmt: attribute, AssertStmt: _assert, BufferStore: _store,
     Evaluate: _evaluate, Break: lambda w, stmt: leave_loop(w, False, stmt.span),
     Continue: lambda w, stmt: leave_loop(w, True, stmt.span),
-    Return: lambda w, stmt: give_back(w, stmt.value, stmt.span),
+    Return: lambda w, stmt: return_value(w, stmt.value, stmt.span),
 })  # fmt: skip

@@ -70,11 +70,11 @@ class Block:
 
     def store(self, target: str, plus: str = "") -> list[str]:
         """Statements that write the tiles, or ``plus`` and the tiles, to a buffer, by a copy in memory of known strides."""
-        places = [f"T.address_of(sums[{SIDE * i}, {SIDE * j}]), T.int64({4 * self.columns})" for i, j, _ in self.sums]
+        tiles = [f"T.address_of(sums[{SIDE * i}, {SIDE * j}]), T.int64({4 * self.columns})" for i, j, _ in self.sums]
         cell = f"i, j * {SIDE} + lane"
         return [
             f'sums = T.alloc_buffer(({self.rows}, {self.columns}), "{KINDS[self.kind][2]}")',
-            *[_call("tilestored64", f"T.int8({t})", place) for (_, _, t), place in zip(self.sums, places)],
+            *[_call("tilestored64", f"T.int8({t})", tile) for (_, _, t), tile in zip(self.sums, tiles)],
             f"for i, j in T.grid({self.rows}, {self.columns // SIDE}):",
             f"    for lane in T.vectorized({SIDE}):",
             f"        {target}[{cell}] = {f'{plus}[{cell}] + ' if plus else ''}sums[{cell}]",
@@ -155,14 +155,14 @@ def _product(rows: str, columns: str, depth: str, kind: str, tiles: str | None) 
     return product(int(rows), int(columns), int(depth), kind, SCOPE if tiles else "global")
 
 
-def _around(make: Callable[[Block], Pair], rows: str, columns: str, kind: str) -> Pair:
+def _of_block(make: Callable[[Block], Pair], rows: str, columns: str, kind: str) -> Pair:
     return make(Block(int(rows), int(columns), kind))
 
 
 _KIND = f"({'|'.join(KINDS)})"
 AMX_FAMILIES: dict[str, Family] = {
     rf"amx_(\d+)x(\d+)x(\d+)_{_KIND}(_tiles)?": _product,
-    rf"amx_fill_(\d+)x(\d+)_{_KIND}": partial(_around, fill),
-    rf"amx_store_(\d+)x(\d+)_{_KIND}": partial(_around, store),
+    rf"amx_fill_(\d+)x(\d+)_{_KIND}": partial(_of_block, fill),
+    rf"amx_store_(\d+)x(\d+)_{_KIND}": partial(_of_block, store),
 }
 """Patterns of names, ``amx_32x32x512_bf16bf16f32``: rows, columns, depth; with ``_tiles`` C is in tile registers."""

@@ -27,12 +27,12 @@ def _warp(name: str, dtype: str) -> Operand:
 def ldmatrix(operand: str, scope: str) -> Pair:
     """A 16x16 tile from shared memory to the lanes of a warp."""
     operands = [Operand("S", (16, 16), "float16", SCOPES[scope], 8, True), _warp("W", "float16")]
-    place = LANE if operand == "a" else LANE_B
+    lane = LANE if operand == "a" else LANE_B
     loops = f"""
 for i, j in T.grid(16, 16):
     with T.block("ldmatrix"):
         vi, vj = T.axis.remap("SS", [i, j])
-        W[{place}] = S[vi, vj]
+        W[{lane}] = S[vi, vj]
 """
     trans = "False" if operand == "a" else "True"
     call = f"""

@@ -15,7 +15,7 @@ TAN_3PI_8 = 2.414213562373095
 SCALING = {"f32": (2.0**120, 2.0**-30, 2.0**-90, 2.0**30), "f64": (2.0**1000, 2.0**-60, 2.0**-900, 2.0**100)}
 
 
-def _arcsine_rest(x: Value, z: Value) -> Value:
+def _arcsine_tail(x: Value, z: Value) -> Value:
     """asin(x) - x for |x| <= 1/2, z = x * x."""
     return x * z * polynomial(z, POLYNOMIALS["ASIN"][x.kind])
 
@@ -26,7 +26,7 @@ def asin(x: Value) -> Value:
     outer = a.gt(0.5)
     z = outer.select((1.0 - a) * 0.5, a * a)
     s = outer.select(square_root(z), a)
-    rest = _arcsine_rest(s, z)
+    rest = _arcsine_tail(s, z)
     half_pi, half_pi_low = split(HALF_PI, x.kind)
     # pi/2 - 2 * (s + rest), with the error of the square root put back
     lost = divide(fma(-s, s, z), s + s)
@@ -41,7 +41,7 @@ def acos(x: Value) -> Value:
     outer = a.gt(0.5)
     z = outer.select((1.0 - a) * 0.5, a * a)
     s = outer.select(square_root(z), x)
-    rest = _arcsine_rest(s, z)
+    rest = _arcsine_tail(s, z)
     lost = outer.select(divide(fma(-s, s, z), s + s), 0.0)
     lost = s.ne(0.0).select(lost, 0.0)
     half_pi, half_pi_low = split(HALF_PI, x.kind)
