@@ -156,6 +156,6 @@ def test_races_of_random_accesses(seed: int) -> None:
             lanes = np.sort(rng.choice(batch.size, int(rng.integers(1, 4)), replace=False))
             where = rng.integers(0, 6, lanes.size) + (0 if across else batch.block[lanes] * 6)
             site = sites[int(rng.choice(3, p=[0.5, 0.35, 0.15]))]
-            accesses.note(storage, where, lanes, site, site.kind != "load")
+            accesses.record(storage, where, lanes, site, site.kind != "load")
             oracle.access(where, lanes, site.kind != "load", site.atomic)
     assert found == oracle.racing

@@ -3,8 +3,8 @@
 Both hold the scores and results of a block of ``rows`` and ``keys`` in registers of ``warps``. Shared memory holds elements of
 type ``dtype``, in rows of ``width`` (query, key) and ``v_width`` (value). A thread holds ``thread_rows`` rows, and of each
 ``thread_keys`` scores and ``thread_columns`` results, ``contiguous`` of them neighbours. A row is reduced over its lanes by
-shuffles at the xor distances ``lanes``. The softmax between the products (`attention_kernel.py`) is the same for both. Their texts are
-script for the thread ``ty``, ``tx`` of a block.
+shuffles at the xor distances ``lanes``. The softmax between the products (`attention_kernel.py`) is the same for both. Their texts
+are script for the thread ``ty``, ``tx`` of a block.
 """
 
 from __future__ import annotations

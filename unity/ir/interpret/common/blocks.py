@@ -11,7 +11,7 @@ from ....support.errors import InterpreterError
 from ...buffer import Buffer, MatchBufferRegion
 from ...expr import IntImm, Var
 from ...stmt import AllocBuffer, AllocConst, Block, BlockRealize, DeclBuffer, Stmt
-from .expressions import Env, ExprCompiler, joined, split
+from .expressions import Env, ExprCompiler, split, union_lanes
 
 Run = Callable[[Env], Env]
 Effect = Callable[[Env], None]
@@ -182,7 +182,7 @@ class BlockCompiler:
             after = body(inner)
             if guard is not None:
                 inner[guard[0]] = outer
-            return env if after is inner and rest is None else joined(after, rest)
+            return env if after is inner and rest is None else union_lanes(after, rest)
 
         return run
 

@@ -40,7 +40,7 @@ def two_dimensional(value: Value) -> Value:
     return value[:, None] if np.ndim(value) == 1 else value
 
 
-def joined(first: Env, second: Env) -> Env:
+def union_lanes(first: Env, second: Env) -> Env:
     """The lanes of either environment; None stands for no lanes."""
     return second if first is None else first if second is None else first.union(second)
 
@@ -56,8 +56,8 @@ class ExprCompiler:
     """Compiles the expressions of one function; what depends on how threads run (memory, calls) is left to its subclasses."""
 
     code: ClassVar[str]
-    """Code of the error for what has no meaning ``place``."""
-    place: ClassVar[str]
+    """Code of the error for what has no meaning ``location``."""
+    location: ClassVar[str]
     batched: ClassVar[bool]
     """Many threads run at once: even single numbers are numpy's."""
     intrinsics: ClassVar[dict[str, Callable[[Any, Call], Closure]]]
@@ -74,7 +74,7 @@ class ExprCompiler:
     def visit(self, expr: Expr) -> Closure:
         handler = self.handlers.get(type(expr))
         if handler is None:
-            raise self.undefined(f"{type(expr).__name__} has no meaning inside {self.place}", expr)
+            raise self.undefined(f"{type(expr).__name__} has no meaning inside {self.location}", expr)
         return handler(expr)
 
     def undefined(self, message: str, expr: Any) -> InterpreterError:
@@ -106,12 +106,14 @@ class ExprCompiler:
         """A call of an intrinsic."""
         make = self.intrinsics.get(expr.op.name) if type(expr.op) is Op else None
         if make is None:
-            raise self.undefined(f"{getattr(expr.op, 'name', 'this callee')} has no meaning inside {self.place}", expr)
+            raise self.undefined(
+                f"{getattr(expr.op, 'name', 'this callee')} has no meaning inside {self.location}", expr
+            )
         return make(self, expr)
 
     def foreign(self, name: str, call: Call) -> Closure:
         """A call of a function that is no C function of mathematics."""
-        raise self.undefined(f"no function {name!r} is known inside {self.place}", call)
+        raise self.undefined(f"no function {name!r} is known inside {self.location}", call)
 
     # ---- numbers or arrays
 
@@ -190,12 +192,12 @@ class ExprCompiler:
             x, y = a(env), b(env)
             zero = y == 0
             if zero is not False:
-                y = self.mended(zero, y, env, "integer division by zero", span)
+                y = self.replace_invalid(zero, y, env, "integer division by zero", span)
             return function(x, y)
 
         return divide
 
-    def mended(self, wrong: Value, value: Value, env: Env, text: str, span: Any) -> Value:
+    def replace_invalid(self, wrong: Value, value: Value, env: Env, text: str, span: Any) -> Value:
         """The value with 1 where it is wrong outside the lanes. Raises InterpreterError E313 where it is within."""
         self.refuse(wrong, env, "E313", text, span)
         return np.where(wrong, np.ones_like(value), value)[()]

@@ -165,7 +165,7 @@ def _shift(c: ExprCompiler, call: Call) -> Closure:
         x, y = a(env), b(env)
         wrong = (y < 0) | (y >= bits)
         if wrong is not False:
-            y = c.mended(wrong, y, env, text, call.span)
+            y = c.replace_invalid(wrong, y, env, text, call.span)
         return fit(x << y if left else x >> y)
 
     return run
@@ -304,13 +304,13 @@ def _access_ptr(c: ExprCompiler, call: Call) -> Closure:
     ty = call.args[0].ty
     size = ty.dtype.itemsize if isinstance(ty, PrimType) else 1
     data, offset = c.address(call.args[1], call), c.index(call.args[2])
-    return lambda env: data(env).moved(offset(env) * size)
+    return lambda env: data(env).offset_by(offset(env) * size)
 
 
 @register("handle_add_byte_offset", "ptr_byte_offset")
 def _byte_offset(c: ExprCompiler, call: Call) -> Closure:
     data, offset = c.address(call.args[0], call), c.index(call.args[1])
-    return lambda env: data(env).moved(offset(env))
+    return lambda env: data(env).offset_by(offset(env))
 
 
 @register("call_extern", "call_pure_extern")

@@ -45,8 +45,8 @@ def _round_float32(value: float) -> float:
 def _round_bfloat16(value: float) -> float:
     if value == 0.0 or value - value != 0.0:  # zero, infinities, NaN
         return float(value)
-    place = max(math.frexp(value)[1] - 8, -133)
-    result = math.ldexp(round(math.ldexp(value, -place)), place)
+    exponent = max(math.frexp(value)[1] - 8, -133)
+    result = math.ldexp(round(math.ldexp(value, -exponent)), exponent)
     return math.copysign(math.inf, value) if abs(result) > 3.3895313892515355e38 else math.copysign(result, value)
 
 

@@ -35,7 +35,7 @@ from ...stmt import (
 )  # fmt: skip
 from .arrays import Value, holder, limits
 from .blocks import BlockCompiler, Run
-from .expressions import Closure, Env, ExprCompiler, joined, split
+from .expressions import Closure, Env, ExprCompiler, split, union_lanes
 
 Both = Callable[[Run, Env, Run, Env], tuple[Env, Env]]
 """Runs the two cases of a condition, each for its lanes."""
@@ -51,16 +51,16 @@ class Loop:
         self.broken: Env = None
         self.continued: Env = None
 
-    def turned(self, live: Env) -> Env:
+    def continuing(self, live: Env) -> Env:
         """The lanes at the end of a turn, with those that went on to it directly."""
         if self.continued is not None:
-            live, self.continued = joined(live, self.continued), None
+            live, self.continued = union_lanes(live, self.continued), None
         return live
 
-    def ended(self, live: Env) -> Env:
+    def exited(self, live: Env) -> Env:
         """The lanes after the loop, with those that broke off."""
         if self.broken is not None:
-            live, self.broken = joined(live, self.broken), None
+            live, self.broken = union_lanes(live, self.broken), None
         return live
 
 
@@ -82,7 +82,7 @@ class StmtCompiler(BlockCompiler):
     def visit(self, stmt: Stmt) -> Run:
         handler = self.handlers.get(type(stmt))
         if handler is None:
-            raise self.expr.undefined(f"{type(stmt).__name__} has no meaning inside {self.expr.place}", stmt)
+            raise self.expr.undefined(f"{type(stmt).__name__} has no meaning inside {self.expr.location}", stmt)
         return handler(stmt)
 
     # ---- what subclasses say
@@ -99,21 +99,21 @@ class StmtCompiler(BlockCompiler):
         """An attribute."""
         return self.visit(stmt.body)
 
-    def alone(self, call: Call) -> Closure:
+    def call_statement(self, call: Call) -> Closure:
         """A call of a function of the module whose value nobody wants."""
         return self.expr.visit(call)
 
-    def cases(self, stmt: IfThenElse) -> Both:
+    def branches(self, stmt: IfThenElse) -> Both:
         """Lanes that part at a condition run its two cases one after the other."""
         return lambda then_case, first, else_case, other: (then_case(first), else_case(other))
 
-    def ragged(self, loop: Loop, body: Run, first: Value, count: Value, stride: Value, env: Env) -> Env:
+    def divergent_loop(self, loop: Loop, body: Run, first: Value, count: Value, stride: Value, env: Env) -> Env:
         """A loop whose lanes turn differently often."""
         raise NotImplementedError
 
     # ---- control
 
-    def _turns(self, var: Var, span: Any) -> Callable[[Value, Value, Value], Iterable[Value]]:
+    def _iterations(self, var: Var, span: Any) -> Callable[[Value, Value, Value], Iterable[Value]]:
         """Values of a loop variable from first, number and step, where all lanes share them. Raises InterpreterError E324."""
         dtype = dtype_of(var)
         (least, most), kind = limits(dtype), holder(dtype).type
@@ -154,13 +154,13 @@ class StmtCompiler(BlockCompiler):
         body = self.visit(stmt.body)
         self.bound.pop()
         self.loops.pop()
-        values = self._turns(var, span)
+        values = self._iterations(var, span)
 
         def run(env: Env) -> Env:
             first, count = low(env), extent(env)
             stride = step(env) if step is not None else 1
             if np.ndarray in (type(first), type(count), type(stride)):
-                return self.ragged(loop, body, first, count, stride, env)
+                return self.divergent_loop(loop, body, first, count, stride, env)
             live = env
             for value in values(first, count, stride):
                 if tick is not None:
@@ -168,10 +168,10 @@ class StmtCompiler(BlockCompiler):
                 live[var] = value
                 live = body(live)
                 if loop.continued is not None:
-                    live = loop.turned(live)
+                    live = loop.continuing(live)
                 if live is None:
                     break
-            return loop.ended(live)
+            return loop.exited(live)
 
         return run
 
@@ -185,12 +185,12 @@ class StmtCompiler(BlockCompiler):
             live, done = env, None
             while live is not None:
                 live, rest = split(live, cond(live))
-                done = joined(done, rest)
+                done = union_lanes(done, rest)
                 if live is not None:
                     if tick is not None:
                         tick(stmt.span)
-                    live = loop.turned(body(live))
-            return loop.ended(done)
+                    live = loop.continuing(body(live))
+            return loop.exited(done)
 
         return run
 
@@ -198,7 +198,7 @@ class StmtCompiler(BlockCompiler):
         loop = self.loops[-1]
 
         def run(env: Env) -> None:
-            loop.broken = joined(loop.broken, env)
+            loop.broken = union_lanes(loop.broken, env)
 
         return run
 
@@ -206,7 +206,7 @@ class StmtCompiler(BlockCompiler):
         loop = self.loops[-1]
 
         def run(env: Env) -> None:
-            loop.continued = joined(loop.continued, env)
+            loop.continued = union_lanes(loop.continued, env)
 
         return run
 
@@ -219,7 +219,7 @@ class StmtCompiler(BlockCompiler):
     def _if(self, stmt: IfThenElse) -> Run:
         cond, then_case = self.expr.visit(stmt.cond), self.visit(stmt.then_case)
         else_case = self.visit(stmt.else_case) if stmt.else_case is not None else lambda env: env
-        both = self.cases(stmt)
+        both = self.branches(stmt)
 
         def run(env: Env) -> Env:
             first, other = split(env, cond(env))
@@ -228,7 +228,7 @@ class StmtCompiler(BlockCompiler):
             if first is None:
                 return else_case(other)
             after, rest = both(then_case, first, else_case, other)
-            return env if after is first and rest is other else joined(after, rest)
+            return env if after is first and rest is other else union_lanes(after, rest)
 
         return run
 
@@ -257,7 +257,11 @@ class StmtCompiler(BlockCompiler):
                 return self._continue(None)
         if isinstance(value, (Var, IntImm)):
             return lambda env: env
-        effect = self.alone(value) if type(value) is Call and type(value.op) is GlobalVar else self.expr.visit(value)
+        effect = (
+            self.call_statement(value)
+            if type(value) is Call and type(value.op) is GlobalVar
+            else self.expr.visit(value)
+        )
 
         def run(env: Env) -> Env:
             effect(env)

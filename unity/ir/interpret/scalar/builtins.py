@@ -107,7 +107,7 @@ def _make_closure(ev: Any, call: Call, env: dict[Any, Any]) -> FunctionValue:
     function, given = ev.visit(call.args[0], env), ev.visit(call.args[1], env)
     if not isinstance(function, FunctionValue):
         raise InterpreterError("E318", "R.make_closure takes a function of the module", call.span)
-    return FunctionValue(function.callee, function.env, (*function.given, *given))
+    return FunctionValue(function.callee, function.env, (*function.bound_args, *given))
 
 
 def _invoke_closure(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
@@ -170,7 +170,7 @@ def _alloc_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> View:
             "E310", f"a tensor needs bytes {offset} to {end} of a storage of {storage.memory.size}", call.span
         )
     _forget(storage.memory, offset, end)
-    return View(storage.moved(offset), kind, tuple(shape), (), 0, "tensor")
+    return View(storage.offset_by(offset), kind, tuple(shape), (), 0, "tensor")
 
 
 def _forget(memory: Memory, start: int, end: int) -> None:

@@ -79,8 +79,8 @@ class RegionGuard:
             else:
                 return
         what = "reads" if kind == READ else "writes"
-        place = f"{buffer.name}[{', '.join([str(i) for i in indices])}]"
+        access = f"{buffer.name}[{', '.join([str(i) for i in indices])}]"
         raise InterpreterError(
-            "E315", f"block {self.block} {what} {place} outside its declared regions", span,
+            "E315", f"block {self.block} {what} {access} outside its declared regions", span,
             help=f"declare it with T.{what}(...), or leave T.reads and T.writes out",
         )  # fmt: skip

@@ -38,7 +38,7 @@ class GuardKey:
 class ExprCompiler(SharedCompiler):
     """Compiles the expressions of one function. ``guards`` are keys of the enclosing blocks' region guards in the environment."""
 
-    code, place, batched = "E318", "a tensor program", False
+    code, location, batched = "E318", "a tensor program", False
     intrinsics: ClassVar = INTRINSICS
 
     def __init__(self, machine: Machine) -> None:
@@ -92,7 +92,7 @@ class ExprCompiler(SharedCompiler):
             if function is None:
                 raise InterpreterError("E318", f"no function is registered as {name!r}", call.span)
             values = [a(env) for a in args]
-            views = [_view_behind(source, value, env) for source, value in zip(call.args[1:], values)]
+            views = [_view_of_pointer(source, value, env) for source, value in zip(call.args[1:], values)]
             if any([isinstance(value, Pointer) and view is None for value, view in zip(values, views)]):
                 raise InterpreterError(
                     "E318", f"{name!r} takes an address, which a registered Python function cannot", call.span
@@ -242,7 +242,7 @@ class ExprCompiler(SharedCompiler):
         return load_lanes
 
 
-def _view_behind(source: Expr, value: Any, env: Env) -> View | None:
+def _view_of_pointer(source: Expr, value: Any, env: Env) -> View | None:
     """The buffer that a pointer handed to a registered function stands for."""
     if not isinstance(value, Pointer) or type(source) is not Var:
         return None

@@ -48,8 +48,8 @@ from .values import (
     agree,
     array_of,
     check,
+    convert_value,
     from_reference,
-    plain_value,
     scalar_of,
     to_foreign,
     to_value,
@@ -175,7 +175,7 @@ class GraphEvaluator:
     def apply(self, callee: Any, args: list[Any], span: Any) -> Any:
         """Call a function value, a Python function of the registry, or a function of the module by name."""
         if isinstance(callee, FunctionValue):
-            args = [*callee.given, *args]
+            args = [*callee.bound_args, *args]
             if isinstance(callee.callee, str):
                 return self.call_function(callee.callee, args, span)
             return self.function(callee.callee, args, callee.env or {}, "the local function", span)
@@ -238,11 +238,11 @@ class GraphEvaluator:
                 raise InterpreterError("E321", message, call.span)
 
     def _reference_argument(self, arg: Expr, env: Env) -> Any:
-        return plain_value(self.visit(arg, env), getattr(arg, "span", None), array_of)
+        return convert_value(self.visit(arg, env), getattr(arg, "span", None), array_of)
 
     def _attribute(self, value: Any, env: Env) -> Any:
         if isinstance(value, Expr):
-            return plain_value(self.visit(value, env), None, array_of)
+            return convert_value(self.visit(value, env), None, array_of)
         if isinstance(value, (tuple, list)):
             return tuple([self._attribute(v, env) for v in value])
         return value

@@ -62,7 +62,7 @@ def _atomic_add(compiler: Any, call: Call) -> Closure:
         if not view.is_written(0):
             raise InterpreterError("E311", "atomic access to a cell nobody has written", call.span)
         old = view.get(0)
-        view.put(0, fit(old + value(env)))
+        view.set(0, fit(old + value(env)))
         return old
 
     return run

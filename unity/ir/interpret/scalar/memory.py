@@ -71,7 +71,7 @@ class Pointer:
     memory: Memory
     offset: int = 0
 
-    def moved(self, offset: int) -> Pointer:
+    def offset_by(self, offset: int) -> Pointer:
         """The address ``offset`` bytes further."""
         return Pointer(self.memory, self.offset + offset)
 
@@ -157,7 +157,7 @@ class View:
             return value - (self.mask + 1) if value & self.signed else value
         return value
 
-    def put(self, offset: int, value: Any) -> None:
+    def set(self, offset: int, value: Any) -> None:
         """Store a number; bounds are checked by the caller."""
         if self.table is not None:
             value = int.from_bytes(np.array(value, self.dtype.numpy).tobytes(), "little")

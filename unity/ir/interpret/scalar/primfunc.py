@@ -88,9 +88,9 @@ class CompiledPrimFunc:
         target = param.ty.dtype
         if source.is_float and not target.is_float:
             raise InterpreterError("E316", f"{self.name}: parameter {param.name} is {target.name}, got {arg!r}", span)
-        return self._whole(param, int(value), span) if source.is_int else caster(source, target)(value)
+        return self._integer(param, int(value), span) if source.is_int else caster(source, target)(value)
 
-    def _whole(self, var: Var, value: int, span: Any) -> Any:
+    def _integer(self, var: Var, value: int, span: Any) -> Any:
         """A whole number for a scalar or a symbol. Raises InterpreterError E316 where its type cannot hold it."""
         target = dtype_of(var)
         fault = range_fault(value, target.name) if target.is_integral and not target.is_bool else None
@@ -103,7 +103,7 @@ class CompiledPrimFunc:
         if len(buffer.shape) == len(view.shape):
             for dim, size in zip(buffer.shape, view.shape):
                 if isinstance(dim, Var) and dim not in env:
-                    env[dim] = self._whole(dim, size, buffer.span)
+                    env[dim] = self._integer(dim, size, buffer.span)
             for stride, step in zip(buffer.strides, view.strides):
                 if isinstance(stride, Var):
                     env.setdefault(stride, step)

@@ -40,7 +40,7 @@ class StmtCompiler(SharedCompiler):
         """The program returns."""
         env[RESULT] = value
 
-    def alone(self, call: Call) -> Closure:
+    def call_statement(self, call: Call) -> Closure:
         """A call of a function of the module whose value nobody wants."""
         return self.expr.function_call(call)
 
@@ -139,7 +139,7 @@ class StmtCompiler(SharedCompiler):
             def run(env: Env) -> Env:
                 new = value(env)
                 view, offset = single(env)
-                put(machine, view, offset, new, state, span)
+                checked_store(machine, view, offset, new, state, span)
                 return env
 
             return run
@@ -152,13 +152,13 @@ class StmtCompiler(SharedCompiler):
                 raise InterpreterError("E310", f"{lanes} lanes stored into {len(found)} of {view.name}", span)
             for offset, lane in zip(found, new):
                 if offset is not None:
-                    put(machine, view, offset, lane, state, span)
+                    checked_store(machine, view, offset, lane, state, span)
             return env
 
         return run_lanes
 
 
-def put(machine: Machine, view: View, offset: int, value: Any, state: bytes, span: Any) -> None:
+def checked_store(machine: Machine, view: View, offset: int, value: Any, state: bytes, span: Any) -> None:
     """Checked store of one number."""
     if not 0 <= offset < view.count:
         raise outside_memory(view, offset, span)
@@ -169,7 +169,7 @@ def put(machine: Machine, view: View, offset: int, value: Any, state: bytes, spa
     if view.plain:
         view.cells[offset] = value
     else:
-        view.put(offset, value)
+        view.set(offset, value)
     written = view.memory.written
     if written is not None:
         at = view.start + offset * view.size

@@ -36,10 +36,10 @@ class ShapeValue(tuple):  # type: ignore[type-arg]
 class FunctionValue:
     """A function with the values it captured, and arguments already given (closures made by ``R.make_closure``)."""
 
-    __slots__ = ("callee", "env", "given")
+    __slots__ = ("bound_args", "callee", "env")
 
     def __init__(self, callee: Function | str, env: Env | None = None, given: tuple[Any, ...] = ()) -> None:
-        self.callee, self.env, self.given = callee, env, given
+        self.callee, self.env, self.bound_args = callee, env, given
 
 
 class Mismatch(Exception):
@@ -88,12 +88,12 @@ def array_of(view: View, span: Any = None) -> np.ndarray:
     return array
 
 
-def plain_value(value: Any, span: Any, tensor: Callable[[View, Any], Any]) -> Any:
+def convert_value(value: Any, span: Any, tensor: Callable[[View, Any], Any]) -> Any:
     """A value with its tensors as ``tensor(view, span)`` gives them, shapes as tuples."""
     if isinstance(value, View):
         return tensor(value, span)
     if isinstance(value, tuple):
-        return tuple([plain_value(v, span, tensor) for v in value])
+        return tuple([convert_value(v, span, tensor) for v in value])
     return value
 
 
@@ -101,12 +101,12 @@ def to_foreign(value: Any, span: Any = None, output: bool = False) -> Any:
     """The form in which a registered function receives a value: Tensors over the same memory, tuples, numbers, objects."""
     if output:
         return Tensor(value.array())
-    return plain_value(value, span, lambda view, place: Tensor(array_of(view, place)))
+    return convert_value(value, span, lambda view, span: Tensor(array_of(view, span)))
 
 
 def from_value(value: Any) -> Any:
     """Python object of a value: tensors become arrays of their own."""
-    return plain_value(value, None, lambda view, place: np.array(array_of(view, place)))
+    return convert_value(value, None, lambda view, span: np.array(array_of(view, span)))
 
 
 def fresh_tensor(memory_name: str, shape: tuple[int, ...], dtype: DataType) -> View:
@@ -165,7 +165,7 @@ def check(ty: Type, value: Any, env: Env, evaluate: Evaluate) -> Any:
     match ty:
         case TensorType():
             if not isinstance(value, View):
-                raise Mismatch(f"expected a tensor, got {shown_value(value)}")
+                raise Mismatch(f"expected a tensor, got {describe(value)}")
             if ty.dtype is not None and value.dtype is not ty.dtype:
                 raise Mismatch(f"expected dtype {ty.dtype.name}, got {value.dtype.name}")
             if ty.ndim not in (-1, len(value.shape)):
@@ -177,7 +177,7 @@ def check(ty: Type, value: Any, env: Env, evaluate: Evaluate) -> Any:
                 _check_dims(ty.shape.values, value.shape, env, evaluate)
         case ShapeType():
             if not isinstance(value, tuple) or not all([type(v) is int for v in value]):
-                raise Mismatch(f"expected a shape, got {shown_value(value)}")
+                raise Mismatch(f"expected a shape, got {describe(value)}")
             if ty.ndim not in (-1, len(value)):
                 raise Mismatch(f"expected a shape of rank {ty.ndim}, got {tuple(value)}")
             if ty.values is not None:
@@ -187,7 +187,7 @@ def check(ty: Type, value: Any, env: Env, evaluate: Evaluate) -> Any:
             if isinstance(value, Pointer) or (value is None and ty.dtype.code == "handle"):
                 return value
             if not isinstance(value, (bool, int, float)):
-                raise Mismatch(f"expected a scalar, got {shown_value(value)}")
+                raise Mismatch(f"expected a scalar, got {describe(value)}")
             if isinstance(value, float) and not ty.dtype.is_float:
                 raise Mismatch(f"expected {ty.dtype.name}, got the float {value}")
             source = DataType("bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float64")
@@ -196,17 +196,17 @@ def check(ty: Type, value: Any, env: Env, evaluate: Evaluate) -> Any:
             if not isinstance(value, tuple) or (isinstance(value, ShapeValue) and ty.fields):
                 if value is None and not ty.fields:
                     return ()
-                raise Mismatch(f"expected a tuple, got {shown_value(value)}")
+                raise Mismatch(f"expected a tuple, got {describe(value)}")
             if len(value) != len(ty.fields):
                 raise Mismatch(f"expected a tuple of {len(ty.fields)}, got one of {len(value)}")
             return tuple([check(f, v, env, evaluate) for f, v in zip(ty.fields, value)])
         case FuncType():
             if not isinstance(value, FunctionValue) and not callable(value):
-                raise Mismatch(f"expected a function, got {shown_value(value)}")
+                raise Mismatch(f"expected a function, got {describe(value)}")
     return value
 
 
-def shown_value(value: Any) -> str:
+def describe(value: Any) -> str:
     """Short description of a value for messages."""
     if isinstance(value, View):
         return f"a tensor {tuple(value.shape)} of {value.dtype.name}"
@@ -222,7 +222,7 @@ def scalar_of(value: Any) -> Any:
     if isinstance(value, View):
         array = array_of(value)
         if array.size != 1:
-            raise Mismatch(f"expected a single value, got {shown_value(value)}")
+            raise Mismatch(f"expected a single value, got {describe(value)}")
         return array.reshape(-1)[0].item()
     return value
 

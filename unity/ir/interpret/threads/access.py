@@ -109,10 +109,12 @@ class Locator:
         outside = (address < 0) | (address + item > storage.limit)
         if bad is not None:
             outside = outside & ~bad
-        crooked = address % element != 0
+        misaligned = address % element != 0
         outside = self._report(outside, mask, lambda lanes, _: self.wave.outside_memory(self.site, array, lanes))
-        crooked = self._report(crooked, mask, lambda lanes, _: self.wave.misaligned(self.site, array, lanes, element))
-        for more in (outside, crooked):
+        misaligned = self._report(
+            misaligned, mask, lambda lanes, _: self.wave.misaligned(self.site, array, lanes, element)
+        )
+        for more in (outside, misaligned):
             if more is not None:
                 bad = more if bad is None else bad | more
         return bad
@@ -138,9 +140,9 @@ class Locator:
         whole: np.ndarray = np.all(active, axis=1)
         if (whole == np.any(active, axis=1)).all() and (address - address[:, :1] == steps).all():
             start, width = address[:, 0], item * total
-            crooked = np.flatnonzero(whole & (start % width != 0)) if width in (2, 4, 8, 16) else whole[:0]
-            if crooked.size and array.storage.scope != "local":
-                wave.misaligned(self.site, array, crooked, width)
+            misaligned = np.flatnonzero(whole & (start % width != 0)) if width in (2, 4, 8, 16) else whole[:0]
+            if misaligned.size and array.storage.scope != "local":
+                wave.misaligned(self.site, array, misaligned, width)
             wave.count(self.site, array.storage, start, Mask(whole), width)
             return
         for column in range(total):

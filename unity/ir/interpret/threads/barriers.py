@@ -56,10 +56,10 @@ Places = tuple[Barriers, np.ndarray, np.ndarray, np.ndarray]
 """Barriers, and the lanes that name one, their blocks and its number."""
 
 
-def barriers_at(compiler: ExprCompiler, call: Call, place: int, begins: bool = False) -> Callable[[Mask], Places]:
+def barriers_at(compiler: ExprCompiler, call: Call, index: int, creates: bool = False) -> Callable[[Mask], Places]:
     """The barriers that an argument names."""
     wave, span = compiler.wave, call.span
-    number = compiler.index(call.args[place])
+    number = compiler.index(call.args[index])
 
     def find(mask: Mask) -> Places:
         barriers, lanes = wave.env.get(Barriers), mask.index
@@ -71,18 +71,18 @@ def barriers_at(compiler: ExprCompiler, call: Call, place: int, begins: bool = F
         if wrong.any():
             text = f"barrier {int(numbers[wrong.argmax()])} of {barriers.count}"
             raise wave.failure("E372", text, span, int(lanes[wrong.argmax()]))
-        if not begins:
+        if not creates:
             missing = barriers.expected[blocks, numbers] == 0
             if missing.any():
                 text = f"barrier {int(numbers[missing.argmax()])} is used before T.ptx_init_barrier_thread_count"
                 raise wave.failure("E364", text, span, int(lanes[missing.argmax()]))
-            _seen(wave, barriers, call, lanes, blocks, numbers)
+            _check_visible(wave, barriers, call, lanes, blocks, numbers)
         return barriers, lanes, blocks, numbers
 
     return find
 
 
-def _seen(
+def _check_visible(
     wave: Wave, barriers: Barriers, call: Call, lanes: np.ndarray, blocks: np.ndarray, numbers: np.ndarray
 ) -> None:
     """Report barriers that another thread began, with no barrier of the block since."""
@@ -111,7 +111,7 @@ def _create(compiler: ExprCompiler, call: Call) -> Closure:
 
 @register("ptx_init_barrier_thread_count")
 def _initialize(compiler: ExprCompiler, call: Call) -> Closure:
-    find, arrivals, wave = barriers_at(compiler, call, 0, begins=True), compiler.index(call.args[1]), compiler.wave
+    find, arrivals, wave = barriers_at(compiler, call, 0, creates=True), compiler.index(call.args[1]), compiler.wave
 
     def run(mask: Mask) -> Value:
         barriers, lanes, blocks, numbers = find(mask)
@@ -163,7 +163,7 @@ def _wait(compiler: ExprCompiler, call: Call) -> Closure:
         barriers, lanes, blocks, numbers = find(mask)
         asked = np.broadcast_to(np.asarray(parity(mask) if parity is not None else 0), wave.batch.size)[lanes] & 1
         wave.record(Fibers).wait(
-            lambda: bool((barriers.parity[blocks, numbers] != asked).all()), lambda: stuck(wave, call, int(lanes[0]))
+            lambda: bool((barriers.parity[blocks, numbers] != asked).all()), lambda: deadlock(wave, call, int(lanes[0]))
         )
         base = np.broadcast_to(wave.batch.block_base, wave.batch.size).copy()
         base[lanes] = np.maximum(base[lanes], barriers.ended[blocks, numbers])
@@ -173,7 +173,7 @@ def _wait(compiler: ExprCompiler, call: Call) -> Closure:
     return run
 
 
-def stuck(wave: Wave, call: Call, lane: int) -> Exception:
+def deadlock(wave: Wave, call: Call, lane: int) -> Exception:
     """The error of threads that all wait."""
     error = wave.failure("E362", "no thread can go on: a phase that nobody ends is waited for", call.span, lane)
     error.notes += [
@@ -221,8 +221,8 @@ def _bulk(compiler: ExprCompiler, call: Call) -> Closure:
 
     def source(mask: Mask) -> tuple[np.ndarray, np.ndarray]:
         first = wave.rows(offset(mask))[mask.index]
-        places = first[:, None] + np.arange(bytes_of(mask) // item)
-        return places, np.ones(places.shape, np.bool_)
+        elements = first[:, None] + np.arange(bytes_of(mask) // item)
+        return elements, np.ones(elements.shape, np.bool_)
 
     return _copying(compiler, call, 5, source, 0, 16)
 
@@ -244,14 +244,14 @@ def _box(compiler: ExprCompiler, form: TensorCopy) -> Callable[[Mask], tuple[np.
 
     def source(mask: Mask) -> tuple[np.ndarray, np.ndarray]:
         lanes = mask.index
-        places = np.zeros((len(lanes), grid.shape[1]), np.int64)
-        inside = np.ones(places.shape, np.bool_)
+        elements = np.zeros((len(lanes), grid.shape[1]), np.int64)
+        inside = np.ones(elements.shape, np.bool_)
         for axis, (size, first) in enumerate(zip(sizes, corner)):
             extent, begin = [wave.rows(e(mask))[lanes] for e in (size, first)]
-            place = begin[:, None] + grid[axis]
-            inside &= (place >= 0) & (place < extent[:, None])
-            places = places * extent[:, None] + place
-        return places, inside
+            coordinate = begin[:, None] + grid[axis]
+            inside &= (coordinate >= 0) & (coordinate < extent[:, None])
+            elements = elements * extent[:, None] + coordinate
+        return elements, inside
 
     return source
 
@@ -278,11 +278,11 @@ def _pixels(
             found.append(number % count[:, None] * stride + lower + offset[:, None])
             number = number // count[:, None]
         found.append(number)
-        places, inside = np.zeros(number.shape, np.int64), np.ones(number.shape, np.bool_)
-        for place, extent in zip(reversed(found), extents):
-            inside &= (place >= 0) & (place < extent[:, None])
-            places = places * extent[:, None] + place
-        return places, inside
+        elements, inside = np.zeros(number.shape, np.int64), np.ones(number.shape, np.bool_)
+        for coordinate, extent in zip(reversed(found), extents):
+            inside &= (coordinate >= 0) & (coordinate < extent[:, None])
+            elements = elements * extent[:, None] + coordinate
+        return elements, inside
 
     return source
 
@@ -308,15 +308,15 @@ def _copying(
         barriers, lanes, blocks, numbers = find(mask)
         if not len(lanes):
             return NOTHING
-        places, inside = source(mask)
+        elements, inside = source(mask)
         (here, base), (storage, start) = origin.start(mask), target.start(mask)
-        address = base[lanes][:, None] + places * item
-        everyone = np.broadcast_to(lanes[:, None], places.shape)
-        values = np.zeros(places.shape, dtype.numpy)
+        address = base[lanes][:, None] + elements * item
+        everyone = np.broadcast_to(lanes[:, None], elements.shape)
+        values = np.zeros(elements.shape, dtype.numpy)
         if inside.any():
             wanted = origin.checked(here, address[inside], everyone[inside])
             values[inside] = origin.load(here, wanted, everyone[inside])
-        landing = swizzled(start[lanes][:, None] + np.arange(places.shape[1]) * item, swizzle)
+        landing = swizzled(start[lanes][:, None] + np.arange(elements.shape[1]) * item, swizzle)
 
         def store(come: bool) -> None:
             flat, owners = target.checked(storage, landing, lanes).ravel(), everyone.ravel()
@@ -330,7 +330,7 @@ def _copying(
 
         def come() -> None:
             store(True)
-            np.subtract.at(barriers.bytes, (blocks, numbers), places.shape[1] * item)
+            np.subtract.at(barriers.bytes, (blocks, numbers), elements.shape[1] * item)
             barriers.end_phases(wave)
 
         wave.record(Fibers).late.append(come)
@@ -351,17 +351,17 @@ def _bulk_store(compiler: ExprCompiler, call: Call) -> Closure:
         lanes = mask.index
         if not len(lanes):
             return NOTHING
-        places, inside = box(mask)
-        everyone = np.broadcast_to(lanes[:, None], places.shape)
+        elements, inside = box(mask)
+        everyone = np.broadcast_to(lanes[:, None], elements.shape)
         (here, start), (there, base) = source.start(mask), target.start(mask)
-        from_ = swizzled(start[lanes][:, None] + np.arange(places.shape[1]) * item, form.swizzle)
+        from_ = swizzled(start[lanes][:, None] + np.arange(elements.shape[1]) * item, form.swizzle)
         source.checked(here, from_, lanes)
         source.aligned(start, lanes, 128)
         owners = everyone[inside]
         values = source.load(here, from_[inside], owners)
         cells = source.cells(here, from_[inside], owners)
         fenced(wave, here, cells, owners, source.site, "a bulk copy")
-        landing = target.checked(there, (base[lanes][:, None] + places * item)[inside], owners)
+        landing = target.checked(there, (base[lanes][:, None] + elements * item)[inside], owners)
         target.store(there, landing, owners, values)
         wave.record(Stores, wave.batch.size).begin(
             lanes, lambda due: still_read(wave, here, cells, owners, source.site, lanes[due])
@@ -384,7 +384,7 @@ def still_read(wave: Wave, storage: Storage, cells: np.ndarray, lanes: np.ndarra
     if storage.shadow is not None:
         some = np.isin(lanes, by)
         storage.shadow.readers.forget(cells[some].ravel())
-        wave.accesses.note(storage, cells[some], lanes[some], site, False)
+        wave.accesses.record(storage, cells[some], lanes[some], site, False)
 
 
 def fenced(wave: Wave, storage: Storage, cells: np.ndarray, lanes: np.ndarray, site: Site, reader: str) -> None:

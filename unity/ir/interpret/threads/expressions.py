@@ -25,7 +25,7 @@ from .wave import Wave
 class ExprCompiler(SharedCompiler):
     """Compiles the expressions of one kernel."""
 
-    code, place, batched = "E369", "a kernel", True
+    code, location, batched = "E369", "a kernel", True
     intrinsics: ClassVar[Intrinsics] = Intrinsics(SHARED)
 
     def __init__(self, wave: Wave) -> None:

@@ -19,10 +19,10 @@ Holds = Callable[[], bool]
 class _Fiber:
     """A part that waits: the condition under which it goes on, and how it is woken or begun."""
 
-    __slots__ = ("begin", "holds", "thread", "woken")
+    __slots__ = ("begin", "ready", "thread", "woken")
 
     def __init__(self, holds: Holds, thread: threading.Thread, begin: bool = False) -> None:
-        self.holds, self.thread, self.begin = holds, thread, begin
+        self.ready, self.thread, self.begin = holds, thread, begin
         self.woken = threading.Event()
 
     def resume(self) -> None:
@@ -45,14 +45,14 @@ class Fibers:
         while not holds():
             other = self._next()
             if other is not None:
-                self._hand_over(other, _Fiber(holds, threading.current_thread()))
+                self._switch(other, _Fiber(holds, threading.current_thread()))
             elif self.late:
                 while self.late:
                     self.late.pop(0)()
             else:
                 raise stuck()
 
-    def beside(self, first: Callable[[], T], second: Callable[[], T], stuck: Callable[[], Exception]) -> tuple[T, T]:
+    def run_both(self, first: Callable[[], T], second: Callable[[], T], stuck: Callable[[], Exception]) -> tuple[T, T]:
         """Run two parts; what both give."""
         done: list[T] = []
         parent = threading.current_thread()
@@ -77,12 +77,12 @@ class Fibers:
 
     def _next(self) -> _Fiber | None:
         """A waiting part that can go on."""
-        for place, fiber in enumerate(self._waiting):
-            if fiber.holds():
-                return self._waiting.pop(place)
+        for index, fiber in enumerate(self._waiting):
+            if fiber.ready():
+                return self._waiting.pop(index)
         return None
 
-    def _hand_over(self, other: _Fiber, own: _Fiber) -> None:
+    def _switch(self, other: _Fiber, own: _Fiber) -> None:
         self._waiting.append(own)
         other.resume()
         own.woken.wait()
@@ -100,16 +100,16 @@ class Fibers:
             if fiber is not None:
                 fiber.resume()
                 return
-        for place, fiber in enumerate(self._waiting):
+        for index, fiber in enumerate(self._waiting):
             if fiber.thread is parent:
-                self._waiting.pop(place).resume()
+                self._waiting.pop(index).resume()
                 return
 
     def _stop(self, thread: threading.Thread) -> None:
         """End a part after a failure."""
-        for place, fiber in enumerate(self._waiting):
+        for index, fiber in enumerate(self._waiting):
             if fiber.thread is thread:
-                self._waiting.pop(place)
+                self._waiting.pop(index)
                 if not fiber.begin:
                     fiber.resume()
                     thread.join()

@@ -74,10 +74,10 @@ class Site:
         return self.transactions - self.ideal
 
     def __str__(self) -> str:
-        place = f"line {self.line}: " if self.line is not None else ""
+        prefix = f"line {self.line}: " if self.line is not None else ""
         what = "bank passes" if self.scope.startswith("shared") else "128-byte transactions"
         return (
-            f"{place}{self.kind} of {self.buffer} ({self.scope}): {self.transactions} {what} for {self.requests} requests,"
+            f"{prefix}{self.kind} of {self.buffer} ({self.scope}): {self.transactions} {what} for {self.requests} requests,"
             f" {self.ideal} would do, worst request {self.worst}"
         )
 

@@ -56,7 +56,7 @@ class Fragment:
     span: Span | None
     site: Site
 
-    def places(self, mask: Mask, shape: tuple[int, int], warps: np.ndarray) -> tuple[Address, np.ndarray]:
+    def addresses(self, mask: Mask, shape: tuple[int, int], warps: np.ndarray) -> tuple[Address, np.ndarray]:
         """Addresses of the numbers (warps x rows x columns) for the first lanes of ``warps``."""
         target: Address = self.wave.env[self.data]
         count = shape[0] * shape[1]
@@ -73,7 +73,7 @@ class Fragment:
 
     def read(self, mask: Mask, shape: tuple[int, int], warps: np.ndarray) -> np.ndarray:
         """The matrices of the warps."""
-        target, address = self.places(mask, shape, warps)
+        target, address = self.addresses(mask, shape, warps)
         self.wave.array = target.storage.flat(self.dtype, target.storage.name)
         lanes = np.repeat(warps, address.shape[1])
         found = self.wave.accesses.load(target.storage, address.ravel(), lanes, self.dtype, self.site)
@@ -81,20 +81,20 @@ class Fragment:
 
     def write(self, mask: Mask, values: np.ndarray, warps: np.ndarray) -> None:
         """Store the matrices of the warps."""
-        target, address = self.places(mask, values.shape[1:], warps)
+        target, address = self.addresses(mask, values.shape[1:], warps)
         self.wave.array = target.storage.flat(self.dtype, target.storage.name)
         lanes = np.repeat(warps, address.shape[1])
         self.wave.accesses.store(target.storage, address.ravel(), lanes, values.ravel(), self.dtype, self.site, True)
 
 
-def fragment(compiler: ExprCompiler, call: Call, place: int, index: int, kind: str) -> Fragment:
+def fragment(compiler: ExprCompiler, call: Call, position: int, index: int, kind: str) -> Fragment:
     """The fragment at argument ``place`` with its number at argument ``index``."""
-    data, dtype, scope = fragment_of(call.args[place], call.span)
+    data, dtype, scope = fragment_of(call.args[position], call.span)
     site = compiler.wave.log.site(data.name, kind, scope, call.span)
     return Fragment(compiler.wave, data, dtype, scope, compiler.index(call.args[index]), call.span, site)
 
 
-def whole_warps(wave: Wave, mask: Mask, what: str, span: Span | None) -> np.ndarray:
+def full_warps(wave: Wave, mask: Mask, what: str, span: Span | None) -> np.ndarray:
     """First lanes of the warps that take part; a warp of which only some lanes do is reported."""
     rows = mask.lanes.reshape(-1, WARP)
     some = rows.any(axis=1)
@@ -121,7 +121,7 @@ def _fill(compiler: ExprCompiler, call: Call) -> Closure:
     convert = caster(dtype_of(call.args[5]), target.dtype)
 
     def run(mask: Mask) -> Value:
-        warps = whole_warps(wave, mask, "T.tvm_fill_fragment", call.span)
+        warps = full_warps(wave, mask, "T.tvm_fill_fragment", call.span)
         given = np.broadcast_to(np.asarray(convert(value(mask))), wave.batch.size)[warps]
         target.write(mask, np.broadcast_to(given[:, None, None], (len(warps), *shape)), warps)
         wave.env[target.data].storage.fragment = size
@@ -154,7 +154,7 @@ def _move(compiler: ExprCompiler, call: Call) -> Closure:
     item = dtype.itemsize
 
     def run(mask: Mask) -> Value:
-        warps = whole_warps(wave, mask, f"T.{short_name(call)}", call.span)
+        warps = full_warps(wave, mask, f"T.{short_name(call)}", call.span)
         if not len(warps):
             return NOTHING
         target: Address = address(mask)
@@ -162,8 +162,8 @@ def _move(compiler: ExprCompiler, call: Call) -> Closure:
         start = wave.rows(target.offset)[warps]
         step = np.broadcast_to(np.asarray(stride(mask)), wave.batch.size)[warps]
         leading, other = (rows, columns) if layout == "row_major" else (columns, rows)
-        places = start[:, None, None] + (leading * step[:, None, None] + other) * item
-        where, good = target_memory(wave, target, places.reshape(len(warps), -1), dtype, name, site, warps)
+        addresses = start[:, None, None] + (leading * step[:, None, None] + other) * item
+        where, good = target_memory(wave, target, addresses.reshape(len(warps), -1), dtype, name, site, warps)
         lanes = np.repeat(warps, where.shape[1])
         if loads:
             values = np.zeros(where.size, dtype.numpy)
@@ -179,16 +179,16 @@ def _move(compiler: ExprCompiler, call: Call) -> Closure:
 
 
 def target_memory(
-    wave: Wave, target: Address, places: np.ndarray, dtype: DataType, name: str, site: Site, warps: np.ndarray
+    wave: Wave, target: Address, addresses: np.ndarray, dtype: DataType, name: str, site: Site, warps: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Byte addresses and the numbers of those inside the memory; the others are reported."""
     item, storage = dtype.itemsize, target.storage
     wave.array = storage.flat(dtype, name)
-    inside = (places >= 0) & (places + item <= storage.limit)
+    inside = (addresses >= 0) & (addresses + item <= storage.limit)
     if not inside.all():
         row = int(np.argwhere(~inside)[0][0])
         wave.outside_memory(site, wave.array, warps[row : row + 1])
-    return places, np.flatnonzero(inside)
+    return addresses, np.flatnonzero(inside)
 
 
 @register("tvm_mma_sync")
@@ -202,7 +202,7 @@ def _mma(compiler: ExprCompiler, call: Call) -> Closure:
     wave = compiler.wave
 
     def run(mask: Mask) -> Value:
-        warps = whole_warps(wave, mask, "T.tvm_mma_sync", call.span)
+        warps = full_warps(wave, mask, "T.tvm_mma_sync", call.span)
         if not len(warps):
             return NOTHING
         size = wave.env[a.data].storage.fragment or wave.env[b.data].storage.fragment

@@ -58,18 +58,18 @@ def _atomic_add(compiler: ExprCompiler, call: Call) -> Closure:
             raise wave.failure("E310", "atomic access outside the memory", call.span, int(wrong.argmax()))
         wave.count(site, storage, offsets, mask, size)
         lanes = mask.index
-        places = storage.places(offsets[lanes], size, lanes)
+        elements = storage.element_indices(offsets[lanes], size, lanes)
         added = np.broadcast_to(np.asarray(value(mask)), wave.batch.size)[lanes]
         before = wave.accesses.load(storage, offsets[lanes], lanes, dtype, site)
-        order = np.argsort(places, kind="stable")
+        order = np.argsort(elements, kind="stable")
         cells = storage.typed(dtype)
         old = before.copy()
-        if np.unique(places).size == places.size:
-            cells[places] = before + added
+        if np.unique(elements).size == elements.size:
+            cells[elements] = before + added
         else:  # one lane after the other, in order of the lanes
             for k in order.tolist():
-                old[k] = cells[places[k]]
-                cells[places[k]] = old[k] + added[k]
+                old[k] = cells[elements[k]]
+                cells[elements[k]] = old[k] + added[k]
         found = np.zeros(wave.batch.size, dtype.numpy)
         found[lanes] = old
         return found

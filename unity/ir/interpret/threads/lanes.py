@@ -162,10 +162,10 @@ class Batch:
             return self.virtual_index(key)
         extents = self.geometry.blocks if kind == "blockIdx" else self.geometry.threads
         number = self.block if kind == "blockIdx" else self.thread
-        place = AXES.index(axis)
-        for k in range(place):
+        axis_index = AXES.index(axis)
+        for k in range(axis_index):
             number = number // extents[k]
-        return number % extents[place]
+        return number % extents[axis_index]
 
     def virtual_index(self, key: tuple[str, int]) -> Value:
         """Index of the lane along a virtual thread axis."""
@@ -175,7 +175,7 @@ class Batch:
             rest = rest // extent
         return rest % self.virtual[axis]
 
-    def spread(self, rows: np.ndarray, key: tuple[str, int]) -> np.ndarray:
+    def broadcast(self, rows: np.ndarray, key: tuple[str, int]) -> np.ndarray:
         """Rows of the lanes with index 0 along a virtual axis, repeated for all its indices."""
         axis = [k for k, _ in self.geometry.virtual].index(key)
         shaped = rows.reshape(*self.virtual, self.plane, *rows.shape[1:])

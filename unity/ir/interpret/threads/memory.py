@@ -104,7 +104,7 @@ class Storage:
             found = self._typed[kind] = self.raw[:usable].view(kind)
         return found
 
-    def places(self, address: Value, item: int, lanes: np.ndarray | None) -> np.ndarray:
+    def element_indices(self, address: Value, item: int, lanes: np.ndarray | None) -> np.ndarray:
         """Numbers of elements of ``item`` bytes at byte addresses of the lanes (all when None)."""
         owner = self.owner if lanes is None or np.ndim(self.owner) == 0 else self.owner[lanes]
         if np.ndim(address) == 2 and np.ndim(owner) == 1:
@@ -112,15 +112,15 @@ class Storage:
         found: np.ndarray = owner * (self.size // item) + address // item
         return found
 
-    def cells(self, places: np.ndarray, item: int) -> np.ndarray:
+    def cells(self, elements: np.ndarray, item: int) -> np.ndarray:
         """Cells of elements: one row more per cell of an element where it has several."""
         if item == self.granule:
-            return places
+            return elements
         per = item // self.granule
         if per == 0:
-            found: np.ndarray = places * item // self.granule
+            found: np.ndarray = elements * item // self.granule
             return found
-        return places[..., None] * per + np.arange(per)
+        return elements[..., None] * per + np.arange(per)
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class Address:
     storage: Storage
     offset: Value
 
-    def moved(self, offset: Value) -> Address:
+    def offset_by(self, offset: Value) -> Address:
         """The address ``offset`` bytes further."""
         return Address(self.storage, self.offset + np.int64(0) + offset)
 
@@ -192,18 +192,18 @@ class Accesses:
     def load(self, storage: Storage, address: Value, active: np.ndarray, dtype: DataType, site: Site) -> np.ndarray:
         """Numbers at byte addresses (rows or rows x columns) of the lanes ``active`` numbers; flat arrays of their rows."""
         item = dtype.itemsize
-        places = storage.places(address, item, active)
-        values: np.ndarray = storage.typed(dtype)[places]
+        elements = storage.element_indices(address, item, active)
+        values: np.ndarray = storage.typed(dtype)[elements]
         if dtype.is_bool:
             values = np.asarray(values != 0)
         if storage.written is None and storage.shadow is None:
             return values
-        cells = storage.cells(places, item)
+        cells = storage.cells(elements, item)
         if storage.written is not None:
             written = storage.written[cells]
             if not written.all():
-                self.uninitialised(site, storage, places * item, active, written)
-        self.note(storage, cells, active, site, False)
+                self.uninitialised(site, storage, elements * item, active, written)
+        self.record(storage, cells, active, site, False)
         return values
 
     def store(
@@ -218,19 +218,19 @@ class Accesses:
     ) -> None:
         """Store numbers at byte addresses of the lanes ``active`` numbers; undefined ones make the cells unwritten."""
         item = dtype.itemsize
-        places = storage.places(address, item, active)
-        storage.typed(dtype)[places] = values
+        elements = storage.element_indices(address, item, active)
+        storage.typed(dtype)[elements] = values
         if storage.written is None and storage.shadow is None:
             return
-        cells = storage.cells(places, item)
+        cells = storage.cells(elements, item)
         if storage.stored is not None:
             owners = self.batch.number[active]
             storage.stored[cells] = owners.reshape(-1, *[1] * (cells.ndim - 1)) if cells.ndim > 1 else owners
         if storage.written is not None:
             storage.written[cells] = defined
-        self.note(storage, cells, active, site, True)
+        self.record(storage, cells, active, site, True)
 
-    def note(self, storage: Storage, cells: np.ndarray, active: np.ndarray, site: Site, writes: bool) -> None:
+    def record(self, storage: Storage, cells: np.ndarray, active: np.ndarray, site: Site, writes: bool) -> None:
         """Tell the shadow of accesses to cells: the first axis belongs to the lanes."""
         shadow = storage.shadow
         if shadow is None:

@@ -15,7 +15,7 @@ from ...types import PrimType
 from ..common.arrays import Value
 from ..common.expressions import Closure
 from .expressions import ExprCompiler
-from .fragments import multiply_add, whole_warps
+from .fragments import full_warps, multiply_add
 from .groups import Copies, group_calls
 from .intrinsics import register
 from .lanes import WARP, Mask
@@ -32,7 +32,7 @@ Places = tuple[np.ndarray, np.ndarray]
 """Row and column of each element: lanes x registers."""
 
 
-def _halves(count: int, width: int, k: int) -> tuple[Places, Places]:
+def _coordinates(count: int, width: int, k: int) -> tuple[Places, Places]:
     """Elements of A and B whose runs of ``width`` neighbours along k lie in one lane."""
     i = np.arange(count)
     run = i // width
@@ -44,24 +44,24 @@ def _halves(count: int, width: int, k: int) -> tuple[Places, Places]:
 
 
 LAYOUTS: dict[tuple[str, int], tuple[Places, Places]] = {
-    ("m16n8k8", 32): _halves(4, 1, 8),
-    ("m16n8k8", 16): _halves(4, 2, 8), ("m16n8k16", 16): _halves(8, 2, 16), ("m16n8k16", 8): _halves(8, 4, 16),
-    ("m16n8k32", 8): _halves(16, 4, 32),
+    ("m16n8k8", 32): _coordinates(4, 1, 8),
+    ("m16n8k8", 16): _coordinates(4, 2, 8), ("m16n8k16", 16): _coordinates(8, 2, 16), ("m16n8k16", 8): _coordinates(8, 4, 16),
+    ("m16n8k32", 8): _coordinates(16, 4, 32),
 }  # fmt: skip
 """Places of A and B by shape and bits of their elements."""
 _I = np.arange(4)
 ACCUMULATOR: Places = (GROUP[:, None] + 8 * (_I // 2), MEMBER[:, None] * 2 + _I % 2)
 
 
-def _text(call: Call, place: int) -> str:
-    arg = call.args[place]
+def _text(call: Call, index: int) -> str:
+    arg = call.args[index]
     return arg.value if type(arg) is StringImm else ""
 
 
-def _type(call: Call, place: int) -> DataType:
-    name = PTX_TYPES.get(_text(call, place))
+def _type(call: Call, index: int) -> DataType:
+    name = PTX_TYPES.get(_text(call, index))
     if name is None:
-        raise InterpreterError("E369", f"T.ptx_mma of type {_text(call, place)!r}", call.span)
+        raise InterpreterError("E369", f"T.ptx_mma of type {_text(call, index)!r}", call.span)
     return DataType(name)
 
 
@@ -85,7 +85,7 @@ def _mma(compiler: ExprCompiler, call: Call) -> Closure:
     c_row, c_column = ACCUMULATOR
 
     def run(mask: Mask) -> Value:
-        warps = whole_warps(wave, mask, "T.ptx_mma", call.span)
+        warps = full_warps(wave, mask, "T.ptx_mma", call.span)
         if not len(warps):
             return np.zeros((), c_type.numpy)[()]
         lanes = (warps[:, None] + np.arange(WARP)).ravel()
@@ -120,17 +120,17 @@ def _ldmatrix(compiler: ExprCompiler, call: Call) -> Closure:
         row, column = column, row
 
     def run(mask: Mask) -> Value:
-        warps = whole_warps(wave, mask, "T.ptx_ldmatrix", call.span)
+        warps = full_warps(wave, mask, "T.ptx_ldmatrix", call.span)
         if not len(warps):
             return np.zeros((), dtype.numpy)[()]
         storage, start = source.start(mask)
         givers = (warps[:, None] + np.arange(8 * number)).ravel()
-        places = source.run(storage, start, wide, givers)
+        addresses = source.run(storage, start, wide, givers)
         source.aligned(start, givers, 16)
         giving = np.zeros(wave.batch.size, np.bool_)
         giving[givers] = True
         wave.count(source.site, storage, start, Mask(giving), 16)
-        rows = source.load(storage, places.ravel(), np.repeat(givers, wide))
+        rows = source.load(storage, addresses.ravel(), np.repeat(givers, wide))
         matrices = rows.reshape(len(warps), number, 8, wide)
         found = matrices[:, :, row, column]  # warps x matrices x lanes x elements
         lanes = (warps[:, None] + np.arange(WARP)).ravel()
@@ -157,14 +157,14 @@ def _cp_async(compiler: ExprCompiler, call: Call) -> Closure:
     condition = compiler.visit(call.args[5]) if len(call.args) > 5 else None
     wave = compiler.wave
     fallback = call.ty.dtype.element if isinstance(call.ty, PrimType) else DataType("uint8")
-    to_type, source_type = [element_of(call.args[place]) or fallback for place in (0, 2)]
+    to_type, source_type = [element_of(call.args[index]) or fallback for index in (0, 2)]
     if to_type.itemsize != source_type.itemsize:
         raise InterpreterError("E372", f"T.ptx_cp_async from {source_type.name} to {to_type.name}", call.span)
     source = Operand(compiler, call, 2, to_type, "load", "global")
     target = Operand(compiler, call, 0, to_type, "store", "shared")
     count = size // to_type.itemsize
 
-    def places(operand: Operand, mask: Mask) -> tuple[Storage, np.ndarray]:
+    def addresses(operand: Operand, mask: Mask) -> tuple[Storage, np.ndarray]:
         storage, start = operand.start(mask)
         found = operand.run(storage, start, count, mask.index)
         operand.aligned(start, mask.index, size)
@@ -174,10 +174,10 @@ def _cp_async(compiler: ExprCompiler, call: Call) -> Closure:
     def run(mask: Mask) -> Value:
         where = mask.where(condition(mask)) if condition is not None else mask
         lanes = mask.index
-        storage, destination = places(target, mask)
+        storage, destination = addresses(target, mask)
         values = np.zeros((wave.batch.size, count), to_type.numpy)  # where the condition fails, zeros arrive
         if where.count:
-            origin, begin = places(source, where)
+            origin, begin = addresses(source, where)
             values[where.index] = source.load(origin, begin.ravel(), np.repeat(where.index, count)).reshape(-1, count)
 
         def store(some: np.ndarray, arrived: bool) -> None:

@@ -39,13 +39,13 @@ class Operand:
     """Elements from a pointer on, an argument of a call that an offset in elements follows; how they are accessed, and where."""
 
     def __init__(
-        self, compiler: ExprCompiler, call: Call, place: int, dtype: DataType, kind: str, scope: str = "local",
+        self, compiler: ExprCompiler, call: Call, index: int, dtype: DataType, kind: str, scope: str = "local",
         collective: bool = False, offset: bool = True,
     ) -> None:  # fmt: skip
         self.wave, self.dtype, self.span = compiler.wave, dtype, call.span
-        self.address = compiler.address(call.args[place], call)
-        self.offset = compiler.index(call.args[place + 1]) if offset else None
-        self.name = name_of(call.args[place])
+        self.address = compiler.address(call.args[index], call)
+        self.offset = compiler.index(call.args[index + 1]) if offset else None
+        self.name = name_of(call.args[index])
         self.site = self.wave.log.site(self.name, kind, scope, call.span, collective=collective)
 
     def start(self, mask: Mask) -> tuple[Storage, np.ndarray]:
@@ -54,57 +54,57 @@ class Operand:
         behind = self.offset(mask) * self.dtype.itemsize if self.offset is not None else 0
         return target.storage, self.wave.rows(target.offset + behind)
 
-    def checked(self, storage: Storage, places: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+    def checked(self, storage: Storage, addresses: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         """Byte addresses (lanes first) that must lie inside a memory. Raises InterpreterError E310."""
         item = self.dtype.itemsize
-        wrong = (places < 0) | (places + item > storage.limit) | (places % item != 0)
+        wrong = (addresses < 0) | (addresses + item > storage.limit) | (addresses % item != 0)
         if wrong.any():
             row = int(np.argwhere(wrong)[0][0])
             text = f"{self.name} reaches outside its memory of {storage.limit} bytes"
             raise self.wave.failure("E310", text, self.span, int(lanes[row]))
         self.wave.array = storage.flat(self.dtype, self.name)
-        return places
+        return addresses
 
     def run(self, storage: Storage, start: np.ndarray, count: int, lanes: np.ndarray) -> np.ndarray:
         """Byte addresses of ``count`` neighbours in each lane."""
-        places = start[lanes][:, None] + np.arange(count) * self.dtype.itemsize
-        return self.checked(storage, places, lanes)
+        addresses = start[lanes][:, None] + np.arange(count) * self.dtype.itemsize
+        return self.checked(storage, addresses, lanes)
 
     def aligned(self, start: np.ndarray, lanes: np.ndarray, width: int) -> None:
         """Report lanes whose first element does not lie at a multiple of ``width`` bytes."""
-        crooked = lanes[start[lanes] % width != 0]
-        if crooked.size and self.wave.array is not None:
-            self.wave.misaligned(self.site, self.wave.array, crooked, width)
+        misaligned = lanes[start[lanes] % width != 0]
+        if misaligned.size and self.wave.array is not None:
+            self.wave.misaligned(self.site, self.wave.array, misaligned, width)
 
-    def cells(self, storage: Storage, places: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+    def cells(self, storage: Storage, addresses: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         """The cells of elements at byte addresses of lanes."""
         item = self.dtype.itemsize
-        return storage.cells(storage.places(places, item, lanes), item)
+        return storage.cells(storage.element_indices(addresses, item, lanes), item)
 
-    def load(self, storage: Storage, places: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+    def load(self, storage: Storage, addresses: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         """Elements at byte addresses, each of a lane."""
-        return self.wave.accesses.load(storage, places, lanes, self.dtype, self.site)
+        return self.wave.accesses.load(storage, addresses, lanes, self.dtype, self.site)
 
     def store(
-        self, storage: Storage, places: np.ndarray, lanes: np.ndarray, values: np.ndarray, defined: bool = True
+        self, storage: Storage, addresses: np.ndarray, lanes: np.ndarray, values: np.ndarray, defined: bool = True
     ) -> None:
         """Store elements at byte addresses, each of a lane."""
-        self.wave.accesses.store(storage, places, lanes, values, self.dtype, self.site, defined)
+        self.wave.accesses.store(storage, addresses, lanes, values, self.dtype, self.site, defined)
 
     # ---- in registers
 
-    def places(self, mask: Mask, count: int, lanes: np.ndarray) -> tuple[Storage, np.ndarray]:
+    def addresses(self, mask: Mask, count: int, lanes: np.ndarray) -> tuple[Storage, np.ndarray]:
         """The memory, and byte addresses of ``count`` elements in each lane."""
         storage, start = self.start(mask)
         return storage, self.run(storage, start, count, lanes)
 
     def read(self, mask: Mask, count: int, lanes: np.ndarray) -> np.ndarray:
         """``count`` elements of each lane of whole warps."""
-        storage, places = self.places(mask, count, lanes)
-        return self.load(storage, places.ravel(), np.repeat(lanes, count)).reshape(-1, WARP, count)
+        storage, addresses = self.addresses(mask, count, lanes)
+        return self.load(storage, addresses.ravel(), np.repeat(lanes, count)).reshape(-1, WARP, count)
 
     def write(self, mask: Mask, values: np.ndarray, lanes: np.ndarray) -> None:
         """Store the elements of each lane (warps x lanes x elements)."""
         count = values.shape[-1]
-        storage, places = self.places(mask, count, lanes)
-        self.store(storage, places.ravel(), np.repeat(lanes, count), values.ravel())
+        storage, addresses = self.addresses(mask, count, lanes)
+        self.store(storage, addresses.ravel(), np.repeat(lanes, count), values.ravel())

@@ -48,7 +48,7 @@ class Pair:
         self.first, self.second = grown(self.first, cells, NOBODY), grown(self.second, cells, NOBODY)
         self.since = grown(self.since, cells, np.int64(0))
 
-    def note(self, cells: np.ndarray, codes: np.ndarray, clock: int, base: Value) -> None:
+    def record(self, cells: np.ndarray, codes: np.ndarray, clock: int, base: Value) -> None:
         """Remember accesses; ``base`` is the clock before which entries are ordered."""
         dead = (self.since[cells] < base) | (self.first[cells] < 0)
         if dead.any():
@@ -91,10 +91,10 @@ class Accessors:
         bases = [np.maximum(block, warp), block] if self.warps else [block]
         return [*bases, grid] if self.across_blocks else bases
 
-    def note(self, cells: np.ndarray, codes: np.ndarray, now: Now) -> None:
+    def record(self, cells: np.ndarray, codes: np.ndarray, now: Now) -> None:
         """Remember accesses."""
         for (pair, _), base in zip(self.ranks, self._bases(now)):
-            pair.note(cells, codes, now[0], base)
+            pair.record(cells, codes, now[0], base)
 
     def clash(self, cells: np.ndarray, codes: np.ndarray, now: Now, report: Report) -> None:
         """Report remembered accesses by other threads that no barrier orders before these."""
@@ -130,14 +130,14 @@ class Shadow:
         self._against_writer(cells, codes, now, report)
         if self.atomics is not None:
             self.atomics.clash(cells, codes, now, report)
-        self.readers.note(cells, codes, now)
+        self.readers.record(cells, codes, now)
 
     def atomic(self, cells: np.ndarray, codes: np.ndarray, now: Now, report: Report) -> None:
         """Note atomic updates and report races with earlier plain accesses."""
         assert self.atomics is not None
         self._against_writer(cells, codes, now, report)
         self.readers.clash(cells, codes, now, report)
-        self.atomics.note(cells, codes, now)
+        self.atomics.record(cells, codes, now)
 
     def write(self, cells: np.ndarray, codes: np.ndarray, now: Now, report: Report) -> None:
         """Note writes and report races with earlier accesses and with each other."""

@@ -20,10 +20,10 @@ from ...stmt import AttrStmt, BufferStore, For, IfThenElse, Stmt
 from ...walk import collect
 from ..common.arrays import Value
 from ..common.blocks import Run
-from ..common.expressions import Closure, Env, joined
+from ..common.expressions import Closure, Env, union_lanes
 from ..common.statements import Both, Loop, StmtCompiler as SharedCompiler
 from ..scalar.memory import Memory
-from .barriers import stuck
+from .barriers import deadlock
 from .expressions import ExprCompiler
 from .fibers import Fibers
 from .lanes import Mask
@@ -135,7 +135,9 @@ class StmtCompiler(SharedCompiler):
 
         return run
 
-    def ragged(self, loop: Loop, body: Run, first: Value, count: Value, stride: Value, env: Mask) -> Mask | None:
+    def divergent_loop(
+        self, loop: Loop, body: Run, first: Value, count: Value, stride: Value, env: Mask
+    ) -> Mask | None:
         """A loop whose lanes turn differently often."""
         var, span = loop.stmt.loop_var, loop.stmt.span  # type: ignore[union-attr]
         dtype = dtype_of(var).numpy.type
@@ -147,24 +149,26 @@ class StmtCompiler(SharedCompiler):
         while live is not None and number * least < longest:
             offset = dtype(number) * stride
             live, rest = live.split(np.broadcast_to(offset < count, env.lanes.shape))
-            done = joined(done, rest)
+            done = union_lanes(done, rest)
             if live is not None:
                 self.wave.machine.step(span)
                 live[var] = first + offset
-                live = loop.turned(body(live))
+                live = loop.continuing(body(live))
             number += 1
-        return loop.ended(joined(live, done))  # type: ignore[no-any-return]
+        return loop.exited(union_lanes(live, done))  # type: ignore[no-any-return]
 
-    def cases(self, stmt: IfThenElse) -> Both:
+    def branches(self, stmt: IfThenElse) -> Both:
         """Lanes that part run their cases beside each other where they may wait for one another."""
         waits = [call for call in collect(stmt, Call) if call.op_name == "T.ptx_wait_barrier"] if self.waits else []
         if not waits or stmt.else_case is None:
-            return super().cases(stmt)
+            return super().branches(stmt)
         wave = self.wave
 
         def run(then_case: Run, first: Mask, else_case: Run, other: Mask) -> tuple[Env, Env]:
-            return wave.record(Fibers).beside(
-                lambda: then_case(first), lambda: else_case(other), lambda: stuck(wave, waits[0], int(first.index[0]))
+            return wave.record(Fibers).run_both(
+                lambda: then_case(first),
+                lambda: else_case(other),
+                lambda: deadlock(wave, waits[0], int(first.index[0])),
             )
 
         return run
@@ -197,9 +201,9 @@ class StmtCompiler(SharedCompiler):
             for known in carried:
                 value = mask.get(known)
                 if isinstance(value, np.ndarray) and len(value) == batch.size:
-                    mask[known] = batch.spread(value, key)
+                    mask[known] = batch.broadcast(value, key)
             bind(mask)
-            body(Mask(batch.spread(mask.lanes, key), mask.env))
+            body(Mask(batch.broadcast(mask.lanes, key), mask.env))
             return mask.split(batch.alive)[0]
 
         return run_virtual if virtual else run

@@ -24,7 +24,7 @@ def count_shared(site: Site, address: np.ndarray, active: np.ndarray, width: int
     if not active.any():
         return
     rows, times = _patterns(address // BANK_BYTES, active)
-    _note(site, *_shared_work(rows.tobytes(), width), times)
+    _record(site, *_shared_work(rows.tobytes(), width), times)
 
 
 @lru_cache(512)
@@ -83,7 +83,7 @@ def count_global(site: Site, address: np.ndarray, active: np.ndarray, width: int
     segments = np.where(present[:, :, None] & (segments <= last), segments, _ABSENT).reshape(len(rows), -1)
     starts = np.where(present, rows, _ABSENT)
     least = -(-(_different(starts)[1].sum(axis=1) * width) // SEGMENT)
-    _note(site, _distinct(segments, 1), least, times)
+    _record(site, _distinct(segments, 1), least, times)
 
 
 def _patterns(rows: np.ndarray, active: np.ndarray, align: bool = True) -> tuple[np.ndarray, np.ndarray]:
@@ -105,7 +105,7 @@ def _patterns(rows: np.ndarray, active: np.ndarray, align: bool = True) -> tuple
     return rows, np.ones(len(rows), np.int64)
 
 
-def _note(site: Site, transactions: np.ndarray, least: np.ndarray, times: np.ndarray) -> None:
+def _record(site: Site, transactions: np.ndarray, least: np.ndarray, times: np.ndarray) -> None:
     if not len(times):
         return
     site.requests += int(times.sum())

@@ -169,7 +169,7 @@ def _groups(wave: Any, axes: list[Var]) -> tuple[np.ndarray, np.ndarray]:
     rest = batch.within.copy()
     stride = 1
     for axis in axes:
-        place = np.asarray(wave.env[axis]).astype(np.int64)
+        coordinate = np.asarray(wave.env[axis]).astype(np.int64)
         tag = wave.tags.get(axis, "")
         kind, _, letter = tag.partition(".")
         if kind != "threadIdx":
@@ -181,8 +181,8 @@ def _groups(wave: Any, axes: list[Var]) -> tuple[np.ndarray, np.ndarray]:
         step = 1
         for k in range(index):
             step *= extents[k]
-        rest -= place * step
-        order += place * stride
+        rest -= coordinate * step
+        order += coordinate * stride
         stride *= extents[index]
     return rest, order
 

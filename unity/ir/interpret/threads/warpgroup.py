@@ -16,7 +16,7 @@ from ..common.arrays import Value
 from ..common.expressions import Closure
 from .barriers import fenced, still_read, swizzled
 from .expressions import ExprCompiler
-from .fragments import multiply_add, whole_warps
+from .fragments import full_warps, multiply_add
 from .groups import Done, Products, group_calls
 from .intrinsics import register
 from .lanes import WARP, Mask
@@ -29,12 +29,12 @@ GROUP_WARPS = 4
 
 def _groups(wave: Wave, mask: Mask, call: Call) -> np.ndarray:
     """First lanes of the warps that take part, which are whole groups of four."""
-    warps = whole_warps(wave, mask, call.op_name, call.span)
+    warps = full_warps(wave, mask, call.op_name, call.span)
     group = wave.batch.block[warps] * 8 + wave.batch.thread[warps] // (GROUP_WARPS * WARP)
-    _, place, count = np.unique(group, return_index=True, return_counts=True)
+    _, index, count = np.unique(group, return_index=True, return_counts=True)
     some = count != GROUP_WARPS
     if some.any():
-        wave.collective(call.op_name, int(warps[place[some][0]]), None, call.span, int(some.sum()))
+        wave.collective(call.op_name, int(warps[index[some][0]]), None, call.span, int(some.sum()))
     return warps
 
 
@@ -42,23 +42,23 @@ class _Tile(Operand):
     """A factor in shared memory: rows of ``swizzle`` bytes from the place of a pointer on."""
 
     def __init__(
-        self, compiler: ExprCompiler, call: Call, place: int, dtype: DataType, swizzle: int, cells: np.ndarray
+        self, compiler: ExprCompiler, call: Call, index: int, dtype: DataType, swizzle: int, cells: np.ndarray
     ) -> None:
         """``cells``: bytes' numbers from the start of the tile."""
-        super().__init__(compiler, call, place, dtype, "load", "shared", collective=True)
+        super().__init__(compiler, call, index, dtype, "load", "shared", collective=True)
         self.swizzle, self.steps = swizzle, cells
 
     def factor(self, mask: Mask, warps: np.ndarray, behind: np.ndarray) -> tuple[np.ndarray, Done]:
         """The elements of each warp, so many bytes behind the start, and what tells that they may still be read."""
         wave, (storage, every) = self.wave, self.start(mask)
         start = every[warps]
-        crooked = warps[(start // self.swizzle * self.swizzle) % (8 * self.swizzle) != 0]
-        if crooked.size:
-            wave.misaligned(self.site, storage.flat(self.dtype, self.name), crooked, 8 * self.swizzle)
-        places = swizzled((start + behind).reshape(-1, 1, 1) + self.steps, self.swizzle)
+        misaligned = warps[(start // self.swizzle * self.swizzle) % (8 * self.swizzle) != 0]
+        if misaligned.size:
+            wave.misaligned(self.site, storage.flat(self.dtype, self.name), misaligned, 8 * self.swizzle)
+        addresses = swizzled((start + behind).reshape(-1, 1, 1) + self.steps, self.swizzle)
         lanes = np.repeat(warps, self.steps.size)
-        flat = self.checked(storage, places.reshape(len(warps), -1), warps).ravel()
-        values = self.load(storage, flat, lanes).reshape(places.shape)
+        flat = self.checked(storage, addresses.reshape(len(warps), -1), warps).ravel()
+        values = self.load(storage, flat, lanes).reshape(addresses.shape)
         cells = self.cells(storage, flat, lanes)
         fenced(wave, storage, cells, lanes, self.site, "a product")
         return values, lambda due: still_read(wave, storage, cells, lanes, self.site, warps[due])
@@ -107,20 +107,20 @@ def _product(compiler: ExprCompiler, call: Call) -> Closure:
         notes.append(note)
         total = np.zeros((len(warps), 16, form.columns), form.total.numpy)
         products = wave.record(Products, wave.batch.size)
-        storage, places = d.places(mask, len(e), lanes)
+        storage, addresses = d.addresses(mask, len(e), lanes)
         keys = [(id(storage), int(warp)) for warp in warps]
         kept = wave.rows(adds(mask), np.bool_)[warps]
         if kept.any():
             if all([key in products.sums for key in keys]):
-                at = storage.places(places.ravel(), form.total.itemsize, np.repeat(lanes, len(e)))
+                at = storage.element_indices(addresses.ravel(), form.total.itemsize, np.repeat(lanes, len(e)))
                 old = storage.typed(form.total)[at].reshape(len(warps), WARP, -1)
             else:
                 old = before.read(mask, len(e), lanes)
             total[:, d_row, d_column] = np.where(kept[:, None, None], old, 0)
         made = multiply_add(left, right, total, form.total)[:, d_row, d_column]
         values, owners = made.reshape(-1), np.repeat(lanes, len(e))
-        d.store(storage, places.ravel(), owners, values, False)
-        cells = d.cells(storage, places.ravel(), owners)
+        d.store(storage, addresses.ravel(), owners, values, False)
+        cells = d.cells(storage, addresses.ravel(), owners)
         for key in keys:
             products.sums[key] = products.sums.get(key, 0) + 1
 
@@ -147,7 +147,7 @@ group_calls("ptx_wgmma", Products, _groups)
 
 
 @register("ptx_wgmma_fence", "ptx_setmaxnreg")
-def _whole(compiler: ExprCompiler, call: Call) -> Closure:
+def _no_op(compiler: ExprCompiler, call: Call) -> Closure:
     """Instructions of a warpgroup that change no value."""
     wave = compiler.wave
 

@@ -30,7 +30,7 @@ class Contexts:
         """The device of the context in force."""
         return next(reversed(self._stack()), None)
 
-    def here(self) -> Device:
+    def current_device(self) -> Device:
         """The device of the context in force. Raises Refused where there is none."""
         found = self.current()
         if found is None:
@@ -43,11 +43,11 @@ class Contexts:
                 return device
         raise Refused(INVALID_CONTEXT)
 
-    def cuDevicePrimaryCtxRetain(self, place: int, number: int) -> None:
+    def cuDevicePrimaryCtxRetain(self, out: int, number: int) -> None:
         if not 0 <= number < len(self._devices):
             raise Refused(INVALID_DEVICE)
         self._devices[number].retained += 1
-        write(place, c_void_p, self._devices[number].handle)
+        write(out, c_void_p, self._devices[number].handle)
 
     def cuDevicePrimaryCtxRelease_v2(self, number: int) -> None:
         if not 0 <= number < len(self._devices) or not self._devices[number].retained:
@@ -61,23 +61,23 @@ class Contexts:
     def cuCtxPushCurrent_v2(self, handle: int | None) -> None:
         self._stack().append(self._of(handle))
 
-    def cuCtxPopCurrent_v2(self, place: int | None) -> None:
-        handle = self.here().handle
+    def cuCtxPopCurrent_v2(self, out: int | None) -> None:
+        handle = self.current_device().handle
         self._stack().pop()
-        if place:
-            write(place, c_void_p, handle)
+        if out:
+            write(out, c_void_p, handle)
 
-    def cuCtxGetCurrent(self, place: int) -> None:
+    def cuCtxGetCurrent(self, out: int) -> None:
         device = self.current()
-        write(place, c_void_p, device.handle if device else None)
+        write(out, c_void_p, device.handle if device else None)
 
-    def cuCtxGetDevice(self, place: int) -> None:
-        write(place, c_int, self.here().ordinal)
+    def cuCtxGetDevice(self, out: int) -> None:
+        write(out, c_int, self.current_device().ordinal)
 
-    def cuCtxGetApiVersion(self, handle: int | None, place: int) -> None:
+    def cuCtxGetApiVersion(self, handle: int | None, out: int) -> None:
         if self.current() is None:
             self._of(handle)
-        write(place, c_uint, API_VERSION)
+        write(out, c_uint, API_VERSION)
 
     def cuCtxSynchronize(self) -> None:
         """All is done."""

@@ -28,11 +28,11 @@ class Device:
         self.lost: tuple[int, str] | None = None
 
 
-def write(place: int | None, kind: Any, value: Any) -> None:
+def write(out: int | None, kind: Any, value: Any) -> None:
     """Store a value at an address. Raises Refused where there is none."""
-    if not place:
+    if not out:
         raise Refused(INVALID_VALUE)
-    kind.from_address(place).value = value
+    kind.from_address(out).value = value
 
 
 class Handles(dict[int, Found]):
@@ -41,11 +41,11 @@ class Handles(dict[int, Found]):
     def __missing__(self, handle: int) -> Found:
         raise Refused(INVALID_HANDLE)
 
-    def give(self, place: int, value: Found) -> None:
+    def store(self, out: int, value: Found) -> None:
         """Store a new handle at an address."""
         handle = next(NEW)
         self[handle] = value
-        write(place, c_void_p, handle)
+        write(out, c_void_p, handle)
 
     def drop(self, handle: int) -> Found:
         """Take away a handle; the thing that it stood for."""

@@ -53,10 +53,10 @@ def _one_of(table: Mapping[Any, Found], key: object, status: int = INVALID_VALUE
     return table[key]
 
 
-def _keep_map(place: int, given: TensorMap | None) -> None:
-    if given is None or not place or place % 64:
+def _keep_map(out: int, given: TensorMap | None) -> None:
+    if given is None or not out or out % 64:
         raise Refused(INVALID_VALUE)
-    ctypes.memmove(place, given.pack(), 128)
+    ctypes.memmove(out, given.pack(), 128)
 
 
 def _on_stream(body: Callable[..., None]) -> Callable[..., None]:
@@ -112,10 +112,10 @@ class EmulatedDriver:
                     if not self.initialised and not free:
                         return NOT_INITIALIZED
                     if name in IN_CONTEXT:
-                        device = self._contexts.here()
+                        device = self._contexts.current_device()
                         if device.lost is not None:
                             return device.lost[0]
-                    if not self._graphs.capturing or not self._graphs.noted(name, body, args):
+                    if not self._graphs.capturing or not self._graphs.captured(name, body, args):
                         body(*args)
                     return SUCCESS
                 except Refused as refused:
@@ -139,64 +139,64 @@ class EmulatedDriver:
         if flags:
             raise Refused(INVALID_VALUE)
 
-    def cuDriverGetVersion(self, place: int) -> None:
-        write(place, c_int, VERSION)
+    def cuDriverGetVersion(self, out: int) -> None:
+        write(out, c_int, VERSION)
 
-    def cuGetErrorName(self, status: int, place: int) -> None:
-        self._give_text(place, _one_of(MESSAGES, status)[0])
+    def cuGetErrorName(self, status: int, out: int) -> None:
+        self._give_text(out, _one_of(MESSAGES, status)[0])
 
-    def cuGetErrorString(self, status: int, place: int) -> None:
+    def cuGetErrorString(self, status: int, out: int) -> None:
         text = _one_of(MESSAGES, status)[1]
         for device in self.devices:
             if device.lost is not None and device.lost[0] == status:
                 text += f"\n{device.lost[1]}"
         if status == UNKNOWN and self.failure is not None:
             text = f"the emulation failed: {type(self.failure).__name__}: {self.failure}"
-        self._give_text(place, text)
+        self._give_text(out, text)
 
-    def _give_text(self, place: int, text: str) -> None:
+    def _give_text(self, out: int, text: str) -> None:
         kept = self._texts.setdefault(text, ctypes.create_string_buffer(text.encode()))
-        write(place, c_void_p, ctypes.addressof(kept))
+        write(out, c_void_p, ctypes.addressof(kept))
 
-    def cuDeviceGetCount(self, place: int) -> None:
-        write(place, c_int, len(self.devices))
+    def cuDeviceGetCount(self, out: int) -> None:
+        write(out, c_int, len(self.devices))
 
     def _device(self, number: int) -> Device:
         if not 0 <= number < len(self.devices):
             raise Refused(INVALID_DEVICE)
         return self.devices[number]
 
-    def cuDeviceGet(self, place: int, ordinal: int) -> None:
-        write(place, c_int, self._device(ordinal).ordinal)
+    def cuDeviceGet(self, out: int, ordinal: int) -> None:
+        write(out, c_int, self._device(ordinal).ordinal)
 
-    def cuDeviceGetName(self, place: int, size: int, number: int) -> None:
+    def cuDeviceGetName(self, out: int, size: int, number: int) -> None:
         limits = self._device(number).limits
         if size < 1:
             raise Refused(INVALID_DEVICE)
         text = f"Emulated {limits.name} (sm_{limits.major}{limits.minor})".encode()[: size - 1]
-        ctypes.memmove(place, text + b"\0", len(text) + 1)
+        ctypes.memmove(out, text + b"\0", len(text) + 1)
 
-    def cuDeviceGetAttribute(self, place: int, which: int, number: int) -> None:
-        write(place, c_int, _one_of(self._device(number).attributes, which))
+    def cuDeviceGetAttribute(self, out: int, which: int, number: int) -> None:
+        write(out, c_int, _one_of(self._device(number).attributes, which))
 
     def cuDeviceComputeCapability(self, major: int, minor: int, number: int) -> None:
         limits = self._device(number).limits
         write(major, c_int, limits.major)
         write(minor, c_int, limits.minor)
 
-    def cuDeviceTotalMem_v2(self, place: int, number: int) -> None:
-        write(place, c_size_t, self._device(number).memory.size)
+    def cuDeviceTotalMem_v2(self, out: int, number: int) -> None:
+        write(out, c_size_t, self._device(number).memory.size)
 
     # ---- memory
 
-    def cuMemAlloc_v2(self, place: int, size: int) -> None:
-        memory = self._contexts.here().memory
+    def cuMemAlloc_v2(self, out: int, size: int) -> None:
+        memory = self._contexts.current_device().memory
         if not size:
             raise Refused(INVALID_VALUE)
         made = memory.allocate(size)
         if made is None:
             raise Refused(OUT_OF_MEMORY)
-        write(place, c_void_p, memory.base + made.start)
+        write(out, c_void_p, memory.base + made.start)
 
     def cuMemFree_v2(self, address: int) -> None:
         owner = self._owner(address)
@@ -204,17 +204,17 @@ class EmulatedDriver:
             raise Refused(INVALID_VALUE)
 
     def cuMemGetInfo_v2(self, free: int, total: int) -> None:
-        memory = self._contexts.here().memory
+        memory = self._contexts.current_device().memory
         write(free, c_size_t, memory.size - memory.used)
         write(total, c_size_t, memory.size)
 
-    def cuMemHostAlloc(self, place: int, size: int, flags: int) -> None:
+    def cuMemHostAlloc(self, out: int, size: int, flags: int) -> None:
         if not size:
             raise Refused(INVALID_VALUE)
         made = mmap.mmap(-1, size)
         address = ctypes.addressof(ctypes.c_char.from_buffer(made))
         self._pinned[address] = (made, size)
-        write(place, c_void_p, address)
+        write(out, c_void_p, address)
 
     def cuMemFreeHost(self, address: int) -> None:
         _one_of(self._pinned, address)
@@ -269,7 +269,7 @@ class EmulatedDriver:
     cuMemcpyDtoDAsync_v2 = _on_stream(cuMemcpyDtoD_v2)
     cuMemsetD8Async, cuMemsetD32Async = _on_stream(cuMemsetD8_v2), _on_stream(cuMemsetD32_v2)
 
-    def cuPointerGetAttribute(self, place: int, which: int, address: int) -> None:
+    def cuPointerGetAttribute(self, out: int, which: int, address: int) -> None:
         owner = self._owner(address)
         values: dict[int, tuple[Any, int]] = {}
         if owner is None:
@@ -280,20 +280,20 @@ class EmulatedDriver:
                 1: (c_void_p, owner.handle), 2: (c_int, 2), 3: (c_void_p, address), 8: (ctypes.c_bool, 0),
                 9: (c_int, owner.ordinal), 11: (c_void_p, owner.memory.base + found.start), 12: (c_size_t, found.size),
             }  # fmt: skip
-        write(place, *_one_of(values, which))
+        write(out, *_one_of(values, which))
 
     def cuTensorMapEncodeTiled(
-        self, place: int, kind: int, rank: int, base: int, sizes: int, strides: int | None, box: int, steps: int, interleave: int,
+        self, out: int, kind: int, rank: int, base: int, sizes: int, strides: int | None, box: int, steps: int, interleave: int,
         swizzle: int, promotion: int, fill: int,
     ) -> None:  # fmt: skip
-        _keep_map(place, encode_at(kind, rank, base, (sizes, strides, box, steps), interleave, swizzle, fill))
+        _keep_map(out, encode_at(kind, rank, base, (sizes, strides, box, steps), interleave, swizzle, fill))
 
     def cuTensorMapEncodeIm2col(
-        self, place: int, kind: int, rank: int, base: int, sizes: int, strides: int, lower: int, upper: int, channels: int,
+        self, out: int, kind: int, rank: int, base: int, sizes: int, strides: int, lower: int, upper: int, channels: int,
         pixels: int, steps: int, interleave: int, swizzle: int, promotion: int, fill: int,
     ) -> None:  # fmt: skip
-        places = (sizes, strides, lower, upper, steps)
-        _keep_map(place, encode_windows_at(kind, rank, base, places, (channels, pixels), interleave, swizzle, fill))
+        pointers = (sizes, strides, lower, upper, steps)
+        _keep_map(out, encode_windows_at(kind, rank, base, pointers, (channels, pixels), interleave, swizzle, fill))
 
     # ---- streams and events
 
@@ -302,23 +302,23 @@ class EmulatedDriver:
         if stream is not None and stream > 2:
             self._streams[stream]
 
-    def cuStreamCreate(self, place: int, flags: int) -> None:
-        self._streams.give(place, self._contexts.here())
+    def cuStreamCreate(self, out: int, flags: int) -> None:
+        self._streams.store(out, self._contexts.current_device())
 
     def cuStreamDestroy_v2(self, stream: int) -> None:
         self._streams.drop(stream)
 
     cuStreamSynchronize = cuStreamQuery = _use
 
-    def cuStreamIsCapturing(self, stream: int | None, place: int) -> None:
-        write(place, c_int, int(stream in self._graphs.capturing))
+    def cuStreamIsCapturing(self, stream: int | None, out: int) -> None:
+        write(out, c_int, int(stream in self._graphs.capturing))
 
     def cuStreamWaitEvent(self, stream: int | None, event: int, flags: int) -> None:
         self._use(stream)
         self._events[event]
 
-    def cuEventCreate(self, place: int, flags: int) -> None:
-        self._events.give(place, [-1.0, flags])
+    def cuEventCreate(self, out: int, flags: int) -> None:
+        self._events.store(out, [-1.0, flags])
 
     def cuEventRecord(self, event: int, stream: int | None) -> None:
         self._use(stream)
@@ -329,11 +329,11 @@ class EmulatedDriver:
 
     cuEventQuery = cuEventSynchronize
 
-    def cuEventElapsedTime(self, place: int, start: int, end: int) -> None:
+    def cuEventElapsedTime(self, out: int, start: int, end: int) -> None:
         first, second = self._events[start], self._events[end]
         if any([one[0] < 0 or int(one[1]) & 2 for one in (first, second)]):
             raise Refused(INVALID_HANDLE)
-        write(place, ctypes.c_float, 1e3 * (second[0] - first[0]))
+        write(out, ctypes.c_float, 1e3 * (second[0] - first[0]))
 
     cuEventElapsedTime_v2 = cuEventElapsedTime
 
@@ -342,8 +342,8 @@ class EmulatedDriver:
 
     # ---- modules and launches
 
-    def cuModuleLoadDataEx(self, place: int, image: int, count: int, options: int | None, values: int | None) -> None:
-        device = self._contexts.here()
+    def cuModuleLoadDataEx(self, out: int, image: int, count: int, options: int | None, values: int | None) -> None:
+        device = self._contexts.current_device()
         if not image:
             raise Refused(INVALID_VALUE)
         try:
@@ -355,10 +355,10 @@ class EmulatedDriver:
         except InterpreterError as error:
             write_log(count, options, values, str(error))
             raise Refused(INVALID_PTX) from error
-        self._modules.give(place, (device, loaded))
+        self._modules.store(out, (device, loaded))
 
-    def cuModuleLoadData(self, place: int, image: int) -> None:
-        self.cuModuleLoadDataEx(place, image, 0, None, None)
+    def cuModuleLoadData(self, out: int, image: int) -> None:
+        self.cuModuleLoadDataEx(out, image, 0, None, None)
 
     def cuModuleUnload(self, module: int) -> None:
         device, loaded = self._modules.drop(module)
@@ -370,20 +370,20 @@ class EmulatedDriver:
         for handle in [h for h, (_, one) in self._functions.items() if id(one) in kernels]:
             del self._functions[handle]
 
-    def cuModuleGetFunction(self, place: int, module: int, name: bytes) -> None:
+    def cuModuleGetFunction(self, out: int, module: int, name: bytes) -> None:
         device, loaded = self._modules[module]
         kernel = _one_of(loaded.kernels, name.decode(), NOT_FOUND)
-        self._functions.give(place, (device, kernel))
+        self._functions.store(out, (device, kernel))
 
-    def cuModuleGetGlobal_v2(self, place: int | None, size: int | None, module: int, name: bytes) -> None:
+    def cuModuleGetGlobal_v2(self, out: int | None, size: int | None, module: int, name: bytes) -> None:
         device, loaded = self._modules[module]
         found = _one_of(loaded.variables, name.decode(), NOT_FOUND)
         if size:
             write(size, c_size_t, found.size)
-        if place:
-            write(place, c_void_p, device.memory.base + found.start)
+        if out:
+            write(out, c_void_p, device.memory.base + found.start)
 
-    def cuFuncGetAttribute(self, place: int, which: int, function: int) -> None:
+    def cuFuncGetAttribute(self, out: int, which: int, function: int) -> None:
         device, kernel = self._functions[function]
         program = kernel.program
         capability = device.limits.major * 10 + device.limits.minor
@@ -392,7 +392,7 @@ class EmulatedDriver:
             kernel.threads, program.shared_bytes, 0, program.frame_bytes, 32, version, capability, 0,
             kernel.dynamic_limit or SHARED_DEFAULT - program.shared_bytes, -1,
         ]  # fmt: skip
-        write(place, c_int, _one_of(dict(enumerate(values)), which))
+        write(out, c_int, _one_of(dict(enumerate(values)), which))
 
     def cuFuncSetBlockShape(self, function: int, x: int, y: int, z: int) -> None:
         """Only launches of an old kind, which are not emulated, read the shape; pycuda sets it before each launch."""
@@ -414,7 +414,7 @@ class EmulatedDriver:
         grid, block = (gx, gy, gz), (bx, by, bz)
         self._use(stream)
         check_sizes(device.limits, kernel, grid, block, shared)
-        if device is not self._contexts.here():
+        if device is not self._contexts.current_device():
             raise Refused(INVALID_CONTEXT)
         arguments = argument_bytes(kernel, params, extra)
 

@@ -33,21 +33,21 @@ class Graphs:
         self._graphs = Handles[list[Node]]()
         self._ready = Handles[list[Node]]()
 
-    def noted(self, name: str, body: Callable[..., None], args: tuple[Any, ...]) -> bool:
+    def captured(self, name: str, body: Callable[..., None], args: tuple[Any, ...]) -> bool:
         """True for a call that a capture keeps for later. Raises Refused for one that it does not outlive."""
         if name == "cuCtxSynchronize":
-            self._spoil(list(self.capturing), CAPTURE_UNSUPPORTED)
+            self._invalidate(list(self.capturing), CAPTURE_UNSUPPORTED)
         if name == "cuStreamWaitEvent" and args[0] in self.capturing:
-            self._spoil([args[0]], CAPTURE_ISOLATION)
+            self._invalidate([args[0]], CAPTURE_ISOLATION)
         refused, copy = _REFUSED.get(name), _COPIES.get(name)
         if refused is not None and args[refused] in self.capturing:
-            self._spoil([args[refused]], CAPTURE_UNSUPPORTED)
+            self._invalidate([args[refused]], CAPTURE_UNSUPPORTED)
         if copy is None or args[copy] not in self.capturing:
             return False
         self.do(args[copy], lambda stream: body(*args[:copy], stream))
         return True
 
-    def _spoil(self, streams: list[int], status: int) -> None:
+    def _invalidate(self, streams: list[int], status: int) -> None:
         self.capturing.update(dict.fromkeys(streams))
         raise Refused(status)
 
@@ -68,17 +68,17 @@ class Graphs:
         self._use(stream)
         self.capturing[stream] = []
 
-    def cuStreamEndCapture(self, stream: int, place: int) -> None:
+    def cuStreamEndCapture(self, stream: int, out: int) -> None:
         if stream not in self.capturing:
             raise Refused(INVALID_VALUE)
         nodes = self.capturing.pop(stream)
         if nodes is None:
-            write(place, c_void_p, None)
+            write(out, c_void_p, None)
             raise Refused(CAPTURE_INVALIDATED)
-        self._graphs.give(place, nodes)
+        self._graphs.store(out, nodes)
 
-    def cuGraphInstantiateWithFlags(self, place: int, graph: int, flags: int) -> None:
-        self._ready.give(place, list(self._graphs[graph]))
+    def cuGraphInstantiateWithFlags(self, out: int, graph: int, flags: int) -> None:
+        self._ready.store(out, list(self._graphs[graph]))
 
     def cuGraphLaunch(self, ready: int, stream: int | None) -> None:
         self._use(stream)

@@ -27,15 +27,15 @@ def check_sizes(limits: Limits, kernel: Kernel, grid: tuple[int, ...], block: tu
 
 
 def argument_bytes(kernel: Kernel, params: int | None, extra: int | None) -> bytes:
-    """The bytes of a kernel's parameters, from places of each or from one buffer. Raises Refused where some are missing."""
+    """The bytes of a kernel's parameters, from pointers to each or from one buffer. Raises Refused where some are missing."""
     program = kernel.program
     made = bytearray(program.param_bytes)
     if params:
-        places = (c_void_p * len(program.params)).from_address(params)
-        for (offset, size), place in zip(program.params, places):
-            if not place:
+        pointers = (c_void_p * len(program.params)).from_address(params)
+        for (offset, size), pointer in zip(program.params, pointers):
+            if not pointer:
                 raise Refused(INVALID_VALUE)
-            made[offset : offset + size] = ctypes.string_at(place, size)
+            made[offset : offset + size] = ctypes.string_at(pointer, size)
         return bytes(made)
     if extra:
         found, k = {}, 0

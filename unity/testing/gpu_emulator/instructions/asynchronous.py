@@ -27,13 +27,13 @@ class Copy:
         """Store the data of some lanes; True while others are under way."""
         if done.any():
             lanes = self.lanes[done]
-            place = self.access.places(batch, lanes, self.address[done])
-            at = place >> self.access.shift
+            offset = self.access.shared_offsets(batch, lanes, self.address[done])
+            at = offset >> self.access.shift
             width = self.access.width
             batch.shared_views[width][at] = self.bits[done]
             batch.shared_flags[width][at] = np.full(width, 1, "u1").view(UNSIGNED[width])[0]
             if batch.options.races and batch.watched:
-                self.access.race_shared(batch, lanes, place, True)
+                self.access.race_shared(batch, lanes, offset, True)
             left = ~done
             self.lanes, self.group, self.address = self.lanes[left], self.group[left], self.address[left]
             self.bits = self.bits[left]
@@ -54,7 +54,7 @@ def _cp(reading: Reading) -> Run:
         left = reading.integer(0)
         return lambda batch, ix: finish(batch, ix, left)
     if reading.flag("mbarrier"):
-        return _tell_barrier(reading)
+        return _arrive_on_barrier(reading)
     return _copy(reading)
 
 
@@ -77,7 +77,7 @@ def finish(batch: Batch, ix: Index, left: int) -> None:
     batch.copies = kept
 
 
-def _tell_barrier(reading: Reading) -> Run:
+def _arrive_on_barrier(reading: Reading) -> Run:
     """cp.async.mbarrier.arrive{.noinc}.b64 [barrier]: an arrival when the copies of the thread have come, which is now."""
     reading.one("arrive")
     counted = reading.flag("noinc")
@@ -128,9 +128,9 @@ def _copy(reading: Reading) -> Run:
             bits[reading_] = origin.load(batch, lanes[reading_], start[reading_])
             raw = bits.view("u1").reshape(-1, width)
             raw[np.arange(width) >= given[:, None]] = 0
-        place = into.places(batch, ix, to)
-        batch.shared_flags[width][place >> into.shift] = 0
-        into.note_shared(batch, ix, to, place, True)
+        offset = into.shared_offsets(batch, ix, to)
+        batch.shared_flags[width][offset >> into.shift] = 0
+        into.record_shared(batch, ix, to, offset, True)
         batch.copies.append(Copy(into, lanes, batch.committed[lanes], to, bits))
 
     return run

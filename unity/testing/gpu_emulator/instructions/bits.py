@@ -234,16 +234,16 @@ def _prmt(reading: Reading) -> Run:
                 out[:, k] = np.where(choice & 8, (byte.view("i1") >> 7).view("u1"), byte)
                 continue
             if mode in base:
-                place = (n + base[mode][k]) % 8
+                offset_at = (n + base[mode][k]) % 8
             elif mode == "rc8":
-                place = n
+                offset_at = n
             elif mode == "ecl":
-                place = np.maximum(n, k)
+                offset_at = np.maximum(n, k)
             elif mode == "ecr":
-                place = np.minimum(n, k)
+                offset_at = np.minimum(n, k)
             else:
-                place = (n & 1) * 2 + k % 2
-            out[:, k] = pool[rows, place]
+                offset_at = (n & 1) * 2 + k % 2
+            out[:, k] = pool[rows, offset_at]
         return out.view("u4").ravel()
 
     return compute(reading, run, type_, type_, type_, U32)

@@ -51,10 +51,10 @@ def bulk_copy(reading: Reading) -> Run:
 
 
 def _map_of(
-    reading: Reading, place: int, rank: int, windowed: bool = False
+    reading: Reading, index: int, rank: int, windowed: bool = False
 ) -> Callable[[Batch, Rows], tuple[list[TensorMap], list[Rows]]]:
     """The tensor maps and coordinates of an operand ``[map, {x, y}]``."""
-    operand = reading.memory(place)
+    operand = reading.memory(index)
     if len(operand.coordinates) != rank:
         raise reading.refuse("a wrong number of coordinates")
     base = reading.value(operand.base, S64)
@@ -84,22 +84,22 @@ def _map_of(
 def _elements(reading: Reading, batch: Batch, tensor: TensorMap, corner: list[int]) -> tuple[Rows, Rows]:
     """Addresses of the bytes of a box in global memory in the order of shared memory, and which lie inside the tensor."""
     if tensor.windowed:
-        places = _pixels(tensor, corner)
+        coordinates = _pixels(tensor, corner)
     else:
         grid = np.indices(tuple(reversed(tensor.box[: tensor.rank]))).reshape(tensor.rank, -1)[::-1]
-        places = [row + first for row, first in zip(grid, corner)]
+        coordinates = [row + first for row, first in zip(grid, corner)]
     strides = [tensor.item, *tensor.strides[: tensor.rank - 1]]
-    address = np.zeros(len(places[0]), np.int64)
-    inside = np.ones(len(places[0]), bool)
-    for axis, place in enumerate(places):
-        inside &= (place >= 0) & (place < tensor.sizes[axis])
-        address += place * strides[axis]
+    address = np.zeros(len(coordinates[0]), np.int64)
+    inside = np.ones(len(coordinates[0]), bool)
+    for axis, coordinate in enumerate(coordinates):
+        inside &= (coordinate >= 0) & (coordinate < tensor.sizes[axis])
+        address += coordinate * strides[axis]
     address = (address + tensor.base)[:, None] + np.arange(tensor.item)
     return address.ravel(), np.repeat(inside, tensor.item)
 
 
 def _pixels(tensor: TensorMap, corner: list[int]) -> list[Rows]:
-    """The places of a window from that at the corner on, each moved by the offsets behind the coordinates of the corner."""
+    """The positions of a window from that at the corner on, each moved by the offsets behind the coordinates of the corner."""
     pixel, channel = np.indices((tensor.box[1], tensor.box[0])).reshape(2, -1)
     rows = list(zip(tensor.lower, tensor.upper, tensor.steps, tensor.sizes[1:], corner[1:]))[: tensor.rank - 2]
     counts = [(size - 1 + upper - lower) // step + 1 for lower, upper, step, size, _ in rows]
@@ -121,7 +121,7 @@ def _aligned(reading: Reading, batch: Batch, address: int, to: int) -> None:
 
 
 def _cornered(reading: Reading, batch: Batch, tensor: TensorMap, corner: list[int]) -> list[int]:
-    """A corner, the innermost place of which is a multiple of 16 bytes: an H100 ends a kernel at -8 bytes, whatever the swizzle."""
+    """A corner whose innermost coordinate is a multiple of 16 bytes: an H100 ends a kernel at -8 bytes, whatever the swizzle."""
     if corner[0] * tensor.item % 16:
         text = f"a bulk copy whose corner is {corner[0] * tensor.item} bytes into a row, no multiple of 16"
         raise reading.fault(batch, ILLEGAL_INSTRUCTION, "alignment", text)
@@ -152,25 +152,25 @@ def _tensor_in(reading: Reading, rank: int, windowed: bool) -> Run:
             _bounded(reading, batch, starts[k], tensor.size)
             corner = _cornered(reading, batch, tensor, [int(c[k]) for c in corners])
             address, inside = _elements(reading, batch, tensor, corner)
-            place = swizzled(starts[k] + np.arange(tensor.size), tensor.swizzle) + batch.shared_base[lanes[k]]
-            batch.shared_written[place] = 0
-            _engage(reading, batch, access, address, inside, tensor.fill, place, keys[k])
+            landing = swizzled(starts[k] + np.arange(tensor.size), tensor.swizzle) + batch.shared_base[lanes[k]]
+            batch.shared_written[landing] = 0
+            _engage(reading, batch, access, address, inside, tensor.fill, landing, keys[k])
 
     return copy
 
 
 def _engage(
-    reading: Reading, batch: Batch, access: Access, address: Rows, inside: Rows, fill: int, place: Rows, key: int
+    reading: Reading, batch: Batch, access: Access, address: Rows, inside: Rows, fill: int, landing: Rows, key: int
 ) -> None:
     """Give a copy to the engine: it reads, stores and tells the barrier when it arrives."""
 
     def come() -> None:
-        values = np.full(len(place), fill, np.uint8)
+        values = np.full(len(landing), fill, np.uint8)
         if inside.any():
             values[inside] = batch.memory.raw[access.offsets(batch, np.zeros(1, np.int64), address[inside])]
-        batch.shared[place] = values
-        batch.shared_written[place] = 1
-        arrive(batch, key, reading, 0, 0, len(place))
+        batch.shared[landing] = values
+        batch.shared_written[landing] = 1
+        arrive(batch, key, reading, 0, 0, len(landing))
 
     batch.engine.append(come)
 
@@ -188,9 +188,9 @@ def _plain_in(reading: Reading) -> Run:
             for value in (inside, start[k], count[k]):
                 _aligned(reading, batch, value, 16)
             _bounded(reading, batch, inside, count[k])
-            place = inside + np.arange(count[k]) + batch.shared_base[lanes[k]]
-            batch.shared_written[place] = 0
-            _engage(reading, batch, access, start[k] + np.arange(count[k]), np.ones(count[k], bool), 0, place, key)
+            landing = inside + np.arange(count[k]) + batch.shared_base[lanes[k]]
+            batch.shared_written[landing] = 0
+            _engage(reading, batch, access, start[k] + np.arange(count[k]), np.ones(count[k], bool), 0, landing, key)
 
     return copy
 
@@ -223,10 +223,10 @@ def _out(reading: Reading, rank: int) -> Run:
                     _aligned(reading, batch, value, 16)
                 address, inside, width = first + np.arange(count), np.ones(count, bool), 0
             _bounded(reading, batch, starts[k], count)
-            place = swizzled(starts[k] + np.arange(count), width) + batch.shared_base[lanes[k]]
+            landing = swizzled(starts[k] + np.arange(count), width) + batch.shared_base[lanes[k]]
             if inside.any():
                 offset = access.offsets(batch, lanes[k : k + 1], address[inside])
-                batch.memory.raw[offset] = batch.shared[place[inside]]
-                batch.memory.written[offset] = batch.shared_written[place[inside]]
+                batch.memory.raw[offset] = batch.shared[landing[inside]]
+                batch.memory.written[offset] = batch.shared_written[landing[inside]]
 
     return copy

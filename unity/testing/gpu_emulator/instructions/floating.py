@@ -356,8 +356,8 @@ def comparison(
     if compare not in FLOAT_COMPARE:
         raise reading.refuse()
 
-    def value(place: int, of: Type) -> Get:
-        get = reading.value(place, of)
+    def value(index: int, of: Type) -> Get:
+        get = reading.value(index, of)
         if of.name in ("f32", "f64"):
             return (lambda batch, ix: flush(get(batch, ix))) if ftz and of.name == "f32" else get
         return lambda batch, ix: unpack(get(batch, ix), of)

@@ -15,10 +15,10 @@ from .table import Step, control, holding, instruction
 
 
 def _label(reading: Reading, symbol: object) -> int:
-    labels = reading.placed.function.labels
+    labels = reading.linked.function.labels
     if not isinstance(symbol, Symbol) or symbol.name not in labels:
         raise reading.refuse("its label is not declared")
-    return reading.placed.first + labels[symbol.name]
+    return reading.linked.first + labels[symbol.name]
 
 
 def end_threads(batch: Batch, lanes: np.ndarray) -> None:
@@ -37,18 +37,18 @@ def _bra(reading: Reading) -> Step:
     retires = target in reading.program.retiring
     guard = reading.instruction.guard
     if guard is None:
-        return lambda batch, ix, place: target
+        return lambda batch, ix, pc: target
     holds = reading.predicate(guard)
 
-    def branch(batch: Batch, ix: Index, place: int) -> int | None:
+    def branch(batch: Batch, ix: Index, pc: int) -> int | None:
         where = holding(batch, ix, holds)
         if where is True:
             return target
         if where is False:
-            return place + 1
+            return pc + 1
         assert isinstance(where, np.ndarray)
         lanes = batch.lanes(ix)
-        batch.pc[lanes] = place + 1
+        batch.pc[lanes] = pc + 1
         if retires:
             end_threads(batch, where)
         else:
@@ -64,16 +64,16 @@ def _brx(reading: Reading) -> Step:
     reading.flag("idx")
     reading.drop("uni")
     names = reading.operands[1]
-    if not isinstance(names, Symbol) or names.name not in reading.placed.function.tables:
+    if not isinstance(names, Symbol) or names.name not in reading.linked.function.tables:
         raise reading.refuse("its list of labels is not declared")
-    targets = np.array([_label(reading, Symbol(n)) for n in reading.placed.function.tables[names.name]])
+    targets = np.array([_label(reading, Symbol(n)) for n in reading.linked.function.tables[names.name]])
     index = reading.value(0, U32)
     guard = reading.predicate(reading.instruction.guard) if reading.instruction.guard else None
 
-    def branch(batch: Batch, ix: Index, place: int) -> int | None:
+    def branch(batch: Batch, ix: Index, pc: int) -> int | None:
         lanes = batch.lanes(ix)
         where = holding(batch, ix, guard) if guard else True
-        batch.pc[lanes] = place + 1
+        batch.pc[lanes] = pc + 1
         taken = lanes if where is True else where
         if taken is not False:
             chosen = index(batch, taken)
@@ -89,16 +89,16 @@ def _brx(reading: Reading) -> Step:
 @control("ret", "exit")
 def _ret(reading: Reading) -> Step:
     reading.drop("uni")
-    function = reading.placed.function
+    function = reading.linked.function
     guard = reading.predicate(reading.instruction.guard) if reading.instruction.guard else None
     ends = function.entry or reading.opcode == "exit"
 
-    def leave(batch: Batch, ix: Index, place: int) -> int | None:
+    def leave(batch: Batch, ix: Index, pc: int) -> int | None:
         where = holding(batch, ix, guard) if guard else True
         if where is False:
-            return place + 1
+            return pc + 1
         lanes = batch.lanes(ix)
-        batch.pc[lanes] = place + 1
+        batch.pc[lanes] = pc + 1
         gone = lanes if where is True else where
         assert isinstance(gone, np.ndarray)
         if ends:
@@ -117,10 +117,10 @@ def _ret(reading: Reading) -> Step:
 def _trap(reading: Reading) -> Step:
     guard = reading.predicate(reading.instruction.guard) if reading.instruction.guard else None
 
-    def trap(batch: Batch, ix: Index, place: int) -> int | None:
+    def trap(batch: Batch, ix: Index, pc: int) -> int | None:
         where = holding(batch, ix, guard) if guard else True
         if where is False:
-            return place + 1
+            return pc + 1
         lane = int(batch.lanes(ix)[0] if where is True else where[0])
         who = batch.thread(lane)
         raise Fault(
@@ -140,25 +140,25 @@ def _call(reading: Reading) -> Step:
     if callee is None or not callee.defined or reading.instruction.guard is not None:
         refusal = reading.refuse(f"{name} has no body" if reading.instruction.guard is None else "a guarded call")
 
-        def missing(batch: Batch, ix: Index, place: int) -> int | None:
+        def missing(batch: Batch, ix: Index, pc: int) -> int | None:
             raise refusal
 
         return missing
     results, arguments = call_lists(reading.instruction)
-    placed = reading.program.placed[name]
+    linked = reading.program.linked[name]
     if len(arguments) != len(callee.params) or len(results) != len(callee.results):
         raise reading.refuse("arguments that do not fit the function")
-    there = [placed.variables[p.name][1] for p in callee.params]
-    back = [placed.variables[p.name][1] for p in callee.results]
+    there = [linked.variables[p.name][1] for p in callee.params]
+    back = [linked.variables[p.name][1] for p in callee.results]
     moves_in = [(reading.address_of(a)[1], t, p.size) for a, t, p in zip(arguments, there, callee.params)]
     moves_out = [(t, reading.address_of(r)[1], p.size) for r, t, p in zip(results, back, callee.results)]
     reading.program.results[len(reading.program.plain)] = moves_out
 
-    def call(batch: Batch, ix: Index, place: int) -> int | None:
+    def call(batch: Batch, ix: Index, pc: int) -> int | None:
         lanes = batch.lanes(ix)
         _copy(batch, lanes, moves_in)
-        batch.returns.setdefault(name, np.zeros(batch.n, np.int64))[lanes] = place
-        return placed.first
+        batch.returns.setdefault(name, np.zeros(batch.n, np.int64))[lanes] = pc
+        return linked.first
 
     return call
 
@@ -181,7 +181,7 @@ def _barrier(reading: Reading) -> Step:
         reading.one("sync")
         reading.count(1)
         reading.program.warp_barriers = True
-        return together(reading, lambda batch, ix: batch.ordered(ix, warps=True), reading.value(0, U32))
+        return warp_operation(reading, lambda batch, ix: batch.ordered(ix, warps=True), reading.value(0, U32))
     reading.drop("cta", "aligned")
     kind = reading.one("sync", "arrive", "red")
     if reading.instruction.guard is not None:
@@ -196,17 +196,17 @@ def _barrier(reading: Reading) -> Step:
 
 
 def _wait(reading: Reading, number: Get, expected: Get | None, vote: Get | None) -> Step:
-    def wait(batch: Batch, ix: Index, place: int) -> int | None:
+    def wait(batch: Batch, ix: Index, pc: int) -> int | None:
         batch.launch.log.barriers += 1
         if ix is None and expected is None and vote is None and not batch.arrived:
             ids = number(batch, None)
             if len(ids) == 1 or (ids == ids[0]).all():
-                _all_there(batch, batch.lanes(None), place)
+                _check_all_arrive(batch, batch.lanes(None), pc)
                 batch.ordered(None)
-                return place + 1
+                return pc + 1
         lanes = batch.lanes(ix)
         batch.state[lanes] = AT_BARRIER
-        batch.pc[lanes] = place
+        batch.pc[lanes] = pc
         batch.waits_at[lanes] = number(batch, lanes)
         batch.wanted[lanes] = expected(batch, lanes) if expected is not None else 0
         if vote is not None:
@@ -218,14 +218,14 @@ def _wait(reading: Reading, number: Get, expected: Get | None, vote: Get | None)
 
 
 def _arrive(number: Get, expected: Get | None) -> Step:
-    def arrive(batch: Batch, ix: Index, place: int) -> int | None:
+    def arrive(batch: Batch, ix: Index, pc: int) -> int | None:
         lanes = batch.lanes(ix)
         ids = np.broadcast_to(number(batch, lanes), len(lanes))
         for one in np.unique(ids).tolist():
             counts = batch.arrived.setdefault(one, np.zeros(batch.blocks, np.int64))
             counts += np.bincount(lanes[ids == one] // batch.padded, minlength=batch.blocks)
         complete_barriers(batch)
-        return place + 1
+        return pc + 1
 
     return arrive
 
@@ -272,29 +272,29 @@ def complete_barriers(batch: Batch) -> None:
             continue
         lanes = np.flatnonzero(here & done[:, None])
         if not counted[done].any():
-            _all_there(batch, lanes, int(batch.pc[lanes[0]]))
+            _check_all_arrive(batch, lanes, int(batch.pc[lanes[0]]))
         if silent is not None:
             silent[done] = 0
             if not silent.any():
                 del batch.arrived[number]
-        _crooked(batch, lanes)
-        places = batch.pc[lanes]
-        for place in np.unique(places).tolist():
-            if place in batch.program.finish:
-                batch.program.finish[place](batch, lanes[places == place])
-        batch.pc[lanes] = places + 1
+        _check_converged(batch, lanes)
+        pcs = batch.pc[lanes]
+        for pc in np.unique(pcs).tolist():
+            if pc in batch.program.finish:
+                batch.program.finish[pc](batch, lanes[pcs == pc])
+        batch.pc[lanes] = pcs + 1
         batch.state[lanes] = READY
         batch.ordered(lanes)
 
 
-def _all_there(batch: Batch, lanes: np.ndarray, place: int) -> None:
+def _check_all_arrive(batch: Batch, lanes: np.ndarray, pc: int) -> None:
     """A finding where threads have ended before a barrier of the whole block: nothing promises that it lets the rest go."""
     if not batch.left:
         return
     exist = (batch.lane % batch.padded < batch.geometry.thread_count).reshape(batch.blocks, batch.padded)
     gone = exist & ~batch.alive.reshape(exist.shape)
     gone[~np.isin(np.arange(batch.blocks), lanes // batch.padded)] = False
-    span = batch.program.code[place][1].span
+    span = batch.program.code[pc][1].span
     if gone.any() and not batch.launch.log.known(("barrier", span), int(gone.sum())):
         one, two = batch.thread(int(lanes[0])), batch.thread(int(gone.ravel().argmax()))
         text = f"divergent barrier: {one} waits, {two} has ended before it"
@@ -304,11 +304,11 @@ def _all_there(batch: Batch, lanes: np.ndarray, place: int) -> None:
         )
 
 
-def _crooked(batch: Batch, lanes: np.ndarray) -> None:
+def _check_converged(batch: Batch, lanes: np.ndarray) -> None:
     """A finding where lanes of one warp met at different barriers of the text: the machine does not promise that they do."""
-    places = np.full(batch.n, -1, np.int64)
-    places[lanes] = batch.pc[lanes]
-    rows = places.reshape(-1, WARP)
+    pcs = np.full(batch.n, -1, np.int64)
+    pcs[lanes] = batch.pc[lanes]
+    rows = pcs.reshape(-1, WARP)
     high = rows.max(axis=1)
     wrong = ((rows != high[:, None]) & (rows >= 0)).any(axis=1)
     if not wrong.any():
@@ -325,23 +325,23 @@ def _crooked(batch: Batch, lanes: np.ndarray) -> None:
         batch.launch.log.add(key, finding(batch, "barrier", text, span, *threads, help=help), int(wrong.sum()))
 
 
-def together(reading: Reading, run: Run, members: Get | None = None) -> Step:
+def warp_operation(reading: Reading, run: Run, members: Get | None = None) -> Step:
     """An operation of a warp: it runs when all living lanes that its mask names (``members`` None: all) have come to it."""
     guard = reading.predicate(reading.instruction.guard) if reading.instruction.guard else None
     bits = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 
-    def operate(batch: Batch, ix: Index, place: int) -> int | None:
+    def operate(batch: Batch, ix: Index, pc: int) -> int | None:
         at = batch.mask(ix)
         where = holding(batch, ix, guard) if guard else True
         if where is not True:
             if where is False:
-                return place + 1
-            batch.pc[batch.lanes(ix)] = place + 1
+                return pc + 1
+            batch.pc[batch.lanes(ix)] = pc + 1
             at = batch.mask(where)
-        came_back = (batch.state == AT_WARP) & (batch.pc == place) if batch.state.any() else None
+        came_back = (batch.state == AT_WARP) & (batch.pc == pc) if batch.state.any() else None
         if where is True and ix is None and (came_back is None or not came_back.any()):
             run(batch, None)
-            return place + 1
+            return pc + 1
         if came_back is not None:
             at = at | came_back
         rows = at.reshape(-1, WARP)
@@ -356,15 +356,15 @@ def together(reading: Reading, run: Run, members: Get | None = None) -> Step:
         go = (rows & complete[:, None]).ravel()
         stay = at & ~go
         batch.state[stay] = AT_WARP
-        batch.pc[stay] = place
+        batch.pc[stay] = pc
         lanes = np.flatnonzero(go)
         if not len(lanes):
             return None
         batch.state[lanes] = READY
         run(batch, batch.narrowed(lanes))
-        batch.pc[lanes] = place + 1
+        batch.pc[lanes] = pc + 1
         same = where is True and not stay.any() and (came_back is None or not came_back.any())
-        return place + 1 if same else None
+        return pc + 1 if same else None
 
     return operate
 

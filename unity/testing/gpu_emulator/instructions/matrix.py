@@ -19,7 +19,7 @@ from ..machine.reading import U32, Get, Put, Reading
 from ..machine.rounding import decode, encode
 from ..ptx.program import Operand
 from ..ptx.types import TYPES, UNSIGNED, Type
-from .flow import together
+from .flow import warp_operation
 from .memory import space_of
 from .table import Step, control
 
@@ -30,7 +30,7 @@ Places = tuple[Rows, Rows]
 B32 = TYPES["b32"]
 
 
-def whole_warps(batch: Batch, ix: Index, reading: Reading) -> Rows:
+def full_warps(batch: Batch, ix: Index, reading: Reading) -> Rows:
     """The lanes of an index, which must be whole warps, as rows of 32. Raises Fault."""
     lanes = batch.lanes(ix)
     if len(lanes) % WARP == 0:
@@ -45,36 +45,36 @@ def whole_warps(batch: Batch, ix: Index, reading: Reading) -> Rows:
 
 
 class Fragment:
-    """Registers of a warp that hold a matrix: ``places`` of elements of a type, which may be packed into words."""
+    """Registers of a warp that hold a matrix: ``coordinates`` of elements of a type, which may be packed into words."""
 
-    def __init__(self, type_: Type, places: Places, shape: tuple[int, int]) -> None:
-        self.type, self.places, self.shape = type_, places, shape
+    def __init__(self, type_: Type, coordinates: Places, shape: tuple[int, int]) -> None:
+        self.type, self.coordinates, self.shape = type_, coordinates, shape
         self.per = max(1, 32 // type_.bits) if type_.bits < 64 else 1
         self.word = B32 if type_.bits <= 32 else TYPES["b64"]
 
     def registers(self) -> int:
         """The number of registers of each lane."""
-        return int(self.places[0].shape[1]) // self.per
+        return int(self.coordinates[0].shape[1]) // self.per
 
-    def gets(self, reading: Reading, operands: tuple[Operand, ...]) -> list[Get]:
+    def readers(self, reading: Reading, operands: tuple[Operand, ...]) -> list[Get]:
         """The registers as operands. Refuses a wrong number of them."""
         if len(operands) != self.registers():
             raise reading.refuse(f"{self.registers()} registers are wanted, not {len(operands)}")
         return [reading.value(one, self.word) for one in operands]
 
-    def puts(self, reading: Reading, operands: tuple[Operand, ...]) -> list[Put]:
+    def writers(self, reading: Reading, operands: tuple[Operand, ...]) -> list[Put]:
         """The registers as destinations."""
         if len(operands) != self.registers():
             raise reading.refuse(f"{self.registers()} registers are wanted, not {len(operands)}")
         return [reading.into(one, self.word) for one in operands]
 
-    def matrix(self, batch: Batch, lanes: Rows, gets: list[Get]) -> Rows:
+    def read(self, batch: Batch, lanes: Rows, gets: list[Get]) -> Rows:
         """Matrices of the warps: doubles, or int64 of integers."""
         flat = lanes.ravel()
         words = np.stack([np.broadcast_to(get(batch, flat), len(flat)) for get in gets], axis=1)
         elements = self._elements(words.reshape(len(lanes), WARP, len(gets)))
         made = np.zeros((len(lanes), *self.shape), elements.dtype)
-        made[:, self.places[0], self.places[1]] = elements
+        made[:, self.coordinates[0], self.coordinates[1]] = elements
         return made
 
     def _elements(self, words: Rows) -> Rows:
@@ -88,9 +88,9 @@ class Fragment:
         parts = np.ascontiguousarray(words).view(kind)
         return decode(parts, name) if type_.kind == "f" else parts.astype("i8")
 
-    def give(self, batch: Batch, lanes: Rows, puts: list[Put], matrices: Rows) -> None:
+    def write(self, batch: Batch, lanes: Rows, puts: list[Put], matrices: Rows) -> None:
         """Store matrices of doubles or int64 into the registers."""
-        elements = matrices[:, self.places[0], self.places[1]]
+        elements = matrices[:, self.coordinates[0], self.coordinates[1]]
         if self.type.kind == "f":
             values = encode(elements, self.type.name)
         else:
@@ -102,7 +102,7 @@ class Fragment:
             put(batch, ix, words[:, k].copy())
 
 
-def left_places(rows: int, k: int, bits: int) -> Places:
+def a_coordinates(rows: int, k: int, bits: int) -> Places:
     """Elements of A (rows x k): runs of neighbours along k that fill a word lie in one lane."""
     run = max(1, 32 // bits) if bits < 64 else 1
     i = np.arange(rows * k // WARP)
@@ -112,7 +112,7 @@ def left_places(rows: int, k: int, bits: int) -> Places:
     return np.broadcast_arrays(row, column)  # type: ignore[return-value]
 
 
-def right_places(k: int, bits: int) -> Places:
+def b_coordinates(k: int, bits: int) -> Places:
     """Elements of B (k x 8)."""
     run = max(1, 32 // bits) if bits < 64 else 1
     i = np.arange(k * 8 // WARP)
@@ -120,7 +120,7 @@ def right_places(k: int, bits: int) -> Places:
     return np.broadcast_arrays(row, GROUP[:, None])  # type: ignore[return-value]
 
 
-def result_places(rows: int) -> Places:
+def c_coordinates(rows: int) -> Places:
     """Elements of C and D (rows x 8)."""
     i = np.arange(rows * 8 // WARP)
     return np.broadcast_arrays(GROUP[:, None] + 8 * (i // 2), MEMBER[:, None] * 2 + i % 2)  # type: ignore[return-value]
@@ -157,19 +157,19 @@ def _mma(reading: Reading) -> Step:
     m, k = [int(v) for v in re.fullmatch(r"m(\d+)n8k(\d+)", shape).groups()]  # type: ignore[union-attr]
     if k not in SHAPES.get((a_type.name, m), ()) or a_type.bits != b_type.bits or a_type.kind == "f" != b_type.kind:
         raise reading.refuse()
-    a = Fragment(a_type, left_places(m, k, a_type.bits), (m, k))
-    b = Fragment(b_type, right_places(k, b_type.bits), (k, 8))
-    c, d = Fragment(c_type, result_places(m), (m, 8)), Fragment(d_type, result_places(m), (m, 8))
-    puts = d.puts(reading, reading.items(0))
-    gets = [part.gets(reading, reading.items(n + 1)) for n, part in enumerate((a, b, c))]
+    a = Fragment(a_type, a_coordinates(m, k, a_type.bits), (m, k))
+    b = Fragment(b_type, b_coordinates(k, b_type.bits), (k, 8))
+    c, d = Fragment(c_type, c_coordinates(m), (m, 8)), Fragment(d_type, c_coordinates(m), (m, 8))
+    puts = d.writers(reading, reading.items(0))
+    gets = [part.readers(reading, reading.items(n + 1)) for n, part in enumerate((a, b, c))]
 
     def run(batch: Batch, ix: Index) -> None:
-        lanes = whole_warps(batch, ix, reading)
-        left, right, total = [part.matrix(batch, lanes, g) for part, g in zip((a, b, c), gets)]
+        lanes = full_warps(batch, ix, reading)
+        left, right, total = [part.read(batch, lanes, g) for part, g in zip((a, b, c), gets)]
         found = product(left, right, total, saturate)
-        d.give(batch, lanes, puts, found)
+        d.write(batch, lanes, puts, found)
 
-    return together(reading, run)
+    return warp_operation(reading, run)
 
 
 # ---- fragments in memory
@@ -185,7 +185,7 @@ def _ldmatrix(reading: Reading) -> Step:
         raise reading.refuse()
 
     def run(batch: Batch, ix: Index) -> None:
-        warps = whole_warps(batch, ix, reading)
+        warps = full_warps(batch, ix, reading)
         givers = warps[:, : 8 * count].ravel()
         rows = access.load(batch, givers, address(batch, givers)).view("u2").reshape(len(warps), count, 8, 8)
         if trans:
@@ -195,7 +195,7 @@ def _ldmatrix(reading: Reading) -> Step:
         for n, put in enumerate(puts):
             put(batch, batch.narrowed(flat) if batch.everyone is None else flat, words[:, n].ravel().copy())
 
-    return together(reading, run)
+    return warp_operation(reading, run)
 
 
 @control("stmatrix")
@@ -207,7 +207,7 @@ def _stmatrix(reading: Reading) -> Step:
         raise reading.refuse()
 
     def run(batch: Batch, ix: Index) -> None:
-        warps = whole_warps(batch, ix, reading)
+        warps = full_warps(batch, ix, reading)
         flat, givers = warps.ravel(), warps[:, : 8 * count].ravel()
         words = np.stack([np.broadcast_to(get(batch, flat), len(flat)) for get in gets], axis=0)
         halves = np.ascontiguousarray(words.reshape(count, len(warps), WARP).transpose(1, 0, 2)).view("u2")
@@ -217,10 +217,10 @@ def _stmatrix(reading: Reading) -> Step:
         bits = np.ascontiguousarray(rows).view("c16").ravel()
         access.store(batch, givers, address(batch, givers), bits)
 
-    return together(reading, run)
+    return warp_operation(reading, run)
 
 
-def _matrices(reading: Reading, place: int, kind: str) -> tuple[int, bool, Access, Get]:
+def _matrices(reading: Reading, index: int, kind: str) -> tuple[int, bool, Access, Get]:
     reading.one("sync")
     reading.flag("aligned")
     reading.one("m8n8")
@@ -229,10 +229,10 @@ def _matrices(reading: Reading, place: int, kind: str) -> tuple[int, bool, Acces
     space = space_of(reading)
     if reading.type().name != "b16":
         raise reading.refuse()
-    known = reading.constant_place(place)
+    known = reading.constant_address(index)
     space = known[0] if known is not None else "shared" if space == "shared" else "generic"
     access = Access(reading, space, kind, 16, collective=True)
-    return count, trans, access, reading.address(place)
+    return count, trans, access, reading.address(index)
 
 
 @control("movmatrix")
@@ -245,17 +245,17 @@ def _movmatrix(reading: Reading) -> Step:
     put, a = reading.into(0, B32), reading.value(1, B32)
 
     def run(batch: Batch, ix: Index) -> None:
-        flat = whole_warps(batch, ix, reading).ravel()
+        flat = full_warps(batch, ix, reading).ravel()
         rows = np.ascontiguousarray(np.broadcast_to(a(batch, flat), len(flat))).view("u2").reshape(-1, 8, 8)
         put(batch, flat, np.ascontiguousarray(rows.transpose(0, 2, 1)).view("u4").ravel())
 
-    return together(reading, run)
+    return warp_operation(reading, run)
 
 
 def _row_major(rows: int, columns: int, per_lane: int) -> Places:
     """Elements in their order over the lanes; where there is room for more, again from the first."""
-    place = (np.arange(WARP)[:, None] * per_lane + np.arange(per_lane)) % (rows * columns)
-    return place // columns, place % columns
+    flat_index = (np.arange(WARP)[:, None] * per_lane + np.arange(per_lane)) % (rows * columns)
+    return flat_index // columns, flat_index % columns
 
 
 def _fragment(reading: Reading, which: str, shape: str, type_: Type, registers: int) -> Fragment:
@@ -288,14 +288,14 @@ def _wmma(reading: Reading) -> Step:
     address = reading.address(memory)
     stride = reading.value(2, U32) if len(reading.operands) > 2 else None
     default = fragment.shape[1] if layout == "row" else fragment.shape[0]
-    rows, columns = fragment.places
+    rows, columns = fragment.coordinates
     raw = Type(type_.name, "b", type_.bits, UNSIGNED[type_.bytes])
-    plain = Fragment(raw, fragment.places, fragment.shape)
-    gets = plain.gets(reading, reading.items(registers)) if kind == "store" else []
-    puts = plain.puts(reading, reading.items(registers)) if kind == "load" else []
+    plain = Fragment(raw, fragment.coordinates, fragment.shape)
+    gets = plain.readers(reading, reading.items(registers)) if kind == "store" else []
+    puts = plain.writers(reading, reading.items(registers)) if kind == "load" else []
 
     def run(batch: Batch, ix: Index) -> None:
-        warps = whole_warps(batch, ix, reading)
+        warps = full_warps(batch, ix, reading)
         flat = warps.ravel()
         base = np.broadcast_to(address(batch, flat), len(flat)).reshape(-1, WARP)[:, :1]
         step = (
@@ -309,17 +309,17 @@ def _wmma(reading: Reading) -> Step:
         found = np.zeros((len(flat), rows.shape[1]), raw.numpy)
         for k in range(rows.shape[1]):
             first, second = (rows[:, k], columns[:, k]) if layout == "row" else (columns[:, k], rows[:, k])
-            place = (base + (first * step + second) * type_.bytes).ravel()
+            position = (base + (first * step + second) * type_.bytes).ravel()
             if kind == "load":
-                found[:, k] = access.load(batch, flat, place)
+                found[:, k] = access.load(batch, flat, position)
             else:
-                access.store(batch, flat, place, values[:, k])
+                access.store(batch, flat, position, values[:, k])
         if kind == "load":
             packed = found.view(UNSIGNED[plain.word.bytes])
             for k, put in enumerate(puts):
                 put(batch, flat, packed[:, k].copy())
 
-    return together(reading, run)
+    return warp_operation(reading, run)
 
 
 def _shape(reading: Reading) -> str:
@@ -348,13 +348,13 @@ def _wmma_mma(reading: Reading) -> Step:
         _fragment(reading, which, shape, type_, len(reading.items(n)))
         for n, (which, type_) in enumerate(zip(("d", "a", "b", "c"), types))
     ]
-    puts = parts[0].puts(reading, reading.items(0))
-    gets = [part.gets(reading, reading.items(n)) for n, part in enumerate(parts) if n]
+    puts = parts[0].writers(reading, reading.items(0))
+    gets = [part.readers(reading, reading.items(n)) for n, part in enumerate(parts) if n]
 
     def run(batch: Batch, ix: Index) -> None:
-        lanes = whole_warps(batch, ix, reading)
-        left, right, total = [part.matrix(batch, lanes, g) for part, g in zip(parts[1:], gets)]
+        lanes = full_warps(batch, ix, reading)
+        left, right, total = [part.read(batch, lanes, g) for part, g in zip(parts[1:], gets)]
         found = product(left, right, total, saturate)
-        parts[0].give(batch, lanes, puts, found)
+        parts[0].write(batch, lanes, puts, found)
 
-    return together(reading, run)
+    return warp_operation(reading, run)

@@ -57,7 +57,7 @@ def _ld(reading: Reading) -> Run:
     address = reading.address(1)
     if width > 16:
         return _load_wide(reading, space, type_, puts, strong)
-    access, place = Access(reading, space, "load", width, strong), reading.place
+    access, pc = Access(reading, space, "load", width, strong), reading.pc
     kind = UNSIGNED[type_.bytes]
     (first,) = puts if count == 1 else (None,)
 
@@ -69,7 +69,7 @@ def _ld(reading: Reading) -> Run:
             if first is not None:
                 first(batch, ix, found)
             if batch.fresh:
-                _undefined(batch, place)
+                _undefined(batch, pc)
 
         return run
 
@@ -80,22 +80,22 @@ def _ld(reading: Reading) -> Run:
             if put is not None:
                 put(batch, ix, rows[:, k].copy())
         if batch.fresh:
-            _undefined(batch, place)
+            _undefined(batch, pc)
 
     return vector
 
 
-def _undefined(batch: Batch, place: int) -> None:
+def _undefined(batch: Batch, pc: int) -> None:
     """End a load that has noted undefined values."""
     batch.fresh = False
-    raise Undefined(place)
+    raise Undefined(pc)
 
 
 def _load_wide(reading: Reading, space: str, type_: Type, puts: list[Put | None], strong: bool) -> Run:
     """A vector of 32 bytes as two of 16."""
     access, per = Access(reading, space, "load", 16, strong), 16 // type_.bytes
     halves = [access.of(access.results[first : first + per]) for first in range(0, len(puts), per)]
-    address, place = reading.address(1), reading.place
+    address, pc = reading.address(1), reading.pc
 
     def run(batch: Batch, ix: Index) -> None:
         ix = batch.everyone if ix is None else ix
@@ -107,19 +107,19 @@ def _load_wide(reading: Reading, space: str, type_: Type, puts: list[Put | None]
                 if put is not None:
                     put(batch, ix, rows[:, k].copy())
         if batch.fresh:
-            _undefined(batch, place)
+            _undefined(batch, pc)
 
     return run
 
 
-def _param_space(reading: Reading, place: int, space: str) -> str:
+def _param_space(reading: Reading, index: int, space: str) -> str:
     """Parameters of a kernel are memory of their own; those of functions and calls lie in local memory."""
-    known = reading.constant_place(place)
+    known = reading.constant_address(index)
     if space != "param":
         return space if known is None or space != "generic" else known[0]
     if known is not None:
         return known[0]
-    return "param" if reading.placed.function.entry else "local"
+    return "param" if reading.linked.function.entry else "local"
 
 
 @instruction("st")
@@ -153,8 +153,8 @@ def _st(reading: Reading) -> Run:
         start = address(batch, ix)
         for part in range(0, count, per):
             rows = np.stack(np.broadcast_arrays(*[one(batch, ix) for one in gets[part : part + per]]), axis=1)
-            place = start + part * type_.bytes if part else start
-            access.store(batch, ix, place, rows.view(kind).ravel())
+            part_address = start + part * type_.bytes if part else start
+            access.store(batch, ix, part_address, rows.view(kind).ravel())
 
     return vector
 
@@ -181,7 +181,7 @@ UFUNCS: dict[str, np.ufunc] = {
 }  # fmt: skip
 
 
-def _packed_join(operation: str, type_: Type) -> Join:
+def _packed_update(operation: str, type_: Type) -> Join:
     """Updates of formats that numpy lacks, or lacks in pairs."""
 
     def join(old: Rows, new: Rows) -> Rows:
@@ -211,7 +211,7 @@ def _atom(reading: Reading) -> Run:
     if len(values) != count:
         raise reading.refuse()
     plain = type_.name in ("f32", "f64", "f16") or type_.kind != "f"
-    join = JOINS.get(operation) if plain else _packed_join(operation, type_)
+    join = JOINS.get(operation) if plain else _packed_update(operation, type_)
     if operation == "add" and type_.name == "f32" and space != "shared":
         join = _flushed_sum  # the machine's float sums in global memory flush denormal numbers
 
@@ -236,7 +236,7 @@ def _flushed_sum(old: Rows, new: Rows) -> Rows:
 
 
 def _apply(operation: str, join: Join | None, new: Rows, other: Rows | None, kept: bool, type_: Type) -> Apply:
-    """The update of places, each by its lane's value in the order of the lanes."""
+    """The update of cells, each by its lane's value in the order of the lanes."""
 
     def apply(memory: Rows, at: Rows) -> Rows | None:
         if not kept and operation in UFUNCS and type_.kind != "f":
@@ -251,14 +251,14 @@ def _apply(operation: str, join: Join | None, new: Rows, other: Rows | None, kep
         old = np.empty(len(at), memory.dtype)
         for turn in range(int(rank.max()) + 1):
             lanes = order[rank == turn] if turn else order[starts]
-            place = at[lanes]
-            before = memory[place]
+            cells = at[lanes]
+            before = memory[cells]
             old[lanes] = before
             if other is not None:
-                memory[place] = np.where(_same(before, new[lanes]), other[lanes], before)
+                memory[cells] = np.where(_same(before, new[lanes]), other[lanes], before)
             else:
                 assert join is not None
-                memory[place] = join(before, new[lanes])
+                memory[cells] = join(before, new[lanes])
         return old
 
     return apply

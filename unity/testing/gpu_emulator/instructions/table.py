@@ -13,7 +13,7 @@ from ..machine.undefined import flow_of
 
 Builder = Callable[[Reading], Run]
 Step = Callable[[Batch, Index, int], "int | None"]
-"""A control instruction: given lanes and its place, the place where they go on together, or None where they part or wait."""
+"""A control instruction: given lanes and its address, the address where they go on together, or None where they part or wait."""
 Control = Callable[[Reading], Step]
 
 PLAIN: dict[str, Builder] = {}
@@ -76,15 +76,15 @@ def holding(batch: Batch, ix: Index, holds: Get) -> bool | np.ndarray:
 def compile_program(program: Program) -> None:
     """Fill in what each instruction of a linked program does. Raises InterpreterError E390 for what is not modelled."""
     retiring = [
-        place
-        for place, (placed, one) in enumerate(program.code)
-        if one.opcode in ("ret", "exit") and one.guard is None and (placed.function.entry or one.opcode == "exit")
+        pc
+        for pc, (linked, one) in enumerate(program.code)
+        if one.opcode in ("ret", "exit") and one.guard is None and (linked.function.entry or one.opcode == "exit")
     ]
     program.retiring = frozenset(retiring)
-    for place, (placed, one) in enumerate(program.code):
-        reading = Reading(program, placed, one, place)
+    for pc, (linked, one) in enumerate(program.code):
+        reading = Reading(program, linked, one, pc)
         if one.opcode in CONTROL and not (one.opcode in PLAIN and "sync" not in one.modifiers):
-            program.control[place] = CONTROL[one.opcode](reading)
+            program.control[pc] = CONTROL[one.opcode](reading)
             program.plain.append(None)
         elif one.opcode in PLAIN:
             program.plain.append(guarded(reading, PLAIN[one.opcode](reading)))
@@ -92,13 +92,13 @@ def compile_program(program: Program) -> None:
             raise reading.refuse()
         if reading.words:
             raise reading.refuse(f".{reading.words[0]} is not known here")
-        program.flows.append(flow_of(reading, place in program.control))
+        program.flows.append(flow_of(reading, pc in program.control))
     end = len(program.code)
     program.ends = [end] * (end + 1)
-    for place in range(end - 1, -1, -1):
-        program.ends[place] = place if place in program.control else program.ends[place + 1]
+    for pc in range(end - 1, -1, -1):
+        program.ends[pc] = pc if pc in program.control else program.ends[pc + 1]
     program.control[end] = _fell_off
 
 
-def _fell_off(batch: Batch, ix: Index, place: int) -> None:
+def _fell_off(batch: Batch, ix: Index, pc: int) -> None:
     batch.leave(batch.lanes(ix))

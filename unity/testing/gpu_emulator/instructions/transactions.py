@@ -45,7 +45,7 @@ def barrier_keys(batch: Batch, lanes: Rows, address: Rows) -> list[int]:
 
 
 def barrier_at(batch: Batch, key: int, reading: Reading) -> Barrier:
-    """The barrier at a place. Raises Fault where none was initialised."""
+    """The barrier at an address. Raises Fault where none was initialised."""
     found: Barrier | None = batch.barriers.get(key)
     if found is None:
         text = "a transaction barrier is used before mbarrier.init"
@@ -53,11 +53,11 @@ def barrier_at(batch: Batch, key: int, reading: Reading) -> Barrier:
     return found
 
 
-def arrive(batch: Batch, key: int, reading: Reading, arrivals: int, announced: int, come: int) -> int:
+def arrive(batch: Batch, key: int, reading: Reading, arrivals: int, announced: int, received: int) -> int:
     """Arrivals at a barrier, bytes announced and bytes come; the state before."""
     barrier = barrier_at(batch, key, reading)
     before = barrier.parity << 63 | barrier.pending
-    barrier.bytes += announced - come
+    barrier.bytes += announced - received
     barrier.pending -= arrivals
     if barrier.pending < 0:
         text = f"more arrivals at a transaction barrier than the {barrier.expected} it was initialised with"
@@ -90,9 +90,9 @@ def _mbarrier(reading: Reading) -> Step:
             reading, lambda batch, lanes: put(batch, lanes, (state(batch, lanes) & np.uint64(0xFFFFF)).astype("u4"))
         )
     gives = what.startswith("arrive") and len(reading.operands) > 1 and not isinstance(reading.operands[0], Memory)
-    place = 1 if gives else 0
-    address = reading.address(place)
-    amount = reading.value(place + 1, U32) if len(reading.operands) > place + 1 else None
+    offset = 1 if gives else 0
+    address = reading.address(offset)
+    amount = reading.value(offset + 1, U32) if len(reading.operands) > offset + 1 else None
     put_state = reading.into(0, B64) if gives and not isinstance(reading.operands[0], Sink) else None
 
     def run(batch: Batch, lanes: Rows) -> None:
@@ -128,11 +128,11 @@ def _stepped(reading: Reading, run: Callable[[Batch, Rows], None]) -> Step:
     """An instruction that never parts lanes, under its guard."""
     guard = reading.predicate(reading.instruction.guard) if reading.instruction.guard else None
 
-    def step(batch: Batch, ix: Index, place: int) -> int | None:
+    def step(batch: Batch, ix: Index, pc: int) -> int | None:
         where = holding(batch, ix, guard) if guard else True
         if where is not False:
             run(batch, batch.lanes(ix) if isinstance(where, bool) else where)
-        return place + 1
+        return pc + 1
 
     return step
 
@@ -143,10 +143,10 @@ def _wait(reading: Reading, parity: bool, sleeps: bool) -> Step:
     which: Get = reading.value(2, U32 if parity else B64)
     guard = reading.predicate(reading.instruction.guard) if reading.instruction.guard else None
 
-    def step(batch: Batch, ix: Index, place: int) -> int | None:
+    def step(batch: Batch, ix: Index, pc: int) -> int | None:
         where = holding(batch, ix, guard) if guard else True
         if where is False:
-            return place + 1
+            return pc + 1
         lanes = batch.lanes(ix) if isinstance(where, bool) else where
         keys = barrier_keys(batch, lanes, address(batch, lanes))
         given = np.broadcast_to(which(batch, lanes), len(lanes))
@@ -159,8 +159,8 @@ def _wait(reading: Reading, parity: bool, sleeps: bool) -> Step:
         base[lanes[ok]] = np.maximum(base[lanes[ok]], ended[ok])
         batch.block_base = base
         if ok.all() or not sleeps:
-            return place + 1
-        batch.pc[batch.lanes(ix)] = place + 1
+            return pc + 1
+        batch.pc[batch.lanes(ix)] = pc + 1
         batch.state[lanes[~ok]] = ASLEEP
         return None
 

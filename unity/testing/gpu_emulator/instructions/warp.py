@@ -11,7 +11,7 @@ from ..machine.findings import finding
 from ..machine.reading import U32, Get, Reading, Run
 from ..ptx.program import Pair
 from ..ptx.types import TYPES
-from .flow import together
+from .flow import warp_operation
 from .table import Step, control, instruction
 
 Rows = np.ndarray
@@ -25,7 +25,7 @@ def ballot(mask: Rows) -> Rows:
     return found
 
 
-def _spread(words: Rows, batch: Batch, ix: Index) -> Rows:
+def _broadcast(words: Rows, batch: Batch, ix: Index) -> Rows:
     """One word per warp, for the lanes of an index."""
     return np.repeat(words, WARP)[batch.lanes(ix)] if ix is not None else np.repeat(words, WARP)
 
@@ -72,20 +72,20 @@ def _shfl(reading: Reading) -> Step:
         else:
             source = low | (n & 31 & ~segment)
             ok = source <= top
-        place = lanes - lane + np.where(ok, source, lane)
+        source_lane = lanes - lane + np.where(ok, source, lane)
         values = a(batch, None)
-        there = batch.mask(ix)[place]
-        if not there.all():
-            row = int((~there).argmax())
-            _missing(batch, span, int(lanes[row]), int(place[row]), int((~there).sum()))
-        put(batch, ix, values if len(values) == 1 else values[place])
+        is_active = batch.mask(ix)[source_lane]
+        if not is_active.all():
+            row = int((~is_active).argmax())
+            _missing(batch, span, int(lanes[row]), int(source_lane[row]), int((~is_active).sum()))
+        put(batch, ix, values if len(values) == 1 else values[source_lane])
         if inside is not None:
             inside(batch, ix, np.broadcast_to(ok, len(lanes)))
 
     def settled(batch: Batch, ix: Index) -> None:
         run(batch, batch.everyone if ix is None else ix)
 
-    return together(reading, settled, reading.value(4, U32))
+    return warp_operation(reading, settled, reading.value(4, U32))
 
 
 def _missing(batch: Batch, span: Span | None, lane: int, other: int, count: int) -> None:
@@ -121,15 +121,15 @@ def _vote(reading: Reading) -> Step:
             found = (rows | ~members).all(axis=1)
             if kind == "uni":
                 found |= ~(rows & members).any(axis=1)
-        put(batch, ix, _spread(found, batch, ix))
+        put(batch, ix, _broadcast(found, batch, ix))
 
-    return together(reading, run, mask)
+    return warp_operation(reading, run, mask)
 
 
 @instruction("activemask")
 def _activemask(reading: Reading) -> Run:
     put = reading.into(0, reading.type())
-    return lambda batch, ix: put(batch, ix, _spread(ballot(batch.mask(ix)), batch, ix))
+    return lambda batch, ix: put(batch, ix, _broadcast(ballot(batch.mask(ix)), batch, ix))
 
 
 @control("match")
@@ -155,11 +155,11 @@ def _match(reading: Reading) -> Step:
             return
         leader = members.argmax(axis=1)
         all_same = (same[np.arange(len(rows)), leader] == members).all(axis=1)
-        put(batch, ix, _spread(np.where(all_same, ballot(members), np.uint32(0)).astype(np.uint32), batch, ix))
+        put(batch, ix, _broadcast(np.where(all_same, ballot(members), np.uint32(0)).astype(np.uint32), batch, ix))
         if agreed is not None:
-            agreed(batch, ix, _spread(all_same, batch, ix))
+            agreed(batch, ix, _broadcast(all_same, batch, ix))
 
-    return together(reading, run, mask)
+    return warp_operation(reading, run, mask)
 
 
 @control("redux")
@@ -184,9 +184,9 @@ def _redux(reading: Reading) -> Step:
         values = np.full(batch.n, neutral, type_.numpy)
         values[lanes] = a(batch, lanes)
         rows = np.where(_members(batch, ix, mask), values.reshape(-1, WARP), type_.numpy.type(neutral))
-        put(batch, ix, _spread(ufunc.reduce(rows, axis=1).astype(type_.numpy), batch, ix))
+        put(batch, ix, _broadcast(ufunc.reduce(rows, axis=1).astype(type_.numpy), batch, ix))
 
-    return together(reading, run, mask)
+    return warp_operation(reading, run, mask)
 
 
 @control("elect")
@@ -200,9 +200,9 @@ def _elect(reading: Reading) -> Step:
 
     def run(batch: Batch, ix: Index) -> None:
         leader = _members(batch, ix, mask).argmax(axis=1).astype(np.uint32)
-        words = _spread(leader, batch, ix)
+        words = _broadcast(leader, batch, ix)
         put(batch, ix, words)
         lanes = batch.lane if ix is None else ix
         chosen(batch, ix, lanes % WARP == words)
 
-    return together(reading, run, mask)
+    return warp_operation(reading, run, mask)

@@ -18,8 +18,8 @@ from ..machine.reading import Get, Reading
 from ..machine.rounding import decode
 from ..ptx.program import Number, Vector
 from ..ptx.types import TYPES, UNSIGNED, Type
-from .flow import together
-from .matrix import Fragment, left_places, product, result_places, whole_warps
+from .flow import warp_operation
+from .matrix import Fragment, a_coordinates, c_coordinates, full_warps, product
 from .table import Step, control
 
 Rows = np.ndarray
@@ -29,7 +29,7 @@ ATOMS = {0: 16, 1: 128, 2: 64, 3: 32}
 """Bytes of a row of the swizzle by the upper bits of a descriptor; 16 where there is none."""
 
 
-def tile_places(descriptor: Rows, rows: int, depth: int, item: int, transposed: bool) -> Rows:
+def tile_offsets(descriptor: Rows, rows: int, depth: int, item: int, transposed: bool) -> Rows:
     """Bytes' numbers of the elements (warps x rows x depth) that descriptors name."""
     fields = [descriptor >> np.uint64(low) & np.uint64(0x3FFF) for low in (0, 16, 32)]
     start, leading, stride = [field.astype(np.int64)[:, None, None] << np.int64(4) for field in fields]
@@ -39,14 +39,14 @@ def tile_places(descriptor: Rows, rows: int, depth: int, item: int, transposed: 
     if transposed:
         per = atom // item
         if mode:
-            place = start + r // per * leading + k // 8 * stride + (k % 8 * atom + r % per * item)
+            offsets = start + r // per * leading + k // 8 * stride + (k % 8 * atom + r % per * item)
         else:
-            place = start + r // per * stride + k // 8 * leading + (k % 8 * atom + r % per * item)
+            offsets = start + r // per * stride + k // 8 * leading + (k % 8 * atom + r % per * item)
     elif mode:
-        place = start + r // 8 * stride + (r % 8 * atom + k * item)
+        offsets = start + r // 8 * stride + (r % 8 * atom + k * item)
     else:
-        place = start + r // 8 * stride + k * item // 16 * leading + (r % 8 * 16 + k * item % 16)
-    return swizzled(place, atom if mode else 0)
+        offsets = start + r // 8 * stride + k * item // 16 * leading + (r % 8 * 16 + k * item % 16)
+    return swizzled(offsets, atom if mode else 0)
 
 
 def _tile(
@@ -57,12 +57,12 @@ def _tile(
     if len(np.unique(descriptors >> np.uint64(62))) > 1:
         raise reading.refuse("descriptors of several swizzles")
     most = rows + int(first.max())
-    place = tile_places(descriptors, most, depth, type_.bytes, transposed)
-    place = np.take_along_axis(place, (first[:, None] + np.arange(rows))[:, :, None], axis=1)
-    if (place < 0).any() or (place + type_.bytes > batch.shared_limit).any():
+    offsets = tile_offsets(descriptors, most, depth, type_.bytes, transposed)
+    offsets = np.take_along_axis(offsets, (first[:, None] + np.arange(rows))[:, :, None], axis=1)
+    if (offsets < 0).any() or (offsets + type_.bytes > batch.shared_limit).any():
         text = f"a descriptor that reaches beyond the {batch.shared_limit} bytes of shared memory"
         raise reading.fault(batch, ILLEGAL_ADDRESS, "bounds", text)
-    at = (place + batch.shared_base[warps[:, 0]][:, None, None]) // type_.bytes
+    at = (offsets + batch.shared_base[warps[:, 0]][:, None, None]) // type_.bytes
     bad = batch.shared_flags[type_.bytes][at] != np.full(type_.bytes, 1, "u1").view(UNSIGNED[type_.bytes])[0]
     if bad.any():
         key = ("uninitialised", reading.instruction)
@@ -94,7 +94,7 @@ def _wgmma(reading: Reading) -> Step:
     reading.one("sync")
     reading.flag("aligned")
     if what != "mma_async":
-        return together(reading, lambda batch, ix: None)
+        return warp_operation(reading, lambda batch, ix: None)
     shape = next((w for w in reading.words if re.fullmatch(r"m64n\d+k\d+", w)), "")
     if not shape:
         raise reading.refuse()
@@ -108,37 +108,37 @@ def _wgmma(reading: Reading) -> Step:
     signs, turns = numbers[:2] or [1, 1], numbers[2:]
     held = isinstance(reading.operands[1], Vector)
     turn_a, turn_b = (0, turns[0] if turns else 0) if held else (turns[0], turns[1]) if len(turns) == 2 else (0, 0)
-    row, column = result_places(16)
+    row, column = c_coordinates(16)
     group = np.arange(n // 8)
-    places = (np.tile(row, n // 8), (np.tile(column, n // 8) + np.repeat(8 * group, 4)))
-    total = Fragment(d_type, places, (16, n))
-    puts, olds = total.puts(reading, reading.items(0)), total.gets(reading, reading.items(0))
-    left = Fragment(a_type, left_places(16, depth, a_type.bits), (16, depth))
-    a_registers = left.gets(reading, reading.items(1)) if held else []
+    coordinates = (np.tile(row, n // 8), (np.tile(column, n // 8) + np.repeat(8 * group, 4)))
+    total = Fragment(d_type, coordinates, (16, n))
+    puts, olds = total.writers(reading, reading.items(0)), total.readers(reading, reading.items(0))
+    left = Fragment(a_type, a_coordinates(16, depth, a_type.bits), (16, depth))
+    a_registers = left.readers(reading, reading.items(1)) if held else []
     a_descriptor = None if held else reading.value(1, B64)
     b_descriptor = reading.value(2, B64)
     keeps = reading.operands[3]
     scale = None if isinstance(keeps, Number) and keeps.value else reading.predicate(3)
 
     def run(batch: Batch, ix: Index) -> None:
-        warps = whole_warps(batch, ix, reading)
+        warps = full_warps(batch, ix, reading)
         flat = warps.ravel()
         first = (warps[:, 0] % batch.padded) // WARP % 4 * 16
         zero = np.zeros(len(warps), np.int64)
         if a_descriptor is None:
-            a = left.matrix(batch, warps, a_registers)
+            a = left.read(batch, warps, a_registers)
         else:
             descriptors = _uniform(reading, batch, warps, a_descriptor)
             a = _tile(reading, batch, warps, descriptors, 16, first, depth, a_type, bool(turn_a))
         b = _tile(
             reading, batch, warps, _uniform(reading, batch, warps, b_descriptor), n, zero, depth, b_type, bool(turn_b)
         )
-        c = total.matrix(batch, warps, olds)
+        c = total.read(batch, warps, olds)
         if scale is not None:
             kept = np.broadcast_to(scale(batch, flat), len(flat)).reshape(-1, WARP)[:, 0]
             c = np.where(kept[:, None, None], c, 0)
         if signs[0] * signs[1] < 0:
             a = -a
-        total.give(batch, warps, puts, product(a, b.transpose(0, 2, 1), c, saturate))
+        total.write(batch, warps, puts, product(a, b.transpose(0, 2, 1), c, saturate))
 
-    return together(reading, run)
+    return warp_operation(reading, run)

@@ -22,7 +22,7 @@ from .findings import ILLEGAL_ADDRESS, MISALIGNED, Fault, finding
 from .global_races import GlobalRaces
 from .link import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from .reading import Reading
-from .undefined import note, slot_of
+from .undefined import mark_undefined, slot_of
 
 WRITTEN = {width: np.full(width, 1, np.uint8).view(kind)[0] for width, kind in UNSIGNED.items()}
 """Flags of so many bytes that are all written."""
@@ -30,7 +30,7 @@ WINDOW_SHIFT = np.int64(60)
 WINDOW_MASK = np.int64((1 << 60) - 1)
 SPACES = {0: "global", SHARED_WINDOW >> 60: "shared", LOCAL_WINDOW >> 60: "local", PARAM_WINDOW >> 60: "param"}
 Apply = Callable[[np.ndarray, np.ndarray], np.ndarray | None]
-"""Given the array of a memory and places in it, one per lane: changes it, and gives what was there."""
+"""Given the array of a memory and indices in it, one per lane: changes it, and gives what was there."""
 
 
 class Access:
@@ -70,7 +70,7 @@ class Access:
             return self._load_local(batch, ix, address)
         if self.space == "param":
             return self._load_param(batch, ix, address)
-        return self._parted(batch, ix, address, None)
+        return self._by_window(batch, ix, address, None)
 
     def store(self, batch: Batch, ix: Index, address: np.ndarray, bits: np.ndarray) -> None:
         """Store bits at the addresses."""
@@ -83,9 +83,9 @@ class Access:
         elif self.space == "param":
             raise self._fault(batch, "store into the parameters of a kernel", 0)
         else:
-            self._parted(batch, ix, address, bits)
+            self._by_window(batch, ix, address, bits)
 
-    def _parted(self, batch: Batch, ix: Index, address: np.ndarray, bits: np.ndarray | None) -> np.ndarray:
+    def _by_window(self, batch: Batch, ix: Index, address: np.ndarray, bits: np.ndarray | None) -> np.ndarray:
         """An access through generic addresses: lanes by the window that their addresses lie in."""
         windows = address >> WINDOW_SHIFT
         present = np.unique(windows)
@@ -164,31 +164,31 @@ class Access:
     def _load_global(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
         memory = batch.memory
         offset = self.offsets(batch, ix, address)
-        place = offset >> self.shift
-        found = memory.views[self.width][place]
-        self._defined_global(batch, ix, offset, place)
-        self.note_global(batch, ix, offset, False)
+        element = offset >> self.shift
+        found = memory.views[self.width][element]
+        self._defined_global(batch, ix, offset, element)
+        self.record_global(batch, ix, offset, False)
         rows: np.ndarray = found
         return rows
 
-    def _defined_global(self, batch: Batch, ix: Index, offset: np.ndarray, place: np.ndarray) -> None:
+    def _defined_global(self, batch: Batch, ix: Index, offset: np.ndarray, element: np.ndarray) -> None:
         memory = batch.memory
         first = memory.find(memory.base + int(offset[0]))
         if first is not None and first.full and first.start <= offset.min() and offset.max() < first.start + first.size:
             return
-        flags = memory.flags[self.width][place]
+        flags = memory.flags[self.width][element]
         if (flags != WRITTEN[self.width]).any():
             self._undefined(batch, ix, flags, offset, "global")
 
     def _store_global(self, batch: Batch, ix: Index, address: np.ndarray, bits: np.ndarray) -> None:
         memory = batch.memory
         offset = self.offsets(batch, ix, address)
-        place = offset >> self.shift
+        element = offset >> self.shift
         if memory.constants:
             self._not_constant(batch, ix, address)
-        memory.views[self.width][place] = bits if len(place) > 1 or len(bits) == 1 else bits[-1:]
-        memory.flags[self.width][place] = WRITTEN[self.width]
-        self.note_global(batch, ix, offset, True)
+        memory.views[self.width][element] = bits if len(element) > 1 or len(bits) == 1 else bits[-1:]
+        memory.flags[self.width][element] = WRITTEN[self.width]
+        self.record_global(batch, ix, offset, True)
 
     def _not_constant(self, batch: Batch, ix: Index, address: np.ndarray) -> None:
         for one in batch.memory.constants:
@@ -198,7 +198,7 @@ class Access:
                 text = f"{self.kind} into the constant {one.name}"
                 raise self._fault(batch, text, self._lane(batch, ix, row, address))
 
-    def note_global(self, batch: Batch, ix: Index, offset: np.ndarray, writes: bool) -> None:
+    def record_global(self, batch: Batch, ix: Index, offset: np.ndarray, writes: bool) -> None:
         """Count an access, and tell the race memory."""
         site = self.sites["global"]
         if batch.options.traffic:
@@ -206,11 +206,11 @@ class Access:
             count_global(batch.sites[site], rows, batch.mask(ix).reshape(-1, WARP), self.width)
         if batch.options.races:
             races: GlobalRaces = batch.launch.state["races"]
-            races.note(batch, self, site, ix, offset, writes)
+            races.record(batch, self, site, ix, offset, writes)
 
     # ---- memory of a block
 
-    def places(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
+    def shared_offsets(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
         """Bytes' numbers in the shared memory of all blocks."""
         self.within(batch, ix, address, batch.shared_limit, "the shared memory of a block")
         base = batch.shared_base if ix is None else batch.shared_base[ix]
@@ -218,33 +218,33 @@ class Access:
         return found
 
     def _load_shared(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
-        place = self.places(batch, ix, address)
-        at = place >> self.shift
+        offset = self.shared_offsets(batch, ix, address)
+        at = offset >> self.shift
         found = batch.shared_views[self.width][at]
         flags = batch.shared_flags[self.width][at]
         if (flags != WRITTEN[self.width]).any():
-            self._undefined(batch, ix, flags, place % batch.stride, "shared")
-        self.note_shared(batch, ix, address, place, False)
+            self._undefined(batch, ix, flags, offset % batch.stride, "shared")
+        self.record_shared(batch, ix, address, offset, False)
         rows: np.ndarray = found
         return rows
 
     def _store_shared(self, batch: Batch, ix: Index, address: np.ndarray, bits: np.ndarray) -> None:
-        place = self.places(batch, ix, address)
-        at = place >> self.shift
+        offset = self.shared_offsets(batch, ix, address)
+        at = offset >> self.shift
         batch.shared_views[self.width][at] = bits
         batch.shared_flags[self.width][at] = WRITTEN[self.width]
-        self.note_shared(batch, ix, address, place, True)
+        self.record_shared(batch, ix, address, offset, True)
 
-    def note_shared(self, batch: Batch, ix: Index, address: np.ndarray, place: np.ndarray, writes: bool) -> None:
+    def record_shared(self, batch: Batch, ix: Index, address: np.ndarray, offset: np.ndarray, writes: bool) -> None:
         """Count an access, and tell the race memory."""
         site = self.sites["shared"]
         if batch.options.traffic:
             rows = self._rows(batch, ix, address)
             count_shared(batch.sites[site], rows, batch.mask(ix).reshape(-1, WARP), self.width)
         if batch.options.races and batch.watched:
-            self.race_shared(batch, ix, place, writes)
+            self.race_shared(batch, ix, offset, writes)
 
-    def race_shared(self, batch: Batch, ix: Index, place: np.ndarray, writes: bool) -> None:
+    def race_shared(self, batch: Batch, ix: Index, offset: np.ndarray, writes: bool) -> None:
         """Tell the race memory of an access of shared memory."""
         granule = batch.launch.state["granules"]["shared"]
         shadow = batch.shared_shadow
@@ -252,7 +252,7 @@ class Access:
             cells = len(batch.shared) // granule
             shadow = batch.shared_shadow = Shadow(cells, False, batch.program.warp_barriers, batch.program.atomics)
         site = self.sites["shared"]
-        cells_, codes, now = timed(batch, ix, place // granule, self.width // granule, site)
+        cells_, codes, now = timed(batch, ix, offset // granule, self.width // granule, site)
         method = shadow.atomic if self.atomic else shadow.write if writes else shadow.read
         method(
             cells_,
@@ -302,9 +302,9 @@ class Access:
             space = SPACES[int(windows[0])]
             address = address & WINDOW_MASK if space == "shared" else address
         if space == "shared":
-            place = self.places(batch, ix, address)
-            at = place >> self.shift
-            self.note_shared(batch, ix, address, place, True)
+            offset = self.shared_offsets(batch, ix, address)
+            at = offset >> self.shift
+            self.record_shared(batch, ix, address, offset, True)
             flags = batch.shared_flags[self.width][at]
             if (flags != WRITTEN[self.width]).any():
                 self._undefined(batch, ix, flags, address, "shared")
@@ -314,7 +314,7 @@ class Access:
             self._not_constant(batch, ix, address)
         at = offset >> self.shift
         self._defined_global(batch, ix, offset, at)
-        self.note_global(batch, ix, offset, True)
+        self.record_global(batch, ix, offset, True)
         return apply(batch.memory.raw.view(kind), at)
 
     # ---- messages
@@ -322,7 +322,7 @@ class Access:
     def _rows(self, batch: Batch, ix: Index, address: np.ndarray) -> np.ndarray:
         if len(address) == 1:
             return np.broadcast_to(address, batch.n).reshape(-1, WARP)
-        return batch.whole(ix, address).reshape(-1, WARP)
+        return batch.full_row(ix, address).reshape(-1, WARP)
 
     def _lane(self, batch: Batch, ix: Index, row: int, address: np.ndarray) -> int:
         lanes = batch.lanes(ix)
@@ -339,7 +339,7 @@ class Access:
         if batch.launch.log.known(key, int(bad.sum())):
             return
         row = int(bad.argmax())
-        where = self._called(batch, space, int(offset[row if len(offset) > 1 else 0]))
+        where = self._describe(batch, space, int(offset[row if len(offset) > 1 else 0]))
         text = f"{self.kind} of {self.width} bytes of {where} before anything was stored there"
         if not self.results:
             found = self._finding(batch, "uninitialised", text, self._lane(batch, ix, row, bad))
@@ -355,13 +355,13 @@ class Access:
         lanes = batch.lanes(ix)
         lanes = lanes[bad] if len(bad) == len(lanes) else lanes
         missing = flags[bad].view(np.uint8).reshape(len(flags[bad]), len(self.results), -1) == 0
-        for place, slot in enumerate(self.results):
-            parts = np.packbits(missing[:, place], axis=1, bitorder="little")[:, 0]
+        for number, slot in enumerate(self.results):
+            parts = np.packbits(missing[:, number], axis=1, bitorder="little")[:, 0]
             if slot is not None and parts.any():  # LLVM widens vectors over what nobody uses
-                note(batch, slot, lanes, tell, parts)
+                mark_undefined(batch, slot, lanes, tell, parts)
                 batch.fresh = True
 
-    def _called(self, batch: Batch, space: str, offset: int) -> str:
+    def _describe(self, batch: Batch, space: str, offset: int) -> str:
         if space == "global":
             found = batch.memory.find(batch.memory.base + offset)
             name = f"{found.name or 'an allocation'} ({found.size} bytes)" if found else "memory"
@@ -384,7 +384,7 @@ class Access:
             at = int(chosen[0])
             first, second = log.sites[pair >> SITE_BITS], log.sites[pair & low]
             one, two = [geometry.thread_id(int(codes[at]) >> SITE_BITS) for codes in (before, now)]
-            where = self._called(batch, space, int(offsets[at]))
+            where = self._describe(batch, space, int(offsets[at]))
             text = f"{batch.launch.name}: race on {where}: {one} ({first.kind}) and {two} ({second.kind}), no barrier between"
             log.add(("race", pair), Finding(
                 "E360" if space == "shared" else "E361", "race", text, second.span,

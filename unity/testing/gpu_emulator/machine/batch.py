@@ -187,7 +187,7 @@ class Batch:
         made[ix] = True
         return made
 
-    def whole(self, ix: Index, values: np.ndarray, fill: Any = 0) -> np.ndarray:
+    def full_row(self, ix: Index, values: np.ndarray, fill: Any = 0) -> np.ndarray:
         """Values of some lanes as a row of all lanes."""
         if len(values) == self.n and ix is None:
             return values

@@ -35,17 +35,17 @@ class GlobalRaces:
         self.kept: dict[int, list[tuple[Any, Any, np.ndarray, np.ndarray, Any]]] = {}
         self.kept_rows = 0
 
-    def note(self, batch: Any, access: Any, site: int, ix: Any, offset: np.ndarray, writes: bool) -> None:
+    def record(self, batch: Any, access: Any, site: int, ix: Any, offset: np.ndarray, writes: bool) -> None:
         """An access at bytes' numbers of the device's memory, inside allocations."""
         memory = batch.memory
         owner = memory.find(memory.base + int(offset.min()))
         last = memory.find(memory.base + int(offset.max()))
         if owner is not last:
-            self._parts(batch, access, site, ix, offset, writes)
+            self._by_owner(batch, access, site, ix, offset, writes)
             return
         self._one(batch, access, site, ix, offset, writes, owner)
 
-    def _parts(self, batch: Any, access: Any, site: int, ix: Any, offset: np.ndarray, writes: bool) -> None:
+    def _by_owner(self, batch: Any, access: Any, site: int, ix: Any, offset: np.ndarray, writes: bool) -> None:
         starts = np.array(batch.memory.starts, np.int64)
         owners = np.searchsorted(starts, offset, "right") - 1
         lanes = batch.lanes(ix)
@@ -66,10 +66,10 @@ class GlobalRaces:
                 return
             self.touched.add(owner.start)
             for one in self.kept.pop(owner.start, ()):
-                self._tell(*one, False)
-        self._tell(*row, writes)
+                self._report(*one, False)
+        self._report(*row, writes)
 
-    def _tell(self, batch: Any, access: Any, cells: np.ndarray, codes: np.ndarray, now: Any, writes: bool) -> None:
+    def _report(self, batch: Any, access: Any, cells: np.ndarray, codes: np.ndarray, now: Any, writes: bool) -> None:
         pages = cells // self.cells_per_page
         slots = self._slots(pages)
         where = slots * self.cells_per_page + cells % self.cells_per_page
@@ -87,13 +87,13 @@ class GlobalRaces:
 
         def report(found: np.ndarray, before: np.ndarray, after: np.ndarray) -> None:
             known = np.array(list(self.pages), np.int64)
-            place = known[found // self.cells_per_page] * self.cells_per_page + found % self.cells_per_page
-            access.race(batch, "global", place * self.granule, before, after)
+            cell = known[found // self.cells_per_page] * self.cells_per_page + found % self.cells_per_page
+            access.race(batch, "global", cell * self.granule, before, after)
 
         method(where, codes, now, report)
 
     def _slots(self, pages: np.ndarray) -> np.ndarray:
-        """The place of each page; new ones get the next, -1 where there is no room."""
+        """The slot of each page; new ones get the next, -1 where there is no room."""
         unique, back = np.unique(pages, return_inverse=True)
         for page in unique.tolist():
             if len(self.pages) * self.cells_per_page < MOST_CELLS:

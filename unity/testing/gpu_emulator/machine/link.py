@@ -45,8 +45,8 @@ class SiteRow:
 
 
 @dataclass(slots=True, eq=False)
-class Placed:
-    """A function's places in the program."""
+class LinkedFunction:
+    """Where a function lies in the program."""
 
     function: Function
     first: int
@@ -62,8 +62,8 @@ class Program:
     name: str
     module: Module
     kernel: Function
-    placed: dict[str, Placed] = field(default_factory=dict)
-    code: list[tuple[Placed, Instruction]] = field(default_factory=list)
+    linked: dict[str, LinkedFunction] = field(default_factory=dict)
+    code: list[tuple[LinkedFunction, Instruction]] = field(default_factory=list)
     register_bits: list[int] = field(default_factory=list)
     entry: int = 0
     shared_bytes: int = 0
@@ -84,7 +84,7 @@ class Program:
     results: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
     """For each call the moves of its results: from, to, bytes."""
     finish: dict[int, Callable[..., Any]] = field(default_factory=dict)
-    """Called with the lanes of a barrier at a place when it is complete."""
+    """Called with the lanes of a barrier at an address when it is complete."""
     retiring: frozenset[int] = frozenset()
     """Places at which a thread of the kernel ends."""
     atomics: bool = False
@@ -168,11 +168,11 @@ def link(module: Module, name: str, addresses: dict[str, int]) -> Program:
             if one in table:
                 table[one] = ("shared", program.shared_bytes)
     for function, names in zip(functions, inner):
-        placed = Placed(function, len(program.code), len(program.register_bits), {**outer, **names})
-        program.placed[function.name] = placed
+        linked = LinkedFunction(function, len(program.code), len(program.register_bits), {**outer, **names})
+        program.linked[function.name] = linked
         program.register_bits += [0 if r.type.kind == "p" else r.type.bits for r in function.registers]
-        program.code += [(placed, one) for one in function.code]
-    program.entry = program.placed[name].first
+        program.code += [(linked, one) for one in function.code]
+    program.entry = program.linked[name].first
     return program
 
 

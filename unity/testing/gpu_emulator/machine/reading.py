@@ -14,7 +14,7 @@ from ..ptx.program import Instruction, Memory, Number, Operand, Register, Sink, 
 from ..ptx.types import SIGNED, TYPES, UNSIGNED, Type
 from .batch import Batch, Index
 from .findings import Fault, finding
-from .link import Placed, Program, unmodelled
+from .link import LinkedFunction, Program, unmodelled
 
 Get = Callable[[Batch, Index], np.ndarray]
 """Values of an operand: one row, or one for each lane of the index."""
@@ -26,8 +26,8 @@ S32, S64, U32 = TYPES["s32"], TYPES["s64"], TYPES["u32"]
 class Reading:
     """An instruction of a program while it is compiled."""
 
-    def __init__(self, program: Program, placed: Placed, instruction: Instruction, place: int = -1) -> None:
-        self.program, self.placed, self.instruction, self.place = program, placed, instruction, place
+    def __init__(self, program: Program, linked: LinkedFunction, instruction: Instruction, pc: int = -1) -> None:
+        self.program, self.linked, self.instruction, self.pc = program, linked, instruction, pc
         self.opcode, self.operands = instruction.opcode, instruction.operands
         self.words = list(instruction.modifiers)
 
@@ -67,8 +67,8 @@ class Reading:
         """The first (or last) type among the words."""
         for word in reversed(self.words) if last else self.words:
             if word in TYPES:
-                place = len(self.words) - 1 - self.words[::-1].index(word) if last else self.words.index(word)
-                del self.words[place]
+                index = len(self.words) - 1 - self.words[::-1].index(word) if last else self.words.index(word)
+                del self.words[index]
                 return TYPES[word]
         raise self.refuse("it names no type")
 
@@ -79,9 +79,9 @@ class Reading:
 
     # ---- operands
 
-    def value(self, place: int | Operand, type_: Type) -> Get:
-        """The operand at a place as values of a type."""
-        operand = self.operands[place] if isinstance(place, int) else place
+    def value(self, index: int | Operand, type_: Type) -> Get:
+        """An operand as values of a type."""
+        operand = self.operands[index] if isinstance(index, int) else index
         if isinstance(operand, Register):
             return self._register(operand, type_)
         if isinstance(operand, Special):
@@ -95,7 +95,7 @@ class Reading:
         raise self.refuse("an operand that is no value")
 
     def _register(self, operand: Register, type_: Type) -> Get:
-        slot, kind = self.placed.slots + operand.slot, type_.numpy
+        slot, kind = self.linked.slots + operand.slot, type_.numpy
         if operand.type.kind == "p":
             if type_.kind != "p":
                 raise self.refuse("a predicate where a number is wanted")
@@ -140,21 +140,21 @@ class Reading:
             raise self.refuse(f"{name} is not modelled")
         return special
 
-    def predicate(self, place: int | Operand) -> Get:
+    def predicate(self, index: int | Operand) -> Get:
         """A predicate operand."""
-        operand = self.operands[place] if isinstance(place, int) else place
+        operand = self.operands[index] if isinstance(index, int) else index
         if isinstance(operand, Number):
             return constant(np.array([operand.value != 0]))
         return self.value(operand, TYPES["pred"])
 
-    def into(self, place: int | Operand, type_: Type) -> Put:
-        """The function that stores values of a type in the destination at a place; a wider register gets them extended."""
-        operand = self.operands[place] if isinstance(place, int) else place
+    def into(self, index: int | Operand, type_: Type) -> Put:
+        """The function that stores values of a type in a destination; a wider register gets them extended."""
+        operand = self.operands[index] if isinstance(index, int) else index
         if isinstance(operand, Sink):
             return lambda batch, ix, values: None
         if not isinstance(operand, Register):
             raise self.refuse("a destination that is no register")
-        slot = self.placed.slots + operand.slot
+        slot = self.linked.slots + operand.slot
         if (operand.type.kind == "p") != (type_.kind == "p") or operand.type.bytes < type_.bytes:
             raise self.refuse(f"{operand.name} takes no {type_.name}")
         if type_.kind == "p":
@@ -167,14 +167,14 @@ class Reading:
         kept = UNSIGNED[operand.type.bytes]
         return lambda batch, ix, values: _store(batch, slot, ix, values.view(sign).astype(wide).view(kept))
 
-    def items(self, place: int | Operand) -> tuple[Operand, ...]:
+    def items(self, index: int | Operand) -> tuple[Operand, ...]:
         """The items of a vector, or the operand alone."""
-        operand = self.operands[place] if isinstance(place, int) else place
+        operand = self.operands[index] if isinstance(index, int) else index
         return operand.items if isinstance(operand, Vector) else (operand,)
 
-    def integer(self, place: int | Operand) -> int:
+    def integer(self, index: int | Operand) -> int:
         """A constant integer operand."""
-        operand = self.operands[place] if isinstance(place, int) else place
+        operand = self.operands[index] if isinstance(index, int) else index
         if not isinstance(operand, Number) or operand.float_bits:
             raise self.refuse("an operand that must be a constant")
         return operand.value
@@ -183,21 +183,21 @@ class Reading:
 
     def address_of(self, symbol: Symbol) -> tuple[str, int]:
         """Space and address of a variable."""
-        if symbol.name not in self.placed.variables:
+        if symbol.name not in self.linked.variables:
             raise self.refuse(f"{symbol.name} is not declared")
-        space, address = self.placed.variables[symbol.name]
+        space, address = self.linked.variables[symbol.name]
         return space, address + symbol.offset
 
-    def memory(self, place: int | Operand) -> Memory:
+    def memory(self, index: int | Operand) -> Memory:
         """An address operand."""
-        operand = self.operands[place] if isinstance(place, int) else place
+        operand = self.operands[index] if isinstance(index, int) else index
         if not isinstance(operand, Memory):
             raise self.refuse("an operand that is no address")
         return operand
 
-    def address(self, place: int | Operand) -> Get:
+    def address(self, index: int | Operand) -> Get:
         """The bytes' numbers that an address operand names, as int64."""
-        operand = self.memory(place)
+        operand = self.memory(index)
         offset = np.int64(operand.offset)
         if isinstance(operand.base, Register) and operand.base.type.bytes == 4:
             short = self.value(operand.base, U32)
@@ -207,9 +207,9 @@ class Reading:
             return base
         return lambda batch, ix: base(batch, ix) + offset
 
-    def constant_place(self, place: int | Operand) -> tuple[str, int] | None:
+    def constant_address(self, index: int | Operand) -> tuple[str, int] | None:
         """Space and address where an address operand is a variable of the function itself."""
-        operand = self.memory(place)
+        operand = self.memory(index)
         if isinstance(operand.base, Symbol):
             space, address = self.address_of(operand.base)
             return space, address + operand.offset

@@ -16,7 +16,7 @@ from .batch import ASLEEP, AT_BARRIER, AT_WARP, MAX_LANES, READY, SHARED_ALIGN, 
 from .findings import LAUNCH_FAILED, TIMEOUT, Fault, finding
 from .global_races import GlobalRaces
 from .link import align
-from .undefined import Undefined, before, run_carefully
+from .undefined import Undefined, before, run_tracked
 
 FAR = 1 << 60
 TURNS = 4
@@ -73,7 +73,7 @@ def run_batch(batch: Batch, random: np.random.Generator | None = None) -> None:
         if not len(pcs):
             if not batch.alive.any():
                 return
-            _nobody_ready(batch)
+            _all_waiting(batch)
             continue
         if batch.steps > fair:
             fair = batch.steps + FAIR
@@ -94,13 +94,13 @@ def _go(batch: Batch, pc: int, ix: Index, stop: int, fair: int) -> None:
     while True:
         end = min(ends[pc], stop)
         if batch.undefined:
-            run_carefully(batch, ix, pc, end)
+            run_tracked(batch, ix, pc, end)
         else:
             try:
                 for run in plain[pc:end]:
                     run(batch, ix)
             except Undefined as load:
-                run_carefully(batch, ix, load.place + 1, end)
+                run_tracked(batch, ix, load.pc + 1, end)
         batch.steps += end - pc + 1
         if batch.steps > limit:
             raise Fault(TIMEOUT, _endless(batch, end if end < len(program.code) else pc))
@@ -124,7 +124,7 @@ def _endless(batch: Batch, pc: int) -> Finding:
     return finding(batch, "steps", text, span, help="emulated_gpu(steps=...) allows more")
 
 
-def _nobody_ready(batch: Batch) -> None:
+def _all_waiting(batch: Batch) -> None:
     """All lanes that live wait: let copies arrive, else end the launch."""
     if (batch.state == ASLEEP).any() and batch.engine:
         while batch.engine:

@@ -31,11 +31,11 @@ _NONE = np.zeros(0, np.uint8)
 
 
 class Undefined(Exception):
-    """A load at a place has noted undefined values; it has been carried out."""
+    """A load at an address has recorded undefined values; it has been carried out."""
 
-    def __init__(self, place: int) -> None:
-        super().__init__(place)
-        self.place = place
+    def __init__(self, pc: int) -> None:
+        super().__init__(pc)
+        self.pc = pc
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,12 +73,12 @@ def _registers(operand: Operand) -> Iterator[Register]:
 
 def slot_of(reading: Reading, operand: Operand) -> int | None:
     """The slot of an operand that is a register."""
-    return reading.placed.slots + operand.slot if isinstance(operand, Register) else None
+    return reading.linked.slots + operand.slot if isinstance(operand, Register) else None
 
 
 def flow_of(reading: Reading, control: bool) -> Flow:
     """The registers of an instruction; ``control``: it may part lanes, or several lanes carry it out together."""
-    one, first = reading.instruction, reading.placed.slots
+    one, first = reading.instruction, reading.linked.slots
     writes = bool(one.operands) and one.opcode not in _NO_RESULT and not isinstance(one.operands[0], Memory)
     sources: list[int | None] = [first + r.slot for operand in one.operands[writes:] for r in _registers(operand)]
     results = [first + r.slot for operand in one.operands[:writes] for r in _registers(operand)]
@@ -89,14 +89,14 @@ def flow_of(reading: Reading, control: bool) -> Flow:
     values: tuple[Get, ...] = ()
     moved: tuple[tuple[int, ...], ...] = ()
     if one.opcode == "prmt" and one.modifiers == ("b32",) and isinstance(picks := one.operands[3], Number):
-        taken = [picks.value >> 4 * place & 7 for place in range(4)]
+        taken = [picks.value >> 4 * digit & 7 for digit in range(4)]
         moved = (tuple([byte & 3 | (byte & 4) << 1 for byte in taken]),)
     if one.opcode in ("selp", "prmt") or (
         one.opcode in ("and", "or") and "pred" in one.modifiers
-    ):  # each operand has its place
+    ):  # each operand has its digit
         sources = [slot_of(reading, part) for part in one.operands[1:]]
     elif one.opcode == "mov" and one.modifiers[-1] in ("b16", "b32", "b64"):
-        sources, moved = _moved(reading, int(one.modifiers[-1][1:]) // 8)
+        sources, moved = _move_sources(reading, int(one.modifiers[-1][1:]) // 8)
     if one.opcode == "selp":
         choice = reading.predicate(3)
     elif one.opcode in ("and", "or") and "pred" in one.modifiers:
@@ -105,13 +105,13 @@ def flow_of(reading: Reading, control: bool) -> Flow:
     return Flow(one, tuple(sources), tuple(results), uses, guard, slot, choice, neutral, values, moved)
 
 
-def _moved(reading: Reading, size: int) -> tuple[list[int | None], tuple[tuple[int, ...], ...]]:
+def _move_sources(reading: Reading, size: int) -> tuple[list[int | None], tuple[tuple[int, ...], ...]]:
     """The sources of a move, whole, into parts or out of such, and where the bytes of its results come from."""
     into, out_of = reading.items(0), reading.items(1)
     each = size // len(out_of)
     pool = [8 * source + byte for source in range(len(out_of)) for byte in range(each)]
     each = size // len(into)
-    parts = [(one, tuple(pool[each * place : each * place + each])) for place, one in enumerate(into)]
+    parts = [(one, tuple(pool[each * digit : each * digit + each])) for digit, one in enumerate(into)]
     kept = tuple([part for one, part in parts if isinstance(one, Register)])
     return [slot_of(reading, one) for one in out_of], kept
 
@@ -120,7 +120,7 @@ Tell = Callable[[Instruction, Rows], None]
 """Tells that lanes use a value, at an instruction."""
 
 
-def note(batch: Batch, slot: int, lanes: Rows, tell: Tell, parts: Rows) -> None:
+def mark_undefined(batch: Batch, slot: int, lanes: Rows, tell: Tell, parts: Rows) -> None:
     """A register of some lanes holds undefined values. ``parts``: a bit for each undefined byte."""
     known = batch.undefined.get(slot)
     mask = known[0].copy() if known is not None else np.zeros(batch.n, np.uint8)
@@ -128,18 +128,18 @@ def note(batch: Batch, slot: int, lanes: Rows, tell: Tell, parts: Rows) -> None:
     batch.undefined[slot] = (mask, tell)
 
 
-def run_carefully(batch: Batch, ix: Index, start: int, end: int) -> None:
+def run_tracked(batch: Batch, ix: Index, start: int, end: int) -> None:
     """Run instructions one by one, and follow undefined values."""
     plain, flows = batch.program.plain, batch.program.flows
-    for place in range(start, end):
-        bad, parts, tell = before(batch, ix, flows[place])
+    for pc in range(start, end):
+        bad, parts, tell = before(batch, ix, flows[pc])
         try:
-            plain[place](batch, ix)
+            plain[pc](batch, ix)
         except Undefined:
             continue
         if tell is not None:
-            for slot, row in zip(flows[place].results, parts):
-                note(batch, slot, bad, tell, row)
+            for slot, row in zip(flows[pc].results, parts):
+                mark_undefined(batch, slot, bad, tell, row)
 
 
 def before(batch: Batch, ix: Index, flow: Flow) -> tuple[Rows, Rows, Tell | None]:
@@ -160,7 +160,7 @@ def before(batch: Batch, ix: Index, flow: Flow) -> tuple[Rows, Rows, Tell | None
             _used(batch, slot, lanes, flow.instruction)
     elif hot:
         tell = undefined[hot[0]][1]
-        parts[...] = _handed_on(batch, flow, lanes)
+        parts[...] = _propagated(batch, flow, lanes)
     for slot in flow.results:
         known = undefined.get(slot)
         if known is not None:
@@ -171,12 +171,12 @@ def before(batch: Batch, ix: Index, flow: Flow) -> tuple[Rows, Rows, Tell | None
     return lanes[hit], parts[:, hit], tell if hit.any() else None
 
 
-def _handed_on(batch: Batch, flow: Flow, lanes: Rows) -> Rows:
+def _propagated(batch: Batch, flow: Flow, lanes: Rows) -> Rows:
     """The bytes, as bits, of which an instruction gives an undefined value in each lane; a row for each result, or one for all."""
     marks = [_marks(batch, slot, lanes) for slot in flow.sources]
     if flow.bytes:
         return np.array([
-            np.bitwise_or.reduce([(marks[at >> 3] >> (at & 7) & 1) << place for place, at in enumerate(taken)])
+            np.bitwise_or.reduce([(marks[at >> 3] >> (at & 7) & 1) << digit for digit, at in enumerate(taken)])
             for taken in flow.bytes
         ], np.uint8)  # fmt: skip
     flags = [mark != 0 for mark in marks]

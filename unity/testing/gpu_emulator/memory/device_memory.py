@@ -63,7 +63,7 @@ class DeviceMemory:
         room = -(-size // ALIGN) * ALIGN
         if self.used + room > self.size:
             return None
-        start = self._place(room + ALIGN)
+        start = self._find_hole(room + ALIGN)
         if start is None:
             return None
         made = Allocation(start, size, name)
@@ -75,7 +75,7 @@ class DeviceMemory:
         self.used += room
         return made
 
-    def _place(self, room: int) -> int | None:
+    def _find_hole(self, room: int) -> int | None:
         """The first byte of a hole: above all that was ever given out, else between live allocations."""
         if self.top + room <= self.size:
             self.top += room
@@ -137,15 +137,15 @@ class DeviceMemory:
             one = self.live[at]
             end = one.start + one.size
             if offset < end:
-                return f"it begins {end - offset} bytes before the end of {_called(one)}"
-            if offset - end < ALIGN or not self._was(offset):
-                return f"it begins {offset - end} bytes after the end of {_called(one)}"
-        gone = self._was(offset)
+                return f"it begins {end - offset} bytes before the end of {_name(one)}"
+            if offset - end < ALIGN or not self._freed_allocation(offset):
+                return f"it begins {offset - end} bytes after the end of {_name(one)}"
+        gone = self._freed_allocation(offset)
         if gone is not None:
             return f"it lies in memory of {gone.size} bytes that was freed"
         return "no allocation is near it"
 
-    def _was(self, offset: int) -> Allocation | None:
+    def _freed_allocation(self, offset: int) -> Allocation | None:
         for one in self.freed.values():
             if one.start <= offset < one.start + one.size:
                 return one
@@ -158,5 +158,5 @@ class DeviceMemory:
                 one.madvise(mmap.MADV_DONTNEED)
 
 
-def _called(one: Allocation) -> str:
+def _name(one: Allocation) -> str:
     return f"{one.name} ({one.size} bytes)" if one.name else f"an allocation of {one.size} bytes"

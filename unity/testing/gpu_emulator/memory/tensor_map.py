@@ -22,7 +22,8 @@ ITEMS = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
 @dataclass(slots=True, frozen=True)
 class TensorMap:
     """``sizes`` and ``box`` from the innermost dimension; ``strides`` in bytes of the others; ``fill`` of what lies outside. A map
-    of windows (im2col) has ``steps``, and for each axis of an image the corners of its places; its box is channels and places."""
+    of windows (im2col) has ``steps``, and for each axis of an image the corners of its positions; its box is channels and
+    positions."""
 
     base: int
     sizes: tuple[int, ...]
@@ -90,28 +91,28 @@ def encode(
 
 
 def encode_at(
-    kind: int, rank: int, base: int, places: tuple[int | None, ...], interleave: int, swizzle: int, fill: int
+    kind: int, rank: int, base: int, pointers: tuple[int | None, ...], interleave: int, swizzle: int, fill: int
 ) -> TensorMap | None:
     """The map of sizes, strides, box and element strides that lie at addresses."""
-    sizes, strides, box, steps = places
+    sizes, strides, box, steps = pointers
     if not 1 <= rank <= 5 or not base or not sizes or not box or not steps or (rank > 1 and not strides):
         return None
     extents = list((ctypes.c_uint64 * rank).from_address(sizes))
     apart = list((ctypes.c_uint64 * (rank - 1)).from_address(strides)) if strides and rank > 1 else []
-    short = [list((ctypes.c_uint32 * rank).from_address(place)) for place in (box, steps)]
+    short = [list((ctypes.c_uint32 * rank).from_address(pointer)) for pointer in (box, steps)]
     return encode(kind, base, extents, apart, short[0], short[1], interleave, swizzle, fill)
 
 
 def encode_windows_at(
-    kind: int, rank: int, base: int, places: tuple[int, ...], box: tuple[int, int], interleave: int, swizzle: int, fill: int,
+    kind: int, rank: int, base: int, pointers: tuple[int, ...], box: tuple[int, int], interleave: int, swizzle: int, fill: int,
 ) -> TensorMap | None:  # fmt: skip
-    """The map of cuTensorMapEncodeIm2col: sizes, strides, corners and steps lie at addresses; ``box``: channels and places."""
-    if not 3 <= rank <= 5 or not base or not all(places):
+    """The map of cuTensorMapEncodeIm2col: sizes, strides, corners and steps lie at addresses; ``box``: channels and positions."""
+    if not 3 <= rank <= 5 or not base or not all(pointers):
         return None
-    sizes, strides, lower, upper, steps = places
+    sizes, strides, lower, upper, steps = pointers
     extents = list((ctypes.c_uint64 * rank).from_address(sizes))
     apart = list((ctypes.c_uint64 * (rank - 1)).from_address(strides))
-    corners = [tuple((ctypes.c_int * (rank - 2)).from_address(place)) for place in (lower, upper)]
+    corners = [tuple((ctypes.c_int * (rank - 2)).from_address(pointer)) for pointer in (lower, upper)]
     moved = list((ctypes.c_uint32 * rank).from_address(steps))
     most = 1 << CORNER_BITS[rank - 2] - 1
     if not all([-most <= number < most for row in corners for number in row]) or not 1 <= box[1] <= MOST_PIXELS:

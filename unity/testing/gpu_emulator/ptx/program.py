@@ -10,7 +10,7 @@ from .types import Type
 
 @dataclass(slots=True, frozen=True)
 class Register:
-    """A virtual register; ``slot`` is its place among those of its function."""
+    """A virtual register; ``slot`` is its index among those of its function."""
 
     name: str
     type: Type
