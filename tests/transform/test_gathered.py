@@ -16,7 +16,7 @@ from unity.script import parse
 from unity.target.cpu.backend import CPU
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.default_schedule.contraction import contraction_of
-from unity.transform.default_schedule.gathered import gather, joined_reductions
+from unity.transform.default_schedule.gathered import fused_reductions, gather
 from unity.transform.infra.backend import Machine
 from unity.transform.schedule import Schedule
 
@@ -144,4 +144,4 @@ def test_when_copies_pay(fn, machine, reason):
 def test_an_operand_with_itself_stays():
     fn = program((16, 6), (1, 1), (16, 16), (16, 16, 6), "SSR", "v0, v2", "0, 0", "v0, v1")
     text = fn.script().replace('T.Cast("int32", B[0, 0])', 'T.Cast("int32", A[v1, v2])')
-    assert joined_reductions(contraction(parse(text)), 4, 6.0, False) is None
+    assert fused_reductions(contraction(parse(text)), 4, 6.0, False) is None

@@ -134,7 +134,7 @@ class Judge:
         """The verdict; None where the access is proved to be inside."""
         if access.first is None:
             return AccessVerdict(access, why="a vector of indices that is not understood")
-        if _plainly_inside(access, scope):
+        if _trivially_inside(access, scope):
             return None
         try:
             return _Question(self, access, scope).answer()
@@ -142,7 +142,7 @@ class Judge:
             return AccessVerdict(access, why="the index is too long")
 
 
-def _plainly_inside(access: Access, scope: Scope) -> bool:
+def _trivially_inside(access: Access, scope: Scope) -> bool:
     """The common case without arithmetic: a number, or a loop over the axis."""
     index = access.first
     if access.past is not None:
@@ -204,11 +204,11 @@ class _Question:
             for var in free_vars(expr):
                 loop = self.scope.ranges.get(var)
                 if loop is not None and var not in self.loops:
-                    said = self.plain_loop(loop)
+                    said = self.substituted_loop(loop)
                     self.need((said.low, said.extent))
                     self.loops[var] = said
 
-    def plain_loop(self, loop: Loop) -> Loop:
+    def substituted_loop(self, loop: Loop) -> Loop:
         step = None if loop.step is None else self.said(loop.step)
         return Loop(loop.var, self.said(loop.low), self.said(loop.extent), step)
 
@@ -271,7 +271,7 @@ class _Question:
         """The reason why the runs of the access cannot be enumerated; nothing if they can."""
         if self.scope.uncertain or len(self.scope.guards) > GUARDS:
             return "whether it is reached is known only when the program runs"
-        self.around = [self.plain_loop(loop) for loop in self.scope.loops]
+        self.around = [self.substituted_loop(loop) for loop in self.scope.loops]
         self.guards = [self.said(guard) for guard in self.scope.guards]
         known = {*self.judge.symbols, *[loop.var for loop in self.around]}
         steps = [loop.step for loop in self.around if loop.step is not None]

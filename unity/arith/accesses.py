@@ -133,7 +133,7 @@ class _Walk:
             del scope.guards[guards:], scope.loops[loops:]
             scope.uncertain = uncertain
 
-    def lasting(self, expr: Expr) -> bool:
+    def is_invariant(self, expr: Expr) -> bool:
         """True for a value that no store of the program changes."""
         loads = collect(expr, BufferLoad)
         return not loads or (self.written is not None and not any([load.buffer.data in self.written for load in loads]))
@@ -142,14 +142,14 @@ class _Walk:
         """From here on the condition held when it was evaluated."""
         if type(cond) is IntImm and cond.value:
             return
-        if self.lasting(cond) and dtype_of(cond).lanes == 1:
+        if self.is_invariant(cond) and dtype_of(cond).lanes == 1:
             self.scope.guards.append(cond)
         else:
             self.scope.uncertain = True
 
     def bind(self, var: Var, value: Expr) -> None:
         """A variable that equals a value."""
-        if self.lasting(value):
+        if self.is_invariant(value):
             self.scope.values[var] = value
 
     def loop(self, var: Var, low: Expr, extent: Expr, step: Expr | None) -> None:

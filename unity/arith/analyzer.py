@@ -179,7 +179,7 @@ class Analyzer:
                 rest = {m: -c * coefficient for m, c in gap.items() if m != mono}
                 atom = self.known.table[mono[0]]
                 wide = dtype_of(a).bits > atom.bits and constant_value(rest) is None
-                if not wide and not self._leads_to(rest, atom.depends):
+                if not wide and not self._depends_on(rest, atom.depends):
                     self.known.value[mono[0]] = rest
                     return
                 self._congruent(mono[0], self.known.modular_set(rest))
@@ -191,7 +191,7 @@ class Analyzer:
         old = self.known.modular.get(number)
         self.known.modular[number] = members if old is None else old.intersect(members)
 
-    def _leads_to(self, p: Poly, variables: frozenset[Var]) -> bool:
+    def _depends_on(self, p: Poly, variables: frozenset[Var]) -> bool:
         """True if a polynomial depends on one of the variables, by the values that others are known to have too."""
         table, seen, rest = self.known.table, frozenset[Var](), self.known.table.dependencies(p)
         while rest:

@@ -38,7 +38,7 @@ class Cost:
     written: Expr
 
 
-def _long(value: Expr | int) -> Expr:
+def _as_int64(value: Expr | int) -> Expr:
     return cast(value, "int64") if isinstance(value, Expr) else const(value, "int64")
 
 
@@ -55,7 +55,7 @@ class _Counter:
             case For():
                 low, extent = substitute(stmt.min, means), substitute(stmt.extent, means)
                 middle = add(low, floordiv(maximum(sub(extent, 1), 0), 2))
-                return self.visit(stmt.body, mul(trips, _long(extent)), {**means, stmt.loop_var: middle})
+                return self.visit(stmt.body, mul(trips, _as_int64(extent)), {**means, stmt.loop_var: middle})
             case SeqStmt():
                 total: Expr = const(0, "int64")
                 for inner in stmt.stmts:
@@ -122,7 +122,7 @@ def keep_cost(fn: PrimFunc, source: PrimFunc) -> PrimFunc:
     return fn.with_attr(WORK, tuple(amounts))
 
 
-def _kept(fn: PrimFunc) -> Cost | None:
+def _own_cost(fn: PrimFunc) -> Cost | None:
     """The work that is written in a program."""
     symbols = _symbols(fn)
     try:
@@ -134,7 +134,7 @@ def _kept(fn: PrimFunc) -> Cost | None:
 
 def cost_of(fn: PrimFunc) -> Cost:
     """Work of one run of a tensor program, before or after lowering; of a default schedule, that of the program it was made for."""
-    kept = _kept(fn) if WORK in fn.attrs else None
+    kept = _own_cost(fn) if WORK in fn.attrs else None
     if kept is not None:
         return kept
     counter = _Counter()
@@ -149,7 +149,7 @@ def cost_of(fn: PrimFunc) -> Cost:
             if counts:
                 size: Expr = one
                 for extent in param.shape:
-                    size = mul(size, _long(extent))
+                    size = mul(size, _as_int64(extent))
                 accesses = counts[0]
                 for count in counts[1:]:
                     accesses = add(accesses, count)

@@ -315,7 +315,7 @@ class IterMapDetector:
             while rest:
                 match = next((x for x in rest if self._same(x.lower_factor, expected)), None)
                 if match is None and check == "onto":
-                    match = self._behind_gap(rest, expected)
+                    match = self._past_gap(rest, expected)
                 if match is None:
                     return f"a part of {name} is missing or overlaps"
                 rest.remove(match)
@@ -328,7 +328,7 @@ class IterMapDetector:
                     return f"iterator {var.name} is not used"
         return None
 
-    def _behind_gap(self, splits: Sequence[IterSplit], factor: Expr) -> IterSplit | None:
+    def _past_gap(self, splits: Sequence[IterSplit], factor: Expr) -> IterSplit | None:
         """The lowest of the splits, where whole parts of the iterator lie between a factor and each of them."""
         if not all([self._divides(factor, x.lower_factor) for x in splits]):
             return None

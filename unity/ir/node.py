@@ -77,7 +77,7 @@ class Node:
         return printed(self)
 
 
-def plain_repr(value: Node) -> str:
+def short_repr(value: Node) -> str:
     """Class and name of a node."""
     name = getattr(value, "name", None)
     return f"<{type(value).__name__} {name}>" if isinstance(name, str) else f"<{type(value).__name__}>"
@@ -90,7 +90,7 @@ SCRIPT_HOOKS: dict[str, Callable[..., Any]] = {}
 def printed(value: Node) -> str:
     """A node as text; a plain one while the script room is being loaded."""
     if "print" not in SCRIPT_HOOKS:
-        SCRIPT_HOOKS["print"] = plain_repr
+        SCRIPT_HOOKS["print"] = short_repr
         load("script")
     text: str = SCRIPT_HOOKS["print"](value)
     return text

@@ -97,7 +97,7 @@ def usage(info: OpInfo) -> str:
 _INTEGER = re.compile(r"T\.int(?:32|64)\((-?\d+)\)")
 
 
-def numbers_alone(message: str) -> str:
+def strip_int_types(message: str) -> str:
     """A message with integers as numbers: the printer writes their types outside of shapes."""
     return _INTEGER.sub(r"\1", message)
 
@@ -126,18 +126,18 @@ def check_attributes(info: OpInfo, call: Call) -> None:
         elif kind is str:
             right = right or isinstance(value, DataType)
         if not right:
-            message = numbers_alone(f"{info.name}: {param.name} must be {what}, got {value!r}")
+            message = strip_int_types(f"{info.name}: {param.name} must be {what}, got {value!r}")
             raise TypeRuleError("E214", message, call.span, help=usage(info))
-        if not within_int64(value):
+        if not fits_int64(value):
             raise TypeRuleError(
                 "E214", f"{info.name}: {param.name} is outside the range of int64", call.span, help=usage(info)
             )
 
 
-def within_int64(value: Any) -> bool:
+def fits_int64(value: Any) -> bool:
     """True when the integers a value holds fit 64 bits."""
     if isinstance(value, (tuple, list)):
-        return all([within_int64(item) for item in value])
+        return all([fits_int64(item) for item in value])
     return not isinstance(value, int) or -(2**63) <= value < 2**64
 
 

@@ -59,7 +59,7 @@ class _Comparer:
                     raise
         elif type(a) is dict and type(b) is dict:
             self.mapping(a, b, defining)
-        elif not plain_equal(a, b):
+        elif not data_equal(a, b):
             raise _Different(f"{shown(a)} against {shown(b)}")
 
     def mapping(self, a: dict[Any, Any], b: dict[Any, Any], defining: bool) -> None:
@@ -108,7 +108,7 @@ class _Comparer:
                 if role is DEF:
                     self.symbols(bound_symbols(x), bound_symbols(y))
                 if role is LEAF:
-                    if not plain_equal(x, y):
+                    if not data_equal(x, y):
                         raise _Different(f"{shown(x)} against {shown(y)}")
                 else:
                     self.value(x, y, role in BINDING)
@@ -190,7 +190,7 @@ def shown(value: Any) -> str:
     return text if len(text) < 80 else text[:77] + "..."
 
 
-def plain_equal(a: Any, b: Any) -> bool:
+def data_equal(a: Any, b: Any) -> bool:
     """Equality of data: by type and value; floats by bits (NaN equals NaN, 0.0 differs from -0.0); arrays by bytes."""
     if a is b:
         return True
@@ -203,7 +203,7 @@ def plain_equal(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
         return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
     if type(a) is list:
-        return len(a) == len(b) and all([plain_equal(x, y) for x, y in zip(a, b)])
+        return len(a) == len(b) and all([data_equal(x, y) for x, y in zip(a, b)])
     return bool(a == b)
 
 
@@ -251,7 +251,7 @@ def _arithmetic_equal(a: Any, b: Any) -> bool | None:
                 return False
             pending += ((x.b, y.b), (x.a, y.a))
         elif kind is IntImm:
-            if x.ty is not y.ty or not plain_equal(x.value, y.value):
+            if x.ty is not y.ty or not data_equal(x.value, y.value):
                 return False
         elif kind is not Var:
             return None
@@ -305,7 +305,7 @@ class _Hasher:
             return mix(tuple([(key, self.value(value[key])) for key in sorted(value, key=str)]))
         if isinstance(value, Mapping):
             return mix(tuple([(key, self.value(value[key])) for key in sorted(value, key=str)]))
-        return plain_hash(value, mix)
+        return data_hash(value, mix)
 
     def node(self, node: Any, defining: bool) -> Any:
         mix = self.mix
@@ -343,8 +343,8 @@ class _Hasher:
         return mix(tuple(parts))
 
 
-def plain_hash(value: Any, mix: Callable[[Any], Any] = hash) -> Any:
-    """Hash of data that agrees with ``plain_equal``."""
+def data_hash(value: Any, mix: Callable[[Any], Any] = hash) -> Any:
+    """Hash of data that agrees with ``data_equal``."""
     if type(value) is float:
         return mix(("nan",)) if math.isnan(value) else mix(struct.pack("d", value))
     if isinstance(value, Tensor):
@@ -352,5 +352,5 @@ def plain_hash(value: Any, mix: Callable[[Any], Any] = hash) -> Any:
     if isinstance(value, np.ndarray):
         return mix((str(value.dtype), value.shape, value.tobytes()))
     if type(value) is list:
-        return mix(tuple([plain_hash(item, mix) for item in value]))
+        return mix(tuple([data_hash(item, mix) for item in value]))
     return mix((type(value).__name__, value))

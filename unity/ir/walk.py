@@ -228,10 +228,10 @@ def substitute(node: Tree, mapping: Mapping[Var, Expr] | Mapping[Any, Any]) -> T
     if node.is_reference:
         replaced: Tree = mapping.get(node, node)  # type: ignore[call-overload]
         return replaced
-    return _deeply(lambda: Rewriter(mapping=mapping)(node))
+    return _with_deep_stack(lambda: Rewriter(mapping=mapping)(node))
 
 
-def _deeply(walk: Callable[[], _R]) -> _R:
+def _with_deep_stack(walk: Callable[[], _R]) -> _R:
     """The result of a walk, begun again with room for deep trees where it did not reach the bottom."""
     try:
         return walk()
@@ -242,7 +242,7 @@ def _deeply(walk: Callable[[], _R]) -> _R:
 
 def fresh_copy(node: Tree, mapping: Mapping[Any, Any] | None = None) -> Tree:
     """Return a copy of ``node`` in which every bound variable and buffer is new; ``mapping`` replaces free ones."""
-    return _deeply(lambda: Rewriter(mapping=mapping, fresh=True)(node))
+    return _with_deep_stack(lambda: Rewriter(mapping=mapping, fresh=True)(node))
 
 
 def post_order(root: Node, visit: Callable[[Any], None], seen: set[int] | None = None) -> None:
@@ -313,7 +313,7 @@ def free_vars(root: Node, in_types: bool = True) -> list[Var]:
     if type(root) is IntImm:
         return []
     found = _arithmetic_vars(root)
-    return found if found is not None else _deeply(lambda: _free_vars(root, in_types))
+    return found if found is not None else _with_deep_stack(lambda: _free_vars(root, in_types))
 
 
 def uses_any(root: Node, variables: Container[Var]) -> bool:

@@ -26,7 +26,7 @@ from ...ir.types import TensorType
 from ...support.errors import UnityError
 from ...transform.infra.backend import backend_of
 from ...transform.infra.passes import Pipeline
-from ...transform.relax.fusion.fuse_ops import fuse_ops, joined_programs
+from ...transform.relax.fusion.fuse_ops import fuse_ops, fused_programs
 from ...transform.relax.layout.convert_layout import convert_layout, convolution_texts
 from ...transform.relax.pipeline import GRAPH_PIPELINE, PLAN_PIPELINE, SCHEDULE_PIPELINE
 from ...vm.build import build
@@ -281,7 +281,7 @@ def _fusion_steps(mod: IRModule, point: Point, how: BuildOptions) -> Iterator[_S
     """Results that are stored instead of used on, those of programs with most calls first."""
     steps = [step.name for step in GRAPH_PIPELINE]
     lowered = Pipeline(point.graph_passes.passes[: steps.index(fuse_ops.name)])(check(mod, configure(how.target)))
-    for name in joined_programs(lowered):
+    for name in fused_programs(lowered):
         yield _Step("fusion", name, "stored", partial(Point.storing, name=name))
 
 

@@ -1,6 +1,6 @@
 """Reductions over nothing: ``T.init`` runs at the first step of a reduction, and where there is no step nothing would run.
 
-The language says that a reduction over nothing gives the initial value. ``init_of_nothing`` writes that out; the reference
+The language says that a reduction over nothing gives the initial value. ``init_empty_reductions`` writes that out; the reference
 interpreter and the lowering use the same rewrite. Invariant: what runs when all extents are positive is unchanged.
 
 Rewrite: ``for k in range(n): [init Y[i] = 0]; Y[i] += X[i, k]`` -> ``if n <= 0: Y[i] = 0`` before the same loop.
@@ -17,7 +17,7 @@ from ..types import Expr
 from ..walk import Rewriter, fresh_copy, substitute, used_vars
 
 
-def init_of_nothing(body: Any) -> Any:
+def init_empty_reductions(body: Any) -> Any:
     """A statement with a conditional initialisation before each nest of reduction loops that may be empty."""
     return _Guards()(body)
 

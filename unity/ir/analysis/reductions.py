@@ -17,7 +17,7 @@ def is_cell(expr: Expr, store: BufferStore) -> bool:
     return type(expr) is BufferLoad and expr.buffer is store.buffer and structural_equal(expr.indices, store.indices)
 
 
-def joined_value(store: BufferStore) -> Expr | None:
+def reduction_operand(store: BufferStore) -> Expr | None:
     """The value that a store joins to its cell by one of ``REDUCERS``, reading nothing else of the buffer, or None."""
     value = store.value
     if isinstance(value, REDUCERS):

@@ -27,10 +27,10 @@ def buffer_accesses(root: Node) -> list[BufferLoad | BufferStore]:
 
 def opaque_buffers(root: Node) -> list[Buffer]:
     """Buffers whose address is taken or whose pointer is passed on: their accesses cannot be seen."""
-    return opaque_among(nodes_in(root))
+    return opaque_in(nodes_in(root))
 
 
-def opaque_among(nodes: Sequence[Node]) -> list[Buffer]:
+def opaque_in(nodes: Sequence[Node]) -> list[Buffer]:
     """``opaque_buffers`` of what a walk has found."""
     buffers = {b.data: b for b in nodes if type(b) is Buffer}
     found: dict[Buffer, None] = {}

@@ -26,7 +26,7 @@ Places = frozenset[Place] | tuple[Any, ...]
 _NOWHERE: frozenset[Place] = frozenset()
 
 
-def check_taken(mod: IRModule | None, name: str, fn: Function, report: Report) -> None:
+def check_in_place(mod: IRModule | None, name: str, fn: Function, report: Report) -> None:
     """Report E339 for each use of memory that a call took, in one graph function."""
     _Walk(mod, report, {name}).function(fn)
 

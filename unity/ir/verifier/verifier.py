@@ -14,7 +14,7 @@ from ..module import IRModule
 from .declared import check_deep
 from .fields import check_fields
 from .graph import GraphVerifier
-from .in_place import check_taken
+from .in_place import check_in_place
 from .prim_func import PrimVerifier
 from .report import Report
 
@@ -51,7 +51,7 @@ def violations(mod: IRModule | Function | PrimFunc, level: int = 1) -> list[Veri
             for name, fn in members.items():
                 if isinstance(fn, Function):
                     with report.at(name):
-                        check_taken(module, name, fn, report)
+                        check_in_place(module, name, fn, report)
         if level >= 2 and not report.errors:
             for name, fn in members.items():
                 with report.at(name):

@@ -23,7 +23,7 @@ from ...ir.types import Expr
 from ...ir.walk import substitute
 from ...support.errors import ScheduleError, UnityError
 from ...transform.default_schedule.apply import schedule_function
-from ...transform.default_schedule.base import Scheduled, mark
+from ...transform.default_schedule.base import Scheduled, mark_scheduled
 from ...transform.default_schedule.packing import Packing
 from ...transform.infra.backend import backend_of
 from ...transform.schedule import Schedule, Trace
@@ -128,7 +128,7 @@ class TuningRecord:
         """The program that the trace gives: its decisions are taken by the rules, its other steps leave it as it is wanted."""
         fn = self.schedule().mod.prim_funcs()[MAIN]
         if not is_decided(fn):
-            return Scheduled(mark(fn), "its trace")
+            return Scheduled(mark_scheduled(fn), "its trace")
         target = make_target(self.target)
         backend = backend_of(target)
         with target:

@@ -14,7 +14,7 @@ from ...ir.module import IRModule
 from ...ir.stmt import Block
 from ...ir.walk import collect
 from ...transform.default_schedule.apply import schedule_function
-from ...transform.default_schedule.base import SCHEDULED, Scheduled, mark
+from ...transform.default_schedule.base import SCHEDULED, Scheduled, mark_scheduled
 from ...transform.infra.backend import backend_of
 from ...transform.infra.passes import Pipeline
 from ...transform.schedule import Schedule
@@ -104,7 +104,7 @@ def candidate_of(context: TuneContext, sch: Schedule, is_default: bool = False) 
     fn = sch.mod.prim_funcs()[MAIN]
     with context.target:
         if has_own_steps(sch):
-            scheduled = Scheduled(mark(fn), "its trace")
+            scheduled = Scheduled(mark_scheduled(fn), "its trace")
         else:
             scheduled = scheduled_by_rules(context, fn)
         return MeasureCandidate(sch, context.args_info, scheduled, lowered(context, scheduled.func), is_default)

@@ -14,7 +14,7 @@ from ...ffi.dtype import DataType
 from ...ir.build import const, eq, select
 from ...ir.constant import wrap_int
 from ...ir.expr import Call, DataTypeImm, FloatImm, IntImm, ShapeExpr, StringImm, Var
-from ...ir.op import OPS, REQUIRED, numbers_alone, usage
+from ...ir.op import OPS, REQUIRED, strip_int_types, usage
 from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ...ir.scalar import EQ, Mul, Select
 from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType
@@ -37,7 +37,7 @@ def fail(call: Call, code: str, message: str, help: str | None = None, arg: Expr
     if arg is not None:
         notes.append(Note(f"{getattr(arg, 'name', 'the argument')} has type {arg.ty}", getattr(arg, "span", None)))
     info = OPS.get(op_name(call))
-    shown = numbers_alone(f"{op_name(call)}: {message}")
+    shown = strip_int_types(f"{op_name(call)}: {message}")
     return TypeRuleError(code, shown, call.span, notes, help or (usage(info) if info is not None else None))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...ffi.tensor import Tensor
-from ...ir.node import Node, plain_repr
+from ...ir.node import Node, short_repr
 from ...ir.types import Type
 from ...support.errors import InternalError
 from ..spelling.spelling import TVM_NAMES
@@ -182,7 +182,7 @@ class Printer:
         """Write an expression that stands alone (in an argument list, after ``=``)."""
         emit = EXPRS.get(type(node))
         if emit is None:
-            self.out.append(plain_repr(node))
+            self.out.append(short_repr(node))
             return
         if self.underline and id(node) in self.underline:
             start = len(self.out)
@@ -211,7 +211,7 @@ class Printer:
         """Write a statement on lines of its own."""
         emit = STMTS.get(type(node))
         if emit is None:
-            self.line(plain_repr(node))
+            self.line(short_repr(node))
             return
         comments(self, node)
         if self.underline and id(node) in self.underline:

@@ -24,4 +24,4 @@ def machine_of(target: Target) -> Machine:
         tf32=bool(target.get("tf32")),
         warpgroups="sm_90a" in arch.includes,
     )
-    return Machine(vector_bytes=16, registers=gpu.registers, gpu=gpu, turns_operands=True)
+    return Machine(vector_bytes=16, registers=gpu.registers, gpu=gpu, transposes_operands=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from ...ir.analysis.reductions import joined_value
+from ...ir.analysis.reductions import reduction_operand
 from ...ir.scalar import BufferLoad, Cast, Mul
 from ...ir.stmt import Block
 from ...ir.types import Expr
@@ -55,7 +55,7 @@ def _read(intrin: TensorIntrin) -> Dot | None:
     found = describe(intrin.desc)
     if not isinstance(found, Description) or [axis.kind for axis in found.block.iter_vars] != ["S", "R"]:
         return None
-    term, (lane, step) = joined_value(found.store), [axis.var for axis in found.block.iter_vars]
+    term, (lane, step) = reduction_operand(found.store), [axis.var for axis in found.block.iter_vars]
     if not isinstance(term, Mul) or found.store.buffer.scope != "local" or found.store.indices != (lane,):
         return None
     loads = {load.indices: load.buffer.dtype.name for load in (_element(term.a), _element(term.b)) if load is not None}

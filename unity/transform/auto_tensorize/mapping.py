@@ -72,47 +72,48 @@ def loops_of_description(
 ) -> tuple[Pairing, TensorizeInfo] | str:
     """The accesses and loops of ``get_tensorize_loop_mapping``, or what is in its way; ``number``: of the pairing wanted."""
     with deep_recursion():
-        ways = _ways(sch, block, desc_func)
-        if isinstance(ways, str):
-            return ways
+        pairings = _pairings(sch, block, desc_func)
+        if isinstance(pairings, str):
+            return pairings
         reason = ""
-        for way in [way for way in ways if number in (None, way.number)]:
-            found = _loops(sch, block, way, allow_padding)
+        for pairing in [pairing for pairing in pairings if number in (None, pairing.number)]:
+            found = _loops(sch, block, pairing, allow_padding)
             if not isinstance(found, str):
-                return way, found
+                return pairing, found
             reason = reason or found
         return reason
 
 
-def _ways(sch: Schedule, block: BlockRV, desc_func: PrimFunc) -> list[Pairing] | str:
+def _pairings(sch: Schedule, block: BlockRV, desc_func: PrimFunc) -> list[Pairing] | str:
     """Pairings with the description; first those whose operands lie most like the description's."""
     description = describe(desc_func)
-    ways = description if isinstance(description, str) else pairings(description, sch.get(block))
-    return ways if isinstance(ways, str) else sorted(ways, key=_likeness, reverse=True)
+    found = description if isinstance(description, str) else pairings(description, sch.get(block))
+    return found if isinstance(found, str) else sorted(found, key=_score, reverse=True)
 
 
-def _likeness(way: Pairing) -> int:
-    axes = way.block.iter_vars
+def _score(pairing: Pairing) -> int:
+    axes = pairing.block.iter_vars
     found = [
-        [_agreements(way, axes[k], axis) for k in _counterparts(way, axis)] for axis in way.description.block.iter_vars
+        [_agreements(pairing, axes[k], axis) for k in _counterparts(pairing, axis)]
+        for axis in pairing.description.block.iter_vars
     ]
     return sum([max(counts, default=0) for counts in found])
 
 
-def _loops(sch: Schedule, block: BlockRV, way: Pairing, allow_padding: bool) -> TensorizeInfo | str:
-    description, axes = way.description, way.block.iter_vars
+def _loops(sch: Schedule, block: BlockRV, pairing: Pairing, allow_padding: bool) -> TensorizeInfo | str:
+    description, axes = pairing.description, pairing.block.iter_vars
     values = sch.get_sref(block).realize.iter_values
     loops = sch.get_loops(block)
     chosen: dict[int, int] = {}
     loop_map: dict[LoopRV, For] = {}
     for place, (axis, extent) in reversed(list(enumerate(zip(description.block.iter_vars, description.extents)))):
-        left = [k for k in _counterparts(way, axis) if k not in chosen]
+        left = [k for k in _counterparts(pairing, axis) if k not in chosen]
         if not left:
-            return _missing(way, axis)
+            return _missing(pairing, axis)
         whole = [k for k in left if _extent(axes[k]) % extent == 0 or allow_padding]
         if not whole:
             return f"iterator {axes[left[-1]].var.name} runs {_extent(axes[left[-1]])} times, no multiple of {extent}"
-        best = max(whole, key=lambda k: (_agreements(way, axes[k], axis), k))
+        best = max(whole, key=lambda k: (_agreements(pairing, axes[k], axis), k))
         loop = _loop_of(sch, values[best], loops, extent, allow_padding)
         if loop is None or loop in loop_map:
             return f"iterator {axes[best].var.name} has no loop of its own that runs a multiple of {extent} times"
@@ -123,20 +124,20 @@ def _loops(sch: Schedule, block: BlockRV, way: Pairing, allow_padding: bool) -> 
     return TensorizeInfo(loop_map, order, paddings if max(paddings, default=1) > 1 else None)
 
 
-def _counterparts(way: Pairing, axis: IterVar) -> list[int]:
+def _counterparts(pairing: Pairing, axis: IterVar) -> list[int]:
     """Positions of the block's iterators that can be one of the description's: the same kind, operands, and a known extent."""
-    wanted = way.buffers_of(axis, described=True)
+    wanted = pairing.buffers_of(axis, described=True)
     return [
-        k for k, own in enumerate(way.block.iter_vars)
-        if own.kind == axis.kind and _extent(own) > 0 and way.buffers_of(own, described=False) == wanted
+        k for k, own in enumerate(pairing.block.iter_vars)
+        if own.kind == axis.kind and _extent(own) > 0 and pairing.buffers_of(own, described=False) == wanted
     ]  # fmt: skip
 
 
-def _missing(way: Pairing, axis: IterVar) -> str:
-    operands = sorted([way.accesses[buffer][1].buffer.name for buffer in way.buffers_of(axis, described=True)])
+def _missing(pairing: Pairing, axis: IterVar) -> str:
+    operands = sorted([pairing.accesses[buffer][1].buffer.name for buffer in pairing.buffers_of(axis, described=True)])
     kind = "reduction" if axis.kind == "R" else "spatial"
     return (
-        f"no {kind} iterator of block {way.block.name} selects elements of {' and '.join(operands)} alone, as "
+        f"no {kind} iterator of block {pairing.block.name} selects elements of {' and '.join(operands)} alone, as "
         f"{axis.var.name} of the description does"
     )
 
@@ -146,10 +147,10 @@ def _extent(axis: IterVar) -> int:
     return (int_value(axis.domain.extent) or 0) if is_int(axis.domain.min, 0) else 0
 
 
-def _agreements(way: Pairing, own: IterVar, axis: IterVar) -> int:
+def _agreements(pairing: Pairing, own: IterVar, axis: IterVar) -> int:
     """The number of operands along which two iterators go through the same axis, counted from the last."""
     count = 0
-    for described, access in way.accesses.values():
+    for described, access in pairing.accesses.values():
         pairs = zip(reversed(described.indices), reversed(access.indices))
         count += any([d is axis.var and slope(t, own.var) == 1 for d, t in pairs])
     return count
@@ -184,29 +185,29 @@ def is_tensorizable(sch: Schedule, block: BlockRV, desc_func: PrimFunc) -> bool:
 def iterators_of_description(sch: Schedule, block: BlockRV, desc_func: PrimFunc) -> tuple[Pairing, IndexMap] | str:
     """The accesses and the map of ``get_auto_tensorize_mapping_info``, or what is in its way."""
     with deep_recursion():
-        ways = _ways(sch, block, desc_func)
-        if isinstance(ways, str):
-            return ways
+        pairings = _pairings(sch, block, desc_func)
+        if isinstance(pairings, str):
+            return pairings
         reason = ""
-        for way in ways:
-            found = _fused(way)
+        for pairing in pairings:
+            found = _fused(pairing)
             if not isinstance(found, str):
-                return way, found
+                return pairing, found
             reason = reason or found
         return reason
 
 
-def _fused(way: Pairing) -> IndexMap | str:
-    axes, described = way.block.iter_vars, way.description.block.iter_vars
-    for access, _ in way.accesses.values():
+def _fused(pairing: Pairing) -> IndexMap | str:
+    axes, described = pairing.block.iter_vars, pairing.description.block.iter_vars
+    for access, _ in pairing.accesses.values():
         if not _by_iterators(access.indices, {axis.var for axis in described}):
             return f"the description does not access {access.buffer.name} by its iterators"
-    wanted = [way.buffers_of(axis, described=True) for axis in described]
+    wanted = [pairing.buffers_of(axis, described=True) for axis in described]
     if len({(axis.kind, operands) for axis, operands in zip(described, wanted)}) != len(described):
         return "two iterators of the description select the same operands"
-    groups = [_counterparts(way, axis) for axis in described]
+    groups = [_counterparts(pairing, axis) for axis in described]
     if [] in groups:
-        return _missing(way, described[groups.index([])])
+        return _missing(pairing, described[groups.index([])])
     taken = {k for group in groups for k in group}
     variables = [index_var(axis.var.name, dtype_of(axis.var).name) for axis in axes]
     rest = [variables[k] for k in range(len(axes)) if k not in taken]
@@ -239,12 +240,12 @@ def iterators_in(indices: Sequence[Expr]) -> list[Var]:
     return list(dict.fromkeys([var for e in indices for var in used_vars(e)]))
 
 
-def _info(way: Pairing, index_map: IndexMap) -> AutoTensorizeMappingInfo:
-    described = {buffer: iterators_in(access.indices) for buffer, (access, _) in way.accesses.items()}
+def _info(pairing: Pairing, index_map: IndexMap) -> AutoTensorizeMappingInfo:
+    described = {buffer: iterators_in(access.indices) for buffer, (access, _) in pairing.accesses.items()}
     return AutoTensorizeMappingInfo(
         [index_map],
-        {access.buffer: buffer for buffer, (_, access) in way.accesses.items()},
+        {access.buffer: buffer for buffer, (_, access) in pairing.accesses.items()},
         described,
-        list(way.block.iter_vars),
-        list(way.description.block.iter_vars),
+        list(pairing.block.iter_vars),
+        list(pairing.description.block.iter_vars),
     )

@@ -16,7 +16,7 @@ from ...ir.function import PrimFunc
 from ...ir.node import ASIDE, Node
 from ...ir.scalar import Add, BufferLoad, IterVar, Max, Min, Mul
 from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
-from ...ir.structural import plain_equal, shown, structural_equal
+from ...ir.structural import data_equal, shown, structural_equal
 from ...ir.types import PrimType
 from ...ir.walk import free_vars
 
@@ -157,6 +157,6 @@ class _Matcher:
             return self.value(x, y, known)
         elif type(x) is tuple and type(y) is tuple and len(x) == len(y):
             return self._items(list(zip(x, y)), known)
-        elif not plain_equal(x, y):
+        elif not data_equal(x, y):
             return self.differs(f"the description has {shown(x)} where the program has {shown(y)}")
         return iter([known])

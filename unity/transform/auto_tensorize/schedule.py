@@ -94,11 +94,11 @@ def auto_tensorize(sch: Schedule, block: BlockRV, intrin_name: str, side_by_side
 
 
 def _after_layout(
-    sch: Schedule, block: BlockRV, way: Pairing, fused: IndexMap, intrin_name: str, side_by_side: int
+    sch: Schedule, block: BlockRV, pairing: Pairing, fused: IndexMap, intrin_name: str, side_by_side: int
 ) -> BlockRV:
     """Lay the operands out as the intrinsic wants them, and put it in place."""
-    _lay_out(sch, block, way, fused)
-    loops = loops_of_description(sch, block, _description(intrin_name), number=way.number)
+    _lay_out(sch, block, pairing, fused)
+    loops = loops_of_description(sch, block, _description(intrin_name), number=pairing.number)
     assert not isinstance(loops, str), loops
     return _apply(sch, block, *loops, intrin_name, side_by_side)
 
@@ -132,7 +132,7 @@ def _tile(sch: Schedule, block: BlockRV, info: TensorizeInfo) -> tuple[list[Loop
 
 
 def _apply(
-    sch: Schedule, block: BlockRV, way: Pairing, info: TensorizeInfo, intrin_name: str, side_by_side: int
+    sch: Schedule, block: BlockRV, pairing: Pairing, info: TensorizeInfo, intrin_name: str, side_by_side: int
 ) -> BlockRV:
     """Tile a block, move its operands to the scopes of the intrinsic, and put the intrinsic in place of the inner loops."""
     outer, inner = _tile(sch, block, info)
@@ -146,10 +146,10 @@ def _apply(
         tiles[tiles.index(loop)] = far
         near.append(part)
     sch.reorder(*tiles, *steps, *near, *inner)
-    for described, (_, access) in way.accesses.items():
+    for described, (_, access) in pairing.accesses.items():
         if described.scope == access.buffer.scope:
             continue
-        if described is way.description.store.buffer:
+        if described is pairing.description.store.buffer:
             copy = sch.cache_write(block, 0, described.scope)
             if tiles:
                 sch.reverse_compute_at(copy, tiles[-1])
@@ -170,10 +170,10 @@ def _read_position(sch: Schedule, block: BlockRV, buffer: Buffer) -> int:
     return [region.buffer for region in sch.get(block).reads].index(buffer)
 
 
-def _lay_out(sch: Schedule, block: BlockRV, way: Pairing, fused: IndexMap) -> None:
+def _lay_out(sch: Schedule, block: BlockRV, pairing: Pairing, fused: IndexMap) -> None:
     """Fuse the iterators of a block, round them up, and copy its operands into tiles."""
-    description = way.description
-    variables = [axis.var for axis in way.block.iter_vars]
+    description = pairing.description
+    variables = [axis.var for axis in pairing.block.iter_vars]
     count = len(fused.final_indices) - len(description.loops)
     described_axes = [axis.var for axis in description.block.iter_vars]
     target: dict[Expr, Expr] = dict(zip(described_axes, fused.final_indices[count:]))
@@ -181,8 +181,8 @@ def _lay_out(sch: Schedule, block: BlockRV, way: Pairing, fused: IndexMap) -> No
     copies: list[tuple[BlockRV, Tile]] = []
     result: tuple[BlockRV, Tile] | None = None
     lines: list[int] = []
-    extents = {v: axis.domain.extent for v, axis in zip(fused.initial_indices, way.block.iter_vars)}
-    for buffer, (described, access) in way.accesses.items():
+    extents = {v: axis.domain.extent for v, axis in zip(fused.initial_indices, pairing.block.iter_vars)}
+    for buffer, (described, access) in pairing.accesses.items():
         used = {
             fused.initial_indices[variables.index(v)] for e in access.indices for v in free_vars(e) if v in variables
         }
@@ -219,11 +219,11 @@ def _lay_out(sch: Schedule, block: BlockRV, way: Pairing, fused: IndexMap) -> No
 
 def _inline(sch: Schedule, copy: BlockRV) -> None:
     """Inline a copy into the one that pads it: first it iterates over the cells that it writes."""
-    _go_by_cells(sch, copy)
+    _iterate_cells(sch, copy)
     sch.compute_inline(copy)
 
 
-def _go_by_cells(sch: Schedule, copy: BlockRV) -> None:
+def _iterate_cells(sch: Schedule, copy: BlockRV) -> None:
     """Make the iterators of a copy those of the cells that it writes."""
     node = sch.get(copy)
     assert isinstance(node.body, BufferStore)
@@ -249,10 +249,10 @@ def _tiled(sch: Schedule, block: BlockRV, tile: Tile) -> None:
 
     grouped = any([isinstance(e, (FloorDiv, FloorMod)) for e in inside])
     if grouped:
-        _go_by_cells(sch, block)
+        _iterate_cells(sch, block)
     sch.transform_layout(block, ("write", 0), layout)
     if grouped:
-        _go_by_cells(sch, block)
+        _iterate_cells(sch, block)
         *_, columns, group = sch.get_loops(block)
         sch.vectorize(sch.fuse(columns, group))
 

@@ -17,7 +17,7 @@ from ..auto_tensorize.dots import decided_intrinsic
 from ..infra.backend import Machine
 from ..tir.analysis.choices import choose
 from ..tir.analysis.loop_nests import slope
-from .base import in_vectors
+from .base import split_and_vectorize
 from .contraction import Contraction, extent_of
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def schedule_tile_block(
     loops = dict(zip([axis.var for axis in contraction.block.iter_vars], sch.get_loops(block)))
     j0, j1 = sch.split(loops[contraction.columns.var], [None, shape.columns])
     i0, i1 = sch.split(loops[row.var], [None, shape.rows])
-    near = _rows_near(contraction, row, shape)
+    near = _rows_in_cache(contraction, row, shape)
     lines = [loops[axis.var] for axis in contraction.rows if axis is not row]
     outer = [loops[axis.var] for axis in contraction.batch]
     if near is not None:
@@ -126,7 +126,7 @@ def schedule_tile_block(
     sch.reverse_compute_at(sums, place)
     sch.reverse_compute_at(after, place)
     init = sch.decompose_reduction(block, around[0] if around else i1)
-    in_vectors(sch, sch.get_loops(after)[-1], lanes, unroll=True)
+    split_and_vectorize(sch, sch.get_loops(after)[-1], lanes, unroll=True)
     side = f"{shape.rows}x{shape.columns}_{shape.kind}"
     sch.tensorize(sch.get_loops(init)[-2], f"amx_fill_{side}")
     sch.tensorize(sch.get_loops(sums)[-2], f"amx_store_{side}")
@@ -134,7 +134,7 @@ def schedule_tile_block(
     return place
 
 
-def _rows_near(contraction: Contraction, row: IterVar, shape: TileBlock) -> int | None:
+def _rows_in_cache(contraction: Contraction, row: IterVar, shape: TileBlock) -> int | None:
     """Blocks of rows that stay in cache together, a divisor of all; None where all do."""
     height = extent_of(row)
     assert height is not None

@@ -60,7 +60,7 @@ def is_touched(sch: Schedule, block: BlockRV) -> bool:
     return any([loop.kind != "serial" or loop.annotations for loop in loops]) or values != variables
 
 
-def in_vectors(sch: Schedule, loop: LoopRV, lanes: int, unroll: bool = False) -> None:
+def split_and_vectorize(sch: Schedule, loop: LoopRV, lanes: int, unroll: bool = False) -> None:
     """Run a loop in vectors; where it has several, the loop over them stays, or is unrolled."""
     if int_value(sch.get(loop).extent, 0) > lanes:
         outer, loop = sch.split(loop, [None, lanes])
@@ -69,6 +69,6 @@ def in_vectors(sch: Schedule, loop: LoopRV, lanes: int, unroll: bool = False) ->
     sch.vectorize(loop)
 
 
-def mark(fn: PrimFunc) -> PrimFunc:
+def mark_scheduled(fn: PrimFunc) -> PrimFunc:
     """The program marked as scheduled."""
     return fn.with_attr(SCHEDULED, True)

@@ -23,7 +23,7 @@ def wants_chunks(contraction: Contraction) -> bool:
     return len(types) == 1 and contraction.output.dtype.is_float
 
 
-def cut_into_chunks(sch: Schedule, steps: list[LoopRV], most: int) -> tuple[list[LoopRV], list[LoopRV]]:
+def split_into_chunks(sch: Schedule, steps: list[LoopRV], most: int) -> tuple[list[LoopRV], list[LoopRV]]:
     """The loops of a reduction, outermost first, as loops over chunks and loops over the ``most`` steps of one; the former are none
     where the reduction is short, or where nothing could be proved of them fused: of parts of a symbolic loop in others."""
     extents = [e.value if type(e := sch.get(loop).extent) is IntImm else None for loop in steps]

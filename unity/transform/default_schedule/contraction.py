@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...ir.analysis.reductions import joined_value
+from ...ir.analysis.reductions import reduction_operand
 from ...ir.buffer import Buffer
 from ...ir.build import int_value
 from ...ir.expr import IntImm, Var
@@ -58,7 +58,7 @@ def contraction_of(block: Block, anywhere: bool = False) -> Contraction | str:
         return "no reduction of one store"
     if type(block.init) is not BufferStore or not isinstance(store.value, Add):
         return "no sum"
-    term = joined_value(store)
+    term = reduction_operand(store)
     if term is None:
         return "no sum into one buffer"
     if not isinstance(term, Mul):

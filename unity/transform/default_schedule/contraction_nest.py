@@ -19,8 +19,8 @@ from ..tir.analysis.parallel_cost import FEW, SHARED_WORK
 from ..tir.analysis.tile_shape import most_rows, tile_shape
 from ..tir.analysis.tiles import UNKNOWN
 from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL
-from .base import in_vectors
-from .chunked_sums import cut_into_chunks, sum_chunks, wants_chunks
+from .base import split_and_vectorize
+from .chunked_sums import split_into_chunks, sum_chunks, wants_chunks
 from .contraction import Contraction, extent_of, steps_of
 
 UNROLLED = 16
@@ -73,7 +73,7 @@ def tile_nest(
         inner.append(i1)
     outer = [*[loops[axis.var] for axis in contraction.batch], *far]
     single = all([is_int(sch.get(loop).extent, 1) for loop in lines]) or is_int(sch.get(j0).extent, 1)
-    rows_outside = _weights_near(contraction)
+    rows_outside = _weights_cached(contraction)
     if not single:
         rows_outside = bool(choose(contraction.block, "rows_outside", (0, 1), rows_outside))
     outer += [*lines, j0] if rows_outside else [j0, *lines]
@@ -85,7 +85,7 @@ def tile_nest(
         grouped.append(k2)
     chunks: list[LoopRV] = []
     if wants_chunks(contraction):
-        chunks, steps = cut_into_chunks(sch, steps, choose(contraction.block, "chunk", CHUNKS, CHUNK))
+        chunks, steps = split_into_chunks(sch, steps, choose(contraction.block, "chunk", CHUNKS, CHUNK))
     innermost = sch.get(steps[-1])
     extent = innermost.extent.value if type(innermost.extent) is IntImm and not innermost.annotations else 0
     whole = [n for n in (1, 2, 4, 8) if n == 1 or (extent % n == 0 and extent > n)]
@@ -121,7 +121,7 @@ def tile_nest(
     return place
 
 
-def _weights_near(contraction: Contraction) -> bool:
+def _weights_cached(contraction: Contraction) -> bool:
     """True if the weights stay in cache beside more rows than columns: then rows go outside, so that each is read once, and threads
     keep to their rows from one program to the next."""
     extents = [extent_of(axis) for axis in (*contraction.rows, contraction.columns, *contraction.reductions)]
@@ -158,12 +158,12 @@ def _consume(sch: Schedule, after: BlockRV, place: LoopRV, lanes: int) -> None:
     if not mine:
         return
     *others, last = mine
-    in_vectors(sch, last, lanes, unroll=True)
+    split_and_vectorize(sch, last, lanes, unroll=True)
     for loop in others:
         sch.unroll(loop)
 
 
-def turn_tile(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: int) -> None:
+def transpose_tile(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: int) -> None:
     """Let the block that transposes a tile follow it: rows of the tile are neighbours in its output."""
     sch.set_scope(copy, 0, "local")
     sch.reverse_compute_at(then, place)

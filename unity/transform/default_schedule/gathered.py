@@ -47,7 +47,7 @@ class Gathered:
         return Packing(outer, columns, (*inner, *last), found.block, found.group, len(last), self.depth)
 
 
-def joined_reductions(
+def fused_reductions(
     contraction: Contraction, multiple: int, speed: float, constant: bool
 ) -> tuple[float, tuple[IterVar, ...]] | None:
     """The cost of the program in steps without an instruction, and the reductions to join for that, with an instruction that takes
@@ -161,4 +161,4 @@ def _copy(load: BufferLoad, lines: BufferLoad, line: IterVar, mine: Sequence[Ite
     return made
 
 
-__all__ = ["Gathered", "gather", "joined_reductions"]
+__all__ = ["Gathered", "fused_reductions", "gather"]

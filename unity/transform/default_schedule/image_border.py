@@ -18,7 +18,7 @@ PARALLEL_CELLS = 1 << 16
 """Cells from which on a copy is shared between threads."""
 
 
-def spread_copy(sch: Schedule, copy: BlockRV, lanes: int) -> None:
+def vectorize_copy(sch: Schedule, copy: BlockRV, lanes: int) -> None:
     """Vectors along the last axis of a copy where each is whole and no condition asks for lanes; threads over the others."""
     block: Block = sch.get(copy)
     store = block.body

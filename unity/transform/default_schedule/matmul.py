@@ -25,12 +25,12 @@ from ..tir.analysis.choices import choose, choose_lanes
 from ..tir.analysis.loop_nests import slope
 from ..tir.analysis.tiles import UNKNOWN
 from .amx_tiles import TileBlock, schedule_tile_block, tile_block_of, tile_multiple
-from .base import Rule, Scheduled, is_touched, mark, program_of, schedule_of
+from .base import Rule, Scheduled, is_touched, mark_scheduled, program_of, schedule_of
 from .contraction import Contraction, contraction_of, extent_of, is_parameter, steps_of
-from .contraction_nest import is_large, tile_nest, tile_size, turn_tile
+from .contraction_nest import is_large, tile_nest, tile_size, transpose_tile
 from .dot_instructions import dot_multiple, dot_of
-from .gathered import gather, joined_reductions
-from .image_border import spread_copy
+from .gathered import fused_reductions, gather
+from .image_border import vectorize_copy
 from .packing import Packing
 from .padding import pad_to_tiles
 from .transposed_output import columns_last
@@ -91,7 +91,9 @@ def _schedule_contraction(
             return gathered
     if turned:
         constant = is_parameter(fn, contraction.weights.buffer) in constants
-        worth = decided_intrinsic(contraction.block) is not None or (constant and _worth_turning(contraction, lanes))
+        worth = decided_intrinsic(contraction.block) is not None or (
+            constant and _worth_transposing(contraction, lanes)
+        )
         if not choose(contraction.block, "transpose", (0, 1), worth and width % lanes == 0):
             reason = "tiles that are transposed would not be whole"
             return reason if worth else "vectors would not be contiguous in the output"
@@ -130,7 +132,7 @@ def _gathered(
     constant = is_parameter(fn, contraction.weights.buffer) in constants
     costs: dict[int, tuple[float, tuple[IterVar, ...]]] = {}
     for multiple, speed in (tile_multiple(contraction, row, machine), dot_multiple(contraction, machine)):
-        cost = joined_reductions(contraction, multiple, speed, constant) if multiple else None
+        cost = fused_reductions(contraction, multiple, speed, constant) if multiple else None
         if cost is not None:
             costs[multiple] = cost
     best = min(costs, key=lambda n: costs[n][0], default=0)
@@ -194,16 +196,16 @@ def _schedule(
     else:
         place = tile_nest(sch, block, consumer, contraction, row, rows, vectors, lanes, unit)
     if then is not None:
-        turn_tile(sch, sch.get_block(then), sch.get_block(padded.after), place, rows)
+        transpose_tile(sch, sch.get_block(then), sch.get_block(padded.after), place, rows)
     for border in borders:
-        spread_copy(sch, border, lanes)
+        vectorize_copy(sch, border, lanes)
     if padded.copy is not None:
         *_, column, lane = sch.get_loops(sch.get_block(padded.copy))
         sch.vectorize(sch.fuse(column, lane) if layout is not None and layout.group > 1 else lane)
     said = "not packed" if layout is None else "packed at build" if constant else "packed"
     packed = {weights: layout} if constant and layout is not None and weights is not None else {}
     said += f", {unit.name}" if unit is not None else ""
-    return Scheduled(mark(program_of(sch)), f"tile of {rows} x {vectors * lanes}, {said}", packed)
+    return Scheduled(mark_scheduled(program_of(sch)), f"tile of {rows} x {vectors * lanes}, {said}", packed)
 
 
 def _before(sch: Schedule, block: BlockRV) -> list[BlockRV]:
@@ -237,7 +239,7 @@ def _layout(contraction: Contraction, tile: int) -> Packing | None:
     return Packing(tuple(outer), order[contraction.columns.var], tuple(inner), tile)
 
 
-def _worth_turning(contraction: Contraction, lanes: int) -> bool:
+def _worth_transposing(contraction: Contraction, lanes: int) -> bool:
     """True if the reduction is long beside the transposition, and its output's last axis is short or not contiguous in the data."""
     last = next((axis for axis in contraction.rows if axis.var is contraction.cell[-1]), None)
     line = None if last is None else extent_of(last)

@@ -24,7 +24,7 @@ from ..infra.backend import Machine
 from ..tir.analysis.loop_nests import perfect_nest
 from ..tir.analysis.parallel_cost import BACKWARDS
 from ..tir.loops.share_loops import share_loops
-from .base import Rule, Scheduled, mark
+from .base import Rule, Scheduled, mark_scheduled
 from .contraction import contraction_of
 from .matmul import schedule_contraction
 from .packing import Packing
@@ -77,7 +77,7 @@ class _Products(Rewriter):
         if 0 in found.packed:
             self.panels[place] = (found.func.buffer_map[found.func.params[0]], found.packed[0])
         self.reasons.append(found.reason)
-        made: Stmt = fresh_copy(_there_and_back(found.func.body, self.around[-1]))
+        made: Stmt = fresh_copy(_forth_and_back(found.func.body, self.around[-1]))
         return made
 
     def refuse(self, nest: For, reason: str) -> For:
@@ -92,12 +92,12 @@ def _program(nest: For, buffers: list[Buffer], like: Var) -> PrimFunc:
     return replace(program, params=(*params, *free_vars(program)))
 
 
-def _there_and_back(stmt: Stmt, repeated: For) -> Stmt:
+def _forth_and_back(stmt: Stmt, repeated: For) -> Stmt:
     """The tiles of a scheduled nest, backwards at every second repetition."""
     if type(stmt) is SeqStmt:
-        return seq(*[_there_and_back(part, repeated) for part in stmt.stmts])
+        return seq(*[_forth_and_back(part, repeated) for part in stmt.stmts])
     if type(stmt) is BlockRealize:
-        return replace(stmt, block=replace(stmt.block, body=_there_and_back(stmt.block.body, repeated)))
+        return replace(stmt, block=replace(stmt.block, body=_forth_and_back(stmt.block.body, repeated)))
     if type(stmt) is not For:
         return stmt
     var = repeated.loop_var
@@ -118,7 +118,7 @@ def schedule_repeated(fn: PrimFunc, constants: Collection[int], machine: Machine
     changed = {fn.params[place]: panels for place, (panels, _) in products.panels.items()}
     made = replace(shared, body=body, buffer_map={**fn.buffer_map, **changed})
     packed = {place: layout for place, (_, layout) in products.panels.items()}
-    return Scheduled(mark(made), "; ".join(products.reasons), packed)
+    return Scheduled(mark_scheduled(made), "; ".join(products.reasons), packed)
 
 
 REPEATED = Rule("repeated", schedule_repeated)

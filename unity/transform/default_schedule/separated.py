@@ -20,7 +20,15 @@ from ...ir.types import prim_type
 from ...ir.walk import collect, free_vars, fresh_copy, rewrite, substitute
 from ..infra.backend import Machine
 from ..tir.analysis.choices import choose, part_of
-from ..tir.analysis.loop_nests import JOINS, Nest, Update, joined_to, neutral_value, perfect_nest, point_update
+from ..tir.analysis.loop_nests import (
+    JOINS,
+    Nest,
+    Update,
+    neutral_value,
+    perfect_nest,
+    point_update,
+    reduction_operand_of,
+)
 from .base import Rule, Scheduled
 from .padding import make_buffer, output_axes, point_nest
 
@@ -49,13 +57,13 @@ def _separated(stmt: Stmt) -> list[Stmt]:
     found = _along(nest.realize.block)
     if found is None:
         return [stmt]
-    return _in_two(nest, update, *found) if _is_worth(nest.realize.block, *found) else [stmt]
+    return _split_nest(nest, update, *found) if _is_worth(nest.realize.block, *found) else [stmt]
 
 
 def _along(block: Block) -> tuple[BufferLoad, int, IterVar, IterVar] | None:
     """The load of a reduction over windows, the first of its axes that one moves along, the iterators of its place and its step."""
     store, init = block.body, block.init
-    value = joined_to(store) if type(store) is BufferStore and type(init) is BufferStore else None
+    value = reduction_operand_of(store) if type(store) is BufferStore and type(init) is BufferStore else None
     if type(store) is not BufferStore or type(init) is not BufferStore or value is None or free_vars(init.value):
         return None
     dtype, loads = store.buffer.dtype, collect(value, BufferLoad)
@@ -88,11 +96,11 @@ def _is_worth(block: Block, load: BufferLoad, place: int, row: IterVar, step: It
     return left < whole and bool(choose(block, "separate", (0, 1), whole >= GAIN * left))
 
 
-def _in_two(nest: Nest, update: Update, load: BufferLoad, place: int, row: IterVar, step: IterVar) -> list[Stmt]:
+def _split_nest(nest: Nest, update: Update, load: BufferLoad, place: int, row: IterVar, step: IterVar) -> list[Stmt]:
     """The reduction along ``step`` into a buffer with the rows in place of an axis of what is read, and the rest of it."""
     block, store = nest.realize.block, update.store
     assert type(block.init) is BufferStore
-    join, value, dtype = JOINS[type(store.value)], joined_to(store), prim_type(store.buffer.dtype)
+    join, value, dtype = JOINS[type(store.value)], reduction_operand_of(store), prim_type(store.buffer.dtype)
     shape = [*load.buffer.shape[:place], row.domain.extent, *load.buffer.shape[place + 1 :]]
     lines = make_buffer(f"{store.buffer.name}_{step.var.name}", store.buffer, shape, "global")
     axes = output_axes(lines)

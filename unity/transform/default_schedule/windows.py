@@ -21,7 +21,7 @@ from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.choices import choose
 from ..tir.analysis.loop_nests import calls_are_pure, linear_step, slope, stride_class
 from ..tir.analysis.parallel_cost import SHARED_WORK
-from .base import Rule, Scheduled, in_vectors, is_touched, mark, program_of, schedule_of
+from .base import Rule, Scheduled, is_touched, mark_scheduled, program_of, schedule_of, split_and_vectorize
 from .contraction import extent_of, is_parameter, steps_of
 
 PLACES = 14
@@ -131,7 +131,7 @@ def schedule_windows(fn: PrimFunc, constants: Collection[int], machine: Machine)
     except ScheduleError as problem:
         return f"a step does not apply: {problem.message}"
     said = f"{sizes.lines} lines, tile of {sizes.places} places x {sizes.vector} channels"
-    return Scheduled(mark(program_of(sch)), said)
+    return Scheduled(mark_scheduled(program_of(sch)), said)
 
 
 @dataclass(slots=True, frozen=True)
@@ -203,7 +203,7 @@ def _schedule(
     if before:
         sch.compute_at(before[0], c0)
         *_, last = sch.get_loops(before[0])
-        in_vectors(sch, last, sizes.vector)
+        split_and_vectorize(sch, last, sizes.vector)
     if choose(window.block, "parallel", (0, 1), steps_of(window.block.iter_vars) >= PARALLEL_WORK):
         sch.parallel(sch.fuse(*outer, c0))
     sch.unroll(w1)

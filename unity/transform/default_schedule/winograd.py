@@ -18,7 +18,7 @@ import numpy as np
 from ... import te
 from ...ir.function import PrimFunc
 from ...ir.types import Expr
-from .base import mark, program_of, schedule_of
+from .base import mark_scheduled, program_of, schedule_of
 
 
 @dataclass(slots=True, frozen=True)
@@ -130,7 +130,7 @@ def _scheduled(func: PrimFunc, last: str, outer: Sequence[int], lanes: int) -> P
         *rows, columns = sch.get_loops(copy)
         sch.vectorize(sch.split(columns, [None, lanes])[1])
         sch.parallel(sch.fuse(*rows))
-    return mark(program_of(sch))
+    return mark_scheduled(program_of(sch))
 
 
 __all__ = ["MATRICES", "Matrices", "result_of_tiles", "tiles_of_image"]

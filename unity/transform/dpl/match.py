@@ -10,7 +10,7 @@ from ...ir.build import const
 from ...ir.expr import Call, Constant, DataflowVar, GlobalVar, ShapeExpr, Tuple, TupleGetItem, Var
 from ...ir.node import Node
 from ...ir.relation import Answer, dims, is_subtype, same_dim
-from ...ir.structural import plain_equal, structural_equal
+from ...ir.structural import data_equal, structural_equal
 from ...ir.types import Expr, PrimType, TensorType
 from .matcher import HANDLERS, Matcher
 from .pattern import (
@@ -128,7 +128,7 @@ def _equal(found: Any, wanted: Any) -> bool:
     if isinstance(found, (list, tuple)) and isinstance(wanted, (list, tuple)):
         return len(found) == len(wanted) and all([_equal(x, y) for x, y in zip(found, wanted)])
     number = getattr(found, "value", found)
-    return plain_equal(found, wanted) or number == getattr(wanted, "value", wanted)
+    return data_equal(found, wanted) or number == getattr(wanted, "value", wanted)
 
 
 def _attr(m: Matcher, p: AttrPattern, expr: Expr) -> bool:

@@ -92,7 +92,7 @@ def _bind(block: DataflowBlock, changes: dict[Var, Expr], names: NameSupply) -> 
             emitter.out.append(binding)
         else:
             emitter.out.append(VarBinding(binding.var, emitter.flat(value), getattr(value, "span", None)))
-    return DataflowBlock(tuple(in_order(without_unused(emitter.out))), block.span)
+    return DataflowBlock(tuple(topological_order(remove_unused_bindings(emitter.out))), block.span)
 
 
 class _Emitter:
@@ -129,7 +129,7 @@ class _Emitter:
         return var
 
 
-def without_unused(bindings: list[Binding]) -> list[Binding]:
+def remove_unused_bindings(bindings: list[Binding]) -> list[Binding]:
     """Bindings of a dataflow block without those inner ones that nothing uses."""
     used: set[Var] = set()
     kept: list[Binding] = []
@@ -142,7 +142,7 @@ def without_unused(bindings: list[Binding]) -> list[Binding]:
     return kept[::-1]
 
 
-def in_order(bindings: list[Binding]) -> list[Binding]:
+def topological_order(bindings: list[Binding]) -> list[Binding]:
     """Bindings with every definition before its uses; otherwise in the order given."""
     by_var = {b.var: b for b in bindings}
     done: set[Var] = set()

@@ -45,15 +45,15 @@ class GpuMachine:
 @dataclass(slots=True, frozen=True)
 class Machine:
     """Facts about a machine that passes and rules need: bytes of a vector register, how many there are, its tensor intrinsics or
-    families of them, and what is known of its blocks of threads where it has any. ``turns_operands``: products read matrices whose
-    rows are the columns of memory as fast as others. ``slow_intrinsics``: those that are slower than plain steps in their place.
+    families of them, and what is known of its blocks of threads where it has any. ``transposes_operands``: products read matrices
+    whose rows are columns in memory as fast as others. ``slow_intrinsics``: those that are slower than plain steps in their place.
     """
 
     vector_bytes: int = 16
     registers: int = 16
     intrinsics: tuple[str, ...] = ()
     gpu: GpuMachine = GpuMachine()
-    turns_operands: bool = False
+    transposes_operands: bool = False
     slow_intrinsics: tuple[str, ...] = ()
 
     def lanes(self, item_bytes: int) -> int:

@@ -58,7 +58,7 @@ _DUMPS: dict[str, DumpInstrument] = {}
 """One dump per folder, so that the numbers go on over all pipelines of a process."""
 
 
-def own_name(name: str) -> str:
+def canonical_name(name: str) -> str:
     """The name of a pass that may be given by another one ("FuseOps")."""
     if name not in PASSES:
         load("names")
@@ -97,7 +97,7 @@ class PassContext:
         self._new: list[Instrument] = []
         """Those no context around has."""
         self.opt_level = opt_level
-        self.required, self.disabled = [frozenset(map(own_name, n)) for n in (required_pass, disabled_pass)]
+        self.required, self.disabled = [frozenset(map(canonical_name, n)) for n in (required_pass, disabled_pass)]
         for name in sorted((self.required | self.disabled) - PASSES.keys()):
             raise PassError("E502", f"no pass {name!r}", help=f"passes are: {', '.join(sorted(PASSES))}")
 

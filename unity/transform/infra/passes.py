@@ -18,7 +18,7 @@ from ...ir.module import IRModule
 from ...ir.walk import rewrite
 from ...support.errors import PassError
 from ...support.lazy import load
-from .context import PASSES, PassContext, own_name, traced_passes
+from .context import PASSES, PassContext, canonical_name, traced_passes
 from .instruments import DumpInstrument, Instrument, PrintInstrument, TimeInstrument, VerifyInstrument
 
 
@@ -289,7 +289,7 @@ class Sequential(Pipeline):
 
     def nested(self) -> tuple[Pass, ...]:
         """The passes that stand for the pipeline inside another one."""
-        before = Pipeline.parse(",".join([own_name(name) for name in self.required])).passes
+        before = Pipeline.parse(",".join([canonical_name(name) for name in self.required])).passes
         return (*before, *[replace_fields(p, opt_level=max(p.opt_level, self.opt_level)) for p in self.passes])
 
 

@@ -33,7 +33,7 @@ from .preconditions.dependence import regions
 from .preconditions.ownership import require_owned
 from .primitives.location import Mark, run_at_mark
 from .traces.trace import Instruction, Trace
-from .traces.values import BlockRV, ExprRV, LoopRV, RandomVar, kept
+from .traces.values import BlockRV, ExprRV, LoopRV, RandomVar, copied
 
 INSTEAD = {
     "cache_index": "common subexpressions are computed once by the lowering",
@@ -231,7 +231,7 @@ class Schedule(Primitives):
             made, decision = made.outputs, made.decision
         outputs = self._outputs(made)
         flat = tuple(outputs) if isinstance(outputs, list) else () if outputs is None else (outputs,)
-        self.trace.append(Instruction(row, kept(args), flat, kept(decision), step_grade))
+        self.trace.append(Instruction(row, copied(args), flat, copied(decision), step_grade))
         return outputs
 
     def _grade(self, row: Row, before: IRModule | None) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from ....ffi.conditions import range_fault
 from ....ffi.dtype import DataType, from_numpy
 from ....support.errors import InterpreterError
-from ...analysis.empty_reduction import init_of_nothing
+from ...analysis.empty_reduction import init_empty_reductions
 from ...buffer import Buffer
 from ...build import dtype_of
 from ...expr import Var
@@ -32,7 +32,7 @@ class CompiledPrimFunc:
         self.fn, self.name = fn, name
         self.statements = self.statement_compiler(machine)
         self.makers: dict[Buffer, Callable[[Env, Pointer], View]] = {}
-        self.body = self.statements.visit(init_of_nothing(fn.body))
+        self.body = self.statements.visit(init_empty_reductions(fn.body))
         for buffer in fn.buffer_map.values():
             self.makers[buffer] = self.statements.view_maker(buffer)
 

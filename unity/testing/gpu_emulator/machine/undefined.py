@@ -2,7 +2,7 @@
 turn; a value is told of where it is used: stored, compared for a branch, part of an address, exchanged with other lanes.
 
 A load that finds undefined bytes notes the lanes of its destination in ``Batch.undefined`` and raises Undefined when it is done.
-From then on the scheduler goes instruction by instruction (``run_carefully``) until nothing is undefined; others pay nothing.
+From then on the scheduler goes instruction by instruction (``run_tracked``) until nothing is undefined; others pay nothing.
 """
 
 from __future__ import annotations

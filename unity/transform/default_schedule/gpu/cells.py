@@ -15,7 +15,7 @@ from ...infra.backend import GpuMachine
 from ...schedule import Schedule
 from ...tir.analysis.choices import choose
 from ...tir.analysis.loop_nests import stride_class
-from .common.stages import Stage, deal_out, is_multiple, one_loop_each, size_of, threads_for, variables
+from .common.stages import Stage, distribute_loop, is_multiple, one_loop_each, size_of, threads_for, variables
 
 VECTOR_BYTES = 16
 """Most bytes that a thread reads or writes at once."""
@@ -31,7 +31,7 @@ def bind_cells(sch: Schedule, stage: Stage, gpu: GpuMachine, count: bool = True)
     loop, *_ = one_loop_each(sch, stage, cells, *steps, count=count)
     size = size_of([e for e, kind in zip(stage.extents, stage.kinds) if (kind or "S") == "S"])
     threads = choose_threads(stage, size // lanes, gpu)
-    deal_out(sch, loop, threads, lanes)
+    distribute_loop(sch, loop, threads, lanes)
     return sch, f"{stage.name} by {threads} threads" + (f" of {lanes}" if lanes > 1 else "")
 
 
@@ -64,7 +64,7 @@ def _bind_row_vectors(sch: Schedule, stage: Stage, gpu: GpuMachine, lanes: int) 
     vector, lane = sch.split(inner, [None, lanes])
     loop = sch.fuse(*outer, vector, preserve_unit_iters=False) if outer else vector
     threads = choose_threads(stage, size_of(stage.extents) // lanes, gpu)
-    deal_out(sch, loop, threads)
+    distribute_loop(sch, loop, threads)
     sch.vectorize(lane)
     return sch, f"{stage.name} by {threads} threads of {lanes}"
 

@@ -19,7 +19,7 @@ from ....ir.types import Expr
 from ....ir.walk import collect, used_vars
 from ...schedule import LoopRV, Schedule
 from ...schedule.core.tree import ROOT
-from ...tir.analysis.loop_nests import joined_to, slope, stride_class
+from ...tir.analysis.loop_nests import reduction_operand_of, slope, stride_class
 from .common.stages import Stage, is_simple, size_of, stage_of, variables
 
 FEW_ROWS = 32
@@ -117,7 +117,7 @@ def row_stages(sch: Schedule) -> list[RowStages]:
             last += 1
         while first > taken and _join(group, stages[first - 1], before=True):
             first -= 1
-        while len(group.members) > 1 and _is_apart(group):
+        while len(group.members) > 1 and _needs_exchange(group):
             group.members.pop()
             last -= 1
         outside = set().union(*used[:first], *used[last:])
@@ -144,7 +144,7 @@ def _member(stage: Stage, rows: Sequence[Var]) -> Member | None:
     reduces = stage.block.init is not None
     if len(along) != len(others) or any([(stage.kinds[k] == "R") != reduces for k in others]):
         return None
-    if reduces and joined_to(store) is None:
+    if reduces and reduction_operand_of(store) is None:
         return None
     return Member(
         stage, store, tuple(row_loops), tuple([stage.loops[k] for k in along]), tuple(rows),
@@ -185,7 +185,7 @@ def _join(group: RowStages, stage: Stage | None, before: bool) -> bool:
         return False
     store = stage.store
     if before:
-        places = _places_read(group, store.buffer)
+        places = _axes_read(group, store.buffer)
         accesses: list[BufferLoad | BufferStore] = [store]
         if places is None:
             return False
@@ -211,7 +211,7 @@ def _join(group: RowStages, stage: Stage | None, before: bool) -> bool:
     return True
 
 
-def _places_read(group: RowStages, buffer: Buffer) -> tuple[int | None, ...] | None:
+def _axes_read(group: RowStages, buffer: Buffer) -> tuple[int | None, ...] | None:
     """The row loop at each axis of a buffer, as the members of a chain read it; None if they do not read it, or disagree."""
     found = {_places(load, member) for member in group.members for load in member.loads if load.buffer is buffer}
     written = any([member.store.buffer is buffer for member in group.members])
@@ -238,23 +238,23 @@ def _rows_of(
     return rows if len(rows) == len(set(rows)) == count else None
 
 
-def _is_apart(group: RowStages) -> bool:
+def _needs_exchange(group: RowStages) -> bool:
     """True if the last member of a chain reads elements that another thread of its block computed and that are not in shared
     memory."""
     last = group.members[-1]
     for member in group.members[:-1]:
-        if member.along and not member.reduces and not reads_own(member, last) and not is_held(member):
+        if member.along and not member.reduces and not reads_own_elements(member, last) and not fits_shared(member):
             return True
     return False
 
 
-def is_held(member: Member) -> bool:
+def fits_shared(member: Member) -> bool:
     """True if shared memory can hold the elements of a row that a stage computes."""
     constant = all([type(e) is IntImm for e in member.along_extents])
     return constant and size_of(member.along_extents) * member.store.buffer.dtype.itemsize <= HELD
 
 
-def reads_own(writer: Member, reader: Member) -> bool:
+def reads_own_elements(writer: Member, reader: Member) -> bool:
     """True if each thread reads only the elements of a buffer that it writes, because both stages go over them in the same
     order."""
     loads = [load for load in reader.loads if load.buffer is writer.store.buffer]

@@ -22,7 +22,7 @@ from ...infra.backend import GpuMachine
 from ...schedule import LoopRV, Schedule
 from .cells import VECTOR_BYTES, is_aligned
 from .common.stages import THREADS, is_multiple, one_loop_each, size_of
-from .row_stages import HELD, Member, RowStages, is_held, reads_own, row_stages
+from .row_stages import HELD, Member, RowStages, fits_shared, reads_own_elements, row_stages
 
 UNROLLED = 32
 """Most elements of a row that a thread goes over in unrolled code."""
@@ -80,7 +80,9 @@ def _again(sch: Schedule, group: RowStages) -> RowStages:
 def _inline_elements(sch: Schedule, group: RowStages) -> bool:
     """Let the stages of a row that is too long for registers compute the elements they share again, rather than pass them through
     global memory. True if there are such."""
-    found = [m for m in group.members if m.along and not m.reduces and m.store.buffer in group.own and not is_held(m)]
+    found = [
+        m for m in group.members if m.along and not m.reduces and m.store.buffer in group.own and not fits_shared(m)
+    ]
     for member in found:
         sch.compute_inline(member.stage.rv)
     return bool(found)
@@ -160,7 +162,9 @@ def _copied(group: RowStages) -> dict[Buffer, list[Member]]:
         if _is_shared(group, buffer):
             continue
         source = replace(anchor, store=BufferStore(buffer, const(0, buffer.dtype), at[buffer]))
-        readers = [m for m in group.members if buffer in m.reads and (m is anchor or m.along) and reads_own(source, m)]
+        readers = [
+            m for m in group.members if buffer in m.reads and (m is anchor or m.along) and reads_own_elements(source, m)
+        ]
         if anchor in readers:
             found[buffer] = readers
     return found
@@ -219,7 +223,7 @@ def _keep(sch: Schedule, group: RowStages, member: Member, shape: Shape) -> None
         return
     if not member.along or member.reduces or _is_near(group, member, shape):
         sch.set_scope(member.stage.rv, 0, "local")
-    elif is_held(member) and size_of(member.along_extents) * shape.rows * buffer.dtype.itemsize <= HELD:
+    elif fits_shared(member) and size_of(member.along_extents) * shape.rows * buffer.dtype.itemsize <= HELD:
         sch.set_scope(member.stage.rv, 0, "shared")
 
 
@@ -230,7 +234,7 @@ def _elements(length: int, shape: Shape) -> int:
 
 def _is_near(group: RowStages, member: Member, shape: Shape) -> bool:
     """True if registers hold the elements of a row that a stage computes: loops along a row are unrolled then."""
-    mine = all([reads_own(member, reader) for reader in _readers(group, member)])
+    mine = all([reads_own_elements(member, reader) for reader in _readers(group, member)])
     return (
         member.store.buffer in group.own
         and size_of(member.along_extents) * member.store.buffer.dtype.itemsize <= NEAR

@@ -20,20 +20,20 @@ from ....ir.walk import collect, fresh_copy
 from ....support.errors import ScheduleError
 from ...infra.backend import GpuMachine, Machine
 from ...schedule import Schedule
-from ..base import Rule, Scheduled, mark, program_of, schedule_of
+from ..base import Rule, Scheduled, mark_scheduled, program_of, schedule_of
 from ..split_reductions import schedule_split
 from .cells import bind_axes, bind_cells, bind_fused_cells
 from .common.stages import stages_of
-from .plain_loops import bind_plain_loops, is_bound
 from .products.few_rows import LIMITS, bind_few_rows, few_conditions, few_products
 from .products.pipelined_tiles import bind_pipelined_tiles
 from .products.product import products_of
 from .products.tensor_cores import bind_tensor_cores, matrix_products
 from .products.tile_sides import all_of
 from .products.tiles import bind_tiles
+from .remaining_loops import bind_remaining, is_bound
 from .row_stages import row_stages
 from .rows import bind_rows
-from .transpose import bind_turned, turned_of
+from .transpose import bind_transpose, transposes_of
 from .whole_vectors import schedule_whole_vectors
 from .windows import bind_windows, windows_of
 
@@ -45,7 +45,7 @@ class _Part(Protocol):
     def name(self) -> str: ...
 
 
-class _Take(NamedTuple):
+class _PartRule(NamedTuple):
     """The parts of a program that a rule takes: ``find`` lists them, ``bind`` binds one and says how."""
 
     name: str
@@ -53,34 +53,34 @@ class _Take(NamedTuple):
     bind: Callable[[Schedule, Any, GpuMachine], tuple[Schedule, str] | None]
 
 
-_TAKES = (
-    _Take("few rows", few_products, bind_few_rows),
-    _Take("tensor cores", matrix_products, bind_tensor_cores),
-    _Take("pipelined tiles", products_of, bind_pipelined_tiles),
-    _Take("tiles", products_of, bind_tiles),
-    _Take("rows", row_stages, bind_rows),
-    _Take("turned", turned_of, bind_turned),
-    _Take("windows", windows_of, bind_windows),
-    _Take("cells", stages_of, bind_cells),
-    _Take("fused cells", stages_of, bind_fused_cells),
-    _Take("axes", stages_of, bind_axes),
+_PART_RULES = (
+    _PartRule("few rows", few_products, bind_few_rows),
+    _PartRule("tensor cores", matrix_products, bind_tensor_cores),
+    _PartRule("pipelined tiles", products_of, bind_pipelined_tiles),
+    _PartRule("tiles", products_of, bind_tiles),
+    _PartRule("rows", row_stages, bind_rows),
+    _PartRule("turned", transposes_of, bind_transpose),
+    _PartRule("windows", windows_of, bind_windows),
+    _PartRule("cells", stages_of, bind_cells),
+    _PartRule("fused cells", stages_of, bind_fused_cells),
+    _PartRule("axes", stages_of, bind_axes),
 )
 _HOST_CALLS = ("T.call_packed", "T.tvm_call_packed")
 
 
 def _rule(number: int) -> Rule:
-    take = _TAKES[number]
+    take = _PART_RULES[number]
 
     def apply(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
-        made, said = _taken(fn, take, machine)
+        made, said = _bind_parts(fn, take, machine)
         if not said:
             return "no nest that it is for, or a step does not apply"
-        return _finished(made, machine, said, number + 1)
+        return _bind_rest(made, machine, said, number + 1)
 
     return Rule(take.name, apply)
 
 
-def _taken(fn: PrimFunc, take: _Take, machine: Machine) -> tuple[PrimFunc, list[str]]:
+def _bind_parts(fn: PrimFunc, take: _PartRule, machine: Machine) -> tuple[PrimFunc, list[str]]:
     """The program with the parts of one rule bound, as far as its steps apply, and how they were bound."""
     said: list[str] = []
     refused: set[str] = set()
@@ -108,17 +108,17 @@ def _schedule(fn: PrimFunc) -> Schedule:
     return sch
 
 
-def _finished(fn: PrimFunc, machine: Machine, said: list[str], number: int = len(_TAKES)) -> Scheduled:
+def _bind_rest(fn: PrimFunc, machine: Machine, said: list[str], number: int = len(_PART_RULES)) -> Scheduled:
     """The program with the rest bound by the rules from a given position on, or by the last rule as it stands."""
-    for take in _TAKES[number:]:
+    for take in _PART_RULES[number:]:
         if _is_done(fn):
             break
-        fn, more = _taken(fn, take, machine)
+        fn, more = _bind_parts(fn, take, machine)
         said = [*said, *more]
     if not _is_done(fn):
-        fn = bind_plain_loops(fn, machine.gpu)
+        fn = bind_remaining(fn, machine.gpu)
         said = [*said, "the rest as it stands"]
-    return Scheduled(mark(fn), "; ".join(said))
+    return Scheduled(mark_scheduled(fn), "; ".join(said))
 
 
 def _is_done(fn: PrimFunc) -> bool:
@@ -127,7 +127,7 @@ def _is_done(fn: PrimFunc) -> bool:
 
 
 def _plain(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
-    return _finished(fn, machine, [])
+    return _bind_rest(fn, machine, [])
 
 
 def _on_host(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
@@ -135,21 +135,21 @@ def _on_host(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Sche
     if not any([call.op_name in _HOST_CALLS for call in collect(fn.body, Call)]):
         return "it calls no function of the host"
     if thread_axes(fn.body):
-        return Scheduled(mark(fn), "its kernels are bound, the calls between them run on the host")
+        return Scheduled(mark_scheduled(fn), "its kernels are bound, the calls between them run on the host")
     return Scheduled(fn.with_attrs({"target": DEFAULT}), "it runs on the host, on copies of its buffers")
 
 
 def _bound(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
     """A program that is already bound to threads."""
     if thread_axes(fn.body) and _is_done(fn):
-        return Scheduled(mark(fn), "its threads are bound as it was written")
+        return Scheduled(mark_scheduled(fn), "its threads are bound as it was written")
     return "threads are to be bound"
 
 
 def _split(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
     """Split a long reduction to few elements into two, which the other rules bind."""
     found = schedule_split(fn, constants, machine)
-    return found if isinstance(found, str) else _finished(found.func, machine, [found.reason], 0)
+    return found if isinstance(found, str) else _bind_rest(found.func, machine, [found.reason], 0)
 
 
 def _few_rows(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
@@ -160,13 +160,13 @@ def _few_rows(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Sch
         return known
     if not any(conditions.values()):
         return "no product has few rows or columns, and many of the other"
-    made = _finished(fn, machine, [], 1)
+    made = _bind_rest(fn, machine, [], 1)
     for limit in reversed(LIMITS):
-        take = _Take("few rows", partial(few_products, limit=limit), partial(bind_few_rows, limit=limit))
-        bound, said = _taken(fn, take, machine)
+        take = _PartRule("few rows", partial(few_products, limit=limit), partial(bind_few_rows, limit=limit))
+        bound, said = _bind_parts(fn, take, machine)
         condition = all_of(conditions[limit])
         if said and condition is not None:
-            few = _finished(bound, machine, said, 1)
+            few = _bind_rest(bound, machine, said, 1)
             body = IfThenElse(condition, fresh_copy(few.func.body), made.func.body)
             made = Scheduled(replace(made.func, body=body), f"up to {limit} rows: {few.reason}; else: {made.reason}")
     return made
@@ -175,7 +175,7 @@ def _few_rows(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Sch
 _BINDING = (
     Rule("split", _split),
     Rule("few rows", _few_rows),
-    *[_rule(number) for number in range(1, len(_TAKES))],
+    *[_rule(number) for number in range(1, len(_PART_RULES))],
     Rule("plain loops", _plain),
 )
 

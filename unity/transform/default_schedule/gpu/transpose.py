@@ -21,7 +21,7 @@ from ...infra.backend import GpuMachine
 from ...schedule import Schedule
 from ...tir.analysis.loop_nests import stride_class
 from ..base import program_of, schedule_of
-from .common.nests import INT, buffer_of, iterators_of, nest_of, replaced
+from .common.nests import INT, buffer_of, iterators_of, nest_of, replace_nests
 from .common.stages import Stage, is_simple, stages_of, variables
 
 SIDE = 32
@@ -33,7 +33,7 @@ LEAST = 16
 
 
 @dataclass(slots=True, frozen=True)
-class Turned:
+class Transpose:
     """A stage with the load that reads along the iterator ``read`` while the store goes along ``write``."""
 
     stage: Stage
@@ -47,12 +47,12 @@ class Turned:
         return self.stage.name
 
 
-def turned_of(sch: Schedule) -> list[Turned]:
+def transposes_of(sch: Schedule) -> list[Transpose]:
     """The stages that are not bound and read along another axis than they write."""
     return [found for found in [_turned(stage) for stage in stages_of(sch)] if found is not None]
 
 
-def _turned(stage: Stage) -> Turned | None:
+def _turned(stage: Stage) -> Transpose | None:
     store = stage.store
     if store is None or stage.block.init is not None or not is_simple(stage):
         return None
@@ -68,11 +68,11 @@ def _turned(stage: Stage) -> Turned | None:
         read = next((v for v in axes if v is not write and stride_class(load, v) == 1), None)
         along = [index for index in load.indices if write in used_vars(index)]
         if read is not None and along == [write] and load.indices[-1] is read and not collect(load.indices, BufferLoad):
-            return Turned(stage, load, read, write)
+            return Transpose(stage, load, read, write)
     return None
 
 
-def bind_turned(sch: Schedule, what: Turned, gpu: GpuMachine) -> tuple[Schedule, str]:
+def bind_transpose(sch: Schedule, what: Transpose, gpu: GpuMachine) -> tuple[Schedule, str]:
     """Bind a stage. The schedule continues with the program on tiles."""
     func, name = program_of(sch), what.name
     stage, block = what.stage, what.stage.block
@@ -116,9 +116,9 @@ def bind_turned(sch: Schedule, what: Turned, gpu: GpuMachine) -> tuple[Schedule,
     assert store is not None
     value = rewrite(store.value, {BufferLoad: lambda load: cell if load is what.load else load})
     after = replace(block, body=replace(store, value=value), reads=None, writes=None)
-    nest = next(part for part in replaced(func.body, {}) if block in collect(part, type(block)))
+    nest = next(part for part in replace_nests(func.body, {}) if block in collect(part, type(block)))
     moved = rewrite(nest, {type(block): lambda b: after if b is block else b})
-    body = seq(AllocBuffer(tile), *replaced(func.body, {block: seq(fill, moved)}))
+    body = seq(AllocBuffer(tile), *replace_nests(func.body, {block: seq(fill, moved)}))
     sch = schedule_of(replace(func, body=body))
     sch.tests = False
     out = sch.get_block(name)

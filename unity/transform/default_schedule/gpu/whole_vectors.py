@@ -20,7 +20,7 @@ from ....ir.stmt import Bind, DeclBuffer, For, IfThenElse, Stmt, seq
 from ....ir.types import Expr
 from ....ir.walk import collect, fresh_copy, substitute
 from ...infra.backend import Machine
-from ..base import Rule, Scheduled, mark, schedule_of
+from ..base import Rule, Scheduled, mark_scheduled, schedule_of
 from .cells import VECTOR_BYTES
 from .products.product import Product, products_of
 
@@ -58,7 +58,7 @@ def schedule_whole_vectors(
     values += [DeclBuffer(view) for view in whole.func.buffer_map.values()]
     made = IfThenElse(_are_whole(lanes), fresh_copy(seq(*values, whole.func.body)), rest.func.body)
     names = " and ".join([f"{symbol.name} is a multiple of {count}" for symbol, count in lanes.items()])
-    return Scheduled(mark(replace(fn, body=made)), f"where {names}: {whole.reason}; else: {rest.reason}")
+    return Scheduled(mark_scheduled(replace(fn, body=made)), f"where {names}: {whole.reason}; else: {rest.reason}")
 
 
 def _reads_whole(product: Product, fn: PrimFunc) -> bool:

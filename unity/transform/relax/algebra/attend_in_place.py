@@ -41,7 +41,7 @@ def attend_in_place(fn: Function, *, where_fast: bool = False) -> Function:
 
     ``where_fast``: places of a sequence that lie a batch apart only where the machine in use reads them as fast as neighbours.
     """
-    near = where_fast and not machine_in_use().turns_operands
+    near = where_fast and not machine_in_use().transposes_operands
     source: dict[Var, Call] = {}
     changed, visible, uses = changed_vars(fn), Visibility(fn), use_counts(fn)
 
@@ -68,7 +68,7 @@ def attend_in_place(fn: Function, *, where_fast: bool = False) -> Function:
             while calls:
                 base = calls[-1].args[0]
                 found = _read_from(base, calls, orders[place])
-                if found is not None and not (near and _apart(found[0])):
+                if found is not None and not (near and _sequence_major(found[0])):
                     orders[place], shape = found
                     own = dims(base.ty)
                     is_whole = own is not None and same_dims(own, shape) is Answer.YES
@@ -81,7 +81,7 @@ def attend_in_place(fn: Function, *, where_fast: bool = False) -> Function:
         """The attention that stores what a permutation makes of its result."""
         orders = list(layouts(inner))
         orders[3] = "".join([orders[3][axis] for axis in permutation(value, 4)])
-        if orders[3][-1] != "D" or (near and _apart(orders[3])):
+        if orders[3][-1] != "D" or (near and _sequence_major(orders[3])):
             return None
         return replace(_with_layouts(inner, orders, list(inner.args)), ty=value.ty)
 
@@ -104,7 +104,7 @@ def attend_in_place(fn: Function, *, where_fast: bool = False) -> Function:
     return GraphRewriter(rule).function(fn)
 
 
-def _apart(order: str) -> bool:
+def _sequence_major(order: str) -> bool:
     """True if places of a sequence lie a batch apart."""
     return order.index("S") < order.index("B")
 

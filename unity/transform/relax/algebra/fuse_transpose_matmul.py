@@ -22,7 +22,7 @@ BATCH = "abcdefgh"
 """Letters of the axes before those of the matrices."""
 
 
-def _as_it_lies(made: Call, letters: str) -> str | None:
+def _in_stored_layout(made: Call, letters: str) -> str | None:
     """The letters of the axes that a permutation brought into the order of ``letters``; None where they are not to be read so."""
     ty = made.args[0].ty
     if not isinstance(ty, TensorType) or ty.dtype is None:
@@ -38,7 +38,7 @@ def fuse_transpose_matmul(fn: Function, *, where_fast: bool = False) -> Function
 
     ``where_fast``: only where the machine in use reads transposed matrices as fast as others.
     """
-    if where_fast and not machine_in_use().turns_operands:
+    if where_fast and not machine_in_use().transposes_operands:
         return fn
 
     def change(value: Call, source: Source, rewriter: GraphRewriter) -> Expr | None:
@@ -53,7 +53,7 @@ def fuse_transpose_matmul(fn: Function, *, where_fast: bool = False) -> Function
         operands, terms = list(value.args), [f"{own[0]}{rows}k", f"{own[1]}k{columns}"]
         for side, arg in enumerate(value.args):
             permuted = source(arg)
-            turned = _as_it_lies(permuted, terms[side]) if permuted is not None else None
+            turned = _in_stored_layout(permuted, terms[side]) if permuted is not None else None
             if permuted is not None and turned is not None:
                 operands[side], terms[side] = permuted.args[0], turned
         if operands == list(value.args):

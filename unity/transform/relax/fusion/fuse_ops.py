@@ -209,7 +209,7 @@ def fuse_ops(
     return mod.with_graph_functions(lambda fn: fn if is_marked(fn) else OnBlocks(fuser.block)(fn), fuser.table.added)
 
 
-def joined_programs(mod: IRModule) -> list[str]:
+def fused_programs(mod: IRModule) -> list[str]:
     """Tensor programs that cost something, or have several users, and whose results ``fuse_ops`` does not store, by name: those
     with most calls first."""
     fuser, found = _BlockFuser(mod, 64, 0, ()), Counter[str]()

@@ -36,7 +36,7 @@ from ....ir.walk import fresh_copy, used_vars
 from ....support.errors import PassError
 from ...dpl.matcher import Matcher
 from ...dpl.pattern import DFPattern
-from ...dpl.rewrite import in_order
+from ...dpl.rewrite import topological_order
 from ...infra.passes import module_pass
 from ..rewriting.graph_rewriter import OnBlocks
 from .fuse_ops import FunctionTable, primitive_function
@@ -217,7 +217,7 @@ def replace_groups(
             out += replaced[binding.var]
         elif binding.var not in inner:
             out.append(binding)
-    return DataflowBlock(tuple(in_order(out)), block.span)
+    return DataflowBlock(tuple(topological_order(out)), block.span)
 
 
 def wrap_for_codegen(fn: Function, name: str, codegen: str) -> Function:

@@ -32,12 +32,12 @@ def _as_map(layout: Layout, ty: Type) -> IndexMap | None:
     return layout if layout is None or isinstance(layout, IndexMap) else index_map(rank, layout)
 
 
-def _moved(value: Expr, layout: Layout, rewriter: GraphRewriter) -> Expr:
+def _transformed(value: Expr, layout: Layout, rewriter: GraphRewriter) -> Expr:
     """An operand in a layout."""
     return value if layout is None else rewriter.emit(layout_transform(value, _as_map(layout, value.ty)))
 
 
-def _moved_type(ty: Type, layout: Layout) -> Type:
+def _transformed_type(ty: Type, layout: Layout) -> Type:
     """The type of a result in a layout. Raises PassError E747 for one of unknown sizes, which could not be moved back."""
     if layout is None:
         return ty
@@ -50,7 +50,7 @@ def _moved_type(ty: Type, layout: Layout) -> Type:
     return tensor_type(mapped_shape(mapping, shape), ty.dtype)
 
 
-def _moved_back(value: Expr, layout: Layout, ty: Type, rewriter: GraphRewriter) -> Expr:
+def _transformed_back(value: Expr, layout: Layout, ty: Type, rewriter: GraphRewriter) -> Expr:
     """A result in its own layout again, without what stands for padding."""
     shape, mapping = dims(ty), _as_map(layout, ty)
     if mapping is None or shape is None:
@@ -95,12 +95,12 @@ def alter_op_impl(
             raise PassError("E747", f"{name} has {count + len(results)} buffers, {len(layouts)} layouts are given", value.span,
                             help="give one per input and output, None where it stays")  # fmt: skip
         target = kernels.add(impls[name].without_attr("global_symbol"), callee.name)
-        args = Tuple(tuple([_moved(v, t, rewriter) for v, t in zip(operands.fields, layouts)]))
-        types = tuple([_moved_type(ty, t) for ty, t in zip(results, layouts[count:])])
+        args = Tuple(tuple([_transformed(v, t, rewriter) for v, t in zip(operands.fields, layouts)]))
+        types = tuple([_transformed_type(ty, t) for ty, t in zip(results, layouts[count:])])
         ty = TupleType(types) if several else types[0]
         made = rewriter.emit(Call(value.op, (target, args, *value.args[2:]), {}, types, ty, value.span))
         fields = [rewriter.emit(TupleGetItem(made, i)) for i in range(len(results))] if several else [made]
-        own = [_moved_back(v, t, r, rewriter) for v, t, r in zip(fields, layouts[count:], results)]
+        own = [_transformed_back(v, t, r, rewriter) for v, t, r in zip(fields, layouts[count:], results)]
         return Tuple(tuple([rewriter.leaf(v) for v in own])) if several else own[0]
 
     return mod.with_graph_functions(lambda fn: rewrite_calls(fn, change, R.call_dps.name), kernels.added)

@@ -28,8 +28,8 @@ from ....op.common.table import R, constant
 from ....op.common.type_rules import int_attr
 from ....op.nn.conv import conv2d, pads, spatial
 from ....te.kernel_table import KernelTable
-from ...default_schedule.base import mark, program_of, schedule_of
-from ...default_schedule.gpu.common.stages import deal_out
+from ...default_schedule.base import mark_scheduled, program_of, schedule_of
+from ...default_schedule.gpu.common.stages import distribute_loop
 from ...infra.backend import machine_in_use
 from ...infra.passes import module_pass
 from ...tir.blocks.op_pattern import OpPatternKind
@@ -92,8 +92,8 @@ def lines_of(
     attrs = {"tir.noalias": True, "op_pattern": int(OpPatternKind.OPAQUE)}
     func, symbols = te.create_prim_func_with_symbols([x, made], attrs=attrs)
     sch = schedule_of(func)
-    deal_out(sch, sch.fuse(*sch.get_loops(sch.get_block("lines"))), THREADS, VECTOR)
-    return mark(program_of(sch)), symbols
+    distribute_loop(sch, sch.fuse(*sch.get_loops(sch.get_block("lines"))), THREADS, VECTOR)
+    return mark_scheduled(program_of(sch)), symbols
 
 
 def _weights(weights: np.ndarray, places: int) -> np.ndarray:

@@ -36,7 +36,7 @@ def _map_of(call: Call) -> IndexMap | None:
     return found if plain and isinstance(found, IndexMap) and not found.axis_separators else None
 
 
-def _joined(first: IndexMap, second: IndexMap, shape: Sequence[Expr]) -> IndexMap:
+def _composed(first: IndexMap, second: IndexMap, shape: Sequence[Expr]) -> IndexMap:
     """``second`` after ``first`` on indices of a shape, simplified."""
     fresh = tuple([Var(v.name, v.ty) for v in first.initial_indices])
     analyzer = Analyzer()
@@ -91,7 +91,7 @@ def optimize_layout_transform(fn: Function) -> Function:
         if found is None:
             return None
         x, first, second, shape = found
-        whole = _joined(first, second, shape)
+        whole = _composed(first, second, shape)
         if _is_identity(whole):
             back = _takes_padding_off(call, shape) if outer is not call else _same(dims(call.ty), shape)
             return x if back and rewriter.var not in kept else None

@@ -48,7 +48,7 @@ def _shifted(way: str, value: Expr, bits: int) -> Expr:
     return build.intrinsic(f"shift_{way}", value, build.const(bits, "int32"))
 
 
-def _times(extent: int, body: Callable[[Var], Stmt], name: str, kind: str = "unrolled") -> Stmt:
+def _loop(extent: int, body: Callable[[Var], Stmt], name: str, kind: str = "unrolled") -> Stmt:
     return serial_loop(_number(extent), body, name, kind)
 
 
@@ -56,9 +56,9 @@ def _in_vectors(buffer: Buffer, value: Callable[[Var, Var, Var], Expr], rows: in
     """``buffer[row, vector, lane] = value(..)`` for a tile."""
 
     def cell(r: Var, v: Var) -> Stmt:
-        return _times(LANES, lambda i: BufferStore(buffer, value(r, v, i), (r, v, i)), "lane", "vectorized")
+        return _loop(LANES, lambda i: BufferStore(buffer, value(r, v, i), (r, v, i)), "lane", "vectorized")
 
-    return _times(rows, lambda r: _times(vectors, lambda v: cell(r, v), "vector"), "row")
+    return _loop(rows, lambda r: _loop(vectors, lambda v: cell(r, v), "vector"), "row")
 
 
 class _Tile:
@@ -79,7 +79,7 @@ class _Tile:
 
     def write(self, lead: tuple[Expr, ...], first: Expr, panel: Expr) -> Stmt:
         """The tile that begins at row ``first`` of the last leading axis."""
-        return _times(self.parts, lambda part: self.part(lead, first, panel, part), "part", "serial")
+        return _loop(self.parts, lambda part: self.part(lead, first, panel, part), "part", "serial")
 
     def pair(self, line: Callable[[Expr], Expr], place: Expr) -> tuple[tuple[Var, Var], list[Stmt]]:
         """The weights of two neighbouring rows as float32, and what binds them; ``line`` reads a byte."""
@@ -128,14 +128,12 @@ class _Tile:
                     parts.append(AttrStmt(build.const(0, "int32"), REDUCTION, 1, store))
                 return seq(*parts)
 
-            return seq(*binds, _times(self.rows, row, "row"))
+            return seq(*binds, _loop(self.rows, row, "row"))
 
         def sums(g: Var, k: Var) -> Stmt:
             return seq(
                 *self.fetched(panel, build.add(build.mul(g, self.pairs), k)),
-                _times(
-                    self.vectors, lambda v: _times(LANES, lambda i: step(g, k, v, i), "lane", "vectorized"), "vector"
-                ),
+                _loop(self.vectors, lambda v: _loop(LANES, lambda i: step(g, k, v, i), "lane", "vectorized"), "vector"),
             )
 
         def joined(g: Var, r: Var, v: Var, i: Var) -> Expr:
@@ -145,7 +143,7 @@ class _Tile:
         def grouped(g: Var) -> Stmt:
             return seq(
                 *[_in_vectors(chain, lambda r, v, i: zero, self.rows, self.vectors) for chain in some],
-                _times(self.pairs, lambda k: sums(g, k), "k", "serial"),
+                _loop(self.pairs, lambda k: sums(g, k), "k", "serial"),
                 _in_vectors(total, lambda r, v, i: joined(g, r, v, i), self.rows, self.vectors),
             )
 
@@ -153,13 +151,13 @@ class _Tile:
             def lane(i: Var) -> Stmt:
                 return BufferStore(self.out, read(total, (r, v, i)), (*at(r), panel, column(v, i)))
 
-            return _times(LANES, lane, "lane", "vectorized")
+            return _loop(LANES, lane, "lane", "vectorized")
 
         return seq(
             *[AllocBuffer(buffer) for buffer in (total, *some)],
             _in_vectors(total, lambda r, v, i: zero, self.rows, self.vectors),
             serial_loop(self.scales.shape[1], grouped, "g"),
-            _times(self.rows, lambda r: _times(self.vectors, lambda v: stored(r, v), "vector"), "row"),
+            _loop(self.rows, lambda r: _loop(self.vectors, lambda v: stored(r, v), "vector"), "row"),
         )
 
 

@@ -19,7 +19,7 @@ from .sref import Sref
 
 
 @dataclass(slots=True, frozen=True)
-class Clash:
+class Conflict:
     """Iterations that meet in one cell: ``values`` of the second, and the sentence that says it."""
 
     values: dict[Var, int]
@@ -78,7 +78,7 @@ def refuse(
     at: Sref | Node | Sequence[Sref | Node] = (),
     counterexample: Mapping[Var, int] | None = None,
     why: str = "",
-    clash: Clash | None = None,
+    clash: Conflict | None = None,
     nearest: str | None = None,
 ) -> NoReturn:
     """Refuse a step.

@@ -31,8 +31,8 @@ from .tree import as_root, outer_form, swap
 _R = TypeVar("_R")
 
 
-def while_standing(ask: Callable[[ScheduleState, Sref], _R]) -> Callable[[ScheduleState, Sref], _R]:
-    """A question about a loop or block whose answer is remembered until the program changes."""
+def cached_until_change(ask: Callable[[ScheduleState, Sref], _R]) -> Callable[[ScheduleState, Sref], _R]:
+    """A question about a loop or block whose answer is cached until the program changes."""
 
     @functools.wraps(ask)
     def asked(state: ScheduleState, at: Sref) -> _R:
@@ -46,7 +46,7 @@ def while_standing(ask: Callable[[ScheduleState, Sref], _R]) -> Callable[[Schedu
 
 
 @dataclass(slots=True, frozen=True)
-class Relaid:
+class LayoutChange:
     """A parameter that a step gave another layout."""
 
     func: str
@@ -56,7 +56,7 @@ class Relaid:
 
 
 _MARKS = {"kind", "thread", "annotations"}
-"""Fields that say how a loop runs: no question that is remembered until the program changes depends on them."""
+"""Fields that say how a loop runs: no question that is cached until the program changes depends on them."""
 
 
 class ScheduleState:
@@ -81,7 +81,7 @@ class ScheduleState:
         self.draws = True
         """Refusals are shown with iterations that meet in a cell."""
         self.assumptions: list[str] = []
-        self.relaid: list[Relaid] = []
+        self.relaid: list[LayoutChange] = []
         self.owning: set[str] = set()
         """Functions that allocate buffers inside loops."""
         self._undo: list[Callable[[], None]] | None = None
@@ -165,7 +165,7 @@ class ScheduleState:
         self.now.clear()
         self._log(lambda: self.shells.__setitem__(func, old))
 
-    def remembered(self, key: Any, make: Callable[[], _R]) -> _R:
+    def cached(self, key: Any, make: Callable[[], _R]) -> _R:
         """The result of ``make``, which depends on the nodes of ``key`` alone."""
         found = self.cache.get(key, self)
         if found is self:
@@ -187,7 +187,7 @@ class ScheduleState:
         index = self.index[at.func]
         return [index[key_of(node)] for node in items_below(at.node)] if at.node is not None else []
 
-    @while_standing
+    @cached_until_change
     def blocks_below(self, at: Sref) -> tuple[Sref, ...]:
         """Blocks below whose nearest enclosing block is ``at`` or the block that holds the loop ``at``, in program
         order."""
@@ -230,7 +230,7 @@ class ScheduleState:
         assert self._undo is not None
         count, assumed = len(self._undo), list(self.assumptions)
         try:
-            with self.undrawn():
+            with self.without_pictures():
                 yield
         finally:
             for action in reversed(self._undo[count:]):
@@ -242,7 +242,7 @@ class ScheduleState:
                 self._undo = None
 
     @contextmanager
-    def undrawn(self) -> Iterator[None]:
+    def without_pictures(self) -> Iterator[None]:
         """Draw no refusals inside: nobody sees them."""
         draws, self.draws = self.draws, False
         try:
@@ -417,4 +417,4 @@ def pointers(state: ScheduleState, item: Item) -> Pointers:
         own = tuple([n.buffer.data for n in nodes if type(n) is AllocBuffer])
         return used.union(*[i[0] for i in inner]), own, bool(own) or any([i[2] for i in inner])
 
-    return state.remembered(("held", item), find)
+    return state.cached(("held", item), find)

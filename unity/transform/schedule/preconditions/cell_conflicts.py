@@ -14,7 +14,7 @@ from ....ir.build import int_value
 from ....ir.expr import Var
 from ....ir.types import Expr
 from ....ir.walk import free_vars, substitute
-from ..core.refuse import Clash
+from ..core.refuse import Conflict
 from ..core.sref import Sref, loops_of
 from ..core.state import ScheduleState
 from ..rewrites.rewriting import size_vars
@@ -25,12 +25,12 @@ SIZE = 3
 """Value tried for a symbolic size."""
 
 
-def shown_clash(state: ScheduleState, block: Sref, over: Sref | None = None) -> Clash | None:
+def conflict_with_example(state: ScheduleState, block: Sref, over: Sref | None = None) -> Conflict | None:
     """``clash`` for a refusal that is drawn; None where the schedule draws none."""
     return clash(state, block, over) if state.draws else None
 
 
-def clash(state: ScheduleState, block: Sref, over: Sref | None = None) -> Clash | None:
+def clash(state: ScheduleState, block: Sref, over: Sref | None = None) -> Conflict | None:
     """Two iterations of the loops around a block that write the same cell (that differ in the loop ``over``, if
     given)."""
     loops = loops_of(block)
@@ -60,7 +60,7 @@ def _meet(
     sizes: Mapping[Var, int],
     predicate: Expr,
     over: Sref | None,
-) -> Clash | None:
+) -> Conflict | None:
     seen: dict[tuple[int, ...], tuple[int, ...]] = {}
     spans = _spans(extents)
     for point in itertools.islice(itertools.product(*spans), MAX_POINTS):
@@ -76,7 +76,7 @@ def _meet(
         if other is point or (position is not None and other[position] == point[position]):
             continue
         shown = [", ".join([f"{v.name} = {n}" for v, n in zip(variables, p)]) for p in (other, point)]
-        return Clash(
+        return Conflict(
             dict(zip(variables, point)), f"{shown[0]} and {shown[1]} write {name}[{', '.join([str(n) for n in where])}]"
         )
     return None

@@ -21,15 +21,15 @@ from ..core.refuse import refuse
 from ..core.sref import Sref, inner_statements, loops_of
 from ..core.state import ScheduleState
 from ..rewrites.rewriting import analyzer_at, iteration_map, loop_range
-from .cell_conflicts import shown_clash
+from .cell_conflicts import conflict_with_example
 from .dependence import block_scope, regions
-from .enclosing import standing, why_irregular
+from .enclosing import instance_key, why_irregular
 
 
 def iter_map(state: ScheduleState, block: Sref, within: Sref | None = None, check: str = "surjective") -> IterMap:
     """Normal form of a block's bindings over the loops around it, from ``within`` inwards where one is given (its truth
     value: they are quasi-affine and independent; ``check`` as for ``detect_iter_map``)."""
-    key = ("affine", check, within and within.loop.loop_var, standing(state, block))
+    key = ("affine", check, within and within.loop.loop_var, instance_key(state, block))
 
     def find() -> IterMap:
         loops = loops_of(block)
@@ -38,7 +38,7 @@ def iter_map(state: ScheduleState, block: Sref, within: Sref | None = None, chec
         ana = analyzer_at(state, block, inside=False)
         return iteration_map(block.realize.iter_values, ranges, block.realize.predicate, ana, check)
 
-    return state.remembered(key, find)
+    return state.cached(key, find)
 
 
 def check_of(block: Sref) -> str:
@@ -131,7 +131,7 @@ def require_own_cells(state: ScheduleState, block: Sref) -> None:
             reason,
             condition="independent instances",
             at=block,
-            clash=shown_clash(state, block),
+            clash=conflict_with_example(state, block),
             nearest="a recurrence runs in order: leave its loops as they are, or write each step into a buffer of its own",
         )
 
@@ -158,7 +158,7 @@ def require_reduction(state: ScheduleState, block: Sref) -> None:
     """Refuse E412 unless the block is a reduction block."""
     reason = why_not_reduction(state, block)
     if reason is not None:
-        found = shown_clash(state, block)
+        found = conflict_with_example(state, block)
         refuse(
             "E412", f"{block.name} is no reduction block: {reason}", condition="reduction block", at=block,
             clash=found,
@@ -172,7 +172,7 @@ def require_affine(state: ScheduleState, block: Sref, within: Sref | None = None
     check = check_of(block) if repeats else "surjective"
     reason = why_not_affine(state, block)
     if reason is not None and not any([iter_map(state, block, at, check) for at in {None, within}]):
-        found = shown_clash(state, block)
+        found = conflict_with_example(state, block)
         refuse(
             "E413", reason, condition="affine binding", at=block, clash=found,
             nearest="split with factors that divide, and fuse only loops that were split from one",

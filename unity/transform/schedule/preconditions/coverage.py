@@ -25,10 +25,10 @@ from ..core.sref import Sref, loops_of
 from ..core.state import ScheduleState
 from ..rewrites.rewriting import analyzer_at, iteration_map, loop_range
 from .dependence import block_scope, regions, scope_of
-from .enclosing import loads_around, standing, triangular, value_key, why_irregular
+from .enclosing import instance_key, loads_around, triangular, value_key, why_irregular
 from .first_step import init_predicate
 from .full_write import fills
-from .same_layout import reads_what_the_map_wrote
+from .same_layout import reads_written_layout
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,7 +61,7 @@ def relaxed_region(
     over-approximation)."""
     key = ("relaxed", *_cells_key(region), _span(state, block, upto, also))
     loops = [*also, *loops_of(block, upto)]
-    return list(state.remembered(key, lambda: _relaxed_region(state, block, region, upto, loops)))
+    return list(state.cached(key, lambda: _relaxed_region(state, block, region, upto, loops)))
 
 
 def _cells_key(region: BufferRegion) -> tuple[Any, ...]:
@@ -73,7 +73,7 @@ def _span(state: ScheduleState, block: Sref, upto: Sref, also: Sequence[Sref]) -
     """A key of all that decides the cells that a block reaches inside ``upto`` while the loops ``also`` run too."""
     loops = [loop.loop for loop in also]
     below = None if upto.is_block else upto.loop.loop_var
-    return below, *[(loop.loop_var, loop.min, loop.extent) for loop in loops], standing(state, block)
+    return below, *[(loop.loop_var, loop.min, loop.extent) for loop in loops], instance_key(state, block)
 
 
 def _relaxed_region(
@@ -120,7 +120,7 @@ def exact_region(state: ScheduleState, block: Sref, region: BufferRegion, upto: 
         return None
     shape = region.buffer.shape
     key = ("exact", *_cells_key(region), *[value_key(dim) for dim in shape], _span(state, block, upto, ()))
-    return state.remembered(key, lambda: exact_box(state, block, bound_region(block, region), shape, upto))
+    return state.cached(key, lambda: exact_box(state, block, bound_region(block, region), shape, upto))
 
 
 def _filled_inside(state: ScheduleState, block: Sref, region: BufferRegion) -> bool:
@@ -215,8 +215,8 @@ def why_not_covered(state: ScheduleState, consumer: Sref) -> Fault | None:
     it."""
     scope = block_scope(state, consumer)
     producers = scope.producers(consumer)
-    key = ("cover", *[(block.block, standing(state, block)) for block in (consumer, *producers)])
-    reason = state.remembered(key, lambda: _why_not_covered(state, consumer, producers))
+    key = ("cover", *[(block.block, instance_key(state, block)) for block in (consumer, *producers)])
+    reason = state.cached(key, lambda: _why_not_covered(state, consumer, producers))
     return None if reason is None else Fault(consumer, reason)
 
 
@@ -243,12 +243,12 @@ def _covered(state: ScheduleState, consumer: Sref, read: BufferRegion, producer:
     meet = common_ancestor(producer, consumer)
     made = exact_region(state, producer, write, meet)
     if made is None:
-        return reads_what_the_map_wrote(state, consumer, read, producer, write, loops_of(producer, meet))
+        return reads_written_layout(state, consumer, read, producer, write, loops_of(producer, meet))
     wanted = relaxed_region(state, consumer, read, meet)
     shape = read.buffer.shape
     key = ("covers", *[e and value_key(e) for box in (made, wanted) for part in box for e in (part.low, part.high)],
            *[value_key(dim) for dim in shape], None if meet.is_block else meet.loop.loop_var)  # fmt: skip
-    return state.remembered(key, lambda: covers(analyzer_at(state, meet), made, wanted, shape))
+    return state.cached(key, lambda: covers(analyzer_at(state, meet), made, wanted, shape))
 
 
 def why_no_stage_pipeline(state: ScheduleState, scope: Sref) -> Fault | None:
@@ -292,7 +292,7 @@ def require_stage_pipeline(state: ScheduleState, at: Sref) -> None:
         )
 
 
-def _writers_apart(state: ScheduleState, loop: Sref, blocks: Sequence[Sref]) -> Fault | None:
+def _writers_disjoint(state: ScheduleState, loop: Sref, blocks: Sequence[Sref]) -> Fault | None:
     """If several blocks inside a loop write a buffer, one of them must write all that the others do in the same iteration."""
     known = block_scope(state, blocks[0])
     for buffer in dict.fromkeys([b for block in blocks for b in known.writes[block]]):
@@ -301,7 +301,7 @@ def _writers_apart(state: ScheduleState, loop: Sref, blocks: Sequence[Sref]) -> 
             continue
         key = ("apart", *[value_key(dim) for dim in buffer.shape],
                *[(b.block, *_cells_key(w), *_span(state, b, loop, ())) for b, w in writers])  # fmt: skip
-        if not state.remembered(key, partial(_one_writes_all, state, loop, writers)):
+        if not state.cached(key, partial(_one_writes_all, state, loop, writers)):
             names = ", ".join(dict.fromkeys([b.name for b, _ in writers]))
             return Fault(
                 writers[-1][0], f"blocks {names} write {buffer.name}, not proved to the same cells in each iteration"
@@ -329,7 +329,7 @@ def why_not_independent(state: ScheduleState, loop: Sref) -> Fault | None:
         return None
     known = block_scope(state, blocks[0])
     inside = set(blocks)
-    fault = _writers_apart(state, loop, blocks)
+    fault = _writers_disjoint(state, loop, blocks)
     if fault is not None:
         return fault
     for block in blocks:

@@ -12,7 +12,7 @@ from ....ir.analysis import block_regions
 from ....ir.buffer import Buffer, BufferRegion
 from ....ir.stmt import Block
 from ..core.sref import Sref
-from ..core.state import ScheduleState, while_standing
+from ..core.state import ScheduleState, cached_until_change
 from .enclosing import loads_around
 
 Regions = tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]
@@ -20,7 +20,7 @@ Regions = tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]
 
 def regions(state: ScheduleState, block: Block) -> Regions:
     """(reads, writes) of a block, in terms of its iterators."""
-    return state.remembered(("regions", block), lambda: block_regions(block))
+    return state.cached(("regions", block), lambda: block_regions(block))
 
 
 def scope_of(at: Sref) -> Sref:
@@ -77,7 +77,7 @@ def block_scope(state: ScheduleState, block: Sref) -> Scope:
     return _scope_at(state, scope_of(block))
 
 
-@while_standing
+@cached_until_change
 def _scope_at(state: ScheduleState, root: Sref) -> Scope:
     blocks = state.blocks_below(root)
     reads: dict[Sref, list[Buffer]] = {}

@@ -61,7 +61,7 @@ def distinct_cells(state: ScheduleState, block: Sref, loop: Sref) -> bool | None
         answers = [_cells_of(state, block, spatial, region) for region in writes]
         return True if all(answers) else False if any([a is False for a in answers]) else None
 
-    return state.remembered(("distinct", block.block, *spatial), find)
+    return state.cached(("distinct", block.block, *spatial), find)
 
 
 def _cells_of(state: ScheduleState, block: Sref, spatial: dict[Var, Range], region: BufferRegion) -> bool | None:

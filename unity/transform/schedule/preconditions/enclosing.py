@@ -17,7 +17,7 @@ from ....ir.stmt import Bind, BlockRealize, For, IfThenElse, SeqStmt, Stmt, Whil
 from ....ir.types import Expr
 from ....ir.walk import collect, free_vars
 from ..core.sref import Item, Sref, inner_statements
-from ..core.state import ScheduleState, while_standing
+from ..core.state import ScheduleState, cached_until_change
 
 _Around = dict[int, tuple[tuple[str, Node], ...]]
 _NOTHING: _Around = {}
@@ -34,7 +34,7 @@ def _around(state: ScheduleState, item: Item) -> _Around:
             _visit(inner, (), found)
         return found
 
-    return state.remembered(("around", item), find)
+    return state.cached(("around", item), find)
 
 
 def _visit(stmt: Stmt, above: tuple[tuple[str, Node], ...], found: _Around) -> None:
@@ -58,7 +58,7 @@ def _visit(stmt: Stmt, above: tuple[tuple[str, Node], ...], found: _Around) -> N
         _visit(inner, above, found)
 
 
-def _own(state: ScheduleState, item: Item) -> tuple[Node, ...]:
+def _own_loads(state: ScheduleState, item: Item) -> tuple[Node, ...]:
     """Loads in the bounds of a loop, or in a block's bindings, domains and predicate."""
     if type(item) is For and type(item.min) is type(item.extent) is IntImm:
         return ()
@@ -71,11 +71,11 @@ def _own(state: ScheduleState, item: Item) -> tuple[Node, ...]:
             parts = [*item.iter_values, item.predicate, *[e for d in domains for e in (d.min, d.extent)]]
         return tuple([x for part in parts if not isinstance(part, (Var, IntImm)) for x in _loads_in(state, part)])
 
-    return state.remembered(("own loads", item), find)
+    return state.cached(("own loads", item), find)
 
 
 def _loads_in(state: ScheduleState, expr: Expr) -> list[Node]:
-    return state.remembered(("loads", expr), lambda: collect(expr, BufferLoad))
+    return state.cached(("loads", expr), lambda: collect(expr, BufferLoad))
 
 
 def _chain(block: Sref) -> list[tuple[Sref, Sref]]:
@@ -90,8 +90,8 @@ def _chain(block: Sref) -> list[tuple[Sref, Sref]]:
     return found
 
 
-@while_standing
-def standing(state: ScheduleState, block: Sref) -> tuple[Any, ...]:
+@cached_until_change
+def instance_key(state: ScheduleState, block: Sref) -> tuple[Any, ...]:
     """A key of all that decides which instances of a block run: its iterators and their values, its predicate, the loops around it,
     what else stands between."""
     found: list[Any] = [*block.block.iter_vars, *block.realize.iter_values, block.realize.predicate]
@@ -111,12 +111,12 @@ def value_key(expr: Expr) -> Any:
     return (expr.value, expr.ty) if type(expr) is IntImm else expr
 
 
-@while_standing
+@cached_until_change
 def why_irregular(state: ScheduleState, block: Sref) -> str | None:
     """The reason why a block may not run in every iteration of its loops, or runs depending on data; None if neither is so."""
     for item, parent in _chain(block):
         assert item.node is not None and parent.node is not None
-        for load in _own(state, item.node):
+        for load in _own_loads(state, item.node):
             what = f"loop {item.name} runs" if not item.is_block else f"block {item.name} is bound"
             return f"{what} as {load.buffer.name} says"  # type: ignore[attr-defined]
         if item.is_block:
@@ -130,13 +130,13 @@ def why_irregular(state: ScheduleState, block: Sref) -> str | None:
     return None
 
 
-@while_standing
+@cached_until_change
 def loads_around(state: ScheduleState, block: Sref) -> list[Buffer]:
     """Buffers that are read outside of a block to know whether and where it runs."""
     found: list[Buffer] = []
     for item, parent in _chain(block):
         assert item.node is not None and parent.node is not None
-        found += [load.buffer for load in _own(state, item.node)]  # type: ignore[attr-defined]
+        found += [load.buffer for load in _own_loads(state, item.node)]  # type: ignore[attr-defined]
         for _, node in _around(state, parent.node).get(id(item.node), ()):
             found += [load.buffer for load in collect(node, BufferLoad)]
     return found

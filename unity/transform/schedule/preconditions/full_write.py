@@ -23,7 +23,7 @@ _Store = tuple[BufferStore, dict[Var, Range]]
 
 def fills(state: ScheduleState, block: Sref, region: BufferRegion) -> bool:
     """True if every cell of ``region`` (in the block's iterators) is written in each instance of the block."""
-    return state.remembered(("fills", block.block, region), lambda: _fills(block, region))
+    return state.cached(("fills", block.block, region), lambda: _fills(block, region))
 
 
 def _fills(block: Sref, region: BufferRegion) -> bool:

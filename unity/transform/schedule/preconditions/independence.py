@@ -14,7 +14,7 @@ from ....ir.stmt import AllocBuffer, seq
 from ..core.refuse import Refused, refuse
 from ..core.sref import Sref
 from ..core.state import ScheduleState
-from .cell_conflicts import shown_clash
+from .cell_conflicts import conflict_with_example
 from .conditions import (
     iterators_driven,
     require_affine,
@@ -25,7 +25,7 @@ from .conditions import (
 from .coverage import why_not_independent
 from .dependence import block_scope, scope_of
 from .distinct import distinct_cells, require_distinct
-from .enclosing import standing
+from .enclosing import instance_key
 from .ownership import used_outside
 
 _WORDS = {"R": "reduction", "opaque": "opaque", "scan": "scan"}
@@ -51,7 +51,7 @@ def require_parallel(state: ScheduleState, loop: Sref, threads: str = "", privat
         if not private and distinct_cells(state, block, loop):
             continue  # nothing of it is refused or assumed
         try:
-            with state.undrawn():
+            with state.without_pictures():
                 _require_block(state, loop, block, threads)
         except Refused:
             own += [buffer for buffer in written if buffer not in own]
@@ -73,8 +73,8 @@ def has_own(threads: str, scope: str) -> bool:
 
 
 def _require_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) -> None:
-    """Refuse unless the instances of a block may run in any order. What was proved once of a block as it stands is remembered."""
-    key = ("parallel", block.block, loop.loop.loop_var, threads, standing(state, block))
+    """Refuse unless the instances of a block may run in any order. What was proved once of a block as it stands is cached."""
+    key = ("parallel", block.block, loop.loop.loop_var, threads, instance_key(state, block))
     if key not in state.cache:
         assumed = len(state.assumptions)
         _prove_block(state, loop, block, threads)
@@ -88,7 +88,7 @@ def _prove_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) ->
     if reason is not None:
         refuse(
             "E411", f"the iterations of loop {loop.name} depend on each other: {reason}",
-            condition="complete or reduction block", at=[loop, block], clash=shown_clash(state, block, over=loop),
+            condition="complete or reduction block", at=[loop, block], clash=conflict_with_example(state, block, over=loop),
             nearest="a loop that drives spatial iterators alone, or rfactor of the reduction first",
         )  # fmt: skip
     require_affine(state, block, loop, repeats=bool(threads))
@@ -98,13 +98,13 @@ def _prove_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) ->
             continue
         refuse(
             "E414", f"loop {loop.name} drives a {_WORDS.get(kind, kind)} iterator of block {block.name} ({value})",
-            condition="spatial iterators only", at=[loop, block], clash=shown_clash(state, block, over=loop),
+            condition="spatial iterators only", at=[loop, block], clash=conflict_with_example(state, block, over=loop),
             nearest="choose a loop that drives spatial iterators, or rfactor the reduction first",
         )  # fmt: skip
     if not driven and int_value(loop.loop.extent) != 1 and not (threads and complete is None):
         refuse(
             "E414", f"block {block.name} does not use loop {loop.name}: every iteration does the same work",
-            condition="spatial iterators only", at=[loop, block], clash=shown_clash(state, block, over=loop),
+            condition="spatial iterators only", at=[loop, block], clash=conflict_with_example(state, block, over=loop),
             nearest=f"set_scope of what {block.name} writes to shared or local, so that each has its own"
             if threads else f"a loop that block {block.name} uses, or compute it before loop {loop.name}",
         )  # fmt: skip

@@ -19,7 +19,7 @@ from ....ir.expr import IntImm, Var
 from ....ir.node import ASIDE, LEAF, Node, replace as with_fields
 from ....ir.scalar import Add, BufferLoad, IterVar, Max, Min, Mul
 from ....ir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
-from ....ir.structural import plain_equal, shown
+from ....ir.structural import data_equal, shown
 from ....ir.types import Expr, PrimType
 from ....ir.walk import Rewriter, substitute
 from ..core.refuse import plain, refuse
@@ -199,7 +199,7 @@ class Matcher:
         for name, role in d.plan:
             if role is not ASIDE:
                 x, y = getattr(d, name), getattr(t, name)
-                if role is LEAF and not plain_equal(x, y):
+                if role is LEAF and not data_equal(x, y):
                     raise Mismatch(f"the description has {shown(x)} where the program has {shown(y)}", t)
                 self._item(x, y, t)
 
@@ -219,7 +219,7 @@ class Matcher:
                 raise Mismatch(f"the description has {shown(x)} where the program has {shown(y)}", at)
             if x is not y:
                 self._fields(x, y)
-        elif not plain_equal(x, y):
+        elif not data_equal(x, y):
             raise Mismatch(f"the description has {shown(x)} where the program has {shown(y)}", at)
 
     def _access(self, d: BufferLoad | BufferStore, t: BufferLoad | BufferStore) -> None:

@@ -24,7 +24,7 @@ from ..rewrites.rewriting import loop_range, size_vars
 _BINARY = (Add, Sub, Mul, FloorDiv, FloorMod)
 
 
-def reads_what_the_map_wrote(
+def reads_written_layout(
     state: ScheduleState, consumer: Sref, read: BufferRegion, producer: Sref, write: BufferRegion, inner: Sequence[Sref]
 ) -> bool:
     """True if every cell the consumer reads lies on the producer's map, for iterators the producer runs inside the loops

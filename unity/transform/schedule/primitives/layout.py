@@ -28,7 +28,7 @@ from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, Sref
-from ..core.state import Relaid, ScheduleState
+from ..core.state import LayoutChange, ScheduleState
 from ..preconditions.dependence import regions
 from ..rewrites.index_maps import no_less_than_zero, to_index_map
 from ..rewrites.parameter_layout import assumption, is_written, parameter_of, require_free_layout, set_parameter
@@ -218,7 +218,7 @@ def transform_layout(
             realize = with_fields(realize, block=whole)
         if param is not None:
             set_parameter(state, block, param, found, made)
-            state.relaid.append(Relaid(block.func, param, index_map, pad_value))
+            state.relaid.append(LayoutChange(block.func, param, index_map, pad_value))
         state.replace(owner, realize, rewriter.blocks)
 
 

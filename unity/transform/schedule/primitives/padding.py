@@ -11,7 +11,7 @@ from typing import Any
 
 from ....arith import Analyzer
 from ....arith.solve import deduce_bound
-from ....ir.analysis.reductions import joined_value
+from ....ir.analysis.reductions import reduction_operand
 from ....ir.buffer import Buffer, Range
 from ....ir.build import add, buffer_load, const, dtype_of, if_then_else, int_value, is_int, logical_and, lt, sub
 from ....ir.expr import Call, FloatImm, IntImm, Var
@@ -223,7 +223,7 @@ def _einsum(block: Sref, changed: set[Var]) -> tuple[BufferStore, list[BufferLoa
     store, init = block.block.body, block.block.init
     axes = {axis.var: axis.kind for axis in block.block.iter_vars}
     if type(store) is BufferStore and type(store.value) is Add and type(init) is BufferStore:
-        term = joined_value(store)
+        term = reduction_operand(store)
         factors = _factors(term) if term is not None else None
         plain = factors is not None and [f for f in _accesses(factors, store, init) if not _by_iterators(f, axes)] == []
         if factors and plain:

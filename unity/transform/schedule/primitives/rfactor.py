@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ....arith import Analyzer
 from ....ffi.dtype import DataType
-from ....ir.analysis.reductions import REDUCERS, joined_value
+from ....ir.analysis.reductions import REDUCERS, reduction_operand
 from ....ir.buffer import Buffer
 from ....ir.build import buffer_load, const, eq, is_int, logical_and
 from ....ir.expr import Var
@@ -160,7 +160,7 @@ def _reducer(block: Sref) -> _Plan:
             at=block,
             nearest="a block of the form C[i] = C[i] + value, or with *, T.min, T.max, and, or",
         )
-    value = joined_value(store)
+    value = reduction_operand(store)
     if value is None:
         refuse(
             "E443",

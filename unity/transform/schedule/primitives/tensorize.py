@@ -70,7 +70,7 @@ def tensorize(
         desc = _root(found.desc.body)
         places = match_block(desc, formal, block, ana, tensor_intrin, block_or_loop)
         bound = [places[b] for b in formal]
-        _require_apart(block_or_loop, desc, formal, places, tensor_intrin)
+        _require_disjoint(block_or_loop, desc, formal, places, tensor_intrin)
         impl = _with_offsets(fresh_copy(found.impl), block_or_loop, tensor_intrin)
         actual = [impl.buffer_map[p] for p in impl.params]
         body = _root(impl.body)
@@ -133,7 +133,9 @@ def _view(formal: Buffer, place: Place) -> MatchBufferRegion:
     return MatchBufferRegion(formal, BufferRegion(place.buffer, region))
 
 
-def _require_apart(block: Sref, desc: Block, formal: list[Buffer], places: Mapping[Buffer, Place], name: str) -> None:
+def _require_disjoint(
+    block: Sref, desc: Block, formal: list[Buffer], places: Mapping[Buffer, Place], name: str
+) -> None:
     """Refuse an intrinsic that writes what another of its operands reads."""
     written = {r.buffer for r in desc.writes or ()}
     for buffer in formal:

@@ -107,12 +107,12 @@ def size_vars(state: ScheduleState, func: str) -> list[Var]:
         dims = [d.a if isinstance(d, Mul) and (int_value(d.b) or 0) > 0 else d for d in dims]
         return list(dict.fromkeys([d for d in dims if isinstance(d, Var)]))
 
-    return state.remembered(("sizes", shell), find)
+    return state.cached(("sizes", shell), find)
 
 
 def block_uses(state: ScheduleState, block: Block) -> frozenset[Var]:
     """Variables a block takes from outside (loop variables and symbols used inside it)."""
-    return state.remembered(("uses", block), lambda: frozenset(free_vars(block)))
+    return state.cached(("uses", block), lambda: frozenset(free_vars(block)))
 
 
 class LoopBody:

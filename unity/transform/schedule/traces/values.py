@@ -259,13 +259,13 @@ def to_python(value: Any, name: Namer) -> str:
     return codec.to_python(value, name) if codec is not None else repr(value)
 
 
-def kept(value: Any) -> Any:
+def copied(value: Any) -> Any:
     """An argument as a trace keeps it: lists and dictionaries copied, so that the caller may change his."""
     if type(value) is list:
-        return [kept(item) for item in value]
+        return [copied(item) for item in value]
     if type(value) is tuple:
-        return tuple([kept(item) for item in value])
-    return {key: kept(item) for key, item in value.items()} if type(value) is dict else value
+        return tuple([copied(item) for item in value])
+    return {key: copied(item) for key, item in value.items()} if type(value) is dict else value
 
 
 def variables_in(value: Any) -> list[RandomVar]:

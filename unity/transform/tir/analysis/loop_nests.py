@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from ....ffi.dtype import DataType
 from ....ir.analysis.lanes import independent
-from ....ir.analysis.reductions import joined_value
+from ....ir.analysis.reductions import reduction_operand
 from ....ir.buffer import Buffer
 from ....ir.build import add, const, is_int, maximum, minimum, mul
 from ....ir.expr import Call, IntImm, Var
@@ -127,9 +127,9 @@ JOINS: dict[type, Callable[[Expr, Expr], Expr]] = {Add: add, Mul: mul, Max: maxi
 """Operations of reductions that may be joined in any order."""
 
 
-def joined_to(store: BufferStore) -> Expr | None:
+def reduction_operand_of(store: BufferStore) -> Expr | None:
     """The value that a store joins to its cell by an operation of ``JOINS``."""
-    return joined_value(store) if type(store.value) in JOINS else None
+    return reduction_operand(store) if type(store.value) in JOINS else None
 
 
 def neutral_value(operation: type, dtype: DataType, initial: Expr) -> Expr:

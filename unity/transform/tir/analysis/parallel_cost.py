@@ -7,7 +7,7 @@ Not here: who makes a loop parallel (the passes that order and tile loops), who 
 
 from __future__ import annotations
 
-from ....ir.analysis.reductions import joined_value
+from ....ir.analysis.reductions import reduction_operand
 from ....ir.expr import Call, IntImm
 from ....ir.intrinsic import BINARY_MATH, UNARY_MATH
 from ....ir.scalar import Add, Mul
@@ -43,7 +43,7 @@ def is_few(extent: Expr) -> bool:
 def store_work(store: BufferStore) -> int:
     """Work of a store: 1 where it adds a product to its cell, else what it moves and the functions it calls."""
     value = store.value
-    if type(value) is Add and type(joined_value(store)) is Mul:
+    if type(value) is Add and type(reduction_operand(store)) is Mul:
         return 1
     calls = [call for call in collect(value, Call) if call.op_name in _MATH]
     return CELL_WORK + MATH_WORK * len(calls)

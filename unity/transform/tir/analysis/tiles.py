@@ -138,7 +138,7 @@ def over_tiles(
     return write(0)
 
 
-def cut_loop(loop: For, size: int) -> tuple[For, For, Expr]:
+def split_loop(loop: For, size: int) -> tuple[For, For, Expr]:
     """A loop from 0 as a loop over chunks of ``size`` steps, one over the steps of a chunk, and what the loop variable is there."""
     ty = prim_type(dtype_of(loop.loop_var))
     chunk, here, most = Var("chunk", ty), Var(loop.loop_var.name, ty), int_imm(size, ty)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ....arith import Analyzer
 from ....arith.index_map import IndexMap
-from ....ir.analysis.regions import block_regions, opaque_among
+from ....ir.analysis.regions import block_regions, opaque_in
 from ....ir.buffer import Buffer
 from ....ir.build import add, ge, is_int, lt
 from ....ir.expr import Call, IntImm, Var
@@ -133,7 +133,7 @@ def covers(indices: tuple[Expr, ...], shape: tuple[Expr, ...], block: Block) -> 
     return len(set(used)) == len(used) and all([is_int(i, 0) and is_int(n, 1) for i, n in rest])
 
 
-def in_order(root: Node, kind: type[S]) -> list[S]:
+def statements_of_kind(root: Node, kind: type[S]) -> list[S]:
     """All statements of a kind, in the order of the text (outer before inner)."""
     found: list[S] = []
     stack: list[Any] = [root]
@@ -148,7 +148,7 @@ def in_order(root: Node, kind: type[S]) -> list[S]:
 
 def realizes(root: Node) -> list[BlockRealize]:
     """All realisations of blocks, in the order of the text (outer before inner)."""
-    return in_order(root, BlockRealize)
+    return statements_of_kind(root, BlockRealize)
 
 
 def defined_in(body: Stmt, block: Block) -> tuple[BlockRealize, Definition]:
@@ -162,13 +162,13 @@ def defined_in(body: Stmt, block: Block) -> tuple[BlockRealize, Definition]:
 
 def _problem(body: Stmt, block: Block, found: Definition) -> str | None:
     """The reason why ``compute_inline`` of a block would be wrong, or None."""
-    stores = in_order(body, BufferStore)
+    stores = statements_of_kind(body, BufferStore)
     if found.buffer not in allocations(body):
         return f"{found.buffer.name} is no buffer of the program's own"
     if sum([s.buffer.data is found.buffer.data for s in stores]) != 1:
         return f"{found.buffer.name} is written elsewhere too"
     nodes = nodes_in(body)
-    if found.buffer in opaque_among(nodes) or has_aliases(nodes, found.buffer):
+    if found.buffer in opaque_in(nodes) or has_aliases(nodes, found.buffer):
         return f"{found.buffer.name} is reached through a pointer or a view"
     if any([type(x) is BufferLoad and x.buffer is found.buffer and is_vector_load(x) for x in nodes]):
         return f"{found.buffer.name} is read under a mask or in several lanes"
@@ -194,8 +194,8 @@ def has_aliases(nodes: Sequence[Node], buffer: Buffer) -> bool:
 
 def allocations(body: Stmt) -> set[Buffer]:
     """The buffers that a body allocates."""
-    inside = [buffer for block in in_order(body, Block) for buffer in block.alloc_buffers]
-    return {*inside, *[stmt.buffer for stmt in in_order(body, AllocBuffer)]}
+    inside = [buffer for block in statements_of_kind(body, Block) for buffer in block.alloc_buffers]
+    return {*inside, *[stmt.buffer for stmt in statements_of_kind(body, AllocBuffer)]}
 
 
 def compute_inline(body: Stmt, block: Block) -> Stmt:

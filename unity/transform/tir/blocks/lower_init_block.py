@@ -8,7 +8,7 @@ Rewrite: ``with T.init(): s`` -> ``if r1 == 0 and r2 == 0: s`` before the body; 
 
 from __future__ import annotations
 
-from ....ir.analysis.empty_reduction import init_of_nothing
+from ....ir.analysis.empty_reduction import init_empty_reductions
 from ....ir.build import eq, logical_and
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -40,4 +40,4 @@ def _block(block: Block) -> Block:
 @prim_func_pass()
 def lower_init_block(func: PrimFunc) -> PrimFunc:
     """Run the initialisation of a reduction block under a condition in its body. Gives blocks without ``T.init``."""
-    return replace(func, body=rewrite(init_of_nothing(func.body), {Block: _block}))
+    return replace(func, body=rewrite(init_empty_reductions(func.body), {Block: _block}))

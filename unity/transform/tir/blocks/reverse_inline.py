@@ -6,7 +6,7 @@ The counterpart of ``compute_inline`` (`inline_blocks.py`), for producers that c
 
 from __future__ import annotations
 
-from ....ir.analysis.regions import opaque_among
+from ....ir.analysis.regions import opaque_in
 from ....ir.buffer import Buffer
 from ....ir.expr import Var
 from ....ir.node import replace
@@ -23,11 +23,11 @@ from .inline_blocks import (
     defined_in,
     definition,
     has_aliases,
-    in_order,
     inline_value,
     inverse_of,
     realizes,
     remove_block,
+    statements_of_kind,
     variables_in,
     with_regions,
 )
@@ -49,11 +49,11 @@ def _producer(body: Stmt, realize: BlockRealize, found: Definition) -> tuple[Buf
         if _points(block, load, load.indices) is None or not structural_equal(load.indices, loads[0].indices):
             return f"block {block.name} does not read each element of {source.name} once"
     writers = [r for r in realizes(body) if type(r.block.body) is BufferStore and r.block.body.buffer is source]
-    if len(writers) != 1 or sum([s.buffer.data is source.data for s in in_order(body, BufferStore)]) != 1:
+    if len(writers) != 1 or sum([s.buffer.data is source.data for s in statements_of_kind(body, BufferStore)]) != 1:
         return f"{source.name} is not written by one block with one store"
     if isinstance(reason := definition(writers[0]), str):
         return reason
-    if source in opaque_among(nodes) or has_aliases(nodes, source):
+    if source in opaque_in(nodes) or has_aliases(nodes, source):
         return f"{source.name} is reached through a pointer or a view"
     return _why_not_earlier(body, found, writers[0], realize) or (source, writers[0])
 

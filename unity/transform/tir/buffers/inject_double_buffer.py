@@ -61,7 +61,7 @@ class _Version(Rewriter):
         return replace(node, buffer=self.new, indices=(self.version, *node.indices))
 
 
-class _Put(StatementRewriter):
+class _ReplaceStmt(StatementRewriter):
     """One statement replaced."""
 
     def __init__(self, old: Stmt, new: Stmt) -> None:
@@ -202,5 +202,5 @@ def inject_double_buffer(func: PrimFunc) -> PrimFunc:
             left = next(a for a in collect(body, AttrStmt) if a.key == DOUBLE_BUFFER)
             text = "a double buffer must be filled in the body of a serial loop"
             raise PassError("E532", text, left.span, help=_HELP)
-        body = _Put(loop, _loop(loop, body))(body)
+        body = _ReplaceStmt(loop, _loop(loop, body))(body)
     return replace(func, body=body)

@@ -29,7 +29,7 @@ class _Slot:
     members: list[Buffer] = field(default_factory=list)
 
 
-class _Take(StatementRewriter):
+class _Hoist(StatementRewriter):
     """Takes large allocations out of a statement; parallel loops keep theirs."""
 
     def __init__(self, least_bytes: int, shared: set[Var]) -> None:
@@ -64,7 +64,7 @@ def _scope(body: Stmt, least_bytes: int) -> Stmt:
     """One function or thread: its parallel loops first, each a scope of its own."""
     body = _Threads(least_bytes)(body)
     views = {view.buffer.data for view in collect(body, DeclBuffer)}
-    take = _Take(least_bytes, views)
+    take = _Hoist(least_bytes, views)
     rest = take(body)
     if not take.taken:
         return body

@@ -49,13 +49,13 @@ class _Coalesce(StatementRewriter):
 
     def leave(self, node: Any) -> Any:
         while type(node) is For and type(node.body) is For:
-            made = self.joined(node, node.body)
+            made = self.fused(node, node.body)
             if made is None:
                 break
             node = made
         return node
 
-    def joined(self, outer: For, inner: For) -> For | None:
+    def fused(self, outer: For, inner: For) -> For | None:
         """One loop instead of two, or None."""
         store = _innermost(inner.body)
         if store is None or store.predicate is not None or not _plain(outer, False) or not _plain(inner, True):
@@ -65,9 +65,9 @@ class _Coalesce(StatementRewriter):
             return None
         accesses: list[BufferLoad | BufferStore] = [store, *collect(store.value, BufferLoad)]
         indices = [index for access in accesses for index in access.indices]
-        if any([getattr(a, "predicate", None) is not None for a in accesses]) or self.used_otherwise(store, pair):
+        if any([getattr(a, "predicate", None) is not None for a in accesses]) or self.used_elsewhere(store, pair):
             return None
-        if not all([self.one_walk(index, pair, inner.extent) for index in indices]):
+        if not all([self.is_single_stride(index, pair, inner.extent) for index in indices]):
             return None
         zero = int_imm(0, prim_type(dtype_of(pair[0])))
         body = Rewriter({BufferLoad: self.simpler, BufferStore: self.simpler}, {outer.loop_var: zero})(inner.body)
@@ -79,7 +79,7 @@ class _Coalesce(StatementRewriter):
         indices = tuple([self.analyzer.simplify(i) if dtype_of(i).lanes == 1 else i for i in access.indices])
         return replace(access, indices=indices)
 
-    def used_otherwise(self, store: BufferStore, pair: tuple[Var, Var]) -> bool:
+    def used_elsewhere(self, store: BufferStore, pair: tuple[Var, Var]) -> bool:
         """True when a variable occurs outside of the indices, or one index holds another access."""
         stack: list[Any] = [store.value]
         while stack:
@@ -97,7 +97,7 @@ class _Coalesce(StatementRewriter):
                 stack.extend([v for v in (value if type(value) is tuple else (value,)) if isinstance(v, Expr)])
         return False
 
-    def one_walk(self, index: Expr, pair: tuple[Var, Var], extent: Expr) -> bool:
+    def is_single_stride(self, index: Expr, pair: tuple[Var, Var], extent: Expr) -> bool:
         """True when a step of the outer variable moves an index as far as ``extent`` steps of the inner one."""
         found = used_vars(index)
         if pair[0] not in found and pair[1] not in found:

@@ -1,10 +1,10 @@
-"""loop_partition: an innermost loop is cut where its conditions change, so that its main part has none.
+"""loop_partition: an innermost loop is split where its conditions change, so that its main part has none.
 
 Conditions that compare the loop variable with what the loop does not change (borders of a padded image, the first step of a
 reduction) hold in one range of iterations. The iterations before it, in it and behind it become loops of their own; in the middle
-one the conditions are gone. Loops around other loops are cut where they ask for it (annotation ``pragma_loop_partition_hint``).
+one the conditions are gone. Loops around other loops are split where they ask for it (annotation ``pragma_loop_partition_hint``).
 
-Nests that copy - one store of a value that a chain of choices decides, as joined tensors have - are cut at every choice, around
+Nests that copy - one store of a value that a chain of choices decides, as joined tensors have - are split at every choice, around
 inner loops too, so that each piece is a plain loop; inside a parallel loop the choices become ``if`` statements.
 
 Rewrite: ``for i in range(n): if i >= 2: s`` -> ``for i in range(2): if i >= 2: s; for i in range(n - 2): s[i + 2]``
@@ -168,10 +168,10 @@ class _Copies(StatementRewriter):
     def enter(self, node: Any) -> Any | None:
         if type(node) is not For:
             return None
-        made = self.cut(node, self.max_parts)
+        made = self.split(node, self.max_parts)
         return None if made is node else made
 
-    def cut(self, loop: Stmt, budget: int) -> Stmt:
+    def split(self, loop: Stmt, budget: int) -> Stmt:
         """A nest in at most ``budget`` parts."""
         store = _copied(loop)
         if type(loop) is not For or store is None:
@@ -181,7 +181,7 @@ class _Copies(StatementRewriter):
         if cond is None or len(conjuncts(cond)) != 1 or not is_plain(cond):
             return loop
         if loop.loop_var not in used_vars(cond):
-            return replace(loop, body=self.cut(loop.body, budget))
+            return replace(loop, body=self.split(loop.body, budget))
         inner = {part.loop_var for part in collect(loop.body, For)}
         found = None if any([v in inner for v in used_vars(cond)]) else _range(cond, loop.loop_var)
         if found is None or loop.step is not None or not is_int(loop.min, 0) or loop.kind not in ("serial", "parallel"):
@@ -190,7 +190,9 @@ class _Copies(StatementRewriter):
         bodies = [Assume({chosen: value})(loop.body) for value in (first, not first)]
         rest = max(1, budget * (1 + _first_choice(_value(bodies[0]))[1]) // (1 + choices))
         if loop.kind == "parallel":
-            before, behind = [self.cut_inside(loop, body, share) for body, share in zip(bodies, (rest, budget - rest))]
+            before, behind = [
+                self.split_inside(loop, body, share) for body, share in zip(bodies, (rest, budget - rest))
+            ]
             cases = (before, behind) if first else (behind, before)
             return replace(loop, body=IfThenElse(cond, *cases))
         ana = Analyzer()
@@ -199,11 +201,11 @@ class _Copies(StatementRewriter):
         border = ana.simplify(minimum(maximum(border, int_imm(0, prim_type(dtype_of(loop.loop_var)))), loop.extent))
         zero: Expr = int_imm(0, prim_type(dtype_of(loop.loop_var)))
         parts = [_part(loop, zero, border, bodies[0], True), _part(loop, border, loop.extent, bodies[1], True)]
-        return seq(*[self.cut(part, share) for part, share in zip(parts, (rest, budget - rest))])
+        return seq(*[self.split(part, share) for part, share in zip(parts, (rest, budget - rest))])
 
-    def cut_inside(self, loop: For, body: Stmt, budget: int) -> Stmt:
+    def split_inside(self, loop: For, body: Stmt, budget: int) -> Stmt:
         """The body of a parallel loop in one branch: its own choices become branches in turn."""
-        made = self.cut(replace(loop, body=body), budget)
+        made = self.split(replace(loop, body=body), budget)
         return fresh_copy(made.body if type(made) is For else body)
 
 

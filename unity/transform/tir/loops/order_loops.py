@@ -113,7 +113,7 @@ def _shared(loops: list[For], realize: BlockRealize, vectorize: bool) -> Stmt:
         elif len(inner) == 1 and _iterations(inner) >= 2 * PIECE:
             marked.append(last)
     if last in marked:
-        pieces, piece = _cut(last, PIECE)
+        pieces, piece = _split(last, PIECE)
         realize = replace(realize, iter_values=tuple([substitute(v, piece.values) for v in realize.iter_values]))
         at = loops.index(last)
         loops = [*loops[:at], pieces, *loops[at + 1 :], piece.loop]
@@ -133,7 +133,7 @@ class _Piece:
     values: dict[Var, Expr]
 
 
-def _cut(loop: For, size: int) -> tuple[For, _Piece]:
+def _split(loop: For, size: int) -> tuple[For, _Piece]:
     """A loop as a loop over pieces of ``size`` iterations and a loop inside; the last piece may be shorter."""
     ty = prim_type(dtype_of(loop.loop_var))
     step, zero = int_imm(size, ty), int_imm(0, ty)
@@ -158,7 +158,7 @@ def _blocked(order: list[For], nest: Nest, update: Update) -> Stmt | None:
     if len(lines) != 1 or not all([_long(loop) for loop in (along, lines[0])]):
         return None
     side = choose(nest.realize.block, "side", (8, 16, BLOCK, 2 * BLOCK), BLOCK)
-    (columns, column), (rows, row) = _cut(along, side), _cut(lines[0], side)
+    (columns, column), (rows, row) = _split(along, side), _split(lines[0], side)
     values = {**column.values, **row.values}
     realize = nest.realize
     realize = replace(realize, iter_values=tuple([substitute(v, values) for v in realize.iter_values]))
@@ -177,7 +177,7 @@ def _in_vectors(order: list[For], realize: BlockRealize, update: Update) -> tupl
     lanes = choose(realize.block, "lanes", (0, full, full // 2), _own_lanes(order, full, update))
     if not lanes:
         return order, realize, True
-    pieces, piece = _cut(last, lanes)
+    pieces, piece = _split(last, lanes)
     at = piece.values[last.loop_var]
     whole = last.extent.value % lanes == 0
     loop = replace(piece.loop, extent=int_imm(lanes, prim_type(dtype_of(last.loop_var))), kind="vectorized")

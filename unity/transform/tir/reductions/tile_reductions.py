@@ -39,7 +39,6 @@ from ..analysis.tile_shape import most_rows, tile_shape
 from ..analysis.tiles import (
     Corner,
     Piece,
-    cut_loop,
     extent_of,
     is_large,
     iterators_of,
@@ -48,6 +47,7 @@ from ..analysis.tiles import (
     nested,
     operands_of,
     over_tiles,
+    split_loop,
 )
 from ..blocks.lower_init_block import REDUCTION
 from .epilogues import follow, tile_outermost
@@ -239,7 +239,7 @@ class _Tile:
         outer, inner = loops[:first], loops[first:]
         if size > 1:
             loop = outer[-1]
-            outer[-1], here, at = cut_loop(loop, size)
+            outer[-1], here, at = split_loop(loop, size)
             step, inner = substitute(step, {loop.loop_var: at}), [here, *inner]
         body = seq(AllocBuffer(self.buffer), self.over(self.clear), self.steps(inner, step), self.over(self.add_chunk))
         return nested(outer, body)

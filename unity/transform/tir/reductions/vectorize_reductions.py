@@ -43,17 +43,16 @@ from ..analysis.loop_nests import (
     JOINS,
     Nest,
     Update,
-    joined_to,
     neutral_value,
     perfect_nest,
     point_update,
+    reduction_operand_of,
     stride_class,
 )
 from ..analysis.tile_shape import LATENCY
 from ..analysis.tiles import (
     Corner,
     Piece,
-    cut_loop,
     extent_of,
     is_large,
     iterators_of,
@@ -62,6 +61,7 @@ from ..analysis.tiles import (
     nested,
     operands_of,
     over_tiles,
+    split_loop,
 )
 from ..blocks.lower_init_block import REDUCTION
 from .epilogues import follow, tile_outermost
@@ -100,7 +100,7 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     if nest is None or update is None or nest.realize.block.init is None:
         return None
     reductions = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "R"]
-    value = joined_to(update.store)
+    value = reduction_operand_of(update.store)
     dtype = update.store.buffer.dtype
     if not reductions or value is None or dtype.lanes != 1 or dtype.is_bool or (dtype.is_float and dtype.bits < 32):
         return None
@@ -250,10 +250,10 @@ class _Tile:
         first, size = cut
         total, self.buffer = self.buffer, self.lanes("chunk")
         if first > len(loops):
-            outer, inner, at = cut_loop(strides, size)
+            outer, inner, at = split_loop(strides, size)
             steps = self.strides(inner, at)
         else:
-            outer, inner, at = cut_loop(loops[first - 1], size)
+            outer, inner, at = split_loop(loops[first - 1], size)
             whole = nested([inner, *loops[first:]], seq(self.strides(strides), *self.rest(number)))
             steps = substitute(whole, {loops[first - 1].loop_var: at})
         chunk = seq(AllocBuffer(self.buffer), self.start(), steps, self.add_chunk(total))

@@ -26,7 +26,7 @@ from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import StatementRewriter, collect, free_vars, fresh_copy, rebuild
 from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
-from ..analysis.loop_nests import JOINS, joined_to, neutral_value
+from ..analysis.loop_nests import JOINS, neutral_value, reduction_operand_of
 
 _FORM = "its body is not one store of cell + value, cell * value, T.max(cell, value) or T.min(cell, value)"
 
@@ -66,16 +66,16 @@ def _lowered(top: For | BlockRealize, around: Sequence[Stmt]) -> Stmt | None:
     steps = [loop for loop in loops if loop.kind in ("serial", "unrolled") and loop.loop_var in reducing - spatial]
     axes = [axis_of(stmt) for stmt in (*around, *loops) if isinstance(stmt, (For, AttrStmt)) and is_thread_axis(stmt)]
     axes = [axis for axis in axes if not is_virtual(axis.tag)]
-    joining = [axis for axis in axes if axis.var in reducing]
+    across = [axis for axis in axes if axis.var in reducing]
     first = not loops or loops[0].loop_var in reducing or loops[0] in threads
-    if not joining or not first or len(threads) + len(steps) < len(loops):
+    if not across or not first or len(threads) + len(steps) < len(loops):
         return None
-    value = _joined(store, init)
-    obstacle = _obstacle(axes, joining, around, spatial) or ("" if value is not None else _FORM)
+    value = _reduced_value(store, init)
+    obstacle = _obstacle(axes, across, around, spatial) or ("" if value is not None else _FORM)
     if value is None or obstacle:
-        if all([is_int(axis.extent, 1) for axis in joining]) or not collect(block.body, BufferStore):
+        if all([is_int(axis.extent, 1) for axis in across]) or not collect(block.body, BufferStore):
             return None
-        names = ", ".join([axis.tag for axis in joining])
+        names = ", ".join([axis.tag for axis in across])
         raise PassError("E374", f"block {block.name} reduces over {names}, which has no lowering: {obstacle}", at.span,
                         help="reduce over loops of one thread; sch.rfactor(loop) gives each thread a result")  # fmt: skip
     assert type(store) is BufferStore
@@ -92,9 +92,9 @@ def _lowered(top: For | BlockRealize, around: Sequence[Stmt]) -> Stmt | None:
     x, y = [Var(name, prim_type(dtype)) for name in ("x", "y")]
     reducer = CommReducer((x,), (y,), (join(x, y),), (neutral,))
     call = intrinsic("tvm_thread_allreduce", const(1, "uint32"), here, const(True), everywhere,
-                     *[axis.var for axis in joining], dtype="handle")  # fmt: skip
+                     *[axis.var for axis in across], dtype="handle")  # fmt: skip
     where = _without(at.predicate, reducing)
-    for axis in joining if store.buffer.scope != "local" else ():
+    for axis in across if store.buffer.scope != "local" else ():
         only = eq(axis.var, const(0, dtype_of(axis.var)))
         where = only if is_int(where, 1) else logical_and(where, only)
     made = seq(
@@ -111,13 +111,13 @@ def _lowered(top: For | BlockRealize, around: Sequence[Stmt]) -> Stmt | None:
 
 
 def _obstacle(
-    axes: Sequence[ThreadAxis], joining: Sequence[ThreadAxis], around: Sequence[Stmt], spatial: set[Var]
+    axes: Sequence[ThreadAxis], across: Sequence[ThreadAxis], around: Sequence[Stmt], spatial: set[Var]
 ) -> str | None:
     """The reason why the threads of some axes cannot combine their results where a block stands, or None."""
-    strange = [axis.tag for axis in joining if not axis.tag.startswith("threadIdx")]
+    strange = [axis.tag for axis in across if not axis.tag.startswith("threadIdx")]
     if strange:
         return f"{strange[0]} does not number the threads of one block"
-    if spatial.intersection([axis.var for axis in joining]):
+    if spatial.intersection([axis.var for axis in across]):
         return "the same threads compute different cells"
     varying = {axis.var for axis in axes if axis.tag.startswith("threadIdx")}
     for stmt in around:
@@ -178,13 +178,13 @@ def _write_back(
     return BlockRealize(tuple([value for _, value in pairs]), where, block)
 
 
-def _joined(store: Stmt, init: Stmt | None) -> Expr | None:
+def _reduced_value(store: Stmt, init: Stmt | None) -> Expr | None:
     """The value that a block joins to its one cell, None for another block."""
     if type(store) is not BufferStore or not (init is None or type(init) is BufferStore):
         return None
     if init is not None and not (init.buffer is store.buffer and structural_equal(init.indices, store.indices)):
         return None
-    return joined_to(store)
+    return reduction_operand_of(store)
 
 
 def _cell(name: str, like: Buffer) -> Buffer:

@@ -42,7 +42,7 @@ ALIGN = 128
 
 
 @dataclass(slots=True)
-class _Life:
+class _LiveRange:
     """A buffer of constant size, the statements that use it, and its place."""
 
     buffer: Buffer
@@ -51,11 +51,11 @@ class _Life:
     last: int
     place: int = 0
 
-    def meets(self, other: _Life) -> bool:
+    def overlaps(self, other: _LiveRange) -> bool:
         """True if both are live at some time."""
         return self.first <= other.last and other.first <= self.last
 
-    def covers(self, other: _Life) -> bool:
+    def shares_bytes(self, other: _LiveRange) -> bool:
         """True if both places have a byte in common."""
         return self.place < other.place + other.size and other.place < self.place + self.size
 
@@ -81,13 +81,13 @@ def _rounded(size: int, align: int = ALIGN) -> int:
     return -(-size // align) * align
 
 
-def _placed(lives: Sequence[_Life]) -> int:
+def _assign_offsets(lives: Sequence[_LiveRange]) -> int:
     """Place each buffer, the largest first, at the lowest offset that is free while it is live. Returns the bytes used."""
-    done: list[_Life] = []
+    done: list[_LiveRange] = []
     for life in sorted(lives, key=lambda one: -one.size):
-        others = sorted([one for one in done if one.meets(life)], key=lambda one: one.place)
+        others = sorted([one for one in done if one.overlaps(life)], key=lambda one: one.place)
         for other in others:
-            if life.covers(other):
+            if life.shares_bytes(other):
                 life.place = _rounded(other.place + other.size, max(ALIGN, life.buffer.align))
         done.append(life)
     return max([_rounded(life.place + life.size) for life in lives], default=0)
@@ -123,7 +123,7 @@ class _Merge:
         self.free = [a.buffer for a in allocs if a.buffer not in self.fixed]
         self.roots: dict[Var, set[Var]] = {a.buffer.data: {a.buffer.data} for a in allocs}
         """The allocations that a pointer may point into."""
-        self.lives: list[_Life] = []
+        self.lives: list[_LiveRange] = []
 
     def kernel(self, body: Stmt) -> Stmt:
         """The body of a kernel with one buffer of dynamic shared memory."""
@@ -131,10 +131,10 @@ class _Merge:
             if isinstance(bind.var.ty, PointerType) and (roots := self._used(bind.value)):
                 self.roots[bind.var] = roots
         if has_barriers(body):
-            self.lives = [_Life(buffer, max(1, _bytes(buffer)), 0, 0) for buffer in self.fixed]
+            self.lives = [_LiveRange(buffer, max(1, _bytes(buffer)), 0, 0) for buffer in self.fixed]
         else:
             body = self._within(body, looped=False)
-        total: Expr = const(_placed(self.lives), "int64")
+        total: Expr = const(_assign_offsets(self.lives), "int64")
         places: dict[Buffer, Expr] = {life.buffer: const(life.place, "int64") for life in self.lives}
         for buffer in self.free:
             places[buffer] = total
@@ -173,9 +173,11 @@ class _Merge:
             first, last = at[0], self._done(parts, calls, at[-1], buffer)
             if looped and (last is None or buffer not in inside):
                 first, last = 0, None
-            self.lives.append(_Life(buffer, max(1, _bytes(buffer)), first, len(parts) - 1 if last is None else last))
-        _placed(self.lives)
-        reused = [(a, b) for a in self.lives for b in self.lives if a.last < b.first and a.covers(b)]
+            self.lives.append(
+                _LiveRange(buffer, max(1, _bytes(buffer)), first, len(parts) - 1 if last is None else last)
+            )
+        _assign_offsets(self.lives)
+        reused = [(a, b) for a in self.lives for b in self.lives if a.last < b.first and a.shares_bytes(b)]
         if not reused:
             return body
         barriers = [position for position, part in enumerate(parts) if _is_barrier(part)]

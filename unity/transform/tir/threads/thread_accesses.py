@@ -138,7 +138,7 @@ class _Owners:
     seen: set[Var]
 
 
-class Meetings:
+class Conflicts:
     """Decides whether different threads can access the same place, by enumerating all threads and loop iterations.
 
     ``threads`` maps thread variables to extents (None: not known), ``ranges`` loop variables to (first, count) where constant.
@@ -152,11 +152,11 @@ class Meetings:
         """Two accesses that can meet. ``fixed``: variables that have the same value in both and in all threads."""
         for a in first:
             for b in second:
-                if a.data is b.data and (a.writes or b.writes) and self._can_meet(a, b, fixed):
+                if a.data is b.data and (a.writes or b.writes) and self._may_alias(a, b, fixed):
                     return a, b
         return None
 
-    def _can_meet(self, a: Access, b: Access, fixed: set[Var]) -> bool:
+    def _may_alias(self, a: Access, b: Access, fixed: set[Var]) -> bool:
         if a.indices is None or b.indices is None or len(a.indices) != len(b.indices):
             return True
         left: list[Expr] = []
@@ -164,7 +164,7 @@ class Meetings:
         for x, y in zip(a.indices, b.indices):
             if x is None or y is None:
                 continue
-            if _apart(x, y, fixed):
+            if _disjoint(x, y, fixed):
                 return False
             first, second = self._split(x, fixed), self._split(y, fixed)
             if first is None or second is None or not _same_terms(first[1], second[1]):
@@ -228,7 +228,7 @@ class Meetings:
         return _Owners(columns, np.broadcast_to(threads, counts).reshape(-1), set(seen))
 
 
-def _apart(x: Expr, y: Expr, fixed: set[Var]) -> bool:
+def _disjoint(x: Expr, y: Expr, fixed: set[Var]) -> bool:
     """True if two indices of fixed variables are never equal, such as two versions of a buffer: ``(k + 1) % 2`` and ``k % 2``."""
     if any([v not in fixed for index in (x, y) for v in free_vars(index)]) or collect(x, (BufferLoad, Call)):
         return False

@@ -38,7 +38,7 @@ from ....ir.types import Expr
 from ....ir.walk import Rewriter, collect, free_vars, substitute
 from ....support.errors import Note, PassError
 from ...infra.passes import prim_func_pass
-from .thread_accesses import Access, Accesses, Meetings, has_barriers, scope_of
+from .thread_accesses import Access, Accesses, Conflicts, has_barriers, scope_of
 
 SCOPES = ("shared", "shared.dyn", "warp")
 
@@ -68,7 +68,7 @@ class _Kernel:
                 self.every.add(axis.var)
                 if first is not axis.var:
                     self.accesses.values[axis.var] = first
-        self.meetings = Meetings(dict(threads.values()))
+        self.meetings = Conflicts(dict(threads.values()))
         self.varying: set[Var] = set(self.every)
         self.fixed: set[Var] = set(outside)
         self.divergent: list[Node] = []

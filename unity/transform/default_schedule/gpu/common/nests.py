@@ -44,7 +44,7 @@ def buffer_of(name: str, like: str, shape: Sequence[Expr], scope: str) -> Buffer
     return Buffer(Var(name, PointerType(dtype, scope)), dtype.dtype, tuple(shape), name=name)
 
 
-def replaced(
+def replace_nests(
     body: Stmt, gone: Mapping[Block, Stmt], dead: Block | None = None, buffer: Buffer | None = None
 ) -> list[Stmt]:
     """The statements of a body with some nests replaced; the nest of a block and the allocation of a buffer are left out."""

@@ -147,7 +147,7 @@ def _by_iterators(sch: Schedule, stage: Stage, groups: Sequence[Sequence[LoopRV]
     return sch.get_loops(stage.rv)
 
 
-def deal_out(sch: Schedule, loop: LoopRV, threads: int, lanes: int = 1) -> None:
+def distribute_loop(sch: Schedule, loop: LoopRV, threads: int, lanes: int = 1) -> None:
     """Distribute a loop over independent cells over blocks of threads; each thread has a vector of cells."""
     if lanes > 1:
         block, thread, lane = sch.split(loop, [None, threads, lanes])

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace as replace_fields
 
 from .....arith import Analyzer
-from .....ir.analysis.reductions import joined_value
+from .....ir.analysis.reductions import reduction_operand
 from .....ir.buffer import Buffer
 from .....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, if_then_else, is_int, logical_and, lt, mul
 from .....ir.expr import Var
@@ -27,7 +27,7 @@ from ....schedule import BlockRV, Schedule
 from ....schedule.core.tree import ROOT
 from ....tir.analysis.loop_nests import slope
 from ...base import program_of, schedule_of
-from ..common.nests import INT, buffer_of, iterators_of, nest_of, replaced
+from ..common.nests import INT, buffer_of, iterators_of, nest_of, replace_nests
 from ..common.stages import Stage, is_multiple, is_simple, size_of, stages_of, variables
 
 
@@ -116,7 +116,7 @@ def _product(stage: Stage, single: bool) -> Product | None:
     store = stage.store
     if store is None or not is_simple(stage) or not isinstance(stage.block.init, BufferStore):
         return None
-    term = joined_value(store) if isinstance(store.value, Add) else None
+    term = reduction_operand(store) if isinstance(store.value, Add) else None
     if term is None or collect(stage.block.init.value, BufferLoad):
         return None
     if not isinstance(term, Mul) or not all([isinstance(i, Var) or is_int(i, 0) for i in store.indices]):
@@ -286,7 +286,7 @@ def tile_product(func: PrimFunc, product: Product, tile: Tile) -> Tiled:
     allocations = [AllocBuffer(buffer) for buffer in (*[buffer for _, buffer in filled], result)]
     gone = {product.stage.block: seq(*nests)}
     dead = product.after.block if product.after is not None else None
-    body = seq(*allocations, *replaced(func.body, gone, dead, product.store.buffer))
+    body = seq(*allocations, *replace_nests(func.body, gone, dead, product.store.buffer))
     return Tiled(replace(func, body=body), f"{name}_left", f"{name}_right", name, last_name)
 
 
@@ -363,5 +363,5 @@ def replace_product(sch: Schedule, product: Product, *made: Stmt) -> Schedule:
     """The schedule of the program in which statements compute a product and what follows it."""
     func = program_of(sch)
     dead = product.after.block if product.after is not None else None
-    body = seq(*replaced(func.body, {product.stage.block: seq(*made)}, dead, product.store.buffer))
+    body = seq(*replace_nests(func.body, {product.stage.block: seq(*made)}, dead, product.store.buffer))
     return schedule_of(replace(func, body=body))

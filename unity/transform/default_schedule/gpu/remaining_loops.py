@@ -46,7 +46,7 @@ _BLOCKS = (lower_init_block, lower_match_buffer, convert_blocks_to_opaque, lower
 _DECLARATIONS = (AllocBuffer, AllocConst, DeclBuffer)
 
 
-def bind_plain_loops(func: PrimFunc, gpu: GpuMachine) -> PrimFunc:
+def bind_remaining(func: PrimFunc, gpu: GpuMachine) -> PrimFunc:
     """Bind everything in a program that is not bound yet."""
     body = func.body
     root = body if type(body) is BlockRealize and not body.block.iter_vars else None
@@ -125,7 +125,7 @@ class _Host:
         if loops:
             before[:] = [part for part in before if part not in own]
             body = seq(*own, loops[-1].body)
-            return self.dealt_out(loops, body)
+            return self.distribute(loops, body)
         if stmt.kind != "serial":
             return None
         inside = self.sequence([stmt.body])
@@ -138,7 +138,7 @@ class _Host:
         found = [part for part in before if type(part) is AllocBuffer and part.buffer.data in used_vars(loop)]
         return [part for part in found if _is_set_first(self.func.body, loop, part.buffer)]
 
-    def dealt_out(self, loops: list[For], body: Stmt) -> Stmt:
+    def distribute(self, loops: list[For], body: Stmt) -> Stmt:
         """Independent loops fused into one, and distributed over blocks of threads."""
         extents = [loop.extent for loop in loops]
         total: Expr = const(1, dtype_of(extents[0]))
@@ -152,7 +152,7 @@ class _Host:
         for number, loop in reversed(list(enumerate(loops))):
             values[loop.loop_var] = rest if number == 0 else floormod(rest, loop.extent)
             rest = floordiv(rest, loop.extent)
-        allocations, inner = _own_memory(substitute(body, dict(values)), place, total)
+        allocations, inner = _private_buffers(substitute(body, dict(values)), place, total)
         if not (type(total) is IntImm and total.value % threads.value == 0):  # type: ignore[attr-defined]
             inner = IfThenElse(lt(place, total), inner)
         kernel = _launch(block, ceildiv(total, threads), _launch(thread, threads, inner, "threadIdx.x"), "blockIdx.x")
@@ -162,7 +162,7 @@ class _Host:
         """A kernel of one thread."""
         one = const(1, "int64")
         block, thread = [Var(name, prim_type("int64")) for name in ("block", "thread")]
-        allocations, inner = _own_memory(stmt, None, one)
+        allocations, inner = _private_buffers(stmt, None, one)
         return seq(*allocations, _launch(block, one, _launch(thread, one, inner, "threadIdx.x"), "blockIdx.x"))
 
 
@@ -219,7 +219,7 @@ def _serial(loop: For) -> For:
     return replace(loop, kind="serial", annotations=None) if loop.kind == "parallel" or loop.annotations else loop
 
 
-def _own_memory(body: Stmt, place: Expr | None, places: Expr) -> tuple[list[Stmt], Stmt]:
+def _private_buffers(body: Stmt, place: Expr | None, places: Expr) -> tuple[list[Stmt], Stmt]:
     """Allocations on the host, and the body of a kernel in which each thread has its own buffers."""
     body = rewrite(body, {For: _serial})
     hoisted: list[Stmt] = []
