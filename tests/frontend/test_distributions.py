@@ -26,6 +26,8 @@ class Expression(torch.nn.Module):
         ("classes", lambda x: (D.Categorical(logits=x).entropy(), D.Categorical(probs=x.softmax(-1)).log_prob(x.argmax(-1)))),
         ("interval", lambda x: D.Uniform(0, 1).log_prob(x.sigmoid()) + D.Beta(x.exp(), 2.0).log_prob(x.sigmoid())),
         ("transformed", lambda x: D.TransformedDistribution(D.Normal(x, 2.0), [D.TanhTransform()]).log_prob(x.sigmoid())),
+        ("matrices", lambda x: (D.MultivariateNormal(x, covariance_matrix=torch.eye(5) + x.exp().mean()).log_prob(x * 2),
+                                D.MultivariateNormal(x, precision_matrix=torch.eye(5) + x.exp().mean()).entropy())),
         ("sample", lambda x: D.Normal(x, x.exp()).rsample() + D.Bernoulli(logits=x).sample()),
     ],
 )  # fmt: skip
@@ -48,3 +50,16 @@ def test_a_parameter_that_is_not_valid_is_an_error_as_in_torch() -> None:
         model(-torch.ones(3))
     with pytest.raises(VMError, match=r"E635.*distribution is not valid"):
         f(-torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    "scale", [[[1.0, 0.5], [0.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]]], ids=["not symmetric", "not positive"]
+)
+def test_a_matrix_that_is_not_valid_is_an_error_as_in_torch(scale) -> None:
+    model = Expression(lambda x: D.MultivariateNormal(torch.zeros(2), x, validate_args=True).log_prob(torch.ones(2)))
+    f = unity.compile(model, example_inputs=(torch.eye(2),))
+    torch.testing.assert_close(f(2 * torch.eye(2)), model(2 * torch.eye(2)))
+    with pytest.raises(ValueError, match="covariance_matrix"):
+        model(torch.tensor(scale))
+    with pytest.raises(VMError, match=r"E635.*distribution is not valid"):
+        f(torch.tensor(scale))

@@ -68,7 +68,6 @@ IN_TORCH = {
     "_unsafe_masked_index": "_unsafe_masked_index.default",
     "_unsafe_masked_index_put_accumulate": "_unsafe_masked_index_put_accumulate.default",
     "addbmm": "addbmm.default",
-    "angle": "angle.default",
     "cholesky_solve": "cholesky_solve.default",
     "linalg.eig": "linalg_eig.default",
     "linalg.householder_product": "linalg_householder_product.default",

@@ -14,6 +14,7 @@ from torch_models import same  # noqa: E402
 
 from unity.frontend import FallbackWarning, unity_backend  # noqa: E402
 from unity.frontend.torch.dynamo import compile_graph  # noqa: E402
+from unity.support.errors import VMError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -202,6 +203,23 @@ def test_a_graph_with_an_unknown_function_of_functions_runs_in_torch() -> None:
     x, run = torch.ones(3, 3, dtype=torch.int8), compiled(forward)
     with torch.no_grad(), pytest.warns(FallbackWarning, match="a whole graph runs in torch: .*out_dtype"):
         same(run(x), forward(x))
+
+
+def test_assertions_stay_in_the_program() -> None:
+    """Those of a model and of torch's solvers: AOT autograd hands them over with tokens that order them."""
+
+    def forward(x: Any, y: Any) -> Any:
+        torch._assert_async((x > 0).all(), "x is not positive")
+        torch._assert_async((y > 0).all(), "y is not positive")
+        return torch.linalg.inv(x + y), x.sum()
+
+    for grad in (False, True):
+        x, run = (torch.eye(3) + 1).requires_grad_(grad), compiled(forward)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FallbackWarning)
+            same(run(x, x * 2), forward(x, x * 2))
+        with pytest.raises(VMError, match="y is not positive"):
+            run(x, -x)
 
 
 def test_a_size_handed_over_twice() -> None:

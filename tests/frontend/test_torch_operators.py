@@ -17,7 +17,7 @@ from unity.frontend import supported  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
 Case = Callable[[Any], Any]
-UNARY_NAMES = """abs acosh asin asinh atan ceil cos cosh erf exp floor frac isfinite isinf isnan
+UNARY_NAMES = """abs acosh angle asin asinh atan ceil cos cosh erf exp floor frac isfinite isinf isnan
 log log2 neg reciprocal relu round rsqrt
 sigmoid sign sin sinh sqrt square tan tanh trunc nan_to_num"""
 UNARY: dict[str, Case] = {name: getattr(torch, name) for name in UNARY_NAMES.split()}

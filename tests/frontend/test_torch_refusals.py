@@ -251,6 +251,24 @@ def test_dynamic_shapes_that_do_not_fit(shapes: Any, text: str) -> None:
     assert "E732" in message and text in message
 
 
+class Sum(torch.nn.Module):
+    def forward(self, x: Any, *more: Any) -> Any:
+        return x + sum(more)
+
+
+def test_dynamic_shapes_of_gathered_arguments_nested_and_flat() -> None:
+    x, axes = torch.randn(3, 2), {0: torch.export.Dim("n")}
+    for shapes in ((axes, axes, axes), (axes, (axes, axes))):
+        f = unity.compile(Sum(), example_inputs=(x, x + 1, x + 2), dynamic_shapes=shapes)
+        same(f(x[:2], x[:2], x[:2]), 3 * x[:2])
+    assert "has 4 entries" in message_of(Sum(), example_inputs=(x, x + 1, x + 2), dynamic_shapes=(axes,) * 4)
+
+
+def test_a_misspelt_argument() -> None:
+    message = message_of(MLP(), example_input=(torch.randn(3, 8),))
+    assert "E733" in message and "example_input=" in message and "did you mean example_inputs" in message
+
+
 def test_dynamic_shapes_of_what_has_its_sizes_or_a_single_row() -> None:
     x, shapes = torch.randn(1, 8), ({0: torch.export.Dim("n")},)
     assert "give an example with a larger one" in message_of(MLP().eval(), example_inputs=(x,), dynamic_shapes=shapes)

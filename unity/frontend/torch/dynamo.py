@@ -30,7 +30,7 @@ from .context.fallback import Deferred, complex_of
 from .context.report import FallbackWarning, Gap, ImportReport
 from .context.symbols import Symbols
 from .runtime.memory import copy_if_aliased, is_on_device, on_host
-from .translate.graph import GraphImporter
+from .translate.graph import EFFECTS, TOKEN, GraphImporter
 
 _MODES: dict[str | None, dict[str, Any]] = {
     None: {}, "default": {}, "reduce-overhead": {"cuda_graph": True}, "max-autotune": {"choose": "measured"},
@@ -114,8 +114,10 @@ def compile_graph(
 
     constants = {c.data_ptr for c in executable.program.constants}
 
+    tokens = {k for k, n in enumerate(graph_module.graph.find_nodes(op="placeholder")) if _is_token(n)}
+
     def run(*args: Any) -> list[Any]:
-        given = [_given(torch, a) if isinstance(a, torch.Tensor) else a for a in args]
+        given = [_given(torch, a) if isinstance(a, torch.Tensor) else a for k, a in enumerate(args) if k not in tokens]
         results = main(*[placement.value(g) for g in given] if placement.own_memory else given)
         if placement.own_memory and not any([is_on_device(placement.device.kind, a) for a in args]):
             results = on_host(results)
@@ -127,6 +129,11 @@ def compile_graph(
         return made
 
     return boxed(run)  # type: ignore[no-any-return]
+
+
+def _is_token(node: Any) -> bool:
+    """True for an input that orders effects: it has no value."""
+    return node.op == "placeholder" and any([str(u.target) == EFFECTS and u.args[0] is node for u in node.users])
 
 
 def _given(torch: Any, value: Any) -> Tensor:
@@ -204,7 +211,9 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
     nodes = list(graph_module.graph.nodes)
     params: list[Var] = []
     for node in nodes:
-        if node.op == "placeholder":
+        if _is_token(node):
+            graph.values[node] = TOKEN
+        elif node.op == "placeholder":
             params.append(_parameter(context, node, params))
             graph.values[node] = _seen(params[-1], node.meta["val"])
         elif node.op == "get_attr":

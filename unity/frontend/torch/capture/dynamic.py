@@ -13,8 +13,8 @@ from ....support.optional import require
 def spread(signature: Signature | None, dynamic_shapes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Dynamic shapes in which one ``{axis: dim}`` given for an object stands for all tensors of the object.
 
-    ``signature``: that of ``forward``; arguments gathered by ``*x`` are one entry, as for torch. Raises FrontendError E732
-    where the shapes do not fit the example inputs.
+    ``signature``: that of ``forward``; arguments gathered by ``*x`` are one entry, as for torch, or an entry each. Raises
+    FrontendError E732 where the shapes do not fit the example inputs.
     """
     if dynamic_shapes is None:
         return None
@@ -24,6 +24,9 @@ def spread(signature: Signature | None, dynamic_shapes: Any, args: tuple[Any, ..
         )  # fmt: skip
     given = _arguments(signature, args, kwargs)
     if isinstance(dynamic_shapes, tuple):
+        if signature is not None and not kwargs and len(dynamic_shapes) == len(args) != len(given):  # *x, an entry each
+            place = [p.kind is p.VAR_POSITIONAL for p in signature.parameters.values()].index(True)
+            dynamic_shapes = (*dynamic_shapes[:place], dynamic_shapes[place:])
         if len(dynamic_shapes) != len(given):
             raise FrontendError(
                 "E732", f"dynamic_shapes has {len(dynamic_shapes)} entries, the example inputs are {len(given)}", help=_EXAMPLE

@@ -60,7 +60,8 @@ def inferable(torch: Any) -> Iterator[None]:
     """While it lasts torch infers recurrent layers over any number of steps, and does not ask what no result depends on:
 
     ``nll_loss``, whether there are rows at all, to give NaN where not: so does the operator itself; layers of transformers, whether
-    a mask is the causal one, a hint beside the mask. Distributions check their parameters and samples when the model runs.
+    a mask is the causal one, a hint beside the mask. Distributions check their parameters and samples when the model runs;
+    whether a matrix is symmetric does not decide whether they look further.
     """
     table = require("torch._decomp").decomposition_table
     loss, forward = torch.ops.aten.nll_loss.default, torch.ops.aten.nll_loss_forward.default
@@ -83,7 +84,21 @@ def inferable(torch: Any) -> Iterator[None]:
         torch._assert_async(valid.all(), "a parameter or a sample of a distribution is not valid")
         return True
 
+    def symmetric(self: Any, value: Any) -> Any:
+        return torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
+
+    matrices = {
+        "_Symmetric": symmetric,
+        "_PositiveSemidefinite": lambda self, value: (
+            symmetric(self, value) & (torch.linalg.eigvalsh(value) >= 0).all(-1)
+        ),
+        "_PositiveDefinite": lambda self, value: symmetric(self, value) & (torch.linalg.cholesky_ex(value).info == 0),
+    }
+    constraints = torch.distributions.constraints
+    checks = {name: getattr(constraints, name).check for name in matrices}
     try:
+        for name, check in matrices.items():
+            getattr(constraints, name).check = check
         layers._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
         torch._is_all_true = valid_later
         for target, rule in rules.items():
@@ -93,6 +108,8 @@ def inferable(torch: Any) -> Iterator[None]:
         yield
     finally:
         layers._detect_is_causal_mask, torch._is_all_true = asked, all_true
+        for name, check in checks.items():
+            getattr(constraints, name).check = check
         for target, (rule, kernels) in own.items():
             table[target] = rule
             target.py_kernels.clear()

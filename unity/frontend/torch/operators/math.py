@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,12 @@ def _sign(c: Context, a: Args) -> Expr:
     if not is_float(a.self):
         return a.self if c.dtype == "bool" else op.sign(a.self)
     return op.where(op.isnan(a.self), 0, op.sign(a.self))  # torch: the sign of NaN is 0
+
+
+@aten("angle.default")
+def _angle(c: Context, a: Args) -> Expr:
+    x = c.cast(a.self, c.dtype)
+    return op.where(op.isnan(x), x, op.where(op.less(x, 0), number(math.pi, c.dtype), 0))
 
 
 @aten("round.default")

@@ -35,6 +35,9 @@ from .torch_table import ATEN
 
 _CHECKS_OF_TORCH = ("aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
                     "aten.sym_constrain_range.default", "aten._linalg_check_errors.default")  # fmt: skip
+EFFECTS, TOKEN = "with_effects", ()
+"""The function by which AOT autograd orders effects, (token, operator, *arguments) to (token, *results), and a token: assertions
+keep their order without."""
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
@@ -92,7 +95,11 @@ class GraphImporter:
             if name == "aten._assert_scalar.default":
                 return self._assert(node)
             if name in ASSERTIONS:
-                return self._assert_tensor(node)
+                return self._assert_tensor(*node.args)
+            if name == EFFECTS and (target := str(node.args[1])) in (*ASSERTIONS, *_CHECKS_OF_TORCH):
+                if target in ASSERTIONS:
+                    self._assert_tensor(*node.args[2:])
+                return [TOKEN, None]
             if (
                 name in READS
                 and isinstance(c.value, (c.torch.SymInt, c.torch.SymBool))
@@ -131,11 +138,11 @@ class GraphImporter:
         if isinstance(cond, Expr) and type(cond) is not IntImm:
             self.context.emit(op.assert_op(cond, format=str(node.args[1])))
 
-    def _assert_tensor(self, node: Any) -> None:
+    def _assert_tensor(self, raw: Any, message: str = "an assertion failed") -> None:
         """A tensor of one bool that must hold when the program runs."""
         c = self.context
-        cond = c.reshape(c.cast(self.value_of(node.args[0]), "bool"), [])
-        c.emit(op.assert_op(c.emit(cond), format=str(node.args[1]) if len(node.args) > 1 else "an assertion failed"))
+        cond = c.reshape(c.cast(self.value_of(raw), "bool"), [])
+        c.emit(op.assert_op(c.emit(cond), format=str(message)))
 
     def _operator(self, node: Any) -> Result:
         c = self.context
