@@ -13,7 +13,7 @@ from unity.ffi.native.pool import num_threads, set_num_threads
 
 @pytest.fixture(autouse=True)
 def _native_however_small(monkeypatch):
-    monkeypatch.setattr(compact, "LEAST_NATIVE", 1)
+    monkeypatch.setattr(compact, "MIN_NATIVE", 1)
 
 
 @pytest.fixture

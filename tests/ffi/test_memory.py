@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import unity
-from unity.ffi.native.memory_ir import LEAST_KEPT
+from unity.ffi.native.memory_ir import MIN_POOLED
 from unity.ffi.native.native_helpers import (
     allocator_symbols,
     helper_engine,
@@ -76,7 +76,7 @@ def test_a_dropped_result_is_the_memory_of_the_next(double, count):
 
 
 def test_small_blocks_and_other_sizes_are_not_kept_for_each_other(double):
-    double(np.ones(LEAST_KEPT // 4 - 16, "float32"))
+    double(np.ones(MIN_POOLED // 4 - 16, "float32"))
     assert recycled_bytes() == 0
     place = double(np.ones(200_000, "float32")).data_ptr
     assert recycled_bytes() == 800_000

@@ -174,7 +174,7 @@ def test_the_bound_holds_for_a_process_that_stores_much(tmp_path, monkeypatch):
 
 
 def test_the_number_of_files_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache_module, "MOST_FILES", 12)
+    monkeypatch.setattr(cache_module, "MAX_FILES", 12)
     store = ObjectCache(tmp_path)
     for number in range(40):
         store.store(Key("test", of=str(number)), bytes(10))

@@ -25,7 +25,7 @@ from unity.ffi.cuda.memory import release_pool
 from unity.ffi.cuda.module import Module
 from unity.script import parse
 from unity.transform import PassContext
-from unity.vm.captured import MOST
+from unity.vm.captured import MAX_GRAPHS
 
 pytestmark = pytest.mark.gpu
 
@@ -93,9 +93,9 @@ def test_one_launch_and_copies_for_what_moves_alone(gpu: Any, executable: Any, r
     assert sizes.copied == {0} and sizes.inputs[0].data_ptr not in (x.data_ptr, y.data_ptr)
     out = unity.runtime.empty((40,), "float32", unity.cuda(0))
     assert vm["main"](x, out=out) is out and (out.numpy() == three(x.numpy())).all()
-    for n in range(1, MOST + 3):
+    for n in range(1, MAX_GRAPHS + 3):
         vm["main"](np.zeros(n, np.float32))
-    assert len(vm["main"].func.known) == MOST
+    assert len(vm["main"].func.known) == MAX_GRAPHS
     with pytest.raises(UnityError, match="float64"):
         vm["main"](np.zeros(40))
 

@@ -11,7 +11,7 @@ from unity.support.errors import VMError
 from unity.vm.executable import bytecode as bc
 from unity.vm.native import body
 from unity.vm.native.driver import driver_ir
-from unity.vm.native.segments import cut_places
+from unity.vm.native.segments import segment_starts
 
 BRANCHES = """
 @I.ir_module
@@ -56,19 +56,19 @@ def test_no_jump_crosses_a_cut():
         for _ in range(rng.randrange(8)):
             at, to = rng.sample(range(60), 2)
             code[at] = rng.choice([bc.Goto(to), bc.If(bc.Imm(True), to)])
-        for cut in cut_places(code, 5):
+        for cut in segment_starts(code, 5):
             assert isinstance(code[cut - 1], bc.Call)
             for at, instruction in enumerate(code):
                 if not isinstance(instruction, bc.Call):
                     assert (at < cut) == (instruction.target < cut)
-    assert cut_places([call] * 60, 5) == set(range(5, 60, 5))
-    assert cut_places([call] * 9, 5) == set()
+    assert segment_starts([call] * 60, 5) == set(range(5, 60, 5))
+    assert segment_starts([call] * 9, 5) == set()
 
 
 def test_branches_tuples_and_symbols(added, monkeypatch):
     x = np.array([3, 1, 2, 5], "float32")
     whole = unity.VirtualMachine(unity.compile(parse(BRANCHES)))["main"]
-    monkeypatch.setattr(body, "cut_places", lambda code: cut_places(code, 1))
+    monkeypatch.setattr(body, "segment_starts", lambda code: segment_starts(code, 1))
     made = unity.compile(parse(BRANCHES))
     assert driver_ir(made.program)[0].count('@"segment.') > 8  # each is defined and called
     cut = unity.VirtualMachine(made)["main"]
@@ -79,7 +79,7 @@ def test_branches_tuples_and_symbols(added, monkeypatch):
 
 
 def test_an_error_in_a_segment_leaves_the_function(added, monkeypatch):
-    monkeypatch.setattr(body, "cut_places", lambda code: cut_places(code, 3))
+    monkeypatch.setattr(body, "segment_starts", lambda code: segment_starts(code, 3))
     calls = []
 
     def once(x):

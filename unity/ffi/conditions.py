@@ -35,7 +35,7 @@ def compact_fault(array: np.ndarray) -> Fault | None:
     return "E609", f"expected a C-contiguous tensor, got shape {array.shape} with strides {steps}"
 
 
-def written_fault(array: np.ndarray) -> Fault | None:
+def read_only_fault(array: np.ndarray) -> Fault | None:
     """Memory that the function writes."""
     return None if array.flags.writeable else ("E610", "is written by the function, but the tensor is read-only")
 

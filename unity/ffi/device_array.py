@@ -17,7 +17,7 @@ from .device import Device
 
 ADDRESSES = 1 << 63
 """Bytes that no memory has."""
-NOWHERE = 1 << 12
+NO_DEVICE = 1 << 12
 """The address of arrays without elements whose owner gives none: numpy takes no zero. Nobody looks there."""
 
 
@@ -43,7 +43,7 @@ def array_at(
     sizes below zero or beyond all memory, and for elements at the address 0."""
     shape = tuple(shape)
     if 0 in shape:
-        strides, address = None, address or NOWHERE
+        strides, address = None, address or NO_DEVICE
     if not address or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize >= ADDRESSES:
         help = "the object that shows it says what cannot be"
         raise FFIError("E704", f"no array of shape {shape} begins at the address {address}", help=help)
@@ -74,10 +74,10 @@ def to_host(array: np.ndarray, device: Device) -> np.ndarray:
         made = np.empty(array.shape, array.dtype)
         device.memory.to_host(device.index, address_of(made), address_of(array), array.nbytes)
         return made
-    return _spread(array, device)[1].copy(order="C")
+    return _copy_span(array, device)[1].copy(order="C")
 
 
-def _spread(array: np.ndarray, device: Device) -> tuple[np.ndarray, np.ndarray, int]:
+def _copy_span(array: np.ndarray, device: Device) -> tuple[np.ndarray, np.ndarray, int]:
     """The bytes that a strided array reaches over, copied to the host; the array over them; where on the device they begin."""
     low, high = np.lib.array_utils.byte_bounds(array)
     raw = np.empty(high - low, np.uint8)
@@ -98,7 +98,7 @@ def assign(target: np.ndarray, device: Device, source: np.ndarray) -> None:
         given = np.asarray(source, order="C")
         device.memory.to_device(device.index, address_of(target), address_of(given), given.nbytes)
         return
-    raw, view, low = _spread(target, device)
+    raw, view, low = _copy_span(target, device)
     view[...] = source
     device.memory.to_device(device.index, low, address_of(raw), raw.nbytes)
 

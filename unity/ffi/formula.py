@@ -47,16 +47,16 @@ class FormulaEmitter:
         if kind in _PLAIN:
             return self.emit(f"{_PLAIN[kind]} i64 {operands[0]}, {operands[1]}")
         if kind in _COMPARE:
-            return self._wide(self.emit(f"icmp {_COMPARE[kind]} i64 {operands[0]}, {operands[1]}"))
+            return self._to_i64(self.emit(f"icmp {_COMPARE[kind]} i64 {operands[0]}, {operands[1]}"))
         if kind in ("min", "max"):
             return self.emit(f"call i64 @llvm.s{kind}.i64(i64 {operands[0]}, i64 {operands[1]})")
         if kind in ("floordiv", "floormod", "truncdiv", "truncmod"):
             return self._divide(kind, operands[0], operands[1])
         if kind == "not":
-            return self._wide(self.emit(f"icmp eq i64 {operands[0]}, 0"))
+            return self._to_i64(self.emit(f"icmp eq i64 {operands[0]}, 0"))
         if kind in ("and", "or"):
             a, b = self._truth(operands[0]), self._truth(operands[1])
-            return self._wide(self.emit(f"{kind} i1 {a}, {b}"))
+            return self._to_i64(self.emit(f"{kind} i1 {a}, {b}"))
         if kind == "select":
             return self.emit(f"select i1 {self._truth(operands[0])}, i64 {operands[1]}, i64 {operands[2]}")
         raise InternalError("E902", f"unknown operator {kind!r} in a dimension formula")
@@ -64,7 +64,7 @@ class FormulaEmitter:
     def _truth(self, operand: str) -> str:
         return self.emit(f"icmp ne i64 {operand}, 0")
 
-    def _wide(self, bit: str) -> str:
+    def _to_i64(self, bit: str) -> str:
         return self.emit(f"zext i1 {bit} to i64")
 
     def _divide(self, kind: str, a: str, b: str) -> str:

@@ -89,7 +89,7 @@ def _without_memory(plain: torch.Tensor, error: RuntimeError) -> FFIError:
 
 
 @cache
-def _carried(dtype: np.dtype) -> tuple[np.dtype, torch.dtype] | None:
+def _carrier(dtype: np.dtype) -> tuple[np.dtype, torch.dtype] | None:
     """The integers that numpy hands to torch for a type, and what torch makes of them; None for types both have."""
     kind = from_numpy(dtype)
     target = getattr(require("torch"), kind.name, None)
@@ -126,7 +126,7 @@ def _over_memory(array: np.ndarray) -> torch.Tensor:
         raise FFIError("E712", "torch cannot share read-only memory", help="copy first: tensor.numpy().copy()")
     if any([step < 0 for step in array.strides]):
         raise FFIError("E704", "torch has no negative strides", help="copy first: tensor.numpy().copy()")
-    carried = _carried(array.dtype)
+    carried = _carrier(array.dtype)
     if carried is not None:
         return torch_module.from_numpy(array.view(carried[0])).view(carried[1])  # type: ignore[no-any-return]
     name = from_numpy(array.dtype).name

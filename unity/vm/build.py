@@ -30,7 +30,7 @@ from ..transform.infra.context import USE_CUDA_GRAPH, PassContext
 from ..transform.infra.passes import Pipeline
 from .confined import check_confined
 from .executable.executable import Executable
-from .program_cache import remembered_build
+from .program_cache import cached_build
 from .stages import BuildConfig, Passes, as_module, checked, configure, graph, kernels, link, plan, schedule, verified
 
 TRIM_BYTES = 16 << 20
@@ -59,19 +59,21 @@ def build(
     with Progress("compiling"), config.target, young_collection():
         source = verified(mod, config)
         if discard_parameters is not False:
-            told = None if discard_parameters is True else discard_parameters
-            made = build_anew(source, config, Releases(module_constants(source), told))
+            discard = None if discard_parameters is True else discard_parameters
+            executable = build_anew(source, config, Releases(module_constants(source), discard))
         else:
             with no_collection():
-                place = remembered_build(source, config)
-                found = None if place is None else place.load(config)
-            made = found or build_anew(source if place is None else place.traced(), config, Releases())
-            if place is not None and found is None:
-                place.keep(made)
-    made.describe = partial(module_text, source)
+                build_cache = cached_build(source, config)
+                found = None if build_cache is None else build_cache.load(config)
+            executable = found or build_anew(
+                source if build_cache is None else build_cache.traced(), config, Releases()
+            )
+            if build_cache is not None and found is None:
+                build_cache.keep(executable)
+    executable.describe = partial(module_text, source)
     walked_statement.cache_clear()
-    _trim(made.program.constants)  # what lowering needed
-    return made
+    _trim(executable.program.constants)  # what lowering needed
+    return executable
 
 
 def build_anew(mod: IRModule, config: BuildConfig, releases: Releases) -> Executable:
@@ -79,9 +81,9 @@ def build_anew(mod: IRModule, config: BuildConfig, releases: Releases) -> Execut
     with releases:
         planned = plan(schedule(graph(checked(mod, config), config), config), config)
         _trim(module_constants(planned))  # weights folded or cut on the way to the packed ones
-        made = link(planned, kernels(planned, config), config)
-    releases.sweep(made.program.constants)
-    return made
+        executable = link(planned, kernels(planned, config), config)
+    releases.sweep(executable.program.constants)
+    return executable
 
 
 def _trim(constants: list[Tensor]) -> None:

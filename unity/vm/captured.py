@@ -25,7 +25,7 @@ from .builtins.values import to_value
 from .executable import bytecode as bc
 from .executable.entry import plan_entry
 
-MOST = 16
+MAX_GRAPHS = 16
 """Sizes of a function whose graphs are kept; the one that was used longest ago goes first."""
 _ON_SIZES = frozenset({
     "alloc_storage", "new_tensor", "new_tensor_of", "tensor_in", "tensor_in_of", "view", "view_of", "move", "tuple", "shape",
@@ -66,8 +66,8 @@ def require_capturable(program: bc.Program, name: str, foreign: Collection[str],
                 raise _refused(name, f"the operation {row.name} on the host", program, instruction.place)
 
 
-def _refused(name: str, what: str, program: bc.Program, place: int) -> VMError:
-    where = program.place(place)
+def _refused(name: str, what: str, program: bc.Program, location: int) -> VMError:
+    where = program.place(location)
     return VMError("E639", f"{name} cannot be captured as a CUDA graph: it has {what}{f' ({where})' if where else ''}",
                    help="call it by a machine without cuda_graph=True, or move that into a function of its own")  # fmt: skip
 
@@ -88,17 +88,17 @@ class _Sizes:
 
 
 class CapturedCalls:
-    """Calls of one function. ``plain`` is the function itself, ``arenas`` gives what holds the memory of its temporaries."""
+    """Calls of one function. ``function`` is the function itself, ``arenas`` gives what holds the memory of its temporaries."""
 
     def __init__(
         self,
         name: str,
         program: bc.Program,
         placement: Placement,
-        plain: Callable[..., Any],
+        function: Callable[..., Any],
         arenas: Callable[[], list[Any]],
     ) -> None:
-        self.plain, self.placement, self.arenas = plain, placement, arenas
+        self.function, self.placement, self.arenas = function, placement, arenas
         memory, index = placement.device.memory, placement.device.index
         assert memory.capture is not None
         self.capture = memory.capture
@@ -113,7 +113,7 @@ class CapturedCalls:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run, by a graph where the call is like an earlier one. Raises as the function does."""
         if "out" in kwargs:
-            return self.plain(*args, **kwargs)
+            return self.function(*args, **kwargs)
         given = self.checker.order(args, kwargs) if kwargs else list(args)
         leaves: list[Tensor] = []
         others: list[Any] = []
@@ -121,40 +121,40 @@ class CapturedCalls:
         shown = []
         for position, value in enumerate(given):
             before = len(leaves)
-            shown.append(self._shown(value, leaves, others))
+            shown.append(self._cache_key(value, leaves, others))
             if position in self.written:
                 fixed.update(range(before, len(leaves)))
         if any([leaves[k].device != self.placement.device for k in fixed]):
-            return self.plain(*given)  # it is written to, and copied back
+            return self.function(*given)  # it is written to, and copied back
         key = (self.stream(), *shown, *[leaves[k].data_ptr for k in fixed])
         with self.lock:
             sizes = self.known.get(key)
             if sizes is not None:
                 self.known.move_to_end(key)
         if sizes is None:
-            made = self.plain(*given)
+            result = self.function(*given)
             with self.lock:
                 self.known[key] = _Sizes([leaf.data_ptr for leaf in leaves], others)
-                if len(self.known) > MOST:
+                if len(self.known) > MAX_GRAPHS:
                     self.known.popitem(last=False)
-            return made
+            return result
         with self.lock, self.placement.running:
-            self._read(sizes, leaves, fixed)
+            self._update_inputs(sizes, leaves, fixed)
             if sizes.graph is None:
                 again, arenas = iter(sizes.inputs), self.arenas()
                 arguments = [_replaced(value, again) for value in given]
                 with deferred_assertions() as sizes.assertions:
                     sizes.result, sizes.graph = self.capture(
-                        self.placement.device.index, lambda: self.plain(*arguments)
+                        self.placement.device.index, lambda: self.function(*arguments)
                     )
                 sizes.graph.kept += [*arenas, *self.arenas()]
             sizes.graph.launch()
-            made = _copied(sizes.result)
+            result = _copied(sizes.result)
             for assertion in sizes.assertions:
                 assert_op(*assertion)
-            return made
+            return result
 
-    def _shown(self, value: Any, leaves: list[Tensor], others: list[Any]) -> Any:
+    def _cache_key(self, value: Any, leaves: list[Tensor], others: list[Any]) -> Any:
         """The part of a value that tells calls apart, zeros by their sign; its tensors go to ``leaves``, what is known by its
         identity alone to ``others``."""
         found = to_value(value)
@@ -163,7 +163,7 @@ class CapturedCalls:
         if isinstance(found, (bool, int, str)) or found is None:
             return type(found), found
         if isinstance(found, tuple):
-            return tuple([self._shown(v, leaves, others) for v in found])
+            return tuple([self._cache_key(v, leaves, others) for v in found])
         if not isinstance(found, Tensor):
             others.append(found)
             return type(found), id(found)
@@ -171,17 +171,17 @@ class CapturedCalls:
         array = found.layout
         return type(value), found.device, array.shape, array.dtype.str, array.dtype.name, array.flags.c_contiguous
 
-    def _read(self, sizes: _Sizes, leaves: list[Tensor], fixed: Iterable[int]) -> None:
+    def _update_inputs(self, sizes: _Sizes, leaves: list[Tensor], fixed: Iterable[int]) -> None:
         """Have the arguments where the graph reads them; where one has moved the graph is made anew."""
-        place = self.placement.device
+        device = self.placement.device
         for k, leaf in enumerate(leaves):
-            moved = leaf.data_ptr != sizes.addresses[k] or leaf.device != place
+            moved = leaf.data_ptr != sizes.addresses[k] or leaf.device != device
             if moved and k not in sizes.copied and k not in fixed:
                 sizes.copied.add(k)
                 sizes.graph = None
         sizes.addresses = [leaf.data_ptr for leaf in leaves]
         if sizes.graph is None:
-            sizes.inputs = [leaf.copyto(place) if k in sizes.copied else leaf for k, leaf in enumerate(leaves)]
+            sizes.inputs = [leaf.copyto(device) if k in sizes.copied else leaf for k, leaf in enumerate(leaves)]
         else:
             for k in sizes.copied:
                 sizes.inputs[k].copyfrom(leaves[k])

@@ -40,10 +40,10 @@ def check_confined(mod: IRModule) -> None:
         for node in nodes:
             called = node.op.name if type(node) is Call and type(node.op) is Op else ""
             callee = node.args[0].value if called and node.args and type(node.args[0]) is StringImm else ""
-            own = called in _EXTERN and callee in mod.functions
-            if called in _CODE or (called in _EXTERN and not own):
+            defined = called in _EXTERN and callee in mod.functions
+            if called in _CODE or (called in _EXTERN and not defined):
                 raise _refused(name, f"calls {called}({callee!r})")
-            if _is_address(node) and not (own or called in _DERIVED or isinstance(node, Var)):
+            if _is_address(node) and not (defined or called in _DERIVED or isinstance(node, Var)):
                 raise _refused(name, "makes an address of what is none")
 
 

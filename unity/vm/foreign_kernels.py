@@ -30,16 +30,16 @@ def link_foreign(
     """Give the tensor programs of a section for the device ``there`` entries in a program whose tensors lie on ``here``; their
     names."""
     kernels = {program.symbol(name): signature for name, signature in program.kernels.items()}
-    own = Engine({BRIDGE: BRIDGE_ADDRESS})
+    host_engine = Engine({BRIDGE: BRIDGE_ADDRESS})
     with RunningOn(there):
-        runtime.link(own, objects, kernels)
-        defined = set(own.names())
+        runtime.link(host_engine, objects, kernels)
+        defined = set(host_engine.names())
     found: dict[str, ForeignKernel] = {}
     names = set()
     for name, signature in program.kernels.items():
         linked = program.linked(name)
         if linked in defined:
-            raw = RawKernel(signature, own.address(linked), own)
+            raw = RawKernel(signature, host_engine.address(linked), host_engine)
             found[program.symbol(name)] = ForeignKernel(raw, here, there)
             names.add(name)
     word_kernels(engine, found, kernels)
@@ -64,14 +64,14 @@ class ForeignKernel:
                 if not isinstance(param, BufferParam):
                     values.append(C_TYPES[param.dtype].from_address(place).value)
                     continue
-                own = self.bytes_of(place, param, symbols)
-                copy = own.copyto(self.there)
+                host = self.bytes_of(place, param, symbols)
+                copy = host.copyto(self.there)
                 values.append(copy)
                 if param.written:
-                    written.append((own, copy))
+                    written.append((host, copy))
             result = self.raw([*values, *symbols])
-            for own, copy in written:
-                own.copyfrom(copy)
+            for host, copy in written:
+                host.copyfrom(copy)
         if signature.result is not None:
             target = ctypes.c_uint64.from_address(first + 8 * len(symbols)).value
             C_TYPES[signature.result].from_address(target).value = result

@@ -77,7 +77,7 @@ def kernel_parts(pipeline: Pipeline, target: Target) -> dict[str, str]:
 
 
 def compile_kernels(
-    functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target, made: CompiledKernels
+    functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target, compiled: CompiledKernels
 ) -> None:
     """Lower and compile tensor programs, or find what that gave before. Raises PassError, CodegenError."""
     report_progress("tensor programs", 0, len(functions))
@@ -85,9 +85,9 @@ def compile_kernels(
     if is_watched() or backend.cache_key is None or not is_own(pipeline):
         code = _generated(functions, pipeline, target, backend)()
         rows = {name: (signature, code.symbols[name]) for name, signature in code.signatures.items()}
-        made.add(target, [code.data], rows)
+        compiled.add(target, [code.data], rows)
     else:
-        _Kernels(pipeline, target, backend).compile(functions, made)
+        _Kernels(pipeline, target, backend).compile(functions, compiled)
 
 
 class _Kernels:
@@ -100,7 +100,7 @@ class _Kernels:
         self.groups: dict[Key, Group] = {}
         self.found: dict[Key, KernelCode] = {}
 
-    def compile(self, functions: Mapping[str, PrimFunc], made: CompiledKernels) -> None:
+    def compile(self, functions: Mapping[str, PrimFunc], compiled: CompiledKernels) -> None:
         """All programs."""
         names: dict[Key, list[list[str]]] = {}
         for group in kernel_groups(functions):
@@ -121,7 +121,7 @@ class _Kernels:
                     name = names_of[known] if len(user) > 1 else user[0]  # the key of one program has no name in it
                     rows[name] = signature if known == name else replace(signature, name=name), code.symbols[known]
         data = [self.found[key].data for key in names]
-        made.add(self.target, data, {name: rows[name] for name in functions if name in rows})
+        compiled.add(self.target, data, {name: rows[name] for name in functions if name in rows})
 
     def key(self, group: Group) -> Key:
         """The key of a group: everything that decides its machine code."""
@@ -163,23 +163,23 @@ class _Kernels:
         """Remember a group: its table here, the code where the code generator left it, or beside the table."""
         self.found[key] = code
         rows = [[name, code.symbols[name], signature_data(s)] for name, s in code.signatures.items()]
-        place = code.key
-        if not place:
-            place = Key("code", of=key)
-            self.store.store(place, code.data)
-        self.store.store(key, json.dumps([place, rows], separators=(",", ":")).encode())
+        location = code.key
+        if not location:
+            location = Key("code", of=key)
+            self.store.store(location, code.data)
+        self.store.store(key, json.dumps([location, rows], separators=(",", ":")).encode())
 
     def load(self, key: Key) -> KernelCode | None:
         """The result of an earlier build; None where any part of it is gone or damaged."""
         entry = self.store.load(key)
         if entry is None:
             return None
-        place, rows = json.loads(entry)
-        data = self.store.load(place)
+        location, rows = json.loads(entry)
+        data = self.store.load(location)
         if data is None:
             return None
         signatures = {name: read_signature(value) for name, _, value in rows}
-        return KernelCode(data, signatures, {name: symbol for name, symbol, _ in rows}, place)
+        return KernelCode(data, signatures, {name: symbol for name, symbol, _ in rows}, location)
 
 
 def _generated(

@@ -88,17 +88,17 @@ def load(path: str | Path, trust: bool = True) -> Executable:
         options: dict[str, Any] = dict(meta.options)
         if missing:
             options["target"] = _for_this_machine(str(options.get("target", "")))
-        made = _recompile(*describe(), options, trust, reason)
+        executable = _recompile(*describe(), options, trust, reason)
     else:
         objects = {
             name.removeprefix("object."): bytes(data) for name, data in sections.items() if name.startswith("object.")
         }
-        made = Executable(
+        executable = Executable(
             decode(bytecode, constants[:count], meta.costs), objects, meta.triple, meta.features, meta.driver, meta.words,
             dict(meta.options), [pool], describe, start=VirtualMachine, own_code=partial(_own_code, brought, meta.driver),
         )  # fmt: skip
-    made.model, made.state = model, constants[count:]
-    return made
+    executable.model, executable.state = model, constants[count:]
+    return executable
 
 
 def _own_code(brought: bytes | None, driver: str, executable: Executable) -> bytes:
@@ -148,5 +148,5 @@ def _recompile(text: str, constants: list[Tensor], options: dict[str, Any], trus
         build = load_room("compiler")
     except ImportError as error:
         raise ArtifactError("E804", f"{reason}, and the compiler is not installed: {error}") from error
-    made: Executable = build.rebuild(text, constants, options, trust)
-    return made
+    executable: Executable = build.rebuild(text, constants, options, trust)
+    return executable

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..ffi.abi import symbols_of
-from ..ffi.conditions import Fault, compact_fault, kind_fault, written_fault
+from ..ffi.conditions import Fault, compact_fault, kind_fault, read_only_fault
 from ..ffi.tensor import Tensor
 from ..ffi.torch_bridge import is_torch_tensor
 from ..support.errors import VMError
@@ -46,9 +46,9 @@ def results_of(fn: bc.VMFunction, program: bc.Program) -> tuple[bool, list[bc.Ar
     if len(returns) != 1:
         return None
     value = returns[0].value
-    made = [i for i in fn.code if isinstance(i, bc.Call) and isinstance(value, bc.Reg) and i.dst == value.index]
-    if len(made) == 1 and program.table[made[0].function] == bc.Entry("builtin", "tuple"):
-        return False, list(made[0].args)
+    definitions = [i for i in fn.code if isinstance(i, bc.Call) and isinstance(value, bc.Reg) and i.dst == value.index]
+    if len(definitions) == 1 and program.table[definitions[0].function] == bc.Entry("builtin", "tuple"):
+        return False, list(definitions[0].args)
     kind = fn.registers[value.index].kind if isinstance(value, bc.Reg) else ""
     return (True, [value]) if kind == "tensor" or isinstance(value, bc.Const) else None
 
@@ -57,11 +57,11 @@ def _allocation(fn: bc.VMFunction, program: bc.Program, value: bc.Arg) -> int | 
     """Number of the instruction that allocates a result, where its sizes are known when the function starts."""
     if not isinstance(value, bc.Reg) or value.index < len(fn.params):
         return None
-    made = [(k, i) for k, i in enumerate(fn.code) if isinstance(i, bc.Call) and i.dst == value.index]
-    if len(made) != 1 or program.table[made[0][1].function] != _NEW:
+    definitions = [(k, i) for k, i in enumerate(fn.code) if isinstance(i, bc.Call) and i.dst == value.index]
+    if len(definitions) != 1 or program.table[definitions[0][1].function] != _NEW:
         return None
     early = {a.slot for i in fn.code[: fn.prologue] if isinstance(i, bc.Call) for a in i.args if isinstance(a, bc.Bind)}
-    return made[0][0] if all([symbols_of(d) <= early for d in fn.registers[value.index].dims]) else None
+    return definitions[0][0] if all([symbols_of(d) <= early for d in fn.registers[value.index].dims]) else None
 
 
 def allocates_results(program: bc.Program, name: str) -> bool:
@@ -69,15 +69,15 @@ def allocates_results(program: bc.Program, name: str) -> bool:
     call, and no memory of another result."""
     fn = program.functions[name]
     found = results_of(fn, program)
-    made: dict[int, list[bc.Call]] = {}
+    definitions: dict[int, list[bc.Call]] = {}
     for instruction in fn.code:
         if isinstance(instruction, bc.Call):
-            made.setdefault(instruction.dst, []).append(instruction)
+            definitions.setdefault(instruction.dst, []).append(instruction)
 
     def allocated(value: bc.Arg) -> int | None:
         """The register of the memory that a value lies in, where the function allocates it."""
         while isinstance(value, bc.Reg):
-            calls = made.get(value.index, [])
+            calls = definitions.get(value.index, [])
             entry = program.table[calls[0].function] if len(calls) == 1 else None
             if entry in _VIEWS:
                 value = calls[0].args[0]
@@ -85,8 +85,8 @@ def allocates_results(program: bc.Program, name: str) -> bool:
             return value.index if entry in _ALLOCATIONS else None
         return None
 
-    places = [allocated(v) for v in found[1]] if found is not None else [None]
-    return None not in places and len(set(places)) == len(places)
+    origins = [allocated(v) for v in found[1]] if found is not None else [None]
+    return None not in origins and len(set(origins)) == len(origins)
 
 
 def with_outputs(program: bc.Program, name: str) -> OutPlan | None:
@@ -97,12 +97,12 @@ def with_outputs(program: bc.Program, name: str) -> OutPlan | None:
         return None
     single, values = found
     branches = any([isinstance(i, (bc.Goto, bc.If)) for i in fn.code])
-    places = [None if branches or values.count(v) > 1 else _allocation(fn, program, v) for v in values]
+    allocations = [None if branches or values.count(v) > 1 else _allocation(fn, program, v) for v in values]
     count = len(fn.params)
-    taken = [v for v, at in zip(values, places) if at is not None and isinstance(v, bc.Reg)]
+    taken = [v for v, at in zip(values, allocations) if at is not None and isinstance(v, bc.Reg)]
     numbers = {v.index: count + k for k, v in enumerate(taken)}
     direct = tuple([numbers[v.index] - count if isinstance(v, bc.Reg) and at is not None else None
-                    for v, at in zip(values, places)])  # fmt: skip
+                    for v, at in zip(values, allocations)])  # fmt: skip
     if not taken:
         return OutPlan(program, name, single, direct)
 
@@ -131,11 +131,11 @@ def with_outputs(program: bc.Program, name: str) -> OutPlan | None:
         prologue.append(bc.Call(-1, rows[0], (reg, ctx, bc.Imm(known.dtype), bc.Imm(len(known.dims)))))
         prologue.append(bc.Call(-1, rows[1], (reg, ctx, *[bc.Size(d) for d in known.dims])))
         prologue.append(bc.Call(-1, rows[2], (reg, ctx)))
-    body = [_renamed(i, moved) for k, i in enumerate(fn.code) if k >= fn.prologue and k not in places]
-    made = replace(
+    body = [_renamed(i, moved) for k, i in enumerate(fn.code) if k >= fn.prologue and k not in allocations]
+    direct_fn = replace(
         fn, params=tuple(params), registers=tuple(registers), code=(*prologue, *body), prologue=len(prologue)
     )
-    derived = replace(program, functions={**program.functions, name: made}, table=table, contexts=contexts)
+    derived = replace(program, functions={**program.functions, name: direct_fn}, table=table, contexts=contexts)
     return OutPlan(derived, name, single, direct)
 
 
@@ -152,24 +152,24 @@ def _renamed(instruction: bc.Instruction, moved: Callable[[int], int]) -> bc.Ins
 
 
 class OutCall:
-    """Calls of one function with ``out=``. ``plain`` is the function itself, ``direct`` the derived one, ``order`` puts arguments
-    in the order of the parameters."""
+    """Calls of one function with ``out=``. ``function`` is the function itself, ``direct`` the derived one, ``order`` puts
+    arguments in the order of the parameters."""
 
-    def __init__(self, plan: OutPlan | None, name: str, plain: Callable[..., Any], direct: Callable[..., Any],
+    def __init__(self, plan: OutPlan | None, name: str, function: Callable[..., Any], direct: Callable[..., Any],
                  order: Callable[..., list[object]]) -> None:  # fmt: skip
-        self.plan, self.name, self.plain, self.direct, self.order = plan, name, plain, direct, order
+        self.plan, self.name, self.function, self.direct, self.order = plan, name, function, direct, order
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         """Run, and give ``out`` back. Raises VMError E982, E983, and E602 to E613 where an output does not fit."""
         plan, results = self.plan, None
         if plan is not None and not kwargs and None not in plan.direct:
             outs = (out,) if plan.single else out
-            if type(outs) is tuple and len(outs) == len(plan.direct) and _apart(args, outs):
+            if type(outs) is tuple and len(outs) == len(plan.direct) and _disjoint(args, outs):
                 self.direct(*args, *outs)
                 return out
         given = self.order(args, kwargs)
         if plan is None:
-            results = self.plain(*given)
+            results = self.function(*given)
             plan = OutPlan(_NOTHING, self.name, not isinstance(results, tuple),
                            (None,) * (len(results) if isinstance(results, tuple) else 1))  # fmt: skip
             if not any([isinstance(v, Tensor) for v in (results if isinstance(results, tuple) else (results,))]):
@@ -194,15 +194,15 @@ class OutCall:
             results = self.direct(*given, *memory)
             copied = [k for k, d in enumerate(plan.direct) if d is None]
         elif results is None:
-            results = self.plain(*given)
+            results = self.function(*given)
         values = [results] if plan.single else list(results)
         pairs = [
             (self._fitting(values[k], target, labels[k]), target) for k in copied if (target := targets[k]) is not None
         ]
         for value, target in [(value.copyto(value.device) if overlaps else value, target) for value, target in pairs]:
             target.copyfrom(value)
-        made = [v if o is None else o for v, o in zip(values, outs)]
-        return made[0] if plan.single else tuple(made)
+        results = [v if o is None else o for v, o in zip(values, outs)]
+        return results[0] if plan.single else tuple(results)
 
     def _target(self, value: Any, label: str) -> Tensor:
         """The memory of an output. Raises VMError E982, E609, E610 where it is no writable compact tensor."""
@@ -210,7 +210,7 @@ class OutCall:
         if found is None:
             raise VMError("E982", f"{self.name}: {label} is no tensor but {type(value).__name__}",
                           help="give a numpy array, a unity.Tensor or a torch tensor")  # fmt: skip
-        self._refuse(label, compact_fault(found.layout) or written_fault(found.layout))
+        self._refuse(label, compact_fault(found.layout) or read_only_fault(found.layout))
         return found
 
     def _fitting(self, value: Any, target: Tensor, label: str) -> Tensor:
@@ -228,7 +228,7 @@ class OutCall:
             raise VMError(fault[0], f"{self.name}: {label}: {fault[1]}")
 
 
-def _apart(args: tuple[Any, ...], outs: tuple[Any, ...]) -> bool:
+def _disjoint(args: tuple[Any, ...], outs: tuple[Any, ...]) -> bool:
     """True if the outputs share no memory with each other and the arguments (all of them compact, or the call is going to refuse
     them); False where only a closer look can say."""
     taken: list[tuple[int, int]] = []

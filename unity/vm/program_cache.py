@@ -39,16 +39,16 @@ from .stages import BuildConfig
 from .virtual_machine import VirtualMachine
 
 
-def remembered_build(source: IRModule, config: BuildConfig) -> RememberedBuild | None:
+def cached_build(source: IRModule, config: BuildConfig) -> CachedBuild | None:
     """The place of a build in the cache, which may be off; None where it has none."""
     if is_watched():
         return None
     parts: dict[str, str] = {}
-    for place in dict.fromkeys([config.target, *by_target(source, config.target)]):
-        backend, found = backend_of(place), kernel_parts(config.lowering_for(place), place)
+    for target in dict.fromkeys([config.target, *by_target(source, config.target)]):
+        backend, found = backend_of(target), kernel_parts(config.lowering_for(target), target)
         if not found or not are_own(backend.rules):
             return None
-        found |= {"machine": repr(backend.machine(place)), "rules": repr([rule.name for rule in backend.rules])}
+        found |= {"machine": repr(backend.machine(target)), "rules": repr([rule.name for rule in backend.rules])}
         parts = {name: "; ".join(filter(None, (parts.get(name), text))) for name, text in found.items()}
     database = SCHEDULES.top
     if database is not None:
@@ -56,7 +56,7 @@ def remembered_build(source: IRModule, config: BuildConfig) -> RememberedBuild |
         if not parts["database"]:
             return None
     passes = (config.graph, config.schedule, config.plan, config.lowering)
-    if not all([isinstance(p, Pipeline) and is_own(p) and _says_all(p) for p in passes]):
+    if not all([isinstance(p, Pipeline) and is_own(p) and _is_complete(p) for p in passes]):
         return None
     try:
         with deep_recursion():
@@ -66,17 +66,17 @@ def remembered_build(source: IRModule, config: BuildConfig) -> RememberedBuild |
     if any([type(c) is not Tensor for c in constants]) or any([_is_foreign(row, text) for row in OPS.values()]):
         return None
     key = Key(
-        "program", module=text, constants=_seen(constants), passes=",".join(map(str, passes[:3])), exec_mode=config.exec_mode,
-        cuda_graph=str(config.cuda_graph), driver=driver_tag(), numpy=np.__version__,
+        "program", module=text, constants=_constants_text(constants), passes=",".join(map(str, passes[:3])),
+        exec_mode=config.exec_mode, cuda_graph=str(config.cuda_graph), driver=driver_tag(), numpy=np.__version__,
         verify=str(int_option("UNITY_VERIFY")), **parts,
     )  # fmt: skip
     if bool_option("UNITY_EXPLAIN"):  # to be told, the passes run
         object_cache().load(key)
         return None
-    return RememberedBuild(key, source, constants)
+    return CachedBuild(key, source, constants)
 
 
-def _says_all(pipeline: Pipeline) -> bool:
+def _is_complete(pipeline: Pipeline) -> bool:
     """True if the text of a pipeline says everything about it."""
     return all([PASSES.get(p.name) == p or Pipeline.parse(str(p)).passes == (p,) for p in pipeline])
 
@@ -93,7 +93,7 @@ def _is_outside(function: object) -> bool:
     return callable(function) and str(getattr(function, "__module__", "")).partition(".")[0] not in own
 
 
-def _seen(constants: list[Tensor]) -> str:
+def _constants_text(constants: list[Tensor]) -> str:
     """A text of what passes see of constants without a ledger: their order in memory, which share it, and small ones."""
     first: dict[int, int] = {}
     rows = []
@@ -105,7 +105,7 @@ def _seen(constants: list[Tensor]) -> str:
     return json.dumps(rows, separators=(",", ":"))
 
 
-class RememberedBuild:
+class CachedBuild:
     """One build: ``load`` what an earlier one left, or build ``traced()`` and ``keep`` what that gives."""
 
     def __init__(self, key: Key, source: IRModule, constants: list[Tensor]) -> None:
@@ -133,7 +133,7 @@ class RememberedBuild:
             program = decode(bytecode, constants, SCHEMA.read(Costs, entry["costs"]))
         except ArtifactError:  # damaged: it is made again
             return None
-        made = Executable(
+        executable = Executable(
             program,
             dict(zip(entry["objects"], objects, strict=True)),
             config.target.triple,
@@ -145,28 +145,28 @@ class RememberedBuild:
             start=VirtualMachine,
             own_code=pack_own_code,
         )
-        return made
+        return executable
 
-    def keep(self, made: Executable) -> None:
+    def keep(self, executable: Executable) -> None:
         """Free an executable of the ledger, and remember it."""
-        rows, made.program.constants = self.ledger.settle(made.program.constants)
+        rows, executable.program.constants = self.ledger.settle(executable.program.constants)
         if not self.ledger.complete:
             return
         ledger = self.ledger
-        made.provenance = Provenance(ledger.sources, ledger.steps, ledger.literals, ledger.observed, rows)
+        executable.provenance = Provenance(ledger.sources, ledger.steps, ledger.literals, ledger.observed, rows)
         if self.store.folder is None:
             return
-        made.count_work()
+        executable.count_work()
         entry = {
             "literals": ledger.literals,
             "steps": ledger.steps,
             "observed": ledger.observed,
             "constants": rows,
-            "objects": list(made.objects),
-            "features": made.features,
-            "driver": made.driver_tag,
-            "words": made.driver_words,
-            "costs": write_costs(made.program.costs),
+            "objects": list(executable.objects),
+            "features": executable.features,
+            "driver": executable.driver_tag,
+            "words": executable.driver_words,
+            "costs": write_costs(executable.program.costs),
         }
         head = json.dumps(entry, separators=(",", ":")).encode()
-        self.store.store(self.key, join_objects([head, encode(made.program), *made.objects.values()]))
+        self.store.store(self.key, join_objects([head, encode(executable.program), *executable.objects.values()]))

@@ -134,28 +134,28 @@ def check(mod: IRModule | Function | PrimFunc, config: BuildConfig) -> IRModule:
 
 def graph(mod: IRModule, config: BuildConfig) -> IRModule:
     """Operators become calls of tensor programs: rewritten, fused, lowered one by one. Raises PassError."""
-    return _through(mod, config.graph, config)
+    return _apply(mod, config.graph, config)
 
 
 def schedule(mod: IRModule, config: BuildConfig) -> IRModule:
     """The loops of tensor programs are chosen by the rules of the target, constants packed as they want them."""
-    return _through(mod, config.schedule, config)
+    return _apply(mod, config.schedule, config)
 
 
 def plan(mod: IRModule, config: BuildConfig) -> IRModule:
     """Graph functions say which memory each call writes to: the form that becomes bytecode."""
-    return _through(mod, config.plan, config)
+    return _apply(mod, config.plan, config)
 
 
-def _through(mod: IRModule, passes: Callable[[IRModule], IRModule], config: BuildConfig) -> IRModule:
+def _apply(mod: IRModule, passes: Callable[[IRModule], IRModule], config: BuildConfig) -> IRModule:
     """The module after passes."""
     with config.target:
         if not isinstance(passes, Pipeline):
             report_progress("graph passes", 0, 1)
-            made = passes(mod)
-            if not isinstance(made, IRModule):
-                raise PassError("E690", f"the pipeline returned {type(made).__name__}, expected IRModule")
-            return made
+            result = passes(mod)
+            if not isinstance(result, IRModule):
+                raise PassError("E690", f"the pipeline returned {type(result).__name__}, expected IRModule")
+            return result
         context = PassContext.current()
         watched = context.is_special or not is_own(passes)  # somebody may look at modules that were rewritten
         for done, step in enumerate(passes):
@@ -171,28 +171,28 @@ def _through(mod: IRModule, passes: Callable[[IRModule], IRModule], config: Buil
 def lower(mod: IRModule, config: BuildConfig) -> dict[str, PrimFunc]:
     """The tensor programs as flat loops over one-dimensional buffers, each lowered for its target. Raises PassError."""
     lowered: dict[str, PrimFunc] = {}
-    for place, functions in by_target(mod, config.target).items():
-        with place:
-            lowered |= lower_prim_funcs(functions, config.lowering_for(place))
+    for target, functions in by_target(mod, config.target).items():
+        with target:
+            lowered |= lower_prim_funcs(functions, config.lowering_for(target))
     return lowered
 
 
 def generate(programs: Mapping[str, PrimFunc], config: BuildConfig) -> CompiledKernels:
     """Machine code of lowered tensor programs. Raises CodegenError."""
-    made = CompiledKernels()
-    for place, functions in by_target(IRModule(dict(programs), {}, {}), config.target).items():
-        with place:
-            code = backend_of(place).generate(functions, place, "")()
-        made.add(place, [code.data], {name: (s, code.symbols[name]) for name, s in code.signatures.items()})
-    return made
+    kernels = CompiledKernels()
+    for target, functions in by_target(IRModule(dict(programs), {}, {}), config.target).items():
+        with target:
+            code = backend_of(target).generate(functions, target, "")()
+        kernels.add(target, [code.data], {name: (s, code.symbols[name]) for name, s in code.signatures.items()})
+    return kernels
 
 
 def kernels(mod: IRModule, config: BuildConfig) -> CompiledKernels:
     """``lower`` and ``generate`` in one, program by program: those that were compiled before are found again."""
-    made = CompiledKernels()
-    for place, functions in by_target(mod, config.target).items():
-        compile_kernels(functions, config.lowering_for(place), place, made)
-    return made
+    code = CompiledKernels()
+    for target, functions in by_target(mod, config.target).items():
+        compile_kernels(functions, config.lowering_for(target), target, code)
+    return code
 
 
 def link(mod: IRModule, code: CompiledKernels, config: BuildConfig) -> Executable:
@@ -200,13 +200,17 @@ def link(mod: IRModule, code: CompiledKernels, config: BuildConfig) -> Executabl
     program = compile_module(mod, code.signatures, code.symbols)
     objects = {section: join_objects(data) for section, data in code.sections.items()}
     features = {part for place in (config.target, *code.targets) for part in place.required_features.split(",") if part}
-    made = Executable(program, objects, config.target.triple, ",".join(sorted(features)), options=config.options)
-    made.start, made.own_code, made.count = VirtualMachine, pack_own_code, partial(kernel_costs, mod, program)
+    executable = Executable(program, objects, config.target.triple, ",".join(sorted(features)), options=config.options)
+    executable.start, executable.own_code, executable.count = (
+        VirtualMachine,
+        pack_own_code,
+        partial(kernel_costs, mod, program),
+    )
     if int_option("UNITY_VERIFY") >= 1:
         _verified(program)
     if config.exec_mode == "native":
-        add_driver(made, config.target.processor)
-    return made
+        add_driver(executable, config.target.processor)
+    return executable
 
 
 def run(executable: Executable, exec_mode: str = "native") -> VirtualMachine:

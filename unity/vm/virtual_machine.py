@@ -158,9 +158,9 @@ class VirtualMachine:
         plain = (
             interpreted(program, self.interpreter, name, self._outputs_of(name)) if native is None else native.function(name)
         )  # fmt: skip
-        places = program.functions[name].host_results if self.placement.own_memory else ()
-        if places:
-            plain = with_host_results(plain, frozenset(places))
+        indices = program.functions[name].host_results if self.placement.own_memory else ()
+        if indices:
+            plain = with_host_results(plain, frozenset(indices))
         if not self.cuda_graph:
             return plain
         require_capturable(program, name, self._foreign, self.placement.device)
@@ -183,12 +183,12 @@ class VirtualMachine:
 
     def _outputs_of(self, name: str) -> OutHandler:
         """Calls of a function with ``out=``; what they need is made for the first one."""
-        made: list[OutCall] = []
+        calls: list[OutCall] = []
 
         def call(args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
-            if not made:
-                made.append(out_call(self, name))
-            return made[0](args, kwargs, out)
+            if not calls:
+                calls.append(out_call(self, name))
+            return calls[0](args, kwargs, out)
 
         return call
 
@@ -329,21 +329,21 @@ def device_for(executable: Executable, wanted: Device | None) -> Device:
                           help=f'VirtualMachine(ex, unity.device("{main.name}")), or compile it for another target')  # fmt: skip
         return wanted or make_device(main.name)
     kinds = [runtime_of(section).device for section in executable.objects if section != DRIVER]
-    own = [Device(kind.name) for kind in kinds if kind.host_memory and kind.name != CPU.kind]
-    own = list(dict.fromkeys([*own, CPU]))
-    if wanted is not None and wanted not in own:
-        raise VMError("E612", f"this program runs on {', '.join(map(str, own))}, not on {wanted}",
+    host_devices = [Device(kind.name) for kind in kinds if kind.host_memory and kind.name != CPU.kind]
+    host_devices = list(dict.fromkeys([*host_devices, CPU]))
+    if wanted is not None and wanted not in host_devices:
+        raise VMError("E612", f"this program runs on {', '.join(map(str, host_devices))}, not on {wanted}",
                       help=f'compile it for that device: unity.compile(mod, target="{wanted.kind}")')  # fmt: skip
-    return make_device(wanted or own[0])
+    return make_device(wanted or host_devices[0])
 
 
-def with_host_results(function: Callable[..., Any], places: frozenset[int]) -> Callable[..., Any]:
+def with_host_results(function: Callable[..., Any], indices: frozenset[int]) -> Callable[..., Any]:
     """A function some of whose tensors, by their numbers, are copied to the host; what is given as ``out`` stays where it is."""
 
     def moved(value: Any, numbers: Iterator[int]) -> Any:
         if isinstance(value, tuple):
             return tuple([moved(v, numbers) for v in value])
-        return value.to(CPU) if isinstance(value, Tensor) and next(numbers) in places else value
+        return value.to(CPU) if isinstance(value, Tensor) and next(numbers) in indices else value
 
     def call(*args: Any, **kwargs: Any) -> Any:
         found = function(*args, **kwargs)
@@ -399,9 +399,9 @@ def out_call(vm: VirtualMachine, name: str) -> OutCall:
 
 
 def _bound(call: Callable[..., Any], name: str, signature: str) -> BoundFunction:
-    made = BoundFunction(call)
-    made.name, made.signature = name, signature
-    return made
+    function = BoundFunction(call)
+    function.name, function.signature = name, signature
+    return function
 
 
 def require_processor(features: str) -> None:
@@ -415,19 +415,19 @@ def require_processor(features: str) -> None:
         )
 
 
-def link_kernels(executable: Executable, place: Device) -> tuple[Engine, set[str]]:
+def link_kernels(executable: Executable, device: Device) -> tuple[Engine, set[str]]:
     """The code of the tensor programs, each section loaded by the runtime of its target, and the names of those for another memory
-    than that of ``place``, where the program's tensors lie."""
+    than that of ``device``, where the program's tensors lie."""
     require_processor(executable.features)
     engine = Engine({BRIDGE: BRIDGE_ADDRESS}, keep=[executable])
     program = executable.program
     kernels = {program.symbol(name): signature for name, signature in program.kernels.items()}
     sections = {name: runtime_of(name) for name in executable.objects if name != DRIVER}
-    foreign, elsewhere = foreign_sections(sections, place), set[str]()
+    foreign, elsewhere = foreign_sections(sections, device), set[str]()
     for name, runtime in sections.items():
         objects = split_objects(executable.objects[name])
         if name in foreign:
-            elsewhere |= link_foreign(engine, runtime, objects, program, place, foreign[name])
+            elsewhere |= link_foreign(engine, runtime, objects, program, device, foreign[name])
         else:
             runtime.link(engine, objects, kernels)
     return engine, elsewhere

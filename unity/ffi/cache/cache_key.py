@@ -66,13 +66,13 @@ def difference(parts: Mapping[str, str], before: Mapping[str, str]) -> str:
 def _changed(now: str, was: str) -> str:
     """Two texts without what they begin and end with in common, where they are long."""
     if max(len(now), len(was)) > 60:
-        start = _equal(now, was)
-        end = _equal(now[:start:-1], was[:start:-1])
+        start = _common_prefix(now, was)
+        end = _common_prefix(now[:start:-1], was[:start:-1])
         now, was = now[start : len(now) - end], was[start : len(was) - end]
     return f"{now or 'nothing'}; was {was or 'nothing'}"
 
 
-def _equal(one: str, other: str) -> int:
+def _common_prefix(one: str, other: str) -> int:
     """The number of characters that two texts begin with in common."""
     return next((n for n, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
 

@@ -6,7 +6,7 @@ Invariant: a read returns exactly the bytes that this user (or root) stored unde
 nobody else's file is believed, nor one that others may write to. Files are written to a temporary name and renamed, so any number
 of processes may share a folder; a file that is damaged or was moved from another key is noticed by its checksum, removed, and
 rebuilt by the caller. A folder that cannot be read or written, or a full disk, is no error: the cache then never holds anything, as
-where caching is off. The folder's size stays below ``UNITY_CACHE_BYTES``, and the number of its files below ``MOST_FILES`` (what
+where caching is off. The folder's size stays below ``UNITY_CACHE_BYTES``, and the number of its files below ``MAX_FILES`` (what
 other processes add is counted at the next look): entries used longest ago go first.
 """
 
@@ -33,9 +33,9 @@ _SIZE = 4
 _T = TypeVar("_T")
 _STALE_SECONDS = 3600.0
 """Age after which a temporary file belongs to a writer that died."""
-MOST_FILES = 1 << 15
+MAX_FILES = 1 << 15
 """Files of a folder: a process that stores something looks at each of them once."""
-MOST_COMPARED = 1000
+MAX_COMPARED = 1000
 """Entries that are read to tell why a key has none: those used last."""
 
 
@@ -88,7 +88,7 @@ class ObjectCache:
         """Bytes stored under a key or its name, or None where there are none, or the file is damaged or somebody else's."""
         found = None if self.folder is None else self._read(self.path(key), key)
         if isinstance(key, Key) and bool_option("UNITY_EXPLAIN"):
-            print(f"cache: {key.stage}: {'found' if found is not None else self.why(key)}", file=sys.stderr)
+            print(f"cache: {key.stage}: {'found' if found is not None else self.explain_miss(key)}", file=sys.stderr)
         return None if found is None else found[1]
 
     def _read(self, path: Path, key: str) -> tuple[bytes, bytes] | None:
@@ -108,10 +108,10 @@ class ObjectCache:
             path.unlink()
         return None
 
-    def why(self, key: Key) -> str:
+    def explain_miss(self, key: Key) -> str:
         """The reason why there is no entry for a key: what differs from that of its stage which has most parts in common with
         it, of the entries used last."""
-        return "caching is off" if self.folder is None else differs(key.parts, self.entries(key.stage, MOST_COMPARED))
+        return "caching is off" if self.folder is None else differs(key.parts, self.entries(key.stage, MAX_COMPARED))
 
     def entries(self, stage: str | None = None, most: int | None = None) -> list[Entry]:
         """All entries (of a stage), the last used first; ``most``: of so many that were used last."""
@@ -146,7 +146,7 @@ class ObjectCache:
         try:
             self._write(self.path(key), data)
             known = self._size
-            if known is None or known + size > limit or self._files >= MOST_FILES:
+            if known is None or known + size > limit or self._files >= MAX_FILES:
                 self._size, self._files = self._trim(limit)
             else:
                 self._size, self._files = known + size, self._files + 1
@@ -180,9 +180,9 @@ class ObjectCache:
                 elif entry.name.endswith(".part") and now - status.st_mtime > _STALE_SECONDS:
                     os.unlink(entry.path)
         total, count = sum([size for _, size, _ in files]), len(files)
-        if total > limit or count > MOST_FILES:
+        if total > limit or count > MAX_FILES:
             for _, size, path in sorted(files):
-                if total <= limit * 3 // 4 and count <= MOST_FILES * 3 // 4:
+                if total <= limit * 3 // 4 and count <= MAX_FILES * 3 // 4:
                     break
                 with contextlib.suppress(OSError):
                     Path(path).unlink(missing_ok=True)

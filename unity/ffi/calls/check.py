@@ -22,7 +22,7 @@ from ..conditions import (
     kind_fault,
     length_fault,
     range_fault,
-    written_fault,
+    read_only_fault,
 )
 from ..device import CPU
 from ..dtype import DataType, from_numpy
@@ -31,13 +31,13 @@ from ..native.runtime_table import activate_torch
 from ..tensor import Tensor, float_bits, plain_array, shared_tensor
 from ..torch_bridge import array_from_torch, is_torch_tensor
 from .entry_spec import Arg, EntrySpec, Leaf, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg
-from .host_copies import written_for
+from .host_copies import device_copy
 
 COMPACT = "pass numpy.ascontiguousarray(x) or x.contiguous()"
 COMPACT_RESULT = "it is written in place: make it compact, e.g. numpy.empty(shape, dtype), and copy the result from it"
 
 
-def declared(arg: Arg, symbols: tuple[str, ...]) -> str:
+def declaration(arg: Arg, symbols: tuple[str, ...]) -> str:
     """The declaration of an argument, e.g. ``Tensor((n, 4), "float32")``."""
     if isinstance(arg, TensorArg):
         dims = "any rank" if arg.shape is None else _dims_text(arg.shape, symbols)
@@ -47,7 +47,7 @@ def declared(arg: Arg, symbols: tuple[str, ...]) -> str:
     if isinstance(arg, ShapeArg):
         return "Shape" if arg.dims is None else f"Shape({_dims_text(arg.dims, symbols)})"
     if isinstance(arg, TupleArg):
-        return f"Tuple({', '.join([declared(field, symbols) for field in arg.fields])})"
+        return f"Tuple({', '.join([declaration(field, symbols) for field in arg.fields])})"
     return "Object"
 
 
@@ -146,7 +146,7 @@ class _Call:
     def fail(self, code: str, arg: Arg, path: str, message: str, help: str | None = None) -> VMError:
         """The error for an argument; the note repeats its declaration."""
         place = f", {arg.where}" if arg.where else ""
-        note = Note(f"{arg.name} is declared {declared(arg, self.spec.symbols)}{place}")
+        note = Note(f"{arg.name} is declared {declaration(arg, self.spec.symbols)}{place}")
         return VMError(code, f"{self.spec.name}: argument {path}: {message}", notes=[note], help=help)
 
     def require(self, arg: Arg, path: str, fault: Fault | None, help: str | None = None) -> None:
@@ -195,7 +195,7 @@ class _Call:
         raise self.fail("E603", arg, path, f"expected a tensor, got {type(value).__name__}",
                         help="pass a numpy array, a unity.Tensor or a torch tensor")  # fmt: skip
 
-    def plain(self, arg: TensorArg | ScalarArg, value: object, path: str) -> np.ndarray:
+    def exact_array(self, arg: TensorArg | ScalarArg, value: object, path: str) -> np.ndarray:
         """``array_of`` as an exact ndarray of a data type that we have."""
         try:
             return plain_array(self.array_of(arg, value, path))
@@ -206,11 +206,11 @@ class _Call:
         """The tensor of a device; an array of the host is copied there, and back behind the call where that writes to it."""
         place = arg.device
         if isinstance(value, (np.ndarray, np.generic, memoryview, bytearray)):
-            array = self.plain(replace(arg, device=CPU), value, path)
+            array = self.exact_array(replace(arg, device=CPU), value, path)
             if not arg.written:
                 return Tensor(array, place)
-            self.require(arg, path, written_fault(array))
-            return written_for(array, place)
+            self.require(arg, path, read_only_fault(array))
+            return device_copy(array, place)
         activate_torch()  # native code reads the next one itself
         try:
             found = shared_tensor(value)
@@ -230,14 +230,14 @@ class _Call:
 
     def tensor(self, arg: TensorArg, value: object, path: str) -> np.ndarray | Tensor:
         if arg.device is CPU:
-            return self.fitting(arg, self.plain(arg, value, path), path)
+            return self.checked_array(arg, self.exact_array(arg, value, path), path)
         found = self.on_device(arg, value, path)
-        layout = self.fitting(arg, found.layout, path)
+        layout = self.checked_array(arg, found.layout, path)
         return (
             found if layout is found.layout else Tensor(layout, arg.device)
         )  # no elements, at an address that does not fit
 
-    def fitting(self, arg: TensorArg, array: np.ndarray, path: str) -> np.ndarray:
+    def checked_array(self, arg: TensorArg, array: np.ndarray, path: str) -> np.ndarray:
         """The array, after all checks of it."""
         ndim = None if arg.shape is None else len(arg.shape)
         self.require(arg, path, kind_fault(array, from_numpy(array.dtype).name, arg.dtype, ndim))
@@ -258,7 +258,7 @@ class _Call:
                 if is_free(dim, self.values) or array.shape[axis] > 1:
                     self.match(arg, f"{path}.strides[{axis}]", dim, array.strides[axis] // array.itemsize)
         if arg.written:
-            self.require(arg, path, written_fault(array))
+            self.require(arg, path, read_only_fault(array))
         align = max(arg.align, array.itemsize if array.itemsize & (array.itemsize - 1) == 0 else 1)
         if array.size == 0 and array.ctypes.data % align:
             return aligned_empty(array, align)
@@ -332,9 +332,9 @@ class _Call:
             if not 0 <= value < 2**64:
                 raise self.fail("E613", arg, path, f"{value} is no address")
             return int(value)
-        array = self.plain(arg, value, path)
+        array = self.exact_array(arg, value, path)
         self.require(arg, path, compact_fault(array), COMPACT)
-        self.require(arg, path, written_fault(array))
+        self.require(arg, path, read_only_fault(array))
         return self.address(arg, array.ctypes.data, path)
 
     def shape(self, arg: ShapeArg, value: object, path: str) -> tuple[int, ...]:

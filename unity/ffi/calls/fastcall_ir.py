@@ -46,7 +46,7 @@ declare i64 @llvm.smax.i64(i64, i64)
 """
 
 
-def place_number(device: Device) -> int:
+def device_number(device: Device) -> int:
     """DLPack's type and index of a device, as the number that a DLTensor holds."""
     kind, index = device.dlpack
     return kind | index << 32
@@ -134,7 +134,7 @@ class EntryWriter(ObjectWriter):
             self.require(self.emit(f"call i1 @unity_extract({what})"))
         else:
             device = self.load(self.load("%self", ARRAY_DATA), TABLE_BYTES + 8 * self.devices.index(arg.device))
-            self.require(self.emit(f"call i1 @unity_extract_on({what}, ptr {device}, i64 {place_number(arg.device)})"))
+            self.require(self.emit(f"call i1 @unity_extract_on({what}, ptr {device}, i64 {device_number(arg.device)})"))
         self.raw_args.append(f"ptr {self.load(place, 0)}")
         dims = self.load(place, 16) if arg.shape else ""
         extents = [self.load(dims, 8 * axis, "i64") for axis in range(len(arg.shape or ()))]

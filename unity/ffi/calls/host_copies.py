@@ -77,7 +77,7 @@ class RunningOn:
 HOST_CODE = RunningOn(CPU)
 
 
-def written_for(array: np.ndarray, device: Device) -> Tensor:
+def device_copy(array: np.ndarray, device: Device) -> Tensor:
     """A tensor of a device in the place of an array of the host that a program writes to; it is copied back when the call ends."""
     made, running = Tensor(array, device), _THREADS.running
     running.returned = [*(running.returned or ()), (made, array)]
@@ -89,22 +89,22 @@ def call_from_device(function: PackedFunc, args: Sequence[Any]) -> Any:
     with HOST_CODE:
         if function.on_device:
             return function.function(*args)
-        loans = Loans()
-        result = function.function(*[loans.lend(a) for a in args])
-        loans.settle()
+        copies = HostCopies()
+        result = function.function(*[copies.to_host(a) for a in args])
+        copies.copy_back()
         return result
 
 
-class Loans:
+class HostCopies:
     """Copies in the host's memory of tensors of a device; one for all tensors over the same memory."""
 
     def __init__(self) -> None:
         self.copies: dict[tuple[Any, ...], tuple[Tensor, Tensor, np.ndarray]] = {}
 
-    def lend(self, value: Any) -> Any:
+    def to_host(self, value: Any) -> Any:
         """A value with copies for tensors of a device."""
         if isinstance(value, tuple):
-            return tuple([self.lend(v) for v in value])
+            return tuple([self.to_host(v) for v in value])
         if not isinstance(value, Tensor) or value.device.host_memory:
             return value
         key = (value.data_ptr, value.dtype, value.shape, value.strides)
@@ -113,7 +113,7 @@ class Loans:
             self.copies[key] = value, copy, copy.numpy().copy()
         return self.copies[key][1]
 
-    def settle(self) -> None:
+    def copy_back(self) -> None:
         """Copy back what was written."""
         for owner, copy, before in self.copies.values():
             if copy.numpy().tobytes() != before.tobytes():

@@ -203,7 +203,7 @@ class Context:
         if stream not in self.made:
             raise FFIError("E703", f"{stream:#x} is no stream that create_raw_stream made for cuda:{self.index}")
         with self.current("free_stream"):
-            self.catch_up(stream)
+            self.wait_for_memory(stream)
             self.driver.call("cuStreamSynchronize", stream)
             self.made.discard(stream)
             self.ended.add(stream)
@@ -225,7 +225,7 @@ class Context:
             status = self.driver.status("cuStreamIsCapturing", stream, ctypes.byref(state))
         return status != SUCCESS or state.value != 0
 
-    def hold_back(self, stream: int, last: int) -> None:
+    def reuse_after(self, stream: int, last: int) -> None:
         """Let memory of a stream be used again behind the present work of another one, which is alive. The stream itself is left
         alone until it is the current one of a thread that wants memory: whoever made it may have destroyed it."""
         with self.current("order of streams"), _EVENT_LOCK:
@@ -234,7 +234,7 @@ class Context:
                 events[last] = self.driver.get("cuEventCreate", 2)  # CU_EVENT_DISABLE_TIMING
             self.driver.call("cuEventRecord", events[last], last)
 
-    def catch_up(self, stream: int) -> None:
+    def wait_for_memory(self, stream: int) -> None:
         """Make a stream that is alive wait for what its memory waits for."""
         with self.current("order of streams"), _EVENT_LOCK:
             events = self.behind.get(stream, {})
@@ -321,15 +321,15 @@ LIBC.pthread_setspecific.argtypes = [ctypes.c_uint, ctypes.c_void_p]
 LIBC.pthread_getspecific.restype = LIBC.calloc.restype = ctypes.c_void_p
 
 
-def _key_made() -> bool:
+def _thread_key() -> bool:
     return THREAD_KEY.value != 0xFFFFFFFF
 
 
 def thread_key() -> ctypes.c_uint:
     """The cell that holds the key; machine code reads it at ``launch_symbols()["unity_cuda_thread_key"]``."""
-    if not _key_made():
+    if not _thread_key():
         with _LOCK:
-            if not _key_made():
+            if not _thread_key():
                 made = ctypes.c_uint()
                 if LIBC.pthread_key_create(ctypes.byref(made), LIBC.free) != 0:
                     raise DeviceError("E735", "the process has no key of a thread left for the current CUDA stream")
@@ -389,7 +389,7 @@ def capturing() -> Iterator[list[Any]]:
         thread.kept = before
 
 
-def kept_by_graph(ordered: bool) -> list[Any] | None:
+def graph_memory(ordered: bool) -> list[Any] | None:
     """Where memory belongs that the thread gives back: None for the pool. While a graph is captured, memory of the thread that does
     it is the graph's, and so is that of others that is not ``ordered`` behind the work of its stream yet: nothing waits for
     a stream that is being captured."""

@@ -214,7 +214,7 @@ CURRENT: list[Driver] = []
 """The driver in use once it is started; empty if it has to be found first."""
 
 
-def _put_in_force(*drivers: Driver) -> None:
+def _set_current(*drivers: Driver) -> None:
     """Make a driver the one in use, or None: it is found when it is next needed."""
     for driver in CURRENT:
         driver.ready.value = 0
@@ -225,7 +225,7 @@ def _put_in_force(*drivers: Driver) -> None:
 
 def _forked() -> None:
     _PROCESS[0] = os.getpid()
-    _put_in_force()
+    _set_current()
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -259,7 +259,7 @@ def driver_in_use() -> Driver:
         return driver
     with _LOCK:
         found = (_FORCED[-1] if _FORCED else _machine()).start()
-        _put_in_force(found)
+        _set_current(found)
     return found
 
 
@@ -269,13 +269,13 @@ def use_driver(driver: Driver) -> Iterator[Driver]:
     driver.start()
     with _LOCK:
         _FORCED.append(driver)
-        _put_in_force()
+        _set_current()
     try:
         yield driver
     finally:
         with _LOCK:
             _FORCED.remove(driver)
-            _put_in_force()
+            _set_current()
 
 
 def device_count() -> int:

@@ -51,7 +51,7 @@ def capture(context: Context, work: Callable[[], Any]) -> tuple[Any, Graph]:
     if stream is None:
         stream = context.captures[user] = context.new_stream()
     with context.current("capture"), context.use_stream(stream), capturing() as kept:
-        context.catch_up(stream)
+        context.wait_for_memory(stream)
         driver.call("cuStreamBeginCapture_v2", stream, RELAXED)
         try:
             made = work()

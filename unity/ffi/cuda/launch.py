@@ -46,11 +46,11 @@ def launch(
     places = (c_void_p * max(1, len(args)))(*[ctypes.addressof(a) for a in args])
     with context.current("launch"):
         context.driver.call(
-            "cuLaunchKernel", function, *_three(grid), *_three(block), shared, context.stream(), places, None
+            "cuLaunchKernel", function, *_dim3(grid), *_dim3(block), shared, context.stream(), places, None
         )
 
 
-def _three(extents: Sequence[int]) -> tuple[int, ...]:
+def _dim3(extents: Sequence[int]) -> tuple[int, ...]:
     return (*extents, 1, 1, 1)[:3]
 
 

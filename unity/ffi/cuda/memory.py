@@ -13,12 +13,12 @@ from ctypes import c_size_t, c_uint64
 
 from ...support.errors import DeviceError
 from ...support.forking import fork_lock
-from .context import CAPTURES, Context, kept_by_graph
+from .context import CAPTURES, Context, graph_memory
 from .driver import OUT_OF_MEMORY, SUCCESS
 from .staging import PLACE_BYTES
 
 _LOCK = fork_lock()
-KEPT = 4
+POOL_SHARE = 4
 """A pool keeps at most the memory of its device divided by this number."""
 GRANULE, SMALL, STEPS = 512, 1 << 20, 8
 """Sizes of blocks: multiples of ``GRANULE`` up to ``SMALL`` bytes, above that ``STEPS`` sizes between powers of two."""
@@ -48,36 +48,36 @@ class Block:
             if waiting is not None and len(waiting) < (FEW if size <= SMALL else FEW_LARGE):
                 waiting.append(self.address)
                 return
-        if CAPTURES and (kept := kept_by_graph(last == self.stream)) is not None:
+        if CAPTURES and (kept := graph_memory(last == self.stream)) is not None:
             kept.append(Block(context, self.nbytes, self.size, self.stream, self.address))
             return
-        _DROPPED.append((context, self.size, self.stream, self.address, last))
+        _RELEASED.append((context, self.size, self.stream, self.address, last))
         if _LOCK.acquire(blocking=False):
             try:
-                _take_back()
+                _reclaim()
             finally:
                 _LOCK.release()
 
 
-_DROPPED: list[tuple[Context, int, int, int, int]] = []
+_RELEASED: list[tuple[Context, int, int, int, int]] = []
 """Blocks that were given back and wait for the lock: context, size, stream, address, the stream of the thread that dropped it."""
 
 
-def _take_back() -> None:
+def _reclaim() -> None:
     """Put what was given back into the pool, behind what the stream of its last thread was given, or give it to the driver."""
-    while _DROPPED:
-        context, size, stream, address, last = _DROPPED.pop()
+    while _RELEASED:
+        context, size, stream, address, last = _RELEASED.pop()
         if stream in context.ended:  # nobody works on it any more
             stream = last
         try:
-            if context.driver.recycles and context.pooled + size <= (context.most or _most(context)):
+            if context.driver.recycles and context.pooled + size <= (context.most or _pool_limit(context)):
                 if last != stream:
                     if CAPTURES:  # nothing waits for a stream that is being captured
                         CAPTURES[-1].append(Block(context, size, size, stream, address))
                         continue
                     if context.is_captured(last):  # whoever captures works on it at each launch
                         continue
-                    context.hold_back(stream, last)
+                    context.reuse_after(stream, last)
                 context.waiting.setdefault((stream, size), []).append(address)
             else:
                 context.taken -= size
@@ -100,18 +100,18 @@ def allocate(context: Context, nbytes: int) -> Block:
     small = 0 < nbytes <= SMALL
     size = max(1, nbytes) if not driver.recycles else -(-nbytes // GRANULE) * GRANULE if small else rounded(nbytes)
     waiting = context.waiting.get((stream, size))
-    address = _popped(waiting) if waiting and not _DROPPED else 0
+    address = _pop(waiting) if waiting and not _RELEASED else 0
     if not address:
         with _LOCK:
-            _take_back()
-            address = _popped(context.waiting.get((stream, size), [])) or _new(context, size, nbytes)
+            _reclaim()
+            address = _pop(context.waiting.get((stream, size), [])) or _new(context, size, nbytes)
     if stream in context.behind:
-        context.catch_up(stream)
+        context.wait_for_memory(stream)
     context.ended.discard(stream)
     return Block(context, nbytes, size, stream, address)
 
 
-def _popped(waiting: list[int]) -> int:
+def _pop(waiting: list[int]) -> int:
     """A block that waits; 0 where other threads have taken them all."""
     try:
         return waiting.pop()
@@ -140,10 +140,10 @@ def _new(context: Context, size: int, nbytes: int) -> int:
     return place.value
 
 
-def _most(context: Context) -> int:
+def _pool_limit(context: Context) -> int:
     """Most bytes that the pool may keep."""
     if context.most is None:
-        context.most = memory_info(context)[1] // KEPT
+        context.most = memory_info(context)[1] // POOL_SHARE
     return context.most
 
 
@@ -156,10 +156,10 @@ def _free(context: Context, addresses: list[int]) -> None:
 def release_pool(context: Context) -> None:
     """Free all blocks of the pool."""
     with _LOCK:
-        _take_back()
+        _reclaim()
         addresses = []
         for (_, size), blocks in tuple(context.waiting.items()):
-            while address := _popped(blocks):
+            while address := _pop(blocks):
                 addresses.append(address)
                 context.taken -= size
         _free(context, addresses)

@@ -21,7 +21,7 @@ from .copy_ir import ROWS, SIZES, TURNED, copy_ir, side
 from .pool import ParallelFor, ensure_pool, num_threads
 from .trim import trim_heap
 
-LEAST_NATIVE = 1 << 16
+MIN_NATIVE = 1 << 16
 """Smaller arrays are copied by numpy."""
 HUGE_PAGE = 2 << 20
 TRIM_BYTES = 16 << 20
@@ -51,7 +51,7 @@ _FRESH = _Fresh()
 
 def compact(array: np.ndarray) -> np.ndarray:
     """The array in row-major order, itself where it is."""
-    if array.flags.c_contiguous or array.nbytes < LEAST_NATIVE:
+    if array.flags.c_contiguous or array.nbytes < MIN_NATIVE:
         return np.asarray(array, order="C")
     made = empty(array.shape, array.dtype)
     copy_into(made, array)
@@ -88,9 +88,9 @@ def copy_into(made: np.ndarray, array: np.ndarray) -> None:
 def _plan(made: np.ndarray, array: np.ndarray) -> tuple[str, list[int]] | None:
     """The native function and its context; None where numpy copies."""
     size = array.itemsize
-    if size not in SIZES or array.dtype.hasobject or array.dtype != made.dtype or array.nbytes < LEAST_NATIVE:
+    if size not in SIZES or array.dtype.hasobject or array.dtype != made.dtype or array.nbytes < MIN_NATIVE:
         return None
-    axes = _merged(list(zip(array.shape, made.strides, array.strides, strict=True)))
+    axes = _collapse_axes(list(zip(array.shape, made.strides, array.strides, strict=True)))
     if len(axes) < 2 or axes[-1][1] != size:
         return None
     *outer, last = axes
@@ -119,7 +119,7 @@ def _plan(made: np.ndarray, array: np.ndarray) -> tuple[str, list[int]] | None:
     return function, [*words, *[word for axis in outer for word in axis]]
 
 
-def _merged(axes: list[Axis]) -> list[Axis]:
+def _collapse_axes(axes: list[Axis]) -> list[Axis]:
     """The axes without those of one element; neighbours that are one axis in both arrays become one."""
     found: list[Axis] = []
     for extent, target, source in axes:

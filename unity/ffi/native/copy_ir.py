@@ -72,7 +72,7 @@ done:
 
 _FIELDS = ("rows", "columns", "drow", "srow", "scolumn", "run", "axis_of_runs", "outer")
 
-_STRAIGHT = """\
+_ROW_MAJOR = """\
 define internal void @unity.unity_copy_rows(ptr %d, ptr %s, i64 %n, i64 %columns, i64 %drow, i64 %srow, i64 %scolumn) {{
 entry:
   %bytes = mul i64 %columns, {size}
@@ -94,7 +94,7 @@ done:
 }}
 """
 
-_TURNED = """\
+_TRANSPOSED = """\
 ; One element after the other: what squares leave over.
 define internal void @unity.copy.single(ptr %d, ptr %s, i64 %r0, i64 %n, i64 %c0, i64 %columns, i64 %drow, i64 %scolumn) {{
 entry:
@@ -199,8 +199,8 @@ def copy_ir(size: int) -> str:
     )
     parts = [
         "declare i64 @llvm.smin.i64(i64, i64)\ndeclare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)\n",
-        _STRAIGHT.format(size=size),
-        _TURNED.format(element=f"i{8 * size}", side=side(size), square=_square(size)),
+        _ROW_MAJOR.format(size=size),
+        _TRANSPOSED.format(element=f"i{8 * size}", side=side(size), square=_square(size)),
         *[_UNITS.format(name=name, words=words) for name in (ROWS, TURNED)],
     ]
     return "".join(parts)

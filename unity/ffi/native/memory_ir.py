@@ -12,7 +12,7 @@ from __future__ import annotations
 import platform
 
 SLOT_COUNT = 32
-LEAST_KEPT = 64 << 10
+MIN_POOLED = 64 << 10
 """Blocks below this size are left to malloc, which keeps them itself."""
 HUGE_PAGE = 2 << 20
 _COLOUR = 4096 + 256
@@ -145,7 +145,7 @@ entry:
 none:
   ret ptr null
 sane:
-  %kept = icmp uge i64 %n, {LEAST_KEPT}
+  %kept = icmp uge i64 %n, {MIN_POOLED}
   br i1 %kept, label %search, label %heap
 search:
   %waiting = call ptr @unity.memory.find(i64 %align, i64 %n)
@@ -215,7 +215,7 @@ foreign:
 size:
   %n = call i64 @unity.memory.size(ptr %p)
   %limit = load atomic i64, ptr @unity_memory_limit monotonic, align 8
-  %large = icmp uge i64 %n, {LEAST_KEPT}
+  %large = icmp uge i64 %n, {MIN_POOLED}
   %bounded = icmp ule i64 %n, %limit
   %keep = and i1 %large, %bounded
   br i1 %keep, label %find, label %system
@@ -326,6 +326,6 @@ def memory_ir() -> str:
     """The allocator's functions, to stand behind the declarations of ``native_helpers``."""
     mapped = HUGE_PAGE if platform.system() == "Linux" else 1 << 62  # elsewhere everything comes from malloc
     return _IR.replace("[SLOT_COUNT x", f"[{SLOT_COUNT} x").format(
-        SLOT_COUNT=SLOT_COUNT, LEAST_KEPT=LEAST_KEPT, LEAST_MAPPED=mapped, HUGE_PAGE=HUGE_PAGE, HUGE_LAST=HUGE_PAGE - 1,
+        SLOT_COUNT=SLOT_COUNT, MIN_POOLED=MIN_POOLED, LEAST_MAPPED=mapped, HUGE_PAGE=HUGE_PAGE, HUGE_LAST=HUGE_PAGE - 1,
         COLOUR=_COLOUR, MAP_SLACK=HUGE_PAGE + 16 * _COLOUR + 64,
     )  # fmt: skip

@@ -46,7 +46,7 @@ print(json.dumps([name for k, name in enumerate(names) if f"@has{k}(" not in lef
 """
 
 
-def _trial(program: str, *given: str) -> tuple[str, str]:
+def _run_probe(program: str, *given: str) -> tuple[str, str]:
     """The output of a program, and why LLVM stopped or doubts ("" where it does not)."""
     command = [sys.executable, "-c", _START + program, json.dumps(given)]
     done = subprocess.run(command, capture_output=True, timeout=60)
@@ -64,7 +64,7 @@ def _trial(program: str, *given: str) -> tuple[str, str]:
 @cache
 def compile_problem(text: str, cpu: str, changes: str) -> str:
     """The reason why LLVM cannot compile a small module for a processor with features added or taken away, or ""."""
-    return _trial(_COMPILE, text, cpu, changes)[1]
+    return _run_probe(_COMPILE, text, cpu, changes)[1]
 
 
 def probe_features(cpu: str, changes: str) -> tuple[list[str], str]:
@@ -72,7 +72,7 @@ def probe_features(cpu: str, changes: str) -> tuple[list[str], str]:
 
     LLVM tells by inlining: a function that needs a feature goes into callers that have it, and into no others.
     """
-    said, problem = _trial(
+    said, problem = _run_probe(
         _FEATURES, "define double @f(double %x) { %y = fadd double %x, %x\n ret double %y }\n", cpu, changes
     )
     return ([], problem) if problem else ([str(name) for name in json.loads(said)], "")

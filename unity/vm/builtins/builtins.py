@@ -53,7 +53,9 @@ def new_tensor(dtype: str, *shape: int, device: Device = CPU) -> Tensor:
         raise VMError("E615", f"out of memory: {total} bytes for a tensor of shape {shape}") from None
 
 
-def _placed(memory: np.ndarray, offset: int, dtype: str, shape: tuple[int, ...], what: str, device: Device) -> Tensor:
+def _tensor_over(
+    memory: np.ndarray, offset: int, dtype: str, shape: tuple[int, ...], what: str, device: Device
+) -> Tensor:
     data_type = DataType(dtype).numpy
     size = data_type.itemsize * math.prod([check_extent(extent) for extent in shape])
     if offset < 0 or offset + size > memory.size:
@@ -68,14 +70,14 @@ def _placed(memory: np.ndarray, offset: int, dtype: str, shape: tuple[int, ...],
 
 def tensor_in(storage: np.ndarray, offset: int, dtype: str, *shape: int, device: Device = CPU) -> Tensor:
     """A tensor inside storage at a byte offset."""
-    return _placed(storage, offset, dtype, shape, "tensor", device)
+    return _tensor_over(storage, offset, dtype, shape, "tensor", device)
 
 
 def view(source: Tensor, offset: int, dtype: str, *shape: int) -> Tensor:
     """The same memory with another shape, dtype and start."""
     array = source.layout
     memory = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
-    return _placed(memory, offset, dtype, shape, "view", source.device)
+    return _tensor_over(memory, offset, dtype, shape, "view", source.device)
 
 
 def arith(kind: str, a: float, b: float) -> float:
@@ -179,8 +181,8 @@ def deferred_assertions() -> Iterator[list[tuple[Any, ...]]]:
 def assert_op(condition: Any, *parts: Any) -> None:
     """Stop unless a condition holds. Raises VMError E635."""
     if _DEFERRED.assertions is not None and isinstance(condition, Tensor):
-        kept = [x.copyto(x.device) if isinstance(x, Tensor) else x for x in (condition, *parts)]
-        _DEFERRED.assertions.append(tuple(kept))
+        copies = [x.copyto(x.device) if isinstance(x, Tensor) else x for x in (condition, *parts)]
+        _DEFERRED.assertions.append(tuple(copies))
     elif not bool(condition):
         raise VMError("E635", f"assertion failed: {_text(parts)}" if parts else "assertion failed")
 
@@ -192,7 +194,7 @@ def truth(value: Any) -> bool:
     return bool(value)
 
 
-def _guarded(name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
+def _checked_operation(name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
     """An operation that may be given anything. Raises VMError E603 for what it cannot take."""
 
     def call(*args: Any) -> Any:
@@ -240,7 +242,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "unique": unique,
     "dynamic_strided_slice": dynamic_strided_slice,
 }
-BUILTINS = {name: _guarded(name, operation) for name, operation in _OPERATIONS.items()}
+BUILTINS = {name: _checked_operation(name, operation) for name, operation in _OPERATIONS.items()}
 """Operations by name."""
 _ALLOCATIONS = ("alloc_storage", "new_tensor", "new_tensor_of", "tensor_in", "tensor_in_of")
 
@@ -254,7 +256,7 @@ def builtins_on(device: Device) -> dict[str, Callable[..., Any]]:
         return lambda *args: to_device_value(operation(*args), device)
 
     return {
-        name: _guarded(name, partial(operation, device=device) if name in _ALLOCATIONS else moved(operation))
+        name: _checked_operation(name, partial(operation, device=device) if name in _ALLOCATIONS else moved(operation))
         for name, operation in _OPERATIONS.items()
     }
 

@@ -19,11 +19,11 @@ def nonzero(value: Tensor) -> Tensor:
 def unique(value: Tensor, ordered: int, index: int, inverse: int, counts: int, axis: int | None = None) -> Any:
     """Different elements in order, and what else is wanted. The order is always that of the values."""
     find: Any = np.unique
-    made = find(value.numpy(), bool(index), bool(inverse), bool(counts), axis)
-    if not isinstance(made, tuple):
-        return Tensor(np.ascontiguousarray(made))
-    rest = [Tensor(np.ascontiguousarray(part.reshape(-1).astype(np.int64))) for part in made[1:]]
-    return (Tensor(np.ascontiguousarray(made[0])), *rest)
+    result = find(value.numpy(), bool(index), bool(inverse), bool(counts), axis)
+    if not isinstance(result, tuple):
+        return Tensor(np.ascontiguousarray(result))
+    rest = [Tensor(np.ascontiguousarray(part.reshape(-1).astype(np.int64))) for part in result[1:]]
+    return (Tensor(np.ascontiguousarray(result[0])), *rest)
 
 
 def dynamic_strided_slice(value: Tensor, begin: Tensor, end: Tensor, strides: Tensor) -> Tensor:

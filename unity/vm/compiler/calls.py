@@ -32,7 +32,7 @@ from ...support.errors import VMError
 from ..builtins.builtins import INSPECTED
 from ..executable import bytecode as bc
 from ..executable.verifier import sizes_to_compare
-from .checks import settle
+from .checks import check_and_move
 from .function import FunctionCompiler, LowerCall
 
 
@@ -62,13 +62,13 @@ def vm_call(fc: FunctionCompiler, name: str, call: Call, var: Var | None) -> bc.
     dst = fc.register()
     row = fc.module.row("vm", name)
     fc.code.append(bc.Call(dst.index, row, tuple([fc.value(a) for a in call.args]), fc.where))
-    return settle(fc, dst, call.ty, f"result of {name}", var, call.span)
+    return check_and_move(fc, dst, call.ty, f"result of {name}", var, call.span)
 
 
 def invoke(fc: FunctionCompiler, parts: list[Expr], call: Call, var: Var | None) -> bc.Arg:
     """A call of a closure or another function value."""
     reg = fc.result("invoke", *[fc.value(p) for p in parts])
-    return settle(fc, reg, _given(call), "result of a closure", var, call.span)
+    return check_and_move(fc, reg, _given(call), "result of a closure", var, call.span)
 
 
 def packed_call(
@@ -78,7 +78,7 @@ def packed_call(
     dst = fc.register()
     row = fc.module.row("packed", name)
     fc.code.append(bc.Call(dst.index, row, (*first, *[fc.value(a) for a in args]), fc.where))
-    return settle(fc, dst, _given(call), f"result of {name}", var, call.span)
+    return check_and_move(fc, dst, _given(call), f"result of {name}", var, call.span)
 
 
 def _given(call: Call) -> Type:
@@ -138,7 +138,7 @@ def number(fc: FunctionCompiler, arg: bc.Arg, ty: Type, param: ScalarParam, name
             fc.writable.add(arg.index)
         return fc.result("address", arg)
     if not isinstance(ty, PrimType) or (
-        isinstance(arg, bc.Size) and not _fits(arg.dim, ty.dtype, DataType(param.dtype))
+        isinstance(arg, bc.Size) and not _always_fits(arg.dim, ty.dtype, DataType(param.dtype))
     ):
         scalar = prim_type(param.dtype)
         ctx = fc.context(f"argument {param.name} of {name}", scalar, call.span)
@@ -151,7 +151,7 @@ def number(fc: FunctionCompiler, arg: bc.Arg, ty: Type, param: ScalarParam, name
     return fc.result("float_bits", bc.Imm(param.dtype), arg) if DataType(param.dtype).is_narrow else arg
 
 
-def _fits(dim: Dim, dtype: DataType, wanted: DataType) -> bool:
+def _always_fits(dim: Dim, dtype: DataType, wanted: DataType) -> bool:
     """True if a formula of an integer type is always a value of another one."""
     if isinstance(dim, int):
         return range_fault(dim, wanted.name) is None
@@ -305,7 +305,7 @@ def _same(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     return fc.value(call.args[0])
 
 
-def _moved(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
+def _to_host(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     """A tensor that is to lie elsewhere: results that are wanted on the host are copied there (`module.py`)."""
     if isinstance(call.ty, TensorType) and call.ty.vdevice is not None:
         fc.module.works_on_host(call.ty.vdevice, call.span)
@@ -386,7 +386,7 @@ def _builtin(name: str) -> LowerCall:
         reg = fc.result(name, *[fc.value(a) for a in call.args], *attrs)
         ty = call.ty
         if isinstance(ty, (TensorType, PrimType)):
-            return settle(fc, reg, ty, f"result of {name}", var, call.span)
+            return check_and_move(fc, reg, ty, f"result of {name}", var, call.span)
         return reg
 
     return lower
@@ -398,7 +398,7 @@ def _inspect(field: str) -> LowerCall:
         source = fc.boxed(fc.value(call.args[0]))
         fc.emit("check_tensor", source, ctx, bc.Imm(None), bc.Imm(-1))
         reg = fc.result("inspect", bc.Imm(field), source, *[fc.value(a) for a in call.args[1:]])
-        return settle(fc, reg, call.ty, f"result of R.inspect.tensor_{field}", var, call.span)
+        return check_and_move(fc, reg, call.ty, f"result of R.inspect.tensor_{field}", var, call.span)
 
     return lower
 
@@ -414,8 +414,8 @@ OPERATORS: dict[str, LowerCall] = {
     R.memory.kill_tensor.name: _kill,
     R.memory.view.name: _view,
     R.memory.ensure_zero_offset.name: _same,
-    R.hint_on_device.name: _moved,
-    R.to_vdevice.name: _moved,
+    R.hint_on_device.name: _to_host,
+    R.to_vdevice.name: _to_host,
     R.builtin.stop_lift_params.name: _same,
     R.call_packed.name: _call_packed,
     R.call_pure_packed.name: _call_packed,

@@ -89,7 +89,7 @@ def finish_checks(to: FunctionTables, pending: list[tuple[bc.Reg, bc.Imm, tuple[
         to.emit("match_shape", reg, ctx, *[bc.Size(to.dim(d)) for d in shape])
 
 
-def settle(
+def check_and_move(
     to: FunctionTables, reg: bc.Reg, ty: Type, what: str, var: Var | None = None, span: Span | None = None
 ) -> bc.Arg:
     """Check a value from outside against its type and move it where the type is known."""

@@ -33,7 +33,7 @@ from ...ir.scalar import Add, Binary, Cast, Div, Max, Min, Mul, Sub
 from ...ir.types import Expr, PrimType
 from ...support.errors import VMError
 from ..executable import bytecode as bc
-from .checks import bind_parameters, check_bounds, settle
+from .checks import bind_parameters, check_and_move, check_bounds
 from .tables import FunctionTables, ModuleCompiler
 from .type_text import type_text
 
@@ -42,7 +42,7 @@ LowerCall = Callable[["FunctionCompiler", Call, "Var | None"], bc.Arg]
 _FLOAT_OPS: dict[type, str] = {Add: "add", Sub: "sub", Mul: "mul", Div: "div", Min: "min", Max: "max"}
 
 
-def shifted(instruction: bc.Instruction, by: int) -> bc.Instruction:
+def relocate(instruction: bc.Instruction, by: int) -> bc.Instruction:
     """The instruction with its targets moved."""
     if isinstance(instruction, bc.Goto):
         return bc.Goto(instruction.target + by)
@@ -69,7 +69,7 @@ class FunctionCompiler(FunctionTables):
         for index in sorted(self.writable):
             row = self.module.row("builtin", "check_writable")
             hoisted.append(bc.Call(-1, row, (bc.Reg(index), self.parameter_contexts[index]), -1))
-        code = [*self.code[:prologue], *hoisted, *[shifted(i, len(hoisted)) for i in self.code[prologue:]]]
+        code = [*self.code[:prologue], *hoisted, *[relocate(i, len(hoisted)) for i in self.code[prologue:]]]
         return bc.VMFunction(self.name, params, type_text(self.fn.ret_ty), tuple(self.registers), tuple(self.slots),
                              tuple(code), prologue + len(hoisted), has_global_symbol(self.fn))  # fmt: skip
 
@@ -93,7 +93,7 @@ class FunctionCompiler(FunctionTables):
         self.where = self.module.place(span)
         if type(binding) is MatchCast:
             source = self.boxed(self.value(value))
-            self.values[binding.var] = settle(
+            self.values[binding.var] = check_and_move(
                 self, source, binding.target, f"match_cast of {binding.var.name}", binding.var, span
             )
             return
@@ -179,7 +179,7 @@ class FunctionCompiler(FunctionTables):
             self.emit("move", reg, dst=moved)
             return moved
         if is_integral(expr.ty) and var is not None:
-            return settle(self, reg, expr.ty, f"field {expr.index}", var, expr.span)
+            return check_and_move(self, reg, expr.ty, f"field {expr.index}", var, expr.span)
         return reg
 
     def checked(self, value: bc.Arg, known: bc.RegType, ctx: bc.Arg) -> None:

@@ -20,7 +20,7 @@ _KILLS = (R.memory.kill_tensor.name, R.memory.kill_storage.name, R.vm.kill_objec
 """The calls that may stand between the last call and the return: the step's memory dies with its frame."""
 
 
-def calls_itself_last(name: str, fn: Function) -> bool:
+def is_tail_recursive(name: str, fn: Function) -> bool:
     """True if a function returns the result of a call of itself on some path, and something else on another."""
     pending, again, ends = [seq_body(fn)], False, False
     while pending:
@@ -68,16 +68,23 @@ class StepCompiler(FunctionCompiler):
 
     def compile(self) -> bc.VMFunction:
         """The step's bytecode: private, its result a tuple."""
-        made = super().compile()
+        compiled = super().compile()
         return bc.VMFunction(
-            made.name, made.params, "R.Object", made.registers, made.slots, made.code, made.prologue, False
+            compiled.name,
+            compiled.params,
+            "R.Object",
+            compiled.registers,
+            compiled.slots,
+            compiled.code,
+            compiled.prologue,
+            False,
         )
 
     def body(self, seq: SeqExpr) -> None:
         """Code of a sequence whose value is returned."""
         bindings, last = _split(seq)
         if type(last) is not If and not _is_call_of(last, self.function):
-            self.give(bc.Imm(False), [self.sequence(seq)])
+            self.return_values(bc.Imm(False), [self.sequence(seq)])
             return
         for binding in bindings:
             self.binding(binding)
@@ -86,7 +93,7 @@ class StepCompiler(FunctionCompiler):
             if len(last.args) != len(self.fn.params):
                 message = f"{self.function} takes {len(self.fn.params)} arguments, the call has {len(last.args)}"
                 raise VMError("E624", message, last.span)
-            self.give(bc.Imm(True), [self.value(a) for a in last.args])
+            self.return_values(bc.Imm(True), [self.value(a) for a in last.args])
             return
         assert type(last) is If
         cond = self.value(last.cond)
@@ -101,7 +108,7 @@ class StepCompiler(FunctionCompiler):
         """Code of a branch whose value is returned."""
         self.body(branch if type(branch) is SeqExpr else SeqExpr((), branch))
 
-    def give(self, again: bc.Imm, values: list[bc.Arg]) -> None:
+    def return_values(self, again: bc.Imm, values: list[bc.Arg]) -> None:
         """Return the flag and the values."""
         self.code.append(bc.Ret(self.result("tuple", again, *values), self.where))
 
@@ -117,17 +124,17 @@ class LoopCompiler(FunctionCompiler):
         """The loop: what an iteration made is dropped before its register is written again."""
         self.where = -1
         args = [self.boxed(self.values[p]) for p in self.fn.params]
-        made, flag, value = self.register(), self.register(), self.register()
+        result, flag, value = self.register(), self.register(), self.register()
         head = len(self.code)
-        self.code.append(bc.Call(made.index, self.module.row("vm", self.step), tuple(args), self.where))
-        self.emit("get_item", made, bc.Imm(0), dst=flag)
+        self.code.append(bc.Call(result.index, self.module.row("vm", self.step), tuple(args), self.where))
+        self.emit("get_item", result, bc.Imm(0), dst=flag)
         hole = len(self.code)
         for number, arg in enumerate(args):
             self.emit("kill", arg)
-            self.emit("get_item", made, bc.Imm(number + 1), dst=arg)
-        self.emit("kill", made)
+            self.emit("get_item", result, bc.Imm(number + 1), dst=arg)
+        self.emit("kill", result)
         self.emit("kill", flag)
         self.code.insert(hole, bc.If(flag, len(self.code) + 2, -1))
         self.code.append(bc.Goto(head))
-        self.emit("get_item", made, bc.Imm(1), dst=value)
+        self.emit("get_item", result, bc.Imm(1), dst=value)
         self.code.append(bc.Ret(value, self.where))

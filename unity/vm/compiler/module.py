@@ -14,7 +14,7 @@ from ...support.source import Span
 from ..executable import bytecode as bc
 from .calls import compile_call
 from .function import FunctionCompiler
-from .loop import LoopCompiler, StepCompiler, calls_itself_last
+from .loop import LoopCompiler, StepCompiler, is_tail_recursive
 from .tables import ModuleCompiler
 
 
@@ -32,17 +32,17 @@ def compile_module(
         for name, fn in mod.functions.items():
             if type(fn) is not Function:
                 continue
-            if calls_itself_last(name, fn):
+            if is_tail_recursive(name, fn):
                 step = NameSupply([*mod.functions, *program.functions]).fresh(f"{name}.step")
                 program.functions[step] = StepCompiler(module, name, step, fn, compile_call).compile()
                 program.functions[name] = LoopCompiler(module, name, fn, compile_call, step).compile()
             else:
                 program.functions[name] = FunctionCompiler(module, name, fn, compile_call).compile()
-            program.functions[name] = placed(module, program.functions[name], fn)
+            program.functions[name] = with_host_values(module, program.functions[name], fn)
     return program
 
 
-def placed(module: ModuleCompiler, made: bc.VMFunction, fn: Function) -> bc.VMFunction:
+def with_host_values(module: ModuleCompiler, compiled: bc.VMFunction, fn: Function) -> bc.VMFunction:
     """A function with what its types say about the host: arguments that are given there, results that are wanted there."""
 
     def on_host(ty: Type, span: Span | None) -> list[bool]:
@@ -53,4 +53,4 @@ def placed(module: ModuleCompiler, made: bc.VMFunction, fn: Function) -> bc.VMFu
 
     params = [k for k, param in enumerate(fn.params) if True in on_host(param.ty, param.span)]
     results = [k for k, there in enumerate(on_host(fn.ret_ty, fn.span)) if there]
-    return replace(made, host_params=tuple(params), host_results=tuple(results)) if params or results else made
+    return replace(compiled, host_params=tuple(params), host_results=tuple(results)) if params or results else compiled

@@ -56,13 +56,14 @@ def write_sections(path: str | Path, sections: Mapping[str, Any]) -> None:
     try:
         with open(temporary, "w+b") as file:
             file.write(bytes(first))
-            places = [(name, *_write(file, data)) for name, data in sections.items()]
+            entries = [(name, *_write(file, data)) for name, data in sections.items()]
             file.flush()
             written = memoryview(
                 mmap.mmap(file.fileno(), 0)
             )  # not closed here: a profiler may hold on to the frames that see it
             rows = [
-                ROW.pack(name.encode(), begin, end - begin, checksum(written[begin:end])) for name, begin, end in places
+                ROW.pack(name.encode(), begin, end - begin, checksum(written[begin:end]))
+                for name, begin, end in entries
             ]
             table = b"".join(rows)
             head = HEAD.pack(MAGIC, VERSION, len(rows), hashlib.sha256(table).digest()) + table
@@ -145,16 +146,16 @@ def split_sections(memory: memoryview, name: str) -> dict[str, Section]:
     if hashlib.sha256(table).digest() != digest:
         raise ArtifactError("E802", f"{name} is damaged: the section table does not match its checksum")
     sections: dict[str, Section] = {}
-    place = end
+    previous = end
     for index in range(count):
         raw, offset, size, expected = ROW.unpack_from(table, index * ROW.size)
-        if offset != _aligned(place) or offset + size > memory.nbytes:
+        if offset != _aligned(offset) or offset + size > memory.nbytes:
             raise ArtifactError("E802", f"{name} is damaged: it is truncated")
-        if any(memory[place:offset]):
+        if any(memory[previous:offset]):
             raise ArtifactError("E802", f"{name} is damaged: bytes between sections")
         key = raw.rstrip(b"\0").decode(errors="replace")
         sections[key] = Section(key, memory[offset : offset + size], expected, name)
-        place = offset + size
-    if place != memory.nbytes:
+        previous = offset + size
+    if previous != memory.nbytes:
         raise ArtifactError("E802", f"{name} is damaged: bytes after the last section")
     return sections

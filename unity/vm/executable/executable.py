@@ -134,15 +134,15 @@ class Executable:
         self.count_work()
         text, module_constants = self.describe() if source and self.describe is not None else ("", [])
         loaded = [*self.program.constants, *self.state]
-        place = {id(c): index for index, c in enumerate(loaded)}
-        extra = [c for c in module_constants if id(c) not in place]
-        place |= {id(c): len(loaded) + index for index, c in enumerate(extra)}
+        index_of = {id(c): index for index, c in enumerate(loaded)}
+        extra = [c for c in module_constants if id(c) not in index_of]
+        index_of |= {id(c): len(loaded) + index for index, c in enumerate(extra)}
         arrays = [np.asarray(c.numpy(), order="C") for c in (*loaded, *extra)]
         meta = {
             "triple": self.triple, "features": self.features, "driver": self.driver_tag,
             "words": self.driver_words, "options": self.options,
             "constants": _table(arrays[: len(loaded)]), "source": _table(arrays[len(loaded) :]),
-            "program_constants": len(self.program.constants), "module_constants": [place[id(c)] for c in module_constants],
+            "program_constants": len(self.program.constants), "module_constants": [index_of[id(c)] for c in module_constants],
             "costs": write_costs(self.program.costs),
         }  # fmt: skip
         sections: dict[str, Any] = {"meta": json.dumps(meta).encode(), "bytecode": encode(self.program)}
@@ -164,10 +164,10 @@ class Executable:
 
 def _table(arrays: list[np.ndarray]) -> list[list[Any]]:
     """dtype, shape and place of arrays that stand behind each other."""
-    rows, place = [], 0
+    rows, offset = [], 0
     for array in arrays:
-        rows.append([from_numpy(array.dtype).name, list(array.shape), place])
-        place += (array.nbytes + ALIGN - 1) // ALIGN * ALIGN
+        rows.append([from_numpy(array.dtype).name, list(array.shape), offset])
+        offset += (array.nbytes + ALIGN - 1) // ALIGN * ALIGN
     return rows
 
 

@@ -114,7 +114,7 @@ class _State:
     seen: dict[int, tuple[str | None, list[Dim | None]]] = field(default_factory=dict)
     equal: set[tuple[Dim, Dim]] = field(default_factory=set)
 
-    def joined(self, other: Bits | None) -> Bits:
+    def join(self, other: Bits | None) -> Bits:
         """The facts that hold both here and there."""
         a, b, c = other or (-1, -1, -1)
         return self.alive & a, self.slots & b, self.writable & c
@@ -189,7 +189,7 @@ class _Function:
                 if at == prologue:
                     self.at = at
                     self.parameters(state)
-                here = state.joined(known.get(at))
+                here = state.join(known.get(at))
                 state = None if here == known.get(at) else _State(*here)
                 known[at] = here
             if state is None:
@@ -208,7 +208,7 @@ class _Function:
                 continue
             if isinstance(instruction, bc.If):
                 self.value(instruction.cond, state)
-            there = state.joined(known.get(instruction.target))
+            there = state.join(known.get(instruction.target))
             if there != known.get(instruction.target):
                 known[instruction.target] = there
                 pending.append(instruction.target)
@@ -327,10 +327,12 @@ class _Function:
         known = self.fn.registers[dst]
         if name == "move":
             source = args[0]
-            held = self.fn.registers[source.index] if isinstance(source, bc.Reg) else bc.OBJECT_REG
+            register = self.fn.registers[source.index] if isinstance(source, bc.Reg) else bc.OBJECT_REG
             if known.kind == "tensor":
-                seen = isinstance(source, bc.Reg) and held.kind == "object" and self.fits(state, source.index, known)
-                need(held == known or seen, "a tensor of unknown type goes to a typed register")
+                seen = (
+                    isinstance(source, bc.Reg) and register.kind == "object" and self.fits(state, source.index, known)
+                )
+                need(register == known or seen, "a tensor of unknown type goes to a typed register")
             else:
                 need(known.kind == "object", "storage is moved")
             for d in known.dims:

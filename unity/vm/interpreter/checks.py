@@ -17,7 +17,7 @@ from ...ffi.conditions import (
     kind_fault,
     length_fault,
     range_fault,
-    written_fault,
+    read_only_fault,
 )
 from ...ffi.device import Device
 from ...ffi.dtype import DataType
@@ -70,7 +70,7 @@ def _tuple(value: Any, count: int) -> Fault | None:
 
 CONDITIONS: dict[str, Callable[..., Fault | None]] = {
     "check_tensor": _tensor, "check_shape": _shape, "check_scalar": _scalar, "check_tuple": _tuple,
-    "check_writable": lambda value: written_fault(value.layout),
+    "check_writable": lambda value: read_only_fault(value.layout),
     "check_function": lambda value: _kind(isinstance(value, Closure) or callable(value), "a function", value),
 }  # fmt: skip
 

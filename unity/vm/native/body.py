@@ -16,21 +16,21 @@ from ..executable import bytecode as bc
 from .checks import bind_scalar, check_bounds, check_equal, check_tensor, match_shape, recheck, set_slot
 from .ir import FunctionWriter, quoted, register_scalars
 from .memory import alloc_storage, builtin, kill, move, new_tensor, tensor_in, view
-from .segments import Segment, cut_places
+from .segments import Segment, segment_starts
 from .values import (
     boxed,
     condition,
-    covered,
-    drop,
-    lay_out,
-    normal,
-    owned,
+    is_checked_by_entry,
+    new_reference,
     pointer,
     python,
     register_type,
+    release,
     scalar,
     set_object,
     shape_of,
+    store_arguments,
+    to_vm_value,
 )
 
 RELEASE_BYTES = 512 << 10
@@ -41,17 +41,17 @@ _RECHECKED = ("check_shape", "check_scalar", "check_tuple", "check_function", "c
 def instructions(w: FunctionWriter) -> None:
     """All instructions; a label before each target."""
     targets = {i.target for i in w.fn.code if isinstance(i, (bc.Goto, bc.If))}
-    cuts = cut_places(w.fn.code)
+    cuts = segment_starts(w.fn.code)
     open_block = True
     for number, instruction in enumerate(w.fn.code):
         if number in cuts:
             w.do("br label %next")
-            cut(w)
+            end_segment(w)
         if number in targets:
             if open_block:
                 w.do(f"br label %L{number}")
             w.start(f"L{number}")
-            w.forget()
+            w.invalidate()
             open_block = True
         elif not open_block:
             w.start(w.label())
@@ -63,7 +63,7 @@ def instructions(w: FunctionWriter) -> None:
         w.current = number
         w.do(f"store i64 {number}, ptr %at")
         if isinstance(instruction, bc.Call):
-            if number < w.fn.prologue and is_done(w, instruction):
+            if number < w.fn.prologue and is_already_checked(w, instruction):
                 continue
             call(w, instruction)
         elif isinstance(instruction, bc.If):
@@ -71,25 +71,25 @@ def instructions(w: FunctionWriter) -> None:
             w.do(f"br i1 {condition(w, instruction.cond)}, label %{good}, label %L{instruction.target}")
             w.start(good)
         else:
-            w.do(f"store ptr {owned(w, instruction.value)}, ptr %result")
+            w.do(f"store ptr {new_reference(w, instruction.value)}, ptr %result")
             w.do("br label %exit")
             open_block = False
     if open_block:
         w.do("unreachable")
-    cut(w)
+    end_segment(w)
 
 
-def cut(w: FunctionWriter) -> None:
+def end_segment(w: FunctionWriter) -> None:
     """End a segment: what was computed in it is not known behind it."""
     w.segments.append(Segment(w.lines, w.allocas, w.scratch))
     w.lines, w.allocas, w.scratch, w.records = [], [], 1, {}
-    w.forget()
+    w.invalidate()
 
 
-def is_done(w: FunctionWriter, instruction: bc.Call) -> bool:
+def is_already_checked(w: FunctionWriter, instruction: bc.Call) -> bool:
     """True if the checked entry has done this check."""
     first = instruction.args[0]
-    return isinstance(first, bc.Reg) and covered(w, first.index)
+    return isinstance(first, bc.Reg) and is_checked_by_entry(w, first.index)
 
 
 # ---- calls
@@ -102,9 +102,9 @@ def call(w: FunctionWriter, instruction: bc.Call) -> None:
         kernel(w, w.program.kernels[entry.name], entry.name, instruction)
     elif entry.kind == "vm":
         args = [boxed(w, a) for a in instruction.args]
-        lay_out(w, args)
+        store_arguments(w, args)
         result = w.emit(f"call ptr {quoted('call.' + entry.name)}(ptr %env, ptr %args, i64 %limit)")
-        drop(w, args)
+        release(w, args)
         set_object(w, instruction.dst, w.require_object(result))
     elif entry.kind == "packed":
         packed(w, instruction)
@@ -126,11 +126,11 @@ def packed(w: FunctionWriter, instruction: bc.Call) -> None:
         set_object(w, instruction.dst, w.require_object(python(w, w.env("fixed", "packed"), args)))
         return
     args = [boxed(w, a) for a in instruction.args]
-    lay_out(w, args)
+    store_arguments(w, args)
     found = w.emit(f"call ptr @unity.find(ptr %env, ptr {w.env('name', row)})")
     w.report_unless(w.emit(f"icmp ne ptr {found}, null"), 4, str(row))
     result = w.emit(f"call ptr @unity.packed(ptr %env, ptr {found}, ptr %args, i64 {len(args)})")
-    drop(w, args)
+    release(w, args)
     set_object(w, instruction.dst, w.require_object(result))
 
 
@@ -154,7 +154,7 @@ def kernel(w: FunctionWriter, signature: KernelSignature, name: str, instruction
         w.store("i64", "0", place)
         parts.append(f"ptr {place}")
     text = f"call i32 {quoted(w.program.linked(name))}({', '.join(parts)})"
-    status = w.emit(text) if signature.packed_calls or w.on_device else released(w, text, work, sizes)
+    status = w.emit(text) if signature.packed_calls or w.on_device else call_without_gil(w, text, work, sizes)
     good, bad = w.label(), w.label()
     w.do(f"br i1 {w.emit(f'icmp eq i32 {status}, 0')}, label %{good}, label %{bad}")
     w.start(bad)
@@ -162,13 +162,13 @@ def kernel(w: FunctionWriter, signature: KernelSignature, name: str, instruction
         kind, value = parts[position].split()
         w.store(kind, value, "%slots", 8 * k)
     wide = w.emit(f"sext i32 {status} to i64")
-    w.go_report(1, str(instruction.function), wide, "failed")
+    w.branch_to_report(1, str(instruction.function), wide, "failed")
     w.start(good)
     if signature.result is not None:
         set_object(w, instruction.dst, w.require_object(w.number(DataType(signature.result), place)))
 
 
-def released(w: FunctionWriter, text: str, work: list[tuple[Dim, ...]], sizes: list[int]) -> str:
+def call_without_gil(w: FunctionWriter, text: str, work: list[tuple[Dim, ...]], sizes: list[int]) -> str:
     """The call, without the GIL where the tensors are large."""
     constant = all([isinstance(d, int) for dims in work for d in dims])
     total = bytes_of(w, work, sizes) if not constant else ""
@@ -179,18 +179,18 @@ def released(w: FunctionWriter, text: str, work: list[tuple[Dim, ...]], sizes: l
         large = "true"
     else:
         large = w.emit(f"icmp sge i64 {total}, {RELEASE_BYTES}")
-    free, held, done = w.label(), w.label(), w.label()
-    w.do(f"br i1 {large}, label %{free}, label %{held}")
-    w.start(free)
+    skip, release, done = w.label(), w.label(), w.label()
+    w.do(f"br i1 {large}, label %{skip}, label %{release}")
+    w.start(skip)
     state = w.emit("call ptr @unity_gil_release()")
     first = w.emit(text)
     w.do(f"call void @unity_gil_restore(ptr {state})")
     w.do(f"br label %{done}")
-    w.start(held)
+    w.start(release)
     second = w.emit(text)
     w.do(f"br label %{done}")
     w.start(done)
-    return w.emit(f"phi i32 [ {first}, %{free} ], [ {second}, %{held} ]")
+    return w.emit(f"phi i32 [ {first}, %{skip} ], [ {second}, %{release} ]")
 
 
 def bytes_of(w: FunctionWriter, work: list[tuple[Dim, ...]], sizes: list[int]) -> str:
@@ -209,19 +209,19 @@ def bytes_of(w: FunctionWriter, work: list[tuple[Dim, ...]], sizes: list[int]) -
 
 def tuple_(w: FunctionWriter, instruction: bc.Call) -> None:
     """A tuple of values."""
-    items = [owned(w, a) for a in instruction.args]
+    items = [new_reference(w, a) for a in instruction.args]
     w.scratch = max(w.scratch, len(items))
     for position, value in enumerate(items):
         w.store("ptr", value, "%args", 8 * position)
-    made = w.emit(f"call ptr @unity_tuple(ptr %args, i64 {len(items)})")
-    set_object(w, instruction.dst, w.require_object(made))
+    result = w.emit(f"call ptr @unity_tuple(ptr %args, i64 {len(items)})")
+    set_object(w, instruction.dst, w.require_object(result))
 
 
 def shape(w: FunctionWriter, instruction: bc.Call) -> None:
     """A shape value."""
-    place = w.dims_array(tuple([a.dim for a in instruction.args if isinstance(a, bc.Size)]))
-    made = w.emit(f"call ptr @unity_shape(ptr {place}, i64 {len(instruction.args)})")
-    set_object(w, instruction.dst, w.require_object(made))
+    dims = w.dims_array(tuple([a.dim for a in instruction.args if isinstance(a, bc.Size)]))
+    result = w.emit(f"call ptr @unity_shape(ptr {dims}, i64 {len(instruction.args)})")
+    set_object(w, instruction.dst, w.require_object(result))
 
 
 def get_item(w: FunctionWriter, instruction: bc.Call) -> None:
@@ -239,7 +239,7 @@ def get_item(w: FunctionWriter, instruction: bc.Call) -> None:
         f"br i1 {w.emit('icmp sgt i64 ' + w.load(obj, 16, 'i64') + f', {position.value}')}, label %{fast}, label %{slow}"
     )
     w.start(slow)
-    with w.aside():
+    with w.side_blocks():
         builtin(w, "get_item", instruction)
     w.do(f"br label %{done}")
     w.start(fast)
@@ -252,8 +252,8 @@ def get_item(w: FunctionWriter, instruction: bc.Call) -> None:
 
 def closure(w: FunctionWriter, instruction: bc.Call) -> None:
     """A function with captured values."""
-    made = python(w, w.env("fixed", "closure_of"), [boxed(w, a) for a in instruction.args])
-    set_object(w, instruction.dst, w.require_object(made))
+    result = python(w, w.env("fixed", "closure_of"), [boxed(w, a) for a in instruction.args])
+    set_object(w, instruction.dst, w.require_object(result))
 
 
 def invoke(w: FunctionWriter, instruction: bc.Call) -> None:
@@ -266,8 +266,8 @@ def invoke(w: FunctionWriter, instruction: bc.Call) -> None:
         result = python(w, w.env("fixed", "invoke"), [(function, owns), *args])
     else:
         result = python(w, function, args)
-        drop(w, [(function, owns)])
-    set_object(w, instruction.dst, normal(w, w.require_object(result)))
+        release(w, [(function, owns)])
+    set_object(w, instruction.dst, to_vm_value(w, w.require_object(result)))
 
 
 _NATIVE = {

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ...ffi.native.native_helpers import LEAF_BYTES
 from ..executable import bytecode as bc
 from .ir import FunctionWriter
-from .values import boxed, drop, integer, register_type
+from .values import boxed, integer, register_type, release
 
 
 def recheck(w: FunctionWriter, instruction: bc.Call, arg: bc.Arg) -> None:
@@ -17,7 +17,7 @@ def recheck(w: FunctionWriter, instruction: bc.Call, arg: bc.Arg) -> None:
         f"call ptr @unity.recheck(ptr {function}, i64 {w.index}, i64 {w.current}, ptr {value}, ptr %slots, "
         f"i64 {len(w.fn.slots)})"
     )
-    drop(w, [(value, owns)])
+    release(w, [(value, owns)])
     w.require_object(result)
     out = w.alloca("i64")
     for bind in [a for a in instruction.args if isinstance(a, bc.Bind)]:

@@ -9,7 +9,7 @@ from .body import instructions
 from .ir import KERNEL_FAILED, FunctionWriter, quoted
 from .memory import references, row_name
 from .segments import Layout, Segment
-from .values import covered, leaf_record, normal, register_type
+from .values import is_checked_by_entry, leaf_record, register_type, to_vm_value
 
 
 class Frame:
@@ -23,12 +23,19 @@ class Frame:
         self.parameters()
         instructions(self.w)
         self.holding = [k for k in range(len(self.w.fn.registers)) if self.may_hold(k)]
-        self.places = [place for k in self.holding for place in references(self.w, k)]
+        self.places = [slot for k in self.holding for slot in references(self.w, k)]
         """The words that hold references; one more, always null, is for registers that never hold any."""
         if len(self.w.segments) > 1:
             return self.segmented()
         (only,) = self.w.segments
-        lines = [self.definition(), *self.own_places(), *self.space(only), *self.clear(), *self.enter(), *only.lines]
+        lines = [
+            self.definition(),
+            *self.separate_slots(),
+            *self.space(only),
+            *self.clear(),
+            *self.enter(),
+            *only.lines,
+        ]
         return self.written([*lines, *self.errors(), *self.leave()])
 
     def written(self, lines: list[str]) -> str:
@@ -42,8 +49,8 @@ class Frame:
 
     def segmented(self) -> str:
         """A function for each segment, which says whether the function is done, and one that calls them."""
-        layout = self.layout_of_frame()
-        made, lines = [], [self.definition(), f"  %frame = alloca [{layout.words} x i64], align 16"]
+        layout = self.lay_out_frame()
+        segments, lines = [], [self.definition(), f"  %frame = alloca [{layout.words} x i64], align 16"]
         lines.append(f"  call void @unity.clear(ptr %frame, i64 {layout.words})")
         lines += [
             *layout.addresses(["%result %arena"]),
@@ -55,13 +62,13 @@ class Frame:
             parameters = ("ptr %env", "ptr %leaves", "ptr %symbols", "i64 %limit", "ptr %frame")
             body = [*segment.lines, *self.errors(), "exit:", "  ret i1 true", "next:", "  ret i1 false"]
             head = f"define internal i1 {name}({', '.join(parameters)}) noinline {{\nentry:"
-            made.append(self.written([head, *layout.addresses(body), *self.space(segment), *body]))
+            segments.append(self.written([head, *layout.addresses(body), *self.space(segment), *body]))
             lines.append(f"  %done{number} = call i1 {name}({', '.join(parameters)})")
             lines += [f"  br i1 %done{number}, label %exit, label %after{number}", f"after{number}:"]
         lines += ["  br label %exit", *self.leave()]
-        return "".join([*made, self.written(lines)])
+        return "".join([*segments, self.written(lines)])
 
-    def layout_of_frame(self) -> Layout:
+    def lay_out_frame(self) -> Layout:
         """The frame in memory."""
         layout, registers = Layout(), self.w.fn.registers
         for name in ("%at", "%result", "%value", "%code", "%first", "%second"):
@@ -73,29 +80,29 @@ class Frame:
             for letter in {"object": "", "storage": "pz"}.get(register.kind, "p"):
                 layout.add(f"%{letter}{k}")
         self.first_reference = layout.words
-        for place in self.places:
-            layout.add(place)
+        for slot in self.places:
+            layout.add(slot)
         nothing = layout.add("%nothing")
-        layout.offsets |= dict.fromkeys(self.idle_places(), nothing)
+        layout.offsets |= dict.fromkeys(self.idle_slots(), nothing)
         return layout
 
-    def idle_places(self) -> list[str]:
+    def idle_slots(self) -> list[str]:
         """The word of registers that never hold references."""
         return [
-            place
+            slot
             for k in sorted(set(range(len(self.w.fn.registers))) - set(self.holding))
-            for place in references(self.w, k)
+            for slot in references(self.w, k)
         ]
 
-    def own_places(self) -> list[str]:
+    def separate_slots(self) -> list[str]:
         """The places of a function of one segment, each by itself, so that most of them are no memory at all."""
         fn = self.w.fn
         lines = ["  %at = alloca i64", "  %result = alloca ptr", "  %arena = alloca [4 x i64]"]
         lines += [f"  %slots = alloca [{self.w.slot_words} x i64]", "  %value = alloca ptr"]
         lines += [f"  %s{k} = getelementptr i64, ptr %slots, i64 {k}" for k in range(len(fn.slots))]
         lines.append(f"  %refs = alloca [{len(self.places) + 1} x ptr]")
-        lines += [f"  {place} = getelementptr ptr, ptr %refs, i64 {number}" for number, place in enumerate(self.places)]
-        lines += [f"  {place} = getelementptr ptr, ptr %refs, i64 {len(self.places)}" for place in self.idle_places()]
+        lines += [f"  {slot} = getelementptr ptr, ptr %refs, i64 {number}" for number, slot in enumerate(self.places)]
+        lines += [f"  {slot} = getelementptr ptr, ptr %refs, i64 {len(self.places)}" for slot in self.idle_slots()]
         for k, register in enumerate(fn.registers):
             if register.kind != "object":
                 lines += [f"  %p{k} = alloca ptr", f"  store ptr null, ptr %p{k}"]
@@ -184,7 +191,7 @@ class Frame:
         """True if the register may hold references at the exit."""
         if register_type(self.w, index).kind != "tensor":
             return True
-        if covered(self.w, index):
+        if is_checked_by_entry(self.w, index):
             return False
         names = [row_name(self.w, i) for i in self.w.writers.get(index, ())]
         return index < len(self.w.plan.params) or self.w.owned_storage or any([name != "tensor_in" for name in names])
@@ -192,8 +199,8 @@ class Frame:
     def parameters(self) -> None:
         """Depth of recursion, slots, and parameters."""
         here = self.w.emit("call ptr @llvm.frameaddress.p0(i32 0)")
-        place = self.w.emit(f"ptrtoint ptr {here} to i64")
-        self.w.report_unless(self.w.emit(f"icmp ugt i64 {place}, %limit"), 2, str(self.w.index))
+        address = self.w.emit(f"ptrtoint ptr {here} to i64")
+        self.w.report_unless(self.w.emit(f"icmp ugt i64 {address}, %limit"), 2, str(self.w.index))
         for number, slot in enumerate(self.w.plan.slots):
             self.w.set_slot_value(slot, self.w.load("%symbols", 8 * number, "i64"))
         for index, param in enumerate(self.w.plan.params):
@@ -204,7 +211,7 @@ class Frame:
             obj = self.w.load(leaf, 8)
             self.w.do(f"call void @unity_incref(ptr {obj})")
             if param.kind == "object":
-                obj = normal(self.w, obj)
+                obj = to_vm_value(self.w, obj)
             elif param.slot is not None and param.dtype == "bool":
                 self.w.set_slot_value(param.slot, self.w.load(leaf, 0, "i64"))
             self.w.do(f"store ptr {obj}, ptr %o{index}")

@@ -148,13 +148,13 @@ class FunctionWriter(ObjectWriter):
         good, bad = self.label(), self.label()
         self.do(f"br i1 {condition}, label %{good}, label %{bad}")
         self.start(bad)
-        self.go_report(code, first, second)
+        self.branch_to_report(code, first, second)
         self.start(good)
 
-    def go_report(self, code: int, first: str, second: str, exit_label: str = "report") -> None:
+    def branch_to_report(self, code: int, first: str, second: str, exit_label: str = "report") -> None:
         """Leave through the one place of the function that raises errors by number."""
-        for place, value in (("%code", str(code)), ("%first", first), ("%second", second)):
-            self.do(f"store i64 {value}, ptr {place}")
+        for slot, value in (("%code", str(code)), ("%first", first), ("%second", second)):
+            self.do(f"store i64 {value}, ptr {slot}")
         self.do(f"br label %{exit_label}")
 
     def divisor(self, condition: str) -> None:
@@ -178,24 +178,24 @@ class FunctionWriter(ObjectWriter):
 
     def dims_array(self, dims: tuple[Dim, ...]) -> str:
         """Dimensions in an array of the frame."""
-        place = self.known_arrays.get(dims)
-        if place is None:
-            place = self.known_arrays[dims] = self.alloca(f"[{max(1, len(dims))} x i64]")
+        array = self.known_arrays.get(dims)
+        if array is None:
+            array = self.known_arrays[dims] = self.alloca(f"[{max(1, len(dims))} x i64]")
             for axis, d in enumerate(dims):
-                self.store("i64", self.dim(d), place, 8 * axis)
-        return place
+                self.store("i64", self.dim(d), array, 8 * axis)
+        return array
 
     def set_slot_value(self, slot: int, value: str) -> None:
         """Store into a slot; what was computed from it is forgotten."""
         self.do(f"store i64 {value}, ptr %s{slot}")
-        self.forget()
+        self.invalidate()
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Nothing is known any more: another path joins, or a slot has changed."""
         self.known_dims, self.known_arrays, self.known_sizes = {}, {}, {}
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def side_blocks(self) -> Iterator[None]:
         """Blocks beside the main path: what they compute is not known after them."""
         before = (dict(self.known_dims), dict(self.known_arrays), dict(self.known_sizes))
         yield
@@ -212,10 +212,10 @@ class FunctionWriter(ObjectWriter):
         what = f"ptr {obj}, ptr {leaf}, i64 {index}, i32 {packed}, i32 {ndim}, i32 {flags}, i64 {mask}, ptr null"
         if not self.on_device:
             return self.emit(f"call i1 @unity_extract({what})")
-        place = self.load("%env", self.layout.word("fixed", "place"), "i64")
-        return self.emit(f"call i1 @unity_extract_on({what}, ptr {self.env('fixed', 'device')}, i64 {place})")
+        device = self.load("%env", self.layout.word("fixed", "place"), "i64")
+        return self.emit(f"call i1 @unity_extract_on({what}, ptr {self.env('fixed', 'device')}, i64 {device})")
 
-    def placed(self, obj: str) -> str:
+    def label_device(self, obj: str) -> str:
         """A tensor that was just made over memory of the program (may be null), labelled with the program's device."""
         return self.emit(f"call ptr @unity_on(ptr {obj}, ptr {self.env('fixed', 'device')})") if self.on_device else obj
 

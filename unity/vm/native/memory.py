@@ -7,7 +7,7 @@ from ...ffi.dtype import DataType
 from ...ffi.native.runtime_table import DTYPE_INDEX
 from ..executable import bytecode as bc
 from .ir import FunctionWriter
-from .values import boxed, boxed_register, covered, owned, python, register_type, set_object
+from .values import boxed, boxed_register, is_checked_by_entry, new_reference, python, register_type, set_object
 
 
 def builtin(w: FunctionWriter, name: str, instruction: bc.Call) -> None:
@@ -47,11 +47,11 @@ def alloc_storage(w: FunctionWriter, instruction: bc.Call) -> None:
         w.do(f"store ptr {address}, ptr %p{dst}")
         return
     if w.owned_storage:
-        place, out = w.alloca("i64"), w.alloca("ptr")
-        w.store("i64", count, place)
-        made = w.emit(f"call ptr @unity_new_array(i64 {DTYPE_INDEX['uint8']}, i64 1, ptr {place}, ptr {out})")
-        w.require_object(made)
-        w.do(f"store ptr {made}, ptr %w{dst}")
+        size_slot, out = w.alloca("i64"), w.alloca("ptr")
+        w.store("i64", count, size_slot)
+        result = w.emit(f"call ptr @unity_new_array(i64 {DTYPE_INDEX['uint8']}, i64 1, ptr {size_slot}, ptr {out})")
+        w.require_object(result)
+        w.do(f"store ptr {result}, ptr %w{dst}")
         w.do(f"store ptr {w.emit(f'load ptr, ptr {out}')}, ptr %p{dst}")
         return
     data = w.emit(f"call ptr @unity.arena{'.on' if w.on_device else ''}(ptr %env, ptr %arena, i64 {count})")
@@ -65,13 +65,13 @@ def alloc_storage(w: FunctionWriter, instruction: bc.Call) -> None:
 def device_block(w: FunctionWriter, count: str) -> tuple[str, str]:
     """Memory of the device from Python: a new reference to the object that keeps it, and its address."""
     number = w.require_object(w.emit(f"call ptr @unity_int(i64 {count})"))
-    made = w.require_object(python(w, w.env("fixed", "new_block"), [(w.word("None"), False), (number, True)]))
-    block, place = [w.emit(f"call ptr @PyTuple_GetItem(ptr {made}, i64 {k})") for k in (0, 1)]
+    result = w.require_object(python(w, w.env("fixed", "new_block"), [(w.word("None"), False), (number, True)]))
+    block, number = [w.emit(f"call ptr @PyTuple_GetItem(ptr {result}, i64 {k})") for k in (0, 1)]
     out = w.alloca("i64")
-    w.do(f"call i32 @unity_as_int(ptr {place}, ptr {out})")
+    w.do(f"call i32 @unity_as_int(ptr {number}, ptr {out})")
     address = w.emit(f"inttoptr i64 {w.emit(f'load i64, ptr {out}')} to ptr")
     w.do(f"call void @unity_incref(ptr {block})")
-    w.do(f"call void @unity_decref(ptr {made})")
+    w.do(f"call void @unity_decref(ptr {result})")
     return block, address
 
 
@@ -157,20 +157,20 @@ def new_tensor(w: FunctionWriter, instruction: bc.Call) -> None:
     known, dst = register_type(w, instruction.dst), instruction.dst
     if w.on_device:
         block, address = device_block(w, extent_bytes(w, known.dtype, known.dims))
-        made = w.placed(w.emit(
+        result = w.label_device(w.emit(
             f"call ptr @unity_view_tensor(i64 {DTYPE_INDEX[known.dtype]}, i64 {len(known.dims)}, "
             f"ptr {w.dims_array(known.dims)}, ptr {address}, ptr {block})"
         ))  # fmt: skip
         w.do(f"call void @unity_decref(ptr {block})")
-        w.do(f"store ptr {w.require_object(made)}, ptr %o{dst}")
+        w.do(f"store ptr {w.require_object(result)}, ptr %o{dst}")
         w.do(f"store ptr {address}, ptr %p{dst}")
         return
     dims, out = w.dims_array(known.dims), w.alloca("ptr")
-    made = w.emit(
+    result = w.emit(
         f"call ptr @unity_new_tensor(i64 {DTYPE_INDEX[known.dtype]}, i64 {len(known.dims)}, ptr {dims}, ptr {out})"
     )
-    w.require_object(made)
-    w.do(f"store ptr {made}, ptr %o{dst}")
+    w.require_object(result)
+    w.do(f"store ptr {result}, ptr %o{dst}")
     w.do(f"store ptr {w.emit(f'load ptr, ptr {out}')}, ptr %p{dst}")
 
 
@@ -188,7 +188,7 @@ def view(w: FunctionWriter, instruction: bc.Call) -> None:
     room = extent_bytes(w, source.dtype, source.dims)
     fixed = constant_bytes(source.dtype, source.dims)
     place_in(w, instruction, w.emit(f"load ptr, ptr %p{reg.index}"), room, fixed, False)
-    if covered(w, reg.index):
+    if is_checked_by_entry(w, reg.index):
         owner, _ = boxed_register(w, reg.index)
         set_owner(w, dst, owner)
         w.do(f"call void @unity_decref(ptr {owner})")
@@ -201,13 +201,13 @@ def view(w: FunctionWriter, instruction: bc.Call) -> None:
 def move(w: FunctionWriter, instruction: bc.Call) -> None:
     """A value into another register."""
     source, dst = instruction.args[0], instruction.dst
-    if register_type(w, dst).kind != "tensor" or not isinstance(source, bc.Reg) or covered(w, source.index):
-        set_object(w, dst, owned(w, source))
+    if register_type(w, dst).kind != "tensor" or not isinstance(source, bc.Reg) or is_checked_by_entry(w, source.index):
+        set_object(w, dst, new_reference(w, source))
         return
     if register_type(w, source.index).kind == "object":
         record = w.records.get(source.index)
         if record is None:
-            set_object(w, dst, owned(w, source))
+            set_object(w, dst, new_reference(w, source))
             return
         data = w.load(record, 0)
         keeper = "null"

@@ -22,7 +22,7 @@ from ...ffi.abi import evaluate
 from ...ffi.cache.cache_key import content_key
 from ...ffi.calls.check import OutHandler
 from ...ffi.calls.fastcall import driver_function, gated_driver, set_lane
-from ...ffi.calls.fastcall_ir import place_number
+from ...ffi.calls.fastcall_ir import device_number
 from ...ffi.device import CPU, DEVICE_KINDS
 from ...ffi.machine_code.elf import read_object
 from ...ffi.machine_code.engine import Engine
@@ -141,15 +141,15 @@ class NativeProgram:
                 if entry is None:
                     entry = entries[lane] = self._entry(name, silent, lane)
                 if gate:
-                    set_lane(made, lane, ctypes.addressof(self.env(lane)))
+                    set_lane(result, lane, ctypes.addressof(self.env(lane)))
                 return entry(*args, **kwargs)
 
         if not gate:
             return call
         spec = plan_entry(self.program.functions[name], self.program, self.placement.device).spec
         env, address = ctypes.addressof(self.env(0)), self.engine.address(f"drive.{name}")
-        made = gated_driver(spec, address, call, gate, env, (self.engine, self))
-        return made
+        result = gated_driver(spec, address, call, gate, env, (self.engine, self))
+        return result
 
     def _entry(self, name: str, silent: bool, lane: int) -> Callable[..., Any]:
         plan = plan_entry(self.program.functions[name], self.program, self.placement.device)
@@ -202,7 +202,7 @@ class NativeProgram:
             if rest[0] == "function_offset":
                 return member_offset(registry.PackedFunc.__dict__["function"])
             if rest[0] == "place":
-                return place_number(self.placement.device)
+                return device_number(self.placement.device)
             value = registry._TABLE if rest[0] == "table" else getattr(self.callbacks, _FIXED[_FIXED.index(rest[0])])
             if rest[0] == "grow":
                 value = partial(value, lane)

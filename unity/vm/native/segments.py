@@ -27,7 +27,7 @@ class Segment:
     scratch: int
 
 
-def cut_places(code: Sequence[bc.Instruction], size: int = SEGMENT) -> set[int]:
+def segment_starts(code: Sequence[bc.Instruction], size: int = SEGMENT) -> set[int]:
     """Instructions that begin a segment of their own."""
     if len(code) < 2 * size:
         return set()

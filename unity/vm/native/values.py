@@ -19,7 +19,7 @@ def register_type(w: FunctionWriter, index: int) -> bc.RegType:
     return w.fn.registers[index]
 
 
-def covered(w: FunctionWriter, index: int) -> bool:
+def is_checked_by_entry(w: FunctionWriter, index: int) -> bool:
     """True if the register is a parameter that the entry has checked."""
     return index < len(w.plan.params) and w.plan.params[index].kind != "object"
 
@@ -56,22 +56,22 @@ def boxed_register(w: FunctionWriter, index: int) -> tuple[str, bool]:
     """A register's value as an object."""
     known = register_type(w, index)
     if known.kind == "tensor":
-        if covered(w, index):
-            made = w.emit(f"call ptr @unity_leaf_tensor(ptr {leaf_record(w, index)}, i64 {DTYPE_INDEX[known.dtype]})")
-            return w.require_object(w.placed(made)), True
+        if is_checked_by_entry(w, index):
+            result = w.emit(f"call ptr @unity_leaf_tensor(ptr {leaf_record(w, index)}, i64 {DTYPE_INDEX[known.dtype]})")
+            return w.require_object(w.label_device(result)), True
         dims, number = w.dims_array(known.dims), DTYPE_INDEX[known.dtype]
         obj, data = w.emit(f"load ptr, ptr %o{index}"), w.emit(f"load ptr, ptr %p{index}")
         owner = w.emit(f"load ptr, ptr %w{index}")
-        made = w.emit(
+        result = w.emit(
             f"call ptr @unity.box(ptr {obj}, i64 {number}, i64 {len(known.dims)}, ptr {dims}, ptr {data}, ptr {owner})"
         )
-        return w.require_object(w.placed(made)), True
+        return w.require_object(w.label_device(result)), True
     obj = w.emit(f"load ptr, ptr %o{index}")
     none = w.word("None")
     return w.emit(f"select i1 {w.emit(f'icmp eq ptr {obj}, null')}, ptr {none}, ptr {obj}"), False
 
 
-def owned(w: FunctionWriter, arg: bc.Arg) -> str:
+def new_reference(w: FunctionWriter, arg: bc.Arg) -> str:
     """The value as a new reference."""
     value, owns = boxed(w, arg)
     if not owns:
@@ -81,20 +81,20 @@ def owned(w: FunctionWriter, arg: bc.Arg) -> str:
 
 def python(w: FunctionWriter, function: str, args: list[tuple[str, bool]]) -> str:
     """Call a Python object with boxed arguments; the result may be null."""
-    lay_out(w, args)
+    store_arguments(w, args)
     result = w.emit(f"call ptr @unity_call(ptr {function}, ptr %args, i64 {len(args)})")
-    drop(w, args)
+    release(w, args)
     return result
 
 
-def lay_out(w: FunctionWriter, args: list[tuple[str, bool]]) -> None:
+def store_arguments(w: FunctionWriter, args: list[tuple[str, bool]]) -> None:
     """Put boxed values into the row of arguments of a call."""
     w.scratch = max(w.scratch, len(args))
     for position, (value, _) in enumerate(args):
         w.store("ptr", value, "%args", 8 * position)
 
 
-def drop(w: FunctionWriter, args: list[tuple[str, bool]]) -> None:
+def release(w: FunctionWriter, args: list[tuple[str, bool]]) -> None:
     """Give up the references that boxing made."""
     for value, owns in args:
         if owns:
@@ -115,11 +115,11 @@ def set_object(w: FunctionWriter, index: int, value: str) -> None:
         w.do(f"store ptr {w.load(record, 0)}, ptr %p{index}")
 
 
-def normal(w: FunctionWriter, value: str) -> str:
+def to_vm_value(w: FunctionWriter, value: str) -> str:
     """A result from Python as a value of the VM: arrays become tensors."""
     how = "unity.normal.on" if w.on_device else "unity.normal"
-    made = w.emit(f"call ptr @{how}(ptr {w.env('fixed', 'value')}, ptr {value})")
-    return w.require_object(made)
+    result = w.emit(f"call ptr @{how}(ptr {w.env('fixed', 'value')}, ptr {value})")
+    return w.require_object(result)
 
 
 def condition(w: FunctionWriter, arg: bc.Arg) -> str:
@@ -180,8 +180,8 @@ def integer(w: FunctionWriter, arg: bc.Arg) -> str:
 def _unboxed(w: FunctionWriter, arg: bc.Arg, kind: str, reader: str) -> str:
     """The number in a Python object, read by a function of the runtime."""
     value, owns = boxed(w, arg)
-    place = w.alloca(kind)
-    status = w.emit(f"call i32 @{reader}(ptr {value}, ptr {place})")
-    drop(w, [(value, owns)])
+    slot = w.alloca(kind)
+    status = w.emit(f"call i32 @{reader}(ptr {value}, ptr {slot})")
+    release(w, [(value, owns)])
     w.require(w.emit(f"icmp eq i32 {status}, 0"))
-    return w.emit(f"load {kind}, ptr {place}")
+    return w.emit(f"load {kind}, ptr {slot}")
