@@ -1,4 +1,4 @@
-"""Code generation writes a pure instruction once per block, and never reuses a value from a block that may not have run."""
+"""Code generation writes a pure instruction once on a way, and never reuses a value from a block that may not have run."""
 
 import numpy as np
 
@@ -21,11 +21,27 @@ def main(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8, 16), "float32"), i: T.
 """
 
 
-def test_offsets_are_written_once_in_a_block():
-    text = write_module(lower_prim_funcs({"main": parse(TEXT)}), target("llvm"))[0]
+def products(text):
+    text = write_module(lower_prim_funcs({"main": parse(text)}), target("llvm"))[0]
     body = text[text.index("define i32 @unity.kernel.main") :]
-    products = [line for line in body.splitlines() if " mul nsw i64 " in line]
-    assert len(products) == 3  # the block before the condition, the one inside it, the one behind it
+    return [line for line in body.splitlines() if " mul nsw i64 " in line]
+
+
+def test_offsets_are_written_once():
+    assert len(products(TEXT)) == 1  # before the condition, for what is inside it and behind it as well
+
+
+def test_values_of_a_branch_and_of_a_loop_stay_there():
+    """One product for what comes before, one on each side of the condition, one in the loop, one behind them."""
+    place, inside = "    B[0, i * {}] = T.float32(1)\n", "        B[0, i * 3] = T.float32(1)\n"
+    condition = f"    if A[0, 2] > T.float32(0):\n{inside}    else:\n{inside}"
+    loop = (
+        "    for k in range(i):\n        B[k, i * 5] = A[k, i * 2]\n        if A[k, 3] > A[k, 4]:\n            break\n"
+    )
+    parts = (TEXT[: TEXT.index("    B[")], place.format(2), condition, place.format(3), loop, place.format(5))
+    text = "".join(parts)
+    found = [line.rpartition(", ")[2] for line in products(text) if "%p2" in line]
+    assert found == ["2", "3", "3", "3", "5", "5"]
 
 
 def test_divisions_are_written_once_in_a_block():

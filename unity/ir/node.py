@@ -1,7 +1,7 @@
 """``@node``: slotted dataclasses with identity equality, and the field markers that say what a field means.
 
-From the markers the generic walks (`walk.py`) and comparisons (`structural.py`) are derived once. Invariant: children are
-nodes, tuples of nodes, or dicts whose values may be nodes; never lists.
+From the markers the generic walks (`field_walks.py`, `walk.py`) and comparisons (`structural.py`) are derived once. Invariant:
+children are nodes, tuples of nodes, or dicts whose values may be nodes; never lists.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, dataclass_transfo
 from ..support.errors import UnityError
 from ..support.lazy import load
 from ..support.options import bool_option
+from .field_walks import BINDING, DEF, OWN, Walked, derive_walks
 
 _T = TypeVar("_T")
 _N = TypeVar("_N", bound="Node")
@@ -28,8 +29,7 @@ Aside = Annotated[_T, "aside"]
 Derived = Annotated[_T, "derived"]
 """The field follows from the others: rewritten with them, not compared."""
 
-PLAIN, DEF, OWN, DERIVED, LEAF, ASIDE = "plain", "def", "own", "derived", "leaf", "aside"
-BINDING = (DEF, OWN)
+PLAIN, DERIVED, LEAF, ASIDE = "plain", "derived", "leaf", "aside"
 _LEAF_TYPES = {
     "str",
     "int",
@@ -46,7 +46,7 @@ _LEAF_TYPES = {
 CHECKED = bool_option("UNITY_CHECKED")
 
 
-class Node:
+class Node(Walked):
     """Base of every IR node. Equality and hash are identity; use ``structural_equal`` for meaning."""
 
     __slots__ = ()
@@ -141,6 +141,7 @@ def node(cls: _C) -> _C:
     made.walked = tuple(
         sorted(walked, key=lambda item: item[1] not in BINDING)
     )  # what a node binds comes before its uses
+    derive_walks(made, {f.name: str(f.type) for f in fields(made)})
     return made  # type: ignore[no-any-return]
 
 

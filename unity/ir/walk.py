@@ -10,9 +10,10 @@ from ..support.recursion import deep_recursion
 from .binders import bound_symbols
 from .buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from .expr import Binding, BindingBlock, DataflowVar, IntImm, MatchCast, ShapeExpr, Var, VarBinding
+from .field_walks import BINDING, DEF, OWN
 from .function import Function, PrimFunc
 from .module import IRModule
-from .node import BINDING, DEF, OWN, Node
+from .node import Node
 from .scalar import Binary
 from .stmt import Block, DeclBuffer, SeqStmt, Stmt, flat_statements
 from .types import Expr, Type
@@ -35,57 +36,17 @@ Tree = TypeVar(
 )
 """A kind of tree, which a rewrite keeps: an expression stays an expression, a statement a statement."""
 _R = TypeVar("_R")
+_DONE = object()
+"""On a stack of nodes: the children of the one below are done."""
 
 
 def children(node: Node) -> list[Node]:
     """Nodes held by the fields (definitions included, dict values too), in order; references are listed, not entered."""
     found: list[Node] = []
-    for name, _ in node.walked:
-        value = getattr(node, name)
-        if isinstance(value, Node):
-            found.append(value)
-        elif value is not None:
-            _collect(value, found)
+    if node.push is not None:
+        node.push(node, found)
+        found.reverse()
     return found
-
-
-def _collect(value: Any, found: list[Node]) -> None:
-    if type(value) is tuple:
-        for item in value:
-            if isinstance(item, Node):
-                found.append(item)
-            else:
-                _collect(item, found)
-    elif isinstance(value, Node):
-        found.append(value)
-    elif type(value) is dict:
-        for key, item in value.items():
-            if isinstance(key, Node):
-                found.append(key)
-            _collect(item, found)
-
-
-def _map_value(value: Any, visit: Visit) -> Any:
-    if isinstance(value, Node):
-        return visit(value)
-    if type(value) is tuple:
-        if not value:
-            return value
-        mapped = [visit(item) if isinstance(item, Node) else _map_value(item, visit) for item in value]
-        for old, new in zip(value, mapped):
-            if old is not new:
-                return tuple(mapped)
-        return value
-    if type(value) is dict:
-        changed = False
-        result = {}
-        for key, item in value.items():
-            new_key = visit(key) if isinstance(key, Node) else key
-            new_item = _map_value(item, visit)
-            changed = changed or new_key is not key or new_item is not item
-            result[new_key] = new_item
-        return result if changed else value
-    return value
 
 
 def rebuild(node: Any, visit: Visit, define: Visit | None = None) -> Any:
@@ -93,23 +54,10 @@ def rebuild(node: Any, visit: Visit, define: Visit | None = None) -> Any:
 
     Binding fields come first, so that what a node binds is known before its other children are visited.
     """
-    values: list[Any] | None = None
-    define = define or visit
-    for name, role in node.walked:
-        old = getattr(node, name)
-        if old is None:
-            continue
-        way = define if role in BINDING else visit
-        new = way(old) if isinstance(old, Node) else _map_value(old, way)
-        if new is not old:
-            if values is None:
-                values = list(node.field_values(node))
-            values[node.field_places[name]] = new
-    if values is None:
-        return node
-    if type(node) is SeqStmt:
-        return SeqStmt(flat_statements(values[0]), node.span)
-    return type(node)(*values)
+    made = node.rebuilt(visit, define or visit)
+    if type(made) is SeqStmt and made is not node:
+        return SeqStmt(flat_statements(made.stmts), made.span)
+    return made
 
 
 class Rewriter:
@@ -261,27 +209,20 @@ def nodes_in(root: Node, seen: set[int] | None = None) -> list[Any]:
     found: list[Any] = []
     seen = set() if seen is None else seen
     stack: list[Any] = [root]
-    while stack:
+    while stack:  # where passes spend their time
         node = stack.pop()
-        if type(node) is tuple:  # its children are done
-            found.append(node[0])
+        if node is _DONE:
+            found.append(stack.pop())
             continue
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if not node.walked:
+        push = node.push
+        if push is None:
             found.append(node)
-            continue
-        held: list[Any] = []  # children(node), in place: this loop is where passes spend their time
-        for name, _ in node.walked:
-            value = getattr(node, name)
-            if isinstance(value, Node):
-                held.append(value)
-            elif value is not None:
-                _collect(value, held)
-        stack.append((node,))
-        held.reverse()
-        stack += held
+        else:
+            stack += (node, _DONE)
+            push(node, stack)
     return found
 
 

@@ -75,7 +75,7 @@ def _write_body(
     w: FunctionWriter, stmt: For, symbol: str, struct: str, captured: list[tuple[Var, str, str]], backwards: bool
 ) -> None:
     """Two functions: a work function with the captured values as parameters (pointers keep ``noalias``), and the entry
-    the pool calls, which reads the context."""
+    the pool calls, which reads the context. It calls the other: LLVM would run all its passes again over what it has inlined."""
     dtype = dtype_of(stmt.loop_var)
     ty = value_type(dtype)
     inner = FunctionWriter(w.module, w.kernel, inside_parallel=True, fast=w.fast, buffers=dict(w.buffers))
@@ -116,7 +116,7 @@ def _write_body(
         release_tiles(inner)
     inner.leave("0")
     body = "\n".join(["entry:", *inner.entry, *inner.lines])
-    w.module.bodies.append(f"define internal i32 @{symbol}.work({', '.join(parameters)}) #0 {{\n{body}\n}}")
+    w.module.bodies.append(f"define internal i32 @{symbol}.work({', '.join(parameters)}) noinline #0 {{\n{body}\n}}")
     lines, arguments = ["entry:"], ["i64 %begin", "i64 %end"]
     for number, kind in enumerate([kind for _, kind, _ in captured] + [ty] + ["i1"] * backwards):
         lines.append(f"  %p{number} = getelementptr inbounds {struct}, ptr %context, i32 0, i32 {number}")

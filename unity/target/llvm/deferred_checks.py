@@ -28,6 +28,12 @@ PURE = frozenset((
 """Instructions whose operands alone decide the result, whatever these are."""
 
 
+def is_arithmetic(call: str) -> bool:
+    """True for a call of a function whose arguments decide the result, which is all that it does."""
+    called = _CALLED.search(call)
+    return called is not None and called[1].startswith(_CALLS)
+
+
 @dataclass(slots=True)
 class DeferredChecks:
     """The checks of one block that wait. ``failed`` are operands, each true where its check fails, in order."""

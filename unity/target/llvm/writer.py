@@ -20,7 +20,7 @@ from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...support.errors import CodegenError
-from .deferred_checks import PURE, DeferredChecks
+from .deferred_checks import PURE, DeferredChecks, is_arithmetic
 from .lltypes import value_type
 
 Expressions = dict[type, Callable[[Any, Any], str]]
@@ -38,7 +38,7 @@ INTRINSICS: Intrinsics = {}
 
 I64 = DataType("int64")
 REPEATABLE = PURE | {"sdiv", "srem", "udiv", "urem"}
-"""Instructions that a block has once for each text."""
+"""Instructions that stand once for each text in what a block dominates."""
 
 MOST_WAITING = 16
 """Checks that one branch tests. LLVM's time is quadratic in branches, and in the instructions between two of them."""
@@ -197,9 +197,14 @@ class FunctionWriter:
     their bits, so that a value computed inside a reduction equals the same value computed elsewhere."""
     inside_parallel: bool = False
     known: dict[str, str] = field(default_factory=dict)
-    """Results of the pure instructions of the current block, by text."""
-    holding: set[str] = field(default_factory=set)
-    """Conditions that were checked on the way to here, in this block and those that only a check ends."""
+    """Results of the pure instructions on every way to here, by text; conditions that were checked there, under themselves."""
+    noted: list[str] = field(default_factory=list)
+    """The keys of ``known`` in order."""
+    dominators: list[int] = field(default_factory=lambda: [0])
+    """Where the keys of each block on every way to here begin in ``noted``; the current block is the last."""
+    ahead: dict[str, int] = field(default_factory=dict)
+    """Of labels that were jumped to and not begun: how many of ``dominators`` are on all ways there so far."""
+    begun: set[str] = field(default_factory=set)
     late: DeferredChecks = field(default_factory=DeferredChecks)
     """Checks of divisors that wait."""
     cheap: dict[Expr, bool] = field(default_factory=dict)
@@ -220,9 +225,15 @@ class FunctionWriter:
         if self.late.failed and not self.late.is_harmless(name, instruction):
             self.settle()
         self.lines.append(f"  {name} = {instruction}")
-        if instruction[: instruction.find(" ")] in REPEATABLE:
-            self.known[instruction] = name
+        opcode = instruction[: instruction.find(" ")]
+        if opcode in REPEATABLE or (opcode == "call" and is_arithmetic(instruction)):
+            self.note(instruction, name)
         return name
+
+    def note(self, text: str, value: str = "") -> None:
+        """Know a result or a condition here and in the blocks that only this one leads to."""
+        self.known[text] = value
+        self.noted.append(text)
 
     def do(self, instruction: str) -> None:
         """Append an instruction without result."""
@@ -236,22 +247,38 @@ class FunctionWriter:
         return f"{hint}.{self.counter}"
 
     def start(self, label: str) -> None:
-        """Begin a block; the one before must have been ended."""
+        """Begin a block; the one before must have been ended. Jumps to it that are still to come stand in blocks it leads to."""
         self.lines.append(f"{label}:")
         self.block = label
-        self.known, self.holding = {}, set()
+        self.begun.add(label)
+        depth = self.ahead.pop(label, 0)
+        if depth < len(self.dominators):
+            first = self.dominators[depth]
+            for text in self.noted[first:]:
+                del self.known[text]
+            del self.noted[first:], self.dominators[depth:]
+            for other, known in self.ahead.items():
+                self.ahead[other] = min(known, depth)
+        self.dominators.append(len(self.noted))
 
     def jump(self, label: str) -> str:
         """End the block with a jump; returns the block's label."""
         self.settle()
         self.lines.append(f"  br label %{label}")
+        self._leads_to(label)
         return self.block
 
-    def branch(self, condition: str, then: str, otherwise: str) -> str:
+    def branch(self, condition: str, then: str, otherwise: str, hints: str = "") -> str:
         """End the block with a conditional jump; returns the block's label."""
         self.settle()
-        self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}")
+        self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}{hints}")
+        self._leads_to(then)
+        self._leads_to(otherwise)
         return self.block
+
+    def _leads_to(self, label: str) -> None:
+        if label not in self.begun:
+            self.ahead.setdefault(label, len(self.dominators))
 
     def slot(self, type_text: str, align: int = 0, count: int = 1) -> str:
         """A stack slot made in the entry block."""
@@ -293,20 +320,17 @@ class FunctionWriter:
         rule(self, stmt)
 
     def fail_unless(self, condition: str, message: str) -> None:
-        """Leave the function with the status of ``message`` unless ``condition`` (an i1) holds. What the block has computed
-        and checked before stays known behind the check."""
-        if condition == "true" or condition in self.holding:
+        """Leave the function with the status of ``message`` unless ``condition`` (an i1) holds."""
+        if condition == "true" or condition in self.known:
             return
         self.settle()
         code = self.kernel.message(message)
         good, bad = self.label("ok"), self.label("fail")
-        self.lines.append(f"  br i1 {condition}, label %{good}, label %{bad}, !prof !0")
-        known, holding = self.known, self.holding
+        self.branch(condition, good, bad, ", !prof !0")
         self.start(bad)
         self.leave(str(code))
         self.start(good)
-        holding.add(condition)
-        self.known, self.holding = known, holding
+        self.note(condition)
 
     def leave_unless(self, condition: str, status: Callable[[], str]) -> None:
         """Leave the function unless ``condition`` (an instruction that gives an i1) holds, with a status that is written there."""
@@ -319,8 +343,8 @@ class FunctionWriter:
     def fail_later(self, failed: str, wrong: str) -> None:
         """Leave the function with "integer division by zero" where ``failed`` (an i1) holds, before ``wrong``, a value that is
         wrong then, can do harm."""
-        if failed not in self.holding:
-            self.holding.add(failed)
+        if failed not in self.known:
+            self.note(failed)
             self.late.failed.append(failed)
             self.late.wrong.add(wrong)
             if len(self.late.failed) == MOST_WAITING:

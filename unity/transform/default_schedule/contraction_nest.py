@@ -138,7 +138,8 @@ def _weights_cached(contraction: Contraction) -> bool:
 def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
     """Share loops over tiles between threads; returns the innermost. Loops of symbolic extent stay by themselves (nothing could be
     proved of a fused one): those before them are shared where they are enough, else the first of them is. The first ``panels``
-    loops go over panels of weights, the others over tiles that read one: where the loops allow, panels are fetched ahead."""
+    loops go over panels of weights, the others over tiles that read one: where the loops allow, and there are several, panels are
+    fetched ahead."""
     extents = [sch.get(loop).extent for loop in outer]
     fixed = [e.value if type(e) is IntImm else 0 for e in extents]
     count = fixed.index(0) if 0 in fixed else len(outer)
@@ -146,7 +147,7 @@ def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
     enough = count == len(outer) or (count > 0 and math.prod(fixed[:count]) >= FEW)
     sch.parallel(first if enough else outer[count])
     tiles = math.prod(fixed[panels:count])
-    if 0 < panels <= count and (tiles > 1 or count < len(outer)):
+    if 0 < panels <= count and math.prod(fixed[:panels]) > 1 and (tiles > 1 or count < len(outer)):
         sch.annotate(first, SOFTWARE_PREFETCH_PANEL, tiles)
     return first if count == len(outer) else outer[-1]
 

@@ -1,0 +1,128 @@
+"""The two walks over the fields of a node, written for each class of nodes when it is first walked.
+
+They are where most of the time of passes goes: a function that names the fields of its class takes about half as long as
+a loop over them. Here: the children of a node, and the node with other children. Not here: whole trees (`walk.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+Visit = Callable[[Any], Any]
+DEF, OWN = "def", "own"
+BINDING = (DEF, OWN)
+
+
+class Walked:
+    """The base of the base of nodes: it has fields to walk."""
+
+    __slots__ = ()
+    walked: ClassVar[tuple[tuple[str, str], ...]] = ()
+    push: ClassVar[Any] = None
+    """``push(node, stack)`` appends what the fields hold, last first; None for nodes that hold none."""
+    rebuilt: ClassVar[Any] = lambda node, visit, define: node
+    """``rebuilt(node, visit, define)``: the node with ``visit`` of its children (``define`` in binding fields), itself if all are
+    the same."""
+
+
+def collect_held(value: Any, found: list[Any]) -> None:
+    """Append the nodes in the value of a field, in order."""
+    if isinstance(value, Walked):
+        found.append(value)
+    elif type(value) is tuple:
+        for item in value:
+            collect_held(item, found)
+    elif type(value) is dict:
+        for key, item in value.items():
+            if isinstance(key, Walked):
+                found.append(key)
+            collect_held(item, found)
+
+
+def push_held(value: Any, stack: list[Any]) -> None:
+    """The same, last first."""
+    found: list[Any] = []
+    collect_held(value, found)
+    found.reverse()
+    stack += found
+
+
+def map_held(value: Any, visit: Visit) -> Any:
+    """The value of a field with ``visit`` of the nodes in it; the same object if none changed."""
+    if isinstance(value, Walked):
+        return visit(value)
+    if type(value) is tuple:
+        if len(value) < 2:
+            if not value:
+                return value
+            item = value[0]
+            new = visit(item) if isinstance(item, Walked) else map_held(item, visit)
+            return value if new is item else (new,)
+        mapped = [visit(item) if isinstance(item, Walked) else map_held(item, visit) for item in value]
+        for old, new in zip(value, mapped):
+            if old is not new:
+                return tuple(mapped)
+        return value
+    if type(value) is dict:
+        changed = False
+        result = {}
+        for key, item in value.items():
+            new_key = visit(key) if isinstance(key, Walked) else key
+            new_item = map_held(item, visit)
+            changed = changed or new_key is not key or new_item is not item
+            result[new_key] = new_item
+        return result if changed else value
+    return value
+
+
+def derive_walks(cls: Any, types: dict[str, str]) -> None:
+    """Give a class ``push`` and ``rebuilt``, which write themselves at their first call. ``types``: annotations of the fields."""
+    if not cls.walked:
+        return
+
+    def write() -> None:
+        scope: dict[str, Any] = {"cls": cls, "Walked": Walked, "push_held": push_held, "map_held": map_held}
+        exec(_source(cls, types), scope)
+        cls.push, cls.rebuilt = staticmethod(scope["push"]), scope["rebuilt"]
+
+    def push(node: Any, stack: list[Any]) -> None:
+        write()
+        cls.push(node, stack)
+
+    def rebuilt(node: Any, visit: Visit, define: Visit) -> Any:
+        write()
+        return cls.rebuilt(node, visit, define)
+
+    cls.push, cls.rebuilt = staticmethod(push), rebuilt
+
+
+def _source(cls: Any, types: dict[str, str]) -> str:
+    push, rebuilt = ["def push(node, stack):"], ["def rebuilt(node, visit, define):"]
+    for name, _ in reversed(cls.walked):
+        kind, optional = _kind(types[name])
+        if optional or kind == "any":
+            push += [f"    value = node.{name}", "    if value is not None:"]
+        held = {"node": f"stack.append(node.{name})", "tuple": f"stack += node.{name}[::-1]"}
+        push.append("    " * (1 + (optional or kind == "any")) + held.get(kind, "push_held(value, stack)"))
+    for name, role in cls.walked:
+        way = "define" if role in BINDING else "visit"
+        rebuilt.append(f"    old_{name} = new_{name} = node.{name}")
+        if _kind(types[name])[0] == "node":
+            rebuilt += [f"    if isinstance(old_{name}, Walked):", f"        new_{name} = {way}(old_{name})"]
+        else:
+            rebuilt += [f"    if old_{name} is not None:", f"        new_{name} = map_held(old_{name}, {way})"]
+    same = " and ".join([f"new_{name} is old_{name}" for name, _ in cls.walked])
+    names = {name for name, _ in cls.walked}
+    values = ", ".join([f"new_{name}" if name in names else f"node.{name}" for name, _ in cls.plan])
+    return "\n".join([*push, *rebuilt, f"    return node if {same} else cls({values})"])
+
+
+def _kind(annotation: str) -> tuple[str, bool]:
+    """The kind of a field by what it holds, a "node", a "tuple" of them or "any" of these, and whether it may be None."""
+    bare = re.sub(r"^(Def|Own|Derived)\[(.*)\]$", r"\2", annotation)
+    plain, optional = bare.removesuffix(" | None"), bare.endswith(" | None")
+    if re.fullmatch(r"tuple\[\w+, \.\.\.\]", plain):
+        return "tuple", optional
+    return ("node" if re.fullmatch(r"[A-Z]\w+", plain) and plain != "Any" else "any"), optional
