@@ -20,6 +20,8 @@ class Walked:
 
     __slots__ = ()
     walked: ClassVar[tuple[tuple[str, str], ...]] = ()
+    binds: ClassVar[bool] = False
+    """Some fields bind what they hold."""
     push: ClassVar[Any] = None
     """``push(node, stack)`` appends what the fields hold, last first; None for nodes that hold none."""
     rebuilt: ClassVar[Any] = lambda node, visit, define: node
@@ -95,6 +97,7 @@ def derive_walks(cls: Any, types: dict[str, str]) -> None:
         write()
         return cls.rebuilt(node, visit, define)
 
+    cls.binds = any([role in BINDING for _, role in cls.walked])
     cls.push, cls.rebuilt = staticmethod(push), rebuilt
 
 

@@ -89,13 +89,15 @@ class Rewriter:
         entered = self.enter(node)
         if entered is not None:
             return entered
-        if self.fresh:
+        if node.push is None:
+            return self.leave(node)
+        if self.fresh and node.binds:
             for var in _given(node):
                 self.mapping.setdefault(var, var)
             for name, role in node.walked:
                 if role is DEF:
                     self.define_symbols(getattr(node, name))
-        return self.leave(rebuild(node, self.visit, self.define) if node.walked else node)
+        return self.leave(rebuild(node, self.visit, self.define))
 
     def enter(self, node: Any) -> Any | None:
         """Called before the children: a result that is not None replaces the node."""
