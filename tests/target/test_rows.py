@@ -64,3 +64,38 @@ def test_lanes_of_rows(name: str, dtype: str) -> None:
     loaded("main", array, 16, found)
     assert wanted.astype("float32").any()
     np.testing.assert_array_equal(wanted.astype("float32"), found.astype("float32"))
+
+
+TOGETHER = f"({RAMP.format(3, 16)} % {spread(9, 16)} < {spread(7, 16)} and {RAMP.format(0, 16)} < {spread(13, 16)})"
+PLACE = f"{RAMP.format(3, 16)} // {spread(9, 16)} * {spread(7, 16)} + {RAMP.format(3, 16)} % {spread(9, 16)} + {spread('n', 16)}"
+MASKED = {
+    "lines without what is between them": (PLACE, TOGETHER, 0),
+    "all lanes": (PLACE, f"{RAMP.format(0, 16)} < {spread(16, 16)}", 1),
+    "an unknown condition": (PLACE, f"{RAMP.format(0, 16)} < {spread('n', 16)}", 1),
+    "with a hole": (PLACE, f"{RAMP.format(1, 16)} % {spread(4, 16)} < {spread(2, 16)}", 1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("name", MASKED)
+def test_lanes_that_count_along_a_row(name: str, dtype: str) -> None:
+    """Read and stored: nothing is gathered or scattered where they lie one after the other, and nothing else is written."""
+    place, counts, scattered = MASKED[name]
+    mod = parse(f"""
+@I.ir_module
+class M:
+    @T.prim_func
+    def main(A: T.Buffer((64,), "{dtype}"), n: T.int64, B: T.Buffer((64,), "{dtype}")):
+        T.func_attr({{"global_symbol": "main", "tir.noalias": True}})
+        B.vstore([{place}], A.vload([{place}], predicate={counts}), predicate={counts})
+""")
+    loaded = Loaded({"main": mod["main"]})
+    assert (
+        ("masked.gather" in loaded.library.ir_text) == ("masked.scatter" in loaded.library.ir_text) == bool(scattered)
+    )
+    array = np.arange(1, 65).astype(np.dtype(dtype))
+    wanted, found = np.zeros(64, array.dtype), np.zeros(64, array.dtype)
+    run(mod, "main", array, 12, wanted)
+    loaded("main", array, 12, found)
+    assert wanted.astype("float32").any()
+    np.testing.assert_array_equal(wanted.astype("float32"), found.astype("float32"))

@@ -1,24 +1,27 @@
 """Reading and writing buffers: addresses, lanes, predicates.
 
 Addresses are computed in 64 bits; index arithmetic is taken not to overflow. A ramp with step 1 is one vector access, a
-read along few rows picks lanes from them (``rows.py``), other vectors of indices gather and scatter. Masked-off lanes of a read
-are zero. Masked accesses have their alignment as an argument, as all versions of LLVM take it.
+read along few rows picks lanes, as does an access along one under a mask (``rows.py``); other vectors of indices gather and
+scatter. Masked-off lanes of a read are zero. Masked accesses have their alignment as an argument, as all versions of LLVM take it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...arith import Analyzer
 from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
-from ...ir.build import dtype_of, floormod, is_int
+from ...ir.build import broadcast, const, dtype_of, floormod, is_int, lt, ramp
 from ...ir.expr import IntImm, Var
+from ...ir.node import replace
 from ...ir.scalar import Add, Broadcast, BufferLoad, Mul, Ramp, Sub
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from ...support.source import Span
 from .casts import convert, from_memory, to_memory
 from .lltypes import memory_type, value_type
-from .rows import shuffled_load
+from .rows import contiguous_lanes, shuffled_load
 from .small_indices import small_index
 from .writer import EXPRESSIONS, FunctionWriter
 
@@ -184,6 +187,13 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     rows = shuffled_load(expr) if w.mask is None else None
     if rows is not None:
         return w.value(rows)
+    row = _row(w, buffer, expr.indices, expr.predicate)
+    if row is not None:
+        indices, predicate = _from_first(row, expr.indices)
+        text, ty = w.value(replace(expr, indices=indices, predicate=predicate)), value_type(expr.ty.dtype)
+        lanes = expr.ty.dtype.lanes
+        picks = ", ".join([f"i32 {row[1].index(lane) if lane in row[1] else lanes}" for lane in range(lanes)])
+        return w.emit(f"shufflevector {ty} {text}, {ty} zeroinitializer, <{lanes} x i32> <{picks}>")
     offset, lanes, step = _linear(w, buffer, expr.indices, expr.span, NEAR)
     kind, pointer = data_pointer(w, buffer, expr.span)
     result = expr.ty.dtype
@@ -255,7 +265,7 @@ def _strided_load(
     return shuffled(w, ty, read, range(0, wide, step))
 
 
-def shuffled(w: FunctionWriter, ty: str, text: str, lanes: range) -> str:
+def shuffled(w: FunctionWriter, ty: str, text: str, lanes: Sequence[int]) -> str:
     """Some lanes of a vector."""
     picks = ", ".join([f"i32 {i}" for i in lanes])
     return w.emit(f"shufflevector {ty} {text}, {ty} poison, <{len(lanes)} x i32> <{picks}>")
@@ -281,10 +291,31 @@ def element_suffix(element: str) -> str:
     return {"float": "f32", "double": "f64", "ptr": "p0"}.get(element, element)
 
 
+def _row(
+    w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], predicate: Expr | None
+) -> tuple[Expr, list[int]] | None:
+    """The first index, and the lanes that count, of an access whose lanes that count lie one after the other."""
+    if predicate is None or w.mask is not None or buffer.dtype.lanes > 1:
+        return None
+    return contiguous_lanes(indices, w.masks.get(predicate, predicate))
+
+
+def _from_first(row: tuple[Expr, list[int]], indices: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], Expr | None]:
+    """Indices and predicate of an access whose lanes that count are its first ones."""
+    first, places = row
+    lanes, number = dtype_of(indices[-1]).lanes, dtype_of(first)
+    zero, one = const(0, number), const(1, number)
+    counted = lt(ramp(zero, one, lanes), broadcast(const(len(places), number), lanes))
+    return (*indices[:-1], ramp(first, one, lanes)), counted if len(places) < lanes else None
+
+
 def store(
     w: FunctionWriter, buffer: Buffer, value: Expr, indices: tuple[Expr, ...], predicate: Expr | None, span: Span | None
 ) -> None:
     """Write ``buffer[indices] = value``."""
+    row = _row(w, buffer, indices, predicate)
+    if row is not None:
+        indices, predicate = _from_first(row, indices)
     offset, lanes, step = _linear(w, buffer, indices, span)
     dtype = dtype_of(value)
     wanted = buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
@@ -297,6 +328,7 @@ def store(
                 "E523", f"a value of type {dtype.name} is stored into {buffer.name} ({wanted.name})", span
             )
     text = to_memory(w, text, wanted)
+    text = text if row is None else shuffled(w, memory_type(wanted), text, (row[1] * lanes)[:lanes])
     kind, pointer = data_pointer(w, buffer, span)
     if pointer.startswith("@") and kind == "ptr":
         raise CodegenError("E524", f"a store into the constant {buffer.name}", span)

@@ -1,7 +1,8 @@
-"""Vector reads whose lanes walk along a few rows: each row is read as one vector, and the lanes are picked from them.
+"""Vector accesses whose lanes walk along a few rows: each row is read as one vector, and the lanes are picked from them.
 
-``B[k + c % 2 * n + c // 2]`` for lanes ``c`` takes two rows in turn, ``A[n - 1 - c]`` walks one row backwards. Not here: steps
-between lanes (``memory.py``). Invariant: no cell is read that no lane asks for.
+``B[k + c % 2 * n + c // 2]`` for lanes ``c`` takes two rows in turn, ``A[n - 1 - c]`` walks one row backwards. A store of which the
+lanes that count lie one after the other, as of lines without what is between them, is one store of these lanes. Not here: steps
+between lanes (``memory.py``). Invariant: no cell is read that no lane asks for, and none written.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from ...ir.build import add, const, dtype_of, mul, ramp
 from ...ir.expr import IntImm
 from ...ir.node import replace as with_fields
-from ...ir.scalar import Add, Broadcast, BufferLoad, FloorDiv, FloorMod, Mul, Ramp, Shuffle, Sub
+from ...ir.scalar import LT, Add, And, Broadcast, BufferLoad, FloorDiv, FloorMod, Mul, Ramp, Shuffle, Sub
 from ...ir.types import Expr, prim_type
 
 ROWS, ALONG = 4, 4
@@ -57,6 +58,38 @@ def shuffled_load(load: BufferLoad) -> Expr | None:
         rows += rows[-1:] * (len(rows) % 2)
         rows = [_shuffle([a, b], list(range(2 * dtype_of(a).lanes))) for a, b in zip(rows[::2], rows[1::2])]
     return _shuffle(rows, picks)
+
+
+def contiguous_lanes(indices: tuple[Expr, ...], predicate: Expr) -> tuple[Expr, list[int]] | None:
+    """The index of the first element of a masked access, and its active lanes, where these are known and lie one after the other
+    in memory."""
+    lanes = dtype_of(indices[-1]).lanes if indices and type(indices[-1]) is not Ramp else 1
+    terms = _terms(indices[-1], lanes) if lanes > 1 else None
+    known = None if terms is None else _known_lanes(predicate, lanes)
+    active = [lane for lane, counts in enumerate(known or ()) if counts]
+    if terms is None or not active:
+        return None
+    constants = _numbers([term for term in terms if term[0] is None]) or [0] * lanes
+    scalars = [(scalar, [counts[lane] for lane in active]) for scalar, counts in terms if scalar is not None]
+    in_order = all([constants[lane] == constants[active[0]] + k for k, lane in enumerate(active)])
+    if not in_order or any([len(set(counts)) > 1 for _, counts in scalars]):
+        return None
+    dtype = dtype_of(indices[-1]).element
+    first: Expr = const(constants[active[0]], dtype)
+    for scalar, counts in scalars:
+        first = add(first, mul(scalar, const(counts[0], dtype)))
+    return first, active
+
+
+def _known_lanes(condition: Expr, lanes: int) -> list[bool] | None:
+    """Where a condition of vectors holds, if that is known."""
+    if type(condition) is And:
+        a, b = _known_lanes(condition.a, lanes), _known_lanes(condition.b, lanes)
+        return None if a is None or b is None else [x and y for x, y in zip(a, b)]
+    if type(condition) is not LT or dtype_of(condition.a).lanes != lanes:
+        return None
+    left, right = [found and _numbers(found) for found in (_terms(condition.a, lanes), _terms(condition.b, lanes))]
+    return [x < y for x, y in zip(left, right)] if left and right else None
 
 
 def _shuffle(vectors: list[Expr], lanes: list[int]) -> Expr:

@@ -169,6 +169,8 @@ class FunctionWriter:
     entry: list[str] = field(default_factory=list)
     """Instructions for the top of the entry block (stack slots)."""
     env: dict[Var, str] = field(default_factory=dict)
+    masks: dict[Expr, Expr] = field(default_factory=dict)
+    """Conditions of vectors that statements bind to variables."""
     loops: list[LoopScope] = field(default_factory=list)
     heap: list[str] = field(default_factory=list)
     buffers: dict[Var, Buffer] = field(default_factory=dict)

@@ -30,6 +30,7 @@ from .loops.fuse_outer_loops import fuse_outer_loops
 from .loops.hoist_if_then_else import hoist_if_then_else
 from .loops.loop_partition import loop_partition
 from .loops.order_loops import order_loops
+from .loops.prefix_sums import prefix_sums
 from .loops.share_loops import share_loops
 from .loops.split_periods import split_periods
 from .loops.unroll_loop import unroll_loop
@@ -45,6 +46,7 @@ CPU_PIPELINE = Pipeline((
     canonicalize_loop,
     tile_reductions,
     vectorize_reductions,
+    prefix_sums,
     order_loops,
     lower_init_block,
     plan_buffer_allocation,

@@ -61,9 +61,10 @@ def choose(block: Block, name: str, candidates: Iterable[int], own: int, most: i
     return choice.taken
 
 
-def choose_lanes(block: Block, own: int) -> int:
+def choose_lanes(block: Block, full: int, own: int | None = None) -> int:
     """Elements of a vector: those of a register, or of a part of one, which lines that are hardly longer fill better."""
-    return choose(block, "lanes", [own // part for part in (1, 2, 4) if own >= LEAST_LANES * part], own)
+    parts = [full // part for part in (1, 2, 4) if full >= LEAST_LANES * part]
+    return choose(block, "lanes", parts, full if own is None else own)
 
 
 def part_of(block: Block, name: str) -> dict[str, Any]:

@@ -47,11 +47,26 @@ def most_rows(vectors: int, registers: int) -> int:
     return max(1, (registers - 1 - vectors) // vectors)
 
 
+def tile_rows(rows: int, vectors: int, registers: int) -> tuple[float, int]:
+    """The cycles of a step of ``rows`` rows of ``vectors`` vectors, in tiles of as many rows as take the fewest, and these rows."""
+
+    def cost(height: int) -> float:
+        pieces = _pieces(rows, height)
+        return sum([count * step_cycles(j, vectors) for count, j in pieces]) * (1 + VARIANT * (len(pieces) - 1))
+
+    return min([(cost(n), n) for n in range(1, max(1, min((registers - RESERVED) // vectors, rows, 16)) + 1)])
+
+
 def tile_shape(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
     """(rows, vectors) of the tile that covers ``rows`` x ``columns`` outputs in the fewest cycles: vectors have ``lanes``
     elements."""
+    return tile_cost(rows, columns, lanes, registers)[1:]
+
+
+def tile_cost(rows: int, columns: int, lanes: int, registers: int) -> tuple[float, int, int]:
+    """The cycles of a step of ``rows`` x ``columns`` outputs in the best tiles, and their rows and vectors."""
     vectors = -(-columns // lanes)
-    best, best_cost = (1, 1), float("inf")
+    best = float("inf"), 1, 1
     # a single row has no use for its vectors again: long runs of memory are best, if enough tiles are left for the threads, and
     # never fewer vectors than multiply-adds are under way
     widest = 4 if rows > 1 else max(int(2 * LATENCY), min(16, vectors // SHARED_TILES))
@@ -63,6 +78,6 @@ def tile_shape(rows: int, columns: int, lanes: int, registers: int) -> tuple[int
                 for times, v in _pieces(vectors, width):
                     cost += count * times * step_cycles(j, v)
             cost *= 1 + VARIANT * (variants - 1)
-            if cost < best_cost:
-                best, best_cost = (height, width), cost
+            if cost < best[0]:
+                best = cost, height, width
     return best

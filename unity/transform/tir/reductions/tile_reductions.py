@@ -35,7 +35,7 @@ from ...infra.passes import prim_func_pass
 from ..analysis.choices import LEAST_LANES, choose, choose_lanes
 from ..analysis.chunk_sizes import chunk_of
 from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, slope, small_stride, stride_class
-from ..analysis.tile_shape import most_rows, tile_shape
+from ..analysis.tile_shape import RESERVED, most_rows, tile_rows, tile_shape
 from ..analysis.tiles import (
     Corner,
     Piece,
@@ -51,7 +51,7 @@ from ..analysis.tiles import (
 )
 from ..blocks.lower_init_block import REDUCTION
 from .epilogues import follow, tile_outermost
-from .tile_walk import Walk, find_walk
+from .tile_walk import Walk, find_walk, runs_on, step_of
 
 MOST_ROWS, MOST_VECTORS = 16, 16
 """Rows and vectors of a tile, at most."""
@@ -59,8 +59,22 @@ FULL_ROWS = 8
 """Rows that fill a tile well."""
 WINDOW = 9
 """Steps of the two innermost loops of a reduction that are both written out, at most: those of a window of 3 x 3."""
+SUMS_OF_WINDOWS = 0.4
+"""Share of the registers that is left to sums where each row reads vectors of its own, as lines of windows: what several rows read
+stays as well."""
 WRITTEN = 1024
 """Vectors of sums in all steps that are written out, at most: more instructions stay in no cache, and take seconds to compile."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Cells:
+    """A vector of cells of a tile: values of the iterators, and its place; ``inside`` tells which lanes count where not all do.
+    ``running``: values of the iterators for reads that run on from line to line, and which lanes read then."""
+
+    places: Corner
+    cell: tuple[Expr, ...]
+    inside: Expr | None
+    running: tuple[Corner, Expr | None] | None = None
 
 
 @dataclass(slots=True)
@@ -110,28 +124,50 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     if columns is None:
         return None
     machine = machine_in_use()
-    lanes = choose_lanes(block, machine.lanes(max(1, dtype.bits // 8)))
+    lanes = _lanes(nest, update, columns, fixed, machine.lanes(max(1, dtype.bits // 8)))
     moving = [load for load in operands_of(update) if stride_class(load, iterator[columns.loop_var]) > 0]
-    walk = find_walk(update, fixed, columns, lanes)
-    if walk is not None and not choose(block, "walk", (0, 1), 1):
-        walk = None
-    taken = [columns] if walk is None else [columns, walk.across]
-    others = [loop for loop in fixed if loop not in taken]
     size = extent_of(columns)
     is_short = size <= 2 * lanes or (size % lanes > 0 and size <= 4 * lanes)
-    rows = _rows(nest, update, others, moving, is_short)
+
+    def rows_without(across: For | None) -> For | None:
+        others = [loop for loop in fixed if loop is not columns and loop is not across]
+        return _rows(nest, update, others, moving, is_short)
+
+    def height_without(across: For | None) -> int:
+        found = rows_without(across)
+        return 1 if found is None else extent_of(found)
+
+    registers = machine.registers - 1
+    walk = find_walk(block, update, fixed, columns, lanes, registers, height_without)
+    rows = rows_without(None if walk is None else walk.across)
+    others = [loop for loop in fixed if loop is not columns and (walk is None or loop is not walk.across)]
     axis = choose(block, "row_axis", range(-1, len(others)), others.index(rows) if rows is not None else -1)
     rows = others[axis] if axis >= 0 else None
     length = extent_of(columns if walk is None else walk.loop)
     if 2 * length < min(lanes, 8):
         return None
     most = extent_of(rows) if rows is not None else 1
-    height, vectors = tile_shape(most, length, lanes, machine.registers - 1)
-    vectors = choose(block, "vectors", range(1, MOST_VECTORS + 1), vectors, -(-length // lanes))
+    if rows is not None and all([stride_class(load, iterator[rows.loop_var]) > 0 for load in moving]):
+        registers = RESERVED + int(registers * SUMS_OF_WINDOWS)
+    if walk is not None and walk.lines:
+        vectors = -(-length // lanes)
+        height = tile_rows(most, vectors, registers)[1]
+    else:
+        height, vectors = tile_shape(most, length, lanes, registers)
+        vectors = choose(block, "vectors", range(1, MOST_VECTORS + 1), vectors, -(-length // lanes))
     fit = min(most, most_rows(vectors, machine.registers))
     height = choose(block, "rows", range(1, MOST_ROWS + 1), height, fit)
     parallel = parallel and bool(choose(block, "parallel", (0, 1), is_large(nest, update)))
     return _Plan(nest, update, columns, rows, walk, height, vectors * lanes, lanes, None, parallel)
+
+
+def _lanes(nest: Nest, update: Update, columns: For, loops: list[For], full: int) -> int:
+    """Elements of a vector. Of lines that fill next to nothing of a register, but most of the least vector: those of that, where
+    neither other lines nor the reduction would fill more."""
+    length, steps = extent_of(columns), [extent_of(loop) for loop in nest.loops if update.kinds[loop.loop_var] == "R"]
+    is_short = 2 * length < min(full, 8) and 4 * length >= 3 * LEAST_LANES and max(steps) <= LEAST_LANES
+    is_alone = is_short and all([step_of(update, loop, columns) is None for loop in loops])
+    return choose_lanes(nest.realize.block, full, min(full, LEAST_LANES) if is_alone else full)
 
 
 def _rows(nest: Nest, update: Update, loops: list[For], moving: list[BufferLoad], is_short: bool) -> For | None:
@@ -159,13 +195,15 @@ def _overlaps(index: Expr, var: Var, steps: dict[Var, int]) -> bool:
 
 def _nest(plan: _Plan) -> Stmt:
     """The loops over tiles."""
-    tiled = [plan.columns] + ([plan.rows] if plan.rows is not None else [])
+    tiled = ([plan.rows] if plan.rows is not None else []) + [plan.columns]  # lines of memory one after the other
     across = [] if plan.walk is None else [plan.walk.across]
     others = [loop for loop in plan.loops("S") if loop not in tiled and loop not in across]
     order = loop_order(others + tiled, plan.update)
-    line = plan.columns if plan.walk is None else plan.walk.loop
+    line, width = plan.columns, plan.width
+    if plan.walk is not None:
+        line, width = plan.walk.tiled, plan.walk.lines or plan.width
     order = [line if loop is plan.columns else loop for loop in order]
-    sizes = {line: plan.width}
+    sizes = {line: width}
     if plan.rows is not None:
         sizes[plan.rows] = plan.height
     turning = [loop for loop in order if not is_int(loop.extent, 1) and extent_of(loop) > sizes.get(loop, 1)]
@@ -183,8 +221,10 @@ class _Tile:
 
     def __init__(self, plan: _Plan, corner: Corner, pieces: dict[For, Piece]) -> None:
         self.plan, self.corner = plan, corner
-        self.line = plan.columns if plan.walk is None else plan.walk.loop
-        self.width, self.limit = pieces[self.line].size, pieces[self.line].limit
+        self.walk = plan.walk
+        self.line = plan.columns if plan.walk is None else plan.walk.tiled
+        size, self.limit = pieces[self.line].size, pieces[self.line].limit
+        self.width = size if plan.walk is None else plan.walk.width(size)
         self.height = pieces[plan.rows].size if plan.rows is not None else 1
         self.store = plan.update.store
         block = plan.nest.realize.block
@@ -244,19 +284,18 @@ class _Tile:
         body = seq(AllocBuffer(self.buffer), self.over(self.clear), self.steps(inner, step), self.over(self.add_chunk))
         return nested(outer, body)
 
-    def clear(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
+    def clear(self, cells: _Cells) -> Stmt:
         """The sum of no step."""
-        return BufferStore(self.buffer, const(0.0, self.buffer.dtype), cell)
+        return BufferStore(self.buffer, const(0.0, self.buffer.dtype), cells.cell)
 
-    def add_chunk(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
+    def add_chunk(self, cells: _Cells) -> Stmt:
         """The sum of a chunk added to the total."""
-        total, part = [buffer_load(buffer, *cell) for buffer in (self.total, self.buffer)]
-        return BufferStore(self.total, add(total, cast(part, self.total.dtype)), cell)
+        total, part = [buffer_load(buffer, *cells.cell) for buffer in (self.total, self.buffer)]
+        return BufferStore(self.total, add(total, cast(part, self.total.dtype)), cells.cell)
 
-    def over(self, make: Callable[[Corner, tuple[Expr, ...], Expr | None], Stmt]) -> Stmt:
-        """Loops over the cells of the tile with ``make(values of iterators, cell, condition)`` inside; the condition tells
-        which lanes of a vector that is not filled count."""
-        plan, update = self.plan, self.plan.update
+    def over(self, make: Callable[[_Cells], Stmt]) -> Stmt:
+        """Loops over the cells of the tile with ``make`` of a vector of them inside."""
+        plan = self.plan
         row_type = prim_type(dtype_of(plan.rows.loop_var) if plan.rows is not None else "int64")
         column_type = prim_type(dtype_of(plan.columns.loop_var))
         zero, full = int_imm(0, column_type), int_imm(plan.lanes, column_type)
@@ -272,40 +311,62 @@ class _Tile:
             filled.append((False, int_imm(self.lanes_of(rest), column_type), first, lt(lane, rest)))
         for many, count, number, inside in filled:
             column = add(number, lane)
-            at = add(self.corner[self.line.loop_var], column)
+            corner = self.corner[self.line.loop_var]
+            lines = None if plan.walk is None or not plan.walk.lines else corner
+            at = add(corner, column) if lines is None else column
             values[plan.columns.loop_var] = at
+            running = None
             if plan.walk is not None:
-                values.update(plan.walk.places(at))
+                if lines is not None:
+                    running = self.iterators({**values, plan.walk.across.loop_var: lines}), inside
+                values.update(plan.walk.places(at, lines))
                 inside = plan.walk.inside(at, inside)
-            places = {iterator: values.get(loop, loop) for iterator, loop in update.axis.items()}
-            body: Stmt = For(lane, zero, count, "vectorized", make(places, (row, column), inside))
+            cells = _Cells(self.iterators(values), (row, column), inside, running)
+            body: Stmt = For(lane, zero, count, "vectorized", make(cells))
             if many:
                 body = For(vector, zero, int_imm(whole, column_type), "unrolled", body)
             parts.append(fresh_copy(body))
         return For(row, int_imm(0, row_type), int_imm(self.height, row_type), "unrolled", seq(*parts))
 
-    def start(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
-        """The initial value of a cell."""
-        return BufferStore(self.total, cast(substitute(self.initial, places), self.total.dtype), cell)
+    def iterators(self, values: Corner) -> Corner:
+        """Values of the iterators where loop variables have these."""
+        return {iterator: values.get(loop, loop) for iterator, loop in self.plan.update.axis.items()}
 
-    def accumulate(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
+    def start(self, cells: _Cells) -> Stmt:
+        """The initial value of a cell."""
+        return BufferStore(self.total, cast(substitute(self.initial, cells.places), self.total.dtype), cells.cell)
+
+    def accumulate(self, cells: _Cells) -> Stmt:
         """One step of the reduction for a cell; reads along the vectors happen in lanes that count."""
         old = self.store.buffer
-        iterator = iterators_of(self.plan.update)[self.plan.columns.loop_var]
+        iterator_of = iterators_of(self.plan.update)
+        iterator = iterator_of[self.plan.columns.loop_var]
 
         def read(load: BufferLoad) -> Expr:
             if load.buffer is old:
-                return replace(load, buffer=self.buffer, indices=cell)
-            if inside is None or stride_class(load, iterator) == 0:
+                return replace(load, buffer=self.buffer, indices=cells.cell)
+            made: Expr = load
+            inside = cells.inside
+            if stride_class(load, iterator) == 0:
                 return load
+            on = (
+                None
+                if self.walk is None or cells.running is None
+                else runs_on(load, iterator_of[self.walk.across.loop_var])
+            )
+            if on is not None and cells.running is not None:
+                inside, made = cells.running[1], substitute(on, cells.running[0])
+            if inside is None:
+                return made
             zero = const(0 if load.buffer.dtype.is_integral else 0.0, load.buffer.dtype)
-            return if_then_else(inside, load, zero)
+            return if_then_else(inside, made, zero)
 
-        value = substitute(rewrite(self.store.value, {BufferLoad: read}), places)
-        return AttrStmt(const(0, "int32"), REDUCTION, 1, BufferStore(self.buffer, value, cell))
+        value = substitute(rewrite(self.store.value, {BufferLoad: read}), cells.places)
+        return AttrStmt(const(0, "int32"), REDUCTION, 1, BufferStore(self.buffer, value, cells.cell))
 
-    def finish(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
+    def finish(self, cells: _Cells) -> Stmt:
         """The store of a cell, or what follows in its place. The tile is read in all lanes, outside the condition."""
+        places, cell, inside = cells.places, cells.cell, cells.inside
         dtype = self.store.buffer.dtype
         result = Var("result", prim_type(dtype))
         made: Stmt = substitute(replace(self.store, value=result), places)

@@ -1,41 +1,61 @@
 """Short lines taken together: two loops over an image become one line of vectors, where the image lies in memory line after line.
 
 A line of seven values fills less than half a vector. Where every operand moves by one element along the lines and by one step
-from line to line, lanes may run on over what lies between the lines (the border of a padded image): those lanes do not count.
-Part of `tile_reductions`.
+from line to line, lanes may run on over what lies between the lines (the border of a padded image): those lanes do not count. With
+something between the lines a tile has whole lines, so that which lanes count is constant. Part of `tile_reductions`.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....ir.build import dtype_of, floordiv, floormod, int_imm, logical_and, lt
+from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, logical_and, lt
 from ....ir.expr import IntImm, Var
-from ....ir.stmt import Evaluate, For
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import Block, Evaluate, For
 from ....ir.types import Expr, prim_type
-from ..analysis.loop_nests import Update, linear_step
+from ..analysis.choices import choose
+from ..analysis.loop_nests import Update, linear_step, slope
+from ..analysis.tile_shape import tile_cost, tile_rows
 from ..analysis.tiles import Corner, extent_of, iterators_of, operands_of
 
 GAIN = 1.1
-"""The number of further lanes that must count for lines to be taken together."""
-MOST_VECTORS = 4
-"""Vectors of one tile: with something between the lines the walk must fit in one, so that which lanes count is constant."""
+"""Cycles of line after line by those of lines together from which on they are, where they take no more vectors."""
+MOST_VECTORS, MOST_LINES = 4, 16
+"""Vectors and lines of a tile of whole lines, at most."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """``loop`` runs over positions; ``across`` is the loop from line to line, ``along`` that along a line; lines begin
-    ``step`` positions apart."""
+    """``loop`` runs over positions; ``across`` is the loop from line to line, ``along`` that along a line; lines begin ``step``
+    positions apart. ``lines``: of a tile; 0 where nothing lies between lines, and tiles begin and end anywhere."""
 
     loop: For
     across: For
     along: For
     step: int
+    lines: int
 
-    def places(self, at: Expr) -> Corner:
-        """Values of both loop variables at a position."""
+    @property
+    def tiled(self) -> For:
+        """The loop that tiles go along."""
+        return self.across if self.lines else self.loop
+
+    def width(self, size: int) -> int:
+        """Positions of a tile of ``size`` turns of that loop."""
+        return (size - 1) * self.step + extent_of(self.along) if self.lines else size
+
+    def places(self, at: Expr, first: Expr | None) -> Corner:
+        """Values of both loop variables at a position; ``first`` is the first line of the tile, where it has whole lines."""
         step = int_imm(self.step, prim_type(dtype_of(self.loop.loop_var)))
-        return {self.across.loop_var: floordiv(at, step), self.along.loop_var: floormod(at, step)}
+        line = floordiv(at, step)
+        return {
+            self.across.loop_var: line if first is None else add(first, line),
+            self.along.loop_var: floormod(at, step),
+        }
 
     def inside(self, at: Expr, condition: Expr | None) -> Expr | None:
         """``condition``, and the position is on a line."""
@@ -47,43 +67,79 @@ class Walk:
         return on_line if condition is None else logical_and(condition, on_line)
 
 
-def _filled(count: int, length: int, lanes: int) -> float:
-    """Share of lanes that count when vectors cover ``length``."""
-    return count / (-(-length // lanes) * lanes)
-
-
-def find_walk(update: Update, loops: list[For], along: For, lanes: int) -> Walk | None:
-    """The walk over another of ``loops`` and ``along`` that fills more lanes, if there is one."""
-    iterator = iterators_of(update)
-    if type(along.extent) is not IntImm:
+def step_of(update: Update, across: For, along: For) -> int | None:
+    """Positions from line to line, the same for all operands; None where lines cannot be taken together."""
+    if across is along or type(across.extent) is not IntImm or type(along.extent) is not IntImm:
         return None
-    length = extent_of(along)
-    for across in loops:
-        if (
-            across is along
-            or type(across.extent) is not IntImm
-            or dtype_of(across.extent) is not dtype_of(along.extent)
-        ):
-            continue
-        steps: set[int | None] = set()
-        for load in operands_of(update):
-            one, many = linear_step(load, iterator[along.loop_var]), linear_step(load, iterator[across.loop_var])
-            if one == 0 and many == 0:
-                continue
+    if dtype_of(across.extent) is not dtype_of(along.extent):
+        return None
+    iterator = iterators_of(update)
+    steps: set[int | None] = set()
+    for load in operands_of(update):
+        one, many = linear_step(load, iterator[along.loop_var]), linear_step(load, iterator[across.loop_var])
+        if one != 0 or many != 0:
             steps.add(many if one == 1 else None)
-        if len(steps) != 1:
+    step = steps.pop() if len(steps) == 1 else None
+    return step if step is not None and step >= extent_of(along) else None
+
+
+def runs_on(load: BufferLoad, across: Var) -> BufferLoad | None:
+    """A read of a line whose last index runs on into the lines behind it, with the indices of the cells there; ``across`` is the
+    iterator of lines. None where these are not those of the last but one axis."""
+    if len(load.indices) < 2 or load.buffer.strides or not slope(load.indices[-2], across):
+        return None
+    *first, line, place = load.indices
+    width = load.buffer.shape[-1]
+    return replace(load, indices=(*first, add(line, floordiv(place, width)), floormod(place, width)))
+
+
+def _in_groups(
+    count: int, lines: int, length: int, step: int, lanes: int, rows: int, registers: int
+) -> tuple[float, int]:
+    """The cycles of a step and the vectors of ``count`` lines, so many together, and ``rows`` rows."""
+    cost, vectors = 0.0, 0
+    for times, together in ((count // lines, lines), (1, count % lines)):
+        if times and together:
+            width = -(-((together - 1) * step + length) // lanes)
+            cost, vectors = cost + times * tile_rows(rows, width, registers)[0], vectors + times * width
+    return cost, vectors
+
+
+def find_walk(
+    block: Block,
+    update: Update,
+    loops: list[For],
+    along: For,
+    lanes: int,
+    registers: int,
+    rows: Callable[[For | None], int],
+) -> Walk | None:
+    """The walk over another of ``loops`` and ``along``, as many lines together as take the fewest cycles, or as was decided.
+    ``rows`` gives the rows that tiles share out where a loop is taken."""
+    length, best = extent_of(along), None
+    for across in loops:
+        step = step_of(update, across, along)
+        if step is None:
             continue
-        step = steps.pop()
-        if step is None or step < length:
-            continue
-        reach = (extent_of(across) - 1) * step + length
-        count = extent_of(across) * length
-        if step != length and reach > MOST_VECTORS * lanes:
-            continue
-        if _filled(count, reach, lanes) < GAIN * _filled(length, length, lanes):
-            continue
-        ty = prim_type(dtype_of(along.loop_var))
-        zero = int_imm(0, ty)
-        loop = For(Var("position", ty), zero, int_imm(reach, ty), "serial", Evaluate(zero))
-        return Walk(loop, across, along, step)
-    return None
+        count, height = extent_of(across), rows(across)
+        most = min(count, MOST_LINES, max(1, (MOST_VECTORS * lanes - length) // step + 1))
+        if step == length:
+            found = [(tile_cost(height, count * length, lanes, registers)[0], -(-count * length // lanes), count)]
+        else:
+            found = [(*_in_groups(count, n, length, step, lanes, height, registers), n) for n in range(1, most + 1)]
+        alone = count * -(-length // lanes)
+        cost, lines = min([(cost if vectors <= alone else math.inf, lines) for cost, vectors, lines in found])
+        if best is None or cost / (count * height) < best[0]:
+            best = cost / (count * height), lines, most, across, step
+    if best is None:
+        return None
+    cost, lines, most, across, step = best
+    height = rows(None)
+    own = lines if cost * GAIN <= tile_cost(height, length, lanes, registers)[0] / height else 0
+    lines = choose(block, "walk", (0, extent_of(across)) if step == length else (0, *range(2, most + 1)), own)
+    if not lines:
+        return None
+    ty = prim_type(dtype_of(along.loop_var))
+    zero, reach = int_imm(0, ty), (lines - 1) * step + length
+    loop = For(Var("position", ty), zero, int_imm(reach, ty), "serial", Evaluate(zero))
+    return Walk(loop, across, along, step, lines if step > length else 0)
