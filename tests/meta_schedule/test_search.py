@@ -12,8 +12,12 @@ from programs_of_tests import product
 import unity.meta_schedule as ms
 from unity import te
 from unity.ir.interpret import run
+from unity.ir.scalar import BufferLoad, IterVar
+from unity.ir.stmt import BufferStore
 from unity.ir.structural import structural_hash
+from unity.ir.walk import collect
 from unity.meta_schedule.cost_model.features import NAMES, features_of
+from unity.meta_schedule.cost_model.reuse import Accesses
 from unity.meta_schedule.search.mutator import MutateCategorical, MutateTileSize
 from unity.meta_schedule.search.replay import Drawn
 from unity.meta_schedule.space.paths import Paths
@@ -227,6 +231,33 @@ def test_features_tell_vectors_from_single_loads():
         and row["arithmetic"] > np.log(9 * 12 * 33 / 8)
     )
     assert all(np.isfinite(list(row.values())))
+
+
+def test_reuse_is_what_lies_between_two_reads():
+    """A line that is read again for each row, columns that are walked one after the other, and lines that fit into no cache."""
+    line, long = te.placeholder((256,), "float32", "line"), te.placeholder((1 << 20,), "float32", "long")
+    behind = []
+    for data, rows in ((line, 64), (long, 2)):
+        program = te.create_prim_func([data, te.compute((rows, data.shape[0]), lambda i, j: data[j] * 2, "out")])
+        accesses = Accesses()
+        (store,) = collect(program.body, BufferStore)
+        (load,) = collect(store.value, BufferLoad)
+        blocks = {axis.var: float(axis.domain.extent.value) for axis in collect(program.body, IterVar)}
+        accesses.add(load, tuple(blocks.items()), lambda extent: float(extent.value))
+        reuse = accesses.reuse()
+        assert reuse.distance == pytest.approx(math.log1p(int(data.shape[0]) * 4))
+        behind.append(reuse.behind)
+    assert behind == [(0.0, 0.0), (2 * 4 * 2.0**20, 2 * 4 * 2.0**20)]
+    column = Accesses()
+    matrix = te.placeholder((4096, 64), "float32", "matrix")
+    program = te.create_prim_func([matrix, te.compute((64, 4096), lambda i, j: matrix[j, i] * 2, "out")])
+    (load,) = collect(program.body, BufferLoad)
+    column.add(
+        load,
+        tuple([(axis.var, float(axis.domain.extent.value)) for axis in collect(program.body, IterVar)]),
+        lambda n: float(n.value),
+    )
+    assert column.reuse().behind == (64 * 4096 * 64.0, 0.0)
 
 
 def test_mutators_change_one_decision():

@@ -23,11 +23,14 @@ from ...ir.stmt import AllocBuffer, BufferStore, For, IfThenElse, Stmt
 from ...ir.types import Expr, PointerType
 from ...ir.walk import children, collect, substitute, used_vars
 from ...transform.infra.backend import Machine
+from ...transform.tir.analysis.loop_nests import slope
 from ..core.arg_info import ArgInfo, ScalarInfo, TensorInfo
+from .reuse import Accesses, Loops
 
 NAMES = (
     "cycles", "arithmetic", "vector loads", "single loads", "strided loads", "stores", "register accesses", "loop turns",
-    "written out", "statements", "bytes", "largest line", "parallel turns", "conditions", "unfilled lanes",
+    "written out", "statements", "bytes", "largest line", "bytes behind the first cache", "bytes behind the second cache",
+    "parallel turns", "reuse distance", "conditions", "unfilled lanes",
 )  # fmt: skip
 """The features, in order; all but the last two as logarithms."""
 LATENCY = 4.0
@@ -59,6 +62,7 @@ class _Sums:
     parallel: float = 1.0
     cycles: float = 0.0
     touched: dict[Var, float] = field(default_factory=dict)
+    accesses: Accesses = field(default_factory=Accesses)
     known: dict[Var, int] = field(default_factory=dict)
     """Sizes, and variables of loops in their first iteration."""
 
@@ -75,6 +79,7 @@ class _Around:
     written: tuple[tuple[Var, float], ...] = ()
     innermost: Var | None = None
     length: float = 1.0
+    loops: Loops = ()
 
 
 def features_of(fn: PrimFunc, machine: Machine, args_info: Sequence[ArgInfo] = ()) -> np.ndarray:
@@ -83,11 +88,13 @@ def features_of(fn: PrimFunc, machine: Machine, args_info: Sequence[ArgInfo] = (
     own = {alloc.buffer.data for alloc in collect(fn.body, AllocBuffer) if _is_register(alloc.buffer.data)}
     _walk(fn.body, _Around(), sums, own, machine)
     touched = sum(sums.touched.values())
+    reuse = sums.accesses.reuse()
     logs = [
         sums.cycles, sums.arithmetic, sums.vectors, sums.singles, sums.strided, sums.stores, sums.registers, sums.turns,
-        sums.written, sums.statements, touched, max(sums.touched.values(), default=0.0), sums.parallel,
+        sums.written, sums.statements, touched, max(sums.touched.values(), default=0.0), *reuse.behind,
+        sums.parallel,
     ]  # fmt: skip
-    rest = [sums.conditions / max(1.0, sums.statements), 1 - sums.filled / max(1.0, sums.lanes)]
+    rest = [reuse.distance, sums.conditions / max(1.0, sums.statements), 1 - sums.filled / max(1.0, sums.lanes)]
     return np.array([*[math.log1p(value) for value in logs], *rest])
 
 
@@ -126,6 +133,7 @@ def _inside(loop: For, around: _Around, sums: _Sums) -> _Around:
     extent = float(UNKNOWN if found is None else max(0, found))
     sums.known[loop.loop_var] = evaluate(loop.min, sums.known) or 0
     notes = loop.annotations or {}
+    around = replace(around, loops=(*around.loops, (loop.loop_var, extent)))
     if loop.kind == "vectorized" or (notes.get("vectorize") and not collect(loop.body, For)):
         return replace(around, lane=loop.loop_var, lanes=max(1, int(extent)))
     if loop.kind == "unrolled":
@@ -134,7 +142,9 @@ def _inside(loop: For, around: _Around, sums: _Sums) -> _Around:
     if loop.kind == "parallel":
         sums.parallel = max(sums.parallel, extent)
     sums.turns += around.turns * extent / max(1, int(notes.get("unroll", 1)))
-    return _Around(around.turns * extent, around.copies, around.lane, around.lanes, (), loop.loop_var, extent)
+    return _Around(
+        around.turns * extent, around.copies, around.lane, around.lanes, (), loop.loop_var, extent, around.loops
+    )
 
 
 def _store(store: BufferStore, around: _Around, sums: _Sums, own: set[Var], machine: Machine) -> None:
@@ -165,11 +175,13 @@ def _store(store: BufferStore, around: _Around, sums: _Sums, own: set[Var], mach
             sums.strided += around.turns * around.lanes / shared
             cycles += around.lanes / shared
         sums.touched[load.buffer.data] = _bytes(load.buffer, sums)
+        sums.accesses.add(load, around.loops, lambda extent: _size(extent, sums))
     if store.buffer.data in own:
         sums.registers += times
     else:
         sums.stores += times if _step(store, around.lane) < 2 else around.turns * around.lanes
         sums.touched[store.buffer.data] = _bytes(store.buffer, sums)
+        sums.accesses.add(store, around.loops, lambda extent: _size(extent, sums))
     sums.arithmetic += times * arithmetic
     sums.cycles += max(
         around.turns * max(vectors * arithmetic / 2, loads / 2, cycles, 0.5), *_waiting(store, around, vectors, machine)
@@ -202,12 +214,14 @@ def _step(access: BufferLoad | BufferStore, lane: Var | None) -> int:
     """0, 1, or 2 for a step of no element, one, or another number from the first lane to the second."""
     if lane is None or not any([lane in used_vars(index) for index in access.indices]):
         return 0
+    *first, last = [slope(index, lane) for index in access.indices]
+    if last is not None and None not in first:
+        return 2 if any(first) or last not in (0, 1) else last
     before = [_at(index, lane, 0) for index in access.indices]
     after = [_at(index, lane, 1) for index in access.indices]
-    first, second = before[-1], after[-1]
-    if first is None or second is None or None in before or before[:-1] != after[:-1]:
+    if None in before or None in after or before[:-1] != after[:-1]:
         return 2
-    return 1 if second == first + 1 else 2
+    return 1 if after[-1] == (before[-1] or 0) + 1 else 2
 
 
 def _at(index: Expr, lane: Var, place: int) -> int | None:
@@ -223,9 +237,13 @@ def _shared(load: BufferLoad, around: _Around) -> float:
     return max(1.0, math.prod([extent for var, extent in around.written if var not in used]))
 
 
+def _size(extent: Expr, sums: _Sums) -> float:
+    found = evaluate(extent, sums.known)
+    return float(UNKNOWN if found is None else found)
+
+
 def _bytes(buffer: Buffer, sums: _Sums) -> float:
-    shape = [evaluate(extent, sums.known) for extent in buffer.shape]
-    return float(math.prod([UNKNOWN if n is None else n for n in shape]) * buffer.dtype.itemsize)
+    return math.prod([_size(extent, sums) for extent in buffer.shape]) * buffer.dtype.itemsize
 
 
 __all__ = ["NAMES", "UNKNOWN", "features_of", "sizes_of"]

@@ -24,7 +24,7 @@ from ..core.tune_context import CostModel, Measured, TuneContext
 from .feature_extractor import FeatureExtractor, ProgramFeatures
 from .traffic import TrafficModel
 
-STIFF = 4.0
+STIFF = 16.0
 """Weight of the penalty on coefficients."""
 TREES = {
     "objective": "regression", "num_leaves": 7, "min_data_in_leaf": 8, "learning_rate": 0.06, "num_threads": 1, "seed": 0,

@@ -31,7 +31,7 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
     """
 
     def __init__(
-        self, *, population_size: int = 24, init_measured_ratio: float = 0.25, init_min_unmeasured: int = 0,
+        self, *, population_size: int = 48, init_measured_ratio: float = 0.125, init_min_unmeasured: int = 0,
         genetic_num_iters: int = 1, genetic_mutate_prob: float = 0.7, genetic_max_fail_count: int = PATIENCE,
         eps_greedy: float = 0.1, mutator_probs: Mapping[Mutator, float] | None = None,
     ) -> None:  # fmt: skip

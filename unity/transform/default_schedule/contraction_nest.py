@@ -31,6 +31,8 @@ FETCHED = 3 << 18
 """Most bytes of a panel of weights that is fetched while the panel before it is used: the second-level cache holds most of both."""
 MOST_ROWS, MOST_VECTORS = 16, 8
 """Rows and vectors of a tile, at most."""
+WRITTEN = (1, 2, 4, 8)
+"""Steps that are written out."""
 CHUNKS = (96, 128, 192, 256)
 """Steps of a chunk of a long sum: its rounding error grows with them."""
 
@@ -88,12 +90,14 @@ def tile_nest(
         chunks, steps = split_into_chunks(sch, steps, choose(contraction.block, "chunk", CHUNKS, CHUNK))
     innermost = sch.get(steps[-1])
     extent = innermost.extent.value if type(innermost.extent) is IntImm and not innermost.annotations else 0
-    whole = [n for n in (1, 2, 4, 8) if n == 1 or (extent % n == 0 and extent > n)]
+    whole = [n for n in WRITTEN if n == 1 or (extent % n == 0 and extent > n)]
     own = next((n for n in (4, 2) if rows * vectors * n <= UNROLLED), 1)
-    written = choose(contraction.block, "unrolled", whole, own if own in whole else 1)
-    if written > 1:
+    written = choose(contraction.block, "unrolled", WRITTEN, own if own in whole else 1)
+    if written > 1 and written in whole:
         steps[-1], k1 = sch.split(steps[-1], [None, written])
         unrolled.append(k1)
+    elif written > 1:  # whatever is left over: LLVM writes a loop of its own for it
+        sch.annotate(steps[-1], "unroll", written)
     sch.reorder(*outer, *chunks, *steps, *unrolled, *inner, j1, j2, *grouped)
     panels, place = 0, outer[-1]
     if is_large(contraction):
