@@ -76,7 +76,7 @@ class Accesses:
             self.found[key] = _Access(buffer.data, buffer.dtype.itemsize, extents, forms, loops)
 
     def reuse(self) -> Reuse:
-        """What they come to."""
+        """The reuse of all of them."""
         inside = self._inside()
         weights = distance = 0.0
         for access in self.found.values():
@@ -121,15 +121,14 @@ def _behind(accesses: list[_Access], inside: Mapping[Loops, float], room: int) -
 def _form(index: Expr) -> _Form:
     if isinstance(index, Var):
         return {index: 1.0}
-    if type(index) in (Add, Sub):
-        made = dict(_form(index.a))  # type: ignore[attr-defined]
-        for var, step in _form(index.b).items():  # type: ignore[attr-defined]
+    if isinstance(index, (Add, Sub)):
+        made = dict(_form(index.a))
+        for var, step in _form(index.b).items():
             made[var] = made.get(var, 0.0) + (step if type(index) is Add else -step)
         return made
-    factor = int_value(index.b) if type(index) in (Mul, FloorDiv, FloorMod) else None  # type: ignore[attr-defined]
-    if factor:
+    if isinstance(index, (Mul, FloorDiv, FloorMod)) and (factor := int_value(index.b)):
         times = float(factor) if type(index) is Mul else 1 / factor if type(index) is FloorDiv else 1.0
-        return {var: step * times for var, step in _form(index.a).items()}  # type: ignore[attr-defined]
+        return {var: step * times for var, step in _form(index.a).items()}
     return dict.fromkeys(used_vars(index), ANYWHERE)
 
 
