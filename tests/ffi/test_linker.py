@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import mmap
+import os
 import random
 import struct
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from unity.ffi.machine_code.elf import AARCH64, read_object
-from unity.ffi.machine_code.engine import Engine
+from unity.ffi.machine_code.engine import C_FUNCTIONS, CALLS_C, Engine, process_symbol
 from unity.ffi.machine_code.linker import Image
 from unity.ffi.machine_code.memory import PAGE
 from unity.ffi.machine_code.objects import CompileOptions, compile_ir
@@ -121,6 +122,16 @@ def test_what_cannot_be_linked_is_an_error(words) -> None:
     with pytest.raises(FFIError, match=words) as caught:
         Engine({"far": FAR}).add_ir(REFUSED[words], PLAIN).link()
     assert caught.value.code == "E709"
+
+
+def test_names_of_the_process_are_found_only_where_a_program_says_so() -> None:
+    text = "declare i32 @getpid()\ndefine i64 @f(i64 %x) {\n  %p = call i32 @getpid()\n  %r = zext i32 %p to i64\n  ret i64 %r\n}\n"
+    with pytest.raises(FFIError, match="getpid") as caught:
+        Engine().add_ir(text).link()
+    assert caught.value.code == "E710"
+    said = Engine().add_ir(f"@{CALLS_C} = weak constant i8 0\n{text}")
+    assert CALL(said.address("f"))(0) == os.getpid() and said.names() == ["f"]
+    assert all(process_symbol(name) for name in C_FUNCTIONS)
 
 
 def test_absolute_addresses_are_out_of_reach() -> None:

@@ -14,6 +14,7 @@ import unity
 from unity.script import parse
 from unity.support.errors import ArtifactError, VMError
 from unity.vm.executable import artifact
+from unity.vm.executable.codec import SCHEMA
 from unity.vm.native.run import add_driver
 from unity.vm.virtual_machine import VirtualMachine
 
@@ -198,6 +199,13 @@ def test_saving_twice_gives_the_same_bytes(saved, tmp_path):
     path = tmp_path / "again"
     unity.load(saved).save(path)
     assert path.read_bytes() == saved.read_bytes()
+
+
+def test_loading_again_keeps_no_readers(saved):
+    unity.load(saved)
+    before = len(SCHEMA.readers)
+    unity.load(saved)
+    assert len(SCHEMA.readers) == before
 
 
 def test_functions_of_an_executable(saved):

@@ -64,6 +64,7 @@ class Schema:
     def __init__(self, tags: Mapping[type, str] | None = None, leaves: Mapping[Any, Reader] | None = None) -> None:
         self.tags = dict(tags or {})
         self.readers: dict[Any, Reader] = dict(leaves or {})
+        self.hints: dict[type, dict[str, Any]] = {}
         self.rows: dict[type, tuple[list[str], list[str]]] = {}
         """Of classes that were written: the tag, and the names of the fields."""
 
@@ -77,11 +78,13 @@ class Schema:
 
     def record(self, kind: type, data: Any) -> Any:
         """A dataclass from an object with exactly its fields. Raises Misfit."""
+        hints = self.hints.get(kind)
+        if hints is None:  # evaluated once: each evaluation makes new marks, and they new readers
+            hints = self.hints[kind] = get_type_hints(kind, include_extras=True)
         names = [f.name for f in fields(kind)]
         if type(data) is not dict or set(data) != set(names):
             found = sorted(data) if type(data) is dict else type(data).__name__
             raise Misfit(f"expected an object with the fields {', '.join(names)}, got {found}")
-        hints = get_type_hints(kind, include_extras=True)
         return kind(**{name: _at(name, partial(self.read, hints[name]), data[name]) for name in names})
 
     def write(self, value: Any) -> Any:

@@ -83,10 +83,7 @@ def _entry_engine(text: str) -> Engine:
     with _LOCK:
         found = _ENGINES.get(text)
         if found is None:
-            symbols = dict(helper_symbols())
-            name = "PyLong_AsLongLongAndOverflow"
-            symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
-            found = Engine(symbols).add_ir(text, OPTIONS)
+            found = Engine(helper_symbols()).add_ir(text, OPTIONS)
             found.link()
             _ENGINES[text] = found
         return found

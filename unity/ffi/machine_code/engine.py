@@ -1,7 +1,8 @@
 """Machine code in this process: objects and IR text linked into memory, functions found by address.
 
 Each ``Engine`` is a linked group with its own names; external names come from the ``symbols`` given to it, from
-engines it is built on, and from the C library, in this order, and a name that nobody has is an error that says which.
+engines it is built on, and from a list of C functions and Python's, in this order; any other name of the process is found only by
+programs that name C functions themselves. A name that nobody has is an error that says which.
 Invariant: an address stays valid as long as its Engine object lives; an Engine keeps alive what it was given.
 """
 
@@ -18,6 +19,18 @@ from .elf import ElfObject, read_object
 from .linker import MACHINES, Image
 from .objects import CompileOptions, compile_ir, own_object
 
+C_FUNCTIONS = frozenset((
+    "memcpy", "memmove", "memset", "memcmp", "bcmp",
+    "fma", "fmaf", "floor", "floorf", "ceil", "ceilf", "trunc", "truncf", "rint", "rintf", "nearbyint", "nearbyintf",
+    "round", "roundf", "roundeven", "roundevenf", "fmod", "fmodf", "ldexp", "ldexpf", "sqrt", "sqrtf",
+    "aligned_alloc", "calloc", "realloc", "free", "mmap", "munmap", "madvise",
+    "syscall", "sched_yield", "__register_atfork", "pthread_create", "pthread_join", "pthread_self", "pthread_sigmask",
+    "pthread_getspecific", "pthread_getattr_np", "pthread_attr_getstack", "pthread_attr_destroy",
+))  # fmt: skip
+"""What code calls of the C library without being told to: what LLVM writes for memory, and for arithmetic that a processor has no
+instruction for; what the pool, the helpers and kernels declare."""
+CALLS_C = "unity.calls_c"
+"""A symbol of objects whose program names C functions itself (``T.call_extern``, imported LLVM IR): any of the process."""
 _LOCK = fork_lock()
 """Held while an engine links what was added to it."""
 
@@ -96,9 +109,13 @@ class Engine:
         repeated = [name for part in objects for name in part.defined if name in self._addresses]
         if repeated:
             raise FFIError("E709", f"symbols defined twice: {', '.join(repeated)[:200]}")
-        image = Image(objects, self._resolve)
-        self._keep.append(image.memory)
-        self._addresses |= image.addresses
+        names_c = any([CALLS_C in part.defined for part in objects])
 
-    def _resolve(self, name: str) -> int:
-        return self._symbols.get(name) or self._addresses.get(name) or process_symbol(name)
+        def resolve(name: str) -> int:
+            known = self._symbols.get(name) or self._addresses.get(name)
+            allowed = names_c or name in C_FUNCTIONS or name.startswith("Py")
+            return known or (process_symbol(name) if allowed else 0)
+
+        image = Image(objects, resolve)
+        self._keep.append(image.memory)
+        self._addresses |= {name: address for name, address in image.addresses.items() if name != CALLS_C}

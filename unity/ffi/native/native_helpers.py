@@ -130,14 +130,6 @@ def helper_ir() -> str:
     return "".join([*parts, memory_ir()])
 
 
-def _python_symbols() -> dict[str, int]:
-    names = [
-        line.partition("@")[2].partition("(")[0] for line in _DECLARATIONS.splitlines() if line.startswith("declare")
-    ]
-    functions = [name for name in names if name.startswith("Py")]
-    return {n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0 for n in functions}
-
-
 @cache
 def helper_engine() -> Engine:
     """The loaded helpers; live as long as the process, since numpy frees result memory through them.
@@ -145,8 +137,7 @@ def helper_engine() -> Engine:
     Raises InternalError E952 where objects are laid out differently from what the helpers read.
     """
     check_layouts()
-    symbols = _python_symbols() | {"unity_runtime": ctypes.addressof(TABLE)}
-    engine = Engine(symbols).add_ir(helper_ir(), OPTIONS)
+    engine = Engine({"unity_runtime": ctypes.addressof(TABLE)}).add_ir(helper_ir(), OPTIONS)
     set_memory_handler(*[engine.address(f"unity_handler_{part}") for part in ("malloc", "calloc", "realloc", "free")])
     ctypes.c_uint64.from_address(engine.address("unity_memory_limit")).value = max(0, int_option("UNITY_RECYCLE_BYTES"))
     immortal(engine)
@@ -175,4 +166,4 @@ def helper_symbols() -> dict[str, int]:
     """Addresses of the helpers by name, for the ``symbols`` of an Engine whose code calls them."""
     engine = helper_engine()
     found = {name: engine.address(name) for name in engine.names() if not name.startswith("unity_handler")}
-    return found | _python_symbols() | {"unity_runtime": ctypes.addressof(TABLE)}
+    return found | {"unity_runtime": ctypes.addressof(TABLE)}

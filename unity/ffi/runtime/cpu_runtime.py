@@ -17,7 +17,7 @@ def host_symbols(objects: list[bytes]) -> dict[str, int]:
     """Addresses in this process of what object files of the host need from the package."""
     needed = {name for part in objects for name in read_object(part).undefined}
     symbols = dict(pool_symbols()) if PARALLEL_FOR in needed else {}
-    if any([name.startswith(("unity_", "Py")) for name in needed]):
+    if any([name.startswith("unity_") for name in needed]):
         symbols |= helper_symbols()
     if "aligned_alloc" in needed:
         symbols |= allocator_symbols()

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...ffi.abi import KernelSignature, linkage_ir
 from ...ffi.dtype import DataType
+from ...ffi.machine_code.engine import CALLS_C
 from ...ffi.machine_code.objects import CompileOptions, compile_ir, llvm
 from ...ffi.targets.kinds import LLVM
 from ...ffi.targets.processor import host_triple
@@ -88,6 +89,7 @@ def write_module(
     text = (
         f"{module.text()}\n{names}"
         + conversion_functions(module)
+        + (f"@{CALLS_C} = weak constant i8 0\n" if any([not name.startswith("unity") for name in module.externs]) else "")
         + f'\nattributes #0 = {{ nounwind{width} "no-trapping-math"="true" }}\n'
     )
     with target:

@@ -7,7 +7,6 @@ Invariant: only the frame that has the lock takes from the arena; the others all
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 
 from ...ffi.machine_code.engine import Engine
@@ -27,10 +26,6 @@ ARENA_LIMIT = 1 << 30
 
 DEVICE_ALIGN = 256
 """Bytes to a multiple of which a block of an arena on a device is rounded."""
-
-
-_PYTHON_NAMES = ("PyDict_GetItemWithError", "PyTuple_GetItem", "PyObject_Vectorcall", "PyCallable_Check", "PyErr_Fetch",
-                 "PyErr_NormalizeException", "PyErr_Restore", "PyErr_Clear")  # fmt: skip
 
 
 def _word(name: str) -> int:
@@ -469,8 +464,6 @@ def support_ir() -> str:
 def support_symbols() -> dict[str, int]:
     """Addresses by name of everything outside of a driver that it calls, kernels apart."""
     symbols = helper_symbols() | allocator_symbols()
-    for name in _PYTHON_NAMES:
-        symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
     engine = Engine(symbols).add_ir(support_ir(), OPTIONS)
     immortal(engine)
     return symbols | {name: engine.address(name) for name in engine.names()}
