@@ -89,7 +89,11 @@ def write_module(
     text = (
         f"{module.text()}\n{names}"
         + conversion_functions(module)
-        + (f"@{CALLS_C} = weak constant i8 0\n" if any([not name.startswith("unity") for name in module.externs]) else "")
+        + (
+            f"@{CALLS_C} = weak constant i8 0\n"
+            if any([not name.startswith("unity") for name in module.externs])
+            else ""
+        )
         + f'\nattributes #0 = {{ nounwind{width} "no-trapping-math"="true" }}\n'
     )
     with target:
