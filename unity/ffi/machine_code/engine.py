@@ -27,8 +27,8 @@ C_FUNCTIONS = frozenset((
     "syscall", "sched_yield", "__register_atfork", "pthread_create", "pthread_join", "pthread_self", "pthread_sigmask",
     "pthread_getspecific", "pthread_getattr_np", "pthread_attr_getstack", "pthread_attr_destroy",
 ))  # fmt: skip
-"""Functions of the C library that code calls without being told to: what LLVM writes for memory, and for arithmetic that a processor
-has no instruction for; what the pool, the helpers and kernels declare."""
+"""Functions of the C library that code calls without being told to: what LLVM writes for memory, and for arithmetic that a
+processor has no instruction for; what the pool, the helpers and kernels declare."""
 CALLS_C = "unity.calls_c"
 """A symbol of objects whose program names C functions itself (``T.call_extern``, imported LLVM IR): any of the process."""
 _LOCK = fork_lock()
