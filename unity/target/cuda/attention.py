@@ -19,12 +19,13 @@ from __future__ import annotations
 from functools import partial
 
 from ... import te
+from ...ir.build import int_value
 from ...ir.expr import Call
 from ...ir.stmt import Stmt
 from ...op.nn.attention import lower_attention
 from ...op.nn.attention_blocks import Attention
 from ...transform.infra.backend import GpuMachine, machine_in_use
-from .attention_kernel import ASYNC_CAPABILITY, VECTOR_BYTES, Kernel, rounded, size_of
+from .attention_kernel import ASYNC_CAPABILITY, VECTOR_BYTES, Kernel, rounded
 from .attention_products import Products, RegisterTiles, TensorCores
 from .attention_ring import LINE, Ring, fits
 from .attention_ring_kernel import RingKernel
@@ -69,12 +70,12 @@ _REGISTER_TILES = ((4, 32, 8), (2, 32, 8), (1, 32, 8), (1, 16, 4))
 def _products(spec: Attention, gpu: GpuMachine) -> Products | None:
     """The implementation of the two products: the largest tiles that fit into shared memory and occupy all multiprocessors. None if
     heads are too wide, or their width is symbolic."""
-    width, v_width = size_of(spec.query.size("D")), size_of(spec.value.size("D"))
+    width, v_width = int_value(spec.query.size("D")), int_value(spec.value.size("D"))
     if width is None or v_width is None or max(width, v_width) > WIDEST or min(width, v_width) == 0:
         return None
-    heads, shared, length = [size_of(e) for e in (spec.query.size("H"), spec.key.size("H"), spec.query.size("S"))]
+    heads, shared, length = [int_value(e) for e in (spec.query.size("H"), spec.key.size("H"), spec.query.size("S"))]
     rows = length * (heads // shared) if length is not None and heads and shared else 1 << 20
-    outer = (size_of(spec.query.size("B")) or 1) * (shared or 1)
+    outer = (int_value(spec.query.size("B")) or 1) * (shared or 1)
     dtype = spec.query.buffer.dtype
     found: list[Products]
     if dtype.name in ("float16", "bfloat16") and gpu.capability >= ASYNC_CAPABILITY:
@@ -85,7 +86,7 @@ def _products(spec: Attention, gpu: GpuMachine) -> Products | None:
         if gpu.warpgroups and fits(spec):
             lines = (rounded(width, LINE), rounded(v_width, LINE))
             rings = [Ring(1, keys, warps, dtype.name, *lines, stages) for keys, warps, stages in _RINGS[max(lines)]]
-            is_long = rows == length and min(rows, size_of(spec.key.size("S")) or 0) >= _LONG
+            is_long = rows == length and min(rows, int_value(spec.key.size("S")) or 0) >= _LONG
             found = [*[ring for ring in rings if ring.groups == 2 or is_long], *found]
     else:
         vector = VECTOR_BYTES // (8 if spec.wide == "float64" else 4)

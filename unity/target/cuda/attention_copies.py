@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from textwrap import indent
 
+from ...ir.build import int_value
 from ...op.nn.attention_blocks import Attention
 from ...transform.infra.backend import GpuMachine
-from .attention_kernel import Kernel, size_of
+from .attention_kernel import Kernel
 from .attention_ring import LINE, SWIZZLE, Ring
 
 SWIZZLED_ROWS = 8
@@ -27,7 +28,7 @@ class RingCopies(Kernel):
     def __init__(self, spec: Attention, products: Ring, gpu: GpuMachine) -> None:
         Kernel.__init__(self, spec, products, gpu)
         self.mm, self.splits, self.processors = products, "", gpu.processors
-        self.heads_each = size_of(self.group) or 1
+        self.heads_each = int_value(self.group) or 1
         self.query_by_tma = products.rows % (SWIZZLED_ROWS * self.heads_each) == 0
         """The query comes by bulk copies. The rows of a tile are then those of its first head, then those of the next one."""
 

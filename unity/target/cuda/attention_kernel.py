@@ -12,6 +12,7 @@ from typing import Any
 
 from ...ffi.dtype import DataType
 from ...ir import build
+from ...ir.build import int_value
 from ...ir.expr import Call, FloatImm, IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -34,11 +35,6 @@ PIECE = 2
 MAX_SPLITS = 64
 BLOCKS_EACH = 4
 """Blocks of threads for each multiprocessor in that case."""
-
-
-def size_of(expr: Expr) -> int | None:
-    """The number that a size is, None where it is not known."""
-    return expr.value if type(expr) is IntImm else None
 
 
 def rounded(n: int, step: int) -> int:
@@ -95,7 +91,7 @@ class Kernel:
         self.one_group, self.is_causal = is_one(self.group), spec.shift is not None
         self.causal_end = " + 1" if spec.shift is not None and build.is_int(spec.shift, 0) else " + shift + 1"
         """Added to the position of a row, this is the end of the keys that it sees."""
-        self.width, self.v_width = size_of(spec.query.size("D")) or 0, size_of(spec.value.size("D")) or 0
+        self.width, self.v_width = int_value(spec.query.size("D")) or 0, int_value(spec.value.size("D")) or 0
         self.scale = _number(spec.scale)
         self.folds_scale = spec.bias is None and self.scale is not None and self.scale > 0
         """Scores are scaled in the exponent; a positive scale keeps their maximum."""
@@ -104,8 +100,8 @@ class Kernel:
     def kv_splits(self, gpu: GpuMachine) -> str:
         """The number of blocks that split the keys of a row, as script. More than one if there are few rows, to occupy all
         multiprocessors; "" for one."""
-        heads, length, group = [size_of(e) for e in (self.spec.key.size("H"), self.spec.query.size("S"), self.group)]
-        batches, keys = size_of(self.spec.query.size("B")) or 1, size_of(self.spec.key.size("S"))
+        heads, length, group = [int_value(e) for e in (self.spec.key.size("H"), self.spec.query.size("S"), self.group)]
+        batches, keys = int_value(self.spec.query.size("B")) or 1, int_value(self.spec.key.size("S"))
         if heads is None or length is None or group is None or length * group > self.mm.rows:
             return ""
         most = min(MAX_SPLITS, BLOCKS_EACH * gpu.processors // max(1, batches * heads))
@@ -485,7 +481,9 @@ if {mm.first_key} == 0:
         kv_steps = -(
             -mm.rows * each // self.threads
         )  # unrolled, a quotient for each row would be kept since the query was copied
-        loop = f"T.unroll({kv_steps})" if size_of(self.group) else f'T.serial({kv_steps}, annotations={{"unroll": 1}})'
+        loop = (
+            f"T.unroll({kv_steps})" if int_value(self.group) else f'T.serial({kv_steps}, annotations={{"unroll": 1}})'
+        )
         return f"""
 lines = T.alloc_buffer(({mm.rows}, {width}), "{out.name}", scope="shared.dyn")
 for r in T.unroll({mm.thread_rows}):

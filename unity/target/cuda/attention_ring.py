@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir import build
+from ...ir.build import int_value
 from ...op.nn.attention_blocks import Attention
-from .attention_kernel import size_of
 from .attention_products import TensorCores
 
 GROUP = 4
@@ -97,11 +97,11 @@ def fits(spec: Attention) -> bool:
     """True for an attention that is computed so: heads of such a width, no bias, a known number of heads that share keys (else the
     assembler computes one product after the other), and tensors that bulk copies take: the rows are multiples of 16 bytes."""
     inputs = (spec.query, spec.key, spec.value)
-    widths = [size_of(t.size("D")) for t in (*inputs, spec.out)]
+    widths = [int_value(t.size("D")) for t in (*inputs, spec.out)]
     rows = all([width is not None and LEAST < width <= MOST and width * 2 % PIECE_BYTES == 0 for width in widths])
     return (
         spec.bias is None
-        and size_of(build.floordiv(spec.query.size("H"), spec.key.size("H"))) is not None
+        and int_value(build.floordiv(spec.query.size("H"), spec.key.size("H"))) is not None
         and rows
         and all([t.order[-1] == "D" and len(t.order) <= MOST_AXES for t in (*inputs, spec.out)])
         and not any([t.buffer.strides or t.buffer.elem_offset is not None for t in inputs])

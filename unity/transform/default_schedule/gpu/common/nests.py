@@ -33,8 +33,7 @@ def nest_of(name: str, axes: Sequence[IterVar], body: Stmt, init: Stmt | None = 
     block = Block(tuple(axes), None, None, (), (), {}, name, body, init)
     made: Stmt = BlockRealize(tuple(loops), const(True), block)
     for loop, axis in reversed(list(zip(loops, axes))):
-        assert axis.dom is not None
-        made = For(loop, const(0, INT), axis.dom.extent, "serial", made)
+        made = For(loop, const(0, INT), axis.domain.extent, "serial", made)
     return made
 
 

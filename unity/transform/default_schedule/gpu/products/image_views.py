@@ -171,7 +171,7 @@ def _is_border(product: Product, condition: Expr, indices: Sequence[Expr], sizes
     if not isinstance(condition, (GE, GT, LE, LT)):
         return False
     more, less = (condition.a, condition.b) if isinstance(condition, (GE, GT)) else (condition.b, condition.a)
-    units = [axis for axis in product.stage.block.iter_vars if axis.dom is not None and is_int(axis.dom.extent, 1)]
+    units = [axis for axis in product.stage.block.iter_vars if is_int(axis.domain.extent, 1)]
     over = substitute(sub(more, less), {axis.var: const(0, INT) for axis in units})
     over = sub(over, 1) if isinstance(condition, (GT, LT)) else over
     limits = [limit for index, size in zip(indices, sizes) for limit in (index, sub(sub(size, 1), index))]

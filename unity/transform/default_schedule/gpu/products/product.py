@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace as replace_fields
+from functools import reduce
 
 from .....arith import Analyzer
 from .....ir.analysis.reductions import reduction_operand
@@ -122,7 +123,7 @@ def _product(stage: Stage, single: bool) -> Product | None:
     if not isinstance(term, Mul) or not all([isinstance(i, Var) or is_int(i, 0) for i in store.indices]):
         return None
     a, b = set(used_vars(term.a)), set(used_vars(term.b))
-    axes = [axis for axis in stage.block.iter_vars if axis.dom is not None and not is_int(axis.dom.extent, 1)]
+    axes = [axis for axis in stage.block.iter_vars if not is_int(axis.domain.extent, 1)]
     spatial = [axis for axis in axes if axis.kind == "S"]
     steps = [axis for axis in axes if axis.kind == "R"]
     if not all([axis.var in a | b for axis in spatial]) or not steps:
@@ -163,8 +164,7 @@ def _neighbours(load: BufferLoad, axes: Sequence[IterVar]) -> int:
     """So many neighbours in memory are read while iterators count; with a stride, the share of those passed."""
     found = 0
     for axis, index, width in zip(reversed(axes), reversed(load.indices), reversed(load.buffer.shape)):
-        assert axis.dom is not None
-        step, extent = slope(index, axis.var), axis.dom.extent
+        step, extent = slope(index, axis.var), axis.domain.extent
         if not step:
             break
         found = max(1, found) * max(1, size_of([extent]) // abs(step))
@@ -195,16 +195,12 @@ def _after(product: Product, stages: Sequence[Stage]) -> Stage | None:
 
 
 def extent_of(axes: Sequence[IterVar]) -> Expr:
-    total: Expr = const(1, INT)
-    for axis in axes:
-        assert axis.dom is not None
-        total = mul(total, axis.dom.extent)
-    return Analyzer().simplify(total)
+    return Analyzer().simplify(reduce(mul, [axis.domain.extent for axis in axes], const(1, INT)))
 
 
 def count_of(axes: Sequence[IterVar]) -> int:
     """The values of iterators together; a symbol counts as UNKNOWN."""
-    return size_of([axis.dom.extent for axis in axes if axis.dom is not None])
+    return size_of([axis.domain.extent for axis in axes])
 
 
 def stored(operand: Expr) -> Expr:
@@ -217,9 +213,8 @@ def unravel(axes: Sequence[IterVar], flat: Expr, lanes: int = 1, lane: Expr | No
     one."""
     found: dict[Var, Expr] = {}
     for number, axis in reversed(list(enumerate(axes))):
-        assert axis.dom is not None
         last = lane is not None and number == len(axes) - 1
-        extent = floordiv(axis.dom.extent, const(lanes, INT)) if last else axis.dom.extent
+        extent = floordiv(axis.domain.extent, const(lanes, INT)) if last else axis.domain.extent
         digit = flat if number == 0 else floormod(flat, extent)
         found[axis.var] = add(mul(digit, const(lanes, INT)), lane) if last and lane is not None else digit
         flat = floordiv(flat, extent)

@@ -54,7 +54,7 @@ def reduce_pieces(product: Product, parts: Buffer, pieces: int) -> Stmt:
     """The nest that adds the pieces in order, and writes what is made of the sums."""
     axes = _axes_in_order(product)
     names = " ".join([f"i{n}" for n in range(len(axes))])
-    new_axes = iterators_of(names, [_extent(axis) for axis in axes], "S" * len(axes))
+    new_axes = iterators_of(names, [axis.domain.extent for axis in axes], "S" * len(axes))
     values: dict[Var, Expr] = {axis.var: new.var for axis, new in zip(axes, new_axes)}
     indices = [substitute(index, iterator_values(product, values)) for index in product.store.indices]
     total: Expr = buffer_load(parts, const(0, INT), *indices)
@@ -68,8 +68,3 @@ def _axes_in_order(product: Product) -> Sequence[IterVar]:
     """The iterators of the output in the order of its axes."""
     every = {axis.var: axis for axis in (*product.batch, *product.rows, *product.columns)}
     return [every[index] for index in product.store.indices if isinstance(index, Var) and index in every]
-
-
-def _extent(axis: IterVar) -> Expr:
-    assert axis.dom is not None
-    return axis.dom.extent

@@ -199,7 +199,7 @@ def _sizes(product: Product, rows: int) -> Sizes:
     written = product.store if product.after is None else product.after.store
     result = written.buffer.dtype.itemsize if written is not None else product.store.buffer.dtype.itemsize
     axes = (*product.batch, *product.rows, *product.columns, *product.steps)
-    known = all([axis.dom is not None and type(axis.dom.extent) is IntImm for axis in axes])
+    known = all([type(axis.domain.extent) is IntImm for axis in axes])
     batch, columns, steps, item = (
         count_of(product.batch),
         count_of(product.columns),

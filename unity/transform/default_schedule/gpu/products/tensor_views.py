@@ -90,7 +90,7 @@ class TensorView:
 
 def indices_of(product: Product, load: BufferLoad) -> list[Expr]:
     """The indices of an access; iterators that count to one are zero."""
-    units = [axis for axis in product.stage.block.iter_vars if axis.dom is not None and is_int(axis.dom.extent, 1)]
+    units = [axis for axis in product.stage.block.iter_vars if is_int(axis.domain.extent, 1)]
     zeros: dict[Var, Expr] = {axis.var: const(0, INT) for axis in units}
     return [Analyzer().simplify(substitute(index, zeros)) for index in load.indices]
 
@@ -134,6 +134,5 @@ def _counts(run: Run, indices: Sequence[tuple[Expr, Expr]]) -> bool:
     if len(indices) < len(run):
         return False
     same = Analyzer().can_prove_equal
-    return all([
-        index is axis.var and axis.dom is not None and same(size, axis.dom.extent) for axis, (index, size) in zip(run, indices)
-    ])  # fmt: skip
+    pairs = zip(run, indices)
+    return all([index is axis.var and same(size, axis.domain.extent) for axis, (index, size) in pairs])

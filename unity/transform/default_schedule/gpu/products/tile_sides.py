@@ -127,8 +127,7 @@ def _is_vector(product: Product, side: Side, width: int) -> bool:
 
 def last_divides(axes: Sequence[IterVar], width: int) -> bool:
     """True if the extent of the last iterator is a known multiple of the width."""
-    last = axes[-1].dom.extent if axes and axes[-1].dom is not None else None
-    return last is not None and is_multiple(last, width)
+    return bool(axes) and is_multiple(axes[-1].domain.extent, width)
 
 
 def is_aligned_vector(access: BufferLoad | BufferStore, lane: Var, width: int) -> bool:

@@ -148,11 +148,12 @@ def _lanes(product: Product, tile: Tile) -> list[int]:
         inner, size_of_tile = (product.steps, tile.steps) if by_steps else (axes, size)
         loads = collect(value, BufferLoad)
         fits = len(loads) == 1 and bool(inner) and count_of(inner) % size_of_tile == 0 and not loads[0].buffer.strides
-        last = inner[-1].dom.extent if inner and inner[-1].dom is not None else None
         load = loads[0] if loads else None
-        if fits and load is not None and load.indices and load.indices[-1] is inner[-1].var and last is not None:
+        if fits and load is not None and load.indices and load.indices[-1] is inner[-1].var:
             width = load.buffer.shape[-1]
-            aligned = is_multiple(last, VECTOR) and (len(load.indices) == 1 or is_multiple(width, VECTOR))
+            aligned = is_multiple(inner[-1].domain.extent, VECTOR) and (
+                len(load.indices) == 1 or is_multiple(width, VECTOR)
+            )
             once = not any([inner[-1].var in used_vars(index) for index in load.indices[:-1]])
             transposed = by_steps and value is product.right
             found.append(min(VECTOR, 16 // load.buffer.dtype.itemsize) if aligned and once and not transposed else 1)
@@ -164,7 +165,6 @@ def _lanes(product: Product, tile: Tile) -> list[int]:
 def _writes_vectors(product: Product, columns: int) -> bool:
     """True if a thread can write its columns as one vector."""
     last = product.columns[-1]
-    extent = last.dom.extent if last.dom is not None else None
     alone = product.after is None and product.store.indices[-1:] == (last.var,)
-    whole = extent is not None and is_multiple(extent, VECTOR) and count_of(product.columns) % columns == 0
-    return alone and whole and product.store.buffer.dtype.itemsize <= 4
+    divides = is_multiple(last.domain.extent, VECTOR) and count_of(product.columns) % columns == 0
+    return alone and divides and product.store.buffer.dtype.itemsize <= 4
