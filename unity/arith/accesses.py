@@ -55,7 +55,7 @@ from ..ir.types import Expr, PointerType, prim_type
 from ..ir.walk import children, collect
 from ..support.recursion import deep_recursion
 from .access_proof import Access, AccessVerdict, Judge, Loop, Scope
-from .views import owners, place, shown
+from .views import byte_range, owners, viewed_buffer
 
 _LEAVE = frozenset(("T.ret", "T.thread_return", "T.break_loop", "T.continue_loop"))
 _ADDRESSES = frozenset(("T.address_of", "T.prefetch"))
@@ -320,15 +320,15 @@ class _Walk:
             self.element(node, verb, single if lanes else [None for _ in single])
 
     def element(self, node: Any, verb: str, indices: list[Expr | None]) -> None:
-        """Judge the access to one element: each axis, and for a view its place in the memory that it shows."""
+        """Judge the access to one element: each axis, and for a view its bytes in the memory that it shows."""
         buffer: Buffer = node.buffer
         for axis, (index, extent) in enumerate(zip(indices, buffer.shape)):
             self.judged(Access(node, buffer, axis, index, None, extent, verb))
-        owner = shown(buffer, self.owners)
+        owner = viewed_buffer(buffer, self.owners)
         known = [index for index in indices if index is not None]
-        found = None if owner is None or len(known) < len(indices) else place(buffer, known, owner)
+        found = None if owner is None or len(known) < len(indices) else byte_range(buffer, known, owner)
         if found is not None:
-            self.judged(Access(node, found.owner, None, found.first, found.past, found.size, verb))
+            self.judged(Access(node, found.owner, None, found.first, found.end, found.size, verb))
 
     def judged(self, access: Access) -> None:
         """Note an access that is not certainly inside."""

@@ -18,25 +18,25 @@ from ..ir.walk import collect
 
 
 @dataclass(slots=True, frozen=True)
-class Place:
-    """The bytes ``[first, past)`` of the ``size`` bytes that ``owner`` has."""
+class ByteRange:
+    """The bytes ``[first, end)`` of the ``size`` bytes that ``owner`` has."""
 
     owner: Buffer
     first: Expr
-    past: Expr
+    end: Expr
     size: Expr
 
 
 def owners(fn: PrimFunc) -> dict[Var, Buffer]:
     """The buffer whose elements a pointer's memory is, without gaps: parameters and allocations."""
-    made = [*fn.buffer_map.values()]
+    buffers = [*fn.buffer_map.values()]
     for node in collect(fn.body, (AllocBuffer, Block)):
-        made += node.alloc_buffers if type(node) is Block else [node.buffer]
-    return {buffer.data: buffer for buffer in made if not buffer.strides and buffer.elem_offset is None}
+        buffers += node.alloc_buffers if type(node) is Block else [node.buffer]
+    return {buffer.data: buffer for buffer in buffers if not buffer.strides and buffer.elem_offset is None}
 
 
-def place(view: Buffer, indices: Sequence[Expr], owner: Buffer) -> Place | None:
-    """Where an element of a view lies; None where an element is no whole number of bytes."""
+def byte_range(view: Buffer, indices: Sequence[Expr], owner: Buffer) -> ByteRange | None:
+    """The bytes of an element of a view; None where an element is no whole number of bytes."""
     if any([buffer.dtype.bits % 8 or buffer.dtype.scalable for buffer in (view, owner)]):
         return None
     strides, step = [*view.strides], _number(1)
@@ -51,12 +51,12 @@ def place(view: Buffer, indices: Sequence[Expr], owner: Buffer) -> Place | None:
     for extent in owner.shape:
         size = mul(size, cast(extent, "int64"))
     first = mul(offset, _bytes(view))
-    return Place(owner, first, add(first, _bytes(view)), size)
+    return ByteRange(owner, first, add(first, _bytes(view)), size)
 
 
-def shown(view: Buffer, made: Mapping[Var, Buffer]) -> Buffer | None:
-    """The other buffer whose memory a buffer shows, where it is known."""
-    owner = made.get(view.data)
+def viewed_buffer(view: Buffer, memory: Mapping[Var, Buffer]) -> Buffer | None:
+    """The other buffer whose memory a view shows, where it is known."""
+    owner = memory.get(view.data)
     return None if owner is view else owner
 
 

@@ -39,7 +39,7 @@ def check_bounds(mod: IRModule) -> IRModule:
             print(f"{name}: {_explained(verdicts, count, list(conditions))}", file=sys.stderr)
         if conditions:
             asserts = [
-                AssertStmt(v.condition, f"{place(v)} is outside {_whole(v.access)}, "  # type: ignore[arg-type]
+                AssertStmt(v.condition, f"{access_text(v)} is outside {_whole(v.access)}, "  # type: ignore[arg-type]
                            f"which has {_extent(v.access)}, unless {said}", "IndexError", v.access.node.span)
                 for said, v in conditions.items()
             ]  # fmt: skip
@@ -55,7 +55,7 @@ def text(expr: Expr) -> str:
     return expr.script().strip()
 
 
-def place(verdict: AccessVerdict) -> str:
+def access_text(verdict: AccessVerdict) -> str:
     """The access as script."""
     access = verdict.access
     if type(access.node) is MatchBufferRegion:
@@ -89,7 +89,7 @@ def _refused(name: str, verdict: AccessVerdict) -> VerifyError:
         else f"index {access.axis}"
     )
     return VerifyError(
-        "E328", f"{name} {access.verb} {place(verdict)}, which is outside: {_whole(access)} has {_extent(access)}",
+        "E328", f"{name} {access.verb} {access_text(verdict)}, which is outside: {_whole(access)} has {_extent(access)}",
         access.node.span, [Note(f"{f'for {found} ' if found else ''}{what} is {index}")], HELP,
     )  # fmt: skip
 
@@ -105,7 +105,7 @@ def _conditions(verdicts: list[AccessVerdict]) -> dict[str, AccessVerdict]:
 
 def _explained(verdicts: list[AccessVerdict], count: int, conditions: list[str]) -> str:
     """One line about the accesses of a program."""
-    unknown = {place(v): v.why for v in verdicts if v.condition is None and v.example is None}
+    unknown = {access_text(v): v.why for v in verdicts if v.condition is None and v.example is None}
     inside = count - len({id(v.access.node) for v in verdicts})
     said = f"{inside} of {count} accesses are inside their buffers"
     if conditions:

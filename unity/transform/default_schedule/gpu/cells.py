@@ -26,7 +26,7 @@ def bind_cells(sch: Schedule, stage: Stage, gpu: GpuMachine, count: bool = True)
     cells, steps = stage.of_kind("S"), [[loop] for loop in stage.loops if loop not in stage.of_kind("S")]
     most = _lanes(stage, gpu)
     lanes = choose(stage.block, "lanes", [most >> part for part in range(most.bit_length())], most)
-    if lanes > 1 and not _is_whole(stage) and type(stage.extents[-1]) is not IntImm:
+    if lanes > 1 and not _is_contiguous(stage) and type(stage.extents[-1]) is not IntImm:
         return _bind_row_vectors(sch, stage, gpu, lanes)
     loop, *_ = one_loop_each(sch, stage, cells, *steps, count=count)
     size = size_of([e for e, kind in zip(stage.extents, stage.kinds) if (kind or "S") == "S"])
@@ -88,7 +88,7 @@ def _lanes(stage: Stage, gpu: GpuMachine) -> int:
     if lanes == 1 or count < lanes * gpu.warp * gpu.processors or store.predicate is not None:
         return 1
     inner = stage.extents[-1]
-    if _is_whole(stage):
+    if _is_contiguous(stage):
         return lanes  # one after another in memory; the last vector may hang over
     if not is_multiple(inner, lanes):
         return 1
@@ -97,7 +97,7 @@ def _lanes(stage: Stage, gpu: GpuMachine) -> int:
     return lanes if along and stride_class(store, var) == 1 else 1  # type: ignore[arg-type]
 
 
-def _is_whole(stage: Stage) -> bool:
+def _is_contiguous(stage: Stage) -> bool:
     """True if all accesses go over whole compact buffers in the order of the loops."""
     store = stage.store
     return store is not None and all([_same_cell(a, store, stage) for a in (store, *collect(store.value, BufferLoad))])

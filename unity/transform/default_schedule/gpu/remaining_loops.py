@@ -66,10 +66,10 @@ def is_bound(stmt: Stmt) -> bool:
 def _without_blocks(func: PrimFunc, part: Stmt) -> Stmt:
     if is_bound(part):
         return part
-    alone = replace(func, body=part)
+    lowered = replace(func, body=part)
     for step in _BLOCKS:
-        alone = step.on(alone)
-    return alone.body
+        lowered = step.on(lowered)
+    return lowered.body
 
 
 def _reads_elements(node: Stmt | Expr) -> bool:
@@ -89,7 +89,7 @@ class _Host:
 
         def flush() -> None:
             if pending:
-                made.append(self.in_one_thread(seq(*pending)))
+                made.append(self.serial_kernel(seq(*pending)))
                 pending.clear()
 
         for whole in parts:
@@ -102,7 +102,7 @@ class _Host:
                 if type(part) is Bind:
                     pending += [part, *rest]
                     break
-                kernel = part if is_bound(part) else self.by_threads(part, made)
+                kernel = part if is_bound(part) else self.parallel_kernel(part, made)
                 if kernel is None:
                     pending.append(part)
                 else:
@@ -111,7 +111,7 @@ class _Host:
         flush()
         return made
 
-    def by_threads(self, stmt: Stmt, before: list[Stmt]) -> Stmt | None:
+    def parallel_kernel(self, stmt: Stmt, before: list[Stmt]) -> Stmt | None:
         """A statement with its loops distributed over threads; None if one thread has to run it. Allocations of ``before`` that are
         used only inside an iteration move into it."""
         if type(stmt) is IfThenElse and not _reads_elements(stmt.cond):
@@ -120,23 +120,23 @@ class _Host:
             return replace(stmt, then_case=found[0], else_case=found[1] if len(found) > 1 else None)
         if type(stmt) is not For or _reads_elements(stmt.extent) or not is_int(stmt.min, 0):
             return None
-        own = self.scratch(stmt, before)
-        loops = _independent_chain(stmt, [alloc.buffer for alloc in own])
+        private = self.scratch(stmt, before)
+        loops = _independent_chain(stmt, [alloc.buffer for alloc in private])
         if loops:
-            before[:] = [part for part in before if part not in own]
-            body = seq(*own, loops[-1].body)
+            before[:] = [part for part in before if part not in private]
+            body = seq(*private, loops[-1].body)
             return self.distribute(loops, body)
         if stmt.kind != "serial":
             return None
         inside = self.sequence([stmt.body])
-        if any([_is_wide(part) for part in inside]):
+        if any([_has_threads(part) for part in inside]):
             return replace(stmt, body=seq(*inside), annotations=None)
         return None
 
     def scratch(self, loop: For, before: list[Stmt]) -> list[AllocBuffer]:
         """Allocations before a loop that only its iterations use, where each iteration sets what it reads."""
         found = [part for part in before if type(part) is AllocBuffer and part.buffer.data in used_vars(loop)]
-        return [part for part in found if _is_set_first(self.func.body, loop, part.buffer)]
+        return [part for part in found if _is_written_first(self.func.body, loop, part.buffer)]
 
     def distribute(self, loops: list[For], body: Stmt) -> Stmt:
         """Independent loops fused into one, and distributed over blocks of threads."""
@@ -146,19 +146,19 @@ class _Host:
             total = mul(total, extent)
         threads = const(threads_for(size_of(extents), self.gpu), dtype_of(total))
         block, thread = [Var(name, loops[0].loop_var.ty) for name in ("block", "thread")]
-        place: Expr = add(mul(block, threads), thread)
+        index: Expr = add(mul(block, threads), thread)
         values: dict[Var, Expr] = {}
-        rest = place
+        rest = index
         for number, loop in reversed(list(enumerate(loops))):
             values[loop.loop_var] = rest if number == 0 else floormod(rest, loop.extent)
             rest = floordiv(rest, loop.extent)
-        allocations, inner = _private_buffers(substitute(body, dict(values)), place, total)
+        allocations, inner = _private_buffers(substitute(body, dict(values)), index, total)
         if not (type(total) is IntImm and total.value % threads.value == 0):  # type: ignore[attr-defined]
-            inner = IfThenElse(lt(place, total), inner)
+            inner = IfThenElse(lt(index, total), inner)
         kernel = _launch(block, ceildiv(total, threads), _launch(thread, threads, inner, "threadIdx.x"), "blockIdx.x")
         return seq(*allocations, kernel)
 
-    def in_one_thread(self, stmt: Stmt) -> Stmt:
+    def serial_kernel(self, stmt: Stmt) -> Stmt:
         """A kernel of one thread."""
         one = const(1, "int64")
         block, thread = [Var(name, prim_type("int64")) for name in ("block", "thread")]
@@ -170,26 +170,26 @@ def _launch(var: Var, extent: Expr, body: Stmt, axis: str) -> For:
     return For(var, const(0, dtype_of(extent)), extent, "thread_binding", body, thread=axis)
 
 
-def _is_wide(stmt: Stmt) -> bool:
+def _has_threads(stmt: Stmt) -> bool:
     """True if a statement contains a kernel of more than one thread."""
     return any([not is_int(axis.extent, 1) for axis in thread_axes(stmt)])
 
 
-def _independent_chain(stmt: For, own: list[Buffer]) -> list[For]:
+def _independent_chain(stmt: For, private: list[Buffer]) -> list[For]:
     """The perfectly nested loops from a statement inwards whose iterations are independent."""
     loops: list[For] = []
     at: Stmt = stmt
     while type(at) is For and is_int(at.min, 0) and at.step is None and not _reads_elements(at.extent):
         if any([v in {loop.loop_var for loop in loops} for v in free_vars(at.extent)]):
             break
-        if at.kind != "parallel" and not (at.kind in ("serial", "unrolled") and is_shareable(at, own)):
+        if at.kind != "parallel" and not (at.kind in ("serial", "unrolled") and is_shareable(at, private)):
             break
         loops.append(at)
         at = at.body
     return loops
 
 
-def _is_set_first(program: Stmt, loop: For, buffer: Buffer) -> bool:
+def _is_written_first(program: Stmt, loop: For, buffer: Buffer) -> bool:
     """True if a buffer is used only inside a loop, at constant elements, and each iteration sets all of them before anything
     else."""
     if _uses(program, buffer) != _uses(loop, buffer):
@@ -199,10 +199,10 @@ def _is_set_first(program: Stmt, loop: For, buffer: Buffer) -> bool:
         body = body.body
     cells: set[tuple[int, ...]] = set()
     for part in body.stmts if type(body) is SeqStmt else (body,):
-        place = _cell(part.indices) if type(part) is BufferStore and part.buffer is buffer else None
-        if place is None or buffer in [load.buffer for load in collect(part, BufferLoad)]:
+        cell = _cell(part.indices) if type(part) is BufferStore and part.buffer is buffer else None
+        if cell is None or buffer in [load.buffer for load in collect(part, BufferLoad)]:
             break
-        cells.add(place)
+        cells.add(cell)
     touched = [node for node in collect(loop, (BufferLoad, BufferStore)) if node.buffer.data is buffer.data]
     return bool(cells) and all([node.buffer is buffer and _cell(node.indices) in cells for node in touched])
 
@@ -219,7 +219,7 @@ def _serial(loop: For) -> For:
     return replace(loop, kind="serial", annotations=None) if loop.kind == "parallel" or loop.annotations else loop
 
 
-def _private_buffers(body: Stmt, place: Expr | None, places: Expr) -> tuple[list[Stmt], Stmt]:
+def _private_buffers(body: Stmt, index: Expr | None, count: Expr) -> tuple[list[Stmt], Stmt]:
     """Allocations on the host, and the body of a kernel in which each thread has its own buffers."""
     body = rewrite(body, {For: _serial})
     hoisted: list[Stmt] = []
@@ -228,12 +228,12 @@ def _private_buffers(body: Stmt, place: Expr | None, places: Expr) -> tuple[list
         old = alloc.buffer
         small = all([type(e) is IntImm for e in old.shape]) and size_of(old.shape) * old.dtype.itemsize <= LOCAL_BYTES
         if small or any([v in inner for e in old.shape for v in free_vars(e)]):
-            near = _like(old, old.shape, "local")
-            mapping: dict[Buffer | Var, Buffer | Var] = {old: near, old.data: near.data}
+            local = _like(old, old.shape, "local")
+            mapping: dict[Buffer | Var, Buffer | Var] = {old: local, old.data: local.data}
             body = substitute(body, mapping)
             continue
-        new = _like(old, old.shape if place is None else (*old.shape, places), "global")
-        body = _Move(old, new, place)(_without(body, alloc))
+        new = _like(old, old.shape if index is None else (*old.shape, count), "global")
+        body = _Redirect(old, new, index)(_without(body, alloc))
         hoisted.append(replace(alloc, buffer=new))
     return hoisted, body
 
@@ -246,16 +246,16 @@ def _without(body: Stmt, alloc: AllocBuffer) -> Stmt:
     return rewrite(body, {SeqStmt: lambda node: seq(*[part for part in node.stmts if part is not alloc])})
 
 
-class _Move(Rewriter):
+class _Redirect(Rewriter):
     """Redirects accesses to a thread's own buffer to its place in a buffer for all threads."""
 
-    def __init__(self, old: Buffer, new: Buffer, place: Expr | None) -> None:
+    def __init__(self, old: Buffer, new: Buffer, index: Expr | None) -> None:
         super().__init__({BufferLoad: self.access, BufferStore: self.access}, {old.data: new.data})
-        self.old, self.new, self.place = old, new, place
+        self.old, self.new, self.index = old, new, index
 
     def access(self, node: BufferLoad | BufferStore) -> BufferLoad | BufferStore:
         """A load or store at the thread's place."""
         if node.buffer is not self.old:
             return node
-        own = () if self.place is None else (self.place,)
+        own = () if self.index is None else (self.index,)
         return replace(node, buffer=self.new, indices=(*node.indices, *own))

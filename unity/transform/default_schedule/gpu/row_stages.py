@@ -25,7 +25,7 @@ from .common.stages import Stage, is_simple, size_of, stage_of, variables
 FEW_ROWS = 32
 """Below this number of rows, a stage without a reduction that has more than LONG elements per row does not join a chain."""
 LONG = 1 << 16
-HELD = 16 * 1024
+SHARED_BYTES = 16 * 1024
 """Most bytes of a row that are kept in shared memory."""
 
 
@@ -36,10 +36,10 @@ class Member:
     stage: Stage
     store: BufferStore
     rows: tuple[LoopRV, ...]
-    along: tuple[LoopRV, ...]
+    inner: tuple[LoopRV, ...]
     row_vars: tuple[Var, ...]
-    along_vars: tuple[Var, ...]
-    along_extents: tuple[Expr, ...]
+    inner_vars: tuple[Var, ...]
+    inner_extents: tuple[Expr, ...]
 
     @property
     def reduces(self) -> bool:
@@ -64,13 +64,13 @@ class RowStages:
 
     extents: tuple[Expr, ...]
     members: list[Member]
-    places: dict[Buffer, tuple[int | None, ...]] = field(default_factory=dict)
+    row_axes: dict[Buffer, tuple[int | None, ...]] = field(default_factory=dict)
     own: set[Buffer] = field(default_factory=set)
 
     def add(self, member: Member, number: int) -> None:
         """Insert a stage into the chain."""
         self.members.insert(number, member)
-        self.places[member.store.buffer] = _places(member.store, member)
+        self.row_axes[member.store.buffer] = _row_axes(member.store, member)
 
     @property
     def name(self) -> str:
@@ -85,13 +85,13 @@ class RowStages:
     @property
     def length(self) -> tuple[Expr, ...]:
         """The extents along a row, of the first reduction."""
-        return self.anchor.along_extents
+        return self.anchor.inner_extents
 
     @property
-    def is_across(self) -> bool:
+    def rows_contiguous(self) -> bool:
         """True if contiguous elements of the largest operand of the first reduction belong to different rows."""
         anchor = self.anchor
-        if not anchor.rows or not anchor.along:
+        if not anchor.rows or not anchor.inner:
             return False
         loads = sorted(anchor.loads, key=lambda load: -len(load.indices))
         return bool(loads) and stride_class(loads[0], anchor.row_vars[-1]) == 1
@@ -105,17 +105,17 @@ def row_stages(sch: Schedule) -> list[RowStages]:
     used = [{region.buffer for region in (*sch.get(rv).reads, *sch.get(rv).writes)} for rv in blocks]
     allocated = set(sch.get(root).alloc_buffers)
     found: list[RowStages] = []
-    taken = 0
+    next_free = 0
     for number, stage in enumerate(stages):
-        anchor = _anchor(stage) if number >= taken and stage is not None else None
+        anchor = _anchor(stage) if number >= next_free and stage is not None else None
         if anchor is None:
             continue
         group = RowStages(tuple([stage.extents[stage.loops.index(loop)] for loop in anchor.rows]), [])  # type: ignore[union-attr]
         group.add(anchor, 0)
         first, last = number, number + 1
-        while last < len(stages) and _join(group, stages[last], before=False):
+        while last < len(stages) and _extend(group, stages[last], before=False):
             last += 1
-        while first > taken and _join(group, stages[first - 1], before=True):
+        while first > next_free and _extend(group, stages[first - 1], before=True):
             first -= 1
         while len(group.members) > 1 and _needs_exchange(group):
             group.members.pop()
@@ -126,7 +126,7 @@ def row_stages(sch: Schedule) -> list[RowStages]:
             outside |= group.members.pop(0).reads
         group.own = {m.store.buffer for m in group.members} & (allocated - outside)
         found.append(group)
-        taken = last
+        next_free = last
     return found
 
 
@@ -140,16 +140,16 @@ def _member(stage: Stage, rows: Sequence[Var]) -> Member | None:
         k for k, loop in enumerate(stage.loops)
         if loop not in row_loops and not (is_int(stage.extents[k], 1) and stage.kinds[k] != "R")
     ]  # fmt: skip
-    along = [k for k in others if vars_[k] is not None]
+    inner = [k for k in others if vars_[k] is not None]
     reduces = stage.block.init is not None
-    if len(along) != len(others) or any([(stage.kinds[k] == "R") != reduces for k in others]):
+    if len(inner) != len(others) or any([(stage.kinds[k] == "R") != reduces for k in others]):
         return None
     if reduces and reduction_operand_of(store) is None:
         return None
     return Member(
-        stage, store, tuple(row_loops), tuple([stage.loops[k] for k in along]), tuple(rows),
-        tuple([v for k, v in enumerate(vars_) if k in along and v is not None]),
-        tuple([stage.extents[k] for k in along]),
+        stage, store, tuple(row_loops), tuple([stage.loops[k] for k in inner]), tuple(rows),
+        tuple([v for k, v in enumerate(vars_) if k in inner and v is not None]),
+        tuple([stage.extents[k] for k in inner]),
     )  # fmt: skip
 
 
@@ -175,25 +175,25 @@ def _reads_once(load: BufferLoad, member: Member, stage: Stage) -> bool:
             continue
         if used and not (type(width) is IntImm and size_of([extents[v] for v in used]) <= width.value):
             return False
-    wanted = {v for v in (*member.row_vars, *member.along_vars) if not is_int(extents[v], 1)}
-    return len(seen) == len(set(seen)) and wanted == set(seen)
+    expected = {v for v in (*member.row_vars, *member.inner_vars) if not is_int(extents[v], 1)}
+    return len(seen) == len(set(seen)) and expected == set(seen)
 
 
-def _join(group: RowStages, stage: Stage | None, before: bool) -> bool:
+def _extend(group: RowStages, stage: Stage | None, before: bool) -> bool:
     """Add a neighbouring stage to a chain where it works on the same rows."""
     if stage is None or not is_simple(stage) or stage.store is None:
         return False
     store = stage.store
     if before:
-        places = _axes_read(group, store.buffer)
+        row_axes = _axes_read(group, store.buffer)
         accesses: list[BufferLoad | BufferStore] = [store]
-        if places is None:
+        if row_axes is None:
             return False
-        known = {store.buffer: places}
+        known = {store.buffer: row_axes}
     else:
-        accesses = [load for load in collect(store.value, BufferLoad) if load.buffer in group.places]
-        known = group.places
-        if store.buffer in group.places or not accesses or any([store.buffer in m.reads for m in group.members]):
+        accesses = [load for load in collect(store.value, BufferLoad) if load.buffer in group.row_axes]
+        known = group.row_axes
+        if store.buffer in group.row_axes or not accesses or any([store.buffer in m.reads for m in group.members]):
             return False
     rows = _rows_of(accesses, known, len(group.extents))
     vars_ = variables(stage)
@@ -204,8 +204,8 @@ def _join(group: RowStages, stage: Stage | None, before: bool) -> bool:
     member = _member(stage, rows)
     if member is None:
         return False
-    constant = all([type(e) is IntImm for e in (*group.extents, *member.along_extents)])
-    if constant and not member.reduces and size_of(group.extents) < FEW_ROWS and size_of(member.along_extents) > LONG:
+    constant = all([type(e) is IntImm for e in (*group.extents, *member.inner_extents)])
+    if constant and not member.reduces and size_of(group.extents) < FEW_ROWS and size_of(member.inner_extents) > LONG:
         return False
     group.add(member, 0 if before else len(group.members))
     return True
@@ -213,12 +213,12 @@ def _join(group: RowStages, stage: Stage | None, before: bool) -> bool:
 
 def _axes_read(group: RowStages, buffer: Buffer) -> tuple[int | None, ...] | None:
     """The row loop at each axis of a buffer, as the members of a chain read it; None if they do not read it, or disagree."""
-    found = {_places(load, member) for member in group.members for load in member.loads if load.buffer is buffer}
+    found = {_row_axes(load, member) for member in group.members for load in member.loads if load.buffer is buffer}
     written = any([member.store.buffer is buffer for member in group.members])
     return found.pop() if len(found) == 1 and not written else None
 
 
-def _places(access: BufferLoad | BufferStore, member: Member) -> tuple[int | None, ...]:
+def _row_axes(access: BufferLoad | BufferStore, member: Member) -> tuple[int | None, ...]:
     rows: list[Expr] = list(member.row_vars)
     return tuple([next((k for k, var in enumerate(rows) if index is var), None) for index in access.indices])
 
@@ -243,23 +243,23 @@ def _needs_exchange(group: RowStages) -> bool:
     memory."""
     last = group.members[-1]
     for member in group.members[:-1]:
-        if member.along and not member.reduces and not reads_own_elements(member, last) and not fits_shared(member):
+        if member.inner and not member.reduces and not reads_own_elements(member, last) and not fits_shared(member):
             return True
     return False
 
 
 def fits_shared(member: Member) -> bool:
     """True if shared memory can hold the elements of a row that a stage computes."""
-    constant = all([type(e) is IntImm for e in member.along_extents])
-    return constant and size_of(member.along_extents) * member.store.buffer.dtype.itemsize <= HELD
+    constant = all([type(e) is IntImm for e in member.inner_extents])
+    return constant and size_of(member.inner_extents) * member.store.buffer.dtype.itemsize <= SHARED_BYTES
 
 
 def reads_own_elements(writer: Member, reader: Member) -> bool:
     """True if each thread reads only the elements of a buffer that it writes, because both stages go over them in the same
     order."""
     loads = [load for load in reader.loads if load.buffer is writer.store.buffer]
-    if loads and not structural_equal(writer.along_extents, reader.along_extents):
+    if loads and not structural_equal(writer.inner_extents, reader.inner_extents):
         return False
-    mapping = dict(zip((*writer.row_vars, *writer.along_vars), (*reader.row_vars, *reader.along_vars)))
-    wanted = [mapping.get(i, i) if isinstance(i, Var) else i for i in writer.store.indices]
-    return all([structural_equal(tuple(wanted), load.indices) for load in loads])
+    mapping = dict(zip((*writer.row_vars, *writer.inner_vars), (*reader.row_vars, *reader.inner_vars)))
+    expected = [mapping.get(i, i) if isinstance(i, Var) else i for i in writer.store.indices]
+    return all([structural_equal(tuple(expected), load.indices) for load in loads])

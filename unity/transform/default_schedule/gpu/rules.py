@@ -59,7 +59,7 @@ _PART_RULES = (
     _PartRule("pipelined tiles", products_of, bind_pipelined_tiles),
     _PartRule("tiles", products_of, bind_tiles),
     _PartRule("rows", row_stages, bind_rows),
-    _PartRule("turned", transposes_of, bind_transpose),
+    _PartRule("transpose", transposes_of, bind_transpose),
     _PartRule("windows", windows_of, bind_windows),
     _PartRule("cells", stages_of, bind_cells),
     _PartRule("fused cells", stages_of, bind_fused_cells),
@@ -69,36 +69,36 @@ _HOST_CALLS = ("T.call_packed", "T.tvm_call_packed")
 
 
 def _rule(number: int) -> Rule:
-    take = _PART_RULES[number]
+    rule = _PART_RULES[number]
 
     def apply(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
-        made, said = _bind_parts(fn, take, machine)
-        if not said:
+        made, notes = _bind_parts(fn, rule, machine)
+        if not notes:
             return "no nest that it is for, or a step does not apply"
-        return _bind_rest(made, machine, said, number + 1)
+        return _bind_rest(made, machine, notes, number + 1)
 
-    return Rule(take.name, apply)
+    return Rule(rule.name, apply)
 
 
-def _bind_parts(fn: PrimFunc, take: _PartRule, machine: Machine) -> tuple[PrimFunc, list[str]]:
+def _bind_parts(fn: PrimFunc, rule: _PartRule, machine: Machine) -> tuple[PrimFunc, list[str]]:
     """The program with the parts of one rule bound, as far as its steps apply, and how they were bound."""
-    said: list[str] = []
+    notes: list[str] = []
     refused: set[str] = set()
     sch = _schedule(fn)
-    while (part := next((p for p in take.find(sch) if p.name not in refused), None)) is not None:
+    while (part := next((p for p in rule.find(sch) if p.name not in refused), None)) is not None:
         try:
-            bound = take.bind(sch, part, machine.gpu)
+            bound = rule.bind(sch, part, machine.gpu)
             if bound is None:
                 refused.add(part.name)
                 sch = _schedule(fn)
                 continue
             sch, how = bound
-            said.append(how)
+            notes.append(how)
             fn = program_of(sch)
         except ScheduleError:
             refused.add(part.name)
             sch = _schedule(fn)
-    return fn, said
+    return fn, notes
 
 
 def _schedule(fn: PrimFunc) -> Schedule:
@@ -108,17 +108,17 @@ def _schedule(fn: PrimFunc) -> Schedule:
     return sch
 
 
-def _bind_rest(fn: PrimFunc, machine: Machine, said: list[str], number: int = len(_PART_RULES)) -> Scheduled:
+def _bind_rest(fn: PrimFunc, machine: Machine, notes: list[str], number: int = len(_PART_RULES)) -> Scheduled:
     """The program with the rest bound by the rules from a given position on, or by the last rule as it stands."""
-    for take in _PART_RULES[number:]:
+    for rule in _PART_RULES[number:]:
         if _is_done(fn):
             break
-        fn, more = _bind_parts(fn, take, machine)
-        said = [*said, *more]
+        fn, more = _bind_parts(fn, rule, machine)
+        notes = [*notes, *more]
     if not _is_done(fn):
         fn = bind_remaining(fn, machine.gpu)
-        said = [*said, "the rest as it stands"]
-    return Scheduled(mark_scheduled(fn), "; ".join(said))
+        notes = [*notes, "the rest as it stands"]
+    return Scheduled(mark_scheduled(fn), "; ".join(notes))
 
 
 def _is_done(fn: PrimFunc) -> bool:
@@ -162,11 +162,11 @@ def _few_rows(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Sch
         return "no product has few rows or columns, and many of the other"
     made = _bind_rest(fn, machine, [], 1)
     for limit in reversed(LIMITS):
-        take = _PartRule("few rows", partial(few_products, limit=limit), partial(bind_few_rows, limit=limit))
-        bound, said = _bind_parts(fn, take, machine)
+        rule = _PartRule("few rows", partial(few_products, limit=limit), partial(bind_few_rows, limit=limit))
+        bound, notes = _bind_parts(fn, rule, machine)
         condition = all_of(conditions[limit])
-        if said and condition is not None:
-            few = _bind_rest(bound, machine, said, 1)
+        if notes and condition is not None:
+            few = _bind_rest(bound, machine, notes, 1)
             body = IfThenElse(condition, fresh_copy(few.func.body), made.func.body)
             made = Scheduled(replace(made.func, body=body), f"up to {limit} rows: {few.reason}; else: {made.reason}")
     return made

@@ -49,10 +49,10 @@ class Transpose:
 
 def transposes_of(sch: Schedule) -> list[Transpose]:
     """The stages that are not bound and read along another axis than they write."""
-    return [found for found in [_turned(stage) for stage in stages_of(sch)] if found is not None]
+    return [found for found in [_transpose(stage) for stage in stages_of(sch)] if found is not None]
 
 
-def _turned(stage: Stage) -> Transpose | None:
+def _transpose(stage: Stage) -> Transpose | None:
     store = stage.store
     if store is None or stage.block.init is not None or not is_simple(stage):
         return None
@@ -72,24 +72,26 @@ def _turned(stage: Stage) -> Transpose | None:
     return None
 
 
-def bind_transpose(sch: Schedule, what: Transpose, gpu: GpuMachine) -> tuple[Schedule, str]:
+def bind_transpose(sch: Schedule, transpose: Transpose, gpu: GpuMachine) -> tuple[Schedule, str]:
     """Bind a stage. The schedule continues with the program on tiles."""
-    func, name = program_of(sch), what.name
-    stage, block = what.stage, what.stage.block
+    func, name = program_of(sch), transpose.name
+    stage, block = transpose.stage, transpose.stage.block
     extents = dict(zip(variables(stage), stage.extents))
     others = [
-        v for v in variables(stage) if v is not None and v not in (what.read, what.write) and v in used_vars(what.load)
+        v
+        for v in variables(stage)
+        if v is not None and v not in (transpose.read, transpose.write) and v in used_vars(transpose.load)
     ]
     side = const(SIDE, INT)
-    u, v = extents[what.read], extents[what.write]
+    u, v = extents[transpose.read], extents[transpose.write]
     counts = (ceildiv(u, side), ceildiv(v, side))
     shape = [extents[o] for o in others]
     names = " ".join([*[f"o{k}" for k in range(len(others))], "uo", "vo", "vi", "ui"])
-    made = iterators_of(names, (*shape, *counts, side, side), "S" * (len(others) + 4))
-    *outer, uo, vo, vi, ui = [axis.var for axis in made]
+    axes = iterators_of(names, (*shape, *counts, side, side), "S" * (len(others) + 4))
+    *outer, uo, vo, vi, ui = [axis.var for axis in axes]
     at_u, at_v = add(mul(uo, side), ui), add(mul(vo, side), vi)
-    values: dict[Var, Expr] = {**dict(zip(others, outer)), what.read: at_u, what.write: at_v}
-    element: Expr = substitute(what.load, values)
+    values: dict[Var, Expr] = {**dict(zip(others, outer)), transpose.read: at_u, transpose.write: at_v}
+    element: Expr = substitute(transpose.load, values)
     ana = Analyzer()
     inside = [
         lt(at, n) for at, n in ((at_u, u), (at_v, v)) if not ana.can_prove_equal(floormod(n, side), const(0, INT))
@@ -98,47 +100,47 @@ def bind_transpose(sch: Schedule, what: Transpose, gpu: GpuMachine) -> tuple[Sch
         dtype = dtype_of(element)
         element = if_then_else(inside[0] if len(inside) == 1 else logical_and(inside[0], inside[1]), element,
                                const(0.0 if dtype.is_float else 0, dtype))  # fmt: skip
-    free = const(SIDE + max(1, 4 // what.load.buffer.dtype.itemsize), INT)
-    tile = buffer_of(f"{name}_tile", what.load.buffer.dtype.name, (*shape, *counts, side, free), "shared")
-    fill = nest_of(f"{name}_fill", made, BufferStore(tile, element, (*outer, uo, vo, vi, ui)))
+    free = const(SIDE + max(1, 4 // transpose.load.buffer.dtype.itemsize), INT)
+    tile = buffer_of(f"{name}_tile", transpose.load.buffer.dtype.name, (*shape, *counts, side, free), "shared")
+    fill = nest_of(f"{name}_fill", axes, BufferStore(tile, element, (*outer, uo, vo, vi, ui)))
     cell = BufferLoad(
         tile,
         (
             *others,
-            floordiv(what.read, side),
-            floordiv(what.write, side),
-            floormod(what.write, side),
-            floormod(what.read, side),
+            floordiv(transpose.read, side),
+            floordiv(transpose.write, side),
+            floormod(transpose.write, side),
+            floormod(transpose.read, side),
         ),
         prim_type(tile.dtype),
     )
     store = stage.store
     assert store is not None
-    value = rewrite(store.value, {BufferLoad: lambda load: cell if load is what.load else load})
+    value = rewrite(store.value, {BufferLoad: lambda load: cell if load is transpose.load else load})
     after = replace(block, body=replace(store, value=value), reads=None, writes=None)
     nest = next(part for part in replace_nests(func.body, {}) if block in collect(part, type(block)))
-    moved = rewrite(nest, {type(block): lambda b: after if b is block else b})
-    body = seq(AllocBuffer(tile), *replace_nests(func.body, {block: seq(fill, moved)}))
+    rewritten = rewrite(nest, {type(block): lambda b: after if b is block else b})
+    body = seq(AllocBuffer(tile), *replace_nests(func.body, {block: seq(fill, rewritten)}))
     sch = schedule_of(replace(func, body=body))
     sch.tests = False
     out = sch.get_block(name)
     loops = dict(zip(variables(stage), sch.get_loops(out)))
-    lu, lv = loops[what.read], loops[what.write]
+    lu, lv = loops[transpose.read], loops[transpose.write]
     rest = [
         loop
         for loop in sch.get_loops(out)
         if sch.get(loop).loop_var not in (sch.get(lu).loop_var, sch.get(lv).loop_var)
     ]
-    row, again, y = sch.split(lu, [None, SIDE // WARPS, WARPS])
+    row, repeat, y = sch.split(lu, [None, SIDE // WARPS, WARPS])
     column, x = sch.split(lv, [None, SIDE])
-    sch.reorder(*rest, row, column, y, x, again)
+    sch.reorder(*rest, row, column, y, x, repeat)
     blocks = [*[loop for loop in rest if not is_int(sch.get(loop).extent, 1)], row, column]
-    kept = blocks if len(blocks) == len(rest) + 2 else [*rest, row, column]
+    grid = blocks if len(blocks) == len(rest) + 2 else [*rest, row, column]
     first = sch.get_block(f"{name}_fill")
     sch.compute_at(
         first, column, preserve_unit_loops=True
     )  # its tile is found by row and column, whose numbers may be symbols
-    sch.bind(sch.fuse(*kept, preserve_unit_iters=False), "blockIdx.x")
+    sch.bind(sch.fuse(*grid, preserve_unit_iters=False), "blockIdx.x")
     sch.bind(y, "threadIdx.y")
     sch.bind(x, "threadIdx.x")
     *_, by_v, by_u = sch.get_loops(first)
@@ -146,6 +148,6 @@ def bind_transpose(sch: Schedule, what: Transpose, gpu: GpuMachine) -> tuple[Sch
     sch.reorder(line, by_u, step)
     sch.bind(line, "threadIdx.y")
     sch.bind(by_u, "threadIdx.x")
-    for loop in (step, again):
+    for loop in (step, repeat):
         sch.unroll(loop)
-    return sch, f"{name} turned in tiles of {SIDE} x {SIDE}"
+    return sch, f"{name} transposed in tiles of {SIDE} x {SIDE}"

@@ -76,8 +76,8 @@ def _cells(windows: Windows, gpu: GpuMachine) -> tuple[Var | None, int]:
     most = size_of(list(spatial.values())) // (WARPS * gpu.warp * gpu.processors)
     for cells in CELLS:
         for var, extent in reversed(spatial.items()):
-            whole = type(extent) is not IntImm or extent.value % cells == 0
-            if whole and cells <= most and store.indices[-1] is not var and _fits(windows, var, cells):
+            divides = type(extent) is not IntImm or extent.value % cells == 0
+            if divides and cells <= most and store.indices[-1] is not var and _fits(windows, var, cells):
                 return var, cells
     return None, 1
 
@@ -89,10 +89,10 @@ def _fits(windows: Windows, var: Var, cells: int) -> bool:
         slopes = {v: slope(index, v) for v in used_vars(index) if v in windows.steps or v is var}
         if any([step is None or step < 0 for step in slopes.values()]):
             return False
-        reach = 1 + sum([(slopes[v] or 0) * (windows.steps[v] - 1) for v in slopes if v is not var])
+        span = 1 + sum([(slopes[v] or 0) * (windows.steps[v] - 1) for v in slopes if v is not var])
         step = slopes.get(var) or 0
-        overlap = overlap or 0 < step < reach
-        elements *= reach + step * (cells - 1)
+        overlap = overlap or 0 < step < span
+        elements *= span + step * (cells - 1)
     return overlap and elements <= ELEMENTS
 
 
@@ -107,7 +107,7 @@ def bind_windows(sch: Schedule, windows: Windows, gpu: GpuMachine) -> tuple[Sche
     after = _after(sch, stage)
     nests = [(spatial, stage.of_kind("R")), *([(after[1], [])] if after is not None else [])]
     axes = _axes([sch.get(loop).extent for loop in spatial], number, cells, after is None, gpu)
-    made = [_divided(sch, loops, steps, number, cells, axes) for loops, steps in nests]
+    made = [_split_cells(sch, loops, steps, number, cells, axes) for loops, steps in nests]
     if after is not None:
         sch.merge(made[0][-1], made[1][-1])
         sch.set_scope(rv, 0, "local")
@@ -118,7 +118,7 @@ def bind_windows(sch: Schedule, windows: Windows, gpu: GpuMachine) -> tuple[Sche
         outer = [_fused(sch, outer[:-4]), *outer[-4:]]
     for loop, (axis, _) in zip(reversed(outer), reversed(axes)):
         sch.bind(loop, axis)
-    for block in [*_near(sch, windows, outer[-1], cells), rv, *([after[0]] if after is not None else [])]:
+    for block in [*_cache_windows(sch, windows, outer[-1], cells), rv, *([after[0]] if after is not None else [])]:
         for loop in sch.get_loops(block):
             if sch.get(loop).kind == "serial" and type(sch.get(loop).extent) is IntImm:
                 sch.unroll(loop)
@@ -145,7 +145,7 @@ def _axes(
     return [("blockIdx.x", None), *made] if len(extents) > 1 else made[2:]
 
 
-def _divided(
+def _split_cells(
     sch: Schedule, loops: Sequence[LoopRV], steps: Sequence[LoopRV], number: int | None, cells: int,
     axes: Sequence[tuple[str, int | None]],
 ) -> list[LoopRV]:  # fmt: skip
@@ -169,27 +169,27 @@ def _fused(sch: Schedule, loops: Sequence[LoopRV]) -> LoopRV:
     return sch.fuse(*loops, preserve_unit_iters=False) if len(loops) > 1 else loops[0]
 
 
-def _near(sch: Schedule, windows: Windows, place: LoopRV, cells: int) -> list[BlockRV]:
+def _cache_windows(sch: Schedule, windows: Windows, at: LoopRV, cells: int) -> list[BlockRV]:
     """Bring the elements of windows to registers: their producer, if it copies for the stage alone, else a copy of them. A single
     window reads its elements where they are, past such a producer."""
     rv = windows.stage.rv
-    plain = [
+    copies = [
         producer for producer in sch.get_producers(rv)
         if sch.get(producer).init is None and type(sch.get(producer).body) is BufferStore
         and sch.get(producer).body.buffer is windows.load.buffer and len(sch.get_consumers(producer)) == 1
     ]  # fmt: skip
     if cells == 1:
-        for producer in plain:
+        for producer in copies:
             sch.compute_inline(producer)
         return []
-    near = plain[0] if plain else sch.cache_read(rv, windows.load.buffer.name, "local")
-    if plain:
-        sch.set_scope(near, 0, "local")
-    sch.compute_at(near, place, preserve_unit_loops=True)
-    own = [loop for loop in map(sch.get, sch.get_loops(near)) if loop.kind == "serial"]
-    if any([type(loop.extent) is not IntImm for loop in own]):
+    cached = copies[0] if copies else sch.cache_read(rv, windows.load.buffer.name, "local")
+    if copies:
+        sch.set_scope(cached, 0, "local")
+    sch.compute_at(cached, at, preserve_unit_loops=True)
+    inner = [loop for loop in map(sch.get, sch.get_loops(cached)) if loop.kind == "serial"]
+    if any([type(loop.extent) is not IntImm for loop in inner]):
         raise ScheduleError("E425", f"how many elements a thread of block {windows.name} reads is not known")
-    return [near]
+    return [cached]
 
 
 def _after(sch: Schedule, stage: Stage) -> tuple[BlockRV, list[LoopRV]] | None:
@@ -200,9 +200,9 @@ def _after(sch: Schedule, stage: Stage) -> tuple[BlockRV, list[LoopRV]] | None:
         return None
     first, *others = [load for load in collect(reader.block.body, BufferLoad) if load.buffer is store.buffer]
     loops = {v: loop for v, loop in zip(variables(reader), reader.loops) if v is not None}
-    places = {own: loops.get(index) for own, index in zip(store.indices, first.indices) if isinstance(index, Var)}
+    reads = {own: loops.get(index) for own, index in zip(store.indices, first.indices) if isinstance(index, Var)}
     cells = [v for v, kind in zip(variables(stage), stage.kinds) if kind == "S"]
-    found = [places.get(v) for v in cells if v is not None]
+    found = [reads.get(v) for v in cells if v is not None]
     same = all([structural_equal(load.indices, first.indices) for load in others])
     if not same or len(found) < len(cells) or len(set(found)) < len(reader.loops):
         return None

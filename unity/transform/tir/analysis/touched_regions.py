@@ -294,7 +294,7 @@ class MoveAccesses(Rewriter):
         return self.analyzer.simplify(sub(index, low))
 
 
-def kept_axis(cells: IntSet, extent: Expr, analyzer: Analyzer) -> tuple[Expr, Expr]:
+def touched_range(cells: IntSet, extent: Expr, analyzer: Analyzer) -> tuple[Expr, Expr]:
     """(first cell, number of cells) that an axis needs where ``cells`` are touched: all of it unless their number is known and
     smaller."""
     ty = prim_type(dtype_of(extent))

@@ -97,11 +97,13 @@ def readings(blocks: list[BlockRealize], only: Buffer | None = None) -> dict[Buf
         reduces = any([i.kind != "S" for i in realize.block.iter_vars])
         closed = type(realize.block.body) is not BufferStore
         for buffer, loads in places.items():
-            found.setdefault(buffer, []).append(Reading(realize, _places(loads), Size(extents), reduces, closed))
+            found.setdefault(buffer, []).append(
+                Reading(realize, _distinct_indices(loads), Size(extents), reduces, closed)
+            )
     return found
 
 
-def _places(loads: list[BufferLoad]) -> list[BufferLoad]:
+def _distinct_indices(loads: list[BufferLoad]) -> list[BufferLoad]:
     """One load for each different place."""
     if len(loads) == 1:
         return loads
@@ -238,7 +240,7 @@ class _Program:
         if any([at > index for data in sources for at in self.writers.get(data, ())]):
             return None
         reading = readings([r for user in users for r in self.blocks[user]], store.buffer).get(store.buffer, [])
-        return found if _pays(found, reading) else None
+        return found if _is_profitable(found, reading) else None
 
     def inline(self, index: int, found: Definition) -> None:
         """Put the value where it is read and drop the statement and the buffer."""
@@ -258,7 +260,7 @@ def _only_loops(stmt: Stmt) -> bool:
     return type(stmt) is BlockRealize
 
 
-def _pays(producer: Definition, found: list[Reading]) -> bool:
+def _is_profitable(producer: Definition, found: list[Reading]) -> bool:
     if not repeats(found, producer.buffer):
         return bool(found)
     if is_expensive(producer.value):

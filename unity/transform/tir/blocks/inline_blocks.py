@@ -279,10 +279,10 @@ class _Inliner(Rewriter):
         return super().leave(node)
 
 
-class _Places:
+class _LoadVars:
     """A variable for each place (index tuple) at which a buffer is read, and how often it is."""
 
-    def __init__(self, outer: _Places | None = None) -> None:
+    def __init__(self, outer: _LoadVars | None = None) -> None:
         self.outer = outer
         self.by_hash: dict[int, list[tuple[tuple[Expr, ...], Var]]] = {}
         self.places: dict[Var, tuple[Expr, ...]] = {}
@@ -297,7 +297,7 @@ class _Places:
     def use(self, load: BufferLoad, add: bool) -> Var | None:
         """The variable of a load's place: one known around it, else (with ``add``) one of this region."""
         key = structural_hash(load.indices)
-        owner: _Places | None = self
+        owner: _LoadVars | None = self
         while owner is not None:
             var = owner.find(load.indices, key)
             if var is not None:
@@ -316,10 +316,10 @@ class _Places:
 class _Region(Rewriter):
     """Puts variables for loads in what is always evaluated; lazy parts are regions inside, finished on the way."""
 
-    def __init__(self, found: Definition, outer: _Places | None) -> None:
+    def __init__(self, found: Definition, outer: _LoadVars | None) -> None:
         super().__init__({BufferLoad: self.load})
         self.definition = found
-        self.places = _Places(outer)
+        self.places = _LoadVars(outer)
         self.bound: set[Var] = set()
         self.lazy: list[tuple[Var, Expr]] = []
         """Stand-ins of lazy parts: finished once all places of this region are known."""
@@ -352,7 +352,7 @@ class _Region(Rewriter):
         return stand_in
 
 
-def inline_value(expr: Expr, found: Definition, outer: _Places | None = None) -> Expr:
+def inline_value(expr: Expr, found: Definition, outer: _LoadVars | None = None) -> Expr:
     """An expression with every load of the defined buffer replaced by its value; one read twice is bound by a ``T.Let``."""
     if not any([load.buffer is found.buffer for load in collect(expr, BufferLoad)]):
         return expr

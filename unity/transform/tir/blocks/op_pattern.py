@@ -199,10 +199,10 @@ def access_kind(load: BufferLoad, store: BufferStore) -> OpPatternKind:
         if type(index) is IntImm:
             continue
         var = _broadcast_axis(index)
-        place = next((k for k, i in enumerate(store.indices) if i is var), -1) if var is not None else -1
-        if place <= position:
+        at = next((k for k, i in enumerate(store.indices) if i is var), -1) if var is not None else -1
+        if at <= position:
             return OpPatternKind.INJECTIVE
-        position = place
+        position = at
     return OpPatternKind.BROADCAST
 
 

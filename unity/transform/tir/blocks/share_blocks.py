@@ -50,7 +50,7 @@ class _Statements:
         pure = all([calls_are_pure(call) for call in collect(stmt, Call)])
         return buffer if alone and pure else None
 
-    def sources_stay(self, first: int, second: int) -> bool:
+    def unchanged(self, first: int, second: int) -> bool:
         """True when nothing that the second statement reads is written from the first on, but its own result."""
         reads = {load.buffer.data for load in collect(self.stmts[second], BufferLoad)}
         own = {store.buffer.data for store in collect(self.stmts[second], BufferStore)}
@@ -74,10 +74,10 @@ def share(body: Stmt) -> Stmt:
         buffer = found.result(index)
         if buffer is None:
             continue
-        place = stand_ins.setdefault((buffer.dtype.name, structural_hash(buffer.shape)), buffer)
-        key = structural_hash(_over(found.stmts[index], buffer, place))
+        stand_in = stand_ins.setdefault((buffer.dtype.name, structural_hash(buffer.shape)), buffer)
+        key = structural_hash(_over(found.stmts[index], buffer, stand_in))
         for earlier, other in known.get(key, ()):
-            if _same(found.stmts[earlier], found.stmts[index], other, buffer) and found.sources_stay(earlier, index):
+            if _same(found.stmts[earlier], found.stmts[index], other, buffer) and found.unchanged(earlier, index):
                 found.drop(index, buffer, other)
                 break
         else:

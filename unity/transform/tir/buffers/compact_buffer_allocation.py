@@ -25,7 +25,7 @@ from ....ir.stmt import AllocBuffer, AttrStmt, Block, For, IfThenElse, SeqStmt, 
 from ....ir.types import Expr, PrimType
 from ....ir.walk import StatementRewriter, children, collect, used_vars
 from ...infra.passes import prim_func_pass
-from ..analysis.touched_regions import Access, MoveAccesses, accesses_of, box, kept_axis, written_before_read
+from ..analysis.touched_regions import Access, MoveAccesses, accesses_of, box, touched_range, written_before_read
 from ..blocks.lower_opaque_block import refuse_block
 
 
@@ -52,7 +52,7 @@ class _Compact(StatementRewriter):
         while type(rest) is SeqStmt:
             first, rest_after = rest.stmts[0], seq(*rest.stmts[1:])
             if type(first) is AllocBuffer:
-                placed = self.place(first, rest_after)
+                placed = self.sink_allocation(first, rest_after)
                 if placed is not None:
                     rest = placed
                     if (
@@ -69,7 +69,7 @@ class _Compact(StatementRewriter):
         parts = statements_of(whole)
         return seq(*[self.visit(part) for part in parts], old=stmt)
 
-    def place(self, alloc: AllocBuffer, rest: Stmt) -> Stmt | None:
+    def sink_allocation(self, alloc: AllocBuffer, rest: Stmt) -> Stmt | None:
         """The rest of a sequence with the allocation in its place, or None to leave both as they are."""
         buffer = alloc.buffer
         if buffer.strides or buffer.elem_offset is not None or not buffer.shape:
@@ -125,7 +125,7 @@ class _Compact(StatementRewriter):
         """(first cell, number of cells) to keep of an axis."""
         if any([end is None or _has_vectors(end) for cells in parts for end in (cells.low, cells.high)]):
             return const(0, dtype_of(extent)), extent
-        return kept_axis(union(parts, self.analyzer), extent, self.analyzer)
+        return touched_range(union(parts, self.analyzer), extent, self.analyzer)
 
 
 def _has_vectors(expr: Expr) -> bool:

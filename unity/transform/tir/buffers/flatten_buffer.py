@@ -28,7 +28,7 @@ _HAND_ON = ("T.call_packed", "T.call_cpacked")
 """Calls that give a buffer to a registered function."""
 
 
-def _joined(outer: Expr, extent: Expr, inner: Expr) -> Expr:
+def _flat_index(outer: Expr, extent: Expr, inner: Expr) -> Expr:
     """``outer * extent + inner``; of quotient and rest of one number that number."""
     if type(outer) is FloorDiv and type(inner) is FloorMod:
         if all([structural_equal(a, b) for a, b in ((outer.b, extent), (inner.b, extent), (outer.a, inner.a))]):
@@ -91,7 +91,7 @@ class _Flattener:
         else:
             inner: Expr | None = None
             for position, extent in zip(indices, buffer.shape, strict=True):
-                inner = position if inner is None else _joined(inner, extent, position)
+                inner = position if inner is None else _flat_index(inner, extent, position)
             total = inner if total is None else total if inner is None else index_add(total, inner)
         return total if total is not None else const(0, "int32")
 

@@ -1,7 +1,7 @@
 """inject_prefetch: loops that ask for it fetch ahead what later iterations read.
 
-A loop with the annotation ``software_prefetch: d`` gets, for each read whose place moves with the loop, a ``T.prefetch`` of the
-place it has ``d`` iterations later (that of the last iteration near the end). For programs over flat buffers.
+A loop with the annotation ``software_prefetch: d`` gets, for each read whose index moves with the loop, a ``T.prefetch`` of the
+element it has ``d`` iterations later (that of the last iteration near the end). For programs over flat buffers.
 
 Rewrite: ``for i in T.serial(n, annotations={"software_prefetch": 8}): s(A[i])`` ->
 ``for i in range(n): { T.prefetch(T.address_of(A[min(i + 8, n - 1)]), 0, 3, 1); s(A[i]) }``.
@@ -51,7 +51,7 @@ def _loop(loop: For) -> Stmt:
     ty = prim_type(dtype_of(loop.loop_var))
     last = add(loop.min, sub(loop.extent, int_imm(1, ty)))
     ahead = minimum(add(loop.loop_var, int_imm(distance, ty)), last)
-    places: list[BufferLoad] = []
+    loads: list[BufferLoad] = []
     for load in collect(loop.body, BufferLoad):
         if load.buffer in own or len(load.indices) != 1:
             continue
@@ -60,14 +60,14 @@ def _loop(loop: For) -> Stmt:
         if loop.loop_var not in used or any([v in inner for v in used]) or collect(index, (BufferLoad, Call)):
             continue
         if dtype_of(index).lanes != 1 or any(
-            [structural_equal(index, p.indices[0]) and p.buffer is load.buffer for p in places]
+            [structural_equal(index, p.indices[0]) and p.buffer is load.buffer for p in loads]
         ):
             continue
-        places.append(buffer_load(load.buffer, index))
+        loads.append(buffer_load(load.buffer, index))
     fetches: list[Stmt] = []
-    for place in places:
-        there = replace(place, indices=(substitute(place.indices[0], {loop.loop_var: ahead}),))
-        fetches.append(prefetch_of(there, 3))
+    for load in loads:
+        later = replace(load, indices=(substitute(load.indices[0], {loop.loop_var: ahead}),))
+        fetches.append(prefetch_of(later, 3))
     return replace(bare, body=seq(*fetches, loop.body))
 
 

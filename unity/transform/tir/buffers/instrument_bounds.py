@@ -13,7 +13,7 @@ from functools import reduce
 from itertools import product
 from typing import Any
 
-from ....arith.views import owners, place, shown
+from ....arith.views import byte_range, owners, viewed_buffer
 from ....ir.buffer import Buffer
 from ....ir.build import add, const, dtype_of, ge, le, logical_and, logical_not, logical_or, lt, mul
 from ....ir.expr import Call, IntImm, Op, Var
@@ -45,8 +45,8 @@ def _inside(buffer: Buffer, indices: tuple[Expr, ...], owner: Buffer | None) -> 
     ends = [_ends(index) for index in indices]
     conditions = [logical_and(ge(end, 0), lt(end, extent)) for both, extent in zip(ends, buffer.shape) for end in both]
     if owner is not None and all(ends):
-        places = [place(buffer, corner, owner) for corner in product(*ends)]
-        conditions += [logical_and(ge(p.first, 0), le(p.past, p.size)) for p in places if p is not None]
+        spans = [byte_range(buffer, corner, owner) for corner in product(*ends)]
+        conditions += [logical_and(ge(p.first, 0), le(p.end, p.size)) for p in spans if p is not None]
     return reduce(logical_and, conditions) if conditions else None
 
 
@@ -66,7 +66,7 @@ class _Checks:
 
     def require(self, buffer: Buffer, indices: tuple[Expr, ...], guard: Expr | None, span: Any) -> None:
         """Check an access that happens where ``guard`` holds."""
-        condition = _inside(buffer, indices, shown(buffer, self.made))
+        condition = _inside(buffer, indices, viewed_buffer(buffer, self.made))
         if condition is not None:
             condition = condition if guard is None else logical_or(logical_not(guard), condition)
             if not (type(condition) is IntImm and condition.value):

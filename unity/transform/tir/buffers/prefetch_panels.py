@@ -32,10 +32,10 @@ SECOND_LEVEL = 2
 """The locality of ``T.prefetch`` for lines that are used once the panel before them is done with."""
 
 
-def prefetch_of(place: BufferLoad, locality: int) -> Stmt:
+def prefetch_of(load: BufferLoad, locality: int) -> Stmt:
     """``T.prefetch`` of an element, to be read."""
-    pointer = PointerType(prim_type(place.buffer.dtype), place.buffer.scope)
-    where = Call(op("T.address_of"), (place,), {}, (), pointer)
+    pointer = PointerType(prim_type(load.buffer.dtype), load.buffer.scope)
+    where = Call(op("T.address_of"), (load,), {}, (), pointer)
     return Evaluate(intrinsic("prefetch", where, 0, locality, 1))
 
 

@@ -89,14 +89,14 @@ class Versions(Rewriter):
         if numbers is None and node.op_name not in OFFSET_BEHIND:
             return node
         args = list(node.args)
-        for place, arg in enumerate(node.args[:-1]):
+        for position, arg in enumerate(node.args[:-1]):
             buffer = self.of_pointer.get(arg) if isinstance(arg, Var) else None
-            if buffer is None or (numbers is not None and place not in numbers):
+            if buffer is None or (numbers is not None and position not in numbers):
                 continue
-            args[place] = self.made[buffer].data
+            args[position] = self.made[buffer].data
             step = mul(cast(self.version(buffer), "int64"), elements_of(buffer))
             if numbers is not None:
                 step = floordiv(step, const(self.fragments[buffer.data], "int64"))
-            counted = numbers[place] if numbers is not None else place + 1
+            counted = numbers[position] if numbers is not None else position + 1
             args[counted] = add(cast(args[counted], "int64"), step)
         return replace(node, args=tuple(args)) if any([a is not b for a, b in zip(args, node.args)]) else node

@@ -174,7 +174,7 @@ def _in_vectors(order: list[For], realize: BlockRealize, update: Update) -> tupl
     if type(last.extent) is not IntImm:
         return order, realize, True
     full = machine_in_use().lanes(update.store.buffer.dtype.itemsize)
-    lanes = choose(realize.block, "lanes", (0, full, full // 2), _own_lanes(order, full, update))
+    lanes = choose(realize.block, "lanes", (0, full, full // 2), _masked_lanes(order, full, update))
     if not lanes:
         return order, realize, True
     pieces, piece = _split(last, lanes)
@@ -187,7 +187,7 @@ def _in_vectors(order: list[For], realize: BlockRealize, update: Update) -> tupl
     return [*order[:-1], pieces, loop], replace(realize, iter_values=values, predicate=predicate), False
 
 
-def _own_lanes(order: list[For], full: int, update: Update) -> int:
+def _masked_lanes(order: list[For], full: int, update: Update) -> int:
     """Elements of the vectors of a line; 0 where LLVM makes them, or the machine has no masks for such elements. LLVM takes one
     element after the other under a condition, such as that of a border, and behind its vectors, several at once, of a line: that is
     much of a short line, and of a longer one with a mathematical function."""

@@ -35,11 +35,11 @@ LEAST_LEFT = 4
 
 @dataclass(slots=True, frozen=True)
 class _Plan:
-    """``along`` is contiguous in the target, ``across`` in the source ``far``; blocks of ``side`` x ``side``."""
+    """``along`` is contiguous in the target, ``across`` in the source ``source``; blocks of ``side`` x ``side``."""
 
     nest: Nest
     update: Update
-    far: BufferLoad
+    source: BufferLoad
     along: For
     across: For
     side: int
@@ -53,20 +53,20 @@ def _plan(order: list[For], nest: Nest, update: Update, vector_bytes: int) -> _P
     iterator = {loop: it for it, loop in update.axis.items()}
     along, store = order[-1], update.store
     inner = iterator[along.loop_var]
-    far = [load for load in update.loads if stride_class(load, inner) == 2]
-    if not far or not all([structural_equal(load, far[0]) for load in far]):
+    source = [load for load in update.loads if stride_class(load, inner) == 2]
+    if not source or not all([structural_equal(load, source[0]) for load in source]):
         return None
-    dtype = far[0].buffer.dtype
+    dtype = source[0].buffer.dtype
     plain = dtype.lanes == 1 and not dtype.is_bool and LEAST_BITS <= dtype.bits <= MOST_BITS
-    if not plain or far[0].buffer.strides or store.buffer.strides:
+    if not plain or source[0].buffer.strides or store.buffer.strides:
         return None
     if not store.indices or slope(store.indices[-1], inner) != 1 or stride_class(store, inner) != 1:
         return None
     lines = [
         loop
         for loop in order[:-1]
-        if stride_class(far[0], iterator[loop.loop_var]) == 1
-        and slope(far[0].indices[-1], iterator[loop.loop_var]) == 1
+        if stride_class(source[0], iterator[loop.loop_var]) == 1
+        and slope(source[0].indices[-1], iterator[loop.loop_var]) == 1
     ]
     lazy = collect(store.value, (Select, Let)) or any(
         [getattr(call.op, "name", "") == "T.if_then_else" for call in collect(store.value, Call)]
@@ -74,7 +74,7 @@ def _plan(order: list[For], nest: Nest, update: Update, vector_bytes: int) -> _P
     side = max(2, vector_bytes // max(4, dtype.bits // 8))
     if len(lines) != 1 or lazy or int_value(along.extent, side) < side or int_value(lines[0].extent, side) < side:
         return None
-    return _Plan(nest, update, far[0], along, lines[0], side)
+    return _Plan(nest, update, source[0], along, lines[0], side)
 
 
 def transposed(order: list[For], nest: Nest, update: Update, vector_bytes: int, parallel: bool) -> Stmt | None:
@@ -99,7 +99,7 @@ def transposed(order: list[For], nest: Nest, update: Update, vector_bytes: int, 
         loops.append(For(block, zero, count, "serial", plan.nest.realize))
         corner.append(first)
     made = nested(loops, _block(plan, *corner))
-    made = nested(rest, seq(made, *[_left(plan, loop, whole, lefts) for loop, whole in lefts]))
+    made = nested(rest, seq(made, *[_remainder(plan, loop, whole, lefts) for loop, whole in lefts]))
     return fresh_copy(_parallel(made) if parallel else made)
 
 
@@ -112,7 +112,7 @@ def _parallel(stmt: Stmt) -> Stmt:
     return replace(stmt, kind="parallel")
 
 
-def _left(plan: _Plan, loop: For, whole: Expr, lefts: Sequence[tuple[For, Expr]]) -> Stmt:
+def _remainder(plan: _Plan, loop: For, whole: Expr, lefts: Sequence[tuple[For, Expr]]) -> Stmt:
     """Cells behind the whole blocks along a loop; along the other, columns behind those that rows cover."""
     values = {plan.iterator(loop): add(loop.loop_var, whole)}
     body: Stmt = substitute(_cell(plan), values)
@@ -130,7 +130,7 @@ def _cell(plan: _Plan) -> BufferStore:
 
 def _block(plan: _Plan, first_row: Expr, first_column: Expr) -> Stmt:
     """One block: vectors in, rounds of shuffles, vectors out."""
-    side, far, dtype = plan.side, plan.far, plan.far.buffer.dtype
+    side, source, dtype = plan.side, plan.source, plan.source.buffer.dtype
     across, along = plan.iterator(plan.across), plan.iterator(plan.along)
     others = {it: var for it, var in plan.update.axis.items() if it not in (across, along)}
     index_type = prim_type(dtype_of(plan.along.loop_var))
@@ -139,12 +139,12 @@ def _block(plan: _Plan, first_row: Expr, first_column: Expr) -> Stmt:
     lines: list[Var] = []
     for n in range(side):
         values = {**others, across: first_row, along: add(first_column, int_imm(n, index_type))}
-        indices = [substitute(e, values) for e in far.indices]
+        indices = [substitute(e, values) for e in source.indices]
         last = indices[-1]
         step = const(1, dtype_of(last))
         indices[-1] = Ramp(last, step, side, prim_type(dtype_of(last).with_lanes(side)))
         lines.append(Var(f"line{n}", vector))
-        parts.append(Bind(lines[-1], BufferLoad(far.buffer, tuple(indices), vector)))
+        parts.append(Bind(lines[-1], BufferLoad(source.buffer, tuple(indices), vector)))
     distance = side // 2
     while distance:
         for n in range(side):
@@ -159,7 +159,7 @@ def _block(plan: _Plan, first_row: Expr, first_column: Expr) -> Stmt:
                 lines[place] = made
         distance //= 2
     places = prim_type(DataType("int64").with_lanes(side))
-    data = Var(f"{far.buffer.name}_lines", PointerType(prim_type(dtype), "local"))
+    data = Var(f"{source.buffer.name}_lines", PointerType(prim_type(dtype), "local"))
     tile = Buffer(data, dtype, (const(side * side, "int64"),), name=data.name)
     for n, line in enumerate(lines):
         where = Ramp(const(n * side, "int64"), const(1, "int64"), side, places)
@@ -167,7 +167,7 @@ def _block(plan: _Plan, first_row: Expr, first_column: Expr) -> Stmt:
     row, lane = Var("row", index_type), Var("lane", index_type)
     cell = add(mul(row, int_imm(side, index_type)), lane)
     read = BufferLoad(tile, (cell,), prim_type(dtype))
-    store = rewrite(plan.update.store, {BufferLoad: lambda load: read if structural_equal(load, far) else load})
+    store = rewrite(plan.update.store, {BufferLoad: lambda load: read if structural_equal(load, source) else load})
     out = substitute(store, {**others, across: add(first_row, row), along: add(first_column, lane)})
     zero, count = int_imm(0, index_type), int_imm(side, index_type)
     parts.append(For(row, zero, count, "unrolled", For(lane, zero, count, "vectorized", out)))

@@ -21,15 +21,15 @@ from ..analysis.choices import choose
 from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
 
 
-def follow(epilogue: Update, store: BufferStore, result: Var, places: dict[Var, Expr]) -> Stmt:
+def follow(epilogue: Update, store: BufferStore, result: Var, coordinates: dict[Var, Expr]) -> Stmt:
     """The consumer's store for the cell that ``store`` would have written."""
     read = next(load for load in epilogue.loads if load.buffer is store.buffer)
     where: dict[Var, Expr] = {}
     for var, (place, parts) in _axes_of(read).items():
-        where[var] = substitute(store.indices[place], places)
+        where[var] = substitute(store.indices[place], coordinates)
         if parts == 2:
             last = store.buffer.shape[place + 1]
-            where[var] = add(mul(where[var], last), substitute(store.indices[place + 1], places))
+            where[var] = add(mul(where[var], last), substitute(store.indices[place + 1], coordinates))
     made = rewrite(epilogue.store, {BufferLoad: lambda load: result if load.buffer is store.buffer else load})
     return substitute(made, where)
 

@@ -200,7 +200,7 @@ class _Tile:
             body = For(row, int_imm(0, ty), int_imm(self.pieces[loop], ty), "unrolled", body)
         return body
 
-    def places(self, values: Corner, at: Expr | None = None) -> Corner:
+    def coordinates(self, values: Corner, at: Expr | None = None) -> Corner:
         """Value of each block iterator; ``at`` is that of the reduction loop with lanes."""
         found: Corner = {}
         for iterator, loop in self.plan.update.axis.items():
@@ -211,7 +211,7 @@ class _Tile:
         """All lanes neutral."""
         return self.sides(lambda first: self.outputs(
             lambda values, cell, lane: BufferStore(
-                self.buffer, substitute(self.neutral(), self.places(values)), (*cell, add(lane, first))
+                self.buffer, substitute(self.neutral(), self.coordinates(values)), (*cell, add(lane, first))
             ),
             lanes=self.plan.lanes,
         ))  # fmt: skip
@@ -225,10 +225,10 @@ class _Tile:
         """Join the values of one vector from ``position`` on to the lanes from ``first`` on."""
 
         def make(values: Corner, cell: tuple[Expr, ...], lane: Var) -> Stmt:
-            places = self.places(values, add(position, lane))
-            value = substitute(self.plan.value, places)
+            coordinates = self.coordinates(values, add(position, lane))
+            value = substitute(self.plan.value, coordinates)
             if inside is not None:
-                value = if_then_else(lt(lane, inside), value, substitute(self.neutral(), places))
+                value = if_then_else(lt(lane, inside), value, substitute(self.neutral(), coordinates))
             where = (*cell, add(lane, first))
             old = BufferLoad(self.buffer, where, prim_type(self.buffer.dtype))
             joined = JOINS[self.operation](old, value)
@@ -321,15 +321,15 @@ class _Tile:
         store = self.plan.update.store
 
         def make(values: Corner, cell: tuple[Expr, ...], lane: Var) -> Stmt:
-            places = self.places(values)
+            coordinates = self.coordinates(values)
             total: Expr = BufferLoad(self.buffer, (*cell, int_imm(0, self.ty)), ty)
-            initial = substitute(self.initial, places)
+            initial = substitute(self.initial, coordinates)
             if self.operation in (Add, Mul) and not _is_neutral(initial, self.operation):
                 total = JOINS[self.operation](initial, total)
             result = Var("result", ty)
-            made: Stmt = substitute(replace(store, value=result), places)
+            made: Stmt = substitute(replace(store, value=result), coordinates)
             if self.plan.epilogue is not None:
-                made = follow(self.plan.epilogue, store, result, places)
+                made = follow(self.plan.epilogue, store, result, coordinates)
             return seq(Bind(result, total), made)
 
         return self.outputs(make)

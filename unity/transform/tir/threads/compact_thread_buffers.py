@@ -28,7 +28,7 @@ from ....ir.stmt import AttrStmt, Bind, For, Stmt
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, free_vars
 from ...infra.passes import prim_func_pass
-from ..analysis.touched_regions import Access, AccessWalk, MoveAccesses, Scope, box, kept_axis, written_before_read
+from ..analysis.touched_regions import Access, AccessWalk, MoveAccesses, Scope, box, touched_range, written_before_read
 
 OWNED_BY = {
     "shared": ("blockIdx",),
@@ -76,7 +76,7 @@ class _Compact:
         corner: list[Expr] = []
         shape: list[Expr] = []
         for axis, extent in enumerate(buffer.shape):
-            low, size = kept_axis(union([b[axis] for b in boxes], self.analyzer), extent, self.analyzer)
+            low, size = touched_range(union([b[axis] for b in boxes], self.analyzer), extent, self.analyzer)
             used = free_vars(low)
             seen = [v for v in used if v in inner]
             unknown = any([v not in {l.loop_var for l in a.loops} for v in seen for a in accesses])

@@ -61,7 +61,7 @@ class _Part:
     stmt: Stmt
     stage: int
     order: int
-    beside: bool
+    is_async: bool
     reads: set[Var]
     writes: set[Var]
 
@@ -101,10 +101,12 @@ class _Pipeline:
         self.versions = self._versions(outside, allocated)
         self.made = {buffer: with_versions(buffer, const(n, "int64")) for buffer, n in self.versions.items()}
         self.turned = sorted(parts, key=lambda part: part.order)
-        beside = dict.fromkeys([part.stage for part in self.turned if part.beside])
-        self.groups = sorted(beside, key=lambda stage: max([p.order for p in parts if p.beside and p.stage == stage]))
+        is_async = dict.fromkeys([part.stage for part in self.turned if part.is_async])
+        self.groups = sorted(
+            is_async, key=lambda stage: max([p.order for p in parts if p.is_async and p.stage == stage])
+        )
         """Asynchronous stages in the order in which a turn commits their groups of copies."""
-        self.closed = all([part.beside for part in parts if part.stage < self.depth])
+        self.closed = all([part.is_async for part in parts if part.stage < self.depth])
         """True if there is no epilogue: only copies run ahead, and the last turns begin none."""
 
     def _refuse(self, text: str, part: _Part) -> PassError:
@@ -161,23 +163,29 @@ class _Pipeline:
         for part in self.parts:
             part.stmt = versions(part.stmt)
         made: list[Stmt] = []
-        for turn in range(depth):
-            made += self._turn(
-                const(turn, dtype), lambda stage, turn=turn: stage <= turn, known is None or known < depth
+        for iteration in range(depth):
+            made += self._iteration(
+                const(iteration, dtype),
+                lambda stage, iteration=iteration: stage <= iteration,
+                known is None or known < depth,
             )
         var = Var(loop.loop_var.name, loop.loop_var.ty, loop.loop_var.span)
-        body = seq(*self._turn(add(var, depth), lambda stage: True, self.closed))
+        body = seq(*self._iteration(add(var, depth), lambda stage: True, self.closed))
         arrived = [Evaluate(intrinsic("ptx_wait_group", const(0)))] if self.groups else []
         if self.closed:
             return seq(*made, replace(loop, loop_var=var, body=body), *arrived)
         ahead = maximum(sub(count, depth), const(0, dtype)) if known is None else const(max(known - depth, 0), dtype)
         made.append(replace(loop, loop_var=var, extent=ahead, body=body))
         start = maximum(count, const(depth, dtype)) if known is None else const(max(known, depth), dtype)
-        for turn in range(depth):
-            made += self._turn(add(start, turn), lambda stage, turn=turn: stage > turn, known is None or known < depth)
+        for iteration in range(depth):
+            made += self._iteration(
+                add(start, iteration),
+                lambda stage, iteration=iteration: stage > iteration,
+                known is None or known < depth,
+            )
         return seq(*made, *arrived)
 
-    def _turn(self, turn: Expr, runs: Any, guarded: bool) -> list[Stmt]:
+    def _iteration(self, iteration: Expr, runs: Any, guarded: bool) -> list[Stmt]:
         """The statements of one turn whose stages run; ``guarded``: the loop may have fewer iterations."""
         active = [part for part in self.turned if runs(part.stage)]
         made = self._wait([self._behind(part, 0, False) for part in active])
@@ -190,22 +198,22 @@ class _Pipeline:
                         "a statement uses what its own stage copies, before the stage has copied all", part
                     )
                 made += self._wait([behind])
-                made.append(self._copy(part, turn, guarded))
+                made.append(self._copy(part, iteration, guarded))
             if self._closes(part):
                 closed += 1
                 made.append(Evaluate(intrinsic("ptx_commit_group")))
         return made
 
     def _closes(self, part: _Part) -> bool:
-        own = [other for other in self.turned if other.beside and other.stage == part.stage]
-        return part.beside and own[-1] is part
+        own = [other for other in self.turned if other.is_async and other.stage == part.stage]
+        return part.is_async and own[-1] is part
 
     def _behind(self, part: _Part, closed: int, same: bool) -> int | None:
         """The number of groups committed after the one that a statement needs, once its turn has committed ``closed`` groups. None
         if it needs no group, or waits elsewhere. ``same``: it needs copies of its own turn."""
         found: list[int] = []
         for place, stage in enumerate(self.groups):
-            given = {v for other in self.parts if other.beside and other.stage == stage for v in other.writes}
+            given = {v for other in self.parts if other.is_async and other.stage == stage for v in other.writes}
             if not (given & part.reads) or (part.stage == stage) is not same:
                 continue
             found.append((part.stage - stage) * len(self.groups) + closed - place - 1)
@@ -218,12 +226,12 @@ class _Pipeline:
         wait = intrinsic("ptx_wait_group", const(min(groups)))
         return [Evaluate(wait), Evaluate(intrinsic("tvm_storage_sync", StringImm("shared")))]
 
-    def _copy(self, part: _Part, turn: Expr, guarded: bool) -> Stmt:
-        iteration = sub(turn, part.stage)
-        stmt = fresh_copy(part.stmt, {self.loop.loop_var: iteration})
+    def _copy(self, part: _Part, iteration: Expr, guarded: bool) -> Stmt:
+        own = sub(iteration, part.stage)
+        stmt = fresh_copy(part.stmt, {self.loop.loop_var: own})
         if guarded and not (self.closed and part.stage == self.depth):
-            stmt = IfThenElse(lt(iteration, self.loop.extent), stmt)
-        return AttrStmt(const(0), ASYNC_SCOPE, 1, stmt) if part.beside else stmt
+            stmt = IfThenElse(lt(own, self.loop.extent), stmt)
+        return AttrStmt(const(0), ASYNC_SCOPE, 1, stmt) if part.is_async else stmt
 
 
 def _is_mark(stmt: Any) -> bool:

@@ -88,27 +88,27 @@ class _Values:
         return made
 
     @property
-    def own(self) -> list[Expr]:
+    def current(self) -> list[Expr]:
         """The current values of the thread."""
         return [_load(cell, const(0, _INT)) for cell in self.cells]
 
-    def put(self, values: Sequence[Expr]) -> list[Stmt]:
+    def store(self, values: Sequence[Expr]) -> list[Stmt]:
         """Replace the current values of the thread."""
         return [BufferStore(cell, value, (const(0, _INT),)) for cell, value in zip(self.cells, values)]
 
-    def join(self, others: Sequence[Expr], where: Expr | None = None) -> list[Stmt]:
+    def combine(self, others: Sequence[Expr], where: Expr | None = None) -> list[Stmt]:
         """Combine the current values with others if a condition holds."""
         made: list[Stmt] = []
-        given = [_bound(made, "other", value) for value in others]
-        own = self.own
+        bound = [_bound(made, "other", value) for value in others]
+        current = self.current
         reducer = self.reducer
-        mapping = {**dict(zip(reducer.lhs, own)), **dict(zip(reducer.rhs, given))}
+        mapping = {**dict(zip(reducer.lhs, current)), **dict(zip(reducer.rhs, bound))}
         results: list[Expr] = [substitute(value, mapping) for value in reducer.result]
         if where is not None:
-            results = [select(where, value, old) for value, old in zip(results, own)]
+            results = [select(where, value, old) for value, old in zip(results, current)]
         if len(results) > 1:
             results = [_bound(made, "joined", value) for value in results]
-        return [*made, *self.put(results)]
+        return [*made, *self.store(results)]
 
 
 def _memory(name: str, ty: PrimType, count: int, scope: str) -> Buffer:
@@ -142,7 +142,7 @@ def _in_lanes(values: _Values, width: int) -> list[Stmt]:
     made: list[Stmt] = []
     step = width // 2
     while step:
-        made += values.join([_shuffle("_down", own, const(step, _INT), width) for own in values.own])
+        made += values.combine([_shuffle("_down", own, const(step, _INT), width) for own in values.current])
         step //= 2
     return made
 
@@ -154,14 +154,14 @@ def _in_part(values: _Values, lane: Expr, count: Expr, width: int = WARP) -> lis
     while step:
         reach = lt(add(lane, step), count)
         source = select(reach, add(lane, step), lane)
-        made += values.join([_shuffle("", own, source, WARP) for own in values.own], reach)
+        made += values.combine([_shuffle("", own, source, WARP) for own in values.current], reach)
         step //= 2
     return made
 
 
 def _from_first(values: _Values, width: int) -> list[Stmt]:
     """All lanes of a group of lanes get what the first has."""
-    return values.put([_shuffle("", own, const(0, _INT), width) for own in values.own])
+    return values.store([_shuffle("", own, const(0, _INT), width) for own in values.current])
 
 
 def _of_whole_warps(values: _Values, at: _Group, size: int, groups: int) -> list[Stmt]:
@@ -170,13 +170,13 @@ def _of_whole_warps(values: _Values, at: _Group, size: int, groups: int) -> list
     staged = values.shared("warp", groups * warps)
     lane, warp = floormod(at.rank, WARP), floordiv(at.rank, WARP)
     place = add(mul(at.group, warps), warp)
-    made = [*_in_lanes(values, WARP), _where(eq(lane, 0), _stored(staged, place, values.own))]
+    made = [*_in_lanes(values, WARP), _where(eq(lane, 0), _stored(staged, place, values.current))]
     width = _next_power(warps)
     first = mul(at.group, warps)
     inside = lt(lane, warps)
     identity = values.reducer.identity
     loads = [_load(buffer, add(first, select(inside, lane, const(0, _INT)))) for buffer in staged]
-    made += values.put([select(inside, load, none) for load, none in zip(loads, identity)] if width > warps else
+    made += values.store([select(inside, load, none) for load, none in zip(loads, identity)] if width > warps else
                        [_load(buffer, add(first, floormod(lane, width))) for buffer in staged])  # fmt: skip
     return [*made, *_in_lanes(values, width), *_from_first(values, width if width == warps else WARP)]
 
@@ -190,19 +190,19 @@ def _of_one_group(values: _Values, at: _Group) -> list[Stmt]:
     lane, warp = floormod(at.rank, WARP), floordiv(at.rank, WARP)
     made = [
         *_in_part(values, lane, sub(at.size, mul(warp, WARP))),
-        _where(eq(lane, 0), _stored(staged, warp, values.own)),
+        _where(eq(lane, 0), _stored(staged, warp, values.current)),
     ]
     inside = lt(lane, warps)
     loads = [_load(buffer, select(inside, lane, const(0, _INT))) for buffer in staged]
     first = [
-        *values.put(loads),
+        *values.store(loads),
         *_in_part(values, lane, warps, _next_power(most)),
-        _where(eq(lane, 0), _stored(result, const(0, _INT), values.own)),
+        _where(eq(lane, 0), _stored(result, const(0, _INT), values.current)),
     ]
     return [
         *made,
         _where(lt(at.rank, WARP), first),
-        *values.put([_load(buffer, const(0, _INT)) for buffer in result]),
+        *values.store([_load(buffer, const(0, _INT)) for buffer in result]),
     ]
 
 
@@ -219,10 +219,10 @@ def _as_tree(values: _Values, at: _Group) -> list[Stmt]:
         if len(staged) == 1:  # one statement, in which no thread touches what another one does
             both = {values.reducer.lhs[0]: _load(staged[0], here), values.reducer.rhs[0]: _load(staged[0], there)}
             return [_where(inside, _stored(staged, here, [substitute(values.reducer.result[0], both)]))]
-        step = values.join([_load(buffer, there) for buffer in staged])
-        return [_where(inside, step), _where(inside, _stored(staged, here, values.own))]
+        step = values.combine([_load(buffer, there) for buffer in staged])
+        return [_where(inside, step), _where(inside, _stored(staged, here, values.current))]
 
-    made = _stored(staged, place(at.rank), values.own)
+    made = _stored(staged, place(at.rank), values.current)
     if size is not None:
         while size > 1:
             rest = size // 2
@@ -241,7 +241,7 @@ def _as_tree(values: _Values, at: _Group) -> list[Stmt]:
         steps += halved(_bound(steps, "rest", sub(left(0), half)), half)
         levels = (MAX_THREADS - 1).bit_length()
         made.append(For(level, const(0, _INT), const(levels, _INT), "serial", seq(*steps)))
-    return [*made, *values.put([_load(buffer, place(const(0, _INT))) for buffer in staged])]
+    return [*made, *values.store([_load(buffer, place(const(0, _INT))) for buffer in staged])]
 
 
 def _stored(buffers: Sequence[Buffer], place: Expr, values: Sequence[Expr]) -> list[Stmt]:
@@ -292,8 +292,8 @@ class _Lower(StatementRewriter):
         targets, axes = call.args[2 + count : 2 + 2 * count], call.args[2 + 2 * count :]
         if not is_int(condition, 1):
             given = tuple([if_then_else(condition, v, none) for v, none in zip(given, reducer.identity)])
-        stmts = [*values.put(given), *_exchange(values, self._group(axes, call))]
-        for target, value in zip(targets, values.own):
+        stmts = [*values.store(given), *_exchange(values, self._group(axes, call))]
+        for target, value in zip(targets, values.current):
             assert type(target) is BufferLoad
             stmts.append(BufferStore(target.buffer, value, target.indices))
         return fresh_copy(seq(*values.allocated, *stmts))

@@ -49,7 +49,7 @@ class _LiveRange:
     size: int
     first: int
     last: int
-    place: int = 0
+    offset: int = 0
 
     def overlaps(self, other: _LiveRange) -> bool:
         """True if both are live at some time."""
@@ -57,7 +57,7 @@ class _LiveRange:
 
     def shares_bytes(self, other: _LiveRange) -> bool:
         """True if both places have a byte in common."""
-        return self.place < other.place + other.size and other.place < self.place + self.size
+        return self.offset < other.offset + other.size and other.offset < self.offset + self.size
 
 
 def _parts(body: Stmt) -> tuple[Stmt, ...]:
@@ -85,12 +85,12 @@ def _assign_offsets(lives: Sequence[_LiveRange]) -> int:
     """Place each buffer, the largest first, at the lowest offset that is free while it is live. Returns the bytes used."""
     done: list[_LiveRange] = []
     for life in sorted(lives, key=lambda one: -one.size):
-        others = sorted([one for one in done if one.overlaps(life)], key=lambda one: one.place)
+        others = sorted([one for one in done if one.overlaps(life)], key=lambda one: one.offset)
         for other in others:
             if life.shares_bytes(other):
-                life.place = _rounded(other.place + other.size, max(ALIGN, life.buffer.align))
+                life.offset = _rounded(other.offset + other.size, max(ALIGN, life.buffer.align))
         done.append(life)
-    return max([_rounded(life.place + life.size) for life in lives], default=0)
+    return max([_rounded(life.offset + life.size) for life in lives], default=0)
 
 
 _BESIDE = {
@@ -135,7 +135,7 @@ class _Merge:
         else:
             body = self._within(body, looped=False)
         total: Expr = const(_assign_offsets(self.lives), "int64")
-        places: dict[Buffer, Expr] = {life.buffer: const(life.place, "int64") for life in self.lives}
+        places: dict[Buffer, Expr] = {life.buffer: const(life.offset, "int64") for life in self.lives}
         for buffer in self.free:
             places[buffer] = total
             total = add(total, mul(floordiv(add(_size(buffer), ALIGN - 1), ALIGN), ALIGN))
@@ -147,8 +147,8 @@ class _Merge:
             align=max([ALIGN, *[buffer.align for buffer in places]]),
         )
         views: list[Stmt] = [AllocBuffer(memory)]
-        for buffer, place in places.items():
-            address = intrinsic("handle_add_byte_offset", memory.data, place)
+        for buffer, offset in places.items():
+            address = intrinsic("handle_add_byte_offset", memory.data, offset)
             views += [Bind(buffer.data, address), DeclBuffer(buffer)]
         return seq(*views, _without(body, {*places}))
 
