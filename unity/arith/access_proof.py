@@ -199,7 +199,7 @@ class _Question:
         return substitute(expr, {v: self._said(values[v], left) for v in bound}) if bound else expr
 
     def need(self, exprs: Iterable[Expr]) -> None:
-        """Note the loops that expressions depend on, outer ones first."""
+        """Record the loops that expressions depend on, outer ones first."""
         for expr in exprs:
             for var in free_vars(expr):
                 loop = self.scope.ranges.get(var)

@@ -331,7 +331,7 @@ class _Walk:
             self.judged(Access(node, found.owner, None, found.first, found.end, found.size, verb))
 
     def judged(self, access: Access) -> None:
-        """Note an access that is not certainly inside."""
+        """Record an access that is not certainly inside."""
         verdict = self.judge(access, self.scope)
         if verdict is not None:
             self.found.append(verdict)

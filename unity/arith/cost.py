@@ -87,7 +87,7 @@ class _Counter:
         return total
 
     def expression(self, expr: Expr, trips: Expr, also: tuple[Expr, ...] = ()) -> Expr:
-        """Operations of an expression; its loads are noted."""
+        """Operations of an expression; its loads are recorded."""
         for part in (expr, *also):
             for load in collect(part, BufferLoad):
                 lanes = load.ty.dtype.lanes if isinstance(load.ty, PrimType) else 1

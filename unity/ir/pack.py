@@ -52,17 +52,17 @@ class _Writer:
     def __init__(self, foreign: Foreign = _refuse, spans: bool = False) -> None:
         self.foreign, self.spans = foreign, spans
         self.rows: list[list[Any]] = []
-        self.places: dict[int, int | None] = {}
+        self.numbers: dict[int, int | None] = {}
         self.keep: list[Node] = []
 
     def node(self, node: Node) -> int:
         """Number of a node's row; children come first."""
-        if id(node) in self.places:
-            place = self.places[id(node)]
-            if place is None:
+        if id(node) in self.numbers:
+            number = self.numbers[id(node)]
+            if number is None:
                 raise NotPackable("a cycle")
-            return place
-        self.places[id(node)] = None
+            return number
+        self.numbers[id(node)] = None
         self.keep.append(node)
         kind = type(node)
         row: list[Any]
@@ -75,8 +75,8 @@ class _Writer:
             for name, _ in kind.plan:
                 row.append(None if name == "span" and not self.spans else self.value(getattr(node, name)))
         self.rows.append(row)
-        place = self.places[id(node)] = len(self.rows) - 1
-        return place
+        number = self.numbers[id(node)] = len(self.rows) - 1
+        return number
 
     def value(self, value: Any) -> Any:
         """A field: a node is its number, everything else says what it is."""

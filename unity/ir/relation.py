@@ -69,7 +69,7 @@ def requirements() -> AbstractContextManager[list[tuple[Expr, Expr]]]:
 
 
 def unequal(a: Expr, b: Expr) -> bool:
-    """True if two dimensions that a type rule needs to be equal are known to differ. Unknown: noted as a requirement."""
+    """True if two dimensions that a type rule needs to be equal are known to differ. Unknown: recorded as a requirement."""
     answer = same_dim(a, b)
     found = _REQUIRED.top
     if answer is Answer.MAYBE and found is not None:
@@ -84,14 +84,14 @@ def unequal_shapes(a: Iterable[Expr], b: Iterable[Expr]) -> bool:
 
 
 def exceeds(a: Expr, b: Expr) -> bool:
-    """True if a dimension that a type rule needs to be at most ``b`` is known to be larger. Unknown: noted as a requirement."""
+    """True if a dimension that a type rule needs to be at most ``b`` is known to be larger. Unknown: recorded as a requirement."""
     if type(a) is IntImm and type(b) is IntImm:
         return a.value > b.value
     return same_dim(a, b) is not Answer.YES and unequal(b, maximum(a, b))
 
 
 def indivisible(a: Expr, b: Expr) -> bool:
-    """True if a dimension that a type rule needs to be a multiple of ``b`` is known to be none. Unknown: noted as a requirement."""
+    """True if a dimension that a type rule needs to be a multiple of ``b`` is known not to be one. Unknown: a requirement."""
     return unequal(a, mul(floordiv(a, maximum(b, const(1, "int64"))), b))
 
 

@@ -33,18 +33,17 @@ CORNER_BITS = {1: 16, 2: 8, 3: 5}
 
 @dataclass(slots=True, frozen=True)
 class WarpgroupProduct:
-    """``D += A B`` by four warps: 64 rows, ``columns``, ``depth`` summed at once. ``held``: A lies in registers. ``across``: A
-    lies by columns, as [depth, 64], else as [64, depth]. ``turned``: B lies by rows, as [depth, columns], else as [columns, depth].
-    Rows of the tiles in shared memory are ``swizzle`` bytes long. A B by rows that is wider lies in pieces of this width, each
-    ``pitch`` elements behind the one before."""
+    """``D += A B`` by four warps: 64 rows, ``columns``, ``depth`` summed at once. ``a_transposed``: A is stored as [depth, 64],
+    else as [64, depth]; ``b_transposed``: B as [depth, columns], else as [columns, depth]. Rows of the tiles in shared memory are
+    ``swizzle`` bytes long. A transposed B that is wider lies in pieces of this width, ``pitch`` elements apart."""
 
     columns: int
     depth: int
     operand: DataType
     total: DataType
-    held: bool
-    across: bool
-    turned: bool
+    a_in_registers: bool
+    a_transposed: bool
+    b_transposed: bool
     swizzle: int
     pitch: int
 
@@ -66,16 +65,22 @@ def warpgroup_product(call: Call) -> WarpgroupProduct | str:
     swizzle = call.args[12].value if type(call.args[12]) is IntImm else 0
     if swizzle not in SWIZZLES:
         return f"tiles have rows of 32, 64 or 128 bytes, got {swizzle}"
-    across, turned, held = first == "col", second == "row", _scope(call.args[6]) == "local"
-    if not {first, second} <= {"row", "col"} or ((across or turned) and operand.itemsize != 2) or (across and held):
+    a_transposed, b_transposed, a_in_registers = first == "col", second == "row", _scope(call.args[6]) == "local"
+    if (
+        not {first, second} <= {"row", "col"}
+        or ((a_transposed or b_transposed) and operand.itemsize != 2)
+        or (a_transposed and a_in_registers)
+    ):
         return f"no layouts {first!r} by {second!r} of {a}"
-    if across and swizzle != 128:
+    if a_transposed and swizzle != 128:
         return f"64 rows of A by columns do not fit into a row of {swizzle} bytes"
     pitch = call.args[14].value if len(call.args) > 14 and type(call.args[14]) is IntImm else 0
     piece = swizzle // operand.itemsize
-    if turned and columns > piece and (pitch <= 0 or pitch % (8 * piece) or columns % piece):
+    if b_transposed and columns > piece and (pitch <= 0 or pitch % (8 * piece) or columns % piece):
         return f"{columns} columns of B by rows need pieces of {piece}, at a distance that is a multiple of {8 * piece}"
-    return WarpgroupProduct(columns, int(k), operand, DataType(d), held, across, turned, swizzle, pitch)
+    return WarpgroupProduct(
+        columns, int(k), operand, DataType(d), a_in_registers, a_transposed, b_transposed, swizzle, pitch
+    )
 
 
 @dataclass(slots=True, frozen=True)

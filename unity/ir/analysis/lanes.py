@@ -1,6 +1,6 @@
 """Dependences between the iterations of a loop: those of a vectorized loop run as lanes of one instruction.
 
-Indices are compared as sums of variables with integer factors; what is no such sum is a name of its own. Two accesses are APART
+Indices are compared as sums of variables with integer factors; what is no such sum is a name of its own. Two accesses are DISJOINT
 (proved: no two iterations reach one cell), meet at a distance that is certain, or it is not known. Works before and
 after blocks are lowered: iterators and bound values are replaced by what they stand for.
 """
@@ -40,7 +40,7 @@ Sum = tuple[frozenset[tuple[Key, int]], int]
 """Factors by name, and a constant."""
 
 _BITS = ("T.bitwise_and", "T.bitwise_or", "T.bitwise_xor", "T.bitwise_not", "T.shift_left", "T.shift_right")
-APART, UNKNOWN = "apart", "unknown"
+DISJOINT, UNKNOWN = "apart", "unknown"
 ANY = "any"
 """All iterations reach the cell."""
 
@@ -50,8 +50,8 @@ class Access:
     """A load or store: where in the body (statements in order), whether every iteration makes it once, its indices as sums."""
 
     node: BufferLoad | BufferStore
-    place: int
-    always: bool
+    position: int
+    unconditional: bool
     indices: tuple[Sum, ...]
 
     @property
@@ -85,12 +85,12 @@ class _Reader:
     def __init__(self, loop: For) -> None:
         self.found = LoopAccesses(loop)
         self.values: dict[Var, Sum] = {}
-        self.place = 0
-        self.always = True
+        self.position = 0
+        self.unconditional = True
         self.written = {s.buffer.data for s in collect(loop.body, BufferStore)}
 
     def stmt(self, stmt: Stmt) -> None:
-        self.place += 1
+        self.position += 1
         kind = type(stmt)
         if isinstance(stmt, SeqStmt):
             for part in stmt.stmts:
@@ -106,7 +106,7 @@ class _Reader:
             self.inside(stmt)
         elif isinstance(stmt, IfThenElse):
             self.loads(stmt.cond)
-            self.sometimes(stmt.then_case, *([] if stmt.else_case is None else [stmt.else_case]))
+            self.conditionally(stmt.then_case, *([] if stmt.else_case is None else [stmt.else_case]))
         elif isinstance(stmt, BlockRealize):
             self.block(stmt)
         elif isinstance(stmt, Bind):
@@ -116,16 +116,16 @@ class _Reader:
             self.stmt(stmt.body)
         elif isinstance(stmt, While):
             self.loads(stmt.cond)
-            self.sometimes(stmt.body)
+            self.conditionally(stmt.body)
         elif kind not in (AllocBuffer, AllocConst, DeclBuffer, AssertStmt):
             self.found.opaque = True
         self.found.opaque |= kind is DeclBuffer or kind is AssertStmt
 
-    def sometimes(self, *stmts: Stmt) -> None:
-        before, self.always = self.always, False
+    def conditionally(self, *stmts: Stmt) -> None:
+        before, self.unconditional = self.unconditional, False
         for stmt in stmts:
             self.stmt(stmt)
-        self.always = before
+        self.unconditional = before
 
     def inside(self, loop: For) -> None:
         self.loads(loop.min)
@@ -136,7 +136,7 @@ class _Reader:
         if known and count[1] > 0:
             self.stmt(loop.body)
         else:
-            self.sometimes(loop.body)
+            self.conditionally(loop.body)
 
     def block(self, stmt: BlockRealize) -> None:
         self.loads(stmt.predicate)
@@ -145,18 +145,18 @@ class _Reader:
             self.values[axis.var] = self.sum(value)
         self.found.opaque |= bool(stmt.block.match_buffers)
         if stmt.block.init is not None:
-            self.sometimes(stmt.block.init)
+            self.conditionally(stmt.block.init)
         if is_int(stmt.predicate, 1):
             self.stmt(stmt.block.body)
         else:
-            self.sometimes(stmt.block.body)
+            self.conditionally(stmt.block.body)
 
     def access(self, node: BufferLoad | BufferStore) -> None:
         indices = tuple([self.sum(i) for i in node.indices])
-        self.found.accesses.append(Access(node, self.place, self.always, indices))
+        self.found.accesses.append(Access(node, self.position, self.unconditional, indices))
 
     def loads(self, expr: Expr) -> None:
-        """Note the loads of an expression; names bound in it are replaced."""
+        """Record the loads of an expression; names bound in it are replaced."""
         if isinstance(expr, (IntImm, Var)):
             return
         found = collect(expr, (Let, BufferLoad, Call))
@@ -237,23 +237,23 @@ def accesses_of(loop: For) -> LoopAccesses:
 
 def distance(found: LoopAccesses, first: Access, second: Access) -> int | str:
     """The number of iterations after ``first`` at which the access ``second`` reaches the same cell: a number not zero that is
-    certain, ANY for all of them, APART where none does, else UNKNOWN."""
+    certain, ANY for all of them, DISJOINT where none does, else UNKNOWN."""
     if first.node.buffer is not second.node.buffer:
-        return UNKNOWN if first.node.buffer.data is second.node.buffer.data else APART
+        return UNKNOWN if first.node.buffer.data is second.node.buffer.data else DISJOINT
     loop = found.loop
     count = int_value(loop.extent)
     steps: set[int] = set()
     certain = True
     for a, b in zip(first.indices, second.indices):
         step = _step(found, a, b, count)
-        if step == APART:
-            return APART
+        if step == DISJOINT:
+            return DISJOINT
         if step == UNKNOWN:
             certain = False
         elif isinstance(step, int):
             steps.add(step)
     if len(steps) > 1 or 0 in steps or _injective(found, first.indices, second.indices):
-        return APART
+        return DISJOINT
     if not certain:
         return UNKNOWN
     return steps.pop() if steps else ANY
@@ -287,16 +287,16 @@ def _step(found: LoopAccesses, a: Sum, b: Sum, count: int | None) -> int | str:
             return UNKNOWN
         for factor in (ca, -cb):
             low, high, common = low + min(0, factor * reach), high + max(0, factor * reach), gcd(common, factor)
-        return UNKNOWN if low <= 0 <= high and (a[1] - b[1]) % (common or 1) == 0 else APART
+        return UNKNOWN if low <= 0 <= high and (a[1] - b[1]) % (common or 1) == 0 else DISJOINT
     if common == 0:  # nothing else changes: low is high
         if ca == 0:
-            return ANY if low == 0 else APART
+            return ANY if low == 0 else DISJOINT
         if low % ca:
-            return APART
+            return DISJOINT
         step = low // ca
-        return APART if count is not None and abs(step) >= count else step
+        return DISJOINT if count is not None and abs(step) >= count else step
     if ca == 0:
-        return UNKNOWN if low <= 0 <= high and (a[1] - b[1]) % common == 0 else APART
+        return UNKNOWN if low <= 0 <= high and (a[1] - b[1]) % common == 0 else DISJOINT
     if abs(ca) > max(abs(low), abs(high)):
         return 0
     whole = range(1, count) if count is not None and count <= 1024 else None
@@ -332,39 +332,39 @@ def _injective(found: LoopAccesses, a: Sequence[Sum], b: Sequence[Sum]) -> bool:
     return any([len(names) == 2 for names in parts.values()])
 
 
-def independent(loop: For, own: Collection[Var] = ()) -> bool:
-    """True if it is proved that no iteration of a loop touches a cell that another one writes. ``own``: pointers to memory that
+def independent(loop: For, private: Collection[Var] = ()) -> bool:
+    """True if it is proved that no iteration of a loop touches a cell that another one writes. ``private``: pointers to memory that
     each iteration has for itself."""
     found = accesses_of(loop)
     if found.opaque:
         return False
-    stores = [a for a in found.accesses if a.stores and a.node.buffer.data not in own]
+    stores = [a for a in found.accesses if a.stores and a.node.buffer.data not in private]
     for place, store in enumerate(stores):
         others = [
             *stores[place:],
             *[a for a in found.accesses if not a.stores and a.node.buffer.data is store.node.buffer.data],
         ]
-        if any([distance(found, store, other) != APART for other in others]):
+        if any([distance(found, store, other) != DISJOINT for other in others]):
             return False
     return True
 
 
-def certain_dependence(loop: For, both_ways: bool) -> Access | None:
-    """A load that certainly reads what an earlier iteration stored (``both_ways``: or what a later one will), None where
+def certain_dependence(loop: For, both_directions: bool) -> Access | None:
+    """A load that certainly reads what an earlier iteration stored (``both_directions``: or what a later one will), None where
     none is known; an update of one cell by all iterations does not count."""
     if type(loop.extent) is not IntImm or loop.extent.value < 2 or loop.step is not None:
         return None
     found = accesses_of(loop)
     stores = [a for a in found.accesses if a.stores]
     for store in stores:
-        if not store.always or len([s for s in stores if s.node.buffer.data is store.node.buffer.data]) > 1:
+        if not store.unconditional or len([s for s in stores if s.node.buffer.data is store.node.buffer.data]) > 1:
             continue
         for load in found.accesses:
-            if load.stores or not load.always or load.node.buffer is not store.node.buffer:
+            if load.stores or not load.unconditional or load.node.buffer is not store.node.buffer:
                 continue
             step = distance(found, store, load)
-            if step == ANY and load.place < store.place:
+            if step == ANY and load.position < store.position:
                 return load
-            if isinstance(step, int) and (both_ways or step > 0):
+            if isinstance(step, int) and (both_directions or step > 0):
                 return load
     return None

@@ -28,15 +28,15 @@ _MOST = (1 << 63) - 1
 class Bounds:
     """``least <= symbol <= most``; None where nothing is said."""
 
-    least: int | None = None
-    most: int | None = None
+    lower: int | None = None
+    upper: int | None = None
 
     def refuses(self, value: int) -> str | None:
         """The reason why a value is not between the bounds, or None."""
-        if self.least is not None and value < self.least:
-            return f"is {value}, less than its lower bound {self.least}"
-        if self.most is not None and value > self.most:
-            return f"is {value}, more than its upper bound {self.most}"
+        if self.lower is not None and value < self.lower:
+            return f"is {value}, less than its lower bound {self.lower}"
+        if self.upper is not None and value > self.upper:
+            return f"is {value}, more than its upper bound {self.upper}"
         return None
 
 
@@ -52,13 +52,13 @@ def symbols_of(fn: Function) -> dict[str, Var]:
 
 def promised_bounds(fn: Function) -> dict[Var, Bounds]:
     """Bounds of symbols by the attributes that TVM has. Raises VerifyError E748 for what is no bound."""
-    most, least = _numbers(fn, UPPER), _numbers(fn, LOWER)
+    upper, lower = _numbers(fn, UPPER), _numbers(fn, LOWER)
     names = fn.attrs.get(NON_NEGATIVE, ())
     if not isinstance(names, (tuple, list)) or not all([isinstance(name, str) for name in names]):
         raise _refused(fn, NON_NEGATIVE, "a list of names")
     found: dict[Var, Bounds] = {}
     for name, var in symbols_of(fn).items():
-        low, high = least.get(name, 0 if name in names else None), most.get(name)
+        low, high = lower.get(name, 0 if name in names else None), upper.get(name)
         if low is not None and high is not None and low > high:
             raise _refused(fn, LOWER, f"at most the upper bound {high} for {name}")
         if low is not None or high is not None:

@@ -1,7 +1,7 @@
 """Memory that a call took must not be used afterwards: arguments of ``call_inplace`` and ``call_inplace_packed`` named by
 ``inplace_indices``, and every other name of their memory: views, fields of tuples, results of branches and of graph functions.
 
-Also a rule of level 1. Invariant: a name stands for the places its memory may come from; names that share no place share no memory.
+Also a rule of level 1. Invariant: a name stands for the origins its memory may have; names that share no origin share no memory.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .report import Report
 IN_PLACE = ("R.call_inplace", "R.call_inplace_packed")
 """Calls that write into the arguments they name."""
 
-Place = tuple[Var, tuple[int, ...]]
+Origin = tuple[Var, tuple[int, ...]]
 """The origin of memory: a parameter or the result of a call, and the field of it."""
-Places = frozenset[Place] | tuple[Any, ...]
+Origins = frozenset[Origin] | tuple[Any, ...]
 """Of a tensor, or of a tuple by its fields."""
-_NOWHERE: frozenset[Place] = frozenset()
+_NOWHERE: frozenset[Origin] = frozenset()
 
 
 def check_in_place(mod: IRModule | None, name: str, fn: Function, report: Report) -> None:
@@ -32,21 +32,21 @@ def check_in_place(mod: IRModule | None, name: str, fn: Function, report: Report
 
 
 class _Walk:
-    """Follows the bindings of a function in order. ``known``: for each name the places; ``taken``: for each place the callee."""
+    """Follows the bindings of a function in order. ``known``: for each name its origins; ``taken``: for each origin the callee."""
 
     def __init__(self, mod: IRModule | None, report: Report | None, running: set[str]) -> None:
         self.mod, self.report, self.running = mod, report, running
-        self.known: dict[Var, Places] = {}
-        self.taken: dict[Place, str] = {}
+        self.known: dict[Var, Origins] = {}
+        self.taken: dict[Origin, str] = {}
         self.at: Any = None
 
-    def function(self, fn: Function) -> Places:
-        """Follow a function; the places of its result."""
+    def function(self, fn: Function) -> Origins:
+        """Follow a function; the origins of its result."""
         for param in fn.params:
             self.known[param] = _fresh(param, param.ty)
         return self.sequence(fn.body)
 
-    def sequence(self, seq: Expr) -> Places:
+    def sequence(self, seq: Expr) -> Origins:
         if type(seq) is not SeqExpr:
             return self.use(seq)
         for binding in seq.bindings:
@@ -55,7 +55,7 @@ class _Walk:
         self.at = getattr(seq.body, "span", None)
         return self.use(seq.body)
 
-    def value(self, var: Var, value: Expr) -> Places:
+    def value(self, var: Var, value: Expr) -> Origins:
         if type(value) is If:
             self.use(value.cond)
             before = dict(self.taken)
@@ -65,13 +65,15 @@ class _Walk:
             one, other = set(after) - set(self.taken), set(self.taken) - set(after)
             self.taken.update(after)
             # what one branch takes the other may still hand on: nobody else may name it behind both
-            own = {place: (var, (-1 - k,)) for k, place in enumerate([*one, *other])}
-            return _either(_renamed(first, {p: own[p] for p in other}), _renamed(second, {p: own[p] for p in one}))
+            own = {origin: (var, (-1 - k,)) for k, origin in enumerate([*one, *other])}
+            return _either(
+                _substituted(first, {p: own[p] for p in other}), _substituted(second, {p: own[p] for p in one})
+            )
         if type(value) is Function:
-            return _NOWHERE.union(*[_flat(self.use(v)) for v in free_vars(value, in_types=False)])
+            return _NOWHERE.union(*[_flatten(self.use(v)) for v in free_vars(value, in_types=False)])
         return self.call(var, value) if type(value) is Call else self.use(value)
 
-    def call(self, var: Var, call: Call) -> Places:
+    def call(self, var: Var, call: Call) -> Origins:
         given = [self.use(arg) for arg in (call.op, *call.args)][1:]
         if call.op_name in IN_PLACE:
             named, fields = _operands(call, given)
@@ -84,55 +86,55 @@ class _Walk:
                 return self.called(var, call, call.op.name, callee, given)
         return _fresh(var, call.ty)
 
-    def called(self, var: Var, call: Call, name: str, callee: Function, given: list[Places]) -> Places:
+    def called(self, var: Var, call: Call, name: str, callee: Function, given: list[Origins]) -> Origins:
         """A call of a graph function: what it takes of its arguments, and which of them its result may be."""
         inner = _Walk(self.mod, None, {*self.running, name})
-        made = _flat(inner.function(callee))
+        made = _flatten(inner.function(callee))
         found = _NOWHERE
-        for param, places in zip(callee.params, given):
-            own = _flat(inner.known[param])
+        for param, origins in zip(callee.params, given):
+            own = _flatten(inner.known[param])
             if own & made:
-                found |= _flat(places)
+                found |= _flatten(origins)
             if own & set(inner.taken):
-                self.taken.update(dict.fromkeys(_flat(places), name))
-        return found | _flat(_fresh(var, call.ty)) if found else _fresh(var, call.ty)
+                self.taken.update(dict.fromkeys(_flatten(origins), name))
+        return found | _flatten(_fresh(var, call.ty)) if found else _fresh(var, call.ty)
 
-    def take(self, call: Call, named: str, fields: list[Places]) -> None:
+    def take(self, call: Call, named: str, fields: list[Origins]) -> None:
         """Let a call have the memory of the arguments that it names."""
         indices = call.attrs.get("inplace_indices") or ()
         for index in [indices] if isinstance(indices, int) else indices:
             if not 0 <= index < len(fields):
                 continue
-            mine = _flat(fields[index])
+            mine = _flatten(fields[index])
             if not mine and self.report is not None:
                 text = f"argument {index + 1} of {named}, which writes into it, is a constant"
                 self.report.add("E339", text, call.span, "R.call_dps makes new memory for the result")
-            for other, places in enumerate(fields):
-                if other != index and mine & _flat(places) and self.report is not None:
+            for other, origins in enumerate(fields):
+                if other != index and mine & _flatten(origins) and self.report is not None:
                     text = f"arguments {index + 1} and {other + 1} of {named} are the same memory, and it writes into one of them"
                     self.report.add("E339", text, call.span, _HELP)
             self.taken.update(dict.fromkeys(mine, named))
 
-    def use(self, value: Expr) -> Places:
-        """The places of a leaf, which is used here."""
-        places = self.places(value)
+    def use(self, value: Expr) -> Origins:
+        """The origins of a leaf, which is used here."""
+        origins = self.origins_of(value)
         if self.taken and self.report is not None:
-            for place in _flat(places):
-                if place in self.taken:
+            for origin in _flatten(origins):
+                if origin in self.taken:
                     name = getattr(value, "name", "a value")
-                    whose = "its memory" if place[0] is value else f"the memory of {place[0].name}, which it shows,"
-                    text = f"{name} is used after {self.taken[place]} took {whose} for its result"
+                    whose = "its memory" if origin[0] is value else f"the memory of {origin[0].name}, which it shows,"
+                    text = f"{name} is used after {self.taken[origin]} took {whose} for its result"
                     self.report.add("E339", text, self.at, _HELP)
                     break
-        return places
+        return origins
 
-    def places(self, value: Expr) -> Places:
+    def origins_of(self, value: Expr) -> Origins:
         if isinstance(value, Var):
             return self.known.get(value, _NOWHERE)
         if type(value) is Tuple:
-            return tuple([self.places(f) for f in value.fields])
+            return tuple([self.origins_of(f) for f in value.fields])
         if type(value) is TupleGetItem:
-            whole = self.places(value.tuple_value)
+            whole = self.origins_of(value.tuple_value)
             return whole[value.index] if type(whole) is tuple and 0 <= value.index < len(whole) else whole
         return _NOWHERE
 
@@ -140,31 +142,31 @@ class _Walk:
 _HELP = "use the call's result instead, or R.call_dps, which makes new memory for it"
 
 
-def _fresh(var: Var, ty: Type, path: tuple[int, ...] = ()) -> Places:
-    """Places of their own for a variable, one for each field."""
+def _fresh(var: Var, ty: Type, path: tuple[int, ...] = ()) -> Origins:
+    """Origins of their own for a variable, one for each field."""
     if isinstance(ty, TupleType):
         return tuple([_fresh(var, field, (*path, k)) for k, field in enumerate(ty.fields)])
     return frozenset(((var, path),))
 
 
-def _flat(places: Places) -> frozenset[Place]:
-    return _NOWHERE.union(*[_flat(p) for p in places]) if isinstance(places, tuple) else places
+def _flatten(origins: Origins) -> frozenset[Origin]:
+    return _NOWHERE.union(*[_flatten(p) for p in origins]) if isinstance(origins, tuple) else origins
 
 
-def _renamed(places: Places, names: dict[Place, Place]) -> Places:
-    if isinstance(places, tuple):
-        return tuple([_renamed(p, names) for p in places])
-    return frozenset([names.get(p, p) for p in places]) if names else places
+def _substituted(origins: Origins, names: dict[Origin, Origin]) -> Origins:
+    if isinstance(origins, tuple):
+        return tuple([_substituted(p, names) for p in origins])
+    return frozenset([names.get(p, p) for p in origins]) if names else origins
 
 
-def _either(a: Places, b: Places) -> Places:
+def _either(a: Origins, b: Origins) -> Origins:
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
         return tuple([_either(x, y) for x, y in zip(a, b)])
-    return _flat(a) | _flat(b)
+    return _flatten(a) | _flatten(b)
 
 
-def _operands(call: Call, given: list[Places]) -> tuple[str, list[Places]]:
-    """The callee of an in-place call by name, and the places of its arguments."""
+def _operands(call: Call, given: list[Origins]) -> tuple[str, list[Origins]]:
+    """The callee of an in-place call by name, and the origins of its arguments."""
     callee = call.args[0]
     named = callee.name if isinstance(callee, (GlobalVar, ExternFunc)) else "the call"
     if call.op_name == "R.call_inplace_packed":

@@ -152,7 +152,7 @@ class PrimVerifier:
         if (stmt.kind == "thread_binding") != (stmt.thread is not None):
             self.report.add("E343", f"loop {name} of kind {stmt.kind} is bound to thread {stmt.thread}", stmt.span)
         if stmt.kind == "vectorized" or stmt.kind == "parallel":
-            load = certain_dependence(stmt, both_ways=stmt.kind == "parallel")
+            load = certain_dependence(stmt, both_directions=stmt.kind == "parallel")
             if load is not None:
                 text = f"iterations of the {stmt.kind} loop {name} read elements of {load.node.buffer.name} that others write"
                 self.report.add("E351", text, load.node.span or stmt.span, "make the loop serial")

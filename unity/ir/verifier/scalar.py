@@ -335,11 +335,11 @@ class ScalarVerifier:
         if type(expr) is Call and type(expr.op) is GlobalVar:
             for arg in expr.args:
                 self.visit(arg)
-            self._function_call(expr, expr.op, alone=True)
+            self._function_call(expr, expr.op, is_statement=True)
         else:
             self.visit(expr)
 
-    def _function_call(self, expr: Call, callee: GlobalVar, alone: bool = False) -> None:
+    def _function_call(self, expr: Call, callee: GlobalVar, is_statement: bool = False) -> None:
         if self.mod is None:
             return
         fn = self.mod.functions.get(callee.name)
@@ -355,7 +355,7 @@ class ScalarVerifier:
                 return
             taken = element_type(expr.ty)
             given_back = fn.ret_ty.dtype if isinstance(fn.ret_ty, PrimType) else DataType("void")
-            if given_back.code == "void" and not alone:
+            if given_back.code == "void" and not is_statement:
                 self.report.add("E337", f"{callee.name} returns nothing: a call of it is no value", expr.span)
             if given_back.code != "void" and taken is not given_back and (taken is None or taken.code != "void"):
                 self.report.add("E337", f"{callee.name} returns {given_back.name}, taken as {taken}", expr.span)

@@ -34,7 +34,7 @@ class GraphSizes:
         functions = list(mod.graph_functions().values())
         for fn in functions:
             for var, bounds in [*promised_bounds(fn).items(), *noted_bounds(fn).items()]:
-                least[var.name] = max(least.get(var.name, 0), bounds.least or 0)
+                least[var.name] = max(least.get(var.name, 0), bounds.lower or 0)
         for var in [var for fn in functions for var in _symbols(fn) if var.name in sizes]:
             self.sizes[var] = sizes[var.name]
             self.others[var] = max(other_size(sizes[var.name]), least.get(var.name, 0))

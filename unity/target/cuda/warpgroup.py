@@ -55,7 +55,7 @@ def product(w: FunctionWriter, call: Call) -> str:
     sums = element(w, call.args[10], call.args[11], total)
     held = load_words(w, sums, count, kind)
     operands, first = [], 2 * count  # the sums are results, then operands
-    if form.held:
+    if form.a_in_registers:
         operands += load_words(w, element(w, call.args[6], call.args[7], dtype), 4, "i32")
         left = "{" + ", ".join([f"${first + n}" for n in range(4)]) + "}"
     else:
@@ -68,10 +68,10 @@ def product(w: FunctionWriter, call: Call) -> str:
     else:
         operands.append(("i32", w.emit(f"zext i1 {w.value(added)} to i32")))
         before, keeps = f".reg .pred p; setp.ne.b32 p, ${first + len(operands) - 1}, 0; ", "p"
-    right = first + (4 if form.held else 1)
+    right = first + (4 if form.a_in_registers else 1)
     rest = [keeps] + ["1", "1"] * dtype.is_float
     if dtype.itemsize == 2:
-        rest += [str(int(form.across))] * (not form.held) + [str(int(form.turned))]
+        rest += [str(int(form.a_transposed))] * (not form.a_in_registers) + [str(int(form.b_transposed))]
     shape = f"m64n{form.columns}k{form.depth}.{NAMES[total.name]}.{NAMES[dtype.name]}.{NAMES[dtype.name]}"
     registers = ", ".join([f"${n}" for n in range(count)])
     text = f"{{ {before}wgmma.mma_async.sync.aligned.{shape} {{{registers}}}, {left}, ${right}, {', '.join(rest)}; }}"

@@ -60,7 +60,7 @@ class Matcher:
             del self.inside[self._inside_trail.pop()]
 
     def take(self, expr: Expr) -> bool:
-        """Note an expression as part of the match."""
+        """Record an expression as part of the match."""
         if expr not in self.inside:
             self.inside[expr] = None
             self._inside_trail.append(expr)

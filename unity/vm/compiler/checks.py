@@ -37,7 +37,7 @@ def check_bounds(to: FunctionTables) -> None:
     """Check the bounds that the function's attributes promise for the symbols that its parameters bound."""
     for var, bounds in promised_bounds(to.fn).items():
         ctx = to.context(f"symbol {var.name}", var.ty, var.span)
-        to.emit("check_bounds", ctx, bc.Size(("sym", to.slot_of[var])), bc.Imm(bounds.least), bc.Imm(bounds.most))
+        to.emit("check_bounds", ctx, bc.Size(("sym", to.slot_of[var])), bc.Imm(bounds.lower), bc.Imm(bounds.upper))
 
 
 def check(to: FunctionTables, reg: bc.Reg, ty: Type, ctx: bc.Imm, pending: list[tuple[bc.Reg, bc.Imm, tuple[Expr, ...]]], what: str,

@@ -92,7 +92,7 @@ class ExprCompiler:
         raise NotImplementedError
 
     def declare(self, buffer: Buffer) -> None:
-        """Note that a buffer is declared here."""
+        """Record that a buffer is declared here."""
 
     def index(self, expr: Expr) -> Closure:
         """An integer that takes part in the arithmetic of addresses."""

@@ -52,7 +52,7 @@ class Loop:
         self.continued: Env = None
 
     def continuing(self, live: Env) -> Env:
-        """The lanes at the end of a turn, with those that went on to it directly."""
+        """The lanes at the end of an iteration, with those that continued."""
         if self.continued is not None:
             live, self.continued = union_lanes(live, self.continued), None
         return live
@@ -70,7 +70,7 @@ class StmtCompiler(BlockCompiler):
     def __init__(self, expr: ExprCompiler, tick: Callable[[Any], None] | None) -> None:
         super().__init__(expr)
         self.tick = tick
-        """Told of every turn of a loop."""
+        """Told of every iteration of a loop."""
         self.loops: list[Loop] = []
         self.handlers: dict[type, Callable[[Any], Run]] = {
             SeqStmt: self._seq, For: self.loop, While: self._while, IfThenElse: self._if, Bind: self._bind,
@@ -108,7 +108,7 @@ class StmtCompiler(BlockCompiler):
         return lambda then_case, first, else_case, other: (then_case(first), else_case(other))
 
     def divergent_loop(self, loop: Loop, body: Run, first: Value, count: Value, stride: Value, env: Env) -> Env:
-        """A loop whose lanes turn differently often."""
+        """A loop whose lanes have different numbers of iterations."""
         raise NotImplementedError
 
     # ---- control

@@ -141,7 +141,7 @@ class ExprCompiler(SharedCompiler):
     # ---- memory
 
     def declare(self, buffer: Buffer) -> None:
-        """Note that a buffer is declared here: guards of the enclosing blocks do not cover it."""
+        """Record that a buffer is declared here: guards of the enclosing blocks do not cover it."""
         for key in self.guards:
             key.inside.add(buffer)
 

@@ -48,14 +48,14 @@ class StmtCompiler(SharedCompiler):
 
     def loop(self, stmt: For) -> Run:
         """A loop; a parallel one is watched for races between its iterations."""
-        turns, machine = super().loop(stmt), self.machine
+        serial, machine = super().loop(stmt), self.machine
         if stmt.kind != "parallel":
-            return turns
+            return serial
 
         def run(env: Env) -> Env:
             machine.frames.append(ParallelFrame(stmt.loop_var, stmt.span, env, Memory.fresh(0, "mark").serial))
             try:
-                return turns(env) or self._early(env)
+                return serial(env) or self._early(env)
             finally:
                 machine.frames.pop()
 

@@ -380,7 +380,7 @@ def end_stores(wave: Wave) -> None:
 
 
 def still_read(wave: Wave, storage: Storage, cells: np.ndarray, lanes: np.ndarray, site: Site, by: np.ndarray) -> None:
-    """Note that an instruction beside the threads has read cells until now, for those of ``lanes`` that are ``by``."""
+    """Record that an instruction beside the threads has read cells until now, for those of ``lanes`` that are ``by``."""
     if storage.shadow is not None:
         some = np.isin(lanes, by)
         storage.shadow.readers.forget(cells[some].ravel())

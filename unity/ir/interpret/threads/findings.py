@@ -101,7 +101,7 @@ class Log:
         return made
 
     def add(self, key: object, finding: Finding, count: int) -> None:
-        """Note a finding; further ones under the same key are counted."""
+        """Record a finding; further ones under the same key are counted."""
         known = self.findings.get(key)
         if known is None:
             self.findings[key] = finding

@@ -126,21 +126,21 @@ class Shadow:
             self.atomics.grow(cells)
 
     def read(self, cells: np.ndarray, codes: np.ndarray, now: Now, report: Report) -> None:
-        """Note reads and report races with earlier writes."""
+        """Record reads and report races with earlier writes."""
         self._against_writer(cells, codes, now, report)
         if self.atomics is not None:
             self.atomics.clash(cells, codes, now, report)
         self.readers.record(cells, codes, now)
 
     def atomic(self, cells: np.ndarray, codes: np.ndarray, now: Now, report: Report) -> None:
-        """Note atomic updates and report races with earlier plain accesses."""
+        """Record atomic updates and report races with earlier plain accesses."""
         assert self.atomics is not None
         self._against_writer(cells, codes, now, report)
         self.readers.clash(cells, codes, now, report)
         self.atomics.record(cells, codes, now)
 
     def write(self, cells: np.ndarray, codes: np.ndarray, now: Now, report: Report) -> None:
-        """Note writes and report races with earlier accesses and with each other."""
+        """Record writes and report races with earlier accesses and with each other."""
         self._against_writer(cells, codes, now, report)
         self.readers.clash(cells, codes, now, report)
         if self.atomics is not None:

@@ -1,7 +1,7 @@
-"""Statements of a kernel: thread axes, loops whose lanes turn differently often, and its memory.
+"""Statements of a kernel: thread axes, loops of divergent lanes, and its memory.
 
-Memory of a kernel is static: an allocation inside a loop is one memory for all turns, so that races between turns are seen,
-but nothing in it counts as written when a turn begins.
+Memory of a kernel is static: an allocation inside a loop is one memory for all iterations, so that races between them are seen,
+but nothing in it counts as written when one begins.
 """
 
 from __future__ import annotations
@@ -121,15 +121,15 @@ class StmtCompiler(SharedCompiler):
         """A loop, or the threads along an axis; the accesses of a vectorized loop are counted as one."""
         if stmt.kind == "thread_binding":
             return self._thread_axis(stmt.loop_var, stmt.body, self.expr.index(stmt.min))
-        turns, wave = super().loop(stmt), self.wave
+        serial, wave = super().loop(stmt), self.wave
         if stmt.kind != "vectorized":
-            return turns
+            return serial
 
         def run(mask: Mask) -> Env:
             if wave.together is not None:
-                return turns(mask)
+                return serial(mask)
             wave.together = {}
-            left = turns(mask)
+            left = serial(mask)
             wave.count_together()
             return left
 
@@ -138,7 +138,7 @@ class StmtCompiler(SharedCompiler):
     def divergent_loop(
         self, loop: Loop, body: Run, first: Value, count: Value, stride: Value, env: Mask
     ) -> Mask | None:
-        """A loop whose lanes turn differently often."""
+        """A loop whose lanes have different numbers of iterations."""
         var, span = loop.stmt.loop_var, loop.stmt.span  # type: ignore[union-attr]
         dtype = dtype_of(var).numpy.type
         if np.any(np.asarray(stride) < 1):

@@ -29,7 +29,7 @@ def count_shared(site: Site, address: np.ndarray, active: np.ndarray, width: int
 
 @lru_cache(512)
 def _shared_work(patterns: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Passes over the banks that rows of words take, and the least they could; a loop has the same rows in every turn."""
+    """Passes over the banks that rows of words take, and the least they could; a loop has the same rows in every iteration."""
     rows = np.frombuffer(patterns, np.int64).reshape(-1, WARP)
     words_per_lane = max(1, -(-width // BANK_BYTES))
     part = max(1, WARP // words_per_lane)

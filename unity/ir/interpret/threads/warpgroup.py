@@ -75,13 +75,13 @@ def _product(compiler: ExprCompiler, call: Call) -> Closure:
     column = np.arange(form.columns)
     wide = width // item
     b_cells = column * width + k[:, None] * item
-    if form.turned:
+    if form.b_transposed:
         b_cells = k[:, None] * width + (column // wide * form.pitch + column % wide) * item
     b = _Tile(compiler, call, 8, form.operand, width, b_cells)
-    next_row, next_step = (item, width) if form.across else (width, item)
+    next_row, next_step = (item, width) if form.a_transposed else (width, item)
     a_cells = np.arange(16)[:, None] * next_row + k * next_step
-    a = _Tile(compiler, call, 6, form.operand, width, a_cells) if not form.held else None
-    registers = Operand(compiler, call, 6, form.operand, "load") if form.held else None
+    a = _Tile(compiler, call, 6, form.operand, width, a_cells) if not form.a_in_registers else None
+    registers = Operand(compiler, call, 6, form.operand, "load") if form.a_in_registers else None
     (a_row, a_column), _ = LAYOUTS[("m16n8k16", 16) if item == 2 else ("m16n8k32", 8)]
     d = Operand(compiler, call, 10, form.total, "store")
     before = Operand(compiler, call, 10, form.total, "load")

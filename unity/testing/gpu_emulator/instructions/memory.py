@@ -249,8 +249,8 @@ def _apply(operation: str, join: Join | None, new: Rows, other: Rows | None, kep
         starts = np.flatnonzero(fresh)
         rank = np.arange(len(at)) - np.repeat(starts, np.diff(np.append(starts, len(at))))
         old = np.empty(len(at), memory.dtype)
-        for turn in range(int(rank.max()) + 1):
-            lanes = order[rank == turn] if turn else order[starts]
+        for number in range(int(rank.max()) + 1):
+            lanes = order[rank == number] if number else order[starts]
             cells = at[lanes]
             before = memory[cells]
             old[lanes] = before

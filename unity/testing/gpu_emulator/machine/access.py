@@ -373,7 +373,7 @@ class Access:
         return f"{space} memory at byte {offset}"
 
     def race(self, batch: Batch, space: str, offsets: np.ndarray, before: np.ndarray, now: np.ndarray) -> None:
-        """Note accesses that race with earlier ones, one finding for each pair of instructions."""
+        """Record accesses that race with earlier ones, one finding for each pair of instructions."""
         low = (1 << SITE_BITS) - 1
         log, geometry = batch.launch.log, batch.geometry
         pairs = (before & low) << SITE_BITS | (now & low)

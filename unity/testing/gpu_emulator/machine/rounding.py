@@ -25,8 +25,8 @@ class Format:
     """A binary format: bits of precision, the least exponent of a normal number, the greatest number."""
 
     precision: int
-    least: int
-    most: float
+    lowest: int
+    highest: float
     infinite: bool = True
 
 
@@ -59,15 +59,15 @@ TO_INTEGER: dict[str, Callable[[Rows], Rows]] = {
 def round_to(values: Rows, form: Format, mode: str) -> Rows:
     """Doubles that are numbers of a format."""
     _, exponent = np.frexp(values)
-    unit = np.maximum(exponent - form.precision, form.least - form.precision + 1)
+    unit = np.maximum(exponent - form.precision, form.lowest - form.precision + 1)
     found: Rows = np.ldexp(TO_INTEGER[mode](np.ldexp(values, -unit)), unit)
-    over = np.abs(found) > form.most
+    over = np.abs(found) > form.highest
     if over.any():
         kept = mode == "rz"
         up = np.isinf(values) | (
             found > 0 if mode == "rp" else found < 0 if mode == "rm" else np.full(found.shape, not kept)
         )
-        found = np.where(over, np.copysign(np.where(up, np.inf, form.most), found), found)
+        found = np.where(over, np.copysign(np.where(up, np.inf, form.highest), found), found)
     return found
 
 
@@ -78,7 +78,7 @@ def encode(values: Rows, name: str, mode: str = "rn", finite: bool = False) -> R
     form = FORMATS[name]
     found = round_to(values, form, mode)
     if finite or not form.infinite:
-        found = np.where(np.isnan(found), found, np.clip(found, -form.most, form.most))
+        found = np.where(np.isnan(found), found, np.clip(found, -form.highest, form.highest))
     if name in SMALL:
         bits = found.astype("f4").astype(SMALL[name]).view("u1")
     elif name == "bf16":

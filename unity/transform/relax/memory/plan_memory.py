@@ -207,9 +207,9 @@ class SizeBounds:
         self.analyzer = Analyzer()
         for var, bounds in self.bounds.items():
             lowest = -_MOST if var in fn.params else 0  # a scalar may be negative, a dimension may not
-            least = lowest if bounds.least is None else max(bounds.least, lowest)
-            self.analyzer.bind_range(var, least, _MOST if bounds.most is None else bounds.most)
-        self.limited = any([b.most is not None for b in self.bounds.values()])
+            least = lowest if bounds.lower is None else max(bounds.lower, lowest)
+            self.analyzer.bind_range(var, least, _MOST if bounds.upper is None else bounds.upper)
+        self.limited = any([b.upper is not None for b in self.bounds.values()])
 
     def most(self, dim: Expr) -> Expr:
         """A number that a dimension never exceeds where one is known, else the dimension."""

@@ -39,7 +39,7 @@ class _Cleaner:
         self.seen: set[int] = set()
 
     def use(self, value: Any) -> None:
-        """Note the variables in a part of the function as it was."""
+        """Record the variables in a part of the function as it was."""
         post_order(value, self._note, self.seen)
 
     def _note(self, node: Any) -> None:

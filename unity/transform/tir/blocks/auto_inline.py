@@ -213,7 +213,7 @@ class _Program:
                     self.blocked.add(node.buffer)
 
     def read(self, index: int, nodes: Sequence[Any]) -> None:
-        """Note the blocks of a statement and what it reads: the loads among its nodes."""
+        """Record the blocks of a statement and what it reads: the loads among its nodes."""
         self.blocks[index] = realizes(self.stmts[index])
         for buffer in {node.buffer for node in nodes if type(node) is BufferLoad}:
             self.readers.setdefault(buffer, set()).add(index)

@@ -98,15 +98,15 @@ class _Panel:
         loop, used = self.loop, set(used_vars(base))
         last = add(loop.min, sub(loop.extent, int_imm(1, self.ty)))
         values: dict[Var, Expr] = {loop.loop_var: minimum(add(loop.loop_var, int_imm(self.tiles, self.ty)), last)}
-        turn = next((part for var, part in lines.items() if var in used), None)
-        count = turn.extent.value if turn is not None and type(turn.extent) is IntImm else 1
+        lines_loop = next((part for var, part in lines.items() if var in used), None)
+        count = lines_loop.extent.value if lines_loop is not None and type(lines_loop.extent) is IntImm else 1
         left = self.left(used)
         each = count if left is None else -(-count // self.tiles) if self.tiles > 1 else 1
         first = int_imm(0, self.ty) if left is None else mul(left, int_imm(each, self.ty))
         made = []
         for line in range(each):
-            if turn is not None:
-                values[turn.loop_var] = minimum(add(first, int_imm(line, self.ty)), int_imm(count - 1, self.ty))
+            if lines_loop is not None:
+                values[lines_loop.loop_var] = minimum(add(first, int_imm(line, self.ty)), int_imm(count - 1, self.ty))
             there = buffer_load(load.buffer, substitute(base, values))
             made.append(prefetch_of(there, SECOND_LEVEL))
         fetching = -(-count // each)

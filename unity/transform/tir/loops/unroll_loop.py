@@ -99,7 +99,7 @@ def statement_count(body: Stmt) -> int:
 
 
 def _instructs(loop: For) -> bool:
-    """True if an instruction of the device is told the turn of a loop."""
+    """True if an instruction of the device is told the iteration of a loop."""
     calls = [call for call in collect(loop.body, Call) if call.op_name.startswith(_INSTRUCTIONS)]
     told = [a for call in calls for k, a in enumerate(call.args) if k not in _COMPUTED.get(call.op_name, ())]
     return any([uses_any(argument, (loop.loop_var,)) for argument in told])

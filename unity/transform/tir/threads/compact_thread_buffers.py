@@ -83,7 +83,7 @@ class _Compact:
             bound = [v for v in used if v in self.values]
             changing = {l.loop_var for l in (*sharing, *collect(scope.stmt, For))} if bound else set()
             if unknown or any([self._moves(v, changing) for v in bound]):
-                # a corner that some access does not know, or that may differ between threads and turns
+                # a corner that some access does not know, or that may differ between threads and iterations
                 low, size = int_imm(0, prim_type(dtype_of(extent))), extent
             padding = buffer.scope != "local" and axis == len(buffer.shape) - 1
             if (

@@ -2,7 +2,7 @@
 
 A statement of stage ``s`` of iteration ``k`` runs in turn ``k + s``. The turns before all stages are busy are the prologue,
 those after the last iteration has begun are the epilogue. Both are unrolled, with guards if the loop may be shorter than the
-pipeline. If only asynchronous copies run ahead, there is no epilogue: the last turns belong to the loop and begin no copies.
+pipeline. If only asynchronous copies run ahead, there is no epilogue: the last iterations belong to the loop and begin no copies.
 Buffers that pass values between stages have several versions, and iteration ``k`` uses version ``k`` modulo their number.
 
 Rewrite, stages 0 and 1: ``for k in range(n): { S <- A[k]; use S }`` -> ``S: alloc (2, ..); if 0 < n: S[0] <- A[0]; for k in
@@ -55,8 +55,8 @@ ASYNC_SCOPE = "async_scope"
 
 @dataclass(slots=True)
 class _Part:
-    """A statement of the loop: its stage, its place in a turn, whether it copies to shared memory asynchronously, memory it
-    reads and writes."""
+    """A statement of the loop: its stage, its position in an iteration, whether it copies to shared memory asynchronously, memory
+    it reads and writes."""
 
     stmt: Stmt
     stage: int
@@ -105,9 +105,9 @@ class _Pipeline:
         self.groups = sorted(
             is_async, key=lambda stage: max([p.order for p in parts if p.is_async and p.stage == stage])
         )
-        """Asynchronous stages in the order in which a turn commits their groups of copies."""
+        """Asynchronous stages in the order in which an iteration commits their groups of copies."""
         self.closed = all([part.is_async for part in parts if part.stage < self.depth])
-        """True if there is no epilogue: only copies run ahead, and the last turns begin none."""
+        """True if there is no epilogue: only copies run ahead, and the last iterations begin none."""
 
     def _refuse(self, text: str, part: _Part) -> PassError:
         where = f"the software pipeline of loop {self.loop.loop_var.name}"
@@ -148,7 +148,7 @@ class _Pipeline:
         pointer = buffer.data
         return pointer in users[0].writes and pointer not in {l.buffer.data for l in collect(users[0].stmt, BufferLoad)}
 
-    # ---- turns
+    # ---- iterations
 
     def statements(self) -> Stmt:
         """The prologue, the loop and the epilogue."""
@@ -186,7 +186,7 @@ class _Pipeline:
         return seq(*made, *arrived)
 
     def _iteration(self, iteration: Expr, runs: Any, guarded: bool) -> list[Stmt]:
-        """The statements of one turn whose stages run; ``guarded``: the loop may have fewer iterations."""
+        """The statements of one iteration whose stages run; ``guarded``: the loop may have fewer iterations."""
         active = [part for part in self.turned if runs(part.stage)]
         made = self._wait([self._behind(part, 0, False) for part in active])
         closed = 0
@@ -210,7 +210,7 @@ class _Pipeline:
 
     def _behind(self, part: _Part, closed: int, same: bool) -> int | None:
         """The number of groups committed after the one that a statement needs, once its turn has committed ``closed`` groups. None
-        if it needs no group, or waits elsewhere. ``same``: it needs copies of its own turn."""
+        if it needs no group, or waits elsewhere. ``same``: it needs copies of its own iteration."""
         found: list[int] = []
         for place, stage in enumerate(self.groups):
             given = {v for other in self.parts if other.is_async and other.stage == stage for v in other.writes}

@@ -66,7 +66,7 @@ class _Axis:
         return any([v in self.differs for v in used_vars(node)])
 
     def _mark(self, stmt: Any, under: bool) -> None:
-        """Note variables and memory that differ; ``under``: the statement itself does not run in all virtual threads."""
+        """Record variables and memory that differ; ``under``: the statement itself does not run in all virtual threads."""
         kind = type(stmt)
         if kind is Bind:
             if under or self.differing(stmt.value):
@@ -147,10 +147,10 @@ class _Axis:
         """A statement once for each virtual thread."""
         self._check(stmt)
         var = Var(self.var.name, self.var.ty, self.var.span)
-        turn = fresh_copy(
+        body = fresh_copy(
             Versions(self.own, lambda _: self.var, self.fragments)(substitute(stmt, self.values)), {self.var: var}
         )
-        return For(var, const(0, dtype_of(var)), self.extent, "unrolled", turn)
+        return For(var, const(0, dtype_of(var)), self.extent, "unrolled", body)
 
     def _check(self, stmt: Stmt) -> None:
         calls = collect(stmt, Call)
