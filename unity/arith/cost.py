@@ -114,7 +114,7 @@ def _symbols(fn: PrimFunc) -> list[Var]:
 
 def keep_cost(fn: PrimFunc, source: PrimFunc) -> PrimFunc:
     """A schedule of a program with the work of its source in it: tiles that reach beyond the last row do no more of that."""
-    cost, number = cost_of(source), {var: place for place, var in enumerate(_symbols(source))}
+    cost, number = cost_of(source), {var: index for index, var in enumerate(_symbols(source))}
     try:
         amounts = [to_formula(amount, number.__getitem__) for amount in (cost.flops, cost.read, cost.written)]
     except (NoFormula, KeyError):  # an extent that is loaded

@@ -60,10 +60,10 @@ class IndexMap(Node):
         variables = [index_var(name, index_dtype) for name in names]
         made = mapping_function(*variables)
         given = list(made) if isinstance(made, (list, tuple)) else [made]
-        places = [k for k, item in enumerate(given) if item is IndexMap.AXIS_SEPARATOR]
+        separators = [k for k, item in enumerate(given) if item is IndexMap.AXIS_SEPARATOR]
         indices = [item for item in given if item is not IndexMap.AXIS_SEPARATOR]
         finals = tuple([item if isinstance(item, Expr) else const(item, index_dtype) for item in indices])
-        return IndexMap(tuple(variables), finals, tuple([place - k for k, place in enumerate(places)]))
+        return IndexMap(tuple(variables), finals, tuple([place - k for k, place in enumerate(separators)]))
 
     def with_dtype(self, dtype: str) -> IndexMap:
         """The map of indices of an integer type."""

@@ -111,8 +111,8 @@ def check_gpu(
 
     ``args`` are those of the function ``name`` ("main", or the only function that is no kernel): numpy arrays, tensors,
     numbers. A tensor program writes into its arrays, as on the device. ``pipeline`` is run on the module first: ``GPU_PIPELINE``
-    for a scheduled program that has no barriers yet. ``max_lanes`` bounds the threads run side by side, ``max_steps`` the iterations
-    of loops. ``traffic``: count what memory does; a run without takes less time.
+    for a scheduled program that has no barriers yet. ``max_lanes`` bounds the threads run side by side, ``max_steps`` the
+    iterations of loops. ``traffic``: count what memory does; a run without takes less time.
 
     Raises: InterpreterError for arguments that do not fit and for programs that cannot be run at all (E367 to E369 and E372
     among them), VerifyError for a program that breaks the rules of the IR. Faults of the program itself are not raised, see

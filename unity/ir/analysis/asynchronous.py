@@ -120,13 +120,13 @@ def tensor_copy(call: Call) -> TensorCopy | str:
     if call.op_name == WINDOWED:
         return _windowed(call)
     dtype = call.ty.dtype if isinstance(call.ty, PrimType) else DataType("void")
-    place = 3 if call.op_name == STORE else 4
-    numbers, rank = call.args[place + 1 :], (len(call.args) - place - 1) // 3
+    operand_index = 3 if call.op_name == STORE else 4
+    numbers, rank = call.args[operand_index + 1 :], (len(call.args) - operand_index - 1) // 3
     if len(numbers) != 3 * rank or not 1 <= rank <= 5:
         return "it takes a size, a box and a corner for each of 1 to 5 axes"
     sizes, corner = numbers[:rank], numbers[2 * rank :]
     box = tuple([int_value(extent, 0) for extent in numbers[rank : 2 * rank]])
-    swizzle = int_value(call.args[place], -1)
+    swizzle = int_value(call.args[operand_index], -1)
     if not all([1 <= extent <= MOST_BOX for extent in box]):
         return f"a box of {box}: constants from 1 to {MOST_BOX} are needed"
     return _wrong_rows(dtype, swizzle, sizes, box) or TensorCopy(dtype, swizzle, sizes, box, corner)

@@ -339,9 +339,9 @@ def independent(loop: For, private: Collection[Var] = ()) -> bool:
     if found.opaque:
         return False
     stores = [a for a in found.accesses if a.stores and a.node.buffer.data not in private]
-    for place, store in enumerate(stores):
+    for index, store in enumerate(stores):
         others = [
-            *stores[place:],
+            *stores[index:],
             *[a for a in found.accesses if not a.stores and a.node.buffer.data is store.node.buffer.data],
         ]
         if any([distance(found, store, other) != DISJOINT for other in others]):

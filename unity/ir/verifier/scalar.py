@@ -320,9 +320,9 @@ class ScalarVerifier:
 
     def _argument_kinds(self, expr: Call, name: str) -> None:
         """Addresses and vectors where an intrinsic needs them."""
-        place = _ADDRESS_AT.get(name)
-        if place is not None:
-            dtype = element_type(expr.args[place].ty)
+        operand = _ADDRESS_AT.get(name)
+        if operand is not None:
+            dtype = element_type(expr.args[operand].ty)
             if dtype is None or dtype.code != "handle":
                 self.bad(expr, f"{name} needs an address, got {dtype}")
         if name in ("T.vectorlow", "T.vectorhigh"):

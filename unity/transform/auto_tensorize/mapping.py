@@ -106,7 +106,7 @@ def _loops(sch: Schedule, block: BlockRV, pairing: Pairing, allow_padding: bool)
     loops = sch.get_loops(block)
     chosen: dict[int, int] = {}
     loop_map: dict[LoopRV, For] = {}
-    for place, (axis, extent) in reversed(list(enumerate(zip(description.block.iter_vars, description.extents)))):
+    for index, (axis, extent) in reversed(list(enumerate(zip(description.block.iter_vars, description.extents)))):
         left = [k for k in _counterparts(pairing, axis) if k not in chosen]
         if not left:
             return _missing(pairing, axis)
@@ -118,7 +118,7 @@ def _loops(sch: Schedule, block: BlockRV, pairing: Pairing, allow_padding: bool)
         if loop is None or loop in loop_map:
             return f"iterator {axes[best].var.name} has no loop of its own that runs a multiple of {extent} times"
         chosen[best] = extent
-        loop_map[loop] = description.loops[place]
+        loop_map[loop] = description.loops[index]
     paddings = [n if (n := chosen.get(k, 1)) > 1 and _extent(axis) % n else 1 for k, axis in enumerate(axes)]
     order = {loop: position for position, loop in enumerate(description.loops)}
     return TensorizeInfo(loop_map, order, paddings if max(paddings, default=1) > 1 else None)

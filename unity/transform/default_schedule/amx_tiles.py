@@ -119,19 +119,19 @@ def schedule_tile_block(
     outer += [j0, *lines, i0]
     *around, depth = [loops[axis.var] for axis in contraction.reductions]
     sch.reorder(*outer, *around, i1, j1, depth)
-    place: LoopRV = sch.fuse(*outer) if shared and len(outer) > 1 else outer[-1]
+    at: LoopRV = sch.fuse(*outer) if shared and len(outer) > 1 else outer[-1]
     if shared:
-        sch.parallel(place)
+        sch.parallel(at)
     sums = sch.cache_write(block, 0, "amx.tile")
-    sch.reverse_compute_at(sums, place)
-    sch.reverse_compute_at(after, place)
+    sch.reverse_compute_at(sums, at)
+    sch.reverse_compute_at(after, at)
     init = sch.decompose_reduction(block, around[0] if around else i1)
     split_and_vectorize(sch, sch.get_loops(after)[-1], lanes, unroll=True)
     side = f"{shape.rows}x{shape.columns}_{shape.kind}"
     sch.tensorize(sch.get_loops(init)[-2], f"amx_fill_{side}")
     sch.tensorize(sch.get_loops(sums)[-2], f"amx_store_{side}")
     sch.tensorize(i1, shape.name)
-    return place
+    return at
 
 
 def _rows_in_cache(contraction: Contraction, row: IterVar, shape: TileBlock) -> int | None:

@@ -99,13 +99,13 @@ def tile_nest(
     elif written > 1:  # whatever is left over: LLVM writes a loop of its own for it
         sch.annotate(steps[-1], "unroll", written)
     sch.reorder(*outer, *chunks, *steps, *unrolled, *inner, j1, j2, *grouped)
-    panels, place = 0, outer[-1]
+    panels, at = 0, outer[-1]
     if is_large(contraction):
         near = steps_of(contraction.reductions) * vectors * lanes * contraction.weights.buffer.dtype.itemsize <= FETCHED
-        if place is not j0 and choose(contraction.block, "prefetch", (0, 1), near):
+        if at is not j0 and choose(contraction.block, "prefetch", (0, 1), near):
             panels = outer.index(j0) + 1
-        place = _shared(sch, outer, panels)
-    sch.reverse_compute_at(after, place)
+        at = _shared(sch, outer, panels)
+    sch.reverse_compute_at(after, at)
     if chunks:
         on_tile = sum_chunks(sch, block, chunks, steps[0], contraction.block.name)
     else:
@@ -121,8 +121,8 @@ def tile_nest(
             sch.unroll(loop)
     if dot is not None:
         sch.tensorize(j2, dot.name)
-    _consume(sch, after, place, lanes)
-    return place
+    _consume(sch, after, at, lanes)
+    return at
 
 
 def _weights_cached(contraction: Contraction) -> bool:
@@ -156,10 +156,10 @@ def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
     return first if count == len(outer) else outer[-1]
 
 
-def _consume(sch: Schedule, after: BlockRV, place: LoopRV, lanes: int) -> None:
+def _consume(sch: Schedule, after: BlockRV, at: LoopRV, lanes: int) -> None:
     """The consumer on a tile: its last loop in vectors, the others of the tile unrolled."""
     around = sch.get_loops(after)
-    mine = around[[sch.get(loop) for loop in around].index(sch.get(place)) + 1 :]
+    mine = around[[sch.get(loop) for loop in around].index(sch.get(at)) + 1 :]
     if not mine:
         return
     *others, last = mine
@@ -168,10 +168,10 @@ def _consume(sch: Schedule, after: BlockRV, place: LoopRV, lanes: int) -> None:
         sch.unroll(loop)
 
 
-def transpose_tile(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: int) -> None:
+def transpose_tile(sch: Schedule, then: BlockRV, copy: BlockRV, at: LoopRV, rows: int) -> None:
     """Let the block that transposes a tile follow it: rows of the tile are neighbours in its output."""
     sch.set_scope(copy, 0, "local")
-    sch.reverse_compute_at(then, place)
+    sch.reverse_compute_at(then, at)
     *_, last = sch.get_loops(then)
     extent = sch.get(last).extent
     if type(extent) is IntImm and extent.value <= rows:

@@ -46,22 +46,22 @@ def read_packed(
     forms: dict[int, Form] = {}
     for name, packed in layouts.items():
         for args in calls[name]:
-            for place, layout in [item for item in packed.items() if not item[1].joined]:
-                forms.setdefault(args[place].data.data_ptr, (args[place], layout))
+            for index, layout in [item for item in packed.items() if not item[1].joined]:
+                forms.setdefault(args[index].data.data_ptr, (args[index], layout))
     made: dict[str, PackedRead] = {}
     for name, fn in functions.items():
         if fn.attrs.get(SCHEDULED) or len(calls.get(name, ())) != 1:
             continue
-        for place, value in enumerate(calls[name][0]):
+        for index, value in enumerate(calls[name][0]):
             form = forms.get(value.data.data_ptr) if type(value) is Constant and owned(value.data) else None
             order = None if form is None else _order(peek(value.data), peek(form[0].data))
             if form is None or order is None:
                 continue
             reader = made.get(name) or PackedRead(fn)
-            changed = _reading(reader.func, place, order, form)
+            changed = _reading(reader.func, index, order, form)
             if changed is not None:
                 reader.func = changed
-                reader.forms[place] = form
+                reader.forms[index] = form
                 made[name] = reader
     return made
 

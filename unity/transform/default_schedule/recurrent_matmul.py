@@ -38,9 +38,9 @@ class _Products(Rewriter):
         self.fn, self.machine = fn, machine
         reads = [load.buffer for load in collect(fn.body, BufferLoad)]
         self.constant = {
-            buffer: place
-            for place, param in enumerate(fn.params)
-            if place in constants and (buffer := fn.buffer_map.get(param)) is not None and reads.count(buffer) == 1
+            buffer: index
+            for index, param in enumerate(fn.params)
+            if index in constants and (buffer := fn.buffer_map.get(param)) is not None and reads.count(buffer) == 1
         }
         self.around: list[For] = []
         self.panels: dict[int, tuple[Buffer, Packing]] = {}

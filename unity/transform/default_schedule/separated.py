@@ -77,7 +77,7 @@ def _along(block: Block) -> tuple[BufferLoad, int, IterVar, IterVar] | None:
     if outside or len(steps) < 2 or None in [int_value(extent) for extent in load.buffer.shape]:
         return None
     for at, here in enumerate(used):
-        others = {axis for place, there in enumerate(used) if place != at for axis in there}
+        others = {axis for position, there in enumerate(used) if position != at for axis in there}
         rows, along = [axis for axis in here if axis.kind == "S"], [axis for axis in here if axis.kind == "R"]
         if len(rows) == len(along) == 1 and not others & set(here) and others & set(steps):
             return load, at, rows[0], along[0]

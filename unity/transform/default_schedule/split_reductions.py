@@ -78,14 +78,14 @@ def pieces_of(stmt: Stmt) -> Pieces | str:
         return "cells enough for the threads, or little work"
     most = min(MOST_PIECES, work // PIECE_WORK)
     found = []
-    for place, loop in enumerate(nest.loops):
+    for index, loop in enumerate(nest.loops):
         extent, line = extent_of(loop), 1
         if any([stride_class(load, iterator[loop.loop_var]) == 1 for load in operands]):
             line = LINE
         for count in range(max(FEW, most // 2), most + 1) if loop not in cells else ():
             size = extent // count // line * line
             if size > 1:
-                found.append((steps // extent * (extent - count * size), -count, place, size))
+                found.append((steps // extent * (extent - count * size), -count, index, size))
     if not found:
         return "no loop is long enough"
     found.sort()
@@ -93,10 +93,10 @@ def pieces_of(stmt: Stmt) -> Pieces | str:
     taken = choose(nest.realize.block, "pieces", range(options + 1), 0)
     if taken == options:
         return "it was decided that it stays whole"
-    _, count, place, size = found[taken]
-    rest = extent_of(nest.loops[place]) + count * size
+    _, count, index, size = found[taken]
+    rest = extent_of(nest.loops[index]) + count * size
     is_float_sum = type(update.store.value) is Add and dtype.is_float and dtype.bits == 32
-    return Pieces(nest.realize.block.name, place, -count, size, rest, is_float_sum)
+    return Pieces(nest.realize.block.name, index, -count, size, rest, is_float_sum)
 
 
 def schedule_split(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:

@@ -61,18 +61,18 @@ def attend_in_place(fn: Function, *, where_fast: bool = False) -> Function:
 
     def read(call: Call, rewriter: GraphRewriter, at: Var) -> Call:
         orders, args = list(layouts(call)), list(call.args)
-        for place in range(3):
-            calls = chain_of(args[place], at) if set(orders[place]) == set(AXES) else []
+        for index in range(3):
+            calls = chain_of(args[index], at) if set(orders[index]) == set(AXES) else []
             while calls and not any([one.op_name in MOVES for one in calls]):
                 calls.pop()
             while calls:
                 base = calls[-1].args[0]
-                found = _read_from(base, calls, orders[place])
+                found = _read_from(base, calls, orders[index])
                 if found is not None and not (near and _sequence_major(found[0])):
-                    orders[place], shape = found
+                    orders[index], shape = found
                     own = dims(base.ty)
                     is_whole = own is not None and same_dims(own, shape) is Answer.YES
-                    args[place] = base if is_whole else rewriter.emit(reshape(base, ShapeExpr(shape)))
+                    args[index] = base if is_whole else rewriter.emit(reshape(base, ShapeExpr(shape)))
                     break
                 calls.pop()
         return _with_layouts(call, orders, args)

@@ -158,10 +158,10 @@ def _families(programs: Iterable[tuple[str, _General | None]]) -> list[_Family]:
 
 def _without_outliers(family: _Family) -> _Family:
     """The members that have each number that most have in common."""
-    for place, column in enumerate(zip(*[general.numbers for _, general in family])):
+    for index, column in enumerate(zip(*[general.numbers for _, general in family])):
         value, count = Counter(column).most_common(1)[0]
         if 2 * count > len(column):
-            family = [member for member in family if member[1].numbers[place] == value]
+            family = [member for member in family if member[1].numbers[index] == value]
     return family
 
 

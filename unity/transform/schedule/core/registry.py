@@ -76,11 +76,11 @@ def accepts(annotation: str) -> Accepts:
 def _alternatives(annotation: str) -> list[str]:
     """The members of a union, at the top level."""
     parts, depth, start = [], 0, 0
-    for place, letter in enumerate(annotation):
+    for index, letter in enumerate(annotation):
         depth += {"[": 1, "]": -1}.get(letter, 0)
         if letter == "|" and depth == 0:
-            parts.append(annotation[start:place].strip())
-            start = place + 1
+            parts.append(annotation[start:index].strip())
+            start = index + 1
     return [*parts, annotation[start:].strip()]
 
 

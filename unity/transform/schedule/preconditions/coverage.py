@@ -313,9 +313,9 @@ def _one_writes_all(state: ScheduleState, loop: Sref, writers: Sequence[tuple[Sr
     """True if one of the blocks writes all cells that the others write in an iteration."""
     ana = analyzer_at(state, loop)
     boxes = [relaxed_region(state, b, w, loop) for b, w in writers]
-    for place, (block, region) in enumerate(writers):
+    for index, (block, region) in enumerate(writers):
         made = exact_region(state, block, region, loop)
-        others = boxes[:place] + boxes[place + 1 :]
+        others = boxes[:index] + boxes[index + 1 :]
         if made is not None and all([covers(ana, made, box, region.buffer.shape) for box in others]):
             return True
     return False

@@ -84,12 +84,12 @@ def nest_of(
     values: list[Expr] = []
     loops: list[tuple[Var, Expr]] = []
     guard: Expr = TRUE
-    for place, axis in enumerate(axes):
+    for index, axis in enumerate(axes):
         low, extent = _span(axis, axis.domain, domains.get(axis.var), ana)
         if is_int(extent, 1) and not preserve_unit_loops:
             value = low
         else:
-            loop = Var(f"{prefix}{place}", axis.var.ty)
+            loop = Var(f"{prefix}{index}", axis.var.ty)
             loops.append((loop, extent))
             ana.bind(loop, Range(const(0, dtype_of(loop)), extent))
             value = ana.simplify(add(low, loop))

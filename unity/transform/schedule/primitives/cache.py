@@ -222,8 +222,8 @@ def _declared(scope: Sref, buffer: Buffer, box: Sequence[IntSet], ana: Analyzer)
 def copy_nest(state: ScheduleState, at: Sref, source: Buffer, target: Buffer, box: Sequence[IntSet], name: str) -> Stmt:
     """Loops inside ``at`` that copy a box of a buffer, as a block ``name``."""
     axes = []
-    for place, dim in enumerate(source.shape):
-        var = Var(f"v{place}", prim_type(dtype_of(dim)))
+    for index, dim in enumerate(source.shape):
+        var = Var(f"v{index}", prim_type(dtype_of(dim)))
         axes.append(IterVar(var, Range(const(0, dtype_of(dim)), dim), "S"))
     cell = tuple([axis.var for axis in axes])
     load = buffer_load(source, *cell)

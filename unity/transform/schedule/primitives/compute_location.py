@@ -202,8 +202,8 @@ def _require_whole_domain(state: ScheduleState, block: Sref) -> None:
         return
     ana = analyzer_at(state, block, inside=False)
     found = iter_map(state, block)
-    for place, axis in enumerate(block.block.iter_vars):
-        s = found.indices[place] if found else None
+    for index, axis in enumerate(block.block.iter_vars):
+        s = found.indices[index] if found else None
         whole = s is not None and len(s.args) <= 1
         if s is not None and whole:
             extent: Expr = s.args[0].extent if s.args else const(1, dtype_of(axis.var))

@@ -88,15 +88,15 @@ def readings(blocks: list[BlockRealize], only: Buffer | None = None) -> dict[Buf
     """For each buffer, or ``only`` one, the blocks that read it."""
     found: dict[Buffer, list[Reading]] = {}
     for realize in blocks:
-        places: dict[Buffer, list[BufferLoad]] = {}
+        by_buffer: dict[Buffer, list[BufferLoad]] = {}
         for load in collect(realize.block, BufferLoad):
             if only is not None and load.buffer is not only:
                 continue
-            places.setdefault(load.buffer, []).append(load)
+            by_buffer.setdefault(load.buffer, []).append(load)
         extents = [i.domain.extent for i in realize.block.iter_vars]
         reduces = any([i.kind != "S" for i in realize.block.iter_vars])
         closed = type(realize.block.body) is not BufferStore
-        for buffer, loads in places.items():
+        for buffer, loads in by_buffer.items():
             found.setdefault(buffer, []).append(
                 Reading(realize, _distinct_indices(loads), Size(extents), reduces, closed)
             )

@@ -285,7 +285,7 @@ class _LoadVars:
     def __init__(self, outer: _LoadVars | None = None) -> None:
         self.outer = outer
         self.by_hash: dict[int, list[tuple[tuple[Expr, ...], Var]]] = {}
-        self.places: dict[Var, tuple[Expr, ...]] = {}
+        self.variables: dict[Var, tuple[Expr, ...]] = {}
         self.counts: dict[Var, int] = {}
 
     def find(self, indices: tuple[Expr, ...], key: int) -> Var | None:
@@ -308,7 +308,7 @@ class _LoadVars:
             return None
         var = Var(f"{load.buffer.name}_value", load.ty)
         self.by_hash.setdefault(key, []).append((load.indices, var))
-        self.places[var] = load.indices
+        self.variables[var] = load.indices
         self.counts[var] = 1
         return var
 
@@ -319,7 +319,7 @@ class _Region(Rewriter):
     def __init__(self, found: Definition, outer: _LoadVars | None) -> None:
         super().__init__({BufferLoad: self.load})
         self.definition = found
-        self.places = _LoadVars(outer)
+        self.variables = _LoadVars(outer)
         self.bound: set[Var] = set()
         self.lazy: list[tuple[Var, Expr]] = []
         """Stand-ins of lazy parts: finished once all places of this region are known."""
@@ -329,7 +329,7 @@ class _Region(Rewriter):
             return node
         if self.bound and any([v in self.bound for i in node.indices for v in used_vars(i)]):
             return self.definition.at(node.indices)
-        var = self.places.use(node, True)
+        var = self.variables.use(node, True)
         assert var is not None
         return var
 
@@ -359,11 +359,11 @@ def inline_value(expr: Expr, found: Definition, outer: _LoadVars | None = None) 
     region = _Region(found, outer)
     made: Expr = region(expr)
     if region.lazy:
-        made = substitute(made, {v: inline_value(part, found, region.places) for v, part in region.lazy})
+        made = substitute(made, {v: inline_value(part, found, region.variables) for v, part in region.lazy})
     once: dict[Var, Expr] = {}
-    for var, indices in reversed(region.places.places.items()):
+    for var, indices in reversed(region.variables.variables.items()):
         value = found.at(indices)
-        if region.places.counts[var] == 1 or is_trivial(value):
+        if region.variables.counts[var] == 1 or is_trivial(value):
             once[var] = value
         else:
             made = _bound(var, value, made)

@@ -158,11 +158,11 @@ def _block(plan: _Plan, first_row: Expr, first_column: Expr) -> Stmt:
                 parts.append(Bind(made, Shuffle(pair, tuple([const(k, "int32") for k in picks]), vector)))
                 lines[place] = made
         distance //= 2
-    places = prim_type(DataType("int64").with_lanes(side))
+    lanes = prim_type(DataType("int64").with_lanes(side))
     data = Var(f"{source.buffer.name}_lines", PointerType(prim_type(dtype), "local"))
     tile = Buffer(data, dtype, (const(side * side, "int64"),), name=data.name)
     for n, line in enumerate(lines):
-        where = Ramp(const(n * side, "int64"), const(1, "int64"), side, places)
+        where = Ramp(const(n * side, "int64"), const(1, "int64"), side, lanes)
         parts.append(BufferStore(tile, line, (where,)))
     row, lane = Var("row", index_type), Var("lane", index_type)
     cell = add(mul(row, int_imm(side, index_type)), lane)

@@ -67,13 +67,13 @@ def _axes_of(read: BufferLoad) -> dict[Var, tuple[int, int]]:
     quotient and its remainder by the extent of the second (as of groups that are joined); with the number of axes."""
     found: dict[Var, tuple[int, int]] = {}
     shape = read.buffer.shape
-    for place, index in enumerate(read.indices):
-        behind = read.indices[place + 1] if place + 1 < len(shape) else None
+    for position, index in enumerate(read.indices):
+        behind = read.indices[position + 1] if position + 1 < len(shape) else None
         if type(index) is Var:
-            found[index] = place, 1
+            found[index] = position, 1
         elif type(index) is FloorDiv and type(behind) is FloorMod and type(index.a) is Var and index.a is behind.a:
-            if _same(index.b, shape[place + 1]) and _same(behind.b, shape[place + 1]):
-                found[index.a] = place, 2
+            if _same(index.b, shape[position + 1]) and _same(behind.b, shape[position + 1]):
+                found[index.a] = position, 2
     return found
 
 
@@ -84,13 +84,13 @@ def _cell_by_cell(load: BufferLoad, first: BufferLoad, behind: Nest, consumer: U
     if set(axes) != set(consumer.axis):
         return False
     walked: set[int] = set()
-    for var, (place, parts) in axes.items():
-        whole = shape[place] if parts == 1 else mul(shape[place], shape[place + 1])
+    for var, (index, parts) in axes.items():
+        whole = shape[index] if parts == 1 else mul(shape[index], shape[index + 1])
         if not _same(extents[consumer.axis[var]], whole):
             return False
-        walked |= set(range(place, place + parts))
-    rest = [place for place in range(len(shape)) if place not in walked]
-    if not all([is_int(load.indices[place], 0) and is_int(shape[place], 1) for place in rest]):
+        walked |= set(range(index, index + parts))
+    rest = [index for index in range(len(shape)) if index not in walked]
+    if not all([is_int(load.indices[index], 0) and is_int(shape[index], 1) for index in rest]):
         return False
     return all([structural_equal(a, b) for a, b in zip(load.indices, first.indices)])
 

@@ -208,9 +208,9 @@ def _nest(plan: _Plan) -> Stmt:
         sizes[plan.rows] = plan.height
     turning = [loop for loop in order if not is_int(loop.extent, 1) and extent_of(loop) > sizes.get(loop, 1)]
     moved = list(turning)
-    for place in range(min(2, len(moved) - 1)):
-        at = choose(plan.nest.realize.block, f"loop_{place}", range(len(moved) - place), 0)
-        moved.insert(place, moved.pop(place + at))
+    for index in range(min(2, len(moved) - 1)):
+        at = choose(plan.nest.realize.block, f"loop_{index}", range(len(moved) - index), 0)
+        moved.insert(index, moved.pop(index + at))
     order = [moved.pop(0) if loop in turning else loop for loop in order]
     vectors = (line, plan.lanes)
     return over_tiles(order, sizes, plan.parallel, lambda corner, pieces: _Tile(plan, corner, pieces).write(), vectors)

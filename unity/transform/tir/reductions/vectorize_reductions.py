@@ -118,9 +118,9 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     moving = [load for load in operands_of(update) if stride_class(load, var) == 1]
     block, outputs = nest.realize.block, 1
     sizes = _sizes(nest, update, moving, machine.accumulators)
-    for place, (loop, size) in enumerate(sizes.items()):
+    for index, (loop, size) in enumerate(sizes.items()):
         fit = min(extent_of(loop), MOST_OUTPUTS, max(1, machine.accumulators // outputs))
-        sizes[loop] = choose(block, f"outputs_{place}", range(1, MOST_OUTPUTS + 1), size, fit)
+        sizes[loop] = choose(block, f"outputs_{index}", range(1, MOST_OUTPUTS + 1), size, fit)
         outputs *= sizes[loop]
     steps = extent_of(along) // lanes if type(along.extent) is IntImm else 8
     side = 1

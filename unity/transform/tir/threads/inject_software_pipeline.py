@@ -212,11 +212,11 @@ class _Pipeline:
         """The number of groups committed after the one that a statement needs, once its turn has committed ``closed`` groups. None
         if it needs no group, or waits elsewhere. ``same``: it needs copies of its own iteration."""
         found: list[int] = []
-        for place, stage in enumerate(self.groups):
+        for index, stage in enumerate(self.groups):
             given = {v for other in self.parts if other.is_async and other.stage == stage for v in other.writes}
             if not (given & part.reads) or (part.stage == stage) is not same:
                 continue
-            found.append((part.stage - stage) * len(self.groups) + closed - place - 1)
+            found.append((part.stage - stage) * len(self.groups) + closed - index - 1)
         return min(found, default=None)
 
     def _wait(self, needs: Sequence[int | None]) -> list[Stmt]:

@@ -169,8 +169,8 @@ def _of_whole_warps(values: _Values, at: _Group, size: int, groups: int) -> list
     warps = size // WARP
     staged = values.shared("warp", groups * warps)
     lane, warp = floormod(at.rank, WARP), floordiv(at.rank, WARP)
-    place = add(mul(at.group, warps), warp)
-    made = [*_in_lanes(values, WARP), _where(eq(lane, 0), _stored(staged, place, values.current))]
+    slot = add(mul(at.group, warps), warp)
+    made = [*_in_lanes(values, WARP), _where(eq(lane, 0), _stored(staged, slot, values.current))]
     width = _next_power(warps)
     first = mul(at.group, warps)
     inside = lt(lane, warps)
@@ -211,18 +211,18 @@ def _as_tree(values: _Values, at: _Group) -> list[Stmt]:
     size, groups = int_value(at.size), int_value(at.groups)
     staged = values.shared("tree", MAX_THREADS if size is None or groups is None else size * groups)
 
-    def place(rank: Expr) -> Expr:
+    def slot(rank: Expr) -> Expr:
         return add(mul(at.group, at.size), rank) if at.neighbours else add(mul(rank, at.groups), at.group)
 
     def halved(rest: Expr, half: Expr) -> list[Stmt]:
-        inside, here, there = lt(at.rank, rest), place(at.rank), place(add(at.rank, half))
+        inside, here, there = lt(at.rank, rest), slot(at.rank), slot(add(at.rank, half))
         if len(staged) == 1:  # one statement, in which no thread touches what another one does
             both = {values.reducer.lhs[0]: _load(staged[0], here), values.reducer.rhs[0]: _load(staged[0], there)}
             return [_where(inside, _stored(staged, here, [substitute(values.reducer.result[0], both)]))]
         step = values.combine([_load(buffer, there) for buffer in staged])
         return [_where(inside, step), _where(inside, _stored(staged, here, values.current))]
 
-    made = _stored(staged, place(at.rank), values.current)
+    made = _stored(staged, slot(at.rank), values.current)
     if size is not None:
         while size > 1:
             rest = size // 2
@@ -241,11 +241,11 @@ def _as_tree(values: _Values, at: _Group) -> list[Stmt]:
         steps += halved(_bound(steps, "rest", sub(left(0), half)), half)
         levels = (MAX_THREADS - 1).bit_length()
         made.append(For(level, const(0, _INT), const(levels, _INT), "serial", seq(*steps)))
-    return [*made, *values.store([_load(buffer, place(const(0, _INT))) for buffer in staged])]
+    return [*made, *values.store([_load(buffer, slot(const(0, _INT))) for buffer in staged])]
 
 
-def _stored(buffers: Sequence[Buffer], place: Expr, values: Sequence[Expr]) -> list[Stmt]:
-    return [BufferStore(buffer, value, (place,)) for buffer, value in zip(buffers, values)]
+def _stored(buffers: Sequence[Buffer], slot: Expr, values: Sequence[Expr]) -> list[Stmt]:
+    return [BufferStore(buffer, value, (slot,)) for buffer, value in zip(buffers, values)]
 
 
 def _where(condition: Expr, stmts: Sequence[Stmt]) -> Stmt:
@@ -315,11 +315,11 @@ class _Lower(StatementRewriter):
 
 def _linear(axes: Sequence[tuple[str, Var, Expr]]) -> tuple[Expr, Expr]:
     """Number of a thread along some axes, the first one fastest, and how many there are."""
-    place, size = const(0, _INT), const(1, _INT)
+    slot, size = const(0, _INT), const(1, _INT)
     for _, var, extent in axes:
-        place = add(place, mul(cast(var, _INT), size))
+        slot = add(slot, mul(cast(var, _INT), size))
         size = mul(size, cast(extent, _INT))
-    return place, size
+    return slot, size
 
 
 @prim_func_pass()

@@ -138,11 +138,11 @@ class _Warps(Rewriter):
         if node.op.name not in OFFSET_BEHIND:
             raise PassError("E377", f"{node.op.name} takes memory of a warp as a whole", node.span)
         args = list(node.args)
-        for place, arg in enumerate(node.args[:-1]):
+        for index, arg in enumerate(node.args[:-1]):
             found = self.made.get(arg) if isinstance(arg, Var) else None
             if found is not None:
-                args[place] = found[0].data
-                args[place + 1] = self._split(args[place + 1], found[1])[0]
+                args[index] = found[0].data
+                args[index + 1] = self._split(args[index + 1], found[1])[0]
         return replace(node, args=tuple(args))
 
     def _alloc(self, node: AllocBuffer) -> AllocBuffer:

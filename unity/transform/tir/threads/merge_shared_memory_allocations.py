@@ -135,22 +135,22 @@ class _Merge:
         else:
             body = self._within(body, looped=False)
         total: Expr = const(_assign_offsets(self.lives), "int64")
-        places: dict[Buffer, Expr] = {life.buffer: const(life.offset, "int64") for life in self.lives}
+        offsets: dict[Buffer, Expr] = {life.buffer: const(life.offset, "int64") for life in self.lives}
         for buffer in self.free:
-            places[buffer] = total
+            offsets[buffer] = total
             total = add(total, mul(floordiv(add(_size(buffer), ALIGN - 1), ALIGN), ALIGN))
         memory = Buffer(
             Var("shared_dyn", PointerType(prim_type("uint8"), SCOPE)),
             DataType("uint8"),
             (total,),
             name="shared_dyn",
-            align=max([ALIGN, *[buffer.align for buffer in places]]),
+            align=max([ALIGN, *[buffer.align for buffer in offsets]]),
         )
         views: list[Stmt] = [AllocBuffer(memory)]
-        for buffer, offset in places.items():
+        for buffer, offset in offsets.items():
             address = intrinsic("handle_add_byte_offset", memory.data, offset)
             views += [Bind(buffer.data, address), DeclBuffer(buffer)]
-        return seq(*views, _without(body, {*places}))
+        return seq(*views, _without(body, {*offsets}))
 
     def _used(self, node: Stmt | Expr) -> set[Var]:
         """The allocations that a node uses."""

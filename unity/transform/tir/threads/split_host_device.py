@@ -38,7 +38,7 @@ class _Split(StatementRewriter):
     def __init__(self, func: PrimFunc, name: str, taken: set[str]) -> None:
         super().__init__()
         self.func, self.name, self.taken = func, name, taken
-        self.order = {buffer.data: place for place, buffer in enumerate(func.buffer_map.values())}
+        self.order = {buffer.data: index for index, buffer in enumerate(func.buffer_map.values())}
         self.made: dict[str, PrimFunc] = {}
 
     def enter(self, node: Any) -> Any | None:

@@ -114,7 +114,7 @@ class Accesses:
             if mode & 2:
                 found += self._access(call.args[1], True, None, call.span)
             return found
-        for place, arg in enumerate(call.args):
+        for index, arg in enumerate(call.args):
             data = (
                 arg
                 if isinstance(arg, Var)
@@ -124,7 +124,7 @@ class Accesses:
             )
             if data is not None:
                 found += self._access(data, False, None, call.span)
-                if (name, place) not in _SOURCES:
+                if (name, index) not in _SOURCES:
                     found += self._access(data, True, None, call.span)
         return found
 
