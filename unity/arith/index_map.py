@@ -107,7 +107,7 @@ class IndexMap(Node):
                 raise TypeRuleError("E208", f"{expr} begins at {ana.simplify(r.min)}, not at zero")
         return tuple([r.extent for r in ranges])
 
-    def places(self, shape: Sequence[int]) -> tuple[np.ndarray, ...]:
+    def cell_positions(self, shape: Sequence[int]) -> tuple[np.ndarray, ...]:
         """The positions of the cells of a shape in the new layout, in row-major order: one array for each final index."""
         cells = [dict(zip(self.initial_indices, cell)) for cell in itertools.product(*[range(n) for n in shape])]
         return tuple([np.array([evaluate(e, cell) for cell in cells], dtype="int64") for e in self.final_indices])
@@ -116,7 +116,7 @@ class IndexMap(Node):
         """The array in the new layout; cells that nothing maps to are zero."""
         shape = [const(n, "int64") for n in array.shape]
         result = np.zeros([_known(n) for n in self.map_shape(shape)], array.dtype)
-        result[self.places(array.shape)] = array.ravel()
+        result[self.cell_positions(array.shape)] = array.ravel()
         return result
 
     def inverse(self, shape: Sequence[Expr]) -> IndexMap:

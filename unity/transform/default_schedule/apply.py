@@ -27,7 +27,7 @@ from ...op.common.table import R
 from ...support.context_stack import ContextStack
 from ...support.options import bool_option
 from ..infra.backend import Machine, backend_of, register_target, target_of
-from ..infra.constant_lifetime import replaced
+from ..infra.constant_lifetime import drop_use
 from ..infra.constant_provenance import derive, peek, recipe
 from ..infra.passes import PassContext, module_pass
 from ..tir.analysis.choices import is_decided, without_decisions
@@ -185,12 +185,12 @@ class _Packer:
         if name not in self.layouts and name not in self.readers:
             return call
         fields = list(call.args[1].fields)  # type: ignore[attr-defined]
-        made = {place: self.constant(fields[place], layout) for place, layout in self.layouts.get(name, {}).items()}
+        made = {index: self.constant(fields[index], layout) for index, layout in self.layouts.get(name, {}).items()}
         reader = self.readers.get(name)
-        made |= {place: self.constant(*form) for place, form in reader.forms.items()} if reader is not None else {}
-        for place, constant in made.items():
-            replaced(fields[place].data)
-            fields[place] = constant
+        made |= {index: self.constant(*form) for index, form in reader.forms.items()} if reader is not None else {}
+        for index, constant in made.items():
+            drop_use(fields[index].data)
+            fields[index] = constant
         return replace(call, args=(target, Tuple(tuple(fields)), *call.args[2:]))
 
     def constant(self, node: Constant, layout: Packing) -> Constant:

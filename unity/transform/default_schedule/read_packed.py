@@ -20,7 +20,7 @@ from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.walk import collect, rewrite
-from ..infra.constant_lifetime import owned
+from ..infra.constant_lifetime import is_owned
 from ..infra.constant_provenance import peek
 from .base import SCHEDULED
 from .packing import Packing
@@ -53,7 +53,7 @@ def read_packed(
         if fn.attrs.get(SCHEDULED) or len(calls.get(name, ())) != 1:
             continue
         for index, value in enumerate(calls[name][0]):
-            form = forms.get(value.data.data_ptr) if type(value) is Constant and owned(value.data) else None
+            form = forms.get(value.data.data_ptr) if type(value) is Constant and is_owned(value.data) else None
             order = None if form is None else _order(peek(value.data), peek(form[0].data))
             if form is None or order is None:
                 continue
@@ -75,9 +75,9 @@ def _order(array: np.ndarray, packed: np.ndarray) -> tuple[int, ...] | None:
     return tuple([axes.index(axis) for axis in wanted])
 
 
-def _reading(fn: PrimFunc, place: int, order: tuple[int, ...], form: Form) -> PrimFunc | None:
+def _reading(fn: PrimFunc, index: int, order: tuple[int, ...], form: Form) -> PrimFunc | None:
     """The program with one parameter packed; None where it does more with it than load elements."""
-    param = fn.params[place]
+    param = fn.params[index]
     old = fn.buffer_map.get(param)
     if old is None or old.strides or old.elem_offset is not None or len(old.shape) != len(order):
         return None

@@ -35,7 +35,7 @@ class Releases:
         self._owned: WeakSet[Tensor] = WeakSet(owned)
         self._released = released
         self._module: IRModule | None = None
-        self._places: Counter[int] | None = None
+        self._uses: Counter[int] | None = None
 
     def __enter__(self) -> Releases:
         _BUILDS.push(self)
@@ -46,14 +46,14 @@ class Releases:
 
     def watch(self, mod: IRModule | None) -> None:
         """From now on a pass rewrites ``mod``, which nobody reads afterwards; none does with None."""
-        self._module, self._places = mod, None
+        self._module, self._uses = mod, None
 
     @property
     def is_watching(self) -> bool:
         """True while a pass rewrites a module of this build."""
         return self._module is not None
 
-    def own(self, made: Tensor) -> None:
+    def take_ownership(self, made: Tensor) -> None:
         """A tensor that was made during the build, for its module alone."""
         self._owned.add(made)
 
@@ -61,14 +61,14 @@ class Releases:
         """True if the build decides over this tensor."""
         return tensor in self._owned
 
-    def replaced(self, read: Tensor) -> None:
-        """One place reads another constant now."""
+    def drop_use(self, read: Tensor) -> None:
+        """One use reads another constant now."""
         if read not in self._owned or self._module is None:
             return
-        if self._places is None:
-            self._places = places(self._module)
-        self._places[id(read)] -= 1
-        if self._places[id(read)] == 0:
+        if self._uses is None:
+            self._uses = count_uses(self._module)
+        self._uses[id(read)] -= 1
+        if self._uses[id(read)] == 0:
             self._release(read)
 
     def sweep(self, kept: Iterable[Tensor]) -> None:
@@ -107,29 +107,28 @@ def _current() -> Releases | None:
     return build if build is not None and build.is_watching else None
 
 
-def own(made: Tensor) -> None:
+def take_ownership(made: Tensor) -> None:
     """Tell the build around this pass, if any, that a constant was made which nobody else reads."""
     current = _current()
     if current is not None:
-        current.own(made)
+        current.take_ownership(made)
 
 
-def owned(tensor: Tensor) -> bool:
+def is_owned(tensor: Tensor) -> bool:
     """True if the memory of a constant is freed when nothing reads it any more."""
     current = _current()
     return current is not None and current.owns(tensor)
 
 
-def replaced(read: Tensor) -> None:
-    """Tell the build around this pass, if any, that one place which read a constant reads another one now."""
+def drop_use(read: Tensor) -> None:
+    """Tell the build around this pass, if any, that one use of a constant reads another one now."""
     current = _current()
     if current is not None:
-        current.replaced(read)
+        current.drop_use(read)
 
 
-def places(mod: IRModule) -> Counter[int]:
-    """The number of places of the graph functions that hold each constant, by the identity of its tensor; a shared node for each
-    place."""
+def count_uses(mod: IRModule) -> Counter[int]:
+    """The number of uses of each constant in graph functions, by the identity of its tensor; a shared node counts for each use."""
     found: Counter[int] = Counter()
     for fn in mod.functions.values():
         stack: list[Any] = [fn.body] if type(fn) is Function else []

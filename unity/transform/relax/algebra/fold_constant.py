@@ -18,7 +18,7 @@ from ....ir.function import Function
 from ....ir.op import OPS
 from ....ir.types import Expr, TensorType, TupleType, Type
 from ....op.common.type_rules import python_value
-from ...infra.constant_lifetime import own, replaced
+from ...infra.constant_lifetime import drop_use, take_ownership
 from ...infra.constant_provenance import peeked, recipe, traced
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import changed_vars
@@ -98,7 +98,7 @@ def _constant(value: Any, ty: Type, origin: tuple[Any, ...], path: tuple[int, ..
     if array.dtype != ty.dtype.numpy or shape != array.shape:
         return None
     data = traced(array, "fold", *origin, path)
-    own(data)
+    take_ownership(data)
     return Constant(data, ty)
 
 
@@ -144,7 +144,7 @@ def fold_constant(fn: Function, *, max_bytes: int = 1 << 20) -> Function:
             return value
         for read in value.args:
             if type(read) is Constant:
-                replaced(read.data)
+                drop_use(read.data)
         return found
 
     return GraphRewriter(rule).function(fn)

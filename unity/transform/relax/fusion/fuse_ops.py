@@ -176,8 +176,8 @@ class _BlockFuser:
         fn, arguments = primitive_function(bindings, [last.var], {"Primitive": True})
         names = [b.value.args[0].name for b in bindings if type(b.value) is Call and type(b.value.args[0]) is GlobalVar]
         target = self.table.add(fn, fused_name(names))
-        place = last.span or getattr(last.value, "span", None)
-        return VarBinding(last.var, Call(target, tuple(arguments), {}, (), last.var.ty, place), last.span)
+        span = last.span or getattr(last.value, "span", None)
+        return VarBinding(last.var, Call(target, tuple(arguments), {}, (), last.var.ty, span), last.span)
 
 
 def _own_fields(group: list[Item]) -> list[Item]:

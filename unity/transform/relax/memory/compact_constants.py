@@ -9,7 +9,7 @@ from ....ffi.native.compact import compact
 from ....ir.expr import Constant
 from ....ir.function import Function
 from ....ir.walk import rewrite
-from ...infra.constant_lifetime import replaced
+from ...infra.constant_lifetime import drop_use
 from ...infra.constant_provenance import derive, peek, recipe
 from ...infra.passes import function_pass
 
@@ -30,7 +30,7 @@ def compact_constants(fn: Function) -> Function:
         found = made.get(id(node.data))
         if found is None:
             found = made[id(node.data)] = Constant(derive("compact", node.data), node.ty, node.span)
-        replaced(node.data)
+        drop_use(node.data)
         return found
 
     result: Function = rewrite(fn, {Constant: rule})

@@ -112,7 +112,7 @@ def lazy_set_output(fn: Function) -> Function:
     keeper = Var(names.fresh("fset_output"), FuncType((_INT64, OBJECT), VOID_TYPE, False))
     body = with_stores(seq_body(fn), names, lambda i, r: Call(keeper, (const(i, "int64"), r), {}, (), VOID_TYPE))
     count = _inputs(fn)
-    place = len(fn.params) if count is None else count
-    params = (*fn.params[:place], keeper, *fn.params[place:])
+    position = len(fn.params) if count is None else count
+    params = (*fn.params[:position], keeper, *fn.params[position:])
     attrs = fn.attrs if count is None else {**fn.attrs, "num_input": count + 1}
     return replace(fn, params=params, body=body, ret_ty=VOID_TYPE, pure=False, attrs=attrs)

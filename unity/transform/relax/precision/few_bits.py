@@ -81,25 +81,25 @@ class _Tile:
         """The tile that begins at row ``first`` of the last leading axis."""
         return _loop(self.parts, lambda part: self.part(lead, first, panel, part), "part", "serial")
 
-    def pair(self, line: Callable[[Expr], Expr], place: Expr) -> tuple[tuple[Var, Var], list[Stmt]]:
+    def pair(self, line: Callable[[Expr], Expr], index: Expr) -> tuple[tuple[Var, Var], list[Stmt]]:
         """The weights of two neighbouring rows as float32, and what binds them; ``line`` reads a byte."""
         low, high, byte = Var("low", _FLOAT), Var("high", _FLOAT), Var("byte", _INT)
         if self.bits == 8:
-            lines = [build.add(build.mul(place, 2), n) for n in (0, 1)]
+            lines = [build.add(build.mul(index, 2), n) for n in (0, 1)]
             return (low, high), [Bind(w, build.cast(line(at), "float32")) for w, at in zip((low, high), lines)]
         return (low, high), [
-            Bind(byte, build.cast(line(place), "int32")),
+            Bind(byte, build.cast(line(index), "int32")),
             Bind(low, build.cast(_shifted("right", _shifted("left", byte, 28), 28), "float32")),
             Bind(high, build.cast(_shifted("right", byte, 4), "float32")),
         ]
 
-    def fetched(self, panel: Expr, place: Expr) -> list[Stmt]:
+    def fetched(self, panel: Expr, index: Expr) -> list[Stmt]:
         """Fetches what is read `AHEAD` steps later, of this panel or the next, which lies behind it: so few bytes are read for each
         instruction that the processor does not come to them early enough by itself."""
         lines = 2 if self.bits == 8 else 1
         panels, count = self.weights.shape[:2]
         last = build.sub(build.mul(build.sub(panels, panel), count), 1)
-        at = [build.minimum(build.add(build.mul(build.add(place, AHEAD), lines), n), last) for n in range(lines)]
+        at = [build.minimum(build.add(build.mul(build.add(index, AHEAD), lines), n), last) for n in range(lines)]
         return [prefetch_of(BufferLoad(self.weights, (panel, line, _number(0)), _BYTE), 3) for line in at]
 
     def part(self, lead: tuple[Expr, ...], first: Expr, panel: Expr, part: Var) -> Stmt:
@@ -115,13 +115,13 @@ class _Tile:
             return build.add(build.mul(build.add(build.mul(part, self.vectors), v), LANES), i)
 
         def step(g: Var, k: Var, v: Var, i: Var) -> Stmt:
-            place = build.add(build.mul(g, self.pairs), k)
-            weights, binds = self.pair(lambda line: read(self.weights, (panel, line, column(v, i))), place)
+            index = build.add(build.mul(g, self.pairs), k)
+            weights, binds = self.pair(lambda line: read(self.weights, (panel, line, column(v, i))), index)
 
             def row(r: Var) -> Stmt:
                 parts = []
                 for offset, weight in enumerate(weights):
-                    data = read(self.x, (*at(r), build.add(build.mul(place, 2), offset)))
+                    data = read(self.x, (*at(r), build.add(build.mul(index, 2), offset)))
                     chain = some[offset % len(some)]
                     value = build.add(read(chain, (r, v, i)), build.mul(data, weight))
                     store = BufferStore(chain, value, (r, v, i))

@@ -100,14 +100,14 @@ class _Narrowing:
                 self.narrow[value] = (self._here(rewriter), found)
         return found
 
-    def layer(self, call: Call, place: int, rewriter: GraphRewriter) -> Expr:
+    def layer(self, call: Call, operand: int, rewriter: GraphRewriter) -> Expr:
         """A recurrent layer with its weight in 16 bits."""
-        weight = call.args[place]
+        weight = call.args[operand]
         if weight in self.fixed or not all([_is_wide(v) for v in call.args]):
             return call
         narrow = self.to_narrow(weight, rewriter, True)
         assert narrow is not None
-        return make_call(call.op, [*call.args[:place], narrow, *call.args[place + 1 :]], call.attrs, (), call.span)
+        return make_call(call.op, [*call.args[:operand], narrow, *call.args[operand + 1 :]], call.attrs, (), call.span)
 
     def call(self, call: Call, rewriter: GraphRewriter) -> Expr:
         """The call in 16 bits with its result in float32, or as it is."""

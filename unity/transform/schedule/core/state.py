@@ -309,7 +309,7 @@ class ScheduleState:
         seen: set[Sref] = set()
         kept: set[int] = set()
 
-        def place(node: Item, above: Sref | None) -> None:
+        def insert(node: Item, above: Sref | None) -> None:
             known = (
                 index.get(origin.get(node.block, node.block)) if type(node) is BlockRealize else index.get(key_of(node))
             )
@@ -327,7 +327,7 @@ class ScheduleState:
                 return
             self._set(known, node, above)
             for inner in items_below(node):
-                place(inner, known)
+                insert(inner, known)
 
         gone: list[Sref] = []
 
@@ -340,7 +340,7 @@ class ScheduleState:
         if parent is None:
             assert type(new) is BlockRealize, "the root block can only become another root block"
         for node in items_in(new):
-            place(node, parent)
+            insert(node, parent)
         for known in gone:
             if known not in seen and not self._below_kept(known, kept):
                 self._set(known, None, None)

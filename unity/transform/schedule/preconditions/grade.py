@@ -102,22 +102,22 @@ def _relaid_results(
     state: ScheduleState, before: PrimFunc, after: PrimFunc, name: str, args: list[Any]
 ) -> list[np.ndarray] | str:
     """Results of the function after the step on the same arguments, those of another layout moved there and back."""
-    given, places = list(args), {}
+    given, cell_positions = list(args), {}
     sizes = _sizes(before, args)
     for relaid in [r for r in state.relaid if r.func == name]:
-        place, pad = before.params.index(relaid.param), relaid.pad_value
-        array = args[place]
+        index, pad = before.params.index(relaid.param), relaid.pad_value
+        array = args[index]
         shape = [Analyzer().simplify(substitute(n, sizes)) for n in after.buffer_map[relaid.param].shape]
         indices = tuple([substitute(e, sizes) for e in relaid.index_map.final_indices])
-        places[place] = IndexMap(relaid.index_map.initial_indices, indices).places(array.shape)
+        cell_positions[index] = IndexMap(relaid.index_map.initial_indices, indices).cell_positions(array.shape)
         extents = [n.value for n in shape if type(n) is IntImm]
-        given[place] = np.fromfunction(_at(pad), extents, dtype="int64").astype(array.dtype)
-        given[place][places[place]] = array.ravel()
+        given[index] = np.fromfunction(_at(pad), extents, dtype="int64").astype(array.dtype)
+        given[index][cell_positions[index]] = array.ravel()
     found = _results(after, name, given)
     if isinstance(found, str):
         return found
     arrays = [k for k, argument in enumerate(given) if isinstance(argument, np.ndarray)]
-    return [x[places[k]].reshape(args[k].shape) if k in places else x for k, x in zip(arrays, found)]
+    return [x[cell_positions[k]].reshape(args[k].shape) if k in cell_positions else x for k, x in zip(arrays, found)]
 
 
 def _at(pad: Pad) -> Callable[..., np.ndarray]:

@@ -38,7 +38,7 @@ class Mismatch(Exception):
 
 
 @dataclass(slots=True, frozen=True)
-class Place:
+class MatchedBuffer:
     """The place of a buffer of the description: a box of ``buffer`` that starts at ``base`` (of the program's indices)."""
 
     buffer: Buffer
@@ -72,7 +72,7 @@ class Matcher:
         self.ana = ana
         self.vars: dict[Var, Expr] = {}
         self.zeros: dict[Var, Expr] = {}
-        self.places: dict[Buffer, Place] = {}
+        self.matches: dict[Buffer, MatchedBuffer] = {}
         self.allocated: dict[Buffer, Buffer] = {}
 
     def match(self, desc: Stmt, target: Stmt) -> None:
@@ -183,11 +183,11 @@ class Matcher:
         if type(d) is not type(t):
             raise Mismatch(f"the description has {shown(d)} where the program has {shown(t)}", t)
         if type(d) in _EITHER_ORDER:
-            kept = dict(self.places)
+            kept = dict(self.matches)
             try:
                 self._fields(d, t)
             except Mismatch as first:
-                self.places = kept
+                self.matches = kept
                 try:
                     self._fields(d, with_fields(t, a=t.b, b=t.a))
                 except Mismatch:
@@ -246,19 +246,19 @@ class Matcher:
         if drop < 0:
             raise Mismatch(f"{actual.name} has {actual.ndim} axes, {formal.name} of the description {formal.ndim}", t)
         moved = [const(0, dtype_of(i)) for i in t.indices[:drop]] + [self.image(i) for i in d.indices]
-        known = self.places.get(formal)
+        known = self.matches.get(formal)
         if known is None:
             base = [
                 self.ana.simplify(substitute(sub(y, as_width(x, y)), self.zeros)) for x, y in zip(moved, t.indices)
             ]  # the inner iterators at zero
-            known = Place(actual, tuple(base))
+            known = MatchedBuffer(actual, tuple(base))
         if known.buffer is not actual:
             raise Mismatch(f"{formal.name} of the description is {known.buffer.name}, here {actual.name}", t)
         for axis, (low, x, y) in enumerate(zip(known.base, moved, t.indices)):
             if not self.same(add(low, as_width(x, y)), y):
                 text = f"axis {axis} of {actual.name} is at {y}, where {formal.name} of the description is at {x}"
                 raise Mismatch(text + (f" from {low}" if not is_int(low, 0) else ""), t)
-        self.places[formal] = known
+        self.matches[formal] = known
 
 
 def as_width(expr: Expr, like: Expr) -> Expr:
@@ -275,7 +275,7 @@ def _words(stmt: Any) -> str:
 
 def match_block(
     desc: Block, buffers: Sequence[Buffer], block: Sref, ana: Analyzer, name: str, at: Sref
-) -> Mapping[Buffer, Place]:
+) -> Mapping[Buffer, MatchedBuffer]:
     """The places of the description's buffers in the program, if the block computes what it says. Refuses E441 with the first
     difference."""
     matcher = Matcher(buffers, ana)
@@ -286,7 +286,7 @@ def match_block(
         if desc.init is not None and block.block.init is not None:
             matcher.match(desc.init, block.block.init)
         matcher.match(desc.body, block.block.body)
-        missing = [b.name for b in buffers if b not in matcher.places]
+        missing = [b.name for b in buffers if b not in matcher.matches]
         if missing:
             raise Mismatch(f"{missing[0]} of the description is not accessed")
     except Mismatch as difference:
@@ -298,4 +298,4 @@ def match_block(
             at=at,
             nearest="decompose_reduction moves the initialisation out" if init else None,
         )
-    return matcher.places
+    return matcher.matches

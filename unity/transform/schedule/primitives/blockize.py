@@ -112,8 +112,8 @@ def _siblings(state: ScheduleState, blocks: Sequence[Sref], preserve_unit_iters:
         while at not in block.above():
             at = common_ancestor(at, block)
     stmts = statements_of(body_of(at))
-    places = [position_of(stmts, block.block) for block in blocks]
-    known = [p for p in places if p is not None]
+    positions = [position_of(stmts, block.block) for block in blocks]
+    known = [p for p in positions if p is not None]
     span = stmts[min(known) : max(known) + 1]
     found = [b for b in state.blocks_below(at) if any([position_of([s], b.block) is not None for s in span])]
     if set(found) != set(blocks) or len(known) != len(blocks):

@@ -248,8 +248,8 @@ def require_between(state: ScheduleState, writers: Sequence[Sref], copy: Sref, r
     """The copying block, if it stands after the writers and before the readers. Refuses E438 otherwise: a reader shares a loop with
     the writer, while another one is outside of it."""
     order = block_scope(state, copy).blocks
-    place = order.index(copy)
-    wrong = [b for b in writers if order.index(b) > place] + [b for b in readers if order.index(b) < place]
+    position = order.index(copy)
+    wrong = [b for b in writers if order.index(b) > position] + [b for b in readers if order.index(b) < position]
     if wrong:
         refuse("E438", f"no place is after the block that writes and before block {wrong[0].name} as well as the others that read",
                condition="copy between writer and readers", at=[wrong[0], *writers],
@@ -262,6 +262,6 @@ def insert(state: ScheduleState, scope: Sref, at: Sref, writers: Sequence[Sref],
     allocate(state, scope, [buffer], [n for n in nodes_in(made) if type(n) is Var])
     stmts = statements_of(body_of(at))
     behind = position_of(stmts, writers[0].block) if writers else None
-    place = 0 if behind is None else behind + 1
-    state.change(at, body=SeqStmt((*stmts[:place], made, *stmts[place:])))
+    position = 0 if behind is None else behind + 1
+    state.change(at, body=SeqStmt((*stmts[:position], made, *stmts[position:])))
     return state.sref(scope.func, block_of(made))

@@ -86,7 +86,7 @@ def compute_at(
             require_regular(state, consumer)
     if block.block.init is not None or not is_int(block.realize.predicate, 1):
         _require_whole_domain(state, block)  # else an instance more than before changes nothing that anyone reads
-    place = _place(scope, loop, scope.producers(block), consumers, index)
+    position = _place(scope, loop, scope.producers(block), consumers, index)
     ana = analyzer_at(state, loop)
     domains: Domains = {}
     for written in regions(state, block.block)[1]:
@@ -101,7 +101,7 @@ def compute_at(
         loop,
         domains if written_count == 1 else _shared(state, block, domains),
         ana,
-        place,
+        position,
         preserve_unit_loops,
     )
 
@@ -142,7 +142,7 @@ def reverse_compute_at(
                    condition="producers under the loop", at=[loop, producer],
                    nearest=f"move {producer.name} under the loop first")  # fmt: skip
     later = [c for c in scope.consumers(block) if loop in c.above()]
-    place = _place(scope, loop, producers, later, index)
+    position = _place(scope, loop, producers, later, index)
     ana = analyzer_at(state, loop)
     domains: Domains = {}
     boxes: list[tuple[BufferRegion, list[IntSet]]] = []
@@ -154,7 +154,7 @@ def reverse_compute_at(
                 domains[var] = part if var not in domains else _same_part(state, block, domains[var], part, ana)
     if block.block.init is not None:
         _require_once(state, block, producers, loop)
-    _settle(state, block, loop, domains, ana, place, preserve_unit_loops)
+    _settle(state, block, loop, domains, ana, position, preserve_unit_loops)
     if not runs_whole_domain(state, block):
         state.assumptions.append(
             f"block {block.name} still runs for all of its domain: every cell it reads is read by it"
@@ -358,7 +358,7 @@ def _settle(
     loop: Sref,
     domains: Domains,
     ana: Analyzer,
-    place: int,
+    position: int,
     preserve_unit_loops: bool,
 ) -> None:
     """Put the block, in loops over its domains, into the body of ``loop``."""
@@ -366,7 +366,7 @@ def _settle(
     require_not_empty(state, loop, around)
     nest, _ = nest_of(block.block.iter_vars, block.block, domains, ana, preserve_unit_loops)
     stmts = statements_of(loop.loop.body)
-    body: Stmt = SeqStmt((*stmts[:place], nest, *stmts[place:]))
+    body: Stmt = SeqStmt((*stmts[:position], nest, *stmts[position:]))
     scope = scope_of(loop)
     move(state, scope, [(block.realize, SeqStmt(())), (loop.loop, with_fields(loop.loop, body=body))])
     require_kinds(state, loop)

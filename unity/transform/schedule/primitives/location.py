@@ -47,13 +47,13 @@ def sample_compute_location(state: ScheduleState, block: BlockRef, decision: int
     if _legal(state, "compute_inline", block):
         choices.append(INLINE)
     choices.append(AT_ROOT)
-    place = decision if decision is not None else state.rng.choice(choices)
-    if place not in choices:
-        refuse("E428", f"the decision {place!r} is none of the legal locations {sorted(choices)} of block {block.name}",
+    location = decision if decision is not None else state.rng.choice(choices)
+    if location not in choices:
+        refuse("E428", f"the decision {location!r} is none of the legal locations {sorted(choices)} of block {block.name}",
                condition="a valid decision", at=block,
                nearest=f"decision={max(choices)}, or none to choose anew")  # fmt: skip
-    made = loops[place] if place >= 0 else Mark("root" if place == AT_ROOT else "inline")
-    return Sampled(made, place)  # type: ignore[return-value]
+    made = loops[location] if location >= 0 else Mark("root" if location == AT_ROOT else "inline")
+    return Sampled(made, location)  # type: ignore[return-value]
 
 
 def _around_consumers(state: ScheduleState, block: Sref) -> list[Sref]:

@@ -153,8 +153,8 @@ def merge(state: ScheduleState, *loops: LoopRef) -> LoopRef:
     assert parent is not None
     body = parent.block.body if parent.is_block else parent.loop.body
     siblings = statements_of(body)
-    places = [next((k for k, s in enumerate(siblings) if s is chain[0].node), -1) for chain in chains]
-    if -1 in places or sorted(places) != list(range(min(places), min(places) + len(places))):
+    positions = [next((k for k, s in enumerate(siblings) if s is chain[0].node), -1) for chain in chains]
+    if -1 in positions or sorted(positions) != list(range(min(positions), min(positions) + len(positions))):
         refuse(
             "E423",
             "the nests do not follow each other directly",
@@ -162,7 +162,7 @@ def merge(state: ScheduleState, *loops: LoopRef) -> LoopRef:
             at=[c[0] for c in chains],
             nearest="merge nests that stand directly after each other",
         )
-    ordered = [chains[places.index(place)] for place in sorted(places)]
+    ordered = [chains[positions.index(position)] for position in sorted(positions)]
     made = [(Var(f"{s.loop.loop_var.name}_m", s.loop.loop_var.ty), s.loop.extent, "serial") for s in ordered[0]]
     bodies: list[Stmt] = []
     blocks: dict[Block, Block] = {}

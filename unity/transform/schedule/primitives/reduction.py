@@ -50,17 +50,17 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
             nearest=f"one of its own loops: {', '.join([s.name for s in loops]) or 'it has none'}",
         )
     old, realize = block.block, block.realize
-    place = loops.index(loop)
+    depth = loops.index(loop)
     reducing = [v for axis, v in zip(old.iter_vars, realize.iter_values) if axis.kind == "R"]
     spatial = [v for axis, v in zip(old.iter_vars, realize.iter_values) if axis.kind != "R"]
-    for outer in loops[:place]:
+    for outer in loops[:depth]:
         if any([outer.loop.loop_var in free_vars(v) for v in reducing]):
             refuse(
                 "E427", f"loop {outer.name} drives a reduction iterator and is outside of {loop.name}",
                 condition="above all reduction loops", at=[outer, loop],
                 nearest=f"sch.decompose_reduction({block.name}, {outer.name}), or reorder the reduction loops inside",
             )  # fmt: skip
-    require_no_repetition(block, loops[place:])
+    require_no_repetition(block, loops[depth:])
     _require_unread(state, block, loop)
     own = {s.buffer for s in collect(loop.loop, AllocBuffer)}
     if not own.isdisjoint(block_scope(state, block).writes[block]):
@@ -68,9 +68,9 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
             "E427", f"what {block.name} writes is allocated inside loop {loop.name}", condition="allocated outside of the loop",
             at=[loop, block], nearest="give a loop inside of the allocation, or take this step before parallel",
         )  # fmt: skip
-    if any([loop.loop.loop_var in free_vars(v) for loop in loops[place:] for v in spatial]):
+    if any([loop.loop.loop_var in free_vars(v) for loop in loops[depth:] for v in spatial]):
         require_distinct(state, block, loop)
-    init = _init_nest(state, block, loops[place:], spatial, reducing)
+    init = _init_nest(state, block, loops[depth:], spatial, reducing)
     state.change(block, name=f"{old.name}_update", init=None, reads=reads_of_update(old))
     state.replace(loop, seq(init, loop.loop))
     return state.sref(block.func, block_of(init))

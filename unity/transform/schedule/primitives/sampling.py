@@ -44,17 +44,17 @@ def sample_categorical(
             condition="a probability for each candidate",
             nearest="numbers from 0 to 1 that add up to 1",
         )
-    place = decision
-    if place is None:
-        place = state.rng.choices(range(len(candidates)), weights=probs)[0]
-    if not isinstance(place, int) or not 0 <= place < len(candidates):
+    index = decision
+    if index is None:
+        index = state.rng.choices(range(len(candidates)), weights=probs)[0]
+    if not isinstance(index, int) or not 0 <= index < len(candidates):
         refuse(
             "E428",
-            f"the decision {place!r} is no place among {len(candidates)} candidates",
+            f"the decision {index!r} is no index of {len(candidates)} candidates",
             condition="a valid decision",
-            nearest=f"decision is a place, from 0 to {len(candidates) - 1}",
+            nearest=f"decision is an index, from 0 to {len(candidates) - 1}",
         )
-    return Sampled(candidates[place], place)  # type: ignore[return-value]
+    return Sampled(candidates[index], index)  # type: ignore[return-value]
 
 
 @functools.lru_cache(maxsize=4096)

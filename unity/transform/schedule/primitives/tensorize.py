@@ -27,7 +27,7 @@ from ..core.registry import primitive
 from ..core.sref import ItemRef, Sref
 from ..core.state import ScheduleState
 from ..core.tensor_intrin import TensorIntrin
-from ..preconditions.matching import Place, as_width, match_block
+from ..preconditions.matching import MatchedBuffer, as_width, match_block
 from ..rewrites.rewriting import analyzer_at
 from .blockize import blockize_one
 
@@ -68,19 +68,19 @@ def tensorize(
         formal = [found.desc.buffer_map[p] for p in found.desc.params]
         ana = analyzer_at(state, block)
         desc = _root(found.desc.body)
-        places = match_block(desc, formal, block, ana, tensor_intrin, block_or_loop)
-        bound = [places[b] for b in formal]
-        _require_disjoint(block_or_loop, desc, formal, places, tensor_intrin)
+        matches = match_block(desc, formal, block, ana, tensor_intrin, block_or_loop)
+        bound = [matches[b] for b in formal]
+        _require_disjoint(block_or_loop, desc, formal, matches, tensor_intrin)
         impl = _with_offsets(fresh_copy(found.impl), block_or_loop, tensor_intrin)
         actual = [impl.buffer_map[p] for p in impl.params]
         body = _root(impl.body)
-        matches = []
+        regions: list[MatchBufferRegion] = []
         for declared in (formal, actual):
-            views = [_view(b, place) for b, place in zip(declared, bound)]
+            views = [_view(b, matched) for b, matched in zip(declared, bound)]
             for view in views:
                 _require_layout(view, block_or_loop, body if declared is actual else None, ana, tensor_intrin)
-            matches = views
-        _put(state, block, body, impl, matches)
+            regions = views
+        _insert(state, block, body, impl, regions)
 
 
 def _is_leaf(state: ScheduleState, block: Sref) -> bool:
@@ -97,14 +97,14 @@ def _root(body: Stmt) -> Block:
     return with_fields(block.block, alloc_buffers=(*own, *block.block.alloc_buffers)) if own else block.block
 
 
-def _put(state: ScheduleState, block: Sref, body: Block, impl: PrimFunc, views: list[MatchBufferRegion]) -> None:
+def _insert(state: ScheduleState, block: Sref, body: Block, impl: PrimFunc, views: list[MatchBufferRegion]) -> None:
     """Let the implementation's block stand where the block stands."""
     old = block.block
     by_buffer = {view.buffer: view.source for view in views}
     state.change(
         block,
-        reads=tuple([_moved(r, by_buffer[r.buffer]) for r in body.reads or ()]),
-        writes=tuple([_moved(r, by_buffer[r.buffer]) for r in body.writes or ()]),
+        reads=tuple([_shifted(r, by_buffer[r.buffer]) for r in body.reads or ()]),
+        writes=tuple([_shifted(r, by_buffer[r.buffer]) for r in body.writes or ()]),
         alloc_buffers=body.alloc_buffers,
         match_buffers=(*views, *body.match_buffers),
         annotations={**old.annotations, **body.annotations},
@@ -113,7 +113,7 @@ def _put(state: ScheduleState, block: Sref, body: Block, impl: PrimFunc, views: 
     )
 
 
-def _moved(region: BufferRegion, source: BufferRegion) -> BufferRegion:
+def _shifted(region: BufferRegion, source: BufferRegion) -> BufferRegion:
     """A region of a view as a region of what it is a view of."""
     ana = Analyzer()
     drop = len(source.region) - len(region.region)
@@ -124,26 +124,26 @@ def _moved(region: BufferRegion, source: BufferRegion) -> BufferRegion:
     return BufferRegion(source.buffer, (*source.region[:drop], *parts))
 
 
-def _view(formal: Buffer, place: Place) -> MatchBufferRegion:
+def _view(formal: Buffer, matched: MatchedBuffer) -> MatchBufferRegion:
     """A buffer of an intrinsic as a view of the box where it lies."""
-    drop = len(place.base) - formal.ndim
-    one = [const(1, dtype_of(low)) for low in place.base[:drop]]
-    extents = [*one, *[as_width(n, low) for n, low in zip(formal.shape, place.base[drop:])]]
-    region = tuple([Range(low, extent) for low, extent in zip(place.base, extents)])
-    return MatchBufferRegion(formal, BufferRegion(place.buffer, region))
+    drop = len(matched.base) - formal.ndim
+    one = [const(1, dtype_of(low)) for low in matched.base[:drop]]
+    extents = [*one, *[as_width(n, low) for n, low in zip(formal.shape, matched.base[drop:])]]
+    region = tuple([Range(low, extent) for low, extent in zip(matched.base, extents)])
+    return MatchBufferRegion(formal, BufferRegion(matched.buffer, region))
 
 
 def _require_disjoint(
-    block: Sref, desc: Block, formal: list[Buffer], places: Mapping[Buffer, Place], name: str
+    block: Sref, desc: Block, formal: list[Buffer], matches: Mapping[Buffer, MatchedBuffer], name: str
 ) -> None:
     """Refuse an intrinsic that writes what another of its operands reads."""
     written = {r.buffer for r in desc.writes or ()}
     for buffer in formal:
         for other in formal:
-            if buffer is not other and buffer in written and places[buffer].buffer is places[other].buffer:
+            if buffer is not other and buffer in written and matches[buffer].buffer is matches[other].buffer:
                 refuse(
                     "E442",
-                    f"{name} writes {buffer.name} and uses {other.name}, which are both {places[buffer].buffer.name} here",
+                    f"{name} writes {buffer.name} and uses {other.name}, which are both {matches[buffer].buffer.name} here",
                     condition="operands of their own",
                     at=block,
                     nearest="cache_read or cache_write one of them",

@@ -45,7 +45,7 @@ def to_index_map(
     if found.axis_separators and not separators:
         raise ScheduleError("E403", "an index map of iterators gives indices, no axis separators",
                             help="separators divide the axes of a buffer: give them to transform_layout")  # fmt: skip
-    if any([not 0 <= place <= len(found.final_indices) for place in found.axis_separators]):
+    if any([not 0 <= position <= len(found.final_indices) for position in found.axis_separators]):
         raise ScheduleError(
             "E403", f"no places among {len(found.final_indices)} indices: {list(found.axis_separators)}"
         )
@@ -80,8 +80,8 @@ def _from_function(value: Callable[..., Any], ndim: int) -> IndexMap:
     for item in indices:
         if not isinstance(item, (Operand, Expr, int)):
             raise ScheduleError("E403", f"an index map gives integer expressions of its indices, got {item!r}")
-    places = [k for k, item in enumerate(given) if item is IndexMap.AXIS_SEPARATOR]
-    separators = tuple([place - k for k, place in enumerate(places)])
+    positions = [k for k, item in enumerate(given) if item is IndexMap.AXIS_SEPARATOR]
+    separators = tuple([position - k for k, position in enumerate(positions)])
     return IndexMap(tuple(variables), tuple([to_scalar(e, "int64") for e in indices]), separators)
 
 

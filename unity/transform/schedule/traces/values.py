@@ -153,7 +153,7 @@ def _map_from_json(payload: Any, known: Mapping[str, RandomVar]) -> IndexMap:
     if type(payload) is not dict or any([type(payload.get(key)) is not list for key in ("inputs", "outputs")]):
         raise ScheduleError("E405", f"a trace holds {payload!r}, which is no index map")
     separators = payload.get("separators", [])
-    if type(separators) is not list or any([type(place) is not int for place in separators]):
+    if type(separators) is not list or any([type(position) is not int for position in separators]):
         raise ScheduleError("E405", f"a trace holds {payload!r}, which is no index map")
     if any([type(text) is not str for text in (*payload["inputs"], *payload["outputs"])]):
         raise ScheduleError("E405", f"a trace holds {payload!r}, which is no index map")
@@ -178,8 +178,8 @@ def _map_python(value: IndexMap, name: Namer) -> str:
     inputs = [names[v] for v in value.initial_indices]
     own = {v: text if v in value.initial_indices else f'unity.te.var("{text}")' for v, text in names.items()}
     outputs = [_expr_text(e, own) for e in value.final_indices]
-    for place in reversed(value.axis_separators):
-        outputs.insert(place, "...")
+    for position in reversed(value.axis_separators):
+        outputs.insert(position, "...")
     return f"lambda {', '.join(inputs)}: ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})"
 
 
