@@ -186,11 +186,7 @@ def is_cheap(w: FunctionWriter, expr: Expr) -> bool:
     known = w.cheap.get(expr)
     if known is None:
         kind = type(expr)
-        divides = (
-            kind in (Div, Mod, FloorDiv, FloorMod)
-            and not dtype_of(expr).is_float
-            and not _has_positive_divisor(w, expr)
-        )
+        divides = kind in (Div, Mod, FloorDiv, FloorMod) and not dtype_of(expr).is_float and not _by_positive(w, expr)
         known = not divides and kind not in (Call, BufferLoad, Let)
         for part in children(expr) if known else ():
             if isinstance(part, Expr) and not is_cheap(w, part):
@@ -200,7 +196,7 @@ def is_cheap(w: FunctionWriter, expr: Expr) -> bool:
     return known
 
 
-def _has_positive_divisor(w: FunctionWriter, expr: Any) -> bool:
+def _by_positive(w: FunctionWriter, expr: Any) -> bool:
     """True for a division of integers by what is above zero."""
     if type(expr.b) is IntImm:
         return expr.b.value > 0

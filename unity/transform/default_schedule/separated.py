@@ -20,15 +20,7 @@ from ...ir.types import prim_type
 from ...ir.walk import collect, free_vars, fresh_copy, rewrite, substitute
 from ..infra.backend import Machine
 from ..tir.analysis.choices import choose, part_of
-from ..tir.analysis.loop_nests import (
-    JOINS,
-    Nest,
-    Update,
-    neutral_value,
-    perfect_nest,
-    point_update,
-    reduction_operand_of,
-)
+from ..tir.analysis.loop_nests import JOINS, Nest, Update, neutral_value, perfect_nest, point_update, reduced_value
 from .base import Rule, Scheduled
 from .padding import make_buffer, output_axes, point_nest
 
@@ -63,7 +55,7 @@ def _separated(stmt: Stmt) -> list[Stmt]:
 def _along(block: Block) -> tuple[BufferLoad, int, IterVar, IterVar] | None:
     """The load of a reduction over windows, the first of its axes that one moves along, the iterators of its place and its step."""
     store, init = block.body, block.init
-    value = reduction_operand_of(store) if type(store) is BufferStore and type(init) is BufferStore else None
+    value = reduced_value(store) if type(store) is BufferStore and type(init) is BufferStore else None
     if type(store) is not BufferStore or type(init) is not BufferStore or value is None or free_vars(init.value):
         return None
     dtype, loads = store.buffer.dtype, collect(value, BufferLoad)
@@ -100,7 +92,7 @@ def _split_nest(nest: Nest, update: Update, load: BufferLoad, place: int, row: I
     """The reduction along ``step`` into a buffer with the rows in place of an axis of what is read, and the rest of it."""
     block, store = nest.realize.block, update.store
     assert type(block.init) is BufferStore
-    join, value, dtype = JOINS[type(store.value)], reduction_operand_of(store), prim_type(store.buffer.dtype)
+    join, value, dtype = JOINS[type(store.value)], reduced_value(store), prim_type(store.buffer.dtype)
     shape = [*load.buffer.shape[:place], row.domain.extent, *load.buffer.shape[place + 1 :]]
     lines = make_buffer(f"{store.buffer.name}_{step.var.name}", store.buffer, shape, "global")
     axes = output_axes(lines)

@@ -20,7 +20,7 @@ from ...support.errors import ScheduleError
 from ..infra.backend import Machine
 from ..schedule import Schedule
 from ..tir.analysis.choices import choose, part_of
-from ..tir.analysis.loop_nests import perfect_nest, point_update, reduction_operand_of, stride_class
+from ..tir.analysis.loop_nests import perfect_nest, point_update, reduced_value, stride_class
 from ..tir.analysis.parallel_cost import FEW, SHARED_WORK, store_work
 from ..tir.analysis.tiles import extent_of, iterators_of, operands_of
 from .base import Rule, Scheduled, program_of, schedule_of
@@ -57,12 +57,7 @@ def pieces_of(stmt: Stmt) -> Pieces | str:
     if nest is None or update is None or nest.realize.block.init is None:
         return "no nest over one reduction"
     dtype = update.store.buffer.dtype
-    if (
-        reduction_operand_of(update.store) is None
-        or dtype.lanes != 1
-        or dtype.is_bool
-        or (dtype.is_float and dtype.bits < 32)
-    ):
+    if reduced_value(update.store) is None or dtype.lanes != 1 or dtype.is_bool or (dtype.is_float and dtype.bits < 32):
         return "its steps may not be joined in another order"
     if not all([type(loop.extent) is IntImm for loop in nest.loops]):
         return "an extent is a symbol"

@@ -105,15 +105,9 @@ def _wgmma(reading: Reading) -> Step:
     if DEPTHS.get(a_type.name) != depth or a_type.bits != b_type.bits or n % 8 or not 8 <= n <= 256:
         raise reading.refuse()
     numbers = [reading.integer(k) for k in range(4, len(reading.operands))]
-    signs, transposes = numbers[:2] or [1, 1], numbers[2:]
+    signs, trans = numbers[:2] or [1, 1], numbers[2:]
     held = isinstance(reading.operands[1], Vector)
-    transpose_a, transpose_b = (
-        (0, transposes[0] if transposes else 0)
-        if held
-        else (transposes[0], transposes[1])
-        if len(transposes) == 2
-        else (0, 0)
-    )
+    trans_a, trans_b = (0, trans[0] if trans else 0) if held else (trans[0], trans[1]) if len(trans) == 2 else (0, 0)
     row, column = c_coordinates(16)
     group = np.arange(n // 8)
     coordinates = (np.tile(row, n // 8), (np.tile(column, n // 8) + np.repeat(8 * group, 4)))
@@ -135,17 +129,9 @@ def _wgmma(reading: Reading) -> Step:
             a = left.read(batch, warps, a_registers)
         else:
             descriptors = _uniform(reading, batch, warps, a_descriptor)
-            a = _tile(reading, batch, warps, descriptors, 16, first, depth, a_type, bool(transpose_a))
+            a = _tile(reading, batch, warps, descriptors, 16, first, depth, a_type, bool(trans_a))
         b = _tile(
-            reading,
-            batch,
-            warps,
-            _uniform(reading, batch, warps, b_descriptor),
-            n,
-            zero,
-            depth,
-            b_type,
-            bool(transpose_b),
+            reading, batch, warps, _uniform(reading, batch, warps, b_descriptor), n, zero, depth, b_type, bool(trans_b)
         )
         c = total.read(batch, warps, olds)
         if scale is not None:

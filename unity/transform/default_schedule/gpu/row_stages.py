@@ -19,7 +19,7 @@ from ....ir.types import Expr
 from ....ir.walk import collect, used_vars
 from ...schedule import LoopRV, Schedule
 from ...schedule.core.tree import ROOT
-from ...tir.analysis.loop_nests import reduction_operand_of, slope, stride_class
+from ...tir.analysis.loop_nests import reduced_value, slope, stride_class
 from .common.stages import Stage, is_simple, size_of, stage_of, variables
 
 FEW_ROWS = 32
@@ -144,7 +144,7 @@ def _member(stage: Stage, rows: Sequence[Var]) -> Member | None:
     reduces = stage.block.init is not None
     if len(inner) != len(others) or any([(stage.kinds[k] == "R") != reduces for k in others]):
         return None
-    if reduces and reduction_operand_of(store) is None:
+    if reduces and reduced_value(store) is None:
         return None
     return Member(
         stage, store, tuple(row_loops), tuple([stage.loops[k] for k in inner]), tuple(rows),
@@ -243,7 +243,7 @@ def _needs_exchange(group: RowStages) -> bool:
     memory."""
     last = group.members[-1]
     for member in group.members[:-1]:
-        if member.inner and not member.reduces and not reads_own_elements(member, last) and not fits_shared(member):
+        if member.inner and not member.reduces and not reads_own(member, last) and not fits_shared(member):
             return True
     return False
 
@@ -254,7 +254,7 @@ def fits_shared(member: Member) -> bool:
     return constant and size_of(member.inner_extents) * member.store.buffer.dtype.itemsize <= SHARED_BYTES
 
 
-def reads_own_elements(writer: Member, reader: Member) -> bool:
+def reads_own(writer: Member, reader: Member) -> bool:
     """True if each thread reads only the elements of a buffer that it writes, because both stages go over them in the same
     order."""
     loads = [load for load in reader.loads if load.buffer is writer.store.buffer]

@@ -22,7 +22,7 @@ from ...infra.backend import GpuMachine
 from ...schedule import LoopRV, Schedule
 from .cells import VECTOR_BYTES, is_aligned
 from .common.stages import THREADS, is_multiple, one_loop_each, size_of
-from .row_stages import SHARED_BYTES, Member, RowStages, fits_shared, reads_own_elements, row_stages
+from .row_stages import SHARED_BYTES, Member, RowStages, fits_shared, reads_own, row_stages
 
 UNROLLED = 32
 """Most elements of a row that a thread goes over in unrolled code."""
@@ -30,7 +30,7 @@ AHEAD = 4
 """Steps of a long row that are unrolled together, so that several reads are on their way."""
 WARP_ROW = 1024
 """Length of a row up to which one warp has it."""
-REGISTER_BYTES = 64 * 1024
+ROW_BYTES = 64 * 1024
 """Bytes of a row up to which registers hold it, by more threads if need be."""
 LEAST = 4
 """Least vectors of a row for which there are vectors."""
@@ -105,12 +105,7 @@ def _shape(group: RowStages, gpu: GpuMachine) -> Shape:
     if length > WARP_ROW:
         lanes = most if length <= 16 * WARP_ROW or count > gpu.processors else min(1024, gpu.threads)
         items = [buffer.dtype.itemsize for m in group.members for buffer in (*m.reads, m.store.buffer)]
-        while (
-            width > 1
-            and length * max(items) <= REGISTER_BYTES
-            and UNROLLED * lanes < length
-            and 2 * lanes <= gpu.threads
-        ):
+        while width > 1 and length * max(items) <= ROW_BYTES and UNROLLED * lanes < length and 2 * lanes <= gpu.threads:
             lanes *= 2  # so that registers hold the row
     while lanes > 4 and lanes // 2 * width >= length:
         lanes //= 2
@@ -123,8 +118,8 @@ def _shape(group: RowStages, gpu: GpuMachine) -> Shape:
     if ragged and rows > 1 and length % (lanes * width):  # two conditions, from which a reduction's is not proved
         width = 1
     shape = Shape(rows, "threadIdx.y", lanes, "threadIdx.x", width)
-    in_registers = [m.store.buffer for m in group.members if _fits_registers(group, m, shape)]
-    read = [buffer for m in group.members if m.reduces for buffer in _read_along(m) if buffer not in in_registers]
+    near = [m.store.buffer for m in group.members if _fits_registers(group, m, shape)]
+    read = [buffer for m in group.members if m.reduces for buffer in _read_along(m) if buffer not in near]
     own = [buffer for buffer in read if not _is_shared(group, buffer)]
     if _elements(length, shape) > UNROLLED:
         return replace(shape, is_long=True)
@@ -167,9 +162,7 @@ def _cached_reads(group: RowStages) -> dict[Buffer, list[Member]]:
         if _is_shared(group, buffer):
             continue
         source = replace(anchor, store=BufferStore(buffer, const(0, buffer.dtype), at[buffer]))
-        readers = [
-            m for m in group.members if buffer in m.reads and (m is anchor or m.inner) and reads_own_elements(source, m)
-        ]
+        readers = [m for m in group.members if buffer in m.reads and (m is anchor or m.inner) and reads_own(source, m)]
         if anchor in readers:
             found[buffer] = readers
     return found
@@ -239,10 +232,10 @@ def _elements(length: int, shape: Shape) -> int:
 
 def _fits_registers(group: RowStages, member: Member, shape: Shape) -> bool:
     """True if registers hold the elements of a row that a stage computes: loops along a row are unrolled then."""
-    reads_own = all([reads_own_elements(member, reader) for reader in _readers(group, member)])
+    own_reads = all([reads_own(member, reader) for reader in _readers(group, member)])
     return (
         member.store.buffer in group.own
-        and size_of(member.inner_extents) * member.store.buffer.dtype.itemsize <= REGISTER_BYTES
+        and size_of(member.inner_extents) * member.store.buffer.dtype.itemsize <= ROW_BYTES
         and _elements(size_of(member.inner_extents), shape) <= UNROLLED
-        and reads_own
+        and own_reads
     )

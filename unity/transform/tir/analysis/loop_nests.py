@@ -127,7 +127,7 @@ JOINS: dict[type, Callable[[Expr, Expr], Expr]] = {Add: add, Mul: mul, Max: maxi
 """Operations of reductions that may be joined in any order."""
 
 
-def reduction_operand_of(store: BufferStore) -> Expr | None:
+def reduced_value(store: BufferStore) -> Expr | None:
     """The value that a store joins to its cell by an operation of ``JOINS``."""
     return reduction_operand(store) if type(store.value) in JOINS else None
 

@@ -46,7 +46,7 @@ from ..analysis.loop_nests import (
     neutral_value,
     perfect_nest,
     point_update,
-    reduction_operand_of,
+    reduced_value,
     stride_class,
 )
 from ..analysis.tile_shape import LATENCY
@@ -100,7 +100,7 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     if nest is None or update is None or nest.realize.block.init is None:
         return None
     reductions = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "R"]
-    value = reduction_operand_of(update.store)
+    value = reduced_value(update.store)
     dtype = update.store.buffer.dtype
     if not reductions or value is None or dtype.lanes != 1 or dtype.is_bool or (dtype.is_float and dtype.bits < 32):
         return None

@@ -100,11 +100,9 @@ class _Pipeline:
         self._check_order()
         self.versions = self._versions(outside, allocated)
         self.made = {buffer: with_versions(buffer, const(n, "int64")) for buffer, n in self.versions.items()}
-        self.turned = sorted(parts, key=lambda part: part.order)
-        is_async = dict.fromkeys([part.stage for part in self.turned if part.is_async])
-        self.groups = sorted(
-            is_async, key=lambda stage: max([p.order for p in parts if p.is_async and p.stage == stage])
-        )
+        self.ordered = sorted(parts, key=lambda part: part.order)
+        stages = dict.fromkeys([part.stage for part in self.ordered if part.is_async])
+        self.groups = sorted(stages, key=lambda stage: max([p.order for p in parts if p.is_async and p.stage == stage]))
         """Asynchronous stages in the order in which an iteration commits their groups of copies."""
         self.closed = all([part.is_async for part in parts if part.stage < self.depth])
         """True if there is no epilogue: only copies run ahead, and the last iterations begin none."""
@@ -163,12 +161,8 @@ class _Pipeline:
         for part in self.parts:
             part.stmt = versions(part.stmt)
         made: list[Stmt] = []
-        for iteration in range(depth):
-            made += self._iteration(
-                const(iteration, dtype),
-                lambda stage, iteration=iteration: stage <= iteration,
-                known is None or known < depth,
-            )
+        for k in range(depth):
+            made += self._iteration(const(k, dtype), lambda stage, k=k: stage <= k, known is None or known < depth)
         var = Var(loop.loop_var.name, loop.loop_var.ty, loop.loop_var.span)
         body = seq(*self._iteration(add(var, depth), lambda stage: True, self.closed))
         arrived = [Evaluate(intrinsic("ptx_wait_group", const(0)))] if self.groups else []
@@ -177,20 +171,16 @@ class _Pipeline:
         ahead = maximum(sub(count, depth), const(0, dtype)) if known is None else const(max(known - depth, 0), dtype)
         made.append(replace(loop, loop_var=var, extent=ahead, body=body))
         start = maximum(count, const(depth, dtype)) if known is None else const(max(known, depth), dtype)
-        for iteration in range(depth):
-            made += self._iteration(
-                add(start, iteration),
-                lambda stage, iteration=iteration: stage > iteration,
-                known is None or known < depth,
-            )
+        for k in range(depth):
+            made += self._iteration(add(start, k), lambda stage, k=k: stage > k, known is None or known < depth)
         return seq(*made, *arrived)
 
     def _iteration(self, iteration: Expr, runs: Any, guarded: bool) -> list[Stmt]:
         """The statements of one iteration whose stages run; ``guarded``: the loop may have fewer iterations."""
-        active = [part for part in self.turned if runs(part.stage)]
+        active = [part for part in self.ordered if runs(part.stage)]
         made = self._wait([self._behind(part, 0, False) for part in active])
         closed = 0
-        for part in self.turned:
+        for part in self.ordered:
             if part in active:
                 behind = self._behind(part, closed, True)
                 if behind is not None and behind < 0:
@@ -205,7 +195,7 @@ class _Pipeline:
         return made
 
     def _closes(self, part: _Part) -> bool:
-        own = [other for other in self.turned if other.is_async and other.stage == part.stage]
+        own = [other for other in self.ordered if other.is_async and other.stage == part.stage]
         return part.is_async and own[-1] is part
 
     def _behind(self, part: _Part, closed: int, same: bool) -> int | None:

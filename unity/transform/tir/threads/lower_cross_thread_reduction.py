@@ -26,7 +26,7 @@ from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import StatementRewriter, collect, free_vars, fresh_copy, rebuild
 from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
-from ..analysis.loop_nests import JOINS, neutral_value, reduction_operand_of
+from ..analysis.loop_nests import JOINS, neutral_value, reduced_value
 
 _FORM = "its body is not one store of cell + value, cell * value, T.max(cell, value) or T.min(cell, value)"
 
@@ -184,7 +184,7 @@ def _reduced_value(store: Stmt, init: Stmt | None) -> Expr | None:
         return None
     if init is not None and not (init.buffer is store.buffer and structural_equal(init.indices, store.indices)):
         return None
-    return reduction_operand_of(store)
+    return reduced_value(store)
 
 
 def _cell(name: str, like: Buffer) -> Buffer:
