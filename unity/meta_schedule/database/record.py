@@ -213,8 +213,8 @@ def _misfit(fn: PrimFunc, made: PrimFunc, packed: dict[int, Packing]) -> str:
                 return f"parameter {place} has {len(shape)} axes"
             numbers = [extent.value for extent in shape if type(extent) is IntImm]
             if (
-                layout.joined
-                and math.prod([numbers[k] for k in layout.inner[-layout.joined :] if k < len(numbers)]) > layout.depth
+                layout.fused
+                and math.prod([numbers[k] for k in layout.inner[-layout.fused :] if k < len(numbers)]) > layout.depth
             ):
                 return f"parameter {place} has more than {layout.depth} elements in a line"
             shape = [const(n, "int64") for n in layout.shape(tuple(numbers))] if len(numbers) == len(shape) else []

@@ -110,12 +110,12 @@ def schedule_tile_block(
     loops = dict(zip([axis.var for axis in contraction.block.iter_vars], sch.get_loops(block)))
     j0, j1 = sch.split(loops[contraction.columns.var], [None, shape.columns])
     i0, i1 = sch.split(loops[row.var], [None, shape.rows])
-    near = _rows_in_cache(contraction, row, shape)
+    cached = _rows_in_cache(contraction, row, shape)
     lines = [loops[axis.var] for axis in contraction.rows if axis is not row]
     outer = [loops[axis.var] for axis in contraction.batch]
-    if near is not None:
-        i_far, i0 = sch.split(i0, [None, near])
-        outer.append(i_far)
+    if cached is not None:
+        i_outer, i0 = sch.split(i0, [None, cached])
+        outer.append(i_outer)
     outer += [j0, *lines, i0]
     *around, depth = [loops[axis.var] for axis in contraction.reductions]
     sch.reorder(*outer, *around, i1, j1, depth)
@@ -142,8 +142,8 @@ def _rows_in_cache(contraction: Contraction, row: IterVar, shape: TileBlock) -> 
     line = shape.depth * contraction.data.buffer.dtype.itemsize
     most = max(1, CACHED // (line * shape.rows))
     divisors = [n for n in range(1, count + 1) if count % n == 0]
-    near = choose(contraction.block, "rows_near", divisors, max([n for n in divisors if n <= most]))
-    return near if near < count else None
+    cached = choose(contraction.block, "rows_near", divisors, max([n for n in divisors if n <= most]))
+    return cached if cached < count else None
 
 
 __all__ = ["TileBlock", "row_step", "schedule_tile_block", "tile_block_of", "tile_multiple"]

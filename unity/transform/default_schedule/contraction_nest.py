@@ -25,7 +25,7 @@ from .contraction import Contraction, extent_of, steps_of
 
 UNROLLED = 16
 """Vectors of sums updated in one iteration: small tiles write several steps of the innermost reduction out, others one."""
-NEAR = 1 << 18
+CACHED = 1 << 18
 """Bytes of weights that stay in a core's cache while it goes through the rows."""
 FETCHED = 3 << 18
 """Most bytes of a panel of weights that is fetched while the panel before it is used: the second-level cache holds most of both."""
@@ -38,12 +38,12 @@ CHUNKS = (96, 128, 192, 256)
 
 
 def tile_size(
-    contraction: Contraction, height: int, width: int, lanes: int, machine: Machine, whole: bool
+    contraction: Contraction, height: int, width: int, lanes: int, machine: Machine, even: bool
 ) -> tuple[int, int]:
-    """Rows and vectors of a tile of ``height`` rows x ``width`` vectors; with ``whole`` all tiles have as many vectors."""
+    """Rows and vectors of a tile of ``height`` rows x ``width`` vectors; with ``even`` all tiles have as many vectors."""
     rows, vectors = tile_shape(height, width * lanes, lanes, machine.registers)
-    candidates = [v for v in range(1, max(vectors, MOST_VECTORS) + 1) if not whole or width % v == 0]
-    if whole:
+    candidates = [v for v in range(1, max(vectors, MOST_VECTORS) + 1) if not even or width % v == 0]
+    if even:
         most = max([v for v in candidates if v <= vectors])
         rows, vectors = tile_shape(height, most * lanes, lanes, machine.registers)
         vectors = vectors if vectors in candidates else 1
@@ -62,18 +62,18 @@ def tile_nest(
     j0, j1, j2 = sch.split(loops[contraction.columns.var], [None, vectors, lanes])
     lines = [loops[axis.var] for axis in contraction.rows if axis is not row]
     inner: list[LoopRV] = []
-    far: list[LoopRV] = []
+    outer_rows: list[LoopRV] = []
     if row is not None:
         i0, i1 = sch.split(loops[row.var], [None, rows])
         extent = sch.get(i0).extent
         count = extent.value if type(extent) is IntImm else 1
-        near = choose(contraction.block, "rows_near", [n for n in range(1, count + 1) if count % n == 0], count)
-        if near < count:
-            i_far, i0 = sch.split(i0, [None, near])
-            far.append(i_far)
+        cached = choose(contraction.block, "rows_near", [n for n in range(1, count + 1) if count % n == 0], count)
+        if cached < count:
+            i_outer, i0 = sch.split(i0, [None, cached])
+            outer_rows.append(i_outer)
         lines.append(i0)
         inner.append(i1)
-    outer = [*[loops[axis.var] for axis in contraction.batch], *far]
+    outer = [*[loops[axis.var] for axis in contraction.batch], *outer_rows]
     single = all([is_int(sch.get(loop).extent, 1) for loop in lines]) or is_int(sch.get(j0).extent, 1)
     rows_outside = _weights_cached(contraction)
     if not single:
@@ -90,10 +90,10 @@ def tile_nest(
         chunks, steps = split_into_chunks(sch, steps, choose(contraction.block, "chunk", CHUNKS, CHUNK))
     innermost = sch.get(steps[-1])
     extent = innermost.extent.value if type(innermost.extent) is IntImm and not innermost.annotations else 0
-    whole = [n for n in WRITTEN if n == 1 or (extent % n == 0 and extent > n)]
-    own = next((n for n in (4, 2) if rows * vectors * n <= UNROLLED), 1)
-    written = choose(contraction.block, "unrolled", WRITTEN, own if own in whole else 1)
-    if written > 1 and written in whole:
+    divisors = [n for n in WRITTEN if n == 1 or (extent % n == 0 and extent > n)]
+    default = next((n for n in (4, 2) if rows * vectors * n <= UNROLLED), 1)
+    written = choose(contraction.block, "unrolled", WRITTEN, default if default in divisors else 1)
+    if written > 1 and written in divisors:
         steps[-1], k1 = sch.split(steps[-1], [None, written])
         unrolled.append(k1)
     elif written > 1:  # whatever is left over: LLVM writes a loop of its own for it
@@ -101,10 +101,10 @@ def tile_nest(
     sch.reorder(*outer, *chunks, *steps, *unrolled, *inner, j1, j2, *grouped)
     panels, at = 0, outer[-1]
     if is_large(contraction):
-        near = steps_of(contraction.reductions) * vectors * lanes * contraction.weights.buffer.dtype.itemsize <= FETCHED
-        if at is not j0 and choose(contraction.block, "prefetch", (0, 1), near):
+        panel = steps_of(contraction.reductions) * vectors * lanes * contraction.weights.buffer.dtype.itemsize
+        if at is not j0 and choose(contraction.block, "prefetch", (0, 1), panel <= FETCHED):
             panels = outer.index(j0) + 1
-        at = _shared(sch, outer, panels)
+        at = _parallelize(sch, outer, panels)
     sch.reverse_compute_at(after, at)
     if chunks:
         on_tile = sum_chunks(sch, block, chunks, steps[0], contraction.block.name)
@@ -135,11 +135,11 @@ def _weights_cached(contraction: Contraction) -> bool:
     columns = extent_of(contraction.columns) or 1
     return (
         rows > columns
-        and columns * steps_of(contraction.reductions) * contraction.weights.buffer.dtype.itemsize <= NEAR
+        and columns * steps_of(contraction.reductions) * contraction.weights.buffer.dtype.itemsize <= CACHED
     )
 
 
-def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
+def _parallelize(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
     """Share loops over tiles between threads; returns the innermost. Loops of symbolic extent stay by themselves (nothing could be
     proved of a fused one): those before them are shared where they are enough, else the first of them is. The first ``panels``
     loops go over panels of weights, the others over tiles that read one: where the loops allow, and there are several, panels are
@@ -159,10 +159,10 @@ def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
 def _consume(sch: Schedule, after: BlockRV, at: LoopRV, lanes: int) -> None:
     """The consumer on a tile: its last loop in vectors, the others of the tile unrolled."""
     around = sch.get_loops(after)
-    mine = around[[sch.get(loop) for loop in around].index(sch.get(at)) + 1 :]
-    if not mine:
+    inner = around[[sch.get(loop) for loop in around].index(sch.get(at)) + 1 :]
+    if not inner:
         return
-    *others, last = mine
+    *others, last = inner
     split_and_vectorize(sch, last, lanes, unroll=True)
     for loop in others:
         sch.unroll(loop)

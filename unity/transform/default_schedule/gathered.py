@@ -32,18 +32,18 @@ RUN = 16
 @dataclass(slots=True, frozen=True)
 class Gathered:
     """The program, the parameter that it takes as lines (None where it copies), and the axis of the weights that each of the
-    lines' axes is; ``joined`` are those of the last."""
+    lines' axes is; ``fused`` are those of the last."""
 
     func: PrimFunc
     weights: int | None
     axes: tuple[int, ...]
-    joined: tuple[int, ...]
+    fused: tuple[int, ...]
     depth: int
 
     def packing(self, found: Packing) -> Packing:
         """The layout of the lines as one of the weights."""
         outer, inner = [tuple([self.axes[k] for k in part]) for part in (found.outer, found.inner[:-1])]
-        columns, last = self.axes[found.columns], self.joined
+        columns, last = self.axes[found.columns], self.fused
         return Packing(outer, columns, (*inner, *last), found.block, found.group, len(last), self.depth)
 
 
@@ -63,36 +63,38 @@ def fused_reductions(
 
 
 def _cost(
-    contraction: Contraction, mine: tuple[IterVar, ...], multiple: int, speed: float, constant: bool
+    contraction: Contraction, fused: tuple[IterVar, ...], multiple: int, speed: float, constant: bool
 ) -> tuple[float, tuple[IterVar, ...]]:
-    own, gone = {axis.var: axis for axis in contraction.block.iter_vars}, {axis.var for axis in mine}
-    steps, depth = steps_of(mine), _rounded(steps_of(mine), multiple)
+    by_var, fused_vars = {axis.var: axis for axis in contraction.block.iter_vars}, {axis.var for axis in fused}
+    steps, depth = steps_of(fused), _round_up(steps_of(fused), multiple)
     cost = steps_of(contraction.block.iter_vars) / steps * depth / speed
     for load in (contraction.data,) if constant else (contraction.data, contraction.weights):
-        elements = math.prod([int_value(n, 1) for _, n in _kept(load, gone, own)]) * depth
+        elements = math.prod([int_value(n, 1) for _, n in _remaining_axes(load, fused_vars, by_var)]) * depth
         last = load.indices[-1]
         along = [
-            extent_of(own[v]) or 1 for v in free_vars(last) if v in own and (v in gone or load is contraction.weights)
+            extent_of(by_var[v]) or 1
+            for v in free_vars(last)
+            if v in by_var and (v in fused_vars or load is contraction.weights)
         ]
         cost += elements * (COPIED if max([1, *along]) >= RUN else MOVED)
-    return cost, mine
+    return cost, fused
 
 
-def _rounded(steps: int, multiple: int) -> int:
+def _round_up(steps: int, multiple: int) -> int:
     return -(-steps // multiple) * multiple
 
 
-def gather(fn: PrimFunc, contraction: Contraction, mine: Sequence[IterVar], multiple: int, constant: bool) -> Gathered:
+def gather(fn: PrimFunc, contraction: Contraction, fused: Sequence[IterVar], multiple: int, constant: bool) -> Gathered:
     """Make reductions one, rounded up to a multiple; ``constant``: the weights come as lines."""
-    depth = _rounded(steps_of(mine), multiple)
-    line = iterator("k", const(depth, dtype_of(mine[0].var)), "R")
-    gone = {axis.var for axis in mine}
-    own = {axis.var: axis for axis in contraction.block.iter_vars}
-    data = _kept(contraction.data, gone, own)
+    depth = _round_up(steps_of(fused), multiple)
+    line = iterator("k", const(depth, dtype_of(fused[0].var)), "R")
+    fused_vars = {axis.var for axis in fused}
+    by_var = {axis.var: axis for axis in contraction.block.iter_vars}
+    data = _remaining_axes(contraction.data, fused_vars, by_var)
     data.append((line.var, line.domain.extent))
-    last = [v for v in contraction.weight_order if v in gone][-1]
-    order = [v for v in contraction.weight_order if v not in gone or v is last]
-    weights = [(line.var, line.domain.extent) if v is last else (v, own[v].domain.extent) for v in order]
+    last = [v for v in contraction.weight_order if v in fused_vars][-1]
+    order = [v for v in contraction.weight_order if v not in fused_vars or v is last]
+    weights = [(line.var, line.domain.extent) if v is last else (v, by_var[v].domain.extent) for v in order]
     made: list[Stmt] = []
     loads, buffers = {}, []
     place = is_parameter(fn, contraction.weights.buffer) if constant else None
@@ -102,8 +104,8 @@ def gather(fn: PrimFunc, contraction: Contraction, mine: Sequence[IterVar], mult
         loads[source] = BufferLoad(buffer, tuple([e for e, _ in cells]), load.ty)
         if load is contraction.data or place is None:
             buffers.append(buffer)
-            made += _copy(load, loads[source], line, mine)
-    axes = (*[axis for axis in contraction.block.iter_vars if axis.var not in gone], line)
+            made += _copy(load, loads[source], line, fused)
+    axes = (*[axis for axis in contraction.block.iter_vars if axis.var not in fused_vars], line)
     body = rewrite(contraction.block.body, {BufferLoad: lambda node: loads.get(node.buffer, node)})
     nest = point_nest(contraction.block.name, axes, body, contraction.block.init, contraction.block.annotations)
     statements = statements_of(fn.body)
@@ -113,34 +115,34 @@ def gather(fn: PrimFunc, contraction: Contraction, mine: Sequence[IterVar], mult
         buffer_map = {**buffer_map, fn.params[place]: loads[contraction.weights.buffer].buffer}
     func = seq(*[AllocBuffer(b) for b in buffers], *statements[:at], *made, nest, *statements[at + 1 :])
     where = {v: k for k, v in enumerate(contraction.weight_order)}
-    joined = tuple([where[axis.var] for axis in mine])
+    joined = tuple([where[axis.var] for axis in fused])
     made_func = replace(fn, buffer_map=buffer_map, body=func)
     return Gathered(made_func, place, tuple([where[v] for v in order]), joined, depth)
 
 
-def _kept(load: BufferLoad, gone: set[Var], own: dict[Var, IterVar]) -> list[tuple[Expr, Expr]]:
-    """The axes of the lines of an operand, but for the last: indices that no reduction of ``gone`` takes part in stand as they are,
+def _remaining_axes(load: BufferLoad, fused_vars: set[Var], by_var: dict[Var, IterVar]) -> list[tuple[Expr, Expr]]:
+    """The axes of the lines of an operand, but for the last: indices without one of ``fused_vars`` stay as they are,
     others by their other iterators."""
     cells: list[tuple[Expr, Expr]] = []
     for index, extent in zip(load.indices, load.buffer.shape):
-        used = [v for v in dict.fromkeys(free_vars(index)) if v in own]
-        if gone.isdisjoint(used):
+        used = [v for v in dict.fromkeys(free_vars(index)) if v in by_var]
+        if fused_vars.isdisjoint(used):
             cells.append((index, extent))
             continue
         known = [e for e, _ in cells]
-        cells += [(v, own[v].domain.extent) for v in used if v not in gone and v not in known]
+        cells += [(v, by_var[v].domain.extent) for v in used if v not in fused_vars and v not in known]
     return cells
 
 
-def _copy(load: BufferLoad, lines: BufferLoad, line: IterVar, mine: Sequence[IterVar]) -> list[Stmt]:
+def _copy(load: BufferLoad, lines: BufferLoad, line: IterVar, fused: Sequence[IterVar]) -> list[Stmt]:
     """The nests that put zeros into lines, where any stay, and copy an operand there."""
     buffer, axes, parts = lines.buffer, [], []
     values: dict[Var, Expr] = {}
     source, cell = list(load.indices), list(lines.indices)
     for k, (index, extent) in enumerate(zip(lines.indices, buffer.shape)):
         if index is line.var:
-            parts = [iterator(axis.var.name, axis.domain.extent) for axis in mine]
-            values |= {axis.var: part.var for axis, part in zip(mine, parts)}
+            parts = [iterator(axis.var.name, axis.domain.extent) for axis in fused]
+            values |= {axis.var: part.var for axis, part in zip(fused, parts)}
             axes += parts
             cell[k] = parts[0].var
             for part in parts[1:]:
@@ -149,12 +151,12 @@ def _copy(load: BufferLoad, lines: BufferLoad, line: IterVar, mine: Sequence[Ite
         axis = iterator(f"v{k}", extent)
         axes.append(axis)
         cell[k] = axis.var
-        source = [axis.var if own is index else e for own, e in zip(load.indices, source)]
+        source = [axis.var if by_var is index else e for by_var, e in zip(load.indices, source)]
         if isinstance(index, Var):
             values[index] = axis.var
     inside = BufferLoad(load.buffer, tuple([substitute(e, values) for e in source]), prim_type(load.buffer.dtype))
     made = [point_nest(buffer.name, axes, BufferStore(buffer, inside, tuple(cell)))]
-    if steps_of(mine) < steps_of([line]):
+    if steps_of(fused) < steps_of([line]):
         whole = output_axes(buffer)
         zeros = BufferStore(buffer, const(0, load.buffer.dtype), tuple([axis.var for axis in whole]))
         made.insert(0, point_nest(f"{buffer.name}_zero", whole, zeros))

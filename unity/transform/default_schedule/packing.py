@@ -23,7 +23,7 @@ class Packing:
     """Axes of the array: ``outer`` first, then blocks of ``block`` along axis ``columns``, then ``inner``, then one block.
 
     With ``group`` > 1 the last inner axis (a multiple of it) is split: its groups stand before the block, one group behind.
-    With ``joined`` the last of the inner axes, as many, are one of ``depth`` elements, zeros behind theirs.
+    With ``fused`` the last of the inner axes, as many, are one of ``depth`` elements, zeros behind theirs.
     """
 
     outer: tuple[int, ...]
@@ -31,12 +31,12 @@ class Packing:
     inner: tuple[int, ...]
     block: int
     group: int = 1
-    joined: int = 0
+    fused: int = 0
     depth: int = 0
 
     def indices(self, axes: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """The position in the packed array of the element at an index of the array."""
-        assert not self.joined, "read of lines"
+        assert not self.fused, "read of lines"
         column = axes[self.columns]
         size = const(self.block, dtype_of(column))
         outer, inner = [axes[k] for k in self.outer], [axes[k] for k in self.inner]
@@ -51,8 +51,8 @@ class Packing:
         """Shape of the packed array."""
         blocks = -(-shape[self.columns] // self.block)
         inner = [shape[k] for k in self.inner]
-        if self.joined:
-            inner[-self.joined :] = [self.depth]
+        if self.fused:
+            inner[-self.fused :] = [self.depth]
         if self.group > 1:
             inner[-1] //= self.group
         tail = (self.group,) if self.group > 1 else ()
@@ -60,7 +60,7 @@ class Packing:
 
     def pack(self, array: np.ndarray) -> np.ndarray:
         """The packed array, compact. Padding costs no copy of the whole."""
-        if self.joined:
+        if self.fused:
             return self._lines(array)
         columns = array.shape[self.columns]
         whole = columns - columns % self.block
@@ -83,7 +83,7 @@ class Packing:
     def _lines(self, array: np.ndarray) -> np.ndarray:
         """The packed array by way of the one with joined axes."""
         ordered = array.transpose(*self.outer, self.columns, *self.inner)
-        shape = ordered.shape[: -self.joined]
+        shape = ordered.shape[: -self.fused]
         lines = np.zeros((*shape, self.depth), array.dtype)
         flat = ordered.reshape(*shape, -1)
         lines[..., : flat.shape[-1]] = flat

@@ -46,7 +46,7 @@ def read_packed(
     forms: dict[int, Form] = {}
     for name, packed in layouts.items():
         for args in calls[name]:
-            for index, layout in [item for item in packed.items() if not item[1].joined]:
+            for index, layout in [item for item in packed.items() if not item[1].fused]:
                 forms.setdefault(args[index].data.data_ptr, (args[index], layout))
     made: dict[str, PackedRead] = {}
     for name, fn in functions.items():
