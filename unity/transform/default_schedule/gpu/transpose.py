@@ -67,7 +67,7 @@ def _transpose(stage: Stage) -> Transpose | None:
     for load in collect(store.value, BufferLoad):
         read = next((v for v in axes if v is not write and stride_class(load, v) == 1), None)
         along = [index for index in load.indices if write in used_vars(index)]
-        if read is not None and along == [write] and load.indices[-1] is read and not collect(load.indices, BufferLoad):
+        if read is not None and along == [write] and load.indices[-1] is read and collect(load, BufferLoad) == [load]:
             return Transpose(stage, load, read, write)
     return None
 
