@@ -8,7 +8,7 @@ import unity
 from unity.ffi.discard import is_discarded
 from unity.ffi.tensor import Tensor
 from unity.script import parse
-from unity.transform.infra.constant_lifetime import Releases, module_constants, places, watching
+from unity.transform.infra.constant_lifetime import Releases, module_constants, count_uses, watching
 from unity.transform.infra.passes import PASSES, DumpInstrument, PassContext, module_pass
 from unity.transform.relax.algebra.fold_constant import fold_constant
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
@@ -31,7 +31,7 @@ class M:
 
 def test_places_count_each_reader() -> None:
     w = Tensor(np.ones(4, "float32"))
-    assert places(module(w)) == {id(w): 3}
+    assert count_uses(module(w)) == {id(w): 3}
 
 
 def test_folding_leaves_what_is_still_read() -> None:
