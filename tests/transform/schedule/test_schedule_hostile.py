@@ -144,7 +144,7 @@ def after(mod: IRModule, args: list[Any], moves: Sequence[Move] = ()) -> list[np
     for move in moves:
         array = given[move.place]
         made = np.full([evaluate(n, sizes) for n in move.shape], move.pad_value, array.dtype)
-        places = move.index_map.places(array.shape)
+        places = move.index_map.cell_positions(array.shape)
         made[places] = array.ravel()
         cells[move.place] = (
             np.ravel_multi_index(places, made.shape)[cells[move.place]] if array.size else cells[move.place]
