@@ -8,7 +8,7 @@ import unity
 from unity.ffi.discard import is_discarded
 from unity.ffi.tensor import Tensor
 from unity.script import parse
-from unity.transform.infra.constant_lifetime import Releases, module_constants, count_uses, watching
+from unity.transform.infra.constant_lifetime import Releases, count_uses, module_constants, watching
 from unity.transform.infra.passes import PASSES, DumpInstrument, PassContext, module_pass
 from unity.transform.relax.algebra.fold_constant import fold_constant
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
