@@ -21,6 +21,7 @@ UNARY_NAMES = """abs acosh angle asin asinh atan ceil cos cosh erf exp floor fra
 log log2 neg reciprocal relu round rsqrt
 sigmoid sign sin sinh sqrt square tan tanh trunc nan_to_num"""
 UNARY: dict[str, Case] = {name: getattr(torch, name) for name in UNARY_NAMES.split()}
+UNARY["histc"] = lambda x: torch.histc(x, 5, -2.5, 1.5)
 SPECIAL = torch.tensor([[0.0, -0.0, 1.5, -2.5, 0.5], [float("nan"), float("inf"), -float("inf"), 3e38, -1e-3]])
 ACTIVATIONS: dict[str, Case] = {
     "silu": F.silu,

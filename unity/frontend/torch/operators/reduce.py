@@ -18,6 +18,7 @@ from ..context.context import (
     dtype_of,
     number,
     rank_of,
+    refuse,
     shape_of,
 )
 from .rounding import rounded_once
@@ -213,6 +214,19 @@ def _bincount(c: Context, a: Args) -> Expr:
     amounts = op.ones(shape_of(x), c.dtype) if a.weights is None else c.cast(a.weights, c.dtype)
     zeros = op.zeros((c.symbols.expr(size),), c.dtype)
     return op.scatter_elements(zeros, x, amounts, axis=0, reduction="add")
+
+
+@aten("histc.default")
+def _histc(c: Context, a: Args) -> Expr:
+    """The number of elements in each of equal parts of a range; those outside and NaN count nowhere."""
+    known = isinstance(a.min, (int, float)) and isinstance(a.max, (int, float))
+    refuse(not known or a.min >= a.max, "a range that only the data knows")
+    low, high = (number(float(v), c.dtype) for v in (a.min, a.max))
+    x = c.emit(op.flatten(a.self))
+    inside = c.emit(op.logical_and(op.greater_equal(x, low), op.less_equal(x, high)))
+    part = op.where(inside, (x - low) * number(a.bins, c.dtype) / (high - low), 0)
+    place = op.minimum(op.astype(part, "int64"), a.bins - 1)
+    return op.scatter_elements(op.zeros((a.bins,), c.dtype), place, op.astype(inside, c.dtype), axis=0, reduction="add")
 
 
 # ---- scans
