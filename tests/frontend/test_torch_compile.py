@@ -283,6 +283,16 @@ def test_operators_torch_decomposes_run_without_torch() -> None:
             same(compiled(forward)(x, mask), forward(x, mask))
 
 
+def test_sums_of_overlapping_frames_run_without_torch() -> None:
+    def forward(x: Any) -> Any:
+        return torch.istft(torch.view_as_complex(x), 8, 4, window=torch.ones(8))
+
+    x, run = torch.randn(5, 6, 2), compiled(forward)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        same(run(x), forward(x))
+
+
 def test_modes_and_options() -> None:
     model, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval(), torch.randn(2, 4)
     with torch.no_grad():

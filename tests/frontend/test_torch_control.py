@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,29 @@ def test_sizes_read_from_a_tensor() -> None:
         same(compiled(x, torch.tensor(count)), Item()(x, torch.tensor(count)))
     with pytest.raises(unity.UnityError):
         compiled(x, torch.tensor(9))
+
+
+class Padded(torch.nn.Module):
+    """A mask as wide as the longest row, a number that Python's ``int`` reads."""
+
+    def forward(self, x: Any, lengths: Any) -> Any:
+        longest = int(lengths.max())
+        mask = torch.arange(longest).expand(len(x), longest) >= lengths[:, None]
+        return x[:, :longest].masked_fill(mask, 0.0)
+
+
+def test_a_number_of_the_data_that_int_reads() -> None:
+    x, lengths = torch.randn(3, 7), torch.tensor([7, 2, 5])
+    batch, length = torch.export.Dim("batch", max=9), torch.export.Dim("length", max=20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled = unity.compile(
+            Padded(), example_inputs=(x, lengths), dynamic_shapes=({0: batch, 1: length}, {0: batch}), strict=True
+        )
+    for rows, ends in ((x, lengths), (torch.randn(2, 9), torch.tensor([4, 3]))):
+        same(compiled(rows, ends), Padded()(rows, ends))
+    with pytest.raises(unity.UnityError, match="E607"):
+        compiled(x, lengths[:2])
 
 
 class Fourier(torch.nn.Module):

@@ -131,6 +131,11 @@ def test_data_dependent_branch_names_line_and_module() -> None:
     assert "torch.cond" in text and "torch.compile" in text
 
 
+def test_nothing_is_printed_beside_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    message_of(torch.nn.Sequential(torch.nn.BatchNorm1d(3).eval(), Gate()), example_inputs=(torch.randn(2, 3),))
+    assert capfd.readouterr() == ("", "")
+
+
 def test_packed_sequences_say_what_to_compile_instead() -> None:
     class Packed(torch.nn.Module):
         def __init__(self) -> None:

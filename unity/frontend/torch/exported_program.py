@@ -246,9 +246,11 @@ class _Import:
 
     def _guarded(self, name: str, axis: int | None) -> Expr:
         """A size that a guard of torch speaks of. Raises Gap."""
-        value = next(
-            (n.meta["val"] for n in self.program.graph.nodes if n.op == "placeholder" and n.name == name), None
-        )
+        values = {n.name: n.meta["val"] for n in self.program.graph.nodes if n.op == "placeholder"}
+        given = {
+            f"flat_args_{k}": n for k, n in enumerate(self.program.graph_signature.user_inputs)
+        }  # of a strict export
+        value = values.get(name, values.get(given.get(name)))
         if value is None or isinstance(value, self.context.torch.Tensor) != (axis is not None):
             raise Gap(f"no input is called {name}")
         return self.symbols.expr(value if axis is None else value.shape[axis])

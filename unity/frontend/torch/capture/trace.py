@@ -8,6 +8,7 @@ import itertools
 import linecache
 import re
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FunctionType
@@ -52,10 +53,10 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     signature = forward_signature(model)
     dynamic_shapes = spread(signature, dynamic_shapes, args, kwargs)
 
-    def exported(grad: bool, shapes: Any = dynamic_shapes) -> Any:
+    def exported(grad: bool, shapes: Any = dynamic_shapes, strict: bool = False) -> Any:
         try:
-            with torch.set_grad_enabled(grad), contextlib.nullcontext() if grad else inferable(torch):
-                return torch.export.export(model, args, kwargs, dynamic_shapes=shapes)
+            with quiet(), torch.set_grad_enabled(grad), contextlib.nullcontext() if grad else inferable(torch):
+                return torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=strict)
         except FrontendError:
             raise
         except Exception as error:  # torch.export raises errors of many unrelated classes
@@ -64,13 +65,18 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     numbers = whole_numbers(model)
     with _TRACING, known_results(model), lost_effects(model), traceable(torch), no_collection():
         try:
-            with quiet():
-                return exported(False)
+            return exported(False)
         except FrontendError as error:
             words = str(error.__cause__)
             if "does not require grad" in words:  # the model itself computes gradients
                 return exported(True)
             program = _with_known_numbers(torch, model, exported) if numbers and "data-dependent" in words else None
+            if program is None and "Could not extract specialized" in words:  # int(n) of a tensor: bytecode shows it
+                with contextlib.suppress(FrontendError), warnings.catch_warnings():
+                    warnings.filterwarnings(
+                        "ignore", "While compiling, we found certain side effects"
+                    )  # those of our hooks
+                    program = exported(False, strict=True)
             if _NARROWED.search(words):
                 program = _of_any_layout(exported, unnamed(dynamic_shapes), words)
             if program is None:
