@@ -12,7 +12,7 @@ import unity
 import unity.meta_schedule as ms
 from unity import te
 from unity.ir.interpret import run
-from unity.meta_schedule.search.replay import Drawn
+from unity.meta_schedule.search.replay import CandidateSampler
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import Schedule, Trace
 
@@ -87,14 +87,14 @@ def result_of(mod):
 def test_the_rules_of_a_processor_make_right_programs(program, steps):
     """Every sketch, with decisions drawn anew and then mutated, is the same function, and its trace leads to it again."""
     task = context(program(), ms.PostOrderApply("llvm"))
-    expected, drawn = result_of(task.mod), Drawn(task)
+    expected, drawn = result_of(task.mod), CandidateSampler(task)
     sketches, mutators, seen = task.generate_design_space()[1:], ms.Mutator.create("llvm"), ""
     for mutator in mutators:
         mutator.initialize_with_tune_context(task)
     for sketch in sketches:
         trace = sketch.trace
         for _ in range(4):
-            made = drawn.new(drawn.replayed(trace, trace is sketch.trace))
+            made = drawn.new(drawn.replay(trace, trace is sketch.trace))
             if made is not None:
                 np.testing.assert_allclose(result_of(made.sch.mod), expected, rtol=1e-4, atol=1e-4)
                 assert "meta_schedule.vectorize" not in made.sch.mod.script()

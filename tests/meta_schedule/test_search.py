@@ -19,7 +19,7 @@ from unity.ir.walk import collect
 from unity.meta_schedule.cost_model.features import NAMES, features_of
 from unity.meta_schedule.cost_model.reuse import Accesses
 from unity.meta_schedule.search.mutator import MutateCategorical, MutateTileSize
-from unity.meta_schedule.search.replay import Drawn
+from unity.meta_schedule.search.replay import CandidateSampler
 from unity.meta_schedule.space.paths import Paths
 from unity.meta_schedule.space.sketch import candidate_of, choices_in
 from unity.meta_schedule.space.tensor_instructions import TensorInstructions
@@ -123,10 +123,10 @@ def test_what_a_rule_makes_of_a_block_has_decisions_of_its_own(program, parts):
     task.initialize()
     (sketch,) = task.generate_design_space()
     assert parts <= set(sketch.trace.insts[-1].args["ann_val"])
-    drawn, paths, programs = Drawn(task), Paths(), []
+    drawn, paths, programs = CandidateSampler(task), Paths(), []
     assert drawn.default().lowered.script() == candidate_of(task, sketch).lowered.script()
     for _ in range(8):
-        sch = drawn.replayed(sketch.trace, True)
+        sch = drawn.replay(sketch.trace, True)
         known = paths.leads_to_known(sch.mod.prim_funcs()["main"])
         with choices_of() as path:
             made = structural_hash(candidate_of(task, sch).lowered)

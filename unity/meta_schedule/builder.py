@@ -81,12 +81,12 @@ class LocalBuilder(Builder):
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
         start = time.perf_counter()
-        futures = [self._submitted(one) for one in build_inputs]
+        futures = [self._submit(one) for one in build_inputs]
         found = [self._result(future) for future in futures]
         self.seconds += time.perf_counter() - start
         return found
 
-    def _submitted(self, one: BuilderInput) -> Future[bytes] | str:
+    def _submit(self, one: BuilderInput) -> Future[bytes] | str:
         program = next(iter(one_program(one.mod).prim_funcs().values()))
         try:
             return self.executor.submit(build_program, pack(program), str(make_target(one.target)))
@@ -94,7 +94,7 @@ class LocalBuilder(Builder):
             return f"the program cannot be sent to a worker: it has {error}"
 
     def _result(self, future: Future[bytes] | str) -> BuilderResult:
-        data = future if isinstance(future, str) else awaited(future, self.timeout_sec)
+        data = future if isinstance(future, str) else wait_for(future, self.timeout_sec)
         if isinstance(data, str):
             return BuilderResult(None, data)
         self._count += 1
@@ -110,7 +110,7 @@ class LocalBuilder(Builder):
             self._folder.cleanup()
 
 
-def awaited(future: Future[Any], seconds: float) -> Any:
+def wait_for(future: Future[Any], seconds: float) -> Any:
     """The result of a call in a worker; the text of its error where it failed. ``LocalWorkers`` keep the time themselves; with
     another executor a call fails that runs at the end of one period of ``seconds`` and has not ended with the next."""
     period = None if isinstance(getattr(future, "executor", None), LocalWorkers) else seconds

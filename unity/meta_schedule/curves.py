@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 from ..ir.stmt import Block
 from ..ir.walk import collect
 from .database import Database
-from .database.record import TRIAL, TuningRecord, least
+from .database.record import TRIAL, TuningRecord, fastest
 
 WIDTH, HEIGHT, MARGIN = 360, 150, 46
 """Points of the picture of one task, and around its curve."""
@@ -53,7 +53,7 @@ def _curve(records: Sequence[TuningRecord]) -> Curve:
     workload = records[0].workload
     sums = [block.name for block in collect(workload.func.body, Block) if block.init is not None]
     blocks = sums or [block.name for block in collect(workload.func.body, Block) if block.iter_vars]
-    default = min([least(record.default_secs) for record in records])
+    default = min([fastest(record.default_secs) for record in records])
     return Curve(f"{'+'.join(blocks)} {workload.shash[:8]}", default, best)
 
 
@@ -69,8 +69,8 @@ def picture(curves: Sequence[Curve]) -> str:
     rows = -(-len(curves) // COLUMNS)
     size = f'width="{WIDTH * COLUMNS}" height="{HEIGHT * max(1, rows)}"'
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">']
-    for place, curve in enumerate(curves):
-        down, right = divmod(place, COLUMNS)
+    for index, curve in enumerate(curves):
+        down, right = divmod(index, COLUMNS)
         parts.append(f'<g transform="translate({right * WIDTH} {down * HEIGHT})">{_panel(curve)}</g>')
     return "\n".join([*parts, "</svg>\n"])
 

@@ -78,15 +78,15 @@ def programs_in(
         if problem:
             others[name] = problem
             continue
-        place = target_of(fn, target)
+        own_target = target_of(fn, target)
         constants = tuple(sorted(constant_parameters(calls.get(name, []))))
-        key = str(place), workload_hash(fn, constants)
+        key = str(own_target), workload_hash(fn, constants)
         program, weight = one_program(fn), max(1, len(calls.get(name, [])))
         same = tasks.get(key)
         if same is not None:
             tasks[key] = replace(same, weight=weight + same.weight)
         else:
-            tasks[key] = ExtractedTask(name, program, place, weight, constants, [program], own, other)
+            tasks[key] = ExtractedTask(name, program, own_target, weight, constants, [program], own, other)
     return Extracted(list(tasks.values()), others)
 
 

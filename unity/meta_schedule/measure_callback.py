@@ -58,14 +58,14 @@ class AddToDatabase(MeasureCallback):
     ) -> None:  # fmt: skip
         task = task_scheduler.tasks[task_id]
         for candidate, result in zip(measure_candidates, runner_results):
-            made = TuningRecord(
+            record = TuningRecord(
                 candidate.sch.trace, task.workload, result.run_secs, task.ctx.target, candidate.args_info,
                 result.reference_secs, reason=result.error_msg or candidate.scheduled.reason,
             )  # fmt: skip
-            if made.seconds < task.best_written:
-                task.best_written = made.seconds
-                made = made.with_program(candidate.scheduled)
-            task_scheduler.database.commit_tuning_record(made)
+            if record.seconds < task.best_written:
+                task.best_written = record.seconds
+                record = record.with_program(candidate.scheduled)
+            task_scheduler.database.commit_tuning_record(record)
 
 
 class UpdateCostModel(MeasureCallback):

@@ -64,12 +64,12 @@ create table if not exists queued_candidate (id integer primary key, task intege
                 found[task].traces[number] = Trace.from_json(as_json(data))
         return list(found.values())
 
-    def measured(self, number: int) -> None:
+    def remove_candidate(self, number: int) -> None:
         """Forget a candidate."""
         with self._connection() as connection:
             connection.execute("delete from queued_candidate where id = ?", (number,))
 
-    def settled(self, number: int) -> None:
+    def remove_task(self, number: int) -> None:
         """Forget a task and what is left of its candidates."""
         with self._connection() as connection:
             connection.execute("delete from queued_candidate where task = ?", (number,))
@@ -92,7 +92,7 @@ class Queued:
     def context(self) -> TuneContext:
         """The task, whose candidates are those that wait."""
         return TuneContext(
-            self.workload.mod, target=self.target, space_generator=PostOrderApply(), search_strategy=Given(self.traces),
+            self.workload.mod, target=self.target, space_generator=PostOrderApply(), search_strategy=FixedCandidates(self.traces),
             task_name=self.name, constants=self.workload.constants, sizes=self.sizes, other_sizes=self.other_sizes,
         )  # fmt: skip
 
@@ -106,7 +106,7 @@ def _task(number: int, data: Any) -> Queued:
     raise ScheduleError("E461", "a row of the queue is no task")
 
 
-class Given(ReplayTrace):
+class FixedCandidates(ReplayTrace):
     """The strategy of candidates that are there already. ``numbers``: those that were given out, by their schedules."""
 
     def __init__(self, traces: dict[int, Trace]) -> None:
@@ -115,14 +115,14 @@ class Given(ReplayTrace):
         self.numbers: dict[Schedule, int] = {}
 
     def _others(self, count: int) -> list[MeasureCandidate]:
-        made: list[MeasureCandidate] = []
-        while self.waiting and len(made) < count:
+        candidates: list[MeasureCandidate] = []
+        while self.waiting and len(candidates) < count:
             number = next(iter(self.waiting))
-            found = self.drawn.new(self.drawn.replayed(self.waiting.pop(number), False))
+            found = self.sampler.new(self.sampler.replay(self.waiting.pop(number), False))
             if found is not None:
                 self.numbers[found.sch] = number
-                made.append(found)
-        return made
+                candidates.append(found)
+        return candidates
 
 
 def queued(
@@ -154,4 +154,4 @@ def check_device(context: TuneContext) -> None:
                             help='write candidates for a machine that has one: queue="queue.db"')  # fmt: skip
 
 
-__all__ = ["Given", "MeasureQueue", "Queued", "check_device", "queued"]
+__all__ = ["FixedCandidates", "MeasureQueue", "Queued", "check_device", "queued"]

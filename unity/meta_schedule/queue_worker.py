@@ -14,7 +14,7 @@ from .builder import BuilderResult
 from .core.measure_candidate import MeasureCandidate
 from .database import Database
 from .measure_callback import MeasureCallback
-from .queue import Given, MeasureQueue
+from .queue import FixedCandidates, MeasureQueue
 from .runner import RunnerResult
 from .tune import TuneOptions, show, tuned
 from .tuning_loop import TaskScheduler
@@ -34,8 +34,8 @@ class Forget(MeasureCallback):
     ) -> None:  # fmt: skip
         strategy = task_scheduler.tasks[task_id].ctx.search_strategy
         for one in measure_candidates:
-            if isinstance(strategy, Given) and one.sch in strategy.numbers:
-                self.queue.measured(strategy.numbers[one.sch])
+            if isinstance(strategy, FixedCandidates) and one.sch in strategy.numbers:
+                self.queue.remove_candidate(strategy.numbers[one.sch])
 
 
 def work_off(
@@ -52,7 +52,7 @@ def work_off(
     records, rows = tuned(tasks, weights, work_dir, trials, **options)
     for one, row in zip(waiting, rows):
         if not row.remark.startswith("failed"):
-            waits_in.settled(one.number)
+            waits_in.remove_task(one.number)
     show(rows)
     return records
 

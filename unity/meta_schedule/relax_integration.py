@@ -45,10 +45,10 @@ def extracted_tasks_to_tune_contexts(
     tasks = [
         TuneContext(
             task.mod, target=task.target, space_generator=space, search_strategy=strategy,
-            task_name=task.task_name, rand_state=nth_seed(seed, place), constants=task.constants,
+            task_name=task.task_name, rand_state=nth_seed(seed, index), constants=task.constants,
             sizes=task.sizes, other_sizes=task.other_sizes,
         ).clone()
-        for place, task in enumerate(extracted_tasks)
+        for index, task in enumerate(extracted_tasks)
     ]  # fmt: skip
     return tasks, [float(task.weight) for task in extracted_tasks]
 

@@ -21,7 +21,7 @@ from ..ffi.targets.target import target as make_target
 from ..support.errors import ScheduleError
 from ..transform.default_schedule.packing import Packing
 from ..transform.infra.backend import backend_of
-from .builder import ENVIRONMENT, awaited
+from .builder import ENVIRONMENT, wait_for
 from .core.arg_info import ArgInfo
 from .workers.jobs import Run, Turns, run_program
 from .workers.pool import LocalWorkers
@@ -120,11 +120,9 @@ class LocalRunner(Runner):
         """Time that running took."""
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
-        return [
-            RunnerFuture(future.done, partial(self._result, future)) for future in map(self._submitted, runner_inputs)
-        ]
+        return [RunnerFuture(future.done, partial(self._result, future)) for future in map(self._submit, runner_inputs)]
 
-    def _submitted(self, one: RunnerInput) -> Future[Run]:
+    def _submit(self, one: RunnerInput) -> Future[Run]:
         config = self.evaluator_config
         turns = Turns(config.number, config.repeat, config.min_repeat_ms)
         info, other = [tuple([(a.dtype, a.size) for a in infos]) for infos in (one.args_info, one.other_args_info)]
@@ -138,7 +136,7 @@ class LocalRunner(Runner):
 
     def _result(self, future: Future[Run]) -> RunnerResult:
         start = time.perf_counter()
-        found = awaited(future, self.timeout_sec)
+        found = wait_for(future, self.timeout_sec)
         time.sleep(self.cooldown_sec)
         self.seconds += time.perf_counter() - start
         if isinstance(found, str):

@@ -17,10 +17,10 @@ class RoundRobin(TaskScheduler, names=("round-robin",)):
     def next_task_id(self) -> int:
         """The task behind the last one that can go on; -1 where none can."""
         count = len(self.tasks)
-        for place in [(self._last + step) % count for step in range(1, count + 1)]:
-            if not self.tasks[place].is_terminated:
-                self._last = place
-                return place
+        for task_id in [(self._last + step) % count for step in range(1, count + 1)]:
+            if not self.tasks[task_id].is_terminated:
+                self._last = task_id
+                return task_id
         return -1
 
 
@@ -35,15 +35,15 @@ class GradientBased(TaskScheduler, names=("gradient",)):
 
     def next_task_id(self) -> int:
         """The task that promises most; each has one round first."""
-        open_tasks = [place for place, task in enumerate(self.tasks) if not task.is_terminated]
-        fresh = [place for place in open_tasks if not self.tasks[place].history]
+        open_tasks = [task_id for task_id, task in enumerate(self.tasks) if not task.is_terminated]
+        fresh = [task_id for task_id in open_tasks if not self.tasks[task_id].history]
         if fresh or not open_tasks:
             return fresh[0] if fresh else -1
-        promised = {place: self._promise(self.tasks[place]) for place in open_tasks}
+        promised = {task_id: self._expected_gain(self.tasks[task_id]) for task_id in open_tasks}
         most = max(promised.values())
-        return self._random.choice([place for place, gain in promised.items() if gain == most])
+        return self._random.choice([task_id for task_id, gain in promised.items() if gain == most])
 
-    def _promise(self, task: TaskRecord) -> float:
+    def _expected_gain(self, task: TaskRecord) -> float:
         """Seconds of the whole that a round of a task may save; a task that never ran promises nothing."""
         known = [secs for secs in task.history if secs != float("inf")]
         if not known:

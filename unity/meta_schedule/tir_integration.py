@@ -49,10 +49,10 @@ def tune_tir(
     tasks = [
         TuneContext(
             one_program(fn), target=where, space_generator=special.get(name, space), search_strategy=strategy,
-            task_name=task_name or name, rand_state=nth_seed(options.get("seed"), place),
+            task_name=task_name or name, rand_state=nth_seed(options.get("seed"), index),
             num_threads=options.get("num_tuning_cores"), sizes=sizes,
         ).clone()
-        for place, (name, fn) in enumerate(programs.items())
+        for index, (name, fn) in enumerate(programs.items())
         if special.get(name, space) is not None
     ]  # fmt: skip
     return tune_tasks(

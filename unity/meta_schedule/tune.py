@@ -35,18 +35,18 @@ def database_of(kind: Database | str, work_dir: str | Path | None) -> Database:
             return MemoryDatabase() if work_dir is None else SQLiteDatabase(Path(work_dir) / DATABASE)
         case "json":
             return JSONDatabase(work_dir=work_dir or ".")
-    made: Database = Database.create(kind)
-    return made
+    database: Database = Database.create(kind)
+    return database
 
 
 @contextlib.contextmanager
 def _workers(builder: Builder | str, runner: Runner | str, cores: int | str) -> Iterator[tuple[Builder, Runner]]:
     """Builder and runner; those made here end with the block."""
-    made = Builder.create(builder, cores if isinstance(cores, int) else None), Runner.create(runner)
+    parts = Builder.create(builder, cores if isinstance(cores, int) else None), Runner.create(runner)
     try:
-        yield made
+        yield parts
     finally:
-        for given, part in zip((builder, runner), made):
+        for given, part in zip((builder, runner), parts):
             if isinstance(given, str) and isinstance(part, (LocalBuilder, LocalRunner)):
                 part.close()
 
@@ -136,9 +136,9 @@ def tune_tasks(
     return records
 
 
-def nth_seed(seed: int | None, place: int) -> int:
+def nth_seed(seed: int | None, index: int) -> int:
     """The seed of a task by its place; -1 where the system starts the choices."""
-    return -1 if seed is None or seed < 0 else seed + place
+    return -1 if seed is None or seed < 0 else seed + index
 
 
 def show(rows: Sequence[Row], others: Mapping[str, str] | None = None) -> None:

@@ -20,7 +20,7 @@ from .core.part import Part
 from .core.profiler import Profiler
 from .core.tune_context import CostModel, TuneContext
 from .database import Database
-from .database.record import DEFAULT, KEPT, TuningRecord, least
+from .database.record import DEFAULT, KEPT, TuningRecord, fastest
 from .database.workload import Workload, machine_features
 from .measure_callback import MeasureCallback
 from .report import Row, TuneProgress
@@ -34,7 +34,7 @@ FINALISTS = 3
 """Candidates of a task that run against the default at the end."""
 ROUNDS = 4
 """Runs of each of them."""
-LEAST_GAIN = 1.02
+MIN_GAIN = 1.02
 """Time of the default by that of the winner from which on the winner is kept, in the fastest run and in the lower quartile."""
 
 
@@ -75,10 +75,10 @@ class TaskRecord:
         packed, other = self.default.scheduled.packed, self.ctx.other_args_info
         return RunnerInput(self.default_path, kind, self.default.args_info, packed, None, other)
 
-    def take(self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]) -> None:
+    def add_results(self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]) -> None:
         """Count what was measured and keep the best candidates."""
         self.trials += len(candidates)
-        found = [(least(r.run_secs), c) for c, r in zip(candidates, results) if r.run_secs and not c.is_default]
+        found = [(fastest(r.run_secs), c) for c, r in zip(candidates, results) if r.run_secs and not c.is_default]
         self.failures += len([r for r in results if not r.run_secs])
         self.finalists = sorted([*self.finalists, *found], key=lambda pair: pair[0])[:FINALISTS]
 
@@ -117,14 +117,14 @@ class TaskScheduler(Part):
                     self._begin(task, num_trials_per_iter)
                     progress.show()
                 while left > 0:
-                    place = self.next_task_id()
-                    if place < 0:
+                    task_id = self.next_task_id()
+                    if task_id < 0:
                         break
-                    left -= self._round(place, min(left, self.tasks[place].max_trials - self.tasks[place].trials))
+                    left -= self._round(task_id, min(left, self.tasks[task_id].max_trials - self.tasks[task_id].trials))
                     progress.show()
             except KeyboardInterrupt:
                 progress.say("interrupted: the best so far are measured against the default; once more ends at once")
-            rows = [self._settled(task) for task in self.tasks]
+            rows = [self._finish(task) for task in self.tasks]
         if self.tasks and all([task.problem for task in self.tasks]):
             raise ScheduleError(
                 "E463", f"no task could be tuned: {self.tasks[0].ctx.task_name}: {self.tasks[0].problem}"
@@ -133,19 +133,19 @@ class TaskScheduler(Part):
 
     def _record(self, ctx: TuneContext, weight: float, most: int, resume: bool) -> TaskRecord:
         workload = self.database.commit_workload(ctx.mod, ctx.constants)
-        made = TaskRecord(ctx, weight, most, workload)
+        task = TaskRecord(ctx, weight, most, workload)
         if resume:
             features = machine_features(ctx.target)
             known = [r for r in self.database.records_of(workload.shash) if r.features == features]
-            made.known = [record for record in known if record.verdict not in (KEPT, DEFAULT)]
-            made.trials = len(made.known)
+            task.known = [record for record in known if record.verdict not in (KEPT, DEFAULT)]
+            task.trials = len(task.known)
             whole = sorted([r for r in known if r.is_valid() and r.scheduled], key=lambda record: record.seconds)
             for record in whole[:FINALISTS]:
                 try:
-                    made.finalists.append((record.seconds, record.as_measure_candidate()))
+                    task.finalists.append((record.seconds, record.as_measure_candidate()))
                 except UnityError:  # of another version
                     continue
-        return made
+        return task
 
     @Profiler.timeit("begin")
     def _begin(self, task: TaskRecord, num_trials_per_iter: int) -> None:
@@ -163,7 +163,7 @@ class TaskScheduler(Part):
         if not result.run_secs:
             task.problem, task.is_terminated = result.error_msg or "", True
             return
-        task.default_secs = least(result.run_secs)
+        task.default_secs = fastest(result.run_secs)
         if task.trials >= task.max_trials:
             task.is_terminated = True
             return
@@ -178,9 +178,9 @@ class TaskScheduler(Part):
             if self.cost_model is not None and ran:
                 self.cost_model.update(task.ctx, [candidate for candidate, _ in ran], [result for _, result in ran])
 
-    def _round(self, place: int, most: int) -> int:
+    def _round(self, task_id: int, most: int) -> int:
         """One round of a task; returns how many candidates it had."""
-        task = self.tasks[place]
+        task = self.tasks[task_id]
         strategy = task.ctx.strategy
         with young_collection(), Profiler.timeit("search"):
             candidates = strategy.generate_measure_candidates() if most > 0 else None
@@ -194,31 +194,31 @@ class TaskScheduler(Part):
         for first in range(0, len(candidates), AHEAD):
             ahead = candidates[first : first + AHEAD]
             built += self._build(task, ahead)
-            for candidate, made, result in zip(ahead, built[first:], self._times(task, ahead, built[first:])):
-                task.take([candidate], [result])
-                self._tell(True, place, [candidate], [made], [result])
+            for candidate, artifact, result in zip(ahead, built[first:], self._times(task, ahead, built[first:])):
+                task.add_results([candidate], [result])
+                self._notify(True, task_id, [candidate], [artifact], [result])
                 results.append(result)
         task.history.append(task.best_secs)
-        self._tell(False, place, candidates, built, results)
+        self._notify(False, task_id, candidates, built, results)
         with Profiler.timeit("callbacks"):
             strategy.notify_runner_results(candidates, results)
         return len(candidates)
 
     @Profiler.timeit("callbacks")
-    def _tell(
-        self, at_once: bool, place: int, candidates: Sequence[MeasureCandidate], built: Sequence[BuilderResult],
+    def _notify(
+        self, at_once: bool, task_id: int, candidates: Sequence[MeasureCandidate], built: Sequence[BuilderResult],
         results: Sequence[RunnerResult],
     ) -> None:  # fmt: skip
         """Let callbacks hear of a candidate, or of a whole round."""
         for callback in self.callbacks:
             if callback.at_once == at_once:
-                callback.apply(self, place, candidates, built, results)
+                callback.apply(self, task_id, candidates, built, results)
 
     @Profiler.timeit("build")
     def _build(self, task: TaskRecord, candidates: Sequence[MeasureCandidate]) -> list[BuilderResult]:
         wanted = [candidate for candidate in candidates if not candidate.is_default]
-        made = iter(self.builder.build([_builder_input(task, candidate) for candidate in wanted]))
-        return [BuilderResult(task.default_path) if candidate.is_default else next(made) for candidate in candidates]
+        results = iter(self.builder.build([_builder_input(task, candidate) for candidate in wanted]))
+        return [BuilderResult(task.default_path) if candidate.is_default else next(results) for candidate in candidates]
 
     def _times(
         self, task: TaskRecord, candidates: Sequence[MeasureCandidate], built: Sequence[BuilderResult]
@@ -239,7 +239,7 @@ class TaskScheduler(Part):
             yield _scaled(found, task.default_secs)
 
     @Profiler.timeit("verdicts")
-    def _settled(self, task: TaskRecord) -> Row:
+    def _finish(self, task: TaskRecord) -> Row:
         """Measure the best candidates against the default in turns, write the verdict, and give the row of the table."""
         strategy = task.ctx.search_strategy
         name, weight, default = task.ctx.task_name, task.task_weight, task.default_secs
@@ -265,16 +265,16 @@ class TaskScheduler(Part):
             return Row(name, weight, default, default, task.trials, "the best no longer run", task.failures)
         seconds, winner, own, other = best
         gain = typical(other) / seconds
-        kept = min(gain, least(other) / least(own)) >= LEAST_GAIN
-        said = "" if kept else "within noise" if gain > 1.0 else "the default is best"
-        made = winner if kept else task.default
+        is_faster = min(gain, fastest(other) / fastest(own)) >= MIN_GAIN
+        said = "" if is_faster else "within noise" if gain > 1.0 else "the default is best"
+        chosen = winner if is_faster else task.default
         record = TuningRecord(
-            made.sch.trace, task.workload, own if kept else other, task.ctx.target, made.args_info, other,
-            made.scheduled, KEPT if kept else DEFAULT, made.scheduled.reason,
+            chosen.sch.trace, task.workload, own if is_faster else other, task.ctx.target, chosen.args_info, other,
+            chosen.scheduled, KEPT if is_faster else DEFAULT, chosen.scheduled.reason,
         )  # fmt: skip
         self.database.commit_tuning_record(record)
         default = typical(other)
-        return Row(name, weight, default, seconds if kept else default, task.trials, said, task.failures)
+        return Row(name, weight, default, seconds if is_faster else default, task.trials, said, task.failures)
 
 
 def typical(values: Sequence[float]) -> float:
@@ -290,7 +290,7 @@ def _scaled(result: RunnerResult, seconds: float) -> RunnerResult:
     """A result with all times multiplied so that the default takes ``seconds``."""
     if not result.run_secs or not result.reference_secs:
         return result
-    factor = seconds / least(result.reference_secs)
+    factor = seconds / fastest(result.reference_secs)
     own, other = [[secs * factor for secs in part] for part in (result.run_secs, result.reference_secs)]
     return RunnerResult(own, result.error_msg, other)
 

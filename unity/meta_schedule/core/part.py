@@ -59,14 +59,14 @@ def is_for_processor(kind: Any) -> bool | None:
     return bool(backend_of(Target(kind)).runtime.device.host_memory)
 
 
-def told(part: Any, context: Any) -> None:
+def initialize_part(part: Any, context: Any) -> None:
     """Let a part know its task, if it asks for it."""
     tell = getattr(part, "initialize_with_tune_context", None)
     if tell is not None:
         tell(context)
 
 
-def cloned(part: Any) -> Any:
+def clone_part(part: Any) -> Any:
     """Another part like this one, for another task; any object will do."""
     return part.clone() if hasattr(part, "clone") else copy.deepcopy(part)
 
@@ -76,4 +76,4 @@ def derived_object(cls: Class) -> Class:
     return cls
 
 
-__all__ = ["Part", "cloned", "derived_object", "is_for_processor", "told"]
+__all__ = ["Part", "clone_part", "derived_object", "initialize_part", "is_for_processor"]

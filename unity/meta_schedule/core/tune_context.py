@@ -24,7 +24,7 @@ from ...transform.infra.backend import Machine, backend_of
 from ...transform.schedule import Schedule
 from .arg_info import ArgInfo, Sizes, TensorInfo, other_size
 from .measure_candidate import MeasureCandidate
-from .part import Part, cloned, told
+from .part import Part, clone_part, initialize_part
 
 MAIN = "main"
 """Name of the program in the module of a task."""
@@ -187,14 +187,17 @@ class TuneContext:
     def initialize(self) -> None:
         """Let the parts know the task."""
         for part in (self.space_generator, self.search_strategy):
-            told(part, self)
+            initialize_part(part, self)
 
     def clone(self) -> TuneContext:
         """The same task with parts of its own: those that were given may serve several tasks."""
-        made = copy.copy(self)
-        made.space_generator, made.search_strategy = cloned(self.space_generator), cloned(self.search_strategy)
-        made.initialize()
-        return made
+        copied = copy.copy(self)
+        copied.space_generator, copied.search_strategy = (
+            clone_part(self.space_generator),
+            clone_part(self.search_strategy),
+        )
+        copied.initialize()
+        return copied
 
     def generate_design_space(self) -> list[Schedule]:
         """The sketches of the program. Raises ScheduleError E428 without a space generator."""

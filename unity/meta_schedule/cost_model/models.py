@@ -95,11 +95,11 @@ class LinearModel(CostModel, names=("linear",)):
 
     def _around_means(self, values: np.ndarray) -> np.ndarray:
         """Values of the candidates without the mean of their task."""
-        made = values.copy()
+        centered = values.copy()
         for task in dict.fromkeys(self.tasks):
             mine = np.array([name == task for name in self.tasks])
-            made[mine] -= made[mine].mean(axis=0)
-        return made
+            centered[mine] -= centered[mine].mean(axis=0)
+        return centered
 
     def guess(self, rows: np.ndarray) -> np.ndarray:
         """Logarithms of times, but for a constant of each task, from rows of features."""
@@ -167,8 +167,8 @@ class BoostedTrees(LinearModel, names=("trees", "xgb")):
 
     def guess(self, rows: np.ndarray) -> np.ndarray:
         """As the linear model's, with what the trees add."""
-        made = super().guess(rows)
-        return made if self._trees is None or not len(rows) else made + self._trees.predict(rows)
+        times = super().guess(rows)
+        return times if self._trees is None or not len(rows) else times + self._trees.predict(rows)
 
 
 create = CostModel.create

@@ -185,10 +185,10 @@ def _access(access: BufferLoad | BufferStore, around: _Around, known: dict[Var, 
     used = {var for index in access.indices for var in used_vars(index)}
     warps = around.turns * _copies(around, used) * around.blocks * math.ceil(around.threads / LANES)
     width = item * max([dtype_of(index).lanes for index in access.indices], default=1)
-    places = [_place(access, {**known, **lane}) for lane in around.lanes()]
-    firsts = [place * item for place in places if place is not None]
-    if len(firsts) < len(places):  # it depends on data
-        found.segments += warps * len(places) * (scope == "global")
+    offsets = [_place(access, {**known, **lane}) for lane in around.lanes()]
+    firsts = [place * item for place in offsets if place is not None]
+    if len(firsts) < len(offsets):  # it depends on data
+        found.segments += warps * len(offsets) * (scope == "global")
         found.shared += warps * (scope != "global")
     elif scope == "global":
         touched = {part for at in firsts for part in range(at // SEGMENT, (at + width - 1) // SEGMENT + 1)}
@@ -199,15 +199,15 @@ def _access(access: BufferLoad | BufferStore, around: _Around, known: dict[Var, 
 
 def _place(access: BufferLoad | BufferStore, values: Mapping[Var, int]) -> int | None:
     """The number of an element in its buffer, the first of a vector; None where it depends on data."""
-    place = 0
+    offset = 0
     for index, extent in zip(access.indices, access.buffer.shape):
         first = index.base if isinstance(index, Ramp) else index
         known = {var: values.get(var, 0) for var in used_vars(first)}
         at, size = evaluate(first, known), evaluate(extent, values)
         if at is None:
             return None
-        place = place * (1 if size is None else size) + at
-    return place
+        offset = offset * (1 if size is None else size) + at
+    return offset
 
 
 def _passes(firsts: Sequence[int], width: int) -> int:

@@ -55,33 +55,33 @@ class JSONDatabase(MemoryDatabase, names=("json",)):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         known: list[Workload] = []
-        for place, line in enumerate(_lines(self.path_workload)):
+        for number, line in enumerate(_lines(self.path_workload)):
             data = as_record_data(line)
-            if place < len(modules):
-                found = super().commit_workload(modules[place])
+            if number < len(modules):
+                found = super().commit_workload(modules[number])
             elif isinstance(data, list) and len(data) == 2:
                 raise ScheduleError(
-                    "E461", f"{self.path_workload}: line {place + 1} has its program in a form of TVM's own",
+                    "E461", f"{self.path_workload}: line {number + 1} has its program in a form of TVM's own",
                     help="give the programs in order: JSONDatabase(..., modules=[mod])",
                 )  # fmt: skip
             else:
-                made = Workload.from_json(data)
-                found = self.workloads.setdefault(made.shash, made)
-            self._places.setdefault(found.shash, place)
+                workload = Workload.from_json(data)
+                found = self.workloads.setdefault(workload.shash, workload)
+            self._places.setdefault(found.shash, number)
             known.append(found)
         for line in _lines(self.path_tuning_record):
             match as_record_data(line):
-                case [int(place), data] if 0 <= place < len(known):
-                    super().commit_tuning_record(TuningRecord.from_json(data, known[place]))
+                case [int(number), data] if 0 <= number < len(known):
+                    super().commit_tuning_record(TuningRecord.from_json(data, known[number]))
                 case _:
                     raise ScheduleError("E461", f"{self.path_tuning_record} has a line that is no record")
 
     def commit_workload(self, mod: IRModule | PrimFunc, constants: Collection[int] = ()) -> Workload:
-        made = super().commit_workload(mod, constants)
-        if made.shash not in self._places:
-            self._places[made.shash] = len(self._places)
-            _append(self.path_workload, made.as_json())
-        return made
+        workload = super().commit_workload(mod, constants)
+        if workload.shash not in self._places:
+            self._places[workload.shash] = len(self._places)
+            _append(self.path_workload, workload.as_json())
+        return workload
 
     def commit_tuning_record(self, record: TuningRecord) -> None:
         self.commit_workload(record.workload.mod, record.workload.constants)

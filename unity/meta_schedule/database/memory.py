@@ -27,8 +27,8 @@ class MemoryDatabase(Database, names=("memory",)):
         self.records: dict[str, list[TuningRecord]] = {}
 
     def commit_workload(self, mod: IRModule | PrimFunc, constants: Collection[int] = ()) -> Workload:
-        made = Workload(one_program(mod), tuple(sorted(constants)))
-        return self.workloads.setdefault(made.shash, made)
+        workload = Workload(one_program(mod), tuple(sorted(constants)))
+        return self.workloads.setdefault(workload.shash, workload)
 
     def commit_tuning_record(self, record: TuningRecord) -> None:
         self.workloads.setdefault(record.workload.shash, record.workload)
@@ -103,8 +103,12 @@ class ScheduleFnDatabase(MemoryDatabase, names=("schedule_fn",)):
         self, mod: IRModule | PrimFunc, target: Target | str | None = None, workload_name: str = "",
         constants: Collection[int] = (),
     ) -> TuningRecord | None:  # fmt: skip
-        made = self._made(mod)
-        return None if made is None else TuningRecord(made.trace, Workload(one_program(mod)), None, make_target(target))
+        scheduled = self._made(mod)
+        return (
+            None
+            if scheduled is None
+            else TuningRecord(scheduled.trace, Workload(one_program(mod)), None, make_target(target))
+        )
 
     def _made(self, mod: IRModule | PrimFunc) -> Schedule | None:
         sch = Schedule(one_program(mod))

@@ -61,12 +61,12 @@ class TuningRecord:
     @property
     def seconds(self) -> float:
         """The fastest of the runs; infinite for a failure."""
-        return least(self.run_secs)
+        return fastest(self.run_secs)
 
     @property
     def gain(self) -> float:
         """Time of the default by time of the record; 1.0 where the default was not measured."""
-        return least(self.default_secs) / self.seconds if self.default_secs and self.run_secs else 1.0
+        return fastest(self.default_secs) / self.seconds if self.default_secs and self.run_secs else 1.0
 
     def with_program(self, scheduled: Scheduled) -> TuningRecord:
         """The record with the program that its candidate has."""
@@ -137,16 +137,18 @@ class TuningRecord:
 
     def as_json(self) -> dict[str, Any]:
         """The record as plain data, without its workload."""
-        made = self.scheduled
+        program = self.scheduled
         return {
             "trace": self.trace.as_json(),
             "run_secs": None if self.run_secs is None else list(self.run_secs),
             "default_secs": None if self.default_secs is None else list(self.default_secs),
             "target": None if self.target is None else str(self.target),
             "args_info": [info.as_json() for info in self.args_info],
-            "program": None if made is None else made.func.script(),
-            "packed": [] if made is None else [[place, *astuple(layout)] for place, layout in made.packed.items()],
-            "reason": made.reason if made is not None and not self.reason else self.reason,
+            "program": None if program is None else program.func.script(),
+            "packed": []
+            if program is None
+            else [[place, *astuple(layout)] for place, layout in program.packed.items()],
+            "reason": program.reason if program is not None and not self.reason else self.reason,
             "verdict": self.verdict,
             "features": self.features,
         }
@@ -195,45 +197,45 @@ def _packing(entry: Any) -> tuple[int, Packing]:
     raise ScheduleError("E461", f"a record packs a parameter as {entry!r}")
 
 
-def _misfit(fn: PrimFunc, made: PrimFunc, packed: dict[int, Packing]) -> str:
+def _misfit(fn: PrimFunc, scheduled: PrimFunc, packed: dict[int, Packing]) -> str:
     """The reason why a program takes other arguments than another whose parameters are packed; "" where it takes the same."""
-    if len(fn.params) != len(made.params) or not all([0 <= place < len(fn.params) for place in packed]):
-        return f"it has {len(made.params)} parameters, not {len(fn.params)}"
-    symbols = _symbols(fn, made, packed)
-    for place, (old, new) in enumerate(zip(fn.params, made.params)):
-        before, after = fn.buffer_map.get(old), made.buffer_map.get(new)
+    if len(fn.params) != len(scheduled.params) or not all([0 <= place < len(fn.params) for place in packed]):
+        return f"it has {len(scheduled.params)} parameters, not {len(fn.params)}"
+    symbols = _symbols(fn, scheduled, packed)
+    for index, (old, new) in enumerate(zip(fn.params, scheduled.params)):
+        before, after = fn.buffer_map.get(old), scheduled.buffer_map.get(new)
         if before is None or after is None:
-            if before is not after or place in packed or old.ty is not new.ty:
-                return f"parameter {place} is no tensor"
+            if before is not after or index in packed or old.ty is not new.ty:
+                return f"parameter {index} is no tensor"
             continue
         shape, other = [substitute(extent, symbols) for extent in before.shape], list(after.shape)
-        if place in packed:
-            layout = packed[place]
+        if index in packed:
+            layout = packed[index]
             if len(shape) != len(layout.outer) + 1 + len(layout.inner):
-                return f"parameter {place} has {len(shape)} axes"
+                return f"parameter {index} has {len(shape)} axes"
             numbers = [extent.value for extent in shape if type(extent) is IntImm]
             if (
                 layout.fused
                 and math.prod([numbers[k] for k in layout.inner[-layout.fused :] if k < len(numbers)]) > layout.depth
             ):
-                return f"parameter {place} has more than {layout.depth} elements in a line"
+                return f"parameter {index} has more than {layout.depth} elements in a line"
             shape = [const(n, "int64") for n in layout.shape(tuple(numbers))] if len(numbers) == len(shape) else []
         alike = len(shape) == len(other) and all([_equal(one, two) for one, two in zip(shape, other)])
         if before.dtype is not after.dtype or not alike or after.strides or after.scope != "global":
-            return f"parameter {place} is {after.dtype} {other}, not {before.dtype} {shape}"
+            return f"parameter {index} is {after.dtype} {other}, not {before.dtype} {shape}"
     if len(set(symbols.values())) != len(symbols):
         return "two of its sizes are one"
     return ""
 
 
-def _symbols(fn: PrimFunc, made: PrimFunc, packed: dict[int, Packing]) -> dict[Var, Expr]:
+def _symbols(fn: PrimFunc, scheduled: PrimFunc, packed: dict[int, Packing]) -> dict[Var, Expr]:
     """The symbols of a program and those of another that stand in their places."""
     found: dict[Var, Expr] = {}
-    for place, (one, two) in enumerate(zip(fn.params, made.params)):
-        before, after = fn.buffer_map.get(one), made.buffer_map.get(two)
+    for index, (one, two) in enumerate(zip(fn.params, scheduled.params)):
+        before, after = fn.buffer_map.get(one), scheduled.buffer_map.get(two)
         if before is None and after is None:
             found[one] = two
-        elif before is not None and after is not None and place not in packed:
+        elif before is not None and after is not None and index not in packed:
             for old, new in zip(before.shape, after.shape):
                 if isinstance(old, Var) and isinstance(new, Var):
                     found.setdefault(old, new)
@@ -247,7 +249,7 @@ def _equal(one: Expr, two: Expr) -> bool:
     return structural_equal(one, two)
 
 
-def least(values: Sequence[float] | None) -> float:
+def fastest(values: Sequence[float] | None) -> float:
     """The fastest of several runs, which others disturbed least; infinite where there are none."""
     return min(values) if values else float("inf")
 
@@ -285,4 +287,4 @@ def record_text(record: TuningRecord) -> str:
     return json.dumps(record.as_json(), separators=(",", ":"))
 
 
-__all__ = ["DEFAULT", "KEPT", "TRIAL", "TuningRecord", "least", "record_text"]
+__all__ = ["DEFAULT", "KEPT", "TRIAL", "TuningRecord", "fastest", "record_text"]

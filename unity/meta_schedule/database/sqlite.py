@@ -39,9 +39,9 @@ class SQLiteDatabase(SQLiteFile, Database, names=("sqlite",)):
     tables = TABLES
 
     def commit_workload(self, mod: IRModule | PrimFunc, constants: Collection[int] = ()) -> Workload:
-        made = Workload(one_program(mod), tuple(sorted(constants)))
-        self._keep(made)
-        return made
+        workload = Workload(one_program(mod), tuple(sorted(constants)))
+        self._keep(workload)
+        return workload
 
     def _keep(self, workload: Workload) -> None:
         with self._connection() as connection:
@@ -115,10 +115,10 @@ class SQLiteDatabase(SQLiteFile, Database, names=("sqlite",)):
 def _workload(data: object, shash: str) -> Workload | None:
     """The workload of a row; None where it is damaged or another one."""
     try:
-        made = Workload.from_json(as_record_data(unpacked(data)))
+        workload = Workload.from_json(as_record_data(unpacked(data)))
     except UnityError:
         return None
-    return made if made.shash == shash else None
+    return workload if workload.shash == shash else None
 
 
 __all__ = ["SQLiteDatabase"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...transform.schedule import Schedule, Trace
 from ..core.measure_candidate import MeasureCandidate
-from ..core.part import told
+from ..core.part import initialize_part
 from ..core.tune_context import CostModel, Measured, TuneContext
 from ..cost_model.models import LinearModel
 from ..space.sketch import has_own_steps
@@ -49,7 +49,7 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
             given = getattr(context.space_generator, "mutator_probs", None)
         self.mutators = default_mutators() if given is None else dict(given)
         for mutator in self.mutators:
-            told(mutator, context)
+            initialize_part(mutator, context)
 
     def pre_tuning(
         self, max_trials: int, num_trials_per_iter: int, design_spaces: Sequence[Schedule], database: Any = None,
@@ -65,21 +65,21 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
     def _others(self, count: int) -> list[MeasureCandidate]:
         """Those of the draws that the model ranks highest, some at random. The rest stays for the next round."""
         wanted = max(count, self.population_size, 0 if self.ran else self.init_min_unmeasured)
-        self.pool += self._drawn_anew(wanted - len(self.pool))
+        self.pool += self._sample_new(wanted - len(self.pool))
         order = self._ranked()
         for _ in range(self.genetic_num_iters - 1):
             best = [candidate.sch.trace for candidate in order[: self._parents()]]
-            self.pool += self._drawn_anew(count, lambda best=best: self._mutated(best))  # type: ignore[misc]
+            self.pool += self._sample_new(count, lambda best=best: self._mutated(best))  # type: ignore[misc]
             order = self._ranked()
         chance = round(self.eps_greedy * count) if len(order) > count else 0
         chosen = order[: count - chance]
-        chosen += self.drawn.rng.sample(order[count - chance :], chance)
+        chosen += self.sampler.rng.sample(order[count - chance :], chance)
         self.pool = [candidate for candidate in order if candidate not in chosen]
         return chosen
 
     def _ranked(self) -> list[MeasureCandidate]:
         """The pool, what the model ranks highest first."""
-        scores = self.cost_model.predict(self.drawn.context, self.pool)
+        scores = self.cost_model.predict(self.sampler.context, self.pool)
         return [self.pool[k] for k in np.argsort(-np.asarray(scores), kind="stable")]
 
     def _parents(self) -> int:
@@ -89,7 +89,7 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
     def _draw(self) -> Schedule | None:
         if not self.design_spaces:
             return None
-        rng = self.drawn.rng
+        rng = self.sampler.rng
         if self.ran and rng.random() < self.genetic_mutate_prob:
             best = sorted(self.ran, key=lambda one: one[0])[: self._parents()]
             return self._mutated([trace for _, trace in best])
@@ -97,13 +97,13 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
 
     def _mutated(self, parents: Sequence[Trace]) -> Schedule | None:
         """One of some traces with another decision, by the first mutator that finds one to change; a new draw where none does."""
-        rng, left = self.drawn.rng, dict(self.mutators)
+        rng, left = self.sampler.rng, dict(self.mutators)
         parent = rng.choice(list(parents)) if parents else None
         while left and parent is not None:
             mutator = rng.choices(list(left), list(left.values()))[0]
-            made = mutator.apply(parent, rng)
-            if made is not None:
-                return self.drawn.replayed(made, False)
+            mutated = mutator.apply(parent, rng)
+            if mutated is not None:
+                return self.sampler.replay(mutated, False)
             del left[mutator]
         return super()._draw()
 
@@ -115,7 +115,7 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
             traces = [sch.trace for sch in (sketches if candidate.is_default else [candidate.sch])]
             self.ran += [(min(result.run_secs), trace) for trace in traces if result.run_secs]
         if self.own_model:
-            self.cost_model.update(self.drawn.context, candidates, results)
+            self.cost_model.update(self.sampler.context, candidates, results)
 
 
 __all__ = ["EvolutionarySearch"]

@@ -25,7 +25,7 @@ PATIENCE = 16
 """Draws for each candidate that is wanted: after so many without a new one the space is used up."""
 
 
-class Drawn:
+class CandidateSampler:
     """Draws of a task as candidates; each program comes once."""
 
     def __init__(self, context: TuneContext) -> None:
@@ -40,9 +40,9 @@ class Drawn:
 
     def default(self) -> MeasureCandidate:
         """The default build."""
-        made = default_candidate(self.context)
-        self.seen.add(structural_hash(made.lowered))
-        return made
+        candidate = default_candidate(self.context)
+        self.seen.add(structural_hash(candidate.lowered))
+        return candidate
 
     def new(self, sch: Schedule | None) -> MeasureCandidate | None:
         """A schedule as a candidate; None where it is none, or its program was there before."""
@@ -54,18 +54,18 @@ class Drawn:
                 self.refused += 1
                 return None
             with choices_of() as path:
-                made = candidate_of(self.context, sch)
+                candidate = candidate_of(self.context, sch)
         except UnityError:
             self.refused += 1
             return None
         finally:
             if decided:
                 self.paths.add(path)
-        key = structural_hash(made.lowered)
+        key = structural_hash(candidate.lowered)
         if key in self.seen:
             return None
         self.seen.add(key)
-        return made
+        return candidate
 
     def _finished(self, sch: Schedule) -> bool:
         """Finish a schedule with steps of its own; False where it is no candidate."""
@@ -73,18 +73,18 @@ class Drawn:
             sch.enter_postproc()
         return all([one.apply(sch) for one in self.postprocs])
 
-    def replayed(self, trace: Trace, anew: bool) -> Schedule | None:
-        """The program under a trace, its decisions drawn ``anew`` or as they are; None where a step does not apply."""
+    def replay(self, trace: Trace, resample: bool) -> Schedule | None:
+        """The program under a trace, its decisions drawn ``resample`` or as they are; None where a step does not apply."""
         sch = start(self.context.mod, seed=self.rng.randrange(1, 2**31 - 1))
         try:
-            trace.apply_to_schedule(sch, remove_postproc=True, decision_provider=_anew if anew else None)
+            trace.apply_to_schedule(sch, remove_postproc=True, decision_provider=_resample if resample else None)
         except UnityError:
             self.refused += 1
             return None
         return sch
 
 
-def _anew(inst: Any, args: Any, decision: Any) -> None:
+def _resample(inst: Any, args: Any, decision: Any) -> None:
     """Every decision is drawn."""
 
 
@@ -106,13 +106,13 @@ class ReplayTrace(SearchStrategy, names=("replay-trace",)):
     ) -> None:  # fmt: skip
         """Begin: ``max_trials`` candidates, ``num_trials_per_iter`` in a round."""
         assert self.context is not None, "the strategy was not given its task"
-        self.drawn = Drawn(self.context)
+        self.sampler = CandidateSampler(self.context)
         self.design_spaces = list(design_spaces)
         self.left, self.round = max_trials, num_trials_per_iter
 
     def go_on(self, ran: Sequence[tuple[Trace, Measured]]) -> list[tuple[MeasureCandidate, Measured]]:
         """Take up what an earlier search measured: its programs do not come again. Returns the candidates that still are any."""
-        found = [(self.drawn.new(self.drawn.replayed(trace, False)), result) for trace, result in ran]
+        found = [(self.sampler.new(self.sampler.replay(trace, False)), result) for trace, result in ran]
         known = [(candidate, result) for candidate, result in found if candidate is not None]
         self.notify_runner_results([candidate for candidate, _ in known], [result for _, result in known])
         return known
@@ -120,28 +120,28 @@ class ReplayTrace(SearchStrategy, names=("replay-trace",)):
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
         """The next round, the default build before all others; None when there is none."""
         count = min(self.left, self.round)
-        made = [self.drawn.default()] if count and not self.drawn.seen else []
-        made += self._others(count - len(made))
-        self.left -= len(made)
-        return made or None
+        candidates = [self.sampler.default()] if count and not self.sampler.seen else []
+        candidates += self._others(count - len(candidates))
+        self.left -= len(candidates)
+        return candidates or None
 
     def _others(self, count: int) -> list[MeasureCandidate]:
         """Candidates of a round besides the default build, at most ``count``."""
-        return self._drawn_anew(count)
+        return self._sample_new(count)
 
-    def _drawn_anew(self, count: int, draw: Callable[[], Schedule | None] | None = None) -> list[MeasureCandidate]:
+    def _sample_new(self, count: int, draw: Callable[[], Schedule | None] | None = None) -> list[MeasureCandidate]:
         """New candidates, at most ``count``."""
-        made: list[MeasureCandidate] = []
+        candidates: list[MeasureCandidate] = []
         for _ in range(self.patience * count):
-            if len(made) >= count:
+            if len(candidates) >= count:
                 break
-            found = self.drawn.new((draw or self._draw)())
-            made += [found] if found is not None else []
-        return made
+            found = self.sampler.new((draw or self._draw)())
+            candidates += [found] if found is not None else []
+        return candidates
 
     def _draw(self) -> Schedule | None:
         return (
-            self.drawn.replayed(self.drawn.rng.choice(self.design_spaces).trace, True) if self.design_spaces else None
+            self.sampler.replay(self.sampler.rng.choice(self.design_spaces).trace, True) if self.design_spaces else None
         )
 
     def notify_runner_results(self, candidates: Sequence[MeasureCandidate], results: Sequence[Measured]) -> None:
@@ -155,13 +155,13 @@ class ReplayFunc(ReplayTrace, names=("replay-func",)):
     """The space generator asked anew for each candidate, as for functions that draw outside of sampling steps."""
 
     def _draw(self) -> Schedule | None:
-        context = self.drawn.context
+        context = self.sampler.context
         try:
-            made = context.generate_design_space()
+            candidate = context.generate_design_space()
         except UnityError:
-            self.drawn.refused += 1
+            self.sampler.refused += 1
             return None
-        return self.drawn.rng.choice(made) if made else None
+        return self.sampler.rng.choice(candidate) if candidate else None
 
 
-__all__ = ["Drawn", "ReplayFunc", "ReplayTrace"]
+__all__ = ["CandidateSampler", "ReplayFunc", "ReplayTrace"]

@@ -106,8 +106,8 @@ class AutoInline(ScheduleRule, names=("auto-inline",)):
         ordered = [axis.var for axis in block.iter_vars]
         if self.require_injective and not all([{v for vs in one for v in vs} == set(ordered) for one in used]):
             return False
-        places = [[ordered.index(v) for vs in one for v in vs if v in ordered] for one in used]
-        return not self.require_ordered or all([one == sorted(one) for one in places])
+        indices = [[ordered.index(v) for vs in one for v in vs if v in ordered] for one in used]
+        return not self.require_ordered or all([one == sorted(one) for one in indices])
 
 
 class ReuseType(NamedTuple):
@@ -147,26 +147,26 @@ class MultiLevelTiling(ScheduleRule, names=("multi-level-tiling",)):
             return [sch]
         sch.annotate(block, STRUCTURE, self.structure)
         levels = self._tiled(sch, block)
-        made = self._written(sch, block, levels)
-        return [done for one in made for done in self._read(one, block, levels)]
+        schedules = self._written(sch, block, levels)
+        return [done for one in schedules for done in self._read(one, block, levels)]
 
     def _tiled(self, sch: Schedule, block: BlockRV) -> list[list[LoopRV]]:
         """Tile the loops; those of each level."""
         levels: list[list[LoopRV]] = [[] for _ in self.structure]
         for loop, kind in zip(sch.get_loops(block), loop_kinds(sch, block)):
-            places = [k for k, letter in enumerate(self.structure) if letter == kind]
-            if not places:
+            indices = [k for k, letter in enumerate(self.structure) if letter == kind]
+            if not indices:
                 continue
             parts = [loop]
-            if len(places) > 1:
-                factors = sch.sample_perfect_tile(loop, len(places), self.max_innermost_factor)
+            if len(indices) > 1:
+                factors = sch.sample_perfect_tile(loop, len(indices), self.max_innermost_factor)
                 parts = sch.split(loop, factors)
-            for place, part in zip(places, parts):
-                levels[place].append(part)
+            for index, part in zip(indices, parts):
+                levels[index].append(part)
         sch.reorder(*[loop for level in levels for loop in level])
-        for place, axis in enumerate(self.tile_binds[: len(levels)]):
-            levels[place] = [sch.fuse(*levels[place])]
-            sch.bind(levels[place][0], axis)
+        for index, axis in enumerate(self.tile_binds[: len(levels)]):
+            levels[index] = [sch.fuse(*levels[index])]
+            sch.bind(levels[index][0], axis)
         return levels
 
     def _written(self, sch: Schedule, block: BlockRV, levels: list[list[LoopRV]]) -> list[Schedule]:
@@ -181,12 +181,12 @@ class MultiLevelTiling(ScheduleRule, names=("multi-level-tiling",)):
         else:
             written = sch.cache_write(block, 0, reuse.scope)
         for level in reuse.levels:
-            made = sch.copy()
+            copied = sch.copy()
             try:
-                made.reverse_compute_at(written, levels[level - 1][-1], preserve_unit_loops=True)
+                copied.reverse_compute_at(written, levels[level - 1][-1], preserve_unit_loops=True)
             except (ScheduleError, IndexError):
                 continue
-            found.append(made)
+            found.append(copied)
         return found or [sch]
 
     def _read(self, sch: Schedule, block: BlockRV, levels: list[list[LoopRV]]) -> list[Schedule]:
@@ -196,21 +196,23 @@ class MultiLevelTiling(ScheduleRule, names=("multi-level-tiling",)):
             return [sch]
         found = []
         for level in reuse.levels:
-            made = sch.copy()
-            stores = collect(made.get(block).body, BufferStore)
+            candidate = sch.copy()
+            stores = collect(candidate.get(block).body, BufferStore)
             written = {store.buffer for store in stores}
-            read = list(dict.fromkeys([r.buffer for r in made.get(block).reads if r.buffer not in written]))
-            for place in range(len(read)):
-                copied = made.cache_read(block, place, reuse.scope)
-                made.compute_at(copied, levels[level - 1][-1], preserve_unit_loops=True)
+            read = list(dict.fromkeys([r.buffer for r in candidate.get(block).reads if r.buffer not in written]))
+            for index in range(len(read)):
+                copied = candidate.cache_read(block, index, reuse.scope)
+                candidate.compute_at(copied, levels[level - 1][-1], preserve_unit_loops=True)
                 if self.vector_load_lens:
-                    own = made.get_loops(copied)[-len(read[place].shape) :]
+                    own = candidate.get_loops(copied)[-len(read[index].shape) :]
                     probs = [1 / len(self.vector_load_lens)] * len(self.vector_load_lens)
-                    made.fuse(*own)
-                    made.annotate(
-                        copied, "meta_schedule.cooperative_fetch", made.sample_categorical(self.vector_load_lens, probs)
+                    candidate.fuse(*own)
+                    candidate.annotate(
+                        copied,
+                        "meta_schedule.cooperative_fetch",
+                        candidate.sample_categorical(self.vector_load_lens, probs),
                     )
-            found.append(made)
+            found.append(candidate)
         return found
 
 
@@ -238,16 +240,16 @@ class AddRFactor(ScheduleRule, names=("add-rfactor",)):
         ):
             return [sch]
         found = [sch.copy()]
-        for place in (0, 1):
-            made = sch.copy()
+        for index in (0, 1):
+            copied = sch.copy()
             try:
-                reducing = [loop for loop, kind in zip(made.get_loops(block), kinds) if kind == "R"]
-                whole = made.fuse(*reducing) if len(reducing) > 1 else reducing[0]
-                parts = made.split(whole, made.sample_perfect_tile(whole, 2, self.max_innermost_factor))
-                made.rfactor(parts[place], 0)
+                reducing = [loop for loop, kind in zip(copied.get_loops(block), kinds) if kind == "R"]
+                whole = copied.fuse(*reducing) if len(reducing) > 1 else reducing[0]
+                parts = copied.split(whole, copied.sample_perfect_tile(whole, 2, self.max_innermost_factor))
+                copied.rfactor(parts[index], 0)
             except ScheduleError:
                 continue
-            found.append(made)
+            found.append(copied)
         return found
 
 

@@ -61,15 +61,15 @@ Choices = dict[tuple[str, str], Choice]
 def choices_in(context: TuneContext) -> Choices:
     """The decisions that rules and passes take about the program of a task, those behind other decisions included."""
     rng = random.Random(0)
-    found = _looked_at(context, context.func)
+    found = _decisions_of(context, context.func)
     for _ in range(LOOKS if found else 0):
         drawn = start(context.mod)
         _annotate(drawn, {key: rng.choice(choice.candidates) for key, choice in found.items()})
-        found = {**_looked_at(context, drawn.mod.prim_funcs()[MAIN]), **found}
+        found = {**_decisions_of(context, drawn.mod.prim_funcs()[MAIN]), **found}
     return found
 
 
-def _looked_at(context: TuneContext, fn: PrimFunc) -> Choices:
+def _decisions_of(context: TuneContext, fn: PrimFunc) -> Choices:
     with choices_of() as seen:
         lowered(context, scheduled_by_rules(context, fn).func)
     # blocks that rules make take no annotation here, and one thread shares nothing

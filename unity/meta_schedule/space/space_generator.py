@@ -15,7 +15,7 @@ from ...ir.stmt import Block
 from ...ir.walk import collect
 from ...support.errors import ScheduleError
 from ...transform.schedule import Schedule
-from ..core.part import told
+from ..core.part import initialize_part
 from ..core.tune_context import MAIN, SpaceGenerator, TuneContext
 from .postproc import Postproc
 from .schedule_rule import ScheduleRule
@@ -41,7 +41,7 @@ class _Space(SpaceGenerator):
     def initialize_with_tune_context(self, context: TuneContext) -> None:
         """Take the task, and tell the parts."""
         for part in (*self.sch_rules, *(self.postprocs or ()), *(self.mutator_probs or ())):
-            told(part, context)
+            initialize_part(part, context)
 
 
 class PostOrderApply(_Space, names=("post-order-apply",)):
@@ -74,27 +74,27 @@ class PostOrderApply(_Space, names=("post-order-apply",)):
         assert self.context is not None
         sketches = [start(mod, seed=self.context.rand_state)]
         for rule in self.sch_rules:
-            sketches = [made for sch in sketches for made in self._ruled(rule, sch)]
+            sketches = [made for sch in sketches for made in self._apply_to_blocks(rule, sch)]
         return [sch for sch in sketches if sch.trace.simplified().insts]
 
-    def _ruled(self, rule: ScheduleRule, sch: Schedule) -> list[Schedule]:
+    def _apply_to_blocks(self, rule: ScheduleRule, sch: Schedule) -> list[Schedule]:
         """The schedules that a rule makes of the blocks of a schedule."""
         inner = [block for block in collect(sch.mod.prim_funcs()[MAIN].body, Block) if block.iter_vars]
         blocks = [sch.get(sch.get_block("root")), *reversed(inner)]
         sketches = [sch]
         for name in [block.name for block in blocks if self.f_block_filter is None or self.f_block_filter(block)]:
-            sketches = [made for one in sketches for made in _applied(rule, one, name)]
+            sketches = [made for one in sketches for made in _apply_rule(rule, one, name)]
         return sketches
 
 
-def _applied(rule: ScheduleRule, sch: Schedule, name: str) -> list[Schedule]:
+def _apply_rule(rule: ScheduleRule, sch: Schedule, name: str) -> list[Schedule]:
     """A rule on a block, if it still stands; where a step of the rule is refused, the schedule without it."""
     kept = sch.copy()
     try:
-        made = rule.apply(sch, sch.get_block(name))
+        schedules = rule.apply(sch, sch.get_block(name))
     except ScheduleError:
         return [kept]
-    return _schedules(made, sch)
+    return _schedules(schedules, sch)
 
 
 def _schedules(made: Any, sch: Schedule) -> list[Schedule]:
@@ -145,7 +145,7 @@ class SpaceGeneratorUnion(_Space, names=("union",)):
         """Take the task, and tell the parts."""
         super().initialize_with_tune_context(context)
         for generator in self.space_generators:
-            told(generator, context)
+            initialize_part(generator, context)
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """The sketches of all."""

@@ -34,14 +34,14 @@ class TensorInstructions(ScheduleRule, names=("tensor-instructions",)):
             return found
         wanted = given_intrinsics() if self.intrinsics is None else self.intrinsics
         for name in [name for name in wanted if TensorIntrin.get(name, allow_missing=True) is not None]:
-            made = sch.copy()
+            copied = sch.copy()
             try:
-                applied = auto_tensorize(made, block, name, SIDE_BY_SIDE)
+                applied = auto_tensorize(copied, block, name, SIDE_BY_SIDE)
             except ScheduleError:
                 continue
             if applied is not block:
-                _share(made, applied)
-            found.append(made)
+                _share(copied, applied)
+            found.append(copied)
         return found
 
 

@@ -60,10 +60,10 @@ def build_program(program: bytes, target: str) -> bytes:
     config = configure(Target(target))
     mod = IRModule({MAIN: func}, {}, {})
     with config.target:
-        made = link(mod, kernels(mod, config), config)
+        executable = link(mod, kernels(mod, config), config)
     with tempfile.TemporaryDirectory(prefix="unity-build-") as folder:
         path = Path(folder) / "program.unity"
-        made.save(path, source=False)
+        executable.save(path, source=False)
         return path.read_bytes()
 
 
@@ -115,61 +115,61 @@ def _reference(
     """The default build, loaded and run: a worker keeps it for the next candidate of the same task."""
     where = device(kind)
     clock = time.thread_time if threads == 1 and where is CPU else time.perf_counter
-    made = _Entry(_Data(info, where), _Data(other_info, where) if other_info else None, clock)
+    entry = _Entry(_Data(info, where), _Data(other_info, where) if other_info else None, clock)
     try:
-        made.start(default)
+        entry.start(default)
     except Exception as error:
         raise ScheduleError("E463", f"the default build does not run: {type(error).__name__}: {error}") from error
-    made.count(turns)
-    return made
+    entry.count(turns)
+    return entry
 
 
 class _Data:
     """The arguments of a task: the same for all candidates, and what the default makes of those that it writes."""
 
-    def __init__(self, info: Sequence[Described], place: Device = CPU) -> None:
-        self.place = place
+    def __init__(self, info: Sequence[Described], device: Device = CPU) -> None:
+        self.place = device
         rng = np.random.default_rng(0)
-        shapes = {place: shape for place, (_, shape) in enumerate(info) if isinstance(shape, tuple)}
+        shapes = {index: shape for index, (_, shape) in enumerate(info) if isinstance(shape, tuple)}
         limit = max(1, min([LARGEST_INTEGER, *[extent for shape in shapes.values() for extent in shape]]))
-        self.arrays = {place: _array(rng, DataType(info[place][0]), shape, limit) for place, shape in shapes.items()}
-        self.numbers = {place: number for place, (_, number) in enumerate(info) if isinstance(number, int)}
+        self.arrays = {index: _array(rng, DataType(info[index][0]), shape, limit) for index, shape in shapes.items()}
+        self.numbers = {index: number for index, (_, number) in enumerate(info) if isinstance(number, int)}
         self.results: dict[int, np.ndarray] | None = None
         """Arguments that the default writes, as it leaves them; None until it ran."""
         self._shared: dict[int, Tensor] = {}
 
     def packed(self, layouts: Sequence[tuple[int, Packing]]) -> dict[int, Tensor]:
         """The arguments that a program takes packed."""
-        return {place: Tensor(layout.pack(self.arrays[place]), self.place) for place, layout in layouts}
+        return {index: Tensor(layout.pack(self.arrays[index]), self.place) for index, layout in layouts}
 
     def arguments(self, packed: Mapping[int, Tensor], to_judge: bool = True) -> list[Tensor | int]:
         """Arguments of one candidate: what is written is its own as long as it is judged. Times are taken in the same memory for
         all, as it matters where arrays lie."""
         found: list[Tensor | int] = []
-        for place in range(len(self.arrays) + len(self.numbers)):
-            if place in self.numbers:
-                found.append(self.numbers[place])
-            elif place in packed:
-                found.append(packed[place])
-            elif to_judge and (self.results is None or place in self.results):
-                found.append(Tensor(self.arrays[place].copy(), self.place))
+        for index in range(len(self.arrays) + len(self.numbers)):
+            if index in self.numbers:
+                found.append(self.numbers[index])
+            elif index in packed:
+                found.append(packed[index])
+            elif to_judge and (self.results is None or index in self.results):
+                found.append(Tensor(self.arrays[index].copy(), self.place))
             else:
-                if place not in self._shared:
-                    self._shared[place] = Tensor(self.arrays[place].copy(), self.place)
-                found.append(self._shared[place])
+                if index not in self._shared:
+                    self._shared[index] = Tensor(self.arrays[index].copy(), self.place)
+                found.append(self._shared[index])
         return found
 
     def judge(self, arguments: Sequence[Tensor | int], packed: Collection[int]) -> str:
         """Compare what a candidate left in its arguments with what the default did: "" where they agree."""
         if self.results is None:
-            tensors = {place: value for place, value in enumerate(arguments) if isinstance(value, Tensor)}
-            left = {place: tensor.numpy() for place, tensor in tensors.items() if place not in packed}
+            tensors = {index: value for index, value in enumerate(arguments) if isinstance(value, Tensor)}
+            left = {index: tensor.numpy() for index, tensor in tensors.items() if index not in packed}
             self.results = {p: a.copy() for p, a in left.items() if a.tobytes() != self.arrays[p].tobytes()}
             return ""
-        for place, expected in self.results.items():
-            found = arguments[place]
-            if place in packed or not (isinstance(found, Tensor) and _agree(expected, found.numpy())):
-                return f"its result in parameter {place} differs from the default's"
+        for index, expected in self.results.items():
+            found = arguments[index]
+            if index in packed or not (isinstance(found, Tensor) and _agree(expected, found.numpy())):
+                return f"its result in parameter {index} differs from the default's"
         return ""
 
 
@@ -242,13 +242,13 @@ def _array(rng: np.random.Generator, dtype: DataType, shape: tuple[int, ...], li
 def _agree(expected: np.ndarray, found: np.ndarray) -> bool:
     if expected.dtype.kind in "iub":
         return bool((expected == found).all())
-    a, b = [_wide(array) for array in (expected, found)]
+    a, b = [_to_float64(array) for array in (expected, found)]
     rtol = RTOL[min(expected.dtype.itemsize, 8)]
     finite = np.abs(a[np.isfinite(a)])
     return bool(np.allclose(b, a, rtol=rtol, atol=rtol * float(finite.max(initial=0.0)), equal_nan=True))
 
 
-def _wide(array: np.ndarray) -> Any:
+def _to_float64(array: np.ndarray) -> Any:
     return array if array.dtype.kind in "fc" and array.dtype.itemsize >= 4 else array.astype("float32")
 
 

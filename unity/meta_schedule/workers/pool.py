@@ -1,6 +1,6 @@
 """``LocalWorkers``: an executor of processes that survive what they run. A call that crashes or hangs fails alone.
 
-The processes are forked from one that has the compiler imported (`nursery.py`) and stay warm between calls; one that died or was
+They are forked from one that has the compiler imported (`fork_server.py`) and stay warm between calls; one that died or was
 killed for its time is replaced. Any other ``concurrent.futures.Executor`` can stand in its place.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 
 from ...ffi.native.pool import default_threads
 from ...support.errors import UnityError
-from .nursery import _SIZE, receive, send
+from .fork_server import _SIZE, receive, send
 
 MEMORY = 8 << 30
 """Bytes that a worker may take, beside what the machine has less."""
@@ -33,7 +33,7 @@ class WorkerError(UnityError):
     """A call in a worker process that failed: the text of its error, or how the process ended."""
 
 
-class _Nursery:
+class _ForkServer:
     """The process that workers are forked from, started when the first is needed."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class _Nursery:
             for _ in range(2):
                 try:
                     return self._fork()
-                except OSError:  # the nursery was killed: another one
+                except OSError:  # the fork server was killed: another one
                     self.close()
         raise WorkerError("E463", "worker processes cannot be started")
 
@@ -62,13 +62,13 @@ class _Nursery:
         data = self.control.recv(_SIZE.size)
         if len(data) < _SIZE.size:
             ours.close()
-            raise OSError("the nursery ended")
+            raise OSError("the fork server ended")
         return _Worker(ours, _SIZE.unpack(data)[0])
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         ours.settimeout(START_SECONDS)
-        command = [sys.executable, "-m", nursery_module(), str(theirs.fileno())]
+        command = [sys.executable, "-m", fork_server_module(), str(theirs.fileno())]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([part for part in sys.path if part])}
         with theirs:
             self.process = subprocess.Popen(
@@ -86,12 +86,12 @@ class _Nursery:
         self.control = self.process = None
 
 
-def nursery_module() -> str:
-    """The name of the module that the nursery runs."""
-    return f"{__package__}.nursery"
+def fork_server_module() -> str:
+    """The name of the module that the fork server runs."""
+    return f"{__package__}.fork_server"
 
 
-_NURSERY = _Nursery()
+_FORK_SERVER = _ForkServer()
 
 
 @dataclass(slots=True)
@@ -142,15 +142,15 @@ class LocalWorkers(Executor):
         """Call a function in a worker; keyword arguments are not sent."""
         if kwargs:
             raise TypeError("LocalWorkers.submit takes positional arguments alone")
-        made = self._threads.submit(self._call, fn, args)
-        made.executor = self  # type: ignore[attr-defined] # the time of the call is kept here
-        return made
+        future = self._threads.submit(self._call, fn, args)
+        future.executor = self  # type: ignore[attr-defined] # the time of the call is kept here
+        return future
 
     def _call(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         try:
             worker = self._idle.get_nowait()
         except queue.Empty:
-            worker = _NURSERY.worker()
+            worker = _FORK_SERVER.worker()
         try:
             fine, value = worker.call((fn, args, self.memory, self.environment), self.timeout_sec)
         except BaseException:

@@ -1,4 +1,4 @@
-"""The process that worker processes are forked from: ``python -m unity.meta_schedule.workers.nursery CHANNEL``.
+"""The process that worker processes are forked from: ``python -m unity.meta_schedule.workers.fork_server CHANNEL``.
 
 It imports the compiler once, and forks a worker for every socket that it is sent, so that a worker that was killed is replaced in
 milliseconds. It runs nothing itself and has no threads. Not here: the other side (`pool.py`). Invariant: when the process that
