@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from unity.support.interrupts import interrupts_held
+from unity.support.interrupts import defer_interrupts
 
 
 @pytest.fixture(autouse=True)
@@ -20,10 +20,10 @@ def interrupts_rise() -> Iterator[None]:
 
 def test_an_interrupt_rises_after_the_block():
     handler, reached = signal.getsignal(signal.SIGINT), []
-    with pytest.raises(KeyboardInterrupt), interrupts_held():
+    with pytest.raises(KeyboardInterrupt), defer_interrupts():
         _thread.interrupt_main()
         reached.append("inside")
-        with interrupts_held():
+        with defer_interrupts():
             reached.append("nested")
             _thread.interrupt_main()
         reached.append("end")
@@ -32,9 +32,9 @@ def test_an_interrupt_rises_after_the_block():
 
 
 def test_an_error_inside_is_not_lost():
-    with pytest.raises(ValueError, match="own"), interrupts_held():
+    with pytest.raises(ValueError, match="own"), defer_interrupts():
         raise ValueError("own")
-    with pytest.raises(KeyboardInterrupt) as caught, interrupts_held():
+    with pytest.raises(KeyboardInterrupt) as caught, defer_interrupts():
         _thread.interrupt_main()
         raise ValueError("own")
     assert isinstance(caught.value.__context__, ValueError)
@@ -44,7 +44,7 @@ def test_other_threads_and_ignored_signals_are_left_alone():
     handlers = []
 
     def held():
-        with interrupts_held():
+        with defer_interrupts():
             handlers.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=held)

@@ -106,10 +106,10 @@ def read_class(cls: type, frame: FrameType) -> IRModule:
         first -= 1
     while first > 1 and lines[first - 2].lstrip().startswith("@"):
         first -= 1
-    made = parse(_source(filename, first, names, cls.__name__), scope=names)
-    if not isinstance(made, IRModule) or made.name != cls.__name__:
+    mod = parse(_source(filename, first, names, cls.__name__), scope=names)
+    if not isinstance(mod, IRModule) or mod.name != cls.__name__:
         raise ScriptError("E122", f"the source text of class {cls.__name__} cannot be found in {filename!r}")
-    return made
+    return mod
 
 
 def _names(frame: FrameType) -> Mapping[str, Any]:

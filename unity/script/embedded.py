@@ -116,22 +116,31 @@ def script_path(text: str | None, names: Mapping[str, str]) -> str | None:
 def definitions(text: str, lines: list[Line], names: Mapping[str, str]) -> list[Definition]:
     """Decorated definitions that are script, outermost only."""
     found: list[Definition] = []
-    place = 0
-    while place < len(lines):
-        start, script = place, False
-        while place < len(lines) and text[lines[place].first] == "@" and lines[place].indent == lines[start].indent:
-            match = _DECORATOR.match(text, lines[place].first)
+    position = 0
+    while position < len(lines):
+        start, script = position, False
+        while (
+            position < len(lines)
+            and text[lines[position].first] == "@"
+            and lines[position].indent == lines[start].indent
+        ):
+            match = _DECORATOR.match(text, lines[position].first)
             written = re.sub(r"\s", "", match.group(1)) if match is not None else None
             script = script or script_path(written, names) in _SCRIPT
-            place += 1
-        if place == start or place == len(lines) or not script or not _DEFINITION.match(text, lines[place].first):
-            place = max(place, start + 1)
+            position += 1
+        if (
+            position == start
+            or position == len(lines)
+            or not script
+            or not _DEFINITION.match(text, lines[position].first)
+        ):
+            position = max(position, start + 1)
             continue
-        last = place
+        last = position
         while last + 1 < len(lines) and lines[last + 1].indent > lines[start].indent:
             last += 1
         found.append(Definition(lines[start].begin, lines[last].end, lines[start].indent))
-        place = last + 1
+        position = last + 1
     return found
 
 
@@ -141,21 +150,21 @@ def tree_of(definition: Definition, source: Source) -> tuple[s.Syntax, int]:
     base = definition.begin - len(prefix)
     inner = Source(source.name, prefix + source.text[definition.begin : definition.end] + "\n")
     tree, errors = read_tree(inner)
-    moved = [_moved(error, source, base) for error in errors]
+    moved = [_relocate(error, source, base) for error in errors]
     if tree is None or moved:
         first = moved[0]
         raise ScriptError(first.code, first.message, first.span, first.notes, first.help, errors=moved)
     return tree, base
 
 
-def _moved(error: ScriptError, source: Source, base: int) -> ScriptError:
+def _relocate(error: ScriptError, source: Source, base: int) -> ScriptError:
     """The error with its place in the whole file."""
     assert error.span is not None
     span = Span(source, max(0, error.span.start + base), max(1, error.span.end + base))
     return ScriptError(error.code, error.message, span, error.notes, error.help)
 
 
-def own_source(definition: Definition, source: Source) -> Source:
+def dedented_source(definition: Definition, source: Source) -> Source:
     """The definition alone, without the indentation it stands in; its places are those of the file."""
     lines = source.text[definition.begin : definition.end].split("\n")
     indent = definition.indent

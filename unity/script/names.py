@@ -40,9 +40,9 @@ class ScriptName:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         load("names")
         call = IN_PYTHON.get(self._path[:1])
-        made = NotImplemented if call is None else call(self._path, args, kwargs)
-        if made is not NotImplemented or self._harmless:
-            return self if made is NotImplemented else made
+        result = NotImplemented if call is None else call(self._path, args, kwargs)
+        if result is not NotImplemented or self._harmless:
+            return self if result is NotImplemented else result
         raise ScriptError(
             "E123",
             f"{self._path} has a meaning only inside script",
@@ -60,9 +60,9 @@ class ScriptName:
     def __getattr__(self, name: str) -> ScriptName:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = ScriptName(f"{self._path}.{name}")
-        setattr(self, name, made)
-        return made
+        result = ScriptName(f"{self._path}.{name}")
+        setattr(self, name, result)
+        return result
 
     def __repr__(self) -> str:
         return self._path

@@ -12,7 +12,7 @@ from ..ir.expr import Call, MatchCast
 from ..ir.walk import collect
 from ..support.errors import UnityError
 from ..support.source import Source
-from .embedded import Definition, dotted, own_source, script_path
+from .embedded import Definition, dedented_source, dotted, script_path
 from .parser import syntax as s
 from .reader.module import parse
 
@@ -102,10 +102,10 @@ class Rewriter:
 
 def _read_types(definition: Definition, source: Source) -> dict[Place, list[Type]]:
     try:
-        made = parse(own_source(definition, source), check=False)
+        mod = parse(dedented_source(definition, source), check=False)
     except UnityError:
         return {}
-    roots: list[Node] = list(made.functions.values()) if isinstance(made, IRModule) else [made]
+    roots: list[Node] = list(mod.functions.values()) if isinstance(mod, IRModule) else [mod]
     found: dict[Place, list[Type]] = {}
     for root in roots:
         for node in collect(root, (Call, MatchCast)):

@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Lock(Protocol):
-    """The methods of a lock that ``hold_over_fork`` needs."""
+    """The methods of a lock that ``lock_over_fork`` needs."""
 
     def acquire(self) -> object:
         """Wait for it and take it."""
@@ -21,7 +21,7 @@ class Lock(Protocol):
         """Give it back."""
 
 
-def hold_over_fork(lock: Lock) -> None:
+def lock_over_fork(lock: Lock) -> None:
     """Take a lock before each fork and give it back afterwards, in the parent and in the child."""
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
@@ -29,5 +29,5 @@ def hold_over_fork(lock: Lock) -> None:
 def fork_lock() -> threading.RLock:
     """A new reentrant lock that is held while the process forks."""
     lock = threading.RLock()
-    hold_over_fork(lock)
+    lock_over_fork(lock)
     return lock

@@ -1,7 +1,7 @@
 """Interrupts held back while foreign code holds state that an exception would tear: nothing here knows what that code is.
 
 A ``KeyboardInterrupt`` can rise between any two bytecodes of the main thread, also between a C call that frees an object and
-the note that it was freed. Within ``interrupts_held`` the request is only written down; it is carried out at the end.
+the note that it was freed. Within ``defer_interrupts`` the request is only written down; it is carried out at the end.
 """
 
 import signal
@@ -12,7 +12,7 @@ from types import FrameType
 
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """SIGINT waits until the block has ended, then its handler runs. Only the main thread is ever interrupted."""
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):

@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 
 from .errors import MissingExtraError
-from .interrupts import interrupts_held
+from .interrupts import defer_interrupts
 
 EXTRAS = {"torch": "torch", "pycuda": "cuda", "matplotlib": "plot", "rich": "progress", "lightgbm": "tune"}
 
@@ -21,7 +21,7 @@ def require(module: str) -> ModuleType:
     if found is not None:
         return found
     try:
-        with interrupts_held():
+        with defer_interrupts():
             return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]

@@ -30,10 +30,10 @@ _before: list[int] = []
 def _in_child() -> None:
     """After a fork only the forking thread's walks go on."""
     _walks[:] = [thread for thread in _walks if thread == threading.get_ident()]
-    _put_back()
+    _restore_limit()
 
 
-def _put_back() -> None:
+def _restore_limit() -> None:
     if not _walks and _before:
         sys.setrecursionlimit(_before.pop())
 
@@ -98,7 +98,7 @@ class _Deep:
             _inside.walking = False
         with _lock:
             _walks.remove(threading.get_ident())
-            _put_back()
+            _restore_limit()
 
 
 class _Nothing:

@@ -168,7 +168,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-_GONE = {
+_REMOVED = {
     "create_schedule": "schedules are of programs: unity.tir.Schedule(te.create_prim_func([A, B]))",
     "thread_axis": "bind loops of a program: unity.tir.Schedule(func).bind(loop, 'threadIdx.x')",
     "scan": "a loop that carries a state is written in script, or with te.extern; running sums are topi.cumsum",
@@ -178,6 +178,6 @@ _GONE = {
 
 
 def __getattr__(name: str) -> object:
-    if name in _GONE:
-        raise AttributeError(f"there is no te.{name}: {_GONE[name]}")
+    if name in _REMOVED:
+        raise AttributeError(f"there is no te.{name}: {_REMOVED[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

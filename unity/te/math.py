@@ -7,7 +7,7 @@ from collections.abc import Callable
 from .value import Scalar, Value, intrinsic
 
 
-def _of_one(name: str, doc: str) -> Callable[[Scalar], Value]:
+def _unary_intrinsic(name: str, doc: str) -> Callable[[Scalar], Value]:
     """The function of one operand that calls the intrinsic of its name."""
 
     def function(x: Scalar) -> Value:
@@ -17,40 +17,40 @@ def _of_one(name: str, doc: str) -> Callable[[Scalar], Value]:
     return function
 
 
-abs = _of_one("abs", "Absolute value.")
-acos = _of_one("acos", "Inverse cosine.")
-acosh = _of_one("acosh", "Inverse hyperbolic cosine.")
-asin = _of_one("asin", "Inverse sine.")
-asinh = _of_one("asinh", "Inverse hyperbolic sine.")
-atan = _of_one("atan", "Inverse tangent.")
-atanh = _of_one("atanh", "Inverse hyperbolic tangent.")
-ceil = _of_one("ceil", "Smallest integer not below.")
-clz = _of_one("clz", "Number of zero bits before the first one.")
-cos = _of_one("cos", "Cosine.")
-cosh = _of_one("cosh", "Hyperbolic cosine.")
-erf = _of_one("erf", "Error function.")
-exp = _of_one("exp", "e to the power x.")
-exp2 = _of_one("exp2", "2 to the power x.")
-exp10 = _of_one("exp10", "10 to the power x.")
-floor = _of_one("floor", "Largest integer not above.")
-isfinite = _of_one("isfinite", "True if x is neither infinite nor NaN.")
-isinf = _of_one("isinf", "True if x is infinite.")
-isnan = _of_one("isnan", "True if x is NaN.")
-log = _of_one("log", "Natural logarithm.")
-log10 = _of_one("log10", "Logarithm to base 10.")
-log1p = _of_one("log1p", "Natural logarithm of 1 + x.")
-log2 = _of_one("log2", "Logarithm to base 2.")
-nearbyint = _of_one("nearbyint", "Nearest integer, halves to even.")
-popcount = _of_one("popcount", "Number of bits that are one.")
-round = _of_one("round", "Nearest integer, halves to even.")
-rsqrt = _of_one("rsqrt", "1 over the square root.")
-sigmoid = _of_one("sigmoid", "1 / (1 + exp(-x)).")
-sin = _of_one("sin", "Sine.")
-sinh = _of_one("sinh", "Hyperbolic sine.")
-sqrt = _of_one("sqrt", "Square root.")
-tan = _of_one("tan", "Tangent.")
-tanh = _of_one("tanh", "Hyperbolic tangent.")
-trunc = _of_one("trunc", "Integer part.")
+abs = _unary_intrinsic("abs", "Absolute value.")
+acos = _unary_intrinsic("acos", "Inverse cosine.")
+acosh = _unary_intrinsic("acosh", "Inverse hyperbolic cosine.")
+asin = _unary_intrinsic("asin", "Inverse sine.")
+asinh = _unary_intrinsic("asinh", "Inverse hyperbolic sine.")
+atan = _unary_intrinsic("atan", "Inverse tangent.")
+atanh = _unary_intrinsic("atanh", "Inverse hyperbolic tangent.")
+ceil = _unary_intrinsic("ceil", "Smallest integer not below.")
+clz = _unary_intrinsic("clz", "Number of zero bits before the first one.")
+cos = _unary_intrinsic("cos", "Cosine.")
+cosh = _unary_intrinsic("cosh", "Hyperbolic cosine.")
+erf = _unary_intrinsic("erf", "Error function.")
+exp = _unary_intrinsic("exp", "e to the power x.")
+exp2 = _unary_intrinsic("exp2", "2 to the power x.")
+exp10 = _unary_intrinsic("exp10", "10 to the power x.")
+floor = _unary_intrinsic("floor", "Largest integer not above.")
+isfinite = _unary_intrinsic("isfinite", "True if x is neither infinite nor NaN.")
+isinf = _unary_intrinsic("isinf", "True if x is infinite.")
+isnan = _unary_intrinsic("isnan", "True if x is NaN.")
+log = _unary_intrinsic("log", "Natural logarithm.")
+log10 = _unary_intrinsic("log10", "Logarithm to base 10.")
+log1p = _unary_intrinsic("log1p", "Natural logarithm of 1 + x.")
+log2 = _unary_intrinsic("log2", "Logarithm to base 2.")
+nearbyint = _unary_intrinsic("nearbyint", "Nearest integer, halves to even.")
+popcount = _unary_intrinsic("popcount", "Number of bits that are one.")
+round = _unary_intrinsic("round", "Nearest integer, halves to even.")
+rsqrt = _unary_intrinsic("rsqrt", "1 over the square root.")
+sigmoid = _unary_intrinsic("sigmoid", "1 / (1 + exp(-x)).")
+sin = _unary_intrinsic("sin", "Sine.")
+sinh = _unary_intrinsic("sinh", "Hyperbolic sine.")
+sqrt = _unary_intrinsic("sqrt", "Square root.")
+tan = _unary_intrinsic("tan", "Tangent.")
+tanh = _unary_intrinsic("tanh", "Hyperbolic tangent.")
+trunc = _unary_intrinsic("trunc", "Integer part.")
 
 
 def atan2(x1: Scalar, x2: Scalar) -> Value:

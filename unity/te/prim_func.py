@@ -187,12 +187,12 @@ class _Builder:
         inputs, outputs = [self.buffer(t) for t in stage.inputs], [self.buffer(t) for t in stage.outputs]
         made = stage.emit(inputs, outputs)
         body = made if isinstance(made, Stmt) else Evaluate(to_scalar(made))
-        reads, writes = tuple([_whole(b) for b in inputs]), tuple([_whole(b) for b in outputs])
+        reads, writes = tuple([_full_region(b) for b in inputs]), tuple([_full_region(b) for b in outputs])
         block = Block((), reads, writes, (), (), dict(stage.attrs), self.block_names.fresh(stage.name), body, None)
         return BlockRealize((), TRUE, block)
 
 
-def _whole(buffer: Buffer) -> BufferRegion:
+def _full_region(buffer: Buffer) -> BufferRegion:
     return BufferRegion(buffer, tuple([Range(build.const(0, build.dtype_of(n)), n) for n in buffer.shape]))
 
 

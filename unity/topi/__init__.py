@@ -70,7 +70,8 @@ def _function(operator: Operator) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         arguments = _Arguments()
         made: Call = operator(
-            *[arguments.to_expr(a) for a in args], **{_own(names, k): arguments.to_expr(v) for k, v in kwargs.items()}
+            *[arguments.to_expr(a) for a in args],
+            **{_tvm_argument(names, k): arguments.to_expr(v) for k, v in kwargs.items()},
         )
         assert callable(info.lower)
         scalars = info.scalars_from is not None
@@ -81,7 +82,7 @@ def _function(operator: Operator) -> Callable[..., Any]:
     return call
 
 
-def _own(names: list[str], name: str) -> str:
+def _tvm_argument(names: list[str], name: str) -> str:
     """The name of an argument that may be called as in TVM."""
     if name in names:
         return name

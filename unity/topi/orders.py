@@ -112,18 +112,18 @@ def orders(topi: Functions) -> dict[str, Callable[..., Any]]:
 
     def matmul(a: te.Tensor, b: te.Tensor, transp_a: bool = False, transp_b: bool = False) -> Any:
         """Product of matrices, one or both given transposed."""
-        return topi["matmul"](*[_turned(t) if turn else t for t, turn in ((a, transp_a), (b, transp_b))])
+        return topi["matmul"](*[_transposed(t) if turn else t for t, turn in ((a, transp_a), (b, transp_b))])
 
     def nn_matmul(
         tensor_a: te.Tensor, tensor_b: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None,
         transpose_a: bool = False, transpose_b: bool = False,
     ) -> Any:  # fmt: skip
         """Product of matrices, one or both given transposed, plus a bias."""
-        turned = [_turned(t) if turn else t for t, turn in ((tensor_a, transpose_a), (tensor_b, transpose_b))]
+        turned = [_transposed(t) if turn else t for t, turn in ((tensor_a, transpose_a), (tensor_b, transpose_b))]
         made = topi["matmul"](*turned, out_dtype=out_dtype)
         return made if bias is None else topi["add"](made, bias)
 
-    def _turned(tensor: te.Tensor) -> Any:
+    def _transposed(tensor: te.Tensor) -> Any:
         count = len(tensor.shape)
         return topi["permute_dims"](tensor, [*range(count - 2), count - 1, count - 2])
 

@@ -17,7 +17,7 @@ import llvmlite.binding as binding
 from llvmlite.binding.ffi import OutputString, lib as LLVMLITE
 
 from ...support.errors import FFIError
-from ...support.interrupts import interrupts_held
+from ...support.interrupts import defer_interrupts
 from ..targets.llvm_binding import LLVM_LOCK, SLOTS
 from ..targets.processor import host_triple
 from .objects import PIPELINES, CompileOptions
@@ -167,7 +167,7 @@ def object_of(text: str, options: CompileOptions) -> bytes:
         machine = machines.get(repr(options))
         if machine is None:
             machine = machines[repr(options)] = _make_machine(options)
-        with interrupts_held():  # closed in order, and wholly: neither a collector nor an interrupt may come between
+        with defer_interrupts():  # closed in order, and wholly: neither a collector nor an interrupt may come between
             context = binding.create_context()
             try:
                 module = _parse(text, machine, context)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ...support.forking import fork_lock, hold_over_fork
+from ...support.forking import fork_lock, lock_over_fork
 from ...support.optional import require
 
 
@@ -31,7 +31,7 @@ class _SingleCalls:
             self.held.release()
 
 
-hold_over_fork(_SingleCalls())
+lock_over_fork(_SingleCalls())
 LLVM_LOCK = fork_lock()
 """Held around every group of LLVM calls, and while llvmlite is imported."""
 SLOTS = [fork_lock() for _ in range(8)]

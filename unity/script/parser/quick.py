@@ -49,18 +49,18 @@ class QuickParser:
     def words(self, text: str, states: list[int]) -> Iterator[Token]:
         """The words of a text as tokens, for the state that the parser is in when it asks for one."""
         match, keywords, rows, new = self.match, self.keywords, self.rows, str.__new__
-        place, end = 0, len(text)
-        while place < end:
-            found = match(text, place)
+        position, end = 0, len(text)
+        while position < end:
+            found = match(text, position)
             if found is None:
-                raise KeyError(place)
+                raise KeyError(position)
             kind = found.lastgroup
-            start, place = found.span(kind)  # type: ignore[arg-type]
-            word = text[start:place]
+            start, position = found.span(kind)  # type: ignore[arg-type]
+            word = text[start:position]
             if kind == "NAME" and word in keywords and keywords[word] in rows[states[-1]]:
                 kind = keywords[word]
             token = new(Token, word)
-            token.type, token.value, token.start_pos, token.end_pos = kind, word, start, place  # type: ignore[assignment]
+            token.type, token.value, token.start_pos, token.end_pos = kind, word, start, position  # type: ignore[assignment]
             yield token
 
     def parse(self, text: str) -> Any:

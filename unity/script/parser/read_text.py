@@ -92,7 +92,7 @@ def read_tree(source: Source) -> tuple[s.File | None, list[ScriptError]]:
                 tired = len(errors) >= MAX_ERRORS or len(errors) * len(text) > _WORK
                 if tired or shorter == text or error.code == "E105":
                     return None, errors
-                lost.update(_lost_names(text, shorter))
+                lost.update(_removed_names(text, shorter))
                 text = shorter
                 continue
             assert isinstance(tree, s.File)
@@ -100,7 +100,7 @@ def read_tree(source: Source) -> tuple[s.File | None, list[ScriptError]]:
             return tree, errors
 
 
-def _lost_names(text: str, shorter: str) -> list[str]:
+def _removed_names(text: str, shorter: str) -> list[str]:
     """Names of the lines that recovery took out."""
     pairs = zip(text.split("\n"), shorter.split("\n"))
     return _WORD.findall("\n".join([old for old, new in pairs if old != new]))
@@ -108,23 +108,23 @@ def _lost_names(text: str, shorter: str) -> list[str]:
 
 def _control_character(source: Source) -> ScriptError | None:
     for code in ("\x00", _SKIP):
-        place = source.text.find(code)
-        if place >= 0:
-            return ScriptError("E101", f"control character {code!r} in the text", Span(source, place, place + 1))
+        offset = source.text.find(code)
+        if offset >= 0:
+            return ScriptError("E101", f"control character {code!r} in the text", Span(source, offset, offset + 1))
     return None
 
 
 def _recover(error: ScriptError, text: str, source: Source, layout: Layout) -> tuple[ScriptError, str]:
     """The error to report, and the text to go on with."""
     assert error.span is not None
-    place = min(error.span.start, len(text) - 1)
+    offset = min(error.span.start, len(text) - 1)
     if error.code == "E104":
         return error, _INDENTATION.sub(lambda match: " " * len(match.group()), text)
     if error.code == "E103" and not error.message.startswith("expected"):
-        return error, _cut_indented(text, place)
+        return error, _cut_indented(text, offset)
     begin = layout.statement_start
-    if begin > place or error.code == "E103":
-        begin = _line_words(text, place)
+    if begin > offset or error.code == "E103":
+        begin = _line_words(text, offset)
         if error.code == "E103":  # the header before this line has no block
             begin = _line_words(text, max(0, len(text[: text.rfind("\n", 0, begin) + 1].rstrip()) - 1))
     end, opened = _logical_end(text, begin)
@@ -134,22 +134,22 @@ def _recover(error: ScriptError, text: str, source: Source, layout: Layout) -> t
             "E102", f"{text[opened]!r} is never closed", Span(source, opened, opened + 1), help=f"add {close!r}"
         )
     elif opened is None:
-        end = max(end, text.find("\n", place))
+        end = max(end, text.find("\n", offset))
     return error, _cut(text, begin, end)
 
 
-def _line_words(text: str, place: int) -> int:
-    """Offset of the first word of the line around ``place``."""
-    begin = text.rfind("\n", 0, place) + 1
+def _line_words(text: str, offset: int) -> int:
+    """Offset of the first word of the line around ``offset``."""
+    begin = text.rfind("\n", 0, offset) + 1
     while begin < len(text) and text[begin] in " \t\f":
         begin += 1
     return begin
 
 
-def _cut_indented(text: str, place: int) -> str:
-    """The text without the lines, from the one at ``place``, that are indented at least as deep as it."""
+def _cut_indented(text: str, offset: int) -> str:
+    """The text without the lines, from the one at ``offset``, that are indented at least as deep as it."""
     lines = text.split("\n")
-    index = text.count("\n", 0, place)
+    index = text.count("\n", 0, offset)
     limit = len(lines[index]) - len(lines[index].lstrip())
     while index < len(lines):
         words = lines[index].lstrip()
@@ -199,29 +199,29 @@ def _message(problem: UnexpectedInput | TextError, text: str, source: Source) ->
         span = Span(source, problem.start, problem.end)
         return ScriptError(problem.code, problem.message, span, help=problem.help)
     if isinstance(problem, UnexpectedCharacters):
-        place = problem.pos_in_stream or 0
-        char = text[place]
-        line_end = text.find("\n", place)
+        offset = problem.pos_in_stream or 0
+        char = text[offset]
+        line_end = text.find("\n", offset)
         if char in "\"'":
-            return ScriptError("E106", "this string is never closed", Span(source, place, line_end))
-        return ScriptError("E101", f"unexpected character {char!r}", Span(source, place, place + 1))
+            return ScriptError("E106", "this string is never closed", Span(source, offset, line_end))
+        return ScriptError("E101", f"unexpected character {char!r}", Span(source, offset, offset + 1))
     assert isinstance(problem, UnexpectedToken)
     token = problem.token
-    place = token.start_pos if token.start_pos is not None else len(text) - 1
-    finish = token.end_pos if token.end_pos is not None and token.end_pos > place else place + 1
+    offset = token.start_pos if token.start_pos is not None else len(text) - 1
+    finish = token.end_pos if token.end_pos is not None and token.end_pos > offset else offset + 1
     accepted = set(problem.accepts or problem.expected)
     if accepted == {"_INDENT"}:
-        return ScriptError("E103", "expected an indented block", Span(source, place, place + 1))
+        return ScriptError("E103", "expected an indented block", Span(source, offset, offset + 1))
     if token.type == "_INDENT":
         return ScriptError("E103", "unexpected indentation", Span(source, finish - len(token.value), finish))
     if token.type in ("_NEWLINE", "_DEDENT", "$END"):
-        finish = place + 1
+        finish = offset + 1
     met = _NAMES[token.type].removeprefix("the ") if token.type in ("_NEWLINE", "_DEDENT", "$END") else repr(str(token))
     message = f"unexpected {met}" if len(met) < 60 else "unexpected text"
     wanted = expected_names(accepted)
     if wanted:
         message += ", expected " + " or ".join(wanted)
-    return ScriptError("E101", message, Span(source, place, finish))
+    return ScriptError("E101", message, Span(source, offset, finish))
 
 
 def expected_names(terminals: set[str]) -> list[str]:

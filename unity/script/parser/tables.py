@@ -26,10 +26,10 @@ def parser_of(grammar: str, layout: PostLex, tree: lark.Transformer[Any, Any]) -
     """A parser of a grammar: ``layout`` rewrites its tokens, ``tree`` builds what it gives."""
     key = Key("grammar", tools=lark.__version__, options=repr(_OPTIONS), grammar=grammar)
     make = partial(Lark, grammar, postlex=layout, transformer=tree, **_OPTIONS)
-    return cached(key, make, _written, partial(_read, layout, tree))
+    return cached(key, make, _dump, partial(_load, layout, tree))
 
 
-def _written(parser: Lark) -> bytes:
+def _dump(parser: Lark) -> bytes:
     """The tables of a parser. A row of the parse table is: token, action, token, action, ...; to shift is the next state, to reduce
     the inverted number of a rule."""
     data, memo = parser.memo_serialize([TerminalDef, Rule])
@@ -42,7 +42,7 @@ def _written(parser: Lark) -> bytes:
     ).encode()
 
 
-def _read(layout: PostLex, tree: lark.Transformer[Any, Any], kept: bytes) -> Lark:
+def _load(layout: PostLex, tree: lark.Transformer[Any, Any], kept: bytes) -> Lark:
     """A parser from its tables."""
     data, memo, tokens, rows = json.loads(kept)
     reduce = {~number: (1, {"@": number}) for number, _ in memo}

@@ -140,12 +140,12 @@ class TreeBuilder(Transformer[Any, Any]):
 
     def slice_item(self, c: list[Any]) -> s.Syntax:
         parts: list[Any] = [None, None, None]
-        place = 0
+        position = 0
         for child in c:
             if child.__class__ is Token:
-                place += 1
+                position += 1
             else:
-                parts[place] = child
+                parts[position] = child
         first, last = c[0], c[-1]
         start: Any = first.start_pos if first.__class__ is Token else first.start
         end: Any = last.end_pos if last.__class__ is Token else last.end

@@ -150,15 +150,15 @@ def _nested(array: np.ndarray, dtype: DataType) -> str:
     return "[" + ", ".join([_nested(array[i], dtype) for i in range(array.shape[0])]) + "]"
 
 
-def _plain_nans(array: np.ndarray, dtype: DataType) -> bool:
+def _default_nans(array: np.ndarray, dtype: DataType) -> bool:
     """True when every NaN is the one that reading ``"nan"`` makes."""
-    wide = array.astype(np.float64)
-    bad = np.isnan(wide)
+    x64 = array.astype(np.float64)
+    bad = np.isnan(x64)
     if not bad.any():
         return True
     unit = np.dtype(f"u{array.dtype.itemsize}")
-    plain = np.array(math.nan).astype(array.dtype).view(unit)
-    return bool((np.ascontiguousarray(array).reshape(-1).view(unit)[bad.reshape(-1)] == plain).all())
+    canonical = np.array(math.nan).astype(array.dtype).view(unit)
+    return bool((np.ascontiguousarray(array).reshape(-1).view(unit)[bad.reshape(-1)] == canonical).all())
 
 
 METADATA_KEY = "relax.expr.Constant"
@@ -181,7 +181,7 @@ def tensor_text(p: Printer, data: Tensor, function: str) -> str:
     if p.dialect.tvm:
         literal = True
     elif literal and dtype.is_float:
-        literal = _plain_nans(array, dtype)
+        literal = _default_nans(array, dtype)
     if literal:
         return f'{function}({_nested(array, dtype)}, "{dtype.name}")'
     shape = ", ".join([str(n) for n in array.shape]) + ("," if array.ndim == 1 else "")

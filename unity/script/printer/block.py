@@ -16,7 +16,7 @@ from .attr import attr_dict
 from .comments import comments
 from .core import INDEX, RAW, STMTS, Printer, quote
 from .scalar import bounds, region
-from .tir import alloc_statement, buffer_arguments, indented, own_buffer
+from .tir import alloc_statement, buffer_arguments, declare_buffer, indented
 
 _BOOL = prim_type("bool")
 _LETTER = {kind: letter for letter, kind in AXIS_LETTERS.items()}
@@ -74,7 +74,7 @@ def _realize(p: Printer, node: st.BlockRealize) -> None:
 
 def _match_region(p: Printer, node: MatchBufferRegion) -> None:
     comments(p, node)
-    p.line(f"{own_buffer(p, node.buffer)} = T.match_buffer(")
+    p.line(f"{declare_buffer(p, node.buffer)} = T.match_buffer(")
     region(p, node.source)
     p.put(", ")
     buffer_arguments(p, node.buffer)
@@ -102,7 +102,7 @@ def _block(p: Printer, node: st.Block, values: tuple[Expr, ...] | None = None, p
     for buffer in node.alloc_buffers:
         word = "T.sblock_alloc_buffer" if p.dialect.tvm else "T.alloc_buffer"
         comments(p, buffer)
-        p.line(f"{own_buffer(p, buffer)} = {word}(")
+        p.line(f"{declare_buffer(p, buffer)} = {word}(")
         buffer_arguments(p, buffer)
         p.put(")")
     for item in node.match_buffers:

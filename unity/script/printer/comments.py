@@ -37,23 +37,23 @@ class Comments:
 
 def comments(p: Any, node: Any) -> None:
     """Write the comments up to a node on lines of their own, where they are asked for."""
-    kept = p.comments
-    span = None if kept is None or type(node) is SeqStmt else getattr(node, "span", None)
+    state = p.comments
+    span = None if state is None or type(node) is SeqStmt else getattr(node, "span", None)
     if span is None:
         return
     source, first = span.source, span.line
-    if id(source) not in kept.reached:  # a function that stands alone: the comments above it
+    if id(source) not in state.reached:  # a function that stands alone: the comments above it
         line = first - 1
         while line >= source.first_line and source.line_text(line).strip()[:1] in ("", "#", "@"):
             line -= 1
-        kept.reached[id(source)] = line
+        state.reached[id(source)] = line
     value = getattr(node.value, "span", None) if isinstance(node, VarBinding) else None
     end = max(span.end, value.end) if value is not None and value.source is source else span.end
     last = source.line_column(max(end - 1, span.start))[0]
     whole = _HEADER.search(source.line_text(first)) or hasattr(node, "body") or hasattr(node, "then_case")
     _write_up_to(p, source, first if whole else last)
-    kept.blocks.setdefault(p.indent, (source, _column(source.line_text(first))))
-    kept.last = (source, last)
+    state.blocks.setdefault(p.indent, (source, _column(source.line_text(first))))
+    state.last = (source, last)
 
 
 def comments_above(p: Any, source: Source | None) -> None:
@@ -74,11 +74,11 @@ def comments_below(p: Any, source: Source | None) -> None:
 
 def comments_at_end(p: Any) -> None:
     """Write the comments that stand below the last statement of the block being written."""
-    kept = p.comments
-    if kept is None or p.indent not in kept.blocks:
+    state = p.comments
+    if state is None or p.indent not in state.blocks:
         return
-    source, column = kept.blocks.pop(p.indent)
-    first = kept.last[1] + 1 if kept.last[0] is source else source.first_line + len(source.line_starts())
+    source, column = state.blocks.pop(p.indent)
+    first = state.last[1] + 1 if state.last[0] is source else source.first_line + len(source.line_starts())
     found: list[tuple[int, str, int]] = []
     for line in range(first, source.first_line + len(source.line_starts())):
         whole = source.line_text(line)
@@ -100,14 +100,14 @@ def _column(line: str) -> int:
 
 def _write_up_to(p: Any, source: Source, last: int) -> None:
     """Write the comments of a text up to a line that are not written yet."""
-    kept = p.comments
-    table = kept.tables.get(id(source))
+    state = p.comments
+    table = state.tables.get(id(source))
     if table is None:
-        table = kept.tables[id(source)] = _comments_of(source)
+        table = state.tables[id(source)] = _comments_of(source)
     for line, text in table.items():
-        if kept.reached[id(source)] < line <= last:
+        if state.reached[id(source)] < line <= last:
             _write(p, source, line, text)
-    kept.reached[id(source)] = max(kept.reached[id(source)], last)
+    state.reached[id(source)] = max(state.reached[id(source)], last)
 
 
 def _comments_of(source: Source) -> dict[int, str]:

@@ -74,16 +74,16 @@ def intrinsic(p: Printer, node: Call) -> None:
     if name in DTYPE_FIRST:
         p.put(dtype_text(node.ty))
         first = False
-    places = [VALUE] * len(args)
+    contexts = [VALUE] * len(args)
     if len(args) == 2 and name in _SAME_PAIR:
-        places = list(pair_places(args[0], args[1]))
+        contexts = list(pair_places(args[0], args[1]))
     elif choice:
-        places = [VALUE, *pair_places(args[1], args[2])]
-    for arg, place in zip(args, places):
+        contexts = [VALUE, *pair_places(args[1], args[2])]
+    for arg, context in zip(args, contexts):
         if not first:
             p.put(", ")
         first = False
-        p.expr(arg, place)
+        p.expr(arg, context)
     if row is not None and row.result == "given" and name not in DTYPE_FIRST:
         default = DTYPE_DEFAULT.get(name)
         if default is None or node.ty is not prim_type(default):

@@ -195,7 +195,7 @@ def _call_op(p: Printer, node: Call, name: str) -> None:
             p.put(quote(arg.name))
         else:
             graph_value(p, arg)
-    _keywords(p, node, _shown_attrs(p, node.attrs, info), bool(node.args))
+    _keywords(p, node, _printed_attrs(p, node.attrs, info), bool(node.args))
     p.put(")")
 
 
@@ -216,7 +216,7 @@ def _keyword_arguments(info: OpInfo, count: int) -> dict[int, str]:
     return names
 
 
-def _shown_attrs(p: Printer, attrs: dict[str, Any], info: OpInfo | None) -> dict[str, Any]:
+def _printed_attrs(p: Printer, attrs: dict[str, Any], info: OpInfo | None) -> dict[str, Any]:
     if info is None or not attrs:
         return attrs
     other = TVM_ATTRIBUTES.get(info.name, ()) if p.dialect.tvm else ()

@@ -148,8 +148,8 @@ def _raw_not(node: sc.Not) -> bool:
     return type(node.a) is IntImm or not (type(node.a.ty) is PrimType and node.a.ty.dtype.is_bool)
 
 
-def _operand(p: Printer, node: Any, least: int, where: str) -> None:
-    if _level(node) < least:
+def _operand(p: Printer, node: Any, min_level: int, where: str) -> None:
+    if _level(node) < min_level:
         p.put("(")
         p.expr(node, where)  # one call less on the stack of a deep tree
         p.put(")")

@@ -180,8 +180,8 @@ def _global_infos(p: Printer, infos: dict[str, Any]) -> None:
     p.put("{")
     for number, (key, items) in enumerate(infos.items()):
         p.put(f"{', ' if number else ''}{quote(key)}: [")
-        for place, item in enumerate(items):
-            p.put(", " if place else "")
+        for index, item in enumerate(items):
+            p.put(", " if index else "")
             attr(p, item)
         p.put("]")
     p.put("}")
@@ -198,15 +198,15 @@ def _top(p: Printer, node: Any, name: str | None) -> None:
     if kind is IRModule:
         _module(p, node)
     elif kind is Function or kind is PrimFunc:
-        own = name or _function_name(node)
-        p.names = Names({own})
-        show_relax.any_function(p, node, own)
+        function_name = name or _function_name(node)
+        p.names = Names({function_name})
+        show_relax.any_function(p, node, function_name)
     else:
         p.loose = True
-        _loose(p, node)
+        _standalone(p, node)
 
 
-def _loose(p: Printer, node: Any) -> None:
+def _standalone(p: Printer, node: Any) -> None:
     """A node outside any function."""
     kind = type(node)
     if isinstance(node, Type):
@@ -214,8 +214,8 @@ def _loose(p: Printer, node: Any) -> None:
     elif isinstance(node, Stmt):
         p.level = "T"
         p.stmt(node)
-    elif kind in _LOOSE:
-        _LOOSE[kind](p, node)
+    elif kind in _STANDALONE:
+        _STANDALONE[kind](p, node)
     elif isinstance(node, Expr):
         p.level = "R" if kind in _GRAPH else "T"
         if kind is ExternFunc:
@@ -229,40 +229,40 @@ def _loose(p: Printer, node: Any) -> None:
 _GRAPH = frozenset(kind for kind in show_relax.LEAVES)
 
 
-def _loose_block(p: Printer, node: BindingBlock) -> None:
+def _standalone_block(p: Printer, node: BindingBlock) -> None:
     show_relax._block(p, node)
 
 
-def _loose_binding(p: Printer, node: Any) -> None:
+def _standalone_binding(p: Printer, node: Any) -> None:
     show_relax._binding(p, node)
 
 
-def _loose_seq(p: Printer, node: SeqExpr) -> None:
+def _standalone_seq(p: Printer, node: SeqExpr) -> None:
     for block in node.blocks:
         show_relax._block(p, block)
     p.line()
     show_relax.graph_value(p, node.body)
 
 
-def _loose_if(p: Printer, node: If) -> None:
+def _standalone_if(p: Printer, node: If) -> None:
     show_relax._if(p, node, p.names.fresh("v"))
 
 
-def _loose_buffer(p: Printer, node: Buffer) -> None:
+def _standalone_buffer(p: Printer, node: Buffer) -> None:
     p.level = "T"
     p.put(f"{p.name_of(node)}: T.Buffer(")
     buffer_arguments(p, node)
     p.put(")")
 
 
-def _loose_range(p: Printer, node: Range) -> None:
+def _standalone_range(p: Printer, node: Range) -> None:
     p.level = "T"
     p.put("T.Range(")
     bounds(p, node, ", ")
     p.put(")")
 
 
-def _loose_match(p: Printer, node: MatchBufferRegion) -> None:
+def _standalone_match(p: Printer, node: MatchBufferRegion) -> None:
     p.level = "T"
     p.put(f"{p.name_of(node.buffer)} = T.match_buffer(")
     region(p, node.source)
@@ -271,10 +271,10 @@ def _loose_match(p: Printer, node: MatchBufferRegion) -> None:
     p.put(")")
 
 
-_LOOSE: dict[type, Any] = {
-    BindingBlock: _loose_block, DataflowBlock: _loose_block, VarBinding: _loose_binding, MatchCast: _loose_binding,
-    SeqExpr: _loose_seq, If: _loose_if, Buffer: _loose_buffer, BufferRegion: region, Range: _loose_range,
-    MatchBufferRegion: _loose_match, IterVar: iter_var, CommReducer: comm_reducer,
+_STANDALONE: dict[type, Any] = {
+    BindingBlock: _standalone_block, DataflowBlock: _standalone_block, VarBinding: _standalone_binding,
+    MatchCast: _standalone_binding, SeqExpr: _standalone_seq, If: _standalone_if, Buffer: _standalone_buffer, BufferRegion: region,
+    Range: _standalone_range, MatchBufferRegion: _standalone_match, IterVar: iter_var, CommReducer: comm_reducer,
 }  # fmt: skip
 
 _FORMS = (show_block, show_relax)  # importing them fills the tables

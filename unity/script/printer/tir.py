@@ -48,7 +48,7 @@ def buffer_arguments(p: Printer, buffer: Buffer, scope: bool = True) -> None:
         p.put(f", axis_separators={list(buffer.axis_separators)}")
 
 
-def own_buffer(p: Printer, buffer: Buffer) -> str:
+def declare_buffer(p: Printer, buffer: Buffer) -> str:
     """Name a buffer that is declared here together with its pointer."""
     name = p.names.of(buffer, buffer.name)
     p.data_of.setdefault(buffer.data, buffer)
@@ -107,7 +107,7 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
         p.bound.add(param)
         buffer = fn.buffer_map.get(param)
         if buffer is not None and param.ty is _HANDLE and not _has_symbols(buffer):
-            p.put(f"{own_buffer(p, buffer)}: T.Buffer(")
+            p.put(f"{declare_buffer(p, buffer)}: T.Buffer(")
             buffer_arguments(p, buffer)
             p.put(")")
             continue
@@ -122,7 +122,7 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
     outer_free, p.free = p.free, {}
     for parameter, buffer in matched:
         comments(p, buffer)
-        p.line(f"{own_buffer(p, buffer)} = T.match_buffer({parameter}, ")
+        p.line(f"{declare_buffer(p, buffer)} = T.match_buffer({parameter}, ")
         buffer_arguments(p, buffer)
         p.put(")")
     _env_threads(p, fn.body)
@@ -304,7 +304,7 @@ def _alloc(p: Printer, node: st.AllocBuffer) -> None:
 
 def alloc_statement(p: Printer, node: st.AllocBuffer, word: str) -> None:
     """An allocation as a statement, spelled ``word``."""
-    p.line(f"{own_buffer(p, node.buffer)} = {word}(")
+    p.line(f"{declare_buffer(p, node.buffer)} = {word}(")
     buffer_arguments(p, node.buffer)
     if node.annotations:
         p.put(", annotations=")
@@ -313,14 +313,14 @@ def alloc_statement(p: Printer, node: st.AllocBuffer, word: str) -> None:
 
 
 def _alloc_const(p: Printer, node: st.AllocConst) -> None:
-    p.line(f"{own_buffer(p, node.buffer)} = {tensor_text(p, node.data, 'T.alloc_const')}")
+    p.line(f"{declare_buffer(p, node.buffer)} = {tensor_text(p, node.data, 'T.alloc_const')}")
 
 
 def _decl(p: Printer, node: st.DeclBuffer) -> None:
     buffer = node.buffer
     outer = p.data_of.get(buffer.data)
     known = outer is not None or buffer.data in p.bound
-    name = p.names.of(buffer, buffer.name) if known else own_buffer(p, buffer)
+    name = p.names.of(buffer, buffer.name) if known else declare_buffer(p, buffer)
     p.line(f"{name} = T.decl_buffer(")
     buffer_arguments(p, buffer, scope=not known)
     if known:

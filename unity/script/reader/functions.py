@@ -54,11 +54,11 @@ class ModuleFunctions:
         order = [*[name for name in self.made if name not in self.nodes], *self.nodes]
         self.made = {name: self.made[name] for name in order if name in self.made}
 
-    def _keep(self, name: str, made: PrimFunc | Function | None) -> None:
-        if made is not None:
+    def _keep(self, name: str, fn: PrimFunc | Function | None) -> None:
+        if fn is not None:
             options = self.nodes[name][2]
-            attrs = made.attrs if options.get("private") else {"global_symbol": name, **made.attrs}
-            self.made[name] = replace(made, attrs=attrs, checked=options.get("check_well_formed", True))
+            attrs = fn.attrs if options.get("private") else {"global_symbol": name, **fn.attrs}
+            self.made[name] = replace(fn, attrs=attrs, checked=options.get("check_well_formed", True))
 
     def _start(self, name: str) -> GraphReading:
         """The reading of a graph function, its signature read."""
@@ -85,9 +85,9 @@ class ModuleFunctions:
 
     def returned(self, name: str) -> Type:
         """The type that a tensor program of the module returns; it may stand further down."""
-        made = self.made.get(name)
-        if isinstance(made, PrimFunc):
-            return made.ret_ty
+        fn = self.made.get(name)
+        if isinstance(fn, PrimFunc):
+            return fn.ret_ty
         kind, node, _ = self.nodes.get(name, ("", None, None))
         if node is None or kind != "T.prim_func":
             return VOID_TYPE
@@ -95,9 +95,9 @@ class ModuleFunctions:
 
     def parameters(self, callee: Expr) -> Sequence[Type | None] | None:
         """The types of a function's parameters, None for a buffer's; None where they are not known."""
-        made = self.made.get(callee.name) if isinstance(callee, GlobalVar) else None
-        if isinstance(made, PrimFunc):
-            return [None if param in made.buffer_map else param.ty for param in made.params]
+        fn = self.made.get(callee.name) if isinstance(callee, GlobalVar) else None
+        if isinstance(fn, PrimFunc):
+            return [None if param in fn.buffer_map else param.ty for param in fn.params]
         return callee.ty.params if isinstance(callee.ty, FuncType) else None
 
     def member(self, r: Reading, name: str, node: s.Syntax) -> GlobalVar:
@@ -108,12 +108,10 @@ class ModuleFunctions:
             return GlobalVar(name, span=span)
         if kind and name not in self.made and name not in self._open:
             self._finish(name)
-        made = self.made.get(name)
-        if made is not None:
+        fn = self.made.get(name)
+        if fn is not None:
             return (
-                GlobalVar(name, made.ty, span)
-                if isinstance(made, (Function, ExternFunc))
-                else GlobalVar(name, span=span)
+                GlobalVar(name, fn.ty, span) if isinstance(fn, (Function, ExternFunc)) else GlobalVar(name, span=span)
             )
         if not kind:
             if name in self.text.lost:

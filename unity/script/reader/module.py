@@ -77,12 +77,12 @@ def _top_statement(r: Reading, functions: ModuleFunctions, stmt: s.Syntax) -> No
             bind_target(r, stmt.targets[0], read_expr(r, stmt.value) if symbol is None else symbol)
         case s.Refused():
             refused(r, stmt)
-        case _ if not _is_nothing(stmt):
+        case _ if not _is_noop(stmt):
             message = "only imports, names, functions and one module stand at the top of a text"
             raise r.error("E121", message, stmt)
 
 
-def _is_nothing(stmt: s.Syntax) -> bool:
+def _is_noop(stmt: s.Syntax) -> bool:
     """A line that means nothing: ``pass``, a text, lines that could not be read."""
     return isinstance(stmt, (s.Skipped, s.Pass)) or (
         isinstance(stmt, s.ExprStmt) and isinstance(stmt.value, (s.String, s.Literal))
@@ -186,7 +186,7 @@ def _member_statement(
                 help = 'write {"vdevice": [I.vdevice("llvm")]}'
                 raise r.error("E113", "a table of a module is a list", stmt.value, help)
             table.update(attribute_value(args[0]))
-        case _ if not _is_nothing(stmt):
+        case _ if not _is_noop(stmt):
             raise r.error("E121", _HOLDS, stmt)
 
 

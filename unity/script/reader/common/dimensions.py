@@ -10,7 +10,7 @@ from ...parser import syntax as s
 from ...parser.read_text import read_tree
 from .names import symbol
 from .reading import Reading
-from .values import read_expr, whole
+from .values import as_size, read_expr
 
 
 def quoted(r: Reading, text: str, node: s.Syntax) -> Any:
@@ -47,7 +47,7 @@ def _move(node: Any, start: int, end: int) -> None:
 def dimension(r: Reading, value: Any, node: s.Syntax) -> Expr:
     """A dimension: integer, integer expression, or quoted text."""
     if type(value) is int:
-        return whole(r, value, node)
+        return as_size(r, value, node)
     if type(value) is str:
         return dimension(r, quoted(r, value, node), node)
     if isinstance(value, Expr):
@@ -68,8 +68,8 @@ def dimensions(r: Reading, value: Any, node: s.Syntax) -> tuple[Expr, ...]:
 
 def extents(r: Reading, value: Any, node: s.Syntax) -> tuple[Expr, ...]:
     """Dimensions of the shape of something: none is negative."""
-    made = dimensions(r, value, node)
-    for index, extent in enumerate(made):
+    result = dimensions(r, value, node)
+    for index, extent in enumerate(result):
         if type(extent) is IntImm and extent.value < 0:
             raise r.error("E113", f"dimension {index} is {extent.value}: a size is not negative", node)
-    return made
+    return result

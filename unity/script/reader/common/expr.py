@@ -75,19 +75,19 @@ def _list(r: Reading, node: s.ListLit) -> Any:
 
 
 def _dict(r: Reading, node: s.DictLit) -> Any:
-    made: dict[Any, Any] = {}
+    result: dict[Any, Any] = {}
     for key_node, value_node in zip(node.keys, node.values):
         if key_node is None:
             inner = read_expr(r, value_node)
             if not isinstance(inner, dict):
                 raise r.error("E113", "`**` needs a dict", value_node)
-            made.update(inner)
+            result.update(inner)
             continue
         key = read_expr(r, key_node)
         if not isinstance(key, (str, int, float, bool, Expr)):
             raise r.error("E113", "a dict key must be a text or a number", key_node)
-        made[key] = read_expr(r, value_node)
-    return made
+        result[key] = read_expr(r, value_node)
+    return result
 
 
 def _list_comp(r: Reading, node: s.ListComp) -> Any:

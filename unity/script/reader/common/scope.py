@@ -204,8 +204,8 @@ def outside_value(value: Any) -> Any:
             return MISSING
         return tuple(items) if kind is tuple else items
     if kind is dict:
-        made = {key: outside_value(item) for key, item in value.items()}
-        return MISSING if any([item is MISSING for item in made.values()]) else made
+        result = {key: outside_value(item) for key, item in value.items()}
+        return MISSING if any([item is MISSING for item in result.values()]) else result
     return MISSING
 
 

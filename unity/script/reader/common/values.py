@@ -71,10 +71,10 @@ def as_expr(r: Reading, value: Any, node: s.Syntax) -> Expr:
 
 def as_index(r: Reading, value: Any, node: s.Syntax) -> Expr:
     """A value as index: bare integers are int64."""
-    return whole(r, value, node) if type(value) is int else r.level.convert(r, value, node)
+    return as_size(r, value, node) if type(value) is int else r.level.convert(r, value, node)
 
 
-def whole(r: Reading, value: int, node: s.Syntax) -> Expr:
+def as_size(r: Reading, value: int, node: s.Syntax) -> Expr:
     """A plain integer as a size or an index. Raises E106 outside int64."""
     if not -(2**63) <= value < 2**63:
         raise r.error("E106", "a size or index outside the range of int64", node)

@@ -115,16 +115,16 @@ def _is_bound(value: Any) -> bool:
     return isinstance(value, (Expr, Tensor, np.ndarray, DataType)) or is_number(value)
 
 
-def bind(r: GraphReading, name: str, value: Expr, ty: Type | None, place: s.Syntax) -> Var:
+def bind(r: GraphReading, name: str, value: Expr, ty: Type | None, node: s.Syntax) -> Var:
     """Bind a value to a new variable; a written type must be possible."""
     normal = r.builder.normalize(value)
     found = normal.ty
     if ty is not None:
         if is_subtype(found, ty) is Answer.NO:
-            raise r.error("E118", f"a value of type {found} never has type {ty}", place)
+            raise r.error("E118", f"a value of type {found} never has type {ty}", node)
         found = ty
-    span = r.span(place)
-    var = (DataflowVar if r.made_inside(name) else Var)(name or r.builder.get_unique_name("gv"), found, span)
+    span = r.span(node)
+    var = (DataflowVar if r.is_dataflow_local(name) else Var)(name or r.builder.get_unique_name("gv"), found, span)
     r.builder.emit_binding(VarBinding(var, normal, span))
     return var
 
@@ -145,7 +145,7 @@ def read_match_cast(r: GraphReading, target: s.Syntax | None, node: s.Call, writ
     if is_subtype(leaf.ty, wanted) is Answer.NO:
         raise r.error("E118", f"a value of type {leaf.ty} never has type {wanted}", node)
     name = target.name if type(target) is s.Name else "_"
-    var = (DataflowVar if r.made_inside(name) else Var)(name, written or wanted, r.span(target or node))
+    var = (DataflowVar if r.is_dataflow_local(name) else Var)(name, written or wanted, r.span(target or node))
     r.builder.emit_binding(MatchCast(var, leaf, wanted, r.span(node)))
     if type(target) is s.Name:
         r.scope.names[name] = var

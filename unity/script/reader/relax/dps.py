@@ -69,13 +69,13 @@ def _out_types(r: Reading, value: Any, dtype: Any, operands: Expr, node: s.Synta
     dtypes = dtype if isinstance(dtype, (tuple, list)) else [dtype] * len(shapes)
     if len(dtypes) != len(shapes):
         raise r.error("E113", f"{len(dtypes)} data types for {len(shapes)} outputs", node)
-    made: list[Type] = []
+    result: list[Type] = []
     for shape, wanted in zip(shapes, dtypes):
         data_type = as_dtype(r, wanted, node) if wanted is not None else _first_dtype(operands)
         if data_type is None:
             raise r.error("E112", "the data type of the result is not known", node, f"write {_EXAMPLE}")
-        made.append(tensor_type(extents(r, shape, node), data_type))
-    return tuple(made)
+        result.append(tensor_type(extents(r, shape, node), data_type))
+    return tuple(result)
 
 
 def _first_dtype(operands: Expr) -> DataType | None:

@@ -35,7 +35,7 @@ from .graph import GraphReading, read_statements
 # ----------------------------------------------------------------------------------------------------------- statements
 
 
-def _nothing(r: GraphReading, node: s.Syntax) -> None:
+def _noop(r: GraphReading, node: s.Syntax) -> None:
     return
 
 
@@ -43,7 +43,7 @@ def _no_import(r: GraphReading, node: s.Import) -> None:
     raise r.error("E107", "script does not have `import` inside a function", node)
 
 
-_NO_PLACE: dict[type, tuple[str, str | None]] = {
+_NOT_IN_GRAPH: dict[type, tuple[str, str | None]] = {
     s.For: ("`for` has no place in a graph function", "write a recursive function, or a loop in a @T.prim_func"),
     s.While: ("`while` has no place in a graph function", "write a recursive function"),
     s.Assert: ("`assert` has no place in a graph function", "use R.assert_op(condition, format=...)"),
@@ -53,8 +53,8 @@ _NO_PLACE: dict[type, tuple[str, str | None]] = {
 }
 
 
-def _no_place(r: GraphReading, node: s.Syntax) -> None:
-    message, help = _NO_PLACE[type(node)]
+def _not_in_graph(r: GraphReading, node: s.Syntax) -> None:
+    message, help = _NOT_IN_GRAPH[type(node)]
     raise r.error("E107", message, node, help)
 
 
@@ -113,19 +113,19 @@ def _nested(r: GraphReading, node: s.FunctionDef) -> None:
     if annotated is not None:  # the body may call the function itself
         own = Var(node.name, annotated, span)
         inner.scope.names.setdefault(node.name, own)
-    made = body(inner)
-    if made is None:
+    inner_body = body(inner)
+    if inner_body is None:
         raise Silent
-    inside = r.made_inside(node.name)
-    var = own if own is not None and not inside else (DataflowVar if inside else Var)(node.name, made.ty, span)
-    r.builder.emit_binding(VarBinding(var, made, span))
+    inside = r.is_dataflow_local(node.name)
+    var = own if own is not None and not inside else (DataflowVar if inside else Var)(node.name, inner_body.ty, span)
+    r.builder.emit_binding(VarBinding(var, inner_body, span))
     r.scope.names[node.name] = var
 
 
 STATEMENTS: Table = {
     s.Assign: read_assign, s.AnnAssign: read_annotated, s.AugAssign: read_augmented, s.ExprStmt: _expr_stmt, s.If: read_if,
-    s.With: read_with, s.Return: _return, s.FunctionDef: _nested, s.Pass: _nothing, s.Skipped: _nothing, s.Refused: refused,
-    s.Import: _no_import, **dict.fromkeys(_NO_PLACE, _no_place),
+    s.With: read_with, s.Return: _return, s.FunctionDef: _nested, s.Pass: _noop, s.Skipped: _noop, s.Refused: refused,
+    s.Import: _no_import, **dict.fromkeys(_NOT_IN_GRAPH, _not_in_graph),
 }  # fmt: skip
 
 
@@ -218,7 +218,7 @@ def body(r: GraphReading) -> Function | None:
     return Function(tuple(r.params), made, ret, purity, r.attrs, r.span(node))
 
 
-def _result_type(r: GraphReading, ret: Type, made: Expr) -> Type:
+def _result_type(r: GraphReading, ret: Type, value: Expr) -> Type:
     """The type callers see: symbols that only the body binds are unknown to them."""
     known = set(r.outer_symbols)
     for param in r.params:
@@ -226,7 +226,7 @@ def _result_type(r: GraphReading, ret: Type, made: Expr) -> Type:
     loose = [var for var in free_vars(ret) if var not in known]
     if not loose:
         return ret
-    used = set(used_vars(made))
+    used = set(used_vars(value))
     for var in loose:
         if var not in used:
             message = f"the symbol {var.name!r} of the result is bound by no parameter"

@@ -34,7 +34,7 @@ class GraphReading(Reading):
         self.result: Expr | None = None
         self.return_node: s.Syntax | None = None
 
-    def made_inside(self, name: str) -> bool:
+    def is_dataflow_local(self, name: str) -> bool:
         """A variable of this name is visible only inside the dataflow block being read."""
         return self.dataflow and name not in self.outputs
 

@@ -46,8 +46,8 @@ def call_operator(r: Reading, path: str, args: list[Any], keywords: dict[str, An
         values[1] = Tuple(operands_of(r, values[0], values[1], node), span)  # scalars among them are no shape
     operands = [value if type(value) is float else as_expr(r, value, node) for value in values]
     exprs = call_arguments(info, operands, attrs)
-    made = {key: attribute_value(value) for key, value in (attrs | extra).items()}
-    return make_call(op(path), exprs, made, ty_args, span)
+    result = {key: attribute_value(value) for key, value in (attrs | extra).items()}
+    return make_call(op(path), exprs, result, ty_args, span)
 
 
 def similar(r: Reading, path: str) -> str | None:

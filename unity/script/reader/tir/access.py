@@ -268,13 +268,13 @@ def _buffer_method(
     indices = indices_from(r, bound["begin"], node)
     mask = None if bound.get("predicate") is None else as_expr(r, bound["predicate"], node)
     if name == "vload":
-        wide = as_dtype(r, bound.get("dtype") or buffer.dtype, node)
+        dtype = as_dtype(r, bound.get("dtype") or buffer.dtype, node)
     elif isinstance(r, ProgramReading):
         value = as_operand(r, bound["value"], node)
-        wide = buffer.dtype if is_number(value) else b.dtype_of(value)
+        dtype = buffer.dtype if is_number(value) else b.dtype_of(value)
     else:
         raise r.error("E113", "vstore is a statement", node)
-    lanes = wide.lanes // buffer.dtype.lanes
+    lanes = dtype.lanes // buffer.dtype.lanes
     if lanes > 1 and indices and b.dtype_of(indices[-1]).lanes == 1:
         indices[-1] = b.ramp(indices[-1], 1, lanes)
     if name == "vload":

@@ -40,8 +40,8 @@ def _axis(r: ProgramReading, path: str, node: s.Call, dom: Any, binding: Any = N
         return _add_axis(r, block, kind, r.hint, dom, None, node)
     value = as_index(r, value, node)
     if dom is not None and dom.min.ty is not value.ty:  # a size of int32 beside literal loops: both are as wide as one
-        wide = b.dtype_of(b.unify(dom.extent, value)[1])
-        dom, value = Range(b.cast(dom.min, wide), b.cast(dom.extent, wide)), b.cast(value, wide)
+        index_dtype = b.dtype_of(b.unify(dom.extent, value)[1])
+        dom, value = Range(b.cast(dom.min, index_dtype), b.cast(dom.extent, index_dtype)), b.cast(value, index_dtype)
     return _add_axis(r, block, kind, r.hint, dom, value, node)
 
 
@@ -84,7 +84,7 @@ def _remap(r: ProgramReading, path: str, node: s.Call, kinds: Any, bindings: Any
     if not isinstance(bindings, (tuple, list)) or len(letters) != len(bindings):
         raise r.error("E112", f"{path}: {len(letters)} letters for {len(bindings)} loops", node)
     hints = r.hint.split(",") if r.hint else []
-    made: list[Var] = []
+    result: list[Var] = []
     for place, (letter, value) in enumerate(zip(letters, bindings)):
         kind = AXIS_LETTERS.get(letter)
         if kind is None:
@@ -93,8 +93,8 @@ def _remap(r: ProgramReading, path: str, node: s.Call, kinds: Any, bindings: Any
         if loop is None:
             raise r.error("E113", "T.axis.remap takes loop variables", node, "write T.axis.spatial(extent, value)")
         name = hints[place] if place < len(hints) else f"v{value.name}"
-        made.append(_add_axis(r, block, kind, name, Range(loop.min, loop.extent), value, node))
-    return made[0] if len(made) == 1 and len(hints) <= 1 else made
+        result.append(_add_axis(r, block, kind, name, Range(loop.min, loop.extent), value, node))
+    return result[0] if len(result) == 1 and len(hints) <= 1 else result
 
 
 @takes_arguments
@@ -135,18 +135,18 @@ def read_block(r: ProgramReading, path: str, node: s.Call, body: Callable[[], St
     finally:
         r.block, r.block_scope = outer
     span = r.span(node)
-    made = Block(
+    result = Block(
         tuple(block.iter_vars), None if block.reads is None else tuple(block.reads),
         None if block.writes is None else tuple(block.writes), tuple(block.alloc_buffers),
         tuple(block.match_buffers), block.annotations, name, inner, block.init, span,
     )  # fmt: skip
     if bound.get("no_realize") or (block.iter_vars and not block.iter_values):
-        return made
+        return result
     if len(block.iter_values) != len(block.iter_vars):
         raise r.error("E112", "every axis of a block needs a value", node)
     predicate = block.predicate or _TRUE  # stands outside the block: an axis means what it is bound to
     values = {axis.var: value for axis, value in zip(block.iter_vars, block.iter_values)}
-    return BlockRealize(tuple(block.iter_values), substitute(predicate, values), made, span)
+    return BlockRealize(tuple(block.iter_values), substitute(predicate, values), result, span)
 
 
 BLOCK_FORMS: dict[str, Form] = {

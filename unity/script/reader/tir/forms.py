@@ -53,7 +53,7 @@ from ..common.values import (
     read_sequence,
 )
 from .buffers import BufferSpec, buffer_spec
-from .intrinsics import given_argument
+from .intrinsics import typed_argument
 
 _LIMITS = {"T.min_value": b.min_value, "T.max_value": b.max_value, "T.infinity": b.infinity}
 
@@ -97,12 +97,12 @@ def type_call(r: Reading, path: str, node: s.Call) -> Any:
     args, keywords = arguments(r, node)
     if path == "T.handle" and not args and not keywords:
         return dtype_call(r, path, node)
-    made = make_type(r, path, node, args, keywords)
-    if isinstance(made, PointerType) and not r.defining and r.hint:
-        pointer = Var(r.hint, made)
+    result = make_type(r, path, node, args, keywords)
+    if isinstance(result, PointerType) and not r.defining and r.hint:
+        pointer = Var(r.hint, result)
         r.declared.add(pointer)
         return pointer
-    return made
+    return result
 
 
 def _cast(r: Reading, path: str, node: s.Call) -> Expr:
@@ -159,7 +159,7 @@ def _call_intrin(r: Reading, path: str, node: s.Call) -> Expr:
     if full not in INTRINSICS:
         raise r.error("E111", f"no intrinsic {name}", node, suggest(full, INTRINSICS))
     ty = result_type(r, args[0], node)
-    exprs = tuple([given_argument(r, full, arg, ty, node) for arg in args[2:]])
+    exprs = tuple([typed_argument(r, full, arg, ty, node) for arg in args[2:]])
     return Call(op(full), exprs, {}, (), ty, r.span(node))
 
 
@@ -299,8 +299,8 @@ def read_index_map(r: Reading, function: s.Lambda, dtype: DataType = INT64.dtype
     if any([p.annotation is not None or p.default is not None or p.star for p in function.params]):
         raise r.error("E112", "an index map is a lambda of plain names: lambda i, j: (j, i)", function)
     variables = [Var(p.name, prim_type(dtype)) for p in function.params]
-    made = apply_lambda(r, function, list(variables))
-    items = made.values if type(made) is ShapeExpr else made if isinstance(made, (tuple, list)) else (made,)
+    result = apply_lambda(r, function, list(variables))
+    items = result.values if type(result) is ShapeExpr else result if isinstance(result, (tuple, list)) else (result,)
     return IndexMap(tuple(variables), tuple([b.cast(dimension(r, item, function.body), dtype) for item in items]))
 
 

@@ -21,7 +21,7 @@ from .attr_forms import attr_wraps, launch
 from .blocks import open_block, read_block
 from .expr import as_condition
 from .program import ProgramReading
-from .sequence import aside, read_body
+from .sequence import read_body, read_detached
 from .statement_forms import assert_form
 
 
@@ -47,9 +47,9 @@ def read_with(r: ProgramReading, node: s.With) -> None:
 def _nested(r: ProgramReading, items: list[s.WithItem], node: s.With) -> Stmt:
     outer = r.scope
     if not items:
-        made = read_body(r, node.body, of_block=r.block is not None and r.block_scope is None)
+        result = read_body(r, node.body, of_block=r.block is not None and r.block_scope is None)
         r.scope = outer
-        return made
+        return result
     item, rest = items[0], items[1:]
     call = item.value
     path = path_of(r, call.func) if type(call) is s.Call else None
@@ -91,10 +91,10 @@ def _init(r: ProgramReading, frame: Frame) -> Stmt:
 
 def _attr(r: ProgramReading, frame: Frame) -> Stmt:
     wraps = attr_wraps(r, frame.path, frame.call)
-    made = frame.body()
+    result = frame.body()
     for wrap in reversed(wraps):
-        made = wrap(made)
-    return made
+        result = wrap(result)
+    return result
 
 
 def _launch(r: ProgramReading, frame: Frame) -> Stmt:
@@ -109,7 +109,7 @@ def _bind(r: ProgramReading, frame: Frame) -> Stmt:
         raise r.error("E112", f"{frame.path} takes a value", call)
     value = read_scalar(r, call.args[-1])
     if not known:
-        var, made = aside(r, lambda: bind(r, frame.name or "v", value, call))
+        var, made = read_detached(r, lambda: bind(r, frame.name or "v", value, call))
         return seq(*made, _body(r, frame, var))
     var = read_expr(r, known[0])  # T.LetStmt(value, var=p) binds a variable declared before
     if type(var) is not Var or var in r.params or var in r.let_bound:
@@ -119,7 +119,7 @@ def _bind(r: ProgramReading, frame: Frame) -> Stmt:
 
 
 def _buffer(r: ProgramReading, frame: Frame) -> Stmt:
-    buffer, made = aside(r, lambda: r.level.forms[frame.path](r, frame.path, frame.call))
+    buffer, made = read_detached(r, lambda: r.level.forms[frame.path](r, frame.path, frame.call))
     return seq(*made, _body(r, frame, buffer))
 
 

@@ -76,9 +76,9 @@ def node_form(r: Reading, path: str, node: s.Call) -> Expr:
             x, y = b.unify(as_operand(r, rest[0], node), as_operand(r, rest[1], node))
             return scalar_nodes.Select(as_expr(r, first, node), x, y, b.scalar_type(x), span)
     x, y = b.unify(as_operand(r, first, node), as_operand(r, rest[0], node))
-    made: type[scalar_nodes.Binary] = getattr(scalar_nodes, form.node)
-    compares = issubclass(made, scalar_nodes.Compare) or form.node in ("And", "Or")
-    return made(x, y, b.bool_like(x) if compares else b.scalar_type(x), span)
+    result: type[scalar_nodes.Binary] = getattr(scalar_nodes, form.node)
+    compares = issubclass(result, scalar_nodes.Compare) or form.node in ("And", "Or")
+    return result(x, y, b.bool_like(x) if compares else b.scalar_type(x), span)
 
 
 def _lanes(r: Reading, value: Any, node: s.Syntax) -> tuple[int, bool]:
@@ -108,20 +108,20 @@ def intrinsic(r: Reading, path: str, node: s.Call) -> Expr:
         raise r.error("E112", f"{path} has no argument {wrong!r}", node, suggest(wrong, ("dtype",)))
     row = INTRINSICS[path]
     if row.result == "given":
-        return _given(r, path, args, dtype, node)
+        return _typed_intrinsic(r, path, args, dtype, node)
     if path == "T.call_packed" and args:
         args[0] = as_text(r, args[0], node)
     if row.result not in ("same", "second", "bool"):
         args = [arg.data if type(arg) is Buffer else arg for arg in args]
-    made = b.intrinsic(path, *[as_operand(r, arg, node) for arg in args], span=r.span(node))
-    if dtype is not None and type(made) is Call:
+    result = b.intrinsic(path, *[as_operand(r, arg, node) for arg in args], span=r.span(node))
+    if dtype is not None and type(result) is Call:
         ty = result_type(r, dtype, node)
-        if ty is not made.ty:
-            return Call(made.op, made.args, made.attrs, made.ty_args, ty, made.span)
-    return made
+        if ty is not result.ty:
+            return Call(result.op, result.args, result.attrs, result.ty_args, ty, result.span)
+    return result
 
 
-def given_argument(r: Reading, path: str, value: Any, result: Type, node: s.Syntax) -> Expr:
+def typed_argument(r: Reading, path: str, value: Any, result: Type, node: s.Syntax) -> Expr:
     """An argument of a call whose result type the text gives; a float literal has that type, for a registered function all
     its digits. To an external function it is a float32, as in TVM."""
     if type(value) is float and path in ("T.call_packed", "T.call_cpacked"):
@@ -132,15 +132,15 @@ def given_argument(r: Reading, path: str, value: Any, result: Type, node: s.Synt
     return as_argument(r, value, node)
 
 
-def _given(r: Reading, path: str, args: list[Any], dtype: Any, node: s.Call) -> Expr:
+def _typed_intrinsic(r: Reading, path: str, args: list[Any], dtype: Any, node: s.Call) -> Expr:
     """A call of an intrinsic whose result type the text gives."""
-    least, most = INTRINSICS[path].arity
+    minimum, most = INTRINSICS[path].arity
     if dtype is None:
         if path in DTYPE_FIRST:
             if not args:
                 raise r.error("E112", f"{path} needs a data type first", node)
             dtype = args.pop(0)
-        elif path not in NAME_FIRST and len(args) > least and type(args[0]) is str:
+        elif path not in NAME_FIRST and len(args) > minimum and type(args[0]) is str:
             dtype = args.pop(0)
     if dtype is None:
         dtype = DTYPE_DEFAULT.get(path)
@@ -155,13 +155,13 @@ def _given(r: Reading, path: str, args: list[Any], dtype: Any, node: s.Call) -> 
         raise r.error("E112", f"{path} needs dtype=", node)
     else:
         ty = result_type(r, dtype, node)
-    exprs = [given_argument(r, path, arg, ty, node) for arg in args]
+    exprs = [typed_argument(r, path, arg, ty, node) for arg in args]
     if path.startswith("T.call_llvm") and len(exprs) > 1:
         count = exprs[1]
         if type(count) is IntImm and count.ty is prim_type("uint32") and count.value == len(exprs) - 2:
             exprs.pop(1)  # the old arity argument
     if path in NAME_FIRST and exprs and type(exprs[0]) is not StringImm:
         raise r.error("E113", f"{path} needs the name of the function as text", node)
-    if len(exprs) < least or (most >= 0 and len(exprs) > most):
+    if len(exprs) < minimum or (most >= 0 and len(exprs) > most):
         raise r.error("E112", f"{path} got {len(exprs)} arguments", node)
     return Call(op(path), tuple(exprs), {}, (), ty, r.span(node))

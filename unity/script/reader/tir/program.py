@@ -55,8 +55,8 @@ class ProgramReading(Reading):
         self.ended: set[str] = set()
         """Names of blocks that have ended."""
 
-    def deeper(self, levels: int, place: s.Syntax) -> None:
+    def deeper(self, levels: int, node: s.Syntax) -> None:
         """More statements around what follows. Raises E105 where they need more levels in print than a text may have."""
         self.indents += levels
         if self.indents >= MAX_INDENTS:  # one is for the class around the function
-            raise self.error("E105", f"{MAX_INDENTS} or more statements inside each other", place)
+            raise self.error("E105", f"{MAX_INDENTS} or more statements inside each other", node)

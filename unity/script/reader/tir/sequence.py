@@ -42,7 +42,7 @@ def read_body(
         r.scope, r.out, r.wraps, r.indents = outer
 
 
-def aside(r: ProgramReading, read: Callable[[], Any]) -> tuple[Any, list[Stmt]]:
+def read_detached(r: ProgramReading, read: Callable[[], Any]) -> tuple[Any, list[Stmt]]:
     """A value, and the statements that reading it makes: they are kept out of the open sequence."""
     outer, r.out = r.out, []
     try:
@@ -51,13 +51,13 @@ def aside(r: ProgramReading, read: Callable[[], Any]) -> tuple[Any, list[Stmt]]:
         r.out = outer
 
 
-def wrap_rest(r: ProgramReading, wrap: Wrap, place: s.Syntax) -> None:
+def wrap_rest(r: ProgramReading, wrap: Wrap, node: s.Syntax) -> None:
     """Put ``wrap`` around everything that follows in this sequence."""
-    r.deeper(1, place)
+    r.deeper(1, node)
     r.wraps.append((len(r.out), wrap))
 
 
-def attr_wrap(r: ProgramReading, node: Any, key: str, value: Any, place: s.Syntax) -> Wrap:
+def attr_wrap(r: ProgramReading, node: Any, key: str, value: Any, where: s.Syntax) -> Wrap:
     """A function that puts an AttrStmt around a statement."""
-    span = r.span(place)
+    span = r.span(where)
     return lambda body: AttrStmt(node, key, value, body, span)

@@ -45,9 +45,9 @@ def assert_form(r: ProgramReading, path: str, node: s.Call, condition: Any, mess
 def _bind(r: ProgramReading, path: str, node: s.Call, value: Any, dtype: Any = None, var: Any = None) -> Expr:
     name = r.hint or "v"
     scalar = as_expr(r, value, node) if dtype is None else as_typed(r, value, as_dtype(r, dtype, node), node)
-    made = bind(r, name, scalar, node)
-    r.declared.add(made)
-    return made
+    result = bind(r, name, scalar, node)
+    r.declared.add(result)
+    return result
 
 
 @takes_arguments

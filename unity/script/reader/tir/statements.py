@@ -23,7 +23,7 @@ from .program import ProgramReading
 from .sequence import read_body
 
 
-def _nothing(r: ProgramReading, node: s.Syntax) -> None:
+def _noop(r: ProgramReading, node: s.Syntax) -> None:
     return
 
 
@@ -117,6 +117,6 @@ def _expr_stmt(r: ProgramReading, node: s.ExprStmt) -> None:
 STATEMENTS: Table = {
     s.Assign: read_assign, s.AnnAssign: read_annotated, s.AugAssign: read_augmented, s.ExprStmt: _expr_stmt,
     s.For: read_for, s.While: read_while, s.If: _if, s.With: read_with, s.Return: _return, s.Assert: _assert,
-    s.Pass: _nothing, s.Skipped: _nothing, s.Break: _break, s.Continue: _continue, s.FunctionDef: _nested,
+    s.Pass: _noop, s.Skipped: _noop, s.Break: _break, s.Continue: _continue, s.FunctionDef: _nested,
     s.Refused: refused, s.Import: _import, s.ClassDef: _class,
 }  # fmt: skip
