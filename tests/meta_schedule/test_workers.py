@@ -169,7 +169,7 @@ def test_any_executor_will_do() -> None:
         slow = LocalBuilder(executor=threads, timeout_sec=0.2)
         release = threading.Event()
         blocked = threads.submit(release.wait)
-        assert "more than 0.2 s" in str(ms.builder.awaited(blocked, 0.2))
+        assert "more than 0.2 s" in str(ms.builder.wait_for(blocked, 0.2))
         release.set()
         assert slow.build([BuilderInput(add_one, "llvm")])[0].artifact_path
 
