@@ -19,9 +19,12 @@ from ..space.sketch import has_own_steps
 from .mutator import Mutator, default_mutators
 from .replay import PATIENCE, ReplayTrace
 
+DRAWS = 3
+"""Draws for each trial, where there are few trials: a draw takes a tenth of the time of a trial."""
+
 
 class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
-    """Rounds of the best of ``population_size`` draws by the cost model.
+    """Rounds of the best of ``population_size`` draws by the cost model, of three for each trial where there are few.
 
     ``init_measured_ratio``: how many of the best that ran are mutated, as a share of the population. ``init_min_unmeasured``:
     random draws before the first round, at least. ``genetic_num_iters``: generations of a round; those after the first mutate what
@@ -59,12 +62,13 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
         super().pre_tuning(max_trials, num_trials_per_iter, design_spaces, database, cost_model)
         self.own_model = cost_model is None
         self.cost_model: CostModel = cost_model if cost_model is not None else LinearModel()
+        self.population = min(self.population_size, DRAWS * max_trials)
         self.ran: list[tuple[float, Trace]] = []
         self.pool: list[MeasureCandidate] = []
 
     def _others(self, count: int) -> list[MeasureCandidate]:
         """Those of the draws that the model ranks highest, some at random. The rest stays for the next round."""
-        wanted = max(count, self.population_size, 0 if self.ran else self.init_min_unmeasured)
+        wanted = max(count, self.population, 0 if self.ran else self.init_min_unmeasured)
         self.pool += self._sample_new(wanted - len(self.pool))
         order = self._ranked()
         for _ in range(self.genetic_num_iters - 1):
