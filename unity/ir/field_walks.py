@@ -1,4 +1,4 @@
-"""The two walks over the fields of a node, written for each class of nodes when it is first walked.
+"""The walks over the fields of a node, written for each class of nodes when it is first walked.
 
 They are where most of the time of passes goes: a function that names the fields of its class takes about half as long as
 a loop over them. Here: the children of a node, and the node with other children. Not here: whole trees (`walk.py`).
@@ -27,6 +27,8 @@ class Walked:
     rebuilt: ClassVar[Any] = lambda node, visit, define: node
     """``rebuilt(node, visit, define)``: the node with ``visit`` of its children (``define`` in binding fields), itself if all are
     the same."""
+    restated: ClassVar[Any] = lambda node, visit: node
+    """``restated(node, visit)``: the same for children in fields that may hold statements; the others stay."""
 
 
 def collect_held(value: Any, found: list[Any]) -> None:
@@ -80,14 +82,15 @@ def map_held(value: Any, visit: Visit) -> Any:
 
 
 def derive_walks(cls: Any, types: dict[str, str]) -> None:
-    """Give a class ``push`` and ``rebuilt``, which write themselves at their first call. ``types``: annotations of the fields."""
+    """Give a class ``push``, ``rebuilt`` and ``restated``, which write themselves at their first call. ``types``: annotations of
+    the fields."""
     if not cls.walked:
         return
 
     def write() -> None:
         scope: dict[str, Any] = {"cls": cls, "Walked": Walked, "push_held": push_held, "map_held": map_held}
         exec(_source(cls, types), scope)
-        cls.push, cls.rebuilt = staticmethod(scope["push"]), scope["rebuilt"]
+        cls.push, cls.rebuilt, cls.restated = staticmethod(scope["push"]), scope["rebuilt"], scope["restated"]
 
     def push(node: Any, stack: list[Any]) -> None:
         write()
@@ -97,29 +100,42 @@ def derive_walks(cls: Any, types: dict[str, str]) -> None:
         write()
         return cls.rebuilt(node, visit, define)
 
+    def restated(node: Any, visit: Visit) -> Any:
+        write()
+        return cls.restated(node, visit)
+
     cls.binds = any([role in BINDING for _, role in cls.walked])
-    cls.push, cls.rebuilt = staticmethod(push), rebuilt
+    cls.push, cls.rebuilt, cls.restated = staticmethod(push), rebuilt, restated
 
 
 def _source(cls: Any, types: dict[str, str]) -> str:
-    push, rebuilt = ["def push(node, stack):"], ["def rebuilt(node, visit, define):"]
+    push = ["def push(node, stack):"]
     for name, _ in reversed(cls.walked):
         kind, optional = _kind(types[name])
         if optional or kind == "any":
             push += [f"    value = node.{name}", "    if value is not None:"]
         held = {"node": f"stack.append(node.{name})", "tuple": f"stack += node.{name}[::-1]"}
         push.append("    " * (1 + (optional or kind == "any")) + held.get(kind, "push_held(value, stack)"))
-    for name, role in cls.walked:
-        way = "define" if role in BINDING else "visit"
-        rebuilt.append(f"    old_{name} = new_{name} = node.{name}")
+    ways = {name: "define" if role in BINDING else "visit" for name, role in cls.walked}
+    stating = {
+        name: "visit" for name in ways if _kind(types[name])[0] == "any" or re.search(r"\b(Stmt|Block)\b", types[name])
+    }
+    rebuilt = _rebuilding(cls, "rebuilt(node, visit, define)", ways, types)
+    return "\n".join([*push, *rebuilt, *_rebuilding(cls, "restated(node, visit)", stating, types)])
+
+
+def _rebuilding(cls: Any, head: str, ways: dict[str, str], types: dict[str, str]) -> list[str]:
+    """A function that visits the fields of ``ways``."""
+    lines = [f"def {head}:"]
+    for name, way in ways.items():
+        lines.append(f"    old_{name} = new_{name} = node.{name}")
         if _kind(types[name])[0] == "node":
-            rebuilt += [f"    if isinstance(old_{name}, Walked):", f"        new_{name} = {way}(old_{name})"]
+            lines += [f"    if isinstance(old_{name}, Walked):", f"        new_{name} = {way}(old_{name})"]
         else:
-            rebuilt += [f"    if old_{name} is not None:", f"        new_{name} = map_held(old_{name}, {way})"]
-    same = " and ".join([f"new_{name} is old_{name}" for name, _ in cls.walked])
-    names = {name for name, _ in cls.walked}
-    values = ", ".join([f"new_{name}" if name in names else f"node.{name}" for name, _ in cls.plan])
-    return "\n".join([*push, *rebuilt, f"    return node if {same} else cls({values})"])
+            lines += [f"    if old_{name} is not None:", f"        new_{name} = map_held(old_{name}, {way})"]
+    same = " and ".join([f"new_{name} is old_{name}" for name in ways]) or "True"
+    values = ", ".join([f"new_{name}" if name in ways else f"node.{name}" for name, _ in cls.plan])
+    return [*lines, f"    return node if {same} else cls({values})"]
 
 
 def _kind(annotation: str) -> tuple[str, bool]:

@@ -54,7 +54,11 @@ def rebuild(node: Any, visit: Visit, define: Visit | None = None) -> Any:
 
     Binding fields come first, so that what a node binds is known before its other children are visited.
     """
-    made = node.rebuilt(visit, define or visit)
+    return _flat(node, node.rebuilt(visit, define or visit))
+
+
+def _flat(node: Any, made: Any) -> Any:
+    """What a node was rebuilt to, with the statements of sequences in it in place of these."""
     if type(made) is SeqStmt and made is not node:
         return SeqStmt(flat_statements(made.stmts), made.span)
     return made
@@ -159,7 +163,10 @@ class StatementRewriter(Rewriter):
 
     def visit(self, node: Any) -> Any:
         """Rewrite a node; an expression as it is."""
-        return node if isinstance(node, Expr) else super().visit(node)
+        if isinstance(node, Expr):
+            return node
+        entered = self.enter(node)
+        return self.leave(_flat(node, node.restated(self.visit))) if entered is None else entered
 
 
 def rewrite(node: Tree, rules: Mapping[type, Visit]) -> Tree:
