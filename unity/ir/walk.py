@@ -58,7 +58,7 @@ def rebuild(node: Any, visit: Visit, define: Visit | None = None) -> Any:
 
 
 def _flat(node: Any, made: Any) -> Any:
-    """What a node was rebuilt to, with the statements of sequences in it in place of these."""
+    """A rebuilt node; a sequence with the statements of sequences in it in place of these."""
     if type(made) is SeqStmt and made is not node:
         return SeqStmt(flat_statements(made.stmts), made.span)
     return made
