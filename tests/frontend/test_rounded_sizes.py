@@ -49,6 +49,23 @@ class Halves(torch.nn.Module):
         return x[: math.trunc(x.shape[0] / 2)] + x[math.floor(x.shape[0] * 0.5) : 2 * math.floor(x.shape[0] * 0.5)]
 
 
+class Margin(torch.nn.Module):
+    """The margin of a crop in the middle."""
+
+    def forward(self, x):
+        return torch.arange(round((x.shape[0] - 4) / 2.0)) + x[0, 0]
+
+
+def test_the_nearest_even_size() -> None:
+    f = unity.compile(Margin(), example_inputs=(torch.randn(8, 2),), dynamic_shapes=({0: ANY},), strict=True)
+    run = torch.compile(Margin(), backend=unity.frontend.unity_backend, dynamic=True)
+    for rows in (8, 9, 11, 13):
+        x = torch.randn(rows, 2)
+        torch.testing.assert_close(f(x), Margin()(x))
+        with torch.no_grad():
+            torch.testing.assert_close(run(x), Margin()(x))
+
+
 class CutAfterResize(torch.nn.Module):
     def forward(self, x):
         y = torch.nn.functional.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True)

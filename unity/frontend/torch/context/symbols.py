@@ -165,7 +165,7 @@ class Symbols:
             for value, cond in reversed(e.args[:-1]):
                 result = build.select(self.convert(cond), self.convert(value), result)
             return result
-        if kind in _ROUNDINGS:
+        if kind in _ROUNDINGS or kind == "RoundToInt":
             return self._rounded(e)
         fn = _FUNCTIONS.get(kind)
         if fn is None:
@@ -177,11 +177,11 @@ class Symbols:
         found = self._known.get(str(e))
         if found is not None:
             return found
-        quotient = _quotient(e.args[0])
-        if quotient is not None:
+        quotient, rounding = _quotient(e.args[0]), _ROUNDINGS.get(type(e).__name__)
+        if quotient is not None and rounding is not None:
             size, numerator, denominator = quotient
             over = self.convert(size) * numerator
-            return _ROUNDINGS[type(e).__name__](over, build.const(denominator, "int64"))
+            return rounding(over, build.const(denominator, "int64"))
         if self.read is None:
             raise Gap(f"sizes with {type(e).__name__} are not expressible: {e}")
         found = self._known[str(e)] = self.read(e)

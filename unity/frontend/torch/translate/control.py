@@ -58,7 +58,7 @@ def read_number(c: Context, x: Expr) -> Expr:
 _FLOATS: dict[str, Callable[..., Expr]] = {
     "Add": op.add, "Mul": op.multiply, "FloatTrueDiv": op.divide, "IntTrueDiv": op.divide, "FloatPow": op.power,
 }  # fmt: skip
-_ROUNDED = {"TruncToInt": op.trunc, "FloorToInt": op.floor, "CeilToInt": op.ceil}
+_ROUNDED = {"TruncToInt": op.trunc, "FloorToInt": op.floor, "CeilToInt": op.ceil, "RoundToInt": op.round}
 
 
 def rounded_size(c: Context, e: Any) -> Expr:
