@@ -27,7 +27,7 @@ from ..precision.calibration import Quantization
 from ..precision.precision import Reduction
 from ..precision.reduced import model_accuracy, model_results
 from .capture.discard_parameters import copied_weights, eraser, tie_lifetimes
-from .capture.dynamic import least_promised
+from .capture.dynamic import smallest_lower_bound
 from .capture.inputs import device_target, placed_names
 from .capture.refusals import refuse_training
 from .capture.trace import export
@@ -48,7 +48,7 @@ def compile_model(
     strict: bool,
 ) -> CompiledModel:
     """Compile a torch module or an ``ExportedProgram``; the arguments of ``unity.compile``. Raises FrontendError E010 to E016."""
-    options = Options(strict=strict, least=least_promised(dynamic_shapes), check_indices=True)
+    options = Options(strict=strict, least=smallest_lower_bound(dynamic_shapes), check_indices=True)
     if hasattr(mod, "graph_signature"):
         if dynamic_shapes is not None:
             raise FrontendError("E693", "dynamic_shapes= is for a torch.nn.Module, got an ExportedProgram",

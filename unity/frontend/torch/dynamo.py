@@ -67,13 +67,13 @@ def unity_backend(
                             help=f"options: {', '.join(known)}; modes: {', '.join([m for m in _MODES if m])}")  # fmt: skip
     chosen = BackendOptions(**{**_MODES[mode], **(options or {})})
     make = require("torch._dynamo.backends.common").aot_autograd(
-        fw_compiler=partial(compile_graph, options=chosen), bw_compiler=_in_torch
+        fw_compiler=partial(compile_graph, options=chosen), bw_compiler=_run_in_torch
     )
     compiled: Callable[..., Any] = make(graph_module, list(example_inputs))
     return compiled
 
 
-def _in_torch(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def _run_in_torch(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     boxed: Callable[..., Any] = require("functorch.compile").make_boxed_func(graph_module.forward)
     return boxed
 
@@ -89,12 +89,12 @@ def compile_graph(
     torch = require("torch")
     with require("torch._subclasses.fake_tensor").unset_fake_temporarily():  # constants made here are true tensors
         try:
-            module, places, report = import_graph(graph_module, options.strict)
+            module, plans, report = import_graph(graph_module, options.strict)
         except FrontendError as error:
             if options.strict:
                 raise
             warnings.warn(f"a whole graph runs in torch: {error.message}", FallbackWarning, stacklevel=2)
-            return _in_torch(graph_module, example_inputs)
+            return _run_in_torch(graph_module, example_inputs)
         if report.fallbacks:
             warnings.warn(str(report), FallbackWarning, stacklevel=2)
         target = device_target(example_inputs) if options.target is None else options.target
@@ -117,16 +117,20 @@ def compile_graph(
     tokens = {k for k, n in enumerate(graph_module.graph.find_nodes(op="placeholder")) if _is_token(n)}
 
     def run(*args: Any) -> list[Any]:
-        given = [_given(torch, a) if isinstance(a, torch.Tensor) else a for k, a in enumerate(args) if k not in tokens]
+        given = [
+            _as_real_input(torch, a) if isinstance(a, torch.Tensor) else a
+            for k, a in enumerate(args)
+            if k not in tokens
+        ]
         results = main(*[placement.value(g) for g in given] if placement.own_memory else given)
         if placement.own_memory and not any([is_on_device(placement.device.kind, a) for a in args]):
             results = on_host(results)
         found = iter(results)
         taken = constants | {v.data_ptr for v in given if isinstance(v, Tensor)}
-        made: list[Any] = []
-        for place in places:
-            made.append(place.restored(found, args, made, taken))
-        return made
+        outputs: list[Any] = []
+        for plan in plans:
+            outputs.append(plan.rebuild(found, args, outputs, taken))
+        return outputs
 
     return boxed(run)  # type: ignore[no-any-return]
 
@@ -136,14 +140,14 @@ def _is_token(node: Any) -> bool:
     return node.op == "placeholder" and any([str(u.target) == EFFECTS and u.args[0] is node for u in node.users])
 
 
-def _given(torch: Any, value: Any) -> Tensor:
+def _as_real_input(torch: Any, value: Any) -> Tensor:
     """An input, a complex one as pairs of numbers."""
     real = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
     return Tensor.from_torch(real.contiguous())
 
 
 @dataclass(slots=True, frozen=True)
-class Place:
+class OutputPlan:
     """One output: a value known beforehand, an argument or a view of it (of a data type), an earlier output, or the next result,
     laid out as torch traced it where that is not contiguous.
 
@@ -159,39 +163,39 @@ class Place:
     strided: bool = False
     complex: bool = False
 
-    def restored(self, found: Iterator[Any], args: Sequence[Any], made: Sequence[Any], taken: set[int]) -> Any:
+    def rebuild(self, found: Iterator[Any], args: Sequence[Any], results: Sequence[Any], taken: set[int]) -> Any:
         """The output from the results of ``main``: a tensor is followed by its strides and offset where they matter; a view is
         these alone.
 
-        ``made``: the outputs before it. ``taken``: addresses of memory that it may not have.
+        ``results``: the outputs before it. ``taken``: addresses of memory that it may not have.
         """
         if self.argument is not None:
-            return args[self.argument] if self.view is None else _seen_as(args[self.argument], self.view, *next(found))
+            return args[self.argument] if self.view is None else _view_of(args[self.argument], self.view, *next(found))
         if self.earlier is not None:
-            return made[self.earlier]
+            return results[self.earlier]
         if not self.computed:
             return self.value
         result = next(found)
         if self.strided:
             tensor = result.torch()
-            return _laid_out(require("torch").view_as_complex(tensor) if self.complex else tensor, *next(found))
-        own = copy_if_aliased(result, taken)
-        return require("torch").view_as_complex(own) if self.complex else own
+            return _with_layout(require("torch").view_as_complex(tensor) if self.complex else tensor, *next(found))
+        view = copy_if_aliased(result, taken)
+        return require("torch").view_as_complex(view) if self.complex else view
 
 
-def _seen_as(argument: Any, dtype: Any, *layout: int) -> Any:
+def _view_of(argument: Any, dtype: Any, *layout: int) -> Any:
     """A view of the memory of an argument, in sizes, strides and at an offset; last is the offset the argument had in the trace."""
     *dims, offset, traced = layout
     size, strides = dims[: len(dims) // 2], dims[len(dims) // 2 :]
     offset += (argument.storage_offset() - traced) * argument.itemsize // dtype.itemsize
-    own = argument.detach()
+    result = argument.detach()
     if argument.dtype != dtype:
-        whole = argument.untyped_storage().nbytes() // dtype.itemsize * dtype.itemsize
-        own = own.as_strided((whole // argument.itemsize,), (1,), 0).view(dtype)
-    return own.as_strided(size, strides, offset)
+        storage_bytes = argument.untyped_storage().nbytes() // dtype.itemsize * dtype.itemsize
+        result = result.as_strided((storage_bytes // argument.itemsize,), (1,), 0).view(dtype)
+    return result.as_strided(size, strides, offset)
 
 
-def _laid_out(source: Any, *layout: int) -> Any:
+def _with_layout(source: Any, *layout: int) -> Any:
     """A tensor with the values of another in strides and at an offset; elements that share a place are written once."""
     *strides, offset = layout
     last = sum([(size - 1) * stride for size, stride in zip(source.shape, strides)])
@@ -203,7 +207,7 @@ def _laid_out(source: Any, *layout: int) -> Any:
     return made
 
 
-def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, list[Place], ImportReport]:
+def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, list[OutputPlan], ImportReport]:
     """(module, what stands at every output, report) of a functional ATen graph."""
     builder, symbols, report = BlockBuilder(), Symbols(), ImportReport()
     context = Context(builder, symbols)
@@ -215,27 +219,27 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
             graph.values[node] = TOKEN
         elif node.op == "placeholder":
             params.append(_parameter(context, node, params))
-            graph.values[node] = _seen(params[-1], node.meta["val"])
+            graph.values[node] = _as_used(params[-1], node.meta["val"])
         elif node.op == "get_attr":
             value = operator.attrgetter(node.target)(graph_module)
             if isinstance(value, context.torch.Tensor):  # else a branch or the body of a loop
-                graph.values[node] = _seen(op.constant(_given(context.torch, value.detach())), value)
+                graph.values[node] = _as_used(op.constant(_as_real_input(context.torch, value.detach())), value)
     with builder.function("main", params):
         graph.run(nodes)
         raw = next(n for n in nodes if n.op == "output").args[0]
         leaves: list[Expr] = []
-        places: list[Place] = []
+        plans: list[OutputPlan] = []
         given = {n: k for k, n in enumerate([n for n in nodes if n.op == "placeholder"])}
         known: dict[Any, int] = {}
         for position, node in enumerate(raw):
             if node in given:
-                places.append(Place(argument=given[node]))
+                plans.append(OutputPlan(argument=given[node]))
                 continue
             if isinstance(node, context.torch.fx.Node) and known.setdefault(node, position) != position:
-                places.append(Place(earlier=known[node]))
+                plans.append(OutputPlan(earlier=known[node]))
                 continue
             if seen := _view(context, node, list(given)):
-                places.append(Place(argument=seen[0], view=node.meta["val"].dtype))
+                plans.append(OutputPlan(argument=seen[0], view=node.meta["val"].dtype))
                 leaves.append(seen[1])
                 continue
             value = graph.value_of(node)
@@ -243,13 +247,13 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
             if paired:
                 value = graph.as_real(value, node)
             if not isinstance(value, Expr):
-                places.append(Place(value))
+                plans.append(OutputPlan(value))
                 continue
             layout = _layout(context, node.meta["val"])
-            places.append(Place(computed=True, strided=layout is not None, complex=paired))
+            plans.append(OutputPlan(computed=True, strided=layout is not None, complex=paired))
             leaves += [value] if layout is None else [value, layout]
         builder.emit_func_output(Tuple(tuple(leaves)))
-    return builder.get(), places, report
+    return builder.get(), plans, report
 
 
 def _view(context: Context, node: Any, inputs: Sequence[Any]) -> tuple[int, ShapeExpr] | None:
@@ -305,6 +309,6 @@ def _parameter(context: Context, node: Any, others: Sequence[Var]) -> Var:
     return Var(node.name, prim_type("int64"))
 
 
-def _seen(expr: Expr, value: Any) -> Expr | Deferred:
+def _as_used(expr: Expr, value: Any) -> Expr | Deferred:
     """An expression as the graph uses it: that of a complex tensor holds pairs of numbers."""
     return complex_of(expr, value) if getattr(value, "is_complex", bool)() else expr

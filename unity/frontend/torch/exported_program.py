@@ -78,10 +78,10 @@ def from_exported_program(
     """
     options = Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple, strict, numbers=True)
     found = report if report is not None else ImportReport()
-    made = import_program(functional(exported_program), options, found)
+    module = import_program(functional(exported_program), options, found)
     if found.fallbacks:
         warnings.warn(str(found), FallbackWarning, stacklevel=2)
-    return made
+    return module
 
 
 def import_program(program: Any, options: Options, report: ImportReport) -> IRModule:
@@ -122,7 +122,9 @@ class _Import:
             self.symbols.contracts += guard_conditions(self.program, self._guarded)
             self.symbols.contracts += cut_conditions(self.context, self.program.graph.nodes, self.graph.bind)
             if not self.options.keep_params_as_input:
-                self.symbols.contracts += constant_conditions(self.context, self.program.graph.nodes, self._held)
+                self.symbols.contracts += constant_conditions(
+                    self.context, self.program.graph.nodes, self._constant_tensor
+                )
             self._check_ranges(ranges)
             if self.options.check_indices:
                 nodes = self.program.graph.nodes
@@ -206,7 +208,7 @@ class _Import:
         self._dtype(value, target)
         return self._shared_weight(name, target, value)
 
-    def _held(self, node: Any) -> Any:
+    def _constant_tensor(self, node: Any) -> Any:
         """The tensor of integers a node stands for that no call changes, else None."""
         value = self.graph.values.get(node)
         return value.data.numpy() if isinstance(value, Constant) and dtype_of(value) in ("int64", "int32") else None
@@ -216,14 +218,14 @@ class _Import:
         key = memory_key(value) if value.numel() else target
         found = self._shared.get(key)
         if found is None:
-            made: Constant = self.context.constant(value.detach().cpu().contiguous().resolve_neg())
-            found = made
+            constant: Constant = self.context.constant(value.detach().cpu().contiguous().resolve_neg())
+            found = constant
             if self.options.keep_params_as_input:
-                var = Var(name, made.ty)
-                self.weights.append((var, made.data))
+                var = Var(name, constant.ty)
+                self.weights.append((var, constant.data))
                 found = var
             self._shared[key] = found
-            self.graph.report.weights[target] = made.data
+            self.graph.report.weights[target] = constant.data
         return found
 
     # ---- ranges
@@ -275,14 +277,14 @@ class _Import:
             cond = checks[0] if len(checks) == 1 else build.logical_and(checks[0], checks[1])
             limits = " and ".join([t for t in (f"at least {low}" if low is not None else "",
                                                f"at most {high}" if high is not None else "") if t])  # fmt: skip
-            text = f"{self._in_words(size)} must be {limits}, got {{}}"
+            text = f"{self._describe(size)} must be {limits}, got {{}}"
             self.builder.emit(op.assert_op(cond, size, format=text))
 
         for contract in self.symbols.contracts:
-            text = f"the sizes of the inputs do not fit: expected {self._in_words(contract)}"
+            text = f"the sizes of the inputs do not fit: expected {self._describe(contract)}"
             self.builder.emit(op.assert_op(contract, format=text))
 
-    def _in_words(self, e: Expr) -> str:
+    def _describe(self, e: Expr) -> str:
         """An expression with sizes called by the inputs that have them."""
         text = str(e)
         for var in free_vars(e):
@@ -314,8 +316,8 @@ class _Import:
                 leaves.append(build.const(value, kind))
         if self.options.unwrap_unit_return_tuple and len(leaves) == 1:
             return self._output(leaves[0])
-        made = Tuple(tuple([self._output(v) for v in leaves]))
-        return made if self.options.no_bind_return_tuple else self.builder.emit_output(made)
+        result = Tuple(tuple([self._output(v) for v in leaves]))
+        return result if self.options.no_bind_return_tuple else self.builder.emit_output(result)
 
     def _output(self, value: Expr) -> Expr:
         if isinstance(value, Var) and type(value) is not Var:  # a dataflow variable is not visible outside
@@ -338,17 +340,17 @@ def float_outputs(exported_program: Any) -> list[bool]:
 
 def output_constants(exported_program: Any) -> list[tuple[bool, Any]]:
     """For every leaf of the result: (is it computed, its value where it is not); see ``Interface.outputs``."""
-    made: list[tuple[bool, Any]] = []
+    outputs: list[tuple[bool, Any]] = []
     first: dict[str, int] = {}
     for spec in exported_program.graph_signature.output_specs:
         if spec.kind.name != "USER_OUTPUT":
             continue
         if type(spec.arg).__name__ == "ConstantArgument":
-            made.append((False, spec.arg.value))
+            outputs.append((False, spec.arg.value))
         else:
-            made.append((True, first.get(spec.arg.name)))
-            first.setdefault(spec.arg.name, sum([computed for computed, _ in made]) - 1)
-    return made
+            outputs.append((True, first.get(spec.arg.name)))
+            first.setdefault(spec.arg.name, sum([computed for computed, _ in outputs]) - 1)
+    return outputs
 
 
 def from_fx(

@@ -1,4 +1,4 @@
-"""``dynamic_shapes`` of ``torch.export``: spread over objects, compared with the example inputs. Not here: symbols, guards."""
+"""``dynamic_shapes`` of ``torch.export``: expanded over objects, compared with the example inputs. Not here: symbols, guards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from ....support.errors import FrontendError
 from ....support.optional import require
 
 
-def spread(signature: Signature | None, dynamic_shapes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def expand_dynamic_shapes(
+    signature: Signature | None, dynamic_shapes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Dynamic shapes in which one ``{axis: dim}`` given for an object stands for all tensors of the object.
 
     ``signature``: that of ``forward``; arguments gathered by ``*x`` are one entry, as for torch, or an entry each. Raises
@@ -31,11 +33,11 @@ def spread(signature: Signature | None, dynamic_shapes: Any, args: tuple[Any, ..
             raise FrontendError(
                 "E732", f"dynamic_shapes has {len(dynamic_shapes)} entries, the example inputs are {len(given)}", help=_EXAMPLE
             )  # fmt: skip
-        made: Any = tuple([_spread_one(shapes, value) for shapes, value in zip(dynamic_shapes, given.values())])
+        made: Any = tuple([_expand_one(shapes, value) for shapes, value in zip(dynamic_shapes, given.values())])
         entries = list(zip(given, made, given.values()))
     else:
         alone = kwargs and not args
-        made = {k: _spread_one(v, kwargs.get(k)) for k, v in dynamic_shapes.items()} if alone else dynamic_shapes
+        made = {k: _expand_one(v, kwargs.get(k)) for k, v in dynamic_shapes.items()} if alone else dynamic_shapes
         entries = [(name, shapes, given.get(name)) for name, shapes in made.items()]
     for name, shapes, value in entries:
         for path, axes, tensor in _tensors(name, shapes, value):
@@ -53,12 +55,12 @@ def _arguments(signature: Signature | None, args: tuple[Any, ...], kwargs: dict[
 _EXAMPLE = 'for forward(self, x, y): dynamic_shapes={"x": {0: torch.export.Dim("batch")}, "y": None}'
 
 
-def _spread_one(shapes: Any, value: Any) -> Any:
+def _expand_one(shapes: Any, value: Any) -> Any:
     torch = require("torch")
     if not _is_axes(shapes) or isinstance(value, (torch.Tensor, dict)):
         return shapes
     if isinstance(value, (list, tuple)):
-        return type(value)([_spread_one(shapes, v) for v in value])
+        return type(value)([_expand_one(shapes, v) for v in value])
     return [shapes] * len(torch.utils._pytree.tree_leaves(value))
 
 
@@ -77,8 +79,8 @@ def _tensors(path: str, shapes: Any, value: Any) -> Iterator[tuple[str, dict[int
         for key in shapes.keys() & value.keys():
             yield from _tensors(f"{path}[{key!r}]", shapes[key], value[key])
     elif isinstance(shapes, (list, tuple)) and isinstance(value, (list, tuple)):
-        for place, (inner, part) in enumerate(zip(shapes, value)):
-            yield from _tensors(f"{path}[{place}]", inner, part)
+        for index, (inner, part) in enumerate(zip(shapes, value)):
+            yield from _tensors(f"{path}[{index}]", inner, part)
 
 
 def _check_axes(path: str, axes: dict[int, Any], tensor: Any) -> None:
@@ -98,7 +100,7 @@ def _check_axes(path: str, axes: dict[int, Any], tensor: Any) -> None:
             )  # fmt: skip
 
 
-def unnamed(dynamic_shapes: Any) -> Any:
+def without_dim_names(dynamic_shapes: Any) -> Any:
     """The same shapes with ranges in place of named dimensions."""
     torch = require("torch")
     named = [torch.export.Dim, type(torch.export.Dim("n") * 2)]
@@ -109,7 +111,7 @@ def unnamed(dynamic_shapes: Any) -> Any:
     return torch.utils._pytree.tree_map(span, dynamic_shapes)
 
 
-def least_promised(dynamic_shapes: Any) -> int:
+def smallest_lower_bound(dynamic_shapes: Any) -> int:
     """The smallest lower bound of a range that is the user's own: 2 where a ``Dim`` says so, else 3.
 
     torch.export assumes sizes of at least 2 by itself, which is no promise; nor is that of ``n + 1``.

@@ -23,10 +23,10 @@ def lost_effects(model: Any) -> Iterator[None]:
     changed: dict[str, None] = {}
 
     def enter(module: Any, args: Any, kwargs: Any) -> None:
-        before.update(_held(module, args, kwargs))
+        before.update(_snapshot(module, args, kwargs))
 
     def leave(module: Any, args: Any, kwargs: Any, result: Any) -> None:
-        after = _held(module, args, kwargs)
+        after = _snapshot(module, args, kwargs)
         changed.update(
             dict.fromkeys([path for path, value in after.items() if path in before and value != before[path]])
         )
@@ -45,7 +45,7 @@ def lost_effects(model: Any) -> Iterator[None]:
                       "keep it in a buffer, or return it", UserWarning, stacklevel=2)  # fmt: skip
 
 
-def _held(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _snapshot(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Plain values by their places; of lists, dicts and sets what they hold, by identity."""
     found: dict[str, Any] = {}
     for path, module in model.named_modules():

@@ -24,7 +24,7 @@ from ..runtime.arguments import overlap, span
 from ..runtime.structures import known_results, register_classes
 from ..translate.in_place import is_mutable, overwrites_own_value, refuse_other_kinds
 from .discard_parameters import memory_key
-from .dynamic import spread, unnamed
+from .dynamic import expand_dynamic_shapes, without_dim_names
 from .grad_modes import with_graph, without_grad_modes
 from .guards import layout_guards
 from .inputs import check_examples, forward_signature
@@ -51,7 +51,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     check_examples(model, args, kwargs or {})
     args, kwargs = _copy_aliased(torch, model, (args, kwargs or {}))
     signature = forward_signature(model)
-    dynamic_shapes = spread(signature, dynamic_shapes, args, kwargs)
+    dynamic_shapes = expand_dynamic_shapes(signature, dynamic_shapes, args, kwargs)
 
     def exported(grad: bool, shapes: Any = dynamic_shapes, strict: bool = False) -> Any:
         try:
@@ -78,7 +78,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
                     )  # those of our hooks
                     program = exported(False, strict=True)
             if _NARROWED.search(words):
-                program = _of_any_layout(exported, unnamed(dynamic_shapes), words)
+                program = _of_any_layout(exported, without_dim_names(dynamic_shapes), words)
             if program is None:
                 raise
             return program

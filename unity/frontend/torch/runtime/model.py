@@ -212,7 +212,7 @@ class TorchModel(CompiledModule):
 
     def _result(self, found: Any, leaves: list[Any], taken: set[int], traced: bool) -> Any:
         """The results of the program, nested as the model's result, with the tensors that the model writes to written."""
-        results = self._apart(found[len(self._updates) :], taken)
+        results = self._copy_aliased(found[len(self._updates) :], taken)
         with self._torch.no_grad():
             for target, value in zip(self._updates, found):
                 written = leaves[target] if isinstance(target, int) else target
@@ -341,7 +341,7 @@ class TorchModel(CompiledModule):
                 found[leaf] = f"{name}{self._tree.keystr(path)}"
         return found.get(position, str(position))
 
-    def _apart(self, values: Any, taken: set[int]) -> list[Any]:
+    def _copy_aliased(self, values: Any, taken: set[int]) -> list[Any]:
         """Results as torch has them: a copy where one would be an input, a weight or a result that torch does not give twice."""
         result: list[Any] = []
         for value, first in zip(values, self._twice):

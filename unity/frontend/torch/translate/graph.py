@@ -159,7 +159,7 @@ class GraphImporter:
         pairs = name in COMPLEX and (deferred or _is_complex(c.value))
         if entry is None and not pairs and _is_dense(c.value, [args, kwargs]):
             try:
-                return self._apart(node, target)
+                return self._decompose(node, target)
             except Gap as gap:
                 reason = str(gap)
         if deferred and not _is_complex(c.value):
@@ -205,7 +205,7 @@ class GraphImporter:
             return self._part(made, c.value)
         return [self._part(c.builder.emit(TupleGetItem(made, i)), value) for i, value in enumerate(c.value)]
 
-    def _apart(self, node: Any, target: Any) -> Result:
+    def _decompose(self, node: Any, target: Any) -> Result:
         """The results of the operators into which torch takes an operator apart. Raises Gap."""
         c = self.context
         args, kwargs = list(node.args), node.kwargs
@@ -227,7 +227,7 @@ class GraphImporter:
 
     def _part(self, made: Any, value: Any) -> Any:
         """A result of a call into torch, of which ``value`` is torch's example."""
-        part = self._closed(made, self._as_pairs(value))
+        part = self._bind_unbacked(made, self._as_pairs(value))
         return complex_of(part, value) if _is_complex(value) else part
 
     def _as_pairs(self, value: Any) -> Any:
@@ -267,7 +267,7 @@ class GraphImporter:
                 found += math.prod([_hint(d) for d in leaf.shape]) * leaf.element_size()
         return found
 
-    def _closed(self, made: Var, value: Any) -> Expr:
+    def _bind_unbacked(self, made: Var, value: Any) -> Expr:
         """The result of a call with sizes only the data knows bound to symbols."""
         if isinstance(made.ty, TensorType) and made.ty.shape is None:
             for size in value.shape:
