@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .ir.module import IRModule
+from .support.arguments import make_public
 from .support.errors import PassError
 from .transform.infra.instruments import DumpInstrument, Instrument, PrintInstrument, TimeInstrument
 from .transform.infra.passes import Pass, module_pass
@@ -94,3 +95,5 @@ def PrintIR(header: str = "") -> Pass:
 
 
 __all__ = ["DumpIR", "PassTimingInstrument", "PrintAfterAll", "PrintBeforeAll", "PrintIR", "pass_instrument"]
+
+make_public(globals(), __all__)

@@ -14,6 +14,7 @@ from .ffi.device_array import empty as device_empty
 from .ffi.dtype import DataType
 from .ffi.native.pool import num_threads
 from .ffi.tensor import Tensor, tensor as shared
+from .support.arguments import make_public
 from .support.errors import FFIError
 from .vm.executable.executable import Executable
 from .vm.load import load
@@ -54,3 +55,5 @@ __all__ = [
     "DataType", "Device", "Executable", "NDArray", "ShapeTuple", "Tensor", "array", "cpu", "cuda", "device", "empty",
     "from_dlpack", "load_module", "num_threads", "tensor",
 ]  # fmt: skip
+
+make_public(globals(), __all__)

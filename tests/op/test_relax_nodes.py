@@ -9,7 +9,6 @@ from unity.ir import rewrite
 from unity.ir.interpret import run
 from unity.ir.verifier.verifier import verify
 from unity.script import parse
-from unity.support.errors import TypeRuleError
 
 n = te.var("n", "int64")
 TY = relax.TensorStructInfo((n, 4), "float32")
@@ -103,17 +102,17 @@ def test_calls_of_programs() -> None:
 def test_mistakes_are_named() -> None:
     x = relax.Var("x", TY)
     for wrong, match in (
-        (lambda: relax.Tuple(x), r"write Tuple\(\[value\]\)"),
+        (lambda: relax.Tuple(x), "argument fields is a Var, expected Sequence"),
         (lambda: relax.TupleGetItem(relax.Tuple([x]), 1), "no field 1"),
-        (lambda: relax.Var(x), "the name of a variable is a text"),
+        (lambda: relax.Var(x), "argument name is a Var, expected str"),
         (lambda: relax.Call(ir.op("R.add"), [x, relax.Var("y", relax.TensorType((n, 3)))]), "R.add"),
         (lambda: relax.call_tir(relax.GlobalVar("f"), [x]), "needs the type of its result"),
         (lambda: relax.call_tir(relax.GlobalVar("f"), [x], (4, 4)), "needs the type of its result"),
     ):
-        with pytest.raises(TypeRuleError, match=match):
+        with pytest.raises(unity.UnityError, match=match):
             wrong()
     with pytest.raises(AttributeError, match=r"did you mean R\.matmul"):
         _ = relax.op.matmull
-    with pytest.raises(TypeError, match="only tuples have fields"):
+    with pytest.raises(TypeError, match="a tuple has fields"):
         _ = x[0]
     assert topi.add is not relax.op.add

@@ -12,6 +12,7 @@ from ..ir.relation import Answer
 from ..ir.scalar import EQ, GE, GT, LE, LT, NE, And, FloorMod, IterVar, Not, Or
 from ..ir.types import Expr
 from ..ir.walk import free_vars
+from ..support.arguments import guarded_class
 from ..support.errors import TypeRuleError
 from ..support.recursion import deep_recursion
 from .bounds import Knowledge
@@ -28,6 +29,7 @@ def _expr(value: Expr | int) -> Expr:
     return value if isinstance(value, Expr) else const(value)
 
 
+@guarded_class
 class Analyzer:
     """Bindings and constraints in force, and questions about expressions under them.
 

@@ -17,6 +17,7 @@ from ..ir.node import Def, Node, node
 from ..ir.scalar import Add, Binary, Cast, FloorDiv, FloorMod, Mul, Sub
 from ..ir.types import Expr
 from ..ir.walk import collect, substitute
+from ..support.arguments import guarded_class
 from ..support.errors import TypeRuleError
 from .analyzer import Analyzer
 from .evaluate import evaluate
@@ -33,6 +34,7 @@ _ARITHMETIC: dict[type[Expr], Callable[..., Expr]] = {
 }
 
 
+@guarded_class
 @node
 class IndexMap(Node):
     """``initial_indices -> final_indices``, e.g. ``(i, j) -> (i // 4, j, i % 4)``.

@@ -12,6 +12,7 @@ from ctypes import addressof
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..support.arguments import checked
 from ..support.errors import CodegenError, FFIError
 from .cuda import memory as cuda_memory
 from .cuda.context import Context, context as cuda_context
@@ -109,6 +110,7 @@ _BY_CODE: dict[int, str] = {}
 _PATTERN = re.compile(r"([a-z]\w*)(?::(\d+))?$")
 
 
+@checked
 def register_device_kind(kind: DeviceKind) -> None:
     """Make a family of devices known; a number of DLPack stays with the first that has it. Raises CodegenError E533 where another
     one has its name."""
@@ -162,7 +164,12 @@ class Device:
     index: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in DEVICE_KINDS or self.index < 0:
+        if (
+            not isinstance(self.kind, str)
+            or self.kind not in DEVICE_KINDS
+            or not isinstance(self.index, int)
+            or self.index < 0
+        ):
             help = f"known kinds: {', '.join(DEVICE_KINDS)}; the first device of a kind has the number 0"
             raise FFIError("E703", f"unknown device {self.kind}:{self.index}", help=help)
 

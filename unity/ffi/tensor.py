@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..support.arguments import guarded_class
 from ..support.errors import FFIError
 from .cuda_array_interface import export_cuda, import_cuda
 from .device import CPU, CUDA_KIND, Device, memory_device
@@ -33,6 +34,7 @@ def plain_array(array: np.ndarray) -> np.ndarray:
     return array if array.dtype is canonical else array.view(canonical)
 
 
+@guarded_class
 class Tensor:
     """A tensor in memory. ``Tensor(array)`` wraps a numpy array without copying; ``unity.tensor`` takes anything.
 

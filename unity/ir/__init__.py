@@ -1,6 +1,7 @@
 """The one intermediate representation: types, expressions, statements, functions, modules. Nodes and what follows from
 them (walks, equality, inference, building, verification, reference interpretation); no script, no operators, no targets."""
 
+from ..support.arguments import make_public
 from .buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from .builder import BlockBuilder, make_call
 from .expr import (
@@ -218,3 +219,5 @@ __all__ = [
     "structural_hash",
     "substitute",
 ]  # fmt: skip
+
+make_public(globals(), __all__)

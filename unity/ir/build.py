@@ -6,6 +6,8 @@ Not here: constants, casts and the typing of mixed operands (``constant.py``), w
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..ffi.abi import DIVISIONS, INTEGERS
 from ..ffi.dtype import DataType
 from ..support.errors import TypeRuleError
@@ -358,4 +360,7 @@ def index_var(name: str, dtype: str = "int64") -> Var:
     return Var(name, prim_type(dtype))
 
 
-ARITHMETIC.update({"add": add, "sub": sub, "mul": mul, "floordiv": floordiv, "floormod": floormod, "cast": cast})
+ARITHMETIC.update(
+    {"add": add, "sub": sub, "mul": mul, "floordiv": floordiv, "floormod": floormod, "cast": cast, "divide": div}
+)
+ARITHMETIC["power"] = partial(intrinsic, "pow")

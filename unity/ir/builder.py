@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ..support.arguments import guarded_class
 from ..support.errors import TypeRuleError, VerifyError
 from ..support.recursion import deep_recursion
 from ..support.source import Span
@@ -50,6 +51,7 @@ class _Frame:
         self.dataflow = False
 
 
+@guarded_class
 class BlockBuilder:
     """Builds functions into a module.
 

@@ -122,13 +122,16 @@ def const(value: Any, dtype: DataType | str | None = None, span: Span | None = N
     if data_type.is_float:
         try:
             return FloatImm(round_float(float(value), data_type), ty, span)
-        except OverflowError:
+        except (OverflowError, TypeError, ValueError):  # too large, or an array
             raise _no_value(value, data_type, span) from None
     if data_type.code == "handle":
         return Call(op("T.reinterpret"), (const(value, "uint64"),), {}, (), ty, span)
     if isinstance(value, float) and not value.is_integer():  # a cast cuts a fraction off, a constant never does
         raise _no_value(value, data_type, span)
-    number = int(value)
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        raise _no_value(value, data_type, span) from None
     wrapped = wrap_int(number, data_type)
     if wrapped != number and not data_type.is_bool:
         raise _no_value(number, data_type, span)
@@ -137,7 +140,8 @@ def const(value: Any, dtype: DataType | str | None = None, span: Span | None = N
 
 def _no_value(value: int | float, dtype: DataType, span: Span | None) -> TypeRuleError:
     wide = isinstance(value, int) and value.bit_length() > 128
-    shown = f"an integer of {int(value).bit_length()} bits" if wide else str(value)
+    shown = f"an integer of {int(value).bit_length()} bits" if wide else str(value) if isinstance(value, (int, float)) else (
+        f"a value of type {type(value).__name__}")  # fmt: skip
     return TypeRuleError("E201", f"{shown} has no {dtype.name} value", span, help="write a number that it can hold")
 
 

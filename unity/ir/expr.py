@@ -7,6 +7,7 @@ from typing import Any
 
 from ..ffi.dtype import DataType
 from ..ffi.tensor import Tensor
+from ..support.arguments import checked, guarded
 from ..support.source import Span
 from .node import Aside, Def, Derived, Node, Own, node
 from .types import Expr, FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
@@ -111,6 +112,7 @@ class Op(Expr):
         return op, (self.name,)  # a copy is the one Op of its name
 
     @staticmethod
+    @checked
     def get(name: str) -> Op:
         """TVM's spelling of ``op``: ``Op.get("relax.add")``."""
         return op(name)
@@ -215,6 +217,7 @@ class ShapeExpr(Expr):
     def ty(self) -> ShapeType:
         return ShapeType(self.values, len(self.values))
 
+    @guarded
     def __getitem__(self, index: int) -> Expr:
         return self.values[index]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from ..support.arguments import guarded, guarded_class
 from ..support.errors import VerifyError
 from ..support.source import Span
 from .buffer import Buffer
@@ -18,6 +19,7 @@ METHODS: dict[str, Callable[..., Any]] = {}
 """Methods of functions that are made of walks, which stand on functions themselves: filled by `specialize.py`."""
 
 
+@guarded_class
 class _Attributes(Node):
     """Functional updates of ``attrs``: what functions of both levels share."""
 
@@ -81,6 +83,7 @@ class PrimFunc(_Attributes, Node):
         """Return the program with the body ``new_body``."""
         return replace(self, body=new_body)
 
+    @guarded
     def specialize(self, param_map: Mapping[Any, Any]) -> PrimFunc:
         """Return the program for some of its sizes and scalars. ``param_map``: ``{n: 16}``, ``{a: tir.decl_buffer(...)}``. Raises
         VerifyError E715.

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
+from ..support.arguments import guarded_class
 from ..support.errors import VerifyError
 from .expr import ExternFunc, GlobalVar
-from .function import Function, PrimFunc
+from .function import BaseFunc, Function, PrimFunc
 from .node import Aside, Node, node, printed, script_hook, set_field
 
 ModuleMember = Function | PrimFunc | ExternFunc
 
 
+@guarded_class
 @node
 class IRModule(Node):
     """Functions by name (in order), attributes, and tables such as virtual devices (``global_infos``)."""
@@ -28,6 +30,10 @@ class IRModule(Node):
     def __post_init__(self) -> None:
         if any([isinstance(key, GlobalVar) for key in self.functions]):
             set_field(self, "functions", {_key(name): function for name, function in self.functions.items()})
+        for name, function in self.functions.items():
+            if not isinstance(function, (BaseFunc, ExternFunc)):
+                raise VerifyError("E330", f"function {name!r} of a module is a {type(function).__name__}",
+                                  help="a Function, a PrimFunc or an ExternFunc")  # fmt: skip
 
     def __getitem__(self, name: str | GlobalVar) -> Any:
         key = _key(name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, dataclass_transform, overload
 
+from ..support.arguments import guarded
 from ..support.errors import UnityError
 from ..support.lazy import load
 from ..support.options import bool_option
@@ -65,6 +66,7 @@ class Node(Walked):
         """True if ``other`` is the same object: TVM's spelling of ``is``."""
         return self is other
 
+    @guarded
     def script(self, dialect: str = "unity", **options: Any) -> str:
         """Return the node as script; ``dialect="tvm"`` prints what TVM 0.27 reads. ``options``: as in ``unity.script.script``."""
         return script_hook("script")(self, dialect=dialect, **options)
@@ -92,7 +94,10 @@ def printed(value: Node) -> str:
     if "print" not in SCRIPT_HOOKS:
         SCRIPT_HOOKS["print"] = short_repr
         load("script")
-    text: str = SCRIPT_HOOKS["print"](value)
+    try:
+        text: str = SCRIPT_HOOKS["print"](value)
+    except (AttributeError, TypeError, ValueError, LookupError):
+        return f"{plain_repr(value)} whose fields are not what they should be"
     return text
 
 

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from ..ffi.dtype import DataType
+from ..support.arguments import checked
 from ..support.errors import InternalError, TypeRuleError
 from .expr import Call
 from .node import Node
@@ -177,6 +178,7 @@ def _devices(ty: Type) -> list[str]:
     return [ty.vdevice] if isinstance(ty, TensorType) and ty.vdevice is not None else []
 
 
+@checked
 def register_op(info: OpInfo) -> OpInfo:
     """Register the row ``info``; a name may be registered once."""
     if info.name in OPS:

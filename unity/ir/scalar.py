@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..support.errors import VerifyError
 from ..support.source import Span
 from .buffer import Buffer, Range
 from .expr import Var
@@ -207,7 +208,8 @@ class IterVar(Node):
     @property
     def domain(self) -> Range:
         """The domain of an iterator of a block, which always has one (E344)."""
-        assert self.dom is not None, f"iterator {self.var.name} has no domain"
+        if self.dom is None:
+            raise VerifyError("E344", f"iterator {self.var.name} has no domain")
         return self.dom
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, cast
 
 from ..ffi.dtype import DataType
+from ..support.errors import ArgumentError, PlaceError
 from .node import Def, Node, node
 
 
@@ -19,6 +21,7 @@ class Expr(Node):
     """Base of all expressions, graph level and tensor level alike. Every expression has a type ``ty``."""
 
     __slots__ = ()
+    __array_ufunc__ = None  # an array of numpy leaves its operators to those here
     if TYPE_CHECKING:  # a field or a property of every class
 
         @property
@@ -69,6 +72,14 @@ class Expr(Node):
     def __pow__(self, other: Expr | float) -> Expr:
         return _combine("power", self, other)
 
+    def __rpow__(self, other: float) -> Expr:
+        return _combine("power", other, self)
+
+    def __lt__(self, other: object) -> Any:
+        return _compare(self, other)
+
+    __le__ = __gt__ = __ge__ = __lt__
+
     def __neg__(self) -> Expr:
         return _combine("sub", 0, self) if isinstance(self.ty, PrimType) else _of_graph("negative", self)
 
@@ -77,11 +88,12 @@ class Expr(Node):
         return ARITHMETIC["cast"](self, dtype) if isinstance(self.ty, PrimType) else _of_graph("astype", self, dtype)
 
     def __getitem__(self, index: int) -> Expr:
-        """A field of a tuple. Raises TypeError for what is no tuple, IndexError behind the last one."""
-        if not isinstance(self.ty, TupleType):
-            raise TypeError(f"only tuples have fields, this is {self.ty}")
+        """A field of a tuple. Raises ArgumentError E743 for what is no tuple or no index, PlaceError E743 behind the last field."""
+        if not isinstance(self.ty, TupleType) or not isinstance(index, Integral):
+            raise ArgumentError("E743", f"{_shown(index)} of an expression of type {self.ty}: a tuple has fields, by an integer",
+                                help="elements of a tensor: R.take, R.strided_slice")  # fmt: skip
         if not -len(self.ty.fields) <= index < len(self.ty.fields):
-            raise IndexError(f"field {index} of a tuple of {len(self.ty.fields)}")
+            raise PlaceError("E743", f"field {index} of a tuple of {len(self.ty.fields)}")
         return _of_graph("item", self, index % len(self.ty.fields))
 
 
@@ -93,17 +105,49 @@ GRAPH: dict[str, Callable[..., Expr]] = {}
 
 def _of_graph(name: str, *args: Any) -> Expr:
     if name not in GRAPH:
-        raise TypeError(f"{name} of an expression needs the operators: import unity.op")
+        raise ArgumentError("E217", f"{name} of an expression needs the operators", help="import unity.op")
     return GRAPH[name](*args)
 
 
 def _combine(name: str, a: Any, b: Any) -> Expr:
-    """``n * 2`` for scalars and numbers, ``x * y`` for tensors; other operands (te.Values) are not for here."""
+    """``n * 2`` for scalars and numbers, ``x * y`` for tensors; other classes with operators (te.Value) are not for here.
+
+    Raises TypeRuleError E217 for what no arithmetic takes.
+    """
     scalars = {isinstance(v.ty, PrimType) for v in (a, b) if isinstance(v, Expr)}
     table = ARITHMETIC if True in scalars else GRAPH
-    if len(scalars) > 1 or name not in table or not all([isinstance(v, (Expr, int, float)) for v in (a, b)]):
-        return cast(Expr, NotImplemented)
-    return table[name](a, b)
+    if len(scalars) == 1 and name in table and all([isinstance(v, (Expr, int, float)) for v in (a, b)]):
+        return table[name](a, b)
+    for other in (a, b):
+        if isinstance(other, Real) and not isinstance(other, (int, float)):  # numpy's
+            return _combine(name, *[v.item() if v is other else v for v in (a, b)])  # type: ignore[attr-defined]
+        if not isinstance(other, (Expr, int, float)) and _root(other) not in _PLAIN:
+            return cast(Expr, NotImplemented)
+    if len(scalars) == 1 and name not in table:
+        _of_graph(name)
+    kinds = " and ".join([str(v.ty) if isinstance(v, Expr) else _shown(v) for v in (a, b)])
+    raise ArgumentError("E217", f"{name} of {kinds}",
+                        help="operands are expressions of one level and numbers; R.const(array) is an expression")  # fmt: skip
+
+
+_PLAIN = frozenset(("builtins", "numpy", "torch"))
+"""Packages whose objects have no operators with expressions."""
+
+
+def _root(value: object) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, (str, int, float, type(None))) else f"a {type(value).__name__}"
+
+
+def _compare(expr: Expr, other: object) -> Any:
+    """Comparisons would be conditions of Python, which are true for any object."""
+    if not isinstance(other, Expr) and _root(other) not in _PLAIN:
+        return NotImplemented
+    raise ArgumentError("E217", f"an order of {expr.ty} and {_shown(other)} is not for Python to decide",
+                        help="write tir.LT(a, b) or R.less(x, y); what is known of sizes: arith.Analyzer().can_prove")  # fmt: skip
 
 
 @node

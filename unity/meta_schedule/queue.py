@@ -14,6 +14,7 @@ from typing import Any
 
 from ..ffi.device import device
 from ..ffi.targets.target import Target
+from ..support.arguments import guarded_class
 from ..support.errors import ScheduleError
 from ..transform.infra.backend import backend_of
 from ..transform.schedule import Schedule, Trace
@@ -27,6 +28,7 @@ from .search.replay import ReplayTrace
 from .space.space_generator import PostOrderApply
 
 
+@guarded_class
 class MeasureQueue(SQLiteFile):
     """Tasks and candidates that wait. Raises ScheduleError E461 for a file that is no queue."""
 

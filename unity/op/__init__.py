@@ -7,6 +7,7 @@ One row = name, parameters, type rule, lowering, gradient, numpy meaning, doc. `
 from ..ir.expr import TupleGetItem
 from ..ir.op import usage
 from ..ir.types import GRAPH
+from ..support.arguments import make_public
 from . import core, elementwise, grad, linalg, manipulate, memory, nn, reduction
 from .common.gradients import elementwise_grad, unary_grad
 from .common.table import OPERATORS, Operator, R, attribute, bind_arguments, constant, optional, row, to_expr
@@ -44,3 +45,5 @@ __all__ = [
     "unary_grad",
     "usage",
 ]
+
+make_public(globals(), __all__)

@@ -19,6 +19,8 @@ from ..op.building.block_builder import BlockBuilder
 from ..op.common.gradients import register_te_gradient
 from ..op.common.table import constant as const
 from ..op.composite import COMPOSITES
+from ..support.arguments import make_public, public
+from ..support.errors import ArgumentError
 from ..support.lazy import lazy_names
 from .calls import *  # noqa: F403
 from .calls import CALLS, __all__ as _CALLS
@@ -47,13 +49,18 @@ class _Operators:
     def __getattr__(self, name: str) -> Any:
         full = f"{self._prefix}.{name}"
         if self._prefix == "R" and name in CALLS:
-            return CALLS[name]
+            return public(CALLS[name])
         if full in OPERATORS or full in COMPOSITES:
-            return OPERATORS.get(full) or COMPOSITES[full]
+            return OPERATORS.get(full) or public(COMPOSITES[full])
         if any([n.startswith(f"{full}.") for n in OPERATORS]):
             return _Operators(full)
         close = similar_ops(full)
         raise AttributeError(f"there is no operator {full}" + (f"; did you mean {', '.join(close)}?" if close else ""))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise ArgumentError(
+            "E717", f"{self._prefix} is no operator", help="operators are below it: relax.op.nn.relu(x)"
+        )
 
     def __dir__(self) -> list[str]:
         return sorted({n[len(self._prefix) + 1 :].partition(".")[0] for n in OPERATORS if n.startswith(self._prefix)})
@@ -87,3 +94,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "analysis", "dpl", "expr_functor", "frontend", "transform", "vm_build"])
+
+
+make_public(globals(), __all__)

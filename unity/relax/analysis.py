@@ -18,6 +18,7 @@ from ..ir.binders import bound_symbols as definable_tir_vars_in_type
 from ..ir.infer import find_impure_call
 from ..ir.verifier.verifier import is_well_formed as well_formed
 from ..ir.walk import free_vars, post_order as post_order_visit, used_vars as all_vars
+from ..support.arguments import make_public
 from ..transform.relax.normalize.dead_code import clean_function as remove_all_unused
 
 __all__ = [
@@ -25,3 +26,5 @@ __all__ = [
     "defined_symbolic_vars", "detect_recursion", "find_impure_call", "free_symbolic_vars", "free_vars", "get_var2val",
     "has_reshape_pattern", "name_to_binding", "post_order_visit", "remove_all_unused", "tir_vars_in_type", "udchain", "well_formed",
 ]  # fmt: skip
+
+make_public(globals(), __all__)

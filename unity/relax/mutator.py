@@ -34,6 +34,7 @@ from ..ir.types import Expr, Type
 from ..ir.walk import Rewriter, free_vars, used_vars
 from ..op.building.block_builder import BlockBuilder
 from ..op.common.table import to_expr
+from ..support.arguments import guarded
 from ..support.recursion import deep_recursion
 from .visitor import METHODS, ExprFunctor, decorated, nothing_returned
 
@@ -90,19 +91,23 @@ class PyExprMutator(ExprFunctor):
 
     # ---- variables
 
+    @guarded
     def set_var_remap(self, old_var: Var, new_var: Var) -> None:
         """Let uses of a variable become uses of another one, symbols in types included."""
         self._replacer.mapping[old_var] = new_var
 
+    @guarded
     def get_var_remap(self, var: Var) -> Var:
         """The expression that stands for a variable now: itself if nothing else does."""
         found: Var = self._replacer.mapping.get(var, var)
         return found
 
+    @guarded
     def lookup_binding(self, var: Var) -> Expr | None:
         """The new value bound to a variable, None for a parameter."""
         return self.builder_.lookup_binding(var)
 
+    @guarded
     def with_type(self, var: Var, ty: Type) -> Var:
         """The variable if its type is this one, else a new variable of the type."""
         same = ty is var.ty or structural_equal(ty, var.ty)

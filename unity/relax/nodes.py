@@ -17,6 +17,7 @@ from ..ir.infer import find_impure_call, infer_call
 from ..ir.walk import free_vars
 from ..op.building.block_builder import BlockBuilder
 from ..op.common.table import constant, to_expr
+from ..support.arguments import checked
 from ..support.errors import TypeRuleError
 from ..support.source import Span
 from ..te.tensor import shape_of
@@ -48,17 +49,15 @@ def makes(kind: type) -> Callable[[Callable[..., Any]], Any]:
     """Decorator: the function's name stands for a class of nodes, and calls of it are calls of the function."""
 
     def wrap(make: Callable[..., Any]) -> Any:
-        held = {"kind": kind, "make": staticmethod(make), "__doc__": make.__doc__, "__module__": make.__module__}
+        held = {
+            "kind": kind,
+            "make": staticmethod(checked(make)),
+            "__doc__": make.__doc__,
+            "__module__": make.__module__,
+        }
         return _Front(make.__name__, (), held)
 
     return wrap
-
-
-def _each(values: Any, what: str) -> tuple[Any, ...]:
-    """Several nodes. Raises TypeRuleError E743 for one that is not in a list."""
-    if isinstance(values, (list, tuple)):
-        return tuple(values)
-    raise TypeRuleError("E743", f"{what} takes a list, got {type(values).__name__}", help=f"write {what}([value])")
 
 
 # ---- types
@@ -86,7 +85,7 @@ def ShapeType(values: Any = None, ndim: int = -1) -> types.Type:
 @makes(types.TupleType)
 def TupleType(fields: Sequence[types.Type]) -> types.Type:
     """Type of a tuple."""
-    return types.TupleType(_each(fields, "TupleType"))
+    return types.TupleType(tuple(fields))
 
 
 @makes(types.PrimType)
@@ -104,16 +103,13 @@ def ObjectType() -> types.Type:
 @makes(types.FuncType)
 def FuncType(params: Sequence[types.Type], ret: types.Type, purity: bool = True) -> types.Type:
     """Type of a function."""
-    return types.FuncType(_each(params, "FuncType"), ret, purity)
+    return types.FuncType(tuple(params), ret, purity)
 
 
 # ---- expressions
 
 
 def _var(kind: type[ir.Var], name: str, annotation: Any, dtype: str | DataType | None) -> ir.Var:
-    if not isinstance(name, str):
-        raise TypeRuleError("E743", f"the name of a variable is a text, got {type(name).__name__}",
-                            help='relax.Var("x", relax.TensorType((4, 4), "float32"))')  # fmt: skip
     if isinstance(annotation, types.Type):
         return kind(name, annotation)
     if annotation is None:
@@ -143,7 +139,7 @@ def Call(
 ) -> ir.Call:  # fmt: skip
     """A call with its type deduced; ``op`` is an operator (or its name), a function, a variable or a registered function."""
     callee = ir.op(op) if isinstance(op, str) else op
-    parts = tuple([to_expr(a) for a in _each(args, "Call(op, args)")])
+    parts = tuple([to_expr(a) for a in tuple(args)])
     made = ir.Call(callee, parts, dict(attrs or {}), tuple(ty_args or sinfo_args or ()), UNKNOWN, span)
     nested = any([is_unknown(p.ty) for p in parts])  # deduced when it is emitted
     return made if nested else ir.Call(callee, parts, made.attrs, made.ty_args, infer_call(made), span)
@@ -152,7 +148,7 @@ def Call(
 @makes(ir.Tuple)
 def Tuple(fields: Sequence[Any], span: Span | None = None) -> ir.Tuple:
     """A tuple value."""
-    return ir.Tuple(tuple([to_expr(f) for f in _each(fields, "Tuple")]), span)
+    return ir.Tuple(tuple([to_expr(f) for f in tuple(fields)]), span)
 
 
 @makes(ir.TupleGetItem)
@@ -201,19 +197,19 @@ def If(cond: types.Expr, true_branch: Any, false_branch: Any, span: Span | None 
 @makes(ir.SeqExpr)
 def SeqExpr(blocks: Sequence[ir.BindingBlock], body: Any, span: Span | None = None) -> ir.SeqExpr:
     """Blocks of bindings and then a value."""
-    return ir.SeqExpr(_each(blocks, "SeqExpr"), to_expr(body), span)
+    return ir.SeqExpr(tuple(blocks), to_expr(body), span)
 
 
 @makes(ir.BindingBlock)
 def BindingBlock(bindings: Sequence[ir.Binding], span: Span | None = None) -> ir.BindingBlock:
     """Bindings in order."""
-    return ir.BindingBlock(_each(bindings, "BindingBlock"), span)
+    return ir.BindingBlock(tuple(bindings), span)
 
 
 @makes(ir.DataflowBlock)
 def DataflowBlock(bindings: Sequence[ir.Binding], span: Span | None = None) -> ir.DataflowBlock:
     """Bindings without effects."""
-    return ir.DataflowBlock(_each(bindings, "DataflowBlock"), span)
+    return ir.DataflowBlock(tuple(bindings), span)
 
 
 @makes(function.Function)
@@ -222,7 +218,7 @@ def Function(
     attrs: Mapping[str, Any] | None = None, span: Span | None = None, *, ret_struct_info: types.Type | None = None,
 ) -> function.Function:  # fmt: skip
     """A graph function; its result type follows from the body where none is given, its purity as well."""
-    variables = _each(params, "Function")
+    variables = tuple(params)
     sequence = _sequence(to_expr(body))
     given = ret_ty or ret_struct_info
     if given is None:

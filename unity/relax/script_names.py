@@ -52,7 +52,11 @@ def call(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     parts = [part for value in given for part in (value if isinstance(value, (list, tuple)) else (value,))]
     if not any([isinstance(part, Expr) for part in parts]):
         return NotImplemented
-    return attrgetter(path[2:])(build.op)(*args, **kwargs)
+    try:
+        operator = attrgetter(path[2:])(build.op)
+    except AttributeError:
+        return NotImplemented
+    return operator(*args, **kwargs)
 
 
 IN_PYTHON["R"] = call

@@ -11,6 +11,7 @@ from inspect import signature
 from typing import Any
 
 from ..ir.module import IRModule
+from ..support.arguments import checked, make_public, public
 from ..support.errors import PassError
 from ..support.lazy import lazy_names
 from ..transform import DEFAULT_PIPELINE, Pipeline
@@ -142,6 +143,7 @@ _PIPELINES: dict[str, Callable[..., Any]] = {}
 """Pipelines of one's own: functions that give passes, by name."""
 
 
+@checked
 def register_pipeline(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: ``get_pipeline(name, ...)`` calls the function, which gives a pass or a pipeline."""
 
@@ -218,7 +220,7 @@ _SEARCH, _ = lazy_names(
 def __getattr__(name: str) -> Any:
     if name.startswith("MetaSchedule"):
         return _SEARCH(name)
-    globals()[name] = made = find_pass(name, TVM_NAMES)
+    globals()[name] = made = public(find_pass(name, TVM_NAMES))
     return made
 
 
@@ -230,3 +232,5 @@ __all__ = [
     "FusionPattern", "LegalizeOps", "LowerRuntimeBuiltin", "PatternCheckContext", "VMBuiltinLower", "VMShapeLower",
     "dataflowblock_pass", "function_pass", "get_default_pipeline", "get_pipeline", "register_pipeline",
 ]  # fmt: skip
+
+make_public(globals(), __all__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ..ir import scalar
@@ -61,6 +62,14 @@ _ALIASES = {"visit_generic_const_": "visit_constant_", "visit_expr_fallback_": "
 _KNOWN = {*METHODS.values(), *SCALARS.values(), *DEFINITIONS.values(), *_ALIASES, "visit_prim_value_"}
 
 
+def _named(table: Mapping[Any, str], node: Any, what: str) -> str:
+    """The name of the method for a node. Raises PassError E740 for what is none of its kind."""
+    name = table.get(type(node))
+    if name is None:
+        raise PassError("E740", f"a {type(node).__name__} is no {what} of the graph level")
+    return name
+
+
 class ExprFunctor:
     """Hands each node to the method of its kind. A kind without a method raises PassError E740.
 
@@ -106,15 +115,15 @@ class ExprFunctor:
 
     def visit_binding(self, binding: Binding) -> None:
         """Visit a binding."""
-        self._hand(METHODS[type(binding)], binding)
+        self._hand(_named(METHODS, binding, "binding"), binding)
 
     def visit_binding_block(self, block: BindingBlock) -> Any:
         """Visit a block."""
-        return self._hand(METHODS[type(block)], block)
+        return self._hand(_named(METHODS, block, "block of bindings"), block)
 
     def visit_var_def(self, var: Var) -> Any:
         """Visit a variable where it is bound."""
-        return self._hand(DEFINITIONS[type(var)], var)
+        return self._hand(_named(DEFINITIONS, var, "variable"), var)
 
 
 class PyExprVisitor(ExprFunctor):

@@ -5,6 +5,7 @@ package fills the printer hooks of the ``ir`` room.
 """
 
 from ..ir.node import SCRIPT_HOOKS
+from ..support.arguments import make_public
 from . import ir, relax, tir
 from .ir import ir_module
 from .printer.show import metadata, script
@@ -28,3 +29,5 @@ __all__ = [
     "tir",
     "tirx",
 ]
+
+make_public(globals(), ("from_source", "metadata", "parse", "script"))

@@ -7,12 +7,13 @@ it must do nothing. ``T.exp(x)`` outside of script is a mistake and raises Scrip
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ..ir.constant import cast, const
 from ..ir.types import Expr
+from ..support.arguments import guarded
 from ..support.errors import ScriptError
 from ..support.lazy import load
 from .reader.common.scope import SCRIPT_OBJECTS
@@ -37,6 +38,7 @@ class ScriptName:
         self.__name__ = path.rpartition(".")[2]
         SCRIPT_OBJECTS[id(self)] = path
 
+    @guarded
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         load("names")
         call = IN_PYTHON.get(self._path[:1])
@@ -51,6 +53,9 @@ class ScriptName:
 
     def __getitem__(self, item: Any) -> Any:
         return self
+
+    def __iter__(self) -> NoReturn:
+        raise ScriptError("E123", f"{self._path} is a name of script, not several values", help="call it inside script")
 
     def __or__(self, other: Any) -> Any:
         return self  # `T.Buffer | None` in the annotations of a Python function

@@ -91,11 +91,11 @@ class UnityError(Exception):
     def render(self) -> str:
         """The error as text: header, place with caret, notes, help."""
         lines = [f"error[{self.code}]: {_shortened(self.message)}"]
-        if self.span is not None:
+        if isinstance(self.span, Span):
             lines += render_place(self.span)
         for note in self.notes:
             lines.append(f"note: {_shortened(note.message)}")
-            if note.span is not None:
+            if isinstance(note.span, Span):
                 lines += render_place(note.span)
         if self.help:
             lines.append(f"help: {_shortened(self.help)}")
@@ -181,6 +181,14 @@ class FrontendError(UnityError):
 
 class OptionError(UnityError):
     """An option, command line or environment value that is not understood."""
+
+
+class ArgumentError(UnityError, TypeError):
+    """An argument of a public function that is not what the function takes."""
+
+
+class PlaceError(ArgumentError, IndexError):
+    """An index behind the last field or element; Python's iteration ends there."""
 
 
 class InternalError(UnityError):

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from .arguments import public
+
 LOADED = {
     "llvm": "unity.ffi.machine_code.llvm",
     "script": "unity.script",
@@ -77,6 +79,7 @@ def lazy_names(package: str, places: Mapping[str, str]) -> tuple[Find, List]:
             value = importlib.import_module(f"{package}.{name}")
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = public(value)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -5,6 +5,7 @@
 >>> func = te.create_prim_func([A, B])
 """
 
+from ..support.arguments import make_public
 from .math import (
     abs,
     acos,
@@ -181,3 +182,6 @@ def __getattr__(name: str) -> object:
     if name in _REMOVED:
         raise AttributeError(f"there is no te.{name}: {_REMOVED[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+make_public(globals(), __all__)

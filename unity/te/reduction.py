@@ -14,10 +14,12 @@ from ..ir.buffer import Range
 from ..ir.expr import Var
 from ..ir.scalar import CommReducer, IterVar, Reduce
 from ..ir.types import Expr, prim_type
+from ..support.arguments import guarded_class
 from ..support.errors import TypeRuleError
 from .value import Scalar, Value, maximum, minimum, to_scalar
 
 
+@guarded_class
 class ReduceAxis(Value):
     """An axis reduced over; usable as an index."""
 

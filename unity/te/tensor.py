@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ..ir.scalar import Reduce
 from ..ir.stmt import Stmt
 from ..ir.types import Expr, PrimType, prim_type
 from ..ir.walk import collect
+from ..support.arguments import checked, guarded_class
 from ..support.errors import TypeRuleError
 from ..support.lazy import load
 from .reduction import ReduceAxis
@@ -78,17 +79,21 @@ OPERATIONS: dict[str, Callable[..., Tensor]] = {}
 
 def operate(name: str, *operands: Any) -> Tensor:
     """``A + B`` of tensors, a new tensor; NotImplemented for other operands than tensors and scalars."""
-    if not all([isinstance(value, (Tensor, Value, str, int, float, Expr)) for value in operands]):
-        return cast(Tensor, NotImplemented)
+    for value in operands:
+        if not isinstance(value, (Tensor, Value, str, int, float, Expr)):
+            raise TypeRuleError("E217", f"{name} of a te.Tensor and a {type(value).__name__}",
+                                help="operands are te.Tensors, scalars and numbers; arrays come in as te.placeholder")  # fmt: skip
     load("names")
     return OPERATIONS[name](*operands)
 
 
+@guarded_class
 class Tensor:
     """A tensor with a shape (int64 expressions) and dtype; ``op`` is None for placeholders."""
 
     __slots__ = ("data_type", "name", "op", "shape")
 
+    @checked
     def __init__(self, name: str, shape: tuple[Expr, ...], dtype: DataType, op: Compute | Extern | None = None) -> None:
         self.name = name
         self.shape = shape
@@ -114,6 +119,11 @@ class Tensor:
             raise TypeRuleError("E217", f"{self.name} has {len(self.shape)} axes, indexed with {len(found)}")
         exprs = tuple([to_scalar(i, "int64") for i in found])
         return Value(ProducerLoad(self, exprs, prim_type(self.data_type)))
+
+    def __iter__(self) -> NoReturn:
+        raise TypeRuleError(
+            "E217", f"{self.name} has no end to go through it in Python", help="te.compute goes through its axes"
+        )
 
     def __call__(self, *indices: Scalar) -> Value:
         return self[indices]
@@ -165,6 +175,9 @@ class TensorSlice:
     def __getitem__(self, indices: Any) -> Any:
         more = tuple(indices) if isinstance(indices, (tuple, list)) else (indices,)
         return self.tensor[(*self.indices, *more)]
+
+    def __iter__(self) -> NoReturn:
+        self.tensor.__iter__()
 
     def _is_no_scalar(self, *_: object) -> Any:
         raise TypeRuleError("E217", f"{self.tensor.name} has {self.tensor.ndim} axes, indexed with {len(self.indices)}")

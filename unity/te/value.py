@@ -12,7 +12,8 @@ from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.expr import Var
 from ..ir.types import Expr, prim_type
-from ..support.errors import TypeRuleError
+from ..support.arguments import guarded_class, short
+from ..support.errors import ArgumentError, TypeRuleError
 
 _T = TypeVar("_T")
 
@@ -43,12 +44,17 @@ def to_scalar(value: Scalar, dtype: str | None = None) -> Expr:
     return found if isinstance(found, Expr) else build.const(found, dtype)
 
 
+@guarded_class
 class Value(Operand):
     """A scalar expression with operators."""
 
     __slots__ = ("expr",)
 
     def __init__(self, expr: Expr) -> None:
+        if not isinstance(expr, Expr):
+            raise ArgumentError(
+                "E717", f"a Value of {short(expr)}, expected an Expr", help="te.const(1.0), te.var('n')"
+            )
         self.expr = expr
 
     @property

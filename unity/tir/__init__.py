@@ -36,6 +36,7 @@ from ..ir.stmt import (
 )  # fmt: skip
 from ..ir.types import Expr, PointerType, Type, prim_type
 from ..relax.nodes import makes
+from ..support.arguments import make_public, public
 from ..support.errors import ScheduleError, TypeRuleError
 from ..support.lazy import lazy_names
 from ..te.tensor import shape_of
@@ -183,8 +184,8 @@ _module, _ = lazy_names(
 
 def __getattr__(name: str) -> Any:
     if name in _FUNCTIONS:
-        return _FUNCTIONS[name] if name == "sum" else _scalar(_FUNCTIONS[name])
-    return _intrinsic(name) if f"T.{name}" in INTRINSICS else _module(name)
+        return public(_FUNCTIONS[name] if name == "sum" else _scalar(_FUNCTIONS[name]))
+    return public(_intrinsic(name)) if f"T.{name}" in INTRINSICS else _module(name)
 
 
 __all__ = [
@@ -265,3 +266,6 @@ __all__ = [
 def __dir__() -> list[str]:
     functions = [*_FUNCTIONS, *[name[2:] for name in INTRINSICS]]
     return sorted({*__all__, *functions, "analysis", "stmt_functor", "transform"})
+
+
+make_public(globals(), __all__)

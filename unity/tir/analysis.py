@@ -9,6 +9,7 @@ from ..ir.analysis import (
     undefined_vars,
 )
 from ..ir.verifier.verifier import is_well_formed as verify_well_formed
+from ..support.arguments import make_public
 
 get_sblock_access_region = get_block_access_region
 
@@ -16,3 +17,5 @@ __all__ = [
     "calculate_allocated_bytes", "detect_buffer_access_lca", "estimate_tir_flops", "get_block_access_region",
     "get_sblock_access_region", "is_pure_function", "undefined_vars", "verify_well_formed",
 ]  # fmt: skip
+
+make_public(globals(), __all__)

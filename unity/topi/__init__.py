@@ -18,6 +18,7 @@ from ..ir.relation import tensor_type
 from ..ir.types import Expr, PrimType, ShapeType
 from ..op import OPERATORS
 from ..op.common.table import Operator
+from ..support.arguments import public
 from ..support.errors import TypeRuleError
 from ..te.tensor import OPERATIONS
 from .more import more, pool_kind
@@ -183,7 +184,7 @@ class _Names:
 def _find(name: str) -> Any:
     found = _ALL.get(name)
     if found is not None:
-        return found
+        return public(found)
     if any([n.startswith(f"{name}.") for n in _ALL]):
         return _Names(f"{name}.")
     close = difflib.get_close_matches(name, _ALL, 3)

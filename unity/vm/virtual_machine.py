@@ -23,6 +23,7 @@ from ..ffi.runtime import cpu_runtime as _cpu_runtime, cuda_runtime as _cuda_run
 from ..ffi.runtime.runtime import DRIVER, runtime_of
 from ..ffi.targets.processor import lacking_features
 from ..ffi.tensor import Tensor
+from ..support.arguments import guarded_class
 from ..support.errors import VMError
 from .builtins.placement import Placement
 from .builtins.values import Closure, to_value
@@ -86,6 +87,7 @@ class BenchmarkResult:
         return f"{numbers} ({len(self.results)} repeats)"
 
 
+@guarded_class
 class VirtualMachine:
     """Runs an executable: ``vm["main"](x, w)`` takes numpy arrays, torch tensors, ``unity.Tensor``, numbers and tuples.
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...support.arguments import checked
 from ...support.errors import ArtifactError, CodegenError
 from ..abi import KernelSignature
 from ..device import DeviceKind, register_device_kind
@@ -42,6 +43,7 @@ def origin(function: Callable[..., Any]) -> tuple[str, str]:
     return getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
 
 
+@checked
 def register_runtime(runtime: Runtime) -> None:
     """Make a runtime and its device known. Raises CodegenError E533 where another one has the section or the device's name."""
     name, known = runtime.section, RUNTIMES.get(runtime.section, runtime)

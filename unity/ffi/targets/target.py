@@ -58,7 +58,7 @@ class Target:
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the value of the option ``name``, or ``default``."""
-        return self.attrs.get(name, default)
+        return self.attrs.get(name, default) if isinstance(name, str) else default
 
     @property
     def mcpu(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...support.arguments import checked
 from ...support.errors import CodegenError, suggest
 
 
@@ -36,6 +37,7 @@ _DROPPED = (
 """Options that TVM's texts have, and that mean nothing here."""
 
 
+@checked
 def register_kind(kind: TargetKind) -> None:
     """Make a kind of targets known, in the place of one of that name."""
     KINDS[kind.name] = kind

@@ -80,7 +80,7 @@ def from_exported_program(
     found = report if report is not None else ImportReport()
     module = import_program(functional(exported_program), options, found)
     if found.fallbacks:
-        warnings.warn(str(found), FallbackWarning, stacklevel=2)
+        warnings.warn(str(found), FallbackWarning, stacklevel=3)
     return module
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import types
 import typing
-from collections.abc import Callable
 from typing import Any
 
-from ...support.errors import VerifyError
+from ...support.annotations import Check, fits, hint_text
+from ...support.arguments import FAULTS
+from ...support.errors import UnityError, VerifyError
 from ..common_subtrees import check_size
 from ..expr import ShapeExpr
 from ..node import Node
 from ..types import Expr, ShapeType, TensorType
 from .report import Report
 
-Check = Callable[[Any], bool]
 _CHECKS: dict[type, list[tuple[str, Any, Check | None]]] = {}
 _FEW = 16
 """Repeated visits of expressions below which a program cannot be large when written out."""
@@ -27,54 +26,6 @@ def _checks(cls: type[Node]) -> list[tuple[str, Any, Check | None]]:
         resolved = typing.get_type_hints(cls)
         found = _CHECKS[cls] = [(name, resolved[name], fits(resolved[name])) for name, _ in cls.plan]
     return found
-
-
-def fits(hint: Any) -> Check | None:
-    """A function that tests the annotated kind of a value (tuples and dicts included); None if everything fits."""
-    if hint is Any:
-        return None
-    if isinstance(hint, type) and not isinstance(hint, types.GenericAlias):
-        return _has_class((hint,))
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        if all([isinstance(a, type) and not isinstance(a, types.GenericAlias) for a in args]):
-            return _has_class(args)
-        options = [fits(a) for a in args]
-        return lambda value: any([option is None or option(value) for option in options])
-    if origin is tuple:
-        items = [fits(a) for a in args if a is not Ellipsis]
-        if len(args) == 2 and args[1] is Ellipsis:
-            item = items[0]
-            return lambda value: type(value) is tuple and (item is None or all([item(v) for v in value]))
-        return lambda value: (
-            type(value) is tuple
-            and len(value) == len(items)
-            and all([part is None or part(v) for part, v in zip(items, value)])
-        )
-    if origin is dict:
-        key, entry = [fits(a) for a in args]
-        return lambda value: (
-            type(value) is dict
-            and all([(key is None or key(k)) and (entry is None or entry(v)) for k, v in value.items()])
-        )
-    return None
-
-
-def _has_class(classes: tuple[type, ...]) -> Check:
-    """True if a value is of one of some classes; a bool is no int, an int no float. Classes once found right are remembered."""
-    known = {cls for cls in classes if cls in (int, float)}
-    others = tuple([cls for cls in classes if cls not in (int, float)])
-
-    def check(value: Any) -> bool:
-        kind = type(value)
-        if kind in known:
-            return True
-        if isinstance(value, others):
-            known.add(kind)
-            return True
-        return False
-
-    return check
 
 
 def _nodes(value: Any, path: tuple[Any, ...], found: list[tuple[Node, tuple[Any, ...]]]) -> None:
@@ -144,10 +95,13 @@ def _shape_agrees(ty: TensorType) -> bool:
     return ty.shape is None or isinstance(getattr(ty.shape, "ty", None), ShapeType)
 
 
-def hint_text(hint: Any) -> str:
-    """Readable form of an annotation."""
-    return (
-        hint.__name__
-        if isinstance(hint, type) and not isinstance(hint, types.GenericAlias)
-        else str(hint).replace("unity.ir.", "")
-    )
+def first_fault(value: Any) -> UnityError | None:
+    """The first field of the wrong kind in a node, which is why a function could not work with it."""
+    if not isinstance(value, Node):
+        return None
+    report = Report()
+    check_fields(value, report)
+    return report.errors[0] if report.errors else None
+
+
+FAULTS.append(first_fault)

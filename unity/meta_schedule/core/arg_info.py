@@ -14,6 +14,7 @@ from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.types import PrimType
 from ...ir.walk import free_vars
+from ...support.arguments import guarded_class
 from ...support.errors import ScheduleError
 
 Sizes = Mapping[Any, int]
@@ -22,6 +23,7 @@ LEAST = 3
 """Smaller sizes are not compared at: some programs take 0 and 1 apart."""
 
 
+@guarded_class
 class ArgInfo(ABC):
     """An argument of any kind."""
 
@@ -64,6 +66,7 @@ class ArgInfo(ABC):
         return ArgInfo.from_prim_func(programs[0])
 
 
+@guarded_class
 @dataclass(slots=True, frozen=True)
 class TensorInfo(ArgInfo):
     """A tensor that a program takes."""
@@ -81,6 +84,7 @@ class TensorInfo(ArgInfo):
         return self.shape
 
 
+@guarded_class
 @dataclass(slots=True, frozen=True)
 class ScalarInfo(ArgInfo):
     """A whole number that a program takes: a size that no shape gives alone."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.function import PrimFunc
+from ...support.arguments import checked_class
 from ...transform.default_schedule.base import Scheduled
 from ...transform.schedule import Schedule
 from .arg_info import ArgInfo
 
 
+@checked_class
 @dataclass(slots=True, frozen=True, eq=False)
 class MeasureCandidate:
     """A schedule, what it made of the program, and the arguments of the program before.

@@ -19,6 +19,7 @@ from ...ffi.targets.target import Target, target as make_target
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace
+from ...support.arguments import checked_class
 from ...support.errors import ScheduleError
 from ...transform.infra.backend import Machine, backend_of
 from ...transform.schedule import Schedule
@@ -111,6 +112,7 @@ class SearchStrategy(Part):
         """End."""
 
 
+@checked_class
 @dataclass(init=False, eq=False)
 class TuneContext:
     """A task. ``mod`` has one program, ``main``; ``constants`` are the positions of its parameters that are constants at every

@@ -17,6 +17,7 @@ from typing import Any
 from ...ffi.targets.target import Target, target as make_target
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
+from ...support.arguments import guarded_class
 from ...support.errors import ScheduleError
 from ...support.options import bool_option
 from ...transform.default_schedule.apply import SCHEDULES
@@ -29,6 +30,7 @@ from .record import DEFAULT, TRIAL, TuningRecord, record_text
 from .workload import Workload, machine_features, workload_hash
 
 
+@guarded_class
 class Database(Part):
     """Records by program."""
 

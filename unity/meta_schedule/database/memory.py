@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from ...ffi.targets.target import Target, target as make_target
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
+from ...support.arguments import guarded_class
 from ...support.errors import ScheduleError
 from ...transform.default_schedule.base import Scheduled
 from ...transform.infra.backend import Machine
@@ -17,6 +18,7 @@ from .record import TuningRecord
 from .workload import Workload
 
 
+@guarded_class
 class MemoryDatabase(Database, names=("memory",)):
     """Records of this process."""
 

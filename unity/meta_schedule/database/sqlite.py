@@ -14,6 +14,7 @@ from collections.abc import Collection
 
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
+from ...support.arguments import guarded_class
 from ...support.errors import UnityError
 from ..core.tune_context import one_program
 from .database import Database, as_record_data
@@ -33,6 +34,7 @@ create index if not exists record_of on record (shash);
 """
 
 
+@guarded_class
 class SQLiteDatabase(SQLiteFile, Database, names=("sqlite",)):
     """Records in a file. Raises ScheduleError E461 for a file that is no database of records."""
 

@@ -13,8 +13,9 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from ...support.arguments import checked_class
 from ...support.errors import ScheduleError
 
 WAIT_SECONDS = 60.0
@@ -23,6 +24,7 @@ MOST_BYTES = 64 << 20
 """Largest text of one row."""
 
 
+@checked_class
 class SQLiteFile:
     """A file with tables of a version. Raises ScheduleError E461 for a file that is another one."""
 
@@ -59,6 +61,10 @@ class SQLiteFile:
             yield found
         except sqlite3.Error as error:
             raise ScheduleError("E461", f"{self.path}: {error}", help="give another file") from error
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """The same file, with connections of its own."""
+        return type(self)(self.path)
 
     def close(self) -> None:
         """Close this thread's connection; the next question opens it again."""

@@ -13,6 +13,7 @@ from typing import Any
 from ...ir.module import IRModule
 from ...ir.stmt import Block
 from ...ir.walk import collect
+from ...support.arguments import guarded_class
 from ...support.errors import ScheduleError
 from ...transform.schedule import Schedule
 from ..core.part import initialize_part
@@ -44,6 +45,7 @@ class _Space(SpaceGenerator):
             initialize_part(part, context)
 
 
+@guarded_class
 class PostOrderApply(_Space, names=("post-order-apply",)):
     """The sketch of the default build, and those of ``sch_rules``: one rule after the other on every block, from the root and the
     last to the first.
@@ -109,6 +111,7 @@ def _schedules(made: Any, sch: Schedule) -> list[Schedule]:
     return found
 
 
+@guarded_class
 class ScheduleFn(_Space, names=("schedule-fn",)):
     """The space of a function ``f(sch)`` that schedules with sampling steps; it may return schedules of its own."""
 
@@ -131,6 +134,7 @@ class ScheduleFn(_Space, names=("schedule-fn",)):
         return _schedules(self.sch_fn(sch), sch)
 
 
+@guarded_class
 class SpaceGeneratorUnion(_Space, names=("union",)):
     """The sketches of several generators."""
 

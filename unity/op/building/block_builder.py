@@ -16,6 +16,7 @@ from ...ir.expr import Call, FloatImm, GlobalVar, IntImm, ShapeExpr, StringImm, 
 from ...ir.module import IRModule
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType, Type
+from ...support.arguments import guarded_class
 from ...support.errors import TypeRuleError
 from ...te.kernel_table import KernelTable
 from .. import core as _core  # noqa: F401 - the row of R.call_dps
@@ -95,6 +96,7 @@ def _unknown(ty: Type) -> TypeRuleError:
     )
 
 
+@guarded_class
 class BlockBuilder(builder.BlockBuilder):
     """Builds functions into a module, with tensor programs made from tensor expressions on the way.
 

@@ -14,6 +14,7 @@ from ...ffi.dtype import DataType
 from ...ir.expr import Call, IntImm, ShapeExpr, Tuple, TupleGetItem
 from ...ir.relation import Answer, dims, same_dims
 from ...ir.types import Expr, TensorType, TupleType
+from ...support.arguments import checked
 from ...support.errors import TypeRuleError
 from .table import R, constant
 from .type_rules import axes_attr, bool_attr, fail
@@ -154,6 +155,7 @@ TE_GRADIENTS: dict[str, Callable[..., Any]] = {}
 **te_grad_kwargs)`` -> the gradient of each input; with several results ``output_grad`` is a list."""
 
 
+@checked
 def register_te_gradient(
     te_grad_name: str, te_grad_func: Callable[..., Any] | None = None, override: bool = False
 ) -> Callable[..., Any]:

@@ -36,7 +36,8 @@ from ...ir.op import REQUIRED, OpInfo, Param, register_op, usage
 from ...ir.relation import tensor_type
 from ...ir.scalar import CommReducer, IterVar
 from ...ir.types import Expr, PrimType, TensorType, Type
-from ...support.errors import FFIError, TypeRuleError, suggest
+from ...support.arguments import guarded
+from ...support.errors import ArgumentError, FFIError, TypeRuleError, suggest
 from ...support.source import Span
 from .parameters import DESCRIPTIONS
 
@@ -219,6 +220,7 @@ class Operator:
         object.__setattr__(self, "name", self.info.name)
         object.__setattr__(self, "op", op(self.info.name))
 
+    @guarded
     def __call__(self, *args: Any, ty_args: Sequence[Type] = (), span: Span | None = None, **kwargs: Any) -> Call:
         if self.info.variadic and len(args) > 1 and all([isinstance(a, Expr) for a in args]):
             args = (Tuple(tuple(args)),)
@@ -263,7 +265,7 @@ class Builders:
         return found  # type: ignore[no-any-return]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Expr:
-        raise TypeError(f"{self._path} is no operator")
+        raise ArgumentError("E717", f"{self._path} is no operator", help="operators are below it: R.nn.relu(x)")
 
 
 R = Builders("R")

@@ -33,7 +33,7 @@ from .tir import buffer_arguments
 
 def dialect_of(name: str) -> Dialect:
     """A dialect by name. Raises OptionError E003."""
-    found = DIALECTS.get(name)
+    found = DIALECTS.get(name) if isinstance(name, str) else None
     if found is None:
         raise OptionError("E003", f"no script dialect {name!r}", help=f"one of: {', '.join(DIALECTS)}")
     return found

@@ -1,5 +1,6 @@
 """The pattern language of dataflow: what a piece of a graph looks like, finding it, rewriting it. Names as in ``tvm.relax.dpl``."""
 
+from ...support.arguments import checked, make_public
 from . import match as _match
 from .context import PatternContext
 from .pattern import (
@@ -43,3 +44,5 @@ __all__ = [
     "rewrite_call",
     "wildcard",
 ]
+
+make_public(globals(), __all__, checked)

@@ -14,10 +14,12 @@ from ...ir.function import Function
 from ...ir.types import VOID_TYPE, Expr
 from ...ir.walk import used_vars
 from ...op.common.table import R
+from ...support.arguments import checked_class
 from .matcher import Matcher
 from .pattern import CONTEXTS, CallPattern, Constraints, DFPattern, PatternSeq
 
 
+@checked_class
 class PatternContext:
     """``with PatternContext() as ctx:`` collects the constraints of the patterns made inside."""
 

@@ -16,6 +16,7 @@ from ...ffi.dtype import DataType
 from ...ir.expr import ExternFunc, op
 from ...ir.types import Expr, Type
 from ...op.common.table import R
+from ...support.arguments import checked_class
 from ...support.context_stack import ContextStack
 from ...support.errors import PassError
 from .matcher import Matcher
@@ -25,6 +26,7 @@ CONTEXTS: ContextStack[Constraints] = ContextStack("patterns")
 """Constraints of the contexts entered: (producer, consumer, argument or -1, only used there)."""
 
 
+@checked_class
 class DFPattern:
     """Base of patterns."""
 

@@ -17,6 +17,7 @@ from ...ffi.targets.target import Target, target as make_target
 from ...ffi.targets.target_kind import KINDS, TargetKind, register_kind
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
+from ...support.arguments import checked
 from ...support.errors import CodegenError
 from ...support.lazy import load
 from .passes import Pipeline
@@ -125,6 +126,7 @@ BACKENDS: dict[str, Backend] = {}
 """Backends by kind."""
 
 
+@checked
 def register_target(backend: Backend) -> None:
     """Make a kind of targets known: ``Target(name)`` describes one, ``unity.compile(mod, target=name)`` builds for it. Called again
     with the same ``generate``, it replaces the first.

@@ -16,12 +16,14 @@ from ...ir.expr import DataflowBlock
 from ...ir.function import Function, PrimFunc
 from ...ir.module import IRModule
 from ...ir.walk import rewrite
+from ...support.arguments import guarded_class
 from ...support.errors import PassError
 from ...support.lazy import load
 from .context import PASSES, PassContext, canonical_name, traced_passes
 from .instruments import DumpInstrument, Instrument, PrintInstrument, TimeInstrument, VerifyInstrument
 
 
+@guarded_class
 @dataclass(slots=True, frozen=True)
 class Pass:
     """A named step. Calling it on a module runs it under the current PassContext; ``apply`` is the bare function."""
@@ -185,6 +187,7 @@ def dataflowblock_pass(*, name: str | None = None, opt_level: int = 0) -> _Decor
     return _decorator("dataflow_block", name, opt_level)
 
 
+@guarded_class
 @dataclass(slots=True, frozen=True, init=False)
 class Pipeline:
     """Passes in order; a pass itself as far as calling goes. ``Sequential`` is TVM's name.
@@ -267,6 +270,7 @@ class Pipeline:
         return Pipeline(tuple(steps))
 
 
+@guarded_class
 class Sequential(Pipeline):
     """A pipeline as TVM makes it. Inside another one its passes have at least its ``opt_level``, and those named in ``required``
     run before them."""

@@ -20,7 +20,8 @@ from ...ir.node import replace as with_fields
 from ...ir.types import Expr
 from ...ir.verifier.verifier import violations
 from ...ir.walk import free_vars, substitute
-from ...support.errors import InternalError, ScheduleError, UnityError
+from ...support.arguments import guarded_class
+from ...support.errors import ArgumentError, InternalError, ScheduleError, UnityError
 from ...support.options import int_option
 from ...support.recursion import deep_recursion
 from .core.refuse import LEVELS, Refused
@@ -53,6 +54,7 @@ CHECK_STATE, CHECK_RESULT = 1, 2
 and after in the reference interpreter."""
 
 
+@guarded_class
 class Schedule(Primitives):
     """A module that is transformed step by step. Every primitive is a method, with TVM's names and argument order.
 
@@ -342,7 +344,7 @@ def method(row: Row) -> Any:
         try:
             bound = row.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{row.name}{row.signature}: {error}") from None
+            raise ArgumentError("E717", f"{row.name}: {error}", help=f"{row.name}{row.signature}") from None
         bound.apply_defaults()
         given = dict(bound.arguments)
         decision = given.pop("decision", None)

@@ -26,6 +26,7 @@ from ...ir.module import IRModule
 from ...ir.walk import collect
 from ...op.common.table import R
 from ...script import parse
+from ...support.arguments import checked_class
 from ...support.errors import PassError, UnityError
 from ...support.options import int_option, str_option
 from ...support.recursion import deep_recursion
@@ -85,6 +86,7 @@ class _Failure:
     text: str
 
 
+@checked_class
 class CheckInstrument(Instrument):
     """Compares the meaning of a module before and after each pass.
 

@@ -17,6 +17,7 @@ import numpy as np
 from ...ffi.abi import Dim
 from ...ffi.dtype import from_numpy
 from ...ffi.tensor import Tensor
+from ...support.arguments import guarded_class
 from ...support.errors import ArtifactError
 from .artifact import ALIGN, file_path, write_sections
 from .bytecode import Program, program_text
@@ -27,6 +28,7 @@ _FOREIGN_SUFFIXES = (".so", ".dylib", ".dll", ".o", ".a", ".tar")
 """Names of files that linkers, loaders and archivers read."""
 
 
+@guarded_class
 @dataclass(slots=True)
 class Executable:
     """A compiled module: bytecode, constants and machine code.

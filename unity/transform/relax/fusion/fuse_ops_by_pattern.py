@@ -33,6 +33,7 @@ from ....ir.infer import is_pure_call
 from ....ir.module import IRModule
 from ....ir.types import Expr
 from ....ir.walk import fresh_copy, used_vars
+from ....support.arguments import checked
 from ....support.errors import PassError
 from ...dpl.matcher import Matcher
 from ...dpl.pattern import DFPattern
@@ -84,6 +85,7 @@ PATTERNS: list[FusionPattern] = []
 """Registered patterns; the last one registered comes first."""
 
 
+@checked
 def register_patterns(patterns: Sequence[FusionPattern | tuple[Any, ...]]) -> None:
     """Add patterns; later ones take precedence over earlier ones, and within one call the first over the rest."""
     PATTERNS[:0] = [as_pattern(p) for p in patterns]

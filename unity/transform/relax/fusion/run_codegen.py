@@ -23,6 +23,7 @@ from ....ir.module import IRModule
 from ....ir.node import Node, replace
 from ....ir.types import Expr, ShapeType
 from ....op.building.call_inputs import kernel_call
+from ....support.arguments import checked
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..normalize.dead_code import reachable, require_functions
@@ -34,6 +35,7 @@ CODEGENS: dict[str, Codegen] = {}
 """Code generators by name."""
 
 
+@checked
 def register_codegen(name: str, codegen: Codegen | None = None) -> Any:
     """Register ``codegen`` as the code generator ``name``; without it, return a decorator. A later one replaces an earlier one."""
     if codegen is None:

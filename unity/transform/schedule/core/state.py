@@ -23,6 +23,7 @@ from ....ir.node import replace as with_fields
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, For, Stmt
 from ....ir.types import PointerType
 from ....ir.walk import nodes_in
+from ....support.arguments import guarded_class
 from ....support.errors import InternalError, ScheduleError
 from ....support.recursion import deep_recursion
 from .sref import Item, Sref, items_below, items_in, key_of, statements_in
@@ -59,6 +60,7 @@ _MARKS = {"kind", "thread", "annotations"}
 """Fields that say how a loop runs: no question that is cached until the program changes depends on them."""
 
 
+@guarded_class
 class ScheduleState:
     """Functions by name as trees of srefs.
 

@@ -17,6 +17,7 @@ from ....ir.function import PrimFunc
 from ....ir.module import IRModule
 from ....ir.stmt import AllocBuffer, BlockRealize, Stmt, statements_of
 from ....ir.verifier.verifier import verify
+from ....support.arguments import checked_class
 from ....support.errors import VerifyError
 from ....support.lazy import load
 
@@ -25,6 +26,7 @@ Family = Callable[..., tuple[PrimFunc, PrimFunc]]
 """Makes the pair of a name from the groups of the pattern that the name matches."""
 
 
+@checked_class
 @dataclass(slots=True, frozen=True, eq=False)
 class TensorIntrin:
     """A registered pair. ``desc`` says what is computed, ``impl`` how; parameter k of both is the same buffer."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ....ir.expr import Var
 from ....ir.walk import free_vars
+from ....support.arguments import checked_class
 from ....support.errors import Note, ScheduleError, UnityError
 from ..core.registry import QUERY, ROWS, SAMPLE, Row
 from .tvm_trace import is_tvm_trace, to_entries, tvm_name
@@ -29,6 +30,7 @@ DecisionProvider = Callable[["Instruction", dict[str, Any], Any], Any]
 sample anew)."""
 
 
+@checked_class
 @dataclass(slots=True, frozen=True, eq=False)
 class Instruction:
     """One step: primitive, arguments by name, results. ``grade`` says how its correctness is known: "proved",
@@ -73,6 +75,7 @@ class Replayer(Protocol):
     def run(self, row: Row, args: dict[str, Any], decision: Any = None) -> Any: ...
 
 
+@checked_class
 class Trace:
     """Steps in order. ``decisions``: those of sampling steps, in place of their own; a step without one is sampled anew."""
 
