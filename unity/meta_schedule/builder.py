@@ -20,6 +20,7 @@ from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..ir.pack import NotPackable, pack
 from ..support.errors import ScheduleError, UnityError
+from ..support.lazy import absent_names
 from ..transform.default_schedule.packing import Packing
 from .core.tune_context import one_program
 from .workers.jobs import build_program
@@ -131,3 +132,7 @@ def wait_for(future: Future[Any], seconds: float) -> Any:
 PyBuilder = Builder
 
 __all__ = ["Builder", "BuilderInput", "BuilderResult", "LocalBuilder", "PyBuilder"]
+
+__getattr__ = absent_names(__name__, {
+    "RPCBuilder": "other machines measure from a queue they share: ms.MeasureQueue and ms.work_off (docs/search.md)",
+})  # fmt: skip

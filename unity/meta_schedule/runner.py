@@ -19,6 +19,7 @@ from ..ffi.device import DEVICE_KINDS
 from ..ffi.native.pool import num_threads
 from ..ffi.targets.target import target as make_target
 from ..support.errors import ScheduleError
+from ..support.lazy import absent_names
 from ..transform.default_schedule.packing import Packing
 from ..transform.infra.backend import backend_of
 from .builder import ENVIRONMENT, wait_for
@@ -152,3 +153,10 @@ class LocalRunner(Runner):
 PyRunner = Runner
 
 __all__ = ["EvaluatorConfig", "LocalRunner", "PyRunner", "Runner", "RunnerFuture", "RunnerInput", "RunnerResult"]
+
+__getattr__ = absent_names(__name__, {
+    "RPCRunner": "other machines measure from a queue they share: ms.MeasureQueue and ms.work_off (docs/search.md)",
+    "RPCConfig": "other machines measure from a queue they share: ms.MeasureQueue and ms.work_off (docs/search.md)",
+    "LocalRunnerFuture": "RunnerFuture",
+    "PyRunnerFuture": "RunnerFuture",
+})  # fmt: skip

@@ -24,8 +24,10 @@ _PACKAGE = __name__.partition(".")[0]
 _LIBRARIES = frozenset({*sys.stdlib_module_names, "numpy", "torch", "llvmlite", "lark"}) - {"__main__"}
 _BARE = (TypeError, AttributeError, AssertionError, LookupError, ValueError, ArithmeticError, RuntimeError)
 """Errors of Python for a value that code did not expect."""
-_KEPT = frozenset("""__getattr__ __getattribute__ __setattr__ __instancecheck__ __subclasscheck__ __hash__ __new__ __del__ __iter__
-    __next__ __init_subclass__ __class_getitem__ __reduce__""".split())  # fmt: skip
+_KEPT = frozenset((
+    "__getattr__", "__getattribute__", "__setattr__", "__instancecheck__", "__subclasscheck__", "__hash__", "__new__", "__del__",
+    "__iter__", "__next__", "__init_subclass__", "__class_getitem__", "__reduce__",
+))  # fmt: skip
 """Methods whose errors Python itself waits for."""
 FAULTS: list[Callable[[Any], UnityError | None]] = []
 """Functions that find a fault inside an argument of the right type: filled by the verifier."""

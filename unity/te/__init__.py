@@ -6,6 +6,7 @@
 """
 
 from ..support.arguments import make_public
+from ..support.lazy import absent_names
 from .math import (
     abs,
     acos,
@@ -169,19 +170,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-_REMOVED = {
-    "create_schedule": "schedules are of programs: unity.tir.Schedule(te.create_prim_func([A, B]))",
-    "thread_axis": "bind loops of a program: unity.tir.Schedule(func).bind(loop, 'threadIdx.x')",
-    "scan": "a loop that carries a state is written in script, or with te.extern; running sums are topi.cumsum",
-    "gradient": "gradients are of graph functions: unity.transform.gradient",
-    "hybrid": "write the loops in script: @T.prim_func",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name in _REMOVED:
-        raise AttributeError(f"there is no te.{name}: {_REMOVED[name]}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+__getattr__ = absent_names(
+    __name__,
+    {
+        "create_schedule": "schedules are of programs: unity.tir.Schedule(te.create_prim_func([A, B]))",
+        "thread_axis": "bind loops of a program: unity.tir.Schedule(func).bind(loop, 'threadIdx.x')",
+        "scan": "a loop that carries a state is written in script, or with te.extern; running sums are topi.cumsum",
+        "gradient": "gradients are of graph functions: unity.transform.gradient",
+        "hybrid": "write the loops in script: @T.prim_func",
+    },
+)
 
 make_public(globals(), __all__)

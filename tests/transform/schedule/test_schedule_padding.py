@@ -102,6 +102,25 @@ def test_padding_then_inlining_and_running():
     np.testing.assert_allclose(arrays[2], arrays[0] @ arrays[1], rtol=1e-5)
 
 
+OUTER = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(A: T.Buffer((5,), "float32"), B: T.Buffer((7,), "float32"), C: T.Buffer((5, 7), "float32")):
+        for i, j in T.grid(5, 7):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vi] * B[vj]
+"""
+
+
+def test_a_product_that_sums_nothing():
+    mod, sch = start(OUTER)
+    sch.pad_einsum("C", [4, 8])
+    assert [sch.get(loop).extent.value for loop in sch.get_loops("C")] == [8, 8]
+    assert_same(mod, sch.mod)
+
+
 REFUSED = [
     (MM_RELU, lambda s: s.pad_einsum("C", [4, 4]), "positive padding"),
     (MM_RELU, lambda s: s.pad_einsum("C", [4, 0, 4]), "positive padding"),

@@ -190,3 +190,48 @@ def test_chunk_that_may_be_left_out_is_not_merged():
     with pytest.raises(ScheduleError):
         partial = sch.rfactor(chunk, 0)
         sch.merge(*[sch.get_loops(b)[1] for b in (partial, sch.get_block("B_update"))])
+
+
+ARGMAX = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(P: T.Buffer((3, 12), "int32"), X: T.Buffer((3, 12), "float32"), I: T.Buffer((3,), "int32"), M: T.Buffer((3,), "float32")):
+        for i, k in T.grid(3, 12):
+            with T.block("M"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    I[vi] = -1
+                    M[vi] = T.float32("-inf")
+                at: T.int32 = T.Select(CONDITION, I[vi], P[vi, vk])
+                most: T.float32 = T.Select(CONDITION, M[vi], X[vi, vk])
+                I[vi] = at
+                M[vi] = most
+"""
+FIRST_OF_EQUAL = "M[vi] > X[vi, vk] or (M[vi] == X[vi, vk] and I[vi] < P[vi, vk])"
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("condition", ["M[vi] >= X[vi, vk]", "X[vi, vk] <= M[vi]", FIRST_OF_EQUAL])
+def test_a_choice_with_its_place(condition, place):
+    """argmax in parts: both results get their partial ones."""
+    mod = module(ARGMAX.replace("CONDITION", condition))
+    sch = Schedule(mod, debug_mask="all" if condition == FIRST_OF_EQUAL else "none")
+    sch.parallel(sch.get_loops(sch.rfactor(sch.split(sch.get_loops("M")[1], [3, 4])[place], 0))[1 + place])
+    values = np.random.default_rng(0).permutation(36).reshape(3, 12).astype(np.float32)
+    values[0, 3] = np.inf
+    values[1] = -np.inf
+    places, found, most = np.tile(np.arange(12, dtype=np.int32), (3, 1)), np.zeros(3, np.int32), np.zeros(3, np.float32)
+    before = found.copy(), most.copy()
+    unity.compile(mod)["main"](places, values, *before)
+    unity.compile(sch.mod)["main"](places, values, found, most)
+    np.testing.assert_array_equal(most, values.max(1))
+    np.testing.assert_array_equal(most, before[1])
+    assert list(found[[0, 2]]) == list(values.argmax(1)[[0, 2]]) == list(before[0][[0, 2]])
+
+
+@pytest.mark.parametrize("condition", ["M[vi] + X[vi, vk] > T.float32(0)", "M[vi] == X[vi, vk]", "I[vi] >= 3"])
+def test_what_is_no_choice(condition):
+    sch = Schedule(module(ARGMAX.replace("CONDITION", condition)))
+    with pytest.raises(ScheduleError, match="known reducer"):
+        sch.rfactor(sch.get_loops("M")[1], 0)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...ffi.tensor import Tensor, tensor
 from ...support.errors import ScheduleError
+from ...support.lazy import absent_names
 from ..core.measure_candidate import MeasureCandidate
 from ..core.part import Part
 from ..core.tune_context import TuneContext
@@ -60,3 +61,8 @@ class ProgramFeatures(FeatureExtractor, names=("program",)):
 PyFeatureExtractor = FeatureExtractor
 
 __all__ = ["FeatureExtractor", "ProgramFeatures", "PyFeatureExtractor"]
+
+__getattr__ = absent_names(__name__, {
+    "PerStoreFeature": "ProgramFeatures gives one row of the whole program; derive from FeatureExtractor for rows of stores",
+    "RandomFeatureExtractor": "derive from FeatureExtractor",
+})  # fmt: skip

@@ -17,6 +17,7 @@ from ...ir.expr import IntImm
 from ...ir.stmt import Block, BufferStore, For
 from ...ir.walk import collect, used_vars
 from ...support.errors import ScheduleError
+from ...support.lazy import absent_names
 from ...transform.schedule import BlockRV, LoopRV, Schedule
 from ..core.part import Part, is_for_processor
 from ..core.tune_context import MAIN, TuneContext
@@ -189,3 +190,13 @@ __all__ = [
     "PARALLEL", "UNROLL", "VECTORIZE", "DisallowDynamicLoop", "Postproc", "PyPostproc",
     "RewriteParallelVectorizeUnroll", "RewriteReductionBlock", "loop_kinds", "postprocs_of",
 ]  # fmt: skip
+
+__getattr__ = absent_names(__name__, {
+    "RewriteCooperativeFetch": "default schedules of a device bind, vectorize and check by themselves (docs/gpu.md)",
+    "RewriteUnboundBlock": "default schedules of a device bind, vectorize and check by themselves (docs/gpu.md)",
+    "VerifyGPUCode": "default schedules of a device bind, vectorize and check by themselves (docs/gpu.md)",
+    "RewriteTensorize": "the rule TensorInstructions puts instructions in",
+    "RewriteLayout": "weights are packed by decisions of the default schedule",
+    "DisallowAsyncStridedMemCopy": "derive from Postproc",
+    "VerifyVTCMLimit": "derive from Postproc",
+})  # fmt: skip

@@ -21,6 +21,7 @@ from ...ir.scalar import BufferLoad
 from ...ir.stmt import Block, BufferStore
 from ...ir.walk import collect, used_vars
 from ...support.errors import ScheduleError
+from ...support.lazy import absent_names
 from ...transform.schedule import BlockRV, LoopRV, Schedule
 from ..core.part import Part, is_for_processor
 from .postproc import PARALLEL, UNROLL, VECTORIZE, loop_kinds
@@ -331,3 +332,12 @@ __all__ = [
     "AddRFactor", "ApplyCustomRule", "AutoInline", "MultiLevelTiling", "ParallelizeVectorizeUnroll", "PyScheduleRule",
     "RandomComputeLocation", "ReuseType", "ScheduleRule", "is_reused",
 ]  # fmt: skip
+
+__getattr__ = absent_names(__name__, {
+    "MultiLevelTilingTensorCore": "rules of the default build make the sketches of a device (docs/search_space.md)",
+    "CrossThreadReduction": "rules of the default build make the sketches of a device (docs/search_space.md)",
+    "AutoBind": "rules of the default build make the sketches of a device (docs/search_space.md)",
+    "MultiLevelTilingWithIntrin": "TensorInstructions([name]), of ms.space.tensor_instructions",
+    "MultiLevelTilingWideVector": "MultiLevelTiling, and ParallelizeVectorizeUnroll for the lanes",
+    "InlineConstantScalars": "AutoInline",
+})  # fmt: skip

@@ -257,7 +257,8 @@ class Primitives:
         """
 
     def pad_einsum(self, block: BlockRef, padding: Sequence[Int]) -> None:
-        """Round the extents of a sum of products up to multiples of ``padding``, one number for each iterator of the block.
+        """Round the extents of a product, or of a sum of products, up to multiples of ``padding``, one number for each iterator of the
+        block.
 
         Operands that a padded iterator indexes are copied with zeros (blocks ``<buffer>_pad`` before it); with a padded spatial
         iterator the result is computed in a padded buffer and copied back. Each iterator must be bound to a loop of its own, and
@@ -327,7 +328,8 @@ class Primitives:
 
         The partial results lie in a new buffer with an axis of the loop's extent at ``factor_axis`` (negative counts from the end). The
         loop becomes spatial there, so that it can be parallel or vectorized. ``merge_loops``: put both blocks into the spatial loops
-        outside all reduction loops. Sums are taken in another order. Raises ScheduleError E443.
+        outside all reduction loops. Sums are taken in another order. A block that chooses an element with several results (argmax) has a
+        buffer for each; of equal elements another one may be chosen. Raises ScheduleError E443.
         """
 
     def sample_categorical(

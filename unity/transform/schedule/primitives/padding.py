@@ -149,19 +149,20 @@ def _inside(
 
 
 @primitive(
-    checks=("reduction block", "trivial binding", "an einsum", "positive padding"),
+    checks=("complete or reduction block", "trivial binding", "an einsum", "positive padding"),
     rewrite="C[i, j] += A[i, k] * B[k, j]  ->  A_pad, B_pad with zeros; C_pad[i, j] += ...; C[i, j] = C_pad[i, j]",
     example='sch.pad_einsum(sch.get_block("C"), [5, 16, 12])',
 )
 def pad_einsum(state: ScheduleState, block: BlockRef, padding: list[int]) -> None:
-    """Round the extents of a sum of products up to multiples of ``padding``, one number for each iterator of the block.
+    """Round the extents of a product, or of a sum of products, up to multiples of ``padding``, one number for each iterator of the
+    block.
 
     Operands that a padded iterator indexes are copied with zeros (blocks ``<buffer>_pad`` before it); with a padded spatial
     iterator the result is computed in a padded buffer and copied back. Each iterator must be bound to a loop of its own, and
     indices must be iterators. Raises ScheduleError E447.
     """
-    require_reduction(state, block)
     axes = block.block.iter_vars
+    (require_reduction if any([axis.kind == "R" for axis in axes]) else require_complete)(state, block)
     if len(padding) != len(axes) or any([n < 1 for n in padding]):
         refuse(
             "E447",
@@ -219,13 +220,17 @@ def _extents(state: ScheduleState, block: Sref) -> list[int]:
 
 
 def _einsum(block: Sref, changed: set[Var]) -> tuple[BufferStore, list[BufferLoad]]:
-    """The store and the operands of a sum of products. Refuses E447."""
+    """The store and the operands of a product or a sum of products. Refuses E447."""
     store, init = block.block.body, block.block.init
     axes = {axis.var: axis.kind for axis in block.block.iter_vars}
-    if type(store) is BufferStore and type(store.value) is Add and type(init) is BufferStore:
-        term = reduction_operand(store)
+    summed = "R" in axes.values()
+    if type(store) is BufferStore and (
+        type(store.value) is Add and type(init) is BufferStore if summed else init is None
+    ):
+        term = reduction_operand(store) if summed else store.value
         factors = _factors(term) if term is not None else None
-        plain = factors is not None and [f for f in _accesses(factors, store, init) if not _by_iterators(f, axes)] == []
+        stores = [store, init] if type(init) is BufferStore else [store]
+        plain = factors is not None and [f for f in _accesses(factors, *stores) if not _by_iterators(f, axes)] == []
         if factors and plain:
             for var in changed:
                 if axes[var] == "R" and any([var not in f.indices for f in factors]):
@@ -239,7 +244,7 @@ def _einsum(block: Sref, changed: set[Var]) -> tuple[BufferStore, list[BufferLoa
             return store, factors
     refuse(
         "E447",
-        f"block {block.name} is no sum of products of elements selected by iterators",
+        f"block {block.name} is no product, or sum of products, of elements selected by iterators",
         condition="an einsum",
         at=block,
         nearest="C[i, j] = C[i, j] + A[i, k] * B[k, j], each index an iterator",

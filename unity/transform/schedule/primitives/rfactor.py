@@ -6,6 +6,7 @@ and meets every value once; the final reduction starts where the old one did.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....arith import Analyzer
@@ -15,16 +16,19 @@ from ....ir.buffer import Buffer
 from ....ir.build import buffer_load, const, eq, is_int, logical_and
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
-from ....ir.scalar import Add, And, BufferLoad, IterVar, Mul, Or
-from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
+from ....ir.scalar import Add, And, IterVar, Mul, Or
+from ....ir.stmt import Bind, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
+from ....ir.structural import structural_equal
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import free_vars, fresh_copy, substitute
 from ....support.recursion import deep_recursion
+from ....support.source import Span
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, LoopRef, Sref, loops_of
 from ..core.state import ScheduleState
 from ..core.tree import TRUE
+from ..preconditions.chosen import Chosen, chosen
 from ..preconditions.conditions import require_blocks_only, why_not_update
 from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
@@ -54,7 +58,8 @@ def rfactor(state: ScheduleState, loop: LoopRef, factor_axis: int, merge_loops: 
 
     The partial results lie in a new buffer with an axis of the loop's extent at ``factor_axis`` (negative counts from the end). The
     loop becomes spatial there, so that it can be parallel or vectorized. ``merge_loops``: put both blocks into the spatial loops
-    outside all reduction loops. Sums are taken in another order. Raises ScheduleError E443.
+    outside all reduction loops. Sums are taken in another order. A block that chooses an element with several results (argmax) has a
+    buffer for each; of equal elements another one may be chosen. Raises ScheduleError E443.
     """
     with deep_recursion():
         block = _only_block(state, loop)
@@ -64,13 +69,13 @@ def rfactor(state: ScheduleState, loop: LoopRef, factor_axis: int, merge_loops: 
 
 @dataclass(slots=True)
 class _Plan:
-    """The reduction: ``kind`` combines the cell with ``value``; ``axis`` is where the new axis goes."""
+    """The reduction: ``combine`` joins the cells of the stores with ``values``; ``axis`` is where the new axis goes."""
 
-    store: BufferStore
-    kind: type
-    value: Expr
-    neutral: Expr
-    axis: int
+    stores: tuple[BufferStore, ...]
+    values: tuple[Expr, ...]
+    neutral: tuple[Expr, ...]
+    combine: Callable[[Sequence[Expr], Sequence[Expr]], list[Expr]]
+    axis: int = 0
 
 
 def _refuse(text: str, condition: str, at: Sref | list[Sref], nearest: str | None = None) -> None:
@@ -128,10 +133,10 @@ def _plan(state: ScheduleState, block: Sref, loop: Sref, factor_axis: int) -> _P
     if loop.loop.thread is not None:
         _refuse(f"loop {loop.name} is bound to {loop.loop.thread}", "a reduction loop", loop, "rfactor before bind")
     plan = _reducer(block)
-    ndim = plan.store.buffer.ndim
+    ndim = plan.stores[0].buffer.ndim
     if not -ndim - 1 <= factor_axis <= ndim:
         _refuse(
-            f"{plan.store.buffer.name} has {ndim} axes, the new one cannot be at {factor_axis}",
+            f"{plan.stores[0].buffer.name} has {ndim} axes, the new one cannot be at {factor_axis}",
             "axis in range",
             block,
             f"from {-ndim - 1} to {ndim}",
@@ -143,13 +148,16 @@ def _plan(state: ScheduleState, block: Sref, loop: Sref, factor_axis: int) -> _P
 def _reducer(block: Sref) -> _Plan:
     """The reducer of a block, its value and its neutral element. Refuses E443."""
     store, init = block.block.body, block.block.init
+    choice = chosen(store)
+    if choice is not None:
+        return _choice(block, choice)
     if type(store) is not BufferStore or store.predicate is not None:
         refuse(
             "E443",
             f"block {block.name} is more than one store",
             condition="known reducer",
             at=block,
-            nearest="split the block into one for each store",
+            nearest="a block for each store; an argmax stores T.Select(old >= new, its old, its new) for each result",
         )
     node = store.value
     if type(node) not in REDUCERS:
@@ -191,10 +199,44 @@ def _reducer(block: Sref) -> _Plan:
             at=block,
             nearest="one store in T.init()",
         )
-    return _Plan(store, type(node), value, neutral, 0)
+    return _Plan((store,), (value,), (neutral,), lambda cells, news: [with_fields(node, a=cells[0], b=news[0])])
 
 
-def _partial(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan) -> tuple[BlockRealize, Buffer]:
+def _choice(block: Sref, choice: Chosen) -> _Plan:
+    """The plan of a reduction that chooses among elements; the initial one is among them. Refuses E443."""
+    first = block.block.init.stmts if type(block.block.init) is SeqStmt else ()
+    begins = {stmt.buffer: stmt.value for stmt in first if type(stmt) is BufferStore and stmt.predicate is None}
+    if len(begins) != len(first) or set(begins) != {store.buffer for store in choice.stores}:
+        refuse(
+            "E443",
+            f"the initialisation of {block.name} is not one store of each result",
+            condition="known reducer",
+            at=block,
+            nearest="rfactor before decompose_reduction",
+        )
+    neutral = tuple([begins[store.buffer] for store in choice.stores])
+    same = [structural_equal(store.indices, choice.stores[0].indices) for store in choice.stores]
+    if not all(same) or any([free_vars(value) for value in neutral]):
+        refuse(
+            "E443",
+            f"the results of {block.name} lie at different indices",
+            condition="known reducer",
+            at=block,
+            nearest="the same indices for each result, and constants to begin with",
+        )
+    return _Plan(choice.stores, choice.values, neutral, choice.combine)
+
+
+def _stores(buffers: Sequence[Buffer], cell: Sequence[Expr], values: Sequence[Expr], span: Span | None) -> Stmt:
+    """The results of a step: several are all known before the first is stored."""
+    if len(values) == 1:
+        return BufferStore(buffers[0], values[0], tuple(cell), None, span)
+    known = [Var(f"v_{buffer.name}", prim_type(buffer.dtype)) for buffer in buffers]
+    binds = [Bind(var, value) for var, value in zip(known, values)]
+    return seq(*binds, *[BufferStore(b, var, tuple(cell), None, span) for b, var in zip(buffers, known)])
+
+
+def _partial(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan) -> tuple[BlockRealize, list[Buffer]]:
     """The block of partial results, in place of the old one."""
     old, realize = block.block, block.realize
     ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops_of(block)}
@@ -221,23 +263,28 @@ def _partial(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan) -> tupl
             values.append(value)
     ana = analyzer_at(state, block, inside=False)
     _require_first(block, loop, made, ana)
-    shape = list(plan.store.buffer.shape)
-    shape.insert(plan.axis, loop.loop.extent)
-    name = f"{plan.store.buffer.name}_rf"
-    pointer = PointerType(prim_type(plan.store.buffer.dtype), plan.store.buffer.scope)
-    buffer = Buffer(Var(name, pointer), plan.store.buffer.dtype, tuple(shape), name=name)
-    cell = [substitute(e, mapping) for e in plan.store.indices]
+    cell = [substitute(e, mapping) for e in plan.stores[0].indices]
     cell.insert(plan.axis, made[factor])
-    load = buffer_load(buffer, *cell)
-    combined = with_fields(plan.store.value, a=load, b=substitute(plan.value, mapping))
-    body = BufferStore(buffer, combined, tuple(cell), None, plan.store.span)
-    first = BufferStore(buffer, substitute(plan.neutral, mapping), tuple(cell))
+    buffers = [_apart(store.buffer, plan.axis, loop) for store in plan.stores]
+    loads = [buffer_load(buffer, *cell) for buffer in buffers]
+    values_of_step = [substitute(value, mapping) for value in plan.values]
+    body = _stores(buffers, cell, plan.combine(loads, values_of_step), plan.stores[0].span)
+    first = seq(*[BufferStore(b, substitute(n, mapping), tuple(cell)) for b, n in zip(buffers, plan.neutral)])
     reads = None
     if old.reads is not None:
-        reads = tuple([substitute(r, mapping) for r in old.reads if r.buffer is not plan.store.buffer])
-    writes = (point(buffer, cell),)
+        written = [store.buffer for store in plan.stores]
+        reads = tuple([substitute(r, mapping) for r in old.reads if r.buffer not in written])
+    writes = tuple([point(buffer, cell) for buffer in buffers])
     block_rf = Block(tuple(axes), reads, writes, (), (), dict(old.annotations), f"{old.name}_rf", body, first, old.span)
-    return BlockRealize(tuple(values), realize.predicate, block_rf, realize.span), buffer
+    return BlockRealize(tuple(values), realize.predicate, block_rf, realize.span), buffers
+
+
+def _apart(old: Buffer, axis: int, loop: Sref) -> Buffer:
+    """The buffer of partial results."""
+    shape = list(old.shape)
+    shape.insert(axis, loop.loop.extent)
+    name = f"{old.name}_rf"
+    return Buffer(Var(name, PointerType(prim_type(old.dtype), old.scope)), old.dtype, tuple(shape), name=name)
 
 
 def _require_first(block: Sref, loop: Sref, made: dict[Var, Var], ana: Analyzer) -> None:
@@ -272,7 +319,7 @@ def _require_first(block: Sref, loop: Sref, made: dict[Var, Var], ana: Analyzer)
 
 
 def _rewrite(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan, merge_loops: bool) -> Sref:
-    partial, buffer = _partial(state, block, loop, plan)
+    partial, buffers = _partial(state, block, loop, plan)
     old, realize = block.block, block.realize
     loops = loops_of(block)
     reducing = {v for axis, e in zip(old.iter_vars, realize.iter_values) if axis.kind == "R" for v in free_vars(e)}
@@ -290,17 +337,17 @@ def _rewrite(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan, merge_l
     if merge_loops:
         while loops[top].loop.loop_var not in reducing:
             top += 1
-    final = _final(state, block, loops[top:], loop, plan, buffer, reducing)
+    final = _final(state, block, loops[top:], loop, plan, buffers, reducing)
     func, at = block.func, loops[top]
-    allocate(state, scope_of(block), [buffer], [plan.store.buffer.data])
+    allocate(state, scope_of(block), buffers, [store.buffer.data for store in plan.stores])
     state.replace(block, partial, {old: partial.block})
     state.replace(at, seq(at.loop, final))
     return state.sref(func, partial.block)
 
 
 def _final(
-    state: ScheduleState, block: Sref, inside: list[Sref], loop: Sref, plan: _Plan, buffer: Buffer, reducing: set[Var]
-) -> Stmt:
+    state: ScheduleState, block: Sref, inside: list[Sref], loop: Sref, plan: _Plan, buffers: list[Buffer], reducing: set[Var]
+) -> Stmt:  # fmt: skip
     """The reduction over the partial results, in copies of the spatial loops."""
     old, realize = block.block, block.realize
     fresh: dict[Var, Expr] = {}
@@ -316,13 +363,14 @@ def _final(
     ]
     axes = (IterVar(factor, loop_range(loop.loop), "R"), *[axis for axis, _ in spatial])
     values = (fresh[loop.loop.loop_var], *[value for _, value in spatial])
-    cell = list(plan.store.indices)
+    results, place = [store.buffer for store in plan.stores], plan.stores[0].indices
+    cell = list(place)
     cell.insert(plan.axis, factor)
-    load = buffer_load(buffer, *cell)
-    target = BufferLoad(plan.store.buffer, plan.store.indices, prim_type(buffer.dtype))
-    body = BufferStore(plan.store.buffer, with_fields(plan.store.value, a=target, b=load), plan.store.indices)
-    own = (point(plan.store.buffer, plan.store.indices),)
-    reads = (point(buffer, cell),) if old.init is not None else (*own, point(buffer, cell))
+    loads = [buffer_load(buffer, *cell) for buffer in buffers]
+    body = _stores(results, place, plan.combine([buffer_load(b, *place) for b in results], loads), None)
+    own = tuple([point(buffer, place) for buffer in results])
+    parts = tuple([point(buffer, cell) for buffer in buffers])
+    reads = parts if old.init is not None else (*own, *parts)
     made = fresh_copy(Block(axes, reads, own, (), (), {}, old.name, body, old.init, old.span))
     guard: Expr = TRUE
     for part in conditions(realize.predicate):
