@@ -328,8 +328,8 @@ class Primitives:
 
         The partial results lie in a new buffer with an axis of the loop's extent at ``factor_axis`` (negative counts from the end). The
         loop becomes spatial there, so that it can be parallel or vectorized. ``merge_loops``: put both blocks into the spatial loops
-        outside all reduction loops. Sums are taken in another order. A block that chooses an element with several results (argmax) has a
-        buffer for each; of equal elements another one may be chosen. Raises ScheduleError E443.
+        outside all reduction loops. Sums are taken in another order. A block that chooses an element with several results (argmax) has
+        a buffer for each; of equal elements another one may be chosen. Raises ScheduleError E443.
         """
 
     def sample_categorical(
