@@ -217,6 +217,7 @@ EXAMPLES: dict[str, tuple[str, str | None]] = {
     "E440": ("sch = unity.Schedule(prim(it + ':\\n    with T.block(\"b\"):\\n        vi = T.axis.spatial(16, ' + parts[1].partition(' = ')[2] + ')\\n        A[vi] = B[vi]', TWO.replace('8', '16')))\ni, j = sch.get_loops(sch.get_block('b'))\nsch.blockize(j)", None),
     "E505": ("from unity.transform import module_pass\n$\ndef dead_code(mod):\n    return mod", '@module_pass(name="my.dead_code")'),
     "E716": ("import io\nopen = lambda name: io.StringIO('{\"root\": 1}')\n$", "unity.ir.load_json(unity.ir.save_json(graph('R.exp(x)')))"),
+    "E717": ("$", 'unity.relax.dpl.is_op("relax.add")'),
     "E734": ("with unity.testing.emulated_gpu():\n    $", "unity.tensor([1.0], device=unity.cuda(0))"),
     "E742": ("from unity.relax.expr_functor import PyExprMutator, mutator\n@mutator\nclass Mine(PyExprMutator):\n    $", "def visit_call_(self, call): ..."),
     "E746": ("from unity.ir.instrument import pass_instrument\n@pass_instrument\nclass Mine:\n    def $(self, mod, info): ...", "run_before_pass"),

@@ -52,6 +52,8 @@ class DataType:
     """
 
     __slots__ = ("bits", "code", "lanes", "name", "scalable")
+    converts: ClassVar[bool] = True
+    """Arguments of this type may be what it is made of."""
     name: str
     code: str
     bits: int

@@ -97,7 +97,7 @@ def printed(value: Node) -> str:
     try:
         text: str = SCRIPT_HOOKS["print"](value)
     except (AttributeError, TypeError, ValueError, LookupError):
-        return f"{plain_repr(value)} whose fields are not what they should be"
+        return f"{short_repr(value)} whose fields are not what they should be"
     return text
 
 

@@ -16,16 +16,21 @@ Check = Callable[[Any], bool]
 def fits(hint: Any, exact: bool = True) -> Check | None:
     """A function that tests the annotated kind of a value (its items included); None if everything fits.
 
-    ``exact``: a bool is no int, an int no float; else what Python takes for a number is one, numpy's too.
+    ``exact``: a bool is no int, an int no float; else what Python takes for a number is one, numpy's too, and a class that
+    ``converts`` what it is given says itself what it refuses.
     """
     if hint is None:
         hint = type(None)
+    if not exact and getattr(hint, "converts", False):
+        return None
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return fits(args[0], exact)
     if origin is typing.Literal:
         return lambda value: value in args
     if origin in (typing.Union, types.UnionType):
+        if not exact and any([getattr(a, "converts", False) for a in args]):
+            return None
         if all([_is_class(a) for a in args]):
             return _has_class(args, exact)
         options = [fits(a, exact) for a in args]

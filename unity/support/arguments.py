@@ -24,11 +24,12 @@ _PACKAGE = __name__.partition(".")[0]
 _LIBRARIES = frozenset({*sys.stdlib_module_names, "numpy", "torch", "llvmlite", "lark"}) - {"__main__"}
 _BARE = (TypeError, AttributeError, AssertionError, LookupError, ValueError, ArithmeticError, RuntimeError)
 """Errors of Python for a value that code did not expect."""
-_KEPT = frozenset((
-    "__getattr__", "__getattribute__", "__setattr__", "__instancecheck__", "__subclasscheck__", "__hash__", "__new__", "__del__",
-    "__iter__", "__next__", "__init_subclass__", "__class_getitem__", "__reduce__",
+_OPERATORS = frozenset((
+    "init", "call", "getitem", "setitem", "contains", "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv",
+    "floordiv", "rfloordiv", "mod", "rmod", "pow", "rpow", "neg", "abs", "invert", "and", "or", "xor", "lshift", "rshift",
+    "lt", "le", "gt", "ge", "eq", "ne", "enter",
 ))  # fmt: skip
-"""Methods whose errors Python itself waits for."""
+"""Methods that a program calls by a sign; errors of others are for Python and numpy, which wait for them."""
 FAULTS: list[Callable[[Any], UnityError | None]] = []
 """Functions that find a fault inside an argument of the right type: filled by the verifier."""
 
@@ -207,7 +208,7 @@ def checked(function: _T) -> _T:
 def guarded_class(cls: _C, guard: Callable[[Any], Any] = guarded) -> _C:
     """Decorator: a class whose public methods and operators are ``guarded``."""
     for name, value in list(vars(cls).items()):
-        public = not name.startswith("_") or (name.startswith("__") and name not in _KEPT)
+        public = not name.startswith("_") or name.strip("_") in _OPERATORS
         if public and isinstance(value, types.FunctionType) and not hasattr(value, "is_guarded"):
             setattr(cls, name, guard(value))
         elif public and isinstance(value, (staticmethod, classmethod)):

@@ -97,7 +97,7 @@ class Tensor:
     def __init__(self, name: str, shape: tuple[Expr, ...], dtype: DataType, op: Compute | Extern | None = None) -> None:
         self.name = name
         self.shape = shape
-        self.data_type = dtype
+        self.data_type = DataType(dtype)
         self.op = op
 
     @property

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from ..support.arguments import make_public
 from .gpu_emulator import emulated_gpu
 
 
@@ -16,5 +15,3 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
 
 
 __all__ = ["assert_allclose", "emulated_gpu"]
-
-make_public(globals(), __all__)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.module import IRModule
-from ...support.arguments import checked_class
+from ...support.arguments import checked
 from ...support.context_stack import ContextStack
 from ...support.errors import PassError, UnityError
 from ...support.lazy import load
@@ -69,7 +69,6 @@ def canonical_name(name: str) -> str:
 USE_CUDA_GRAPH = "relax.backend.use_cuda_graph"
 
 
-@checked_class
 class PassContext:
     """Instruments around passes: ``with PassContext(TimeInstrument()): ...``. Without one, the options decide.
 
@@ -77,6 +76,7 @@ class PassContext:
     others run up to the context's ``opt_level``; ``instruments=[...]`` adds to the instruments in place.
     """
 
+    @checked
     def __init__(
         self,
         *watching: Instrument,
