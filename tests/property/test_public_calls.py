@@ -58,9 +58,23 @@ class Module:
             R.output(z)
         return z
 """
-SPACES = ["unity", "unity.ir", "unity.relax", "unity.relax.op", "unity.relax.op.nn", "unity.relax.op.image", "unity.tir", "unity.te", "unity.topi", "unity.topi.nn", "unity.relax.dpl", "unity.transform", "unity.relax.transform", "unity.tir.transform", "unity.relax.analysis", "unity.tir.analysis", "unity.script", "unity.tir.stmt_functor", "unity.meta_schedule", "unity.runtime", "unity.target", "unity.ffi", "unity.arith", "unity.instrument", "unity.op", "unity.frontend"]  # fmt: skip
-NOT_CALLED = frozenset(["remove_global_func", "set_num_threads", "show", "tune", "tune_tir", "tune_relax", "tune_tasks", "compile_relax", "compile_tir", "work_off", "unity_backend", "export_library", "close", "time_evaluator", "register_target", "row", "unary", "field_values", "emulated_gpu", "plot"])  # fmt: skip
-NOT_MADE = frozenset(["Interval", "ModularSet", "GpuReport", "Span", "Fallback", "ImportReport", "CheckRecord", "Machine", "Proof", "Expr", "Type", "Stmt", "Node", "Instrument", "DumpInstrument", "PrintInstrument", "TimeInstrument", "VerifyInstrument", "KernelSignature", "PackedFunc", "DeviceKind", "Rewriter", "OpInfo", "Param", "Backend", "KernelCode", "TargetKind", "Runtime", "Operator", "CompiledModel", "ReduceAxis", "Executable", "Pass"])  # fmt: skip
+SPACES = [
+    "unity", "unity.ir", "unity.relax", "unity.relax.op", "unity.relax.op.nn", "unity.relax.op.image", "unity.tir", "unity.te",
+    "unity.topi", "unity.topi.nn", "unity.relax.dpl", "unity.transform", "unity.relax.transform", "unity.tir.transform",
+    "unity.relax.analysis", "unity.tir.analysis", "unity.script", "unity.tir.stmt_functor", "unity.meta_schedule",
+    "unity.runtime", "unity.target", "unity.ffi", "unity.arith", "unity.instrument", "unity.op", "unity.frontend",
+]  # fmt: skip
+NOT_CALLED = frozenset([
+    "remove_global_func", "set_num_threads", "show", "tune", "tune_tir", "tune_relax", "tune_tasks", "compile_relax",
+    "compile_tir", "work_off", "unity_backend", "export_library", "close", "time_evaluator", "register_target", "row", "unary",
+    "field_values", "push", "rebuilt", "emulated_gpu", "plot",
+])  # fmt: skip
+NOT_MADE = frozenset([
+    "Interval", "ModularSet", "GpuReport", "Span", "Fallback", "ImportReport", "CheckRecord", "Machine", "Proof", "Expr", "Type",
+    "Stmt", "Node", "Instrument", "DumpInstrument", "PrintInstrument", "TimeInstrument", "VerifyInstrument", "KernelSignature",
+    "PackedFunc", "DeviceKind", "Rewriter", "OpInfo", "Param", "Backend", "KernelCode", "TargetKind", "Runtime", "Operator",
+    "CompiledModel", "ReduceAxis", "Executable", "Pass",
+])  # fmt: skip
 """Classes whose objects the package makes, and bases."""
 OPERATORS = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow, operator.lt, operator.le,

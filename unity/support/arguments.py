@@ -114,7 +114,9 @@ def _is_callers(error: BaseException) -> bool:
     trace = error.__traceback__
     trace = trace.tb_next if trace is not None else None
     while trace is not None:
-        owner = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
+        owner = str(trace.tb_frame.f_globals.get("__name__", _PACKAGE)).partition(".")[
+            0
+        ]  # code made of texts has no name
         if owner != _PACKAGE and owner not in _LIBRARIES:
             return True
         trace = trace.tb_next

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.module import IRModule
-from ...support.arguments import checked
+from ...support.arguments import checked, guarded_class
 from ...support.context_stack import ContextStack
 from ...support.errors import PassError, UnityError
 from ...support.lazy import load
@@ -69,6 +69,7 @@ def canonical_name(name: str) -> str:
 USE_CUDA_GRAPH = "relax.backend.use_cuda_graph"
 
 
+@guarded_class
 class PassContext:
     """Instruments around passes: ``with PassContext(TimeInstrument()): ...``. Without one, the options decide.
 

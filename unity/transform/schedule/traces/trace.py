@@ -138,7 +138,7 @@ class Trace:
         """
         found: dict[Any, Any] = {}
         insts = _before_marker(self.insts) if remove_postproc else self.insts
-        for number, inst in enumerate(insts):
+        for number, inst in enumerate(tuple(insts)):  # the trace of the schedule itself grows
             try:
                 _replay(inst, sch, found, decision_provider)
             except UnityError as error:
@@ -153,7 +153,7 @@ class Trace:
         """
         found: dict[Any, Any] = {}
         left_out: list[tuple[Instruction, str]] = []
-        for inst in self.insts:
+        for inst in tuple(self.insts):
             try:
                 _replay(inst, sch, found, None)
             except UnityError as error:
