@@ -67,7 +67,7 @@ SPACES = [
 NOT_CALLED = frozenset([
     "remove_global_func", "set_num_threads", "show", "tune", "tune_tir", "tune_relax", "tune_tasks", "compile_relax",
     "compile_tir", "work_off", "unity_backend", "export_library", "close", "time_evaluator", "register_target", "row", "unary",
-    "field_values", "push", "rebuilt", "emulated_gpu", "plot",
+    "emulated_gpu", "plot",
 ])  # fmt: skip
 NOT_MADE = frozenset([
     "Interval", "ModularSet", "GpuReport", "Span", "Fallback", "ImportReport", "CheckRecord", "Machine", "Proof", "Expr", "Type",
@@ -243,7 +243,7 @@ class Caller:
 
     def _use(self, kind: type, known: list[Any]) -> None:
         hooks = [n for n in dir(kind) if n.startswith("visit_") and n.endswith("_")]  # called by the package alone
-        for name in sorted(set(dir(kind)) - {*hooks, *NOT_CALLED}):
+        for name in sorted(set(dir(kind)) - {*hooks, *NOT_CALLED, *unity.ir.Node.__annotations__}):  # tables of classes
             for _ in range(0 if name.startswith("_") else ROUNDS):
                 value = self.rng.choice(known)
                 method = self.call(f"{kind.__name__}.{name}", getattr, [value, name], {})
