@@ -243,7 +243,13 @@ class Caller:
 
     def _use(self, kind: type, known: list[Any]) -> None:
         hooks = [n for n in dir(kind) if n.startswith("visit_") and n.endswith("_")]  # called by the package alone
-        for name in sorted(set(dir(kind)) - {*hooks, *NOT_CALLED, *unity.ir.Node.__annotations__}):  # tables of classes
+        tables = [
+            n
+            for base in kind.__mro__
+            for n, hint in vars(base).get("__annotations__", {}).items()
+            if "ClassVar" in str(hint)
+        ]
+        for name in sorted(set(dir(kind)) - {*hooks, *tables, *NOT_CALLED}):
             for _ in range(0 if name.startswith("_") else ROUNDS):
                 value = self.rng.choice(known)
                 method = self.call(f"{kind.__name__}.{name}", getattr, [value, name], {})
