@@ -166,13 +166,13 @@ class _Question:
     def __init__(self, judge: Judge, access: Access, scope: Scope) -> None:
         self.judge, self.access, self.scope = judge, access, scope
         assert access.first is not None
-        self.first, self.end = self.said(access.first), self.said(access.end)
-        self.extent = self.said(access.extent)
+        self.first, self.end = self.substituted(access.first), self.substituted(access.end)
+        self.extent = self.substituted(access.extent)
         self.around: list[Loop] = []
         self.guards: list[Expr] = []
         self.loops: dict[Var, Loop] = {}
         self.need((self.first, self.end, self.extent))
-        self.relevant = self._relevant([self.said(guard) for guard in scope.guards[-GUARDS:]])
+        self.relevant = self._relevant([self.substituted(guard) for guard in scope.guards[-GUARDS:]])
 
     def _relevant(self, guards: list[Expr]) -> list[Expr]:
         """The guards that share a variable with the access, directly or through others."""
@@ -186,17 +186,17 @@ class _Question:
         self.need(found)
         return found
 
-    def said(self, expr: Expr) -> Expr:
+    def substituted(self, expr: Expr) -> Expr:
         """The expression with bound variables replaced by their values."""
-        return self._said(expr, [LONG])
+        return self._substitute(expr, [LONG])
 
-    def _said(self, expr: Expr, left: list[int]) -> Expr:
+    def _substitute(self, expr: Expr, left: list[int]) -> Expr:
         left[0] -= _size(expr, left[0])
         if left[0] < 0:
             raise _TooLong
         values = self.scope.values
         bound = [v for v in free_vars(expr) if v in values]
-        return substitute(expr, {v: self._said(values[v], left) for v in bound}) if bound else expr
+        return substitute(expr, {v: self._substitute(values[v], left) for v in bound}) if bound else expr
 
     def need(self, exprs: Iterable[Expr]) -> None:
         """Record the loops that expressions depend on, outer ones first."""
@@ -204,13 +204,13 @@ class _Question:
             for var in free_vars(expr):
                 loop = self.scope.ranges.get(var)
                 if loop is not None and var not in self.loops:
-                    said = self.substituted_loop(loop)
-                    self.need((said.low, said.extent))
-                    self.loops[var] = said
+                    substituted = self.substituted_loop(loop)
+                    self.need((substituted.low, substituted.extent))
+                    self.loops[var] = substituted
 
     def substituted_loop(self, loop: Loop) -> Loop:
-        step = None if loop.step is None else self.said(loop.step)
-        return Loop(loop.var, self.said(loop.low), self.said(loop.extent), step)
+        step = None if loop.step is None else self.substituted(loop.step)
+        return Loop(loop.var, self.substituted(loop.low), self.substituted(loop.extent), step)
 
     def symbols_of(self, *exprs: Expr) -> list[Var]:
         return [v for e in exprs for v in free_vars(e) if v in self.judge.symbols]
@@ -272,7 +272,7 @@ class _Question:
         if self.scope.uncertain or len(self.scope.guards) > GUARDS:
             return "whether it is reached is known only when the program runs"
         self.around = [self.substituted_loop(loop) for loop in self.scope.loops]
-        self.guards = [self.said(guard) for guard in self.scope.guards]
+        self.guards = [self.substituted(guard) for guard in self.scope.guards]
         known = {*self.judge.symbols, *[loop.var for loop in self.around]}
         steps = [loop.step for loop in self.around if loop.step is not None]
         around = [e for loop in self.around for e in (loop.low, loop.extent)]
