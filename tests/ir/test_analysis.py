@@ -45,6 +45,8 @@ from unity.ir.analysis import (
     var_to_value,
 )  # fmt: skip
 from unity.ir.build import const, intrinsic
+from unity.ir.node import Node, replace
+from unity.ir.walk import nodes_in
 from unity.script.reader.module import parse
 
 
@@ -202,3 +204,8 @@ def test_blocks_inside_blocks():
     outer = Block((IterVar(oi, four, "S"),), None, None, (), (), {}, "outer", body)
     reads, _ = block_regions(outer)
     assert [x.extent.value for x in reads[0].region] == [4, 16]
+
+
+def test_walks_meet_nodes_alone():
+    separated = replace(buffer("A", 4, 4), axis_separators=(1,))  # a field with numbers
+    assert all([isinstance(node, Node) for node in nodes_in(separated)])
