@@ -207,5 +207,5 @@ def test_blocks_inside_blocks():
 
 
 def test_walks_meet_nodes_alone():
-    separated = replace(buffer("A", 4, 4), axis_separators=(1,))  # a field with numbers
+    separated = replace(buffer("A", (4, 4)), axis_separators=(1,))  # a field with numbers
     assert all([isinstance(node, Node) for node in nodes_in(separated)])
