@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from stages import through
 
+import unity
 from unity.ir.expr import Call
 from unity.ir.module import IRModule
 from unity.ir.walk import collect
@@ -132,3 +133,16 @@ def test_warps_need_no_shared_memory_and_no_barrier() -> None:
 def test_an_axis_of_blocks_is_refused() -> None:
     with pytest.raises(PassError, match=r"E374.*over bx"):
         lower_thread_allreduce(program(SUM, (1, 1, 32), False, axes="bx"))
+
+
+def test_a_reduction_into_elements_of_another_type():
+    program = parse("""
+@T.prim_func
+def f(X: T.Buffer((24,), "float32"), Y: T.Buffer((1,), "float16")):
+    for bx in T.thread_binding(1, thread="blockIdx.x"):
+        for tx in T.thread_binding(24, thread="threadIdx.x"):
+            with T.attr(T.comm_reducer(lambda x, y: x + y, [T.float32(0)]), "reduce_scope", T.reinterpret("handle", T.uint64(0))):
+                T.tvm_thread_allreduce(T.uint32(1), X[tx], T.bool(True), Y[0], tx)
+""")
+    with pytest.raises(unity.UnityError, match="E374"):
+        unity.compile(program, target="cuda -arch=sm_80")

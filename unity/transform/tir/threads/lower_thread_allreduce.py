@@ -294,7 +294,9 @@ class _Lower(StatementRewriter):
             given = tuple([if_then_else(condition, v, none) for v, none in zip(given, reducer.identity)])
         stmts = [*values.store(given), *_exchange(values, self._group(axes, call))]
         for target, value in zip(targets, values.current):
-            assert type(target) is BufferLoad
+            if type(target) is not BufferLoad or target.ty is not value.ty:
+                raise PassError("E374", f"a reduction of {value.ty} over threads into {target}, which is {target.ty}", call.span,
+                                help="the reducer, the values and the elements that receive them have one type")  # fmt: skip
             stmts.append(BufferStore(target.buffer, value, target.indices))
         return fresh_copy(seq(*values.allocated, *stmts))
 
