@@ -271,7 +271,7 @@ def test_dynamic_shapes_of_gathered_arguments_nested_and_flat() -> None:
 
 def test_a_misspelt_argument() -> None:
     message = message_of(MLP(), example_input=(torch.randn(3, 8),))
-    assert "E733" in message and "example_input=" in message and "did you mean example_inputs" in message
+    assert "E717" in message and "example_input" in message and "did you mean example_inputs" in message
 
 
 def test_dynamic_shapes_of_what_has_its_sizes_or_a_single_row() -> None:

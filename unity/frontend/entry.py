@@ -6,13 +6,13 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Never
+from typing import Any
 
 from ..ffi.targets.target import Target
 from ..ffi.tensor import Tensor
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
-from ..support.errors import FrontendError, suggest
+from ..support.errors import FrontendError
 from ..support.lazy import load
 from ..support.options import bool_option
 from ..transform.infra.passes import Pipeline
@@ -53,7 +53,6 @@ def compile(
     calibration: Any = None,
     discard_parameters: bool = False,
     tune: Any = None,
-    **unknown: Never,
 ) -> Any:
     """Compile a module or one function to an ``Executable``, or a torch model to a ``CompiledModel``.
 
@@ -81,12 +80,8 @@ def compile(
     constants of a module are freed likewise. The saved file then holds no module text.
 
     Raises VerifyError, PassError (E987 for calibration), CodegenError, VMError E62x, and FrontendError: E010 to E016 for models,
-    E693, E733, E961, E962, E980, E981 and E989 for arguments.
+    E693, E961, E962, E980, E981 and E989 for arguments.
     """
-    for name in unknown:
-        raise FrontendError(
-            "E733", f"unity.compile has no argument {name}=", help=suggest(name, compile.__kwdefaults__ or ())
-        )  # fmt: skip
     reduction = (
         None if precision is None and calibration is None else load("options").reduction_of(precision, calibration)
     )

@@ -22,13 +22,13 @@ class Walked:
     walked: ClassVar[tuple[tuple[str, str], ...]] = ()
     binds: ClassVar[bool] = False
     """Some fields bind what they hold."""
-    push: ClassVar[Any] = None
-    """``push(node, stack)`` appends what the fields hold, last first; None for nodes that hold none."""
-    rebuilt: ClassVar[Any] = lambda node, visit, define: node
-    """``rebuilt(node, visit, define)``: the node with ``visit`` of its children (``define`` in binding fields), itself if all are
-    the same."""
-    restated: ClassVar[Any] = lambda node, visit: node
-    """``restated(node, visit)``: the same for children in fields that may hold statements; the others stay."""
+    _push_children: ClassVar[Any] = None
+    """``_push_children(node, stack)`` appends what the fields hold, last first; None for nodes that hold none."""
+    _map_children: ClassVar[Any] = lambda node, visit, define: node
+    """``_map_children(node, visit, define)``: the node with ``visit`` of its children (``define`` in binding fields), itself if all
+    are the same."""
+    _map_statements: ClassVar[Any] = lambda node, visit: node
+    """``_map_statements(node, visit)``: the same for children in fields that may hold statements; the others stay."""
 
 
 def collect_held(value: Any, found: list[Any]) -> None:
@@ -82,46 +82,53 @@ def map_held(value: Any, visit: Visit) -> Any:
 
 
 def derive_walks(cls: Any, types: dict[str, str]) -> None:
-    """Give a class ``push``, ``rebuilt`` and ``restated``, which write themselves at their first call. ``types``: annotations of
-    the fields."""
+    """Give a class its ``_push_children``, ``_map_children`` and ``_map_statements``, which write themselves at their first call.
+
+    ``types``: annotations of the fields.
+    """
     if not cls.walked:
         return
 
     def write() -> None:
-        scope: dict[str, Any] = {"cls": cls, "Walked": Walked, "push_held": push_held, "map_held": map_held}
+        scope: dict[str, Any] = {
+            "cls": cls, "Walked": Walked, "push_held": push_held, "map_held": map_held, "__name__": cls.__module__,
+        }  # fmt: skip
         exec(_source(cls, types), scope)
-        cls.push, cls.rebuilt, cls.restated = staticmethod(scope["push"]), scope["rebuilt"], scope["restated"]
+        cls._push_children = staticmethod(scope["_push_children"])
+        cls._map_children, cls._map_statements = scope["_map_children"], scope["_map_statements"]
 
-    def push(node: Any, stack: list[Any]) -> None:
+    def push_children(node: Any, stack: list[Any]) -> None:
         write()
-        cls.push(node, stack)
+        cls._push_children(node, stack)
 
-    def rebuilt(node: Any, visit: Visit, define: Visit) -> Any:
+    def map_children(node: Any, visit: Visit, define: Visit) -> Any:
         write()
-        return cls.rebuilt(node, visit, define)
+        return cls._map_children(node, visit, define)
 
-    def restated(node: Any, visit: Visit) -> Any:
+    def map_statements(node: Any, visit: Visit) -> Any:
         write()
-        return cls.restated(node, visit)
+        return cls._map_statements(node, visit)
 
     cls.binds = any([role in BINDING for _, role in cls.walked])
-    cls.push, cls.rebuilt, cls.restated = staticmethod(push), rebuilt, restated
+    cls._push_children = staticmethod(push_children)
+    cls._map_children, cls._map_statements = map_children, map_statements
 
 
 def _source(cls: Any, types: dict[str, str]) -> str:
-    push = ["def push(node, stack):"]
+    lines = ["def _push_children(node, stack):"]
     for name, _ in reversed(cls.walked):
         kind, optional = _kind(types[name])
         if optional or kind == "any":
-            push += [f"    value = node.{name}", "    if value is not None:"]
+            lines += [f"    value = node.{name}", "    if value is not None:"]
         held = {"node": f"stack.append(node.{name})", "tuple": f"stack += node.{name}[::-1]"}
-        push.append("    " * (1 + (optional or kind == "any")) + held.get(kind, "push_held(value, stack)"))
+        lines.append("    " * (1 + (optional or kind == "any")) + held.get(kind, "push_held(value, stack)"))
     ways = {name: "define" if role in BINDING else "visit" for name, role in cls.walked}
-    stating = {
+    holding_statements = {
         name: "visit" for name in ways if _kind(types[name])[0] == "any" or re.search(r"\b(Stmt|Block)\b", types[name])
     }
-    rebuilt = _rebuilding(cls, "rebuilt(node, visit, define)", ways, types)
-    return "\n".join([*push, *rebuilt, *_rebuilding(cls, "restated(node, visit)", stating, types)])
+    lines += _rebuilding(cls, "_map_children(node, visit, define)", ways, types)
+    lines += _rebuilding(cls, "_map_statements(node, visit)", holding_statements, types)
+    return "\n".join(lines)
 
 
 def _rebuilding(cls: Any, head: str, ways: dict[str, str], types: dict[str, str]) -> list[str]:

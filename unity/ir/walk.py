@@ -43,8 +43,8 @@ _DONE = object()
 def children(node: Node) -> list[Node]:
     """Nodes held by the fields (definitions included, dict values too), in order; references are listed, not entered."""
     found: list[Node] = []
-    if node.push is not None:
-        node.push(node, found)
+    if node._push_children is not None:
+        node._push_children(node, found)
         found.reverse()
     return found
 
@@ -54,7 +54,7 @@ def rebuild(node: Any, visit: Visit, define: Visit | None = None) -> Any:
 
     Binding fields come first, so that what a node binds is known before its other children are visited.
     """
-    return _flat(node, node.rebuilt(visit, define or visit))
+    return _flat(node, node._map_children(visit, define or visit))
 
 
 def _flat(node: Any, made: Any) -> Any:
@@ -93,7 +93,7 @@ class Rewriter:
         entered = self.enter(node)
         if entered is not None:
             return entered
-        if node.push is None:
+        if node._push_children is None:
             return self.leave(node)
         if self.fresh and node.binds:
             for var in _given(node):
@@ -166,7 +166,7 @@ class StatementRewriter(Rewriter):
         if isinstance(node, Expr):
             return node
         entered = self.enter(node)
-        return self.leave(_flat(node, node.restated(self.visit))) if entered is None else entered
+        return self.leave(_flat(node, node._map_statements(self.visit))) if entered is None else entered
 
 
 def rewrite(node: Tree, rules: Mapping[type, Visit]) -> Tree:
@@ -226,7 +226,7 @@ def nodes_in(root: Node, seen: set[int] | None = None) -> list[Any]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        push = node.push
+        push = node._push_children
         if push is None:
             found.append(node)
         else:

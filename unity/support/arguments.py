@@ -114,9 +114,8 @@ def _is_callers(error: BaseException) -> bool:
     trace = error.__traceback__
     trace = trace.tb_next if trace is not None else None
     while trace is not None:
-        owner = str(trace.tb_frame.f_globals.get("__name__", _PACKAGE)).partition(".")[
-            0
-        ]  # code made of texts has no name
+        module = trace.tb_frame.f_globals.get("__name__", _PACKAGE)  # code made of texts has no name
+        owner = str(module).partition(".")[0]
         if owner != _PACKAGE and owner not in _LIBRARIES:
             return True
         trace = trace.tb_next
@@ -139,10 +138,8 @@ def explained(
                 return fault
     what = ", ".join([short(v) for v in (*args, *kwargs.values())])
     reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if isinstance(error, RuntimeError) and not isinstance(
-        error, RecursionError
-    ):  # of a library, which says what it means
-        return None
+    if isinstance(error, RuntimeError) and not isinstance(error, RecursionError):
+        return None  # of a library, which says what it means
     made = PlaceError if isinstance(error, IndexError) else ArgumentError
     return made("E717", f"{_name(function)}: cannot work with {what or 'what it is given'} ({reason})",
                          help=_usage(function))  # fmt: skip
