@@ -130,7 +130,7 @@ class BlockBuilder:
 
     def end_sequence(self, result: Expr) -> SeqExpr:
         """Close the innermost sequence with the value ``result``."""
-        result = self._leaf(result)
+        result = self._bound_leaf(result)
         frame = self._frames.pop()
         frame.close_block()
         return SeqExpr(tuple(frame.blocks), result)
@@ -203,7 +203,11 @@ class BlockBuilder:
         """Bind the normalised ``expr`` to a fresh variable named after ``name_hint`` and return it; ``output``: visible outside the
         dataflow block.
         """
-        value = self.normalize(expr)
+        with self.sharing(), deep_recursion():
+            return self._emit(expr, name_hint, output)
+
+    def _emit(self, expr: Expr, name_hint: str = "", output: bool = False) -> Var:
+        value = self._normalize(expr)
         frame = self._frame()
         inside = frame.dataflow and not output
         name = self._names.fresh(name_hint or ("lv" if inside else "gv"))
@@ -227,13 +231,13 @@ class BlockBuilder:
             if self._params:
                 raise VerifyError("E303", "the parameters are given twice", help="give them to bb.function alone")
             self._params = (params,) if isinstance(params, Var) else tuple(params)
-        self._result = self._leaf(expr)
+        self._result = self._bound_leaf(expr)
 
     def match_cast(self, value: Expr, target: Type, name_hint: str = "", output: bool = False) -> Var:
         """Bind ``match_cast(value, target)`` as ``emit`` does (``name_hint``, ``output``). Raises TypeRuleError E206 if it can
         never hold.
         """
-        leaf = self._leaf(value)
+        leaf = self._bound_leaf(value)
         if is_subtype(leaf.ty, target) is Answer.NO:
             raise TypeRuleError(
                 "E206", f"a value of type {leaf.ty} never has type {target}", getattr(value, "span", None)
@@ -272,6 +276,11 @@ class BlockBuilder:
         with self.sharing(), deep_recursion():
             return self._normalize(expr)
 
+    def _bound_leaf(self, expr: Expr) -> Expr:
+        """A variable or constant of the value of ``expr``."""
+        with self.sharing(), deep_recursion():
+            return self._leaf(expr)
+
     def _normalize(self, expr: Expr) -> Expr:
         if type(expr) is Call:
             return self._call(expr)
@@ -304,7 +313,7 @@ class BlockBuilder:
         known = self._shared.get(id(expr)) if self._shared is not None else None
         if known is not None and known[0] is expr:
             return known[1]
-        var = self.emit(expr)
+        var = self._emit(expr)
         if self._shared is not None and (type(expr) is not Call or is_pure_call(expr)):
             self._shared[id(expr)] = (expr, var)
         return var

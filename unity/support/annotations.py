@@ -44,18 +44,26 @@ def fits(hint: Any, exact: bool = True) -> Check | None:
         )
     if origin is collections.abc.Callable:
         return callable
-    if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
+    if origin in _MAPPINGS:
         key, entry = [fits(a, exact) for a in args]
         return lambda value: (
             isinstance(value, origin)
             and all([(key is None or key(k)) and (entry is None or entry(v)) for k, v in value.items()])
         )
-    if isinstance(origin, type) and issubclass(origin, collections.abc.Collection):
+    if origin in _COLLECTIONS:
         item = fits(args[0], exact)
         return lambda value: isinstance(value, origin) and (item is None or all([item(v) for v in value]))
     if isinstance(origin, type):
         hint = origin
     return _has_class((hint,), exact) if _is_class(hint) else None
+
+
+_MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+_COLLECTIONS = (
+    tuple, list, set, frozenset, collections.abc.Collection, collections.abc.Sequence, collections.abc.MutableSequence,
+    collections.abc.Set, collections.abc.MutableSet,
+)  # fmt: skip
+"""Compared by identity: to ask whether a class is a subclass of an abstract one takes much of a small stack of C."""
 
 
 def _is_class(hint: Any) -> bool:
