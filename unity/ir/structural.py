@@ -15,9 +15,8 @@ from ..support.recursion import deep_recursion
 from .binders import bound_symbols
 from .buffer import Buffer
 from .expr import GlobalVar, IntImm, Op, Var
-from .field_walks import BINDING, DEF
 from .module import IRModule
-from .node import ASIDE, DERIVED, LEAF, Node
+from .node import ASIDE, BINDING, DEF, DERIVED, LEAF, Node
 from .scalar import Binary, Let
 from .stmt import DeclBuffer
 from .types import PrimType

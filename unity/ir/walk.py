@@ -10,10 +10,9 @@ from ..support.recursion import deep_recursion
 from .binders import bound_symbols
 from .buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from .expr import Binding, BindingBlock, DataflowVar, IntImm, MatchCast, ShapeExpr, Var, VarBinding
-from .field_walks import BINDING, DEF, OWN
 from .function import Function, PrimFunc
 from .module import IRModule
-from .node import Node
+from .node import BINDING, DEF, OWN, Node
 from .scalar import Binary
 from .stmt import Block, DeclBuffer, SeqStmt, Stmt, flat_statements
 from .types import Expr, Type

@@ -168,7 +168,7 @@ def guarded(function: _T) -> _T:
                 raise
             raise found from error
 
-    call.is_guarded = True  # type: ignore[attr-defined]
+    call.__dict__["is_guarded"] = True
     return typing.cast(_T, call)
 
 
@@ -200,7 +200,7 @@ def checked(function: _T) -> _T:
             raise wrong
         return run(*args, **kwargs)
 
-    call.is_guarded = True  # type: ignore[attr-defined]
+    call.__dict__["is_guarded"] = True
     return typing.cast(_T, call)
 
 

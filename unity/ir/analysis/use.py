@@ -21,9 +21,8 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..field_walks import BINDING, DEF, OWN
 from ..function import Function, PrimFunc
-from ..node import Node, same_items
+from ..node import BINDING, DEF, OWN, Node, same_items
 from ..scalar import BufferLoad
 from ..stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer
 from ..types import Expr, PrimType
