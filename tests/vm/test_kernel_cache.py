@@ -59,7 +59,7 @@ def test_other_programs_and_pipelines_are_other_entries(lowered):
     assert len(lowered) == 2
     result(tir_pipeline=CHECKED_CPU_PIPELINE)
     assert len(lowered) == 3
-    result(target="llvm -mcpu=x86-64-v3")
+    result(target="llvm -mcpu=penryn")
     assert len(lowered) == 4
 
 

@@ -114,7 +114,7 @@ def test_other_modules_and_options_are_other_entries(built):
     assert count(module(text=CONVOLUTION.replace("gv", "result")))[0] == 1  # other names
     assert count(module(w=unity.tensor(np.ones((20, 3, 5, 5), "float32"))))[0] == 1
     assert count(module(), exec_mode="bytecode")[0] == 1
-    assert count(module(), target="llvm -mcpu=x86-64-v3")[0] == 1
+    assert count(module(), target="llvm -mcpu=penryn")[0] == 1
     assert count(module(), tir_pipeline=CHECKED_CPU_PIPELINE)[0] == 1
     assert count(module(), pipeline=DEFAULT_PIPELINE.without("fuse_ops"))[0] == 1
     assert count(module(), pipeline="fold_constant{max_bytes=4096}," + str(DEFAULT_PIPELINE))[0] == 1
