@@ -162,11 +162,9 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
 
 
 def _lanes(nest: Nest, update: Update, columns: For, loops: list[For], full: int) -> int:
-    """Elements of a vector. Of lines that fill next to nothing of a register, but most of the least vector: those of that, where
-    neither other lines nor the reduction would fill more."""
-    length, steps = extent_of(columns), [extent_of(loop) for loop in nest.loops if update.kinds[loop.loop_var] == "R"]
-    is_short = 2 * length < min(full, 8) and 4 * length >= 3 * LEAST_LANES and max(steps) <= LEAST_LANES
-    is_alone = is_short and all([step_of(update, loop, columns) is None for loop in loops])
+    """Elements of a vector: of the least one for lines that fill most of it, where no other lines go into the same vector."""
+    fills_least = 3 * LEAST_LANES <= 4 * extent_of(columns) < 4 * LEAST_LANES
+    is_alone = fills_least and all([step_of(update, loop, columns) is None for loop in loops])
     return choose_lanes(nest.realize.block, full, min(full, LEAST_LANES) if is_alone else full)
 
 
