@@ -18,8 +18,6 @@ from ..ffi.machine_code.objects import CompileOptions, code_name, compile_ir, pa
 from ..ffi.native import checksum, native_helpers, pool
 from ..ffi.native.pool_ir import pool_ir
 from ..ffi.runtime import python_kernels
-from ..ffi.runtime.cpu_runtime import CPU_RUNTIME
-from ..ffi.runtime.cuda_runtime import CUDA_RUNTIME
 from ..ffi.runtime.runtime import DRIVER, runtime_of
 from ..ffi.targets.target import runnable_processor
 from .executable.entry import plan_entry
@@ -60,7 +58,7 @@ def own_code(executable: Executable) -> Texts:
             for signature in program.kernels.values():
                 texts |= _entries(spec_of_kernel(signature, device), signature.result, False, on_device)
     sections = {name: runtime_of(name) for name in executable.objects if name != DRIVER}
-    if foreign_sections(sections, device) or any([r not in (CPU_RUNTIME, CUDA_RUNTIME) for r in sections.values()]):
+    if foreign_sections(sections, device) or not all([runtime.brings_entries for runtime in sections.values()]):
         for name, signature in program.kernels.items():
             texts[python_kernels.word_kernel_ir(program.symbol(name), signature)] = python_kernels.OPTIONS
     return texts

@@ -32,5 +32,5 @@ def _link(engine: Engine, objects: list[bytes], kernels: Mapping[str, KernelSign
         engine.add_object(part)
 
 
-CPU_RUNTIME = Runtime(CPU_KIND, "kernels", _link)
+CPU_RUNTIME = Runtime(CPU_KIND, "kernels", _link, brings_entries=True)
 register_runtime(CPU_RUNTIME)

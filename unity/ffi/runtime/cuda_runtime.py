@@ -90,5 +90,5 @@ def _fits(arch: str, own: int) -> bool:
     return _capability(arch) == own if arch.endswith("a") else _capability(arch) <= own
 
 
-CUDA_RUNTIME = Runtime(CUDA_KIND, "cuda", _link)
+CUDA_RUNTIME = Runtime(CUDA_KIND, "cuda", _link, brings_entries=True)
 register_runtime(CUDA_RUNTIME)

@@ -23,11 +23,15 @@ raw entry there. An object file brings its entries along; ``python_kernels`` mak
 
 @dataclass(slots=True, frozen=True)
 class Runtime:
-    """``device``: where code runs; ``section``: the part of a saved program that holds it; ``link``: see ``Link``."""
+    """``device``: where code runs; ``section``: the part of a saved program that holds it; ``link``: see ``Link``.
+
+    ``brings_entries``: the section's objects are machine code with the raw entries in it; ``python_kernels`` makes none of them.
+    """
 
     device: DeviceKind
     section: str
     link: Link
+    brings_entries: bool = False
 
 
 RUNTIMES: dict[str, Runtime] = {}

@@ -46,10 +46,10 @@ def chosen(body: Stmt) -> Chosen | None:
         return None
     values = tuple([pick.false_value for pick in picks])
     written = {store.buffer for store in stores}
-    apart = all([load.buffer not in written for value in values for load in collect(value, BufferLoad)])
-    kept = all([is_cell(pick.true_value, store) for pick, store in zip(picks, stores)])
+    disjoint = all([load.buffer not in written for value in values for load in collect(value, BufferLoad)])
+    keeps_cell = all([is_cell(pick.true_value, store) for pick, store in zip(picks, stores)])
     same = all([structural_equal(pick.cond, picks[0].cond) for pick in picks])
-    prefers = _order(picks[0].cond, stores, values) if apart and kept and same and _at_once(body) else None
+    prefers = _order(picks[0].cond, stores, values) if disjoint and keeps_cell and same and _at_once(body) else None
     if prefers is None:
         return None
 
@@ -66,7 +66,7 @@ def chosen(body: Stmt) -> Chosen | None:
 def _at_once(body: Stmt) -> bool:
     """True if no store reads a cell that one before it has written: the cells are read by what is bound."""
     stores = [stmt for stmt in body.stmts if type(stmt) is BufferStore] if type(body) is SeqStmt else []
-    before = [{store.buffer for store in stores[:place]} for place in range(len(stores))]
+    before = [{store.buffer for store in stores[:index]} for index in range(len(stores))]
     return not [
         load for store, done in zip(stores, before) for load in collect(store.value, BufferLoad) if load.buffer in done
     ]
@@ -99,9 +99,9 @@ def _comparison(
     cond: Compare, kinds: tuple[type, ...], stores: Sequence[BufferStore], values: Sequence[Expr]
 ) -> _Prefers | None:
     """A comparison of the old and the new value of one result."""
-    for place, (store, value) in enumerate(zip(stores, values)):
+    for index, (store, value) in enumerate(zip(stores, values)):
         if type(cond) in kinds and is_cell(cond.a, store) and structural_equal(cond.b, value):
-            return lambda cells, news: with_fields(cond, a=cells[place], b=news[place])
+            return lambda cells, news: with_fields(cond, a=cells[index], b=news[index])
         if type(cond) in kinds and is_cell(cond.b, store) and structural_equal(cond.a, value):
-            return lambda cells, news: with_fields(cond, a=news[place], b=cells[place])
+            return lambda cells, news: with_fields(cond, a=news[index], b=cells[index])
     return None
