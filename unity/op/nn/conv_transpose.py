@@ -1,13 +1,15 @@
 """Transposed convolution: the map whose matrix is the transpose of a convolution's.
 
 Layouts as in conv.py; the weight is IOHW (input channels first). Every output gathers what reaches it, so outputs are
-independent of each other. With stride s it is s convolutions of stride one along each axis, whose results interleave.
+independent of each other. With stride s it is s convolutions of stride one along each axis, whose results interleave. Each has the
+taps that reach it and no others, so an infinite or NaN element spoils what it reaches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -76,20 +78,35 @@ def _type(rank: int) -> Any:
 
 
 @dataclass(slots=True, frozen=True)
-class Phases:
-    """One axis of a transposed convolution as ``stride`` interleaved convolutions of stride one over ``taps`` taps each.
+class Group:
+    """``count`` phases from ``start`` on, each over ``taps`` taps: tap t of phase p is element t * stride + p of the kernel."""
 
-    Place p of the uncropped result belongs to phase p % stride and reads elements p // stride - tap * dilation. ``first``: the
-    least p // stride computed; ``low``, ``high``: border the data needs; ``offset``: what is cropped before the result.
+    start: int
+    count: int
+    taps: int
+
+
+@dataclass(slots=True, frozen=True)
+class Phases:
+    """One axis of a transposed convolution as ``stride`` interleaved convolutions of stride one.
+
+    Place p of the uncropped result belongs to phase p % stride and reads elements p // stride - tap * dilation. Where the
+    stride does not divide the kernel, the first phases have a tap more: two groups, and nothing is multiplied by zeros.
+    ``first``: the least p // stride computed; ``reach``: elements before it that the most taps read; ``high``: border the
+    data needs behind; ``offset``: what is cropped before the result.
     """
 
     stride: int
     dilation: int
-    taps: int
+    groups: tuple[Group, ...]
     first: int
-    low: int
+    reach: int
     high: int
     offset: int
+
+    def low(self, taps: int) -> int:
+        """Border that this many taps need before the data."""
+        return (taps - 1) * self.dilation - self.first
 
 
 def phases(call: Call, kernel: Sequence[Expr]) -> list[Phases] | None:
@@ -103,11 +120,13 @@ def phases(call: Call, kernel: Sequence[Expr]) -> list[Phases] | None:
         stride, step = strides[axis], dilation[axis]
         if type(size) is not IntImm or size.value < 1 or (stride > 1 and step > 1):
             return None
-        taps = -(-size.value // stride)
-        reach = (taps - 1) * step
+        taps, longer = divmod(size.value, stride)
+        pair = Group(0, longer, taps + 1), Group(longer, stride - longer, taps)
+        groups = tuple([g for g in pair if g.count])
+        first = min(before[axis] // stride, min([g.taps - 1 for g in groups if g.taps]) * step)
         last = ((size.value - 1) * step - after[axis] + extra[axis]) // stride
-        first = min(before[axis] // stride, reach)
-        result.append(Phases(stride, step, taps, first, reach - first, max(0, last), before[axis] - first * stride))
+        reach = (groups[0].taps - 1) * step
+        result.append(Phases(stride, step, groups, first, reach, max(0, last), before[axis] - first * stride))
     return result
 
 
@@ -142,40 +161,57 @@ def _by_phases(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: A
     if parts is None:
         return None
     zero = te.const(0, x.dtype)
-    padded = pad_tensor(x, data[2:], [p.low for p in parts], [p.high for p in parts], zero)
-    lacking = [p.taps * p.stride - w.shape[kernel[2 + n]].value for n, p in enumerate(parts)]
-    taps = pad_tensor(w, kernel[2:], [0] * rank, lacking, te.const(0, w.dtype))
-    rs = [te.reduce_axis((0, p.taps), f"r{'dhw'[3 - rank + n]}") for n, p in enumerate(parts)]
-    split = [n for n, p in enumerate(parts) if p.stride > 1]
+    padded = pad_tensor(x, data[2:], [p.reach - p.first for p in parts], [p.high for p in parts], zero)
     shape = list(result_dims(call))
     for n, p in enumerate(parts):
-        reach = padded.shape[data[2 + n]] + -(p.taps - 1) * p.dilation
-        shape[out[2 + n]] = reach if n in split else shape[out[2 + n]]
+        if p.stride > 1:
+            shape[out[2 + n]] = padded.shape[data[2 + n]] - p.reach
 
-    def body(*i: te.Value) -> te.Value:
-        phase = dict(zip(split, i))
-        position = i[len(split) :]
-        channel, feature = ends(position[out[1]])
-        index: dict[int, Any] = {data[0]: position[out[0]], data[1]: channel}
-        tap: dict[int, Any] = {kernel[0]: channel, kernel[1]: feature}
-        for n, p in enumerate(parts):
-            shift = 0 if n in split else p.offset
-            index[data[2 + n]] = position[out[2 + n]] + (shift + (p.taps - 1) * p.dilation) - rs[n] * p.dilation
-            tap[kernel[2 + n]] = rs[n] * p.stride + phase[n] if n in split else rs[n]
-        return te.sum(upcast_product(padded, index, taps, tap, acc_dtype), axis=[rc, *rs])
+    def part(groups: Sequence[Group]) -> te.Tensor | None:
+        """The results of the phases of one group along each axis; None where they have no taps."""
+        if not all([g.taps for g in groups]):
+            return None
+        rs = [te.reduce_axis((0, g.taps), f"r{'dhw'[3 - rank + n]}") for n, g in enumerate(groups)]
+        several = [n for n, g in enumerate(groups) if g.count > 1]
 
-    result = te.compute([*[parts[n].stride for n in split], *shape], body, f"conv{rank}d_transpose")
-    if not split:
-        return result
+        def body(*i: te.Value) -> te.Value:
+            phase = dict(zip(several, i))
+            position = i[len(several) :]
+            channel, feature = ends(position[out[1]])
+            index: dict[int, Any] = {data[0]: position[out[0]], data[1]: channel}
+            tap: dict[int, Any] = {kernel[0]: channel, kernel[1]: feature}
+            for n, (p, g) in enumerate(zip(parts, groups)):
+                shift = p.reach if p.stride > 1 else p.reach + p.offset
+                index[data[2 + n]] = position[out[2 + n]] + shift - rs[n] * p.dilation
+                tap[kernel[2 + n]] = rs[n] * p.stride + (phase[n] + g.start if n in phase else g.start)
+            return te.sum(upcast_product(padded, index, w, tap, acc_dtype), axis=[rc, *rs])
+
+        return te.compute([*[groups[n].count for n in several], *shape], body, f"conv{rank}d_transpose")
+
+    results = {groups: part(groups) for groups in product(*[p.groups for p in parts])}
+    if all([p.stride == 1 for p in parts]):
+        return next(iter(results.values()))
 
     def interleaved(*i: te.Value) -> te.Value:
-        position = list(i)
-        phase = []
-        for n in split:
-            full = i[out[2 + n]] + parts[n].offset
-            phase.append(full % parts[n].stride)
-            position[out[2 + n]] = full // parts[n].stride
-        return result[[*phase, *position]]
+        position, phase = list(i), []
+        for n, p in enumerate(parts):
+            full = i[out[2 + n]] + p.offset
+            phase.append(full % p.stride)
+            if p.stride > 1:
+                position[out[2 + n]] = full // p.stride
+
+        def choose(groups: tuple[Group, ...]) -> te.Value:
+            """The element, of the groups chosen along the first axes."""
+            n = len(groups)
+            if n < rank:
+                short, *longer = [choose((*groups, g)) for g in reversed(parts[n].groups)]
+                return te.if_then_else(phase[n] < parts[n].groups[0].count, longer[0], short) if longer else short
+            source = results[groups]
+            if source is None:
+                return te.const(0, acc_dtype)
+            return source[[*[phase[k] - g.start for k, g in enumerate(groups) if g.count > 1], *position]]
+
+        return choose(())
 
     return te.compute(result_dims(call), interleaved, "interleaved")
 

@@ -1,32 +1,35 @@
-"""A transposed convolution as a convolution with channels last that computes all its phases, and their interleaving.
+"""A transposed convolution as convolutions with channels last that compute its phases, and their interleaving.
 
-Rewrite, for stride s and a kernel of K taps: ``y = R.nn.conv2d_transpose(x, w)`` -> ``p = R.nn.conv2d(x, w1)`` with s * s times
-the output channels and ceil(K / s) taps along each axis, then reshape, permute_dims, reshape, strided_slice. ``w1`` is computed
-from the weight by operators that ``fold_constant`` evaluates. Which phase reads what: ``unity/op/nn/conv_transpose.py``.
+Rewrite, for stride s that divides the kernel of K taps: ``y = R.nn.conv2d_transpose(x, w)`` -> ``p = R.nn.conv2d(x, w1)`` with
+s * s times the output channels and K / s taps along each axis, then reshape, permute_dims, reshape, strided_slice. Where s does
+not divide K, some phases have a tap more: a convolution for each number of taps along each axis, and R.concat of the phases.
+``w1`` is computed from the weight by operators that ``fold_constant`` evaluates. Which phase reads what:
+``unity/op/nn/conv_transpose.py``.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from ....ir.build import const, mul
 from ....ir.builder import make_call
-from ....ir.expr import Call, IntImm, Var, op
+from ....ir.expr import Call, IntImm, Tuple, Var, op
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
 from ....op.common.channels_last import channels_first_layout, channels_last_layout
 from ....op.common.type_rules import int_attr
 from ....op.manipulate.manipulate import flip, permute_dims, reshape
-from ....op.manipulate.slicing import strided_slice
+from ....op.manipulate.slicing import concat, strided_slice
 from ....op.nn.attention import pad
-from ....op.nn.conv_transpose import Phases, phases
+from ....op.nn.conv_transpose import Group, Phases, phases
 
 Emit = Callable[[Expr], Var]
 
 
 def phase_features(call: Call) -> int | None:
-    """Output channels times phases of a transposed convolution in the standard layouts, without groups and of known sizes but
-    for the batch; None for others."""
+    """Output channels times phases that one convolution computes, of a transposed convolution in the standard layouts,
+    without groups and of known sizes but for the batch; None for others."""
     if not isinstance(call.ty, TensorType) or call.ty.ndim < 3:
         return None
     rank = call.ty.ndim
@@ -39,9 +42,7 @@ def phase_features(call: Call) -> int | None:
     if parts is None or not all([type(n) is IntImm for n in (*shape, *places)]):
         return None
     features: int = shape[1].value  # type: ignore[attr-defined]
-    for part in parts:
-        features *= part.stride
-    return features
+    return features * math.prod([p.groups[0].count for p in parts])
 
 
 def as_convolution(call: Call, form: Expr | None, emit: Emit) -> Expr:
@@ -55,7 +56,6 @@ def as_convolution(call: Call, form: Expr | None, emit: Emit) -> Expr:
     assert parts is not None
     attrs = {
         "strides": (1,) * len(parts),
-        "padding": (*[p.low for p in parts], *[p.high for p in parts]),
         "dilation": tuple([p.dilation for p in parts]),
         "groups": 1,
         "data_layout": space if form is None else channels_last_layout(rank),
@@ -63,40 +63,64 @@ def as_convolution(call: Call, form: Expr | None, emit: Emit) -> Expr:
         "out_layout": channels_last_layout(rank),
         "out_dtype": call.attrs.get("out_dtype"),
     }
-    kernel = emit(_kernel(call.args[1], shape, parts, emit))
-    conv = op(f"R.nn.conv{rank - 2}d")
-    made: Expr = make_call(conv, [call.args[0] if form is None else form, kernel], attrs, (), call.span)
-    return _cropped(_interleaved(made, shape[1], parts, emit), call, parts, emit)
+
+    def conv(*groups: Group) -> Expr:
+        """The phases of these groups."""
+        kernel = emit(_kernel(call.args[1], shape, parts, groups, emit))
+        border = (*[p.low(g.taps) for p, g in zip(parts, groups)], *[p.high for p in parts])
+        source = call.args[0] if form is None else form
+        made: Expr = make_call(
+            op(f"R.nn.conv{rank - 2}d"), [source, kernel], {**attrs, "padding": border}, (), call.span
+        )
+        if all([p.stride == 1 for p in parts]):
+            return made
+        value = emit(made)
+        batch, *places, _ = dims(value.ty) or ()
+        return reshape(value, [batch, *places, *[g.count for g in groups], shape[1]])
+
+    def chosen(groups: tuple[Group, ...]) -> Expr:
+        """The phases along the axes behind those whose group is chosen: joined, zeros where there are no taps."""
+        n = len(groups)
+        if n == len(parts):
+            return conv(*groups)
+        made = [chosen((*groups, g)) for g in parts[n].groups if g.taps]
+        if not parts[n].groups[-1].taps:
+            widths = [0, 0] * (2 * rank - 2)  # batch, places, phases, channels
+            widths[2 * (rank - 1 + n) + 1] = parts[n].groups[-1].count
+            return pad(emit(made[0]), widths)
+        return made[0] if len(made) == 1 else concat(Tuple(tuple([emit(m) for m in made])), axis=rank - 1 + n)
+
+    return _cropped(_interleaved(chosen(()), shape[1], parts, emit), call, parts, emit)
 
 
-def _kernel(weight: Expr, shape: Sequence[Expr], parts: Sequence[Phases], emit: Emit) -> Expr:
-    """The weight (I, O, spatial...) as (taps..., I, phases * O): taps from the last to the first."""
-    sizes = [n.value for n in shape if type(n) is IntImm]
-    lacking = [p.taps * p.stride - k for p, k in zip(parts, sizes[2:])]
+def _kernel(weight: Expr, shape: Sequence[Expr], parts: Sequence[Phases], groups: Sequence[Group], emit: Emit) -> Expr:
+    """The weight (I, O, spatial...) as (taps..., I, phases * O), of some groups of phases: taps from the last to the first."""
+    count, sizes = len(parts), [n.value for n in shape if type(n) is IntImm]
+    lacking = [n for p, k in zip(parts, sizes[2:]) for n in (0, -k % p.stride)]
     if any(lacking):
-        weight = emit(pad(weight, (0, 0, 0, 0, *[n for missing in lacking for n in (0, missing)])))
-    split = emit(reshape(weight, [*sizes[:2], *[n for p in parts for n in (p.taps, p.stride)]]))
-    count = len(parts)
-    for axis in range(count):
-        split = emit(flip(split, axis=2 + 2 * axis))
-    order = [*[2 + 2 * a for a in range(count)], 0, *[3 + 2 * a for a in range(count)], 1]
-    features = sizes[1]
-    for p in parts:
-        features *= p.stride
-    return reshape(emit(permute_dims(split, axes=order)), [*[p.taps for p in parts], sizes[0], features])
+        weight = emit(pad(weight, (0, 0, 0, 0, *lacking)))
+    rows = [n for p, k in zip(parts, sizes[2:]) for n in (-(-k // p.stride), p.stride)]
+    weight = emit(reshape(weight, [*sizes[:2], *rows]))
+    end = [n for g in groups for n in (g.taps, g.start + g.count)]
+    axes, begin = list(range(2, 2 + 2 * count)), [n for g in groups for n in (0, g.start)]
+    weight = emit(strided_slice(weight, axes, begin, end))
+    for axis in axes[::2]:
+        weight = emit(flip(weight, axis=axis))
+    weight = emit(permute_dims(weight, axes=[*axes[::2], 0, *axes[1::2], 1]))
+    features = sizes[1] * math.prod([g.count for g in groups])
+    return reshape(weight, [*[g.taps for g in groups], sizes[0], features])
 
 
 def _interleaved(value: Expr, features: Expr, parts: Sequence[Phases], emit: Emit) -> Expr:
-    """(batch, places..., phases * O) as (batch, places * strides..., O)."""
+    """(batch, places..., strides..., O) as (batch, places * strides..., O)."""
     if all([p.stride == 1 for p in parts]):
         return value
     value = emit(value)
-    batch, *places, _ = dims(value.ty) or ()
     count = len(parts)
-    apart = emit(reshape(value, [batch, *places, *[p.stride for p in parts], features]))
+    batch, *places = (dims(value.ty) or ())[: 1 + count]
     order = [0, *[n for a in range(count) for n in (1 + a, 1 + count + a)], 1 + 2 * count]
     whole = [mul(n, const(p.stride, "int64")) for n, p in zip(places, parts)]
-    return reshape(emit(permute_dims(apart, axes=order)), [batch, *whole, features])
+    return reshape(emit(permute_dims(value, axes=order)), [batch, *whole, features])
 
 
 def _cropped(value: Expr, call: Call, parts: Sequence[Phases], emit: Emit) -> Expr:
