@@ -14,6 +14,8 @@ Not here: the choice of products and tiles (`pipelined_tiles.py`); what a thread
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .....ir.analysis.threads import MIN_BLOCKS_PER_SM, OWN_BARRIERS
 from .....ir.buffer import Buffer
 from .....ir.build import add, buffer_load, ceildiv, const, eq, floordiv, floormod, lt, minimum, mul, select, sub
@@ -24,7 +26,7 @@ from ....tir.threads.inject_software_pipeline import ASYNC_SCOPE
 from ..common.nests import INT, buffer_of
 from .product import Product, extent_of
 from .thread_tile_parts import SHARED, Part, Step, ThreadTile, buffers_of, parts_of
-from .tile_blocks import VECTOR, WARP, Position, do, fill, launch, loop, registers, store_width, write
+from .tile_blocks import VECTOR, WARP, Position, do, fill, launch, loop, registers, store_width, vector, write
 from .tile_sides import Side, sum_of
 
 
@@ -52,7 +54,7 @@ def kernel(product: Product, tile: ThreadTile, left: Side, right: Side, group: i
         begin = seq(*[part.loads(const(0, INT), Step(const(0, INT), 1, 0)) for part in parts])
         body = seq(
             loop("s", ahead, copies, "serial"),
-            loop("e", count, lambda e: BufferStore(sums, product.first, (e,))),
+            _rows(tile, lambda i, j: BufferStore(sums, product.first, (sum_of(mul(i, tile.thread_columns), j),))),
             _await_copies(tile),
             begin if type(k_tiles) is IntImm else IfThenElse(lt(0, k_tiles), begin),
             loop("k_tile", k_tiles, k_tile, "serial"),
@@ -105,13 +107,18 @@ def _steps(tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, slot: Expr,
 def _multiply(tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, step: Step) -> Stmt:
     """The products of a step that a thread adds to its sums."""
 
-    def multiply(i: Expr, j: Expr) -> Stmt:
-        at = (add(mul(i, tile.thread_columns), j),)
-        term = mul(parts[0].value(i, step), parts[1].value(j, step))
+    def multiply(i: Expr, j: Expr | None) -> Stmt:
+        at = (sum_of(mul(i, tile.thread_columns), j),)
+        term = mul(parts[0].value(i, step), parts[1].value(sum_of(j), step))
         total = BufferStore(sums, add(buffer_load(sums, *at), term), at)
         return AttrStmt(const(0, "int32"), "reduction", 1, total)
 
-    return loop("i", tile.thread_rows, lambda i: loop("j", tile.thread_columns, lambda j: multiply(i, j)))
+    return _rows(tile, multiply)
+
+
+def _rows(tile: ThreadTile, body: Callable[[Expr, Expr | None], Stmt]) -> Stmt:
+    """A statement for each row of a thread's sums, of all its columns: LLVM has a vector to look at instead of each sum."""
+    return loop("i", tile.thread_rows, lambda i: vector(tile.thread_columns, lambda j: body(i, j)))
 
 
 def _finish(product: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, pos: Position) -> Stmt:
