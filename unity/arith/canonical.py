@@ -120,7 +120,7 @@ class Canonical:
         if whole:
             return plus(whole, self.floordiv(rest, b)) if rest else whole
         bound_b = self.known.bound(b)
-        if bound_b.low > 0 and self.known.bound(a).low >= 0 and self._less(a, b):
+        if bound_b.low > 0 and self.known.bound(a).low >= 0 and self._nonnegative(plus(plus(b, a, -1), constant(-1))):
             return {}
         return self._operation("floordiv", a, b)
 
@@ -132,7 +132,11 @@ class Canonical:
         whole, rest = self._split_multiples(a, b)
         if whole:
             return self.floormod(rest, b) if rest else {}
-        if self.known.bound(b).low > 0 and self.known.bound(a).low >= 0 and self._less(a, b):
+        if (
+            self.known.bound(b).low > 0
+            and self.known.bound(a).low >= 0
+            and self._nonnegative(plus(plus(b, a, -1), constant(-1)))
+        ):
             return dict(a)
         return self._operation("floormod", a, b)
 
@@ -145,9 +149,8 @@ class Canonical:
             found = self.known.quotients[number] = self.floordiv(atom.a, atom.b)
         return found
 
-    def _less(self, a: Poly, b: Poly) -> bool:
-        """``a < b`` by a known fact or by intervals of the difference."""
-        gap = plus(plus(b, a, -1), constant(-1))
+    def _nonnegative(self, gap: Poly) -> bool:
+        """``gap >= 0`` by its interval, or by that of its difference from a known fact."""
         if self.known.bound(gap).low >= 0:
             return True
         return any([self.known.bound(plus(gap, fact, -1)).low >= 0 for fact in self.known.nonnegative])
@@ -279,10 +282,10 @@ class Canonical:
 
     def extremum(self, kind: str, a: Poly, b: Poly) -> Poly:
         """Canonical min or max: decided by the sign of the difference where possible."""
-        gap = self.known.bound(plus(a, b, -1))
-        if gap.low >= 0:
+        gap = plus(a, b, -1)
+        if self._nonnegative(gap):
             return b if kind == "min" else a
-        if gap.high <= 0:
+        if self._nonnegative(scaled(gap, -1)):
             return a if kind == "min" else b
         shift = min(a.get(ONE, 0), b.get(ONE, 0)) if ONE in a and ONE in b else 0
         if shift:

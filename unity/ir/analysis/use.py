@@ -13,6 +13,7 @@ from ..expr import (
     Call,
     Constant,
     DataflowVar,
+    IntImm,
     MatchCast,
     SeqExpr,
     ShapeExpr,
@@ -23,7 +24,7 @@ from ..expr import (
 )
 from ..function import Function, PrimFunc
 from ..node import BINDING, DEF, OWN, Node, same_items
-from ..scalar import BufferLoad
+from ..scalar import BufferLoad, FloorDiv, Mul
 from ..stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer
 from ..types import Expr, PrimType
 from ..walk import children, collect, free_vars, post_order
@@ -143,6 +144,27 @@ def defined_symbols(fn: Function | PrimFunc) -> list[Var]:
             for value in (*buffer.shape, *buffer.strides, buffer.elem_offset):
                 if type(value) is Var and value not in fn.params:
                     found[value] = None
+    return list(found)
+
+
+def shape_symbols(fn: PrimFunc) -> list[Var]:
+    """Integer variables in the shapes of a program's parameters, those that are parameters themselves among them: they count
+    elements, so that arithmetic on them does not overflow."""
+    dims = {dim for buffer in fn.buffer_map.values() for dim in buffer.shape}
+    found = dict.fromkeys([v for dim in dims for v in collect(dim, Var)])
+    return [v for v in found if isinstance(v.ty, PrimType) and v.ty.dtype.is_integral]
+
+
+def size_symbols(fn: PrimFunc) -> list[Var]:
+    """Those of ``shape_symbols`` that are at least zero, because a dimension is: it is the variable, times or by numbers."""
+    found: dict[Var, None] = {}
+    for dim in [dim for buffer in fn.buffer_map.values() for dim in buffer.shape]:
+        while isinstance(dim, (Mul, FloorDiv)):
+            number, dim = (dim.b, dim.a) if type(dim) is FloorDiv or type(dim.b) is IntImm else (dim.a, dim.b)
+            if type(number) is not IntImm or number.value <= 0:
+                break
+        if type(dim) is Var:
+            found[dim] = None
     return list(found)
 
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from ....arith import Analyzer
 from ....arith.itermap import IterMap, detect_iter_map
+from ....ir.analysis.use import size_symbols
 from ....ir.buffer import Buffer, BufferRegion, Range
-from ....ir.build import const, dtype_of, int_value, is_int, logical_and
+from ....ir.build import const, dtype_of, is_int, logical_and
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
-from ....ir.scalar import BufferLoad, FloorDiv, FloorMod, Mul
+from ....ir.scalar import BufferLoad, FloorDiv, FloorMod
 from ....ir.stmt import (
     AllocBuffer,
     AllocConst,
@@ -99,15 +100,9 @@ def iteration_map(
 
 
 def size_vars(state: ScheduleState, func: str) -> list[Var]:
-    """Symbols that are a dimension of a parameter, alone or times a number: they are sizes, at least zero."""
+    """Symbols of a function that are sizes, at least zero."""
     shell = state.shells[func]
-
-    def find() -> list[Var]:
-        dims = [d for b in shell.buffer_map.values() for d in b.shape]
-        dims = [d.a if isinstance(d, Mul) and (int_value(d.b) or 0) > 0 else d for d in dims]
-        return list(dict.fromkeys([d for d in dims if isinstance(d, Var)]))
-
-    return state.cached(("sizes", shell), find)
+    return state.cached(("sizes", shell), lambda: size_symbols(shell))
 
 
 def block_uses(state: ScheduleState, block: Block) -> frozenset[Var]:

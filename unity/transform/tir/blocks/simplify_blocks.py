@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....arith.analyzer import Analyzer
+from ....ir.analysis.use import shape_symbols, size_symbols
 from ....ir.build import dtype_of
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
@@ -71,14 +72,12 @@ class _Indices(Rewriter):
 @prim_func_pass()
 def simplify_blocks(func: PrimFunc) -> PrimFunc:
     """Simplify indices and conditions inside blocks."""
-    symbols = {
-        v for buffer in func.buffer_map.values() for v in buffer.shape if type(v) is Var and v not in func.params
-    }
+    sizes, symbols = size_symbols(func), shape_symbols(func)
 
     def block(node: Block) -> Block:
         if type(node.body) is not BufferStore:
             return node
-        analyzer = Analyzer(symbols)
+        analyzer = Analyzer(sizes)
         analyzer.bind_iterators(node.iter_vars)
         known = {*symbols, *[iterator.var for iterator in node.iter_vars]}
         return replace(node, body=_Indices(analyzer, known)(node.body))

@@ -16,6 +16,7 @@ from typing import Any
 
 from ....arith.analyzer import Analyzer
 from ....arith.intset import IntSet, union
+from ....ir.analysis.use import size_symbols
 from ....ir.buffer import Buffer, Range
 from ....ir.build import const, dtype_of
 from ....ir.expr import IntImm, Var
@@ -190,5 +191,4 @@ def compact_buffer_allocation(func: PrimFunc) -> PrimFunc:
 
     For programs without blocks whose buffers have their axes.
     """
-    symbols = [e for buffer in func.buffer_map.values() for e in buffer.shape if type(e) is Var]
-    return replace(func, body=_Compact(symbols)(func.body))
+    return replace(func, body=_Compact(size_symbols(func))(func.body))

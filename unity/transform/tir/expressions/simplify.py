@@ -9,6 +9,7 @@ from typing import Any
 
 from ....arith.analyzer import Analyzer
 from ....ir.analysis.threads import is_thread_axis
+from ....ir.analysis.use import shape_symbols, size_symbols
 from ....ir.buffer import Buffer, Range
 from ....ir.build import dtype_of, int_imm, is_int, logical_not
 from ....ir.expr import Call, IntImm, Var
@@ -25,10 +26,10 @@ NOTHING = SeqStmt(())
 
 
 class _Simplify(Rewriter):
-    def __init__(self, symbols: list[Var]) -> None:
+    def __init__(self, func: PrimFunc) -> None:
         super().__init__()
-        self.analyzer = Analyzer(symbols)
-        self.indices = set(symbols)
+        self.analyzer = Analyzer(size_symbols(func))
+        self.indices = set(shape_symbols(func))
         """Loop variables and shape symbols: arithmetic on these does not overflow. On data it wraps, and stays as written."""
         self.known: dict[Expr, bool] = {}
         """The results of ``over_indices`` for each compound expression."""
@@ -175,6 +176,4 @@ _RULES: dict[type, Any] = {
 @prim_func_pass()
 def simplify(func: PrimFunc) -> PrimFunc:
     """Simplify index arithmetic and conditions of lowered programs. For programs without blocks."""
-    parameters = set(func.params)
-    symbols = [e for buffer in func.buffer_map.values() for e in buffer.shape if type(e) is Var and e not in parameters]
-    return replace(func, body=_Simplify(symbols)(func.body))
+    return replace(func, body=_Simplify(func)(func.body))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....arith.analyzer import Analyzer
+from ....ir.analysis.use import size_symbols
 from ....ir.build import add, dtype_of, int_imm, is_int, mul, sub
 from ....ir.expr import Var
 from ....ir.function import PrimFunc
@@ -121,6 +122,4 @@ def coalesce_loops(func: PrimFunc) -> PrimFunc:
     """Join two nested loops that walk through memory like one. For flat buffers."""
     if func.attrs.get("tir.is_scheduled"):
         return func
-    parameters = set(func.params)
-    symbols = [e for buffer in func.buffer_map.values() for e in buffer.shape if type(e) is Var and e not in parameters]
-    return replace(func, body=_Coalesce(symbols)(func.body))
+    return replace(func, body=_Coalesce(size_symbols(func))(func.body))

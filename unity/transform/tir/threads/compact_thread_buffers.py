@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from ....arith.analyzer import Analyzer
 from ....arith.intset import union
 from ....ir.analysis.threads import as_loop, is_thread_axis
+from ....ir.analysis.use import size_symbols
 from ....ir.buffer import Buffer, Range
 from ....ir.build import dtype_of, int_imm
 from ....ir.expr import Call, IntImm, Var
@@ -42,7 +43,7 @@ what it allocates around them."""
 
 class _Compact:
     def __init__(self, func: PrimFunc) -> None:
-        self.analyzer = Analyzer([n for b in func.buffer_map.values() for n in b.shape if type(n) is Var])
+        self.analyzer = Analyzer(size_symbols(func))
         self.values: dict[Var, Expr] = {bind.var: bind.value for bind in collect(func.body, Bind)}
         for loop in [
             *collect(func.body, For),
