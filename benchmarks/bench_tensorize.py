@@ -25,8 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.scheduled.measure import build, read, set_num_threads
 from unity.ffi.targets.target import Target
 from unity.ir.function import PrimFunc
-from unity.target.cpu.backend import CPU
-from unity.target.cpu.machine import machine_of
+from unity.target.cpu.backend import CPU, machine_of
 from unity.tir.schedule.transform import auto_tensorize
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.default_schedule.base import Scheduled

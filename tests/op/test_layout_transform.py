@@ -13,7 +13,7 @@ from unity.ir.structural import structural_equal
 from unity.ir.types import prim_type
 from unity.script import parse
 from unity.support.errors import UnityError
-from unity.transform.relax.params.bind_symbolic_vars import bind_symbolic_vars
+from unity.transform.relax.params.bind_params import bind_symbolic_vars
 
 TEXT = """
 from tvm.script import ir as I, relax as R, tir as T

@@ -17,7 +17,7 @@ from unity.script import parse
 from unity.target import Backend, Runtime, TargetKind, register_target
 from unity.transform import Pipeline, annotate_tir_op_pattern, fuse_ops, fuse_tir, legalize_ops
 from unity.transform.infra.backend import BACKENDS
-from unity.transform.tir.blocks.convert_blocks_to_opaque import convert_blocks_to_opaque
+from unity.transform.tir.blocks.lower_opaque_block import convert_blocks_to_opaque
 
 MIXED = """
 @I.ir_module

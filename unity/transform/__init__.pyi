@@ -36,7 +36,6 @@ from .relax.algebra.matmul_algebra import (
     reorder_take_after_matmul as reorder_take_after_matmul,
 )
 from .relax.algebra.remove_redundant_reshape import remove_redundant_reshape as remove_redundant_reshape
-from .relax.fusion.annotate_tir_op_pattern import annotate_tir_op_pattern as annotate_tir_op_pattern
 from .relax.fusion.fuse_ops import fuse_ops as fuse_ops
 from .relax.fusion.fuse_ops_by_pattern import (
     FusionPattern as FusionPattern,
@@ -49,7 +48,6 @@ from .relax.fusion.fuse_tir import fuse_tir as fuse_tir
 from .relax.fusion.merge_composite_functions import merge_composite_functions as merge_composite_functions
 from .relax.fusion.run_codegen import register_codegen as register_codegen, run_codegen as run_codegen
 from .relax.gradient.gradient import gradient as gradient
-from .relax.interprocedural.attach_global_symbol import attach_global_symbol as attach_global_symbol
 from .relax.interprocedural.clean_signatures import (
     expand_tuple_arguments as expand_tuple_arguments,
     remove_unused_outputs as remove_unused_outputs,
@@ -59,7 +57,10 @@ from .relax.interprocedural.inline_private_functions import (
     inline_private_functions as inline_private_functions,
 )
 from .relax.interprocedural.lambda_lift import lambda_lift as lambda_lift
-from .relax.interprocedural.normalize_global_var import normalize_global_var as normalize_global_var
+from .relax.interprocedural.normalize_global_var import (
+    attach_global_symbol as attach_global_symbol,
+    normalize_global_var as normalize_global_var,
+)
 from .relax.interprocedural.remove_purity_checking import remove_purity_checking as remove_purity_checking
 from .relax.layout.alter_op_impl import alter_op_impl as alter_op_impl
 from .relax.layout.convert_layout import convert_layout as convert_layout
@@ -70,27 +71,31 @@ from .relax.layout.winograd import winograd as winograd
 from .relax.lowering.legalize_ops import legalize_ops as legalize_ops
 from .relax.memory.dataflow_use_inplace_calls import dataflow_use_inplace_calls as dataflow_use_inplace_calls
 from .relax.memory.kill_after_last_use import kill_after_last_use as kill_after_last_use
-from .relax.memory.lower_alloc_tensor import lower_alloc_tensor as lower_alloc_tensor
 from .relax.memory.lower_call_dps import lower_call_dps as lower_call_dps
-from .relax.memory.plan_memory import plan_memory as plan_memory
+from .relax.memory.plan_memory import lower_alloc_tensor as lower_alloc_tensor, plan_memory as plan_memory
 from .relax.memory.rewrite_reshape import rewrite_reshape as rewrite_reshape
 from .relax.normalize.assert_last import assert_last as assert_last
-from .relax.normalize.convert_to_dataflow import convert_to_dataflow as convert_to_dataflow
+from .relax.normalize.convert_to_dataflow import (
+    convert_to_dataflow as convert_to_dataflow,
+    to_non_dataflow as to_non_dataflow,
+)
 from .relax.normalize.dead_code import dead_code as dead_code
 from .relax.normalize.normalize import normalize as normalize
-from .relax.normalize.to_non_dataflow import to_non_dataflow as to_non_dataflow
 from .relax.normalize.topological_sort import topological_sort as topological_sort
-from .relax.params.bind_params import bind_params as bind_params
-from .relax.params.bind_symbolic_vars import bind_symbolic_vars as bind_symbolic_vars
+from .relax.params.bind_params import (
+    bind_params as bind_params,
+    bind_symbolic_vars as bind_symbolic_vars,
+    update_param_type as update_param_type,
+)
 from .relax.params.bundle_model_params import bundle_model_params as bundle_model_params
 from .relax.params.lazy_params import lazy_get_input as lazy_get_input, lazy_set_output as lazy_set_output
 from .relax.params.lazy_transform_params import lazy_transform_params as lazy_transform_params
 from .relax.params.lift_transform_params import lift_transform_params as lift_transform_params
-from .relax.params.update_param_type import update_param_type as update_param_type
 from .relax.pipeline import DEFAULT_PIPELINE as DEFAULT_PIPELINE
 from .relax.precision.quantize_weights import quantize_weights as quantize_weights
 from .relax.precision.shift_signed_data import shift_signed_data as shift_signed_data
 from .relax.precision.to_mixed_precision import to_mixed_precision as to_mixed_precision
+from .tir.blocks.op_pattern import annotate_tir_op_pattern as annotate_tir_op_pattern
 from .validation.translation_validation import (
     CheckInstrument as CheckInstrument,
     CheckRecord as CheckRecord,

@@ -32,7 +32,7 @@ from ..transform.infra.backend import Backend, KernelCode, backend_of
 from ..transform.infra.context import watched_by
 from ..transform.infra.instruments import VerifyInstrument
 from ..transform.infra.passes import PassContext, Pipeline
-from ..transform.tir.expressions.bind_shared import bind_shared
+from ..transform.tir.expressions.simplify import bind_shared
 from ..transform.tir.pipeline import lower_prim_funcs
 from .executable.codec import read_signature, signature_data
 

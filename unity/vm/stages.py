@@ -34,7 +34,7 @@ from ..transform.infra.passes import Pass, PassContext, Pipeline
 from ..transform.relax.pipeline import DEVICE_PLAN_PIPELINE, GRAPH_PIPELINE, PLAN_PIPELINE, SCHEDULE_PIPELINE
 from ..transform.tir.buffers.instrument_bounds import instrument_bounds
 from ..transform.tir.check_bounds import check_bounds
-from ..transform.tir.expressions.bind_shared import bind_shared
+from ..transform.tir.expressions.simplify import bind_shared
 from ..transform.tir.pipeline import lower_prim_funcs
 from .compiler.module import compile_module
 from .data_types import check_data_types

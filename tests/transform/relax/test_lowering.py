@@ -7,13 +7,13 @@ from unity.ir.interpret import run
 from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.support.errors import PassError, TypeRuleError
-from unity.transform.relax.interprocedural.attach_global_symbol import attach_global_symbol
+from unity.transform.relax.interprocedural.normalize_global_var import attach_global_symbol
 from unity.transform.relax.lowering.legalize_ops import legalize_ops
 from unity.transform.relax.memory.kill_after_last_use import kill_after_last_use
 from unity.transform.relax.memory.lower_call_dps import lower_call_dps
 from unity.transform.relax.memory.plan_memory import plan_memory
 from unity.transform.relax.memory.rewrite_reshape import rewrite_reshape
-from unity.transform.relax.normalize.to_non_dataflow import to_non_dataflow
+from unity.transform.relax.normalize.convert_to_dataflow import to_non_dataflow
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 
 X = np.arange(8, dtype="float32").reshape(2, 4)

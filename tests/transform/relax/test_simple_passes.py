@@ -6,9 +6,9 @@ from unity.ir.node import replace
 from unity.script import parse
 from unity.transform.relax.algebra.canonicalize import canonicalize
 from unity.transform.relax.algebra.fold_constant import fold_constant
+from unity.transform.relax.normalize.convert_to_dataflow import to_non_dataflow
 from unity.transform.relax.normalize.dead_code import dead_code
 from unity.transform.relax.normalize.normalize import normalize
-from unity.transform.relax.normalize.to_non_dataflow import to_non_dataflow
 
 X = np.arange(4, dtype="float32")
 

@@ -20,7 +20,7 @@ from ...ir.walk import rewrite
 from ...support.errors import FrontendError
 from ...support.optional import require
 from ...support.recursion import deep_recursion
-from ...transform.tir.expressions.bind_shared import bind_shared
+from ...transform.tir.expressions.simplify import bind_shared
 from ...vm.build import module_text
 from ...vm.executable.executable import Executable
 from .capture.discard_parameters import TensorTables, memory_key

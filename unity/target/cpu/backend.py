@@ -1,14 +1,14 @@
-"""The backend of processors: targets of the kind ``llvm``."""
+"""The backend of processors: targets of the kind ``llvm``, and what passes and rules need to know of one, from its features."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 
 from ...ffi.machine_code.objects import object_key
 from ...ffi.runtime.cpu_runtime import CPU_RUNTIME
 from ...ffi.targets.kinds import LLVM
-from ...ffi.targets.processor import llvm_version
+from ...ffi.targets.processor import Processor, llvm_version
 from ...ffi.targets.target import Target
 from ...ir.function import PrimFunc
 from ...transform.default_schedule.matmul import CONTRACTION
@@ -16,10 +16,9 @@ from ...transform.default_schedule.recurrent_matmul import REPEATED
 from ...transform.default_schedule.separated import SEPARATED
 from ...transform.default_schedule.split_reductions import SPLIT
 from ...transform.default_schedule.windows import WINDOWS
-from ...transform.infra.backend import Backend, KernelCode, register_target
+from ...transform.infra.backend import Backend, KernelCode, Machine, register_target
 from ...transform.tir.pipeline import CHECKED_CPU_PIPELINE, CPU_PIPELINE
 from .codegen import KernelText, compile_kernel_text, compile_options, write_kernels
-from .machine import machine_of
 
 
 def _generate(functions: Mapping[str, PrimFunc], target: Target, suffix: str) -> partial[KernelCode]:
@@ -34,6 +33,34 @@ def _compiled(text: KernelText) -> KernelCode:
 
 def _cache_key(target: Target) -> str:
     return repr(compile_options(target).resolved()) + llvm_version()
+
+
+_INTRINSICS = {
+    "amx-bf16": ("amx_bf16bf16f32",),
+    "amx-int8": ("amx_u8s8s32", "amx_s8s8s32"),
+    "avx512bf16": ("dot_16x2_bf16_avx512_local",),
+    "avx512vnni": ("dot_16x4_vnni_local",),
+}
+"""Feature of a processor -> the tensor intrinsics, or families of them, that it is for."""
+
+
+_SLOW = {"dot_16x2_bf16_avx512_local": "sse4a"}
+"""Tensor intrinsic -> the feature without which it is slower than plain steps. Of pairs of bfloat16 a Zen 4 begins as many as of
+multiply-adds, an Emerald Rapids one in the time of four (1.7 and 6.8 thousand million a second)."""
+
+
+def machine_of(target: Target) -> Machine:
+    """The machine of a target."""
+    return _of_processor(target.processor)
+
+
+@cache
+def _of_processor(processor: Processor) -> Machine:
+    if processor.vector_bytes < 64:
+        return Machine(processor.vector_bytes, 16)
+    has = [name for feature, names in _INTRINSICS.items() if feature in processor.features for name in names]
+    slow = [name for name in has if name in _SLOW and _SLOW[name] not in processor.features]
+    return Machine(64, 32, tuple(has), slow_intrinsics=tuple(slow))
 
 
 CPU = Backend(

@@ -25,12 +25,10 @@ from ..tir.analysis.choices import choose, choose_lanes
 from ..tir.analysis.loop_nests import slope
 from ..tir.analysis.tiles import UNKNOWN
 from .amx_tiles import TileBlock, schedule_tile_block, tile_block_of, tile_multiple
-from .base import Rule, Scheduled, is_touched, mark_scheduled, program_of, schedule_of
-from .contraction import Contraction, contraction_of, extent_of, is_parameter, steps_of
+from .base import Rule, Scheduled, is_touched, mark_scheduled, program_of, schedule_of, vectorize_copy
+from .contraction import Contraction, contraction_of, dot_multiple, dot_of, extent_of, is_parameter, steps_of
 from .contraction_nest import is_large, tile_nest, tile_size, transpose_tile
-from .dot_instructions import dot_multiple, dot_of
 from .gathered import fused_reductions, gather
-from .image_border import vectorize_copy
 from .packing import Packing
 from .padding import pad_to_tiles
 from .transposed_output import columns_last

@@ -20,7 +20,7 @@ from ...ir.module import IRModule
 from ...ir.node import replace
 from ...ir.pack import NotPackable, pack, unpack
 from ..infra.backend import Machine
-from ..tir.expressions.bind_shared import bind_shared
+from ..tir.expressions.simplify import bind_shared
 from .base import Rule, Scheduled
 from .packing import Packing
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..default_schedule import schedule_default
 from ..infra.passes import Pipeline
 from ..tir.blocks.auto_inline import auto_inline
+from ..tir.blocks.op_pattern import annotate_tir_op_pattern
 from ..tir.blocks.share_blocks import share_blocks
 from .algebra.attend_in_place import attend_in_place
 from .algebra.canonicalize import canonicalize
@@ -19,12 +20,11 @@ from .algebra.fold_constant import fold_constant
 from .algebra.fuse_attention import fuse_attention
 from .algebra.fuse_transpose_matmul import fuse_transpose_matmul
 from .algebra.remove_redundant_reshape import remove_redundant_reshape
-from .fusion.annotate_tir_op_pattern import annotate_tir_op_pattern
 from .fusion.fuse_ops import fuse_ops
 from .fusion.fuse_tir import fuse_tir
 from .fusion.merge_families import merge_families
-from .interprocedural.attach_global_symbol import attach_global_symbol
 from .interprocedural.lambda_lift import lambda_lift
+from .interprocedural.normalize_global_var import attach_global_symbol
 from .layout.convert_layout import convert_layout
 from .layout.image_lines import image_lines
 from .layout.keep_unit_axes import keep_unit_axes
@@ -36,10 +36,9 @@ from .memory.plan_memory import plan_memory
 from .memory.rewrite_reshape import rewrite_reshape
 from .normalize.assert_last import assert_last
 from .normalize.check_shapes import check_shapes
-from .normalize.convert_to_dataflow import convert_to_dataflow
+from .normalize.convert_to_dataflow import convert_to_dataflow, to_non_dataflow
 from .normalize.dead_code import dead_code
 from .normalize.normalize import normalize
-from .normalize.to_non_dataflow import to_non_dataflow
 from .precision.shift_signed_data import shift_signed_data
 
 GRAPH_PIPELINE = Pipeline(

@@ -7,18 +7,16 @@ kernels become functions of their own, which the program calls.
 from __future__ import annotations
 
 from ..infra.passes import Pipeline
-from .blocks.convert_blocks_to_opaque import convert_blocks_to_opaque
 from .blocks.lower_init_block import lower_init_block
 from .blocks.lower_match_buffer import lower_match_buffer
-from .blocks.lower_opaque_block import lower_opaque_block
+from .blocks.lower_opaque_block import convert_blocks_to_opaque, lower_opaque_block
 from .blocks.mark_pipeline_stages import mark_pipeline_stages
 from .blocks.plan_buffer_allocation import plan_buffer_allocation
 from .buffers.flatten_buffer import flatten_buffer
-from .expressions.bind_shared import bind_shared
 from .expressions.legalize_narrow_float import legalize_narrow_float
 from .expressions.remove_no_op import remove_no_op
 from .expressions.rewrite_unsafe_select import rewrite_unsafe_select
-from .expressions.simplify import simplify
+from .expressions.simplify import bind_shared, simplify
 from .loops.canonicalize_loop import canonicalize_loop
 from .loops.hoist_if_then_else import hoist_if_then_else
 from .loops.read_vectors import read_vectors

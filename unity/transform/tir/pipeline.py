@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ..infra.passes import Pipeline
-from .blocks.convert_blocks_to_opaque import convert_blocks_to_opaque
 from .blocks.lower_init_block import lower_init_block
 from .blocks.lower_match_buffer import lower_match_buffer
-from .blocks.lower_opaque_block import lower_opaque_block
+from .blocks.lower_opaque_block import convert_blocks_to_opaque, lower_opaque_block
 from .blocks.plan_buffer_allocation import plan_buffer_allocation
 from .buffers.compact_buffer_allocation import compact_buffer_allocation
 from .buffers.flatten_buffer import flatten_buffer
@@ -18,11 +17,10 @@ from .buffers.inject_double_buffer import inject_double_buffer
 from .buffers.inject_prefetch import inject_prefetch
 from .buffers.instrument_bounds import instrument_bounds
 from .buffers.storage_rewrite import storage_rewrite
-from .expressions.bind_shared import bind_shared
 from .expressions.legalize_narrow_float import legalize_narrow_float
 from .expressions.remove_no_op import remove_no_op
 from .expressions.rewrite_unsafe_select import rewrite_unsafe_select
-from .expressions.simplify import simplify
+from .expressions.simplify import bind_shared, simplify
 from .loops.canonicalize_loop import canonicalize_loop
 from .loops.chunk_parallel import chunk_parallel
 from .loops.coalesce_loops import coalesce_loops

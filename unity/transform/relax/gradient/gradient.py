@@ -31,8 +31,7 @@ from ....op.manipulate.create import zeros
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..analysis.mutable_vars import leaf_vars
-from ..normalize.convert_to_dataflow import convert_to_dataflow
-from ..normalize.to_non_dataflow import to_non_dataflow
+from ..normalize.convert_to_dataflow import convert_to_dataflow, to_non_dataflow
 
 
 def _is_float(ty: Type) -> bool:

@@ -5,6 +5,9 @@ Static sizes take the smallest free storage that is large enough, else the large
 have upper bounds (``ir/analysis/symbol_bounds.py``) is static too: its storage is as large as the bounds allow.
 Other symbolic sizes share only where the sizes are provably equal. Memory that escapes (see
 ``transform/relax/analysis/liveness.py``) stays as it is. Each branch of a conditional is planned by itself.
+
+``lower_alloc_tensor`` gives each allocation that stays whole a storage of its own, for pipelines that want it: the default one does
+without, since bytecode has an instruction for whole tensors.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from ....arith.poly import PolyKey, poly_key
 from ....ffi.dtype import DataType
 from ....ir.analysis.symbol_bounds import noted_bounds, promised_bounds
 from ....ir.build import const
-from ....ir.expr import (
+from ....ir.expr import (  # fmt: skip
     Binding,
     BindingBlock,
     Call,
@@ -27,7 +30,7 @@ from ....ir.expr import (
     StringImm,
     Var,
     VarBinding,
-)  # fmt: skip
+)
 from ....ir.function import Function
 from ....ir.module import IRModule
 from ....ir.names import NameSupply
@@ -38,8 +41,9 @@ from ....ir.types import OBJECT, Expr, TensorType
 from ....ir.walk import used_vars
 from ....op.common.table import R
 from ....op.common.type_rules import product
-from ...infra.passes import module_pass
+from ...infra.passes import function_pass, module_pass
 from ..analysis.liveness import Liveness, with_branches
+from ..rewriting.graph_rewriter import GraphRewriter, rewrite_calls
 
 
 @dataclass(slots=True, eq=False)
@@ -217,3 +221,18 @@ class SizeBounds:
             return dim
         high = self.analyzer.const_int_bound(dim).high
         return const(max(int(high), 0), "int64") if isinstance(high, int) and high < _MOST else dim
+
+
+@function_pass()
+def lower_alloc_tensor(fn: Function) -> Function:
+    """Give each tensor that ``plan_memory`` left whole a storage of its own."""
+
+    def change(value: Call, rewriter: GraphRewriter) -> Expr | None:
+        size = bytes_of(value.ty) if isinstance(value.ty, TensorType) else None
+        if size is None or rewriter.var is None:
+            return None
+        storage = Storage(Var("storage", OBJECT), size, size, (value.args[2], value.args[3]))
+        storage.var = rewriter.emit(alloc_storage(storage), "storage")
+        return alloc_in(storage, VarBinding(rewriter.var, value))
+
+    return rewrite_calls(fn, change, R.builtin.alloc_tensor.name)

@@ -2,23 +2,15 @@
 
 Conditionals, local functions, match_casts outside a block and calls with effects stay between the blocks. Runs shorter than
 ``min_size`` stay as they are.
+
+And back, ``to_non_dataflow``: dataflow blocks become plain binding blocks, DataflowVars plain variables; neighbours are joined.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ....ir.expr import (
-    Binding,
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    If,
-    SeqExpr,
-    Var,
-    VarBinding,
-)
+from ....ir.expr import Binding, BindingBlock, Call, DataflowBlock, DataflowVar, If, SeqExpr, Var, VarBinding
 from ....ir.function import Function
 from ....ir.infer import is_pure_call
 from ....ir.walk import Rewriter, free_vars
@@ -90,3 +82,29 @@ def convert_to_dataflow(fn: Function, *, min_size: int = 2) -> Function:
     ``min_size``: least number of bindings that make a block.
     """
     return Rewriter({SeqExpr: _Grouping(min_size).group})(fn)
+
+
+class _Plain(Rewriter):
+    def define(self, node: Any) -> Any:
+        if type(node) is DataflowVar:
+            found = self.mapping.get(node)
+            if found is None:
+                found = self.mapping[node] = Var(node.name, self.visit(node.ty), node.span)
+            return found
+        return super().define(node)
+
+    def leave(self, node: Any) -> Any:
+        if type(node) is not SeqExpr or not node.blocks:
+            return node
+        if len(node.blocks) == 1 and type(node.blocks[0]) is BindingBlock:
+            return node
+        bindings = node.bindings
+        blocks = (BindingBlock(tuple(bindings), node.blocks[0].span),) if bindings else ()
+        return SeqExpr(blocks, node.body, node.span)
+
+
+@function_pass()
+def to_non_dataflow(fn: Function) -> Function:
+    """Turn dataflow blocks into plain binding blocks."""
+    made: Function = _Plain()(fn)
+    return made

@@ -2,22 +2,29 @@
 
 Rewrite: ``main(x, w)`` -> ``main(x)`` with uses of w as ``R.const(...)``. Parameters are named by their name or by their
 variable; the data is shared, not copied. The symbols a bound parameter fixes become numbers everywhere in the function.
+
+``bind_symbolic_vars.with_options(symbols={"n": 16})(mod)`` makes symbols of shapes numbers: ``main(x: R.Tensor(("n", 4)))`` ->
+``main(x: R.Tensor((16, 4)))``. Symbols are named by their name or variable; those of ``func_name`` are bound, of every public
+function when it is empty. ``update_param_type.with_options(update=fn)(mod)`` changes types: ``update(var)`` gives the new one, or
+None to leave it. All types that follow are deduced anew; what the body says itself (results of call_dps) must fit them: the
+verifier says where it does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from ....ir.analysis import defined_symbols
 from ....ir.expr import IntImm, Var
 from ....ir.function import Function
 from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.relation import Answer, bind_symbols, is_subtype
-from ....ir.types import Expr, PrimType, TensorType
+from ....ir.types import Expr, PrimType, TensorType, Type
 from ....op.common.table import constant
 from ....support.errors import PassError
-from ...infra.passes import module_pass
+from ...infra.passes import function_pass, module_pass
 from ..rewriting.reinfer_types import substitute_folded, with_params
 
 
@@ -77,3 +84,55 @@ def bind_params(
             value if isinstance(value, Expr) else IntImm(value, param.ty) if scalar else constant(value, dtype)  # type: ignore[arg-type]
         )
     return mod.with_functions({func_name: bind(fn, values)})
+
+
+def _bind(fn: Function, sizes: Mapping[Any, int], used: set[Any]) -> Function:
+    mapping: dict[Any, Any] = {}
+    for symbol in defined_symbols(fn):
+        for key, size in sizes.items():
+            if (symbol is key or symbol.name == key) and isinstance(symbol.ty, PrimType):
+                used.add(key)
+                mapping[symbol] = IntImm(int(size), symbol.ty)
+    return with_params(fn, fn.params, mapping) if mapping else fn
+
+
+@module_pass()
+def bind_symbolic_vars(
+    mod: IRModule, *, symbols: Mapping[Any, int] | tuple[tuple[Any, int], ...] = (), func_name: str = ""
+) -> IRModule:
+    """Replace symbols of shapes by numbers.
+
+    ``symbols``: sizes by symbol (name or variable); ``func_name``: the one function, all public ones when empty.
+    """
+    sizes = dict(symbols)
+    for key, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise PassError("E557", f"the size of {getattr(key, 'name', key)} must be a number from 0 up, got {size!r}")
+    changes: dict[str, Any] = {}
+    used: set[Any] = set()
+    for name, fn in mod.graph_functions().items():
+        chosen = name == func_name if func_name else "global_symbol" in fn.attrs
+        if chosen:
+            changes[name] = _bind(fn, sizes, used)
+    unknown = [getattr(k, "name", k) for k in sizes if k not in used]
+    if unknown:
+        raise PassError("E557", f"no function has the symbols {', '.join(map(str, unknown))}")
+    return mod.with_functions(changes)
+
+
+@function_pass()
+def update_param_type(fn: Function, *, update: Callable[[Var], Type | None] | None = None) -> Function:
+    """Change types of parameters by the function ``update(var)``, and deduce all types that follow.
+
+    ``update``: parameter to its new type or None.
+    """
+    if update is None:
+        return fn
+    mapping: dict[Any, Any] = {}
+    for param in fn.params:
+        ty = update(param)
+        if ty is not None and ty is not param.ty:
+            mapping[param] = Var(param.name, ty, param.span)
+    if not mapping:
+        return fn
+    return with_params(fn, fn.params, mapping)

@@ -23,8 +23,8 @@ from ....op.common.table import R
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..algebra.canonicalize import canonicalize
+from ..normalize.convert_to_dataflow import to_non_dataflow
 from ..normalize.dead_code import clean_function
-from ..normalize.to_non_dataflow import to_non_dataflow
 from ..rewriting.graph_rewriter import join_blocks
 from .lazy_params import with_loads, with_stores
 

@@ -36,7 +36,7 @@ from ....op.elementwise.unary import clip, round_
 from ....op.manipulate.create import astype
 from ....support.errors import PassError
 from ..analysis.mutable_vars import Visibility
-from ..normalize.to_non_dataflow import to_non_dataflow
+from ..normalize.convert_to_dataflow import to_non_dataflow
 from ..rewriting.graph_rewriter import GraphRewriter
 from .integer_sums import Emit, Site, along_columns, number, site_of, summed
 from .quantization_ranges import STEPS, Grid, Seen

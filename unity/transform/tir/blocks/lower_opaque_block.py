@@ -1,6 +1,6 @@
-"""lower_opaque_block: no blocks are left.
+"""convert_blocks_to_opaque: block iterators are replaced by the values bound to them; then lower_opaque_block: no blocks are left.
 
-Rewrite: a block's allocations become ``T.alloc_buffer`` statements around its body, its predicate an ``if``; loops of
+Rewrite of the second: a block's allocations become ``T.alloc_buffer`` statements around its body, its predicate an ``if``; loops of
 one iteration are replaced by their body; a block marked ``reduction`` becomes ``T.attr(0, "reduction", 1)``.
 """
 
@@ -10,6 +10,7 @@ from ....ir.analysis.regions import block_regions
 from ....ir.build import const, is_int
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
+from ....ir.node import replace
 from ....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, For, IfThenElse, Stmt, seq
 from ....ir.walk import rewrite, substitute
 from ....support.errors import PassError
@@ -89,3 +90,21 @@ def lower_opaque_block(func: PrimFunc) -> PrimFunc:
     Requires ``convert_blocks_to_opaque``. Gives programs without blocks.
     """
     return rewrite(func, {BlockRealize: _realize, For: _loop})
+
+
+def _unbind(realize: BlockRealize) -> BlockRealize:
+    block = realize.block
+    if not block.iter_vars:
+        return realize
+    if block.init is not None:
+        raise PassError("E504", f"block {block.name} still has an initialisation", realize.span,
+                        help="run lower_init_block first")  # fmt: skip
+    values = {iterator.var: value for iterator, value in zip(block.iter_vars, realize.iter_values, strict=True)}
+    bare = replace(block, iter_vars=())
+    return BlockRealize((), realize.predicate, substitute(bare, values), realize.span)
+
+
+@prim_func_pass()
+def convert_blocks_to_opaque(func: PrimFunc) -> PrimFunc:
+    """Replace block iterators by the values bound to them. Gives blocks without iterators, as ``lower_opaque_block`` requires."""
+    return rewrite(func, {BlockRealize: _unbind})

@@ -1,7 +1,8 @@
 """Pattern kinds of tensor programs, read off their blocks: what may be fused with what.
 
 Here: ``analyze_pattern``: one kind for a program and one for each of its inputs. Nothing depends on names of operators, and
-symbolic shapes count as any number. Not here: the grouping itself (`transform/relax/fusion/fuse_ops.py`).
+symbolic shapes count as any number. ``annotate_tir_op_pattern``: the kind as attribute ``op_pattern``, by TVM's numbers; one that
+is written in the program stays. Not here: the grouping itself (`transform/relax/fusion/fuse_ops.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqS
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import collect
+from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import calls_are_pure
 from .auto_inline import (
     MANY_READERS,
@@ -241,3 +243,11 @@ def _in_indices(block: Block, buffer: Buffer) -> bool:
     return any([
         inner.buffer is buffer for load in collect(block, BufferLoad) for i in load.indices for inner in collect(i, BufferLoad)
     ])  # fmt: skip
+
+
+@prim_func_pass()
+def annotate_tir_op_pattern(func: PrimFunc) -> PrimFunc:
+    """Classify tensor programs for fusion. Gives the attribute ``op_pattern``, in TVM's numbers."""
+    if "op_pattern" in func.attrs:
+        return func
+    return func.with_attr("op_pattern", int(analyze_pattern(func).kind))

@@ -1,6 +1,9 @@
 """simplify: index and condition arithmetic, with the bounds of the loops around and the conditions in force.
 
 Removes branches whose condition is decided and loops that never run; expressions of index type are brought to normal form.
+
+``bind_shared``: expression objects that stand in many places are bound once by ``T.Let``, so that nothing after has to visit every
+place. Programs read from script share nothing; those built in Python may.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from ....ir.analysis.threads import is_thread_axis
 from ....ir.analysis.use import shape_symbols, size_symbols
 from ....ir.buffer import Buffer, Range
 from ....ir.build import dtype_of, int_imm, is_int, logical_not
+from ....ir.common_subtrees import bind_shared_values
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -177,3 +181,9 @@ _RULES: dict[type, Any] = {
 def simplify(func: PrimFunc) -> PrimFunc:
     """Simplify index arithmetic and conditions of lowered programs. For programs without blocks."""
     return replace(func, body=_Simplify(func)(func.body))
+
+
+@prim_func_pass()
+def bind_shared(func: PrimFunc) -> PrimFunc:
+    """Bind expression objects that stand in many places to variables. Gives ``T.Let``. Programs read from script share none."""
+    return bind_shared_values(func)

@@ -3,7 +3,7 @@
 For a perfect nest over one reduction block (``loop_nests.point_update``) of constant output axes: one output axis along which
 memory is contiguous becomes vectors, another becomes rows; a tile of rows x vectors (``transform/tir/analysis/tile_shape.py``)
 is accumulated in a local buffer through all reduction loops and stored once. Every cell is accumulated in the written order; a
-long sum of floats in chunks of it (``transform/tir/analysis/chunk_sizes.py``), whose sums are added to a tile of totals in
+long sum of floats in chunks of it (``transform/tir/analysis/tile_shape.py``), whose sums are added to a tile of totals in
 float64. A consumer that does no more than compute cell by cell from the result follows at the tile (`epilogues.py`): the result
 is then never stored.
 
@@ -33,9 +33,8 @@ from ....ir.walk import fresh_copy, rewrite, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ..analysis.choices import LEAST_LANES, choose, choose_lanes
-from ..analysis.chunk_sizes import chunk_of
 from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, slope, small_stride, stride_class
-from ..analysis.tile_shape import RESERVED, most_rows, tile_rows, tile_shape
+from ..analysis.tile_shape import RESERVED, chunk_of, most_rows, tile_rows, tile_shape
 from ..analysis.tiles import (
     Corner,
     Piece,

@@ -38,7 +38,6 @@ from ....ir.walk import fresh_copy, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ..analysis.choices import choose, choose_lanes
-from ..analysis.chunk_sizes import chunk_of
 from ..analysis.loop_nests import (
     JOINS,
     Nest,
@@ -49,7 +48,7 @@ from ..analysis.loop_nests import (
     reduced_value,
     stride_class,
 )
-from ..analysis.tile_shape import LATENCY
+from ..analysis.tile_shape import LATENCY, chunk_of
 from ..analysis.tiles import (
     Corner,
     Piece,
