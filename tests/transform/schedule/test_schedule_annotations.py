@@ -62,7 +62,7 @@ def lowered(mod: IRModule) -> IRModule | None:
     try:
         return CPU_PIPELINE(mod)  # type: ignore[no-any-return]
     except PassError as error:
-        assert error.code == "E532", error
+        assert error.code in ("E532", "E376"), error
         return None
 
 
@@ -121,7 +121,7 @@ def test_a_reader_behind_the_loop_of_a_double_buffer(behind: bool) -> None:
     sch.annotate(fill, "double_buffer_scope", 0)
     args = arguments(mod, 4)
     if behind:
-        with pytest.raises(PassError, match="used outside of the loop"):
+        with pytest.raises(PassError, match="B is more than what an iteration"):
             unity.compile(sch.mod)
         return
     given = copy.deepcopy(args)

@@ -13,7 +13,6 @@ from .blocks.lower_opaque_block import convert_blocks_to_opaque, lower_opaque_bl
 from .blocks.plan_buffer_allocation import plan_buffer_allocation
 from .buffers.compact_buffer_allocation import compact_buffer_allocation
 from .buffers.flatten_buffer import flatten_buffer
-from .buffers.inject_double_buffer import inject_double_buffer
 from .buffers.inject_prefetch import inject_prefetch
 from .buffers.instrument_bounds import instrument_bounds
 from .buffers.storage_rewrite import storage_rewrite
@@ -35,6 +34,7 @@ from .loops.unroll_loop import unroll_loop
 from .loops.version_predicates import version_predicates
 from .reductions.tile_reductions import tile_reductions
 from .reductions.vectorize_reductions import vectorize_reductions
+from .threads.inject_software_pipeline import inject_double_buffer
 from .vectors.configure_tiles import configure_tiles
 from .vectors.independent_lanes import independent_lanes
 from .vectors.vectorize_loop import vectorize_loop

@@ -12,6 +12,9 @@ Statements of asynchronous stages are put under the attribute "async_scope", for
 one group of copies for each such stage, and before it uses the data it waits for their group and for the other threads. Behind the
 pipeline all groups have arrived: other buffers may take the memory.
 
+``inject_double_buffer`` makes the pipeline of two stages that ``double_buffer_scope`` asks for, an annotation of a block or an
+attribute on a buffer's pointer: what fills the buffer for an iteration runs while the one before uses it.
+
 Raises PassError E376 where the stages break a dependence. Source: TVM's InjectSoftwarePipeline; this pass reads the marks of
 ``mark_pipeline_stages`` and runs after ``unify_thread_binding``.
 """
@@ -22,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ....arith.analyzer import Analyzer
 from ....ir.buffer import Buffer
 from ....ir.build import add, const, dtype_of, floormod, int_imm, int_value, intrinsic, lt, maximum, sub
 from ....ir.expr import Call, StringImm, Var
@@ -40,12 +44,14 @@ from ....ir.stmt import (
     SeqStmt,
     Stmt,
     seq,
+    statements_of,
 )
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import StatementRewriter, collect, fresh_copy, rewrite, substitute, used_vars
 from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
-from ..blocks.lower_opaque_block import _leaves
+from ..analysis.touched_regions import AccessWalk, written_before_read
+from ..blocks.lower_opaque_block import DOUBLE_BUFFER, _leaves
 from ..blocks.mark_pipeline_stages import MARK
 from ..buffers.versions import Fragments, Versions, fragments_in, has_other_uses, with_versions
 
@@ -289,3 +295,45 @@ def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
         return stmt.body if _is_mark(stmt) else stmt
 
     return replace(func, body=rewrite(body, {AllocBuffer: alloc, AttrStmt: mark}))
+
+
+def _two_stages(loop: For) -> For:
+    """A loop that fills double buffers, marked as a pipeline: what fills them a step ahead of the rest. Raises PassError E532."""
+    parts = statements_of(loop.body)
+    buffers = {id(part): part.node for part in parts if type(part) is AttrStmt and part.key == DOUBLE_BUFFER}
+    if not buffers:
+        return loop
+    bare = {id(part): part.body if type(part) is AttrStmt and id(part) in buffers else part for part in parts}
+    walk = AccessWalk(seq(*bare.values()))
+    for pointer in buffers.values():
+        found = [walk.accesses(buffer) for buffer in walk.found if buffer.data is pointer]
+        if loop.kind != "serial" or not all([uses and written_before_read(uses, Analyzer()) for uses in found]):
+            text = f"{getattr(pointer, 'name', '?')} cannot have a double buffer in loop {loop.loop_var.name}"
+            raise PassError("E532", f"{text}: an iteration may read what it has not filled", loop.span, help=_HELP)
+    staged = [part for part in parts if not isinstance(part, (Bind, AllocBuffer, DeclBuffer))]
+    ordered = sorted([id(part) for part in staged], key=lambda part: part not in buffers)
+    marks = {part: f"{int(part not in buffers)} {order}" for order, part in enumerate(ordered)}
+    marked = [AttrStmt(const(0), MARK, marks[part], bare[part]) if part in marks else bare[part] for part in bare]
+    return replace(loop, body=seq(*marked))
+
+
+_HELP = "leave double_buffer_scope out, or let the loop fill all of a buffer of its own before it reads it"
+
+
+def _producers(func: PrimFunc) -> list[AttrStmt]:
+    return [attr for attr in collect(func.body, AttrStmt) if attr.key == DOUBLE_BUFFER]
+
+
+@prim_func_pass()
+def inject_double_buffer(func: PrimFunc) -> PrimFunc:
+    """Allocate annotated buffers twice and fill them one step ahead.
+
+    Requires the annotation ``double_buffer_scope``. Raises PassError E376, E532 where earlier writes could change a result.
+    """
+    if not _producers(func):
+        return func
+    marked: PrimFunc = rewrite(func, {For: _two_stages})
+    for left in _producers(marked):
+        raise PassError("E532", "a double buffer must be filled in the body of a serial loop", left.span, help=_HELP)
+    made: PrimFunc = inject_software_pipeline.on(marked)
+    return made
