@@ -10,8 +10,9 @@ from ....ffi.dtype import DataType
 from ...expr import Call
 from ...scalar import BufferLoad
 from ...types import Expr, PrimType, pointed
+from ..common.mask import Mask
 from .expressions import ExprCompiler
-from .lanes import WARP, Mask
+from .lanes import WARP
 from .memory import Storage
 
 NOTHING = np.int32(0)

@@ -12,10 +12,11 @@ from ...scalar import BufferLoad, CommReducer
 from ..common.arrays import Value
 from ..common.expressions import Closure
 from ..common.intrinsics import short_name
+from ..common.mask import Mask
 from .access import Locator
 from .expressions import ExprCompiler
 from .intrinsics import register
-from .lanes import WARP, Mask
+from .lanes import WARP
 from .operands import NOTHING
 
 
