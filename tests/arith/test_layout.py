@@ -7,7 +7,7 @@ import pytest
 
 from unity.arith.evaluate import evaluate
 from unity.arith.index_map import IndexMap, index_map
-from unity.arith.subspace import subspace_divide
+from unity.arith.itermap_inverse import subspace_divide
 from unity.ir import build as b
 from unity.ir.buffer import Range
 from unity.support.errors import TypeRuleError

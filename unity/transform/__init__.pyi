@@ -74,20 +74,19 @@ from .relax.memory.kill_after_last_use import kill_after_last_use as kill_after_
 from .relax.memory.lower_call_dps import lower_call_dps as lower_call_dps
 from .relax.memory.plan_memory import lower_alloc_tensor as lower_alloc_tensor, plan_memory as plan_memory
 from .relax.memory.rewrite_reshape import rewrite_reshape as rewrite_reshape
-from .relax.normalize.assert_last import assert_last as assert_last
 from .relax.normalize.convert_to_dataflow import (
     convert_to_dataflow as convert_to_dataflow,
     to_non_dataflow as to_non_dataflow,
 )
 from .relax.normalize.dead_code import dead_code as dead_code
 from .relax.normalize.normalize import normalize as normalize
-from .relax.normalize.topological_sort import topological_sort as topological_sort
+from .relax.normalize.topological_sort import assert_last as assert_last, topological_sort as topological_sort
 from .relax.params.bind_params import (
     bind_params as bind_params,
     bind_symbolic_vars as bind_symbolic_vars,
+    bundle_model_params as bundle_model_params,
     update_param_type as update_param_type,
 )
-from .relax.params.bundle_model_params import bundle_model_params as bundle_model_params
 from .relax.params.lazy_params import lazy_get_input as lazy_get_input, lazy_set_output as lazy_set_output
 from .relax.params.lazy_transform_params import lazy_transform_params as lazy_transform_params
 from .relax.params.lift_transform_params import lift_transform_params as lift_transform_params

@@ -9,7 +9,7 @@ import unity
 from unity.ir.stmt import For
 from unity.ir.walk import collect
 from unity.script import parse
-from unity.transform.tir.loops.share_loops import share_loops
+from unity.transform.tir.loops.chunk_parallel import share_loops
 
 
 def function(body, rows=300, columns=200):

@@ -20,8 +20,8 @@ from ...ir.stmt import AllocBuffer, BufferStore, Stmt, seq, statements_of
 from ...ir.types import Expr, prim_type
 from ...ir.walk import free_vars, rewrite, substitute
 from .contraction import Contraction, extent_of, is_parameter, steps_of
+from .nests import buffer_of, iterator, nest_of, output_axes
 from .packing import Packing, block_name
-from .padding import iterator, make_buffer, output_axes, point_nest
 
 COPIED, MOVED = 12, 60
 """Steps without an instruction in the time of one element that is copied: in long runs of memory, and one by one."""
@@ -100,14 +100,14 @@ def gather(fn: PrimFunc, contraction: Contraction, fused: Sequence[IterVar], mul
     place = is_parameter(fn, contraction.weights.buffer) if constant else None
     for load, cells in ((contraction.data, data), (contraction.weights, weights)):
         source = load.buffer
-        buffer = make_buffer(f"{source.name}_lines", source, [n for _, n in cells], "global")
+        buffer = buffer_of(f"{source.name}_lines", source.dtype, [n for _, n in cells], "global")
         loads[source] = BufferLoad(buffer, tuple([e for e, _ in cells]), load.ty)
         if load is contraction.data or place is None:
             buffers.append(buffer)
             made += _copy(load, loads[source], line, fused)
     axes = (*[axis for axis in contraction.block.iter_vars if axis.var not in fused_vars], line)
     body = rewrite(contraction.block.body, {BufferLoad: lambda node: loads.get(node.buffer, node)})
-    nest = point_nest(contraction.block.name, axes, body, contraction.block.init, contraction.block.annotations)
+    nest = nest_of(contraction.block.name, axes, body, contraction.block.init, contraction.block.annotations)
     statements = statements_of(fn.body)
     at = [block_name(stmt) for stmt in statements].index(contraction.block.name)
     buffer_map = fn.buffer_map
@@ -155,11 +155,11 @@ def _copy(load: BufferLoad, lines: BufferLoad, line: IterVar, fused: Sequence[It
         if isinstance(index, Var):
             values[index] = axis.var
     inside = BufferLoad(load.buffer, tuple([substitute(e, values) for e in source]), prim_type(load.buffer.dtype))
-    made = [point_nest(buffer.name, axes, BufferStore(buffer, inside, tuple(cell)))]
+    made = [nest_of(buffer.name, axes, BufferStore(buffer, inside, tuple(cell)))]
     if steps_of(fused) < steps_of([line]):
         whole = output_axes(buffer)
         zeros = BufferStore(buffer, const(0, load.buffer.dtype), tuple([axis.var for axis in whole]))
-        made.insert(0, point_nest(f"{buffer.name}_zero", whole, zeros))
+        made.insert(0, nest_of(f"{buffer.name}_zero", whole, zeros))
     return made
 
 

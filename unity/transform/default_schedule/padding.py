@@ -7,9 +7,8 @@ the block that consumed ``C``, or by a copy. Values beyond M x N are computed fr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...arith import Analyzer
 from ...ir.buffer import Buffer, Range
@@ -18,12 +17,12 @@ from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad, IterVar
-from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, Stmt, seq, statements_of
-from ...ir.types import Expr, PointerType, prim_type
+from ...ir.stmt import AllocBuffer, BufferStore, Stmt, seq, statements_of
+from ...ir.types import Expr, prim_type
 from ...ir.walk import rewrite, substitute
-from ..schedule.core.tree import TRUE
 from .amx_tiles import row_step
 from .contraction import Contraction, is_parameter
+from .nests import buffer_of, iterator, nest_of, output_axes
 from .packing import Packing, block_name
 
 
@@ -52,8 +51,11 @@ def pad_to_tiles(
     Rows beyond the last repeat it; with ``whole_rows`` (rows lie along one axis of the data) they are read from a copy of the data
     with as much behind that axis, so that tiles of rows are regular in memory; so are rows that are not neighbours.
     """
-    tile_buffer = make_buffer(
-        f"{contraction.output.name}_tile", contraction.output, _rounded_shape(contraction, row, rows, layout), "local"
+    tile_buffer = buffer_of(
+        f"{contraction.output.name}_tile",
+        contraction.output.dtype,
+        _rounded_shape(contraction, row, rows, layout),
+        "local",
     )
     panels = _panels(contraction, layout)
     clamp = _clamp(contraction, row, rows, layout)
@@ -92,11 +94,6 @@ def pad_to_tiles(
     own += [lines.copy] if lines is not None else []
     body = seq(*[AllocBuffer(b) for b in own], *made)
     return Padded(replace(fn, buffer_map=buffer_map, body=body), after or f"{contraction.output.name}_out", copy)
-
-
-def make_buffer(name: str, like: Buffer, shape: Sequence[Expr], scope: str) -> Buffer:
-    """A new buffer of the element type of another."""
-    return Buffer(Var(name, PointerType(prim_type(like.dtype), scope)), like.dtype, tuple(shape), name=name)
 
 
 def _pieces(extent: Expr, size: int) -> Expr:
@@ -142,7 +139,7 @@ def _panels(contraction: Contraction, layout: Packing | None) -> Buffer | None:
         inner[-1] = Analyzer().simplify(floordiv(inner[-1], group))
         tail.append(group)
     sizes = (*[shape[k] for k in layout.outer], Analyzer().simplify(blocks), *inner, *tail)
-    return make_buffer(f"{contraction.weights.buffer.name}_packed", contraction.weights.buffer, sizes, "global")
+    return buffer_of(f"{contraction.weights.buffer.name}_packed", contraction.weights.buffer.dtype, sizes, "global")
 
 
 def _clamp(contraction: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> dict[Var, Expr]:
@@ -174,7 +171,7 @@ class _Lines:
         long = Analyzer().simplify(add(data.shape[axis], more))
         parts = [long] if step == 1 else [const(step, dtype_of(long)), _pieces(long, step)]
         shape = (*data.shape[:axis], *parts, *data.shape[axis + 1 :])
-        return cls(data, make_buffer(f"{data.name}_rows", data, shape, "global"), row, axis, step)
+        return cls(data, buffer_of(f"{data.name}_rows", data.dtype, shape, "global"), row, axis, step)
 
     def load(self, node: BufferLoad) -> BufferLoad:
         """The same element of the copy."""
@@ -195,7 +192,7 @@ class _Lines:
             place, count = add(mul(cell[self.axis + 1], const(self.step, dtype_of(place))), place), 2
         last = sub(self.data.shape[self.axis], const(1, dtype_of(self.data.shape[self.axis])))
         source = (*cell[: self.axis], minimum(place, last), *cell[self.axis + count :])
-        return point_nest(
+        return nest_of(
             self.copy.name,
             axes,
             BufferStore(self.copy, BufferLoad(self.data, source, prim_type(self.copy.dtype)), cell),
@@ -225,29 +222,7 @@ def _nest(
     body = substitute(rewrite(contraction.block.body, {BufferLoad: load}), moved)
     assert contraction.block.init is not None
     init = substitute(contraction.block.init, moved)
-    return point_nest(contraction.block.name, axes, body, init)
-
-
-def point_nest(
-    name: str,
-    axes: Sequence[IterVar],
-    store: Stmt,
-    init: Stmt | None = None,
-    annotations: Mapping[str, Any] | None = None,
-) -> Stmt:
-    """Loops of the iterators' own extents around a block of one store."""
-    loops = [(Var(axis.var.name, axis.var.ty), axis) for axis in axes]
-    block = Block(tuple(axes), None, None, (), (), dict(annotations or {}), name, store, init)
-    stmt: Stmt = BlockRealize(tuple([v for v, _ in loops]), TRUE, block)
-    for var, axis in reversed(loops):
-        stmt = For(var, axis.domain.min, axis.domain.extent, "serial", stmt)
-    return stmt
-
-
-def iterator(name: str, extent: Expr, kind: str = "S") -> IterVar:
-    """A new iterator from zero."""
-    dtype = dtype_of(extent)
-    return IterVar(Var(name, prim_type(dtype)), Range(const(0, dtype), extent), kind)
+    return nest_of(contraction.block.name, axes, body, init)
 
 
 def _copy(contraction: Contraction, layout: Packing, panels: Buffer) -> Stmt:
@@ -269,7 +244,7 @@ def _copy(contraction: Contraction, layout: Packing, panels: Buffer) -> Stmt:
         _round_up(source.shape[layout.columns], layout.block), source.shape[layout.columns]
     ):
         value = if_then_else(inside, value, const(0, source.dtype))
-    return point_nest(panels.name, axes, BufferStore(panels, value, tuple([axis.var for axis in axes])))
+    return nest_of(panels.name, axes, BufferStore(panels, value, tuple([axis.var for axis in axes])))
 
 
 def _parts(axes: Sequence[IterVar], layout: Packing) -> tuple[list[IterVar], IterVar, list[IterVar], IterVar]:
@@ -277,16 +252,11 @@ def _parts(axes: Sequence[IterVar], layout: Packing) -> tuple[list[IterVar], Ite
     return list(axes[:count]), axes[count], list(axes[count + 1 : last]), axes[last]
 
 
-def output_axes(output: Buffer) -> list[IterVar]:
-    """An iterator for each axis of a buffer."""
-    return [iterator(f"o{k}", n) for k, n in enumerate(output.shape)]
-
-
 def _copy_out(contraction: Contraction, tile: Buffer, name: str) -> Stmt:
     """The result out of the tile buffer."""
     axes = output_axes(contraction.output)
     cell = tuple([axis.var for axis in axes])
-    return point_nest(name, axes, BufferStore(contraction.output, buffer_load(tile, *cell), cell))
+    return nest_of(name, axes, BufferStore(contraction.output, buffer_load(tile, *cell), cell))
 
 
 def _allocates(stmt: Stmt, buffer: Buffer) -> bool:

@@ -23,7 +23,7 @@ from ...ir.walk import Rewriter, collect, free_vars, fresh_copy
 from ..infra.backend import Machine
 from ..tir.analysis.loop_nests import perfect_nest
 from ..tir.analysis.parallel_cost import BACKWARDS
-from ..tir.loops.share_loops import share_loops
+from ..tir.loops.chunk_parallel import share_loops
 from .base import Rule, Scheduled, mark_scheduled
 from .contraction import contraction_of
 from .matmul import schedule_contraction

@@ -22,7 +22,7 @@ from ..infra.backend import Machine
 from ..tir.analysis.choices import choose, part_of
 from ..tir.analysis.loop_nests import JOINS, Nest, Update, neutral_value, perfect_nest, point_update, reduced_value
 from .base import Rule, Scheduled
-from .padding import make_buffer, output_axes, point_nest
+from .nests import buffer_of, nest_of, output_axes
 
 GAIN = 1.5
 """Steps by those that are left from which on the rule takes a window: what lies between the two costs a store and loads."""
@@ -94,7 +94,7 @@ def _split_nest(nest: Nest, update: Update, load: BufferLoad, place: int, row: I
     assert type(block.init) is BufferStore
     join, value, dtype = JOINS[type(store.value)], reduced_value(store), prim_type(store.buffer.dtype)
     shape = [*load.buffer.shape[:place], row.domain.extent, *load.buffer.shape[place + 1 :]]
-    lines = make_buffer(f"{store.buffer.name}_{step.var.name}", store.buffer, shape, "global")
+    lines = buffer_of(f"{store.buffer.name}_{step.var.name}", store.buffer.dtype, shape, "global")
     axes = output_axes(lines)
     cell = tuple([axis.var for axis in axes])
     index = substitute(load.indices[place], {row.var: cell[place]})
@@ -104,11 +104,11 @@ def _split_nest(nest: Nest, update: Update, load: BufferLoad, place: int, row: I
     first = BufferStore(lines, join(BufferLoad(lines, cell, dtype), step_value), cell)
     start = neutral_value(type(store.value), store.buffer.dtype, block.init.value)
     noted = part_of(block, step.var.name)
-    along = point_nest(lines.name, [*axes, step], first, BufferStore(lines, start, cell), noted)
+    along = nest_of(lines.name, [*axes, step], first, BufferStore(lines, start, cell), noted)
     left = [axis for axis in block.iter_vars if axis is not step]
     at = (*load.indices[:place], row.var, *load.indices[place + 1 :])
     second = replace(store, value=join(BufferLoad(store.buffer, store.indices, dtype), BufferLoad(lines, at, dtype)))
-    rest = point_nest(block.name, left, second, block.init, block.annotations)
+    rest = nest_of(block.name, left, second, block.init, block.annotations)
     return [AllocBuffer(lines), *[part for stmt in (along, rest) for part in _separated(fresh_copy(stmt))]]
 
 

@@ -17,8 +17,8 @@ from ...ir.stmt import AllocBuffer, BufferStore, Stmt, seq, statements_of
 from ...ir.types import prim_type
 from ...ir.walk import rewrite
 from .contraction import Contraction, is_parameter
+from .nests import buffer_of, nest_of, output_axes
 from .packing import block_name
-from .padding import make_buffer, output_axes, point_nest
 
 
 def columns_last(fn: PrimFunc, contraction: Contraction, after: str | None) -> tuple[PrimFunc, str]:
@@ -28,7 +28,7 @@ def columns_last(fn: PrimFunc, contraction: Contraction, after: str | None) -> t
     assert type(store) is BufferStore
     order = sorted(range(len(store.indices)), key=lambda k: store.indices[k] is contraction.columns.var)
     output = contraction.output
-    last = make_buffer(f"{output.name}_last", output, [output.shape[k] for k in order], "global")
+    last = buffer_of(f"{output.name}_last", output.dtype, [output.shape[k] for k in order], "global")
 
     def moved(node: Any) -> Any:
         if node.buffer is not output:
@@ -47,6 +47,6 @@ def columns_last(fn: PrimFunc, contraction: Contraction, after: str | None) -> t
             axes = output_axes(output)
             cell: tuple[Var, ...] = tuple([axis.var for axis in axes])
             value = BufferLoad(last, tuple([cell[k] for k in order]), prim_type(output.dtype))
-            made.append(point_nest(name, axes, BufferStore(output, value, cell)))
+            made.append(nest_of(name, axes, BufferStore(output, value, cell)))
     assert after is None or is_parameter(fn, output) is None
     return replace(fn, body=seq(*made)), name

@@ -8,6 +8,7 @@ dataflow blocks.
 from __future__ import annotations
 
 from ..default_schedule import schedule_default
+from ..default_schedule.apply import compact_constants
 from ..infra.passes import Pipeline
 from ..tir.blocks.auto_inline import auto_inline
 from ..tir.blocks.op_pattern import annotate_tir_op_pattern
@@ -29,16 +30,15 @@ from .layout.convert_layout import convert_layout
 from .layout.image_lines import image_lines
 from .layout.keep_unit_axes import keep_unit_axes
 from .lowering.legalize_ops import legalize_ops
-from .memory.compact_constants import compact_constants
 from .memory.kill_after_last_use import kill_after_last_use
 from .memory.lower_call_dps import lower_call_dps
 from .memory.plan_memory import plan_memory
 from .memory.rewrite_reshape import rewrite_reshape
-from .normalize.assert_last import assert_last
 from .normalize.check_shapes import check_shapes
 from .normalize.convert_to_dataflow import convert_to_dataflow, to_non_dataflow
 from .normalize.dead_code import dead_code
 from .normalize.normalize import normalize
+from .normalize.topological_sort import assert_last
 from .precision.shift_signed_data import shift_signed_data
 
 GRAPH_PIPELINE = Pipeline(

@@ -7,9 +7,8 @@ kernels become functions of their own, which the program calls.
 from __future__ import annotations
 
 from ..infra.passes import Pipeline
-from .blocks.lower_init_block import lower_init_block
 from .blocks.lower_match_buffer import lower_match_buffer
-from .blocks.lower_opaque_block import convert_blocks_to_opaque, lower_opaque_block
+from .blocks.lower_opaque_block import convert_blocks_to_opaque, lower_init_block, lower_opaque_block
 from .blocks.mark_pipeline_stages import mark_pipeline_stages
 from .blocks.plan_buffer_allocation import plan_buffer_allocation
 from .buffers.flatten_buffer import flatten_buffer

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ..infra.passes import Pipeline
-from .blocks.lower_init_block import lower_init_block
 from .blocks.lower_match_buffer import lower_match_buffer
-from .blocks.lower_opaque_block import convert_blocks_to_opaque, lower_opaque_block
+from .blocks.lower_opaque_block import convert_blocks_to_opaque, lower_init_block, lower_opaque_block
 from .blocks.plan_buffer_allocation import plan_buffer_allocation
 from .buffers.compact_buffer_allocation import compact_buffer_allocation
 from .buffers.flatten_buffer import flatten_buffer
@@ -21,15 +20,13 @@ from .expressions.remove_no_op import remove_no_op
 from .expressions.rewrite_unsafe_select import rewrite_unsafe_select
 from .expressions.simplify import bind_shared, simplify
 from .loops.canonicalize_loop import canonicalize_loop
-from .loops.chunk_parallel import chunk_parallel
-from .loops.coalesce_loops import coalesce_loops
+from .loops.chunk_parallel import chunk_parallel, share_loops
+from .loops.coalesce_loops import coalesce_loops, split_periods
 from .loops.fuse_outer_loops import fuse_outer_loops
 from .loops.hoist_if_then_else import hoist_if_then_else
 from .loops.loop_partition import loop_partition
 from .loops.order_loops import order_loops
 from .loops.prefix_sums import prefix_sums
-from .loops.share_loops import share_loops
-from .loops.split_periods import split_periods
 from .loops.unroll_loop import unroll_loop
 from .loops.version_predicates import version_predicates
 from .reductions.tile_reductions import tile_reductions

@@ -33,9 +33,8 @@ from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import Rewriter, collect, free_vars, rewrite, substitute, used_vars
 from ...infra.backend import GpuMachine
 from ...tir.analysis.loop_nests import is_shareable
-from ...tir.blocks.lower_init_block import lower_init_block
 from ...tir.blocks.lower_match_buffer import lower_match_buffer
-from ...tir.blocks.lower_opaque_block import convert_blocks_to_opaque, lower_opaque_block
+from ...tir.blocks.lower_opaque_block import convert_blocks_to_opaque, lower_init_block, lower_opaque_block
 from ...tir.expressions.simplify import simplify
 from .common.stages import size_of, threads_for
 

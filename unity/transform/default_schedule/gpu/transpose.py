@@ -21,7 +21,7 @@ from ...infra.backend import GpuMachine
 from ...schedule import Schedule
 from ...tir.analysis.loop_nests import stride_class
 from ..base import program_of, schedule_of
-from .common.nests import INT, buffer_of, iterators_of, nest_of, replace_nests
+from ..nests import INT, buffer_of, iterators_of, nest_of, replace_nests
 from .common.stages import Stage, is_simple, stages_of, variables
 
 SIDE = 32

@@ -19,7 +19,7 @@ from ....ir.node import replace
 from ....ir.types import Expr, TupleType
 from ....ir.walk import Rewriter, children, free_vars
 from ...infra.passes import module_pass
-from ..params.bundle_model_params import with_head
+from ..params.bind_params import with_head
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced, rewrite_calls
 
 Arguments = Callable[[tuple[Expr, ...], GraphRewriter], tuple[Expr, ...]]

@@ -4,14 +4,22 @@
 needs least (more that could run side by side). ``direction="from_outputs"`` walks from the results, ``"from_inputs"`` from the
 parameters. Bindings with equal claims keep the order in which they stand; from the outputs, the first
 operand stands nearest to its use.
+
+``assert_last``: assertions about tensors come last, where nothing behind them has an effect: ``R.assert_op(t); y = f(x); g(y)`` ->
+``y = f(x); g(y); R.assert_op(t)``. For devices that compute beside the host: an assertion copies its condition and waits, and the
+device would be idle until the next kernel is launched. The call raises as before.
 """
 
 from __future__ import annotations
 
 from ....ir.binders import bound_symbols
-from ....ir.expr import Binding, DataflowBlock, Var
+from ....ir.expr import Binding, BindingBlock, Call, DataflowBlock, SeqExpr, Var
 from ....ir.function import Function
+from ....ir.infer import find_impure_call
+from ....ir.node import replace
+from ....ir.types import TensorType
 from ....ir.walk import Rewriter, free_vars
+from ....op.common.table import R
 from ....support.errors import PassError
 from ...infra.passes import function_pass
 
@@ -74,3 +82,25 @@ def topological_sort(fn: Function, *, order: str = "depth_first", direction: str
         return block if made == block.bindings else DataflowBlock(made, block.span)
 
     return Rewriter({DataflowBlock: rule})(fn)
+
+
+@function_pass()
+def assert_last(fn: Function) -> Function:
+    """Move assertions about tensors behind what has no effect, to the end of a function."""
+    if type(fn.body) is not SeqExpr:
+        return fn
+    whole, moved = fn.body.bindings, list[Binding]()
+    for binding in reversed(whole):
+        value = binding.value
+        if type(value) is Call and value.op_name == R.assert_op.name and isinstance(value.args[0].ty, TensorType):
+            moved.insert(0, binding)
+        elif find_impure_call(value) is not None:
+            break
+    if not moved or whole[-len(moved) :] == moved:
+        return fn
+    blocks = [
+        replace(block, bindings=tuple([b for b in block.bindings if not any([b is other for other in moved])]))
+        for block in fn.body.blocks
+    ]
+    kept = [block for block in blocks if block.bindings]
+    return replace(fn, body=replace(fn.body, blocks=(*kept, BindingBlock(tuple(moved)))))

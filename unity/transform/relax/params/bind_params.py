@@ -8,6 +8,9 @@ variable; the data is shared, not copied. The symbols a bound parameter fixes be
 function when it is empty. ``update_param_type.with_options(update=fn)(mod)`` changes types: ``update(var)`` gives the new one, or
 None to leave it. All types that follow are deduced anew; what the body says itself (results of call_dps) must fit them: the
 verifier says where it does not.
+
+``bundle_model_params`` makes the weights one tuple parameter: ``main(x, w, b)`` with ``num_input = 1`` -> ``main(x, model_params)``
+and ``w = model_params[0]``, ``b = model_params[1]`` at its start.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....ir.analysis import defined_symbols
-from ....ir.expr import IntImm, Var
-from ....ir.function import Function
+from ....ir.expr import BindingBlock, IntImm, SeqExpr, TupleGetItem, Var, VarBinding
+from ....ir.function import Function, seq_body
 from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.relation import Answer, bind_symbols, is_subtype
-from ....ir.types import Expr, PrimType, TensorType, Type
+from ....ir.types import Expr, PrimType, TensorType, TupleType, Type
+from ....ir.walk import Rewriter
 from ....op.common.table import constant
 from ....support.errors import PassError
 from ...infra.passes import function_pass, module_pass
@@ -136,3 +140,28 @@ def update_param_type(fn: Function, *, update: Callable[[Var], Type | None] | No
     if not mapping:
         return fn
     return with_params(fn, fn.params, mapping)
+
+
+def with_head(heads: tuple[VarBinding, ...], body: SeqExpr) -> SeqExpr:
+    """The sequence with bindings before its own."""
+    if body.blocks and type(body.blocks[0]) is BindingBlock:
+        first = BindingBlock((*heads, *body.blocks[0].bindings), body.blocks[0].span)
+        return SeqExpr((first, *body.blocks[1:]), body.body, body.span)
+    return SeqExpr((BindingBlock(heads), *body.blocks), body.body, body.span)
+
+
+@function_pass()
+def bundle_model_params(fn: Function, *, param_tuple_name: str = "model_params") -> Function:
+    """Pass the parameters behind ``num_input`` as one tuple. Functions without the attribute ``num_input`` stay.
+
+    ``param_tuple_name``: name of the tuple parameter.
+    """
+    count = fn.attrs.get("num_input")
+    if not isinstance(count, int) or count >= len(fn.params):
+        return fn
+    inputs, weights = fn.params[:count], fn.params[count:]
+    bundle = Var(param_tuple_name, TupleType(tuple([w.ty for w in weights])))
+    fields: dict[Any, Any] = {w: Var(w.name, w.ty, w.span) for w in weights}
+    body = seq_body(replace(fn, body=Rewriter(mapping=fields)(fn.body)))
+    heads = tuple([VarBinding(fields[w], TupleGetItem(bundle, i)) for i, w in enumerate(weights)])
+    return replace(fn, params=(*inputs, bundle), body=with_head(heads, body))

@@ -20,7 +20,7 @@ from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Stmt, seq
 from ....ir.types import Expr, PointerType, prim_type
 from ....op.common.loop_nests import read, serial_loop
 from ...tir.analysis.parallel_cost import SHARED_WORK
-from ...tir.blocks.lower_init_block import REDUCTION
+from ...tir.blocks.lower_opaque_block import REDUCTION
 from ...tir.buffers.prefetch_panels import prefetch_of
 
 LANES = 16

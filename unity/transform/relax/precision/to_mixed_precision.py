@@ -31,7 +31,7 @@ from ....op.manipulate.create import astype
 from ....support.errors import PassError
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import Visibility, changed_vars
-from ..params.bundle_model_params import with_head
+from ..params.bind_params import with_head
 from ..rewriting.graph_rewriter import GraphRewriter
 
 _SMALL = ("float16", "bfloat16")

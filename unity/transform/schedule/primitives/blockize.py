@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ....arith import Analyzer
-from ....arith.subspace import Division, subspace_divide
+from ....arith.itermap_inverse import Division, subspace_divide
 from ....ir.analysis import block_regions
 from ....ir.buffer import Buffer, BufferRegion, Range
 from ....ir.build import add, const, dtype_of, ge, is_int, logical_and, lt, minimum, mul, sub

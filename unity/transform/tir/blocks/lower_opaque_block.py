@@ -1,21 +1,26 @@
-"""convert_blocks_to_opaque: block iterators are replaced by the values bound to them; then lower_opaque_block: no blocks are left.
+"""Blocks become plain statements, in three passes.
 
-Rewrite of the second: a block's allocations become ``T.alloc_buffer`` statements around its body, its predicate an ``if``; loops of
-one iteration are replaced by their body; a block marked ``reduction`` becomes ``T.attr(0, "reduction", 1)``.
+- lower_init_block: ``with T.init(): s`` -> ``if r1 == 0 and r2 == 0: s`` before the body, at the first reduction step. Where the
+  reduction may have no step at all, the initial value is written before its loops (`ir/analysis/empty_reduction.py`). Blocks with
+  reduction iterators are marked ``reduction`` so that code generation may reassociate their additions.
+- convert_blocks_to_opaque: block iterators are replaced by the values bound to them.
+- lower_opaque_block: a block's allocations become ``T.alloc_buffer`` statements around its body, its predicate an ``if``; loops of
+  one iteration are replaced by their body; a block marked ``reduction`` becomes ``T.attr(0, "reduction", 1)``.
 """
 
 from __future__ import annotations
 
+from ....ir.analysis.empty_reduction import init_empty_reductions
 from ....ir.analysis.regions import block_regions
-from ....ir.build import const, is_int
+from ....ir.build import const, eq, is_int, logical_and
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, For, IfThenElse, Stmt, seq
+from ....ir.types import Expr
 from ....ir.walk import rewrite, substitute
 from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
-from .lower_init_block import REDUCTION
 
 DOUBLE_BUFFER = "double_buffer_scope"
 """Annotation of a block: number of the written buffer that is to exist twice; attribute of its body on the buffer's pointer."""
@@ -108,3 +113,29 @@ def _unbind(realize: BlockRealize) -> BlockRealize:
 def convert_blocks_to_opaque(func: PrimFunc) -> PrimFunc:
     """Replace block iterators by the values bound to them. Gives blocks without iterators, as ``lower_opaque_block`` requires."""
     return rewrite(func, {BlockRealize: _unbind})
+
+
+REDUCTION = "reduction"
+"""Block annotation and attribute key: additions inside may be reassociated."""
+
+
+def _block(block: Block) -> Block:
+    reductions = [i for i in block.iter_vars if i.kind == "R"]
+    notes = (
+        {**block.annotations, REDUCTION: 1} if reductions and REDUCTION not in block.annotations else block.annotations
+    )
+    if block.init is None:
+        return replace(block, annotations=notes)
+    condition: Expr | None = None
+    for iterator in reductions:
+        first = iterator.domain.min
+        at_first = eq(iterator.var, first)
+        condition = at_first if condition is None else logical_and(condition, at_first)
+    init = block.init if condition is None else IfThenElse(condition, block.init)
+    return replace(block, init=None, body=seq(init, block.body), annotations=notes)
+
+
+@prim_func_pass()
+def lower_init_block(func: PrimFunc) -> PrimFunc:
+    """Run the initialisation of a reduction block under a condition in its body. Gives blocks without ``T.init``."""
+    return replace(func, body=rewrite(init_empty_reductions(func.body), {Block: _block}))

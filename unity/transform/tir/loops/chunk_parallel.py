@@ -1,4 +1,12 @@
-"""chunk_parallel: how many iterations of a parallel loop a thread takes at a time, and whether there is enough work to share.
+"""Parallel loops: which there are, and how they are shared.
+
+share_loops: outermost loops whose iterations are independent are shared between threads, whatever they do. Most loops are shared by
+the passes that order and tile them; this is for what those cannot read, such as a running sum along each row. Loops with symbolic
+extents are marked too. Scheduled functions (attribute ``tir.is_scheduled``) stay as they are.
+
+Rewrite: ``for i in 4096: for j: C[i, j] = C[i, j - 1] + A[i, j]`` -> ``for i in T.parallel(4096): ...``.
+
+chunk_parallel: how many iterations of a parallel loop a thread takes at a time, and whether there is enough work to share.
 
 Rewrite: ``for i in T.parallel(n): ...`` -> the same inside ``T.attr(0, "parallel_chunk", c)``: ``c`` is a number where the work is
 known, else an expression that gives all ``n`` iterations where they turn out to be too little work. A loop of few iterations that
@@ -16,6 +24,7 @@ from ....ir.stmt import AttrStmt, Bind, BufferStore, For, Stmt, seq
 from ....ir.types import Expr
 from ....ir.walk import StatementRewriter, children, collect, free_vars, used_vars
 from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import is_shareable
 from ..analysis.parallel_cost import PARALLEL_CHUNK, SHARED_WORK, is_few, store_work
 
 CHUNKS = 64
@@ -104,3 +113,22 @@ def _parts(extent: Expr) -> list[Expr]:
     if type(extent) is Add and type(extent.b) is IntImm:
         return [add(part, extent.b) for part in _parts(extent.a)]
     return _parts(extent.a) + _parts(extent.b) if type(extent) is Min else [extent]
+
+
+class _Share(StatementRewriter):
+    def enter(self, node: object) -> object | None:
+        if type(node) is not For or node.kind != "serial":
+            return node if type(node) is For else None
+        plain = not node.annotations and node.step is None and is_int(node.min, 0) and not is_int(node.extent, 1)
+        symbolic = any([type(loop.extent) is not IntImm for loop in collect(node, For)])
+        if not plain or not (symbolic or _work(node, set())[0] >= SHARED_WORK) or collect(node.body, For) == []:
+            return None
+        return replace(node, kind="parallel") if is_shareable(node) else None
+
+
+@prim_func_pass()
+def share_loops(func: PrimFunc, *, parallel: bool = True) -> PrimFunc:
+    """Share outermost independent loops between threads. For programs without blocks whose buffers have their axes."""
+    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False or not parallel:
+        return func
+    return replace(func, body=_Share()(func.body))

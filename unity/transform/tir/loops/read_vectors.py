@@ -23,7 +23,7 @@ from ....ir.types import PointerType, prim_type
 from ....ir.walk import StatementRewriter, collect, rewrite, substitute, uses_any
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import slope
-from ..blocks.lower_init_block import REDUCTION
+from ..blocks.lower_opaque_block import REDUCTION
 from .hoist_if_then_else import is_plain
 from .version_predicates import has_choices
 

@@ -48,7 +48,7 @@ from ..analysis.tiles import (
     over_tiles,
     split_loop,
 )
-from ..blocks.lower_init_block import REDUCTION
+from ..blocks.lower_opaque_block import REDUCTION
 from .epilogues import follow, tile_outermost
 from .tile_walk import Walk, find_walk, runs_on, step_of
 

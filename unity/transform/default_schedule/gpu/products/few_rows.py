@@ -27,7 +27,7 @@ from ....infra.backend import GpuMachine
 from ....schedule import Schedule
 from ....tir.analysis.choices import choose
 from ...base import schedule_of
-from ..common.nests import INT
+from ...nests import INT
 from ..common.stages import size_of
 from . import lane_matrices, lane_sums
 from .lane_matrices import COLUMNS

@@ -16,7 +16,7 @@ from .....ir.types import Expr
 from ....infra.backend import GpuMachine
 from ....schedule import Schedule
 from ....tir.analysis.choices import choose
-from ..common.nests import INT, buffer_of
+from ...nests import INT, buffer_of
 from .product import Product, contiguous_along, count_of, inline_producers, products_of, replace_product, stored
 from .thread_tile_parts import ThreadTile
 from .thread_tiles import kernel

@@ -14,7 +14,7 @@ from .....ir.build import add, ceildiv, const, floordiv, floormod, intrinsic, is
 from .....ir.expr import IntImm, Var
 from .....ir.stmt import Bind, Block, BlockRealize, Evaluate, For, IfThenElse, Stmt, seq
 from .....ir.types import Expr, prim_type
-from ..common.nests import INT, buffer_of
+from ...nests import INT, buffer_of
 from .product import Product, extent_of, output_at, unravel
 from .tile_sides import Side, all_of, bound_checks, element_at, is_aligned_vector, last_divides
 from .tiles import has_axis
