@@ -16,7 +16,9 @@ from unity.ffi import Tensor, tensor
 from unity.ffi.abi import BufferParam, KernelSignature, ScalarParam, SymbolSource
 from unity.ffi.calls.entry_spec import EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg
 from unity.ffi.calls.fastcall import kernel_function, kernel_function_of
+from unity.ffi.calls.fastcall_ir import entry_ir
 from unity.ffi.calls.object_ir import llvm_scalar
+from unity.ffi.device import cuda
 from unity.ffi.dtype import DataType, dtype_names
 from unity.ffi.machine_code.engine import Engine
 from unity.ffi.native.native_helpers import HELPER_DECLARATIONS, helper_symbols
@@ -476,3 +478,11 @@ def test_references_and_lifetimes(pair):
     del other
     gc.collect()
     assert alive() is None
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_an_entry_is_the_same_for_all_devices_of_a_kind(gated: bool) -> None:
+    """What a saved program brings for the first device serves the others."""
+    specs = [EntrySpec("f", (TensorArg("x", "float32", (4,), device=cuda(index)),)) for index in (0, 3)]
+    first, last = [entry_ir(spec, driver=True, gated=gated) for spec in specs]
+    assert first == last

@@ -45,6 +45,10 @@ PROGRAMS: dict[str, tuple[str, dict[str, str]]] = {
         {"a": IMAGES, "b": '(64, 1, 3, 3), "float32"'},
     ),
     "convolution": ("R.nn.relu(R.nn.conv2d(a, b, padding=(1, 1)))", {"a": IMAGES, "b": WINDOWS.format("float32")}),
+    "convolution_of_any_size": (
+        "R.nn.relu(R.nn.conv2d(a, b, padding=(1, 1)))",
+        {"a": '("n", "c", "h", "w"), "float32"', "b": '("o", "c", "r", "s"), "float32"'},
+    ),
     "images_float16": (
         "R.nn.relu(R.nn.conv2d(a, b, padding=(1, 1)))",
         {"a": IMAGES.replace("float32", "float16"), "b": WINDOWS.format("float16")},
@@ -101,7 +105,7 @@ ON_HOPPER = {
 """Programs whose kernels are of another kind there: operands that threads copy for warpgroups."""
 ALIKE = [
     "elementwise", "softmax", "softmax_long", "softmax_any", "layer_norm_any", "layer_norm", "rms_norm", "transpose", "column_sum",
-    "max_pool", "depthwise",
+    "max_pool", "depthwise", "convolution_of_any_size",
 ]  # fmt: skip
 """Programs that have the same kernels on every architecture: assembled for one of them, in turn."""
 ARCHS = ("sm_80", "sm_90a")

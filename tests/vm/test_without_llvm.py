@@ -81,11 +81,22 @@ for wrong in (lambda: vm["main"](given["x"][:, :299], (7,)), lambda: vm["main"](
     else:
         raise SystemExit("no error")
 again = unity.load(f"{folder}/graphs.unity")
+by_name, out = unity.VirtualMachine(again), tuple(np.zeros_like(given[name]) for name in ("y", "total"))
+y, total, threes = by_name["main"](given["x"], (7,), out=(*out, None))
+assert y is out[0] and (y == given["y"]).all() and (out[1] == given["total"]).all()
+kernel = by_name[next(name for name in again.program.kernels if "negative" in name)]
+kernel(v, result := v.copy())
+assert (result == -v).all()
+try:
+    kernel(1)
+except unity.UnityError as error:
+    assert error.code.startswith("E60"), error
+else:
+    raise SystemExit("no error")
 again.save(f"{folder}/again.unity")
 assert open(f"{folder}/again.unity", "rb").read() == open(f"{folder}/graphs.unity", "rb").read()
 compiled = (
     lambda: unity.load(f"{folder}/graphs.unity", trust=False),
-    lambda: unity.VirtualMachine(again)[next(iter(again.program.kernels))],
     lambda: unity.ffi.machine_code.objects.compile_ir("define void @f() {\\n  ret void\\n}\\n"),
 )
 for needs in compiled:

@@ -2,8 +2,8 @@
 what drivers share, the checked entries of its functions, the entries of tensor programs that call Python.
 
 Not here: the program's code itself, and how such code is found again (``ffi/machine_code/objects.py``). Left out, and made by LLVM
-when asked for: entries of single tensor programs of a program with graph functions, calls with ``out=`` that need another driver,
-functions on a device other than the first.
+when asked for: entries of single tensor programs of a program with graph functions, calls with ``out=`` that need another driver.
+Without LLVM Python checks the former's arguments and runs the bytecode of the latter.
 """
 
 from __future__ import annotations

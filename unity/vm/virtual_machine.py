@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -24,7 +25,7 @@ from ..ffi.runtime.runtime import DRIVER, runtime_of
 from ..ffi.targets.processor import lacking_features
 from ..ffi.tensor import Tensor
 from ..support.arguments import guarded_class
-from ..support.errors import VMError
+from ..support.errors import MissingExtraError, VMError
 from .builtins.placement import Placement
 from .builtins.values import Closure, to_value
 from .captured import CapturedCalls, require_capturable
@@ -195,20 +196,28 @@ class VirtualMachine:
         return call
 
     def _kernel_function(self, name: str) -> Callable[..., Any]:
+        """A tensor program under its name: checked by machine code, or in Python where the file brings no entry for it and there is
+        no LLVM to make one."""
+        try:
+            return self._checked_kernel(name) if self.native is None else self._native_kernel(name)
+        except MissingExtraError:
+            return self._checked_kernel(name)
+
+    def _native_kernel(self, name: str) -> Callable[..., Any]:
         kernel, placement = self.kernels[name], self.placement
-        if self.native is not None:
-            entry = kernel_function_of(kernel.signature, kernel.address, keep=(self.engine,), device=placement.device)
-            if not placement.own_memory:
-                return entry
-            general = running_in(placement, entry)
-            result, keep = kernel.signature.result, (self.engine,)
-            bare = kernel.signature.packed_calls or (result is not None and DataType(result).is_narrow)
-            gate = 0 if bare else placement.gate()
-            return (
-                gated_kernel(kernel.signature, kernel.address, general, gate, placement.device, keep)
-                if gate
-                else general
-            )
+        entry = kernel_function_of(kernel.signature, kernel.address, keep=(self.engine,), device=placement.device)
+        if not placement.own_memory:
+            return entry
+        general = running_in(placement, entry)
+        result, keep = kernel.signature.result, (self.engine,)
+        bare = kernel.signature.packed_calls or (result is not None and DataType(result).is_narrow)
+        gate = 0 if bare else placement.gate()
+        return (
+            gated_kernel(kernel.signature, kernel.address, general, gate, placement.device, keep) if gate else general
+        )
+
+    def _checked_kernel(self, name: str) -> Callable[..., Any]:
+        kernel, placement = self.kernels[name], self.placement
         checker = ArgumentChecker(spec_of_kernel(kernel.signature, placement.device))
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -382,7 +391,7 @@ def interpreted(
 
 
 def out_call(vm: VirtualMachine, name: str) -> OutCall:
-    """Calls with ``out=`` of a function: its derived form, compiled for the machine's mode."""
+    """Calls with ``out=`` of a function: its derived form, compiled for the machine's mode; interpreted without LLVM."""
     program = vm.executable.program
     plan = with_outputs(program, name)
     plain: Callable[..., Any] = vm[name]
@@ -394,7 +403,7 @@ def out_call(vm: VirtualMachine, name: str) -> OutCall:
         if vm.native is not None:
             derived = Executable(plan.program, {k: v for k, v in vm.executable.objects.items() if k != DRIVER},
                                  vm.executable.triple, vm.executable.features, options=vm.executable.options)  # fmt: skip
-            with vm.placement.running:
+            with vm.placement.running, suppress(MissingExtraError):
                 engine, _ = link_kernels(derived, vm.placement.device)
                 direct = NativeProgram(derived, interpreter, engine).function(name)
     return OutCall(plan, name, plain, direct, order)

@@ -23,7 +23,7 @@ from ..native.native_helpers import helper_symbols
 from ..tensor import float_of_bits
 from .check import ArgumentChecker, OutHandler
 from .entry_spec import EntrySpec, spec_of_kernel, validate
-from .fastcall_ir import ANY_LANE, entry_ir
+from .fastcall_ir import ANY_LANE, device_number, entry_ir
 
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 OPTIONS = CompileOptions(pipeline="O1")
@@ -46,8 +46,8 @@ _new_method.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p, ctyp
 
 
 class EntryTable(np.ndarray):
-    """The words ``[raw, env, slow, status, devices...]`` an entry reads, of a gated one ``[..., gate, lane]``; ``keep`` holds what
-    they point to."""
+    """The words ``[raw, env, slow, status, devices..., their numbers...]`` an entry reads, of a gated one ``[..., gate, lane]``;
+    ``keep`` holds what they point to."""
 
     keep: tuple[object, ...]
 
@@ -97,7 +97,7 @@ def _make(
     doc = f"{spec.name}({', '.join([arg.name for arg in spec.args])})".encode()
     method = _MethodDef(spec.name.encode(), engine.address("entry"), _METH_FASTCALL_KEYWORDS, doc)
     devices = spec.devices()
-    words = [raw, env, id(slow), id(reporter), *map(id, devices), *gate]
+    words = [raw, env, id(slow), id(reporter), *map(id, devices), *map(device_number, devices), *gate]
     table = np.array(words, dtype=np.uint64).view(EntryTable)
     table.keep = (method, slow, reporter, engine, devices, *keep)
     result: Callable[..., Any] = _new_method(ctypes.addressof(method), table, None, None)

@@ -1,9 +1,9 @@
 """The checked entry as LLVM IR: a ``METH_FASTCALL | METH_KEYWORDS`` function that checks, calls, converts the result.
 
 The text depends on the spec and the mode alone; addresses come at run time from the words of ``self``, a numpy array:
-``[raw, env, slow, status]``, then the devices of the spec; of a gated entry then its gate and lane. Invariant: every check that
-fails goes to ``%slow`` (the Python checker), which raises, returns arguments that pass, or returns the result itself
-(``Finished``); native memory is touched only after all checks.
+``[raw, env, slow, status]``, then the devices of the spec, and their numbers; of a gated entry then its gate and lane. Invariant:
+every check that fails goes to ``%slow`` (the Python checker), which raises, returns arguments that pass, or returns the result
+itself (``Finished``); native memory is touched only after all checks.
 """
 
 from __future__ import annotations
@@ -133,8 +133,9 @@ class EntryWriter(ObjectWriter):
         if arg.device is CPU:
             self.require(self.emit(f"call i1 @unity_extract({what})"))
         else:
-            device = self.load(self.load("%self", ARRAY_DATA), TABLE_BYTES + 8 * self.devices.index(arg.device))
-            self.require(self.emit(f"call i1 @unity_extract_on({what}, ptr {device}, i64 {device_number(arg.device)})"))
+            table, word = self.load("%self", ARRAY_DATA), TABLE_BYTES + 8 * self.devices.index(arg.device)
+            device, number = self.load(table, word), self.load(table, word + 8 * len(self.devices), "i64")
+            self.require(self.emit(f"call i1 @unity_extract_on({what}, ptr {device}, i64 {number})"))
         self.raw_args.append(f"ptr {self.load(place, 0)}")
         dims = self.load(place, 16) if arg.shape else ""
         extents = [self.load(dims, 8 * axis, "i64") for axis in range(len(arg.shape or ()))]
@@ -222,7 +223,7 @@ class EntryWriter(ObjectWriter):
         table = self.load("%self", ARRAY_DATA)
         raw = self.load(table, 0)
         if self.gated:
-            words = TABLE_BYTES + 8 * len(self.devices)
+            words = TABLE_BYTES + 16 * len(self.devices)
             gate, lane = self.load(table, words), self.load(table, words + 8, "i64")
             self.require(self.emit(f"call i1 @unity_enter(ptr {gate}, i64 {lane}, ptr %undo)"))
         if self.driver:

@@ -11,8 +11,10 @@ from dataclasses import replace as with_fields
 from typing import NamedTuple
 
 from .....ir.build import const, dtype_of
+from .....ir.expr import Var
 from .....ir.scalar import IterVar
 from .....ir.types import Expr
+from .....ir.walk import used_vars
 from ....infra.backend import GpuMachine
 from ....schedule import Schedule
 from ....tir.analysis.choices import choose
@@ -72,6 +74,8 @@ LEAST = 32
 """Least rows, columns and steps of a product for which pipelines pay."""
 LEAST_ITEM = 4
 """Bytes that are copied asynchronously at least."""
+FEW_SYMBOLS, WIDE = 4, 2
+"""Sizes not known before the call for whose addresses there is room beside the sums; registers that each further one takes."""
 COPIES = 80
 """The least compute capability of devices that have asynchronous copies."""
 
@@ -119,10 +123,12 @@ def _tile(product: Product, gpu: GpuMachine) -> ThreadTile | None:
     """The tile that costs least, with as many stages as fit into shared memory; None if not even two do."""
     block, costs = product.stage.block, _costs(product, gpu)
     item, wide = _item(product), max(1, product.store.buffer.dtype.itemsize // LEAST_ITEM)
-    fits = [choice for choice in CHOICES if 2 * choice.sums * wide <= choice.registers]
+    symbols = max(0, len(_symbols(product)) - FEW_SYMBOLS) * WIDE
+    fits = [choice for choice in CHOICES if 2 * choice.sums * wide + symbols <= choice.registers]
     found = sorted(fits, key=lambda choice: costs[choice])
     choice = found[choose(block, "tile", range(len(found)), 0)]
     rows, columns, row_warps, column_warps, groups, blocks_per_sm, _ = choice
+    blocks_per_sm = min(blocks_per_sm, 2) if symbols else blocks_per_sm  # which leaves registers for addresses
     steps = groups * STEP_BYTES // item
     tile = ThreadTile(rows, columns, steps, row_warps, column_warps, ROW_LANES, STAGES, blocks_per_sm, groups)
     staging = (groups - 1) * choice.sums * choice.threads * product.store.buffer.dtype.itemsize // groups
@@ -145,6 +151,12 @@ def _costs(product: Product, gpu: GpuMachine) -> dict[Choice, float]:
 def _sizes(product: Product) -> tuple[int, int, int, int]:
     """Batch, rows, columns and steps."""
     return count_of(product.batch), count_of(product.rows), count_of(product.columns), count_of(product.steps)
+
+
+def _symbols(product: Product) -> set[Var]:
+    """The sizes that only the call defines."""
+    axes = (*product.batch, *product.rows, *product.columns, *product.steps)
+    return {var for axis in axes for var in used_vars(axis.domain.extent)}
 
 
 def _item(product: Product) -> int:
