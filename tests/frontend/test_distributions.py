@@ -63,3 +63,13 @@ def test_a_matrix_that_is_not_valid_is_an_error_as_in_torch(scale) -> None:
         model(torch.tensor(scale))
     with pytest.raises(VMError, match=r"E635.*distribution is not valid"):
         f(torch.tensor(scale))
+
+
+def test_a_number_of_the_data_beside_a_distribution() -> None:
+    model = Expression(lambda x: D.Normal(x, x.exp()).log_prob(x * int((x > 0).sum())))
+    f = unity.compile(model, example_inputs=(torch.randn(7),))
+    for scale in (1.0, -0.5):
+        x = torch.linspace(-1, 3, 7) * scale
+        torch.testing.assert_close(f(x), model(x))
+    with pytest.raises(VMError, match="E635"):
+        f(torch.full((7,), float("nan")))

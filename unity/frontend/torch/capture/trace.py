@@ -158,7 +158,8 @@ _HINTS = (
     ("packed sequence", "compile the layer for padded sequences, and mask what lies beyond their ends; "
      'torch.compile(model, backend="unity") leaves packing to torch'),
     ("Could not extract specialized integer",
-     "Python needs the number itself here: pass it as an int; torch.while_loop repeats for a number only the data knows"),
+     "Python needs the number itself here: pass it as an int; torch.while_loop repeats for a number only the data knows; "
+     'torch.compile(model, backend="unity") leaves it to Python'),
     ("data-dependent", 'torch.cond expresses a branch on data; torch.compile(model, backend="unity") leaves it to Python'),
     ("must always be equal", "give both dimensions the same torch.export.Dim, or torch.export.Dim.AUTO"),
     (r"specialized it to be a constant \([01]\)",

@@ -61,7 +61,8 @@ def inferable(torch: Any) -> Iterator[None]:
 
     ``nll_loss``, whether there are rows at all, to give NaN where not: so does the operator itself; layers of transformers, whether
     a mask is the causal one, a hint beside the mask. Distributions check their parameters and samples when the model runs;
-    whether a matrix is symmetric does not decide whether they look further.
+    whether a matrix is symmetric does not decide whether they look further. torchvision chooses between two ways to suppress
+    boxes by class, of equal results, by how many there are.
     """
     table = require("torch._decomp").decomposition_table
     loss, forward = torch.ops.aten.nll_loss.default, torch.ops.aten.nll_loss_forward.default
@@ -77,10 +78,11 @@ def inferable(torch: Any) -> Iterator[None]:
 
     def valid_later(valid: Any) -> Any:
         """Stands for the answer that ``torch.distributions`` branches on; who else asks gets it."""
-        asks = str(sys._getframe(1).f_globals.get("__name__"))
-        other_thread = type(valid) is torch.Tensor and not torch._is_functional_tensor(valid)
-        if other_thread or not asks.startswith("torch.distributions"):
-            return all_true(valid)
+        if not torch.compiler.is_dynamo_compiling():  # which follows only the calls of distributions, see below
+            asks = str(sys._getframe(1).f_globals.get("__name__"))
+            other_thread = type(valid) is torch.Tensor and not torch._is_functional_tensor(valid)
+            if other_thread or not asks.startswith("torch.distributions"):
+                return all_true(valid)
         torch._assert_async(valid.all(), "a parameter or a sample of a distribution is not valid")
         return True
 
@@ -94,11 +96,25 @@ def inferable(torch: Any) -> Iterator[None]:
         ),
         "_PositiveDefinite": lambda self, value: symmetric(self, value) & (torch.linalg.cholesky_ex(value).info == 0),
     }
+
+    def suppressed(boxes: Any, scores: Any, idxs: Any, iou_threshold: float) -> Any:
+        """``torchvision.ops.batched_nms``: boxes of different classes do not overlap once each class has its own region."""
+        beyond = torch.cat([boxes.flatten(), boxes.new_zeros(1)]).max() + 1  # there may be no boxes
+        return vision.nms(boxes + (idxs.to(boxes) * beyond)[:, None], scores, iou_threshold)
+
+    vision: Any = sys.modules.get("torchvision.ops.boxes")
+    batched_nms = vision.batched_nms if vision else None
     constraints = torch.distributions.constraints
+    dependent = constraints.is_dependent
     checks = {name: getattr(constraints, name).check for name in matrices}
     try:
         for name, check in matrices.items():
             getattr(constraints, name).check = check
+        if vision:
+            vision.batched_nms = suppressed
+        constraints.is_dependent = lambda constraint: isinstance(
+            constraint, constraints._Dependent
+        )  # one that dynamo follows
         layers._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
         torch._is_all_true = valid_later
         for target, rule in rules.items():
@@ -108,6 +124,9 @@ def inferable(torch: Any) -> Iterator[None]:
         yield
     finally:
         layers._detect_is_causal_mask, torch._is_all_true = asked, all_true
+        constraints.is_dependent = dependent
+        if vision:
+            vision.batched_nms = batched_nms
         for name, check in checks.items():
             getattr(constraints, name).check = check
         for target, (rule, kernels) in own.items():
