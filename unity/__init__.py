@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from .support.forking import guard_forks
 from .support.lazy import stub_names
 from .version import VERSION
 
 __version__ = VERSION
+guard_forks()
 
 _ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target", "te", "transform", "vm")
 """Packages, which type checkers know without the stub."""

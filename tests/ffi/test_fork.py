@@ -69,3 +69,30 @@ def test_children_of_a_busy_process_compute():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, env=environment,
                           timeout=600)  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "[0, 0, 0, 0, 0, 0] []\n"), done.stderr
+
+
+IMPORTS = """
+import faulthandler, importlib, os, sys, threading, time
+import unity
+
+unity.__path__.append(sys.argv[1])
+thread = threading.Thread(target=importlib.import_module, args=("unity.slow",))
+thread.start()
+while "unity.slow" not in sys.modules:
+    time.sleep(0.001)
+child = os.fork()
+if child == 0:
+    faulthandler.dump_traceback_later(60, exit=True)
+    import unity.slow
+    os._exit(0 if unity.slow.done else 1)
+status = os.waitpid(child, 0)[1]
+thread.join()
+print(status)
+"""
+
+
+def test_children_find_what_another_thread_was_importing(tmp_path):
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(0.3)\ndone = True\n", encoding="utf-8")
+    done = subprocess.run([sys.executable, "-c", IMPORTS, str(tmp_path)], capture_output=True, text=True, check=False,
+                          timeout=600)  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
