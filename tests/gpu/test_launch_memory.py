@@ -12,6 +12,7 @@ import unity
 from unity.script import parse
 from unity.target.cuda.arch import assembled_archs
 from unity.target.cuda.assemble import assemble
+from unity.target.cuda.machine import machine_of
 from unity.testing import emulated_gpu
 
 
@@ -88,6 +89,15 @@ def test_machine_code_for_an_older_architecture_is_refused() -> None:
         with pytest.raises(unity.UnityError, match="may have instructions") as refused:
             assembled_archs(unity.Target(text))
         assert refused.value.code == "E531"
+
+
+@pytest.mark.parametrize(
+    "option", ["thread_warp_size=16", "thread_warp_size=0", "max_threads_per_block=0", "multi_processor_count=0"]
+)
+def test_limits_that_no_device_has_are_refused(option: str) -> None:
+    with pytest.raises(unity.UnityError) as refused:
+        machine_of(unity.Target(f"cuda -{option}"))
+    assert refused.value.code == "E531" and option.partition("=")[0] in f"{refused.value}"
 
 
 SIZES = """
