@@ -194,3 +194,45 @@ def test_tuples_numbers_and_arrays_are_values() -> None:
     assert (total.numpy().tolist(), same.numpy().tolist(), three, array.numpy().tolist()) == ([2, 3], [1, 1], 3, [1, 1])
     with pytest.raises(TypeRuleError, match="E210"), bb.function("other", []):
         bb.emit(object())
+
+
+NAMES = ("relu-1", "a.b", "1x", "if", "None", "a b", "x\n", "", "T", "R", "I", "f<int>", "naïve", "cls", "print", "\0", "x" * 300)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_functions_are_names_in_script(name):
+    """A hint becomes a name that reads back; a name that cannot is refused, before a file with it is saved."""
+    x = relax.Var("x", (3, 4), "float32")
+    bb = unity.BlockBuilder()
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit_te(te_relu, x, primfunc_name_hint=name))
+    verify(bb.get())
+    assert structural_equal(parse(bb.get().script()), bb.get())
+    bb = unity.BlockBuilder()
+    with bb.function(name, [x]):
+        bb.emit_func_output(bb.emit(relax.op.exp(x)))
+    try:
+        verify(bb.get())
+    except VerifyError as error:
+        assert error.code == "E349"
+    else:
+        assert structural_equal(parse(bb.get().script()), bb.get())
+
+
+def test_a_function_in_a_function_leaves_the_outer_one_alone():
+    x, y = relax.Var("x", (3,), "float32"), relax.Var("y", (4,), "float32")
+    bb = unity.BlockBuilder()
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(relax.op.exp(x)))
+        with bb.function("inner", [y]):
+            bb.emit_func_output(y)
+    verify(bb.get())
+    assert bb.get()["main"].params == (x,) and bb.get()["inner"].params == (y,)
+
+
+def test_a_function_has_one_output():
+    x = relax.Var("x", (3,), "float32")
+    bb = unity.BlockBuilder()
+    with pytest.raises(VerifyError, match="E303"), bb.function("main", [x]):
+        bb.emit_func_output(x)
+        bb.emit_func_output(bb.emit(relax.op.exp(x)))

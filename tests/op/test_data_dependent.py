@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from unity.ffi.tensor import Tensor
 from unity.ir.interpret import run
 from unity.op import OPERATORS
 from unity.script import parse
 from unity.support.errors import UnityError
 from unity.vm.build import build
+from unity.vm.builtins.dynamic import nonzero
 from unity.vm.virtual_machine import VirtualMachine
 
 X = np.array([[3, 0, 1], [0, 0, 3]], "float32")
@@ -33,6 +35,10 @@ def test_nonzero():
     (made,) = both("R.nonzero(x)", X)
     np.testing.assert_array_equal(made, [[0, 0, 1], [0, 2, 2]])
     assert both("R.nonzero(x)", np.zeros((2, 3), "float32"))[0].shape == (2, 0)
+    for shape in ((), (0, 3), (5,), (2, 3, 4), (3, 0, 2), (2, 1, 2, 3)):
+        given = np.resize(np.array([0.0, np.nan, -0.0, 2.0, 1.0], "float32"), shape)
+        wanted = np.stack(np.nonzero(np.atleast_1d(given)))[: given.ndim]
+        np.testing.assert_array_equal(nonzero(Tensor(given)).numpy(), wanted)
 
 
 def test_unique():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,27 @@ def test_special_values(name: str, dtype: str) -> None:
     with np.errstate(all="ignore"):
         want = UNARY[name](x.astype(np.longdouble)).astype(dtype)
     assert_close(got, want, x)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", UNARY)
+def test_no_argument_takes_far_longer_than_others(name: str, dtype: str) -> None:
+    """Masks give exp(-inf), angles grow: neither underflow nor exact reduction of each lane may make the usual program slow."""
+    kernel, out = math_kernel(name, dtype, 16), np.empty(4096, dtype)
+
+    def seconds(value: float) -> float:
+        x, times = np.full(4096, value, dtype), []
+        for _ in range(9):
+            start = time.perf_counter()
+            kernel.call(out.ctypes.data, x.size, x.ctypes.data)
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    values = (1.0, -1.0, 0.0, 30.0, 200.0, -200.0, 1e6, 1e10, -1e30, np.inf, -np.inf)
+    times = {value: seconds(value) for value in values}
+    if name in ("sin", "cos", "tan"):
+        times = {value: t for value, t in times.items() if abs(value) < 1e12}  # the exact reduction
+    assert max(times.values()) < 3 * times[1.0] + 1e-6, times
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -94,20 +94,17 @@ class BlockBuilder:
         self.avoid_names([p.name for p in params])
         depth = len(self._frames)
         self._frames.append(_Frame())
-        self._result, self._params = None, params
-        finished = False
+        outer, self._result, self._params = (self._result, self._params), None, params
         try:
             yield
-            finished = True
+            result, params = self._result, self._params
+            if result is None:
+                raise VerifyError("E303", f"function {name} has no output", help="call bb.emit_func_output(value)")
+            known = [var for param in params for var in (param, *free_vars(param.ty))]
+            fn = self.finish_function(list(params), result, attrs, pure, erase(result.ty, known))
         finally:
-            if not finished:
-                del self._frames[depth:]
-        if self._result is None:
             del self._frames[depth:]
-            raise VerifyError("E303", f"function {name} has no output", help="call bb.emit_func_output(value)")
-        params = self._params
-        known = [var for param in params for var in (param, *free_vars(param.ty))]
-        fn = self.finish_function(list(params), self._result, attrs, pure, erase(self._result.ty, known))
+            self._result, self._params = outer
         if not private:
             fn = replace(fn, attrs={"global_symbol": name, **fn.attrs})
         self._module = self._module.with_functions({name: fn})
@@ -226,7 +223,12 @@ class BlockBuilder:
         return self.emit(expr, name_hint, output=True)
 
     def emit_func_output(self, expr: Expr, params: Var | Sequence[Var] | None = None) -> None:
-        """Set the result ``expr`` of the function, and its ``params`` unless ``function`` was given them."""
+        """Set the result ``expr`` of the function, and its ``params`` unless ``function`` was given them. Raises VerifyError E303
+        where it has a result."""
+        if self._result is not None:
+            raise VerifyError(
+                "E303", "the function has its output", help="call bb.emit_func_output(value) once, at the end"
+            )
         if params is not None:
             if self._params:
                 raise VerifyError("E303", "the parameters are given twice", help="give them to bb.function alone")

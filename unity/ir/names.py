@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Iterable
 
+NAMESPACES = ("I", "T", "R")
+_NOT_WORD = re.compile(r"\W")
 _TRAILING = re.compile(r"^(.*?)_?(\d+)$")
 
 
@@ -29,3 +32,16 @@ class NameSupply:
         name = f"{stem}{count}"
         self.taken.add(name)
         return name
+
+
+def identifier(hint: str) -> str:
+    """A Python name that resembles ``hint``: ``relu_1`` for ``relu-1``."""
+    if hint.isidentifier():
+        return hint
+    word = _NOT_WORD.sub("_", hint) or "v"
+    return word if word.isidentifier() else f"v{word}"
+
+
+def is_function_name(text: str) -> bool:
+    """True for what script can define and call: a Python name that is no keyword, no namespace, and not ``_``."""
+    return text.isidentifier() and not keyword.iskeyword(text) and text not in (*NAMESPACES, "_")

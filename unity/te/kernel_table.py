@@ -11,6 +11,7 @@ from ..ir.build import int_value
 from ..ir.expr import GlobalVar, Op
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
+from ..ir.names import identifier, is_function_name
 from ..ir.stmt import BufferStore, Stmt
 from ..ir.structural import structural_equal, structural_hash
 from ..ir.walk import children
@@ -39,8 +40,9 @@ class KernelTable:
             known = self._program(name)
             if self._hash(name, known) == key and structural_equal(known, func):
                 return GlobalVar(name)
-        name, count = hint, self._counts.get(hint, 0)
-        while name in self.mod.functions or name in self.added:
+        name = hint = identifier(hint)
+        count = self._counts.get(hint, 0)
+        while not is_function_name(name) or name in self.mod.functions or name in self.added:
             count += 1
             name = f"{hint}{count}"
         self._counts[hint] = count

@@ -11,6 +11,7 @@ from ...support.recursion import deep_recursion
 from ..expr import ExternFunc
 from ..function import Function, PrimFunc
 from ..module import IRModule
+from ..names import is_function_name
 from .declared import check_deep
 from .fields import check_fields
 from .graph import GraphVerifier
@@ -32,6 +33,9 @@ def violations(mod: IRModule | Function | PrimFunc, level: int = 1) -> list[Veri
         takes = False
         for name, fn in members.items():
             with report.at(name):
+                if not is_function_name(name):
+                    report.add("E349", f"no function can be called {name!r}: script has no way to write it", None,
+                               "take a Python name that is no keyword, and not I, R or T")  # fmt: skip
                 symbol = fn.attrs.get("global_symbol") if isinstance(fn, (Function, PrimFunc)) else None
                 if isinstance(symbol, str) and symbols.setdefault(symbol, name) != name:
                     report.add(

@@ -201,8 +201,8 @@ class BlockBuilder(builder.BlockBuilder):
 
 
 def _name(func: Callable[..., Any]) -> str:
-    found = getattr(func, "__name__", "")
-    return found if found.isidentifier() else "te_func"
+    found = str(getattr(func, "__name__", "te_func"))
+    return "te_func" if found == "<lambda>" else found
 
 
 def _computed(tensor: te.Tensor, before: list[te.Tensor]) -> te.Tensor:

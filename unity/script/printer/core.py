@@ -7,12 +7,12 @@ only grows, so printing is linear in the length of the text, however deep the tr
 from __future__ import annotations
 
 import keyword
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...ffi.tensor import Tensor
+from ...ir.names import NAMESPACES, identifier
 from ...ir.node import Node, short_repr
 from ...ir.types import Type
 from ...support.errors import InternalError
@@ -23,11 +23,9 @@ RAW, VALUE, INDEX, PAIR = "raw", "value", "index", "pair"
 """The position of an expression. A plain integer literal reads as int32 in VALUE, as int64 in INDEX, as the type of its partner in
 PAIR; in RAW every literal is written with its type."""
 
-PREFIXES = ("I", "T", "R")
-_RESERVED = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(PREFIXES) | {
+_RESERVED = frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(NAMESPACES) | {
     "range", "float", "int", "str", "bool", "metadata", "cls", "print", "unity", "tvm", "ir", "tir", "relax", "tirx",
 }  # fmt: skip
-_NOT_WORD = re.compile(r"\W")
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,7 +58,7 @@ class Names:
 
     def fresh(self, hint: str) -> str:
         """A name not yet taken that resembles ``hint``."""
-        base = hint if hint.isidentifier() else _identifier(hint)
+        base = identifier(hint)
         name = base
         count = self.counts.get(base, 0)
         while name in self.taken or name in _RESERVED:
@@ -77,11 +75,6 @@ class Names:
         if name is None:
             name = self.by_node[node] = self.fresh(hint)
         return name
-
-
-def _identifier(hint: str) -> str:
-    word = _NOT_WORD.sub("_", hint) or "v"
-    return word if word.isidentifier() else f"v{word}"
 
 
 def is_name(text: str) -> bool:

@@ -12,8 +12,15 @@ from ...support.errors import VMError
 
 def nonzero(value: Tensor) -> Tensor:
     """Indices of the elements that are not 0, (rank, count)."""
-    found = np.nonzero(np.atleast_1d(value.numpy()))
-    return Tensor(np.ascontiguousarray(np.stack(found).astype(np.int64)[: value.ndim]))
+    data = value.numpy()
+    places = np.flatnonzero(data if data.dtype == np.bool_ else data != 0)
+    found = np.empty((data.ndim, places.size), np.int64)
+    for axis in reversed(range(1, data.ndim)):  # quicker than np.nonzero, which walks over the indices
+        np.divmod(places, max(data.shape[axis], 1), out=(found[axis - 1], found[axis]))
+        places = found[axis - 1]
+    if data.ndim == 1:
+        found[0] = places
+    return Tensor(found)
 
 
 def unique(value: Tensor, ordered: int, index: int, inverse: int, counts: int, axis: int | None = None) -> Any:

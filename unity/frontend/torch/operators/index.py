@@ -73,16 +73,29 @@ def _gather(c: Context, a: Args) -> Expr:
 
 def mask_indices(c: Context, mask: Expr, size: Any) -> list[Expr]:
     """Places of the elements a mask chooses: one vector for each of its axes, of a size that becomes a symbol."""
-    if not c.symbols.knows([size]):
-        c.symbols.bind(size)
-    return counted_mask_indices(c, mask, c.symbols.expr(size))
+    return _columns(c, _places(c, mask, _bound(c, size)))
 
 
 def counted_mask_indices(c: Context, mask: Expr, length: Expr) -> list[Expr]:
     """As ``mask_indices``, for a number of positions that is checked where it is known, and bound where it is a new variable."""
-    given, rank = c.cast(mask, "bool"), rank_of(mask)
-    found = c.builder.match_cast(c.emit(op.nonzero(given)), tensor_type((to_dim(rank), length), "int64"), "places")
-    return [c.emit(c.reshape(slice_axis(found, 0, n, 1), [length])) for n in range(rank)]
+    return _columns(c, _places(c, mask, length))
+
+
+def _bound(c: Context, size: Any) -> Expr:
+    if not c.symbols.knows([size]):
+        c.symbols.bind(size)
+    return c.symbols.expr(size)
+
+
+def _places(c: Context, mask: Expr, length: Expr) -> Expr:
+    """The places as one tensor (axes, length)."""
+    ty = tensor_type((to_dim(rank_of(mask)), length), "int64")
+    return c.builder.match_cast(c.emit(op.nonzero(c.cast(mask, "bool"))), ty, "places")
+
+
+def _columns(c: Context, places: Expr) -> list[Expr]:
+    axes, length = shape_of(places)
+    return [c.emit(c.reshape(slice_axis(places, 0, n, 1), [length])) for n in range(static(axes))]
 
 
 def expand_masks(c: Context, indices: list[Any], first: Any) -> list[Any]:
@@ -155,8 +168,7 @@ def _nonzero(c: Context, a: Args) -> Expr:
         line = c.reshape(a.self, [1])
         (column,) = mask_indices(c, op.not_equal(line, 0), c.value.shape[0])
         return op.zeros((shape_of(column)[0], 0), "int64")
-    columns = mask_indices(c, op.not_equal(a.self, 0), c.value.shape[0])
-    return op.stack(columns, axis=1)
+    return permute(_places(c, op.not_equal(a.self, 0), _bound(c, c.value.shape[0])), [1, 0])
 
 
 @aten("repeat_interleave.Tensor")

@@ -7,15 +7,17 @@ by itself. The error function is an odd polynomial up to 1; beyond it 1 - exp(x 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .coefficients import POLYNOMIALS
 from .constants import BIAS, LN2, LN10, LOG2_E, LOG10_2, MANTISSA, ROUND_MAGIC, magic_bits, split
 from .lanes import Value, absolute, copy_sign, divide, fma, load_exponent, polynomial
 
 # Outside these ranges the result is 0 or infinity; clamping keeps the exponent arithmetic in range.
-EXP_RANGE = {"f32": (-110.0, 90.0), "f64": (-750.0, 711.0)}
+EXP_RANGE = {"f32": (-104.5, 90.0), "f64": (-746.0, 711.0)}
 EXPM1_LARGEST = {"f32": 89.0, "f64": 710.0}
-EXP2_RANGE = {"f32": (-160.0, 130.0), "f64": (-1090.0, 1026.0)}
-EXP10_RANGE = {"f32": (-47.0, 39.5), "f64": (-328.0, 310.0)}
+EXP2_RANGE = {"f32": (-151.0, 130.0), "f64": (-1076.0, 1026.0)}
+EXP10_RANGE = {"f32": (-45.5, 39.5), "f64": (-324.0, 310.0)}
 
 
 def nearest_integer(x: Value, factor: float = 1.0) -> tuple[Value, Value]:
@@ -44,6 +46,16 @@ def scale(value: Value, biased: Value) -> Value:
     return times_power_of_two(value, biased)
 
 
+def limited(x: Value, limits: tuple[float, float]) -> tuple[Value, Callable[[Value], Value]]:
+    """x held to the limits, and what makes the result of it. A processor takes a hundred cycles for a product that underflows, and
+    masks make many (exp(-inf)): below the limits x becomes 0, and the result 0 in the end."""
+    low, high = limits
+    if x.function.estimates:  # devices take no time for it
+        return x.clamp(low, high), lambda result: result
+    zero = x.lt(low)
+    return zero.select(0.0, x.gt(high).select(high, x)), lambda result: zero.select(0.0, result)
+
+
 def quadratic(r: Value, precision: str = "") -> Value:
     """exp(r) - 1 - r for |r| <= ln(2)/2; precision is that of the value's kind if not given."""
     return r * r * polynomial(r, POLYNOMIALS["EXP"][precision or r.kind])
@@ -51,16 +63,16 @@ def quadratic(r: Value, precision: str = "") -> Value:
 
 def exp_scaled(x: Value, extra: int = 0, tail: Value | None = None, precision: str = "") -> Value:
     """exp(x + tail) * 2^extra; the tail is a small correction of x, the precision that of x's kind if not given."""
-    x = x.clamp(*EXP_RANGE[x.kind])
+    x, finish = limited(x, EXP_RANGE[x.kind])
     high, low = split(LN2, x.kind)
     k, k_int = nearest_integer(x, split(LOG2_E, x.kind)[0])
     exact = fma(k, -high, x)  # no rounding: the leading digits cancel
     if tail is None:
         made = polynomial(fma(k, -low, exact), (1.0, 1.0, *POLYNOMIALS["EXP"][precision or x.kind]))
-        return scale(made, k_int + extra if extra else k_int)
+        return finish(scale(made, k_int + extra if extra else k_int))
     rest = fma(k, -low, tail)
     fraction = exact + (rest + quadratic(exact + rest, precision))
-    return scale(fraction + 1.0, k_int + extra if extra else k_int)
+    return finish(scale(fraction + 1.0, k_int + extra if extra else k_int))
 
 
 def exp(x: Value) -> Value:
@@ -70,24 +82,24 @@ def exp(x: Value) -> Value:
 
 def exp2(x: Value) -> Value:
     """2^x."""
-    x = x.clamp(*EXP2_RANGE[x.kind])
+    x, finish = limited(x, EXP2_RANGE[x.kind])
     k, k_int = nearest_integer(x)
     r = x - k
     factor, factor_low = split(LN2, x.kind)
     fraction = fma(r, factor, fma(r, factor_low, quadratic(r * factor)))
-    return scale(fraction + 1.0, k_int)
+    return finish(scale(fraction + 1.0, k_int))
 
 
 def exp10(x: Value) -> Value:
     """10^x."""
-    x = x.clamp(*EXP10_RANGE[x.kind])
+    x, finish = limited(x, EXP10_RANGE[x.kind])
     high, low = split(LOG10_2, x.kind)
     k, k_int = nearest_integer(x, 1.0 / (high + low))
     exact = fma(k, -high, x)
     r = fma(k, -low, exact)
     factor, factor_low = split(LN10, x.kind)
     rest = fma(k, -low * factor, fma(r, factor_low, quadratic(r * factor)))
-    return scale(fma(exact, factor, rest) + 1.0, k_int)
+    return finish(scale(fma(exact, factor, rest) + 1.0, k_int))
 
 
 def expm1(x: Value) -> Value:
@@ -135,15 +147,13 @@ def cosh(x: Value) -> Value:
     return half + divide(0.25, half)
 
 
-LARGEST = 6.0
-"""From here on erf rounds to 1 in float64."""
+LARGEST = {"f32": 4.0, "f64": 6.0}
+"""From here on erf rounds to 1."""
 
 
 def erf(x: Value) -> Value:
     """Error function."""
-    a = absolute(x)
-    if x.kind == "f64":
-        a = a.clamp(0.0, LARGEST)
+    a = absolute(x).clamp(0.0, LARGEST[x.kind])
     square = a * a
     small = fma(a, polynomial(square, POLYNOMIALS["ERF"][x.kind]), a)
     if x.kind == "f64":

@@ -1,7 +1,7 @@
 """sin, cos, tan for arguments of any size.
 
-Ordinary arguments lose a multiple of pi/2 given as three floats; the remainder is kept as a sum of two. Huge ones (rare,
-only then executed) go lane by lane through an exact reduction with 192 bits of 2/pi.
+Ordinary arguments lose a multiple of pi/2 given as three floats; the remainder is kept as a sum of two. Large float32 ones do so in
+float64. Huge ones (rare, only then executed) go lane by lane through an exact reduction with 192 bits of 2/pi.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from .coefficients import POLYNOMIALS
 from .constants import HALF_PI, ROUND_MAGIC, TWO_OVER_PI, split
 from .lanes import Value, absolute, call_per_lane, constant_text, divide, fma, polynomial, where_any
 
-ORDINARY = {"f32": 2.0**17, "f64": 2.0**25}
+ORDINARY = {"f32": 2.0**17, "f64": 2.0**42}
+"""Up to here the multiple of pi/2 is right, and the digits that its last part lacks lie far below those of the remainder, which is
+2^-60 at least."""
 REDUCTION = "unity.reduce_half_pi"
 TABLE_WORDS = 21  # 64-bit words of 2/pi: 1023 + 256 bits and one word to spare
 
@@ -162,10 +164,9 @@ def reduce_half_pi(x: Value) -> tuple[Value, Value, Value]:
 
     def huge() -> list[Value]:
         argument = is_huge.select(x, ORDINARY[kind])  # the exact reduction is not defined on small numbers
-        wide = argument.widened() if kind == "f32" else argument
-        high, tail, q = call_per_lane(REDUCTION, reduction_definition(), [wide], ("f64", "f64", "i64"))
         if kind == "f64":
-            return [high, tail, q]
+            return call_per_lane(REDUCTION, reduction_definition(), [argument], ("f64", "f64", "i64"))
+        high, _, q = reduce_half_pi(argument.widened())
         short = high.narrowed()
         return [short, (high - short.widened()).narrowed(), q.convert("trunc", "i32")]
 
