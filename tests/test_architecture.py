@@ -99,6 +99,9 @@ def module_of(path: Path) -> tuple[str, ...]:
     return parts[:-1] if parts[-1] == "__init__" else parts
 
 
+MODULES = {module_of(path) for path in FILES}
+
+
 def imported(path: Path, node: ast.Import | ast.ImportFrom) -> list[tuple[str, ...]]:
     """Modules of the package an import statement names (a name from a package counts as a module where it is one)."""
     if isinstance(node, ast.Import):
@@ -119,12 +122,13 @@ def imported(path: Path, node: ast.Import | ast.ImportFrom) -> list[tuple[str, .
 
 
 def is_module(parts: tuple[str, ...]) -> bool:
-    path = ROOT.joinpath(*parts)
-    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+    return parts in MODULES
 
 
 def for_types_only(path: Path) -> set[ast.AST]:
     """Import statements under ``if TYPE_CHECKING``."""
+    if "TYPE_CHECKING" not in SOURCES[path]:
+        return set()
     branches = [n for n in nodes(path) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)]
     return {inner for branch in branches for part in branch.body for inner in ast.walk(part)}
 

@@ -18,7 +18,7 @@ from ...types import Expr, PrimType
 from ...walk import collect, free_vars, substitute
 from ..common import arrays
 from ..common.blocks import Run
-from ..common.expressions import Env
+from ..common.expressions import Closure, Env
 from ..common.mask import Mask
 from .lanes import Apart, LaneCompiler, Trial
 from .statements import StmtCompiler
@@ -35,12 +35,13 @@ class NestCompiler(StmtCompiler):
     def loop(self, stmt: For) -> Run:
         """A loop, side by side where that is found to mean the same, or else in order."""
         guards = list(self.expr.guards)
-        serial, nest = super().loop(stmt), Nest(stmt, self)
-        if nest.most() < FEWEST:
+        serial = super().loop(stmt)
+        if _most(stmt) < FEWEST:
             return serial
+        nest = Nest(stmt, self, guards)
 
         def run(env: Env) -> Env:
-            if nest.failed or not nest.run(env, guards):
+            if nest.failed or not nest.run(env):
                 return serial(env)
             return env
 
@@ -50,38 +51,38 @@ class NestCompiler(StmtCompiler):
 class Nest:
     """A loop and the loops directly inside it."""
 
-    def __init__(self, top: For, compiler: StmtCompiler) -> None:
-        self.top, self.machine, self.loops = top, compiler.machine, _chain(top)
-        visit = compiler.expr.visit
-        self.ranges = [(visit(s.min), visit(s.extent)) for s in self.loops]
+    def __init__(self, top: For, compiler: StmtCompiler, guards: list[Any]) -> None:
+        self.top, self.compiler, self.guards = top, compiler, guards
         self.failed = False
+        self.loops: list[For] = []
+        self.ranges: list[tuple[Closure, Closure]] = []
         self.program: LaneCompiler | None = None
         self.stored: list[Buffer] = []
         self.body: Run
 
-    def most(self) -> int:
-        """A bound of the number of lanes, as far as it is known."""
-        return math.prod([s.extent.value if type(s.extent) is IntImm else FEWEST for s in self.loops])
-
-    def run(self, env: dict[Any, Any], guards: list[Any]) -> bool:
+    def run(self, env: dict[Any, Any]) -> bool:
         """Run all iterations side by side; False, and nothing has happened, where they have to run in order."""
+        if not self.loops:
+            self.loops, visit = _chain(self.top), self.compiler.expr.visit
+            self.ranges = [(visit(s.min), visit(s.extent)) for s in self.loops]
         ranges = [(low(env), extent(env)) for low, extent in self.ranges]
         if math.prod([extent for _, extent in ranges]) < FEWEST:
+            self.failed = not self.loops
             return False
         try:
-            return self._try(self.program or self._prepared(guards), env, ranges)
+            return self._try(self.program or self._prepared(), env, ranges)
         except (Apart, InterpreterError):
             self.failed = True
             return False
 
-    def _prepared(self, guards: list[Any]) -> LaneCompiler:
+    def _prepared(self) -> LaneCompiler:
         stores = collect(self.top, BufferStore)
         own = {s.buffer for s in collect(self.top, AllocBuffer)}
         own.update([b for block in collect(self.top, Block) for b in block.alloc_buffers])
         self.stored = [b for b in dict.fromkeys([s.buffer for s in stores]) if b not in own]
         lanes = _lanes(self.top, self.loops, self.stored)
-        program = LaneCompiler(self.machine, lanes)
-        program.expr.guards = guards
+        program = LaneCompiler(self.compiler.machine, lanes)
+        program.expr.guards = self.guards
         if lanes:
             self.body = program.visit(self.top)
         self.program = program
@@ -95,7 +96,7 @@ class Nest:
         if not FEWEST <= count <= MOST or size > BYTES_OF_LANE * count or len(views) < len(self.stored):
             self.failed = not program.lanes
             return False
-        trial = program.expr.trial = Trial(self.machine, extents, views)
+        trial = program.expr.trial = Trial(self.compiler.machine, extents, views)
         mask = Mask(np.ones(count, bool), {k: _shared(k, v) for k, v in env.items()})
         rest = trial.lane
         for loop, low, extent in reversed(chosen):
@@ -118,30 +119,41 @@ def _shared(key: Any, value: Any) -> Any:
     return arrays.typed(value, key.ty.dtype) if type(key) is Var and isinstance(key.ty, PrimType) else value
 
 
+def _most(top: For) -> int:
+    """A bound of the number of lanes, as far as it is known."""
+    total = 1
+    stmt: Stmt | None = top
+    while stmt is not None:
+        if type(stmt) is For:
+            total *= stmt.extent.value if type(stmt.extent) is IntImm else FEWEST
+        stmt = _inner(stmt)
+    return total
+
+
+def _inner(stmt: Stmt) -> Stmt | None:
+    """The only statement inside a loop or a block that does nothing else."""
+    if type(stmt) is BlockRealize:
+        block = stmt.block
+        return None if block.init is not None or block.alloc_buffers or block.match_buffers else block.body
+    return stmt.body if isinstance(stmt, (For, AttrStmt)) else None
+
+
 def _chain(top: For) -> list[For]:
     """The loop and those directly inside it whose ranges are known at the first."""
     found: list[For] = []
     inside: set[Var] = set()
-    stmt: Stmt = top
-    while True:
+    stmt: Stmt | None = top
+    while stmt is not None:
         if type(stmt) is For:
             span = [stmt.min, stmt.extent]
             inner = [v for e in span for v in free_vars(e) if v in inside]
             if not inner and stmt.step is None and not [x for e in span for x in collect(e, BufferLoad)]:
                 found.append(stmt)
             inside.add(stmt.loop_var)
-            stmt = stmt.body
-        elif type(stmt) is BlockRealize and _plain(stmt.block):
+        elif type(stmt) is BlockRealize:
             inside.update([iv.var for iv in stmt.block.iter_vars])
-            stmt = stmt.block.body
-        elif type(stmt) is AttrStmt:
-            stmt = stmt.body
-        else:
-            return found
-
-
-def _plain(block: Block) -> bool:
-    return block.init is None and not block.alloc_buffers and not block.match_buffers
+        stmt = _inner(stmt)
+    return found
 
 
 def _lanes(top: For, loops: list[For], stored: list[Buffer]) -> list[For]:
