@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..ffi.dtype import DataType
 from ..support.source import Span
-from .expr import Var
+from .expr import IntImm, Var
 from .node import Aside, Def, Node, node
-from .types import Expr, PointerType
+from .types import Expr, PointerType, prim_type
 
 
 @node
@@ -68,3 +70,10 @@ class MatchBufferRegion(Node):
     buffer: Def[Buffer]
     source: BufferRegion
     span: Aside[Span | None] = None
+
+
+def make_buffer(name: str, dtype: DataType | str, shape: Sequence[Expr | int], scope: str = "global") -> Buffer:
+    """A new compact buffer behind a pointer of its own; numbers among its extents are int64."""
+    ty, index = prim_type(dtype), prim_type("int64")
+    extents = tuple([IntImm(n, index) if isinstance(n, int) else n for n in shape])
+    return Buffer(Var(name, PointerType(ty, scope)), ty.dtype, extents, name=name)

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir import build
-from ..ir.buffer import Buffer, BufferRegion, Range
+from ..ir.buffer import Buffer, BufferRegion, Range, make_buffer
 from ..ir.common_subtrees import bind_shared
 from ..ir.expr import Var
 from ..ir.function import PrimFunc
 from ..ir.names import NameSupply
 from ..ir.scalar import BufferLoad, IterVar, Reduce
 from ..ir.stmt import AllocBuffer, Bind, Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
-from ..ir.types import VOID_TYPE, Expr, PointerType, prim_type
+from ..ir.types import VOID_TYPE, Expr, prim_type
 from ..ir.walk import free_vars, fresh_copy, rewrite, substitute
 from ..support.errors import TypeRuleError
 from ..support.recursion import deep_recursion
@@ -60,8 +60,7 @@ class _Builder:
         found = self.buffers.get(tensor)
         if found is None:
             name = self.names.fresh(tensor.name)
-            data = Var(name, PointerType(prim_type(tensor.data_type), "global"))
-            found = self.buffers[tensor] = Buffer(data, tensor.data_type, tensor.shape, name=name)
+            found = self.buffers[tensor] = make_buffer(name, tensor.data_type, tensor.shape)
         return found
 
     def build(

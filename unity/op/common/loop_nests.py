@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer, Range
 from ...ir.expr import Var
 from ...ir.scalar import IterVar
 from ...ir.stmt import Block, BlockRealize, BufferStore, For, Stmt
-from ...ir.types import Expr, PointerType, prim_type
+from ...ir.types import Expr, prim_type
 from .type_rules import ZERO
 
 Value = Callable[..., Expr]
@@ -32,13 +31,6 @@ def loops(shape: Sequence[Expr], body: Callable[[list[Var]], Stmt], hint: str = 
 def read(buffer: Buffer, indices: Sequence[Expr]) -> Expr:
     """Element of a buffer."""
     return build.buffer_load(buffer, *indices)
-
-
-def local_buffer(name: str, dtype: DataType | str, *shape: Expr | int) -> Buffer:
-    """A buffer of a program's own."""
-    element = prim_type(dtype)
-    sizes = tuple([build.const(n, "int64") if isinstance(n, int) else n for n in shape])
-    return Buffer(Var(name, PointerType(element, "global")), element.dtype, sizes, name=name)
 
 
 def serial_loop(extent: Expr, body: Callable[[Var], Stmt], name: str, kind: str = "serial") -> Stmt:

@@ -16,11 +16,11 @@ from typing import Any
 
 from ... import te
 from ...ir import build
-from ...ir.buffer import Buffer
+from ...ir.buffer import Buffer, make_buffer
 from ...ir.expr import Var
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, Stmt, seq
 from ...ir.types import Expr
-from ..common.loop_nests import local_buffer, read, reduction_nest, serial_loop, spatial_nest, unit_loop
+from ..common.loop_nests import read, reduction_nest, serial_loop, spatial_nest, unit_loop
 from ..common.lowering import broadcast_indices
 from ..common.type_rules import ONE, ZERO, is_one
 
@@ -130,7 +130,7 @@ class _Block:
         self.high, self.new, self.total, self.away = [self.buffer(n, size) for n in ("high", "new", "total", "away")]
 
     def buffer(self, name: str, *shape: Expr | int) -> Buffer:
-        return local_buffer(name, self.what.wide, *shape)
+        return make_buffer(name, self.what.wide, shape)
 
     def pair(self, name: str, other: Expr | int) -> Buffer:
         """A buffer over rows and something else."""

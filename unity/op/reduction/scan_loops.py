@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from ...ffi.dtype import DataType
 from ...ir import build
-from ...ir.buffer import Buffer
+from ...ir.buffer import Buffer, make_buffer
 from ...ir.expr import IntImm, Var
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, Stmt, seq
 from ...ir.types import Expr, prim_type
-from ..common.loop_nests import local_buffer, read, serial_loop
+from ..common.loop_nests import read, serial_loop
 from ..common.type_rules import ONE, ZERO
 
 Begin = Callable[[list[Expr]], list[Expr]]
@@ -93,7 +93,7 @@ def _lines(
 ) -> Stmt:  # fmt: skip
     """``lanes`` lines along ``axis`` from the indices ``index`` on, next to each other along the axis ``beside``."""
     room = lanes if type(lanes) is IntImm else build.const(NEIGHBOURS, "int64")
-    state = [local_buffer(f"carried{n}", kind, room) for n, kind in enumerate(carried.kinds)]
+    state = [make_buffer(f"carried{n}", kind, (room,)) for n, kind in enumerate(carried.kinds)]
 
     def element(t: Expr, lane: Expr, next_state: Callable[[list[Expr]], list[Expr]]) -> Stmt:
         i = [t if a == axis else index[a] + lane if a == beside else index[a] for a in range(outs[0].ndim)]

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from ... import te
 from ...ffi.dtype import DataType
 from ...ir import build
-from ...ir.buffer import Buffer
+from ...ir.buffer import Buffer, make_buffer
 from ...ir.expr import IntImm, Var
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, IfThenElse, Stmt, seq
 from ...ir.types import Expr
-from ..common.loop_nests import local_buffer, read, reduction_nest, serial_loop
+from ..common.loop_nests import read, reduction_nest, serial_loop
 from ..common.type_rules import ONE, ZERO
 from .sort_loops import MergeSort, index_at, key_type, loop_over_lines, max_key, ordered_key
 
@@ -30,9 +30,9 @@ class Selection:
         self.length, self.descending = length, descending
         self.kind = key_type(dtype)
         counter = "int32" if type(length) is IntImm and length.value < 2**31 else "int64"
-        self.keys = local_buffer("keys", self.kind, length)
-        self.found = local_buffer("found", self.kind, 1)
-        self.count = local_buffer("count", counter, 1)
+        self.keys = make_buffer("keys", self.kind, (length,))
+        self.found = make_buffer("found", self.kind, (1,))
+        self.count = make_buffer("count", counter, (1,))
         self.key = read(self.found, (ZERO,))
 
     def prepare(self, element: Element) -> Stmt:
@@ -78,8 +78,8 @@ class Selection:
     def store_index(self, rank: Expr, to: Buffer, index: tuple[Expr, ...]) -> Stmt:
         """Store the position of the element of the rank: of equal elements those before it come first in the line."""
         equal, position, wanted = (
-            local_buffer("equal", "int64", 1),
-            local_buffer("place", "int64", 1),
+            make_buffer("equal", "int64", (1,)),
+            make_buffer("place", "int64", (1,)),
             build.index_var("wanted"),
         )
         seen, passed = read(equal, (ZERO,)), read(position, (ZERO,))
@@ -99,7 +99,7 @@ class Selection:
 
     def store_first(self, count: Expr, to: Buffer) -> Stmt:
         """Store the positions of the first ``count`` elements in the order of the line; ``to`` has room for one more."""
-        taken, room = local_buffer("taken", "int64", 2), build.index_var("room")
+        taken, room = make_buffer("taken", "int64", (2,)), build.index_var("room")
         result, equals = [read(taken, (build.const(n, "int64"),)) for n in range(2)]
 
         def step(n: Var) -> Stmt:
@@ -148,7 +148,7 @@ def first_sorted(x: te.Tensor, axis: int, descending: bool, count: Expr) -> te.T
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def line(i: list[Var]) -> Stmt:
-            positions = local_buffer("selected", "int64", count + 1)
+            positions = make_buffer("selected", "int64", (count + 1,))
             chosen = Selection(ins[0].dtype, length, descending)
             merged = MergeSort(ins[0], count, descending).emit(
                 lambda n: read(ins[0], index_at(i, axis, read(positions, (n,)))),

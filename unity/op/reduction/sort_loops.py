@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from ... import te
 from ...ffi.dtype import DataType
 from ...ir import build
-from ...ir.buffer import Buffer
+from ...ir.buffer import Buffer, make_buffer
 from ...ir.expr import IntImm, Var
 from ...ir.node import replace
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, IfThenElse, Stmt, While, seq
 from ...ir.types import Expr, prim_type
-from ..common.loop_nests import local_buffer, loops, read, reduction_nest, serial_loop
+from ..common.loop_nests import loops, read, reduction_nest, serial_loop
 from ..common.type_rules import ONE, ZERO
 
 MOST_INSERTED = 32
@@ -67,7 +67,7 @@ def before(first: Expr, second: Expr, descending: bool) -> Expr:
 
 
 def _counter(name: str) -> Buffer:
-    return local_buffer(name, "int64", 1)
+    return make_buffer(name, "int64", (1,))
 
 
 def index_at(i: list[Var], axis: int, position: Expr) -> tuple[Expr, ...]:
@@ -81,9 +81,9 @@ class MergeSort:
     def __init__(self, data: Buffer, length: Expr, descending: bool) -> None:
         self.length, self.descending, self.kind = length, descending, key_type(data.dtype)
         self.padded = build.ceildiv(length, RUN) * RUN
-        self.keys = local_buffer("keys", self.kind, 2, self.padded)
-        self.indices = local_buffer("places", "int64", 2, self.padded)
-        self.rank = local_buffer("rank", "int32", RUN)
+        self.keys = make_buffer("keys", self.kind, (2, self.padded))
+        self.indices = make_buffer("places", "int64", (2, self.padded))
+        self.rank = make_buffer("rank", "int32", (RUN,))
         self.width, self.side = _counter("width"), _counter("side")
 
     def emit(self, load: Callable[[Expr], Expr], store: Callable[[Expr, Expr], Stmt]) -> Stmt:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...ir.buffer import make_buffer
 from ...ir.build import add, const, dtype_of, int_value, mul
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
@@ -20,7 +21,7 @@ from ...ir.stmt import AllocBuffer, BufferStore, Stmt, seq, statements_of
 from ...ir.types import Expr, prim_type
 from ...ir.walk import free_vars, rewrite, substitute
 from .contraction import Contraction, extent_of, is_parameter, steps_of
-from .nests import buffer_of, iterator, nest_of, output_axes
+from .nests import iterator, nest_of, output_axes
 from .packing import Packing, block_name
 
 COPIED, MOVED = 12, 60
@@ -100,7 +101,7 @@ def gather(fn: PrimFunc, contraction: Contraction, fused: Sequence[IterVar], mul
     place = is_parameter(fn, contraction.weights.buffer) if constant else None
     for load, cells in ((contraction.data, data), (contraction.weights, weights)):
         source = load.buffer
-        buffer = buffer_of(f"{source.name}_lines", source.dtype, [n for _, n in cells], "global")
+        buffer = make_buffer(f"{source.name}_lines", source.dtype, [n for _, n in cells], "global")
         loads[source] = BufferLoad(buffer, tuple([e for e, _ in cells]), load.ty)
         if load is contraction.data or place is None:
             buffers.append(buffer)

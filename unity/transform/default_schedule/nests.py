@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer, Range
 from ...ir.build import const, dtype_of
 from ...ir.expr import Var
 from ...ir.scalar import IterVar
 from ...ir.stmt import AllocBuffer, Block, BlockRealize, For, Stmt, statements_of
-from ...ir.types import Expr, PointerType, prim_type
+from ...ir.types import Expr, prim_type
 from ...ir.walk import collect
 
 INT = "int64"
@@ -49,12 +48,6 @@ def nest_of(
     for loop, axis in reversed(list(zip(loops, axes))):
         made = For(loop, axis.domain.min, axis.domain.extent, "serial", made)
     return made
-
-
-def buffer_of(name: str, dtype: str | DataType, shape: Sequence[Expr], scope: str) -> Buffer:
-    """A buffer that the program allocates."""
-    ty = prim_type(dtype)
-    return Buffer(Var(name, PointerType(ty, scope)), ty.dtype, tuple(shape), name=name)
 
 
 def replace_nests(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...arith import Analyzer
-from ...ir.buffer import Buffer, Range
+from ...ir.buffer import Buffer, Range, make_buffer
 from ...ir.build import add, buffer_load, const, dtype_of, floordiv, floormod, if_then_else, lt, minimum, mul, sub
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
@@ -22,7 +22,7 @@ from ...ir.types import Expr, prim_type
 from ...ir.walk import rewrite, substitute
 from .amx_tiles import row_step
 from .contraction import Contraction, is_parameter
-from .nests import buffer_of, iterator, nest_of, output_axes
+from .nests import iterator, nest_of, output_axes
 from .packing import Packing, block_name
 
 
@@ -51,7 +51,7 @@ def pad_to_tiles(
     Rows beyond the last repeat it; with ``whole_rows`` (rows lie along one axis of the data) they are read from a copy of the data
     with as much behind that axis, so that tiles of rows are regular in memory; so are rows that are not neighbours.
     """
-    tile_buffer = buffer_of(
+    tile_buffer = make_buffer(
         f"{contraction.output.name}_tile",
         contraction.output.dtype,
         _rounded_shape(contraction, row, rows, layout),
@@ -139,7 +139,7 @@ def _panels(contraction: Contraction, layout: Packing | None) -> Buffer | None:
         inner[-1] = Analyzer().simplify(floordiv(inner[-1], group))
         tail.append(group)
     sizes = (*[shape[k] for k in layout.outer], Analyzer().simplify(blocks), *inner, *tail)
-    return buffer_of(f"{contraction.weights.buffer.name}_packed", contraction.weights.buffer.dtype, sizes, "global")
+    return make_buffer(f"{contraction.weights.buffer.name}_packed", contraction.weights.buffer.dtype, sizes, "global")
 
 
 def _clamp(contraction: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> dict[Var, Expr]:
@@ -171,7 +171,7 @@ class _Lines:
         long = Analyzer().simplify(add(data.shape[axis], more))
         parts = [long] if step == 1 else [const(step, dtype_of(long)), _pieces(long, step)]
         shape = (*data.shape[:axis], *parts, *data.shape[axis + 1 :])
-        return cls(data, buffer_of(f"{data.name}_rows", data.dtype, shape, "global"), row, axis, step)
+        return cls(data, make_buffer(f"{data.name}_rows", data.dtype, shape, "global"), row, axis, step)
 
     def load(self, node: BufferLoad) -> BufferLoad:
         """The same element of the copy."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+from ...ir.buffer import make_buffer
 from ...ir.build import int_value
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -22,7 +23,7 @@ from ..infra.backend import Machine
 from ..tir.analysis.choices import choose, part_of
 from ..tir.analysis.loop_nests import JOINS, Nest, Update, neutral_value, perfect_nest, point_update, reduced_value
 from .base import Rule, Scheduled
-from .nests import buffer_of, nest_of, output_axes
+from .nests import nest_of, output_axes
 
 GAIN = 1.5
 """Steps by those that are left from which on the rule takes a window: what lies between the two costs a store and loads."""
@@ -94,7 +95,7 @@ def _split_nest(nest: Nest, update: Update, load: BufferLoad, place: int, row: I
     assert type(block.init) is BufferStore
     join, value, dtype = JOINS[type(store.value)], reduced_value(store), prim_type(store.buffer.dtype)
     shape = [*load.buffer.shape[:place], row.domain.extent, *load.buffer.shape[place + 1 :]]
-    lines = buffer_of(f"{store.buffer.name}_{step.var.name}", store.buffer.dtype, shape, "global")
+    lines = make_buffer(f"{store.buffer.name}_{step.var.name}", store.buffer.dtype, shape, "global")
     axes = output_axes(lines)
     cell = tuple([axis.var for axis in axes])
     index = substitute(load.indices[place], {row.var: cell[place]})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir.buffer import make_buffer
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -17,7 +18,7 @@ from ...ir.stmt import AllocBuffer, BufferStore, Stmt, seq, statements_of
 from ...ir.types import prim_type
 from ...ir.walk import rewrite
 from .contraction import Contraction, is_parameter
-from .nests import buffer_of, nest_of, output_axes
+from .nests import nest_of, output_axes
 from .packing import block_name
 
 
@@ -28,7 +29,7 @@ def columns_last(fn: PrimFunc, contraction: Contraction, after: str | None) -> t
     assert type(store) is BufferStore
     order = sorted(range(len(store.indices)), key=lambda k: store.indices[k] is contraction.columns.var)
     output = contraction.output
-    last = buffer_of(f"{output.name}_last", output.dtype, [output.shape[k] for k in order], "global")
+    last = make_buffer(f"{output.name}_last", output.dtype, [output.shape[k] for k in order], "global")
 
     def moved(node: Any) -> Any:
         if node.buffer is not output:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....arith import Analyzer
+from ....ir.buffer import make_buffer
 from ....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, if_then_else, is_int, logical_and, lt, mul
 from ....ir.expr import IntImm, Var
 from ....ir.node import replace
@@ -21,7 +22,7 @@ from ...infra.backend import GpuMachine
 from ...schedule import Schedule
 from ...tir.analysis.loop_nests import stride_class
 from ..base import program_of, schedule_of
-from ..nests import INT, buffer_of, iterators_of, nest_of, replace_nests
+from ..nests import INT, iterators_of, nest_of, replace_nests
 from .common.stages import Stage, is_simple, stages_of, variables
 
 SIDE = 32
@@ -101,7 +102,7 @@ def bind_transpose(sch: Schedule, transpose: Transpose, gpu: GpuMachine) -> tupl
         element = if_then_else(inside[0] if len(inside) == 1 else logical_and(inside[0], inside[1]), element,
                                const(0.0 if dtype.is_float else 0, dtype))  # fmt: skip
     free = const(SIDE + max(1, 4 // transpose.load.buffer.dtype.itemsize), INT)
-    tile = buffer_of(f"{name}_tile", transpose.load.buffer.dtype.name, (*shape, *counts, side, free), "shared")
+    tile = make_buffer(f"{name}_tile", transpose.load.buffer.dtype.name, (*shape, *counts, side, free), "shared")
     fill = nest_of(f"{name}_fill", axes, BufferStore(tile, element, (*outer, uo, vo, vi, ui)))
     cell = BufferLoad(
         tile,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.buffer import Buffer
+from ....ir.buffer import Buffer, make_buffer
 from ....ir.expr import Call, GlobalVar, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding
 from ....ir.function import Function, PrimFunc, seq_body
 from ....ir.module import IRModule
@@ -16,7 +16,7 @@ from ....ir.names import NameSupply
 from ....ir.node import replace
 from ....ir.relation import dims
 from ....ir.stmt import AllocBuffer, Block, Stmt, seq
-from ....ir.types import VOID_TYPE, Expr, PointerType, PrimType, ShapeType, TensorType, TupleType, Type, prim_type
+from ....ir.types import VOID_TYPE, Expr, PrimType, ShapeType, TensorType, TupleType, Type, prim_type
 from ....ir.walk import fresh_copy, rewrite
 from ....op.common.table import R
 from ....support.errors import PassError
@@ -85,8 +85,7 @@ class KernelMerger:
         shape = dims(ty)
         if not isinstance(ty, TensorType) or shape is None or ty.dtype is None:
             raise self._error(f"a value of type {ty}")
-        name = self.names.fresh(name)
-        return Buffer(Var(name, PointerType(prim_type(ty.dtype), "global")), ty.dtype, shape, name=name)
+        return make_buffer(self.names.fresh(name), ty.dtype, shape)
 
     def _input(self, param: Var) -> tuple[Var, Buffer]:
         buffer = self.buffers[param] = self._buffer(param.name, param.ty)

@@ -13,11 +13,11 @@ from functools import reduce
 
 from .... import te
 from ....ir import build
-from ....ir.buffer import Buffer
+from ....ir.buffer import Buffer, make_buffer
 from ....ir.expr import IntImm, Var
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Stmt, seq
-from ....ir.types import Expr, PointerType, prim_type
+from ....ir.types import Expr, prim_type
 from ....op.common.loop_nests import read, serial_loop
 from ...tir.analysis.parallel_cost import SHARED_WORK
 from ...tir.blocks.lower_opaque_block import REDUCTION
@@ -33,10 +33,6 @@ AHEAD = 16
 _BYTE = prim_type("int8")
 _FLOAT = prim_type("float32")
 _INT = prim_type("int32")
-
-
-def _registers(name: str, *shape: int) -> Buffer:
-    return Buffer(Var(name, PointerType(_FLOAT, "local")), _FLOAT.dtype, tuple([_number(n) for n in shape]), name=name)
 
 
 def _number(value: int) -> Expr:
@@ -105,7 +101,7 @@ class _Tile:
     def part(self, lead: tuple[Expr, ...], first: Expr, panel: Expr, part: Var) -> Stmt:
         """The tile on some vectors of its panel."""
         names = ["total", "some", "others"] if self.rows * self.vectors < SUMS else ["total", "some"]
-        total, *some = [_registers(name, self.rows, self.vectors, LANES) for name in names]
+        total, *some = [make_buffer(name, "float32", (self.rows, self.vectors, LANES), "local") for name in names]
         zero = build.const(0.0, "float32")
 
         def at(r: Expr) -> tuple[Expr, ...]:

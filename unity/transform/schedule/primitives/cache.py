@@ -11,12 +11,12 @@ from typing import Any
 
 from ....arith import Analyzer
 from ....arith.intset import IntSet, of_range, union
-from ....ir.buffer import Buffer, Range
+from ....ir.buffer import Buffer, Range, make_buffer
 from ....ir.build import buffer_load, const, dtype_of
 from ....ir.expr import Var
 from ....ir.scalar import IterVar
 from ....ir.stmt import Block, BufferStore, SeqStmt, Stmt, statements_of
-from ....ir.types import Expr, PointerType, prim_type
+from ....ir.types import Expr, prim_type
 from ....ir.walk import nodes_in
 from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
@@ -206,7 +206,7 @@ def cache_buffer(
     name, number = base, 1
     while name in taken:
         name, number = f"{base}_{number}", number + 1
-    return Buffer(Var(name, PointerType(prim_type(buffer.dtype), scope)), buffer.dtype, tuple(shape), name=name)
+    return make_buffer(name, buffer.dtype, shape, scope)
 
 
 def _declared(scope: Sref, buffer: Buffer, box: Sequence[IntSet], ana: Analyzer) -> list[IntSet]:

@@ -12,13 +12,13 @@ from typing import Any
 from ....arith import Analyzer
 from ....arith.solve import deduce_bound
 from ....ir.analysis.reductions import reduction_operand
-from ....ir.buffer import Buffer, Range
+from ....ir.buffer import Buffer, Range, make_buffer
 from ....ir.build import add, buffer_load, const, dtype_of, if_then_else, int_value, is_int, logical_and, lt, sub
 from ....ir.expr import Call, FloatImm, IntImm, Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import Add, BufferLoad, Cast, IterVar, Mul, Select
 from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
-from ....ir.types import Expr, PointerType, prim_type
+from ....ir.types import Expr
 from ....ir.walk import free_vars, fresh_copy, substitute
 from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
@@ -319,8 +319,7 @@ def _padded(access: BufferLoad | BufferStore, wide: dict[Var, int]) -> Buffer:
     """A buffer of the padded extents."""
     old = access.buffer
     shape = tuple([const(wide[i], dtype_of(n)) for i, n in zip(access.indices, old.shape)])  # type: ignore[index]
-    name = f"{old.name}_pad"
-    return Buffer(Var(name, PointerType(prim_type(old.dtype), old.scope)), old.dtype, shape, name=name)
+    return make_buffer(f"{old.name}_pad", old.dtype, shape, old.scope)
 
 
 class _Wider(BlockTracker):

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from ....arith import Analyzer
 from ....ffi.dtype import DataType
 from ....ir.analysis.reductions import REDUCERS, reduction_operand
-from ....ir.buffer import Buffer
+from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import buffer_load, const, eq, is_int, logical_and
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import Add, And, IterVar, Mul, Or
 from ....ir.stmt import Bind, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ....ir.structural import structural_equal
-from ....ir.types import Expr, PointerType, prim_type
+from ....ir.types import Expr, prim_type
 from ....ir.walk import free_vars, fresh_copy, substitute
 from ....support.recursion import deep_recursion
 from ....support.source import Span
@@ -283,8 +283,7 @@ def _apart(old: Buffer, axis: int, loop: Sref) -> Buffer:
     """The buffer of partial results."""
     shape = list(old.shape)
     shape.insert(axis, loop.loop.extent)
-    name = f"{old.name}_rf"
-    return Buffer(Var(name, PointerType(prim_type(old.dtype), old.scope)), old.dtype, tuple(shape), name=name)
+    return make_buffer(f"{old.name}_rf", old.dtype, shape, old.scope)
 
 
 def _require_first(block: Sref, loop: Sref, made: dict[Var, Var], ana: Analyzer) -> None:

@@ -56,7 +56,8 @@ class Scope:
     stmt: Stmt
 
 
-_LEAVING = ("T.break_loop", "T.continue_loop")
+LEAVING = ("T.break_loop", "T.continue_loop")
+"""Calls that leave an iteration of a loop."""
 
 
 class AccessWalk:
@@ -105,7 +106,7 @@ class AccessWalk:
             self.visit(no, loops, (*conditions, logical_not(cond)))
         elif (kind is Call and node.op_name == "T.address_of") or kind is While:  # a loop runs nobody knows how often
             self.escaped.update(used_vars(node))
-        elif kind in (Break, Continue) or (kind is Call and node.op_name in _LEAVING):
+        elif kind in (Break, Continue) or (kind is Call and node.op_name in LEAVING):
             self.is_left = True  # what stands before an access may be left out
             self.escaped.update([buffer.data for buffer in self.open])
         elif kind is Var:

@@ -10,17 +10,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....ir.analysis.empty_reduction import init_empty_reductions
 from ....ir.analysis.regions import block_regions
 from ....ir.build import const, eq, is_int, logical_and
-from ....ir.expr import IntImm, Var
+from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, For, IfThenElse, Stmt, seq
+from ....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, Break, Continue, For, IfThenElse, Stmt, While, seq
 from ....ir.types import Expr
-from ....ir.walk import rewrite, substitute
+from ....ir.walk import children, rewrite, substitute
 from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
+from ..analysis.touched_regions import LEAVING
 
 DOUBLE_BUFFER = "double_buffer_scope"
 """Annotation of a block: number of the written buffer that is to exist twice; attribute of its body on the buffer's pointer."""
@@ -61,30 +64,20 @@ def _written(block: Block, number: object) -> Var:
 
 
 def _loop(loop: For) -> Stmt:
-    if is_int(loop.extent, 1) and loop.kind != "thread_binding" and not loop.annotations and not _leaves(loop.body):
+    if is_int(loop.extent, 1) and loop.kind != "thread_binding" and not loop.annotations and not leaves_loop(loop.body):
         return substitute(loop.body, {loop.loop_var: loop.min})
     return loop
 
 
-def _leaves(body: Stmt) -> bool:
+def leaves_loop(body: Stmt) -> bool:
     """True when a break or continue in the body belongs to the loop around it."""
-    from_here: list[object] = [body]
-    while from_here:
-        node = from_here.pop()
-        name = type(node).__name__
-        if name in ("Break", "Continue"):
+    pending: list[Any] = [body]
+    while pending:
+        stmt = pending.pop()
+        if isinstance(stmt, (Break, Continue)) or (type(stmt) is Call and stmt.op_name in LEAVING):
             return True
-        if name == "Evaluate":
-            called = getattr(getattr(getattr(node, "value", None), "op", None), "name", "")
-            if called in ("T.break_loop", "T.continue_loop"):
-                return True
-        if name in ("For", "While"):
-            continue
-        for field in ("body", "then_case", "else_case"):
-            inner = getattr(node, field, None)
-            if inner is not None:
-                from_here.append(inner)
-        from_here.extend(getattr(node, "stmts", ()))
+        if not isinstance(stmt, (For, While)):
+            pending += [child for child in children(stmt) if isinstance(child, (Stmt, Call))]
     return False
 
 

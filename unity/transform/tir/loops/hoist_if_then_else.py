@@ -18,7 +18,7 @@ from ....ir.stmt import For, IfThenElse, Stmt
 from ....ir.types import Expr
 from ....ir.walk import collect, fresh_copy, rewrite, used_vars
 from ...infra.passes import prim_func_pass
-from ..blocks.lower_opaque_block import _leaves
+from ..blocks.lower_opaque_block import leaves_loop
 from .unroll_loop import statement_count
 
 MARK = "pragma_hoist_conditions"
@@ -39,7 +39,7 @@ def _constant_divisor(expr: Binary) -> bool:
 
 def _loop(loop: For) -> Stmt:
     inner = loop.body
-    if type(inner) is not IfThenElse or loop.kind == "thread_binding" or _leaves(inner):
+    if type(inner) is not IfThenElse or loop.kind == "thread_binding" or leaves_loop(inner):
         return loop
     atoms = conjuncts(inner.cond)
     fixed = [a for a in atoms if is_plain(a) and loop.loop_var not in used_vars(a)]

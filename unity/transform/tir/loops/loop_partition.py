@@ -27,7 +27,7 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import StatementRewriter, collect, fresh_copy, rewrite, substitute, used_vars
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import is_choice, slope
-from ..blocks.lower_opaque_block import _leaves
+from ..blocks.lower_opaque_block import leaves_loop
 from .hoist_if_then_else import is_plain
 from .unroll_loop import statement_count
 from .version_predicates import Assume, difference_of, has_choices
@@ -102,7 +102,7 @@ def _loop(loop: For, max_statements: int, least: int) -> Stmt:
         or loop.kind != "serial"
         or loop.step is not None
         or not is_int(loop.min, 0)
-        or _leaves(loop.body)
+        or leaves_loop(loop.body)
     ):
         return loop
     if not hinted and (inner or small or statement_count(loop.body) > max_statements):

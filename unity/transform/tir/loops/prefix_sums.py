@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....ir.buffer import Buffer
+from ....ir.buffer import make_buffer
 from ....ir.build import add, broadcast, const, dtype_of, floordiv, floormod, int_imm, int_value, maximum, mul
 from ....ir.expr import Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import Add, BufferLoad, Cast, Ramp, Shuffle
 from ....ir.stmt import AllocBuffer, Bind, Block, BufferStore, For, SeqStmt, Stmt, seq
-from ....ir.types import Expr, PointerType, prim_type
+from ....ir.types import Expr, prim_type
 from ....ir.walk import StatementRewriter, collect, fresh_copy, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
@@ -104,8 +104,7 @@ def _in_vectors(found: _Sum, lanes: int) -> Stmt:
     count = floordiv(extent, size)
     number, lane = Var(f"{loop.loop_var.name}_vector", index), Var("element", index)
     vector = prim_type(dtype.with_lanes(lanes))
-    data = Var(f"{found.carried.buffer.name}_vector", PointerType(prim_type(dtype), "local"))
-    part = Buffer(data, dtype, (const(lanes, "int64"),), name=data.name)
+    part = make_buffer(f"{found.carried.buffer.name}_vector", dtype, (lanes,), "local")
     whole = Ramp(const(0, "int64"), const(1, "int64"), lanes, prim_type(dtype_of(const(0, "int64")).with_lanes(lanes)))
     at = add(mul(number, size), lane)
     made: list[Stmt] = [

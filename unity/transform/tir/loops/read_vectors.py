@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....arith.analyzer import Analyzer
-from ....ir.buffer import Buffer
+from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import const, dtype_of
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
@@ -19,7 +19,6 @@ from ....ir.node import replace
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, IfThenElse, Stmt, seq
 from ....ir.structural import structural_equal
-from ....ir.types import PointerType, prim_type
 from ....ir.walk import StatementRewriter, collect, rewrite, substitute, uses_any
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import slope
@@ -104,8 +103,7 @@ class _Read(StatementRewriter):
 
 def _vector_of(load: BufferLoad, loop: For) -> Buffer:
     """The memory of a thread for what the iterations of a loop read."""
-    dtype, name = prim_type(load.buffer.dtype), f"{load.buffer.name}_vector"
-    return Buffer(Var(name, PointerType(dtype, "local")), load.buffer.dtype, (loop.extent,), name=name)
+    return make_buffer(f"{load.buffer.name}_vector", load.buffer.dtype, (loop.extent,), "local")
 
 
 @prim_func_pass()

@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....ffi.dtype import DataType
-from ....ir.buffer import Buffer
+from ....ir.buffer import make_buffer
 from ....ir.build import add, const, dtype_of, floordiv, int_imm, int_value, is_int, minimum, mul, sub
 from ....ir.expr import Call, Var
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Let, Ramp, Select, Shuffle
 from ....ir.stmt import AllocBuffer, Bind, BufferStore, For, Stmt, seq
 from ....ir.structural import structural_equal
-from ....ir.types import Expr, PointerType, prim_type
+from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, fresh_copy, rewrite, substitute
 from ..analysis.loop_nests import Nest, Update, slope, stride_class
 from ..analysis.tiles import nested
@@ -159,8 +159,7 @@ def _block(plan: _Plan, first_row: Expr, first_column: Expr) -> Stmt:
                 lines[place] = made
         distance //= 2
     lanes = prim_type(DataType("int64").with_lanes(side))
-    data = Var(f"{source.buffer.name}_lines", PointerType(prim_type(dtype), "local"))
-    tile = Buffer(data, dtype, (const(side * side, "int64"),), name=data.name)
+    tile = make_buffer(f"{source.buffer.name}_lines", dtype, (side * side,), "local")
     for n, line in enumerate(lines):
         where = Ramp(const(n * side, "int64"), const(1, "int64"), side, lanes)
         parts.append(BufferStore(tile, line, (where,)))

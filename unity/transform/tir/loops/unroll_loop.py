@@ -19,7 +19,7 @@ from ....ir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt, seq
 from ....ir.types import prim_type
 from ....ir.walk import Rewriter, StatementRewriter, Visit, children, collect, uses_any
 from ...infra.passes import prim_func_pass
-from ..blocks.lower_opaque_block import _leaves
+from ..blocks.lower_opaque_block import leaves_loop
 
 PRAGMA = "pragma_auto_unroll_max_step"
 EXPLICIT = "pragma_unroll_explicit"
@@ -70,7 +70,7 @@ class _Unroll(StatementRewriter):
         asked = node.kind == "unrolled"
         if not asked and not (node.kind == "serial" and self.steps and self._size(node) <= self.steps):
             return node
-        if count > self.max_copies or self._size(node) > self.max_size or _leaves(node.body):
+        if count > self.max_copies or self._size(node) > self.max_size or leaves_loop(node.body):
             return node
         if not self.explicit and not _instructs(node):
             return replace(node, kind="serial", annotations={**(node.annotations or {}), "unroll": max(1, count)})

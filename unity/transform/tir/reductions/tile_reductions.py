@@ -20,7 +20,7 @@ from itertools import accumulate
 from operator import mul as times
 
 from ....ffi.dtype import DataType
-from ....ir.buffer import Buffer
+from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import add, buffer_load, cast, const, dtype_of, if_then_else, int_imm, lt, mul
 from ....ir.constant import is_int
 from ....ir.expr import IntImm, Var
@@ -28,7 +28,7 @@ from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import Add, BufferLoad
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, IfThenElse, Stmt, seq
-from ....ir.types import Expr, PointerType, prim_type
+from ....ir.types import Expr, prim_type
 from ....ir.walk import fresh_copy, rewrite, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
@@ -232,8 +232,7 @@ class _Tile:
     def tile(self, name: str, dtype: DataType) -> Buffer:
         """A buffer for the cells of the tile."""
         lanes = -(-self.width // self.plan.lanes) * self.plan.lanes
-        data = Var(f"{self.store.buffer.name}_{name}", PointerType(prim_type(dtype), "local"))
-        return Buffer(data, dtype, (const(self.height, "int64"), const(lanes, "int64")), name=data.name)
+        return make_buffer(f"{self.store.buffer.name}_{name}", dtype, (self.height, lanes), "local")
 
     def lanes_of(self, rest: int | Expr) -> int:
         """Lanes of the last vector, which is not filled: the part of a register that has ``rest`` lanes."""

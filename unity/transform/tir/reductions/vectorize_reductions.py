@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....ir.buffer import Buffer
+from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import (
     add,
     const,
@@ -33,7 +33,7 @@ from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import Add, BufferLoad, Mul
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, Stmt, seq
-from ....ir.types import Expr, PointerType, prim_type
+from ....ir.types import Expr, prim_type
 from ....ir.walk import fresh_copy, substitute
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
@@ -171,9 +171,8 @@ class _Tile:
 
     def lanes(self, name: str) -> Buffer:
         """A buffer for the lanes of all outputs."""
-        target, shape = self.plan.update.store.buffer, [*self.pieces.values(), self.width]
-        data = Var(f"{target.name}_{name}", PointerType(prim_type(target.dtype), "local"))
-        return Buffer(data, target.dtype, tuple([const(n, "int64") for n in shape]), name=data.name)
+        target = self.plan.update.store.buffer
+        return make_buffer(f"{target.name}_{name}", target.dtype, [*self.pieces.values(), self.width], "local")
 
     def write(self) -> Stmt:
         """Start, accumulate, join, store."""

@@ -51,7 +51,7 @@ from ....ir.walk import StatementRewriter, collect, fresh_copy, rewrite, substit
 from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
 from ..analysis.touched_regions import AccessWalk, written_before_read
-from ..blocks.lower_opaque_block import DOUBLE_BUFFER, _leaves
+from ..blocks.lower_opaque_block import DOUBLE_BUFFER, leaves_loop
 from ..blocks.mark_pipeline_stages import MARK
 from ..buffers.versions import Fragments, Versions, fragments_in, has_other_uses, with_versions
 
@@ -246,7 +246,7 @@ class _Inject(StatementRewriter):
         return self._pipeline(node, parts) if any([_is_mark(part) for part in parts]) else node
 
     def _pipeline(self, loop: For, stmts: Sequence[Stmt]) -> Stmt:
-        if _leaves(loop.body):
+        if leaves_loop(loop.body):
             raise PassError("E376", f"the pipelined loop {loop.loop_var.name} is left in the middle", loop.span)
         values: dict[Var, Expr] = {}
         memory: list[Stmt] = []

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....ir.analysis.threads import axis_of, is_thread_axis, is_virtual
-from ....ir.buffer import Buffer
+from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import const, dtype_of
 from ....ir.expr import Call, Var
 from ....ir.function import PrimFunc
@@ -40,7 +40,7 @@ from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import collect, fresh_copy, rewrite, substitute, used_vars
 from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
-from ..blocks.lower_opaque_block import _leaves
+from ..blocks.lower_opaque_block import leaves_loop
 from ..buffers.versions import Versions, fragments_in, has_other_uses, with_versions
 
 
@@ -114,9 +114,9 @@ class _Axis:
         if kind is Bind:
             return self._bind(stmt)
         same = not any([self.differing(part) for part in self._bounds(stmt)])
-        if kind is For and same and stmt.kind != "vectorized" and not _leaves(stmt.body):
+        if kind is For and same and stmt.kind != "vectorized" and not leaves_loop(stmt.body):
             return replace(stmt, body=self.visit(stmt.body))
-        if kind is While and same and not _leaves(stmt.body):
+        if kind is While and same and not leaves_loop(stmt.body):
             return replace(stmt, body=self.visit(stmt.body))
         if kind is IfThenElse and same:
             other = None if stmt.else_case is None else self.visit(stmt.else_case)
@@ -136,11 +136,10 @@ class _Axis:
         if not collect(stmt.value, (BufferLoad, Call)):
             self.values[stmt.var] = substitute(stmt.value, self.values)
             return SeqStmt(())
-        ty = prim_type(dtype_of(stmt.var))
-        cell = Buffer(Var(stmt.var.name, PointerType(ty, "local")), ty.dtype, (self.extent,), name=stmt.var.name)
+        cell = make_buffer(stmt.var.name, dtype_of(stmt.var), (self.extent,), "local")
         here = (self.var,)
         store = self._looped(BufferStore(cell, stmt.value, here, span=stmt.span))
-        self.values[stmt.var] = BufferLoad(cell, here, ty)
+        self.values[stmt.var] = BufferLoad(cell, here, prim_type(cell.dtype))
         return seq(AllocBuffer(cell), store)
 
     def _looped(self, stmt: Stmt) -> Stmt:

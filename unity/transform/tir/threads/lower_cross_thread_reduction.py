@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 
 from ....ir.analysis.threads import ThreadAxis, axis_of, is_thread_axis, is_virtual
-from ....ir.buffer import Buffer, Range
+from ....ir.buffer import Buffer, Range, make_buffer
 from ....ir.build import buffer_load, const, dtype_of, eq, intrinsic, is_int, logical_and, max_value, min_value
 from ....ir.expr import Var
 from ....ir.function import PrimFunc
@@ -22,7 +22,7 @@ from ....ir.node import replace
 from ....ir.scalar import And, BufferLoad, CommReducer, IterVar, Max, Min
 from ....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, Stmt, seq
 from ....ir.structural import structural_equal
-from ....ir.types import Expr, PointerType, prim_type
+from ....ir.types import Expr, prim_type
 from ....ir.walk import StatementRewriter, collect, free_vars, fresh_copy, rebuild
 from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
@@ -81,7 +81,9 @@ def _lowered(top: For | BlockRealize, around: Sequence[Stmt]) -> Stmt | None:
     assert type(store) is BufferStore
     operation, dtype = type(store.value), store.buffer.dtype
     neutral = _neutral(operation, store.buffer, init)
-    partial, total = [_cell(f"{store.buffer.name}_{name}", store.buffer) for name in ("partial", "total")]
+    partial, total = [
+        make_buffer(f"{store.buffer.name}_{name}", store.buffer.dtype, (1,), "local") for name in ("partial", "total")
+    ]
     zero = (const(0, "int64"),)
     here, everywhere = [BufferLoad(cell, zero, prim_type(dtype)) for cell in (partial, total)]
     join = JOINS[operation]
@@ -185,10 +187,6 @@ def _reduced_value(store: Stmt, init: Stmt | None) -> Expr | None:
     if init is not None and not (init.buffer is store.buffer and structural_equal(init.indices, store.indices)):
         return None
     return reduced_value(store)
-
-
-def _cell(name: str, like: Buffer) -> Buffer:
-    return Buffer(Var(name, PointerType(prim_type(like.dtype), "local")), like.dtype, (const(1, "int64"),), name=name)
 
 
 def _opaque(name: str, body: Stmt) -> Stmt:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.analysis.threads import axis_of, is_thread_axis, is_virtual
-from ....ir.buffer import Buffer
+from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import (
     add,
     cast,
@@ -46,7 +46,7 @@ from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, CommReducer
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Evaluate, For, IfThenElse, Stmt, seq
-from ....ir.types import Expr, PointerType, PrimType, prim_type
+from ....ir.types import Expr, prim_type
 from ....ir.walk import StatementRewriter, fresh_copy, substitute, used_vars
 from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
@@ -78,12 +78,12 @@ class _Values:
     def __init__(self, reducer: CommReducer) -> None:
         self.reducer = reducer
         self.types = [scalar_type(v) for v in reducer.lhs]
-        self.cells = [_memory(f"red{k}", ty, 1, "local") for k, ty in enumerate(self.types)]
+        self.cells = [make_buffer(f"red{k}", ty.dtype, (1,), "local") for k, ty in enumerate(self.types)]
         self.allocated: list[Stmt] = [AllocBuffer(cell) for cell in self.cells]
 
     def shared(self, name: str, count: int) -> list[Buffer]:
         """Memory of the block with ``count`` elements for each value."""
-        made = [_memory(f"{name}{k}", ty, count, "shared") for k, ty in enumerate(self.types)]
+        made = [make_buffer(f"{name}{k}", ty.dtype, (count,), "shared") for k, ty in enumerate(self.types)]
         self.allocated += [AllocBuffer(buffer) for buffer in made]
         return made
 
@@ -109,10 +109,6 @@ class _Values:
         if len(results) > 1:
             results = [_bound(made, "joined", value) for value in results]
         return [*made, *self.store(results)]
-
-
-def _memory(name: str, ty: PrimType, count: int, scope: str) -> Buffer:
-    return Buffer(Var(name, PointerType(ty, scope)), ty.dtype, (const(count, "int64"),), name=name)
 
 
 def _load(buffer: Buffer, index: Expr) -> Expr:

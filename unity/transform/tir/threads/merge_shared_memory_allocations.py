@@ -19,20 +19,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....ffi.dtype import DataType
 from ....ir.analysis.asynchronous import STORE
 from ....ir.analysis.threads import is_thread_axis
-from ....ir.buffer import Buffer
+from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import add, cast, const, floordiv, intrinsic, is_int, mul
 from ....ir.expr import Call, IntImm, StringImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, Bind, DeclBuffer, Evaluate, For, SeqStmt, Stmt, seq, statements_of
-from ....ir.types import Expr, PointerType, prim_type
+from ....ir.types import Expr, PointerType
 from ....ir.walk import StatementRewriter, collect, free_vars, used_vars
 from ...infra.passes import prim_func_pass
-from ..blocks.lower_opaque_block import _leaves
+from ..blocks.lower_opaque_block import leaves_loop
 from .thread_accesses import has_barriers
 from .unify_thread_binding import launch_of, with_launch
 
@@ -139,13 +138,8 @@ class _Merge:
         for buffer in self.free:
             offsets[buffer] = total
             total = add(total, mul(floordiv(add(_size(buffer), ALIGN - 1), ALIGN), ALIGN))
-        memory = Buffer(
-            Var("shared_dyn", PointerType(prim_type("uint8"), SCOPE)),
-            DataType("uint8"),
-            (total,),
-            name="shared_dyn",
-            align=max([ALIGN, *[buffer.align for buffer in offsets]]),
-        )
+        align = max([ALIGN, *[buffer.align for buffer in offsets]])
+        memory = replace(make_buffer("shared_dyn", "uint8", (total,), SCOPE), align=align)
         views: list[Stmt] = [AllocBuffer(memory)]
         for buffer, offset in offsets.items():
             address = intrinsic("handle_add_byte_offset", memory.data, offset)
@@ -213,7 +207,7 @@ class _Merge:
             loop.kind == "serial"
             and even
             and not any([collect(b, (BufferLoad, Call)) for b in bounds])
-            and not _leaves(loop.body)
+            and not leaves_loop(loop.body)
         )
 
 

@@ -72,7 +72,7 @@ from ....ir.types import Expr, PrimType, prim_type
 from ....ir.walk import collect, fresh_copy, rewrite, substitute
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import PURE_CALLS
-from ..blocks.lower_opaque_block import _leaves
+from ..blocks.lower_opaque_block import leaves_loop
 from .vector_masks import CannotVectorize, is_zero, masked
 
 BRANCHING = frozenset(["T.sin", "T.cos", "T.tan", "T.fmod"])
@@ -160,7 +160,7 @@ class _Lanes:
     def _one_by_one(self, stmt: Stmt) -> Stmt:
         if any([v is not self.var for v in self.vectors]):
             raise CannotVectorize  # uses a value bound per lane: the whole loop goes lane by lane
-        if type(stmt) in DEFINITIONS or _leaves(stmt):
+        if type(stmt) in DEFINITIONS or leaves_loop(stmt):
             raise CannotVectorize  # what follows depends on it: a loop around it alone would change its meaning
         var = Var(self.var.name, self.var.ty)
         ty = prim_type(dtype_of(var))
@@ -320,7 +320,7 @@ _RULES: dict[type, Callable[[Any, Any], Expr]] = {
 
 def _vectors(loop: For, first: Expr, lanes: int) -> Stmt:
     base = add(loop.min, first)
-    if lanes == 1 and not _leaves(loop.body):
+    if lanes == 1 and not leaves_loop(loop.body):
         return substitute(loop.body, {loop.loop_var: base})
     try:
         return _Lanes(loop.loop_var, base, lanes).stmt(loop.body)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .....ir.analysis.threads import OWN_BARRIERS
-from .....ir.buffer import Buffer
+from .....ir.buffer import Buffer, make_buffer
 from .....ir.build import (
     add,
     buffer_load,
@@ -32,7 +32,7 @@ from .....ir.expr import IntImm, StringImm
 from .....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore, IfThenElse, Stmt, seq
 from .....ir.types import Expr
 from .....ir.walk import substitute
-from ...nests import INT, buffer_of
+from ...nests import INT
 from ..common.stages import is_multiple
 from .product import Product, extent_of, iterator_values, output_at, unravel
 from .tile_blocks import WARP, do, loop, registers, thread_loop, vector
@@ -320,7 +320,7 @@ def write_sums(work: Work, pos: Position, stores: Callable[[Buffer], Stmt]) -> S
     product, tile = work.product, work.tile
     total = product.store.buffer.dtype.name
     shape = [const(n, INT) for n in (tile.step_warps, tile.rows, work.columns)]
-    shared = buffer_of(f"{product.name}_of_warps", total, shape, "shared")
+    shared = make_buffer(f"{product.name}_of_warps", total, shape, "shared")
     count, threads = tile.rows * work.columns, tile.warps * WARP
     return seq(
         AllocBuffer(shared),

@@ -10,6 +10,7 @@ import math
 from dataclasses import replace as with_fields
 from typing import NamedTuple
 
+from .....ir.buffer import make_buffer
 from .....ir.build import const, dtype_of
 from .....ir.expr import Var
 from .....ir.scalar import IterVar
@@ -18,7 +19,7 @@ from .....ir.walk import used_vars
 from ....infra.backend import GpuMachine
 from ....schedule import Schedule
 from ....tir.analysis.choices import choose
-from ...nests import INT, buffer_of
+from ...nests import INT
 from .product import Product, contiguous_along, count_of, inline_producers, products_of, replace_product, stored
 from .thread_tile_parts import ThreadTile
 from .thread_tiles import kernel
@@ -112,7 +113,7 @@ def _side(
     by_steps, dtype = contiguous and keeps, dtype_of(value)
     length, lines = (steps, size) if by_steps else (size, steps)
     free = CHUNK_BYTES // dtype.itemsize if contiguous else 0
-    buffer = buffer_of(
+    buffer = make_buffer(
         f"{product.name}_{name}", dtype.name, [const(lines, INT), const(length + free, INT)], "shared.dyn"
     )
     side = Side(value, axes, size, steps, by_steps, contiguous and not keeps, 1, buffer)

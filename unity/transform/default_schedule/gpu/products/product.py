@@ -14,7 +14,7 @@ from functools import reduce
 
 from .....arith import Analyzer
 from .....ir.analysis.reductions import reduction_operand
-from .....ir.buffer import Buffer
+from .....ir.buffer import Buffer, make_buffer
 from .....ir.build import add, ceildiv, const, dtype_of, floordiv, floormod, if_then_else, is_int, logical_and, lt, mul
 from .....ir.expr import Var
 from .....ir.function import PrimFunc
@@ -28,7 +28,7 @@ from ....schedule import BlockRV, Schedule
 from ....schedule.core.tree import ROOT
 from ....tir.analysis.loop_nests import slope
 from ...base import program_of, schedule_of
-from ...nests import INT, buffer_of, iterators_of, nest_of, replace_nests
+from ...nests import INT, iterators_of, nest_of, replace_nests
 from ..common.stages import Stage, is_multiple, is_simple, size_of, stages_of, variables
 
 
@@ -246,7 +246,7 @@ def tile_product(func: PrimFunc, product: Product, tile: Tile) -> Tiled:
     sizes = [const(n, INT) for n in (tile.rows, tile.columns, tile.steps)]
     counts = [ceildiv(extent, size) for extent, size in zip((rows, columns, steps), sizes)]
     own = (const(tile.lanes, INT), const(tile.per_lane, INT))
-    result = buffer_of(f"{name}_tile", product.store.buffer.dtype.name, (batch, *counts[:2], sizes[0], *own), "local")
+    result = make_buffer(f"{name}_tile", product.store.buffer.dtype.name, (batch, *counts[:2], sizes[0], *own), "local")
     filled = []
     sides = (
         ("left", product.left, product.rows, 0, tile.left_steps, rows),
@@ -308,7 +308,7 @@ def _fill(
         zero = const(0.0 if dtype.is_float else 0, dtype)
         element = if_then_else(inside[0] if len(inside) == 1 else logical_and(inside[0], inside[1]), element, zero)
     free = add(inner[1], const(int(operand == 1 and tile.right_steps), INT))
-    buffer = buffer_of(name, dtype_of(value).name, (batch, counts[operand], counts[2], inner[0], free), "shared")
+    buffer = make_buffer(name, dtype_of(value).name, (batch, counts[operand], counts[2], inner[0], free), "shared")
     store = BufferStore(buffer, element, tuple([axis.var for axis in made]))
     return nest_of(name, made, store), buffer
 

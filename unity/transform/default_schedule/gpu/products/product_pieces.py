@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace as replace_fields
 
-from .....ir.buffer import Buffer
+from .....ir.buffer import Buffer, make_buffer
 from .....ir.build import add, buffer_load, const
 from .....ir.expr import Var
 from .....ir.node import replace
@@ -17,7 +17,7 @@ from .....ir.scalar import BufferLoad, IterVar
 from .....ir.stmt import Stmt
 from .....ir.types import Expr
 from .....ir.walk import substitute
-from ...nests import INT, buffer_of, iterators_of, nest_of
+from ...nests import INT, iterators_of, nest_of
 from .product import Product, iterator_values, output_at, stored
 
 
@@ -45,7 +45,7 @@ def split_k(product: Product, pieces: int) -> tuple[Product, Buffer]:
     """The product that computes the pieces of a sum, with an iterator of the batch for them, and the buffer that it writes."""
     piece = iterators_of("piece", [const(pieces, INT)], "S")[0]
     whole = product.store.buffer
-    parts = buffer_of(f"{product.name}_pieces", whole.dtype.name, (const(pieces, INT), *whole.shape), "global")
+    parts = make_buffer(f"{product.name}_pieces", whole.dtype.name, (const(pieces, INT), *whole.shape), "global")
     store = replace(product.store, buffer=parts, indices=(piece.var, *product.store.indices))
     return replace_fields(product, store=store, batch=(piece, *product.batch), after=None), parts
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .....ir.buffer import Buffer
+from .....ir.buffer import Buffer, make_buffer
 from .....ir.build import add, buffer_load, const, dtype_of, floordiv, floormod, mul
 from .....ir.scalar import Cast
 from .....ir.stmt import BufferStore, Stmt
 from .....ir.types import Expr, prim_type
-from ...nests import INT, buffer_of
+from ...nests import INT
 from .tile_blocks import VECTOR, WARP, Position, loop, registers, vector
 from .tile_sides import Side, sum_of
 
@@ -181,7 +181,7 @@ def buffers_of(tile: ThreadTile, sides: tuple[Side, Side], values: tuple[Expr, E
     rings, regs = [], []
     for side, value, count in zip(sides, values, (tile.thread_rows, tile.thread_columns)):
         name, (lines, length) = side.buffer.name, side.buffer.shape
-        rings.append(buffer_of(name, side.buffer.dtype.name, [mul(lines, tile.stages), length], SHARED))
+        rings.append(make_buffer(name, side.buffer.dtype.name, [mul(lines, tile.stages), length], SHARED))
         regs.append(
             registers(f"{name}_regs", dtype_of(value).name, 2 * count * (width_of(side) if side.by_steps else 1))
         )

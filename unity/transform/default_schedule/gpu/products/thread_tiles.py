@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .....ir.analysis.threads import MIN_BLOCKS_PER_SM, OWN_BARRIERS
-from .....ir.buffer import Buffer
+from .....ir.buffer import Buffer, make_buffer
 from .....ir.build import add, buffer_load, ceildiv, const, eq, floordiv, floormod, lt, minimum, mul, select, sub
 from .....ir.expr import IntImm, StringImm
 from .....ir.stmt import AllocBuffer, AttrStmt, BufferStore, IfThenElse, Stmt, seq
 from .....ir.types import Expr
 from ....tir.threads.inject_software_pipeline import ASYNC_SCOPE
-from ...nests import INT, buffer_of
+from ...nests import INT
 from .product import Product, extent_of
 from .thread_tile_parts import SHARED, Part, Step, ThreadTile, buffers_of, parts_of
 from .tile_blocks import VECTOR, WARP, Position, do, fill, launch, loop, registers, store_width, vector, write
@@ -143,7 +143,7 @@ def _reduce_groups(product: Product, tile: ThreadTile, sums: Buffer, pos: Positi
     """The first group of warps adds the sums of the others, by way of shared memory, and stores them."""
     threads, count = tile.group_warps * WARP, tile.thread_rows * tile.thread_columns
     shape = [const((tile.step_groups - 1) * count, INT), const(threads, INT)]
-    staging = buffer_of(f"{sums.name}_staging", sums.dtype.name, shape, SHARED)
+    staging = make_buffer(f"{sums.name}_staging", sums.dtype.name, shape, SHARED)
     group, warp = tile.group(pos)
     thread = add(mul(warp, WARP), pos.lane)
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .....ir.buffer import Buffer
+from .....ir.buffer import Buffer, make_buffer
 from .....ir.build import add, ceildiv, const, floordiv, floormod, intrinsic, is_int, lt, minimum, mul, sub
 from .....ir.expr import IntImm, Var
 from .....ir.stmt import Bind, Block, BlockRealize, Evaluate, For, IfThenElse, Stmt, seq
 from .....ir.types import Expr, prim_type
-from ...nests import INT, buffer_of
+from ...nests import INT
 from .product import Product, extent_of, output_at, unravel
 from .tile_sides import Side, all_of, bound_checks, element_at, is_aligned_vector, last_divides
 from .tiles import has_axis
@@ -51,7 +51,7 @@ def do(name: str, *args: Expr | int) -> Stmt:
 
 def registers(name: str, dtype: str, count: int) -> Buffer:
     """A buffer in the registers of a thread."""
-    return buffer_of(name, dtype, [const(count, INT)], "local")
+    return make_buffer(name, dtype, [const(count, INT)], "local")
 
 
 def loop(

@@ -78,8 +78,6 @@ LEAST_K_TILES = 3
 
 STEP_BYTES = 128
 """Bytes of a tile's row of steps: a cache line."""
-CLOCK = 1.7
-"""Clocks in a nanosecond, under such load."""
 PRODUCTS = 29
 """Cells of a tile whose products of a k-tile the tensor cores compute in a clock: by the data sheet 32, of 64 steps of 2 bytes; the
 clock is lower where all of them multiply (measured)."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .....arith import Analyzer
-from .....ir.buffer import Buffer
+from .....ir.buffer import Buffer, make_buffer
 from .....ir.build import add, const, dtype_of, eq, floormod, if_then_else, logical_and, lt, mul, sub
 from .....ir.expr import Call, IntImm, Var
 from .....ir.scalar import BufferLoad, IterVar
@@ -14,7 +14,7 @@ from .....ir.stmt import BufferStore
 from .....ir.types import Expr, prim_type
 from .....ir.walk import substitute, used_vars
 from ....tir.analysis.loop_nests import is_choice, slope
-from ...nests import INT, buffer_of
+from ...nests import INT
 from ..common.stages import is_multiple
 from .product import Product, contiguous_along, extent_of, iterator_values, stored, unravel
 
@@ -82,7 +82,7 @@ def side_of(product: Product, name: str, value: Expr, axes: tuple[IterVar, ...],
     length, lines = (steps, size) if by_steps else (size, steps)
     free = max(1, LINES // (length // chunk))
     shape = [const(length // chunk, INT), const((lines + free) * chunk, INT)]
-    buffer = buffer_of(f"{product.name}_{name}", dtype.name, shape, "shared.dyn")
+    buffer = make_buffer(f"{product.name}_{name}", dtype.name, shape, "shared.dyn")
     side = Side(value, axes, size, steps, by_steps, by_steps and not contiguous, 1, buffer)
     return replace(side, width=vectors_of(product, side))
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .....ir.buffer import Buffer
+from .....ir.buffer import Buffer, make_buffer
 from .....ir.build import add, buffer_load, ceildiv, const, floordiv, floormod, intrinsic, mul
 from .....ir.expr import StringImm
 from .....ir.stmt import AllocBuffer, BufferStore, Evaluate, Stmt, seq
 from .....ir.types import Expr
-from ...nests import INT, buffer_of
+from ...nests import INT
 from .product import Product, extent_of
 from .tile_blocks import WARP, Position, fill, launch, loop, registers, store_width, vector, write
 from .tile_sides import Side, sum_of
@@ -170,7 +170,7 @@ def _finish(product: Product, tile: WarpTile, sums: Buffer, pos: Position) -> St
     over, threads = tile.warp_columns // 8, tile.warps * WARP
     width = store_width(product)
     shape = [const(tile.row_warps * PART, INT), const(tile.columns + 8, INT)]
-    staging = buffer_of(f"{sums.name}_staging", sums.dtype.name, shape, "shared.dyn")
+    staging = make_buffer(f"{sums.name}_staging", sums.dtype.name, shape, "shared.dyn")
 
     def store(i: Expr, j: Expr, half: Expr) -> Stmt:
         row = sum_of(mul(tile.row_warp(pos.warp), PART), mul(half, 8), floordiv(pos.lane, 4))

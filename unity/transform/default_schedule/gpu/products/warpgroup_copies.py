@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .....ir.buffer import Buffer
+from .....ir.buffer import Buffer, make_buffer
 from .....ir.build import add, const, floordiv, floormod, ge, intrinsic, lt, mul, sub
 from .....ir.node import replace as with_fields
 from .....ir.stmt import AttrStmt, BufferStore, Evaluate, IfThenElse, Stmt, seq
 from .....ir.types import Expr
 from ....tir.threads.inject_software_pipeline import ASYNC_SCOPE
-from ...nests import INT, buffer_of
+from ...nests import INT
 from .image_views import View
 from .product import Product
 from .tile_blocks import WARP, Position, do, fill, loop
@@ -62,7 +62,7 @@ class Operand:
 def operand_of(side: Side, view: View | None, stages: int) -> Operand:
     """An operand with a ring of so many stages."""
     shape = [const(stages * side.size * side.steps, INT)]
-    ring = buffer_of(side.buffer.name, side.buffer.dtype.name, shape, "shared.dyn")
+    ring = make_buffer(side.buffer.name, side.buffer.dtype.name, shape, "shared.dyn")
     return Operand(side, with_fields(ring, align=ALIGN), view)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .....ir.buffer import Buffer
+from .....ir.buffer import Buffer, make_buffer
 from .....ir.build import add, buffer_load, const, floordiv, floormod, mul
 from .....ir.expr import StringImm
 from .....ir.stmt import AllocBuffer, BufferStore, IfThenElse, Stmt, seq
 from .....ir.types import Expr
-from ...nests import INT, buffer_of
+from ...nests import INT
 from .product import Product, extent_of
 from .product_pieces import swap_operands
 from .tile_blocks import WARP, Position, do, loop, store_width, vector, write
@@ -26,7 +26,7 @@ def finish(product: Product, tile: WarpgroupTile, sums: Buffer, pos: Position) -
     """Write the sums of a warp; ``product`` is the product as it is computed, its operands swapped if the tile is."""
     lines, cells, behind = tile.staging
     shape = [const(n, INT) for n in (tile.warps, lines, cells + behind)]
-    staging = buffer_of(f"{sums.name}_staging", sums.dtype.name, shape, "shared.dyn")
+    staging = make_buffer(f"{sums.name}_staging", sums.dtype.name, shape, "shared.dyn")
     number = floordiv(pos.warp, GROUP)
     row = add(mul(floordiv(number, tile.column_groups), ROWS), mul(floormod(pos.warp, GROUP), WARP_ROWS))
     column = mul(floormod(number, tile.column_groups), tile.group_columns)
