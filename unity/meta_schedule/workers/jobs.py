@@ -61,6 +61,7 @@ def build_program(program: bytes, target: str) -> bytes:
     mod = IRModule({MAIN: func}, {}, {})
     with config.target:
         executable = link(mod, kernels(mod, config), config)
+    executable.own_code = None  # workers have LLVM: they make the package's own code once, not for each candidate
     with tempfile.TemporaryDirectory(prefix="unity-build-") as folder:
         path = Path(folder) / "program.unity"
         executable.save(path, source=False)
