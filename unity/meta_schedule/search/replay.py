@@ -17,7 +17,7 @@ from ...transform.schedule import Schedule, Trace
 from ...transform.tir.analysis.choices import choices_of
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import MAIN, CostModel, Measured, SearchStrategy, TuneContext
-from ..space.paths import Paths
+from ..space.paths import Paths, decided_by, decided_in, drawn
 from ..space.postproc import postprocs_of
 from ..space.sketch import candidate_of, default_candidate, has_own_steps, start
 
@@ -47,7 +47,7 @@ class CandidateSampler:
     def new(self, sch: Schedule | None) -> MeasureCandidate | None:
         """A schedule as a candidate; None where it is none, or its program was there before."""
         decided = sch is not None and not has_own_steps(sch)
-        if sch is None or (decided and self.paths.leads_to_known(sch.mod.prim_funcs()[MAIN])):
+        if sch is None or (decided and self.paths.leads_to_known(decided_in(sch.mod.prim_funcs()[MAIN]))):
             return None
         try:
             if not decided and not self._finished(sch):
@@ -74,7 +74,13 @@ class CandidateSampler:
         return all([one.apply(sch) for one in self.postprocs])
 
     def replay(self, trace: Trace, resample: bool) -> Schedule | None:
-        """The program under a trace, its decisions drawn ``resample`` or as they are; None where a step does not apply."""
+        """The program under a trace, its decisions drawn ``resample`` or as they are; None where a step does not apply, and where
+        decisions lead to a program that was there before."""
+        if decided_by(trace) is not None:
+            trace, resample = drawn(trace, self.rng) if resample else trace, False
+            decided = decided_by(trace)
+            if decided is not None and self.paths.leads_to_known(decided):
+                return None
         sch = start(self.context.mod, seed=self.rng.randrange(1, 2**31 - 1))
         try:
             trace.apply_to_schedule(sch, remove_postproc=True, decision_provider=_resample if resample else None)

@@ -23,8 +23,9 @@ from ...transform.tir.analysis.choices import SCHEDULE, Choice, choices_of
 from ..core.measure_candidate import MeasureCandidate
 from ..core.tune_context import MAIN, TuneContext
 
-OWN = 0.5
-"""Probability of the own choice where decisions are drawn: few changes at a time."""
+OWN, CHANGES = 0.5, 4.0
+"""Probability of the own choice where decisions are drawn, at least; decisions that are drawn otherwise on average, at most: what
+is far from the default is seldom better."""
 PARALLEL = "parallel"
 """The decision that loops are shared between threads."""
 LOOKS = 8
@@ -75,7 +76,8 @@ def _decisions_of(context: TuneContext, fn: PrimFunc) -> Choices:
     # blocks that rules make take no annotation here, and one thread shares nothing
     own = {block.name for block in collect(context.func.body, Block)}
     found = [c for c in seen if len(c.candidates) > 1 and c.block in own]
-    return {(c.block, c.name): c for c in found if c.name != PARALLEL or num_threads() > 1}
+    shares = num_threads() > 1
+    return {(c.block, c.name): c for c in found if shares or not c.name.endswith(PARALLEL)}
 
 
 def _annotate(sch: Schedule, decisions: dict[tuple[str, str], object]) -> None:
@@ -91,9 +93,11 @@ def decision_sketch(context: TuneContext) -> Schedule:
     """The program with every decision as a sampling step, taken as the default build takes it."""
     sch = start(context.mod)
     drawn: dict[tuple[str, str], object] = {}
-    for key, choice in choices_in(context).items():
+    choices = choices_in(context)
+    own = max(OWN, 1 - CHANGES / max(1, len(choices)))
+    for key, choice in choices.items():
         others = len(choice.candidates) - 1
-        probs = [OWN, *[(1 - OWN) / others] * others]
+        probs = [own, *[(1 - own) / others] * others]
         drawn[key] = sch.sample_categorical(list(choice.candidates), probs, decision=0)
     _annotate(sch, drawn)
     return sch

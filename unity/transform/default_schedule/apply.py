@@ -3,10 +3,6 @@
 Rewrite: ``R.call_dps(matmul, (x, w), ...)`` with a constant ``w`` -> the same call of the scheduled program with ``w`` packed.
 ``UNITY_EXPLAIN=1`` prints which rule took a program, or why none did.
 
-Before any rule looks at a program, blocks are computed where they are read if that was decided (``inline``): ``P[i] = border(X[i]);
-Y[i] += P[i + k] * W[k]`` -> ``Y[i] += border(X[i + k]) * W[k]``. A border in the cells of a short window costs less than a copy of
-the image; in a long sum it costs many times more. The own choice is to leave them.
-
 After the rules, ``compact_constants``: constants that are views in another order of their memory (folded transposes) become
 compact, which kernels require; until then they cost nothing, so that a rule which lays weights out anew copies them once.
 """
@@ -29,19 +25,18 @@ from ...ir.function import Function, PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace
 from ...ir.relation import tensor_type
-from ...ir.stmt import Block, BufferStore
 from ...ir.types import TensorType
 from ...ir.walk import collect, rewrite
 from ...op.common.table import R
 from ...support.context_stack import ContextStack
-from ...support.errors import ScheduleError
 from ...support.options import bool_option
 from ..infra.backend import Machine, backend_of, register_target, target_of
 from ..infra.constant_lifetime import drop_use
 from ..infra.constant_provenance import derive, peek, recipe
 from ..infra.passes import PassContext, function_pass, module_pass
-from ..tir.analysis.choices import choose, is_decided, without_decisions
-from .base import SCHEDULED, Rule, Scheduled, program_of, schedule_of
+from ..tir.analysis.choices import is_decided, without_decisions
+from .base import SCHEDULED, Rule, Scheduled
+from .inlined import inlined
 from .packing import Packing
 from .read_packed import PackedRead, read_packed
 from .schedule_cache import cached_schedule
@@ -128,7 +123,7 @@ def schedule_function(
     search asks, which ``UNITY_EXPLAIN=1`` says nothing of."""
     said: list[str] = []
     taken = None
-    whole = inlined(fn)
+    whole = inlined(fn, machine)
     for rule in rules:
         found = rule.apply(whole, constants, machine)
         if isinstance(found, Scheduled):
@@ -212,23 +207,6 @@ class _Packer:
             assert isinstance(node.ty, TensorType)
             found = self.made[key] = Constant(packed, tensor_type(packed.shape, node.ty.dtype))
         return found
-
-
-def inlined(fn: PrimFunc) -> PrimFunc:
-    """The program with the blocks inlined that were decided to be; one that cannot be stays."""
-    arguments = fn.buffer_map.values()
-    found = [b for b in collect(fn.body, Block) if b.iter_vars and b.init is None and type(b.body) is BufferStore]
-    inner = [block for block in found if block.body.buffer not in arguments]
-    wanted = [block.name for block in inner if choose(block, "inline", (0, 1), 0)]
-    if not wanted:
-        return fn
-    sch = schedule_of(fn)
-    for name in wanted:
-        try:
-            sch.compute_inline(sch.get_block(name))
-        except ScheduleError:
-            continue
-    return program_of(sch)
 
 
 recipe("compact")(compact)

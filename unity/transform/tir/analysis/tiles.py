@@ -77,16 +77,16 @@ def loop_order(loops: Sequence[For], update: Update) -> list[For]:
     return moves + [loop for loop in loops if loop not in moves]
 
 
-def _parts(loop: For, size: int, lanes: int) -> list[tuple[Expr, Expr, Piece]]:
-    """(how many, first cell, piece) that cover a loop; ``lanes``: of one vector, for the loop that becomes vectors."""
+def _parts(loop: For, size: int, lanes: int, bordered: bool) -> list[tuple[Expr, Expr, Piece]]:
+    """(how many, first cell, piece) that cover a loop; ``lanes``: of one vector, for the loop that becomes vectors; ``bordered``:
+    its first tile and its last stand alone, as their cells meet other conditions."""
     ty = prim_type(dtype_of(loop.loop_var))
     if type(loop.extent) is IntImm:
         whole, rest = divmod(loop.extent.value, size)
-        found = [
-            (int_imm(whole, ty), int_imm(0, ty), Piece(size)),
-            (int_imm(1, ty), int_imm(whole * size, ty), Piece(rest)),
-        ]
-        return [part for part in found if part[0].value and part[2].size]
+        first = int(bordered and whole > 1)
+        last = int(bordered and whole > 2 and not rest)
+        counts = [(first, 0, size), (whole - first - last, first, size), (last, whole - 1, size), (1, whole, rest)]
+        return [(int_imm(n, ty), int_imm(at * size, ty), Piece(cells)) for n, at, cells in counts if n and cells]
     parts: list[tuple[Expr, Expr, Piece]] = []
     done: Expr = int_imm(0, ty)
     left: Expr = loop.extent
@@ -107,9 +107,11 @@ def over_tiles(
     parallel: bool,
     leaf: Callable[[Corner, dict[For, Piece]], Stmt],
     vectors: tuple[For, int] | None = None,
+    bordered: Sequence[For] = (),
 ) -> Stmt:
     """Loops over tiles with ``leaf(corner, piece by loop)`` inside; the outermost loop of a ``parallel`` nest is shared, with the
-    next where it has few iterations. ``vectors``: the loop that becomes vectors, and their lanes."""
+    next where it has few iterations. ``vectors``: the loop that becomes vectors, and their lanes; ``bordered``: loops whose first
+    and last tiles stand alone."""
     shared = [loop for loop in order if not is_int(loop.extent, 1)] if parallel else []
     shared = shared[: 2 if shared and is_few(shared[0].extent) else 1]
     corner: Corner = {}
@@ -126,7 +128,8 @@ def over_tiles(
             return replace(loop, body=write(position + 1), kind=kind)
         parts: list[Stmt] = []
         ty = prim_type(dtype_of(loop.loop_var))
-        for count, first, piece in _parts(loop, size, vectors[1] if vectors is not None and vectors[0] is loop else 0):
+        lanes = vectors[1] if vectors is not None and vectors[0] is loop else 0
+        for count, first, piece in _parts(loop, size, lanes, loop in bordered and kind == "serial"):
             tile = Var(f"{loop.loop_var.name}_tile", ty)
             once = is_int(count, 1)
             corner[loop.loop_var] = first if once else add(first, mul(tile, int_imm(piece.size, ty)))

@@ -147,9 +147,15 @@ def domains_of(loops: Sequence[For], ana: Analyzer) -> dict[Var, IntSet]:
     return domains
 
 
-def box(access: Access, ana: Analyzer) -> list[IntSet]:
-    """Cells an access reaches while all its loops run, one interval per axis."""
+def box(access: Access, ana: Analyzer, conditions: Sequence[Expr] = ()) -> list[IntSet]:
+    """Cells an access reaches while all its loops run, one interval per axis; under ``conditions``, those that end a loop early."""
     domains = domains_of(access.loops, ana)
+    for condition in conditions:
+        if type(condition) is LT and type(condition.a) is Var and condition.a in domains:
+            old, bound = domains[condition.a], eval_set(condition.b, domains, ana).high
+            last = None if bound is None else sub(bound, const(1, dtype_of(bound)))
+            if last is not None and (old.high is None or ana.can_prove(lt(last, old.high))):
+                domains[condition.a] = IntSet(old.low, last)
     return [eval_set(index, domains, ana) for index in access.node.indices]
 
 
@@ -237,7 +243,7 @@ def _covers(write: Access, read: Access, ana: Analyzer) -> bool:
     region = _clip(own, box(own, ana), open_, ana)
     if region is None:
         return False
-    wanted = box(seen, ana)
+    wanted = box(seen, ana, read.conditions)
     for condition in read.conditions:
         wanted = _clip(seen, wanted, [condition], ana) or wanted
     for have, want in zip(region, wanted):

@@ -16,8 +16,10 @@ from ....ir.buffer import Buffer
 from ....ir.build import is_int
 from ....ir.function import PrimFunc
 from ....ir.node import replace
+from ....ir.scalar import Add
 from ....ir.stmt import AllocBuffer, AssertStmt, Evaluate, For, Return, SeqStmt, Stmt, While, seq
 from ....ir.structural import structural_equal
+from ....ir.types import Expr
 from ....ir.walk import StatementRewriter, collect, substitute
 from ...infra.passes import prim_func_pass
 from ..analysis.touched_regions import Access, AccessWalk
@@ -52,9 +54,16 @@ def _rows(accesses: list[Access], loop: For) -> set[int]:
     """Axes along which every access is at the loop variable."""
     axes: set[int] | None = None
     for access in accesses:
-        here = {axis for axis, index in enumerate(access.node.indices) if index is loop.loop_var}
+        here = {axis for axis, index in enumerate(access.node.indices) if _plainly(index) is loop.loop_var}
         axes = here if axes is None else axes & here
     return axes or set()
+
+
+def _plainly(index: Expr) -> Expr:
+    """An index without the zeros that loops of one iteration left in it."""
+    while type(index) is Add and (is_int(index.a, 0) or is_int(index.b, 0)):
+        index = index.b if is_int(index.a, 0) else index.a
+    return index
 
 
 def _independent(touched: dict[Buffer, list[Access]], loop: For) -> bool:

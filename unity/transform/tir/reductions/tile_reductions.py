@@ -14,6 +14,7 @@ Functions that were scheduled (attribute ``tir.is_scheduled``) stay as they are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
@@ -23,17 +24,17 @@ from ....ffi.dtype import DataType
 from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import add, buffer_load, cast, const, dtype_of, if_then_else, int_imm, lt, mul
 from ....ir.constant import is_int
-from ....ir.expr import IntImm, Var
+from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import Add, BufferLoad
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, IfThenElse, Stmt, seq
 from ....ir.types import Expr, prim_type
-from ....ir.walk import fresh_copy, rewrite, substitute
+from ....ir.walk import collect, fresh_copy, rewrite, substitute, used_vars
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ..analysis.choices import LEAST_LANES, choose, choose_lanes
-from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, slope, small_stride, stride_class
+from ..analysis.loop_nests import Nest, Update, is_choice, perfect_nest, point_update, slope, small_stride, stride_class
 from ..analysis.tile_shape import RESERVED, chunk_of, most_rows, tile_rows, tile_shape
 from ..analysis.tiles import (
     Corner,
@@ -56,8 +57,12 @@ MOST_ROWS, MOST_VECTORS = 16, 16
 """Rows and vectors of a tile, at most."""
 FULL_ROWS = 8
 """Rows that fill a tile well."""
-WINDOW = 9
-"""Steps of the two innermost loops of a reduction that are both written out, at most: those of a window of 3 x 3."""
+WINDOW, LONE_WINDOW = 9, 25
+"""Steps of the two innermost loops of a reduction that are both written out, at most: those of a window of 3 x 3; of 5 x 5 where
+the reduction has no further steps and rows read lines of their own."""
+BORDERED_ROWS = 4
+"""Rows of a tile of several vectors with the border of an image in its cells, at most: what rows share stays in registers, and
+masks have few."""
 SUMS_OF_WINDOWS = 0.4
 """Share of the registers that is left to sums where each row reads vectors of its own, as lines of windows: what several rows read
 stays as well."""
@@ -91,6 +96,8 @@ class _Plan:
     height: int
     width: int
     lanes: int
+    windows: bool
+    """Each row reads vectors of its own."""
     epilogue: Update | None = None
     parallel: bool = False
 
@@ -146,7 +153,8 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     if 2 * length < min(lanes, 8):
         return None
     most = extent_of(rows) if rows is not None else 1
-    if rows is not None and all([stride_class(load, iterator[rows.loop_var]) > 0 for load in moving]):
+    windows = rows is not None and all([stride_class(load, iterator[rows.loop_var]) > 0 for load in moving])
+    if windows:
         registers = RESERVED + int(registers * SUMS_OF_WINDOWS)
     if walk is not None and walk.lines:
         vectors = -(-length // lanes)
@@ -155,9 +163,11 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
         height, vectors = tile_shape(most, length, lanes, registers)
         vectors = choose(block, "vectors", range(1, MOST_VECTORS + 1), vectors, -(-length // lanes))
     fit = min(most, most_rows(vectors, machine.registers))
+    if vectors > 1 and rows is not None and _is_bordered(update, rows):
+        height = min(height, BORDERED_ROWS)
     height = choose(block, "rows", range(1, MOST_ROWS + 1), height, fit)
     parallel = parallel and bool(choose(block, "parallel", (0, 1), is_large(nest, update)))
-    return _Plan(nest, update, columns, rows, walk, height, vectors * lanes, lanes, None, parallel)
+    return _Plan(nest, update, columns, rows, walk, height, vectors * lanes, lanes, windows, None, parallel)
 
 
 def _lanes(nest: Nest, update: Update, columns: For, loops: list[For], full: int) -> int:
@@ -210,7 +220,18 @@ def _nest(plan: _Plan) -> Stmt:
         moved.insert(index, moved.pop(index + at))
     order = [moved.pop(0) if loop in turning else loop for loop in order]
     vectors = (line, plan.lanes)
-    return over_tiles(order, sizes, plan.parallel, lambda corner, pieces: _Tile(plan, corner, pieces).write(), vectors)
+    bordered = [plan.rows] if plan.rows is not None and _is_bordered(plan.update, plan.rows) else []
+
+    def leaf(corner: Corner, pieces: dict[For, Piece]) -> Stmt:
+        return _Tile(plan, corner, pieces).write()
+
+    return over_tiles(order, sizes, plan.parallel, leaf, vectors, bordered)
+
+
+def _is_bordered(update: Update, rows: For) -> bool:
+    """True if a value depends on a condition that a loop meets: the border of an image."""
+    choices = [call for call in collect(update.store.value, Call) if is_choice(call)]
+    return any([iterators_of(update)[rows.loop_var] in used_vars(call.args[0]) for call in choices])
 
 
 class _Tile:
@@ -256,7 +277,11 @@ class _Tile:
         fixed = [type(loop.extent) is IntImm for loop in reversed(loops)]
         most = fixed.index(False) if False in fixed else len(fixed)
         own = int(fixed[0] and extent_of(loops[-1]) <= 4)
-        own += int(own == 1 and most > 1 and extent_of(loops[-1]) * extent_of(loops[-2]) <= WINDOW)
+        window = math.prod([extent_of(loop) for loop in loops[-2:]])
+        is_alone = window == math.prod([extent_of(loop) for loop in loops])
+        if is_alone and self.plan.windows and most > 1 and WINDOW < window <= LONE_WINDOW:
+            own = 2
+        own += int(own == 1 and most > 1 and window <= WINDOW)
         vectors = self.height * -(-self.width // self.plan.lanes)
         steps = accumulate([extent_of(loop) for loop in reversed(loops)][:most], times)
         fits = sum([count * vectors <= WRITTEN for count in steps])
