@@ -20,7 +20,7 @@ from unity.meta_schedule.cost_model.features import NAMES, features_of
 from unity.meta_schedule.cost_model.reuse import Accesses
 from unity.meta_schedule.search.mutator import MutateCategorical, MutateTileSize
 from unity.meta_schedule.search.replay import CandidateSampler
-from unity.meta_schedule.space.paths import Paths
+from unity.meta_schedule.space.paths import Paths, decided_by, decided_in, drawn as drawn_trace
 from unity.meta_schedule.space.sketch import candidate_of, choices_in
 from unity.meta_schedule.space.tensor_instructions import TensorInstructions
 from unity.support.errors import ScheduleError
@@ -127,14 +127,31 @@ def test_what_a_rule_makes_of_a_block_has_decisions_of_its_own(program, parts):
     assert drawn.default().lowered.script() == candidate_of(task, sketch).lowered.script()
     for _ in range(8):
         sch = drawn.replay(sketch.trace, True)
-        known = paths.leads_to_known(sch.mod.prim_funcs()["main"])
+        known = paths.leads_to_known(decided_in(sch.mod.prim_funcs()["main"]))
         with choices_of() as path:
             made = structural_hash(candidate_of(task, sch).lowered)
         assert not known or made in programs
         paths.add(path)
-        assert paths.leads_to_known(sch.mod.prim_funcs()["main"])
+        assert paths.leads_to_known(decided_in(sch.mod.prim_funcs()["main"]))
         programs.append(made)
     assert len(set(programs)) > 4
+
+
+def test_the_decisions_of_a_trace_are_those_of_its_program():
+    """A draw is judged by its trace, before its program is made; a trace with steps of its own says no decisions alone."""
+    task = ms.TuneContext(windows(), target=TARGET, space_generator=ms.PostOrderApply(), rand_state=3)
+    task.initialize()
+    (sketch,) = task.generate_design_space()
+    rng, seen = random.Random(1), []
+    for _ in range(4):
+        trace = drawn_trace(sketch.trace, rng)
+        seen.append(decided_by(trace))
+        sch = CandidateSampler(task).replay(trace, False)
+        assert {name: said for name, said in decided_in(sch.mod.prim_funcs()["main"]).items() if said} == seen[-1]
+    assert any(one != seen[0] for one in seen)
+    sch = Schedule(windows())
+    sch.split(sch.get_loops(sch.get_block("y"))[1], [None, 2])
+    assert decided_by(sch.trace) is None
 
 
 def test_a_program_without_decisions_is_lowered_once(monkeypatch):
