@@ -288,3 +288,27 @@ class M:
         assert all([part[k].index("#") <= len(part[k - 1]) - len(part[k - 1].lstrip()) for k in ends])
     assert "            # end of else\n        # end of the function\n" in kept
     assert "        return y\n        # behind the result\n    # end of the module" in kept
+
+
+LISTED = """
+@I.ir_module
+class M:
+    I.module_global_infos({"vdevice": [I.vdevice({"kind": "llvm"}, 0), I.vdevice("llvm", 1)]})
+
+    @R.function
+    def main(x: R.Tensor((2,), "float32", "vdevice:1")):
+        y = R.to_vdevice(x, "vdevice:0")
+        z: R.Tensor((2,), "float32", vdevice="vdevice:1") = R.hint_on_device(y, "vdevice:1")
+        return z
+"""
+
+
+def test_virtual_devices_by_their_place_in_the_module() -> None:
+    read = parse(LISTED)
+    named = parse(LISTED.replace("vdevice:0", "llvm:0").replace("vdevice:1", "llvm:1"))
+    assert [str(v.ty) for v in (read["main"], named["main"])] == [str(named["main"].ty)] * 2
+    assert parse(read.script()).script() == read.script()
+    np.testing.assert_array_equal(unity.compile(read)["main"](np.ones(2, "float32")).numpy(), np.ones(2))
+    for wrong in ("vdevice:2", "vdevice:", "vdevice:-1"):
+        with pytest.raises(ScriptError, match="E113"):
+            parse(LISTED.replace("vdevice:1", wrong, 1))

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 import unity
 from unity.script import parse
-from unity.support.errors import ArtifactError, VMError
+from unity.support.errors import ArtifactError, UnityError, VMError
 from unity.vm.executable import artifact
 
 COUNT = int(os.environ.get("UNITY_DAMAGE", "40"))
@@ -153,3 +154,39 @@ def test_what_is_no_file_of_ours(what, tmp_path) -> None:
     with pytest.raises(ArtifactError) as caught:
         unity.load(path)
     assert caught.value.code == ("E801" if what in ("folder", "missing") else "E802")
+
+
+def spoiled(data: bytes, rng: random.Random) -> bytes:
+    """The bytes of a file with some flipped, left out, doubled, exchanged or zeroed, or with an end too early or too late."""
+    at, other = sorted(rng.sample(range(len(data)), 2))
+    end = min(at + rng.choice((1, 8, 64)), len(data))
+    return rng.choice(
+        (
+            data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :],
+            data[:at] + data[end:],
+            data[:end] + data[at:],
+            data[:at] + data[other:] + data[at:other],
+            data[:at] + bytes(end - at) + data[end:],
+            data[:at],
+            data + data[:at],
+        )
+    )
+
+
+def test_spoiled_bytes_are_refused(tmp_path) -> None:
+    path = tmp_path / "file"
+    make_program(path)
+    data, rng, found = path.read_bytes(), random.Random(7), Counter()
+    for number in range(COUNT):
+        made = spoiled(data[: 200 if number % 2 else len(data)], rng) + (
+            data[200:] if number % 2 else b""
+        )  # the head, in turn
+        path.write_bytes(made)
+        try:
+            unity.load(path)
+        except UnityError as error:
+            found[error.code] += 1
+        else:
+            assert made == data
+            found["whole"] += 1
+    assert sum(found.values()) == COUNT and set(found) <= {"E801", "E802", "E803", "E804", "E805", "whole"}, found

@@ -186,6 +186,7 @@ def _member_statement(
                 help = 'write {"vdevice": [I.vdevice("llvm")]}'
                 raise r.error("E113", "a table of a module is a list", stmt.value, help)
             table.update(attribute_value(args[0]))
+            r.text.vdevices = list(infos.get("vdevice", []))
         case _ if not _is_noop(stmt):
             raise r.error("E121", _HOLDS, stmt)
 

@@ -35,6 +35,8 @@ class Text:
     errors: list[ScriptError] = field(default_factory=list)
     lost: frozenset[str] = frozenset()
     """Names on the lines that could not be read: what is missing because of them is no second error."""
+    vdevices: list[Any] = field(default_factory=list)
+    """The virtual devices of the module, in the order that ``"vdevice:1"`` counts."""
 
 
 class Module(Protocol):

@@ -154,6 +154,18 @@ def _ndim(r: Reading, bound: dict[str, Any], node: s.Syntax) -> int:
     return ndim
 
 
+def listed_vdevice(r: Reading, given: Any, node: s.Syntax) -> Any:
+    """The device that ``"vdevice:1"`` names by its place in the table of the module; another value as it is."""
+    kind, _, number = given.partition(":") if isinstance(given, str) else ("", "", "")
+    if kind != "vdevice":
+        return given
+    known = r.text.vdevices
+    if not number.isdecimal() or int(number) >= len(known):
+        help = 'I.module_global_infos({"vdevice": [I.vdevice("llvm")]}) lists them'
+        raise r.error("E113", f"{given!r} is none of the {len(known)} virtual devices of the module", node, help)
+    return known[int(number)]
+
+
 def _tensor(r: Reading, bound: dict[str, Any], node: s.Syntax) -> Type:
     shape, dtype = bound.get("shape"), bound.get("dtype")
     if dtype is None and (type(shape) is str or type(shape) is DataType):
@@ -162,7 +174,7 @@ def _tensor(r: Reading, bound: dict[str, Any], node: s.Syntax) -> Type:
     ndim = _ndim(r, bound, node)
     vdevice = bound.get("vdevice")
     if vdevice is not None:
-        vdevice = virtual_device(vdevice)
+        vdevice = virtual_device(listed_vdevice(r, vdevice, node))
         if vdevice is None:
             raise r.error("E113", "a tensor lies on no such device", node, 'write a device such as "llvm:0"')
     if shape is None:

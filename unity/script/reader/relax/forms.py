@@ -21,6 +21,7 @@ from ..common.constants import constant_bytes, constant_data
 from ..common.dimensions import dimensions
 from ..common.plain import is_number
 from ..common.reading import Form, Reading, bind_arguments
+from ..common.types import listed_vdevice
 from ..common.values import INT64, as_dtype, as_expr, as_integer, as_text
 from ..tir.calls import EXPRESSION_FORMS
 from ..tir.forms import read_index_map
@@ -120,6 +121,13 @@ def _vdevice(
     }  # fmt: skip
 
 
+def _on_vdevice(r: Reading, path: str, node: s.Call) -> Expr:
+    """As other operators; the device may be one of the module's table."""
+    args, keywords = arguments(r, node)
+    args = [listed_vdevice(r, _of_tensor(value), node) for value in args]
+    return call_operator(r, path, args, {k: listed_vdevice(r, _of_tensor(v), node) for k, v in keywords.items()}, node)
+
+
 def _layout_transform(r: Reading, path: str, node: s.Call) -> Expr:
     """As other operators; the index map may be a bare lambda."""
     lambdas = {k: a for k, a in enumerate(node.args) if type(a) is s.Lambda}
@@ -148,6 +156,7 @@ def _dummy(r: Reading, path: str, node: s.Call) -> dict[str, str]:
 
 GRAPH_FORMS: dict[str, Form] = {
     **EXPRESSION_FORMS, **DPS_FORMS, "R.const": _const, "R.layout_transform": _layout_transform,
+    "R.to_vdevice": _on_vdevice, "R.hint_on_device": _on_vdevice,
     "R.const_bytes": _const, "R.shape": _shape, "R.tuple": _tuple_call, "R.TupleGetItem": _tuple_field,
     "R.prim_value": _prim_value, "R.str": _str, "R.dtype": _dtype_value, "R.ExternFunc": _extern_func,
     "R.extern": _extern_func, **dict.fromkeys(COMPOSITES, _composite), "I.GlobalVar": _global_var,
