@@ -14,7 +14,7 @@ import test_passes_shared as shared
 from device_choice import device_or_emulated
 
 import unity
-from unity.script import parse
+from unity.script import parse, tir as T
 
 pytestmark = pytest.mark.gpu
 
@@ -65,3 +65,37 @@ def test_the_place_of_the_largest() -> None:
     best = np.take_along_axis(places, x.argmax(axis=2, keepdims=True), 2).astype("float32")
     mod = allreduce.program(allreduce.BEST, (1, 2, 64), False, axes="tx")
     on_device(mod, [x], np.ascontiguousarray(np.broadcast_to(best, (2, *x.shape))))
+
+
+@T.prim_func
+def SHARES(a: T.handle, b: T.handle):  # type: ignore[no-untyped-def]
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (n, m, 8), "float32")
+    total = T.alloc_buffer((n,), "float32")
+    for i, j in T.grid(n, m):
+        with T.block("total"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                total[vi] = T.float32(0)
+            total[vi] = total[vi] + A[vi, vj]
+    for i, j, k in T.grid(n, m, 8):
+        with T.block("shares"):
+            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+            B[vi, vj, vk] = A[vi, vj] / total[vi]
+
+
+def test_a_sum_computed_again_at_every_element() -> None:
+    """The sum of a row moves to a loop over rows and columns: it uses a part of that loop alone, whose length is not known."""
+    sch = unity.Schedule(unity.IRModule({"main": SHARES.with_attr("global_symbol", "main")}))
+    i, j, k = sch.get_loops("shares")
+    blocks = sch.fuse(i, j)
+    sch.bind(blocks, "blockIdx.x")
+    sch.bind(k, "threadIdx.x")
+    sch.set_scope("total", 0, "shared")
+    sch.compute_at("total", blocks)
+    outer, lanes = sch.split(sch.get_loops("total")[-1], [None, 8])
+    sch.reorder(lanes, outer)
+    sch.bind(lanes, "threadIdx.x")
+    x = np.random.default_rng(0).uniform(1, 2, (3, 21)).astype("float32")
+    on_device(sch.mod, [x], np.repeat((x / x.sum(1, keepdims=True))[..., None], 8, axis=2), 1e-5)

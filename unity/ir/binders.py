@@ -32,7 +32,7 @@ def bound_symbols(binding: Any) -> list[Var]:
             pending.extend(reversed(item.fields))
         elif kind is tuple:
             pending.extend(reversed(item))
-        elif kind is dict:
+        elif isinstance(item, dict):
             pending.extend(reversed(item.values()))
         elif isinstance(item, Var):
             pending.append(item.ty)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..support.arguments import guarded_class
+from ..support.context_stack import ContextStack
 from ..support.errors import TypeRuleError, VerifyError
 from ..support.recursion import deep_recursion
 from ..support.source import Span
@@ -29,7 +30,7 @@ from .function import Function
 from .infer import find_impure_call, infer_call, is_pure_call
 from .module import IRModule
 from .names import NameSupply
-from .node import replace
+from .node import replace, set_field
 from .relation import Answer, erase, is_subtype, join
 from .types import Expr, Type
 from .walk import free_vars
@@ -49,6 +50,9 @@ class _Frame:
             self.blocks.append(DataflowBlock(made) if self.dataflow else BindingBlock(made))
         self.bindings = []
         self.dataflow = False
+
+
+_OPEN: ContextStack[BlockBuilder] = ContextStack("builders")
 
 
 @guarded_class
@@ -71,11 +75,17 @@ class BlockBuilder:
         self._names = NameSupply()
         self._result: Expr | None = None
         self._params: Sequence[Var] = ()
+        self._reference = GlobalVar("")
         self.span: Span | None = None
         """Place given to calls and bindings that have none of their own."""
         self._shared: dict[int, tuple[Expr, Var]] | None = None
 
     # ---- functions and blocks
+
+    @staticmethod
+    def current() -> BlockBuilder | None:
+        """The builder whose function is open, the innermost one; None where there is none."""
+        return _OPEN.top
 
     @contextmanager
     def function(
@@ -95,8 +105,11 @@ class BlockBuilder:
         depth = len(self._frames)
         self._frames.append(_Frame())
         outer, self._result, self._params = (self._result, self._params), None, params
+        around, self._reference = self._reference, GlobalVar(name)
+        made = self._reference
         try:
-            yield
+            with _OPEN.inside(self):
+                yield
             result, params = self._result, self._params
             if result is None:
                 raise VerifyError("E303", f"function {name} has no output", help="call bb.emit_func_output(value)")
@@ -105,9 +118,11 @@ class BlockBuilder:
         finally:
             del self._frames[depth:]
             self._result, self._params = outer
+            self._reference = around
         if not private:
             fn = replace(fn, attrs={"global_symbol": name, **fn.attrs})
         self._module = self._module.with_functions({name: fn})
+        set_field(made, "ty", fn.ty)
 
     def finish_function(
         self, params: list[Var], result: Expr, attrs: dict[str, Any] | None, pure: bool | None, ret_ty: Type | None = None,
@@ -222,9 +237,9 @@ class BlockBuilder:
         """Bind ``expr`` to an output of the dataflow block named after ``name_hint``, and return it."""
         return self.emit(expr, name_hint, output=True)
 
-    def emit_func_output(self, expr: Expr, params: Var | Sequence[Var] | None = None) -> None:
-        """Set the result ``expr`` of the function, and its ``params`` unless ``function`` was given them. Raises VerifyError E303
-        where it has a result."""
+    def emit_func_output(self, expr: Expr, params: Var | Sequence[Var] | None = None) -> GlobalVar:
+        """Set the result ``expr`` of the function, and its ``params`` unless ``function`` was given them; return a reference. Raises
+        VerifyError E303 where it has a result."""
         if self._result is not None:
             raise VerifyError(
                 "E303", "the function has its output", help="call bb.emit_func_output(value) once, at the end"
@@ -234,6 +249,7 @@ class BlockBuilder:
                 raise VerifyError("E303", "the parameters are given twice", help="give them to bb.function alone")
             self._params = (params,) if isinstance(params, Var) else tuple(params)
         self._result = self._bound_leaf(expr)
+        return self._reference
 
     def match_cast(self, value: Expr, target: Type, name_hint: str = "", output: bool = False) -> Var:
         """Bind ``match_cast(value, target)`` as ``emit`` does (``name_hint``, ``output``). Raises TypeRuleError E206 if it can

@@ -9,7 +9,7 @@ from ..ffi.dtype import DataType
 from ..ffi.tensor import Tensor
 from ..support.arguments import checked, guarded
 from ..support.source import Span
-from .node import Aside, Def, Derived, Node, Own, node
+from .node import Aside, Def, Derived, Node, Own, node, set_field
 from .types import Expr, FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 
 
@@ -25,6 +25,11 @@ class Var(Expr):
     def name_hint(self) -> str:
         """TVM's spelling of ``name``."""
         return self.name
+
+    @property
+    def vid(self) -> Var:
+        """The variable itself, which is its identity."""
+        return self
 
 
 @node
@@ -60,6 +65,24 @@ class IntImm(Expr):
 
     def __index__(self) -> int:
         return self.value
+
+    def __eq__(self, other: object) -> bool:
+        """True for the same object, and for the number that it is."""
+        return self is other or (isinstance(other, int) and self.value == other)
+
+    __hash__ = Expr.__hash__
+
+    def __lt__(self, other: object) -> Any:
+        return self.value < int(other) if isinstance(other, (int, IntImm)) else Expr.__lt__(self, other)
+
+    def __le__(self, other: object) -> Any:
+        return self.value <= int(other) if isinstance(other, (int, IntImm)) else Expr.__le__(self, other)
+
+    def __gt__(self, other: object) -> Any:
+        return self.value > int(other) if isinstance(other, (int, IntImm)) else Expr.__gt__(self, other)
+
+    def __ge__(self, other: object) -> Any:
+        return self.value >= int(other) if isinstance(other, (int, IntImm)) else Expr.__ge__(self, other)
 
 
 @node
@@ -120,6 +143,10 @@ class Op(Expr):
 
 _OPS: dict[str, Op] = {}
 _OLD_PREFIXES = (("relax.", "R."), ("tirx.", "T."), ("tir.", "T."))
+_OLD_NAMES = {
+    "R.call_tir": "R.call_dps", "R.call_dps_packed": "R.call_dps", "R.call_tir_inplace": "R.call_inplace",
+    "R.call_tir_with_grad": "R.call_dps_with_grad",
+}  # fmt: skip
 
 
 def op(name: str) -> Op:
@@ -128,7 +155,8 @@ def op(name: str) -> Op:
     if found is None:
         for old, new in _OLD_PREFIXES:
             if name.startswith(old):
-                return op(new + name[len(old) :])
+                name = new + name[len(old) :]
+                return op(_OLD_NAMES.get(name, name))
         found = _OPS[name] = Op(name)
     return found
 
@@ -142,6 +170,11 @@ class ExternFunc(Expr):
     attrs: Aside[dict[str, Any] | None] = None
 
     @property
+    def global_symbol(self) -> str:
+        """TVM's spelling of ``name``."""
+        return self.name
+
+    @property
     def ty(self) -> Type:
         return FuncType(None, ObjectType(), False)
 
@@ -153,6 +186,17 @@ class Constant(Expr):
     data: Tensor
     ty: TensorType
     span: Aside[Span | None] = None
+
+
+class Attrs(dict[str, Any]):
+    """Attributes by name: ``attrs["axis"]``, or ``attrs.axis`` as in TVM."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        raise AttributeError(f"no attribute {name!r}: there are {', '.join(self) or 'none'}")
 
 
 @node
@@ -169,9 +213,18 @@ class Call(Expr):
     ty: Derived[Type]
     span: Aside[Span | None] = None
 
+    def __post_init__(self) -> None:
+        if self.attrs and type(self.attrs) is not Attrs:
+            set_field(self, "attrs", Attrs(self.attrs))
+
     @property
     def op_name(self) -> str:
         return self.op.name if type(self.op) is Op else ""
+
+    @property
+    def sinfo_args(self) -> tuple[Type, ...]:
+        """TVM's earlier spelling of ``ty_args``."""
+        return self.ty_args
 
     @property
     def output_types(self) -> tuple[Type, ...]:
@@ -190,6 +243,16 @@ class Tuple(Expr):
     @property
     def ty(self) -> TupleType:
         return TupleType(tuple([f.ty for f in self.fields]))
+
+    def __getitem__(self, index: int) -> Expr:
+        """The field itself. Raises as for any tuple."""
+        return self.fields[Expr.__getitem__(self, index).index]  # type: ignore[attr-defined]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __bool__(self) -> bool:  # an empty tuple is a value
+        return True
 
 
 @node
@@ -265,6 +328,13 @@ class MatchCast(Binding):
     value: Expr
     target: Def[Type]
     span: Aside[Span | None] = None
+
+    @property
+    def ty(self) -> Type:
+        """TVM's spelling of ``target``; earlier ``struct_info``."""
+        return self.target
+
+    struct_info = ty
 
 
 @node

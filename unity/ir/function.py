@@ -61,6 +61,16 @@ class Function(_Attributes, Expr):
     def ty(self) -> FuncType:
         return FuncType(tuple([p.ty for p in self.params]), self.ret_ty, self.pure)
 
+    @property
+    def is_pure(self) -> bool:
+        """TVM's spelling of ``pure``."""
+        return self.pure
+
+    @property
+    def ret_struct_info(self) -> Type:
+        """TVM's earlier spelling of ``ret_ty``."""
+        return self.ret_ty
+
     def _repr_html_(self) -> str:
         return script_hook("html")(self)
 

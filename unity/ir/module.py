@@ -55,6 +55,10 @@ class IRModule(Node):
         """TVM's name of a change in place: refused as ``mod[var] = function`` is, with the way to write it (E304)."""
         self[var] = function
 
+    def clone(self) -> IRModule:
+        """The module itself: it never changes."""
+        return self
+
     @staticmethod
     def from_expr(function: ModuleMember) -> IRModule:
         """A module of one function, under its ``global_symbol``, else ``main``."""

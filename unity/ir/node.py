@@ -202,7 +202,7 @@ def collect_held(value: Any, found: list[Any]) -> None:
     elif type(value) is tuple:
         for item in value:
             collect_held(item, found)
-    elif type(value) is dict:
+    elif isinstance(value, dict):
         for key, item in value.items():
             if isinstance(key, Node):
                 found.append(key)
@@ -233,7 +233,7 @@ def map_held(value: Any, visit: Visit) -> Any:
             if old is not new:
                 return tuple(mapped)
         return value
-    if type(value) is dict:
+    if isinstance(value, dict):
         changed = False
         result = {}
         for key, item in value.items():

@@ -87,7 +87,7 @@ class _Writer:
             return value
         if kind is tuple or kind is list:
             return ["t" if kind is tuple else "l", *[self.value(item) for item in value]]
-        if kind is dict:
+        if isinstance(value, dict):
             return ["d", *[[self.value(key), self.value(item)] for key, item in value.items()]]
         if kind is int:
             return ["i", value]

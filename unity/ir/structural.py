@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ffi.tensor import Tensor
+from ..support.errors import DifferenceError
 from ..support.recursion import deep_recursion
 from .binders import bound_symbols
 from .buffer import Buffer
@@ -57,7 +58,7 @@ class _Comparer:
                 except _Different as difference:
                     difference.path.append(f"[{index}]")
                     raise
-        elif type(a) is dict and type(b) is dict:
+        elif isinstance(a, dict) and isinstance(b, dict):
             self.mapping(a, b, defining)
         elif not data_equal(a, b):
             raise _Different(f"{shown(a)} against {shown(b)}")
@@ -261,10 +262,11 @@ def _arithmetic_equal(a: Any, b: Any) -> bool | None:
 
 
 def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
-    """Raise ValueError with the first difference of ``a`` and ``b`` as a path; ``map_free_vars``: as in ``structural_equal``."""
+    """Raise DifferenceError E306, a ValueError, with the first difference of ``a`` and ``b`` as a path; ``map_free_vars``: as in
+    ``structural_equal``."""
     difference = first_difference(a, b, map_free_vars)
     if difference is not None:
-        raise ValueError(f"not structurally equal at {difference}")
+        raise DifferenceError("E306", f"not structurally equal at {difference}")
 
 
 def structural_hash(root: Any, map_free_vars: bool = False) -> int:
@@ -299,7 +301,7 @@ class _Hasher:
         mix = self.mix
         if type(value) is tuple:
             return mix(tuple([self.value(item, defining) for item in value]))
-        if type(value) is dict:
+        if isinstance(value, dict):
             if value and isinstance(next(iter(value)), Node):
                 return self.value((tuple(value), tuple(value.values())), defining)
             return mix(tuple([(key, self.value(value[key])) for key in sorted(value, key=str)]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..ffi.dtype import DataType
 from ..support.errors import ArgumentError, PlaceError
-from .node import Def, Node, node
+from .node import Def, Node, node, set_field
 
 
 class Type(Node):
@@ -27,6 +27,11 @@ class Expr(Node):
         @property
         def ty(self) -> Type:
             """The type: all that is known of the value."""
+
+    @property
+    def struct_info(self) -> Type:
+        """TVM's earlier spelling of ``ty``."""
+        return self.ty
 
     @property
     def op_name(self) -> str:
@@ -155,6 +160,10 @@ class PrimType(Type):
     """A scalar (or vector of lanes) held in a register."""
 
     dtype: DataType
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dtype, DataType):
+            set_field(self, "dtype", DataType(self.dtype))
 
     def __reduce__(self) -> tuple[Callable[[str], PrimType], tuple[str]]:
         return prim_type, (self.dtype.name,)  # a copy is the one PrimType of its data type

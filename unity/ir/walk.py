@@ -341,7 +341,7 @@ class _FreeVars:
         elif type(value) is tuple:
             for item in value:
                 self.value(item)
-        elif type(value) is dict:
+        elif isinstance(value, dict):
             for item in value.values():
                 self.value(item)
 
@@ -362,7 +362,7 @@ class _FreeVars:
         elif type(value) is tuple:
             for item in value:
                 self.define(item)
-        elif type(value) is dict:
+        elif isinstance(value, dict):
             for key, item in value.items():
                 self.define(key)
                 self.define(item)

@@ -21,7 +21,7 @@ from ..op.common.table import constant as const
 from ..op.composite import COMPOSITES
 from ..support.arguments import make_public, public
 from ..support.errors import ArgumentError
-from ..support.lazy import lazy_names
+from ..support.lazy import lazy_names, same_module
 from .calls import *  # noqa: F403
 from .calls import CALLS, __all__ as _CALLS
 from .mutator import PyExprMutator
@@ -97,3 +97,4 @@ def __dir__() -> list[str]:
 
 
 make_public(globals(), __all__)
+same_module(__name__, "block_builder expr struct_info ty")

@@ -74,19 +74,21 @@ def call_tir_inplace(
 
 
 def call_tir_with_grad(
-    gvar: GlobalVar, args: Any, out_ty: Types | None = None, *, te_grad_name: str,
-    te_grad_kwargs: Mapping[str, Any] | None = None, tir_vars: Any = None, out_sinfo: Types | None = None,
+    gvar: GlobalVar, args: Any, out_ty: Types | None = None, te_grad_name: str = "",
+    te_grad_kwargs: Mapping[str, Any] | None = None, tir_vars: Any = None, *, out_sinfo: Types | None = None,
 ) -> Call:  # fmt: skip
     """As ``call_tir``, naming the gradient of the program."""
     attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": dict(te_grad_kwargs) if te_grad_kwargs else None}
     return _dps(R.call_dps_with_grad.name, gvar, args, out_ty if out_ty is not None else out_sinfo, tir_vars, attrs)
 
 
+def _call(name: str, parts: list[Any], attrs: dict[str, Any], out: Types | None) -> Call:
+    return make_call(op(name), call_arguments(OPS[name], parts, attrs), attrs, () if out is None else _types(out, name))
+
+
 def _packed(name: str) -> Callable[..., Call]:
     def call(func: Expr | str, *args: Any, ty_args: Types | None = None, sinfo_args: Types | None = None) -> Call:
-        out = ty_args if ty_args is not None else sinfo_args
-        types = () if out is None else _types(out, name)
-        return make_call(op(name), call_arguments(OPS[name], [_callee(func), *args], {}), {}, types)
+        return _call(name, [_callee(func), *args], {}, ty_args if ty_args is not None else sinfo_args)
 
     call.__name__ = call.__qualname__ = name.removeprefix("R.")
     call.__doc__ = f"Call of a registered function, ``{name}``; ``ty_args`` is the type of its result."
@@ -94,6 +96,30 @@ def _packed(name: str) -> Callable[..., Call]:
 
 
 call_packed, call_pure_packed = _packed(R.call_packed.name), _packed(R.call_pure_packed.name)
+
+
+def call_inplace_packed(
+    func: Expr | str, *args: Any, inplace_indices: int | Sequence[int], ty_args: Types | None = None,
+    sinfo_args: Types | None = None,
+) -> Call:  # fmt: skip
+    """As ``call_pure_packed``, of a function that changes its arguments ``inplace_indices`` (-1: new memory)."""
+    indices = [inplace_indices] if isinstance(inplace_indices, int) else list(inplace_indices)
+    out = ty_args if ty_args is not None else sinfo_args
+    return _call(R.call_inplace_packed.name, [_callee(func), *args], {"inplace_indices": tuple(indices)}, out)
+
+
+def _of_tuple(name: str) -> Callable[..., Call]:
+    def call(func: Expr | str, args: Any, ty_args: Types | None = None, *, sinfo_args: Types | None = None) -> Call:
+        return _call(name, [_callee(func), _operands(args)], {}, ty_args if ty_args is not None else sinfo_args)
+
+    call.__name__ = call.__qualname__ = name.removeprefix("R.")
+    call.__doc__ = f"{OPS[name].doc} ``args`` is a tuple, ``ty_args`` the type of the result."
+    return call
+
+
+call_builtin_with_ctx, invoke_closure, invoke_pure_closure = [
+    _of_tuple(row.name) for row in (R.call_builtin_with_ctx, R.invoke_closure, R.invoke_pure_closure)
+]
 
 
 def get_shape_of(expr: Expr) -> Expr:
@@ -104,10 +130,22 @@ def get_shape_of(expr: Expr) -> Expr:
 
 CALLS: dict[str, Callable[..., Call]] = {
     function.__name__: function
-    for function in (call_tir, call_dps_packed, call_tir_inplace, call_tir_with_grad, call_packed, call_pure_packed)
+    for function in (
+        call_tir,
+        call_dps_packed,
+        call_tir_inplace,
+        call_tir_with_grad,
+        call_packed,
+        call_pure_packed,
+        call_inplace_packed,
+        call_builtin_with_ctx,
+        invoke_closure,
+        invoke_pure_closure,
+    )
 }
 """The calls by their names in ``relax.op``."""
 
 __all__ = [
-    "call_dps_packed", "call_packed", "call_pure_packed", "call_tir", "call_tir_inplace", "call_tir_with_grad", "get_shape_of",
+    "call_builtin_with_ctx", "call_dps_packed", "call_inplace_packed", "call_packed", "call_pure_packed", "call_tir",
+    "call_tir_inplace", "call_tir_with_grad", "get_shape_of", "invoke_closure", "invoke_pure_closure",
 ]  # fmt: skip

@@ -113,7 +113,7 @@ class PyExprMutator(ExprFunctor):
         same = ty is var.ty or structural_equal(ty, var.ty)
         return var if same else type(var)(var.name, ty, var.span)
 
-    with_struct_info = with_type
+    with_ty = with_struct_info = with_type
 
     def _replaced(self, node: _N) -> _N:
         """A type or scalar with variables replaced."""

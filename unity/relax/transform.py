@@ -110,8 +110,22 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
 """The conversion of an option's value from TVM's."""
 
 
+_ABSENT = {
+    "AttachExternModules": "register functions, or save libraries beside the program",
+    "BindTarget": "pass target= to unity.compile, or enter it: with Target(...)",
+    "ForceNarrowIndexToInt32": "leave it out: the code generators choose the width of indices by what they prove",
+    "NarrowDataType": "leave it out: the code generators choose the width of indices by what they prove",
+    "RealizeVDevice": "leave it out: devices of tensors are followed when bytecode is written",
+    "RewriteCUDAGraph": 'build with PassContext(config={"relax.backend.use_cuda_graph": True})',
+    "SplitCallTIRByPattern": "fuse_ops_by_pattern before legalize_ops",
+}
+"""Passes of TVM that there are none of, and what to do instead."""
+
+
 def find_pass(name: str, table: Mapping[str, str]) -> Callable[..., Pass]:
     """The function that makes the pass of TVM's name. Raises AttributeError for a name that a table of them does not have."""
+    if name in _ABSENT:
+        raise AttributeError(f"there is no pass {name}: {_ABSENT[name]}")
     if name not in table:
         close = difflib.get_close_matches(name, table, 3) or sorted(table)
         raise AttributeError(f"there is no pass {name}; did you mean {', '.join(close)}?")

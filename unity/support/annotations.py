@@ -27,7 +27,7 @@ def fits(hint: Any, exact: bool = True) -> Check | None:
     if origin is typing.Annotated:
         return fits(args[0], exact)
     if origin is typing.Literal:
-        return lambda value: value in args
+        return lambda value: any([type(value) is type(a) and value == a for a in args])
     if origin in (typing.Union, types.UnionType):
         if not exact and any([getattr(a, "converts", False) for a in args]):
             return None

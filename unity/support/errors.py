@@ -187,6 +187,10 @@ class ArgumentError(UnityError, TypeError):
     """An argument of a public function that is not what the function takes."""
 
 
+class DifferenceError(VerifyError, ValueError):
+    """Programs that were to be equal differ."""
+
+
 class PlaceError(ArgumentError, IndexError):
     """An index behind the last field or element; Python's iteration ends there."""
 

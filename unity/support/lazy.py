@@ -97,6 +97,13 @@ def absent_names(module: str, instead: Mapping[str, str]) -> Find:
     return find
 
 
+def same_module(package: str, names: str) -> None:
+    """Let a package be imported by names of modules too in which TVM has what is in the package itself: ``tvm.relax.expr``."""
+    for name in names.split():
+        sys.modules[f"{package}.{name}"] = sys.modules[package]
+        setattr(sys.modules[package], name, sys.modules[package])
+
+
 def import_all(*packages: ModuleType) -> None:
     """Import every module that lies in packages and in their folders."""
     for package in packages:

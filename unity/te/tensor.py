@@ -17,7 +17,7 @@ from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.constant import size
-from ..ir.expr import IntImm, Var
+from ..ir.expr import IntImm, ShapeExpr, Var
 from ..ir.node import node
 from ..ir.scalar import Reduce
 from ..ir.stmt import Stmt
@@ -195,6 +195,8 @@ _SIZES: dict[int, Expr] = {}
 
 def shape_of(dims: Shape) -> tuple[Expr, ...]:
     """Dimensions as expressions: numbers become int64 constants, equal ones the same object. Raises TypeRuleError E691."""
+    if isinstance(dims, ShapeExpr):
+        dims = dims.values
     several = hasattr(dims, "__iter__") and not isinstance(dims, (Operand, Expr, str))
     given: Sequence[Any] = dims if several else (dims,)  # type: ignore[assignment]
     return tuple([_one_size(unwrap(d)) for d in given])

@@ -8,37 +8,34 @@ with tensor expressions; nothing is defined here but what wraps a constructor. F
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import te
 from ..arith.index_map import IndexMap
 from ..ffi.dtype import DataType
-from ..ir import build, expr as _expr, scalar
-from ..ir.buffer import Buffer, BufferRegion, Range
+from ..ir import build, expr as _expr, function as _function, scalar, stmt as _stmt
+from ..ir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from ..ir.build import call_extern, ceildiv
+from ..ir.constant import dtype_of
 from ..ir.expr import Call, StringImm
-from ..ir.function import PrimFunc
 from ..ir.intrinsic import INTRINSICS
 from ..ir.scalar import IterVar, Let
 from ..ir.stmt import (
     AssertStmt,
     AttrStmt,
-    Block,
-    BlockRealize,
     BufferStore,
     Evaluate,
-    For,
     IfThenElse,
     SeqStmt,
     Stmt,
     While,
 )  # fmt: skip
-from ..ir.types import Expr, PointerType, Type, prim_type
+from ..ir.types import VOID_TYPE, Expr, PointerType, Type, prim_type
 from ..relax.nodes import makes
 from ..support.arguments import make_public, public
 from ..support.errors import ScheduleError, TypeRuleError
-from ..support.lazy import lazy_names
+from ..support.lazy import lazy_names, same_module
 from ..te.tensor import shape_of
 from ..transform.schedule import Schedule, Trace
 from ..transform.schedule.core.tensor_intrin import TensorIntrin
@@ -145,7 +142,63 @@ div, floordiv, floormod, truncdiv, truncmod, indexdiv, indexmod = [
     _scalar(f) for f in (te.div, te.floordiv, te.floormod, te.truncdiv, te.truncmod, te.indexdiv, te.indexmod)
 ]
 min_value, max_value, infinity = _scalar(te.min_value), _scalar(te.max_value), _scalar(te.infinity)
-SBlock, SBlockRealize = Block, BlockRealize
+
+
+def _block(
+    iter_vars: Sequence[IterVar], reads: Sequence[BufferRegion], writes: Sequence[BufferRegion], name_hint: str, body: Stmt,
+    init: Stmt | None = None, alloc_buffers: Sequence[Buffer] = (), match_buffers: Sequence[MatchBufferRegion] = (),
+    annotations: Mapping[str, Any] | None = None,
+) -> _stmt.Block:  # fmt: skip
+    """A block; where it declares neither reads nor writes they are those of its body."""
+    declared = tuple(reads) or None, tuple(writes) or None
+    marks = dict(annotations or {})
+    return _stmt.Block(
+        tuple(iter_vars),
+        *declared,
+        tuple(alloc_buffers or ()),
+        tuple(match_buffers or ()),
+        marks,
+        name_hint,
+        body,
+        init,
+    )
+
+
+@makes(_stmt.BlockRealize)
+def BlockRealize(iter_values: Sequence[Any], predicate: Any, block: _stmt.Block) -> _stmt.BlockRealize:
+    """A block with the values of its iterators, run where the predicate holds."""
+    return _stmt.BlockRealize(tuple([te.to_scalar(v) for v in iter_values]), te.to_scalar(predicate, "bool"), block)
+
+
+@makes(_stmt.For)
+def For(
+    loop_var: _expr.Var, min: Any, extent: Any, kind: str, body: Stmt, thread_binding: IterVar | str | None = None,
+    annotations: Mapping[str, Any] | None = None,
+) -> _stmt.For:  # fmt: skip
+    """A loop; ``kind`` "serial", "parallel", "vectorized", "unrolled" or "thread_binding"."""
+    dtype = dtype_of(loop_var).name
+    tag = thread_binding.thread_tag if isinstance(thread_binding, IterVar) else thread_binding
+    given = te.to_scalar(min, dtype), te.to_scalar(extent, dtype)
+    return _stmt.For(loop_var, *given, kind, body, tag, dict(annotations or {}))
+
+
+@makes(_function.PrimFunc)
+def PrimFunc(
+    params: Sequence[_expr.Var | Buffer], body: Stmt, ret_type: Type | None = None,
+    buffer_map: Mapping[_expr.Var, Buffer] | None = None, attrs: Mapping[str, Any] | None = None,
+) -> _function.PrimFunc:  # fmt: skip
+    """A tensor program; a buffer as parameter stands behind a pointer of its own. The block around everything that TVM has ("root")
+    is left out: its buffers are allocated before its body."""
+    behind = dict(buffer_map or {})
+    given = [p if isinstance(p, _expr.Var) else _expr.Var(f"{p.name}_handle", prim_type("handle")) for p in params]
+    behind |= {var: p for var, p in zip(given, params) if isinstance(p, Buffer)}
+    if isinstance(body, _stmt.BlockRealize) and body.block.name == "root" and not body.block.iter_vars:
+        body = _stmt.seq(*[_stmt.AllocBuffer(b) for b in body.block.alloc_buffers], body.block.body)
+    return _function.PrimFunc(tuple(given), behind, body, ret_type or VOID_TYPE, dict(attrs or {}))
+
+
+Block = SBlock = makes(_stmt.Block)(_block)
+SBlockRealize = BlockRealize
 comm_reducer = te.comm_reducer
 _FUNCTIONS = {
     "all": te.all, "any": te.any, "max": te.maximum, "min": te.minimum, "sum": te.sum,
@@ -269,3 +322,4 @@ def __dir__() -> list[str]:
 
 
 make_public(globals(), __all__)
+same_module(__name__, "buffer expr function op stmt")

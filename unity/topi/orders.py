@@ -206,6 +206,8 @@ def orders(topi: Functions) -> dict[str, Callable[..., Any]]:
     nn = {
         "matmul": nn_matmul, "pad": pad, "mirror_pad": mirror_pad, "instance_norm": instance_norm, "batch_norm": batch_norm,
     }  # fmt: skip
+    for name, function in nn.items():
+        function.__name__ = name  # the name of the program that is made of it
     plain: tuple[Any, ...] = (
         strided_slice, full, full_like, arange, argmax, argmin, expand_dims, flip, gather_nd, sort, argsort, topk, einsum,
         matmul, one_hot, take, searchsorted,

@@ -53,7 +53,12 @@ CUDA = TargetKind(
         for arch, devices in _DEVICES.items()
         for name, count in devices.items()
     },
-    generates=True,
+    usual={
+        "max_num_threads": 1024,
+        "max_threads_per_block": 1024,
+        "max_shared_memory_per_block": 49152,
+        "thread_warp_size": 32,
+    },
 )
 """CUDA devices, through LLVM and PTX."""
 C = TargetKind("c", {"mcpu": str}, generates=False)

@@ -101,6 +101,13 @@ class Target:
         """Width of vectors to generate."""
         return int(self.get("vector-width", 8 * self.processor.vector_bytes))
 
+    def __getattr__(self, name: str) -> Any:
+        """An option that was given, or that the kind has a usual value of: ``target.thread_warp_size``."""
+        found = None if name.startswith("_") else {**KINDS[self.kind].usual, **self.attrs}.get(name)
+        if found is None:
+            raise AttributeError(f"target {self} has no option {name!r}")
+        return found
+
     def __str__(self) -> str:
         return " ".join([self.kind] + [f"-{name}={value}" for name, value in self.options])
 

@@ -18,12 +18,14 @@ from ...support.errors import CodegenError, suggest
 @dataclass(slots=True, frozen=True)
 class TargetKind:
     """A kind of targets. ``options``: their names, with ``str`` or ``int``; ``tags``: names of machines, with the options they
-    stand for; ``generates``: False for a kind that is read, compared and printed, and that no code is generated for."""
+    stand for; ``generates``: False for a kind that is read, compared and printed, and that no code is generated for; ``usual``:
+    values of options that were not given, for who asks the target by name."""
 
     name: str
     options: Mapping[str, type] = field(default_factory=dict)
     tags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     generates: bool = True
+    usual: Mapping[str, Any] = field(default_factory=dict)
 
 
 KINDS: dict[str, TargetKind] = {}

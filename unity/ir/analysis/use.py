@@ -60,7 +60,7 @@ def definitions(root: Node) -> dict[Var | Buffer, Node]:
         elif type(value) is tuple:
             for item in value:
                 add(item, owner)
-        elif type(value) is dict:
+        elif isinstance(value, dict):
             for item in value.values():
                 add(item, owner)
 
@@ -109,7 +109,7 @@ def _nodes(value: Any) -> list[Node]:
         return [value]
     if type(value) is tuple:
         return [n for item in value for n in _nodes(item)]
-    if type(value) is dict:
+    if isinstance(value, dict):
         return [n for item in value.values() for n in _nodes(item)]
     return []
 

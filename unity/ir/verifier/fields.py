@@ -34,7 +34,7 @@ def _nodes(value: Any, path: tuple[Any, ...], found: list[tuple[Node, tuple[Any,
     elif type(value) is tuple:
         for index, item in enumerate(value):
             _nodes(item, (path, f"[{index}]"), found)
-    elif type(value) is dict:
+    elif isinstance(value, dict):
         for key, item in value.items():
             if isinstance(key, Node):
                 found.append((key, path))

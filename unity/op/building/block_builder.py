@@ -117,9 +117,9 @@ class BlockBuilder(builder.BlockBuilder):
         """Bind an expression (normalised) to a fresh variable and return it; numbers, arrays and tuples of expressions count."""
         return super().emit(to_expr(expr), name_hint, output)
 
-    def emit_func_output(self, expr: Any, params: Var | Sequence[Var] | None = None) -> None:
-        """Set the value the function returns, and its parameters where ``function`` was not given them."""
-        super().emit_func_output(to_expr(expr), params)
+    def emit_func_output(self, expr: Any, params: Var | Sequence[Var] | None = None) -> GlobalVar:
+        """Set the value the function returns, and its parameters where ``function`` was not given them; return a reference."""
+        return super().emit_func_output(to_expr(expr), params)
 
     @contextmanager
     def testing_scope(self, def_vars: Sequence[Any] = ()) -> Iterator[None]:

@@ -1,4 +1,4 @@
 """``unity.relax.dpl``: the pattern language of ``unity.transform.dpl``."""
 
-from ...transform.dpl import *  # noqa: F403
-from ...transform.dpl import __all__ as __all__
+from .pattern import *  # noqa: F403
+from .pattern import __all__ as __all__

@@ -42,7 +42,7 @@ class PatternContext:
     def roots(self) -> list[DFPattern]:
         """Patterns that stand for bindings and are no argument of another pattern."""
         known = dict.fromkeys([p for edge in self.constraints for p in edge[:2]])
-        arguments = {arg for p in known if isinstance(p, CallPattern) for arg in p.args or ()}
+        arguments = {arg for p in known if isinstance(p, CallPattern) for arg in p.args}
         return [p for p in known if p not in arguments and not isinstance(p, PatternSeq)]
 
     def match_dfb(self, block: BindingBlock, outputs: set[Var] | None = None) -> dict[DFPattern, Var] | None:
@@ -96,7 +96,7 @@ class _Search:
             user = self._var(found[consumer])
             source = self._var(found[producer])
             if user is None or source is None:
-                if isinstance(consumer, CallPattern) and consumer.args is not None and producer in consumer.args:
+                if isinstance(consumer, CallPattern) and producer in consumer.args:
                     continue  # a constant or the like, matched as argument
                 return False
             if not self._uses(self.bindings.get(user), source, index):

@@ -20,6 +20,7 @@ from .pattern import (
     ConstantPattern,
     DataTypePattern,
     DFPattern,
+    DpsPattern,
     ExprPattern,
     NotPattern,
     OrPattern,
@@ -56,12 +57,15 @@ def _call(m: Matcher, p: CallPattern, expr: Expr) -> bool:
     value = m.value(expr)
     if type(value) is not Call or not _match_op(m, p.op, value):
         return False
-    return m.take(value) and (p.args is None or m.all(p.args, value.args))
+    given = value.args[: len(p.args)] if p.varg_default_wildcard else value.args
+    return m.take(value) and m.all(p.args, given)
 
 
 def _match_op(m: Matcher, pattern: DFPattern, call: Call) -> bool:
     if isinstance(pattern, AttrPattern):
         return _match_op(m, pattern.inner, call) and _has_attrs(pattern.attrs, call.attrs)
+    if isinstance(pattern, DpsPattern) and not isinstance(call.args[0], pattern.callee):
+        return False
     mark = m.mark()
     if HANDLERS[type(pattern)](m, pattern, call.op):  # operators are shared: each use of one is a match of its own
         return True
@@ -175,7 +179,8 @@ def _seq(m: Matcher, p: PatternSeq, expr: Expr) -> bool:
 
 
 HANDLERS |= {
-    WildcardPattern: _wildcard, VarPattern: _var, ConstantPattern: _constant, ExprPattern: _expr, CallPattern: _call,
+    WildcardPattern: _wildcard, VarPattern: _var, ConstantPattern: _constant, ExprPattern: _expr, DpsPattern: _expr,
+    CallPattern: _call,
     TuplePattern: _tuple, TupleGetItemPattern: _get_item, OrPattern: _or, AndPattern: _and, NotPattern: _not, AttrPattern: _attr,
     DataTypePattern: _dtype, ShapePattern: _shape, TypePattern: _type, SameShapePattern: _same_shape,
     ShapeExprPattern: _shape_expr, PatternSeq: _seq,

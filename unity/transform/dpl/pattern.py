@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Any, ClassVar
 
 from ...ffi.dtype import DataType
-from ...ir.expr import ExternFunc, op
+from ...ir.expr import ExternFunc, GlobalVar, op
 from ...ir.types import Expr, Type
 from ...op.common.table import R
 from ...support.arguments import checked_class
@@ -34,9 +34,12 @@ class DFPattern:
     keeps_variable: ClassVar[bool] = False
     """True if the match of this pattern is a variable itself, rather than the value that it is bound to."""
 
-    def __call__(self, *args: DFPattern, varg_default_wildcard: bool = False) -> CallPattern:
-        """A call of what this matches. Without arguments and with ``varg_default_wildcard``: with any arguments."""
-        return CallPattern(self, None if varg_default_wildcard and not args else tuple(args))
+    def __call__(
+        self, *args: DFPattern, varg_default_wildcard: bool = False, add_constraint: bool = True
+    ) -> CallPattern:
+        """A call of what this matches; with ``varg_default_wildcard`` any arguments may follow the given ones. A PatternContext
+        learns that it uses them, unless ``add_constraint=False``."""
+        return CallPattern(self, tuple(args), varg_default_wildcard, add_constraint)
 
     def __or__(self, other: DFPattern) -> DFPattern:
         return OrPattern(self, other)
@@ -138,16 +141,25 @@ class ExprPattern(DFPattern):
 
 
 @dataclass(slots=True, eq=False)
+class DpsPattern(ExprPattern):
+    """``R.call_dps`` of a ``callee`` of one class: TVM has an operator for each."""
+
+    callee: type
+
+
+@dataclass(slots=True, eq=False)
 class CallPattern(DFPattern):
-    """A call; ``args`` None are any."""
+    """A call; with ``varg_default_wildcard`` any arguments may follow ``args``."""
 
     op: DFPattern
-    args: tuple[DFPattern, ...] | None
+    args: tuple[DFPattern, ...]
+    varg_default_wildcard: bool = False
+    add_constraint: InitVar[bool] = True
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, add_constraint: bool) -> None:
         context = CONTEXTS.top
-        if context is not None:
-            context += [(arg, self, index, False) for index, arg in enumerate(self.args or ())]
+        if add_constraint and context is not None:
+            context += [(arg, self, index, False) for index, arg in enumerate(self.args)]
 
 
 @dataclass(slots=True, eq=False)
@@ -267,7 +279,8 @@ def wildcard() -> DFPattern:
 
 def is_op(name: str) -> DFPattern:
     """An operator by name (``R.add`` or ``relax.add``): ``is_op("R.add")(wildcard(), wildcard())``."""
-    return ExprPattern(op(name))
+    callee = {"relax.call_tir": GlobalVar, "relax.call_dps_packed": ExternFunc}.get(name)
+    return ExprPattern(op(name)) if callee is None else DpsPattern(op(name), callee)
 
 
 def is_expr(expr: Expr) -> DFPattern:
@@ -338,7 +351,7 @@ def is_call_dps(func_name: str, args: Sequence[DFPattern] | None = None) -> DFPa
 def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> DFPattern:
     """``R.call_packed`` of a registered function."""
     callee = is_expr(ExternFunc(func_name))
-    return CallPattern(is_op(R.call_packed.name), None if args is None else (callee, *args))
+    return CallPattern(is_op(R.call_packed.name), (callee, *(args or ())), args is None)
 
 
 def make_fused_bias_activation_pattern(

@@ -140,6 +140,6 @@ def count_uses(mod: IRModule) -> Counter[int]:
                 stack += [getattr(node, name) for name, _ in node.walked if name != "ty"]
             elif type(node) is tuple:
                 stack += node
-            elif type(node) is dict:
+            elif isinstance(node, dict):
                 stack += node.values()
     return found

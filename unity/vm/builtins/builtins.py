@@ -268,6 +268,12 @@ CHECKS = (
 """Names the executors handle themselves."""
 
 
+register_func(
+    "vm.builtin.reshape", lambda tensor, shape: view(tensor, 0, tensor.dtype, *shape), override=True, on_device=True
+)
+register_func("vm.builtin.tuple_getitem", get_item, override=True, on_device=True)
+
+
 @register_func("vm.builtin.invoke_closure", override=True, on_device=True)
 def _invoke_closure(context: Any, closure: Any, *args: Any) -> Any:
     return closure(*args)

@@ -85,6 +85,11 @@ class Executable:
             self.machine = self.start(self)
         return self.machine[name]  # type: ignore[no-any-return]
 
+    def __call__(self, *args: Any) -> Any:
+        """The function ``main``, or the only one, run with arguments. Raises VMError E631 where there is no such function."""
+        names = self.functions or tuple(self.program.kernels)
+        return self[names[0] if len(names) == 1 else "main"](*args)
+
     def time_evaluator(self, name: str, *args: Any, **kwargs: Any) -> Callable[..., Any]:
         """As ``VirtualMachine.time_evaluator``."""
         self[name]

@@ -183,14 +183,19 @@ def _compare(r: Reading, node: s.Compare) -> Any:
     left = read_expr(r, node.first)
     result: Any = None
     for op, right_node in zip(node.ops, node.rest):
-        if op in ("in", "is"):
-            raise r.error("E107", f"script does not have the operator `{op}`", node)
-        right = read_expr(r, right_node)
-        texts = type(left) is str and type(right) is str and op in ("==", "!=")
-        if texts or (is_number(left) and is_number(right)):
-            part: Any = PLAIN_COMPARE[op](left, right)
+        asked, negated = right_node, False
+        if type(right_node) is s.Unary and right_node.op == "not":
+            asked, negated = right_node.value, True
+        if op == "is" and type(asked) is s.Literal and asked.value is None:
+            right: Any = None
+            part: Any = (left is None) is not negated
+        elif op in ("in", "is"):
+            raise r.error("E107", f"script does not have the operator `{op}`", node, "`is` asks for None: `x is None`")
         else:
-            part = r.level.binary(r, op, left, right, node)
+            right = read_expr(r, right_node)
+            texts = type(left) is str and type(right) is str and op in ("==", "!=")
+            plain = texts or (is_number(left) and is_number(right))
+            part = PLAIN_COMPARE[op](left, right) if plain else r.level.binary(r, op, left, right, node)
         result = part if result is None else binary(r, "and", result, part, node)
         left = right
     return result

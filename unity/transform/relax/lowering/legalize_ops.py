@@ -120,8 +120,8 @@ def value_key(value: Any) -> Hashable:
         return (kind, value_key(value.value))
     if kind in (tuple, list):
         return (kind, tuple([value_key(v) for v in value]))
-    if kind is dict:
-        return (kind, tuple([(k, value_key(v)) for k, v in value.items()]))
+    if isinstance(value, dict):
+        return (dict, tuple([(k, value_key(v)) for k, v in value.items()]))
     if kind is ShapeExpr:
         return (kind, value_key(value.values))
     if kind is TensorType:

@@ -48,8 +48,9 @@ def check_of(block: Sref) -> str:
     return "onto" if again else "surjective"
 
 
-def why_not_affine(state: ScheduleState, block: Sref) -> str | None:
-    """Affine binding: each iterator is an independent quasi-affine expression of the loops."""
+def why_not_affine(state: ScheduleState, block: Sref, within: Sref | None = None) -> str | None:
+    """Affine binding: each iterator is an independent quasi-affine expression of the loops. With a loop it may also be one while
+    what is outside of it stands still."""
     loops = {s.loop.loop_var for s in loops_of(block)}
     values = block.realize.iter_values
     plain = [v for v in values if isinstance(v, Var)]
@@ -59,6 +60,8 @@ def why_not_affine(state: ScheduleState, block: Sref) -> str | None:
     if trivial and is_int(block.realize.predicate, 1):
         return None
     found = iter_map(state, block)
+    if within is not None and not found and iter_map(state, block, within):
+        return None
     return None if found else f"block {block.name} is bound by expressions that are not affine: {found.errors[0]}"
 
 
@@ -89,16 +92,16 @@ def why_not_reduction(state: ScheduleState, block: Sref) -> str | None:
     return why_not_update(state, block)
 
 
-def why_not_update(state: ScheduleState, block: Sref, dominant: bool = True) -> str | None:
+def why_not_update(state: ScheduleState, block: Sref, dominant: bool = True, within: Sref | None = None) -> str | None:
     """As a reduction block, but the initialisation may stand elsewhere (after decompose_reduction): every step combines
-    into the cell it reads."""
+    into the cell it reads. ``within``: as for ``why_not_affine``."""
     irregular = why_irregular(state, block)
     if irregular is not None:
         return irregular
     for axis in block.block.iter_vars:
         if axis.kind not in ("S", "R"):
             return f"iterator {axis.var.name} of block {block.name} is {axis.kind}"
-    reason = why_not_affine(state, block)
+    reason = why_not_affine(state, block, within)
     if reason is not None:
         return reason
     if dominant and (reason := _why_not_alone(state, block)) is not None:

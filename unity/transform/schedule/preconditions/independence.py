@@ -84,7 +84,7 @@ def _require_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) 
 
 def _prove_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) -> None:
     complete = why_not_complete(state, block, dominant=False)
-    reason = complete and why_not_update(state, block, dominant=False)
+    reason = complete and why_not_update(state, block, False, loop)
     if reason is not None:
         refuse(
             "E411", f"the iterations of loop {loop.name} depend on each other: {reason}",

@@ -84,7 +84,7 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
     require_blocks_only(bottom)
     _require_free_order(state, bottom)
     for block in state.blocks_below(bottom):
-        require_affine(state, block)
+        require_affine(state, block, top)
         require_own_cells(state, block)
         require_distinct(state, block, top)
         for axis in block.block.iter_vars:
