@@ -189,3 +189,51 @@ def test_what_a_target_says_of_itself() -> None:
     assert target.max_num_threads == 1024 and target.arch == "sm_86" and target.attrs["max_threads_per_block"] == 1024
     with pytest.raises(AttributeError, match="no option 'max_num_threads'"):
         _ = unity.Target("llvm").max_num_threads
+
+
+def test_names_of_data_types_and_builds() -> None:
+    n = T.int64()
+    x = relax.Var("x", R.Tensor((n, 4), "float16"))
+    assert (
+        isinstance(n, tir.Var)
+        and n.dtype == "int64"
+        and x.dtype == "float16"
+        and tir.Var("p", "handle").dtype == "handle"
+    )
+    assert tir.Var("q", unity.ir.PointerType(unity.ir.PrimType("int8"))).dtype == "handle"
+    A = te.placeholder((4,), name="A")
+    k = te.reduce_axis((0, 4), "k")
+    B = te.compute(
+        (4,), lambda i: te.sum(A[k], axis=k, where=te.floormod(k.var, 2) == 0), attrs={"layout_free_placeholders": [A]}
+    )
+    func = te.create_prim_func([A, B], index_dtype_override="int64")
+    assert func.attrs["layout_free_buffers"] == (0,) and "layout_free" in func.script()
+    out = unity.tensor(np.zeros(4, "float32"))
+    tir.build(func, target="llvm")(unity.tensor(np.arange(4, dtype="float32")), out)
+    np.testing.assert_array_equal(out.numpy(), 2)
+
+
+def test_reductions_that_begin_where_they_stand() -> None:
+    A, start = te.placeholder((3, 5), name="A"), te.placeholder((3,), name="start")
+    k = te.reduce_axis((0, 5), "k")
+    C = te.compute((3,), lambda i: te.comm_reducer(lambda x, y: x + y, lambda t: start[i])(A[i, k], axis=[k]))
+    a, s = np.arange(15, dtype="float32").reshape(3, 5), np.array([1, 2, 3], "float32")
+    out = np.zeros(3, "float32")
+    tir.build(te.create_prim_func([A, start, C]), "llvm")(*[unity.tensor(array) for array in (a, s, out)])
+    np.testing.assert_array_equal(out, s + a.sum(1))
+
+
+def test_variables_are_those_of_the_graph() -> None:
+    """Symbols of types are asked for by themselves."""
+    call = relax.op.add(X, X)
+    found = [relax.analysis.used_vars(call), relax.analysis.all_vars(call), relax.analysis.free_vars(call)]
+    assert found == [[X]] * 3 and relax.analysis.free_symbolic_vars(call) == [N]
+    assert N not in relax.analysis.bound_vars(module()["main"])
+
+
+def test_fields_of_a_pattern() -> None:
+    pattern = relax.dpl.is_tuple([wildcard(), relax.dpl.is_dfv()])
+    value = relax.Tuple([X, relax.DataflowVar("y", X.ty)])
+    assert pattern[-1].match(relax.TupleGetItem(value, 1)) and pattern[None].match(relax.TupleGetItem(value, 0))
+    with pytest.raises(IndexError):
+        _ = pattern[2]

@@ -20,7 +20,7 @@ def test_matmul_is_the_expected_program():
     B = te.placeholder((8, 4), "float32", "B")
     k = te.reduce_axis((0, 8), "k")
     C = te.compute((n, 4), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), "C")
-    func = te.create_prim_func([A, B, C], "main")
+    func = te.create_prim_func([A, B, C], name="main")
     text = """
 @T.prim_func
 def main(a: T.handle, b: T.handle, c: T.handle):

@@ -29,6 +29,12 @@ class Expr(Node):
             """The type: all that is known of the value."""
 
     @property
+    def dtype(self) -> DataType:
+        """The data type of a scalar or tensor, "handle" of a pointer: that of ``ty``."""
+        ty: Any = self.ty
+        return DataType("handle") if isinstance(ty, PointerType) else ty.dtype
+
+    @property
     def struct_info(self) -> Type:
         """TVM's earlier spelling of ``ty``."""
         return self.ty

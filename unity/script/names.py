@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..ir.constant import cast, const
-from ..ir.types import Expr
+from ..ir.expr import Var
+from ..ir.types import Expr, prim_type
 from ..support.arguments import guarded
 from ..support.errors import ScriptError
 from ..support.lazy import load
@@ -74,7 +75,8 @@ class ScriptName:
 
 
 class DtypeName(ScriptName):
-    """A data type of script: ``T.float32`` as annotation; called on a number or a scalar it gives the IR's constant or cast."""
+    """A data type of script: ``T.float32`` as annotation; called on a number or a scalar it gives the IR's constant or cast,
+    without one a variable."""
 
     def __init__(self, path: str, doc: str, dtype: str) -> None:
         super().__init__(path, doc, harmless=True)
@@ -82,7 +84,7 @@ class DtypeName(ScriptName):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not args:
-            return self
+            return Var("v", prim_type(self._dtype))
         value = args[0]
         if isinstance(value, Expr):
             return cast(value, self._dtype)

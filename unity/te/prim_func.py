@@ -7,7 +7,7 @@ tensors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ..ir import build
 from ..ir.buffer import Buffer, BufferRegion, Range, make_buffer
@@ -25,15 +25,19 @@ from .tensor import Compute, Extern, ProducerLoad, Tensor
 from .value import Value, to_scalar, unwrap
 
 TRUE = build.const(True)
+LAYOUT_FREE = "layout_free_placeholders"
+"""The attribute of a compute that names inputs whose layout may be chosen."""
 
 
 def create_prim_func(
-    args: Sequence[Tensor | Value | Var], name: str | None = None, attrs: dict[str, Any] | None = None
-) -> PrimFunc:
+    args: Sequence[Tensor | Value | Var], index_dtype_override: Literal["int64"] | None = None, *, name: str | None = None,
+    attrs: dict[str, Any] | None = None,
+) -> PrimFunc:  # fmt: skip
     """Return the tensor program that computes tensors: placeholders and scalars are inputs, computed tensors outputs.
 
-    ``args``: the parameters in order. ``name``: the global symbol. ``attrs``: further attributes. Raises TypeRuleError E217 for a
-    placeholder that is used but not given, and for a symbol that no parameter defines.
+    ``args``: the parameters in order. ``index_dtype_override``: an argument of TVM; known sizes are int64 always. ``name``: the
+    global symbol. ``attrs``: further attributes. Raises TypeRuleError E217 for a placeholder that is used but not given, and for a
+    symbol that no parameter defines.
     """
     with deep_recursion():
         return _Builder().build(args, name, dict(attrs or {}), None)
@@ -55,6 +59,7 @@ class _Builder:
         self.names = NameSupply()
         self.block_names = NameSupply()
         self.buffers: dict[Tensor, Buffer] = {}
+        self.layout_free: list[Tensor] = []
 
     def buffer(self, tensor: Tensor) -> Buffer:
         found = self.buffers.get(tensor)
@@ -97,6 +102,9 @@ class _Builder:
                 raise TypeRuleError("E217", f"placeholder {tensor.name} is used but not among the arguments")
         if name is not None:
             attrs = {"global_symbol": name, **attrs}
+        free = [place for place, arg in enumerate(args) if isinstance(arg, Tensor) and arg in self.layout_free]
+        if free:
+            attrs = {**attrs, "layout_free_buffers": tuple(free)}
         func = PrimFunc(tuple(params), buffer_map, seq(*stmts), VOID_TYPE, attrs)
         loose = free_vars(func)
         if loose and symbols is not None:
@@ -147,7 +155,9 @@ class _Builder:
         if reduces:
             reduce = bodies[0]
             assert type(reduce) is Reduce
-            init = seq(*[BufferStore(b, value, index) for (b, index), value in zip(targets, reduce.combiner.identity)])
+            init = seq(
+                *[BufferStore(b, substitute(v, mapping), i) for (b, i), v in zip(targets, reduce.combiner.identity)]
+            )
             body = self.update(reduce, targets, mapping)
             if reduce.condition is not TRUE:
                 predicate = substitute(reduce.condition, dict(zip([*stage.axes, *[r.var for r in reduces]], values)))
@@ -155,9 +165,8 @@ class _Builder:
             body = seq(
                 *[BufferStore(b, substitute(value, mapping), index) for (b, index), value in zip(targets, bodies)]
             )
-        block = Block(
-            tuple(iter_vars), None, None, (), (), dict(stage.attrs), self.block_names.fresh(stage.name), body, init
-        )
+        marks = self.marks(stage)
+        block = Block(tuple(iter_vars), None, None, (), (), marks, self.block_names.fresh(stage.name), body, init)
         stmt: Stmt = BlockRealize(tuple(values), predicate, block)
         for loop_var, low, extent in reversed(loops):
             stmt = For(loop_var, low, extent, "serial", stmt)
@@ -166,7 +175,7 @@ class _Builder:
     def update(self, reduce: Reduce, targets: list[tuple[Buffer, tuple[Expr, ...]]], mapping: dict[Var, Expr]) -> Stmt:
         """One step of a reduction: combine what the targets hold with the source."""
         combiner = reduce.combiner
-        known: dict[Var, Expr] = {}
+        known = dict(mapping)
         for var, (buffer, index) in zip(combiner.lhs, targets):
             known[var] = BufferLoad(buffer, index, prim_type(buffer.dtype))
         for var, source in zip(combiner.rhs, reduce.source):
@@ -187,8 +196,19 @@ class _Builder:
         made = stage.emit(inputs, outputs)
         body = made if isinstance(made, Stmt) else Evaluate(to_scalar(made))
         reads, writes = tuple([_full_region(b) for b in inputs]), tuple([_full_region(b) for b in outputs])
-        block = Block((), reads, writes, (), (), dict(stage.attrs), self.block_names.fresh(stage.name), body, None)
+        block = Block((), reads, writes, (), (), self.marks(stage), self.block_names.fresh(stage.name), body, None)
         return BlockRealize((), TRUE, block)
+
+    def marks(self, stage: Compute | Extern) -> dict[str, Any]:
+        """The attributes of a stage for its block; the tensors of ``layout_free_placeholders`` are an attribute of the program.
+        Raises TypeRuleError E217 for other tensors."""
+        found = dict(stage.attrs)
+        self.layout_free += found.pop(LAYOUT_FREE, ())
+        for name, value in found.items():
+            if any([isinstance(v, Tensor) for v in (value if isinstance(value, (list, tuple)) else (value,))]):
+                raise TypeRuleError("E217", f"attribute {name!r} of {stage.name} holds a tensor",
+                                    help=f"attributes are numbers, texts, lists, dicts; {LAYOUT_FREE} takes tensors")  # fmt: skip
+        return found
 
 
 def _full_region(buffer: Buffer) -> BufferRegion:

@@ -29,6 +29,11 @@ class ReduceAxis(Value):
         super().__init__(iter_var.var)
         self.iter_var = iter_var
 
+    @property
+    def var(self) -> ReduceAxis:
+        """TVM's variable of the axis: the axis itself, which is an index."""
+        return self
+
 
 def reduce_axis(dom: Sequence[Scalar], name: str = "rv") -> ReduceAxis:
     """Axis over ``dom``, a pair ``(begin, end)``; ``name`` is that of its loop."""

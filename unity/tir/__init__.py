@@ -14,7 +14,7 @@ from typing import Any
 from .. import te
 from ..arith.index_map import IndexMap
 from ..ffi.dtype import DataType
-from ..ir import build, expr as _expr, function as _function, scalar, stmt as _stmt
+from ..ir import build as _build, expr as _expr, function as _function, scalar, stmt as _stmt
 from ..ir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from ..ir.build import call_extern, ceildiv
 from ..ir.constant import dtype_of
@@ -48,7 +48,7 @@ def IntImm(dtype: str | DataType, value: Any) -> Expr:
         raise TypeRuleError(
             "E201", f"an integer literal of {DataType(dtype).name}", help="write FloatImm(dtype, value)"
         )
-    return build.const(value, dtype)
+    return _build.const(value, dtype)
 
 
 @makes(_expr.FloatImm)
@@ -56,25 +56,25 @@ def FloatImm(dtype: str | DataType, value: Any) -> Expr:
     """A literal of a float type."""
     if not DataType(dtype).is_float:
         raise TypeRuleError("E201", f"a float literal of {DataType(dtype).name}", help="write IntImm(dtype, value)")
-    return build.const(value, dtype)
+    return _build.const(value, dtype)
 
 
 @makes(scalar.Cast)
 def Cast(dtype: str | DataType, value: Any) -> Expr:
     """A scalar of another data type."""
-    return build.cast(te.to_scalar(value), dtype)
+    return _build.cast(te.to_scalar(value), dtype)
 
 
 @makes(scalar.Ramp)
 def Ramp(base: Any, stride: Any, lanes: int) -> Expr:
     """The vector ``base, base + stride, ...``."""
-    return build.ramp(te.to_scalar(base), te.to_scalar(stride), lanes)
+    return _build.ramp(te.to_scalar(base), te.to_scalar(stride), lanes)
 
 
 @makes(scalar.Broadcast)
 def Broadcast(value: Any, lanes: int) -> Expr:
     """The vector of ``lanes`` times a value."""
-    return build.broadcast(te.to_scalar(value), lanes)
+    return _build.broadcast(te.to_scalar(value), lanes)
 
 
 @makes(scalar.BufferLoad)
@@ -100,7 +100,7 @@ def SizeVar(name: str, dtype: str | DataType = "int64") -> _expr.Var:
 
 def const(value: Any, dtype: str | DataType = "int32") -> Expr:
     """A literal."""
-    return build.const(value, dtype)
+    return _build.const(value, dtype)
 
 
 def decl_buffer(
@@ -128,16 +128,15 @@ def _scalar(function: Callable[..., Any]) -> Callable[..., Any]:
 Select = makes(scalar.Select)(_scalar(te.select))
 if_then_else = _scalar(te.if_then_else)
 Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Max, Min, And, Or, EQ, NE, LT, LE, GT, GE = [
-    makes(kind)(_scalar(function))
-    for kind, function in (
-        (scalar.Add, build.add), (scalar.Sub, build.sub), (scalar.Mul, build.mul), (scalar.Div, build.div),
-        (scalar.Mod, build.truncmod), (scalar.FloorDiv, build.floordiv), (scalar.FloorMod, build.floormod),
-        (scalar.Max, build.maximum), (scalar.Min, build.minimum), (scalar.And, build.logical_and), (scalar.Or, build.logical_or),
-        (scalar.EQ, build.eq), (scalar.NE, build.ne), (scalar.LT, build.lt), (scalar.LE, build.le), (scalar.GT, build.gt),
-        (scalar.GE, build.ge),
+    makes(kind)(_scalar(getattr(_build, name)))
+    for kind, name in (
+        (scalar.Add, "add"), (scalar.Sub, "sub"), (scalar.Mul, "mul"), (scalar.Div, "div"), (scalar.Mod, "truncmod"),
+        (scalar.FloorDiv, "floordiv"), (scalar.FloorMod, "floormod"), (scalar.Max, "maximum"), (scalar.Min, "minimum"),
+        (scalar.And, "logical_and"), (scalar.Or, "logical_or"), (scalar.EQ, "eq"), (scalar.NE, "ne"), (scalar.LT, "lt"),
+        (scalar.LE, "le"), (scalar.GT, "gt"), (scalar.GE, "ge"),
     )
 ]  # fmt: skip
-Not = makes(scalar.Not)(_scalar(build.logical_not))
+Not = makes(scalar.Not)(_scalar(_build.logical_not))
 div, floordiv, floormod, truncdiv, truncmod, indexdiv, indexmod = [
     _scalar(f) for f in (te.div, te.floordiv, te.floormod, te.truncdiv, te.truncmod, te.indexdiv, te.indexmod)
 ]
@@ -179,7 +178,7 @@ def For(
     dtype = dtype_of(loop_var).name
     tag = thread_binding.thread_tag if isinstance(thread_binding, IterVar) else thread_binding
     given = te.to_scalar(min, dtype), te.to_scalar(extent, dtype)
-    return _stmt.For(loop_var, *given, kind, body, tag, dict(annotations or {}))
+    return _stmt.For(loop_var, *given, kind, body, tag, dict(annotations) if annotations else None)
 
 
 @makes(_function.PrimFunc)
@@ -210,7 +209,7 @@ _FUNCTIONS = {
 def call_packed(name: str, *args: Any) -> Expr:
     """A call of a registered function from a tensor program, with buffers and scalars: the statement of a ``te.extern``."""
     given = [a.data if isinstance(a, Buffer) else te.to_scalar(a) for a in args]
-    return build.intrinsic("call_packed", StringImm(name), *given, dtype="int32")
+    return _build.intrinsic("call_packed", StringImm(name), *given, dtype="int32")
 
 
 def _intrinsic(name: str) -> Callable[..., Any]:
@@ -222,7 +221,7 @@ def _intrinsic(name: str) -> Callable[..., Any]:
         parts = [
             StringImm(a) if isinstance(a, str) else a.data if isinstance(a, Buffer) else te.unwrap(a) for a in given
         ]
-        made = build.intrinsic(name, *parts, dtype=dtype)
+        made = _build.intrinsic(name, *parts, dtype=dtype)
         return te.Value(made) if any([isinstance(a, te.value.Operand) for a in args]) else made
 
     call.__name__ = call.__qualname__ = name
@@ -231,7 +230,9 @@ def _intrinsic(name: str) -> Callable[..., Any]:
 
 
 _module, _ = lazy_names(
-    __name__, {name: f".{name}:" for name in ("analysis", "meta_schedule", "schedule", "stmt_functor", "transform")}
+    __name__,
+    {"build": "..vm.build:build"}
+    | {name: f".{name}:" for name in ("analysis", "meta_schedule", "schedule", "stmt_functor", "transform")},
 )
 
 

@@ -18,7 +18,7 @@ from ...ir.types import Expr, Type
 from ...op.common.table import R
 from ...support.arguments import checked_class
 from ...support.context_stack import ContextStack
-from ...support.errors import PassError
+from ...support.errors import PassError, PlaceError
 from .matcher import Matcher
 
 Constraints = list[tuple["DFPattern", "DFPattern", int, bool]]
@@ -169,6 +169,12 @@ class TuplePattern(DFPattern):
     fields: tuple[DFPattern, ...]
     unordered: bool = False
 
+    def __getitem__(self, index: int | None) -> TupleGetItemPattern:
+        """A field of it; None is any. Raises PlaceError E743 behind the last."""
+        if index is not None and not -len(self.fields) <= index < len(self.fields):
+            raise PlaceError("E743", f"field {index} of a pattern of {len(self.fields)} fields")
+        return TupleGetItemPattern(self, None if index is None else index % len(self.fields))
+
 
 @dataclass(slots=True, eq=False)
 class TupleGetItemPattern(DFPattern):
@@ -246,6 +252,9 @@ class ShapeExprPattern(DFPattern):
     """A shape value of these dimensions."""
 
     values: tuple[Expr | int, ...]
+
+    def __getitem__(self, index: int) -> Expr | int:
+        return self.values[index]
 
 
 @dataclass(slots=True, eq=False)
