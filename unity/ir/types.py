@@ -29,10 +29,9 @@ class Expr(Node):
             """The type: all that is known of the value."""
 
     @property
-    def dtype(self) -> DataType:
-        """The data type of a scalar or tensor, "handle" of a pointer: that of ``ty``."""
-        ty: Any = self.ty
-        return DataType("handle") if isinstance(ty, PointerType) else ty.dtype
+    def dtype(self) -> Any:
+        """The data type of a scalar or tensor, "handle" of a pointer: that of ``ty``. None for what has none."""
+        return DataType("handle") if isinstance(self.ty, PointerType) else getattr(self.ty, "dtype", None)
 
     @property
     def struct_info(self) -> Type:

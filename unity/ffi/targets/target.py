@@ -103,10 +103,12 @@ class Target:
 
     def __getattr__(self, name: str) -> Any:
         """An option that was given, or that the kind has a usual value of: ``target.thread_warp_size``."""
-        found = None if name.startswith("_") else {**KINDS[self.kind].usual, **self.attrs}.get(name)
-        if found is None:
+        if name.startswith("_") or name in ("kind", "options"):  # a copy that is not filled yet has none of its own
+            raise AttributeError(name)
+        found = {**KINDS[self.kind].usual, **self.attrs}
+        if name not in found:
             raise AttributeError(f"target {self} has no option {name!r}")
-        return found
+        return found[name]
 
     def __str__(self) -> str:
         return " ".join([self.kind] + [f"-{name}={value}" for name, value in self.options])
