@@ -162,7 +162,7 @@ def test_calls_with_types_by_their_earlier_name() -> None:
 
 def test_a_result_is_given_once() -> None:
     bb = relax.BlockBuilder()
-    with pytest.raises(VerifyError, match="given twice"), bb.function("main", [X]):
+    with pytest.raises(VerifyError, match="has its output"), bb.function("main", [X]):
         bb.emit_func_output(X)
         bb.emit_func_output(X)
     with bb.function("helper", [], private=True):
