@@ -87,8 +87,11 @@ from .relax.params.bind_params import (
     bundle_model_params as bundle_model_params,
     update_param_type as update_param_type,
 )
-from .relax.params.lazy_params import lazy_get_input as lazy_get_input, lazy_set_output as lazy_set_output
-from .relax.params.lazy_transform_params import lazy_transform_params as lazy_transform_params
+from .relax.params.lazy_params import (
+    lazy_get_input as lazy_get_input,
+    lazy_set_output as lazy_set_output,
+    lazy_transform_params as lazy_transform_params,
+)
 from .relax.params.lift_transform_params import lift_transform_params as lift_transform_params
 from .relax.pipeline import DEFAULT_PIPELINE as DEFAULT_PIPELINE
 from .relax.precision.quantize_weights import quantize_weights as quantize_weights

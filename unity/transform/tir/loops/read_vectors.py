@@ -23,8 +23,7 @@ from ....ir.walk import StatementRewriter, collect, rewrite, substitute, uses_an
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import slope
 from ..blocks.lower_opaque_block import REDUCTION
-from .hoist_if_then_else import is_plain
-from .version_predicates import has_choices
+from .version_predicates import has_choices, is_plain
 
 VECTOR_BYTES = 16
 
