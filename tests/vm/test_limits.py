@@ -1,6 +1,8 @@
 """What must not crash: recursion through closures, threads without the GIL, wrong objects of every kind, long functions."""
 
+import copy
 import gc
+import pickle
 import sys
 import threading
 import weakref
@@ -340,3 +342,18 @@ def f(A: T.Buffer((4,), "float32")):
     given = np.ones(4, np.float32)
     kernel(given)
     np.testing.assert_array_equal(given, np.full(4, 2, np.float32))
+
+
+def test_machines_are_copied_and_not_pickled():
+    machine = VirtualMachine(
+        unity.compile(parse('@R.function\ndef main(x: R.Tensor(("n",), "float32")):\n    return R.exp(x)\n'))
+    )
+    x = np.zeros(3, "float32")
+    for kept in (machine, machine["main"], machine.executable):
+        with pytest.raises(UnityError, match="E661"):
+            pickle.dumps(kept)
+    made = copy.deepcopy({"machine": machine, "call": machine["main"]})
+    assert (
+        made["machine"] is not machine
+        and made["machine"]["main"](x).numpy().sum() == 3 == made["call"](x).numpy().sum()
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from .source import Span
 
@@ -103,6 +103,14 @@ class UnityError(Exception):
 
     def __str__(self) -> str:
         return self.render()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From one process to another: what was set, not what the class is made with."""
+        return _remade, (type(self), self.args), self.__dict__
+
+
+def _remade(kind: type[UnityError], args: tuple[Any, ...]) -> UnityError:
+    return kind.__new__(kind, *args)
 
 
 def render_all(errors: Sequence[UnityError]) -> str:

@@ -31,7 +31,7 @@ from .builtins.values import Closure, to_value
 from .captured import CapturedCalls, require_capturable
 from .executable.bytecode import Program
 from .executable.entry import plan_entry
-from .executable.executable import Executable
+from .executable.executable import Executable, not_pickled
 from .foreign_kernels import foreign_sections, link_foreign
 from .interpreter.interpret import Instrument, Interpreter
 from .interpreter.kernels import raw_kernels
@@ -50,6 +50,15 @@ class BoundFunction(partial[Any]):
 
     def __repr__(self) -> str:
         return self.signature
+
+    def __reduce__(self) -> Any:
+        raise not_pickled()
+
+    def __copy__(self) -> BoundFunction:
+        return self  # as Python's own functions
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BoundFunction:
+        return self
 
 
 @dataclass(slots=True, frozen=True)
@@ -132,6 +141,16 @@ class VirtualMachine:
         self._functions: dict[str, BoundFunction] = {}
         self._inputs: dict[str, tuple[list[Any], dict[str, Any]]] = {}
         self._outputs: dict[str, Any] = {}
+
+    def __reduce__(self) -> Any:
+        raise not_pickled()
+
+    def __copy__(self) -> VirtualMachine:
+        """Another machine for the same program."""
+        return VirtualMachine(self.executable, self.device, self.exec_mode, self.cuda_graph)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> VirtualMachine:
+        return self.__copy__()
 
     def __getitem__(self, name: str) -> BoundFunction:
         found = self._functions.get(name)

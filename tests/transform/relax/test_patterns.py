@@ -406,3 +406,16 @@ def test_a_code_generator_may_return_programs_or_nothing():
 
 def test_the_default_pipeline_names_its_passes():
     assert {"annotate_tir_op_pattern", "fuse_ops", "fuse_tir"} <= {step.name for step in DEFAULT_PIPELINE}
+
+
+def test_wrong_names_and_results_of_rewriters_are_refused():
+    mod = parse('@R.function\ndef main(x: R.Tensor((3,), "float32")):\n    y = R.exp(x)\n    return y\n')
+    fn = mod if isinstance(mod, Function) else mod["main"]
+    for wrong in (lambda: is_op("R.exq"), lambda: is_op("relax.exq")):
+        with pytest.raises(PassError, match="did you mean") as caught:
+            wrong()
+        assert caught.value.code == "E553"
+    for made in (None, 3, "R.exp"):
+        with pytest.raises(PassError, match="no expression") as caught:
+            rewrite_call(is_op("R.exp")(wildcard()), lambda value, found, made=made: made, fn)
+        assert caught.value.code == "E553"

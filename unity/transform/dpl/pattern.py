@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from ...ffi.dtype import DataType
 from ...ir.expr import ExternFunc, GlobalVar, op
+from ...ir.op import OPS, similar_ops
 from ...ir.types import Expr, Type
 from ...op.common.table import R
 from ...support.arguments import checked_class
@@ -287,9 +288,16 @@ def wildcard() -> DFPattern:
 
 
 def is_op(name: str) -> DFPattern:
-    """An operator by name (``R.add`` or ``relax.add``): ``is_op("R.add")(wildcard(), wildcard())``."""
+    """An operator by name (``R.add`` or ``relax.add``): ``is_op("R.add")(wildcard(), wildcard())``. Raises PassError E553 for a
+    name that no operator has."""
     callee = {"relax.call_tir": GlobalVar, "relax.call_dps_packed": ExternFunc}.get(name)
-    return ExprPattern(op(name)) if callee is None else DpsPattern(op(name), callee)
+    if callee is not None:
+        return DpsPattern(op(name), callee)
+    found = op(name)
+    if found.name.startswith("R.") and found.name not in OPS:
+        close = ", ".join(similar_ops(found.name))
+        raise PassError("E553", f"no operator {found.name}", help=f"did you mean {close}?" if close else None)
+    return ExprPattern(found)
 
 
 def is_expr(expr: Expr) -> DFPattern:

@@ -28,6 +28,12 @@ _FOREIGN_SUFFIXES = (".so", ".dylib", ".dll", ".o", ".a", ".tar")
 """Names of files that linkers, loaders and archivers read."""
 
 
+def not_pickled() -> ArtifactError:
+    """The error of pickling a program, a machine or a function of it."""
+    return ArtifactError("E661", "a compiled program is machine code and cannot be pickled",
+                         help="program.save(path) and unity.load(path); a torch model: unity.load_model(path)")  # fmt: skip
+
+
 @guarded_class
 @dataclass(slots=True)
 class Executable:
@@ -69,8 +75,7 @@ class Executable:
     """The kernel that computes each product and convolution, with the reason (`frontend.choose`); None for a loaded file."""
 
     def __reduce__(self) -> Any:
-        raise ArtifactError("E661", "a compiled program is machine code and cannot be pickled",
-                            help="program.save(path) and unity.load(path); a torch model: unity.load_model(path)")  # fmt: skip
+        raise not_pickled()
 
     def __copy__(self) -> Executable:
         return replace(self)
