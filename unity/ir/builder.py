@@ -238,8 +238,8 @@ class BlockBuilder:
         return self.emit(expr, name_hint, output=True)
 
     def emit_func_output(self, expr: Expr, params: Var | Sequence[Var] | None = None) -> GlobalVar:
-        """Set the result ``expr`` of the function, and its ``params`` unless ``function`` was given them; return a reference. Raises
-        VerifyError E303 where it has a result."""
+        """Set the result ``expr`` of the function, and its ``params`` unless ``function`` was given them; return a reference.
+        Raises VerifyError E303 where it has a result."""
         if self._result is not None:
             raise VerifyError(
                 "E303", "the function has its output", help="call bb.emit_func_output(value) once, at the end"
