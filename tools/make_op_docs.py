@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from unity.ir.op import OPS, OpInfo
 from unity.op import usage
 from unity.op.common.parameters import DESCRIPTIONS
 from unity.op.common.samples import Draw, Sample, read_samples, sample_call, short_type
+from unity.op.composite import COMPOSITES
 from unity.support.errors import TypeRuleError
 
 TARGET = Path(__file__).parent.parent / "docs" / "operators.md"
@@ -108,6 +110,17 @@ def render() -> str:
             "|---|---|---|---|---|---|---|",
         ]
         lines += [_row(info) for info in rows]
+    lines += [
+        "",
+        "## Combinations",
+        "",
+        "Names for combinations of operators: a call makes the calls it stands for.",
+        "",
+    ]
+    lines += ["| call | meaning |", "|---|---|"]
+    for name, function in sorted(COMPOSITES.items()):
+        names = ", ".join(inspect.signature(function).parameters)
+        lines.append(f"| `{name}({names})` | {' '.join((function.__doc__ or '').split())} |")
     return "\n".join(lines) + "\n"
 
 

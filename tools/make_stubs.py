@@ -7,6 +7,7 @@ and earlier names come from the tables. ``--check`` exits 1 when a stub is not c
 
 from __future__ import annotations
 
+import inspect
 import keyword
 import re
 import sys
@@ -20,6 +21,8 @@ sys.path.insert(0, str(ROOT))
 from unity.ir import OPS  # noqa: E402
 from unity.ir.intrinsic import INTRINSICS, Intrinsic  # noqa: E402
 from unity.ir.op import REQUIRED, OpInfo, Param  # noqa: E402
+from unity.ir.types import OBJECT  # noqa: E402
+from unity.op.composite import COMPOSITES  # noqa: E402
 from unity.script import ir, relax, tir  # noqa: E402
 from unity.script.spelling.spelling import DTYPE_DEFAULT, DTYPE_FIRST, DTYPES, NODE_FORMS, RENAMED  # noqa: E402
 from unity.transform.schedule import ROWS, Row  # noqa: E402
@@ -140,18 +143,31 @@ def operator(info: OpInfo, indent: str) -> list[str]:
     return [*signature(info.name.rpartition(".")[2], params, "Any", indent), *doc_lines(info.doc, indent + "    ")]
 
 
+def combination(name: str) -> OpInfo:
+    """A combination of operators as a row."""
+    function = COMPOSITES[name]
+    given = [
+        Param(p.name, default=REQUIRED if p.default is p.empty else p.default)
+        for p in inspect.signature(function).parameters.values()
+    ]
+    return OpInfo(
+        name, tuple(given), lambda call: OBJECT, " ".join((function.__doc__ or "").partition("\n\n")[0].split())
+    )
+
+
 def relax_rows() -> list[str]:
     """Generated part of ``relax.pyi``."""
     rows: dict[str, list[str]] = {}
     groups: dict[str, list[str]] = {}
-    for name in sorted(OPS):
+    known = {**OPS, **{name: combination(name) for name in COMPOSITES}}
+    for name in sorted(known):
         path = name.split(".")[1:]
         if len(path) == 1:
-            rows[path[0]] = operator(OPS[name], "")
+            rows[path[0]] = operator(known[name], "")
         else:
             group, rest = path[0], path[1:]
             assert len(rest) == 1, f"{name}: groups of groups are not written"
-            groups.setdefault(group, []).extend(["", "    @staticmethod", *operator(OPS[name], "    ")])
+            groups.setdefault(group, []).extend(["", "    @staticmethod", *operator(known[name], "    ")])
     for group, lines in groups.items():
         rows[group] = [f"class {group}:", f'    """Operators ``R.{group}.*``."""', *lines]
     for old, renamed in RENAMED.items():

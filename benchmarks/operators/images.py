@@ -101,16 +101,6 @@ PRODUCTS: dict[str, tuple[Callable[..., Any], Shapes, Shapes]] = {
     "einsum bi,bj->bij": (lambda *a: torch.einsum("bi,bj->bij", *a), [(256, 64)] * 2, [(8, 8)] * 2),
     "einsum ijk,k->ij": (lambda *a: torch.einsum("ijk,k->ij", *a), [(64, 128, 128), (128,)], [(4, 8, 8), (8,)]),
     "einsum bij,bij->b": (lambda *a: torch.einsum("bij,bij->b", *a), [(64, 128, 128)] * 2, [(4, 8, 8)] * 2),
-    "cholesky": (
-        lambda x: torch.linalg.cholesky(x @ x.t() + x.shape[0] * torch.eye(x.shape[0])),
-        [(128, 128)],
-        [(8, 8)],
-    ),
-    "solve_triangular": (
-        lambda a, b: torch.linalg.solve_triangular(a.tril() + 8 * torch.eye(a.shape[0]), b, upper=False),
-        [(128, 128)] * 2,
-        [(8, 8)] * 2,
-    ),
 }
 CASES: list[Case] = [
     *[of_floats("pools, resizes, norms", name, fn, LARGE, SMALL) for name, fn in POOLS.items()],

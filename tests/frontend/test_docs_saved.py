@@ -180,10 +180,10 @@ TEXT: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sizes computed from scalar integer buffers": (Kernel(), (x,)),
     "An embedding table tied to a matrix": (Tied(), (torch.tensor([[1, 2, 3]]),)),
     "complex inputs, results and state": (each(lambda z: z * z.conj() + 1j), (torch.randn(3, 4, dtype=torch.complex64),)),
-    "Fourier transforms": (each(lambda x: torch.fft.rfft(x).abs()), (x,)),
+    "`torch.fft`, `stft`, `istft`": (each(lambda x: torch.fft.rfft(x).abs()), (x,)),
     "`R.nn.lstm`": (nn.LSTM(8, 4, batch_first=True), (torch.randn(2, 3, 8),)),
     "random numbers | are drawn": (each(lambda x: torch.rand_like(x) + x), (x,)),
-    "`linalg.eig`": (each(lambda x: torch.linalg.eigvals(x @ x.T).abs().sort().values), (x,)),
+    "all of `torch.linalg`": (each(lambda x: torch.linalg.eigvals(x @ x.T).abs().sort().values), (x,)),
     "`forward` writes to stays": (each(lambda x: x.add_(1).mul(2)), (x.clone(),)),
     "dicts, dataclasses and objects": (each(lambda d: {"sum": [d["a"] + d["b"][0]], "size": (3, None)}), ({"a": x, "b": (x,)},)),
 }  # fmt: skip

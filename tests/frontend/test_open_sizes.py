@@ -105,7 +105,6 @@ def written(x, *places):
         ("steps", lambda s, x: written(x, slice(None, None, 2), slice(-5, None, 2), slice(2, -1, 4))),
         ("lines", lambda s, x: written(x.flatten(), slice(None, None, 5), slice(x.shape[1], None, 3))),
         ("arange", lambda s, x: x.sum() + torch.arange(0, x.shape[1] * x.shape[2], x.shape[2])),
-        ("inverse", lambda s, x: torch.linalg.inv(x @ x.mT + torch.eye(x.shape[1]) * 9)),
         ("bags", lambda s, x: torch.nn.functional.embedding_bag(x.argsort(2)[0] % 5, s.rows, mode="mean")),
     ],
 )  # fmt: skip

@@ -23,7 +23,42 @@ class Factors(torch.nn.Module):
             for transpose in (False, True):
                 found.append(torch.triangular_solve(b, a + 4 * torch.eye(4), upper, transpose)[0])
         found += [torch.linalg.tensorinv(t, ind=2), torch.linalg.tensorsolve(t, b[0, :2, :2])]
-        return found
+        s, even = torch.linalg, a.mT @ a + torch.eye(4)
+        found += [
+            s.inv(even),
+            s.det(a),
+            *s.slogdet(a),
+            s.solve(even, b),
+            s.solve(even, b.mT, left=False),
+            s.cholesky(even),
+        ]
+        found += [
+            s.cholesky(even, upper=True),
+            s.solve_triangular(even.triu(), b, upper=True),
+            *s.inv_ex(even),
+            s.matrix_power(a, 3),
+        ]
+        found += [
+            s.eigvalsh(even),
+            s.eigh(even)[1].abs(),
+            s.svdvals(a),
+            s.svd(b, full_matrices=False)[0].abs(),
+            s.pinv(b),
+            s.cond(a),
+        ]
+        found += [
+            *s.qr(b),
+            s.qr(b, mode="r")[1],
+            *s.qr(b, mode="complete"),
+            s.matrix_rank(a),
+            *[s.matrix_norm(a, p) for p in ("nuc", 2, -2)],
+        ]
+        return [
+            *found,
+            s.householder_product(*torch.geqrf(b)),
+            torch.ormqr(*torch.geqrf(b), b, True, True),
+            torch.matrix_exp(even),
+        ]
 
 
 class Elements(torch.nn.Module):
@@ -52,6 +87,18 @@ def test_factors_and_systems() -> None:
     generator = torch.Generator().manual_seed(0)
     a, b = [torch.randn(2, 4, n, generator=generator) for n in (4, 3)]
     check(Factors(), a, b, torch.randn(2, 2, 4, 1, generator=generator).reshape(2, 2, 4), strict=False)
+
+
+def test_a_singular_matrix_is_an_error_as_in_torch() -> None:
+    class Inverse(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.linalg.inv(x)
+
+    rows = {0: torch.export.Dim("n", min=1, max=9), 1: torch.export.Dim("n", min=1, max=9)}
+    compiled = unity.compile(Inverse(), example_inputs=(torch.eye(3),), dynamic_shapes=(rows,))
+    torch.testing.assert_close(compiled(torch.eye(5) * 2), torch.eye(5) / 2)
+    with pytest.raises((unity.UnityError, torch.linalg.LinAlgError), match="singular"):
+        compiled(torch.zeros(2, 2))
 
 
 def test_elements_and_places() -> None:

@@ -22,7 +22,7 @@ sys.path += [str(Path(__file__).parents[1] / room) for room in ("op", "property"
 from op_cases import CASES
 from test_against_numpy import build
 from test_default_schedules_operators import SHOWN
-from test_operator_graphs import SEVERAL, same
+from test_operator_graphs import same
 
 pytestmark = pytest.mark.gpu
 ARCH = os.environ.get("UNITY_GPU_ARCH", "sm_80")
@@ -33,7 +33,7 @@ KINDS = ("fixed", "symbolic")
 
 def _samples() -> list[Any]:
     """All samples, or the last of each operator that is shown; whether sizes are symbols."""
-    every = {f"{case[0]}-{number}": case for number, case in enumerate(CASES) if case[0] not in SEVERAL}
+    every = {f"{case[0]}-{number}": case for number, case in enumerate(CASES)}
     if os.environ.get("UNITY_GPU_SWEEP") == "1":
         chosen = [(name, kind) for name in every for kind in KINDS]
     else:

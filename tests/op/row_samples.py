@@ -63,8 +63,6 @@ def array(draw, rng, wide=False):
     if floating:
         edge = 0.05 * (high - low) if wide and low is not None else 0
         low, high = ((0.2, 0.9) if wide else (-2.0, 2.0)) if low is None else (low + edge, high - edge)
-        if draw.near_identity:
-            return (rng.uniform(-0.4, 0.4, draw.shape) + 2 * np.eye(draw.shape[-1])).astype(dtype)
         return rng.uniform(low, high, draw.shape).astype(dtype)
     if low is None or draw.dtype == "bool":
         low, high = (0, 2) if draw.dtype == "bool" else (0 if draw.dtype.startswith("u") else -5, 6)

@@ -52,11 +52,9 @@ from op_cases import CASES, Shape
 COUNT = 12 * TIMES
 I64 = prim_type("int64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-SEVERAL = ("linalg.svd", "linalg.eigh", "linalg.eig", "linalg.qr")
-"""Results of which several are right: vectors up to their sign, and any basis where values agree."""
 SORTED = ("searchsorted", "bucketize", "nn.grouped_matmul")
 """Operators of sorted data, which data of another size are not."""
-USED = [case for case in CASES if callable(OPS[f"R.{case[0]}"].lower) and case[0] not in SEVERAL]
+USED = [case for case in CASES if callable(OPS[f"R.{case[0]}"].lower)]
 
 
 @dataclass

@@ -151,9 +151,3 @@ def invoke_closure(closure: Any, args: Any, ty_args: Any = ()) -> Any:
 
 def invoke_pure_closure(closure: Any, args: Any, ty_args: Any = ()) -> Any:
     """Call of a closure without effects."""
-
-def linear(data: Any, weight: Any, bias: Any = None, out_dtype: Any = None) -> Any:
-    """``data @ weight.T + bias``: short for ``R.add(R.matmul(data, R.permute_dims(weight)), bias)``."""
-
-def masked_fill(x: Any, mask: Any, value: Any) -> Any:
-    """``value`` where the mask is true, else ``x``: short for ``R.where``."""

@@ -4,7 +4,6 @@
 """
 
 from ..support.arguments import make_public
-from . import lapack as lapack  # registers what programs with factorisations call
 from .device import CPU, DEVICE_KINDS, Device, cpu, device
 from .dtype import DataType, dtype_names
 from .registry import (

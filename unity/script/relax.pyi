@@ -153,12 +153,6 @@ def invoke_closure(closure: Any, args: Any, ty_args: Any = ()) -> Any:
 def invoke_pure_closure(closure: Any, args: Any, ty_args: Any = ()) -> Any:
     """Call of a closure without effects."""
 
-def linear(data: Any, weight: Any, bias: Any = None, out_dtype: Any = None) -> Any:
-    """``data @ weight.T + bias``: short for ``R.add(R.matmul(data, R.permute_dims(weight)), bias)``."""
-
-def masked_fill(x: Any, mask: Any, value: Any) -> Any:
-    """``value`` where the mask is true, else ``x``: short for ``R.where``."""
-
 def abs(x: Any) -> Any:
     """Returns the absolute value of each element."""
 
@@ -303,7 +297,9 @@ def eye(n: Any, m: Any = None, k: Any = 0, dtype: builtins.str = "float32") -> A
     """Returns a matrix with ones on diagonal k and zeros elsewhere."""
 
 def eye_like(x: Any, k: Any = 0, dtype: Any = None) -> Any:
-    """Returns a matrix in the shape of x with ones on diagonal k and zeros elsewhere."""
+    """A matrix in the shape of ``x`` with ones on diagonal k and zeros elsewhere, in the data type of ``x`` unless one is
+    given.
+    """
 
 def flatten(x: Any) -> Any:
     """Reshapes to one axis, in row-major order."""
@@ -345,7 +341,7 @@ def hamming_window(
     beta: Any = 0.46,
     dtype: builtins.str = "float32",
 ) -> Any:
-    """Returns alpha - beta * cos(2 pi i / n) for i < window_size; n is window_size if periodic, else window_size - 1."""
+    """``alpha - beta * cos(2 pi i / n)`` for i < window_size; n is window_size if periodic, else window_size - 1."""
 
 def hint_on_device(data: Any, device: Any, memory_scope: builtins.str = "global") -> Any:
     """Places a tensor on a device, with a copy if it is elsewhere."""
@@ -383,6 +379,9 @@ def less(x1: Any, x2: Any) -> Any:
 def less_equal(x1: Any, x2: Any) -> Any:
     """Tests x1 <= x2."""
 
+def linear(data: Any, weight: Any, bias: Any = None, out_dtype: Any = None) -> Any:
+    """``data @ weight.T + bias``: what torch calls linear. Shapes: (..., k), (n, k), (n,) -> (..., n)."""
+
 def log(x: Any) -> Any:
     """Returns the natural logarithm; -infinity at 0, NaN below."""
 
@@ -416,6 +415,9 @@ def logsumexp(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
 def make_closure(func: Any, args: Any) -> Any:
     """Returns a function with the values it captures."""
 
+def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    """``value`` where the mask is true, else ``x``. Shapes: those of ``x`` and the mask broadcast together."""
+
 def matmul(x1: Any, x2: Any, out_dtype: Any = None) -> Any:
     """Multiplies matrices; leading axes are broadcast, and a vector counts as a row on the left and as a column on the right."""
 
@@ -444,7 +446,7 @@ def mod(x1: Any, x2: Any) -> Any:
     """Returns the remainder of division towards 0, with the sign of x1; integers divided by 0 give 0."""
 
 def multinomial_from_uniform(prob: Any, uniform_sample: Any, sample_indices: Any, dtype: builtins.str = "int64") -> Any:
-    """Samples classes: the first class of a row whose cumulative probability exceeds the uniform sample."""
+    """The first class of a row of ``prob`` whose cumulative probability exceeds the uniform sample."""
 
 def multiply(x1: Any, x2: Any) -> Any:
     """Returns x1 * x2."""
@@ -678,28 +680,11 @@ class grad:
         layout: builtins.str = "NCHW",
         out_layout: Any = None,
     ) -> Any:
-        """Returns the gradient of nn.avg_pool2d with respect to data, for layout NCHW."""
+        """The gradient of nn.avg_pool2d with respect to ``data``: each element is shared out over its window."""
 
     @staticmethod
     def end_checkpoint(input: Any) -> Any:
         """Returns input and ends a segment that the backward pass computes again."""
-
-    @staticmethod
-    def linear_recurrence(factor: Any, term: Any, start: Any, reverse: builtins.bool = False) -> Any:
-        """Returns all states of y[t] = factor[t] * y[t - 1] + term[t], such as the cells of an LSTM."""
-
-    @staticmethod
-    def lstm_backward(
-        output_grad: Any,
-        hidden_grad: Any,
-        keep: Any,
-        factors: Any,
-        weight: Any,
-        cell_grad: Any,
-        through: Any,
-        reverse: builtins.bool = False,
-    ) -> Any:
-        """Returns the gradients of the outputs and cells of all steps of nn.lstm and of both initial states."""
 
     @staticmethod
     def max_pool2d_backward(
@@ -714,7 +699,7 @@ class grad:
         layout: builtins.str = "NCHW",
         out_layout: Any = None,
     ) -> Any:
-        """Returns the gradient of nn.max_pool2d with respect to data, for layout NCHW."""
+        """The gradient of nn.max_pool2d with respect to ``data``: each element goes to the first of the largest in its window."""
 
     @staticmethod
     def nll_loss_backward(
@@ -725,22 +710,11 @@ class grad:
         reduction: builtins.str = "mean",
         ignore_index: Any = -100,
     ) -> Any:
-        """Returns the gradient of nn.nll_loss with respect to predictions."""
+        """The gradient of nn.nll_loss with respect to ``predictions``."""
 
     @staticmethod
     def no_grad(input: Any) -> Any:
         """Returns input and lets no gradient flow through it."""
-
-    @staticmethod
-    def recurrent_backward(
-        output_grad: Any,
-        hidden_grad: Any,
-        keep: Any,
-        factors: Any,
-        weight: Any,
-        reverse: builtins.bool = False,
-    ) -> Any:
-        """Returns the gradients of the outputs of all steps of nn.rnn or nn.gru and of the initial state."""
 
     @staticmethod
     def start_checkpoint(input: Any) -> Any:
@@ -748,7 +722,7 @@ class grad:
 
     @staticmethod
     def take_backward(output_grad: Any, x: Any, indices: Any, axis: Any = 0) -> Any:
-        """Returns the gradient of take with respect to x."""
+        """The gradient of take with respect to ``x``."""
 
 class image:
     """Operators ``R.image.*``."""
@@ -853,39 +827,6 @@ class inspect:
     @staticmethod
     def tensor_stride_i(tensor: Any, axis: Any) -> Any:
         """Returns one stride of a tensor at run time, in elements."""
-
-class linalg:
-    """Operators ``R.linalg.*``."""
-
-    @staticmethod
-    def cholesky(a: Any) -> Any:
-        """Returns the lower triangular l with a = l l^T of positive definite matrices; only the lower triangle of a is read."""
-
-    @staticmethod
-    def eigh(a: Any, UPLO: builtins.str = "L") -> Any:
-        """Returns the eigenvalues of symmetric matrices in rising order and their eigenvectors as columns (LAPACK)."""
-
-    @staticmethod
-    def lu_factor(a: Any) -> Any:
-        """Returns L and U in one tensor (the unit diagonal of L is left out) and the row exchanges of partial pivoting,
-        counted from 1.
-        """
-
-    @staticmethod
-    def lu_solve(a: Any, pivots: Any, b: Any) -> Any:
-        """Solves a x = b with the factors that lu_factor returns."""
-
-    @staticmethod
-    def qr(a: Any, mode: builtins.str = "reduced") -> Any:
-        """Returns orthogonal q and upper triangular r with a = q r (LAPACK)."""
-
-    @staticmethod
-    def solve_triangular(a: Any, b: Any, upper: builtins.bool = False, unitriangular: builtins.bool = False) -> Any:
-        """Solves a x = b for triangular a; the other triangle is not read."""
-
-    @staticmethod
-    def svd(a: Any, full_matrices: builtins.bool = True) -> Any:
-        """Returns u, the singular values s in falling order and vh with a = u diag(s) vh (LAPACK)."""
 
 class memory:
     """Operators ``R.memory.*``."""

@@ -1,8 +1,8 @@
 """Samples of operators: the texts that rows carry, read as calls with tensors described by their types.
 
 ``f32[3, 4]`` is a tensor of random elements, ``f32[3](0.1, 2)`` one between bounds, ``i64([0, 2])`` one of these elements,
-``near[3, 3]`` a matrix near twice the identity, ``(3, -1)`` a shape, ``[f32[2], f32[3]]`` a tuple of tensors; the rest are
-Python values. ``each(a, b)`` stands for one call with ``a`` and one with ``b``; ``;`` ends a call. Not here: random elements.
+``(3, -1)`` a shape, ``[f32[2], f32[3]]`` a tuple of tensors; the rest are Python values.
+``each(a, b)`` stands for one call with ``a`` and one with ``b``; ``;`` ends a call. Not here: random elements.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class Draw:
     low: float | None = None
     high: float | None = None
     elements: Any = None
-    near_identity: bool = False
 
     def __call__(self, low: float, high: float) -> Draw:
         return replace(self, low=low, high=high)
@@ -44,10 +43,9 @@ class Draw:
 @dataclass(slots=True)
 class _Kind:
     dtype: str
-    near_identity: bool = False
 
     def __getitem__(self, shape: int | tuple[int, ...]) -> Draw:
-        return Draw(self.dtype, shape if isinstance(shape, tuple) else (shape,), near_identity=self.near_identity)
+        return Draw(self.dtype, shape if isinstance(shape, tuple) else (shape,))
 
     def __call__(self, elements: Any) -> Draw:
         return Draw(self.dtype, np.shape(elements), elements=elements)
@@ -80,7 +78,6 @@ SHORT = {
 """Data types as samples write them."""
 _NAMES: dict[str, Any] = {
     **{short: _Kind(name) for short, name in SHORT.items()},
-    "near": _Kind("float32", near_identity=True),
     "each": lambda *values: _Each(values),
     "call": lambda *inputs, **attrs: (inputs, attrs),
 }

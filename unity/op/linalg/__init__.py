@@ -1,3 +1,3 @@
-"""Linear algebra: products, factorisations, systems, eigenvalues."""
+"""Linear algebra: products of matrices."""
 
-from . import contraction, factor, lapack, products
+from . import contraction, products

@@ -14,7 +14,6 @@ from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import operand_shape, reduce_to
 from ..common.lowering import compute_dtype, result_dims, result_dtype
-from ..common.matrices import matrix_transpose
 from ..common.table import R, attribute, row
 from ..common.type_rules import (
     attr,
@@ -101,6 +100,13 @@ def load_batch(x: te.Tensor, indices: Sequence[te.Value], batch: Sequence[Expr],
         else:
             picked.append(te.select(build.eq(dim, 1), 0, indices[offset + axis]))
     return x[[*picked, *tail]]
+
+
+def matrix_transpose(call: Call, x: Expr) -> Expr:
+    """The matrices transposed."""
+    axes = list(range(len(operand_shape(call, x))))
+    axes[-1], axes[-2] = axes[-2], axes[-1]
+    return R.permute_dims(x, axes=axes)
 
 
 def _matmul_grad(call: Call, g: Expr) -> list[Any]:

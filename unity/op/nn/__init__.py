@@ -14,7 +14,6 @@ from . import (
     pool_indices,
     quantization,
     recurrent,
-    recurrent_backward,
     resize,
     sample,
 )

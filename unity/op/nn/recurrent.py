@@ -16,16 +16,15 @@ import numpy as np
 from ... import te
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem, Var
+from ...ir.expr import Call, ShapeExpr, Var
 from ...ir.op import Param
 from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
-from ..common.gradients import Rule, dtype_of, field_of, operand_shape
 from ..common.loop_nests import read, reduction_nest, serial_loop, unit_loop
 from ..common.lowering import SMALL_FLOATS, cast_tensor, compute_dtype, short_name
-from ..common.table import Operator, R, attribute, optional, rows
-from ..common.type_rules import attr, bool_attr, choice_attr, fail, float_tensor, product, same_dtype
+from ..common.table import Operator, attribute, optional, rows
+from ..common.type_rules import attr, bool_attr, choice_attr, fail, float_tensor, same_dtype
 
 row = rows("nn")
 
@@ -64,7 +63,7 @@ def _layer_type(count: int, names: Sequence[str]) -> Callable[[Call], Type]:
     return rule
 
 
-def state_product(out: Buffer, state: Buffer, weight: Buffer) -> Stmt:
+def _state_product(out: Buffer, state: Buffer, weight: Buffer) -> Stmt:
     """``out = state @ weight`` as a nest of its own, for the passes that tile reductions; sums in the dtype of ``out``."""
 
     def term(b: Var, g: Var, k: Var) -> Expr:
@@ -152,7 +151,7 @@ def _layer(count: int, update: Update) -> Callable[..., Any]:
 
                     return unit_loop(size, unit)
 
-                return seq(state_product(pre, factor if mixed else current[0], w), serial_loop(batch, sample, "b"))
+                return seq(_state_product(pre, factor if mixed else current[0], w), serial_loop(batch, sample, "b"))
 
             return seq(serial_loop(batch, begin, "b"), serial_loop(steps, step, "t"))
 
@@ -179,7 +178,7 @@ def _np_sigmoid(x: np.ndarray) -> np.ndarray:
         return np.asarray(1 / (1 + np.exp(-x)))
 
 
-def time_steps(count: int, reverse: bool) -> range:
+def _time_steps(count: int, reverse: bool) -> range:
     """The steps in the order of the layer."""
     return range(count - 1, -1, -1) if reverse else range(count)
 
@@ -191,7 +190,7 @@ def _np_product(state: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 def _lstm_ref(gates: Any, hidden: Any, cell: Any, weight: Any, reverse: bool = False) -> Any:
     out = np.empty((*gates.shape[:2], hidden.shape[1]), gates.dtype)
-    for t in time_steps(len(gates), reverse):
+    for t in _time_steps(len(gates), reverse):
         i, f, g, o = np.split(gates[t] + _np_product(hidden, weight), 4, axis=1)
         cell = _np_sigmoid(f) * cell + _np_sigmoid(i) * np.tanh(g)
         hidden = out[t] = _np_sigmoid(o) * np.tanh(cell)
@@ -200,7 +199,7 @@ def _lstm_ref(gates: Any, hidden: Any, cell: Any, weight: Any, reverse: bool = F
 
 def _gru_ref(gates: Any, hidden: Any, weight: Any, bias: Any = 0.0, reverse: bool = False) -> Any:
     out = np.empty((*gates.shape[:2], hidden.shape[1]), gates.dtype)
-    for t in time_steps(len(gates), reverse):
+    for t in _time_steps(len(gates), reverse):
         (r, z, n), (hr, hz, hn) = np.split(gates[t], 3, axis=1), np.split(_np_product(hidden, weight) + bias, 3, axis=1)
         new = np.tanh(n + _np_sigmoid(r + hr) * hn)
         hidden = out[t] = new + _np_sigmoid(z + hz) * (hidden - new)
@@ -209,13 +208,13 @@ def _gru_ref(gates: Any, hidden: Any, weight: Any, bias: Any = 0.0, reverse: boo
 
 def _rnn_ref(gates: Any, hidden: Any, weight: Any, nonlinearity: str = "tanh", reverse: bool = False) -> Any:
     out = np.empty((*gates.shape[:2], hidden.shape[1]), gates.dtype)
-    for t in time_steps(len(gates), reverse):
+    for t in _time_steps(len(gates), reverse):
         total = gates[t] + _np_product(hidden, weight)
         hidden = out[t] = np.tanh(total) if nonlinearity == "tanh" else np.maximum(total, 0)
     return out, hidden
 
 
-def in_float32(ref: Callable[..., Any]) -> Callable[..., Any]:
+def _in_float32(ref: Callable[..., Any]) -> Callable[..., Any]:
     """The meaning with 16-bit floats computed in float32."""
 
     def wrapped(*values: Any, **attrs: Any) -> Any:
@@ -224,109 +223,6 @@ def in_float32(ref: Callable[..., Any]) -> Callable[..., Any]:
         return tuple([m.astype(kind) for m in ref(*widened, **attrs)])
 
     return wrapped
-
-
-def _gates(x: Expr, count: int) -> list[Expr]:
-    parts = R.split(x, count, axis=2)
-    return [TupleGetItem(parts, n) for n in range(count)]
-
-
-def _concat_gates(parts: list[Expr]) -> Expr:
-    return R.concat(Tuple(tuple(parts)), axis=2)
-
-
-def _previous_states(call: Call, states: Expr, first: Expr) -> Expr:
-    """The state before each step, in the order of time."""
-    begin = R.expand_dims(first, axis=[0])
-    if bool_attr(call, "reverse"):
-        return R.strided_slice(R.concat(Tuple((states, begin)), axis=0), axes=[0], begin=[1], end=[2**31 - 1])
-    return R.strided_slice(R.concat(Tuple((begin, states)), axis=0), axes=[0], begin=[0], end=[-1])
-
-
-def _cast_like(value: Expr, like: Expr) -> Expr:
-    """A value in the dtype of another: rounding a weight has the slope one."""
-    same = dtype_of(value) is dtype_of(like)
-    return value if same else R.astype(value, dtype_of(like))
-
-
-def _weight_grad(call: Call, weight: Expr, states: Expr, flow: Expr) -> Expr:
-    """Sum over steps and samples of state^T flow."""
-    steps, batch, size = operand_shape(call, call.args[0])[:2] + operand_shape(call, call.args[1])[1:]
-    width = operand_shape(call, call.args[0])[2]
-    rows = product((steps, batch))
-    transposed = R.permute_dims(R.reshape(states, ShapeExpr((rows, size))), axes=[1, 0])
-    return _cast_like(R.matmul(transposed, R.reshape(flow, ShapeExpr((rows, width)))), weight)
-
-
-def _transpose_weight(weight: Expr, gates: Expr) -> Expr:
-    return R.permute_dims(_cast_like(weight, gates), axes=[1, 0])
-
-
-def _rnn_grad(call: Call, g: Expr) -> list[Any]:
-    gates, first, weight = call.args
-    out = TupleGetItem(call, 0)
-    if attr(call, "nonlinearity") == "tanh":
-        slope: Expr = 1.0 - R.square(out)
-    else:
-        slope = R.astype(R.greater(out, 0.0), dtype_of(gates))
-    reverse = bool_attr(call, "reverse")
-    result = R.grad.recurrent_backward(
-        field_of(g, 0), field_of(g, 1), R.zeros_like(slope), slope, _transpose_weight(weight, gates), reverse=reverse
-    )
-    flow = TupleGetItem(result, 0) * slope
-    return [flow, TupleGetItem(result, 1), _weight_grad(call, weight, _previous_states(call, out, first), flow)]
-
-
-def _gru_grad(call: Call, g: Expr) -> list[Any]:
-    """h = n + z (h' - n), n = tanh(x + r a), with a = h' w + b what the state adds to the new gate."""
-    gates, first, weight, *bias = call.args
-    before = _previous_states(call, TupleGetItem(call, 0), first)
-    added = R.matmul(before, _cast_like(weight, gates))
-    added = added + bias[0] if bias else added
-    given, inner = _gates(gates, 3), _gates(added, 3)
-    r, z = [R.sigmoid(given[n] + inner[n]) for n in (0, 1)]
-    new = R.tanh(given[2] + r * inner[2])
-    to_new = (1.0 - z) * (1.0 - R.square(new))
-    to_reset = to_new * inner[2] * (r * (1.0 - r))
-    to_update = (before - new) * (z * (1.0 - z))
-    factors = _concat_gates([to_reset, to_update, to_new * r])
-    reverse = bool_attr(call, "reverse")
-    out = R.grad.recurrent_backward(
-        field_of(g, 0), field_of(g, 1), z, factors, _transpose_weight(weight, gates), reverse=reverse
-    )
-    flow = TupleGetItem(out, 0)
-    inside = _concat_gates([flow, flow, flow]) * factors
-    result = [_concat_gates([flow * part for part in (to_reset, to_update, to_new)]), TupleGetItem(out, 1)]
-    result.append(_weight_grad(call, weight, before, inside))
-    return [*result, R.sum(inside, axis=[0, 1])] if bias else result
-
-
-def _lstm_grad(call: Call, g: Expr) -> list[Any]:
-    """c = f c' + i n, h = o tanh(c); the cells of all steps are computed again from the gates."""
-    gates, first, first_cell, weight = call.args
-    reverse = bool_attr(call, "reverse")
-    before = _previous_states(call, TupleGetItem(call, 0), first)
-    raw = _gates(gates + R.matmul(before, _cast_like(weight, gates)), 4)
-    i, f, o = [R.sigmoid(raw[n]) for n in (0, 1, 3)]
-    new = R.tanh(raw[2])
-    cells = R.grad.linear_recurrence(f, i * new, first_cell, reverse=reverse)
-    squashed = R.tanh(cells)
-    factors = _concat_gates(
-        [
-            new * (i * (1.0 - i)),
-            _previous_states(call, cells, first_cell) * (f * (1.0 - f)),
-            i * (1.0 - R.square(new)),
-            squashed * (o * (1.0 - o)),
-        ]
-    )
-    through = o * (1.0 - R.square(squashed))
-    flows = [field_of(g, n) for n in range(3)]
-    result = R.grad.lstm_backward(
-        flows[0], flows[1], f, factors, _transpose_weight(weight, gates), flows[2], through, reverse=reverse
-    )
-    flow, cell_flow = TupleGetItem(result, 0), TupleGetItem(result, 1)
-    inside = _concat_gates([cell_flow, cell_flow, cell_flow, flow]) * factors
-    return [inside, TupleGetItem(result, 2), TupleGetItem(result, 3), _weight_grad(call, weight, before, inside)]
 
 
 _PARAMS: dict[str, Param | str] = {
@@ -344,7 +240,6 @@ def _row(
     ref: Any,
     doc: str,
     *extra: Any,
-    grad: Rule,
     samples: str,
 ) -> Operator:
     return row(
@@ -353,8 +248,8 @@ def _row(
         _layer_type(count, names),
         doc,
         lower=_layer(count, update),
-        ref=in_float32(ref),
-        grad=grad,
+        ref=_in_float32(ref),
+        grad="layers are trained in torch: torch.compile runs their backward graphs there",
         narrow_argument=names.index("weight"),
         samples=samples,
     )
@@ -362,16 +257,14 @@ def _row(
 
 lstm = _row("lstm", ("gates", "hidden", "cell", "weight"), 4, _lstm_update, _lstm_ref,
             "Runs an LSTM layer, gates in the order input, forget, cell, output; returns all outputs and the last two states.",
-            grad=_lstm_grad,
             samples="f32[3,2,12], f32[2,3], f32[2,3], f32[3,12], reverse=each(False, True); "
                     "f32[0,2,4], f32[2,1], f32[2,1], f32[1,4]")  # fmt: skip
 gru = _row("gru", ("gates", "hidden", "weight", "bias"), 3, _gru_update, _gru_ref,
            "Runs a GRU layer, gates in the order reset, update, new; returns all outputs and the last state.",
-           grad=_gru_grad,
            samples="f32[4,3,6], f32[3,2], f32[2,6], f32[6], reverse=each(False, True); f32[2,1,3], f32[1,1], f32[1,3]; "
                    "f16[2,1,6], f16[1,2], f16[2,6]")  # fmt: skip
 rnn = _row("rnn", ("gates", "hidden", "weight"), 1, _rnn_update, _rnn_ref,
            "Runs an Elman recurrent layer; returns all outputs and the last state.",
-           attribute("nonlinearity", "tanh", '"tanh" or "relu"'), grad=_rnn_grad,
+           attribute("nonlinearity", "tanh", '"tanh" or "relu"'),
            samples="f32[3,2,4], f32[2,4], f32[4,4], reverse=each(False, True), nonlinearity=each('tanh', 'relu'); "
                    "f32[1,1,1], f32[1,1], f32[1,1]")  # fmt: skip

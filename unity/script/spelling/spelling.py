@@ -228,7 +228,6 @@ function of the module and ``R.call_dps_packed`` for an external one, with ``out
 TVM_ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "R.nn.batch_norm": ("axis", "training"), "R.nn.group_norm": ("channel_axis", "axes"),
     "R.nn.instance_norm": ("channel_axis", "axes"), "R.slice_scatter": ("step",),
-    "R.hamming_window": ("periodic", "alpha", "beta", "dtype"),
 }  # fmt: skip
 """Attributes that TVM 0.27 gives another default, or none: they are written for it whatever they are."""
 

@@ -1,8 +1,8 @@
 """Complex numbers as pairs of real tensors: what makes them, what moves their elements, and what makes real tensors of them.
 
 A complex result is kept as the call that makes it (``Deferred``) until an operator needs it; then it becomes a ``Pair``. Chains of
-complex operators that end in a real tensor so run without torch. Not here: arithmetic and products (``complex_math``), Fourier
-transforms (``fourier``).
+complex operators that end in a real tensor so run without torch: rotations, and arithmetic by element. What is not in the tables
+here (Fourier transforms, products of matrices, elementary functions) runs in torch, with the operators around it in one call.
 """
 
 from __future__ import annotations
@@ -214,20 +214,6 @@ def _to_complex(c: Context, a: Args) -> Any:
     return Pair(real, c.cast(result.imag, c.dtype) if isinstance(a.self, Pair) else zeros(real))
 
 
-@register("pad.default", "constant_pad_nd.default")
-def _pad(c: Context, a: Args) -> Pair:
-    """Borders of one number, or of elements."""
-    value = complex(a.value or 0)
-    filled = [(a.self.real, value.real), (a.self.imag, value.imag)]
-    return bind_parts(c, Pair(*[ATEN[c.node_target](c, Args(**{**vars(a), "self": t, "value": v})) for t, v in filled]))
-
-
-@register("dropout.default", "feature_alpha_dropout.default")
-def _dropout(c: Context, a: Args) -> Pair:
-    refuse(a.train and a.p > 0, "random numbers")
-    return a.input  # type: ignore[no-any-return]
-
-
 @register("view_as_real.default")
 def _view_as_real(c: Context, a: Args) -> Expr:
     return op.stack([a.self.real, a.self.imag], axis=rank_of(a.self.real))
@@ -243,3 +229,66 @@ def _conj(c: Context, a: Args) -> Pair:
 
 
 register("resolve_conj.default", "resolve_neg.default")(lambda c, a: a.self)
+
+
+# ---- sizes, sums, products, quotients
+
+
+def absolute(x: Pair) -> Expr:
+    """Absolute values; the larger part is taken out, so that squares neither overflow nor vanish."""
+    real, imag = op.abs(x.real), op.abs(x.imag)
+    high, low = op.maximum(real, imag), op.minimum(real, imag)
+    ratio = low / op.where(op.equal(high, 0), 1, high)
+    finite = high * op.sqrt(1 + ratio * ratio)
+    return op.where(op.isinf(high), high, finite)
+
+
+def _scaled(c: Context, x: Pair, factor: Expr) -> Pair:
+    return bind_parts(c, Pair(x.real * factor, x.imag * factor))
+
+
+def divide(c: Context, x: Pair, y: Pair) -> Pair:
+    """The quotient of two numbers; the divisor is brought to size one first."""
+    high = c.emit(op.maximum(op.abs(y.real), op.abs(y.imag)))
+    y = bind_parts(c, Pair(y.real / high, y.imag / high))
+    size = c.emit((y.real * y.real + y.imag * y.imag) * high)
+    result = bind_parts(c, multiply(x, Pair(y.real, -y.imag)))
+    return bind_parts(c, Pair(result.real / size, result.imag / size))
+
+
+def _shaped(c: Context, x: Pair) -> Pair:
+    """Both parts in the shape of the result: a real number has an imaginary part of no axes."""
+    parts = [t if rank_of(t) == len(c.shape) else c.broadcast(t) for t in (x.real, x.imag)]
+    return bind_parts(c, Pair(*parts))
+
+
+@register("mul.Tensor", "mul.Scalar")
+def _mul(c: Context, a: Args) -> Pair:
+    if not isinstance(a.self, Pair) or not isinstance(a.other, (Pair, complex)):
+        both, factor = (a.self, a.other) if isinstance(a.self, Pair) else (a.other, a.self)
+        if isinstance(both, Pair):
+            return _scaled(c, both, c.emit(c.cast(factor, c.dtype)))
+    return _shaped(c, multiply(pair_of(c, a.self), pair_of(c, a.other)))
+
+
+@register("div.Tensor", "div.Scalar")
+def _div(c: Context, a: Args) -> Pair:
+    if not isinstance(a.other, (Pair, complex)):
+        scale = c.emit(c.cast(a.other, c.dtype))
+        return bind_parts(c, Pair(a.self.real / scale, a.self.imag / scale))
+    return _shaped(c, divide(c, pair_of(c, a.self), pair_of(c, a.other)))
+
+
+def _sum(fn: Callable[..., Expr]) -> Made:
+    def translate(c: Context, a: Args) -> Pair:
+        x, y = pair_of(c, a.self), pair_of(c, a.other)
+        y = y if a.alpha == 1 else multiply(y, pair_of(c, a.alpha))
+        return _shaped(c, Pair(fn(x.real, y.real), fn(x.imag, y.imag)))
+
+    return translate
+
+
+register("add.Tensor", "add.Scalar")(_sum(op.add))
+register("sub.Tensor", "sub.Scalar")(_sum(op.subtract))
+register("abs.default")(lambda c, a: absolute(a.self))
+register("angle.default")(lambda c, a: op.atan2(a.self.imag, a.self.real))

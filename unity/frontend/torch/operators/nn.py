@@ -11,6 +11,7 @@ from ....ir.relation import Answer, same_dim
 from ....ir.types import Expr
 from ....op.common.type_rules import product
 from ..context.context import (
+    ATEN,
     Args,
     Context,
     aten,
@@ -31,6 +32,21 @@ from .shape import swap
 @aten("_int_mm.default")
 def _int_mm(c: Context, a: Args) -> Expr:
     return op.matmul(a.self, a.mat2, out_dtype="int32")
+
+
+@aten("_grouped_mm.default")
+def _grouped_mm(c: Context, a: Args) -> Expr:
+    x, weight = a.self, a.mat2
+    refuse(rank_of(x) != 2 or rank_of(weight) != 3 or a.offs is None or a.bias is not None, "groups of columns")
+    return c.cast(op.nn_grouped_matmul(x, weight, a.offs), c.dtype)
+
+
+def _experts(c: Context, a: Args) -> Expr:
+    """The operator of the package transformers for mixtures of experts."""
+    return c.cast(op.nn_grouped_matmul(a.input, c.cast(a.weight, dtype_of(a.input)), a.offs), c.dtype)
+
+
+ATEN["transformers.grouped_mm_fallback.default"] = _experts
 
 
 @aten("linear.default")

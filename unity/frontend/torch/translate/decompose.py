@@ -18,7 +18,8 @@ from .in_place import is_mutable, overwrites_own_value
 
 _KEPT = (
     "aten.lstm.", "aten.gru.", "aten.rnn_tanh.", "aten.rnn_relu.", "aten.linalg_eig", "aten.linalg_ldl",
-    "aten.linalg_tensor", "aten.linalg_cond", "aten.linspace.", "aten.logspace.", "aten.multilabel_margin_loss.", *READS,
+    "aten.linalg_tensor", "aten.linalg_cond", "aten.linalg_inv", "aten.inverse.", "aten.linalg_solve", "aten.linalg_chol",
+    "aten.linspace.", "aten.logspace.", "aten.multilabel_margin_loss.", *READS,
     "aten.sym_", "aten._assert_",
 )  # fmt: skip
 """Operators torch could only express by unrolling a loop, by checks with effects, or with other results; numbers read out of

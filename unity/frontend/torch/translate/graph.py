@@ -11,6 +11,7 @@ import math
 import operator
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -185,17 +186,22 @@ class GraphImporter:
         pure = c.torch.Tag.nondeterministic_seeded not in target.tags
         if (pure or name in COMPLEX) and (_is_complex(c.value) or not _is_dense(c.value, [args, kwargs])):
             made = Deferred(target, args, kwargs, c.value)
-            if _is_complex(c.value) and not c.symbols.knows(c.value.shape):
-                try:
-                    resolved(c, made, self.bind)  # it binds its size, which others may ask for before its elements
-                except Gap as gap:
+            sized = not _is_complex(c.value) or c.symbols.knows(c.value.shape)
+            if sized and (len(node.users) < 2 or not _is_complex(c.value)):
+                return made
+            try:
+                resolved(c, made, self.bind)  # once for all users; it binds its size, which they may ask for first
+                return made
+            except Gap as gap:
+                if not sized:
                     raise self._refused(node, str(gap)) from gap
-            return made
+                reason = str(gap)
         if self.strict:
             raise FrontendError("E010", f"{name} has no translation here: {reason}", self.span(node),
                                 help=f"module {module_path(node)}; without strict=True it runs in torch")  # fmt: skip
         try:
             axes = () if pure else memory_order(c.value)
+            args, kwargs = self._with_pairs(args), self._with_pairs(kwargs)
             call = call_torch(target, args, kwargs, c.open_type_of(self._as_pairs(c.value)), pure, c.numbers, axes)
             made = c.builder.emit(call, node.name)
         except Gap as gap:
@@ -230,6 +236,20 @@ class GraphImporter:
         part = self._bind_unbacked(made, self._as_pairs(value))
         return complex_of(part, value) if _is_complex(value) else part
 
+    def _with_pairs(self, value: Any) -> Any:
+        """Arguments of a call into torch with the complex ones that are computed already."""
+        if isinstance(value, dict):
+            return {key: self._with_pairs(v) for key, v in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._with_pairs(v) for v in value]
+        c = self.context
+        if not isinstance(value, Deferred) or value.target is c.torch.ops.aten.view_as_complex.default:
+            return value
+        known = c.pairs.get(value)
+        if known is None:
+            return replace(value, args=self._with_pairs(value.args), kwargs=self._with_pairs(value.kwargs))
+        return complex_of(c.emit(op.stack([known.real, known.imag], axis=len(value.value.shape))), value.value)
+
     def _as_pairs(self, value: Any) -> Any:
         """The results that torch infers for a call, complex ones as the pairs of real numbers that it gives."""
         if isinstance(value, (list, tuple)):
@@ -249,7 +269,9 @@ class GraphImporter:
                 raise FrontendError("E010", f"{value.target} has no translation here: {gap}",
                                     help="without strict=True it runs in torch") from gap  # fmt: skip
             self.report.add(str(value.target), str(gap), self.place(node), self._bytes(node))
-            return c.builder.emit(call_torch(target, [value], {}, c.type_of(c.value), True, c.numbers))
+            return c.builder.emit(
+                call_torch(target, self._with_pairs([value]), {}, c.type_of(c.value), True, c.numbers)
+            )
 
     def require_complex(self, value: Deferred, node: Any) -> None:
         """Raise FrontendError E015 for a result that is sparse or quantised."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from ..context.context import ATEN
 from ..operators import (  # noqa: F401 - they fill the table
-    complex_math,
-    fourier,
+    bags,
     index,
-    linalg,
     loss,
     math,
     memory,

@@ -16,7 +16,7 @@ from ....ir import Constant, DataTypeImm, Expr, ExternFunc, GlobalVar, IntImm, P
 from ....ir.relation import tensor_type
 from ....op.composite import COMPOSITES
 from ...parser import syntax as s
-from ..common.calls import arguments, takes_arguments
+from ..common.calls import arguments, bound_arguments, takes_arguments
 from ..common.constants import constant_bytes, constant_data
 from ..common.dimensions import dimensions
 from ..common.plain import is_number
@@ -90,11 +90,9 @@ def _global_var(r: Reading, path: str, node: s.Call, name: Any) -> GlobalVar:
 
 
 def _composite(r: Reading, path: str, node: s.Call) -> Expr:
-    args, keywords = arguments(r, node)
-    composite = COMPOSITES[path]
-    names = tuple(signature(composite).parameters)
-    bound = bind_arguments(r, node, path, names, args, keywords, 2)
-    return composite(**{name: bound[name] for name in names if name in bound})
+    parameters = signature(COMPOSITES[path]).parameters
+    required = len([p for p in parameters.values() if p.default is p.empty])
+    return COMPOSITES[path](**bound_arguments(r, path, node, tuple(parameters), required))
 
 
 def _device(r: Reading, path: str, node: s.Call) -> str:

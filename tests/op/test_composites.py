@@ -1,0 +1,82 @@
+"""Combinations of operators against torch and numpy."""
+
+import numpy as np
+import pytest
+
+import unity
+from unity.ir.interpret import run
+from unity.script import parse
+from unity.support.errors import UnityError
+
+RNG = np.random.default_rng(0)
+
+
+def value(call, *arrays):
+    params = ", ".join([f'{n}: R.Tensor({a.shape}, "{a.dtype}")' for n, a in zip("abcd", arrays)])
+    text = f"@I.ir_module\nclass M:\n    @R.function\n    def main({params}):\n        y = {call}\n        return y\n"
+    return np.asarray(run(parse(text), "main", *arrays))
+
+
+def test_windows_and_diagonals():
+    for size in (0, 1, 2, 7):
+        for periodic in (True, False):
+            turns = max(size if periodic else size - 1, 1)
+            wanted = np.ones(1) if size == 1 else 0.54 - 0.46 * np.cos(2 * np.pi * np.arange(size) / turns)
+            np.testing.assert_allclose(
+                value(f"R.hamming_window({size}, {periodic})"), wanted.astype("float32"), rtol=1e-6
+            )
+    for k in (-1, 0, 2):
+        np.testing.assert_array_equal(value(f'R.eye_like(a, k={k}, dtype="int32")', np.ones((3, 4))), np.eye(3, 4, k))
+    with pytest.raises(UnityError, match="not negative"):
+        value("R.hamming_window(-1)")
+
+
+def test_samples_of_classes():
+    prob = np.array([[0.1, 0.2, 0.7], [0.5, 0, 0.5]], "float32")
+    uniform, rows = np.array([[0.05], [0.99], [0.5], [1.0]], "float32"), np.array([[0], [0], [1], [1]])
+    made = value('R.multinomial_from_uniform(a, b, c, dtype="int32")', prob, uniform, rows)
+    np.testing.assert_array_equal(made, [[0], [2], [2], [2]])
+    np.testing.assert_array_equal(
+        value("R.multinomial_from_uniform(a, b, c)", prob[:1, :1], uniform, rows * 0), rows * 0
+    )
+
+
+def test_backward_steps():
+    torch = pytest.importorskip("torch")
+
+    def grad(function, x, flow):
+        x = torch.tensor(x, requires_grad=True)
+        (function(x) * torch.tensor(flow)).sum().backward()
+        return x.grad.numpy()
+
+    def near(made, wanted):
+        np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-6)
+
+    f = torch.nn.functional
+    x, flow = RNG.standard_normal((1, 2, 5, 4)), RNG.standard_normal((1, 2, 3, 3))
+    tied, call = x.round(), "R.grad.{}_pool2d_backward(a, b, pool_size=2, strides=2, padding=1, {})"
+    near(value(call.format("max", "ceil_mode=False"), flow, tied), grad(lambda x: f.max_pool2d(x, 2, 2, 1), tied, flow))
+    for counted in (True, False):
+        wanted = grad(lambda x, c=counted: f.avg_pool2d(x, 2, 2, 1, count_include_pad=c), x, flow)
+        near(value(call.format("avg", f"count_include_pad={counted}"), flow, x), wanted)
+    flow, x, indices = RNG.standard_normal((2, 2, 3)), RNG.standard_normal((4, 3)), np.array([[0, 2], [2, 1]])
+    near(
+        value("R.grad.take_backward(a, b, c, axis=0)", flow, x, indices),
+        grad(lambda x: x[torch.tensor(indices)], x, flow),
+    )
+    flow, x, targets, weights = (
+        np.array(2.0),
+        RNG.standard_normal((4, 3)),
+        np.array([0, 2, -100, 1]),
+        np.array([0.5, 1, 2]),
+    )
+    wanted = grad(lambda x: f.nll_loss(x, torch.tensor(targets), torch.tensor(weights)), x, flow)
+    near(value("R.grad.nll_loss_backward(a, b, c, d)", flow, x, targets, weights), wanted)
+    with pytest.raises(UnityError, match="layout must be NCHW"):
+        value(call.format("max", 'layout="NHWC"'), RNG.standard_normal((1, 2, 3, 3)), np.ones((1, 2, 5, 4)))
+
+
+def test_they_are_called_from_python():
+    x = unity.relax.Var("x", unity.relax.TensorType((2, 3), "float32"))
+    assert str(unity.relax.op.eye_like(x).ty) == str(x.ty)
+    assert callable(unity.relax.op.grad.take_backward)
