@@ -28,7 +28,6 @@ matmul einsum softmax nn.functional.layer_norm nn.functional.scaled_dot_product_
 nn.functional.cross_entropy nn.functional.conv2d nn.functional.conv_transpose2d nn.functional.max_pool2d
 nn.functional.interpolate nn.functional.grid_sample nn.functional.pad
 reshape cat roll repeat_interleave as_strided gather scatter_reduce index_put sort topk searchsorted unique
-linalg.solve linalg.cholesky
 """
 SAMPLES = 1
 SPECIAL = """

@@ -687,6 +687,10 @@ class grad:
         """Returns input and ends a segment that the backward pass computes again."""
 
     @staticmethod
+    def linear_recurrence(factor: Any, term: Any, axis: Any = 0) -> Any:
+        """Returns all values of y[n] = factor[n] * y[n - 1] + term[n] along an axis, with y[-1] = 0."""
+
+    @staticmethod
     def max_pool2d_backward(
         output_grad: Any,
         data: Any,

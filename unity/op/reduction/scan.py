@@ -15,23 +15,24 @@ from ...ffi.dtype import BOOL, INT64, DataType
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, ShapeExpr, Tuple
-from ...ir.relation import dims, tensor_type
+from ...ir.relation import dims, tensor_type, unequal_shapes
 from ...ir.stmt import Stmt
 from ...ir.types import Expr, TensorType, TupleType, Type
-from ..common.gradients import dtype_of, field_of, operand_shape
+from ..common.gradients import SECOND_DERIVATIVE, dtype_of, field_of, operand_shape
 from ..common.loop_nests import read
 from ..common.lowering import SMALL_FLOATS, cast_tensor, compute_dtype, result_dtype, short_name
 from ..common.table import Operator, R, attribute, rows
 from ..common.type_rules import (
-    ONE,
     ZERO,
     attr,
     bool_attr,
     dtype_value,
     fail,
+    float_tensor,
     int_attr,
     normal_axis,
     product,
+    same_dtype,
     tensor_arg,
     with_dtype,
 )
@@ -124,31 +125,65 @@ def _cumsum_grad(call: Call, g: Expr) -> list[Any]:
 def _cumprod_grad(call: Call, g: Expr) -> list[Any]:
     """The product before i times r[i], r[i] = g[i] + x[i + 1] r[i + 1]: without division, so zeros are no exception."""
     x = call.args[0]
-    shape = operand_shape(call, x)
-    whole = attr(call, "axis") is None
+    shape, whole = operand_shape(call, x), attr(call, "axis") is None
     axis = 0 if whole else normal_axis(call, int_attr(call, "axis"), len(shape))
-    order = [0] if whole else [axis, *[a for a in range(len(shape)) if a != axis]]
-    sizes = [product(shape)] if whole else [shape[a] for a in order]
-    lines = ShapeExpr((sizes[0], ONE, product(sizes[1:])))
-    flat: Expr = R.reshape(x, ShapeExpr((sizes[0],))) if whole else R.permute_dims(x, axes=order)
-    values = R.reshape(flat, lines)
-    flow = R.reshape(R.permute_dims(R.astype(g, dtype_of(x)), axes=order), lines)
-    nothing = R.zeros_like(R.strided_slice(values, axes=[0], begin=[0], end=[1]))
-    start = R.reshape(R.zeros_like(R.sum(values, axis=[0])), ShapeExpr((ONE, product(sizes[1:]))))
+    values = R.reshape(x, ShapeExpr((product(shape),))) if whole else x
+    factor, term = R.flip(values, axis=axis), R.flip(R.astype(g, dtype_of(x)), axis=axis)
+    begin = R.zeros_like(R.strided_slice(factor, axes=[axis], begin=[0], end=[1]))
 
     def following(t: Expr) -> Expr:
-        return R.concat(Tuple((R.strided_slice(t, axes=[0], begin=[1], end=[2**31 - 1]), nothing)), axis=0)
+        return R.concat(Tuple((begin, R.strided_slice(t, axes=[axis], begin=[0], end=[-1]))), axis=axis)
 
     if bool_attr(call, "exclusive"):
-        behind = following(R.grad.linear_recurrence(values, flow, start, reverse=True))
+        behind = following(R.grad.linear_recurrence(factor, term, axis=axis))
     else:
-        behind = R.grad.linear_recurrence(following(values), flow, start, reverse=True)
-    result = R.reshape(R.cumprod(values, axis=0, exclusive=True) * behind, ShapeExpr(tuple(sizes)))
-    if whole:
-        return [R.reshape(result, ShapeExpr(shape))]
-    return [R.permute_dims(result, axes=[order.index(a) for a in range(len(shape))])]
+        behind = R.grad.linear_recurrence(following(factor), term, axis=axis)
+    result = R.cumprod(values, axis=axis, exclusive=True) * R.flip(behind, axis=axis)
+    return [R.reshape(result, ShapeExpr(shape)) if whole else result]
 
 
+def _recurrence_type(call: Call) -> Type:
+    factor, term = float_tensor(call, 0, "factor"), float_tensor(call, 1, "term")
+    same_dtype(call, factor, term)
+    normal_axis(call, int_attr(call, "axis"), factor.ndim)
+    known, given = dims(factor), dims(term)
+    if known is not None and given is not None and unequal_shapes(known, given):
+        raise fail(call, "E213", f"factor {factor} and term {term} must have one shape", arg=1)
+    return factor
+
+
+def _recurrence(call: Call, factor: te.Tensor, term: te.Tensor) -> te.Tensor:
+    acc_dtype, axis = compute_dtype(factor.data_type), normal_axis(call, int_attr(call, "axis"), factor.ndim)
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
+            return [read(ins[0], i) * old[0] + read(ins[1], i)]
+
+        return scan_lines(outs, axis, Carried([acc_dtype], lambda i: [read(ins[1], i)], step, together=LINES))
+
+    inputs = [cast_tensor(t, acc_dtype, "wide") for t in (factor, term)]
+    return cast_tensor(te.extern(factor.shape, inputs, emit, short_name(call), acc_dtype), factor.data_type, "cast")
+
+
+def _recurrence_ref(factor: np.ndarray, term: np.ndarray, axis: int = 0) -> np.ndarray:
+    kind = np.result_type(term, np.float32)
+    result, factors = np.moveaxis(term.astype(kind), axis, 0).copy(), np.moveaxis(factor.astype(kind), axis, 0)
+    for n in range(1, len(result)):
+        result[n] += factors[n] * result[n - 1]
+    return np.moveaxis(result, 0, axis).astype(term.dtype)
+
+
+linear_recurrence = row(
+    "grad.linear_recurrence",
+    ("factor", "term", attribute("axis", 0)),
+    _recurrence_type,
+    "Returns all values of y[n] = factor[n] * y[n - 1] + term[n] along an axis, with y[-1] = 0.",
+    family="grad",
+    lower=_recurrence,
+    ref=_recurrence_ref,
+    grad=SECOND_DERIVATIVE,
+    samples="f32[4,2,3], f32[4,2,3], axis=each(0, -1); f32[0,2], f32[0,2]; f16[3], f16[3]",
+)
 cumsum = row(
     "cumsum",
     _SCAN,
