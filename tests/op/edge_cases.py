@@ -112,17 +112,6 @@ CASES += [
     ("take", [f(5, 3), i(4, low=-7, high=8)], {"axis": 0}),
     ("index_tensor", [f(4, 5), (i(3, low=-9, high=9),)], {}),
 ]
-CASES += [
-    (
-        "quantize",
-        [
-            np.array([-300, -0.5, 0.5, 1.5, 2.4, 300, NAN, INF], "float32"),
-            np.array(0.5, "float32"),
-            np.array(3, "int8"),
-        ],
-        {},
-    )
-]
 SPOTTED = np.array([[[[NAN, 1, NAN, 2], [-INF, -INF, 3, 3], [-INF, -INF, 3, 3]]]], "float32")
 CASES += [
     ("nn.max_pool2d", [SPOTTED], {"pool_size": 2}),
@@ -145,17 +134,6 @@ for n in ("max", "avg"):
 WITH_ZEROS = np.array([[0.5, 0.0, 0.7, 1.5], [0.0, 2.0, 0.0, 1.0]])
 GRADIENT_CASES = [("prod", [WITH_ZEROS.copy()], {"axis": [1]})]
 GRADIENT_CASES += [("cumprod", [WITH_ZEROS.copy()], how) for how in ({"axis": -1}, {"axis": 1, "exclusive": True}, {})]
-QUANTIZED = np.arange(-6, 6, dtype="int8").reshape(3, 4)
-SCALE, ZERO = np.array([0.3, 0.8, 0.5, 0.6]), np.array([0.5, 0.25, 0.7, 0.4])
-GRADIENT_CASES += [
-    ("dequantize", [QUANTIZED, scale, zero], {"axis": axis, "out_dtype": "float64"})
-    for axis, scale, zero in (
-        (-1, SCALE, ZERO),
-        (0, SCALE[:3], np.zeros(3, "int8")),
-        (1, SCALE[:1], ZERO),
-        (0, SCALE[0:1].reshape(()), ZERO[1:2].reshape(())),
-    )
-]
 GRADIENT_CASES += [("clip", [np.linspace(0.2, 0.9, 9)], {"min": 0.41, "max": 0.6})]
 GRADIENT_CASES += [(n, [np.array([[2.1, 4.3, 3.2]]), np.array([-1.35, -1.1, -1.2])], {}) for n in ("mod", "floor_mod")]
 GRADIENT_CASES += [("floor_divide", [np.array([2.1, 2.3]), np.array([0.91, 0.93])], {})]

@@ -128,7 +128,6 @@ def check_other_sizes(name, mod, arrays):
         ("R.nn.attention(x, w, w)", [(1, 1, 3, 2), (1, 1, 2, 2)]),
         ("R.nn.attention(x, w, w)", [(1, 1, 1, 2), (1, 1, 2, 2)]),
         ("R.nn.group_norm(x, w, w, num_groups=2, channel_axis=1, axes=[2])", [(1, 5, 2), (5,)]),
-        ("R.nn.pixel_shuffle(x, 2)", [(1, 7, 2, 2), (1,)]),
         ("R.reshape(x, (-1, 3))", [(4, 2), (1,)]),
         ("R.reshape(x, (-1, w0))", [(4, 2), (3,)]),
         ("R.median(x)", [(0, 2), (1,)]),

@@ -41,6 +41,62 @@ def test_samples_of_classes():
     )
 
 
+def test_integers_and_back():
+    x, scale, zero = (
+        RNG.uniform(-90, 90, (2, 3, 4)).astype("float32"),
+        np.array([0.1, 0.5, 2], "float32"),
+        np.array([3, 0, -4], "int8"),
+    )
+    x[0, 0, 0], x[0, 1, 0] = np.nan, np.inf
+    wide, step, offset = x.astype("float64"), scale.astype("float64")[:, None], zero.astype("float64")[:, None]
+    wanted = np.clip(np.where(np.isnan(wide), offset, np.round(wide / step) + offset), 0, 255).astype("uint8")
+    np.testing.assert_array_equal(value('R.quantize(a, b, c, axis=1, out_dtype="uint8")', x, scale, zero), wanted)
+    wanted = np.clip(np.round(wide / 0.25), -128, 127)
+    one = np.array([0.25], "float32"), np.array(0, "int8")
+    np.testing.assert_array_equal(value("R.quantize(a, b, c)", np.nan_to_num(x), *one), np.nan_to_num(wanted))
+    ints = RNG.integers(-128, 128, (3, 4)).astype("int8")
+    made = value('R.dequantize(a, b, c, axis=0, out_dtype="float16")', ints, scale, zero)
+    np.testing.assert_allclose(made, ((ints - offset) * step).astype("float16"))
+    with pytest.raises(UnityError, match="integer type"):
+        value('R.quantize(a, b, c, out_dtype="float32")', x, *one)
+    with pytest.raises(UnityError, match="vector along axis 5"):
+        value("R.quantize(a, b, c, axis=5)", x, scale, zero)
+
+
+def test_channels_and_sequences():
+    torch = pytest.importorskip("torch")
+    f, x = torch.nn.functional, RNG.standard_normal((2, 8, 3, 2)).astype("float32")
+    slopes = RNG.standard_normal(8).astype("float32")
+    for alpha in (slopes, slopes[:1]):
+        np.testing.assert_allclose(
+            value("R.nn.prelu(a, b)", x, alpha), f.prelu(torch.tensor(x), torch.tensor(alpha)).numpy()
+        )
+    made = value("R.nn.pixel_shuffle(a, 2)", x)
+    np.testing.assert_array_equal(made, f.pixel_shuffle(torch.tensor(x), 2).numpy())
+    np.testing.assert_array_equal(value("R.nn.pixel_shuffle(a, upscale_factor=2)", x[0]), made[0])
+    with pytest.raises(UnityError, match="do not divide by 3"):
+        value("R.nn.pixel_shuffle(a, 3)", x)
+    labels = RNG.uniform(size=x.shape).astype("float32")
+    wanted = -(x.astype("float64") * labels).sum() / 2
+    np.testing.assert_allclose(value("R.nn.cross_entropy_with_logits(a, b)", x, labels), wanted, rtol=1e-5)
+    np.testing.assert_allclose(
+        value("R.nn.cross_entropy_with_logits(a, b)", slopes, slopes), -(slopes**2).sum(), rtol=1e-5
+    )
+    lengths, rows = np.array([0, 2, 9]), RNG.standard_normal((3, 4, 2))
+    turned = np.stack([rows[0], rows[1][[1, 0, 2, 3]], rows[2][::-1]])
+    np.testing.assert_array_equal(value("R.reverse_sequence(a, b)", rows, lengths), turned)
+    made = value("R.reverse_sequence(a, b, seq_axis=0, batch_axis=1)", rows.swapaxes(0, 1), lengths.astype("int32"))
+    np.testing.assert_array_equal(made, turned.swapaxes(0, 1))
+
+
+def test_combinations_of_tensor_expressions():
+    x, alpha = unity.te.placeholder((2, 3), name="x"), unity.te.placeholder((3,), name="alpha")
+    func = unity.te.create_prim_func([x, alpha, unity.topi.nn.prelu(x, alpha)])
+    given, made = RNG.standard_normal((2, 3)).astype("float32"), np.zeros((2, 3), "float32")
+    run(unity.IRModule({"main": func}), "main", given, np.full(3, 0.5, "float32"), made)
+    np.testing.assert_allclose(made, np.where(given > 0, given, given / 2))
+
+
 def test_backward_steps():
     torch = pytest.importorskip("torch")
 

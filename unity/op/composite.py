@@ -12,11 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.expr import Call, IntImm, Tuple
+from ..ffi.dtype import DataType
+from ..ir.build import const
+from ..ir.expr import IntImm, ShapeExpr, Tuple
 from ..ir.op import OPS
+from ..ir.relation import dims, indivisible, unequal_shapes
 from ..ir.types import Expr, TensorType
 from ..support.errors import TypeRuleError
 from .common.table import R, constant
+from .common.type_rules import ONE
 
 
 def linear(data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: str | None = None) -> Expr:
@@ -60,7 +64,90 @@ def multinomial_from_uniform(prob: Expr, uniform_sample: Expr, sample_indices: E
     return R.sum(R.astype(below, dtype), axis=[1], keepdims=True)
 
 
-def _gradient(call: Call, flow: Expr) -> Expr:
+def _per_channel(data: Expr, param: Expr, axis: int) -> Expr:
+    """A scalar, or a vector along an axis of ``data``, in a shape that is broadcast to that of ``data``."""
+    own, rank = dims(param.ty), data.ty.ndim if isinstance(data.ty, TensorType) else -1
+    if own is None or len(own) > 1 or rank < 0 or (own and not -max(rank, 1) <= axis < max(rank, 1)):
+        raise TypeRuleError("E212", f"expected a scalar or a vector along axis {axis} of {data.ty}, got {param.ty}")
+    return (
+        R.reshape(param, ShapeExpr(tuple([own[0] if a == axis % rank else ONE for a in range(rank)])))
+        if own and rank
+        else param
+    )
+
+
+def _wide(x: Expr) -> Expr:
+    return R.astype(x, "float64")
+
+
+def quantize(data: Expr, scale: Expr, zero_point: Expr, axis: int = -1, out_dtype: str = "int8") -> Expr:
+    """``round(data / scale) + zero_point``, clipped to the range of ``out_dtype``; NaN gives zero_point.
+
+    Shapes: scale and zero_point are scalars or vectors along ``axis``.
+    """
+    if not DataType(out_dtype).is_integral or DataType(out_dtype).is_bool:
+        raise TypeRuleError("E214", f"out_dtype must be an integer type, got {out_dtype}")
+    step, offset = [_wide(_per_channel(data, p, axis)) for p in (scale, zero_point)]
+    value = R.round(_wide(data) / step) + offset
+    limits = np.iinfo(out_dtype)
+    value = R.clip(R.where(R.isnan(value), offset, value), min=float(limits.min), max=float(limits.max))
+    return R.astype(value, out_dtype)
+
+
+def dequantize(data: Expr, scale: Expr, zero_point: Expr, axis: int = -1, out_dtype: str = "float32") -> Expr:
+    """``(data - zero_point) * scale``. Shapes: scale and zero_point are scalars or vectors along ``axis``."""
+    if not DataType(out_dtype).is_float:
+        raise TypeRuleError("E214", f"out_dtype must be a float type, got {out_dtype}")
+    step, offset = [_wide(_per_channel(data, p, axis)) for p in (scale, zero_point)]
+    return R.astype((_wide(data) - offset) * step, out_dtype)
+
+
+def prelu(data: Expr, alpha: Expr, axis: int = 1) -> Expr:
+    """``data`` where it is positive, else times the slope of its channel. Shapes: alpha is (channels,) or (1,)."""
+    return R.where(R.greater(data, 0.0), data, data * _per_channel(data, alpha, axis))
+
+
+def pixel_shuffle(data: Expr, upscale_factor: int) -> Expr:
+    """Channels rearranged into blocks of pixels: (..., c * r * r, h, w) to (..., c, h * r, w * r)."""
+    known, r = dims(data.ty), upscale_factor
+    if known is None or len(known) < 3 or r < 1 or indivisible(known[-3], const(r * r, "int64")):
+        raise TypeRuleError("E213", f"the channels of {data.ty} do not divide by {r} * {r}")
+    *lead, channels, height, width = known
+    rank, each, factor = len(lead), channels // (r * r), const(r, "int64")
+    apart = R.reshape(data, ShapeExpr((*lead, each, factor, factor, height, width)))
+    order = [*range(rank + 1), rank + 3, rank + 1, rank + 4, rank + 2]
+    return R.reshape(R.permute_dims(apart, axes=order), ShapeExpr((*lead, each, height * r, width * r)))
+
+
+def cross_entropy_with_logits(predictions: Expr, labels: Expr) -> Expr:
+    """``-sum(predictions * labels)``, divided by the size of the first axis if there are several."""
+    known, wanted = dims(predictions.ty), dims(labels.ty)
+    if known is None or wanted is None or not known or unequal_shapes(known, wanted):
+        raise TypeRuleError(
+            "E213", f"predictions {predictions.ty} and labels {labels.ty} must have one shape of rank 1 or more"
+        )
+    lines = (
+        R.sum(predictions * labels, axis=list(range(1, len(known)))) if len(known) > 1 else R.sum(predictions * labels)
+    )
+    return -R.mean(lines) if len(known) > 1 else -lines
+
+
+def reverse_sequence(data: Expr, seq_lengths: Expr, seq_axis: int = 1, batch_axis: int = 0) -> Expr:
+    """The first ``seq_lengths[b]`` elements of each sequence in reverse; a length beyond the axis reverses all of it.
+
+    Shapes: seq_lengths is (sequences,), of integers.
+    """
+    known = dims(data.ty)
+    if known is None or seq_axis % len(known) == batch_axis % len(known):
+        raise TypeRuleError("E214", f"{data.ty} has no axes {seq_axis} and {batch_axis} for elements and sequences")
+    line = R.arange(known[seq_axis], dtype="int64")
+    index = _per_channel(data, line, seq_axis)
+    length = R.minimum(_per_channel(data, R.astype(seq_lengths, "int64"), batch_axis), R.sum(R.ones_like(line)))
+    index = R.where(R.less(index, length), length - 1 - index, index)
+    return R.gather_elements(data, R.broadcast_to(index, ShapeExpr(known)), axis=seq_axis)
+
+
+def _gradient(call: Any, flow: Expr) -> Expr:
     """The gradient of the first argument of a call."""
     rule: Any = OPS[call.op_name].grad
     return rule(call, flow)[0]  # type: ignore[no-any-return]
@@ -120,8 +207,21 @@ def avg_pool2d_backward(
     return _pool_backward("avg_pool2d", output_grad, data, layout, out_layout, windows)
 
 
-COMPOSITES: dict[str, Callable[..., Expr]] = {
-    **{f"R.{f.__name__}": f for f in (linear, masked_fill, hamming_window, eye_like, multinomial_from_uniform)},
-    **{f"R.grad.{f.__name__}": f for f in (take_backward, nll_loss_backward, max_pool2d_backward, avg_pool2d_backward)},
+_GROUPS: dict[str, tuple[Callable[..., Expr], ...]] = {
+    "R": (
+        linear,
+        masked_fill,
+        hamming_window,
+        eye_like,
+        multinomial_from_uniform,
+        quantize,
+        dequantize,
+        reverse_sequence,
+    ),
+    "R.nn": (prelu, pixel_shuffle, cross_entropy_with_logits),
+    "R.grad": (take_backward, nll_loss_backward, max_pool2d_backward, avg_pool2d_backward),
+}
+COMPOSITES = {
+    f"{group}.{function.__name__}": function for group, functions in _GROUPS.items() for function in functions
 }
 """Combinations by script name."""

@@ -261,7 +261,7 @@ def cumsum(data: Any, axis: Any = None, dtype: Any = None, exclusive: builtins.b
     """Returns the cumulative sum along an axis."""
 
 def dequantize(data: Any, scale: Any, zero_point: Any, axis: Any = -1, out_dtype: builtins.str = "float32") -> Any:
-    """Returns (data - zero_point) * scale."""
+    """``(data - zero_point) * scale``. Shapes: scale and zero_point are scalars or vectors along ``axis``."""
 
 def divide(x1: Any, x2: Any) -> Any:
     """Returns x1 / x2 of floats."""
@@ -488,7 +488,7 @@ def prod(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
     """Returns the product over the axes; bool is counted in int64."""
 
 def quantize(data: Any, scale: Any, zero_point: Any, axis: Any = -1, out_dtype: builtins.str = "int8") -> Any:
-    """Returns round(data / scale) + zero_point, clipped to the range of out_dtype; NaN gives zero_point."""
+    """``round(data / scale) + zero_point``, clipped to the range of ``out_dtype``; NaN gives zero_point."""
 
 def reinterpret(x: Any, dtype: Any) -> Any:
     """Reads the bytes of x as another data type; the last axis grows or shrinks with the element size."""
@@ -500,7 +500,7 @@ def reshape(x: Any, shape: Any) -> Any:
     """Returns the elements in row-major order in another shape."""
 
 def reverse_sequence(data: Any, seq_lengths: Any, seq_axis: Any = 1, batch_axis: Any = 0) -> Any:
-    """Reverses the first seq_lengths[b] elements of each sequence; a length beyond the axis reverses all of it."""
+    """The first ``seq_lengths[b]`` elements of each sequence in reverse; a length beyond the axis reverses all of it."""
 
 def right_shift(x1: Any, x2: Any) -> Any:
     """Shifts x1 right by x2 bits, keeping the sign; 0 or -1 where x2 is negative or at least the width."""
@@ -1086,7 +1086,7 @@ class nn:
 
     @staticmethod
     def cross_entropy_with_logits(predictions: Any, labels: Any) -> Any:
-        """Returns -sum(predictions * labels), divided by the size of the first axis if there are several."""
+        """``-sum(predictions * labels)``, divided by the size of the first axis if there are several."""
 
     @staticmethod
     def dropout(data: Any, rate: Any = 0.5) -> Any:
@@ -1250,11 +1250,11 @@ class nn:
 
     @staticmethod
     def pixel_shuffle(data: Any, upscale_factor: Any) -> Any:
-        """Rearranges channels into blocks of pixels: (..., c * r * r, h, w) to (..., c, h * r, w * r)."""
+        """Channels rearranged into blocks of pixels: (..., c * r * r, h, w) to (..., c, h * r, w * r)."""
 
     @staticmethod
     def prelu(data: Any, alpha: Any, axis: Any = 1) -> Any:
-        """Returns x if positive, else x times the slope of its channel."""
+        """``data`` where it is positive, else times the slope of its channel. Shapes: alpha is (channels,) or (1,)."""
 
     @staticmethod
     def relu(data: Any) -> Any:

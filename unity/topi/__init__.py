@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 from .. import te
@@ -17,7 +18,7 @@ from ..ir.op import OPS
 from ..ir.relation import tensor_type
 from ..ir.types import Expr, PrimType, ShapeType
 from ..op import OPERATORS
-from ..op.common.table import Operator
+from ..op.composite import COMPOSITES
 from ..support.arguments import public
 from ..support.errors import TypeRuleError
 from ..te.tensor import OPERATIONS
@@ -47,10 +48,14 @@ class _Arguments:
             return Tuple(tuple(fields)) if fields and all([f in self.tensors for f in fields]) else tuple(fields)
         return value
 
-    def to_te(self, value: Expr, scalars: bool) -> Any:
-        """The value that a lowering receives for an argument of the call."""
+    def to_te(self, value: Expr, scalars: bool = False) -> Any:
+        """The value that a lowering receives for an argument of the call; of a call what it computes."""
         if isinstance(value, Var) and value in self.tensors:
             return self.tensors[value]
+        if type(value) is Call:
+            info = OPS[value.op_name]
+            assert callable(info.lower)
+            return info.lower(value, *[self.to_te(a, info.scalars_from is not None) for a in value.args])
         if type(value) is Tuple:
             return [self.to_te(f, scalars) for f in value.fields]
         if isinstance(value.ty, ShapeType):
@@ -64,22 +69,20 @@ class _Arguments:
         return value
 
 
-def _function(operator: Operator) -> Callable[..., Any]:
-    info = operator.info
-    names = [p.name for p in info.params]
+def _function(name: str, operator: Callable[..., Expr], names: list[str], doc: str) -> Callable[..., Any]:
+    """The operator, or the combination of operators, on te.Tensors."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         arguments = _Arguments()
-        made: Call = operator(
-            *[arguments.to_expr(a) for a in args],
-            **{_tvm_argument(names, k): arguments.to_expr(v) for k, v in kwargs.items()},
+        return arguments.to_te(
+            operator(
+                *[arguments.to_expr(a) for a in args],
+                **{_tvm_argument(names, k): arguments.to_expr(v) for k, v in kwargs.items()},
+            )
         )
-        assert callable(info.lower)
-        scalars = info.scalars_from is not None
-        return info.lower(made, *[arguments.to_te(a, scalars) for a in made.args])
 
-    call.__name__ = call.__qualname__ = info.name.split(".")[-1]
-    call.__doc__ = f"``{info.name}`` of te.Tensors: {info.doc}"
+    call.__name__ = call.__qualname__ = name.split(".")[-1]
+    call.__doc__ = f"``{name}`` of te.Tensors: {doc}"
     return call
 
 
@@ -145,7 +148,12 @@ def _named(source: str) -> Callable[..., Any]:
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name[2:]: _function(operator) for name, operator in OPERATORS.items() if callable(OPS[name].lower)
+    name[2:]: _function(name, operator, [p.name for p in OPS[name].params], OPS[name].doc)
+    for name, operator in OPERATORS.items()
+    if callable(OPS[name].lower)
+} | {
+    name[2:]: _function(name, function, [*signature(function).parameters], function.__doc__ or "")
+    for name, function in COMPOSITES.items()
 }
 _EXTRA: dict[str, Callable[..., Any]] = {
     **orders(_FUNCTIONS),

@@ -1,4 +1,4 @@
-"""Reading and writing by tuples of indices (gather_nd, scatter_nd), writing slices, reversing sequences, grids of vectors.
+"""Reading and writing by tuples of indices (gather_nd, scatter_nd), writing slices, grids of vectors.
 
 Indices follow index.py: below 0 counts from the end, outside is clamped; the last of several writes to an element wins.
 """
@@ -261,55 +261,6 @@ slice_scatter = row(
     ref=_slice_ref,
     grad=_slice_grad,
     samples="f32[6,3], f32[2,3], 1, 5, 2; f32[3,6], f32[3,2], -2, 100, axis=-1; i32[4], i32[0], 3, 1",
-)
-
-
-def _reverse_type(call: Call) -> Type:
-    x, lengths = tensor_arg(call, 0, "data"), index_tensor(call, 1, "seq_lengths", 1)
-    along = normal_axis(call, int_attr(call, "seq_axis"), x.ndim, "seq_axis")
-    batch = normal_axis(call, int_attr(call, "batch_axis"), x.ndim, "batch_axis")
-    if along == batch:
-        raise fail(call, "E214", f"seq_axis and batch_axis are both {along}")
-    known, count = dims(x), dims(lengths)
-    if known is not None and count is not None and unequal(known[batch], count[0]):
-        raise fail(call, "E213", f"{count[0]} lengths for a batch of {known[batch]}", arg=1)
-    return x
-
-
-def _reverse(call: Call, x: te.Tensor, lengths: te.Tensor) -> te.Tensor:
-    along = normal_axis(call, int_attr(call, "seq_axis"), x.ndim)
-    batch = normal_axis(call, int_attr(call, "batch_axis"), x.ndim)
-
-    def body(*i: te.Value) -> te.Value:
-        length = te.minimum(lengths[i[batch]].astype("int64"), te.Value(x.shape[along]))
-        index = te.select(i[along] < length, length - 1 - i[along], i[along])
-        return x[[index if a == along else v for a, v in enumerate(i)]]
-
-    return te.compute(x.shape, body, "reverse_sequence")
-
-
-def _reverse_ref(x: np.ndarray, lengths: np.ndarray, seq_axis: int = 1, batch_axis: int = 0) -> np.ndarray:
-    result = np.moveaxis(x.copy(), (batch_axis, seq_axis), (0, 1))
-    for n, length in enumerate(lengths):
-        result[n, : max(int(length), 0)] = result[n, : max(int(length), 0)][::-1].copy()
-    return np.moveaxis(result, (0, 1), (batch_axis, seq_axis))
-
-
-reverse_sequence = row(
-    "reverse_sequence",
-    (
-        "data",
-        "seq_lengths: length of each sequence, integers (sequences,)",
-        attribute("seq_axis", 1, doc="the axis along a sequence"),
-        attribute("batch_axis", 0, doc="the axis that numbers the sequences"),
-    ),
-    _reverse_type,
-    "Reverses the first seq_lengths[b] elements of each sequence; a length beyond the axis reverses all of it.",
-    family="manipulate",
-    lower=_reverse,
-    ref=_reverse_ref,
-    grad=lambda call, g: [R.reverse_sequence(g, call.args[1], **call.attrs), None],
-    samples="f32[3,4,2], i32([0,3,9]); f32[4,2], i64([1,4]), seq_axis=0, batch_axis=1",
 )
 
 

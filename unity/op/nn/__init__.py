@@ -3,7 +3,6 @@
 from . import (
     activations,
     attention,
-    channel,
     channel_norm,
     conv,
     conv_transpose,
@@ -12,7 +11,6 @@ from . import (
     norm,
     pool,
     pool_indices,
-    quantization,
     recurrent,
     resize,
     sample,

@@ -1,4 +1,4 @@
-"""Losses: negative log likelihood and cross entropy. Sums of 16-bit floats are taken in float32.
+"""Losses: negative log likelihood. Sums of 16-bit floats are taken in float32.
 
 A target below 0 counts from the end and one outside is clamped, as everywhere (``op/manipulate/index.py``); the ignored one
 counts nothing.
@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ir import build
 from ...ir.expr import Call
 from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ...ir.types import Expr, TensorType, Type
-from ..common.gradients import dtype_of, number_like, operand_shape, operand_sizes
+from ..common.gradients import dtype_of, number_like, operand_shape
 from ..common.lowering import cast_tensor, result_dtype, upcast
 from ..common.table import R, attribute, constant, optional, rows
 from ..common.type_rules import attr, choice_attr, fail, float_tensor, int_attr, same_dtype
-from ..elementwise.unary import in_float32
 from ..manipulate.index import check_indexable, clamp_index, in_range, index_tensor
 from ..reduction.reduce import reduce_tensor
 
@@ -140,44 +138,4 @@ nll_loss = row(
     samples="f32[4,3], i64([0,2,-100,1]), f32[3](0.2,2), reduction=each('mean', 'sum', 'none'); "
     "f32[2,3,2,2], i32[2,2,2](0,3), reduction=each('mean', 'none'), ignore_index=1; "
     "f32[3], i32(2); f32[2,3], i64([-100,-100])",
-)
-
-
-def _entropy_type(call: Call) -> Type:
-    x, labels = float_tensor(call, 0, "predictions"), float_tensor(call, 1, "labels")
-    dtype = same_dtype(call, x, labels)
-    known, wanted = dims(x), dims(labels)
-    if x.ndim == 0 or (known is not None and wanted is not None and unequal_shapes(known, wanted)):
-        raise fail(call, "E213", f"predictions {x} and labels {labels} must have one shape of rank 1 or more")
-    return tensor_type((), dtype, vdevice=x.vdevice)
-
-
-def _entropy(call: Call, x: te.Tensor, labels: te.Tensor) -> te.Tensor:
-    product = te.compute(x.shape, lambda *i: upcast(x[i]) * upcast(labels[i]), "product")
-    total = reduce_tensor(product, list(range(x.ndim)), False, te.sum, lambda v, _: v, "total")
-    batch = te.Value(build.cast(x.shape[0], total.data_type)) if x.ndim > 1 else te.const(1, total.dtype)
-    result = te.compute((), lambda: 0 - total[()] / batch, "cross_entropy")
-    return cast_tensor(result, result_dtype(call), "cross_entropy_cast")
-
-
-def _entropy_ref(predictions: np.ndarray, labels: np.ndarray) -> Any:
-    total = -np.sum(predictions.astype(np.float64) * labels).astype(predictions.dtype)
-    return total / predictions.dtype.type(predictions.shape[0]) if predictions.ndim > 1 else total
-
-
-def _entropy_grad(call: Call, g: Expr) -> list[Any]:
-    x, labels = call.args
-    scale = -(g / float(operand_sizes(call, x)[0]) if len(operand_shape(call, x)) > 1 else g)
-    return [labels * scale, x * scale]
-
-
-cross_entropy_with_logits = row(
-    "nn.cross_entropy_with_logits",
-    ("predictions: log probabilities", "labels: probabilities, in the shape of predictions"),
-    _entropy_type,
-    "Returns -sum(predictions * labels), divided by the size of the first axis if there are several.",
-    lower=_entropy,
-    ref=in_float32(_entropy_ref),
-    grad=_entropy_grad,
-    samples="f32[3,4], f32[3,4]; f32[4], f32[4]; f16[3,4], f16[3,4]",
 )
