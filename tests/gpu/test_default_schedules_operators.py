@@ -36,7 +36,7 @@ SHOWN = [
     "abs",
     "add",
     "argmax",
-    "bucketize",
+    "searchsorted",
     "collapse_sum_to",
     "concat",
     "cumsum",

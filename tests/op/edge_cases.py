@@ -96,7 +96,6 @@ for kind in ("int8", "uint8", "int16", "uint32", "uint64", "float64"):
     ]
 for right in FEW:
     CASES += [
-        ("bucketize", [np.array([[-2, -1, 0.25], [0, NAN, 9]], "float32"), SPECIAL[:3].copy()], {"right": right}),
         ("searchsorted", [np.array([1, 2, NAN, NAN], "float32"), np.array([NAN, 2, 5], "float32")], {"right": right}),
     ]
 

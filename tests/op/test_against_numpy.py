@@ -101,7 +101,7 @@ def test_every_row_is_complete():
             assert callable(part) or len(part.split()) > 1, name
 
 
-NEEDS_SIZES = {"squeeze", "gather_nd", "scatter_nd", "collapse_sum_to", "collapse_sum_like"}
+NEEDS_SIZES = {"squeeze", "gather_nd", "scatter_nd", "collapse_sum_to"}
 """Operators whose first sample needs sizes that are known when it is compiled."""
 
 

@@ -45,13 +45,6 @@ def test_grid_sample(method, padding, corners):
     same(made, expected)
 
 
-@pytest.mark.parametrize("corners", [True, False])
-def test_affine_grid(corners):
-    data = f(2, 2, 3)
-    expected = torch.nn.functional.affine_grid(torch.tensor(data), [2, 1, 3, 4], corners)
-    same(OPS["R.image.affine_grid"].ref(data, (3, 4), corners), expected.permute(0, 3, 1, 2))
-
-
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_conv_transpose(rank):
     x, w = f(2, 4, *[5, 3, 4][:rank]), f(4, 2, *[3, 2, 2][:rank])

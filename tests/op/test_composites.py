@@ -89,6 +89,30 @@ def test_channels_and_sequences():
     np.testing.assert_array_equal(made, turned.swapaxes(0, 1))
 
 
+def test_grids_of_affine_maps():
+    torch = pytest.importorskip("torch")
+    for n, sizes in ((2, (3, 4)), (2, (1, 5)), (3, (2, 3, 4))):
+        maps = RNG.standard_normal((2, n, n + 1)).astype("float32")
+        for corners in (True, False):
+            wanted = torch.nn.functional.affine_grid(torch.tensor(maps), [2, 1, *sizes], corners).movedim(-1, 1)
+            made = value(f"R.image.affine_grid(a, {sizes}, align_corners={corners})", maps)
+            np.testing.assert_allclose(made, wanted.numpy(), rtol=1e-5, atol=1e-6)
+    with pytest.raises(UnityError, match="data must be"):
+        value("R.image.affine_grid(a, (3, 4))", maps)
+
+
+def test_short_combinations():
+    x, y = RNG.standard_normal((2, 3, 4)), RNG.standard_normal(3)
+    np.testing.assert_array_equal(value("R.nn.batch_flatten(a)", x), x.reshape(2, 12))
+    np.testing.assert_array_equal(value("R.outer(a, b)", y, y[:2]), np.outer(y, y[:2]))
+    np.testing.assert_allclose(value("R.collapse_sum_like(a, b)", x, np.zeros((1, 4))), x.sum((0, 1))[None])
+    np.testing.assert_array_equal(value('R.wrap_param(a, dtype="float16")', x), x.astype("float16"))
+    edges = np.array([-1, 0, 0, 0.5])
+    for right in (True, False):
+        wanted = np.searchsorted(edges, y, "right" if right else "left")
+        np.testing.assert_array_equal(value(f"R.bucketize(a, b, out_int32=True, right={right})", y, edges), wanted)
+
+
 def test_combinations_of_tensor_expressions():
     x, alpha = unity.te.placeholder((2, 3), name="x"), unity.te.placeholder((3,), name="alpha")
     func = unity.te.create_prim_func([x, alpha, unity.topi.nn.prelu(x, alpha)])

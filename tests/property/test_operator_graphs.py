@@ -52,7 +52,7 @@ from op_cases import CASES, Shape
 COUNT = 12 * TIMES
 I64 = prim_type("int64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-SORTED = ("searchsorted", "bucketize", "nn.grouped_matmul")
+SORTED = ("searchsorted", "nn.grouped_matmul")
 """Operators of sorted data, which data of another size are not."""
 USED = [case for case in CASES if callable(OPS[f"R.{case[0]}"].lower)]
 

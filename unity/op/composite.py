@@ -20,21 +20,36 @@ from ..ir.relation import dims, indivisible, unequal_shapes
 from ..ir.types import Expr, TensorType
 from ..support.errors import TypeRuleError
 from .common.table import R, constant
-from .common.type_rules import ONE
+from .common.type_rules import ONE, product
+
+COMPOSITES: dict[str, Callable[..., Expr]] = {}
+"""Combinations by script name."""
 
 
+def _combination(group: str) -> Callable[[Callable[..., Expr]], Callable[..., Expr]]:
+    """Enter a function under its name in a group."""
+
+    def enter(function: Callable[..., Expr]) -> Callable[..., Expr]:
+        return COMPOSITES.setdefault(f"{group}.{function.__name__}", function)
+
+    return enter
+
+
+@_combination("R")
 def linear(data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: str | None = None) -> Expr:
     """``data @ weight.T + bias``: what torch calls linear. Shapes: (..., k), (n, k), (n,) -> (..., n)."""
     product = R.matmul(data, R.permute_dims(weight), out_dtype=out_dtype)
     return product if bias is None else R.add(product, bias)
 
 
+@_combination("R")
 def masked_fill(x: Expr, mask: Expr, value: Any) -> Expr:
     """``value`` where the mask is true, else ``x``. Shapes: those of ``x`` and the mask broadcast together."""
     dtype = x.ty.dtype if isinstance(x.ty, TensorType) else None
     return R.where(mask, R.full_like(x, value if isinstance(value, Expr) else constant(value, dtype)), x)
 
 
+@_combination("R")
 def hamming_window(
     window_size: Any, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, dtype: str = "float32"
 ) -> Expr:
@@ -47,12 +62,14 @@ def hamming_window(
     return constant(np.ones(1) if size == 1 else values, dtype)
 
 
+@_combination("R")
 def eye_like(x: Expr, k: int = 0, dtype: str | None = None) -> Expr:
     """A matrix in the shape of ``x`` with ones on diagonal k and zeros elsewhere, in the data type of ``x`` unless one is given."""
     ones = R.ones_like(x, dtype=dtype)
     return R.triu(R.tril(ones, k=k), k=k)
 
 
+@_combination("R")
 def multinomial_from_uniform(prob: Expr, uniform_sample: Expr, sample_indices: Expr, dtype: str = "int64") -> Expr:
     """The first class of a row of ``prob`` whose cumulative probability exceeds the uniform sample.
 
@@ -80,6 +97,7 @@ def _wide(x: Expr) -> Expr:
     return R.astype(x, "float64")
 
 
+@_combination("R")
 def quantize(data: Expr, scale: Expr, zero_point: Expr, axis: int = -1, out_dtype: str = "int8") -> Expr:
     """``round(data / scale) + zero_point``, clipped to the range of ``out_dtype``; NaN gives zero_point.
 
@@ -94,6 +112,7 @@ def quantize(data: Expr, scale: Expr, zero_point: Expr, axis: int = -1, out_dtyp
     return R.astype(value, out_dtype)
 
 
+@_combination("R")
 def dequantize(data: Expr, scale: Expr, zero_point: Expr, axis: int = -1, out_dtype: str = "float32") -> Expr:
     """``(data - zero_point) * scale``. Shapes: scale and zero_point are scalars or vectors along ``axis``."""
     if not DataType(out_dtype).is_float:
@@ -102,11 +121,13 @@ def dequantize(data: Expr, scale: Expr, zero_point: Expr, axis: int = -1, out_dt
     return R.astype((_wide(data) - offset) * step, out_dtype)
 
 
+@_combination("R.nn")
 def prelu(data: Expr, alpha: Expr, axis: int = 1) -> Expr:
     """``data`` where it is positive, else times the slope of its channel. Shapes: alpha is (channels,) or (1,)."""
     return R.where(R.greater(data, 0.0), data, data * _per_channel(data, alpha, axis))
 
 
+@_combination("R.nn")
 def pixel_shuffle(data: Expr, upscale_factor: int) -> Expr:
     """Channels rearranged into blocks of pixels: (..., c * r * r, h, w) to (..., c, h * r, w * r)."""
     known, r = dims(data.ty), upscale_factor
@@ -119,6 +140,7 @@ def pixel_shuffle(data: Expr, upscale_factor: int) -> Expr:
     return R.reshape(R.permute_dims(apart, axes=order), ShapeExpr((*lead, each, height * r, width * r)))
 
 
+@_combination("R.nn")
 def cross_entropy_with_logits(predictions: Expr, labels: Expr) -> Expr:
     """``-sum(predictions * labels)``, divided by the size of the first axis if there are several."""
     known, wanted = dims(predictions.ty), dims(labels.ty)
@@ -132,6 +154,7 @@ def cross_entropy_with_logits(predictions: Expr, labels: Expr) -> Expr:
     return -R.mean(lines) if len(known) > 1 else -lines
 
 
+@_combination("R")
 def reverse_sequence(data: Expr, seq_lengths: Expr, seq_axis: int = 1, batch_axis: int = 0) -> Expr:
     """The first ``seq_lengths[b]`` elements of each sequence in reverse; a length beyond the axis reverses all of it.
 
@@ -147,17 +170,84 @@ def reverse_sequence(data: Expr, seq_lengths: Expr, seq_axis: int = 1, batch_axi
     return R.gather_elements(data, R.broadcast_to(index, ShapeExpr(known)), axis=seq_axis)
 
 
+@_combination("R")
+def outer(x1: Expr, x2: Expr) -> Expr:
+    """The product of each element of one vector with each of another."""
+    return R.expand_dims(x1, [1]) * R.expand_dims(x2, [0])
+
+
+@_combination("R.nn")
+def batch_flatten(data: Expr) -> Expr:
+    """``data`` reshaped to two axes, the first one kept."""
+    known = dims(data.ty)
+    if not known:
+        raise TypeRuleError("E212", f"expected at least one axis of known size, got {data.ty}")
+    return R.reshape(data, ShapeExpr((known[0], product(known[1:]))))
+
+
+@_combination("R")
+def collapse_sum_like(data: Expr, collapse_target: Expr) -> Expr:
+    """``data`` summed to the shape of another tensor, as collapse_sum_to does."""
+    known = dims(collapse_target.ty)
+    if known is None:
+        raise TypeRuleError("E218", f"the shape of {collapse_target.ty} is not known", help="name it with R.match_cast")
+    return R.collapse_sum_to(data, ShapeExpr(known))
+
+
+@_combination("R")
+def wrap_param(data: Expr, dtype: str = "float32") -> Expr:
+    """A weight converted to a data type."""
+    return R.astype(data, dtype)
+
+
+@_combination("R")
+def bucketize(input_tensor: Expr, boundaries: Expr, out_int32: bool = False, right: bool = False) -> Expr:
+    """For each value the number of boundaries below it. Shapes: boundaries is a vector in rising order."""
+    return R.searchsorted(boundaries, input_tensor, right=right, out_int32=out_int32)
+
+
+@_combination("R.image")
+def affine_grid(data: Expr, size: Any, align_corners: bool = True) -> Expr:
+    """The sampling grid of an image or volume of a size under affine maps; coordinates run from -1 to 1.
+
+    Shapes: (batch, n, n + 1) and n sizes -> (batch, n, *sizes); coordinates are x then y, or x, y and z.
+    """
+    extents = list(
+        size.values if isinstance(size, ShapeExpr) else [const(s, "int64") if isinstance(s, int) else s for s in size]
+    )
+    known, count = dims(data.ty), len(extents)
+    wanted = (const(count, "int64"), const(count + 1, "int64"))
+    if not isinstance(data.ty, TensorType) or known is None or len(known) != 3 or unequal_shapes(known[1:], wanted):
+        raise TypeRuleError("E213", f"data must be (batch, {count}, {count + 1}) for {count} sizes, got {data.ty}")
+    kind = "float64" if data.ty.dtype is not None and data.ty.dtype.name == "float64" else "float32"
+    lines = []
+    for axis, extent in enumerate(extents):
+        index = _wide(R.arange(extent, dtype="int64"))
+        steps = R.sum(R.ones_like(index))
+        if align_corners:
+            place = R.where(R.greater(steps, 1.0), index * 2.0 / R.maximum(steps - 1.0, 1.0) - 1.0, 0.0)
+        else:
+            place = (index * 2.0 + 1.0) / steps - 1.0
+        spread = R.reshape(place, ShapeExpr(tuple([extent if a == axis else ONE for a in range(count)])))
+        lines.append(R.astype(R.broadcast_to(spread, ShapeExpr(tuple(extents))), kind))
+    points = R.reshape(R.stack(Tuple((*lines[::-1], R.ones_like(lines[0])))), ShapeExpr((wanted[1], product(extents))))
+    grid = R.matmul(R.astype(data, kind), points)
+    return R.astype(R.reshape(grid, ShapeExpr((*known[:2], *extents))), data.ty.dtype or kind)
+
+
 def _gradient(call: Any, flow: Expr) -> Expr:
     """The gradient of the first argument of a call."""
     rule: Any = OPS[call.op_name].grad
     return rule(call, flow)[0]  # type: ignore[no-any-return]
 
 
+@_combination("R.grad")
 def take_backward(output_grad: Expr, x: Expr, indices: Expr, axis: int = 0) -> Expr:
     """The gradient of take with respect to ``x``."""
     return _gradient(R.take(x, indices, axis=axis), output_grad)
 
 
+@_combination("R.grad")
 def nll_loss_backward(
     output_grad: Expr, predictions: Expr, targets: Expr, weights: Expr | None = None, reduction: str = "mean",
     ignore_index: int = -100,
@@ -175,6 +265,7 @@ def _pool_backward(
     return _gradient(getattr(R.nn, name)(data, **windows), flow)
 
 
+@_combination("R.grad")
 def max_pool2d_backward(
     output_grad: Expr, data: Expr, pool_size: Any = (1, 1), strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
     ceil_mode: bool = False, count_include_pad: bool = False, layout: str = "NCHW", out_layout: str | None = None,
@@ -191,6 +282,7 @@ def max_pool2d_backward(
     return _pool_backward("max_pool2d_with_indices", pair, data, layout, out_layout, windows)
 
 
+@_combination("R.grad")
 def avg_pool2d_backward(
     output_grad: Expr, data: Expr, pool_size: Any = (1, 1), strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
     ceil_mode: bool = False, count_include_pad: bool = False, layout: str = "NCHW", out_layout: str | None = None,
@@ -205,23 +297,3 @@ def avg_pool2d_backward(
     }
     windows["count_include_pad"] = count_include_pad
     return _pool_backward("avg_pool2d", output_grad, data, layout, out_layout, windows)
-
-
-_GROUPS: dict[str, tuple[Callable[..., Expr], ...]] = {
-    "R": (
-        linear,
-        masked_fill,
-        hamming_window,
-        eye_like,
-        multinomial_from_uniform,
-        quantize,
-        dequantize,
-        reverse_sequence,
-    ),
-    "R.nn": (prelu, pixel_shuffle, cross_entropy_with_logits),
-    "R.grad": (take_backward, nll_loss_backward, max_pool2d_backward, avg_pool2d_backward),
-}
-COMPOSITES = {
-    f"{group}.{function.__name__}": function for group, functions in _GROUPS.items() for function in functions
-}
-"""Combinations by script name."""

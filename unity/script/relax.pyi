@@ -225,7 +225,7 @@ def bucketize(
     out_int32: builtins.bool = False,
     right: builtins.bool = False,
 ) -> Any:
-    """Returns for each value the number of boundaries below it."""
+    """For each value the number of boundaries below it. Shapes: boundaries is a vector in rising order."""
 
 def ceil(x: Any) -> Any:
     """Rounds up to the nearest integer."""
@@ -234,7 +234,7 @@ def clip(x: Any, min: Any, max: Any) -> Any:
     """Limits x to [min, max]; NaN stays NaN."""
 
 def collapse_sum_like(data: Any, collapse_target: Any) -> Any:
-    """Sums data to the shape of another tensor, as collapse_sum_to does."""
+    """``data`` summed to the shape of another tensor, as collapse_sum_to does."""
 
 def collapse_sum_to(data: Any, shape: Any) -> Any:
     """Sums over the axes along which a tensor of the given shape was broadcast to data."""
@@ -473,7 +473,7 @@ def ones_like(x: Any, dtype: Any = None) -> Any:
     """Returns a tensor of ones in the shape of x."""
 
 def outer(x1: Any, x2: Any) -> Any:
-    """Returns the product of each element of one vector with each of another."""
+    """The product of each element of one vector with each of another."""
 
 def permute_dims(x: Any, axes: Any = None) -> Any:
     """Permutes the axes."""
@@ -640,7 +640,7 @@ def where(condition: Any, x1: Any, x2: Any) -> Any:
     """Selects x1 where the condition is true, else x2."""
 
 def wrap_param(data: Any, dtype: builtins.str = "float32") -> Any:
-    """Converts a weight to a data type."""
+    """A weight converted to a data type."""
 
 def zeros(shape: Any, dtype: Any) -> Any:
     """Returns a tensor of zeros."""
@@ -733,7 +733,7 @@ class image:
 
     @staticmethod
     def affine_grid(data: Any, size: Any, align_corners: builtins.bool = True) -> Any:
-        """Returns the sampling grid of an image or volume of the given size under affine maps; coordinates run from -1 to 1."""
+        """The sampling grid of an image or volume of a size under affine maps; coordinates run from -1 to 1."""
 
     @staticmethod
     def grid_sample(
@@ -973,7 +973,7 @@ class nn:
 
     @staticmethod
     def batch_flatten(data: Any) -> Any:
-        """Reshapes to two axes, keeping the first."""
+        """``data`` reshaped to two axes, the first one kept."""
 
     @staticmethod
     def batch_norm(

@@ -17,8 +17,7 @@ from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import fields_of, operand_shape
 from ..common.lowering import SMALL_FLOATS, cast_tensor, compute_dtype, result_dtype
 from ..common.table import R, attribute, rows
-from ..common.type_rules import attr, dtype_value, fail, is_one, same_dtype, same_vdevice, tensor_arg, tensor_tuple
-from ..elementwise.unary import in_float32
+from ..common.type_rules import attr, dtype_value, fail, is_one, same_dtype, same_vdevice, tensor_tuple
 
 row = rows("linalg")
 Labels = tuple[str, ...]
@@ -190,27 +189,4 @@ einsum = row(
     "[f32[2,3,4], f32[4,5], f32[2,5]], subscripts='abc,cd,ad->b'; "
     "[f16[3,4], f16[4,2]], subscripts='ij,jk->ik'; [i8[3,4], i8[2,4]], subscripts='ik,jk->ij', out_dtype='int32'; "
     "[i32[3,4], i32[4]], subscripts='ij,j->i'",
-)
-
-
-def _outer_type(call: Call) -> Type:
-    a, b = tensor_arg(call, 0, "x1", 1), tensor_arg(call, 1, "x2", 1)
-    dtype, vdevice = same_dtype(call, a, b), same_vdevice(a, b)
-    if dtype is not None and dtype.is_bool:
-        raise fail(call, "E211", "bool tensors have no products", 'cast first: R.astype(x, "int32")', 0)
-    left, right = dims(a), dims(b)
-    if left is None or right is None:
-        return TensorType(None, dtype, 2, vdevice)
-    return tensor_type((left[0], right[0]), dtype, vdevice=vdevice)
-
-
-outer = row(
-    "outer",
-    ("x1", "x2"),
-    _outer_type,
-    "Returns the product of each element of one vector with each of another.",
-    ref=in_float32(np.outer),
-    lower=lambda call, a, b: te.compute((a.shape[0], b.shape[0]), lambda i, j: a[i] * b[j], "outer"),
-    grad=lambda call, g: [R.matmul(g, call.args[1]), R.matmul(call.args[0], g)],
-    samples="f32[3], f32[4]; i32[0], i32[4]; f16[1], f16[2]",
 )

@@ -297,14 +297,3 @@ astype = row(
     samples="f32[9](-100,100), dtype=each('float64', 'float16', 'bfloat16', 'int32', 'int8', 'bool', "
     "'float32'); i32[5], dtype='float32'; b[5], dtype='int64'",
 )
-wrap_param = row(
-    "wrap_param",
-    ("data", attribute("dtype", "float32")),
-    _astype_type,
-    "Converts a weight to a data type.",
-    family="dtype",
-    lower=_astype,
-    ref=_astype_ref,
-    grad=cast_grad,
-    samples="f32[3], dtype='float16'; f32[2], dtype='float64'",
-)

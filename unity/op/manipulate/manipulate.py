@@ -209,30 +209,6 @@ squeeze = row(
 )
 
 
-def _batch_flatten_type(call: Call) -> Type:
-    ty = tensor_arg(call, 0)
-    if ty.ndim == 0:
-        raise fail(call, "E212", "expected at least one axis", arg=0)
-    known = dims(ty)
-    if known is None:
-        return with_rank(ty, 2)
-    return with_shape(ty, (known[0], product(known[1:])))
-
-
-batch_flatten = row(
-    "nn.batch_flatten",
-    ("data",),
-    _batch_flatten_type,
-    "Reshapes to two axes, keeping the first.",
-    view=True,
-    lower=reorder,
-    ref=lambda x: np.reshape(x, (x.shape[0], -1)),
-    grad=reshape_grad,
-    mixed_precision="follow",
-    samples="f32[2,3,4]",
-)
-
-
 def permutation(call: Call, ndim: int) -> tuple[int, ...]:
     """Axes of permute_dims, None is reversed. Raises E214."""
     axes = axes_attr(call, "axes", ndim)

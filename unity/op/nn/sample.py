@@ -1,4 +1,4 @@
-"""Sampling of images at positions given by a tensor: affine_grid makes them, grid_sample reads them.
+"""Sampling of images at positions given by a tensor (``affine_grid`` makes them: composite.py).
 
 Places are (n, 2, h, w): x then y, or (n, 3, d, h, w): x, y and z; from -1 to 1 over the image. With ``align_corners`` -1 and 1
 are the centres of the border pixels, without it their outer edges. A NaN position reads pixel 0.
@@ -21,7 +21,7 @@ from ...ir.relation import dims, unequal
 from ...ir.types import Expr, Type
 from ..common.gradients import dtype_of, mask_grad, number_like, operand_shape
 from ..common.lowering import let_value, let_values, result_dims, result_dtype, upcast
-from ..common.table import R, attribute, constant, rows
+from ..common.table import R, attribute, rows
 from ..common.type_rules import (
     attr,
     bool_attr,
@@ -29,7 +29,6 @@ from ..common.type_rules import (
     float_tensor,
     product,
     same_dtype,
-    shape_arg,
     with_rank,
     with_shape,
 )
@@ -38,75 +37,6 @@ from .resize import cubic_weights
 row = rows("image")
 _METHODS = ("bilinear", "nearest", "bicubic")
 _PADDING = ("zeros", "border", "reflection")
-
-
-def _affine_type(call: Call) -> Type:
-    ty, size = float_tensor(call, 0, "data"), shape_arg(call, 1, "size")
-    bool_attr(call, "align_corners")
-    known = dims(ty)
-    if ty.ndim not in (-1, 3) or (known is not None and unequal(known[1], build.const(2, "int64"))):
-        raise fail(call, "E212", f"data must be (batch, 2, 3), got {ty}", arg=0)
-    if known is not None and unequal(known[2], build.const(3, "int64")):
-        raise fail(call, "E213", f"data must be (batch, 2, 3), got {ty}", arg=0)
-    if size.ndim not in (-1, 2):
-        raise fail(call, "E212", f"size must be a height and a width, got {size.ndim} numbers", arg=1)
-    if known is None or size.values is None:
-        return with_rank(ty, 4)
-    return with_shape(ty, (known[0], build.const(2, "int64"), *size.values))
-
-
-def _affine(call: Call, data: te.Tensor, size: Any) -> te.Tensor:
-    shape, dtype = result_dims(call), result_dtype(call)
-    corners = bool_attr(call, "align_corners")
-
-    def position(index: te.Value, extent: Expr) -> te.Value:
-        at, count = index.astype("float64"), te.Value(build.cast(extent, "float64"))
-        if not corners:
-            return (at * 2.0 + 1.0) / count - 1.0
-        return te.select(count > 1.0, at * 2.0 / te.maximum(count - 1.0, 1.0) - 1.0, 0.0)
-
-    def body(n: te.Value, c: te.Value, h: te.Value, w: te.Value) -> te.Value:
-        weights = [upcast(data[n, c, k]) for k in range(3)]
-        x, y = [position(v, d).astype(weights[0].dtype) for v, d in ((w, shape[3]), (h, shape[2]))]
-        return (weights[0] * x + weights[1] * y + weights[2]).astype(dtype)
-
-    return te.compute(shape, body, "affine_grid")
-
-
-def _affine_ref(data: np.ndarray, size: Any, align_corners: bool = True) -> np.ndarray:
-    if data.shape[1:] != (2, 3):
-        raise ValueError(f"data must be (batch, 2, 3), got {data.shape}")
-    if align_corners:
-        ys, xs = [np.linspace(-1, 1, n) if n > 1 else np.zeros(n) for n in size]
-    else:
-        ys, xs = [(np.arange(n) * 2 + 1) / n - 1 for n in size]
-    x, y = np.meshgrid(xs, ys)
-    points = np.stack([x, y, np.ones_like(x)]).reshape(3, -1)
-    return np.asarray((data.astype(np.float64) @ points).reshape(data.shape[0], 2, *size), data.dtype)
-
-
-def _affine_grad(call: Call, g: Expr) -> list[Any]:
-    """The grid is linear in the matrix: the gradient is that of the grid times the grid of the identity."""
-    data, size = call.args
-    batch, _, height, width = operand_shape(call, g)
-    pixels, two = product((height, width)), const(2, "int64")
-    unit = constant(np.eye(2, 3)[None], dtype_of(data))
-    positions = R.image.affine_grid(unit, size, align_corners=bool_attr(call, "align_corners"))
-    lines = R.permute_dims(R.reshape(positions, ShapeExpr((two, pixels))), axes=[1, 0])
-    lines = R.concat(Tuple((lines, R.ones_like(R.strided_slice(lines, axes=[1], begin=[0], end=[1])))), axis=1)
-    return [R.matmul(R.reshape(g, ShapeExpr((batch, two, pixels))), lines), None]
-
-
-affine_grid = row(
-    "image.affine_grid",
-    ("data: affine maps (batch, 2, 3); (batch, 3, 4) for volumes", "size", attribute("align_corners", True)),
-    _affine_type,
-    "Returns the sampling grid of an image or volume of the given size under affine maps; coordinates run from -1 to 1.",
-    lower=_affine,
-    ref=_affine_ref,
-    grad=_affine_grad,
-    samples="f32[2,2,3], each((3,4), (1,1)), align_corners=each(True, False)",
-)
 
 
 def _sample_type(call: Call) -> Type:

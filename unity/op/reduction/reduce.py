@@ -427,22 +427,3 @@ collapse_sum_to = row(
     grad=broadcast_grad,
     samples="f32[2,3,4], (3,1); f32[2,3], (2,3)",
 )
-
-
-def _collapse_like_type(call: Call) -> Type:
-    like_ty = tensor_arg(call, 1, "collapse_target")
-    ty = tensor_arg(call, 0, "data")
-    return TensorType(like_ty.shape, ty.dtype, like_ty.ndim, ty.vdevice)
-
-
-collapse_sum_like = row(
-    "collapse_sum_like",
-    ("data", "collapse_target: a tensor of the wanted shape"),
-    _collapse_like_type,
-    "Sums data to the shape of another tensor, as collapse_sum_to does.",
-    family="reduce",
-    lower=lambda call, x, like: _collapse(call, x, like.shape),
-    ref=lambda data, target: _collapse_ref(data, target.shape),
-    grad=broadcast_grad,
-    samples="f32[2,3,4], f32[1,4]",
-)

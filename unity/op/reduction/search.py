@@ -90,12 +90,6 @@ def _result(call: Call, values: TensorType) -> TensorType:
     return with_dtype(values, DataType("int32" if bool_attr(call, "out_int32") else "int64"))
 
 
-def _bucketize_type(call: Call) -> Type:
-    values, edges = tensor_arg(call, 0, "input_tensor"), tensor_arg(call, 1, "boundaries", 1)
-    same_dtype(call, values, edges)
-    return _result(call, values)
-
-
 def _search_ref(sequence: np.ndarray, values: np.ndarray, right: bool = False, out_int32: bool = False) -> np.ndarray:
     side: Any = "right" if right else "left"
     result = np.empty(values.shape, np.int32 if out_int32 else np.int64)
@@ -105,23 +99,6 @@ def _search_ref(sequence: np.ndarray, values: np.ndarray, right: bool = False, o
         for at in np.ndindex(*sequence.shape[:-1]):
             result[at] = np.searchsorted(sequence[at], values[at], side)
     return result
-
-
-bucketize = row(
-    "bucketize",
-    (
-        "input_tensor: the values",
-        "boundaries: vector in rising order",
-        attribute("out_int32", False),
-        attribute("right", False),
-    ),
-    _bucketize_type,
-    "Returns for each value the number of boundaries below it.",
-    lower=lambda call, x, edges: _bisect(call, edges, x),
-    ref=lambda x, edges, out_int32=False, right=False: _search_ref(edges, x, right, out_int32),
-    samples="f32[2,3], f32([-1,0,0,0.5,2]), right=each(False, True); "
-    "i32[2,3], i32([0,1,1,3]), out_int32=True, right=each(False, True)",
-)
 
 
 def _search_type(call: Call) -> Type:

@@ -10,6 +10,7 @@ import numpy as np
 from .... import op
 from ....ir.expr import IntImm, ShapeExpr
 from ....ir.types import Expr
+from ....op.composite import affine_grid
 from ..context.context import Args, Context, aten, dtype_of, is_float, rank_of, refuse, shape_of
 from .shape import permute
 
@@ -152,4 +153,4 @@ def _grid_sample(c: Context, a: Args) -> Expr:
 def _affine_grid(c: Context, a: Args) -> Expr:
     refuse(len(a.size) != 4, "maps of volumes")
     size = ShapeExpr(c.shape[1:3])
-    return permute(op.image_affine_grid(a.theta, size, align_corners=bool(a.align_corners)), [0, 2, 3, 1])
+    return permute(affine_grid(a.theta, size, align_corners=bool(a.align_corners)), [0, 2, 3, 1])
