@@ -25,7 +25,6 @@ PARTIAL = [
     "scatter_nd",
     "nn.conv2d",
     "nn.conv2d_transpose",
-    "image.grid_sample",
     "einsum",
 ] + [f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)]
 """Operators that have a gradient for some of their samples, and say for the others what it needs."""

@@ -90,19 +90,6 @@ def test_bad_arguments(executable):
         vm.profile("main", arguments(2)[1], arguments(2)[1])
 
 
-def test_roofline_plot(executable, tmp_path):
-    pytest.importorskip("matplotlib")
-    found = unity.VirtualMachine(executable).profile("main", *arguments(64), runs=2)
-    path = tmp_path / "roofline.svg"
-    axes = found.plot_roofline(path).axes[0]
-    row = next(row for row in found.rows if row.name == "mm")
-    ((intensity, speed),) = axes.collections[0].get_offsets().tolist()  # the registered function has no operations
-    assert intensity == pytest.approx(row.flops / row.moved) and speed == pytest.approx(row.gflops)
-    assert [text.get_text().split()[0] for text in axes.texts] == ["mm"]
-    top = max(axes.lines[0].get_ydata())
-    assert top == pytest.approx(found.peak.flops / 1e9) and "<svg" in path.read_text()
-
-
 def test_the_roofline_is_that_of_the_threads_in_use():
     before = unity.num_threads()
     try:

@@ -9,7 +9,7 @@ from types import ModuleType
 from .errors import MissingExtraError
 from .interrupts import defer_interrupts
 
-EXTRAS = {"torch": "torch", "pycuda": "cuda", "matplotlib": "plot", "rich": "progress", "lightgbm": "tune"}
+EXTRAS = {"torch": "torch", "pycuda": "cuda", "rich": "progress", "lightgbm": "tune"}
 
 
 def require(module: str) -> ModuleType:

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..ffi.abi import evaluate
-from ..support.errors import VMError
 from .interpreter.interpret import Interpreter
 from .roofline import Roofline, machine_roofline
-from .roofline_plot import plot_roofline
 
 
 @dataclass(slots=True, frozen=True)
@@ -58,7 +56,7 @@ class ProfileRow:
 
 
 class Profile:
-    """Rows, dearest first; ``str(profile)`` is a table, ``save_trace`` a timeline, ``plot_roofline`` a picture."""
+    """Rows, dearest first; ``str(profile)`` is a table, ``save_trace`` a timeline."""
 
     def __init__(
         self, function: str, runs: Sequence[Sequence[CallRecord]], wall: Sequence[float], peak: Roofline | None
@@ -132,12 +130,6 @@ class Profile:
     def save_trace(self, path: str | Path) -> None:
         """Write ``trace()`` as JSON."""
         Path(path).write_text(json.dumps(self.trace()), encoding="utf-8")
-
-    def plot_roofline(self, path: str | Path | None = None) -> Any:
-        """The kernels under the roofline as a matplotlib Figure, saved where ``path`` says. Raises E002 without matplotlib."""
-        if self.peak is None:
-            raise VMError("E637", "there is no roofline of a device: print the profile, or save its trace")
-        return plot_roofline(self.function, self.rows, self.peak, path)
 
 
 class ProfilingInterpreter(Interpreter):

@@ -9,25 +9,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ... import te
 from ...ir import build
-from ...ir.build import const
-from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
+from ...ir.expr import Call
 from ...ir.relation import dims, unequal
-from ...ir.types import Expr, Type
-from ..common.gradients import dtype_of, mask_grad, number_like, operand_shape
+from ...ir.types import Type
 from ..common.lowering import let_value, let_values, result_dims, result_dtype, upcast
-from ..common.table import R, attribute, rows
+from ..common.table import attribute, rows
 from ..common.type_rules import (
     attr,
     bool_attr,
     fail,
     float_tensor,
-    product,
     same_dtype,
     with_rank,
     with_shape,
@@ -180,86 +176,6 @@ def _sample_ref(
     return result.astype(x.dtype)
 
 
-def _pad_coordinate(call: Call, position: Expr, size: Expr) -> tuple[Expr, Expr]:
-    """A coordinate brought into the image, and the derivative of that."""
-    padding = attr(call, "padding_mode")
-    slope: Expr = R.ones_like(position)
-    if padding == "zeros":
-        return position, slope
-    last = size - 1.0
-    if padding == "reflection":
-        corners = bool_attr(call, "align_corners")
-        low, span = (0.0, last) if corners else (-0.5, size)
-        turn = R.maximum(span * 2.0, 1.0)
-        phase = R.floor_mod(position - low, turn)
-        rising = R.less_equal(phase, span)
-        slope = R.where(rising, number_like(1.0, position), -1.0)
-        position = R.where(rising, phase, turn - phase) + low
-    inside = R.logical_and(R.greater_equal(position, 0.0), R.less_equal(position, last))
-    slope = mask_grad(R.broadcast_to(slope, ShapeExpr(operand_shape(call, inside))), inside)
-    return R.minimum(R.maximum(position, 0.0), last), slope
-
-
-def _sample_grad(call: Call, g: Expr) -> list[Any]:
-    x, grid = call.args
-    method = attr(call, "method")
-    if method == "bicubic":
-        raise fail(call, "E214", "the gradient needs the method bilinear or nearest")
-    batch, channels, *space = operand_shape(call, x)
-    positions = operand_shape(call, grid)[2:]
-    rank, pixels, count = len(space), product(space), product(positions)
-    corners = bool_attr(call, "align_corners")
-    dtype = dtype_of(x)
-    lines = R.reshape(x, ShapeExpr((batch, channels, pixels)))
-    flow = R.reshape(g, ShapeExpr((batch, channels, count)))
-    points = R.reshape(grid, ShapeExpr((batch, const(rank, "int64"), count)))
-    sizes, taps = [R.astype(R.sum(R.ones_like(R.arange(s))), dtype) for s in space], []
-    parts = R.split(points, rank, axis=1)
-    scales = []
-    for n, size in enumerate(sizes):
-        scale = (size - 1.0 if corners else size) * 0.5
-        position = (TupleGetItem(parts, rank - 1 - n) + 1.0) * scale
-        coordinate, slope = _pad_coordinate(call, position if corners else position - 0.5, size)
-        scales.append(slope * scale)
-        if method == "nearest":
-            taps.append([(R.round(coordinate), R.ones_like(coordinate), R.zeros_like(coordinate))])
-        else:
-            low = R.floor(coordinate)
-            distance = coordinate - low
-            taps.append(
-                [(low, 1.0 - distance, -R.ones_like(coordinate)), (low + 1.0, distance, R.ones_like(coordinate))]
-            )
-    image: Expr = R.zeros_like(lines)
-    moved: list[Expr | None] = [None] * rank
-    for picked in itertools.product(*taps):
-        index: Expr = R.zeros_like(R.astype(picked[0][0], "int64"))
-        inside: Expr | None = None
-        for (pixel, _, _), size, extent in zip(picked, sizes, space):
-            on_axis = R.logical_and(R.greater_equal(pixel, 0.0), R.less_equal(pixel, size - 1.0))
-            inside = on_axis if inside is None else R.logical_and(inside, on_axis)
-            step = R.astype(mask_grad(pixel, on_axis), "int64")
-            index = index * R.sum(R.ones_like(R.arange(extent))) + step
-        assert inside is not None
-        expanded = R.broadcast_to(index, ShapeExpr((batch, channels, count)))
-        weight: Expr = mask_grad(number_like(1.0, x), inside)
-        for _, factor, _ in picked:
-            weight = weight * factor
-        image = R.scatter_elements(image, expanded, flow * weight, axis=2, reduction="add")
-        value: Expr = R.sum(flow * R.gather_elements(lines, expanded, axis=2), axis=[1], keepdims=True)
-        value = mask_grad(value, inside)
-        for n in range(rank):
-            part = value * picked[n][2]
-            for k in range(rank):
-                part = part if k == n else part * picked[k][1]
-            held_sum = moved[n]
-            moved[n] = part if held_sum is None else held_sum + part
-    grads = [part * scale for part, scale in zip(moved, scales) if part is not None][::-1]
-    return [
-        R.reshape(image, ShapeExpr(operand_shape(call, x))),
-        R.reshape(R.concat(Tuple(tuple(grads)), axis=1), ShapeExpr(operand_shape(call, grid))),
-    ]
-
-
 grid_sample = row(
     "image.grid_sample",
     (
@@ -274,7 +190,7 @@ grid_sample = row(
     "Samples images or volumes (layout NCDHW) at the coordinates of a grid; a NaN coordinate reads pixel 0.",
     lower=_sample,
     ref=_sample_ref,
-    grad=_sample_grad,
+    grad="models that sample images are trained in torch: torch.compile runs their backward graphs there",
     samples="f32[2,1,4,3], f32[2,2,3,2](-1.3,1.3), method=each('bilinear', 'nearest', 'bicubic'), "
     "padding_mode=each('zeros', 'border', 'reflection'), align_corners=each(True, False); "
     "f32[1,2,2,3,4], f32[1,3,2,1,3](-1.4,1.4), layout='NCDHW', method=each('nearest', "
