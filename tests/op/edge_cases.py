@@ -50,18 +50,6 @@ CASES += [
     ("power", [f(5, low=0.1), 2.0], {}),
     ("power", [f(4, dtype="float16", low=0.0), f(4, dtype="float16")], {}),
 ]
-WORDS = np.arange(-120, 120, 3, dtype="int8").reshape(2, 5, 8)
-for old, new in (
-    ("float64", "int16"),
-    ("float16", "uint8"),
-    ("int64", "bool"),
-    ("int16", "bfloat16"),
-    ("float32", "int32"),
-):
-    CASES += [
-        ("reinterpret", [WORDS.view(old)], {"dtype": new}),
-        ("reinterpret", [WORDS.view(old)[:0]], {"dtype": new}),
-    ]
 
 # ---- along axes
 

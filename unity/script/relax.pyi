@@ -490,9 +490,6 @@ def prod(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
 def quantize(data: Any, scale: Any, zero_point: Any, axis: Any = -1, out_dtype: builtins.str = "int8") -> Any:
     """``round(data / scale) + zero_point``, clipped to the range of ``out_dtype``; NaN gives zero_point."""
 
-def reinterpret(x: Any, dtype: Any) -> Any:
-    """Reads the bytes of x as another data type; the last axis grows or shrinks with the element size."""
-
 def repeat(data: Any, repeats: Any, axis: Any = None) -> Any:
     """Repeats each element along an axis."""
 

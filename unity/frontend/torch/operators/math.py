@@ -161,11 +161,6 @@ def _convert(c: Context, a: Args) -> Expr:
     return c.cast(a.self, c.dtype)
 
 
-@aten("view.dtype", "view_copy.dtype")
-def _reinterpret(c: Context, a: Args) -> Expr:
-    return op.reinterpret(a.self, c.dtype)
-
-
 @aten("prims.convert_element_type.default")
 def _convert_element_type(c: Context, a: Args) -> Expr:
     return c.cast(a.a, c.dtype)
