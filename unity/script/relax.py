@@ -8,6 +8,7 @@ from typing import Any as _Any, overload as _overload
 
 from .. import op as _operators  # noqa: F401 - fills the operator table
 from ..ir import OPS, Function
+from ..op.composite import COMPOSITES
 from .decorator import decorate, decorate_later, macro_decorator
 from .names import make_name
 from .reader.common.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
@@ -62,8 +63,6 @@ NAMES: dict[str, str] = {
     "R.str": '``R.str("text")``: a text value.',
     "R.dtype": '``R.dtype("float32")``: a data type value.',
     "R.ExternFunc": '``R.ExternFunc("name")``: a registered function.',
-    "R.linear": "``R.linear(x, w, b)``: short for ``R.add(R.matmul(x, R.permute_dims(w)), b)``.",
-    "R.masked_fill": "``R.masked_fill(x, mask, value)``: short for ``R.where(mask, R.full_like(x, value), x)``.",
     "R.cpu": "``R.cpu()``: a device.",
     "R.cuda": "``R.cuda()``: a device.",
     "R.gpu": "``R.gpu()``: a device.",
@@ -73,6 +72,7 @@ NAMES: dict[str, str] = {
 
 def _known() -> dict[str, str]:
     rows = {name: info.doc for name, info in OPS.items()}
+    rows |= {name: function.__doc__ or "" for name, function in COMPOSITES.items()}
     aliases = {old: f"Earlier name of ``{new}``." for old, new in CANONICAL.items() if old.startswith("R.")}
     return aliases | rows | NAMES
 
