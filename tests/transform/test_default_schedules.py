@@ -226,6 +226,16 @@ def main(a: T.handle, B: T.Buffer((128, 256), "float32"), c: T.handle):
 
 
 @pytest.mark.parametrize(
+    ("m", "n", "k", "said"), [(64, 64, 64, "not packed"), (64, 192, 64, "packed"), (192, 64, 64, "packed")]
+)
+def test_an_operand_that_the_first_cache_keeps_is_read_as_it_is(m, n, k, said):
+    """No constant, few bytes of contiguous columns, not many rows: the copy would cost more than it saves."""
+    contiguous = PRODUCT.replace("B: T.Buffer(({n}, {k})", "B: T.Buffer(({k}, {n})").replace("B[vj, vk]", "B[vk, vj]")
+    found = schedule_function("main", parse(contiguous.format(m=m, n=n, k=k)), set(), Machine(64, 32), CPU.rules)
+    assert found is not None and found.reason.split(", ")[1] == said
+
+
+@pytest.mark.parametrize(
     ("m", "n", "k", "order"),
     [
         (512, 128, 64, "vi_0_vj_0_fused"),  # few weights, many rows: each row is read once

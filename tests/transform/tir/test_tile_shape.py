@@ -25,3 +25,9 @@ def test_a_single_short_row():
 def test_many_rows_fill_the_registers(rows, columns):
     height, vectors = tile_shape(rows, columns, 16, 32)
     assert 20 <= height * vectors <= 26
+
+
+def test_five_vectors_that_are_all_columns_are_one_tile() -> None:
+    """Columns of a little more than four vectors fill tiles of five, not of three and two; where there are more, of up to four."""
+    assert tile_shape(197, 65, 16, 31)[1] == tile_shape(33, 80, 16, 31)[1] == 5
+    assert tile_shape(197, 96, 16, 31)[1] <= 4

@@ -46,6 +46,9 @@ DEEP = 128
 """Steps of a reduction from which on transposing tiles costs little beside it."""
 PACKED_ROWS = 16
 """Rows from which on an operand that is no constant is worth packing in the program."""
+NEAR, NEAR_ROWS = 1 << 14, 128
+"""Bytes of an operand of contiguous columns that the first cache keeps beside the rows, and rows up to which it is read as it
+is: the copy costs more than what lies unaligned."""
 
 
 def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
@@ -174,11 +177,9 @@ def _schedule(
         rows, vectors = tile_size(contraction, height, -(-width // lanes), lanes, machine, whole)
     weights = is_parameter(fn, contraction.weights.buffer)
     constant = weights is not None and weights in constants
-    worth = (
-        constant
-        or steps_of(contraction.rows, UNKNOWN) >= PACKED_ROWS
-        or decided_intrinsic(contraction.block) is not None
-    )
+    near = unit is None and _is_near(contraction)
+    many = steps_of(contraction.rows, UNKNOWN) >= PACKED_ROWS and not near
+    worth = constant or many or decided_intrinsic(contraction.block) is not None
     packs = choose(contraction.block, "pack", (0, 1), worth)
     layout = _layout(contraction, vectors * lanes) if packs else None
     if layout is None and decided_intrinsic(contraction.block) is not None:
@@ -211,6 +212,17 @@ def _schedule(
     packed = {weights: layout} if constant and layout is not None and weights is not None else {}
     said += f", {unit.name}" if unit is not None else ""
     return Scheduled(mark_scheduled(program_of(sch)), f"tile of {rows} x {vectors * lanes}, {said}", packed)
+
+
+def _is_near(contraction: Contraction) -> bool:
+    """True if a batch of the weights stays in the first cache while few rows read its lines, which are contiguous."""
+    weights = contraction.weights
+    inner = [contraction.columns, *contraction.reductions]
+    if None in [extent_of(axis) for axis in (*inner, *contraction.rows)]:
+        return False
+    is_contiguous = slope(weights.indices[-1], contraction.columns.var) == 1
+    is_small = steps_of(inner) * weights.buffer.dtype.itemsize <= NEAR
+    return is_contiguous and is_small and steps_of(contraction.rows) <= NEAR_ROWS
 
 
 def _before(sch: Schedule, block: BlockRV) -> list[BlockRV]:

@@ -25,6 +25,9 @@ SHARED_TILES = 16
 LOADS, LOADS_OF_COLUMN = 2.0, 1.4
 """Loads of a cycle in a step; of a tile one vector wide, most of whose loads are single values, each of a row of its own."""
 
+WIDEST, WIDEST_ALONE = 4, 5
+"""Vectors of a tile of several rows, at most; where they are all columns."""
+
 RESERVED = 6
 """Registers that are left to the operands of a step and to what follows it: tiles that fill all of them are larger code, which a
 search may choose (``most_rows``)."""
@@ -76,7 +79,8 @@ def tile_cost(rows: int, columns: int, lanes: int, registers: int) -> tuple[floa
     best = float("inf"), 1, 1
     # a single row has no use for its vectors again: long runs of memory are best, if enough tiles are left for the threads, and
     # never fewer vectors than multiply-adds are under way
-    widest = 4 if rows > 1 else max(int(2 * LATENCY), min(16, vectors // SHARED_TILES))
+    widest = WIDEST if rows > 1 else max(int(2 * LATENCY), min(16, vectors // SHARED_TILES))
+    widest = vectors if rows > 1 and vectors == WIDEST_ALONE else widest
     for width in range(1, min(widest, vectors) + 1):
         for height in range(1, min((registers - RESERVED) // width, rows, 16) + 1):
             cost = 0.0
