@@ -12,7 +12,6 @@ from generate import Program, random_module, random_prim_func
 import unity.op  # noqa: F401 - fills the operator table
 from unity.ir import structural_equal, structural_hash
 from unity.ir.interpret import run
-from unity.ir.interpret.scalar import nests
 from unity.ir.verifier.verifier import verify
 from unity.ir.walk import fresh_copy
 
@@ -58,13 +57,3 @@ def test_the_same_seed_gives_the_same_program():
 def test_different_seeds_differ():
     programs = [random_prim_func(random.Random(seed)).mod for seed in range(30)]
     assert len({structural_hash(mod) for mod in programs}) > 25
-
-
-def test_loops_side_by_side_give_the_same_bits(monkeypatch):
-    for seed in range(2000, 2000 + 60 * TIMES):
-        program = random_prim_func(random.Random(seed))
-        found = []
-        for fewest in (1 << 60, 2):
-            monkeypatch.setattr(nests, "FEWEST", fewest)
-            found.append(results(program))
-        same(*found)

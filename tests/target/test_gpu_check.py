@@ -420,3 +420,17 @@ def f(A: T.Buffer((8, 16, 4), "float32"), Y: T.Buffer((8, 16), "float32")):
     a, y = np.random.default_rng(5).integers(0, 9, (8, 16, 4)).astype("float32"), np.zeros((8, 16), "float32")
     checked(parse(text), a, y)
     np.testing.assert_array_equal(y, a.sum(axis=2))
+
+
+def test_loops_of_different_lengths_that_leave_the_range_of_their_type_are_errors() -> None:
+    func = parse(
+        """
+@T.prim_func
+def f(A: T.Buffer((4,), "int32")):
+    for tx in T.thread_binding(4, "threadIdx.x"):
+        for i in range(T.cast(tx + 124, "int8"), T.cast(tx + 124, "int8") + T.cast(tx + 1, "int8")):
+            A[tx] = 1
+"""
+    )
+    with pytest.raises(InterpreterError, match=r"E324.*leaves the range"):
+        check_gpu(func, np.zeros(4, "int32"))

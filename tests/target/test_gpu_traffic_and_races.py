@@ -7,9 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from unity.ir.interpret.common.mask import Mask
 from unity.ir.interpret.threads.findings import Site
-from unity.ir.interpret.threads.lanes import Batch, Geometry
+from unity.ir.interpret.threads.lanes import Batch, Geometry, Mask
 from unity.ir.interpret.threads.memory import Accesses, Storage
 from unity.ir.interpret.threads.shadow import Shadow
 from unity.ir.interpret.threads.traffic import count_global, count_shared

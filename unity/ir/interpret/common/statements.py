@@ -67,10 +67,10 @@ class Loop:
 class StmtCompiler(BlockCompiler):
     """Compiles the statements of one function; memory and threads are left to its subclasses."""
 
-    def __init__(self, expr: ExprCompiler, tick: Callable[[Any, Env], None] | None) -> None:
+    def __init__(self, expr: ExprCompiler, tick: Callable[[Any], None] | None) -> None:
         super().__init__(expr)
         self.tick = tick
-        """Told of every iteration of a loop, and by which lanes."""
+        """Told of every iteration of a loop."""
         self.loops: list[Loop] = []
         self.handlers: dict[type, Callable[[Any], Run]] = {
             SeqStmt: self._seq, For: self.loop, While: self._while, IfThenElse: self._if, Bind: self._bind,
@@ -109,26 +109,7 @@ class StmtCompiler(BlockCompiler):
 
     def divergent_loop(self, loop: Loop, body: Run, first: Value, count: Value, stride: Value, env: Env) -> Env:
         """A loop whose lanes have different numbers of iterations."""
-        var, span = loop.stmt.loop_var, loop.stmt.span  # type: ignore[union-attr]
-        dtype = dtype_of(var).numpy.type
-        if np.any(np.asarray(stride) < 1):
-            raise InterpreterError("E324", f"loop over {var.name} has a step below 1", span)
-        past = np.asarray(first, np.float64) + count > float(limits(dtype_of(var))[1]) + 1
-        self.expr.refuse((count > 0) & past, env, "E324", f"loop over {var.name} leaves the range of its type", span)
-        longest, least = int(np.max(np.where(env.lanes, count, 0), initial=0)), int(np.min(stride))
-        live: Env = env
-        done, number = None, 0
-        while live is not None and number * least < longest:
-            offset = dtype(number) * stride
-            live, rest = live.split(np.broadcast_to(offset < count, env.lanes.shape))
-            done = union_lanes(done, rest)
-            if live is not None:
-                if self.tick is not None:
-                    self.tick(span, live)
-                live[var] = first + offset
-                live = loop.continuing(body(live))
-            number += 1
-        return loop.exited(union_lanes(live, done))
+        raise NotImplementedError
 
     # ---- control
 
@@ -183,7 +164,7 @@ class StmtCompiler(BlockCompiler):
             live = env
             for value in values(first, count, stride):
                 if tick is not None:
-                    tick(span, live)
+                    tick(span)
                 live[var] = value
                 live = body(live)
                 if loop.continued is not None:
@@ -207,7 +188,7 @@ class StmtCompiler(BlockCompiler):
                 done = union_lanes(done, rest)
                 if live is not None:
                     if tick is not None:
-                        tick(stmt.span, live)
+                        tick(stmt.span)
                     live = loop.continuing(body(live))
             return loop.exited(done)
 

@@ -154,7 +154,7 @@ class ExprCompiler(SharedCompiler):
         guards = self.guards_of(buffer)
 
         def locate(env: Env, view: View, point: list[int]) -> int:
-            offset: int = view.base
+            offset = view.base
             if len(point) != len(view.shape):
                 text = f"{view.name} has {len(view.shape)} axes, indexed with {len(point)}"
                 raise InterpreterError("E310", text, span)

@@ -39,7 +39,7 @@ class Machine:
             self.touch(view, offset, READ, span)
         return view.cells[offset] if view.plain else view.get(offset)
 
-    def step(self, span: Any, env: Any = None) -> None:
+    def step(self, span: Any) -> None:
         """Count an iteration against ``max_steps``. Raises InterpreterError E320."""
         if self.steps_left is not None:
             self.steps_left -= 1

@@ -119,7 +119,7 @@ class View:
         self.memory, self.start = pointer.memory, pointer.offset
         self.dtype, self.lanes, self.shape, self.name = dtype, dtype.lanes, shape, name
         self.strides = strides or compact_strides(shape)
-        self.base: Any = base  # of each iteration, in memory that iterations side by side have for themselves
+        self.base = base
         self.size = element.itemsize
         raw = self.memory.raw[self.start :] if self.start >= 0 else self.memory.raw[:0]
         self.count = raw.size // self.size

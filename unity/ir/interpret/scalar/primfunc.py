@@ -20,7 +20,6 @@ from ...walk import free_vars
 from ..common.numbers import caster
 from .machine import Machine
 from .memory import Memory, Pointer, View
-from .nests import NestCompiler
 from .statements import RESULT, StmtCompiler
 
 Env = dict[Any, Any]
@@ -39,7 +38,7 @@ class CompiledPrimFunc:
 
     def statement_compiler(self, machine: Machine) -> StmtCompiler:
         """The compiler of the body's statements."""
-        return NestCompiler(machine)
+        return StmtCompiler(machine)
 
     def call(self, args: list[Any], span: Any = None) -> Any:
         """Run with arguments: arrays, Pointers or numbers, one per parameter."""

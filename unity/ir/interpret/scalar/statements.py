@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -31,10 +31,9 @@ class StmtCompiler(SharedCompiler):
 
     expr: ExprCompiler
     pointer = Pointer
-    expressions: ClassVar[type[ExprCompiler]] = ExprCompiler
 
     def __init__(self, machine: Machine) -> None:
-        super().__init__(self.expressions(machine), machine.step if machine.steps_left is not None else None)
+        super().__init__(ExprCompiler(machine), machine.step if machine.steps_left is not None else None)
         self.machine = machine
 
     def leave(self, env: Env, value: Any) -> None:
@@ -113,27 +112,20 @@ class StmtCompiler(SharedCompiler):
         """Closure giving a buffer fresh memory."""
         self.expr.declare(buffer)
         make = self.view_maker(buffer)
-        shape = [self.expr.index(e) for e in buffer.shape]
-        strides = [self.expr.index(e) for e in buffer.strides]
-        base = self.expr.index(buffer.elem_offset) if buffer.elem_offset is not None else None
+        shape = [self.expr.visit(e) for e in buffer.shape]
+        strides = [self.expr.visit(e) for e in buffer.strides]
+        base = self.expr.visit(buffer.elem_offset) if buffer.elem_offset is not None else None
 
         def run(env: Env) -> None:
             sizes = tuple([e(env) for e in shape])
             steps = tuple([e(env) for e in strides]) or compact_strides(sizes)
             count = 0 if 0 in sizes else 1 + sum([(n - 1) * s for n, s in zip(sizes, steps)])
             count += base(env) if base is not None else 0
-            env[buffer.data] = self.memory(count, buffer)
-            env[buffer] = self.placed(make(env, env[buffer.data]), count)
+            pointer = Pointer(allocate(count * buffer.dtype.itemsize, buffer.name))
+            env[buffer.data] = pointer
+            env[buffer] = make(env, pointer)
 
         return run
-
-    def memory(self, count: int, buffer: Buffer) -> Pointer:
-        """Fresh memory for so many elements of a buffer."""
-        return Pointer(allocate(count * buffer.dtype.itemsize, buffer.name))
-
-    def placed(self, view: View, count: int) -> View:
-        """The view of fresh memory that a buffer of so many elements gets."""
-        return view
 
     def store(self, stmt: BufferStore) -> Run:
         """A store into a buffer."""

@@ -13,8 +13,8 @@ from ...build import dtype_of
 from ...types import Expr
 from ..common.arrays import Value
 from ..common.expressions import Closure, lanes_of
-from ..common.mask import Mask
 from .findings import Site
+from .lanes import Mask
 from .memory import Array
 from .wave import Wave
 

@@ -17,13 +17,12 @@ from ...build import dtype_of
 from ...expr import Call
 from ..common.arrays import Value
 from ..common.expressions import Closure
-from ..common.mask import Mask
 from .expressions import ExprCompiler
 from .fibers import Fibers
 from .findings import Finding, Site
 from .groups import Stores, group_calls
 from .intrinsics import register
-from .lanes import WARP
+from .lanes import WARP, Mask
 from .memory import Storage
 from .mma import copies_of
 from .operands import NOTHING, Operand

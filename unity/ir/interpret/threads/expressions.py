@@ -16,8 +16,8 @@ from ...types import Expr
 from ..common.arrays import Value
 from ..common.expressions import Closure, ExprCompiler as SharedCompiler
 from ..common.intrinsics import SHARED, Intrinsics
-from ..common.mask import Mask
 from .access import Locator
+from .lanes import Mask
 from .memory import Address
 from .wave import Wave
 

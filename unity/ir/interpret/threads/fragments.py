@@ -19,11 +19,10 @@ from ...types import PointerType, pointed
 from ..common.arrays import Value, caster, rounded
 from ..common.expressions import Closure
 from ..common.intrinsics import short_name
-from ..common.mask import Mask
 from .expressions import ExprCompiler
 from .findings import Site
 from .intrinsics import register
-from .lanes import WARP
+from .lanes import WARP, Mask
 from .memory import Address
 from .operands import NOTHING, element_of, name_of
 from .wave import Wave

@@ -10,9 +10,9 @@ from ....support.errors import InterpreterError
 from ...expr import Call
 from ..common.arrays import Value
 from ..common.expressions import Closure
-from ..common.mask import Mask
 from .expressions import ExprCompiler
 from .intrinsics import register
+from .lanes import Mask
 from .operands import NOTHING
 from .wave import Wave
 

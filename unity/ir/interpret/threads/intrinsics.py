@@ -10,9 +10,9 @@ from ...scalar import BufferLoad
 from ...types import pointed
 from ..common.arrays import Value
 from ..common.expressions import Closure
-from ..common.mask import Mask
 from .access import array_of
 from .expressions import ExprCompiler
+from .lanes import Mask
 from .memory import Address
 
 INTRINSICS = ExprCompiler.intrinsics

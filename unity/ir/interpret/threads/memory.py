@@ -14,10 +14,9 @@ import numpy as np
 from ....ffi.dtype import DataType
 from ..common.arrays import Value
 from ..common.layout import compact_strides
-from ..common.mask import Mask
 from ..scalar.memory import POISON, Memory
 from .findings import Site
-from .lanes import SITE_BITS, WHOLE_WARP, Batch
+from .lanes import SITE_BITS, WHOLE_WARP, Batch, Mask
 from .shadow import WARP_SHIFT, Shadow
 
 ALIGN = 128

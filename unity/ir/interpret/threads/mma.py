@@ -14,12 +14,11 @@ from ...expr import Call, StringImm
 from ...types import PrimType
 from ..common.arrays import Value
 from ..common.expressions import Closure
-from ..common.mask import Mask
 from .expressions import ExprCompiler
 from .fragments import full_warps, multiply_add
 from .groups import Copies, group_calls
 from .intrinsics import register
-from .lanes import WARP
+from .lanes import WARP, Mask
 from .memory import Storage
 from .operands import Operand, element_of
 from .wave import Wave

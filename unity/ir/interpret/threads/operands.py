@@ -10,9 +10,8 @@ from ....ffi.dtype import DataType
 from ...expr import Call
 from ...scalar import BufferLoad
 from ...types import Expr, PrimType, pointed
-from ..common.mask import Mask
 from .expressions import ExprCompiler
-from .lanes import WARP
+from .lanes import WARP, Mask
 from .memory import Storage
 
 NOTHING = np.int32(0)

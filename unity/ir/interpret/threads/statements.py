@@ -18,14 +18,15 @@ from ...expr import Call, Var
 from ...scalar import CommReducer, IterVar
 from ...stmt import AttrStmt, BufferStore, For, IfThenElse, Stmt
 from ...walk import collect
+from ..common.arrays import Value, limits
 from ..common.blocks import Run
-from ..common.expressions import Closure, Env
-from ..common.mask import Mask
-from ..common.statements import Both, StmtCompiler as SharedCompiler
+from ..common.expressions import Closure, Env, union_lanes
+from ..common.statements import Both, Loop, StmtCompiler as SharedCompiler
 from ..scalar.memory import Memory
 from .barriers import deadlock
 from .expressions import ExprCompiler
 from .fibers import Fibers
+from .lanes import Mask
 from .memory import Address, Storage, rank_of
 from .wave import Wave
 
@@ -133,6 +134,30 @@ class StmtCompiler(SharedCompiler):
             return left
 
         return run
+
+    def divergent_loop(
+        self, loop: Loop, body: Run, first: Value, count: Value, stride: Value, env: Mask
+    ) -> Mask | None:
+        """A loop whose lanes have different numbers of iterations."""
+        var, span = loop.stmt.loop_var, loop.stmt.span  # type: ignore[union-attr]
+        dtype = dtype_of(var).numpy.type
+        if np.any(np.asarray(stride) < 1):
+            raise InterpreterError("E324", f"loop over {var.name} has a step below 1", span)
+        past = np.asarray(first, np.float64) + count > float(limits(dtype_of(var))[1]) + 1
+        self.expr.refuse((count > 0) & past, env, "E324", f"loop over {var.name} leaves the range of its type", span)
+        longest, least = int(np.max(np.where(env.lanes, count, 0), initial=0)), int(np.min(stride))
+        live: Mask | None = env
+        done, number = None, 0
+        while live is not None and number * least < longest:
+            offset = dtype(number) * stride
+            live, rest = live.split(np.broadcast_to(offset < count, env.lanes.shape))
+            done = union_lanes(done, rest)
+            if live is not None:
+                self.wave.machine.step(span)
+                live[var] = first + offset
+                live = loop.continuing(body(live))
+            number += 1
+        return loop.exited(union_lanes(live, done))  # type: ignore[no-any-return]
 
     def branches(self, stmt: IfThenElse) -> Both:
         """Lanes that part run their cases beside each other where they may wait for one another."""

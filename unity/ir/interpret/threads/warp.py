@@ -12,11 +12,10 @@ from ...scalar import BufferLoad, CommReducer
 from ..common.arrays import Value
 from ..common.expressions import Closure
 from ..common.intrinsics import short_name
-from ..common.mask import Mask
 from .access import Locator
 from .expressions import ExprCompiler
 from .intrinsics import register
-from .lanes import WARP
+from .lanes import WARP, Mask
 from .operands import NOTHING
 
 

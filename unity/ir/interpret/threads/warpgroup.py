@@ -14,13 +14,12 @@ from ...analysis.asynchronous import warpgroup_product
 from ...expr import Call
 from ..common.arrays import Value
 from ..common.expressions import Closure
-from ..common.mask import Mask
 from .barriers import fenced, still_read, swizzled
 from .expressions import ExprCompiler
 from .fragments import full_warps, multiply_add
 from .groups import Done, Products, group_calls
 from .intrinsics import register
-from .lanes import WARP
+from .lanes import WARP, Mask
 from .mma import GROUP, LAYOUTS, MEMBER
 from .operands import NOTHING, Operand
 from .wave import Wave

@@ -10,10 +10,9 @@ from ....support.errors import InterpreterError, Note
 from ....support.source import Span
 from ..common.arrays import Value
 from ..common.layout import cell_at
-from ..common.mask import Mask
 from ..scalar.machine import Machine
 from .findings import Finding, Log, Site
-from .lanes import SITE_BITS, WARP, WHOLE_WARP, Batch, ThreadId
+from .lanes import SITE_BITS, WARP, WHOLE_WARP, Batch, Mask, ThreadId
 from .memory import Accesses, Array, Storage
 from .traffic import count_global, count_shared
 
