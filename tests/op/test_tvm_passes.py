@@ -16,7 +16,7 @@ from unity.ir import GlobalVar, Op, assert_structural_equal
 from unity.relax.dpl.pattern import ExternFuncPattern, GlobalVarPattern, TuplePattern, is_op, wildcard
 from unity.relax.expr_functor import PyExprMutator, PyExprVisitor, mutator, visitor
 from unity.script import relax as R, tir as T
-from unity.support.errors import VerifyError
+from unity.support.errors import InternalError, VerifyError
 
 N = tir.Var("n", "int64")
 X = relax.Var("x", relax.TensorStructInfo((N, 4), "float32"))
@@ -229,6 +229,16 @@ def test_variables_are_those_of_the_graph() -> None:
     found = [relax.analysis.used_vars(call), relax.analysis.all_vars(call), relax.analysis.free_vars(call)]
     assert found == [[X]] * 3 and relax.analysis.free_symbolic_vars(call) == [N]
     assert N not in relax.analysis.bound_vars(module()["main"])
+
+
+def test_an_error_of_ones_own_check_is_not_to_be_reported() -> None:
+    def check(context: Any) -> bool:
+        return bool(context.matched_expr.no_such_thing)
+
+    pattern = ("one.product", is_op("relax.matmul")(wildcard(), wildcard()), {}, check)
+    with pytest.raises(InternalError, match="no_such_thing") as raised:
+        relax.transform.FuseOpsByPattern([pattern])(module())
+    assert "report" not in str(raised.value)
 
 
 def test_fields_of_a_pattern() -> None:

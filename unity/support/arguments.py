@@ -109,7 +109,7 @@ def _usage(function: Callable[..., Any]) -> str:
     return f"{form}: {doc}" if doc else form
 
 
-def _is_callers(error: BaseException) -> bool:
+def is_callers(error: BaseException) -> bool:
     """True if code of the caller ran inside the call: its error is its own."""
     trace = error.__traceback__
     trace = trace.tb_next if trace is not None else None
@@ -126,7 +126,7 @@ def explained(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
 ) -> UnityError | None:
     """The UnityError that tells what is wrong with a call that ended in an error of Python; None where that tells it better."""
-    if isinstance(error, (UnityError, NotImplementedError)) or _is_callers(error):
+    if isinstance(error, (UnityError, NotImplementedError)) or is_callers(error):
         return None
     wrong = misfit(function, args, kwargs)
     if wrong is not None:

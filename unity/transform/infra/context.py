@@ -156,7 +156,7 @@ class PassContext:
         except Exception as error:  # the one place where any failure inside a pass gets the pass's name
             self._failed(step, mod)
             raise internal_error(
-                "E903", f"pass {step.name} failed: {type(error).__name__}: {error}", mod, step
+                "E903", f"pass {step.name} failed: {type(error).__name__}: {error}", mod, step, error
             ) from error
         seconds = time.perf_counter() - start
         for instrument in self.instruments:

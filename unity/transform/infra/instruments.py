@@ -20,6 +20,7 @@ from ...ir.expr import Constant, Var
 from ...ir.module import IRModule
 from ...ir.verifier.verifier import verify
 from ...ir.walk import rewrite
+from ...support.arguments import is_callers
 from ...support.errors import InternalError, UnityError
 from ...support.recursion import deep_recursion
 
@@ -212,10 +213,11 @@ class VerifyInstrument(Instrument):
             raise internal_error("E904", f"pass {step.name} broke the module: {error}", old, step) from error
 
 
-def internal_error(code: str, message: str, mod: IRModule, step: Pass) -> InternalError:
-    """An InternalError that says where the module before the pass is saved; passes of the package are asked to be reported."""
+def internal_error(code: str, message: str, mod: IRModule, step: Pass, error: Exception | None = None) -> InternalError:
+    """An InternalError that says where the module before the pass is saved; passes of the package are asked to be reported, unless
+    the error that it follows came from code of the caller."""
     with tempfile.NamedTemporaryFile("w", prefix="unity_failed_", suffix=".py", delete=False) as file:
         file.write(str(mod) + "\n")
-    own = step.function.__module__.startswith(__name__.partition(".")[0] + ".")
+    own = step.function.__module__.startswith(__name__.partition(".")[0] + ".") and not (error and is_callers(error))
     hint = f"the module before the pass is saved in {file.name}{'; please report it' if own else ''}"
     return InternalError(code, message, help=hint)
