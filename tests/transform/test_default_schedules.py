@@ -238,9 +238,9 @@ def test_an_operand_that_the_first_cache_keeps_is_read_as_it_is(m, n, k, said):
 @pytest.mark.parametrize(
     ("m", "n", "k", "order"),
     [
-        (512, 128, 64, "vi_0_vj_0_fused"),  # few weights, many rows: each row is read once
-        (64, 512, 64, "vj_0_vi_0_fused"),
-        (1024, 1000, 512, "vj_0_vi_0_fused"),  # 2 MB of weights: each panel is read once
+        (512, 128, 64, "i_0_j_0_fused"),  # few weights, many rows: each row is read once
+        (64, 512, 64, "j_0_i_0_fused"),
+        (1024, 1000, 512, "j_0_i_0_fused"),  # 2 MB of weights: each panel is read once
     ],
 )
 def test_what_is_read_again_stays_near(m, n, k, order):

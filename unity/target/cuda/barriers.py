@@ -183,12 +183,6 @@ def elect(w: FunctionWriter, call: Call) -> str:
     return w.emit(f"icmp ne i32 {assembly(w, text, ('i32',))}, 0")
 
 
-def barrier_bytes(func: PrimFunc) -> int:
-    """Bytes of shared memory that the barriers of a kernel take."""
-    calls = [call for call in collect(func.body, Call) if call.op_name == "T.create_barriers"]
-    return sum([8 * getattr(call.args[0], "value", 0) for call in calls])
-
-
 RULES: Intrinsics = {
     "T.create_barriers": create, "T.ptx_init_barrier_thread_count": initialize, "T.ptx_arrive_barrier": arrive,
     "T.ptx_arrive_barrier_expect_tx": arrive_expecting, "T.ptx_wait_barrier": wait, "T.ptx_cp_async_barrier": arrive_when_copied,
