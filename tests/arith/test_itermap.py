@@ -1,5 +1,6 @@
 """Iteration maps against enumeration; sets and bounds against enumeration."""
 
+import functools
 import itertools
 import random
 
@@ -12,6 +13,7 @@ from unity.arith.itermap_inverse import inverse_affine_iter_map, sum_expr
 from unity.arith.solve import deduce_bound, detect_linear_equation
 from unity.ir import build as b
 from unity.ir.buffer import Range
+from unity.ir.scalar import And
 from unity.ir.structural import structural_equal
 
 
@@ -165,3 +167,41 @@ def test_linear_coefficients():
     assert structural_equal(form.coefficients[0], b.mul(n, 2))
     assert form.coefficients[1].value == 1 and form.rest.value == -5
     assert detect_linear_equation(b.mul(i, i), [i]) is None
+
+
+def split_again_and_again(rng):
+    """Indices of loops that were split into parts, parts of them too, with the predicates of splits that are not exact, some wrong."""
+    ranges, predicates, indices = {}, [], []
+
+    def parts(extent, depth):
+        factor = rng.randrange(2, 5)
+        if depth == 0 or extent < 3 or rng.random() < 0.2:
+            var = b.index_var(f"i{len(ranges)}")
+            ranges[var] = Range(c(0), c(extent))
+            return var
+        outer = parts(-(-extent // factor), depth - 1)
+        inner = parts(factor, depth - 1)
+        value = b.add(b.mul(outer, factor), inner)
+        if extent % factor and rng.random() < 0.9:
+            predicates.append(b.lt(value, extent if rng.random() < 0.9 else extent + rng.choice((-1, 1, 2))))
+        return value
+
+    for _ in range(rng.choice((1, 1, 2))):
+        indices.append(parts(rng.randrange(3, 20), 3))
+    rng.shuffle(predicates)
+    return indices, ranges, functools.reduce(b.logical_and, predicates) if predicates else None
+
+
+def test_parts_of_parts_are_recognised():
+    rng, found = random.Random(3), 0
+    for _ in range(300):
+        indices, ranges, predicate = split_again_and_again(rng)
+        got = detect_iter_map(indices, ranges, predicate, "bijective")
+        if not got or not got.exact:
+            continue
+        found += predicate is not None and type(predicate) is And
+        extents = [s.args[0].extent.value if s.args else 1 for s in got.indices]
+        points = image(indices, ranges, predicate)
+        assert all(len(s.args) <= 1 for s in got.indices)
+        assert sorted(points) == sorted(itertools.product(*[range(n) for n in extents])), (indices, predicate)
+    assert found > 60

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..ir.buffer import Range
-from ..ir.build import add, const, dtype_of, floordiv, floormod, mul, sub
+from ..ir.build import add, conjuncts, const, dtype_of, floordiv, floormod, mul, sub
 from ..ir.expr import Var
 from ..ir.scalar import LE, LT, Add, And, Cast, FloorDiv, FloorMod, Mul, Sub
 from ..ir.types import Expr
-from ..ir.walk import uses_any
+from ..ir.walk import free_vars, uses_any
 from .analyzer import Analyzer
 from .canonical import is_index
 
@@ -73,6 +73,8 @@ class IterMapDetector:
         self.marks: dict[Var, IterMark] = {}
         self._splits: list[IterSplit] = []
         self._fused: list[tuple[tuple[IterSplit, ...], IterMark]] = []
+        self._limited: list[IterMark] = []
+        """Fused marks that a predicate makes shorter."""
         self.exact = True
         for var, domain in self.ranges.items():
             self.ana.bind(var, domain)
@@ -190,6 +192,8 @@ class IterMapDetector:
 
     def fuse(self, s: IterSum) -> IterSum:
         """The sum as one split: strides must chain, each the product of the inner extents. Raises NotAffine."""
+        for known, mark in self._fused:
+            s = self._joined(s, known, mark)
         if len(s.args) <= 1:
             return s
         ordered = self.chain(s.args)
@@ -207,6 +211,21 @@ class IterMapDetector:
         mark = IterMark(IterSum(tuple(unit), const(0, dtype_of(innermost))), extent)
         self._fused.append((ordered, mark))
         return IterSum((self._whole(mark, innermost),), s.base)
+
+    def _joined(self, s: IterSum, known: Sequence[IterSplit], mark: IterMark) -> IterSum:
+        """The sum with a fused mark in place of its parts, where they all stand in it, times one factor."""
+        if not 1 < len(known) < len(s.args):
+            return s
+        last = known[-1]
+        for y in s.args:
+            if y.source is not last.source or not self._same(y.lower_factor, last.lower_factor):
+                continue
+            factor = self.ana.simplify(floordiv(y.scale, last.scale))
+            parts = [self._split(x.source, x.lower_factor, x.extent, self._product(x.scale, factor)) for x in known]
+            rest = [z for z in s.args if all([z is not x for x in parts])]
+            if len(rest) + len(parts) == len(s.args):
+                return IterSum((*rest, self._whole(mark, self._product(last.scale, factor))), s.base)
+        return s
 
     def _whole(self, mark: IterMark, scale: Expr) -> IterSplit:
         return self._split(mark, const(1, dtype_of(scale)), mark.extent, scale)
@@ -232,10 +251,11 @@ class IterMapDetector:
 
     def constrain(self, predicate: Expr) -> None:
         """Use ``sum < bound`` of a block predicate: the fused sum then has extent ``bound``."""
+        if type(predicate) is And:
+            for part in sorted(conjuncts(predicate), key=lambda part: len(free_vars(part))):  # sums inside others first
+                self.constrain(part)
+            return
         match predicate:
-            case And(a, b):
-                self.constrain(a)
-                self.constrain(b)
             case LT(a, b) if is_index(a):
                 self._limit(a, b)
             case LE(a, b) if is_index(a):
@@ -251,8 +271,9 @@ class IterMapDetector:
             return
         try:
             fused = self.fuse(s)
-        except NotAffine:
-            fused = self._overlapping(s)
+        except NotAffine:  # parts that overlap or leave gaps: its values are no range
+            self.exact = False
+            return
         (split,) = fused.args
         limit = self.ana.simplify(sub(bound, s.base))
         if self.ana.can_prove_less(limit, add(split.source.extent, 1)):
@@ -260,6 +281,7 @@ class IterMapDetector:
             split.source.extent = limit
             split.extent = limit
             self._splits.append(split)
+            self._limited.append(split.source)
         elif not self.ana.can_prove_less(split.source.extent, add(limit, 1)):
             self.exact = False
 
@@ -278,18 +300,6 @@ class IterMapDetector:
         split.source.extent = split.extent = limit
         self._splits.append(split)
         return True
-
-    def _overlapping(self, s: IterSum) -> IterSum:
-        """A fused mark whose parts overlap: only the predicate makes its values unique."""
-        one = next((x for x in s.args if self._same(x.scale, const(1, dtype_of(x.scale)))), None)
-        if one is None:
-            raise NotAffine("a predicate over strided iterators")
-        top = s.base
-        for x in s.args:
-            top = add(top, mul(x.scale, sub(x.extent, 1)))
-        mark = IterMark(IterSum(s.args, const(0, dtype_of(one.scale))), self.ana.simplify(add(top, 1)))
-        self._fused.append((s.args, mark))
-        return IterSum((self._whole(mark, one.scale),), s.base)
 
     # ---- coverage
 
@@ -322,6 +332,11 @@ class IterMapDetector:
                 expected = self._product(match.lower_factor, match.extent)
             if not self._same(expected, mark.extent) and not (check == "onto" and self._divides(expected, mark.extent)):
                 return f"the outermost part of {name} is missing"
+        for mark in self._limited:  # the indices must be made of it, or of none of its iterators
+            inside = [mark]
+            for part in inside:
+                inside += [x.source for x in part.source.args] if isinstance(part.source, IterSum) else []
+            self.exact = self.exact and (mark in used or not any([part in used for part in inside]))
         if check == "bijective":
             for var, mark in self.marks.items():
                 if mark not in used and not self._same(mark.extent, const(1, dtype_of(mark.extent))):
