@@ -93,7 +93,7 @@ FOLDER = re.compile(r"(?<![\w./-])((?:unity|tests|tools|docs|benchmarks|examples
 DOTTED = re.compile(r"\b(unity(?:\.[a-zA-Z_]\w*)+)")
 NO_FILES = {"file.py", "NNN_pass.py", "NNN_input.py"}
 """Examples of names."""
-SYMBOLS = ("unity.kernel", "unity.linalg", "unity.reduce_half_pi")
+SYMBOLS = ("unity.kernel", "unity.reduce_half_pi")
 """Names in machine code and of registered functions, which begin as modules do."""
 
 
