@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import unity
-from unity.ir import ExternFunc, PrimFunc
+from unity.ir import ExternFunc, IRModule, PrimFunc, structural_equal
 from unity.script import parse
 from unity.support.errors import VerifyError
 
@@ -52,3 +53,14 @@ def test_names_of_the_tensor_level() -> None:
     assert unity.tir.Schedule is unity.Schedule and all([hasattr(unity.tir, name) for name in unity.tir.__all__])
     assert str(unity.tir.Var("n", "int64").ty.dtype) == "int64" and str(unity.tir.Var("i").ty.dtype) == "int32"
     assert str(unity.tir.const(3, "int64").ty.dtype) == "int64"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[1, 2], [[1], []], {"a": [1, (2, [3])]}, np.int64(3), np.float32(1.5), np.bool_(True), np.arange(3), None, "x"],
+)
+def test_attributes_are_what_their_text_reads_back(value: object) -> None:
+    func = parse(FILL).with_attr("note", value)
+    assert structural_equal(parse(str(func)), func)
+    mod = IRModule({"fill": func}).with_attr("note", value)
+    assert structural_equal(parse(str(mod)), mod)

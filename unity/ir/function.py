@@ -10,7 +10,7 @@ from ..support.errors import VerifyError
 from ..support.source import Span
 from .buffer import Buffer
 from .expr import SeqExpr, Var
-from .node import Aside, Def, Node, node, replace, script_hook
+from .node import Aside, Def, Node, frozen, node, replace, script_hook
 from .stmt import Stmt
 from .types import Expr, FuncType, Type
 
@@ -32,7 +32,7 @@ class _Attributes(Node):
 
     def with_attrs(self: _F, attrs: Mapping[str, Any]) -> _F:
         """The function with attributes added or replaced."""
-        return replace(self, attrs={**self.attrs, **attrs})
+        return replace(self, attrs={**self.attrs, **frozen(dict(attrs))})
 
     def without_attr(self: _F, key: str) -> _F:
         """The function without an attribute."""

@@ -10,7 +10,7 @@ from ..support.arguments import guarded_class
 from ..support.errors import VerifyError
 from .expr import ExternFunc, GlobalVar
 from .function import BaseFunc, Function, PrimFunc
-from .node import Aside, Node, node, printed, script_hook, set_field
+from .node import Aside, Node, frozen, node, printed, script_hook, set_field
 
 ModuleMember = Function | PrimFunc | ExternFunc
 
@@ -126,7 +126,8 @@ class IRModule(Node):
 
     def with_attrs(self, given: Mapping[str, Any] | None = None, /, **attrs: Any) -> IRModule:
         """Return the module with attributes added or replaced: those of ``given``, and ``attrs`` by name."""
-        return IRModule(self.functions, {**self.attrs, **(given or {}), **attrs}, self.global_infos, self.name)
+        changes = frozen({**(given or {}), **attrs})
+        return IRModule(self.functions, {**self.attrs, **changes}, self.global_infos, self.name)
 
     def with_attr(self, key: str, value: Any) -> IRModule:
         """Return the module with the attribute ``key`` set to ``value``."""

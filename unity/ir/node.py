@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, dataclass_transform, overload
 
+import numpy as np
+
 from ..support.arguments import guarded
 from ..support.errors import UnityError
 from ..support.lazy import load
@@ -178,6 +180,20 @@ def replace(target: _N, /, **changes: object) -> _N:
     except KeyError as error:
         raise TypeError(f"{kind.__name__} has no field {error}") from None
     return target if same and changes else kind(*values)
+
+
+def frozen(value: Any) -> Any:
+    """A value of an attribute as a reader of script gives it: tuples for lists and arrays, Python's numbers for numpy's.
+
+    Attributes are compared by value and never change.
+    """
+    if isinstance(value, (list, tuple)):
+        return tuple([frozen(item) for item in value])
+    if isinstance(value, dict):
+        return {key: frozen(item) for key, item in value.items()}
+    if isinstance(value, np.generic):
+        return value.item()
+    return frozen(value.tolist()) if isinstance(value, np.ndarray) else value
 
 
 def same_items(old: object, new: object) -> bool:

@@ -32,6 +32,7 @@ from ...ir.expr import (
     op,
 )
 from ...ir.function import Function, PrimFunc
+from ...ir.node import frozen
 from ...ir.op import REQUIRED, OpInfo, Param, register_op, usage
 from ...ir.relation import tensor_type
 from ...ir.scalar import CommReducer, IterVar
@@ -163,7 +164,7 @@ def bind_arguments(
                 and value in ("", "void")
             ):
                 value = None  # TVM's spellings of a data type that is not given
-            attrs[param.name] = frozen(value, f"{name}: {param.name}")
+            attrs[param.name] = _attribute(value, f"{name}: {param.name}")
         elif value is None:
             pending.append(param.name)
         else:
@@ -186,18 +187,14 @@ def is_attribute_node(value: Any) -> bool:
     return isinstance(value, kinds) and not isinstance(value, (Function, PrimFunc))
 
 
-def frozen(value: Any, what: str = "an attribute") -> Any:
-    """Lists become tuples and numpy values Python's, as a reader gives them: attributes are compared by value and never
-    change. Raises TypeRuleError E214 for what no attribute holds."""
+def _attribute(value: Any, what: str) -> Any:
+    """The value of an attribute, frozen. Raises TypeRuleError E214 for what no attribute holds."""
     if isinstance(value, (list, tuple)):
-        return tuple([frozen(v, what) for v in value])
-    if isinstance(value, np.ndarray):
-        return frozen(value.tolist(), what)
-    if isinstance(value, np.generic):
-        return value.item()
+        return tuple([_attribute(v, what) for v in value])
     if isinstance(value, DataType):
         return value.name
-    if value is None or isinstance(value, (bool, int, float, str, dict)) or is_attribute_node(value):
+    value = frozen(value)
+    if value is None or isinstance(value, (bool, int, float, str, dict, tuple)) or is_attribute_node(value):
         return value
     raise TypeRuleError(
         "E214",

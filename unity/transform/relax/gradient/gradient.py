@@ -70,7 +70,7 @@ class _Adjoint:
             else:
                 self.grads[target] = self.sum(self.grads.get(target), part, target)
 
-    def addfield_of(self, target: Expr, index: int, part: Any) -> None:
+    def add_to_field(self, target: Expr, index: int, part: Any) -> None:
         """Add a gradient to one field of a tuple variable."""
         if isinstance(target, Var) and target in self.active and isinstance(target.ty, TupleType):
             held = self.grads.setdefault(target, [None] * len(target.ty.fields))
@@ -96,7 +96,7 @@ class _Adjoint:
             if isinstance(binding, MatchCast) or isinstance(value, (Var, Tuple)):
                 self.add(value, grad)
             elif type(value) is TupleGetItem:
-                self.addfield_of(value.tuple_value, value.index, grad)
+                self.add_to_field(value.tuple_value, value.index, grad)
             elif type(value) is Call:
                 self.call(value, grad, binding.var)
             else:
@@ -194,7 +194,7 @@ def differentiate(
             bb.emit_binding(binding)
         adjoint = _Adjoint(bb, bindings, wanted)
         if type(target) is TupleGetItem:
-            adjoint.addfield_of(target.tuple_value, target.index, bb.emit(one))
+            adjoint.add_to_field(target.tuple_value, target.index, bb.emit(one))
         elif isinstance(target, Var):
             adjoint.add(target, bb.emit(one))
         adjoint.run()

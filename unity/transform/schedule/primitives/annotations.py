@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....ir.node import frozen
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import ItemRef, Sref
@@ -37,7 +38,7 @@ def annotate(
             "E426", f"{block_or_loop.name} is annotated {ann_key} = {known[ann_key]!r} already", condition="key not present",
             at=block_or_loop, nearest=f"unannotate {ann_key!r} first",
         )  # fmt: skip
-    if not _plain(ann_val):
+    if not _plain(frozen(ann_val)):
         refuse(
             "E426",
             f"a {type(ann_val).__name__} cannot be an annotation",
@@ -48,17 +49,8 @@ def annotate(
     set_notes(state, block_or_loop, {**known, ann_key: frozen(ann_val)})
 
 
-def frozen(value: Any) -> Any:
-    """A value with tuples for lists, as annotations are held (and read from script)."""
-    if isinstance(value, (list, tuple)):
-        return tuple([frozen(item) for item in value])
-    if isinstance(value, dict):
-        return {key: frozen(item) for key, item in value.items()}
-    return value
-
-
 def _plain(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, tuple):
         return all([_plain(item) for item in value])
     if isinstance(value, dict):
         return all([isinstance(key, str) and _plain(item) for key, item in value.items()])
