@@ -51,7 +51,12 @@ def _order(x: np.ndarray, descending: bool) -> np.ndarray:
 def test_any_length(dtype: str, descending: bool) -> None:
     main = unity.VirtualMachine(unity.compile(parse(_text("n", dtype, descending))))["main"]
     for length in LENGTHS:
-        _check(main, _lines(length, dtype), descending)
+        lines = _lines(length, dtype)
+        _check(main, lines, descending)
+        rising = np.sort(lines, axis=1)
+        _check(main, np.stack([rising[0], rising[1, ::-1], rising[2]]), descending)
+        rising[:, length // 2 :] = lines[:, length // 2 :]
+        _check(main, rising, descending)
 
 
 @pytest.mark.parametrize("length", [40, 64, 77])

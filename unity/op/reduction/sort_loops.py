@@ -160,7 +160,8 @@ class MergeSort:
         )
 
     def merge(self, k: Var) -> Stmt:
-        """Two neighbouring runs into one, from both ends at once: two chains of steps, neither of which branches."""
+        """Two neighbouring runs into one, from both ends at once: two chains of steps, neither of which branches. Runs that follow
+        each other in order are copied."""
         start, middle, end, source = [build.index_var(n) for n in ("start", "middle", "end", "source")]
         span = read(self.width, (ZERO,))
         low = [_counter(n) for n in ("left", "right")]
@@ -176,7 +177,15 @@ class MergeSort:
         def rest(n: Var) -> Stmt:
             return self.merge_front(low, total // 2, source, start, middle, end)
 
+        def copy(n: Var) -> Stmt:
+            at, target = (source, start + n), (ONE - source, start + n)
+            return seq(
+                BufferStore(self.keys, read(self.keys, at), target),
+                BufferStore(self.indices, read(self.indices, at), target),
+            )
+
         first = (start, middle, middle - 1, end - 1)
+        behind, ahead = [read(self.keys, (source, n)) for n in (build.minimum(middle, end - 1), middle - 1)]
         return seq(
             *[AllocBuffer(b) for b in (*low, *high)],
             Bind(source, read(self.side, (ZERO,))),
@@ -184,8 +193,11 @@ class MergeSort:
             Bind(middle, build.minimum(start + span, self.length)),
             Bind(end, build.minimum(middle + span, self.length)),
             *[BufferStore(b, value, (ZERO,)) for b, value in zip((*low, *high), first)],
-            serial_loop(total // 2, both, "p"),
-            serial_loop(total % 2, rest, "odd"),
+            IfThenElse(
+                build.ge(behind, ahead),
+                serial_loop(total, copy, "n"),
+                seq(serial_loop(total // 2, both, "p"), serial_loop(total % 2, rest, "odd")),
+            ),
         )
 
     def merge_front(self, counters: list[Buffer], n: Expr, source: Expr, start: Expr, middle: Expr, end: Expr) -> Stmt:
