@@ -79,8 +79,9 @@ def tile_cost(rows: int, columns: int, lanes: int, registers: int) -> tuple[floa
     best = float("inf"), 1, 1
     # a single row has no use for its vectors again: long runs of memory are best, if enough tiles are left for the threads, and
     # never fewer vectors than multiply-adds are under way
-    widest = WIDEST if rows > 1 else max(int(2 * LATENCY), min(16, vectors // SHARED_TILES))
-    widest = vectors if rows > 1 and vectors == WIDEST_ALONE else widest
+    widest = WIDEST_ALONE if vectors <= WIDEST_ALONE else WIDEST
+    if rows == 1:
+        widest = max(int(2 * LATENCY), min(16, vectors // SHARED_TILES))
     for width in range(1, min(widest, vectors) + 1):
         for height in range(1, min((registers - RESERVED) // width, rows, 16) + 1):
             cost = 0.0
