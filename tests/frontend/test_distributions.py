@@ -66,7 +66,7 @@ def test_a_matrix_that_is_not_valid_is_an_error_as_in_torch(scale) -> None:
 
 
 def test_a_number_of_the_data_beside_a_distribution() -> None:
-    model = Expression(lambda x: D.Normal(x, x.exp()).log_prob(x * int((x > 0).sum())))
+    model = Expression(lambda x: D.Normal(x, x.exp(), validate_args=True).log_prob(x * int((x > 0).sum())))
     f = unity.compile(model, example_inputs=(torch.randn(7),))
     for scale in (1.0, -0.5):
         x = torch.linspace(-1, 3, 7) * scale

@@ -8,7 +8,6 @@ DESCRIPTIONS: dict[str, str] = {
     "tensor": "the tensor",
     "x1": "first operand, broadcast",
     "x2": "second operand, broadcast",
-    "a": "matrices (..., m, n)",
     "tensors": "a tuple of tensors",
     "indices": "integers; negative ones count from the end, those outside are clamped",
     "shape": "the shape of the result",
@@ -26,8 +25,6 @@ DESCRIPTIONS: dict[str, str] = {
     "k": "number of the diagonal: 0 is the main one, positive ones are above it",
     "exclusive": "leave out the element itself",
     "descending": "put the largest first",
-    "right": "equal elements count as below",
-    "out_int32": "return int32 instead of int64",
     "updates": "the values written",
     "format": "text with a {} for each value",
     "inplace_indices": "for each output the argument whose memory it takes; -1: new memory",
@@ -54,16 +51,9 @@ DESCRIPTIONS: dict[str, str] = {
     "epsilon": "added before the square root",
     "axes": "the axes over which mean and variance are taken",
     "channel_axis": "the axis of channels",
-    "targets": "class of each element, integers (batch, ...)",
-    "weights": "weight of each class (classes,); None: ones",
-    "ignore_index": "the target that is left out",
     "gates": "(time, batch, n * hidden): the contribution of the inputs to the n gates",
     "hidden": "(batch, hidden): the initial state",
     "reverse": "go from the last step to the first",
-    "output_grad": "the gradient of the result",
-    "hidden_grad": "the gradient of the last state",
-    "keep": "factor of each step's state in the next state",
-    "factors": "the derivatives of the gates",
     # attention
     "query": "(batch, sequence, heads, width), or as layout says",
     "key": "as query; with fewer heads, several heads of the query share one",
@@ -73,7 +63,6 @@ DESCRIPTIONS: dict[str, str] = {
     "empty": "result of a row that sees no key; None: NaN",
     # images
     "size": "spatial size of the result",
-    "align_corners": "-1 and 1 are the centres of the corner pixels, not their outer edges",
     "roi": "None or zeros: the whole image",
     "coordinate_transformation_mode": '"half_pixel", "align_corners", "asymmetric" or "pytorch_half_pixel"',
     "rounding_method": '"round", "round_prefer_floor", "round_prefer_ceil", "floor" or "ceil"; for nearest_neighbor',
@@ -82,5 +71,4 @@ DESCRIPTIONS: dict[str, str] = {
     "extrapolation_value": "must be 0",
     "scales": "ratio of the sizes of result and data where rounding changed it, one for each axis; None: their quotient",
     # quantisation
-    "zero_point": "the integer that stands for 0",
 }

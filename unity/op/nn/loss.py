@@ -125,10 +125,10 @@ nll_loss = row(
     "nn.nll_loss",
     (
         "predictions: log probabilities (batch, classes, ...) or (classes,)",
-        "targets",
-        optional("weights"),
+        "targets: class of each element, integers (batch, ...)",
+        optional("weights", doc="weight of each class (classes,); None: ones"),
         attribute("reduction", "mean", doc='"mean", "sum" or "none"'),
-        attribute("ignore_index", -100),
+        attribute("ignore_index", -100, doc="the target that is left out"),
     ),
     _nll_type,
     "Returns minus the log probability of each target class, weighted; the mean divides by the sum of the weights.",

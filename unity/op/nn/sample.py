@@ -184,7 +184,7 @@ grid_sample = row(
         attribute("method", "bilinear", doc='"bilinear", "nearest" or "bicubic"'),
         attribute("layout", "NCHW"),
         attribute("padding_mode", "zeros", doc='"zeros", "border" or "reflection"'),
-        attribute("align_corners", False),
+        attribute("align_corners", False, doc="-1 and 1 are the centres of the corner pixels, not their outer edges"),
     ),
     _sample_type,
     "Samples images or volumes (layout NCDHW) at the coordinates of a grid; a NaN coordinate reads pixel 0.",

@@ -175,7 +175,7 @@ def _recurrence_ref(factor: np.ndarray, term: np.ndarray, axis: int = 0) -> np.n
 
 linear_recurrence = row(
     "grad.linear_recurrence",
-    ("factor", "term", attribute("axis", 0)),
+    ("factor: the factors", "term: the terms, of the same shape", attribute("axis", 0)),
     _recurrence_type,
     "Returns all values of y[n] = factor[n] * y[n - 1] + term[n] along an axis, with y[-1] = 0.",
     family="grad",

@@ -120,8 +120,8 @@ searchsorted = row(
     (
         "sorted_sequence: tensor in rising order along its last axis",
         "values: the values to look up, with the same leading axes",
-        attribute("right", False),
-        attribute("out_int32", False),
+        attribute("right", False, doc="equal elements count as below"),
+        attribute("out_int32", False, doc="return int32 instead of int64"),
     ),
     _search_type,
     "Returns for each value the index that keeps the last axis of the sequence sorted when it is inserted there.",
