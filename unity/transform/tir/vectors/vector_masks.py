@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ....ir.build import broadcast, dtype_of, is_int, logical_and
+from ....ir.build import broadcast, dtype_of, is_int, logical_and, lt
 from ....ir.expr import FloatImm, IntImm
 from ....ir.node import replace
-from ....ir.scalar import Broadcast, BufferLoad, Div, FloorDiv, FloorMod, Mod
+from ....ir.scalar import LT, Broadcast, BufferLoad, Div, FloorDiv, FloorMod, Mod, Ramp
 from ....ir.types import Expr
 from ....ir.walk import Rewriter
 
@@ -39,6 +39,10 @@ class _Mask(Rewriter):
             load = node.value
             last = self.visit(broadcast(load.indices[-1], node.lanes))
             return replace(load, indices=(*load.indices[:-1], last), ty=node.ty, predicate=self.cond)
+        if type(node) is BufferLoad and dtype_of(node).lanes == 1 < self.lanes:
+            if not some_lane(self.cond):  # a cell that all lanes share, as the start of a run of neighbours
+                raise CannotVectorize
+            return None
         if type(node) is BufferLoad:
             if dtype_of(node).lanes != self.lanes:
                 raise CannotVectorize
@@ -51,6 +55,13 @@ class _Mask(Rewriter):
 def masked(expr: Expr, cond: Expr, lanes: int) -> Expr:
     """A vector expression whose reads happen only in lanes where ``cond`` holds. Raises CannotVectorize."""
     return _Mask(cond, lanes)(expr)
+
+
+def some_lane(cond: Expr) -> bool:
+    """True if a condition is known to hold in a lane: ``Ramp(0, 1, 16) < Broadcast(15, 16)`` does in the first."""
+    if type(cond) is not LT or type(cond.a) is not Ramp or type(cond.b) is not Broadcast:
+        return False
+    return is_int(lt(cond.a.base, cond.b.value), 1)
 
 
 def is_zero(expr: Expr) -> bool:
