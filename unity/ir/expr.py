@@ -246,7 +246,9 @@ class Tuple(Expr):
 
     def __getitem__(self, index: int) -> Expr:
         """The field itself. Raises as for any tuple."""
-        return self.fields[Expr.__getitem__(self, index).index]  # type: ignore[attr-defined]
+        found = Expr.__getitem__(self, index)
+        assert isinstance(found, TupleGetItem)
+        return self.fields[found.index]
 
     def __len__(self) -> int:
         return len(self.fields)
