@@ -257,12 +257,11 @@ def nll_loss_backward(
     return _gradient(R.nn.nll_loss(*given, reduction=reduction, ignore_index=ignore_index), output_grad)
 
 
-def _pool_backward(
-    name: str, flow: Expr, data: Expr, layout: str, out_layout: str | None, windows: dict[str, Any]
-) -> Expr:
+def _pool_backward(name: str, flow: Expr, data: Expr, layout: str, out_layout: str | None, *window: Any) -> Expr:
+    """``window``: size, strides, padding, dilation and so on, in the order of the forward operator."""
     if layout != "NCHW" or out_layout not in (None, "", layout):
         raise TypeRuleError("E214", f"layout must be NCHW, got {layout!r}", help="use R.permute_dims before")
-    return _gradient(getattr(R.nn, name)(data, **windows), flow)
+    return _gradient(getattr(R.nn, name)(data, *window), flow)
 
 
 @_combination("R.grad")
@@ -271,15 +270,9 @@ def max_pool2d_backward(
     ceil_mode: bool = False, count_include_pad: bool = False, layout: str = "NCHW", out_layout: str | None = None,
 ) -> Expr:  # fmt: skip
     """The gradient of nn.max_pool2d with respect to ``data``: each element goes to the first of the largest in its window."""
-    windows = {
-        "pool_size": pool_size,
-        "strides": strides,
-        "padding": padding,
-        "dilation": dilation,
-        "ceil_mode": ceil_mode,
-    }
     pair = Tuple((output_grad, output_grad))  # no gradient comes through the places
-    return _pool_backward("max_pool2d_with_indices", pair, data, layout, out_layout, windows)
+    window = pool_size, strides, padding, dilation, ceil_mode
+    return _pool_backward("max_pool2d_with_indices", pair, data, layout, out_layout, *window)
 
 
 @_combination("R.grad")
@@ -288,12 +281,5 @@ def avg_pool2d_backward(
     ceil_mode: bool = False, count_include_pad: bool = False, layout: str = "NCHW", out_layout: str | None = None,
 ) -> Expr:  # fmt: skip
     """The gradient of nn.avg_pool2d with respect to ``data``: each element is shared out over its window."""
-    windows = {
-        "pool_size": pool_size,
-        "strides": strides,
-        "padding": padding,
-        "dilation": dilation,
-        "ceil_mode": ceil_mode,
-    }
-    windows["count_include_pad"] = count_include_pad
-    return _pool_backward("avg_pool2d", output_grad, data, layout, out_layout, windows)
+    window = pool_size, strides, padding, dilation, ceil_mode, count_include_pad
+    return _pool_backward("avg_pool2d", output_grad, data, layout, out_layout, *window)

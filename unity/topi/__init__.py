@@ -32,6 +32,7 @@ class _Arguments:
     def __init__(self) -> None:
         self.tensors: dict[Var, te.Tensor] = {}
         self.vars: dict[te.Tensor, Var] = {}
+        self.made: dict[Call, Any] = {}
 
     def to_expr(self, value: Any) -> Any:
         """Variables for tensors, expressions for te.Values; other things as they are."""
@@ -53,9 +54,12 @@ class _Arguments:
         if isinstance(value, Var) and value in self.tensors:
             return self.tensors[value]
         if type(value) is Call:
-            info = OPS[value.op_name]
-            assert callable(info.lower)
-            return info.lower(value, *[self.to_te(a, info.scalars_from is not None) for a in value.args])
+            if value not in self.made:  # a combination may use a value several times
+                info = OPS[value.op_name]
+                assert callable(info.lower)
+                parts = [self.to_te(a, info.scalars_from is not None) for a in value.args]
+                self.made[value] = info.lower(value, *parts)
+            return self.made[value]
         if type(value) is Tuple:
             return [self.to_te(f, scalars) for f in value.fields]
         if isinstance(value.ty, ShapeType):
