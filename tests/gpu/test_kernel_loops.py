@@ -15,8 +15,8 @@ from unity.ir.module import IRModule
 from unity.script import parse
 from unity.target import GPU_PIPELINE
 from unity.target.cuda.codegen import write_programs
+from unity.transform.tir.loops.hoist_if_then_else import MARK, hoist_if_then_else
 from unity.transform.tir.loops.unroll_loop import unroll_loop
-from unity.transform.tir.loops.version_predicates import MARK, hoist_if_then_else
 
 
 def lowered(text: str) -> IRModule:

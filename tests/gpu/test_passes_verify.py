@@ -11,7 +11,8 @@ import unity
 from unity.script import parse
 from unity.support.errors import PassError
 from unity.target import GPU_PIPELINE, Target
-from unity.transform.tir.threads.verify_gpu_code import verify_gpu_code, verify_memory
+from unity.transform.tir.threads.verify_gpu_code import verify_gpu_code
+from unity.transform.tir.threads.verify_memory import verify_memory
 
 PLAIN = """
 @I.ir_module

@@ -17,8 +17,10 @@ from .infra.passes import (
     prim_func_pass as prim_func_pass,
     traced_passes as traced_passes,
 )
+from .relax.algebra.adjust_matmul_order import adjust_matmul_order as adjust_matmul_order
 from .relax.algebra.attend_in_place import attend_in_place as attend_in_place
 from .relax.algebra.canonicalize import canonicalize as canonicalize
+from .relax.algebra.combine_parallel_matmul import combine_parallel_matmul as combine_parallel_matmul
 from .relax.algebra.compute_prim_value import compute_prim_value as compute_prim_value
 from .relax.algebra.decompose_ops import (
     decompose_ops_for_inference as decompose_ops_for_inference,
@@ -29,8 +31,6 @@ from .relax.algebra.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d a
 from .relax.algebra.fold_constant import fold_constant as fold_constant
 from .relax.algebra.fuse_transpose_matmul import fuse_transpose_matmul as fuse_transpose_matmul
 from .relax.algebra.matmul_algebra import (
-    adjust_matmul_order as adjust_matmul_order,
-    combine_parallel_matmul as combine_parallel_matmul,
     expand_matmul_of_sum as expand_matmul_of_sum,
     reorder_permute_dims_after_concat as reorder_permute_dims_after_concat,
     reorder_take_after_matmul as reorder_take_after_matmul,
@@ -62,12 +62,10 @@ from .relax.interprocedural.normalize_global_var import (
     normalize_global_var as normalize_global_var,
 )
 from .relax.interprocedural.remove_purity_checking import remove_purity_checking as remove_purity_checking
-from .relax.layout.alter_op_impl import (
-    alter_op_impl as alter_op_impl,
-    optimize_layout_transform as optimize_layout_transform,
-)
+from .relax.layout.alter_op_impl import alter_op_impl as alter_op_impl
 from .relax.layout.convert_layout import convert_layout as convert_layout
 from .relax.layout.image_lines import image_lines as image_lines
+from .relax.layout.optimize_layout_transform import optimize_layout_transform as optimize_layout_transform
 from .relax.layout.split_layout_rewrite_preproc import split_layout_rewrite_preproc as split_layout_rewrite_preproc
 from .relax.layout.winograd import winograd as winograd
 from .relax.lowering.legalize_ops import legalize_ops as legalize_ops
@@ -89,11 +87,8 @@ from .relax.params.bind_params import (
     bundle_model_params as bundle_model_params,
     update_param_type as update_param_type,
 )
-from .relax.params.lazy_params import (
-    lazy_get_input as lazy_get_input,
-    lazy_set_output as lazy_set_output,
-    lazy_transform_params as lazy_transform_params,
-)
+from .relax.params.lazy_params import lazy_get_input as lazy_get_input, lazy_set_output as lazy_set_output
+from .relax.params.lazy_transform_params import lazy_transform_params as lazy_transform_params
 from .relax.params.lift_transform_params import lift_transform_params as lift_transform_params
 from .relax.pipeline import DEFAULT_PIPELINE as DEFAULT_PIPELINE
 from .relax.precision.quantize_weights import quantize_weights as quantize_weights

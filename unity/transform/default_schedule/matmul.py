@@ -4,26 +4,19 @@ A tile of rows x columns is accumulated in registers over the whole reduction; c
 The operand that rows share is read from packed panels ``[columns / tile][reduction][tile]``, laid out at build where it is a
 constant. What consumes the result element by element runs on the tile. Source of the shape of the nest: Goto, van de Geijn,
 "Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008, without its cache blocking of the reduction.
-
-A contraction whose columns are not the last axis of its output becomes one where they are, and a transposition behind it: ``Y[n, f,
-h, w] += X[..] * W[f, ..]`` -> the sum into ``Y_last[n, h, w, f]``, and the consumer, or a copy, reads that. A convolution with
-channels first is such a contraction: its tiles are transposed while they are in cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
-from ...ir.buffer import make_buffer
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
-from ...ir.node import replace as with_fields
-from ...ir.scalar import BufferLoad, IterVar
-from ...ir.stmt import AllocBuffer, Block, BufferStore, Stmt, seq, statements_of
-from ...ir.types import Expr, prim_type
-from ...ir.walk import collect, rewrite
+from ...ir.scalar import IterVar
+from ...ir.stmt import Block
+from ...ir.types import Expr
+from ...ir.walk import collect
 from ...support.errors import ScheduleError
 from ..auto_tensorize.dots import Dot, decided_intrinsic
 from ..infra.backend import Machine
@@ -36,9 +29,9 @@ from .base import Rule, Scheduled, is_touched, mark_scheduled, program_of, sched
 from .contraction import Contraction, contraction_of, dot_multiple, dot_of, extent_of, is_parameter, steps_of
 from .contraction_nest import is_large, tile_nest, tile_size, transpose_tile
 from .gathered import fused_reductions, gather
-from .nests import nest_of, output_axes
-from .packing import Packing, block_name
+from .packing import Packing
 from .padding import pad_to_tiles
+from .transposed_output import columns_last
 
 FULL_ROWS = 8
 """Rows that fill a tile well."""
@@ -263,37 +256,6 @@ def _worth_transposing(contraction: Contraction, lanes: int) -> bool:
     if last is None or line is None or steps_of(contraction.reductions) < DEEP:
         return False
     return line < 2 * lanes or slope(contraction.data.indices[-1], last.var) != 1
-
-
-def columns_last(fn: PrimFunc, contraction: Contraction, after: str | None) -> tuple[PrimFunc, str]:
-    """The program with the columns last, and the name of the block that transposes; ``after`` names the block that consumes
-    the output."""
-    store = contraction.block.body
-    assert type(store) is BufferStore
-    order = sorted(range(len(store.indices)), key=lambda k: store.indices[k] is contraction.columns.var)
-    output = contraction.output
-    last = make_buffer(f"{output.name}_last", output.dtype, [output.shape[k] for k in order], "global")
-
-    def moved(node: Any) -> Any:
-        if node.buffer is not output:
-            return node
-        return with_fields(node, buffer=last, indices=tuple([node.indices[k] for k in order]))
-
-    statements = statements_of(fn.body)
-    made: list[Stmt] = [AllocBuffer(last)]
-    name = after or f"{output.name}_transposed"
-    for stmt in statements:
-        if type(stmt) is AllocBuffer and stmt.buffer is output:
-            continue
-        mine = block_name(stmt) in (contraction.block.name, after)
-        made.append(rewrite(stmt, {BufferLoad: moved, BufferStore: moved}) if mine else stmt)
-        if block_name(stmt) == contraction.block.name and after is None:
-            axes = output_axes(output)
-            cell: tuple[Var, ...] = tuple([axis.var for axis in axes])
-            value = BufferLoad(last, tuple([cell[k] for k in order]), prim_type(output.dtype))
-            made.append(nest_of(name, axes, BufferStore(output, value, cell)))
-    assert after is None or is_parameter(fn, output) is None
-    return with_fields(fn, body=seq(*made)), name
 
 
 CONTRACTION = Rule("contraction", schedule_contraction)

@@ -17,9 +17,10 @@ from .expressions.remove_no_op import remove_no_op
 from .expressions.rewrite_unsafe_select import rewrite_unsafe_select
 from .expressions.simplify import bind_shared, simplify
 from .loops.canonicalize_loop import canonicalize_loop
+from .loops.hoist_if_then_else import hoist_if_then_else
 from .loops.read_vectors import read_vectors
 from .loops.unroll_loop import unroll_loop
-from .loops.version_predicates import hoist_if_then_else, version_predicates
+from .loops.version_predicates import version_predicates
 from .threads.compact_thread_buffers import compact_thread_buffers
 from .threads.inject_ptx_async_copy import inject_ptx_async_copy
 from .threads.inject_software_pipeline import inject_software_pipeline
@@ -31,7 +32,8 @@ from .threads.merge_shared_memory_allocations import merge_shared_memory_allocat
 from .threads.split_host_device import split_host_device
 from .threads.thread_sync import thread_sync
 from .threads.unify_thread_binding import unify_thread_binding
-from .threads.verify_gpu_code import verify_gpu_code, verify_memory
+from .threads.verify_gpu_code import verify_gpu_code
+from .threads.verify_memory import verify_memory
 from .vectors.independent_lanes import independent_lanes
 from .vectors.split_wide_vectors import split_wide_vectors
 from .vectors.vectorize_loop import vectorize_loop

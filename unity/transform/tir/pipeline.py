@@ -23,11 +23,12 @@ from .loops.canonicalize_loop import canonicalize_loop
 from .loops.chunk_parallel import chunk_parallel, share_loops
 from .loops.coalesce_loops import coalesce_loops, split_periods
 from .loops.fuse_outer_loops import fuse_outer_loops
+from .loops.hoist_if_then_else import hoist_if_then_else
 from .loops.loop_partition import loop_partition
 from .loops.order_loops import order_loops
 from .loops.prefix_sums import prefix_sums
 from .loops.unroll_loop import unroll_loop
-from .loops.version_predicates import hoist_if_then_else, version_predicates
+from .loops.version_predicates import version_predicates
 from .reductions.tile_reductions import tile_reductions
 from .reductions.vectorize_reductions import vectorize_reductions
 from .threads.inject_software_pipeline import inject_double_buffer

@@ -28,8 +28,9 @@ from ....ir.walk import StatementRewriter, collect, fresh_copy, rewrite, substit
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import is_choice, slope
 from ..blocks.lower_opaque_block import leaves_loop
+from .hoist_if_then_else import is_plain
 from .unroll_loop import statement_count
-from .version_predicates import Assume, difference_of, has_choices, is_plain
+from .version_predicates import Assume, difference_of, has_choices
 
 HINT = "pragma_loop_partition_hint"
 DONE = "partitioned"

@@ -23,7 +23,8 @@ from ....ir.walk import StatementRewriter, collect, rewrite, substitute, uses_an
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import slope
 from ..blocks.lower_opaque_block import REDUCTION
-from .version_predicates import has_choices, is_plain
+from .hoist_if_then_else import is_plain
+from .version_predicates import has_choices
 
 VECTOR_BYTES = 16
 
