@@ -48,7 +48,7 @@ def table(results: Sequence[Result]) -> str:
         lines.append("|---|" + "---:|" * (len(names) + len(columns)))
         for r in [r for r in results if r.group == group]:
             ours = r.seconds.get("unity")
-            peers = {n: s for n, s in r.seconds.items() if n != "unity"}
+            peers = {n: s for n, s in r.seconds.items() if not n.startswith("unity")}
             cells = [_cell(r.seconds.get(n), r.failed.get(n)) for n in names]
             against = f"{r.seconds['torch'] / ours:.2f}" if ours and "torch" in r.seconds else "-"
             best = min(peers, key=lambda n: peers[n]) if peers else None

@@ -19,11 +19,18 @@ import unity
 
 Inputs = tuple[torch.Tensor, ...]
 Run = Callable[..., Any]
+TRIALS = 300
+"""Candidates that a search measures for ``unity tuned``, which runs when it is asked for by name."""
 
 
 def _unity(model: nn.Module, inputs: Inputs, threads: int) -> Run:
     unity.set_num_threads(threads)
     return unity.compile(model, example_inputs=inputs)
+
+
+def _tuned(model: nn.Module, inputs: Inputs, threads: int) -> Run:
+    unity.set_num_threads(threads)
+    return unity.compile(model, example_inputs=inputs, tune=TRIALS)
 
 
 def _torch(model: nn.Module, inputs: Inputs, threads: int) -> Run:
@@ -89,6 +96,7 @@ class Runtime:
 
 RUNTIMES: tuple[Runtime, ...] = (
     Runtime("unity", "unity", _unity),
+    Runtime("unity tuned", "unity", _tuned),
     Runtime("torch", "torch", _torch),
     Runtime("torch.compile", "torch", _inductor),
     Runtime("ONNX Runtime", "onnxruntime", _onnxruntime),
