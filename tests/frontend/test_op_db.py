@@ -8,6 +8,8 @@ back into torch that ``IN_TORCH`` lists; anything else fails.
 from __future__ import annotations
 
 import os
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -15,12 +17,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest", reason="torch's test samples need it")
 from op_db_runner import Outcome, comparable_samples, run_operator, run_samples  # noqa: E402
-from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CHOSEN, _, KIND = os.environ.get("OP_DB", "").partition(":")
 DTYPE = getattr(torch, KIND or "float32")
-ENTRIES = [info for info in op_db if DTYPE in info.supported_dtypes("cpu")]
 FAST = """
 add div remainder pow where lerp atan2 xlogy round
 sum argmax var amax cumsum median linalg.vector_norm
@@ -98,6 +98,13 @@ IN_TORCH = {
 """The entries of which samples run in torch by design, in float32, and what runs there."""
 
 
+@cache
+def entries() -> list[Any]:
+    """torch's entries with the dtype. Their module takes two seconds to import: longer than all other tests to collect."""
+    database = import_module("torch.testing._internal.common_methods_invocations")
+    return [info for info in database.op_db if DTYPE in info.supported_dtypes("cpu")]
+
+
 def title(info: Any) -> str:
     """Name of an entry with its variant."""
     return f"{info.name}.{info.variant_test_name}" if info.variant_test_name else str(info.name)
@@ -109,7 +116,7 @@ def check(outcome: Outcome, in_torch: set[str]) -> None:
 
 
 if CHOSEN:
-    WANTED = [info for info in ENTRIES if CHOSEN == "all" or info.name in CHOSEN.split(",")]
+    WANTED = [info for info in entries() if CHOSEN == "all" or info.name in CHOSEN.split(",")]
 
     @pytest.mark.parametrize("info", WANTED, ids=[title(i) for i in WANTED])
     def test_operator(info: Any) -> None:
@@ -120,10 +127,10 @@ else:
     @pytest.mark.parametrize("part", range(2))
     def test_samples_of_common_operators(part: int) -> None:
         names = FAST.split()
-        entries = [info for info in ENTRIES if info.name in names[part::2]]
-        assert {info.name for info in entries} == set(names[part::2])
+        chosen = [info for info in entries() if info.name in names[part::2]]
+        assert {info.name for info in chosen} == set(names[part::2])
         samples, outcome = [], Outcome()
-        for info in entries:
+        for info in chosen:
             found = comparable_samples(info, DTYPE, SAMPLES, False, outcome)
             samples += found
         run_samples(samples, False, outcome)

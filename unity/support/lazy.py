@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from .arguments import public
+from .gc_pause import no_collection
 
 LOADED = {
     "llvm": "unity.ffi.machine_code.llvm",
@@ -31,7 +32,8 @@ LOADED = {
 
 def load(word: str) -> ModuleType:
     """The module behind a word of ``LOADED``, imported now if it was not. Raises ImportError where it is not installed."""
-    return importlib.import_module(LOADED[word])
+    with no_collection():  # what modules make stays
+        return importlib.import_module(LOADED[word])
 
 
 Find = Callable[[str], Any]
@@ -71,7 +73,8 @@ def lazy_names(package: str, places: Mapping[str, str]) -> tuple[Find, List]:
     def find(name: str) -> Any:
         if name in places:
             module, colon, own = places[name].partition(":")
-            value = importlib.import_module(module, package)
+            with no_collection():  # what modules make stays
+                value = importlib.import_module(module, package)
             if own or not colon:
                 inner = f"{value.__name__}.{own or name}"
                 value = getattr(value, own or name) if hasattr(value, own or name) else importlib.import_module(inner)
