@@ -12,7 +12,7 @@ from statistics import median
 
 import unity
 from unity.ffi.cuda.image import CudaCode
-from unity.ffi.machine_code.object_archive import split_objects
+from unity.ffi.machine_code.objects import split_objects
 from unity.script import parse
 
 os.environ["UNITY_CACHE"] = "off"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unity.ffi.machine_code.engine import Engine
-from unity.ffi.machine_code.objects import compile_ir
+from unity.ffi.machine_code.llvm import compile_ir
 from unity.ffi.native.pool import pool_symbols, set_num_threads
 from unity.ffi.targets.target import Target
 from unity.ir.function import PrimFunc

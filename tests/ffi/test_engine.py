@@ -13,8 +13,7 @@ from unity.ffi.cache.cache_key import Key
 from unity.ffi.cache.object_cache import ObjectCache
 from unity.ffi.machine_code.elf import read_object
 from unity.ffi.machine_code.engine import Engine, process_symbol
-from unity.ffi.machine_code.llvm import assembly
-from unity.ffi.machine_code.objects import CompileOptions, compile_ir
+from unity.ffi.machine_code.llvm import CompileOptions, assembly, compile_ir
 from unity.ffi.targets.processor import host_cpu, host_features
 from unity.support.errors import FFIError
 
@@ -147,7 +146,7 @@ def test_compiling_keeps_no_memory() -> None:
     """In a process of its own, so that nothing else allocates: an O2 pipeline left undisposed is 70 KiB each time."""
     script = """
 import ctypes, gc, pathlib
-from unity.ffi.machine_code.objects import CompileOptions, compile_ir
+from unity.ffi.machine_code.llvm import CompileOptions, compile_ir
 def resident():
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)

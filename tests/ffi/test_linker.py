@@ -16,8 +16,8 @@ import pytest
 from unity.ffi.machine_code.elf import AARCH64, read_object
 from unity.ffi.machine_code.engine import C_FUNCTIONS, CALLS_C, Engine, process_symbol
 from unity.ffi.machine_code.linker import Image
+from unity.ffi.machine_code.llvm import CompileOptions, compile_ir
 from unity.ffi.machine_code.memory import PAGE
-from unity.ffi.machine_code.objects import CompileOptions, compile_ir
 from unity.support.errors import FFIError, UnityError
 
 WHOLE = """

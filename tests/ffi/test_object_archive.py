@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from unity.ffi.machine_code.object_archive import join_objects, split_objects
-from unity.ffi.machine_code.objects import CompileOptions, compile_ir
+from unity.ffi.machine_code.llvm import CompileOptions, compile_ir
+from unity.ffi.machine_code.objects import join_objects, split_objects
 from unity.support.errors import FFIError
 
 ADD = "define i32 @f{0}(i32 %a) {{\n  %b = add i32 %a, {0}\n  ret i32 %b\n}}\n"

@@ -13,7 +13,7 @@ import pytest
 from unity.ffi.cache import object_cache as cache_module
 from unity.ffi.cache.cache_key import Key
 from unity.ffi.cache.object_cache import ObjectCache
-from unity.ffi.machine_code.objects import compile_ir
+from unity.ffi.machine_code.llvm import compile_ir
 from unity.support.errors import OptionError
 
 ADD = "define i64 @add_k(i64 %a) {{\n  %r = add i64 %a, {}\n  ret i64 %r\n}}\n"

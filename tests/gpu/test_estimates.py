@@ -14,7 +14,7 @@ from disassembly import find_disassembler
 
 import unity
 from unity.ffi.cuda.image import CudaCode
-from unity.ffi.machine_code.object_archive import split_objects
+from unity.ffi.machine_code.objects import split_objects
 from unity.ir import PrimFunc
 from unity.script import parse
 from unity.target.cuda.assemble import assemble, find_assembler

@@ -17,7 +17,7 @@ from test_hopper import PRODUCT
 
 import unity
 from unity.ffi.cuda.image import CudaCode
-from unity.ffi.machine_code.object_archive import split_objects
+from unity.ffi.machine_code.objects import split_objects
 from unity.script import parse
 from unity.target.cuda.assemble import Assembled, assemble, assembler_version, find_assembler
 

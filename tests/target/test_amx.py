@@ -15,7 +15,7 @@ from amx_emulator import Tiles
 
 import unity
 from unity import relax
-from unity.ffi.machine_code.objects import CompileOptions, compile_ir
+from unity.ffi.machine_code.llvm import CompileOptions, compile_ir
 from unity.relax import TensorStructInfo, Var
 from unity.script import parse
 from unity.support.errors import VerifyError

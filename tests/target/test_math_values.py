@@ -11,7 +11,7 @@ import pytest
 from math_kernel import SCALES, MathKernel, kernel_text, math_kernel
 
 from unity.ffi.machine_code.elf import read_object
-from unity.ffi.machine_code.objects import CompileOptions, compile_ir
+from unity.ffi.machine_code.llvm import CompileOptions, compile_ir
 from unity.support.errors import CodegenError
 from unity.target.llvm.math.library import FLOAT_KINDS, MATH_FUNCTIONS, ULP, is_math_function, math_function, ulp_table
 

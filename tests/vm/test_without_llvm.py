@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import platform
@@ -14,7 +15,9 @@ import pytest
 
 import unity
 from unity.ffi.cache.object_cache import cache_folder
-from unity.ffi.machine_code.objects import bring_objects, pack_objects
+from unity.ffi.machine_code import objects
+from unity.ffi.machine_code.llvm import CompileOptions
+from unity.ffi.machine_code.objects import bring_objects, code_name, own_object, pack_objects
 from unity.ffi.native.checksum import _small, checksum
 from unity.ffi.targets.processor import host_features, host_processor, host_triple, other_machine, system_features
 from unity.script import parse
@@ -97,7 +100,7 @@ again.save(f"{folder}/again.unity")
 assert open(f"{folder}/again.unity", "rb").read() == open(f"{folder}/graphs.unity", "rb").read()
 compiled = (
     lambda: unity.load(f"{folder}/graphs.unity", trust=False),
-    lambda: unity.ffi.machine_code.objects.compile_ir("define void @f() {\\n  ret void\\n}\\n"),
+    lambda: unity.ffi.machine_code.llvm.compile_ir("define void @f() {\\n  ret void\\n}\\n"),
 )
 for needs in compiled:
     try:
@@ -175,3 +178,15 @@ def test_damaged_code_is_an_error() -> None:
             bring_objects(data[:cut])
     with pytest.raises(FFIError, match=r"damaged|truncated"):
         bring_objects(pack_objects({"name": b"first"})[:-6] + b"......")
+
+
+def test_what_was_brought_goes_with_its_program() -> None:
+    mine, known = CompileOptions(), objects._BROUGHT
+    name = code_name("text", mine)
+    first, second = (bring_objects(pack_objects({name: data})) for data in (b"first", b"second"))
+    assert own_object("text", mine) == b"first"
+    del first
+    assert own_object("text", mine) == b"first"  # the second program has what was known when it came
+    del second
+    gc.collect()
+    assert name not in known

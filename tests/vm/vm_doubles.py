@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from unity.ffi.abi import BufferParam, KernelSignature, SymbolSource, linkage_ir
-from unity.ffi.machine_code.objects import CompileOptions, compile_ir
+from unity.ffi.machine_code.llvm import CompileOptions, compile_ir
 from unity.ffi.targets.processor import host_features, host_triple
 from unity.ffi.tensor import Tensor
 from unity.ir.build import const

@@ -20,7 +20,6 @@ from .arguments import public
 from .gc_pause import no_collection
 
 LOADED = {
-    "llvm": "unity.ffi.machine_code.llvm",
     "script": "unity.script",
     "names": "unity.relax.names",
     "compiler": "unity.vm.build",

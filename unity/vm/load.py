@@ -62,12 +62,13 @@ def load(path: str | Path, trust: bool = True) -> Executable:
     this one lacks is compiled again too. Raises ArtifactError E801 to E808.
     """
     parts = open_sections(path)
+    keep: list[Any] = []
     try:
         meta: _Meta = SCHEMA.record(_Meta, json.loads(bytes(parts["meta"].read())))
         missing = missing_features(meta.triple, meta.features)
         brought = bytes(parts["own_code"].read()) if "own_code" in parts else None
         if brought and trust and not missing:  # before the larger sections are read, whose checksums are native
-            bring_objects(brought)
+            keep += bring_objects(brought)
         sections = {name: section.read() for name, section in parts.items() if name != "source"}
         text = bytes(sections["module"]).decode()
         bytecode, model, pool = bytes(sections["bytecode"]), bytes(sections["model"]), sections["constants"]
@@ -95,7 +96,7 @@ def load(path: str | Path, trust: bool = True) -> Executable:
         }
         executable = Executable(
             decode(bytecode, constants[:count], meta.costs), objects, meta.triple, meta.features, meta.driver, meta.words,
-            dict(meta.options), [pool], describe, start=VirtualMachine, own_code=partial(_own_code, brought, meta.driver),
+            dict(meta.options), [pool, *keep], describe, start=VirtualMachine, own_code=partial(_own_code, brought, meta.driver),
         )  # fmt: skip
     executable.model, executable.state = model, constants[count:]
     return executable

@@ -14,7 +14,8 @@ from ..ffi.calls import fastcall
 from ..ffi.calls.entry_spec import EntrySpec, spec_of_kernel
 from ..ffi.calls.fastcall_ir import entry_ir
 from ..ffi.device import CPU, DEVICE_KINDS, memory_device
-from ..ffi.machine_code.objects import CompileOptions, code_name, compile_ir, pack_objects
+from ..ffi.machine_code.llvm import CompileOptions, compile_ir
+from ..ffi.machine_code.objects import code_name, pack_objects
 from ..ffi.native import checksum, native_helpers, pool
 from ..ffi.native.pool_ir import pool_ir
 from ..ffi.runtime import python_kernels

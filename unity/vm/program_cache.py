@@ -16,7 +16,7 @@ import numpy as np
 
 from ..ffi.cache.cache_key import Key
 from ..ffi.cache.object_cache import object_cache
-from ..ffi.machine_code.object_archive import join_objects, split_objects
+from ..ffi.machine_code.objects import join_objects, split_objects
 from ..ffi.tensor import Tensor
 from ..ir.module import IRModule
 from ..ir.op import OPS, OpInfo

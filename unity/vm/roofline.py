@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..ffi.machine_code.engine import Engine
-from ..ffi.machine_code.objects import CompileOptions
+from ..ffi.machine_code.llvm import CompileOptions
 from ..ffi.native.pool import num_threads
 from ..ffi.targets.target import runnable_processor
 

@@ -15,7 +15,7 @@ from functools import partial
 from ..arith.cost import cost_of
 from ..arith.formula import NoFormula, to_formula
 from ..ffi.abi import Dim
-from ..ffi.machine_code.object_archive import join_objects
+from ..ffi.machine_code.objects import join_objects
 from ..ffi.targets.target import Target, target as make_target
 from ..ir.build import add
 from ..ir.function import Function, PrimFunc

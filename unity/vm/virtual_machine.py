@@ -19,7 +19,7 @@ from ..ffi.device import CPU, DEVICE_KINDS, Device, device as make_device, memor
 from ..ffi.dtype import DataType
 from ..ffi.library import require_library
 from ..ffi.machine_code.engine import Engine
-from ..ffi.machine_code.object_archive import split_objects
+from ..ffi.machine_code.objects import split_objects
 from ..ffi.runtime import cpu_runtime as _cpu_runtime, cuda_runtime as _cuda_runtime  # noqa: F401 - they register themselves
 from ..ffi.runtime.runtime import DRIVER, runtime_of
 from ..ffi.targets.processor import lacking_features

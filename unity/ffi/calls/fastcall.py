@@ -18,7 +18,7 @@ from ..abi import KernelSignature, check_failed
 from ..device import CPU, Device
 from ..dtype import DataType
 from ..machine_code.engine import Engine
-from ..machine_code.objects import CompileOptions
+from ..machine_code.llvm import CompileOptions
 from ..native.native_helpers import helper_symbols
 from ..tensor import float_of_bits
 from .check import ArgumentChecker, OutHandler

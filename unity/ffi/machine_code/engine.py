@@ -17,7 +17,8 @@ from ...support.errors import FFIError
 from ...support.forking import fork_lock
 from .elf import ElfObject, read_object
 from .linker import MACHINES, Image
-from .objects import CompileOptions, compile_ir, own_object
+from .llvm import CompileOptions, compile_ir
+from .objects import own_object
 
 C_FUNCTIONS = frozenset((
     "memcpy", "memmove", "memset", "memcmp", "bcmp",

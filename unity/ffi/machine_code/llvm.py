@@ -1,5 +1,7 @@
-"""LLVM for this process: initialised once; text IR to object bytes under explicit options. The one module with LLVM in it, which
-`objects` loads when something is compiled.
+"""LLVM for this process: text IR to object bytes under explicit options, from the object cache or made now.
+
+llvmlite is imported and initialised when something is to be made, not before: a process that loads and runs what is compiled does
+without. Beside this file only `ffi/targets/processor.py` asks it, for the words on this machine.
 
 Everything LLVM refuses is an error with a code: text is parsed and verified before any pass or code generation sees it.
 One lock guards the sequences of LLVM calls that share LLVM's global context. ``object_of`` needs none of it: each call has a
@@ -11,23 +13,79 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from functools import cache
-
-import llvmlite.binding as binding
-from llvmlite.binding.ffi import OutputString, lib as LLVMLITE
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from ...support.errors import FFIError
 from ...support.interrupts import defer_interrupts
-from ..targets.llvm_binding import LLVM_LOCK, SLOTS
-from ..targets.processor import host_triple
-from .objects import PIPELINES, CompileOptions
+from ..cache.cache_key import Key
+from ..cache.object_cache import cached
+from ..targets.llvm_binding import LLVM_LOCK, SLOTS, llvm_binding
+from ..targets.processor import host_triple, llvm_version
+from ..targets.target import runnable_processor
+
+if TYPE_CHECKING:
+    import llvmlite.binding as binding
+
+PIPELINES = ("none", "long", "light", "O1", "O2", "O3")
+
+
+@dataclass(slots=True, frozen=True)
+class CompileOptions:
+    """Options of turning text IR into an object.
+
+    ``pipeline``: ``none``, ``long`` (passes whose time is linear in a function), ``light`` (always-inline, SROA, instruction
+    combining, CFG clean-up) or LLVM's ``O1`` to ``O3``. ``opt`` is the code generator's level. ``cpu`` and ``features`` are
+    LLVM's names; empty means those of the default processor, or this machine's where it cannot run code for that.
+    ``reloc``/``codemodel``: keep ``pic``/``small`` for objects that get linked or loaded by an ``Engine``. ``triple`` is this
+    machine's where it is empty. With ``assembly`` the object is assembler text.
+    """
+
+    pipeline: str = "O2"
+    opt: int = 2
+    cpu: str = ""
+    features: str = ""
+    reloc: str = "pic"
+    codemodel: str = "small"
+    vectorize: bool = True
+    triple: str = ""
+    assembly: bool = False
+
+    def resolved(self) -> CompileOptions:
+        """The same options with the processor's names filled in, so that they decide the result alone."""
+        if self.cpu or self.features or self.triple:
+            return replace(self, triple=self.triple or host_triple())
+        processor = runnable_processor()
+        return replace(self, cpu=processor.cpu, features=processor.changes, triple=host_triple())
+
+
+def object_key(text: str, options: CompileOptions | None = None) -> Key:
+    """The key under which the object cache holds what ``compile_ir`` makes of a text."""
+    return Key("object", text=text, options=repr((options or CompileOptions()).resolved()), tools=llvm_version())
+
+
+def compile_ir(text: str, options: CompileOptions | None = None, use_cache: bool = True) -> bytes:
+    """Object bytes of LLVM IR text, from the object cache where it has them. Raises FFIError E708, MissingExtraError E002."""
+    resolved = (options or CompileOptions()).resolved()
+    make = partial(object_of, text, resolved)
+    return cached(object_key(text, resolved), make, bytes, bytes) if use_cache else make()
 
 
 @cache
-def _initialise() -> None:
+def _llvm() -> Any:
+    """``llvmlite.binding``, initialised for this machine. Raises MissingExtraError E002 where it is not installed."""
     with LLVM_LOCK:
-        binding.initialize_native_target()
-        binding.initialize_native_asmprinter()
+        found = llvm_binding()
+        found.initialize_native_target()
+        found.initialize_native_asmprinter()
+        return found
+
+
+@cache
+def _every_target() -> None:
+    _llvm().initialize_all_targets()
+    _llvm().initialize_all_asmprinters()
 
 
 @cache
@@ -36,20 +94,12 @@ def target_machine(options: CompileOptions) -> binding.TargetMachine:
     return _make_machine(options)
 
 
-@cache
-def _initialise_all() -> None:
-    with LLVM_LOCK:
-        binding.initialize_all_targets()
-        binding.initialize_all_asmprinters()
-
-
 def _make_machine(options: CompileOptions) -> binding.TargetMachine:
-    _initialise()
-    if options.triple != host_triple():
-        _initialise_all()
     with LLVM_LOCK:
         try:
-            target = binding.Target.from_triple(options.triple)
+            if options.triple != host_triple():
+                _every_target()
+            target = _llvm().Target.from_triple(options.triple)
             return target.create_target_machine(
                 cpu=options.cpu, features=options.features, opt=options.opt,
                 reloc=options.reloc, codemodel=options.codemodel,
@@ -65,11 +115,10 @@ def parse_ir(text: str, machine: binding.TargetMachine | None = None) -> binding
 
 
 def _parse(text: str, machine: binding.TargetMachine | None, context: binding.ContextRef | None) -> binding.ModuleRef:
-    _initialise()
     if "\0" in text:
         raise FFIError("E708", "LLVM IR text contains a null character")
     try:
-        module = binding.parse_assembly(text, context)
+        module = _llvm().parse_assembly(text, context)
     except RuntimeError as error:
         raise FFIError("E708", f"LLVM refuses the IR: {str(error).strip()}") from error
     try:
@@ -106,7 +155,7 @@ def _long(manager: binding.ModulePassManager) -> None:
 def optimise(module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions) -> None:
     """Run the options' pipeline over a module in place. Raises FFIError E708 for an unknown pipeline."""
     with LLVM_LOCK:
-        _run_passes(module, machine, options, LLVMLITE)
+        _run_passes(module, machine, options, _llvm().ffi.lib)
 
 
 def _run_passes(
@@ -121,7 +170,7 @@ def _run_passes(
     try:
         library.LLVMPY_RunNewModulePassManager(manager, module, builder)
     finally:
-        LLVMLITE.LLVMPY_DisposeNewModulePassManger(manager)
+        _llvm().ffi.lib.LLVMPY_DisposeNewModulePassManger(manager)
         manager.detach()
         builder.close()
 
@@ -135,12 +184,13 @@ def _passes(
     if options.pipeline == "none":
         return None
     level = int(options.pipeline[1:]) if options.pipeline[0] == "O" else 1
-    tuning = binding.create_pipeline_tuning_options(speed_level=level)
+    llvm = _llvm()
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
     tuning.loop_vectorization = tuning.slp_vectorization = options.vectorize and level >= 2
-    builder = binding.create_pass_builder(machine, tuning)
+    builder = llvm.create_pass_builder(machine, tuning)
     if options.pipeline[0] == "O":
         return builder.getModulePassManager(), builder
-    manager = binding.create_new_module_pass_manager()
+    manager = llvm.create_new_module_pass_manager()
     (_light if options.pipeline == "light" else _long)(manager)
     return manager, builder
 
@@ -148,9 +198,10 @@ def _passes(
 @cache
 def _unlocked() -> ctypes.CDLL:
     """llvmlite's library without the lock that llvmlite holds around every call, for the calls that take long."""
-    library = ctypes.CDLL(LLVMLITE._name, handle=LLVMLITE._handle)
+    lib = _llvm().ffi.lib
+    library = ctypes.CDLL(lib._name, handle=lib._handle)
     for name in ("LLVMPY_RunNewModulePassManager", "LLVMPY_TargetMachineEmitToMemory"):
-        function, locked = getattr(library, name), getattr(LLVMLITE, name)
+        function, locked = getattr(library, name), getattr(lib, name)
         function.argtypes, function.restype = locked.argtypes, locked.restype
     return library
 
@@ -168,7 +219,7 @@ def object_of(text: str, options: CompileOptions) -> bytes:
         if machine is None:
             machine = machines[repr(options)] = _make_machine(options)
         with defer_interrupts():  # closed in order, and wholly: neither a collector nor an interrupt may come between
-            context = binding.create_context()
+            context = _llvm().create_context()
             try:
                 module = _parse(text, machine, context)
                 try:
@@ -182,14 +233,15 @@ def object_of(text: str, options: CompileOptions) -> bytes:
 def _emit(module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions) -> bytes:
     library = _unlocked()
     _run_passes(module, machine, options, library)
-    with OutputString() as problem:
+    ffi = _llvm().ffi
+    with ffi.OutputString() as problem:
         memory = library.LLVMPY_TargetMachineEmitToMemory(machine, module, 0 if options.assembly else 1, problem)
         if not memory:
             raise FFIError("E708", f"LLVM cannot generate code: {problem}")
     try:
-        return ctypes.string_at(LLVMLITE.LLVMPY_GetBufferStart(memory), LLVMLITE.LLVMPY_GetBufferSize(memory))
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(memory), ffi.lib.LLVMPY_GetBufferSize(memory))
     finally:
-        LLVMLITE.LLVMPY_DisposeMemoryBuffer(memory)
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(memory)
 
 
 def assembly(text: str, options: CompileOptions | None = None) -> str:

@@ -1,84 +1,57 @@
-"""Object code of LLVM IR text, from where it is: a saved program brought it along, the object cache has it, or LLVM makes it now.
+"""Object files that travel: several in one byte string, and those that a saved program brings along.
 
-LLVM is loaded when something is to be made, not before: a process that loads and runs what is compiled does without.
-Invariant: what a saved program brings for others is the package's own code, named by its text; kernels and drivers stay its own.
+    0  8  magic "UNITYAR\\0", then per object: size (u64, little-endian), bytes
+
+A single object stands for itself. What a saved program brings for others is the package's own code, named by its text; kernels and
+drivers stay its own. Invariant: ``split_objects(join_objects(objects)) == objects``; sizes are checked before they are believed.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from weakref import WeakValueDictionary
 
 from ...support.errors import FFIError
-from ...support.lazy import load
-from ..cache.cache_key import Key, content_key
-from ..cache.object_cache import cached
-from ..targets.llvm_binding import LLVM_LOCK, llvm_binding
-from ..targets.processor import host_triple, llvm_version
-from ..targets.target import runnable_processor
-from .object_archive import join_objects, split_objects
+from ..cache.cache_key import content_key
+from .llvm import CompileOptions, compile_ir
 
-PIPELINES = ("none", "long", "light", "O1", "O2", "O3")
+_MAGIC = b"UNITYAR\0"
+_SIZE = 8
 
 
-@dataclass(slots=True, frozen=True)
-class CompileOptions:
-    """Options of turning text IR into an object.
-
-    ``pipeline``: ``none``, ``long`` (passes whose time is linear in a function), ``light`` (always-inline, SROA, instruction
-    combining, CFG clean-up) or LLVM's ``O1`` to ``O3``. ``opt`` is the code generator's level. ``cpu`` and ``features`` are
-    LLVM's names; empty means those of the default processor, or this machine's where it cannot run code for that.
-    ``reloc``/``codemodel``: keep ``pic``/``small`` for objects that get linked or loaded by an ``Engine``. ``triple`` is this
-    machine's where it is empty. With ``assembly`` the object is assembler text.
-    """
-
-    pipeline: str = "O2"
-    opt: int = 2
-    cpu: str = ""
-    features: str = ""
-    reloc: str = "pic"
-    codemodel: str = "small"
-    vectorize: bool = True
-    triple: str = ""
-    assembly: bool = False
-
-    def resolved(self) -> CompileOptions:
-        """The same options with the processor's names filled in, so that they decide the result alone."""
-        if self.cpu or self.features or self.triple:
-            return replace(self, triple=self.triple or host_triple())
-        processor = runnable_processor()
-        return replace(self, cpu=processor.cpu, features=processor.changes, triple=host_triple())
+def join_objects(objects: Sequence[bytes]) -> bytes:
+    """One byte string of object files: the file itself where there is one."""
+    if len(objects) == 1:
+        return objects[0]
+    return _MAGIC + b"".join([len(data).to_bytes(_SIZE, "little") + data for data in objects])
 
 
-def llvm() -> Any:
-    """The module `llvm`. Raises MissingExtraError E002 where llvmlite is not installed."""
-    llvm_binding()
-    with LLVM_LOCK:
-        return load("llvm")
+def split_objects(data: bytes) -> list[bytes]:
+    """The object files in a byte string. Raises FFIError E709 for a damaged one."""
+    if not data.startswith(_MAGIC):
+        return [data]
+    found, place = [], len(_MAGIC)
+    while place < len(data):
+        start = place + _SIZE
+        place = start + int.from_bytes(data[place:start], "little")
+        if start > len(data) or place > len(data):
+            raise FFIError("E709", "the archive of object files is truncated")
+        found.append(data[start:place])
+    return found
 
 
-def object_key(text: str, options: CompileOptions | None = None) -> Key:
-    """The key under which the object cache holds what ``compile_ir`` makes of a text."""
-    return Key("object", text=text, options=repr((options or CompileOptions()).resolved()), tools=llvm_version())
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class _Brought:
+    """An object that saved programs brought along."""
+
+    data: bytes
 
 
-def compile_ir(text: str, options: CompileOptions | None = None, use_cache: bool = True) -> bytes:
-    """Object bytes of LLVM IR text, from the object cache where it has them. Raises FFIError E708, MissingExtraError E002."""
-    resolved = (options or CompileOptions()).resolved()
-    make = partial(_made, text, resolved)
-    return cached(object_key(text, resolved), make, bytes, bytes) if use_cache else make()
-
-
-def _made(text: str, options: CompileOptions) -> bytes:
-    return bytes(llvm().object_of(text, options))
-
-
-_BROUGHT: dict[str, bytes] = {}
-"""Objects that saved programs brought along, by `code_name`."""
+_BROUGHT: WeakValueDictionary[str, _Brought] = WeakValueDictionary()
+"""Objects by `code_name`, as long as one of the programs lives that brought them."""
 _MOST_BYTES = 1 << 26
 """Of what a program brings along."""
 
@@ -91,7 +64,7 @@ def code_name(text: str, options: CompileOptions) -> str:
 def own_object(text: str, options: CompileOptions) -> bytes:
     """Object bytes of a text of the package, to run here: what a saved program brought along, else as of ``compile_ir``."""
     found = _BROUGHT.get(code_name(text, options)) if _BROUGHT else None
-    return compile_ir(text, options) if found is None else found
+    return compile_ir(text, options) if found is None else found.data
 
 
 def pack_objects(objects: Mapping[str, bytes]) -> bytes:
@@ -99,9 +72,9 @@ def pack_objects(objects: Mapping[str, bytes]) -> bytes:
     return zlib.compress(join_objects([json.dumps(list(objects)).encode(), *objects.values()]))
 
 
-def bring_objects(data: bytes) -> None:
-    """Take what a program brought along, which is for a processor with no more features than this one; what is known stays. Raises
-    FFIError E709 for damage."""
+def bring_objects(data: bytes) -> list[_Brought]:
+    """Take what a program brought along, which is for a processor with no more features than this one, for as long as the program
+    keeps what is returned; what is known stays. Raises FFIError E709 for damage."""
     try:
         reader = zlib.decompressobj()
         names, *objects = split_objects(reader.decompress(data, _MOST_BYTES))
@@ -110,5 +83,4 @@ def bring_objects(data: bytes) -> None:
             raise ValueError("it does not end, or has no names")
     except (zlib.error, ValueError, TypeError, RecursionError) as error:
         raise FFIError("E709", f"the machine code that a program brought along is damaged: {error}") from error
-    for name, made in found.items():
-        _BROUGHT.setdefault(name, made)
+    return [_BROUGHT.setdefault(name, _Brought(made)) for name, made in found.items()]

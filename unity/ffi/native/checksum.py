@@ -17,7 +17,7 @@ import numpy as np
 
 from ..machine_code.engine import Engine
 from ..machine_code.layout import immortal
-from ..machine_code.objects import CompileOptions
+from ..machine_code.llvm import CompileOptions
 from .pool import ParallelFor, ensure_pool
 
 PIECE = 1 << 20

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..machine_code.engine import Engine
 from ..machine_code.layout import immortal
-from ..machine_code.objects import CompileOptions
+from ..machine_code.llvm import CompileOptions
 from .copy_ir import ROWS, SIZES, TURNED, copy_ir, side
 from .pool import ParallelFor, ensure_pool, num_threads
 from .trim import trim_heap

@@ -26,7 +26,7 @@ from ..machine_code.layout import (
     check_layouts,
     immortal,
 )
-from ..machine_code.objects import CompileOptions
+from ..machine_code.llvm import CompileOptions
 from .helpers_device_ir import DEVICE_IR
 from .helpers_object_ir import OBJECTS_IR
 from .helpers_tensor_ir import EXTRACT_IR, TENSORS_IR

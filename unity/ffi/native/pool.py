@@ -17,7 +17,7 @@ from ...support.errors import FFIError
 from ...support.forking import fork_lock
 from ...support.options import int_option
 from ..machine_code.engine import Engine
-from ..machine_code.objects import CompileOptions
+from ..machine_code.llvm import CompileOptions
 from .pool_ir import MAX_WORKERS, pool_ir
 
 OPTIONS = CompileOptions()

@@ -17,7 +17,7 @@ from ..abi import BufferParam, KernelSignature, evaluate, linkage_ir
 from ..calls.object_ir import llvm_scalar
 from ..dtype import DataType
 from ..machine_code.engine import Engine
-from ..machine_code.objects import CompileOptions
+from ..machine_code.llvm import CompileOptions
 
 _DECLARATIONS = """\
 declare i32 @PyGILState_Ensure()

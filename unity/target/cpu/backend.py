@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache, partial
 
-from ...ffi.machine_code.objects import object_key
+from ...ffi.machine_code.llvm import object_key
 from ...ffi.runtime.cpu_runtime import CPU_RUNTIME
 from ...ffi.targets.kinds import LLVM
 from ...ffi.targets.processor import Processor, llvm_version

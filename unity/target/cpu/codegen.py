@@ -15,7 +15,7 @@ from typing import Any
 from ...ffi.abi import KernelSignature, linkage_ir
 from ...ffi.dtype import DataType
 from ...ffi.machine_code.engine import CALLS_C
-from ...ffi.machine_code.objects import CompileOptions, compile_ir, llvm
+from ...ffi.machine_code.llvm import CompileOptions, assembly, compile_ir
 from ...ffi.targets.kinds import LLVM
 from ...ffi.targets.processor import host_triple
 from ...ffi.targets.target import Target
@@ -253,5 +253,5 @@ def compile_kernel_text(written: KernelText) -> KernelLibrary:
         _check_functions(written.functions)
         raise InternalError("E905", f"LLVM refuses generated code: {error.message}") from error
     if folder:
-        (Path(folder) / "kernels.s").write_text(llvm().assembly(text, options))
+        (Path(folder) / "kernels.s").write_text(assembly(text, options))
     return KernelLibrary(data, text, written.signatures, written.symbols, written.symbols_needed)

@@ -10,7 +10,7 @@ from functools import cache
 
 from ...ffi.dtype import DataType
 from ...ffi.machine_code.elf import read_object
-from ...ffi.machine_code.objects import CompileOptions, compile_ir
+from ...ffi.machine_code.llvm import CompileOptions, compile_ir
 from ..llvm.lltypes import llvm_type, value_type
 from ..llvm.narrow import narrow, widen
 from ..llvm.writer import FunctionWriter, Kernel, ModuleWriter

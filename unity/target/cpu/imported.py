@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...ffi.machine_code.engine import process_symbol
-from ...ffi.machine_code.objects import llvm
+from ...ffi.machine_code.llvm import parse_ir
 from ...ffi.targets.llvm_binding import LLVM_LOCK
 from ...ffi.targets.probe import compile_problem
 from ...ffi.targets.processor import host_triple
@@ -54,7 +54,7 @@ def _parsed(text: str, at: Importer) -> Any:
     if problem:
         raise CodegenError("E450", f"LLVM does not take the imported IR: {problem}", at.span)
     try:
-        module = llvm().parse_ir(text)
+        module = parse_ir(text)
     except FFIError as error:
         raise CodegenError("E450", f"LLVM does not take the imported IR: {error.message}", at.span) from error
     if module.triple and module.triple.partition("-")[0] != host_triple().partition("-")[0]:
@@ -67,7 +67,7 @@ def linked(text: str, texts: Mapping[str, Importer]) -> str:
     if not texts:
         return text
     with LLVM_LOCK:
-        whole = llvm().parse_ir(text)
+        whole = parse_ir(text)
         names: list[str] = []
         for other, at in texts.items():
             module = _parsed(other, at)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...ffi.abi import KernelSignature
 from ...ffi.cuda.image import CudaCode, Image
-from ...ffi.machine_code.objects import CompileOptions, compile_ir
+from ...ffi.machine_code.llvm import CompileOptions, compile_ir
 from ...ffi.targets.target import Target
 from ...ir.analysis.threads import is_device_function
 from ...ir.expr import Call, GlobalVar, Var

@@ -27,7 +27,7 @@ from ...ffi.device import CPU, DEVICE_KINDS
 from ...ffi.machine_code.elf import read_object
 from ...ffi.machine_code.engine import Engine
 from ...ffi.machine_code.layout import member_offset
-from ...ffi.machine_code.objects import CompileOptions, compile_ir
+from ...ffi.machine_code.llvm import CompileOptions, compile_ir
 from ...ffi.native.native_helpers import allocator_symbols
 from ...ffi.targets.processor import Processor
 from ...support.errors import ArtifactError, InternalError, UnityError, VMError

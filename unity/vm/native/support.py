@@ -11,7 +11,7 @@ from functools import cache
 
 from ...ffi.machine_code.engine import Engine
 from ...ffi.machine_code.layout import immortal
-from ...ffi.machine_code.objects import CompileOptions
+from ...ffi.machine_code.llvm import CompileOptions
 from ...ffi.native.native_helpers import HELPER_DECLARATIONS, allocator_symbols, helper_symbols
 from ...ffi.native.runtime_table import SLOTS, slot_offset
 from .ir import ARENA_WORDS, DECLARATIONS, FIXED, ON_DEVICE, STACK_BYTES
