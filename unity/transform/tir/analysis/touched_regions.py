@@ -71,6 +71,7 @@ class AccessWalk:
         self.escaped: set[Var] = set()
         self.is_left = False
         """Something leaves a loop in the middle."""
+        self._addressing: set[Buffer] | None = None
         self.visit(stmt, (), ())
 
     def accesses(self, buffer: Buffer) -> list[Access] | None:
@@ -82,6 +83,15 @@ class AccessWalk:
             return None if self.is_left else found
         loops, conditions = len(scope.loops), len(scope.conditions)
         return [Access(a.node, a.loops[loops:], a.conditions[conditions:]) for a in found]
+
+    def addressing(self) -> set[Buffer]:
+        """The buffers that indices of accesses and bounds of loops read."""
+        if self._addressing is None:
+            loops = {loop for accesses in self.found.values() for access in accesses for loop in access.loops}
+            parts = [part for loop in loops for part in (loop.min, loop.extent)]
+            parts += [index for accesses in self.found.values() for access in accesses for index in access.node.indices]
+            self._addressing = {load.buffer for part in parts for load in collect(part, BufferLoad)}
+        return self._addressing
 
     def visit(self, node: Any, loops: tuple[For, ...], conditions: tuple[Expr, ...]) -> None:
         """Walk over a statement or expression inside loops and conditions."""
@@ -157,6 +167,13 @@ def box(access: Access, ana: Analyzer, conditions: Sequence[Expr] = ()) -> list[
             if last is not None and (old.high is None or ana.can_prove(lt(last, old.high))):
                 domains[condition.a] = IntSet(old.low, last)
     return [eval_set(index, domains, ana) for index in access.node.indices]
+
+
+def within(path: Sequence[Stmt], accesses: Sequence[Access]) -> list[Access]:
+    """Accesses as they are seen from within nested statements that hold them all."""
+    loops = len([stmt for stmt in path if type(stmt) is For or is_thread_axis(stmt)])
+    conditions = sum([len(conjuncts(stmt.cond)) for stmt in path if type(stmt) is IfThenElse])
+    return [Access(a.node, a.loops[loops:], a.conditions[conditions:]) for a in accesses]
 
 
 def _inside(access: Access, shared: int) -> Access:

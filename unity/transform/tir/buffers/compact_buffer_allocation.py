@@ -26,7 +26,16 @@ from ....ir.stmt import AllocBuffer, AttrStmt, Block, For, IfThenElse, SeqStmt, 
 from ....ir.types import Expr, PrimType
 from ....ir.walk import StatementRewriter, children, collect, used_vars
 from ...infra.passes import prim_func_pass
-from ..analysis.touched_regions import Access, MoveAccesses, accesses_of, box, touched_range, written_before_read
+from ..analysis.touched_regions import (
+    Access,
+    AccessWalk,
+    MoveAccesses,
+    accesses_of,
+    box,
+    touched_range,
+    within,
+    written_before_read,
+)
 from ..blocks.lower_opaque_block import refuse_block
 
 
@@ -50,11 +59,14 @@ class _Compact(StatementRewriter):
         """Place the allocations of a sequence, then go on into it."""
         kept: list[Stmt] = []
         rest: Stmt = stmt
+        walk: AccessWalk | None = None  # of all buffers, as long as what moves is not in the bounds of what follows
         while type(rest) is SeqStmt:
             first, rest_after = rest.stmts[0], seq(*rest.stmts[1:])
             if type(first) is AllocBuffer:
-                placed = self.sink_allocation(first, rest_after)
+                walk = walk or AccessWalk(rest)
+                placed = self.sink_allocation(first, rest_after, walk)
                 if placed is not None:
+                    walk = None if first.buffer in walk.addressing() else walk
                     rest = placed
                     if (
                         type(rest) is SeqStmt
@@ -70,16 +82,19 @@ class _Compact(StatementRewriter):
         parts = statements_of(whole)
         return seq(*[self.visit(part) for part in parts], old=stmt)
 
-    def sink_allocation(self, alloc: AllocBuffer, rest: Stmt) -> Stmt | None:
-        """The rest of a sequence with the allocation in its place, or None to leave both as they are."""
+    def sink_allocation(self, alloc: AllocBuffer, rest: Stmt, walk: AccessWalk) -> Stmt | None:
+        """The rest of a sequence with the allocation in its place, or None to leave both as they are; ``walk`` has the accesses."""
         buffer = alloc.buffer
         if buffer.strides or buffer.elem_offset is not None or not buffer.shape:
             return None
         path = self.users.path(rest, buffer.data)
+        found = None if walk.is_left else walk.accesses(buffer)
+        if found is None and not walk.is_left:
+            return None
         for depth in range(len(path) - 1, -1, -1):
             if depth and (type(path[depth - 1]) is not For):
                 continue  # only the inside of a loop is worth moving to
-            accesses = accesses_of(path[depth], buffer)
+            accesses = accesses_of(path[depth], buffer) if found is None else within(path[:depth], found)
             if accesses is None:
                 return None
             with self.analyzer.scope():
