@@ -11,6 +11,7 @@ from ...ffi.targets.kinds import LLVM
 from ...ffi.targets.processor import Processor, llvm_version
 from ...ffi.targets.target import Target
 from ...ir.function import PrimFunc
+from ...transform.default_schedule.few_columns import FEW_COLUMNS
 from ...transform.default_schedule.matmul import CONTRACTION
 from ...transform.default_schedule.recurrent_matmul import REPEATED
 from ...transform.default_schedule.separated import SEPARATED
@@ -68,7 +69,7 @@ CPU = Backend(
     pipeline=CPU_PIPELINE,
     checked_pipeline=CHECKED_CPU_PIPELINE,
     machine=machine_of,
-    rules=(CONTRACTION, SEPARATED, WINDOWS, REPEATED, SPLIT),
+    rules=(CONTRACTION, FEW_COLUMNS, SEPARATED, WINDOWS, REPEATED, SPLIT),
     cache_key=_cache_key,
 )  # fmt: skip
 register_target(CPU)

@@ -2,8 +2,8 @@
 
 ``apply`` the pass, ``base`` what a rule is. The rules: ``matmul`` for what ``contraction`` recognises (``transposed_output``
 around it), ``windows`` for depthwise convolutions and pooling, ``recurrent_matmul`` for products inside loops,
-``split_reductions`` for long reductions to few cells. ``packing`` lays constants out at build. A new rule is one file, and a place
-in the rules of a target (``target/cpu/backend.py``).
+``few_columns`` for products of fewer columns than lanes, ``split_reductions`` for long reductions to few cells. ``packing`` lays
+constants out at build. A new rule is one file, and a place in the rules of a target (``target/cpu/backend.py``).
 """
 
 from .apply import register_rule, schedule_default
