@@ -93,7 +93,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000)
+    gc.set_threshold(400_000)
 
 
 @pytest.hookimpl(wrapper=True)

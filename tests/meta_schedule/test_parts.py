@@ -119,7 +119,7 @@ def test_a_location_is_mutated_to_every_legal_place():
         for old, new in zip(steps, [i for i in changed.insts if i.kind == "sample_compute_location"]):
             found.setdefault(old, {old.decision}).add(new.decision)
     assert steps and {-1, 0, 1} <= set.union(*found.values())
-    task.search_strategy.pre_tuning(30, 30, [sketch])
+    task.search_strategy.pre_tuning(8, 8, [sketch])
     programs = [one.sch.mod.script() for one in task.search_strategy.generate_measure_candidates()]
     assert len(set(programs)) == len(programs) > 4
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
+from functools import update_wrapper
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, dataclass_transform, overload
 
@@ -150,7 +151,9 @@ def _values_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 @dataclass_transform(eq_default=False, field_specifiers=())
 def node(cls: _C) -> _C:
     """Make a node class: a slotted dataclass with identity equality, frozen when ``UNITY_CHECKED=1``."""
-    made: Any = dataclass(slots=True, eq=False, repr=False, frozen=CHECKED)(cls)
+    made: Any = dataclass(slots=True, eq=False, repr=False)(cls)
+    if CHECKED:
+        _freeze(made)
     plan = tuple((f.name, _role(str(f.type))) for f in fields(made) if f.init)
     made.plan = plan
     made.field_places = {name: place for place, (name, _) in enumerate(plan)}
@@ -161,6 +164,39 @@ def node(cls: _C) -> _C:
     )  # what a node binds comes before its uses
     derive_walks(made, {f.name: str(f.type) for f in fields(made)})
     return made  # type: ignore[no-any-return]
+
+
+def _freeze(made: Any) -> None:
+    """Let the fields of a class be filled by its ``__init__`` alone: by the setters of their slots, which take half as long as
+    those of a frozen dataclass."""
+    scope: dict[str, Any] = {"MISSING": MISSING}
+    given, filled = ["self"], []
+    for field in fields(made):
+        name = field.name
+        scope |= {
+            f"set_{name}": getattr(made, name).__set__,
+            f"first_{name}": field.default,
+            f"new_{name}": field.default_factory,
+        }
+        default = field.default is not MISSING or field.default_factory is not MISSING
+        given.append(f"{name}=first_{name}" if default else name)
+        fresh = f" if {name} is not MISSING else new_{name}()" if field.default_factory is not MISSING else ""
+        filled.append(f"    set_{name}(self, {name}{fresh})")
+    filled += ["    self.__post_init__()"] * hasattr(made, "__post_init__")
+    exec("\n".join([f"def __init__({', '.join(given)}):", *filled, "    return None"]), scope)
+    made.__init__ = update_wrapper(scope["__init__"], made.__init__)
+    made.__setattr__, made.__delattr__, made.__setstate__ = _refuse_field, _refuse_field, _restore
+
+
+def _refuse_field(target: Node, name: str, value: object = None) -> None:
+    """Refuse to set or delete a field of a frozen node."""
+    raise FrozenInstanceError(f"cannot change field {name!r}")
+
+
+def _restore(target: Node, state: tuple[None, dict[str, object]]) -> None:
+    """Fill a copy, which is made without ``__init__``."""
+    for name, value in state[1].items():
+        set_field(target, name, value)
 
 
 def set_field(target: Node, name: str, value: object) -> None:

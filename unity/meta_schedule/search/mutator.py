@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from ...ffi.native.pool import num_threads
 from ...support.errors import UnityError
 from ...transform.schedule import Instruction, Trace
-from ...transform.schedule.primitives.location import AT_ROOT, INLINE
+from ...transform.schedule.primitives.location import legal_locations
 from ...transform.schedule.primitives.sampling import divisors
 from ..core.part import Part, is_for_processor
 from ..core.tune_context import TuneContext
@@ -134,21 +135,16 @@ class MutateComputeLocation(Mutator, names=("mutate-compute-location",)):
     def _places(self, trace: Trace, inst: Instruction) -> list[int]:
         """The legal decisions of a step."""
         assert self.context is not None
-        before = Trace(trace.insts[: trace.insts.index(inst) + 1])
-        count = 1 + max([place for place in range(DEEPEST) if self._is_legal(before, inst, place)], default=-1)
-        return [*range(count), *[place for place in (INLINE, AT_ROOT) if self._is_legal(before, inst, place)]]
+        sch, places = start(self.context.mod), []
 
-    def _is_legal(self, before: Trace, inst: Instruction, place: int) -> bool:
-        assert self.context is not None
-        try:
-            before.with_decision(inst, place).apply_to_schedule(start(self.context.mod))
-        except UnityError:
-            return False
-        return True
+        def at(step: Instruction, args: dict[str, Any], decision: Any) -> Any:
+            if step is inst:
+                places.extend(legal_locations(sch.state, sch.get_sref(args["block"]))[1])
+            return decision
 
-
-DEEPEST = 16
-"""Loops around a block that are looked at."""
+        with suppress(UnityError):
+            Trace(trace.insts[: trace.insts.index(inst) + 1]).apply_to_schedule(sch, decision_provider=at)
+        return places
 
 
 def default_mutators() -> dict[Mutator, float]:

@@ -42,11 +42,7 @@ def sample_compute_location(state: ScheduleState, block: BlockRef, decision: int
     Each legal choice is equally likely. ``decision``: number of the loop, from the outside in, among those that ``compute_at``
     accepts; -1 is the root, -2 inline. Raises ScheduleError E428 for a decision that is not legal here.
     """
-    loops = [s for s in _around_consumers(state, block) if _legal(state, "compute_at", block, s)]
-    choices = list(range(len(loops)))
-    if _legal(state, "compute_inline", block):
-        choices.append(INLINE)
-    choices.append(AT_ROOT)
+    loops, choices = legal_locations(state, block)
     location = decision if decision is not None else state.rng.choice(choices)
     if location not in choices:
         refuse("E428", f"the decision {location!r} is none of the legal locations {sorted(choices)} of block {block.name}",
@@ -54,6 +50,13 @@ def sample_compute_location(state: ScheduleState, block: BlockRef, decision: int
                nearest=f"decision={max(choices)}, or none to choose anew")  # fmt: skip
     made = loops[location] if location >= 0 else Mark("root" if location == AT_ROOT else "inline")
     return Sampled(made, location)  # type: ignore[return-value]
+
+
+def legal_locations(state: ScheduleState, block: Sref) -> tuple[list[Sref], list[int]]:
+    """The loops that ``compute_at`` accepts for a block, from the outside in, and all legal decisions."""
+    loops = [s for s in _around_consumers(state, block) if _legal(state, "compute_at", block, s)]
+    inline = [INLINE] if _legal(state, "compute_inline", block) else []
+    return loops, [*range(len(loops)), *inline, AT_ROOT]
 
 
 def _around_consumers(state: ScheduleState, block: Sref) -> list[Sref]:
