@@ -108,6 +108,13 @@ class Context:
         """Dimensions of the (first) result."""
         return self.symbols.dims(self._first().shape)
 
+    def translated(self, entry: Translate, a: Args) -> Result:
+        """The result of an entry of the table: of any where it is one tensor known to have no element, which are zeros."""
+        sizes = getattr(self.value, "shape", ())
+        if any([type(size) is int and size == 0 for size in sizes]) and self.symbols.knows(sizes):
+            return op.zeros(self.shape, self.dtype)
+        return entry(self, a)
+
     def _first(self) -> Any:
         return self.value[0] if isinstance(self.value, (list, tuple)) else self.value
 
@@ -222,6 +229,11 @@ def shape_of(x: Expr) -> tuple[Expr, ...]:
     if found is None:
         raise Gap("the shape is unknown")
     return found
+
+
+def has_none(x: Expr | Sequence[Any]) -> bool:
+    """True if a tensor, or one of such sizes, is known to have no element."""
+    return any([build.is_int(to_dim(d), 0) for d in (shape_of(x) if isinstance(x, Expr) else x)])
 
 
 def rank_of(x: Expr) -> int:

@@ -7,8 +7,7 @@ import math
 from .... import op
 from ....ir import build
 from ....ir.types import Expr
-from ..context.context import Args, Context, Result, aten, dtype_of, number, refuse, shape_of, static
-from .index import has_none
+from ..context.context import Args, Context, Result, aten, dtype_of, has_none, number, refuse, shape_of, static
 from .rounding import upcast
 from .shape import slice_axis
 

@@ -62,8 +62,8 @@ def _evaluated(c: Context, name: str, given: Args) -> Any:
             setattr(given, key, _all_pairs(c, getattr(given, key)))
     refuse(name not in _STRUCTURAL and name not in _VALUES, f"{name} of complex numbers")
     if name not in _VALUES and hasattr(given, "self") and not isinstance(given.self, Pair):
-        return ATEN[name](c, given)  # complex is what gives the shape alone
-    real, imag = [ATEN[name](c, Args(**{k: _part(v, n) for k, v in vars(given).items()})) for n in (0, 1)]
+        return c.translated(ATEN[name], given)  # complex is what gives the shape alone
+    real, imag = [c.translated(ATEN[name], Args(**{k: _part(v, n) for k, v in vars(given).items()})) for n in (0, 1)]
     if isinstance(real, list):
         return [Pair(r, i) for r, i in zip(real, imag)]
     return Pair(c.emit(real), c.emit(imag))

@@ -18,6 +18,7 @@ from ..context.context import (
     aten,
     axis_of,
     dtype_of,
+    has_none,
     number,
     rank_of,
     refuse,
@@ -33,16 +34,6 @@ def is_mask(index: Expr) -> bool:
     return dtype_of(index) in ("bool", "uint8")
 
 
-def has_none(x: Expr) -> bool:
-    """True if a tensor is known to have no element."""
-    return any([build.is_int(d, 0) for d in shape_of(x)])
-
-
-def empty(c: Context) -> Expr | None:
-    """The result where it is known to have no element."""
-    return op.zeros(c.shape, c.dtype) if any([build.is_int(d, 0) for d in c.shape]) else None
-
-
 def at_least_vector(c: Context, x: Expr) -> Expr:
     """A scalar as a vector of one element, as torch treats it along axis 0."""
     return c.reshape(x, [1]) if rank_of(x) == 0 else x
@@ -50,22 +41,19 @@ def at_least_vector(c: Context, x: Expr) -> Expr:
 
 @aten("embedding.default")
 def _embedding(c: Context, a: Args) -> Expr:
-    return empty(c) or op.take(a.weight, a.indices, axis=0)
+    return op.take(a.weight, a.indices, axis=0)
 
 
 @aten("index_select.default")
 def _index_select(c: Context, a: Args) -> Expr:
     x, indices = at_least_vector(c, a.self), at_least_vector(c, a.index)
-    result = empty(c) or op.take(x, indices, axis=axis_of(a.dim, rank_of(x)))
+    result = op.take(x, indices, axis=axis_of(a.dim, rank_of(x)))
     return result if rank_of(a.self) else c.reshape(result)
 
 
 @aten("gather.default")
 def _gather(c: Context, a: Args) -> Expr:
     x, indices = at_least_vector(c, a.self), at_least_vector(c, a.index)
-    nothing = empty(c)
-    if nothing is not None:
-        return nothing
     refuse(rank_of(x) != rank_of(indices), "indices of another rank")
     result = op.gather_elements(x, indices, axis=axis_of(a.dim, rank_of(x)))
     return result if rank_of(a.index) else c.reshape(result)
@@ -115,9 +103,6 @@ def _index(c: Context, a: Args) -> Expr:
     indices = list(a.indices)
     if any([t is not None and is_mask(t) for t in indices]):
         indices = expand_masks(c, indices, c.value.shape[_result_axis(indices)])
-    nothing = empty(c)
-    if nothing is not None:
-        return nothing
     given = [(axis, t) for axis, t in enumerate(indices) if t is not None]
     if len(given) == 1:
         axis, index = given[0]

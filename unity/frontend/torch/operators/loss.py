@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .... import op
-from ....ir import build
 from ....ir.types import Expr
 from ..context.context import (
     Args,
@@ -11,6 +10,7 @@ from ..context.context import (
     Result,
     aten,
     dtype_of,
+    has_none,
     number,
     rank_of,
     refuse,
@@ -34,8 +34,7 @@ def _nll(c: Context, a: Args) -> Expr:
     weights = [] if a.weight is None else [a.weight]
     ignored = static(to_dim(a.ignore_index), "the ignored class")
     refuse(rank_of(a.self) == 0, "a scalar")
-    empty = any([build.is_int(d, 0) for d in shape_of(a.self)])
-    refuse(empty, "a loss without elements")
+    refuse(has_none(a.self), "a loss without elements")
     return op.nn_nll_loss(
         a.self, c.cast(a.target, "int64"), *weights, reduction=_REDUCTIONS[a.reduction], ignore_index=ignored
     )
@@ -89,7 +88,7 @@ def _cdist(c: Context, a: Args) -> Expr:
     """Distances of all pairs of rows."""
     p = getattr(a, "p", 2.0)
     (*left, rows, width), (*right, columns, _) = shape_of(a.x1), shape_of(a.x2)
-    if any([build.is_int(d, 0) for d in (*c.shape, width)]):
+    if has_none([width]):
         return op.zeros(c.shape, c.dtype)
     x = c.reshape(a.x1, [*left, rows, 1, width])
     y = c.reshape(a.x2, [*right, 1, columns, width])

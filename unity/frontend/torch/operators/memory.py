@@ -13,10 +13,10 @@ from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ....op.common.type_rules import product
 from ....support.optional import require
-from ..context.context import Args, Context, aten, is_node, shape_of, to_dim
+from ..context.context import Args, Context, aten, has_none, is_node, shape_of, to_dim
 from ..context.report import MemoryGap
 from .shape import permute
-from .view import has_none, strided, strided_indices
+from .view import strided, strided_indices
 
 
 def _memory_order(value: Any) -> list[int] | None:
@@ -79,8 +79,7 @@ def _inside(sizes: Sequence[Any], strides: Sequence[Any], begin: Expr, count: Ex
 @aten("as_strided.default", "as_strided_copy.default")
 def _as_strided(c: Context, a: Args) -> Expr:
     memory, begin = _memory(c, a)
-    if not has_none(c.shape):
-        _inside(c.shape, a.stride, begin, shape_of(memory)[0])
+    _inside(c.shape, a.stride, begin, shape_of(memory)[0])
     return strided(c, memory, c.shape, a.stride, begin)
 
 
@@ -90,7 +89,7 @@ def _as_strided_scatter(c: Context, a: Args) -> Expr:
     order = _memory_order(c.node.args[0].meta["val"])
     if order is None:
         raise MemoryGap("it writes to memory beside a tensor, which only torch has")
-    if has_none(a.size) or has_none(shape_of(a.self)):
+    if has_none(a.size) or has_none(a.self):
         return c.cast(a.self, c.dtype)
     memory, begin = _memory(c, a)
     _inside(a.size, a.stride, begin, shape_of(memory)[0])

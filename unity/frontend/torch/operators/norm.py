@@ -14,6 +14,7 @@ from ..context.context import (
     aten,
     dtype_name,
     dtype_of,
+    has_none,
     number,
     rank_of,
     refuse,
@@ -21,7 +22,6 @@ from ..context.context import (
     static,
     to_dim,
 )
-from .index import has_none
 
 
 def _weights(c: Context, shape: tuple[Expr, ...], weight: Expr | None, bias: Expr | None) -> tuple[Expr, Expr]:

@@ -15,8 +15,6 @@ from .shape import slice_axis
 
 @aten("constant_pad_nd.default", "pad.default")
 def _pad(c: Context, a: Args) -> Expr:
-    if any([build.is_int(d, 0) for d in c.shape]):
-        return op.zeros(c.shape, c.dtype)
     mode = getattr(a, "mode", "constant")
     value = a.value or 0.0
     widths = [to_dim(w) for w in a.pad]

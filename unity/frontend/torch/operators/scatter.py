@@ -16,6 +16,7 @@ from ..context.context import (
     aten,
     axis_of,
     dtype_of,
+    has_none,
     is_float,
     number,
     rank_of,
@@ -23,7 +24,7 @@ from ..context.context import (
     shape_of,
     to_dim,
 )
-from .index import at_least_vector, counted_mask_indices, has_none, is_mask
+from .index import at_least_vector, counted_mask_indices, is_mask
 from .shape import permute, slice_axis
 
 _REDUCTIONS = {
@@ -154,7 +155,7 @@ def _write_slices(c: Context, axis: int, index: Expr, source: Expr, data: Expr, 
 @aten("masked_scatter.default")
 def _masked_scatter(c: Context, a: Args) -> Expr:
     """The n-th position of the mask takes the n-th element of the source."""
-    if any([build.is_int(d, 0) for d in c.shape]) or has_none(a.source):
+    if has_none(a.source):
         return c.broadcast(a.self)
     source = c.reshape(a.source, [product(shape_of(a.source))])
     return _by_mask(c, c.broadcast(a.self), c.emit(c.broadcast(a.mask)), source)

@@ -15,6 +15,7 @@ from ..context.context import (
     Context,
     aten,
     axis_of,
+    has_none,
     rank_of,
     refuse,
     shape_of,
@@ -111,10 +112,7 @@ def _slice(c: Context, a: Args) -> Expr:
     begin = _begin(c, a, axis)
     if not c.symbols.knows([c.value.shape[axis]]):
         _define_size(c, a, axis, begin)
-    size = c.shape[axis]
-    if type(size) is IntImm and size.value == 0:
-        return op.zeros(c.shape, c.dtype)
-    return slice_axis(a.self, axis, begin, size, static(to_dim(a.step), "the step"))
+    return slice_axis(a.self, axis, begin, c.shape[axis], static(to_dim(a.step), "the step"))
 
 
 @aten("narrow.default", "narrow_copy.default")
@@ -173,8 +171,6 @@ def _split(c: Context, a: Args) -> list[Expr]:
 def _cat(c: Context, a: Args) -> Expr:
     rank = len(c.shape)
     parts = [c.cast(t, c.dtype) for t in a.tensors if rank_of(t) == rank]  # torch skips empty tensors of rank 1
-    if not parts:
-        return op.zeros(c.shape, c.dtype)
     return parts[0] if len(parts) == 1 else op.concat(parts, axis=axis_of(a.dim, rank))
 
 
@@ -292,7 +288,7 @@ def _window(c: Context, a: Args) -> Expr:
 def _slice_scatter(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
     begin, step = _begin(c, a, axis), static(to_dim(a.step), "the step")
-    if any([build.is_int(d, 0) for d in shape_of(a.src)]):
+    if has_none(a.src):
         return c.cast(a.self, c.dtype)
     if step == 1:
         return replace_slice(c, a.self, axis, begin, a.src)

@@ -10,7 +10,7 @@ from ....ir import build
 from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ....op.common.type_rules import product
-from ..context.context import ATEN, Args, Context, aten, axis_of, rank_of, refuse, shape_of, to_dim
+from ..context.context import ATEN, Args, Context, aten, axis_of, has_none, rank_of, refuse, shape_of, to_dim
 from .shape import permute
 
 
@@ -32,18 +32,8 @@ def strided_indices(c: Context, sizes: Sequence[Any], strides: Sequence[Any], of
 
 def strided(c: Context, x: Expr, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Expr:
     """A view of a dense tensor with given sizes and strides (in elements), as a copy."""
-    if has_none(sizes) or has_none(shape_of(x)):
-        return op.zeros(_shape(sizes), c.dtype)
     flat = c.reshape(x, [product(shape_of(x))])
     return op.take(flat, strided_indices(c, sizes, strides, offset), axis=0)
-
-
-def _shape(sizes: Sequence[Any]) -> Any:
-    return tuple([to_dim(s) for s in sizes])
-
-
-def has_none(sizes: Sequence[Any]) -> bool:
-    return any([build.is_int(to_dim(s), 0) for s in sizes])
 
 
 def diagonal_view(c: Context, x: Expr, offset: Any, first: int, second: int) -> tuple[list[Expr], list[Expr], Expr]:
@@ -137,8 +127,6 @@ def _repeat(c: Context, a: Args) -> Expr:
         return c.reshape(
             c.broadcast(c.reshape(a.self, _interleave([to_dim(1)] * len(sizes), sizes)), _interleave(counts, sizes))
         )
-    if 0 in numbers:
-        return op.zeros(c.shape, c.dtype)
     return op.tile(c.reshape(a.self, sizes), tuple(numbers)) if numbers else a.self
 
 
@@ -154,4 +142,4 @@ def _repeat_interleave(c: Context, a: Args) -> Expr:
     if type(count) is not IntImm:  # a new axis after it, as long as there are repeats
         rows, rest = sizes[: axis + 1], sizes[axis + 1 :]
         return c.reshape(c.broadcast(c.reshape(x, [*rows, 1, *rest]), [*rows, count, *rest]))
-    return op.repeat(x, count.value, axis=axis) if count.value else op.zeros(c.shape, c.dtype)
+    return op.repeat(x, count.value, axis=axis)

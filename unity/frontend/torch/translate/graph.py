@@ -167,7 +167,7 @@ class GraphImporter:
             entry = lambda c, _: evaluate(c, target, (args, kwargs), self.bind)  # noqa: E731
         if entry is not None and not _is_complex(c.value) and _is_dense(c.value, [args, kwargs]):
             try:
-                found = entry(c, self.bind(target, args, kwargs))
+                found = c.translated(entry, self.bind(target, args, kwargs))
                 if target is not node.target and isinstance(found, Expr):
                     found = c.cast(found, c.dtype)  # written in place a result takes the dtype of what it is written to
                 made = self._finish(node, found)
