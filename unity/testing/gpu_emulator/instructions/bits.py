@@ -8,8 +8,7 @@ from ..machine.batch import Batch, Index
 from ..machine.reading import U32, Reading, Run
 from ..ptx.program import Number
 from ..ptx.types import UNSIGNED
-from .integer import compute
-from .table import instruction
+from .table import compute, instruction
 
 Rows = np.ndarray
 LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
@@ -18,10 +17,6 @@ LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 @instruction(*LOGIC)
 def _logic(reading: Reading) -> Run:
     type_ = reading.type()
-    if type_.kind == "p":
-        a, b, put = reading.predicate(1), reading.predicate(2), reading.into(0, type_)
-        run = LOGIC[reading.opcode]
-        return lambda batch, ix: put(batch, ix, run(a(batch, ix), b(batch, ix)))
     return compute(reading, LOGIC[reading.opcode], type_, type_, type_)
 
 
@@ -30,9 +25,6 @@ def _not(reading: Reading) -> Run:
     type_ = reading.type()
     if reading.opcode == "cnot":
         return compute(reading, lambda a: (a == 0).astype(type_.numpy), type_, type_)
-    if type_.kind == "p":
-        a, put = reading.predicate(1), reading.into(0, type_)
-        return lambda batch, ix: put(batch, ix, ~a(batch, ix))
     return compute(reading, np.invert, type_, type_)
 
 

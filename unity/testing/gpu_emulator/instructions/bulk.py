@@ -16,7 +16,7 @@ from ..machine.access import Access
 from ..machine.batch import Batch, Index
 from ..machine.findings import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED
 from ..machine.link import PARAM_WINDOW
-from ..machine.reading import S32, S64, U32, Reading, Run
+from ..machine.reading import S32, S64, U32, Reading, Run, each
 from ..memory.tensor_map import TensorMap, read_map
 from ..ptx.types import TYPES
 from .memory import HINTS
@@ -61,7 +61,7 @@ def _map_of(
     coordinates = [reading.value(one, S32) for one in operand.coordinates]
 
     def find(batch: Batch, lanes: Rows) -> tuple[list[TensorMap], list[Rows]]:
-        addresses = np.broadcast_to(base(batch, lanes), len(lanes)).tolist()
+        addresses = each(base, batch, lanes).tolist()
         maps = []
         for address in addresses:
             if address >> 60 == PARAM_WINDOW >> 60:
@@ -76,7 +76,7 @@ def _map_of(
                 text = f"no tensor map of {rank} dimensions{kind} at the address of a bulk copy"
                 raise reading.fault(batch, ILLEGAL_ADDRESS, "bounds", text)
             maps.append(found)
-        return maps, [np.broadcast_to(c(batch, lanes), len(lanes)) for c in coordinates]
+        return maps, [each(c, batch, lanes) for c in coordinates]
 
     return find
 
@@ -144,7 +144,7 @@ def _tensor_in(reading: Reading, rank: int, windowed: bool) -> Run:
     def copy(batch: Batch, ix: Index) -> None:
         lanes = batch.lanes(ix)
         maps, corners = find(batch, lanes)
-        corners += [np.broadcast_to(offset(batch, lanes), len(lanes)) for offset in offsets]
+        corners += [each(offset, batch, lanes) for offset in offsets]
         starts = np.broadcast_to(target(batch, lanes) & WINDOW, len(lanes)).tolist()
         keys = barrier_keys(batch, lanes, barrier(batch, lanes))
         for k, tensor in enumerate(maps):
@@ -182,7 +182,7 @@ def _plain_in(reading: Reading) -> Run:
 
     def copy(batch: Batch, ix: Index) -> None:
         lanes = batch.lanes(ix)
-        to, start, count = [np.broadcast_to(get(batch, lanes), len(lanes)).tolist() for get in (target, source, size)]
+        to, start, count = [each(get, batch, lanes).tolist() for get in (target, source, size)]
         for k, key in enumerate(barrier_keys(batch, lanes, barrier(batch, lanes))):
             inside = to[k] & int(WINDOW)
             for value in (inside, start[k], count[k]):
@@ -217,8 +217,8 @@ def _out(reading: Reading, rank: int) -> Run:
                 count, width = tensor.size, tensor.swizzle
             else:
                 assert target is not None and size is not None
-                count = int(np.broadcast_to(size(batch, lanes), len(lanes))[k])
-                first = int(np.broadcast_to(target(batch, lanes), len(lanes))[k])
+                count = int(each(size, batch, lanes)[k])
+                first = int(each(target, batch, lanes)[k])
                 for value in (starts[k], first, count):
                     _aligned(reading, batch, value, 16)
                 address, inside, width = first + np.arange(count), np.ones(count, bool), 0

@@ -30,7 +30,7 @@ from ..machine.rounding import (
     unpack,
 )
 from ..ptx.types import TYPES, Type
-from .table import instruction
+from .table import compute, instruction
 
 if TYPE_CHECKING:
     from ..ptx.program import Operand
@@ -234,8 +234,7 @@ def extremum(reading: Reading) -> Run:
 def _copysign(reading: Reading) -> Run:
     """copysign.type d, a, b: b with the sign of a."""
     type_ = reading.type()
-    put, a, b = reading.into(0, type_), reading.value(1, type_), reading.value(2, type_)
-    return lambda batch, ix: put(batch, ix, np.copysign(b(batch, ix), a(batch, ix)))
+    return compute(reading, lambda a, b: np.copysign(b, a), type_, type_, type_)
 
 
 def _reciprocal_root(x: Rows) -> Rows:
@@ -329,8 +328,7 @@ def _testp(reading: Reading) -> Run:
         "normal": lambda x: np.isfinite(x) & (np.abs(x) >= tiny),
         "subnormal": lambda x: (x != 0) & (np.abs(x) < tiny),
     }  # fmt: skip
-    put, a, test = reading.into(0, PRED), reading.value(1, type_), tests[kind]
-    return lambda batch, ix: put(batch, ix, test(a(batch, ix)))
+    return compute(reading, tests[kind], PRED, type_)
 
 
 # ---- comparisons

@@ -11,7 +11,7 @@ from ..machine.link import call_lists, called
 from ..machine.reading import U32, Get, Reading, Run
 from ..ptx.program import Symbol
 from ..ptx.types import TYPES
-from .table import Step, control, holding, instruction
+from .table import Step, control, guard_of, instruction
 
 
 def _label(reading: Reading, symbol: object) -> int:
@@ -35,13 +35,10 @@ def _bra(reading: Reading) -> Step:
     reading.drop("uni")
     target = _label(reading, reading.operands[0])
     retires = target in reading.program.retiring
-    guard = reading.instruction.guard
-    if guard is None:
-        return lambda batch, ix, pc: target
-    holds = reading.predicate(guard)
+    let_through = guard_of(reading)
 
     def branch(batch: Batch, ix: Index, pc: int) -> int | None:
-        where = holding(batch, ix, holds)
+        where = let_through(batch, ix)
         if where is True:
             return target
         if where is False:
@@ -68,11 +65,11 @@ def _brx(reading: Reading) -> Step:
         raise reading.refuse("its list of labels is not declared")
     targets = np.array([_label(reading, Symbol(n)) for n in reading.linked.function.tables[names.name]])
     index = reading.value(0, U32)
-    guard = reading.predicate(reading.instruction.guard) if reading.instruction.guard else None
+    let_through = guard_of(reading)
 
     def branch(batch: Batch, ix: Index, pc: int) -> int | None:
         lanes = batch.lanes(ix)
-        where = holding(batch, ix, guard) if guard else True
+        where = let_through(batch, ix)
         batch.pc[lanes] = pc + 1
         taken = lanes if where is True else where
         if taken is not False:
@@ -90,11 +87,11 @@ def _brx(reading: Reading) -> Step:
 def _ret(reading: Reading) -> Step:
     reading.drop("uni")
     function = reading.linked.function
-    guard = reading.predicate(reading.instruction.guard) if reading.instruction.guard else None
+    let_through = guard_of(reading)
     ends = function.entry or reading.opcode == "exit"
 
     def leave(batch: Batch, ix: Index, pc: int) -> int | None:
-        where = holding(batch, ix, guard) if guard else True
+        where = let_through(batch, ix)
         if where is False:
             return pc + 1
         lanes = batch.lanes(ix)
@@ -115,10 +112,10 @@ def _ret(reading: Reading) -> Step:
 
 @control("trap")
 def _trap(reading: Reading) -> Step:
-    guard = reading.predicate(reading.instruction.guard) if reading.instruction.guard else None
+    let_through = guard_of(reading)
 
     def trap(batch: Batch, ix: Index, pc: int) -> int | None:
-        where = holding(batch, ix, guard) if guard else True
+        where = let_through(batch, ix)
         if where is False:
             return pc + 1
         lane = int(batch.lanes(ix)[0] if where is True else where[0])
@@ -327,23 +324,23 @@ def _check_converged(batch: Batch, lanes: np.ndarray) -> None:
 
 def warp_operation(reading: Reading, run: Run, members: Get | None = None) -> Step:
     """An operation of a warp: it runs when all living lanes that its mask names (``members`` None: all) have come to it."""
-    guard = reading.predicate(reading.instruction.guard) if reading.instruction.guard else None
+    let_through = guard_of(reading)
     bits = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 
     def operate(batch: Batch, ix: Index, pc: int) -> int | None:
         at = batch.mask(ix)
-        where = holding(batch, ix, guard) if guard else True
+        where = let_through(batch, ix)
         if where is not True:
             if where is False:
                 return pc + 1
             batch.pc[batch.lanes(ix)] = pc + 1
             at = batch.mask(where)
-        came_back = (batch.state == AT_WARP) & (batch.pc == pc) if batch.state.any() else None
-        if where is True and ix is None and (came_back is None or not came_back.any()):
+        came_back = (batch.state == AT_WARP) & (batch.pc == pc)
+        alone = where is True and not came_back.any()
+        if alone and ix is None:
             run(batch, None)
             return pc + 1
-        if came_back is not None:
-            at = at | came_back
+        at = at | came_back
         rows = at.reshape(-1, WARP)
         need = batch.alive.reshape(-1, WARP)
         if members is not None:
@@ -363,8 +360,7 @@ def warp_operation(reading: Reading, run: Run, members: Get | None = None) -> St
         batch.state[lanes] = READY
         run(batch, batch.narrowed(lanes))
         batch.pc[lanes] = pc + 1
-        same = where is True and not stay.any() and (came_back is None or not came_back.any())
-        return pc + 1 if same else None
+        return pc + 1 if alone and not stay.any() else None
 
     return operate
 

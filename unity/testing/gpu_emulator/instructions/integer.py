@@ -10,7 +10,7 @@ from ..machine.batch import Batch, Index
 from ..machine.reading import U32, Reading, Run
 from ..ptx.types import SIGNED, TYPES, UNSIGNED, Type
 from . import floating
-from .table import instruction
+from .table import compute, instruction
 
 Rows = np.ndarray
 S64, S32, PRED = TYPES["s64"], TYPES["s32"], TYPES["pred"]
@@ -25,23 +25,6 @@ def limits(kind: np.dtype) -> tuple[int, int]:
     """Least and greatest number of an integer type."""
     info = np.iinfo(kind)
     return int(info.min), int(info.max)
-
-
-def compute(reading: Reading, run: Callable[..., Rows], result: Type, *operands: Type) -> Run:
-    """The instruction ``d = run(a, b, ...)`` with the types of its operands."""
-    reading.count(1 + len(operands))
-    put = reading.into(0, result)
-    gets = [reading.value(k + 1, t) for k, t in enumerate(operands)]
-    if len(gets) == 1:
-        (a,) = gets
-        return lambda batch, ix: put(batch, ix, run(a(batch, ix)))
-    if len(gets) == 2:
-        a, b = gets
-        return lambda batch, ix: put(batch, ix, run(a(batch, ix), b(batch, ix)))
-    if len(gets) == 3:
-        a, b, c = gets
-        return lambda batch, ix: put(batch, ix, run(a(batch, ix), b(batch, ix), c(batch, ix)))
-    return lambda batch, ix: put(batch, ix, run(*[get(batch, ix) for get in gets]))
 
 
 def halves(run: Callable[..., Rows], kind: str) -> Callable[..., Rows]:

@@ -15,7 +15,7 @@ from ....ir.interpret.threads.lanes import WARP
 from ..machine.access import Access
 from ..machine.batch import Batch, Index
 from ..machine.findings import LAUNCH_FAILED
-from ..machine.reading import U32, Get, Put, Reading
+from ..machine.reading import U32, Get, Put, Reading, each
 from ..machine.rounding import decode, encode
 from ..ptx.program import Operand
 from ..ptx.types import TYPES, UNSIGNED, Type
@@ -49,7 +49,7 @@ class Fragment:
 
     def __init__(self, type_: Type, coordinates: Places, shape: tuple[int, int]) -> None:
         self.type, self.coordinates, self.shape = type_, coordinates, shape
-        self.per = max(1, 32 // type_.bits) if type_.bits < 64 else 1
+        self.per = max(1, 32 // type_.bits)
         self.word = B32 if type_.bits <= 32 else TYPES["b64"]
 
     def registers(self) -> int:
@@ -71,7 +71,7 @@ class Fragment:
     def read(self, batch: Batch, lanes: Rows, gets: list[Get]) -> Rows:
         """Matrices of the warps: doubles, or int64 of integers."""
         flat = lanes.ravel()
-        words = np.stack([np.broadcast_to(get(batch, flat), len(flat)) for get in gets], axis=1)
+        words = np.stack([each(get, batch, flat) for get in gets], axis=1)
         elements = self._elements(words.reshape(len(lanes), WARP, len(gets)))
         made = np.zeros((len(lanes), *self.shape), elements.dtype)
         made[:, self.coordinates[0], self.coordinates[1]] = elements
@@ -104,7 +104,7 @@ class Fragment:
 
 def a_coordinates(rows: int, k: int, bits: int) -> Places:
     """Elements of A (rows x k): runs of neighbours along k that fill a word lie in one lane."""
-    run = max(1, 32 // bits) if bits < 64 else 1
+    run = max(1, 32 // bits)
     i = np.arange(rows * k // WARP)
     two = rows // 8
     row = GROUP[:, None] + 8 * (i // run % two)
@@ -114,7 +114,7 @@ def a_coordinates(rows: int, k: int, bits: int) -> Places:
 
 def b_coordinates(k: int, bits: int) -> Places:
     """Elements of B (k x 8)."""
-    run = max(1, 32 // bits) if bits < 64 else 1
+    run = max(1, 32 // bits)
     i = np.arange(k * 8 // WARP)
     row = MEMBER[:, None] * run + i % run + i // run * 4 * run
     return np.broadcast_arrays(row, GROUP[:, None])  # type: ignore[return-value]
@@ -209,7 +209,7 @@ def _stmatrix(reading: Reading) -> Step:
     def run(batch: Batch, ix: Index) -> None:
         warps = full_warps(batch, ix, reading)
         flat, givers = warps.ravel(), warps[:, : 8 * count].ravel()
-        words = np.stack([np.broadcast_to(get(batch, flat), len(flat)) for get in gets], axis=0)
+        words = np.stack([each(get, batch, flat) for get in gets], axis=0)
         halves = np.ascontiguousarray(words.reshape(count, len(warps), WARP).transpose(1, 0, 2)).view("u2")
         rows = halves.reshape(len(warps), count, 8, 8)
         if trans:
@@ -246,7 +246,7 @@ def _movmatrix(reading: Reading) -> Step:
 
     def run(batch: Batch, ix: Index) -> None:
         flat = full_warps(batch, ix, reading).ravel()
-        rows = np.ascontiguousarray(np.broadcast_to(a(batch, flat), len(flat))).view("u2").reshape(-1, 8, 8)
+        rows = np.ascontiguousarray(each(a, batch, flat)).view("u2").reshape(-1, 8, 8)
         put(batch, flat, np.ascontiguousarray(rows.transpose(0, 2, 1)).view("u4").ravel())
 
     return warp_operation(reading, run)
@@ -261,7 +261,7 @@ def _row_major(rows: int, columns: int, per_lane: int) -> Places:
 def _fragment(reading: Reading, which: str, shape: str, type_: Type, registers: int) -> Fragment:
     m, n, k = [int(v) for v in re.findall(r"\d+", shape)]
     rows, columns = {"a": (m, k), "b": (k, n)}.get(which, (m, n))
-    per = max(1, 32 // type_.bits) if type_.bits < 64 else 1
+    per = max(1, 32 // type_.bits)
     if registers * per * WARP < rows * columns or registers * per * WARP % (rows * columns):
         raise reading.refuse("an unexpected number of registers")
     return Fragment(type_, _row_major(rows, columns, registers * per), (rows, columns))
@@ -297,15 +297,11 @@ def _wmma(reading: Reading) -> Step:
     def run(batch: Batch, ix: Index) -> None:
         warps = full_warps(batch, ix, reading)
         flat = warps.ravel()
-        base = np.broadcast_to(address(batch, flat), len(flat)).reshape(-1, WARP)[:, :1]
-        step = (
-            np.broadcast_to(stride(batch, flat).astype("i8"), len(flat)).reshape(-1, WARP)[:, :1] if stride else default
-        )
-        words = []
+        base = each(address, batch, flat).reshape(-1, WARP)[:, :1]
+        step = each(stride, batch, flat).astype("i8").reshape(-1, WARP)[:, :1] if stride else default
         values = np.zeros(0)
         if kind == "store":
-            words = [np.broadcast_to(get(batch, flat), len(flat)) for get in gets]
-            values = np.ascontiguousarray(np.stack(words, axis=1)).view(raw.numpy)
+            values = np.stack([each(get, batch, flat) for get in gets], axis=1).view(raw.numpy)
         found = np.zeros((len(flat), rows.shape[1]), raw.numpy)
         for k in range(rows.shape[1]):
             first, second = (rows[:, k], columns[:, k]) if layout == "row" else (columns[:, k], rows[:, k])

@@ -8,11 +8,12 @@ import numpy as np
 
 from ..machine.access import Access, Apply
 from ..machine.batch import Batch, Index
-from ..machine.reading import Put, Reading, Run
+from ..machine.reading import Put, Reading, Run, each
 from ..machine.rounding import flush, odd_sum, pack, unpack
 from ..machine.undefined import Undefined
 from ..ptx.program import Sink
 from ..ptx.types import UNSIGNED, Type
+from .bits import LOGIC
 from .table import instruction
 
 Rows = np.ndarray
@@ -53,15 +54,11 @@ def _ld(reading: Reading) -> Run:
     if len(into) != count:
         raise reading.refuse()
     puts: list[Put | None] = [None if isinstance(one, Sink) else reading.into(one, type_) for one in into]
-    space, width = _param_space(reading, 1, space), type_.bytes * count
-    address = reading.address(1)
-    if width > 16:
-        return _load_wide(reading, space, type_, puts, strong)
-    access, pc = Access(reading, space, "load", width, strong), reading.pc
-    kind = UNSIGNED[type_.bytes]
-    (first,) = puts if count == 1 else (None,)
-
+    space, address = _param_space(reading, 1, space), reading.address(1)
+    per = min(count, 16 // type_.bytes)
+    access, pc = Access(reading, space, "load", per * type_.bytes, strong), reading.pc
     if count == 1:
+        (first,) = puts
 
         def run(batch: Batch, ix: Index) -> None:
             ix = batch.everyone if ix is None else ix
@@ -72,13 +69,17 @@ def _ld(reading: Reading) -> Run:
                 _undefined(batch, pc)
 
         return run
+    parts = [access.of(access.results[at : at + per]) if per < count else access for at in range(0, count, per)]
 
     def vector(batch: Batch, ix: Index) -> None:
         ix = batch.everyone if ix is None else ix
-        rows = access.load(batch, ix, address(batch, ix)).view(kind).reshape(-1, count)
-        for k, put in enumerate(puts):
-            if put is not None:
-                put(batch, ix, rows[:, k].copy())
+        start = address(batch, ix)
+        for number, part in enumerate(parts):
+            found = part.load(batch, ix, start + 16 * number if number else start)
+            rows = found.view(UNSIGNED[type_.bytes]).reshape(-1, per)
+            for k, put in enumerate(puts[number * per : (number + 1) * per]):
+                if put is not None:
+                    put(batch, ix, rows[:, k].copy())
         if batch.fresh:
             _undefined(batch, pc)
 
@@ -89,27 +90,6 @@ def _undefined(batch: Batch, pc: int) -> None:
     """End a load that has noted undefined values."""
     batch.fresh = False
     raise Undefined(pc)
-
-
-def _load_wide(reading: Reading, space: str, type_: Type, puts: list[Put | None], strong: bool) -> Run:
-    """A vector of 32 bytes as two of 16."""
-    access, per = Access(reading, space, "load", 16, strong), 16 // type_.bytes
-    halves = [access.of(access.results[first : first + per]) for first in range(0, len(puts), per)]
-    address, pc = reading.address(1), reading.pc
-
-    def run(batch: Batch, ix: Index) -> None:
-        ix = batch.everyone if ix is None else ix
-        start = address(batch, ix)
-        for part, half in enumerate(halves):
-            rows = half.load(batch, ix, start + 16 * part).view(UNSIGNED[type_.bytes]).reshape(-1, per)
-            for k in range(per):
-                put = puts[part * per + k]
-                if put is not None:
-                    put(batch, ix, rows[:, k].copy())
-        if batch.fresh:
-            _undefined(batch, pc)
-
-    return run
 
 
 def _param_space(reading: Reading, index: int, space: str) -> str:
@@ -172,13 +152,8 @@ def _decrease(old: Rows, top: Rows) -> Rows:
     return np.where((old == 0) | (old > top), top, old - 1).astype(old.dtype)
 
 
-JOINS: dict[str, Join] = {
-    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-    "inc": _increase, "dec": _decrease, "exch": lambda old, new: new,
-}  # fmt: skip
-UFUNCS: dict[str, np.ufunc] = {
-    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-}  # fmt: skip
+UFUNCS: dict[str, np.ufunc] = {**LOGIC, "add": np.add, "min": np.minimum, "max": np.maximum}
+JOINS: dict[str, Join] = {**UFUNCS, "inc": _increase, "dec": _decrease, "exch": lambda old, new: new}
 
 
 def _packed_update(operation: str, type_: Type) -> Join:
@@ -218,10 +193,10 @@ def _atom(reading: Reading) -> Run:
     def run(batch: Batch, ix: Index) -> None:
         ix = batch.everyone if ix is None else ix
         lanes = batch.lanes(ix)
-        start = np.broadcast_to(address(batch, ix), len(lanes))
+        start = each(address, batch, lanes)
         for k, value in enumerate(values):
-            new = np.ascontiguousarray(np.broadcast_to(value(batch, ix), len(lanes)))
-            other = np.broadcast_to(swap(batch, ix), len(lanes)) if swap is not None else None
+            new = np.ascontiguousarray(each(value, batch, lanes))
+            other = each(swap, batch, lanes) if swap is not None else None
             apply = _apply(operation, join, new, other, kept, type_)
             found = access.update(batch, ix, start + k * type_.bytes if k else start, type_.numpy, apply)
             if kept:

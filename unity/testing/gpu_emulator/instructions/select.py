@@ -12,8 +12,7 @@ from ..ptx.program import Operand, Pair
 from ..ptx.types import TYPES, UNSIGNED, Type
 from . import floating
 from .bits import LOGIC
-from .integer import compute
-from .table import instruction
+from .table import compute, instruction
 
 Rows = np.ndarray
 S64, PRED = TYPES["s64"], TYPES["pred"]
@@ -65,24 +64,21 @@ def _setp(reading: Reading) -> Run:
     return compare_lanes
 
 
-def _at_least_zero(a: Rows, b: Rows, c: Rows) -> Rows:
-    return np.where(c >= 0, a, b)
+def _choose(a: Rows, b: Rows, first: Rows) -> Rows:
+    return np.where(first, a, b)
 
 
 @instruction("selp", "slct")
 def _selp(reading: Reading) -> Run:
     """selp.type d, a, b, p; slct.type.{s32, f32} d, a, b, c takes a where c is at least zero."""
-    if reading.opcode == "slct":
-        ftz = reading.flag("ftz")
-        type_ = reading.type()
-        by = reading.type()
-        bits = Type("", "b", type_.bits, UNSIGNED[type_.bytes])
-        del ftz
-        return compute(reading, _at_least_zero, bits, bits, bits, by)
+    by_sign = reading.opcode == "slct"
+    if by_sign:
+        reading.flag("ftz")
     type_ = reading.type()
     bits = Type("", "b", type_.bits, UNSIGNED[type_.bytes])
-    put, a, b, p = reading.into(0, bits), reading.value(1, bits), reading.value(2, bits), reading.predicate(3)
-    return lambda batch, ix: put(batch, ix, np.where(p(batch, ix), a(batch, ix), b(batch, ix)))
+    if by_sign:
+        return compute(reading, lambda a, b, c: _choose(a, b, c >= 0), bits, bits, bits, reading.type())
+    return compute(reading, _choose, bits, bits, bits, PRED)
 
 
 @instruction("mov", "cvta", "isspacep", "movmatrix")
@@ -95,19 +91,18 @@ def _mov(reading: Reading) -> Run:
     if reading.opcode == "isspacep":
         space = reading.one("global", "shared", "local", "const", "param", "shared::cta", "shared::cluster")
         window = {"shared": 1, "shared::cta": 1, "shared::cluster": 1, "local": 2, "param": 3}.get(space, 0)
-        put, a = reading.into(0, PRED), reading.value(1, S64)
-        return lambda batch, ix: put(batch, ix, a(batch, ix) >> np.int64(60) == window)
+        return compute(reading, lambda a: a >> np.int64(60) == window, PRED, S64)
     type_ = reading.type()
-    if type_.kind == "p":
-        source, put = reading.predicate(1), reading.into(0, type_)
-        return lambda batch, ix: put(batch, ix, source(batch, ix))
     into, parts = reading.items(0), reading.items(1)
     if len(into) > 1:
         return _split(reading, type_, into)
     if len(parts) > 1:
         return _join(reading, type_, parts)
-    put, source = reading.into(0, type_), reading.value(1, type_)
-    return lambda batch, ix: put(batch, ix, source(batch, ix))
+    return compute(reading, _same, type_, type_)
+
+
+def _same(a: Rows) -> Rows:
+    return a
 
 
 def _split(reading: Reading, type_: Type, into: tuple[Operand, ...]) -> Run:
@@ -145,9 +140,5 @@ def _cvta(reading: Reading) -> Run:
         raise reading.refuse("addresses of 32 bits")
     base = np.int64(window << 60)
     mask = np.int64((1 << 60) - 1)
-    put, a = reading.into(0, S64), reading.value(1, S64)
-    if not window:
-        return lambda batch, ix: put(batch, ix, a(batch, ix))
-    if to:
-        return lambda batch, ix: put(batch, ix, a(batch, ix) & mask)
-    return lambda batch, ix: put(batch, ix, a(batch, ix) | base)
+    run = _same if not window else (lambda a: a & mask) if to else (lambda a: a | base)
+    return compute(reading, run, S64, S64)

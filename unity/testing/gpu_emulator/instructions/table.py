@@ -10,6 +10,7 @@ from ..machine.batch import Batch, Index
 from ..machine.link import Program
 from ..machine.reading import Get, Reading, Run
 from ..machine.undefined import flow_of
+from ..ptx.types import Type
 
 Builder = Callable[[Reading], Run]
 Step = Callable[[Batch, Index, int], "int | None"]
@@ -44,21 +45,28 @@ def control(*opcodes: str) -> Callable[[Control], Control]:
 
 def guarded(reading: Reading, run: Run) -> Run:
     """The instruction for those lanes whose guard holds."""
-    guard = reading.instruction.guard
-    if guard is None:
+    if reading.instruction.guard is None:
         return run
-    holds = reading.predicate(guard)
+    let_through = guard_of(reading)
 
     def only(batch: Batch, ix: Index) -> None:
-        where = holding(batch, ix, holds)
+        where = let_through(batch, ix)
         if where is not False:
             run(batch, ix if where is True else where)
 
     return only
 
 
-def holding(batch: Batch, ix: Index, holds: Get) -> bool | np.ndarray:
-    """The lanes of an index for which a predicate holds: True for all, False for none."""
+def guard_of(reading: Reading) -> Callable[[Batch, Index], bool | np.ndarray]:
+    """The lanes of an index that the guard of an instruction lets through: True for all, False for none."""
+    guard = reading.instruction.guard
+    if guard is None:
+        return lambda batch, ix: True
+    holds = reading.predicate(guard)
+    return lambda batch, ix: _holding(batch, ix, holds)
+
+
+def _holding(batch: Batch, ix: Index, holds: Get) -> bool | np.ndarray:
     found = holds(batch, ix)
     if len(found) == 1:
         return bool(found[0])
@@ -71,6 +79,20 @@ def holding(batch: Batch, ix: Index, holds: Get) -> bool | np.ndarray:
     if not len(lanes):
         return False
     return lanes if ix is None else ix[lanes]
+
+
+def compute(reading: Reading, run: Callable[..., np.ndarray], result: Type, *operands: Type) -> Run:
+    """The instruction ``d = run(a, b, ...)`` with the types of its operands."""
+    reading.count(1 + len(operands))
+    put = reading.into(0, result)
+    gets = [reading.value(k + 1, t) for k, t in enumerate(operands)]
+    if len(gets) == 1:
+        (a,) = gets
+        return lambda batch, ix: put(batch, ix, run(a(batch, ix)))
+    if len(gets) == 2:
+        a, b = gets
+        return lambda batch, ix: put(batch, ix, run(a(batch, ix), b(batch, ix)))
+    return lambda batch, ix: put(batch, ix, run(*[get(batch, ix) for get in gets]))
 
 
 def compile_program(program: Program) -> None:

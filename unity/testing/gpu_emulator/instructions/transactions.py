@@ -12,11 +12,11 @@ import numpy as np
 
 from ..machine.batch import ASLEEP, READY, Batch, Index
 from ..machine.findings import LAUNCH_FAILED, Fault, finding
-from ..machine.reading import U32, Get, Reading
+from ..machine.reading import U32, Get, Reading, each
 from ..ptx.program import Memory, Sink
 from ..ptx.types import TYPES
 from .memory import space_of
-from .table import Step, control, holding
+from .table import Step, control, guard_of
 
 Rows = np.ndarray
 B64, PRED = TYPES["b64"], TYPES["pred"]
@@ -99,7 +99,7 @@ def _mbarrier(reading: Reading) -> Step:
         keys = barrier_keys(batch, lanes, address(batch, lanes))
         counts = [1] * len(keys)
         if amount is not None:
-            counts = np.broadcast_to(amount(batch, lanes), len(keys)).tolist()
+            counts = each(amount, batch, lanes).tolist()
         if what == "init":
             for key, count in zip(keys, counts):
                 batch.barriers[key] = Barrier(0, count, 0, count)
@@ -126,10 +126,10 @@ def _mbarrier(reading: Reading) -> Step:
 
 def _stepped(reading: Reading, run: Callable[[Batch, Rows], None]) -> Step:
     """An instruction that never parts lanes, under its guard."""
-    guard = reading.predicate(reading.instruction.guard) if reading.instruction.guard else None
+    let_through = guard_of(reading)
 
     def step(batch: Batch, ix: Index, pc: int) -> int | None:
-        where = holding(batch, ix, guard) if guard else True
+        where = let_through(batch, ix)
         if where is not False:
             run(batch, batch.lanes(ix) if isinstance(where, bool) else where)
         return pc + 1
@@ -141,15 +141,15 @@ def _wait(reading: Reading, parity: bool, sleeps: bool) -> Step:
     """A test of a phase, by its parity or the state that an arrival gave: it holds when the phase has ended."""
     put, address = reading.into(0, PRED), reading.address(1)
     which: Get = reading.value(2, U32 if parity else B64)
-    guard = reading.predicate(reading.instruction.guard) if reading.instruction.guard else None
+    let_through = guard_of(reading)
 
     def step(batch: Batch, ix: Index, pc: int) -> int | None:
-        where = holding(batch, ix, guard) if guard else True
+        where = let_through(batch, ix)
         if where is False:
             return pc + 1
         lanes = batch.lanes(ix) if isinstance(where, bool) else where
         keys = barrier_keys(batch, lanes, address(batch, lanes))
-        given = np.broadcast_to(which(batch, lanes), len(lanes))
+        given = each(which, batch, lanes)
         asked = (given & np.uint32(1) if parity else given >> np.uint64(63)).tolist()
         barriers = [barrier_at(batch, key, reading) for key in keys]
         ok = np.array([barrier.parity != phase for barrier, phase in zip(barriers, asked)], bool)

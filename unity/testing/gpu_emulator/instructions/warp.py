@@ -12,6 +12,7 @@ from ..machine.reading import U32, Get, Reading, Run
 from ..ptx.program import Pair
 from ..ptx.types import TYPES
 from .flow import warp_operation
+from .memory import UFUNCS
 from .table import Step, control, instruction
 
 Rows = np.ndarray
@@ -166,13 +167,10 @@ def _match(reading: Reading) -> Step:
 def _redux(reading: Reading) -> Step:
     """redux.sync.{add, min, max, and, or, xor}.type d, a, mask"""
     reading.one("sync")
-    operation = reading.one("add", "min", "max", "and", "or", "xor")
+    operation = reading.one(*UFUNCS)
     if any([word in ("abs", "NaN") for word in reading.words]):
         raise reading.refuse()
     type_ = reading.type()
-    ufunc = {
-        "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-    }[operation]  # fmt: skip
     if type_.kind == "f":
         raise reading.refuse()
     limits = np.iinfo(type_.numpy)
@@ -184,7 +182,7 @@ def _redux(reading: Reading) -> Step:
         values = np.full(batch.n, neutral, type_.numpy)
         values[lanes] = a(batch, lanes)
         rows = np.where(_members(batch, ix, mask), values.reshape(-1, WARP), type_.numpy.type(neutral))
-        put(batch, ix, _broadcast(ufunc.reduce(rows, axis=1).astype(type_.numpy), batch, ix))
+        put(batch, ix, _broadcast(UFUNCS[operation].reduce(rows, axis=1).astype(type_.numpy), batch, ix))
 
     return warp_operation(reading, run, mask)
 

@@ -14,7 +14,7 @@ from ....ir.interpret.threads.barriers import swizzled
 from ....ir.interpret.threads.lanes import WARP
 from ..machine.batch import Batch, Index
 from ..machine.findings import ILLEGAL_ADDRESS, LAUNCH_FAILED, finding
-from ..machine.reading import Get, Reading
+from ..machine.reading import Get, Reading, each
 from ..machine.rounding import decode
 from ..ptx.program import Number, Vector
 from ..ptx.types import TYPES, UNSIGNED, Type
@@ -135,7 +135,7 @@ def _wgmma(reading: Reading) -> Step:
         )
         c = total.read(batch, warps, olds)
         if scale is not None:
-            kept = np.broadcast_to(scale(batch, flat), len(flat)).reshape(-1, WARP)[:, 0]
+            kept = each(scale, batch, flat).reshape(-1, WARP)[:, 0]
             c = np.where(kept[:, None, None], c, 0)
         if signs[0] * signs[1] < 0:
             a = -a

@@ -142,10 +142,7 @@ class Reading:
 
     def predicate(self, index: int | Operand) -> Get:
         """A predicate operand."""
-        operand = self.operands[index] if isinstance(index, int) else index
-        if isinstance(operand, Number):
-            return constant(np.array([operand.value != 0]))
-        return self.value(operand, TYPES["pred"])
+        return self.value(index, TYPES["pred"])
 
     def into(self, index: int | Operand, type_: Type) -> Put:
         """The function that stores values of a type in a destination; a wider register gets them extended."""
@@ -235,6 +232,8 @@ def _store(batch: Batch, slot: int, ix: Index, values: np.ndarray) -> None:
 
 def number(operand: Number, type_: Type) -> np.ndarray:
     """A constant as one row of a type."""
+    if type_.kind == "p":
+        return np.array([operand.value != 0])
     if operand.float_bits and type_.kind in "fb":
         kind = np.dtype("f4") if operand.float_bits == 32 else np.dtype("f8")
         found = np.array([operand.value], f"u{operand.float_bits // 8}").view(kind)
@@ -243,6 +242,11 @@ def number(operand: Number, type_: Type) -> np.ndarray:
         return found.astype(type_.numpy)
     mask = (1 << 8 * type_.bytes) - 1
     return np.array([operand.value & mask], UNSIGNED[type_.bytes]).view(type_.numpy)
+
+
+def each(get: Get, batch: Batch, lanes: np.ndarray) -> np.ndarray:
+    """The values of an operand, a row for each of some lanes."""
+    return np.broadcast_to(get(batch, lanes), len(lanes))
 
 
 def constant(values: np.ndarray) -> Get:
