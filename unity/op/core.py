@@ -30,7 +30,7 @@ from ..ir.types import (
     prim_type,
 )  # fmt: skip
 from .common.gradients import identity_grad
-from .common.table import R, attribute, optional, row
+from .common.table import Operator, R, attribute, optional, row
 from .common.type_rules import argument, attr, fail, ints_attr, python_value, shape_arg, tensor_arg
 
 
@@ -41,14 +41,20 @@ def given_type(call: Call) -> Type:
     return call.ty_args[0] if len(call.ty_args) == 1 else TupleType(call.ty_args)
 
 
+def _operands_tuple(call: Call, what: str = "argument") -> Type:
+    """The type given for a call whose arguments stand in a tuple."""
+    operands = argument(call, 1, "args")
+    if not isinstance(operands.ty, (TupleType, ObjectType)):
+        raise fail(call, "E210", f"args must be a tuple, got {operands.ty}", f"write (x,) for one {what}", operands)
+    return given_type(call)
+
+
 def dps_type(call: Call) -> Type:
     """Result type of a destination-passing call: the written outputs, which must be tensors."""
     callee = argument(call, 0, "func")
     if not isinstance(callee, (GlobalVar, ExternFunc, Op)) and not isinstance(callee.ty, (FuncType, ObjectType)):
         raise fail(call, "E210", f"func must be a tensor program or a registered function, got {callee.ty}", arg=callee)
-    operands = argument(call, 1, "args")
-    if not isinstance(operands.ty, (TupleType, ObjectType)):
-        raise fail(call, "E210", f"args must be a tuple, got {operands.ty}", "write (x,) for one argument", operands)
+    _operands_tuple(call)
     if len(call.args) > 2:
         shape_arg(call, 2, "tir_vars")
     if not call.ty_args:
@@ -90,13 +96,6 @@ def with_grad_type(call: Call) -> Type:
     return dps_type(call)
 
 
-def _operands_tuple(call: Call) -> Type:
-    operands = argument(call, 1, "args")
-    if not isinstance(operands.ty, (TupleType, ObjectType)):
-        raise fail(call, "E210", f"args must be a tuple, got {operands.ty}", "write (x,) for one argument", operands)
-    return given_type(call)
-
-
 def _packed(call: Call) -> Type:
     callee = argument(call, 0, "func")
     if not isinstance(callee, (ExternFunc, StringImm)) and not isinstance(callee.ty, (FuncType, ObjectType)):
@@ -123,6 +122,8 @@ def _inplace_packed(call: Call) -> Type:
 
 
 _FUNC_ARGS = ("func", "args: tuple of arguments")
+_FUNC_VALUES = ("func", Param("args", "exprs", doc="the arguments"))
+_CLOSURE_ARGS = ("closure", "args: tuple of arguments")
 _DPS = (*_FUNC_ARGS, optional("tir_vars", doc="shape value of scalar arguments passed after the outputs"))
 
 call_dps = row(
@@ -149,26 +150,26 @@ call_dps_with_grad = row(
 )
 call_packed = row(
     "call_packed",
-    (Param("func"), Param("args", "exprs", doc="the arguments")),
+    _FUNC_VALUES,
     _packed,
     "Calls a registered function that may have effects.",
     pure=False,
 )
 call_pure_packed = row(
     "call_pure_packed",
-    (Param("func"), Param("args", "exprs", doc="the arguments")),
+    _FUNC_VALUES,
     _packed,
     "Calls a registered function that has no effects.",
 )
 call_inplace_packed = row(
     "call_inplace_packed",
-    (Param("func"), Param("args", "exprs", doc="the arguments"), attribute("inplace_indices")),
+    (*_FUNC_VALUES, attribute("inplace_indices")),
     _inplace_packed,
     "Calls a registered function that changes only the arguments at inplace_indices, which must not be used afterwards.",
 )
 call_py_func = row(
     "call_py_func",
-    (Param("func"), Param("args", "exprs", doc="the arguments")),
+    _FUNC_VALUES,
     _packed,
     "Calls a Python function of the module by name.",
     pure=False,
@@ -183,22 +184,21 @@ call_builtin_with_ctx = row(
 
 
 def _make_closure(call: Call) -> Type:
-    if not isinstance(argument(call, 1, "args").ty, (TupleType, ObjectType)):
-        raise fail(call, "E210", f"args must be a tuple, got {call.args[1].ty}", "write (x,) for one captured value", 1)
+    _operands_tuple(call, "captured value")
     return OBJECT
 
 
 make_closure = row("make_closure", _FUNC_ARGS, _make_closure, "Returns a function with the values it captures.")
 invoke_closure = row(
     "invoke_closure",
-    (Param("closure"), Param("args", doc="tuple of arguments")),
+    _CLOSURE_ARGS,
     _operands_tuple,
     "Calls a closure that may have effects.",
     pure=False,
 )
 invoke_pure_closure = row(
     "invoke_pure_closure",
-    (Param("closure"), Param("args", doc="tuple of arguments")),
+    _CLOSURE_ARGS,
     _operands_tuple,
     "Calls a closure that has no effects.",
 )
@@ -349,7 +349,9 @@ stop_lift_params = row(
 )
 
 
-def _inspect(dtype: str, axis: bool = False) -> Callable[[Call], Type]:
+def _inspect(name: str, dtype: str, doc: str, ref: Callable[..., int], axis: bool = False) -> Operator:
+    """An operator that says something about a tensor at run time, or about one of its axes."""
+
     def rule(call: Call) -> Type:
         tensor_arg(call, 0)
         if axis:
@@ -358,77 +360,33 @@ def _inspect(dtype: str, axis: bool = False) -> Callable[[Call], Type]:
                 raise fail(call, "E210", f"axis must be an integer scalar, got {index}", arg=1)
         return prim_type(dtype)
 
-    return rule
+    params = ("tensor", "axis: number of the dimension, from 0") if axis else ("tensor",)
+    return row(f"inspect.{name}", params, rule, doc, ref=ref, samples="f32[3,4], 1" if axis else "f32[3,4]")
 
 
 _DTYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
-
-
-def _dtype_code(x: np.ndarray) -> int:
-    return _DTYPE_CODES[DataType(str(x.dtype)).code]
-
-
-tensor_ndim = row(
-    "inspect.tensor_ndim",
-    ("tensor",),
-    _inspect("int32"),
-    "Returns the rank of a tensor at run time.",
-    ref=lambda t: t.ndim,
-    samples="f32[3,4]",
-)
-tensor_dtype_code = row(
-    "inspect.tensor_dtype_code",
-    ("tensor",),
-    _inspect("uint8"),
+_inspect("tensor_ndim", "int32", "Returns the rank of a tensor at run time.", lambda t: t.ndim)
+_inspect(
+    "tensor_dtype_code",
+    "uint8",
     "Returns the DLPack code of the data type.",
-    ref=_dtype_code,
-    samples="f32[3,4]",
+    lambda t: _DTYPE_CODES[DataType(str(t.dtype)).code],
 )
-tensor_dtype_bits = row(
-    "inspect.tensor_dtype_bits",
-    ("tensor",),
-    _inspect("uint8"),
-    "Returns the number of bits of an element.",
-    ref=lambda t: t.dtype.itemsize * 8,
-    samples="f32[3,4]",
-)
-tensor_dtype_lanes = row(
-    "inspect.tensor_dtype_lanes",
-    ("tensor",),
-    _inspect("uint16"),
-    "Returns the number of lanes of an element.",
-    ref=lambda t: 1,
-    samples="f32[3,4]",
-)
-tensor_shape_i = row(
-    "inspect.tensor_shape_i",
-    ("tensor", "axis: number of the dimension, from 0"),
-    _inspect("int64", True),
+_inspect("tensor_dtype_bits", "uint8", "Returns the number of bits of an element.", lambda t: t.dtype.itemsize * 8)
+_inspect("tensor_dtype_lanes", "uint16", "Returns the number of lanes of an element.", lambda t: 1)
+_inspect(
+    "tensor_shape_i",
+    "int64",
     "Returns one dimension of a tensor at run time.",
-    ref=lambda t, axis: t.shape[axis],
-    samples="f32[3,4], 1",
+    lambda t, axis: t.shape[axis],
+    axis=True,
 )
-tensor_stride_i = row(
-    "inspect.tensor_stride_i",
-    ("tensor", "axis: number of the dimension, from 0"),
-    _inspect("int64", True),
+_inspect(
+    "tensor_stride_i",
+    "int64",
     "Returns one stride of a tensor at run time, in elements.",
-    ref=lambda t, axis: t.strides[axis] // t.itemsize,
-    samples="f32[3,4], 1",
+    lambda t, axis: t.strides[axis] // t.itemsize,
+    axis=True,
 )
-tensor_byte_offset = row(
-    "inspect.tensor_byte_offset",
-    ("tensor",),
-    _inspect("uint64"),
-    "Returns the offset of the first element in bytes.",
-    ref=lambda t: 0,
-    samples="f32[3,4]",
-)
-tensor_elem_offset = row(
-    "inspect.tensor_elem_offset",
-    ("tensor",),
-    _inspect("uint64"),
-    "Returns the offset of the first element in elements.",
-    ref=lambda t: 0,
-    samples="f32[3,4]",
-)
+_inspect("tensor_byte_offset", "uint64", "Returns the offset of the first element in bytes.", lambda t: 0)
+_inspect("tensor_elem_offset", "uint64", "Returns the offset of the first element in elements.", lambda t: 0)
