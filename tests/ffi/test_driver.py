@@ -97,13 +97,13 @@ def test_leaf_records_and_scalars():
   %dims = load ptr, ptr %dims.p
   %shape = call ptr @unity_shape(ptr %dims, i64 %nd)
   %data = load i64, ptr %leaves
-  %address = call ptr @unity_int(i64 %data)
+  %address = call ptr @PyLong_FromLongLong(i64 %data)
   %a.p = getelementptr i8, ptr %leaves, i64 32
   %a = load double, ptr %a.p
-  %ao = call ptr @unity_float(double %a)
+  %ao = call ptr @PyFloat_FromDouble(double %a)
   %i.p = getelementptr i8, ptr %leaves, i64 64
   %i = load i64, ptr %i.p
-  %io = call ptr @unity_int(i64 %i)
+  %io = call ptr @PyLong_FromLongLong(i64 %i)
   %b.p = getelementptr i8, ptr %leaves, i64 96
   %b = load i64, ptr %b.p
   %bb = icmp ne i64 %b, 0
@@ -161,13 +161,13 @@ def test_views_keep_their_owner_alive():
 
 CALL = """  %args = alloca [2 x ptr]
   %t = call ptr @unity_leaf_tensor(ptr %leaves, i64 {f32})
-  %one = call ptr @unity_int(i64 41)
+  %one = call ptr @PyLong_FromLongLong(i64 41)
   store ptr %t, ptr %args
   %p1 = getelementptr ptr, ptr %args, i64 1
   store ptr %one, ptr %p1
   %r = call ptr @unity_call(ptr %env, ptr %args, i64 2)
-  call void @unity_decref(ptr %t)
-  call void @unity_decref(ptr %one)
+  call void @Py_DecRef(ptr %t)
+  call void @Py_DecRef(ptr %one)
   ret ptr %r"""
 
 
@@ -205,7 +205,7 @@ def test_reading_results_of_python():
   br i1 %null, label %fail, label %read
 read:
   %s = call i32 @unity_as_int(ptr %r, ptr %out)
-  call void @unity_decref(ptr %r)
+  call void @Py_DecRef(ptr %r)
   %bad = icmp ne i32 %s, 0
   br i1 %bad, label %fail, label %good
 fail:
@@ -213,7 +213,7 @@ fail:
 good:
   %v = load i64, ptr %out
   %w = add i64 %v, 1
-  %x = call ptr @unity_int(i64 %w)
+  %x = call ptr @PyLong_FromLongLong(i64 %w)
   ret ptr %x"""
     values = {0: 5, 1: -1, 2: "text"}
     lookup = values.__getitem__

@@ -359,10 +359,10 @@ CALLBACK = (
     + """
 @target = external global ptr
 define i32 @k(ptr %x) {
-  %lock = call i32 @unity_gil_ensure()
+  %lock = call i32 @PyGILState_Ensure()
   %f = load ptr, ptr @target
   %r = call i32 @unity_call_status(ptr %f, ptr null, i64 0)
-  call void @unity_gil_drop(i32 %lock)
+  call void @PyGILState_Release(i32 %lock)
   ret i32 %r
 }
 """

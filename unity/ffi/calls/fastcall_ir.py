@@ -25,7 +25,7 @@ from ..machine_code.layout import (
     member_offset,
 )
 from ..native.native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
-from ..native.runtime_table import DTYPE_INDEX, SLOTS, packed_dlpack_type, slot_offset
+from ..native.runtime_table import DTYPE_INDEX, packed_dlpack_type, slot_offset
 from .check import Finished
 from .entry_spec import Arg, EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg, is_symbol
 from .object_ir import ObjectWriter, llvm_scalar
@@ -37,10 +37,7 @@ TABLE_BYTES = 32
 ANY_LANE = (1 << 64) - 1
 """The lane of a gated entry that has no arena."""
 _EXTERNALS = """\
-@unity_runtime = external global [{words} x i64]
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
-declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
-declare void @PyErr_Clear()
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
 """
@@ -230,16 +227,16 @@ class EntryWriter(ObjectWriter):
             for number, name in enumerate(symbols):
                 self.store("i64", name, "%symbols", 8 * number)
             value = self.emit(f"call ptr {raw}(ptr {self.load(table, 8)}, ptr %leaves, ptr %symbols)")
-            self.lines += [*self.leave(), "  call void @unity_decref(ptr %held)", f"  ret ptr {value}"]
+            self.lines += [*self.leave(), "  call void @Py_DecRef(ptr %held)", f"  ret ptr {value}"]
             return
         args = [*self.raw_args, *[f"i64 {name}" for name in symbols]]
         if self.result is not None:
             args.append("ptr %result")
-        saved = self.emit("call ptr @unity_gil_release()") if self.release_gil else ""
+        saved = self.emit("call ptr @PyEval_SaveThread()") if self.release_gil else ""
         status = self.emit(f"call i32 {raw}({', '.join(args)})")
         if self.release_gil:
-            self.lines.append(f"  call void @unity_gil_restore(ptr {saved})")
-        self.lines += [*self.leave(), "  call void @unity_decref(ptr %held)"]
+            self.lines.append(f"  call void @PyEval_RestoreThread(ptr {saved})")
+        self.lines += [*self.leave(), "  call void @Py_DecRef(ptr %held)"]
         fine = self.emit(f"icmp eq i32 {status}, 0")
         self.lines += [f"  br i1 {fine}, label %success, label %failure", "success:"]
         made = "call ptr @unity_none()"
@@ -269,7 +266,7 @@ class EntryWriter(ObjectWriter):
         self.body()
         leaves = max(1, len(self.spec.leaves()))
         head = [
-            _EXTERNALS.format(words=len(SLOTS)) + HELPER_DECLARATIONS,
+            _EXTERNALS + HELPER_DECLARATIONS,
             "define ptr @entry(ptr %self, ptr %args0, i64 %nargs0, ptr %kw0) {",
             "start:",
             f"  %leaves = alloca [{leaves * LEAF_BYTES} x i8], align 16",
@@ -318,7 +315,7 @@ _START = (
 )
 _DISAGREE = [
     "disagree:",
-    "  call void @unity_decref(ptr %held)",
+    "  call void @Py_DecRef(ptr %held)",
     "  call void @unity_raise(i64 9, i64 0, i64 0)",
     "  ret ptr null",
     "convert:",
@@ -337,8 +334,8 @@ _CHECKED = [
     "finished:",
     f"  %value.p = getelementptr i8, ptr %checked, i64 {FINISHED_VALUE}",
     "  %value = load ptr, ptr %value.p",
-    "  call void @unity_incref(ptr %value)",
-    "  call void @unity_decref(ptr %checked)",
+    "  call void @Py_IncRef(ptr %value)",
+    "  call void @Py_DecRef(ptr %checked)",
     "  ret ptr %value",
     "retry:",
     f"  %size.p = getelementptr i8, ptr %checked, i64 {VAR_SIZE}",

@@ -90,10 +90,10 @@ class ObjectWriter:
         value = self.load(place, 0, kind)
         if kind in ("float", "double"):
             wide = value if kind == "double" else self.emit(f"fpext {kind} {value} to double")
-            return self.emit(f"call ptr @unity_float(double {wide})")
+            return self.emit(f"call ptr @PyFloat_FromDouble(double {wide})")
         if dtype.is_bool:
             return self.emit(f"call ptr @unity_bool(i1 {self.emit(f'icmp ne i8 {value}, 0')})")
         if kind == "ptr":
             value, kind = self.emit(f"ptrtoint ptr {value} to i64"), "i64"
         wide = value if kind == "i64" else self.emit(f"{'sext' if dtype.is_int else 'zext'} {kind} {value} to i64")
-        return self.emit(f"call ptr @unity_{'int' if dtype.is_int else 'uint'}(i64 {wide})")
+        return self.emit(f"call ptr @PyLong_From{'' if dtype.is_int else 'Unsigned'}LongLong(i64 {wide})")

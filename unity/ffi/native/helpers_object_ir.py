@@ -16,18 +16,6 @@ define ptr @unity_bool(i1 %v) {{
   call void @Py_IncRef(ptr %r)
   ret ptr %r
 }}
-define ptr @unity_int(i64 %v) {{
-  %r = call ptr @PyLong_FromLongLong(i64 %v)
-  ret ptr %r
-}}
-define ptr @unity_uint(i64 %v) {{
-  %r = call ptr @PyLong_FromUnsignedLongLong(i64 %v)
-  ret ptr %r
-}}
-define ptr @unity_float(double %v) {{
-  %r = call ptr @PyFloat_FromDouble(double %v)
-  ret ptr %r
-}}
 ; Numbers out of objects: 0, or -1 with the Python error set.
 define i32 @unity_as_int(ptr %o, ptr %out) {{
   %v = call i64 @PyLong_AsLongLong(ptr %o)
@@ -61,10 +49,6 @@ ask:
   ret i32 %r
 ok:
   ret i32 0
-}}
-define i32 @unity_as_bool(ptr %o) {{
-  %r = call i32 @PyObject_IsTrue(ptr %o)
-  ret i32 %r
 }}
 ; A tuple of %n objects; takes over their references, also when it fails. An item that is null makes the result null.
 define ptr @unity_tuple(ptr %items, i64 %n) {{
@@ -153,21 +137,5 @@ define i32 @unity_call_status(ptr %f, ptr %args, i64 %n) {{
   %bad = icmp eq ptr %r, null
   %s = sext i1 %bad to i32
   ret i32 %s
-}}
-define ptr @unity_gil_release() {{
-  %s = call ptr @PyEval_SaveThread()
-  ret ptr %s
-}}
-define void @unity_gil_restore(ptr %s) {{
-  call void @PyEval_RestoreThread(ptr %s)
-  ret void
-}}
-define i32 @unity_gil_ensure() {{
-  %s = call i32 @PyGILState_Ensure()
-  ret i32 %s
-}}
-define void @unity_gil_drop(i32 %s) {{
-  call void @PyGILState_Release(i32 %s)
-  ret void
 }}
 """

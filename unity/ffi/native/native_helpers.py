@@ -8,6 +8,7 @@ null, false or -1 with the Python error set (``unity_extract`` alone reports fal
 from __future__ import annotations
 
 import ctypes
+import re
 from functools import cache
 
 from ...support.options import int_option
@@ -36,8 +37,8 @@ from .runtime_table import DTYPE_INDEX, SLOTS, TABLE, set_memory_handler, slot_o
 LEAF_BYTES = 32
 """Size of a leaf record: {ptr or scalar bits, ptr object, ptr dims, i64 ndim}."""
 
-_DECLARATIONS = """\
-@unity_runtime = external global [{words} x i64]
+_DECLARATIONS = f"""\
+@unity_runtime = external global [{len(SLOTS)} x i64]
 declare ptr @aligned_alloc(i64, i64)
 declare ptr @calloc(i64, i64)
 declare ptr @realloc(ptr, i64)
@@ -64,50 +65,13 @@ declare void @PyEval_RestoreThread(ptr)
 declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
 declare {{ i64, i1 }} @llvm.smul.with.overflow.i64(i64, i64)
-
-define void @unity_incref(ptr %o) {{
-  tail call void @Py_IncRef(ptr %o)
-  ret void
-}}
-define void @unity_decref(ptr %o) {{
-  tail call void @Py_DecRef(ptr %o)
-  ret void
-}}
 """
 
 OPTIONS = CompileOptions(pipeline="O2")
-HELPER_DECLARATIONS = """\
-declare void @unity_incref(ptr)
-declare void @unity_decref(ptr)
-declare i1 @unity_extract(ptr, ptr, i64, i32, i32, i32, i64, ptr)
-declare i1 @unity_extract_on(ptr, ptr, i64, i32, i32, i32, i64, ptr, ptr, i64)
-declare ptr @unity_on(ptr, ptr)
-declare i1 @unity_enter(ptr, i64, ptr)
-declare void @unity_leave(ptr)
-declare void @unity_raise(i64, i64, i64)
-declare void @unity_raise_by(ptr, i64, i64, i64)
-declare ptr @unity_new_array(i64, i64, ptr, ptr)
-declare ptr @unity_wrap_tensor(ptr)
-declare ptr @unity_new_tensor(i64, i64, ptr, ptr)
-declare ptr @unity_view_tensor(i64, i64, ptr, ptr, ptr)
-declare ptr @unity_leaf_tensor(ptr, i64)
-declare ptr @unity_none()
-declare ptr @unity_bool(i1)
-declare ptr @unity_int(i64)
-declare ptr @unity_uint(i64)
-declare ptr @unity_float(double)
-declare i32 @unity_as_int(ptr, ptr)
-declare i32 @unity_as_float(ptr, ptr)
-declare i32 @unity_as_bool(ptr)
-declare ptr @unity_tuple(ptr, i64)
-declare ptr @unity_shape(ptr, i64)
-declare ptr @unity_call(ptr, ptr, i64)
-declare i32 @unity_call_status(ptr, ptr, i64)
-declare ptr @unity_gil_release()
-declare void @unity_gil_restore(ptr)
-declare i32 @unity_gil_ensure()
-declare void @unity_gil_drop(i32)
-"""
+_HELPERS = (EXTRACT_IR, TENSORS_IR, OBJECTS_IR, DEVICE_IR)
+HELPER_DECLARATIONS = _DECLARATIONS + "".join([
+    f"declare {head}\n" for head in re.findall(r"^define ((?!internal)[^)]*\))", "".join(_HELPERS), re.MULTILINE)
+])  # fmt: skip
 """Text to put at the top of a module that calls the helpers."""
 
 
@@ -123,11 +87,9 @@ def helper_ir() -> str:
     places |= {"dtypes": slot_offset(f"dtype.{first}"), "itemsizes": slot_offset(f"itemsize.{first}")}
     places |= {
         "data": ARRAY_DATA, "ndim": ARRAY_NDIM, "dims": ARRAY_DIMS, "strides": ARRAY_STRIDES, "descr": ARRAY_DESCR,
-        "flags": ARRAY_FLAGS, "handler": ARRAY_HANDLER, "words": len(SLOTS),
-        "carray": C_CONTIGUOUS | ALIGNED | WRITEABLE,
+        "flags": ARRAY_FLAGS, "handler": ARRAY_HANDLER, "carray": C_CONTIGUOUS | ALIGNED | WRITEABLE,
     }  # fmt: skip
-    parts = [part.format(**places) for part in (_DECLARATIONS, EXTRACT_IR, TENSORS_IR, OBJECTS_IR, DEVICE_IR)]
-    return "".join([*parts, memory_ir()])
+    return "".join([_DECLARATIONS, *[part.format(**places) for part in _HELPERS], memory_ir()])
 
 
 @cache

@@ -24,7 +24,7 @@ def recheck(w: FunctionWriter, instruction: bc.Call, arg: bc.Arg) -> None:
         item = w.emit(f"call ptr @PyTuple_GetItem(ptr {result}, i64 {bind.slot})")
         w.do(f"call i32 @unity_as_int(ptr {item}, ptr {out})")
         w.set_slot_value(bind.slot, w.emit(f"load i64, ptr {out}"))
-    w.do(f"call void @unity_decref(ptr {result})")
+    w.do(f"call void @Py_DecRef(ptr {result})")
 
 
 def check_tensor(w: FunctionWriter, instruction: bc.Call) -> None:

@@ -10,7 +10,6 @@ from ...ffi.calls.object_ir import llvm_scalar
 from ...ffi.dtype import DataType
 from ...ffi.formula import FormulaEmitter
 from ...ffi.native.native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
-from ...ffi.native.runtime_table import SLOTS
 from ..executable import bytecode as bc
 from ..executable.entry import Param
 from .frame import Frame
@@ -34,7 +33,7 @@ def driver_ir(program: bc.Program, on_device: bool = False) -> tuple[str, EnvLay
     ]
     symbols = {program.linked(name): program.kernels[name] for name in sorted(used)}
     kernels = [_declaration(symbol, signature) for symbol, signature in symbols.items()]  # equal programs share one
-    head = [DECLARATIONS.format(words=len(SLOTS)), HELPER_DECLARATIONS, SUPPORT_DECLARATIONS, *kernels]
+    head = [DECLARATIONS, HELPER_DECLARATIONS, SUPPORT_DECLARATIONS, *kernels]
     return "".join([*head, *parts]), layout
 
 
@@ -108,14 +107,14 @@ class InternalEntry(FunctionWriter):
         ]
         lines += [
             "  %explain = load ptr, ptr %ep",
-            f"  %number = call ptr @unity_int(i64 {self.index})",
+            f"  %number = call ptr @PyLong_FromLongLong(i64 {self.index})",
             "  store ptr %number, ptr %slow",
         ]
         for k in range(number):
             lines += [f"  %sa{k} = getelementptr ptr, ptr %args, i64 {k}", f"  %so{k} = load ptr, ptr %sa{k}"]
             lines += [f"  %sp{k} = getelementptr ptr, ptr %slow, i64 {k + 1}", f"  store ptr %so{k}, ptr %sp{k}"]
         lines += [f"  %e = call ptr @unity_call(ptr %explain, ptr %slow, i64 {number + 1})"]
-        lines += ["  call void @unity_decref(ptr %number)", "  ret ptr %e", "}"]
+        lines += ["  call void @Py_DecRef(ptr %number)", "  ret ptr %e", "}"]
         return "\n".join(lines) + "\n"
 
     def match(self, dim: Dim | None, value: str) -> None:

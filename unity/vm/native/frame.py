@@ -209,7 +209,7 @@ class Frame:
                 self.w.do(f"store ptr {self.w.load(leaf, 0)}, ptr %p{index}")
                 continue
             obj = self.w.load(leaf, 8)
-            self.w.do(f"call void @unity_incref(ptr {obj})")
+            self.w.do(f"call void @Py_IncRef(ptr {obj})")
             if param.kind == "object":
                 obj = to_vm_value(self.w, obj)
             elif param.slot is not None and param.dtype == "bool":

@@ -40,21 +40,15 @@ STACK_BYTES = 3 << 20
 """Depth of C stack that calls inside the program may use before E632."""
 
 DECLARATIONS = """\
-@unity_runtime = external global [{words} x i64]
-declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare ptr @PyTuple_GetItem(ptr, i64)
-declare ptr @aligned_alloc(i64, i64)
-declare void @free(ptr)
-declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
 declare ptr @llvm.frameaddress.p0(i32)
-declare {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64, i64)
+declare { i64, i1 } @llvm.umul.with.overflow.i64(i64, i64)
 declare i32 @PyCallable_Check(ptr)
 declare void @PyErr_Fetch(ptr, ptr, ptr)
 declare void @PyErr_NormalizeException(ptr, ptr, ptr)
 declare void @PyErr_Restore(ptr, ptr, ptr)
-declare void @PyErr_Clear()
 """
 
 

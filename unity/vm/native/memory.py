@@ -23,7 +23,7 @@ def kill(w: FunctionWriter, instruction: bc.Call) -> None:
     for slot in references(w, reg.index):
         old = w.emit(f"load ptr, ptr {slot}")
         w.do(f"store ptr null, ptr {slot}")
-        w.do(f"call void @unity_decref(ptr {old})")
+        w.do(f"call void @Py_DecRef(ptr {old})")
 
 
 def references(w: FunctionWriter, index: int) -> list[str]:
@@ -64,14 +64,14 @@ def alloc_storage(w: FunctionWriter, instruction: bc.Call) -> None:
 
 def device_block(w: FunctionWriter, count: str) -> tuple[str, str]:
     """Memory of the device from Python: a new reference to the object that keeps it, and its address."""
-    number = w.require_object(w.emit(f"call ptr @unity_int(i64 {count})"))
+    number = w.require_object(w.emit(f"call ptr @PyLong_FromLongLong(i64 {count})"))
     result = w.require_object(python(w, w.env("fixed", "new_block"), [(w.word("None"), False), (number, True)]))
     block, number = [w.emit(f"call ptr @PyTuple_GetItem(ptr {result}, i64 {k})") for k in (0, 1)]
     out = w.alloca("i64")
     w.do(f"call i32 @unity_as_int(ptr {number}, ptr {out})")
     address = w.emit(f"inttoptr i64 {w.emit(f'load i64, ptr {out}')} to ptr")
-    w.do(f"call void @unity_incref(ptr {block})")
-    w.do(f"call void @unity_decref(ptr {result})")
+    w.do(f"call void @Py_IncRef(ptr {block})")
+    w.do(f"call void @Py_DecRef(ptr {result})")
     return block, address
 
 
@@ -148,7 +148,7 @@ def row_name(w: FunctionWriter, instruction: bc.Call) -> str:
 
 def set_owner(w: FunctionWriter, index: int, owner: str) -> None:
     """The object that keeps a typed register's memory."""
-    w.do(f"call void @unity_incref(ptr {owner})")
+    w.do(f"call void @Py_IncRef(ptr {owner})")
     w.do(f"store ptr {owner}, ptr %w{index}")
 
 
@@ -161,7 +161,7 @@ def new_tensor(w: FunctionWriter, instruction: bc.Call) -> None:
             f"call ptr @unity_view_tensor(i64 {DTYPE_INDEX[known.dtype]}, i64 {len(known.dims)}, "
             f"ptr {w.dims_array(known.dims)}, ptr {address}, ptr {block})"
         ))  # fmt: skip
-        w.do(f"call void @unity_decref(ptr {block})")
+        w.do(f"call void @Py_DecRef(ptr {block})")
         w.do(f"store ptr {w.require_object(result)}, ptr %o{dst}")
         w.do(f"store ptr {address}, ptr %p{dst}")
         return
@@ -191,7 +191,7 @@ def view(w: FunctionWriter, instruction: bc.Call) -> None:
     if is_checked_by_entry(w, reg.index):
         owner, _ = boxed_register(w, reg.index)
         set_owner(w, dst, owner)
-        w.do(f"call void @unity_decref(ptr {owner})")
+        w.do(f"call void @Py_DecRef(ptr {owner})")
         return
     keeper, obj = w.emit(f"load ptr, ptr %w{reg.index}"), w.emit(f"load ptr, ptr %o{reg.index}")
     has = w.emit(f"icmp ne ptr {keeper}, null")
@@ -217,7 +217,7 @@ def move(w: FunctionWriter, instruction: bc.Call) -> None:
     obj = w.emit(f"load ptr, ptr %o{source.index}")
     for slot, value in ((f"%o{dst}", obj), (f"%w{dst}", keeper)):
         if value != "null":
-            w.do(f"call void @unity_incref(ptr {value})")
+            w.do(f"call void @Py_IncRef(ptr {value})")
             w.do(f"store ptr {value}, ptr {slot}")
 
 

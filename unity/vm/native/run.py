@@ -47,7 +47,7 @@ from .support import support_symbols
 OPTIONS = CompileOptions(pipeline="light", opt=0)
 """The driver is calls and little between them: LLVM's quick code generation takes a fifth of the time and makes no slower ones."""
 EXPLAIN_DEPTH = 100
-PROTOCOL = 6
+PROTOCOL = 7
 """The agreement of machine code and ``Callbacks``: another number when it changes."""
 _FIXED = (*FIXED, *ON_DEVICE)
 ARENA_LOCK, MOST_ARENAS = 2, 8

@@ -13,7 +13,7 @@ from ...ffi.machine_code.engine import Engine
 from ...ffi.machine_code.layout import immortal
 from ...ffi.machine_code.llvm import CompileOptions
 from ...ffi.native.native_helpers import HELPER_DECLARATIONS, allocator_symbols, helper_symbols
-from ...ffi.native.runtime_table import SLOTS, slot_offset
+from ...ffi.native.runtime_table import slot_offset
 from .ir import ARENA_WORDS, DECLARATIONS, FIXED, ON_DEVICE, STACK_BYTES
 
 RESERVED_BYTES = 256 << 10
@@ -54,7 +54,7 @@ look:
   %none = icmp eq ptr %o, null
   br i1 %none, label %next, label %drop
 drop:
-  call void @unity_decref(ptr %o)
+  call void @Py_DecRef(ptr %o)
   br label %next
 next:
   br label %loop
@@ -117,7 +117,7 @@ define ptr @unity.box(ptr %o, i64 %dtype, i64 %nd, ptr %dims, ptr %p, ptr %w) no
   %none = icmp eq ptr %o, null
   br i1 %none, label %make, label %have
 have:
-  call void @unity_incref(ptr %o)
+  call void @Py_IncRef(ptr %o)
   ret ptr %o
 make:
   %v = call ptr @unity_view_tensor(i64 %dtype, i64 %nd, ptr %dims, ptr %p, ptr %w)
@@ -142,7 +142,7 @@ done:
 other:
   store ptr %v, ptr %args
   %made = call ptr @unity_call(ptr %f, ptr %args, i64 1)
-  call void @unity_decref(ptr %v)
+  call void @Py_DecRef(ptr %v)
   ret ptr %made
 }}
 ; The same where tensors lie on a device: Python says whether the value lies there, and copies it.
@@ -155,7 +155,7 @@ done:
 ask:
   store ptr %v, ptr %args
   %made = call ptr @unity_call(ptr %f, ptr %args, i64 1)
-  call void @unity_decref(ptr %v)
+  call void @Py_DecRef(ptr %v)
   ret ptr %made
 }}
 ; The entry of the table of registered functions under a name (borrowed), or null.
@@ -171,9 +171,9 @@ define ptr @unity.packed(ptr %env, ptr %entry, ptr %args, i64 %n) noinline {{
   %offset = load i64, ptr %op
   %place = getelementptr i8, ptr %entry, i64 %offset
   %f = load ptr, ptr %place
-  call void @unity_incref(ptr %f)
+  call void @Py_IncRef(ptr %f)
   %r = call ptr @unity_call(ptr %f, ptr %args, i64 %n)
-  call void @unity_decref(ptr %f)
+  call void @Py_DecRef(ptr %f)
   %vp = getelementptr i8, ptr %env, i64 {_word("value")}
   %value = load ptr, ptr %vp
   %v = call ptr @unity.normal(ptr %value, ptr %r)
@@ -182,8 +182,8 @@ define ptr @unity.packed(ptr %env, ptr %entry, ptr %args, i64 %n) noinline {{
 ; Run a check instruction in Python: the slots as a tuple, or null with the error set.
 define ptr @unity.recheck(ptr %f, i64 %fn, i64 %at, ptr %value, ptr %slots, i64 %n) noinline cold {{
   %args = alloca [4 x ptr]
-  %number = call ptr @unity_int(i64 %fn)
-  %place = call ptr @unity_int(i64 %at)
+  %number = call ptr @PyLong_FromLongLong(i64 %fn)
+  %place = call ptr @PyLong_FromLongLong(i64 %at)
   %tuple = call ptr @unity_shape(ptr %slots, i64 %n)
   %a1 = getelementptr ptr, ptr %args, i64 1
   %a2 = getelementptr ptr, ptr %args, i64 2
@@ -193,9 +193,9 @@ define ptr @unity.recheck(ptr %f, i64 %fn, i64 %at, ptr %value, ptr %slots, i64 
   store ptr %value, ptr %a2
   store ptr %tuple, ptr %a3
   %r = call ptr @unity_call(ptr %f, ptr %args, i64 4)
-  call void @unity_decref(ptr %number)
-  call void @unity_decref(ptr %place)
-  call void @unity_decref(ptr %tuple)
+  call void @Py_DecRef(ptr %number)
+  call void @Py_DecRef(ptr %place)
+  call void @Py_DecRef(ptr %tuple)
   ret ptr %r
 }}
 define void @unity.arena.enter(ptr %env, ptr %f) {{
@@ -217,17 +217,17 @@ define void @unity.note(ptr %f, i64 %fn, i64 %at) noinline cold {{
   call void @PyErr_Fetch(ptr %t, ptr %v, ptr %b)
   call void @PyErr_NormalizeException(ptr %t, ptr %v, ptr %b)
   %value = load ptr, ptr %v
-  %number = call ptr @unity_int(i64 %fn)
-  %place = call ptr @unity_int(i64 %at)
+  %number = call ptr @PyLong_FromLongLong(i64 %fn)
+  %place = call ptr @PyLong_FromLongLong(i64 %at)
   store ptr %value, ptr %args
   %a1 = getelementptr ptr, ptr %args, i64 1
   %a2 = getelementptr ptr, ptr %args, i64 2
   store ptr %number, ptr %a1
   store ptr %place, ptr %a2
   %r = call ptr @PyObject_Vectorcall(ptr %f, ptr %args, i64 3, ptr null)
-  call void @unity_decref(ptr %r)
-  call void @unity_decref(ptr %number)
-  call void @unity_decref(ptr %place)
+  call void @Py_DecRef(ptr %r)
+  call void @Py_DecRef(ptr %number)
+  call void @Py_DecRef(ptr %place)
   call void @PyErr_Clear()
   %t1 = load ptr, ptr %t
   %v1 = load ptr, ptr %v
@@ -238,6 +238,31 @@ define void @unity.note(ptr %f, i64 %fn, i64 %at) noinline cold {{
 """
 
 _ARENA_IR = f"""
+; Bytes of the arena, or null where this frame has it not, or it is too small.
+define ptr @unity.arena.take(ptr %env, ptr %f, i64 %up) alwaysinline {{
+  %wp = getelementptr i8, ptr %f, i64 24
+  %w = load i64, ptr %wp
+  %w2 = add i64 %w, %up
+  store i64 %w2, ptr %wp
+  %mine = load i64, ptr %f
+  %locked = icmp ne i64 %mine, 0
+  br i1 %locked, label %try, label %none
+try:
+  %bp = getelementptr i8, ptr %f, i64 8
+  %b = load i64, ptr %bp
+  %b2 = add i64 %b, %up
+  %sp = getelementptr i8, ptr %env, i64 8
+  %s = load i64, ptr %sp
+  %fits = icmp ule i64 %b2, %s
+  br i1 %fits, label %take, label %none
+take:
+  store i64 %b2, ptr %bp
+  %a = load ptr, ptr %env
+  %p = getelementptr i8, ptr %a, i64 %b
+  ret ptr %p
+none:
+  ret ptr null
+}}
 define ptr @unity.arena(ptr %env, ptr %f, i64 %n) {{
   %empty = icmp eq i64 %n, 0
   %least = select i1 %empty, i64 1, i64 %n
@@ -248,26 +273,11 @@ define ptr @unity.arena(ptr %env, ptr %f, i64 %n) {{
 none:
   ret ptr null
 fine:
-  %wp = getelementptr i8, ptr %f, i64 24
-  %w = load i64, ptr %wp
-  %w2 = add i64 %w, %up
-  store i64 %w2, ptr %wp
-  %mine = load i64, ptr %f
-  %locked = icmp ne i64 %mine, 0
-  br i1 %locked, label %try, label %heap
-try:
-  %bp = getelementptr i8, ptr %f, i64 8
-  %b = load i64, ptr %bp
-  %b2 = add i64 %b, %up
-  %sp = getelementptr i8, ptr %env, i64 8
-  %s = load i64, ptr %sp
-  %fits = icmp ule i64 %b2, %s
-  br i1 %fits, label %take, label %heap
-take:
-  store i64 %b2, ptr %bp
-  %a = load ptr, ptr %env
-  %p = getelementptr i8, ptr %a, i64 %b
-  ret ptr %p
+  %taken = call ptr @unity.arena.take(ptr %env, ptr %f, i64 %up)
+  %out.of = icmp eq ptr %taken, null
+  br i1 %out.of, label %heap, label %took
+took:
+  ret ptr %taken
 heap:
   %size = add i64 %up, 64
   %m = call ptr @aligned_alloc(i64 64, i64 %size)
@@ -334,40 +344,25 @@ define ptr @unity.arena.on(ptr %env, ptr %f, i64 %n) {{
   %least = call i64 @llvm.umax.i64(i64 %n, i64 1)
   %more = add i64 %least, {DEVICE_ALIGN - 1}
   %up = and i64 %more, -{DEVICE_ALIGN}
-  %wp = getelementptr i8, ptr %f, i64 24
-  %w = load i64, ptr %wp
-  %w2 = add i64 %w, %up
-  store i64 %w2, ptr %wp
-  %mine = load i64, ptr %f
-  %locked = icmp ne i64 %mine, 0
-  br i1 %locked, label %try, label %ask
-try:
-  %bp = getelementptr i8, ptr %f, i64 8
-  %b = load i64, ptr %bp
-  %b2 = add i64 %b, %up
-  %sp = getelementptr i8, ptr %env, i64 8
-  %s = load i64, ptr %sp
-  %fits = icmp ule i64 %b2, %s
-  br i1 %fits, label %take, label %ask
-take:
-  store i64 %b2, ptr %bp
-  %a = load ptr, ptr %env
-  %p = getelementptr i8, ptr %a, i64 %b
-  ret ptr %p
+  %taken = call ptr @unity.arena.take(ptr %env, ptr %f, i64 %up)
+  %out.of = icmp eq ptr %taken, null
+  br i1 %out.of, label %ask, label %took
+took:
+  ret ptr %taken
 ask:  ; (chain or None, bytes) -> (the longer chain, address)
   %hp = getelementptr i8, ptr %f, i64 16
   %h = load ptr, ptr %hp
   %empty = icmp eq ptr %h, null
   %none = load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {slot_offset("None")})
   %chain = select i1 %empty, ptr %none, ptr %h
-  %count = call ptr @unity_int(i64 %up)
+  %count = call ptr @PyLong_FromLongLong(i64 %up)
   store ptr %chain, ptr %args
   %a1 = getelementptr ptr, ptr %args, i64 1
   store ptr %count, ptr %a1
   %cp = getelementptr i8, ptr %env, i64 {_word("new_block")}
   %callback = load ptr, ptr %cp
   %made = call ptr @unity_call(ptr %callback, ptr %args, i64 2)
-  call void @unity_decref(ptr %count)
+  call void @Py_DecRef(ptr %count)
   %failed = icmp eq ptr %made, null
   br i1 %failed, label %raised, label %got
 raised:
@@ -375,13 +370,13 @@ raised:
 got:
   %longer = call ptr @PyTuple_GetItem(ptr %made, i64 0)
   %where = call ptr @PyTuple_GetItem(ptr %made, i64 1)
-  call void @unity_incref(ptr %longer)
+  call void @Py_IncRef(ptr %longer)
   store ptr %longer, ptr %hp
   %read = call i32 @unity_as_int(ptr %where, ptr %out)
-  call void @unity_decref(ptr %made)
+  call void @Py_DecRef(ptr %made)
   br i1 %empty, label %keep, label %drop
 drop:
-  call void @unity_decref(ptr %h)
+  call void @Py_DecRef(ptr %h)
   br label %keep
 keep:
   %address = load i64, ptr %out
@@ -396,7 +391,7 @@ define void @unity.arena.leave.on(ptr %env, ptr %f, ptr %result) {{
   %none = icmp eq ptr %h, null
   br i1 %none, label %freed, label %drop
 drop:
-  call void @unity_decref(ptr %h)
+  call void @Py_DecRef(ptr %h)
   br label %freed
 freed:
   %mine = load i64, ptr %f
@@ -414,12 +409,12 @@ grow:  ; not while an error is set
   %do = and i1 %wanted, %fine
   br i1 %do, label %replace, label %unlock
 replace:
-  %count = call ptr @unity_int(i64 %w)
+  %count = call ptr @PyLong_FromLongLong(i64 %w)
   store ptr %count, ptr %args
   %cp = getelementptr i8, ptr %env, i64 {_word("grow")}
   %callback = load ptr, ptr %cp
   %made = call ptr @unity_call(ptr %callback, ptr %args, i64 1)
-  call void @unity_decref(ptr %count)
+  call void @Py_DecRef(ptr %count)
   store i64 0, ptr %out
   %failed = icmp eq ptr %made, null
   br i1 %failed, label %without, label %with
@@ -428,7 +423,7 @@ without:
   br label %store
 with:
   %read = call i32 @unity_as_int(ptr %made, ptr %out)
-  call void @unity_decref(ptr %made)
+  call void @Py_DecRef(ptr %made)
   br label %store
 store:
   %address = load i64, ptr %out
@@ -457,7 +452,7 @@ OPTIONS = CompileOptions(pipeline="O1")
 
 def support_ir() -> str:
     """LLVM IR text of these functions."""
-    return DECLARATIONS.format(words=len(SLOTS)) + HELPER_DECLARATIONS + _DEFINITIONS
+    return DECLARATIONS + HELPER_DECLARATIONS + _DEFINITIONS
 
 
 @cache

@@ -48,7 +48,7 @@ def boxed(w: FunctionWriter, arg: bc.Arg) -> tuple[str, bool]:
     if arg.dtype == "bool":
         bit = w.emit(f"icmp ne i64 {value}, 0")
         return w.require_object(w.emit(f"call ptr @unity_bool(i1 {bit})")), True
-    make = "unity_uint" if arg.dtype == "uint64" else "unity_int"
+    make = "PyLong_FromUnsignedLongLong" if arg.dtype == "uint64" else "PyLong_FromLongLong"
     return w.require_object(w.emit(f"call ptr @{make}(i64 {value})")), True
 
 
@@ -75,7 +75,7 @@ def new_reference(w: FunctionWriter, arg: bc.Arg) -> str:
     """The value as a new reference."""
     value, owns = boxed(w, arg)
     if not owns:
-        w.do(f"call void @unity_incref(ptr {value})")
+        w.do(f"call void @Py_IncRef(ptr {value})")
     return value
 
 
@@ -98,13 +98,13 @@ def release(w: FunctionWriter, args: list[tuple[str, bool]]) -> None:
     """Give up the references that boxing made."""
     for value, owns in args:
         if owns:
-            w.do(f"call void @unity_decref(ptr {value})")
+            w.do(f"call void @Py_DecRef(ptr {value})")
 
 
 def set_object(w: FunctionWriter, index: int, value: str) -> None:
     """Put a new reference into a register; a typed register takes the tensor apart."""
     if index < 0:
-        w.do(f"call void @unity_decref(ptr {value})")
+        w.do(f"call void @Py_DecRef(ptr {value})")
         return
     known = register_type(w, index)
     w.do(f"store ptr {value}, ptr %o{index}")
@@ -132,8 +132,8 @@ def condition(w: FunctionWriter, arg: bc.Arg) -> str:
         data = w.emit(f"load ptr, ptr %p{arg.index}")
         return w.emit(f"icmp ne i8 {w.load(data, 0, 'i8')}, 0")
     result = w.require_object(python(w, w.env("fixed", "truth"), [boxed(w, arg)]))
-    bit = w.emit(f"call i32 @unity_as_bool(ptr {result})")
-    w.do(f"call void @unity_decref(ptr {result})")
+    bit = w.emit(f"call i32 @PyObject_IsTrue(ptr {result})")
+    w.do(f"call void @Py_DecRef(ptr {result})")
     return w.emit(f"icmp ne i32 {bit}, 0")
 
 
