@@ -85,7 +85,17 @@ def _is_foreign(row: OpInfo, text: bytes) -> bool:
     """True if an operator of a module is from outside the package, or changed from there."""
     if row.name not in SHIPPED:
         return json.dumps(row.name).encode() in text
-    return any([_is_outside(f) for f in (row.infer, row.lower, row.ref, row.pure)])
+    functions = (row.infer, row.lower, row.ref, row.pure)
+    if _OWN.get(row.name) == functions:
+        return False
+    foreign = any([_is_outside(f) for f in functions])
+    if not foreign:
+        _OWN[row.name] = functions
+    return foreign
+
+
+_OWN: dict[str, tuple[object, ...]] = {}
+"""Functions of operators that an earlier build found to be the package's own: there are hundreds."""
 
 
 def _is_outside(function: object) -> bool:
