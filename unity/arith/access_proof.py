@@ -41,7 +41,7 @@ from ..ir.walk import children, free_vars, substitute
 from .analyzer import Analyzer
 from .canonical import is_index
 from .evaluate import BITS, evaluate
-from .poly import Atom, Mono, Poly, constant, constant_value, plus, scaled, times
+from .poly import Atom, Mono, Poly, constant, plus, scaled, times
 
 LONG = 100
 """Nodes of an index, with all that it is made of, from which on nothing is proved: the time per access is bounded."""
@@ -424,8 +424,7 @@ class _Extremes:
             return self.end(self.loops[atom.expr], greatest)
         if atom.a is None or atom.b is None:
             return None
-        divisor = constant_value(atom.b)
-        if atom.kind == "floordiv" and divisor is not None and divisor > 0:
+        if atom.kind == "floordiv" and atom.divisor:
             a = self.sum(atom.a, greatest)
             return None if a is None else self.canonical.floordiv(a, atom.b)
         if atom.kind in ("min", "max") and not self.inner_of(atom.a) & self.inner_of(atom.b):

@@ -29,6 +29,18 @@ def _expr(value: Expr | int) -> Expr:
     return value if isinstance(value, Expr) else const(value)
 
 
+def _order(condition: Expr) -> tuple[Expr, Expr, int] | None:
+    """(a, b, gap) of a comparison of indices, which says ``a >= b + gap``; None for another condition."""
+    match condition:
+        case LT(a, b) | GT(b, a) if is_index(a):
+            return b, a, 1
+        case LE(a, b) | GE(b, a) if is_index(a):
+            return b, a, 0
+        case Not(inner) if (found := _order(inner)) is not None:
+            return found[1], found[0], 1 - found[2]
+    return None
+
+
 @guarded_class
 class Analyzer:
     """Bindings and constraints in force, and questions about expressions under them.
@@ -54,7 +66,7 @@ class Analyzer:
         if not isinstance(var, Var):
             raise TypeRuleError("E201", f"a variable is bound, not {var!r}")
         number = self.known.table.variable(var)
-        if isinstance(value, Range) and not (isinstance(value.min, Expr) and isinstance(value.extent, Expr)):
+        if isinstance(value, Range):
             value = Range(_expr(value.min), _expr(value.extent))
         if isinstance(value, Range) and type(value.min) is IntImm and type(value.extent) is IntImm:
             self.known.domain[number] = Interval(value.min.value, value.min.value + value.extent.value - 1)
@@ -131,26 +143,12 @@ class Analyzer:
             case Not(Or(a, b)):
                 self._learn(logical_not(a))
                 self._learn(logical_not(b))
-            case Not(LT(a, b)) if is_index(a):
-                self._at_least(self.poly(a), self.poly(b), 0)
-            case Not(LE(a, b)) if is_index(a):
-                self._at_least(self.poly(a), self.poly(b), 1)
-            case Not(GT(a, b)) if is_index(a):
-                self._at_least(self.poly(b), self.poly(a), 0)
-            case Not(GE(a, b)) if is_index(a):
-                self._at_least(self.poly(b), self.poly(a), 1)
             case Not(NE(a, b)):
                 self._learn(eq(a, b))
-            case LT(a, b) if is_index(a):
-                self._at_least(self.poly(b), self.poly(a), 1)
-            case LE(a, b) if is_index(a):
-                self._at_least(self.poly(b), self.poly(a), 0)
-            case GT(a, b) if is_index(a):
-                self._at_least(self.poly(a), self.poly(b), 1)
-            case GE(a, b) if is_index(a):
-                self._at_least(self.poly(a), self.poly(b), 0)
             case EQ(a, b) if is_index(a):
                 self._equal(a, b)
+            case _ if (found := _order(condition)) is not None:
+                self._at_least(self.poly(found[0]), self.poly(found[1]), found[2])
 
     def _at_least(self, a: Poly, b: Poly, gap: int) -> None:
         """Learn ``a >= b + gap``."""
@@ -330,20 +328,13 @@ class Analyzer:
                 return None if inner is None else not inner
             case Call(Op("T.likely"), (a,)):
                 return self._decide(a)
-            case LT(a, b) if is_index(a):
-                return self._sign(self.poly(b), self.poly(a), 1)
-            case LE(a, b) if is_index(a):
-                return self._sign(self.poly(b), self.poly(a), 0)
-            case GT(a, b) if is_index(a):
-                return self._sign(self.poly(a), self.poly(b), 1)
-            case GE(a, b) if is_index(a):
-                return self._sign(self.poly(a), self.poly(b), 0)
             case EQ(a, b) if is_index(a):
                 return self._same(a, b)
             case NE(a, b) if is_index(a):
                 same = self._same(a, b)
                 return None if same is None else not same
-        return None
+        found = _order(condition)
+        return None if found is None else self._sign(self.poly(found[0]), self.poly(found[1]), found[2])
 
     def _sign(self, a: Poly, b: Poly, gap: int) -> bool | None:
         """Decide ``a >= b + gap``."""

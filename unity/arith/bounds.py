@@ -7,7 +7,7 @@ from ..ir.build import dtype_of
 from ..ir.types import Expr
 from .interval import EVERYTHING, Bound, Interval, plus, point, times
 from .modular import EVERY, ModularSet
-from .poly import ONE, Atom, AtomTable, Mono, Poly, constant_value
+from .poly import ONE, Atom, AtomTable, Mono, Poly
 
 
 class Knowledge:
@@ -123,12 +123,11 @@ class Knowledge:
         atom = self.table[number]
         if atom.a is None or atom.b is None:
             return EVERY
-        divisor = constant_value(atom.b)
         match atom.kind:
-            case "floordiv" if divisor is not None and divisor > 0:
-                return self.modular_set(atom.a).floordiv(divisor)
-            case "floormod" if divisor is not None and divisor > 0:
-                return self.modular_set(atom.a).floormod(divisor)
+            case "floordiv" if atom.divisor:
+                return self.modular_set(atom.a).floordiv(atom.divisor)
+            case "floormod" if atom.divisor:
+                return self.modular_set(atom.a).floormod(atom.divisor)
             case "min" | "max":
                 return self.modular_set(atom.a).union(self.modular_set(atom.b))
         return EVERY

@@ -119,8 +119,7 @@ class Canonical:
         whole, rest = self._split_multiples(a, b)
         if whole:
             return plus(whole, self.floordiv(rest, b)) if rest else whole
-        bound_b = self.known.bound(b)
-        if bound_b.low > 0 and self.known.bound(a).low >= 0 and self._nonnegative(plus(plus(b, a, -1), constant(-1))):
+        if self._is_rest(a, b):
             return {}
         return self._operation("floordiv", a, b)
 
@@ -132,13 +131,14 @@ class Canonical:
         whole, rest = self._split_multiples(a, b)
         if whole:
             return self.floormod(rest, b) if rest else {}
-        if (
-            self.known.bound(b).low > 0
-            and self.known.bound(a).low >= 0
-            and self._nonnegative(plus(plus(b, a, -1), constant(-1)))
-        ):
+        if self._is_rest(a, b):
             return dict(a)
         return self._operation("floormod", a, b)
+
+    def _is_rest(self, a: Poly, b: Poly) -> bool:
+        """``0 <= a < b``."""
+        lows = self.known.bound(b).low > 0 and self.known.bound(a).low >= 0
+        return lows and self._nonnegative(plus(plus(b, a, -1), constant(-1)))
 
     def quotient(self, number: int) -> Poly:
         """Canonical ``a // b`` of an atom ``a % b``."""
@@ -189,29 +189,18 @@ class Canonical:
             return whole
         if -divisor <= bound.low and bound.high < 0:
             return plus(whole, constant(-1))
-        common = 0
-        for mono, coefficient in rest.items():
-            if mono:
-                common = gcd(common, coefficient)
-        common = gcd(common, divisor)
+        common = gcd(divisor, *[coefficient for mono, coefficient in rest.items() if mono])
         if common > 1:  # (c x + k) // (c d) = (x + k // c) // d
             inner = {m: c // common for m, c in rest.items() if c // common}
             return plus(whole, self._floordiv_constant(inner, divisor // common))
         single = self._single(rest)
         if single is not None:
             atom = self.table[single]
-            inner_divisor = constant_value(atom.b) if atom.b is not None else None
-            if atom.kind == "floordiv" and inner_divisor is not None and inner_divisor > 0 and atom.a is not None:
-                return plus(whole, self._floordiv_constant(atom.a, inner_divisor * divisor))
-            if (
-                atom.kind == "floormod"
-                and inner_divisor is not None
-                and inner_divisor > 0
-                and inner_divisor % divisor == 0
-                and atom.a is not None
-            ):
+            if atom.kind == "floordiv" and atom.divisor and atom.a is not None:
+                return plus(whole, self._floordiv_constant(atom.a, atom.divisor * divisor))
+            if atom.kind == "floormod" and atom.divisor and atom.divisor % divisor == 0 and atom.a is not None:
                 outer = self._floordiv_constant(atom.a, divisor)
-                return plus(whole, self._floormod_constant(outer, inner_divisor // divisor))
+                return plus(whole, self._floormod_constant(outer, atom.divisor // divisor))
         parts = self._coarse_and_fine(rest, divisor)
         if parts is not None:  # (16 x + y) // 64 = x // 4 for y in [0, 16)
             step, coarse, _ = parts
@@ -247,9 +236,7 @@ class Canonical:
         modular = self.known.modular_set(rest)
         if modular.coeff % divisor == 0:
             return constant(modular.base % divisor)
-        common = divisor
-        for coefficient in rest.values():
-            common = gcd(common, coefficient)
+        common = gcd(divisor, *rest.values())
         if common > 1:
             inner = {m: c // common for m, c in rest.items()}
             return scaled(self._floormod_constant(inner, divisor // common), common)
@@ -257,12 +244,12 @@ class Canonical:
         changed = False
         for mono, coefficient in rest.items():
             atom = self.table[mono[0]] if len(mono) == 1 else None
-            if atom is not None and atom.kind == "floormod" and atom.a is not None and atom.b is not None:
-                inner_divisor = constant_value(atom.b)
-                if inner_divisor is not None and inner_divisor % divisor == 0:  # (x % 12 + y) % 4 = (x + y) % 4
-                    add_into(peeled, atom.a, coefficient)
-                    changed = True
-                    continue
+            within = atom.divisor if atom is not None and atom.kind == "floormod" else 0
+            if atom is not None and atom.a is not None and within and within % divisor == 0:
+                # (x % 12 + y) % 4 = (x + y) % 4
+                add_into(peeled, atom.a, coefficient)
+                changed = True
+                continue
             add_into(peeled, {mono: coefficient})
         if changed:
             return self._floormod_constant(peeled, divisor)
@@ -300,8 +287,8 @@ class Canonical:
         for mono, coefficient in p.items():
             for position, number in enumerate(mono):
                 atom = self.table[number]
-                divisor = constant_value(atom.b) if atom.kind == "floordiv" and atom.b is not None else None
-                if divisor is None or divisor <= 1 or coefficient % divisor or atom.a is None:
+                divisor = atom.divisor
+                if atom.kind != "floordiv" or divisor <= 1 or coefficient % divisor or atom.a is None:
                     continue
                 modular = self.known.modular_set(atom.a)
                 if modular.coeff % divisor == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir.buffer import Range
@@ -87,9 +87,9 @@ class _Evaluator:
             return of_point(expr)
         match expr:
             case Add(a, b):
-                return self.sum(self.visit(a), self.visit(b))
+                return self.joined(self.visit(a), self.visit(b), add)
             case Sub(a, b):
-                return self.sum(self.visit(a), self.negated(self.visit(b)))
+                return self.joined(self.visit(a), self.negated(self.visit(b)), add)
             case Mul(a, b):
                 x, y = self.visit(a), self.visit(b)
                 if x.is_point:
@@ -100,18 +100,16 @@ class _Evaluator:
             case FloorMod(a, b):
                 return self.remainder(self.visit(a), self.visit(b))
             case Min(a, b):
-                return self.extremum(self.visit(a), self.visit(b), minimum)
+                return self.joined(self.visit(a), self.visit(b), minimum)
             case Max(a, b):
-                return self.extremum(self.visit(a), self.visit(b), maximum)
+                return self.joined(self.visit(a), self.visit(b), maximum)
             case Select(_, yes, no):
                 return union([self.visit(yes), self.visit(no)], self.ana)
             case Cast(value) if is_index(value):
                 return self.visit(value)
             case Ramp(base, stride, lanes):
-                return self.sum(
-                    self.visit(base),
-                    self.scaled(IntSet(const(0, dtype_of(base)), const(lanes - 1, dtype_of(base))), stride),
-                )
+                places = IntSet(const(0, dtype_of(base)), const(lanes - 1, dtype_of(base)))
+                return self.joined(self.visit(base), self.scaled(places, stride), add)
             case Broadcast(value):
                 return self.visit(value)
         interval = self.ana.const_int_bound(expr) if is_index(expr) else None
@@ -120,11 +118,6 @@ class _Evaluator:
         low = const(interval.low, dtype_of(expr)) if isinstance(interval.low, int) else None
         high = const(interval.high, dtype_of(expr)) if isinstance(interval.high, int) else None
         return IntSet(low, high)
-
-    def sum(self, a: IntSet, b: IntSet) -> IntSet:
-        low = None if a.low is None or b.low is None else add(a.low, b.low)
-        high = None if a.high is None or b.high is None else add(a.high, b.high)
-        return IntSet(low, low if a.is_point and b.is_point else high)
 
     def negated(self, a: IntSet) -> IntSet:
         low = None if a.high is None else sub(const(0, dtype_of(a.high)), a.high)
@@ -159,8 +152,7 @@ class _Evaluator:
                 return IntSet(sub(a.low, start), sub(a.high, start))
         return IntSet(const(0, dtype_of(b.low)), sub(b.low, const(1, dtype_of(b.low))))
 
-    def extremum(self, a: IntSet, b: IntSet, choose: object) -> IntSet:
-        pick = minimum if choose is minimum else maximum
+    def joined(self, a: IntSet, b: IntSet, pick: Callable[[Expr, Expr], Expr]) -> IntSet:
         low = None if a.low is None or b.low is None else pick(a.low, b.low)
         high = None if a.high is None or b.high is None else pick(a.high, b.high)
         return IntSet(low, low if a.is_point and b.is_point else high)

@@ -35,6 +35,12 @@ class Atom:
     b: Poly | None = None
     depends: frozenset[Var] = frozenset()
 
+    @property
+    def divisor(self) -> int:
+        """The positive constant by which a quotient or remainder divides, else 0."""
+        divides = self.b is not None and self.kind in ("floordiv", "floormod")
+        return max(0, constant_value(self.b) or 0) if divides else 0  # type: ignore[arg-type]
+
 
 def poly_key(p: Poly) -> PolyKey:
     """Hashable form of a polynomial."""

@@ -8,8 +8,9 @@ fulfils every fact; the points are chosen without chance.
 from __future__ import annotations
 
 import itertools
+import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
@@ -98,18 +99,18 @@ def _defining(canonical: Canonical, p: Poly) -> Iterator[Poly]:
                 continue
             me: Poly = {(number,): 1}
             if atom.kind == "floordiv":
-                divisor = constant_value(atom.b)
-                if divisor is not None and divisor > 0:  # a - divisor * (a // divisor) lies in [0, divisor - 1]
+                divisor = atom.divisor
+                if divisor:  # a - divisor * (a // divisor) lies in [0, divisor - 1]
                     rest = plus(atom.a, scaled(me, divisor), -1)
                     yield rest
                     yield plus(constant(divisor - 1), rest, -1)
             elif atom.kind == "floormod":
-                divisor = constant_value(atom.b)
-                if divisor is not None and divisor > 0:  # a % divisor = a - divisor * (a // divisor)
+                divisor = atom.divisor
+                if divisor:  # a % divisor = a - divisor * (a // divisor)
                     whole = plus(atom.a, scaled(canonical.quotient(number), divisor), -1)
                     yield plus(me, whole, -1)
                     yield plus(whole, me, -1)
-                elif divisor is None and canonical.known.bound(atom.b).low > 0:
+                elif constant_value(atom.b) is None and canonical.known.bound(atom.b).low > 0:
                     yield plus(plus(atom.b, me, -1), constant(-1))
             elif atom.kind == "min":
                 yield plus(atom.a, me, -1)
@@ -136,11 +137,15 @@ def _cancel(p: Poly, fact: Poly) -> Poly | None:
     return None
 
 
+TRIES = 600
+"""Points that are tried in search of a counter-example."""
+
+
 def find_counterexample(
-    known: Knowledge, condition: Expr, variables: list[Var], premises: list[Expr], tries: int = 600
+    known: Knowledge, condition: Expr, variables: list[Var], premises: list[Expr]
 ) -> dict[Var, int] | None:
     """An assignment within the known domains that satisfies the premises and makes ``condition`` false."""
-    choices = []
+    choices: list[tuple[int, int]] = []
     reach = max(
         [17] + [abs(c.value) + 2 for e in [condition, *premises] for c in collect(e, IntImm) if abs(c.value) < 2**40]
     )
@@ -151,32 +156,24 @@ def find_counterexample(
         choices.append((low, high))
     if any([low > high for low, high in choices]):
         return None
-    size = 1
-    for low, high in choices:
-        size *= high - low + 1
-    if size <= tries:
-        candidates = itertools.product(*[range(low, high + 1) for low, high in choices])
-        return _first_false(condition, variables, premises, candidates)
-    rng = random.Random(0)
-    samples = []
-    for corner in itertools.islice(itertools.product(*[(low, high, min(low + 1, high)) for low, high in choices]), 200):
-        samples.append(corner)
-    for _ in range(tries):
-        samples.append(
-            tuple([rng.randint(low, high if rng.random() < 0.5 else min(high, low + 17)) for low, high in choices])
-        )
-    return _first_false(condition, variables, premises, samples)
-
-
-def _first_false(
-    condition: Expr, variables: list[Var], premises: list[Expr], candidates: Iterable[tuple[int, ...]]
-) -> dict[Var, int] | None:
-    for values in candidates:
+    for values in _samples(choices):
         assignment = dict(zip(variables, values))
         if all([evaluate(p, assignment) not in (None, 0) for p in premises]):
             if evaluate(condition, assignment) == 0:
                 return assignment
     return None
+
+
+def _samples(choices: Sequence[tuple[int, int]]) -> Iterator[tuple[int, ...]]:
+    """All points of a box that has few, else some of its corners and points at random."""
+    if math.prod([high - low + 1 for low, high in choices]) <= TRIES:
+        yield from itertools.product(*[range(low, high + 1) for low, high in choices])
+        return
+    corners = itertools.product(*[(low, high, min(low + 1, high)) for low, high in choices])
+    yield from itertools.islice(corners, 200)
+    rng = random.Random(0)
+    for _ in range(TRIES):
+        yield tuple([rng.randint(low, high if rng.random() < 0.5 else min(high, low + 17)) for low, high in choices])
 
 
 Point = dict[int, int]
