@@ -7,7 +7,7 @@ picture, and the module stays as it was.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -43,17 +43,16 @@ class Refused(ScheduleError):
         code: str,
         message: str,
         condition: str,
-        marks: Sequence[Sref | Node] = (),
-        counterexample: Mapping[str, int] | None = None,
-        why: str = "",
-        nearest: str | None = None,
+        marks: Sequence[Sref | Node],
+        nearest: str | None,
+        clash: Conflict | None,
     ) -> None:
         super().__init__(code, message, help=nearest)
         self.primitive = ""
         self.condition = condition
         self.marks = tuple(marks)
-        self.counterexample = dict(counterexample) if counterexample is not None else None
-        self.why = why
+        self.counterexample = clash and {var.name: value for var, value in clash.values.items()}
+        self.why = clash.words if clash is not None else ""
 
     def finish(self, primitive: str, function: Any, level: str) -> None:
         """Add what only the schedule knows: the name of the primitive and the picture (``function`` maps a name to its
@@ -73,25 +72,18 @@ class Refused(ScheduleError):
 def refuse(
     code: str,
     message: str,
-    *,
     condition: str,
     at: Sref | Node | Sequence[Sref | Node] = (),
-    counterexample: Mapping[Var, int] | None = None,
-    why: str = "",
-    clash: Conflict | None = None,
     nearest: str | None = None,
+    clash: Conflict | None = None,
 ) -> NoReturn:
     """Refuse a step.
 
-    ``condition`` names what does not hold; ``at`` are the loops and blocks (or any nodes of the function) to mark;
-    ``counterexample`` assigns values to iterators and ``why`` says in words what they show (``clash`` gives both);
-    ``nearest`` is the nearest legal step.
+    ``condition`` names what does not hold; ``at`` are the loops and blocks (or any nodes of the function) to mark; ``nearest`` is
+    the nearest legal step; ``clash`` are iterations that show it.
     """
-    marks = [at] if isinstance(at, (Sref, Node)) else list(at)
-    if clash is not None:
-        counterexample, why = clash.values, clash.words
-    shown = {var.name: value for var, value in counterexample.items()} if counterexample is not None else None
-    raise Refused(code, plain(message), condition, marks, shown, why, nearest and plain(nearest))
+    marks = [at] if isinstance(at, (Sref, Node)) else at
+    raise Refused(code, plain(message), condition, marks, nearest and plain(nearest), clash)
 
 
 def plain(text: str) -> str:

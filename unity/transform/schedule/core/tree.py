@@ -6,26 +6,22 @@ Not here: the index of loops and blocks (``state.py``).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ....ir.buffer import Buffer
 from ....ir.build import const
-from ....ir.node import replace as with_fields
 from ....ir.stmt import (
     AllocBuffer,
-    AttrStmt,
     Bind,
     Block,
     BlockRealize,
     For,
-    IfThenElse,
     SeqStmt,
     Stmt,
-    While,
-    flat_statements,
     seq,
     statements_of,
 )
-from ....ir.walk import used_vars
+from ....ir.walk import StatementRewriter, used_vars
 from ....support.errors import InternalError
 
 TRUE = const(True)
@@ -61,43 +57,26 @@ def outer_form(root: BlockRealize) -> Stmt:
     return seq(*[AllocBuffer(b) for b in block.alloc_buffers], block.body)
 
 
+class _Swap(StatementRewriter):
+    """Puts ``new`` in the place of ``old`` inside ``top``; other loops and blocks are not looked into."""
+
+    def __init__(self, top: Stmt, old: Stmt, new: Stmt) -> None:
+        super().__init__()
+        self.top, self.old, self.new = top, old, new
+
+    def enter(self, node: Any) -> Any | None:
+        if node is self.old:
+            return self.new
+        return node if isinstance(node, (For, BlockRealize)) and node is not self.top else None
+
+    def leave(self, node: Any) -> Any:
+        return node.stmts[0] if type(node) is SeqStmt and len(node.stmts) == 1 else node
+
+
 def swap(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
     """``stmt`` with the statement ``old`` inside it replaced (not looking into loops and blocks other than
     ``stmt``)."""
-    found = _swap(stmt, old, new, True)
-    if found is None:
+    made = _Swap(stmt, old, new)(stmt)
+    if made is stmt:
         raise InternalError("E901", "schedule: a statement to replace is not where the index says")
-    return found
-
-
-def _swap(stmt: Stmt, old: Stmt, new: Stmt, top: bool) -> Stmt | None:
-    if stmt is old:
-        return new
-    kind = type(stmt)
-    if not top and (isinstance(stmt, (For, BlockRealize))):
-        return None
-    if type(stmt) is SeqStmt:
-        for number, inner in enumerate(stmt.stmts):
-            made = _swap(inner, old, new, False)
-            if made is not None:
-                stmts = (*stmt.stmts[:number], made, *stmt.stmts[number + 1 :])
-                flat = flat_statements(stmts)
-                return flat[0] if len(flat) == 1 else SeqStmt(flat, getattr(stmt, "span", None))
-        return None
-    if type(stmt) is BlockRealize:
-        block: Block = stmt.block
-        if block.init is not None:
-            init = _swap(block.init, old, new, False)
-            if init is not None:
-                return with_fields(stmt, block=with_fields(block, init=init))
-        body = _swap(block.body, old, new, False)
-        return None if body is None else with_fields(stmt, block=with_fields(block, body=body))
-    names = {For: ("body",), While: ("body",), AttrStmt: ("body",), IfThenElse: ("then_case", "else_case")}.get(
-        kind, ()
-    )
-    for name in names:
-        inner_stmt = getattr(stmt, name)
-        made = _swap(inner_stmt, old, new, False) if inner_stmt is not None else None
-        if made is not None:
-            return with_fields(stmt, **{name: made})
-    return None
+    return made

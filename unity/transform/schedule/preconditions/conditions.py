@@ -13,7 +13,7 @@ from ....arith.itermap import IterMap
 from ....ir.buffer import BufferRegion
 from ....ir.build import ge, int_value, is_int
 from ....ir.expr import IntImm, Var
-from ....ir.stmt import AllocBuffer, AllocConst, BlockRealize, DeclBuffer, For, SeqStmt, While
+from ....ir.stmt import AllocBuffer, AllocConst, BlockRealize, DeclBuffer, SeqStmt, While
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import free_vars, uses_any
@@ -132,8 +132,8 @@ def require_own_cells(state: ScheduleState, block: Sref) -> None:
         refuse(
             "E411",
             reason,
-            condition="independent instances",
-            at=block,
+            "independent instances",
+            block,
             clash=conflict_with_example(state, block),
             nearest="a recurrence runs in order: leave its loops as they are, or write each step into a buffer of its own",
         )
@@ -153,8 +153,8 @@ def require_complete(state: ScheduleState, block: Sref) -> None:
     """Refuse E411 unless the block is complete."""
     reason = why_not_complete(state, block)
     if reason is not None:
-        refuse("E411", f"{block.name} is no complete block: {reason}", condition="complete block", at=block,
-               nearest="take this step before decompose_reduction, or on a block that alone writes its buffer")  # fmt: skip
+        refuse("E411", f"{block.name} is no complete block: {reason}", "complete block", block,
+               "take this step before decompose_reduction, or on a block that alone writes its buffer")  # fmt: skip
 
 
 def require_reduction(state: ScheduleState, block: Sref) -> None:
@@ -163,7 +163,7 @@ def require_reduction(state: ScheduleState, block: Sref) -> None:
     if reason is not None:
         found = conflict_with_example(state, block)
         refuse(
-            "E412", f"{block.name} is no reduction block: {reason}", condition="reduction block", at=block,
+            "E412", f"{block.name} is no reduction block: {reason}", "reduction block", block,
             clash=found,
             nearest="take this step before decompose_reduction; declare what repeats as T.axis.reduce, with T.init()",
         )  # fmt: skip
@@ -177,7 +177,7 @@ def require_affine(state: ScheduleState, block: Sref, within: Sref | None = None
     if reason is not None and not any([iter_map(state, block, at, check) for at in {None, within}]):
         found = conflict_with_example(state, block)
         refuse(
-            "E413", reason, condition="affine binding", at=block, clash=found,
+            "E413", reason, "affine binding", block, clash=found,
             nearest="split with factors that divide, and fuse only loops that were split from one",
         )  # fmt: skip
 
@@ -186,8 +186,8 @@ def require_regular(state: ScheduleState, block: Sref) -> None:
     """Refuse E418 unless a block runs in every iteration of its loops (that its predicate lets through), whatever the data."""
     reason = why_irregular(state, block)
     if reason is not None:
-        refuse("E418", reason, condition="regular loops", at=block,
-               nearest="put the condition or the load into the block")  # fmt: skip
+        refuse("E418", reason, "regular loops", block,
+               "put the condition or the load into the block")  # fmt: skip
 
 
 def require_blocks_only(at: Sref) -> None:
@@ -200,8 +200,8 @@ def require_blocks_only(at: Sref) -> None:
         inner = inner_statements(stmt)
         if type(stmt) is While or (not inner and type(stmt) is not SeqStmt):
             refuse(
-                "E418", f"a {type(stmt).__name__} stands inside {at.name} outside of every block", condition="blocks only", at=at,
-                nearest="put the statement into a block",
+                "E418", f"a {type(stmt).__name__} stands inside {at.name} outside of every block", "blocks only", at,
+                "put the statement into a block",
             )  # fmt: skip
         pending.extend(inner)
 
@@ -220,8 +220,8 @@ def require_complete_values(state: ScheduleState, blocks: Sequence[Sref]) -> Non
                 if any([kind == "R" for kind, _ in iterators_driven(producer, loop)]):
                     refuse(
                         "E415", f"block {block.name} would read {producer.name} before loop {loop.name} completes its reduction",
-                        condition="complete values", at=[block, producer],
-                        nearest=f"reorder the reduction loops of {producer.name} inside of {loop.name}",
+                        "complete values", [block, producer],
+                        f"reorder the reduction loops of {producer.name} inside of {loop.name}",
                     )  # fmt: skip
 
 
@@ -236,7 +236,7 @@ def require_no_repetition(block: Sref, loops: Sequence[Sref]) -> None:
     idle = idle_loops(block, loops)
     if idle and block.block.init is not None:
         refuse("E414", f"loop {idle[0].name} does the reduction of block {block.name} again in every iteration",
-               condition="no repetition", at=[idle[0], block], nearest="give a loop inside of it")  # fmt: skip
+               "no repetition", [idle[0], block], "give a loop inside of it")  # fmt: skip
 
 
 def require_not_empty(state: ScheduleState, inside: Sref, loops: Sequence[Sref]) -> None:
@@ -252,7 +252,7 @@ def require_not_empty(state: ScheduleState, inside: Sref, loops: Sequence[Sref])
             if not analyzer_at(state, loop, inside=False).can_prove(ge(loop.loop.extent, 1)):
                 refuse(
                     "E419", f"loop {loop.name} may have no iteration: block {block.name} would not be initialised",
-                    condition="reduction not empty", at=[loop, block], nearest=f"decompose_reduction of {block.name} first",
+                    "reduction not empty", [loop, block], f"decompose_reduction of {block.name} first",
                 )  # fmt: skip
 
 
@@ -288,8 +288,3 @@ def iterators_driven(block: Sref, loop: Sref) -> list[tuple[str, Expr]]:
         for axis, value in zip(block.block.iter_vars, block.realize.iter_values)
         if uses_any(value, (var,))
     ]
-
-
-def starts_at_zero(loop: For) -> bool:
-    """True if the loop runs from zero in steps of one."""
-    return is_int(loop.min, 0) and (loop.step is None or is_int(loop.step, 1))

@@ -285,9 +285,9 @@ def require_stage_pipeline(state: ScheduleState, at: Sref) -> None:
         refuse(
             "E415",
             fault.reason,
-            condition="stage pipeline",
-            at=fault.block,
-            nearest="cache_write gives a block that writes again a buffer of its own; else take this step before blocks are moved",
+            "stage pipeline",
+            fault.block,
+            "cache_write gives a block that writes again a buffer of its own; else take this step before blocks are moved",
         )
 
 

@@ -31,8 +31,8 @@ def require_distinct(state: ScheduleState, block: Sref, loop: Sref) -> None:
         refuse(
             "E417",
             f"spatial iterators of block {block.name} write the same cell more than once",
-            condition="distinct cells",
-            at=[loop, block],
+            "distinct cells",
+            [loop, block],
             clash=found,
             nearest="declare the iterator that repeats as a reduction (T.axis.reduce)",
         )

@@ -54,9 +54,9 @@ def check(state: ScheduleState, assumptions: list[str]) -> int:
                 refuse(
                     "E404",
                     text,
-                    condition="tested equal",
-                    at=root,
-                    nearest="a step that can be proved, or the same on the program with smaller extents",
+                    "tested equal",
+                    root,
+                    "a step that can be proved, or the same on the program with smaller extents",
                 )
             first = _results(before, name, args)
             if isinstance(first, str):
@@ -68,14 +68,14 @@ def check(state: ScheduleState, assumptions: list[str]) -> int:
                 refuse(
                     "E404",
                     f"{text} (assumed: {said})" if said else text,
-                    condition="tested equal",
-                    at=root,
-                    nearest="leave the order as it is: something in the program depends on it",
+                    "tested equal",
+                    root,
+                    "leave the order as it is: something in the program depends on it",
                 )
         if assumptions and not runs:
             refuse("E404", f"it is not proved that {said}, and the program did not run on random arguments",
-                   condition="tested equal", at=root,
-                   nearest="constant extents and factors that divide, for which the step can be proved")  # fmt: skip
+                   "tested equal", root,
+                   "constant extents and factors that divide, for which the step can be proved")  # fmt: skip
     return 0
 
 

@@ -60,9 +60,9 @@ def require_parallel(state: ScheduleState, loop: Sref, threads: str = "", privat
         refuse(
             "E415",
             fault.reason,
-            condition="independent iterations",
-            at=[loop, fault.block],
-            nearest="a loop inside or outside of this one, or compute the shared buffer before the loop",
+            "independent iterations",
+            [loop, fault.block],
+            "a loop inside or outside of this one, or compute the shared buffer before the loop",
         )
     return own
 
@@ -88,7 +88,7 @@ def _prove_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) ->
     if reason is not None:
         refuse(
             "E411", f"the iterations of loop {loop.name} depend on each other: {reason}",
-            condition="complete or reduction block", at=[loop, block], clash=conflict_with_example(state, block, over=loop),
+            "complete or reduction block", [loop, block], clash=conflict_with_example(state, block, over=loop),
             nearest="a loop that drives spatial iterators alone, or rfactor of the reduction first",
         )  # fmt: skip
     require_affine(state, block, loop, repeats=bool(threads))
@@ -98,13 +98,13 @@ def _prove_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) ->
             continue
         refuse(
             "E414", f"loop {loop.name} drives a {_WORDS.get(kind, kind)} iterator of block {block.name} ({value})",
-            condition="spatial iterators only", at=[loop, block], clash=conflict_with_example(state, block, over=loop),
+            "spatial iterators only", [loop, block], clash=conflict_with_example(state, block, over=loop),
             nearest="choose a loop that drives spatial iterators, or rfactor the reduction first",
         )  # fmt: skip
     if not driven and int_value(loop.loop.extent) != 1 and not (threads and complete is None):
         refuse(
             "E414", f"block {block.name} does not use loop {loop.name}: every iteration does the same work",
-            condition="spatial iterators only", at=[loop, block], clash=conflict_with_example(state, block, over=loop),
+            "spatial iterators only", [loop, block], clash=conflict_with_example(state, block, over=loop),
             nearest=f"set_scope of what {block.name} writes to shared or local, so that each has its own"
             if threads else f"a loop that block {block.name} uses, or compute it before loop {loop.name}",
         )  # fmt: skip

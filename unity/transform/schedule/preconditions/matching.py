@@ -294,8 +294,8 @@ def match_block(
         refuse(
             "E441",
             f"block {block.name} is not what {name} computes: {plain(difference.reason)}",
-            condition="the description's structure",
-            at=at,
-            nearest="decompose_reduction moves the initialisation out" if init else None,
+            "the description's structure",
+            at,
+            "decompose_reduction moves the initialisation out" if init else None,
         )
     return matcher.matches

@@ -31,8 +31,8 @@ def require_owned(state: ScheduleState) -> None:
             for data in own:
                 _require_inside(state, at, data)
                 if data in seen:
-                    refuse("E448", f"{data.name} would be allocated twice", condition="an owner for each buffer", at=at,
-                           nearest="take this step before parallel gives the iterations buffers of their own")  # fmt: skip
+                    refuse("E448", f"{data.name} would be allocated twice", "an owner for each buffer", at,
+                           "take this step before parallel gives the iterations buffers of their own")  # fmt: skip
                 seen.add(data)
             pending += state.children(at)
 
@@ -54,8 +54,8 @@ def _require_shared(state: ScheduleState, func: str, used: Iterable[Var]) -> Non
         for data in own:
             if data in wanted and not at.is_block:
                 refuse("E448", f"iterations of loop {at.name} would share what stands for {data.name}, of which each has its own",
-                       condition="an owner for each buffer", at=at,
-                       nearest="take this step before parallel gives the iterations buffers of their own")  # fmt: skip
+                       "an owner for each buffer", at,
+                       "take this step before parallel gives the iterations buffers of their own")  # fmt: skip
         if inside:
             pending += state.children(at)
 
@@ -70,8 +70,8 @@ def _require_inside(state: ScheduleState, owner: Sref, data: Var) -> None:
                 user = _user(state, other, data)
                 refuse(
                     "E448", f"{user.name} would use {data.name} outside of loop {owner.name}, each iteration of which has its own",
-                    condition="an owner for each buffer", at=[owner, user],
-                    nearest=f"leave it under loop {owner.name}, or take this step before parallel",
+                    "an owner for each buffer", [owner, user],
+                    f"leave it under loop {owner.name}, or take this step before parallel",
                 )  # fmt: skip
         at = above
 

@@ -35,16 +35,16 @@ def annotate(
     known = notes(block_or_loop)
     if ann_key in known and known[ann_key] != frozen(ann_val):
         refuse(
-            "E426", f"{block_or_loop.name} is annotated {ann_key} = {known[ann_key]!r} already", condition="key not present",
-            at=block_or_loop, nearest=f"unannotate {ann_key!r} first",
+            "E426", f"{block_or_loop.name} is annotated {ann_key} = {known[ann_key]!r} already", "key not present",
+            block_or_loop, f"unannotate {ann_key!r} first",
         )  # fmt: skip
     if not _plain(frozen(ann_val)):
         refuse(
             "E426",
             f"a {type(ann_val).__name__} cannot be an annotation",
-            condition="plain value",
-            at=block_or_loop,
-            nearest="numbers, strings, booleans, and lists or dictionaries of them",
+            "plain value",
+            block_or_loop,
+            "numbers, strings, booleans, and lists or dictionaries of them",
         )
     set_notes(state, block_or_loop, {**known, ann_key: frozen(ann_val)})
 
@@ -64,7 +64,7 @@ def unannotate(state: ScheduleState, block_or_loop: ItemRef, ann_key: str) -> No
     known = notes(block_or_loop)
     if ann_key not in known:
         there = ", ".join(known) or "none"
-        refuse("E426", f"{block_or_loop.name} has no annotation {ann_key!r}", condition="key present", at=block_or_loop,
-               nearest=f"its keys: {there}")  # fmt: skip
+        refuse("E426", f"{block_or_loop.name} has no annotation {ann_key!r}", "key present", block_or_loop,
+               f"its keys: {there}")  # fmt: skip
     del known[ann_key]
     set_notes(state, block_or_loop, known)

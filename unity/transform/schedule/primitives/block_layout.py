@@ -57,9 +57,9 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
         refuse(
             "E445",
             f"block {block.name} has no loops",
-            condition="loops of its own",
-            at=block,
-            nearest=f"sch.add_unit_loop({block.name}) gives it a loop",
+            "loops of its own",
+            block,
+            f"sch.add_unit_loop({block.name}) gives it a loop",
         )
     chain = [s for s in loops if len(state.blocks_below(s)) == 1]
     if chain:
@@ -80,9 +80,9 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
             refuse(
                 "E445",
                 f"iterator {axis.var.name} of block {block.name} is not bound to a loop of its own",
-                condition="trivial binding",
-                at=block,
-                nearest="transform the block before its loops are split or shared",
+                "trivial binding",
+                block,
+                "transform the block before its loops are split or shared",
             )
         seen.add(value)
     busy = [
@@ -92,9 +92,9 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
         refuse(
             "E445",
             f"block {block.name} shares its loops, or they are not plain",
-            condition="loops of its own",
-            at=[block, *busy],
-            nearest="transform the block before its loops are shared, fused, bound or made parallel",
+            "loops of its own",
+            [block, *busy],
+            "transform the block before its loops are shared, fused, bound or made parallel",
         )
     extents = [axis.domain.extent for axis in axes]
     try:
@@ -103,9 +103,9 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
         refuse(
             "E445",
             f"the map is not bijective on the iterators of {block.name} ({problem.message})",
-            condition="a bijective map",
-            at=block,
-            nearest="a map in which every iterator takes part, e.g. lambda i, j: (i // 4, j, i % 4) where 4 divides the extent",
+            "a bijective map",
+            block,
+            "a map in which every iterator takes part, e.g. lambda i, j: (i // 4, j, i % 4) where 4 divides the extent",
         )
     kinds = {var: axis.kind for var, axis in zip(index_map.initial_indices, axes)}
     made: list[IterVar] = []
@@ -116,9 +116,9 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
             refuse(
                 "E445",
                 f"{expr} mixes spatial and reduction iterators of {block.name}",
-                condition="iterators of one kind",
-                at=block,
-                nearest="map the iterators of each kind apart, e.g. lambda i, j, k: (i * 8 + j, k)",
+                "iterators of one kind",
+                block,
+                "map the iterators of each kind apart, e.g. lambda i, j, k: (i * 8 + j, k)",
             )
         dtype = dtype_of(extent)
         variables.append(Var(f"ax{k}", prim_type(dtype)))

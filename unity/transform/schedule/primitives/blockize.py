@@ -34,7 +34,7 @@ from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
 from ..preconditions.first_step import conditions, init_predicate
 from ..rewrites.moving import Mover, body_of, position_of
-from ..rewrites.rewriting import analyzer_at, copied_nest, loop_range
+from ..rewrites.rewriting import analyzer_at, copied_nest, loop_copies, loop_range
 
 
 @primitive(
@@ -69,9 +69,9 @@ def blockize_one(state: ScheduleState, target: Sref, preserve_unit_iters: bool) 
         refuse(
             "E440",
             f"loop {target.name} holds {what}" if inside else "the root block stays as it is",
-            condition="one block inside",
-            at=target,
-            nearest="give the blocks as a list" if inside else "a loop or a block inside of it",
+            "one block inside",
+            target,
+            "give the blocks as a list" if inside else "a loop or a block inside of it",
         )
     block = state.sref(target.func, at)
     require_no_repetition(block, [state.sref(target.func, loop) for loop in inside])
@@ -94,7 +94,7 @@ def _siblings(state: ScheduleState, blocks: Sequence[Sref], preserve_unit_iters:
         refuse(
             "E440",
             "no blocks are given",
-            condition="one block inside",
+            "one block inside",
             nearest="a loop, a block, or a list of neighbouring blocks",
         )
     if len(blocks) == 1:
@@ -105,9 +105,9 @@ def _siblings(state: ScheduleState, blocks: Sequence[Sref], preserve_unit_iters:
             refuse(
                 "E440",
                 f"block {block.name} stands in another block than {blocks[0].name}",
-                condition="one scope",
-                at=block,
-                nearest=f"blockize blocks that stand directly in block {scope_of(blocks[0]).name}",
+                "one scope",
+                block,
+                f"blockize blocks that stand directly in block {scope_of(blocks[0]).name}",
             )
         while at not in block.above():
             at = common_ancestor(at, block)
@@ -121,9 +121,9 @@ def _siblings(state: ScheduleState, blocks: Sequence[Sref], preserve_unit_iters:
         refuse(
             "E440",
             f"block {extra[0].name if extra else blocks[0].name} stands between the blocks given",
-            condition="neighbouring blocks",
-            at=[*blocks, *extra],
-            nearest="give all blocks from the first to the last",
+            "neighbouring blocks",
+            [*blocks, *extra],
+            "give all blocks from the first to the last",
         )
     outer = _Outer(state, at, preserve_unit_iters)
     moves: list[tuple[Stmt, Stmt]] = []
@@ -135,9 +135,9 @@ def _siblings(state: ScheduleState, blocks: Sequence[Sref], preserve_unit_iters:
             refuse(
                 "E440",
                 f"the reduction {block.name} goes on over several instances of the outer block",
-                condition="spatial tiles",
-                at=block,
-                nearest="decompose_reduction first, or blockize the block alone",
+                "spatial tiles",
+                block,
+                "decompose_reduction first, or blockize the block alone",
             )
         inner = parts.inner_realize(outer.replacement(parts), drop_init=False)
         moves.append((block.realize, inner))
@@ -188,9 +188,9 @@ def _divide(state: ScheduleState, block: Sref, inner: Sequence[Var]) -> _Parts:
         refuse(
             "E440",
             f"the bounds of loop {bent.name} use another loop",
-            condition="a division of the iterators",
-            at=[bent, block],
-            nearest="a nest over a box, with the condition in the block",
+            "a division of the iterators",
+            [bent, block],
+            "a nest over a box, with the condition in the block",
         )
     ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops}
     ana = analyzer_at(state, block, inside=False)
@@ -204,9 +204,9 @@ def _divide(state: ScheduleState, block: Sref, inner: Sequence[Var]) -> _Parts:
         refuse(
             "E440",
             f"the iterators of block {block.name} cannot be divided between the loops outside and inside",
-            condition="a division of the iterators",
-            at=[block, *[s for s in loops if s.loop.loop_var in inner]],
-            nearest="split the loops so that those inside run the fastest, each a whole tile",
+            "a division of the iterators",
+            [block, *[s for s in loops if s.loop.loop_var in inner]],
+            "split the loops so that those inside run the fastest, each a whole tile",
         )
     for value, d in zip(values, found):
         for part, extent in ((d.outer, d.outer_extent), (d.inner, d.inner_extent)):
@@ -220,9 +220,9 @@ def _divide(state: ScheduleState, block: Sref, inner: Sequence[Var]) -> _Parts:
                 refuse(
                     "E440",
                     f"{value} of block {block.name} is no whole number of tiles of {d.inner_extent}",
-                    condition="a division of the iterators",
-                    at=block,
-                    nearest="split the loops with factors that divide the extents",
+                    "a division of the iterators",
+                    block,
+                    "split the loops with factors that divide the extents",
                 )
     made: list[IterVar | None] = []
     for axis, d in zip(block.block.iter_vars, found):
@@ -246,9 +246,9 @@ def _split_guard(block: Sref, inner: set[Var], loops: set[Var]) -> tuple[Expr, E
             refuse(
                 "E440",
                 f"the condition {part} of block {block.name} is on loops outside and inside",
-                condition="a divisible condition",
-                at=block,
-                nearest="split with factors that divide, or pad_einsum first",
+                "a divisible condition",
+                block,
+                "split with factors that divide, or pad_einsum first",
             )
         if within:
             inside = logical_and(inside, part)
@@ -309,9 +309,9 @@ class _Outer:
             refuse(
                 "E440",
                 "the blocks run under different conditions",
-                condition="a divisible condition",
-                at=self.at,
-                nearest="blockize each block alone, or put them under one condition",
+                "a divisible condition",
+                self.at,
+                "blockize each block alone, or put them under one condition",
             )
         made = Block(tuple(self.axes), None, None, (), (), {}, f"{name}_o", body, init)
         reads, writes = block_regions(made)
@@ -346,14 +346,7 @@ def _init(state: ScheduleState, block: Sref, inside: Sequence[For], parts: _Part
         (axis, d, inner) for axis, d, inner in zip(old.iter_vars, parts.divisions, parts.inner) if axis.kind != "R"
     ]
     used = {v for _, d, inner in spatial if inner is not None for v in free_vars(d.inner)}
-    mapping: dict[Var, Expr] = {}
-    copies: list[tuple[Var, For]] = []
-    for loop in inside:
-        if loop.loop_var in used:
-            copies.append((Var(f"{loop.loop_var.name}_init", loop.loop_var.ty), loop))
-            mapping[loop.loop_var] = copies[-1][0]
-        else:
-            mapping[loop.loop_var] = loop.min
+    copies, mapping = loop_copies(inside, used, "_init")
     axes = tuple([inner for _, _, inner in spatial if inner is not None])
     values = tuple([substitute(d.inner, mapping) for _, d, inner in spatial if inner is not None])
     assert old.init is not None

@@ -11,12 +11,11 @@ from typing import Any
 
 from ....arith import Analyzer
 from ....arith.intset import IntSet, of_range, union
-from ....ir.buffer import Buffer, Range, make_buffer
-from ....ir.build import buffer_load, const, dtype_of
+from ....ir.buffer import Buffer, make_buffer
+from ....ir.build import buffer_load
 from ....ir.expr import Var
-from ....ir.scalar import IterVar
 from ....ir.stmt import Block, BufferStore, SeqStmt, Stmt, statements_of
-from ....ir.types import Expr, prim_type
+from ....ir.types import Expr
 from ....ir.walk import nodes_in
 from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
@@ -38,7 +37,7 @@ from ..preconditions.domains import nest_of
 from ..preconditions.ownership import allocate
 from ..rewrites.moving import body_of, position_of
 from ..rewrites.parameter_layout import parameter_of
-from ..rewrites.rewriting import BlockTracker, analyzer_at, point
+from ..rewrites.rewriting import BlockTracker, analyzer_at, axes_over, point
 from .storage import SCOPES, known_scope, named_buffer, written_buffer
 
 
@@ -118,8 +117,8 @@ def cache_write(
     box = exact_region(state, block, written[0], at) if len(written) == 1 else None
     if box is None:
         refuse("E438", f"it is not known exactly which cells of {buffer.name} block {block.name} writes",
-               condition="cells known exactly", at=block,
-               nearest="take this step before blockize, or declare the region with T.writes")  # fmt: skip
+               "cells known exactly", block,
+               "take this step before blockize, or declare the region with T.writes")  # fmt: skip
     cache = cache_buffer(state, block, buffer, storage_scope, buffer.shape)
     made = copy_nest(state, at, cache, buffer, box, cache.name)
     use_buffer(state, [block, *direct], buffer, cache)
@@ -140,8 +139,8 @@ def only_writer(scope: Scope, block: Sref, buffer: Buffer) -> list[Sref]:
     writers = scope.writers(buffer)
     if len(writers) > 1 or block in writers:
         refuse("E438", f"{buffer.name} is written by block {' and '.join([w.name for w in writers])}",
-               condition="at most one writer", at=writers,
-               nearest="cache_write of each writer, or take this step before decompose_reduction")  # fmt: skip
+               "at most one writer", writers,
+               "cache_write of each writer, or take this step before decompose_reduction")  # fmt: skip
     return writers
 
 
@@ -149,24 +148,24 @@ def require_only_writer(scope: Scope, block: Sref, buffer: Buffer) -> None:
     """Refuse E438 for a buffer that another block writes too, or that the block reads as well."""
     if buffer in scope.reads[block]:
         refuse("E438", f"block {block.name} goes on from what {buffer.name} holds, a copy would start empty",
-               condition="does not read what it writes", at=block,
-               nearest="take this step before decompose_reduction or blockize")  # fmt: skip
+               "does not read what it writes", block,
+               "take this step before decompose_reduction or blockize")  # fmt: skip
     others = [w for w in scope.writers(buffer) if w is not block]
     if others:
         refuse(
             "E438",
             f"{buffer.name} is written by block {others[0].name} too",
-            condition="only writer",
-            at=[block, *others],
-            nearest="take this step before decompose_reduction",
+            "only writer",
+            [block, *others],
+            "take this step before decompose_reduction",
         )
 
 
 def require_scope(block: Sref, storage_scope: str) -> None:
     """Refuse E429 for a storage scope that is not known."""
     if not known_scope(storage_scope):
-        refuse("E429", f"there is no storage scope {storage_scope!r}", condition="known scope", at=block,
-               nearest=f"one of: {', '.join(SCOPES)}")  # fmt: skip
+        refuse("E429", f"there is no storage scope {storage_scope!r}", "known scope", block,
+               f"one of: {', '.join(SCOPES)}")  # fmt: skip
 
 
 def chosen(scope: Scope, block: Sref, buffer: Buffer, given: Any, possible: Sequence[Sref]) -> list[Sref]:
@@ -181,9 +180,9 @@ def chosen(scope: Scope, block: Sref, buffer: Buffer, given: Any, possible: Sequ
             refuse(
                 "E438",
                 f"block {name} does not read {buffer.name} after it is written",
-                condition="a consumer",
-                at=block,
-                nearest=f"one of: {', '.join([b.name for b in readers]) or 'none reads it'}",
+                "a consumer",
+                block,
+                f"one of: {', '.join([b.name for b in readers]) or 'none reads it'}",
             )
     return wanted
 
@@ -221,13 +220,10 @@ def _declared(scope: Sref, buffer: Buffer, box: Sequence[IntSet], ana: Analyzer)
 
 def copy_nest(state: ScheduleState, at: Sref, source: Buffer, target: Buffer, box: Sequence[IntSet], name: str) -> Stmt:
     """Loops inside ``at`` that copy a box of a buffer, as a block ``name``."""
-    axes = []
-    for index, dim in enumerate(source.shape):
-        var = Var(f"v{index}", prim_type(dtype_of(dim)))
-        axes.append(IterVar(var, Range(const(0, dtype_of(dim)), dim), "S"))
+    axes = axes_over("v", source.shape)
     cell = tuple([axis.var for axis in axes])
     load = buffer_load(source, *cell)
-    block = Block(tuple(axes), (point(source, cell),), (point(target, cell),), (), (), {}, name,
+    block = Block(axes, (point(source, cell),), (point(target, cell),), (), (), {}, name,
                   BufferStore(target, load, cell))  # fmt: skip
     domains = {axis.var: part for axis, part in zip(axes, box)}
     nest, _ = nest_of(axes, block, domains, analyzer_at(state, at), preserve_unit_loops=True)
@@ -252,8 +248,8 @@ def require_between(state: ScheduleState, writers: Sequence[Sref], copy: Sref, r
     wrong = [b for b in writers if order.index(b) > position] + [b for b in readers if order.index(b) < position]
     if wrong:
         refuse("E438", f"no place is after the block that writes and before block {wrong[0].name} as well as the others that read",
-               condition="copy between writer and readers", at=[wrong[0], *writers],
-               nearest="take this step before the blocks are moved under one loop")  # fmt: skip
+               "copy between writer and readers", [wrong[0], *writers],
+               "take this step before the blocks are moved under one loop")  # fmt: skip
     return copy
 
 

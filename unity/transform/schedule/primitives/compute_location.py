@@ -62,8 +62,8 @@ def compute_at(
     """
     scope = _require_movable(state, block, loop)
     if scope.is_output(block):
-        refuse("E432", f"block {block.name} writes a buffer that is not allocated in its scope", condition="no output block",
-               at=block, nearest="move its consumers with reverse_compute_at, or cache_write first")  # fmt: skip
+        refuse("E432", f"block {block.name} writes a buffer that is not allocated in its scope", "no output block",
+               block, "move its consumers with reverse_compute_at, or cache_write first")  # fmt: skip
     consumers = scope.consumers(block)
     outside = [c for c in consumers if loop not in c.above()]
     if outside or not consumers:
@@ -75,9 +75,9 @@ def compute_at(
         refuse(
             "E433",
             f"block {block.name}: {what}",
-            condition="all consumers under the loop",
-            at=[block, *outside[:1]],
-            nearest=f"a loop around {outside[0].name}, or compute_at of {outside[0].name} first"
+            "all consumers under the loop",
+            [block, *outside[:1]],
+            f"a loop around {outside[0].name}, or compute_at of {outside[0].name} first"
             if outside
             else "an unread block may stay where it is",
         )
@@ -126,11 +126,9 @@ def reverse_compute_at(
         refuse(
             "E433",
             f"no block under loop {loop.name} writes what block {block.name} reads",
-            condition="producers under the loop",
-            at=[loop, block],
-            nearest=f"a loop around a producer: {known}"
-            if known
-            else "nothing in its scope feeds it: it stays where it is",
+            "producers under the loop",
+            [loop, block],
+            f"a loop around a producer: {known}" if known else "nothing in its scope feeds it: it stays where it is",
         )
     _require_whole_domain(state, block)
     first = next(b for b in scope.blocks if loop in b.above())
@@ -139,8 +137,8 @@ def reverse_compute_at(
             _require_finished(producer, loop)
         elif producer not in scope.before(first):
             refuse("E433", f"block {producer.name} writes what block {block.name} reads, and stands after loop {loop.name}",
-                   condition="producers under the loop", at=[loop, producer],
-                   nearest=f"move {producer.name} under the loop first")  # fmt: skip
+                   "producers under the loop", [loop, producer],
+                   f"move {producer.name} under the loop first")  # fmt: skip
     later = [c for c in scope.consumers(block) if loop in c.above()]
     position = _place(scope, loop, producers, later, index)
     ana = analyzer_at(state, loop)
@@ -163,8 +161,8 @@ def reverse_compute_at(
         inside = relaxed_region(state, block, read, loop)
         if not covers(analyzer_at(state, loop), box, inside, read.buffer.shape):
             refuse("E435", f"block {block.name} reads cells of {read.buffer.name} that loop {loop.name} has not computed yet",
-                   condition="reads what is there", at=[loop, block],
-                   nearest="move it to a loop further out, or compute_at the producer instead")  # fmt: skip
+                   "reads what is there", [loop, block],
+                   "move it to a loop further out, or compute_at the producer instead")  # fmt: skip
 
 
 # ---- conditions
@@ -175,23 +173,23 @@ def _require_movable(state: ScheduleState, block: Sref, loop: Sref) -> Scope:
         refuse(
             "E430",
             f"loop {loop.name} and block {block.name} stand in different blocks",
-            condition="same scope",
-            at=[loop, block],
-            nearest="take this step before blockize, or move the blocks inside one outer block",
+            "same scope",
+            [loop, block],
+            "take this step before blockize, or move the blocks inside one outer block",
         )
     if loop in block.above():
-        refuse("E430", f"block {block.name} stands under loop {loop.name} already", condition="loop not around the block",
-               at=[loop, block],
-               nearest="a loop that does not hold the block yet")  # fmt: skip
+        refuse("E430", f"block {block.name} stands under loop {loop.name} already", "loop not around the block",
+               [loop, block],
+               "a loop that does not hold the block yet")  # fmt: skip
     require_stage_pipeline(state, block)
     reason = why_not_complete_or_reduction(state, block)
     if reason is not None:
         refuse(
             "E431",
             reason,
-            condition="complete or reduction block",
-            at=block,
-            nearest="take this step before decompose_reduction, or declare what repeats as T.axis.reduce, with T.init()",
+            "complete or reduction block",
+            block,
+            "take this step before decompose_reduction, or declare what repeats as T.axis.reduce, with T.init()",
         )
     return block_scope(state, block)
 
@@ -216,8 +214,8 @@ def _require_whole_domain(state: ScheduleState, block: Sref) -> None:
         if not whole:
             reason = f": {found.errors[0]}" if found.errors else ""
             refuse("E436", f"it is not proved that the loops around block {block.name} run all of iterator {axis.var.name}{reason}",
-                   condition="whole domain", at=block,
-                   nearest="split with factors that divide, or take this step before the loops are split")  # fmt: skip
+                   "whole domain", block,
+                   "split with factors that divide, or take this step before the loops are split")  # fmt: skip
 
 
 def _plain(block: Sref) -> bool:
@@ -247,8 +245,8 @@ def _require_finished(producer: Sref, loop: Sref) -> None:
     for outer in (loop, *[s for s in loop.above() if not s.is_block]):
         if outer.loop.loop_var in used:
             refuse("E434", f"loop {outer.name} drives the reduction of block {producer.name}: its result is complete only after it",
-                   condition="reduction finished", at=[outer, producer],
-                   nearest="reorder the reduction loops inside, or move to a loop further out")  # fmt: skip
+                   "reduction finished", [outer, producer],
+                   "reorder the reduction loops inside, or move to a loop further out")  # fmt: skip
 
 
 def _require_once(state: ScheduleState, block: Sref, producers: Sequence[Sref], loop: Sref) -> None:
@@ -258,16 +256,16 @@ def _require_once(state: ScheduleState, block: Sref, producers: Sequence[Sref], 
         for outer in loops_of(producer):
             if outer.loop.loop_var not in driven and not is_int(outer.loop.extent, 1):
                 refuse("E437", f"loop {outer.name} repeats block {producer.name}: {block.name} would count its cells twice",
-                       condition="each cell once", at=[outer, block],
-                       nearest=f"a loop inside of {outer.name}")  # fmt: skip
+                       "each cell once", [outer, block],
+                       f"a loop inside of {outer.name}")  # fmt: skip
         reason = why_not_affine(state, producer)
         if reason is not None:
             refuse(
                 "E437",
                 f"the reduction {block.name} might count a cell twice: {reason}",
-                condition="each cell once",
-                at=block,
-                nearest="take this step before the loops of the producer are fused or split",
+                "each cell once",
+                block,
+                "take this step before the loops of the producer are fused or split",
             )
 
 
@@ -308,8 +306,8 @@ def _provided(state: ScheduleState, buffer: Buffer, producers: Sequence[Sref], l
             box = exact_region(state, producer, written, loop)
             if box is None:
                 refuse("E435", f"which cells of {buffer.name} block {producer.name} computes in an iteration is not known exactly",
-                       condition="reads what is there", at=[loop, producer],
-                       nearest="a loop further out, or compute_at of the producer instead")  # fmt: skip
+                       "reads what is there", [loop, producer],
+                       "a loop further out, or compute_at of the producer instead")  # fmt: skip
             return box
     return None
 
@@ -319,8 +317,8 @@ def _same_part(state: ScheduleState, block: Sref, a: IntSet, b: IntSet, ana: Ana
     for x, y in ((a.low, b.low), (a.high, b.high)):
         if x is None or y is None or not ana.can_prove_equal(x, y):
             refuse("E435", f"the buffers that block {block.name} reads are computed in different order",
-                   condition="reads what is there", at=block,
-                   nearest="a loop further out, in which both are complete")  # fmt: skip
+                   "reads what is there", block,
+                   "a loop further out, in which both are complete")  # fmt: skip
     return a
 
 
@@ -347,8 +345,8 @@ def _place(scope: Scope, loop: Sref, before: Sequence[Sref], after: Sequence[Sre
         return low
     if not low <= index <= last:
         refuse("E433", f"place {index} in loop {loop.name} is not from {low} (after producers) to {last} (before consumers)",
-               condition="after producers, before consumers", at=loop,
-               nearest="index=-1 is as late as possible, index=-2 as early as possible")  # fmt: skip
+               "after producers, before consumers", loop,
+               "index=-1 is as late as possible, index=-2 as early as possible")  # fmt: skip
     return index
 
 

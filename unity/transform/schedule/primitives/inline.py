@@ -65,7 +65,7 @@ def _require_own_scope(state: ScheduleState, block: Sref) -> None:
     for access in everywhere:
         if access.buffer in written and id(access) not in known:
             refuse("E439", f"cannot inline: {access.buffer.name} is used outside of block {scope.name}",
-                   condition="can be inlined", at=[block, scope], nearest="inline before blockize")  # fmt: skip
+                   "can be inlined", [block, scope], "inline before blockize")  # fmt: skip
 
 
 def _inline(state: ScheduleState, block: Sref, rewrite: Callable[[Stmt, Block], Stmt], nearest: str) -> None:
@@ -75,14 +75,14 @@ def _inline(state: ScheduleState, block: Sref, rewrite: Callable[[Stmt, Block], 
         with deep_recursion():
             made = rewrite(root.realize, block.block)
     except PassError as problem:
-        refuse("E439", problem.message, condition="can be inlined", at=block, nearest=nearest)
+        refuse("E439", problem.message, "can be inlined", block, nearest)
     assert isinstance(made, BlockRealize)
     left = inline_blocks.allocations(root.realize) - inline_blocks.allocations(made)
     used = set(used_vars(made)) if left else set()
     for buffer in left:
         if buffer.data in used:  # an enclosing block declares that it touches the buffer
             refuse("E439", f"cannot inline: a block around its producer or consumer declares a region of {buffer.name}",
-                   condition="can be inlined", at=block, nearest="inline before blockize")  # fmt: skip
+                   "can be inlined", block, "inline before blockize")  # fmt: skip
     state.replace(root, made, _pairs(root.realize, made, block.block))
 
 

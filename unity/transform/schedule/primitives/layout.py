@@ -19,7 +19,7 @@ from ....ir.build import buffer_load, cast, const, dtype_of, is_int
 from ....ir.constant import wrap_int
 from ....ir.expr import FloatImm, IntImm, Var
 from ....ir.node import replace as with_fields
-from ....ir.scalar import BufferLoad, IterVar
+from ....ir.scalar import BufferLoad
 from ....ir.stmt import Block, BlockRealize, BufferStore, DeclBuffer, For, Stmt, seq
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import collect, substitute
@@ -32,7 +32,7 @@ from ..core.state import LayoutChange, ScheduleState
 from ..preconditions.dependence import regions
 from ..rewrites.index_maps import no_less_than_zero, to_index_map
 from ..rewrites.parameter_layout import assumption, is_written, parameter_of, require_free_layout, set_parameter
-from ..rewrites.rewriting import BlockTracker, allocating_block, analyzer_at, nest, point
+from ..rewrites.rewriting import BlockTracker, allocating_block, analyzer_at, axes_over, nest, point, replace_buffer
 from .cache import read_buffer
 from .storage import written_buffer
 
@@ -43,9 +43,7 @@ def buffer_of(state: ScheduleState, block: Sref, which: Any) -> Buffer:
     if kind == "read":
         return read_buffer(state, block, name)
     reads, writes = regions(state, block.block)
-    if kind == "" and isinstance(name, int) and not isinstance(name, bool) and name < len(reads):
-        return read_buffer(state, block, name)
-    if kind == "" and isinstance(name, int) and not isinstance(name, bool):
+    if kind == "" and isinstance(name, int) and not isinstance(name, bool) and name >= len(reads):
         return written_buffer(state, block, name - len(reads))
     if kind == "write" or (isinstance(name, str) and name in [w.buffer.name for w in writes]):
         return written_buffer(state, block, name)
@@ -60,8 +58,8 @@ def _which(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> Any:
         buffers = list(dict.fromkeys([r.buffer for r in found]))
         if value in buffers:
             return (kind, buffers.index(value))
-    refuse("E444", f"block {args['block'].name} does not access {value.name}", condition="a buffer of the block", at=args["block"],
-           nearest="sch.get(block).reads[0].buffer is one that it reads")  # fmt: skip
+    refuse("E444", f"block {args['block'].name} does not access {value.name}", "a buffer of the block", args["block"],
+           "sch.get(block).reads[0].buffer is one that it reads")  # fmt: skip
 
 
 def _buffer_map(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> IndexMap:
@@ -77,23 +75,17 @@ def _pad_value(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> Any
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         dtype = buffer_of(state, block, args["buffer"]).dtype
         if not dtype.is_float and not (math.isfinite(value) and wrap_int(int(value), dtype) == value):
-            refuse(
-                "E444",
-                f"the pad value {value} is no {dtype.name}",
-                condition="a pad value",
-                at=block,
-                nearest="pad_value=0",
-            )
+            refuse("E444", f"the pad value {value} is no {dtype.name}", "a pad value", block, "pad_value=0")
         return value if dtype.is_float else int(value)
     if value is None:
         return None
     if not isinstance(value, IndexMap) and not callable(value):
-        refuse("E444", f"the pad value must be a number, or a function of the new indices, got {value!r}", condition="a pad value",
-               at=block, nearest="pad_value=0")  # fmt: skip
+        refuse("E444", f"the pad value must be a number, or a function of the new indices, got {value!r}", "a pad value",
+               block, "pad_value=0")  # fmt: skip
     found = to_index_map(state, block.func, value, args["index_map"].final_indices)
     if len(found.final_indices) != 1:
         refuse("E444", f"the pad value is one expression of the new indices, got {len(found.final_indices)}",
-               condition="a pad value", at=block, nearest="pad_value=lambda *indices: 0")  # fmt: skip
+               "a pad value", block, "pad_value=lambda *indices: 0")  # fmt: skip
     return found
 
 
@@ -106,9 +98,9 @@ def _owner(state: ScheduleState, block: Sref, buffer: Buffer) -> Sref:
         refuse(
             "E444",
             f"{buffer.name} is allocated inside a loop",
-            condition="a buffer of the function",
-            at=block,
-            nearest="take this step before parallel",
+            "a buffer of the function",
+            block,
+            "take this step before parallel",
         )
     opaque = [*opaque_buffers(found.block), *[d.buffer for d in collect(found.block, DeclBuffer)]]
     views = [m.source.buffer for b in collect(found.block, Block) for m in b.match_buffers]
@@ -116,18 +108,18 @@ def _owner(state: ScheduleState, block: Sref, buffer: Buffer) -> Sref:
         refuse(
             "E444",
             f"the memory of {buffer.name} is used as a view or by its pointer",
-            condition="accesses by index",
-            at=block,
-            nearest="transform the layout before tensorize",
+            "accesses by index",
+            block,
+            "transform the layout before tensorize",
         )
     accesses = [x for x in collect(found.block, (BufferLoad, BufferStore)) if x.buffer is buffer]
     if any([x.predicate is not None or any([dtype_of(i).lanes > 1 for i in x.indices]) for x in accesses]):
         refuse(
             "E444",
             f"{buffer.name} is accessed by vectors",
-            condition="accesses by index",
-            at=block,
-            nearest="write the program with loops, and vectorize them after this step",
+            "accesses by index",
+            block,
+            "write the program with loops, and vectorize them after this step",
         )
     return found
 
@@ -170,9 +162,9 @@ def transform_layout(
         refuse(
             "E444",
             f"the new layout of {found.name} has no shape: {problem.message}",
-            condition="a cell for each cell",
-            at=block,
-            nearest="a map whose indices begin at zero",
+            "a cell for each cell",
+            block,
+            "a map whose indices begin at zero",
         )
     try:
         if pad_value is None:
@@ -184,9 +176,9 @@ def transform_layout(
             refuse(
                 "E444",
                 f"cells of {found.name} have no places of their own, or the cells left over are not known: {problem.message}",
-                condition="a cell for each cell",
-                at=block,
-                nearest="a map such as lambda i, j: (i // 4, j, i % 4), in which every index takes part",
+                "a cell for each cell",
+                block,
+                "a map such as lambda i, j: (i // 4, j, i % 4), in which every index takes part",
             )
         state.assumptions.append(f"the layout keeps the cells of {found.name} apart")
     left_over = padding is not None and not is_int(padding[1], 0)
@@ -194,9 +186,9 @@ def transform_layout(
         refuse(
             "E444",
             f"the new layout of {found.name} has cells that nothing maps to: what the caller finds there is not said",
-            condition="a pad value",
-            at=block,
-            nearest="pad_value=0, or assume_injective_transform=True to leave them as they come",
+            "a pad value",
+            block,
+            "pad_value=0, or assume_injective_transform=True to leave them as they come",
         )
     sizes = analyzer_at(state, owner)
     made = with_fields(
@@ -226,7 +218,7 @@ class _Relocate(BlockTracker):
     """Accesses of a buffer go to their new places; indices are simplified with the domains of the iterators around them."""
 
     def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap) -> None:
-        rules = {BufferLoad: self._load, BufferStore: self._store, BufferRegion: self._region}
+        rules = {BufferLoad: self._access, BufferStore: self._access, BufferRegion: self._region}
         super().__init__(rules, {old: new, old.data: new.data})
         self.new, self.index_map = new, index_map
         self.ana = Analyzer()
@@ -244,10 +236,7 @@ class _Relocate(BlockTracker):
     def _moved(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         return tuple([self.ana.simplify(e) for e in self.index_map.map_indices(indices)])
 
-    def _load(self, node: BufferLoad) -> BufferLoad:
-        return with_fields(node, indices=self._moved(node.indices)) if node.buffer is self.new else node
-
-    def _store(self, node: BufferStore) -> BufferStore:
+    def _access(self, node: BufferLoad | BufferStore) -> BufferLoad | BufferStore:
         return with_fields(node, indices=self._moved(node.indices)) if node.buffer is self.new else node
 
     def _region(self, node: BufferRegion) -> BufferRegion:
@@ -267,8 +256,7 @@ class _Relocate(BlockTracker):
 def _padding(buffer: Buffer, padding: tuple[IndexMap, Expr], pad_value: Any, filled: bool) -> Stmt:
     """A block that stores the pad value into the cells that nothing maps to, or assumes that they hold it."""
     inverse, condition = padding
-    axes = [IterVar(Var(f"v{k}", v.ty), Range(const(0, dtype_of(n)), n), "S") for k, (v, n) in
-            enumerate(zip(inverse.initial_indices, buffer.shape))]  # fmt: skip
+    axes = axes_over("v", buffer.shape)
     loops = [Var(f"p{k}", axis.var.ty) for k, axis in enumerate(axes)]
     cell = tuple([axis.var for axis in axes])
     if isinstance(pad_value, IndexMap):
@@ -278,12 +266,12 @@ def _padding(buffer: Buffer, padding: tuple[IndexMap, Expr], pad_value: Any, fil
     region = (point(buffer, cell),)
     if filled:
         guard = substitute(condition, dict(zip(inverse.initial_indices, loops)))
-        block = Block(tuple(axes), (), region, (), (), {}, f"{buffer.name}_pad", BufferStore(buffer, value, cell))
+        block = Block(axes, (), region, (), (), {}, f"{buffer.name}_pad", BufferStore(buffer, value, cell))
     else:
         guard = const(True)
         here = substitute(condition, dict(zip(inverse.initial_indices, cell)))
         load = buffer_load(buffer, *cell)
-        block = Block(tuple(axes), region, (), (), (), {}, f"{buffer.name}_assumption", assumption(load, here, value))
+        block = Block(axes, region, (), (), (), {}, f"{buffer.name}_assumption", assumption(load, here, value))
     return nest([(v, n, "serial") for v, n in zip(loops, buffer.shape)], BlockRealize(tuple(loops), guard, block))
 
 
@@ -303,14 +291,11 @@ def set_axis_separator(state: ScheduleState, block: BlockRef, buffer: Any, axis_
         refuse(
             "E444",
             f"separators must rise from 0 to {found.ndim}, got {list(axis_separators)}",
-            condition="separators in order",
-            at=block,
-            nearest=f"{sorted({n for n in axis_separators if 0 <= n <= found.ndim})}",
+            "separators in order",
+            block,
+            f"{sorted({n for n in axis_separators if 0 <= n <= found.ndim})}",
         )
     made = with_fields(found, data=Var(found.data.name, found.data.ty), axis_separators=tuple(axis_separators))
-    tracker = BlockTracker(mapping={found: made, found.data: made.data})
-    with deep_recursion():
-        realize = tracker(owner.realize)
     if param is not None:
         set_parameter(state, block, param, found, made)
-    state.replace(owner, realize, tracker.blocks)
+    replace_buffer(state, owner, found, made)

@@ -46,8 +46,8 @@ def sample_compute_location(state: ScheduleState, block: BlockRef, decision: int
     location = decision if decision is not None else state.rng.choice(choices)
     if location not in choices:
         refuse("E428", f"the decision {location!r} is none of the legal locations {sorted(choices)} of block {block.name}",
-               condition="a valid decision", at=block,
-               nearest=f"decision={max(choices)}, or none to choose anew")  # fmt: skip
+               "a valid decision", block,
+               f"decision={max(choices)}, or none to choose anew")  # fmt: skip
     made = loops[location] if location >= 0 else Mark("root" if location == AT_ROOT else "inline")
     return Sampled(made, location)  # type: ignore[return-value]
 
@@ -94,7 +94,7 @@ def run_at_mark(state: ScheduleState, row: Row, arguments: dict[str, Any]) -> bo
         refuse(
             "E428",
             f"{row.name} takes a loop, the sampled location is {mark.word!r}",
-            condition="a loop",
+            "a loop",
             nearest="give it to compute_at or reverse_compute_at",
         )
     if mark.word == "inline":

@@ -26,8 +26,8 @@ def _set_kind(state: ScheduleState, loop: Sref, kind: str, thread: str | None = 
     stmt = loop.loop
     if stmt.thread is not None and thread is None:
         refuse(
-            "E421", f"loop {loop.name} is bound to {stmt.thread}", condition="not bound to a thread", at=loop,
-            nearest="bind it last, or choose another loop",
+            "E421", f"loop {loop.name} is bound to {stmt.thread}", "not bound to a thread", loop,
+            "bind it last, or choose another loop",
         )  # fmt: skip
     state.change(loop, kind=kind, thread=thread)
 
@@ -79,8 +79,8 @@ def _require_own_axis(state: ScheduleState, loop: Sref, axis: str) -> None:
             if item.is_block and _depends(item, outer) and _depends(item, inner):
                 refuse(
                     "E425", f"block {item.name} runs over loop {outer.name} and loop {inner.name}, which would be the same {axis}",
-                    condition="an axis for each loop", at=[outer, inner],
-                    nearest="fuse the two loops and bind the result, or bind one of them to another axis",
+                    "an axis for each loop", [outer, inner],
+                    "fuse the two loops and bind the result, or bind one of them to another axis",
                 )  # fmt: skip
 
 
@@ -110,8 +110,8 @@ def bind(state: ScheduleState, loop: LoopRef, thread_axis: str) -> None:
     """
     if not _THREAD.fullmatch(thread_axis):
         refuse(
-            "E425", f"there is no thread axis {thread_axis!r}", condition="known thread axis", at=loop,
-            nearest='use "blockIdx.x", "threadIdx.x" (or y, z) or "vthread"',
+            "E425", f"there is no thread axis {thread_axis!r}", "known thread axis", loop,
+            'use "blockIdx.x", "threadIdx.x" (or y, z) or "vthread"',
         )  # fmt: skip
     require_parallel(state, loop, thread_axis)
     _require_own_axis(state, loop, thread_axis)

@@ -44,9 +44,9 @@ def loop_partition(
         refuse(
             "E422",
             f"the extent of loop {loop.name} is not a constant",
-            condition="constant extent",
-            at=loop,
-            nearest="split divides a loop of any extent",
+            "constant extent",
+            loop,
+            "split divides a loop of any extent",
         )
     parts = _parts(loop, extent, factors)
     require_not_empty(state, loop, [loop, *loops_of(loop)])
@@ -92,25 +92,23 @@ def _parts(loop: Sref, extent: int, factors: list[int | None]) -> list[int]:
     missing = [k for k, f in enumerate(factors) if f is None]
     known = [f for f in factors if f is not None]
     if len(missing) > 1:
-        refuse(
-            "E422", "only one factor may be None", condition="one factor inferred", at=loop, nearest="e.g. [None, 4, 8]"
-        )
+        refuse("E422", "only one factor may be None", "one factor inferred", loop, "e.g. [None, 4, 8]")
     if not factors or any([not isinstance(f, int) or isinstance(f, bool) or f < 1 for f in known]):
         refuse(
             "E422",
             f"{factors} are no positive integers",
-            condition="positive factors",
-            at=loop,
-            nearest="e.g. [4, 8], the sizes of the parts",
+            "positive factors",
+            loop,
+            "e.g. [4, 8], the sizes of the parts",
         )
     rest = extent - sum(known)
     if rest < (1 if missing else 0):
         refuse(
             "E422",
             f"loop {loop.name} has {extent} iterations, the parts {sum(known)}",
-            condition="parts within the loop",
-            at=loop,
-            nearest=f"parts whose sizes add up to at most {extent}",
+            "parts within the loop",
+            loop,
+            f"parts whose sizes add up to at most {extent}",
         )
     if missing:
         return [rest if f is None else f for f in factors]
@@ -133,9 +131,9 @@ def merge(state: ScheduleState, *loops: LoopRef) -> LoopRef:
         refuse(
             "E423",
             "merge needs at least two different loops",
-            condition="two loops",
-            at=list(loops),
-            nearest="sch.merge(a, b), one loop of each nest",
+            "two loops",
+            list(loops),
+            "sch.merge(a, b), one loop of each nest",
         )
     chains = _chains(loops)
     for chain in chains:
@@ -146,9 +144,9 @@ def merge(state: ScheduleState, *loops: LoopRef) -> LoopRef:
     for level in zip(*chains):
         for other in level[1:]:
             if not ana.can_prove_equal(level[0].loop.extent, other.loop.extent):
-                refuse("E423", f"loops {level[0].name} and {other.name} have different extents", condition="same extents",
-                       at=[level[0], other],
-                       nearest="split them to equal extents first, or compute_at / reverse_compute_at")  # fmt: skip
+                refuse("E423", f"loops {level[0].name} and {other.name} have different extents", "same extents",
+                       [level[0], other],
+                       "split them to equal extents first, or compute_at / reverse_compute_at")  # fmt: skip
     parent = chains[0][0].parent
     assert parent is not None
     body = parent.block.body if parent.is_block else parent.loop.body
@@ -158,9 +156,9 @@ def merge(state: ScheduleState, *loops: LoopRef) -> LoopRef:
         refuse(
             "E423",
             "the nests do not follow each other directly",
-            condition="neighbours",
-            at=[c[0] for c in chains],
-            nearest="merge nests that stand directly after each other",
+            "neighbours",
+            [c[0] for c in chains],
+            "merge nests that stand directly after each other",
         )
     ordered = [chains[positions.index(position)] for position in sorted(positions)]
     made = [(Var(f"{s.loop.loop_var.name}_m", s.loop.loop_var.ty), s.loop.extent, "serial") for s in ordered[0]]
@@ -183,11 +181,7 @@ def _chains(loops: tuple[Sref, ...]) -> list[list[Sref]]:
     """For each loop the loops from below where the nests meet down to it."""
     if len({scope_of(s) for s in loops}) != 1:
         refuse(
-            "E423",
-            "the loops stand in different blocks",
-            condition="same scope",
-            at=list(loops),
-            nearest="take this step before blockize",
+            "E423", "the loops stand in different blocks", "same scope", list(loops), "take this step before blockize"
         )
     above = [set(s.above()) for s in loops]
     common = set.intersection(*above)
@@ -198,17 +192,17 @@ def _chains(loops: tuple[Sref, ...]) -> list[list[Sref]]:
             outer = chain[0].parent
             if outer.loop.body is not chain[0].node:
                 refuse("E423", f"loop {chain[0].name} is not the only statement inside loop {outer.name}",
-                       condition="only children in a chain", at=[outer, chain[0]],
-                       nearest=f"merge the loops outside of {chain[0].name}")  # fmt: skip
+                       "only children in a chain", [outer, chain[0]],
+                       f"merge the loops outside of {chain[0].name}")  # fmt: skip
             chain.insert(0, outer)
         chains.append(chain)
     if len({len(c) for c in chains}) != 1 or len({id(c[0].node) for c in chains}) != len(chains):
         refuse(
             "E423",
             "the loops are not equally deep below where their nests meet",
-            condition="same depth",
-            at=list(loops),
-            nearest="give the loop at the same depth of each nest",
+            "same depth",
+            list(loops),
+            "give the loop at the same depth of each nest",
         )
     return chains
 
@@ -226,25 +220,19 @@ def _require_order(state: ScheduleState, top: Sref) -> None:
             refuse(
                 "E415",
                 f"block {late[0].name} writes {late[1].name}, which block {block.name} reads",
-                condition="written once",
-                at=block,
-                nearest=f"cache_write of {late[0].name} gives it a buffer of its own",
+                "written once",
+                block,
+                f"cache_write of {late[0].name} gives it a buffer of its own",
             )
         for other in later:
             if not set(known.writes[block]).isdisjoint(known.writes[other]):
                 refuse(
                     "E415",
                     f"blocks {block.name} and {other.name} write the same buffer",
-                    condition="written once",
-                    at=[block, other],
-                    nearest=f"cache_write of {other.name} gives it a buffer of its own",
+                    "written once",
+                    [block, other],
+                    f"cache_write of {other.name} gives it a buffer of its own",
                 )
         fault = why_not_covered(state, block)
         if fault is not None:
-            refuse(
-                "E415",
-                fault.reason,
-                condition="region cover",
-                at=fault.block,
-                nearest="compute_at moves what is needed, cell by cell",
-            )
+            refuse("E415", fault.reason, "region cover", fault.block, "compute_at moves what is needed, cell by cell")

@@ -50,13 +50,7 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
     """
     if len(set(ordered_loops)) != len(ordered_loops):
         twice = next(s for s in ordered_loops if ordered_loops.count(s) > 1)
-        refuse(
-            "E424",
-            f"loop {twice.name} is named twice",
-            condition="no loop twice",
-            at=twice,
-            nearest="name each loop once",
-        )
+        refuse("E424", f"loop {twice.name} is named twice", "no loop twice", twice, "name each loop once")
     if len(ordered_loops) < 2:
         return
     chain = _chain(list(ordered_loops))
@@ -65,8 +59,8 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
         if outer.loop.body is not inner.node:
             refuse(
                 "E424", f"loop {inner.name} is not the only statement inside loop {outer.name}",
-                condition="only children in a chain", at=[outer, inner],
-                nearest=f"reorder the loops inside {inner.name}, or those outside of it",
+                "only children in a chain", [outer, inner],
+                f"reorder the loops inside {inner.name}, or those outside of it",
             )  # fmt: skip
     wanted = iter(ordered_loops)
     named = set(ordered_loops)
@@ -78,8 +72,8 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
             if late:
                 refuse(
                     "E424", f"the bounds of loop {sref.name} use {late[0].name}, which would be inside of it",
-                    condition="independent extents", at=sref,
-                    nearest=f"keep {late[0].name} outside of {sref.name}",
+                    "independent extents", sref,
+                    f"keep {late[0].name} outside of {sref.name}",
                 )  # fmt: skip
     require_blocks_only(bottom)
     _require_free_order(state, bottom)
@@ -90,8 +84,8 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
         for axis in block.block.iter_vars:
             if axis.kind not in ("S", "R"):
                 refuse("E414", f"iterator {axis.var.name} of block {block.name} is {axis.kind}",
-                       condition="spatial or reduction iterators", at=block,
-                       nearest="declare the iterator with T.axis.spatial or T.axis.reduce where that is what it is")  # fmt: skip
+                       "spatial or reduction iterators", block,
+                       "declare the iterator with T.axis.spatial or T.axis.reduce where that is what it is")  # fmt: skip
     _require_free_reductions(state, bottom, chain, order)
     body = bottom.loop.body
     for sref in reversed(order):
@@ -161,9 +155,9 @@ def _chain(loops: list[Sref]) -> list[Sref]:
     refuse(
         "E424",
         f"loop {next(iter(missing)).name} is in another nest than {deepest.name}",
-        condition="one chain",
-        at=loops,
-        nearest="reorder the loops of each nest by themselves",
+        "one chain",
+        loops,
+        "reorder the loops of each nest by themselves",
     )
 
 
@@ -176,9 +170,9 @@ def reorder_block_iter_var(state: ScheduleState, block: BlockRef, new_order: lis
         refuse(
             "E424",
             f"{new_order} is no permutation of the {count} iterators of {block.name}",
-            condition="a permutation",
-            at=block,
-            nearest=f"each of {', '.join([str(k) for k in range(count)])} once",
+            "a permutation",
+            block,
+            f"each of {', '.join([str(k) for k in range(count)])} once",
         )
     old = block.block
     new = with_fields(old, iter_vars=tuple([old.iter_vars[k] for k in new_order]))
@@ -194,9 +188,9 @@ def add_unit_loop(state: ScheduleState, block_or_loop: ItemRef) -> LoopRef:
         refuse(
             "E424",
             "nothing can stand around the root block",
-            condition="not the root block",
-            at=block_or_loop,
-            nearest="a loop or a block inside of it",
+            "not the root block",
+            block_or_loop,
+            "a loop or a block inside of it",
         )
     ty = node.loop_var.ty if type(node) is For else prim_type("int64")
     var = Var("u", ty)

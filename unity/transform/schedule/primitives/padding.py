@@ -31,7 +31,7 @@ from ..preconditions.distinct import require_distinct
 from ..preconditions.domains import nest_of
 from ..preconditions.first_step import conditions
 from ..preconditions.ownership import allocate
-from ..rewrites.rewriting import BlockTracker, analyzer_at, copied_nest, point
+from ..rewrites.rewriting import BlockTracker, analyzer_at, axes_over, copied_nest, loop_copies, point
 
 
 @primitive(
@@ -53,9 +53,9 @@ def decompose_padding(state: ScheduleState, block: BlockRef, loop: LoopRef) -> B
         refuse(
             "E446",
             f"loop {loop.name} does not hold block {block.name} alone",
-            condition="one block inside",
-            at=[loop, block],
-            nearest=f"a loop around {block.name} alone: take this step before compute_at",
+            "one block inside",
+            [loop, block],
+            f"a loop around {block.name} alone: take this step before compute_at",
         )
     require_blocks_only(loop)
     require_distinct(state, block, loop)
@@ -64,9 +64,8 @@ def decompose_padding(state: ScheduleState, block: BlockRef, loop: LoopRef) -> B
     with deep_recursion():
         first = _fill(block, inner, with_fields(store, value=fill))
         made, nest = _inside(state, block, inner, with_fields(store, value=value), condition)
-        func = block.func
         state.replace(loop, seq(first, nest), {block.block: made})
-    return state.sref(func, block_of(first))
+    return state.sref(loop.func, block_of(first))
 
 
 def _padding(block: Sref) -> tuple[BufferStore, Expr, Expr, Expr]:
@@ -84,17 +83,16 @@ def _padding(block: Sref) -> tuple[BufferStore, Expr, Expr, Expr]:
     refuse(
         "E446",
         f"block {block.name} does not store if_then_else(condition, value, constant)",
-        condition="padding with a constant",
-        at=block,
-        nearest="a block whose only statement stores T.if_then_else(condition, value, constant)",
+        "padding with a constant",
+        block,
+        "a block whose only statement stores T.if_then_else(condition, value, constant)",
     )
 
 
 def _fill(block: Sref, loops: Sequence[Sref], store: BufferStore) -> Stmt:
     """The padding in every cell, in copies of the loops."""
     old = block.block
-    copies = [(Var(s.loop.loop_var.name, s.loop.loop_var.ty), s.loop) for s in loops]
-    mapping: dict[Var, Expr] = {loop.loop_var: var for var, loop in copies}
+    copies, mapping = loop_copies([s.loop for s in loops], {s.loop.loop_var for s in loops})
     made = fresh_copy(Block(old.iter_vars, (), old.writes, (), (), {}, f"{old.name}_pad_const", store))
     realize = block.realize
     values = tuple([substitute(v, mapping) for v in realize.iter_values])
@@ -167,9 +165,9 @@ def pad_einsum(state: ScheduleState, block: BlockRef, padding: list[int]) -> Non
         refuse(
             "E447",
             f"{len(axes)} positive numbers are wanted, got {list(padding)}",
-            condition="positive padding",
-            at=block,
-            nearest=f"{[1] * len(axes)} pads nothing",
+            "positive padding",
+            block,
+            f"{[1] * len(axes)} pads nothing",
         )
     extents = _extents(state, block)
     wide = {axis.var: -(-n // p) * p for axis, n, p in zip(axes, extents, padding)}
@@ -194,27 +192,21 @@ def _extents(state: ScheduleState, block: Sref) -> list[int]:
             refuse(
                 "E447",
                 f"iterator {axis.var.name} of block {block.name} is not bound to a loop of its own of constant extent",
-                condition="trivial binding",
-                at=block,
-                nearest="pad before splitting",
+                "trivial binding",
+                block,
+                "pad before splitting",
             )
         found.append(extent)
     if len(set(values)) < len(values) or not is_int(block.realize.predicate, 1):
         refuse(
             "E447",
             f"block {block.name} runs under a condition, or two iterators share a loop",
-            condition="trivial binding",
-            at=block,
-            nearest="pad before splitting",
+            "trivial binding",
+            block,
+            "pad before splitting",
         )
     if not loops or len(state.blocks_below(loops[0])) != 1:
-        refuse(
-            "E447",
-            f"block {block.name} shares its loops",
-            condition="trivial binding",
-            at=block,
-            nearest="pad before compute_at",
-        )
+        refuse("E447", f"block {block.name} shares its loops", "trivial binding", block, "pad before compute_at")
     require_blocks_only(loops[0])
     return found
 
@@ -229,25 +221,29 @@ def _einsum(block: Sref, changed: set[Var]) -> tuple[BufferStore, list[BufferLoa
     ):
         term = reduction_operand(store) if summed else store.value
         factors = _factors(term) if term is not None else None
-        stores = [store, init] if type(init) is BufferStore else [store]
-        plain = factors is not None and [f for f in _accesses(factors, *stores) if not _by_iterators(f, axes)] == []
+        accesses: list[BufferLoad | BufferStore] = [
+            *(factors or ()),
+            store,
+            *([init] if type(init) is BufferStore else ()),
+        ]
+        plain = factors is not None and all([_by_iterators(access, axes) for access in accesses])
         if factors and plain:
             for var in changed:
                 if axes[var] == "R" and any([var not in f.indices for f in factors]):
                     refuse(
                         "E447",
                         f"an operand of {block.name} does not depend on {var.name}: zeros would meet its infinities",
-                        condition="an einsum",
-                        at=block,
-                        nearest=f"1 in the place of {var.name}",
+                        "an einsum",
+                        block,
+                        f"1 in the place of {var.name}",
                     )
             return store, factors
     refuse(
         "E447",
         f"block {block.name} is no product, or sum of products, of elements selected by iterators",
-        condition="an einsum",
-        at=block,
-        nearest="C[i, j] = C[i, j] + A[i, k] * B[k, j], each index an iterator",
+        "an einsum",
+        block,
+        "C[i, j] = C[i, j] + A[i, k] * B[k, j], each index an iterator",
     )
 
 
@@ -260,10 +256,6 @@ def _factors(expr: Expr) -> list[BufferLoad] | None:
         return None
     a, b = _factors(expr.a), _factors(expr.b)
     return None if a is None or b is None else a + b
-
-
-def _accesses(loads: list[BufferLoad], *stores: BufferStore) -> list[BufferLoad | BufferStore]:
-    return [*loads, *stores]
 
 
 def _by_iterators(access: BufferLoad | BufferStore, axes: dict[Var, str]) -> bool:
@@ -284,12 +276,13 @@ def _pad(
     before: list[Stmt] = []
     after: list[Stmt] = []
     table: dict[Buffer, Buffer] = {}
-    for access in _accesses(loads, store):
+    accesses: list[BufferLoad | BufferStore] = [*loads, store]
+    for access in accesses:
         if access.buffer in table or changed.isdisjoint(access.indices):
             continue
         table[access.buffer] = made = _padded(access, wide)
         sizes = access.buffer.shape if access is store else made.shape
-        axes = [IterVar(Var(f"v{k}", n.ty), Range(const(0, dtype_of(n)), n), "S") for k, n in enumerate(sizes)]
+        axes = axes_over("v", sizes)
         cell = tuple([axis.var for axis in axes])
         source, target = (made, access.buffer) if access is store else (access.buffer, made)
         value: Expr = buffer_load(source, *cell)
@@ -297,7 +290,7 @@ def _pad(
             inside = [lt(v, n) for v, n, m in zip(cell, source.shape, made.shape) if not ana.can_prove_equal(n, m)]
             value = if_then_else(reduce(logical_and, inside), value, const(0, source.dtype))
         copy = Block(
-            tuple(axes),
+            axes,
             (point(source, cell),),
             (point(target, cell),),
             (),
@@ -307,9 +300,7 @@ def _pad(
             BufferStore(target, value, cell),
         )
         (after if access is store else before).append(nest_of(axes, copy, {}, ana, preserve_unit_loops=True)[0])
-    renamed: dict[Any, Any] = {old.data: new.data for old, new in table.items()}
-    renamed.update(table)
-    tracker = _Wider(wide, block, renamed)
+    tracker = _Wider(wide, block, {**{old.data: new.data for old, new in table.items()}, **table})
     stmt = tracker(top.loop)
     allocate(state, scope_of(top), table.values(), [old.data for old in table])
     state.replace(top, seq(*before, stmt, *after), tracker.blocks)

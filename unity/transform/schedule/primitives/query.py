@@ -13,7 +13,7 @@ from ..preconditions.dependence import block_scope
 def _find(state: ScheduleState, name: str, func_name: str | None) -> Sref:
     if func_name is None:
         refuse(
-            "E407", f"which function has the block {name!r}? The module has several", condition="known function",
+            "E407", f"which function has the block {name!r}? The module has several", "known function",
             nearest="pass func_name=, or call work_on first",
         )  # fmt: skip
     root = state.root(func_name)
@@ -24,14 +24,9 @@ def _find(state: ScheduleState, name: str, func_name: str | None) -> Sref:
         return root
     if not found:
         known = ", ".join([s.name for s in state.index[func_name].values() if s.is_block and s is not root]) or "none"
-        refuse(
-            "E407",
-            f"{func_name} has no block {name!r}",
-            condition="the block exists",
-            nearest=f"its blocks are: {known}",
-        )
-    refuse("E407", f"{func_name} has {len(found)} blocks named {name!r}", condition="unique name", at=found,
-           nearest="walk from the outside: get_child_blocks(root) gives them one by one")  # fmt: skip
+        refuse("E407", f"{func_name} has no block {name!r}", "the block exists", nearest=f"its blocks are: {known}")
+    refuse("E407", f"{func_name} has {len(found)} blocks named {name!r}", "unique name", found,
+           "walk from the outside: get_child_blocks(root) gives them one by one")  # fmt: skip
 
 
 @primitive(kind=QUERY, checks=("the block exists", "unique name"), example='block = sch.get_block("C")')
@@ -73,10 +68,7 @@ def get_consumers(state: ScheduleState, block: BlockRef) -> list[BlockRef]:
 @primitive(kind=QUERY, example='(d,) = sch.get_output_blocks(sch.get_block("root"))')
 def get_output_blocks(state: ScheduleState, scope_block: BlockRef) -> list[BlockRef]:
     """Return the blocks inside a scope that write buffers allocated outside it, in program order."""
-    local = set(scope_block.block.alloc_buffers)
-    blocks = state.blocks_below(scope_block)
-    scope = block_scope(state, blocks[0]) if blocks else None
-    return [b for b in blocks if scope is not None and any([buffer not in local for buffer in scope.writes[b]])]
+    return [block for block in state.blocks_below(scope_block) if block_scope(state, block).is_output(block)]
 
 
 @primitive(kind=STEP, rewrite="nothing: a mark in the trace")

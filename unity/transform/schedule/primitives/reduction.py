@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ....ir.analysis import block_regions
 from ....ir.buffer import BufferRegion
-from ....ir.expr import Var
 from ....ir.node import replace as with_fields
-from ....ir.stmt import AllocBuffer, Block, BlockRealize, For, Stmt, seq
+from ....ir.stmt import AllocBuffer, Block, BlockRealize, Stmt, seq
 from ....ir.types import Expr
 from ....ir.walk import collect, free_vars, fresh_copy, substitute
 from ..core.refuse import refuse
@@ -17,7 +16,7 @@ from ..preconditions.conditions import require_no_repetition, require_reduction,
 from ..preconditions.dependence import block_scope
 from ..preconditions.distinct import require_distinct
 from ..preconditions.first_step import init_predicate
-from ..rewrites.rewriting import analyzer_at, copied_nest
+from ..rewrites.rewriting import analyzer_at, copied_nest, loop_copies
 
 
 @primitive(
@@ -45,9 +44,9 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
         refuse(
             "E427",
             f"loop {loop.name} is not around block {block.name}",
-            condition="loop around the block",
-            at=[loop, block],
-            nearest=f"one of its own loops: {', '.join([s.name for s in loops]) or 'it has none'}",
+            "loop around the block",
+            [loop, block],
+            f"one of its own loops: {', '.join([s.name for s in loops]) or 'it has none'}",
         )
     old, realize = block.block, block.realize
     depth = loops.index(loop)
@@ -57,16 +56,16 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
         if any([outer.loop.loop_var in free_vars(v) for v in reducing]):
             refuse(
                 "E427", f"loop {outer.name} drives a reduction iterator and is outside of {loop.name}",
-                condition="above all reduction loops", at=[outer, loop],
-                nearest=f"sch.decompose_reduction({block.name}, {outer.name}), or reorder the reduction loops inside",
+                "above all reduction loops", [outer, loop],
+                f"sch.decompose_reduction({block.name}, {outer.name}), or reorder the reduction loops inside",
             )  # fmt: skip
     require_no_repetition(block, loops[depth:])
     _require_unread(state, block, loop)
     own = {s.buffer for s in collect(loop.loop, AllocBuffer)}
     if not own.isdisjoint(block_scope(state, block).writes[block]):
         refuse(
-            "E427", f"what {block.name} writes is allocated inside loop {loop.name}", condition="allocated outside of the loop",
-            at=[loop, block], nearest="give a loop inside of the allocation, or take this step before parallel",
+            "E427", f"what {block.name} writes is allocated inside loop {loop.name}", "allocated outside of the loop",
+            [loop, block], "give a loop inside of the allocation, or take this step before parallel",
         )  # fmt: skip
     if any([loop.loop.loop_var in free_vars(v) for loop in loops[depth:] for v in spatial]):
         require_distinct(state, block, loop)
@@ -85,8 +84,8 @@ def _require_unread(state: ScheduleState, block: Sref, loop: Sref) -> None:
         if other in inside and not set(scope.writes[block]).isdisjoint(scope.reads[other]):
             refuse(
                 "E427", f"block {other.name} reads what {block.name} writes, earlier inside loop {loop.name}",
-                condition="not read before", at=[loop, other],
-                nearest=f"a loop inside of {loop.name}, or reverse_compute_at of {other.name}",
+                "not read before", [loop, other],
+                f"a loop inside of {loop.name}, or reverse_compute_at of {other.name}",
             )  # fmt: skip
 
 
@@ -95,15 +94,7 @@ def _init_nest(state: ScheduleState, block: Sref, loops: list[Sref], spatial: li
     old, realize = block.block, block.realize
     used = {v for e in spatial for v in free_vars(e)}
     mixed = {v for e in reducing for v in free_vars(e)}
-    mapping: dict[Var, Expr] = {}
-    copies: list[tuple[Var, For]] = []
-    for sref in loops:
-        var = sref.loop.loop_var
-        if var in used:
-            copies.append((Var(f"{var.name}_init", var.ty), sref.loop))
-            mapping[var] = copies[-1][0]
-        else:
-            mapping[var] = sref.loop.min
+    copies, mapping = loop_copies([sref.loop for sref in loops], used, "_init")
     gone = [sref.loop for sref in loops if sref.loop.loop_var not in used]
     predicate = init_predicate(analyzer_at(state, loops[0], inside=False), realize.predicate, mapping, gone)
     axes = tuple([axis for axis in old.iter_vars if axis.kind != "R"])

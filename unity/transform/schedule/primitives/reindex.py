@@ -15,14 +15,13 @@ from ....ir.analysis import block_regions
 from ....ir.buffer import Buffer, BufferRegion
 from ....ir.build import buffer_load, const, dtype_of, ge, is_int, lt
 from ....ir.expr import Var
-from ....ir.node import Node, replace as with_fields
+from ....ir.node import replace as with_fields
 from ....ir.scalar import BufferLoad, IterVar
-from ....ir.stmt import Block, BlockRealize, BufferStore, Stmt
+from ....ir.stmt import Block, BufferStore, Stmt
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, free_vars, substitute
 from ....support.errors import UnityError
-from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, Sref
@@ -32,7 +31,7 @@ from ..preconditions.coverage import covers, relaxed_region, why_not_covered
 from ..preconditions.dependence import block_scope, regions
 from ..preconditions.domains import nest_of
 from ..rewrites.index_maps import no_less_than_zero
-from ..rewrites.rewriting import BlockTracker, analyzer_at, point
+from ..rewrites.rewriting import analyzer_at, point, replace_buffer
 from .block_layout import iterator_map
 from .cache import (
     cache_buffer,
@@ -101,14 +100,14 @@ def reindex(state: ScheduleState, block: BlockRef, buffer: Any) -> BlockRef:
         kind = "write" if isinstance(which, str) and which in [w.buffer.name for w in writes] else "read"
     found = written_buffer(state, block, which) if kind == "write" else read_buffer(state, block, which)
     axes = block.block.iter_vars
-    inside = _access(block, found)[0]
+    inside = _access(block, found)
     used = {v for index in inside for v in free_vars(index)}
     own = [axis.var for axis in axes if axis.var in used and not is_int(axis.domain.extent, 1)]
     identity = IndexMap(tuple([axis.var for axis in axes]), tuple(own) or (const(0),))
     return (_write if kind == "write" else _read)(state, block, found, found.scope, identity, "reindex")
 
 
-def _access(block: Sref, buffer: Buffer) -> tuple[tuple[Expr, ...], list[Node]]:
+def _access(block: Sref, buffer: Buffer) -> tuple[Expr, ...]:
     """The one index tuple at which a block touches a buffer. Refuses E438 where there are several, or a region."""
     found: list[Any] = [x for x in collect(block.block, (BufferLoad, BufferStore)) if x.buffer is buffer]
     whole = [r for r in (*(block.block.reads or ()), *(block.block.writes or ())) if r.buffer is buffer]
@@ -117,11 +116,12 @@ def _access(block: Sref, buffer: Buffer) -> tuple[tuple[Expr, ...], list[Node]]:
         refuse(
             "E438",
             f"block {block.name} does not access {buffer.name} at one place",
-            condition="one access",
-            at=[block, *found],
-            nearest="cache_read and cache_write copy a buffer that is accessed at several places",
+            "one access",
+            [block, *found],
+            "cache_read and cache_write copy a buffer that is accessed at several places",
         )
-    return found[0].indices, found
+    indices: tuple[Expr, ...] = found[0].indices
+    return indices
 
 
 def _plan(
@@ -130,7 +130,7 @@ def _plan(
     """(indices in the buffer, indices in the copy, iterators that select them, shape of the copy)."""
     axes = block.block.iter_vars
     require_regular(state, block)
-    indices, _ = _access(block, buffer)
+    indices = _access(block, buffer)
     inside = index_map.map_indices([axis.var for axis in axes])
     used = {v for index in (*indices, *inside) for v in free_vars(index)}
     own = [axis for axis in axes if axis.var in used]
@@ -142,30 +142,26 @@ def _plan(
             refuse(
                 "E438",
                 f"iterator {axis.var.name} does not begin at zero",
-                condition="one cell for each iteration",
-                at=block,
-                nearest="cache_read or cache_write",
+                "one cell for each iteration",
+                block,
+                "cache_read or cache_write",
             )
         extents.append(axis.domain.extent)
     for index, dim in zip(indices, buffer.shape):
         if not ana.can_prove(ge(index, const(0, dtype_of(index)))) or not ana.can_prove(lt(index, dim)):
             refuse("E438", f"block {block.name} may reach outside of {buffer.name} where a condition keeps it from reading",
-                   condition="accesses inside the buffer", at=block,
-                   nearest="decompose_padding first, or cache_read")  # fmt: skip
+                   "accesses inside the buffer", block,
+                   "decompose_padding first, or cache_read")  # fmt: skip
     restricted = IndexMap(tuple([axis.var for axis in own]), inside)
     try:
         restricted.require_injective([axis.domain.extent for axis in own])
         shape = index_map.map_shape(extents)
     except UnityError as problem:
         refuse("E438", f"the map gives the iterations of block {block.name} no cells of their own in a copy: {problem.message}",
-               condition="one cell for each iteration", at=block,
-               nearest="a map in which every iterator that selects an element takes part, and that begins at zero")  # fmt: skip
-    return (
-        indices,
-        inside,
-        own,
-        tuple([no_less_than_zero(n, analyzer_at(state, state.root(block.func))) for n in shape]),
-    )
+               "one cell for each iteration", block,
+               "a map in which every iterator that selects an element takes part, and that begins at zero")  # fmt: skip
+    sizes = analyzer_at(state, state.root(block.func))
+    return indices, inside, own, tuple([no_less_than_zero(n, sizes) for n in shape])
 
 
 def _copy(
@@ -190,28 +186,21 @@ def _copy(
 def _use(state: ScheduleState, block: Sref, old: Buffer, new: Buffer, inside: tuple[Expr, ...]) -> None:
     """Let a block use the copy at its own indices."""
 
-    def load(node: BufferLoad) -> Any:
-        return BufferLoad(new, inside, node.ty) if node.buffer is old else node
-
-    def store(node: BufferStore) -> Any:
-        return BufferStore(new, node.value, inside, node.predicate, node.span) if node.buffer is old else node
+    def access(node: BufferLoad | BufferStore) -> Any:
+        return with_fields(node, indices=inside) if node.buffer is new else node
 
     def region(node: BufferRegion) -> Any:
-        return point(new, inside) if node.buffer is old else node
+        return point(new, inside) if node.buffer is new else node
 
-    tracker = BlockTracker({BufferLoad: load, BufferStore: store, BufferRegion: region})
-    with deep_recursion():
-        made = tracker(block.realize)
-    assert isinstance(made, BlockRealize)
-    state.replace(block, made, tracker.blocks)
+    replace_buffer(state, block, old, new, {BufferLoad: access, BufferStore: access, BufferRegion: region})
 
 
 def _covered(state: ScheduleState, copy: Sref) -> Sref:
     """The copying block, if all it copies was written before. Refuses E438 otherwise: it copies the iterators' whole domains."""
     fault = why_not_covered(state, copy)
     if fault is not None:
-        refuse("E438", f"the copy would read cells that are not written yet: {fault.reason}", condition="region cover", at=copy,
-               nearest="reindex before the blocks are moved under one loop")  # fmt: skip
+        refuse("E438", f"the copy would read cells that are not written yet: {fault.reason}", "region cover", copy,
+               "reindex before the blocks are moved under one loop")  # fmt: skip
     return copy
 
 
@@ -226,9 +215,9 @@ def _declared(state: ScheduleState, copy: Sref, scope: Sref, buffer: Buffer) -> 
         refuse(
             "E438",
             f"the copy takes {buffer.name} for all values of the iterators, block {scope.name} declares to read less of it",
-            condition="accesses inside the buffer",
-            at=[scope, copy],
-            nearest="reindex before blockize, or use cache_read",
+            "accesses inside the buffer",
+            [scope, copy],
+            "reindex before blockize, or use cache_read",
         )
 
 
@@ -262,9 +251,9 @@ def _write(
         refuse(
             "E438",
             f"a reduction iterator of {block.name} selects a cell of the copy",
-            condition="spatial access",
-            at=block,
-            nearest="a map of spatial iterators alone",
+            "spatial access",
+            block,
+            "a map of spatial iterators alone",
         )
     copy = cache_buffer(state, block, buffer, storage_scope, shape, suffix.replace(".", "_"))
     made = _copy(state, at, own, BufferLoad(copy, inside, prim_type(buffer.dtype)), (buffer, indices), copy.name)

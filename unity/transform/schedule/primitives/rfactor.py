@@ -17,7 +17,7 @@ from ....ir.build import buffer_load, const, eq, is_int, logical_and
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import Add, And, IterVar, Mul, Or
-from ....ir.stmt import Bind, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
+from ....ir.stmt import Bind, Block, BlockRealize, BufferStore, SeqStmt, Stmt, seq
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, prim_type
 from ....ir.walk import free_vars, fresh_copy, substitute
@@ -34,7 +34,7 @@ from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
 from ..preconditions.first_step import conditions
 from ..preconditions.ownership import allocate
-from ..rewrites.rewriting import analyzer_at, copied_nest, loop_range, point
+from ..rewrites.rewriting import analyzer_at, copied_nest, loop_copies, loop_range, point
 
 NEUTRAL: dict[type, int] = {Add: 0, Mul: 1, And: True, Or: False}
 """Neutral elements of reducers; min and max start where the reduction does."""
@@ -78,19 +78,15 @@ class _Plan:
     axis: int = 0
 
 
-def _refuse(text: str, condition: str, at: Sref | list[Sref], nearest: str | None = None) -> None:
-    refuse("E443", text, condition=condition, at=at, nearest=nearest)
-
-
 def _only_block(state: ScheduleState, loop: Sref) -> Sref:
     blocks = state.blocks_below(loop)
     if len(blocks) != 1:
         refuse(
             "E443",
             f"loop {loop.name} holds {len(blocks)} blocks",
-            condition="one block inside",
-            at=loop,
-            nearest="decompose_reduction or fission separates them",
+            "one block inside",
+            loop,
+            "decompose_reduction or fission separates them",
         )
     require_blocks_only(loop)
     return blocks[0]
@@ -100,14 +96,18 @@ def _plan(state: ScheduleState, block: Sref, loop: Sref, factor_axis: int) -> _P
     old, realize = block.block, block.realize
     reason = why_not_update(state, block, dominant=False)
     if reason is not None or not any([axis.kind == "R" for axis in old.iter_vars]):
-        _refuse(
-            f"{block.name} is no reduction block: {reason or 'it has no reduction iterator'}", "reduction block", block
+        refuse(
+            "E443",
+            f"{block.name} is no reduction block: {reason or 'it has no reduction iterator'}",
+            "reduction block",
+            block,
         )
     by_kind: dict[str, set[Var]] = {"S": set(), "R": set()}
     for axis, value in zip(old.iter_vars, realize.iter_values):
         by_kind[axis.kind].update(free_vars(value))
     if loop.loop.loop_var not in by_kind["R"] or loop.loop.loop_var in by_kind["S"]:
-        _refuse(
+        refuse(
+            "E443",
             f"loop {loop.name} does not drive reduction iterators of block {block.name} alone",
             "a reduction loop",
             [loop, block],
@@ -118,24 +118,28 @@ def _plan(state: ScheduleState, block: Sref, loop: Sref, factor_axis: int) -> _P
         used = [kind for kind, names in by_kind.items() if var in names]
         if len(used) > 1 or (not used and not is_int(other.loop.extent, 1)):
             what = "drives spatial and reduction iterators" if used else "drives no iterator: values would count twice"
-            _refuse(f"loop {other.name} {what}", "a reduction loop", [other, block])
+            refuse("E443", f"loop {other.name} {what}", "a reduction loop", [other, block])
     bent = triangular(loops_of(block))
     if bent is not None:
         text = f"the bounds of loop {bent.name} use another loop"
-        _refuse(text, "a reduction loop", [bent, block], "a nest over a box, with the condition in the block")
-    if not is_int(loop.loop.min, 0) or loop.loop.step is not None:
-        _refuse(
+        refuse("E443", text, "a reduction loop", [bent, block], "a nest over a box, with the condition in the block")
+    if not loop.loop.counts_up:
+        refuse(
+            "E443",
             f"loop {loop.name} does not run from zero in steps of one",
             "a reduction loop",
             loop,
             "split wants such a loop too: write the bounds into the block",
         )
     if loop.loop.thread is not None:
-        _refuse(f"loop {loop.name} is bound to {loop.loop.thread}", "a reduction loop", loop, "rfactor before bind")
+        refuse(
+            "E443", f"loop {loop.name} is bound to {loop.loop.thread}", "a reduction loop", loop, "rfactor before bind"
+        )
     plan = _reducer(block)
     ndim = plan.stores[0].buffer.ndim
     if not -ndim - 1 <= factor_axis <= ndim:
-        _refuse(
+        refuse(
+            "E443",
             f"{plan.stores[0].buffer.name} has {ndim} axes, the new one cannot be at {factor_axis}",
             "axis in range",
             block,
@@ -155,27 +159,27 @@ def _reducer(block: Sref) -> _Plan:
         refuse(
             "E443",
             f"block {block.name} is more than one store",
-            condition="known reducer",
-            at=block,
-            nearest="a block for each store; an argmax stores T.Select(old >= new, its old, its new) for each result",
+            "known reducer",
+            block,
+            "a block for each store; an argmax stores T.Select(old >= new, its old, its new) for each result",
         )
     node = store.value
     if type(node) not in REDUCERS:
         refuse(
             "E443",
             f"{type(node).__name__} is none of the reducers sum, product, min, max, and, or",
-            condition="known reducer",
-            at=block,
-            nearest="a block of the form C[i] = C[i] + value, or with *, T.min, T.max, and, or",
+            "known reducer",
+            block,
+            "a block of the form C[i] = C[i] + value, or with *, T.min, T.max, and, or",
         )
     value = reduction_operand(store)
     if value is None:
         refuse(
             "E443",
             f"block {block.name} does not combine {store.buffer.name} with a value that does not read it",
-            condition="known reducer",
-            at=block,
-            nearest="a block of the form C[i] = C[i] + value, where value does not read C",
+            "known reducer",
+            block,
+            "a block of the form C[i] = C[i] + value, where value does not read C",
         )
     neutral: Expr | None = None
     dtype: DataType = store.buffer.dtype
@@ -187,17 +191,17 @@ def _reducer(block: Sref) -> _Plan:
         refuse(
             "E443",
             f"the initial value of the {type(node).__name__.lower()} in {block.name} is not in its block",
-            condition="known reducer",
-            at=block,
-            nearest="rfactor before decompose_reduction",
+            "known reducer",
+            block,
+            "rfactor before decompose_reduction",
         )
     if init is not None and (type(init) is not BufferStore or init.buffer is not store.buffer):
         refuse(
             "E443",
             f"the initialisation of {block.name} is more than one store",
-            condition="known reducer",
-            at=block,
-            nearest="one store in T.init()",
+            "known reducer",
+            block,
+            "one store in T.init()",
         )
     return _Plan((store,), (value,), (neutral,), lambda cells, news: [with_fields(node, a=cells[0], b=news[0])])
 
@@ -210,9 +214,9 @@ def _choice(block: Sref, choice: Chosen) -> _Plan:
         refuse(
             "E443",
             f"the initialisation of {block.name} is not one store of each result",
-            condition="known reducer",
-            at=block,
-            nearest="rfactor before decompose_reduction",
+            "known reducer",
+            block,
+            "rfactor before decompose_reduction",
         )
     neutral = tuple([begins[store.buffer] for store in choice.stores])
     same = [structural_equal(store.indices, choice.stores[0].indices) for store in choice.stores]
@@ -220,9 +224,9 @@ def _choice(block: Sref, choice: Chosen) -> _Plan:
         refuse(
             "E443",
             f"the results of {block.name} lie at different indices",
-            condition="known reducer",
-            at=block,
-            nearest="the same indices for each result, and constants to begin with",
+            "known reducer",
+            block,
+            "the same indices for each result, and constants to begin with",
         )
     return _Plan(choice.stores, choice.values, neutral, choice.combine)
 
@@ -301,9 +305,9 @@ def _require_first(block: Sref, loop: Sref, made: dict[Var, Var], ana: Analyzer)
             refuse(
                 "E443",
                 f"a partial result for {loop.name} is never initialised: {axis.var.name} begins at {substitute(value, reducing)}",
-                condition="first step at the beginning of the domain",
-                at=[block, loop],
-                nearest="rfactor before loop_partition",
+                "first step at the beginning of the domain",
+                [block, loop],
+                "rfactor before loop_partition",
             )
     for part in conditions(block.realize.predicate):
         on = set(free_vars(part))
@@ -311,9 +315,9 @@ def _require_first(block: Sref, loop: Sref, made: dict[Var, Var], ana: Analyzer)
             refuse(
                 "E443",
                 f"a partial result for {loop.name} may meet no value: the condition {part}",
-                condition="first step unconditional",
-                at=[block, loop],
-                nearest="split by a factor that divides the extent",
+                "first step unconditional",
+                [block, loop],
+                "split by a factor that divides the extent",
             )
 
 
@@ -327,7 +331,8 @@ def _rewrite(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan, merge_l
         top -= 1
     for outer in loops[:top]:
         if outer.loop.loop_var in reducing:
-            _refuse(
+            refuse(
+                "E443",
                 f"loop {outer.name} drives a reduction iterator and holds other blocks",
                 "one block inside",
                 [outer, block],
@@ -349,13 +354,8 @@ def _final(
 ) -> Stmt:  # fmt: skip
     """The reduction over the partial results, in copies of the spatial loops."""
     old, realize = block.block, block.realize
-    fresh: dict[Var, Expr] = {}
-    copies: list[tuple[Var, For]] = []
-    for item in inside:
-        var = item.loop.loop_var
-        if item is loop or var not in reducing:
-            copies.append((Var(var.name, var.ty), item.loop))
-            fresh[var] = copies[-1][0]
+    kept = [item.loop for item in inside if item is loop or item.loop.loop_var not in reducing]
+    copies, fresh = loop_copies(kept, {item.loop_var for item in kept})
     factor = Var(f"v{loop.name}", loop.loop.loop_var.ty)
     spatial = [
         (axis, substitute(value, fresh)) for axis, value in zip(old.iter_vars, realize.iter_values) if axis.kind == "S"

@@ -27,21 +27,21 @@ def sample_categorical(
         refuse(
             "E428",
             f"{len(candidates)} candidates, {len(probs)} probabilities",
-            condition="a probability for each candidate",
+            "a probability for each candidate",
             nearest=f"{len(candidates)} probabilities",
         )
     if any([not isinstance(c, int) for c in candidates]):
         refuse(
             "E428",
             "candidates must be integers",
-            condition="integer candidates",
+            "integer candidates",
             nearest="integers: sample the place of another value, and look it up",
         )
     if any([not isinstance(p, (int, float)) or p < 0 for p in probs]) or sum(probs) <= 0:
         refuse(
             "E428",
             f"{probs} are no probabilities",
-            condition="a probability for each candidate",
+            "a probability for each candidate",
             nearest="numbers from 0 to 1 that add up to 1",
         )
     index = decision
@@ -51,7 +51,7 @@ def sample_categorical(
         refuse(
             "E428",
             f"the decision {index!r} is no index of {len(candidates)} candidates",
-            condition="a valid decision",
+            "a valid decision",
             nearest=f"decision is an index, from 0 to {len(candidates) - 1}",
         )
     return Sampled(candidates[index], index)  # type: ignore[return-value]
@@ -92,8 +92,8 @@ def draw_tiling(rng: random.Random, extent: int, parts: int, limit: int) -> list
 def _extent(loop: LoopRef) -> int:
     extent = int_value(loop.loop.extent)
     if extent is None or extent < 1:
-        refuse("E428", f"the extent of loop {loop.name} is not a positive constant", condition="constant extent", at=loop,
-               nearest="split with a factor of None")  # fmt: skip
+        refuse("E428", f"the extent of loop {loop.name} is not a positive constant", "constant extent", loop,
+               "split with a factor of None")  # fmt: skip
     return extent
 
 
@@ -108,17 +108,17 @@ def _decided(loop: LoopRef, extent: int, n: int, decision: Any) -> list[int]:
         refuse(
             "E428",
             f"the decision {decision!r} is no tiling into {n}",
-            condition="a valid decision",
-            at=loop,
-            nearest=f"{n} positive integers whose product is the extent of the loop",
+            "a valid decision",
+            loop,
+            f"{n} positive integers whose product is the extent of the loop",
         )
     inner = 1
     for factor in decision[1:]:
         inner *= factor
     if extent % inner:
         refuse("E428", f"the decision {list(decision)} does not divide the extent {extent} of loop {loop.name}",
-               condition="a valid decision", at=loop,
-               nearest="sample anew, or give factors that multiply to the extent")  # fmt: skip
+               "a valid decision", loop,
+               "sample anew, or give factors that multiply to the extent")  # fmt: skip
     return [extent // inner, *decision[1:]]
 
 
@@ -137,9 +137,9 @@ def sample_perfect_tile(
         refuse(
             "E428",
             f"no tiling into {n} with innermost factor {max_innermost_factor}",
-            condition="a valid tiling",
-            at=loop,
-            nearest="n of at least 1, and a limit of at least 1, or -1 for none",
+            "a valid tiling",
+            loop,
+            "n of at least 1, and a limit of at least 1, or -1 for none",
         )
     if decision is not None:
         factors = _decided(loop, extent, n, decision)
@@ -147,8 +147,8 @@ def sample_perfect_tile(
         limit = max(max_innermost_factor, 0)
         if not _tilings(extent, n, limit):
             refuse("E428", f"loop {loop.name} of {extent} has no tiling into {n} with innermost factor {max_innermost_factor}",
-                   condition="innermost factor within its limit", at=loop,
-                   nearest="max_innermost_factor=-1 sets no limit")  # fmt: skip
+                   "innermost factor within its limit", loop,
+                   "max_innermost_factor=-1 sets no limit")  # fmt: skip
         factors = draw_tiling(state.rng, extent, n, limit)
     return Sampled(factors, factors)  # type: ignore[return-value]
 
@@ -174,9 +174,9 @@ def sample_partitioned_tile(
         refuse(
             "E428",
             f"no partition at {partition_pos} of {n} parts by {innerpart_factor}",
-            condition="partition in range",
-            at=loop,
-            nearest=f"a partition_pos from 0 to {n - 1}, and a positive innerpart_factor",
+            "partition in range",
+            loop,
+            f"a partition_pos from 0 to {n - 1}, and a positive innerpart_factor",
         )
     if decision is not None:
         factors = _decided(loop, extent, n, decision)

@@ -14,7 +14,7 @@ from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import LoopRef, Sref
 from ..core.state import ScheduleState
-from ..preconditions.conditions import iterators_driven, require_not_empty, starts_at_zero
+from ..preconditions.conditions import iterators_driven, require_not_empty
 from ..preconditions.enclosing import loads_outside
 from ..rewrites.rewriting import LoopBody, analyzer_at, as_index, nest
 
@@ -32,16 +32,16 @@ def require_plain(loop: Sref) -> For:
             else f"has annotations {sorted(stmt.annotations or ())}"
         )
         refuse(
-            "E421", f"loop {loop.name} {what}", condition="plain loop", at=loop,
-            nearest="take this step before bind, or unannotate the loop first",
+            "E421", f"loop {loop.name} {what}", "plain loop", loop,
+            "take this step before bind, or unannotate the loop first",
         )  # fmt: skip
-    if not starts_at_zero(stmt):
+    if not stmt.counts_up:
         refuse(
             "E421",
             f"loop {loop.name} does not start at 0 in steps of 1",
-            condition="loop starts at zero",
-            at=loop,
-            nearest="write the loop from zero, with the first value added in the bindings: vi = T.axis.spatial(n, i + first)",
+            "loop starts at zero",
+            loop,
+            "write the loop from zero, with the first value added in the bindings: vi = T.axis.spatial(n, i + first)",
         )
     return stmt
 
@@ -52,18 +52,18 @@ def _factors(loop: Sref, extent: Expr, factors: list[Expr | int | None]) -> tupl
         refuse(
             "E422",
             f"factors must be a list of at least one factor, got {factors!r}",
-            condition="factors",
-            at=loop,
-            nearest="e.g. factors=[None, 8]",
+            "factors",
+            loop,
+            "e.g. factors=[None, 8]",
         )
     missing = [k for k, f in enumerate(factors) if f is None]
     if len(missing) > 1:
         refuse(
             "E422",
             f"only one factor may be None, got {len(missing)}",
-            condition="one factor inferred",
-            at=loop,
-            nearest="e.g. factors=[None, 4, 8]",
+            "one factor inferred",
+            loop,
+            "e.g. factors=[None, 4, 8]",
         )
     known: list[Expr] = []
     for factor in factors:
@@ -73,14 +73,14 @@ def _factors(loop: Sref, extent: Expr, factors: list[Expr | int | None]) -> tupl
             refuse(
                 "E422",
                 f"a factor must be an integer or None, got {factor!r}",
-                condition="factors",
-                at=loop,
-                nearest="e.g. factors=[None, 8]",
+                "factors",
+                loop,
+                "e.g. factors=[None, 8]",
             )
         if value is not None and value <= 0:
             refuse(
-                "E422", f"factor {value} of loop {loop.name} is not positive", condition="positive factors", at=loop,
-                nearest="factors count iterations: 1 or more",
+                "E422", f"factor {value} of loop {loop.name} is not positive", "positive factors", loop,
+                "factors count iterations: 1 or more",
             )  # fmt: skip
         known.append(const(1, dtype_of(extent)) if factor is None else as_index(factor, extent))
     if not missing:
@@ -137,8 +137,8 @@ def split(
             else f"{product} >= {extent} is not known"
         )
         refuse(
-            "E422", f"the factors do not cover loop {loop.name}: {words}", condition="factors cover the loop", at=loop,
-            nearest=f"sch.split({loop.name}, factors={[None, *shown[1:]]}) infers the outermost",
+            "E422", f"the factors do not cover loop {loop.name}: {words}", "factors cover the loop", loop,
+            f"sch.split({loop.name}, factors={[None, *shown[1:]]}) infers the outermost",
         )  # fmt: skip
     guard = None
     if not exact and not ana.can_prove_less(product, add(extent, 1)):
@@ -152,7 +152,7 @@ def split(
                 text = f"the factors give more than {extent} iterations, and what is loaded outside of blocks is loaded in all"
                 refuse(
                     "E422", text,
-                    condition="factors divide the loop", at=loop, nearest="factors whose product is the extent",
+                    "factors divide the loop", loop, "factors whose product is the extent",
                 )  # fmt: skip
     inner = LoopBody(state, {var: index}, ana, guard)
     body = inner(stmt.body)
@@ -183,38 +183,38 @@ def fuse(state: ScheduleState, *loops: LoopRef, preserve_unit_iters: bool = True
     run in different ways (one parallel, one not).
     """
     if not loops:
-        refuse("E423", "fuse needs at least one loop", condition="at least one loop", nearest="sch.fuse(i, j)")
+        refuse("E423", "fuse needs at least one loop", "at least one loop", nearest="sch.fuse(i, j)")
     stmts = [require_plain(loop) for loop in loops]
     for outer, inner in itertools.pairwise(loops):
         if inner in outer.above():
             refuse(
-                "E423", f"loop {outer.name} stands inside loop {inner.name}", condition="outer loop first", at=[inner, outer],
-                nearest=f"sch.fuse({inner.name}, {outer.name})",
+                "E423", f"loop {outer.name} stands inside loop {inner.name}", "outer loop first", [inner, outer],
+                f"sch.fuse({inner.name}, {outer.name})",
             )  # fmt: skip
         if outer not in inner.above():
             refuse(
-                "E423", f"loop {inner.name} stands in another nest than loop {outer.name}", condition="one nest", at=[outer, inner],
-                nearest="merge brings equal loops of two nests together, compute_at one nest under a loop of the other",
+                "E423", f"loop {inner.name} stands in another nest than loop {outer.name}", "one nest", [outer, inner],
+                "merge brings equal loops of two nests together, compute_at one nest under a loop of the other",
             )  # fmt: skip
         if outer.loop.body is not inner.node:
             refuse(
                 "E423", f"loop {inner.name} is not the only statement inside loop {outer.name}",
-                condition="only children in a chain", at=[outer, inner],
-                nearest="give neighbouring loops from the outside in; reorder can bring them together",
+                "only children in a chain", [outer, inner],
+                "give neighbouring loops from the outside in; reorder can bring them together",
             )  # fmt: skip
     kinds = {s.kind for s in stmts}
     if len(kinds) > 1:
-        refuse("E423", f"the loops run in different ways: {', '.join(sorted(kinds))}", condition="one kind", at=list(loops),
-               nearest="fuse first, then parallel, vectorize or unroll")  # fmt: skip
+        refuse("E423", f"the loops run in different ways: {', '.join(sorted(kinds))}", "one kind", list(loops),
+               "fuse first, then parallel, vectorize or unroll")  # fmt: skip
     variables = {s.loop_var for s in stmts}
     for loop, stmt in zip(loops, stmts):
         if any([v in variables for v in free_vars(stmt.extent)]):
             refuse(
                 "E423",
                 f"the extent of loop {loop.name} uses a loop to be fused",
-                condition="independent extents",
-                at=loop,
-                nearest="loops over a box, with the condition in the block",
+                "independent extents",
+                loop,
+                "loops over a box, with the condition in the block",
             )
     for block in state.blocks_below(loops[-1]):
         if any([kind != "R" for loop in loops for kind, _ in iterators_driven(block, loop)]):

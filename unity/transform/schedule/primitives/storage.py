@@ -53,8 +53,8 @@ def named_buffer(block: Sref, used: Sequence[BufferRegion], index: int | str, co
         return buffers[index]
     shown = ", ".join([f"{k}: {b.name}" for k, b in enumerate(buffers)]) or "none"
     done = {"read": "a read buffer", "write": "a written buffer"}[verb]
-    refuse(code, f"block {block.name} {verb}s no buffer {index!r}", condition=done, at=block,
-           nearest=f"it {verb}s {shown}")  # fmt: skip
+    refuse(code, f"block {block.name} {verb}s no buffer {index!r}", done, block,
+           f"it {verb}s {shown}")  # fmt: skip
 
 
 def written_buffer(state: ScheduleState, block: Sref, buffer_index: int | str) -> Buffer:
@@ -66,11 +66,11 @@ def allocated(state: ScheduleState, block: Sref, buffer: Buffer) -> Sref:
     """The block that allocates a buffer. Refuses E429 for a parameter of the function."""
     found = allocating_block(block, buffer)
     if found is None and buffer not in state.shells[block.func].buffer_map.values():
-        refuse("E429", f"{buffer.name} is allocated inside a loop", condition="allocated in the function", at=block,
-               nearest="take this step before parallel")  # fmt: skip
+        refuse("E429", f"{buffer.name} is allocated inside a loop", "allocated in the function", block,
+               "take this step before parallel")  # fmt: skip
     if found is None:
-        refuse("E429", f"{buffer.name} is a parameter of the function", condition="allocated in the function", at=block,
-               nearest="cache_write gives a buffer of its own")  # fmt: skip
+        refuse("E429", f"{buffer.name} is a parameter of the function", "allocated in the function", block,
+               "cache_write gives a buffer of its own")  # fmt: skip
     return found
 
 
@@ -84,8 +84,8 @@ def set_scope(state: ScheduleState, block: BlockRef, buffer_index: int | str, st
     """
     buffer = written_buffer(state, block, buffer_index)
     if not known_scope(storage_scope):
-        refuse("E429", f"there is no storage scope {storage_scope!r}", condition="known scope", at=block,
-               nearest=f"one of: {', '.join(SCOPES)}")  # fmt: skip
+        refuse("E429", f"there is no storage scope {storage_scope!r}", "known scope", block,
+               f"one of: {', '.join(SCOPES)}")  # fmt: skip
     if buffer.scope != storage_scope:
         where = allocated(state, block, buffer)
         replace_buffer(state, where, buffer, with_fields(buffer, data=_pointer(buffer, buffer.dtype, storage_scope)))
@@ -112,18 +112,12 @@ def storage_align(
         refuse(
             "E429",
             f"{buffer.name} has {buffer.ndim} axes, not {axis}",
-            condition="axis in range",
-            at=block,
-            nearest=f"an axis from {-buffer.ndim} to {buffer.ndim - 1}",
+            "axis in range",
+            block,
+            f"an axis from {-buffer.ndim} to {buffer.ndim - 1}",
         )
     if factor <= 0:
-        refuse(
-            "E429",
-            f"factor {factor} is not positive",
-            condition="positive factor",
-            at=block,
-            nearest="e.g. factor=32, offset=8",
-        )
+        refuse("E429", f"factor {factor} is not positive", "positive factor", block, "e.g. factor=32, offset=8")
     entry = (buffer_index, axis % buffer.ndim, factor, offset)
     known = [e for e in notes(block).get(ALIGN_KEY, ()) if tuple(e[:2]) != entry[:2]]
     set_notes(state, block, {**notes(block), ALIGN_KEY: (*known, entry)})
@@ -147,17 +141,17 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockRef, buffer_index: int | 
         refuse(
             "E429",
             f"there is no data type {dtype!r} ({error})",
-            condition="known data type",
-            at=block,
-            nearest="e.g. float16, bfloat16, int8",
+            "known data type",
+            block,
+            "e.g. float16, bfloat16, int8",
         )
     if target.lanes != 1 or not (target.is_float or target.is_integral or target.is_bool):
         refuse(
             "E429",
             f"a buffer cannot be kept as {dtype}",
-            condition="known data type",
-            at=block,
-            nearest="a number type of one lane, e.g. float16",
+            "known data type",
+            block,
+            "a number type of one lane, e.g. float16",
         )
     if target is buffer.dtype:
         return

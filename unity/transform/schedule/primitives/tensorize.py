@@ -54,16 +54,16 @@ def tensorize(
         refuse(
             "E441",
             f"no tensor intrinsic is registered as {tensor_intrin!r}",
-            condition="a registered intrinsic",
-            at=block_or_loop,
-            nearest=f"did you mean {near[0]}?"
+            "a registered intrinsic",
+            block_or_loop,
+            f"did you mean {near[0]}?"
             if near
             else "import unity.target.tensor_intrin for those that are shipped, or "
             "TensorIntrin.register(name, desc, impl)",
         )
     with deep_recursion():
         block = block_or_loop
-        if not block.is_block or (block.parent is not None and block.block.iter_vars and _is_leaf(state, block)):
+        if not block.is_block or (block.parent is not None and block.block.iter_vars and not state.children(block)):
             block = blockize_one(state, block, preserve_unit_iters)
         formal = [found.desc.buffer_map[p] for p in found.desc.params]
         ana = analyzer_at(state, block)
@@ -74,18 +74,11 @@ def tensorize(
         impl = _with_offsets(fresh_copy(found.impl), block_or_loop, tensor_intrin)
         actual = [impl.buffer_map[p] for p in impl.params]
         body = _root(impl.body)
-        regions: list[MatchBufferRegion] = []
-        for declared in (formal, actual):
+        for declared, whole in ((formal, None), (actual, body)):
             views = [_view(b, matched) for b, matched in zip(declared, bound)]
             for view in views:
-                _require_layout(view, block_or_loop, body if declared is actual else None, ana, tensor_intrin)
-            regions = views
-        _insert(state, block, body, impl, regions)
-
-
-def _is_leaf(state: ScheduleState, block: Sref) -> bool:
-    """True if a block contains no loops and no blocks."""
-    return not state.children(block)
+                _require_layout(view, block_or_loop, whole, ana, tensor_intrin)
+        _insert(state, block, body, views)
 
 
 def _root(body: Stmt) -> Block:
@@ -97,7 +90,7 @@ def _root(body: Stmt) -> Block:
     return with_fields(block.block, alloc_buffers=(*own, *block.block.alloc_buffers)) if own else block.block
 
 
-def _insert(state: ScheduleState, block: Sref, body: Block, impl: PrimFunc, views: list[MatchBufferRegion]) -> None:
+def _insert(state: ScheduleState, block: Sref, body: Block, views: list[MatchBufferRegion]) -> None:
     """Let the implementation's block stand where the block stands."""
     old = block.block
     by_buffer = {view.buffer: view.source for view in views}
@@ -144,9 +137,9 @@ def _require_disjoint(
                 refuse(
                     "E442",
                     f"{name} writes {buffer.name} and uses {other.name}, which are both {matches[buffer].buffer.name} here",
-                    condition="operands of their own",
-                    at=block,
-                    nearest="cache_read or cache_write one of them",
+                    "operands of their own",
+                    block,
+                    "cache_read or cache_write one of them",
                 )
 
 
@@ -180,9 +173,9 @@ def _require_layout(view: MatchBufferRegion, block: Sref, body: Block | None, an
                 refuse(
                     "E442",
                     f"{name} needs stride {wanted} along axis {axis} of {formal.name}, that of {source.buffer.name} is {stride}",
-                    condition="strides of the implementation",
-                    at=block,
-                    nearest="cache_read or transform_layout gives a layout",
+                    "strides of the implementation",
+                    block,
+                    "cache_read or transform_layout gives a layout",
                 )
     elif body is not None and _passes_pointer(body, formal):
         running: Expr = const(1, dtype_of(source.region[-1].min))
@@ -192,9 +185,9 @@ def _require_layout(view: MatchBufferRegion, block: Sref, body: Block | None, an
                     "E442",
                     f"{name} takes {formal.name} as compact memory, the stride of "
                     f"{source.buffer.name} along its axis {axis} is {ana.simplify(strides[axis])}, not {ana.simplify(running)}",
-                    condition="strides of the implementation",
-                    at=block,
-                    nearest="declare strides in the implementation, or pack the tile with cache_read or transform_layout",
+                    "strides of the implementation",
+                    block,
+                    "declare strides in the implementation, or pack the tile with cache_read or transform_layout",
                 )
             running = mul(running, as_width(formal.shape[axis], running))
     offset: Expr = (
@@ -208,18 +201,18 @@ def _require_layout(view: MatchBufferRegion, block: Sref, body: Block | None, an
             "E442",
             f"{name} needs {formal.name} at a multiple of {formal.offset_factor} elements, it lies at "
             f"{ana.simplify(offset)} of {source.buffer.name}",
-            condition="offset factor of the implementation",
-            at=block,
-            nearest=f"tile so that {formal.name} begins at such multiples, or copy the tile with cache_read first",
+            "offset factor of the implementation",
+            block,
+            f"tile so that {formal.name} begins at such multiples, or copy the tile with cache_read first",
         )
     if isinstance(formal.elem_offset, IntImm) and not ana.can_prove_equal(as_width(formal.elem_offset, offset), offset):
         refuse(
             "E442",
             f"{name} needs {formal.name} at offset {formal.elem_offset}, it lies at "
             f"{ana.simplify(offset)} of {source.buffer.name}",
-            condition="offset of the implementation",
-            at=block,
-            nearest="declare elem_offset as a symbol in the implementation",
+            "offset of the implementation",
+            block,
+            "declare elem_offset as a symbol in the implementation",
         )
 
 
@@ -272,8 +265,8 @@ def _with_offsets(impl: PrimFunc, block: Sref, name: str) -> PrimFunc:
             "E442",
             f"the implementation of {name} gives {rewriter.bare[0].name}.data on without an offset: it is the first element of "
             "the whole buffer, not of the tile",
-            condition="offset of the implementation",
-            at=block,
-            nearest="use access_ptr, T.address_of, or declare elem_offset in match_buffer and add it",
+            "offset of the implementation",
+            block,
+            "use access_ptr, T.address_of, or declare elem_offset in match_buffer and add it",
         )
     return with_fields(impl, body=body, buffer_map={p: table.get(b, b) for p, b in impl.buffer_map.items()})

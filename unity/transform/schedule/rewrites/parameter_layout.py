@@ -41,18 +41,18 @@ def require_free_layout(state: ScheduleState, block: Sref, buffer: Buffer) -> No
         refuse(
             "E444",
             f"parameter {buffer.name} has strides or an offset of its own",
-            condition="compact memory",
-            at=block,
-            nearest="cache_read or cache_write gives a compact copy",
+            "compact memory",
+            block,
+            "cache_read or cache_write gives a compact copy",
         )
     callers = [name for name, fn in state.base.functions.items() if block.func in called_functions(fn)]
     if callers:
         refuse(
             "E444",
             f"{callers[0]} calls {block.func} with {buffer.name} in its present layout",
-            condition="no callers in the module",
-            at=block,
-            nearest="transform a copy (cache_read, cache_write), or schedule the program alone, "
+            "no callers in the module",
+            block,
+            "transform a copy (cache_read, cache_write), or schedule the program alone, "
             f"unity.Schedule(mod[{block.func!r}]), and let {callers[0]} pass R.layout_transform(...)",
         )
 
@@ -67,9 +67,9 @@ def set_parameter(state: ScheduleState, block: Sref, param: Var, old: Buffer, ma
         refuse(
             "E444",
             f"{lost[0]} is known only as a dimension of {old.name}: in the new layout no argument gives it",
-            condition="sizes known from arguments",
-            at=block,
-            nearest=f"a map that keeps {lost[0]} as a dimension, or a copy of {old.name} (cache_read, cache_write)",
+            "sizes known from arguments",
+            block,
+            f"a map that keeps {lost[0]} as a dimension, or a copy of {old.name} (cache_read, cache_write)",
         )
     state.set_shell(block.func, with_fields(shell, buffer_map=buffers))
 

@@ -6,7 +6,7 @@ Not here: putting the result into the program (``state.replace``). Every functio
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
 from ....arith import Analyzer
@@ -16,7 +16,7 @@ from ....ir.buffer import Buffer, BufferRegion, Range
 from ....ir.build import const, dtype_of, is_int, logical_and
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
-from ....ir.scalar import BufferLoad, FloorDiv, FloorMod
+from ....ir.scalar import BufferLoad, FloorDiv, FloorMod, IterVar
 from ....ir.stmt import (
     AllocBuffer,
     AllocConst,
@@ -32,7 +32,7 @@ from ....ir.stmt import (
     While,
     flat_statements,
 )  # fmt: skip
-from ....ir.types import Expr
+from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, collect, free_vars, substitute
 from ....support.recursion import deep_recursion
 from ..core.sref import Sref
@@ -62,6 +62,21 @@ def copied_nest(
         kind, thread = ("serial", None) if loop.loop_var in plain else (loop.kind, loop.thread)
         body = For(var, substitute(loop.min, values), substitute(loop.extent, values), kind, body, thread)
     return body
+
+
+def loop_copies(
+    loops: Collection[For], used: Container[Var], suffix: str = ""
+) -> tuple[list[tuple[Var, For]], dict[Var, Expr]]:
+    """Variables for copies of the loops that are ``used``, and the values of all: those of the others are at their first."""
+    copies = [(Var(f"{loop.loop_var.name}{suffix}", loop.loop_var.ty), loop) for loop in loops if loop.loop_var in used]
+    values: dict[Var, Expr] = {loop.loop_var: loop.min for loop in loops}
+    return copies, {**values, **{loop.loop_var: var for var, loop in copies}}
+
+
+def axes_over(names: str, shape: Sequence[Expr]) -> tuple[IterVar, ...]:
+    """Spatial iterators over the cells of a shape, with numbered names."""
+    sizes = [Range(const(0, dtype_of(n)), n) for n in shape]
+    return tuple([IterVar(Var(f"{names}{k}", prim_type(dtype_of(r.extent))), r, "S") for k, r in enumerate(sizes)])
 
 
 def loop_range(loop: For) -> Range:
@@ -184,10 +199,8 @@ class LoopBody:
         return simple
 
     def _block(self, block: Block) -> Block:
-        made: dict[str, Any] = {}
-        for name in ("iter_vars", "reads", "writes", "match_buffers", "annotations"):
-            value = getattr(block, name)
-            made[name] = _mapped(value, self.mapping)
+        names = ("iter_vars", "reads", "writes", "match_buffers", "annotations")
+        made = {name: _mapped(getattr(block, name), self.mapping) for name in names}
         init = self._visit(block.init, None) if block.init is not None else None
         new = with_fields(block, **made, init=init, body=self._visit(block.body, None))
         self.blocks[block] = new
@@ -196,8 +209,7 @@ class LoopBody:
 
 def _both(predicate: Expr, guard: Expr) -> Expr:
     """Both conditions; the new one first where the old one reads a buffer, which it then does inside the buffer only."""
-    first, second = (guard, predicate) if collect(predicate, BufferLoad) else (predicate, guard)
-    return logical_and(first, second)
+    return logical_and(guard, predicate) if collect(predicate, BufferLoad) else logical_and(predicate, guard)
 
 
 def _mapped(value: Any, mapping: Mapping[Var, Expr]) -> Any:
