@@ -7,8 +7,8 @@ from typing import Any
 from ..ffi.tensor import Tensor
 from ..support.source import Span
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
-from .expr import Var
-from .node import Aside, Def, Node, Own, node, same_items
+from .expr import IntImm, Var
+from .node import Aside, Def, Node, Own, node, replace, same_items
 from .scalar import IterVar
 from .types import Expr
 
@@ -37,6 +37,25 @@ class For(Stmt):
     annotations: dict[str, Any] | None = None
     step: Expr | None = None
     span: Aside[Span | None] = None
+
+    @property
+    def counts_up(self) -> bool:
+        """True if the loop runs from 0 in steps of 1."""
+        return _is(self.min, 0) and (self.step is None or _is(self.step, 1))
+
+    def note(self, key: str, default: Any = None) -> Any:
+        """The value of an annotation, a number instead of a constant."""
+        value = default if self.annotations is None else self.annotations.get(key, default)
+        return value.value if type(value) is IntImm else value
+
+    def without_notes(self, *keys: str) -> For:
+        """The loop without some annotations."""
+        kept = {key: value for key, value in (self.annotations or {}).items() if key not in keys}
+        return replace(self, annotations=kept or None)
+
+
+def _is(expr: Expr, number: int) -> bool:
+    return type(expr) is IntImm and expr.value == number
 
 
 @node

@@ -168,6 +168,21 @@ class StatementRewriter(Rewriter):
         return self.leave(_flat(node, node._map_statements(self.visit))) if entered is None else entered
 
 
+class _Outermost(StatementRewriter):
+    def __init__(self, rule: Visit) -> None:
+        super().__init__()
+        self.rule = rule
+
+    def enter(self, node: Any) -> Any | None:
+        return self.rule(node)
+
+
+def rewrite_outermost(node: Tree, rule: Visit) -> Tree:
+    """Rewrite the statements of ``node`` from the outside in: ``rule`` gives what takes the place of one, which is not looked into,
+    or None."""
+    return _Outermost(rule)(node)
+
+
 def rewrite(node: Tree, rules: Mapping[type, Visit]) -> Tree:
     """Rewrite ``node`` bottom-up: rebuild children, then apply the rule of ``rules`` for the node's exact type. Unchanged parts
     keep their identity.

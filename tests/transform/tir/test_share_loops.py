@@ -71,7 +71,6 @@ CALL = """
 def test_which_loops(body, shared):
     func = function(body)
     assert ("parallel" in kinds(share_loops.on(func))) is shared
-    assert share_loops.with_options(parallel=False).on(func) is func
 
 
 def test_little_work_stays():

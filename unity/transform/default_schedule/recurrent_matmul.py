@@ -55,7 +55,7 @@ class _Products(Rewriter):
             return None
         nest = perfect_nest(node)
         if nest is not None and self.around:
-            return self.product(node, nest.realize.block)
+            return self.product(node, nest[1].block)
         self.around.append(node)
         body = self.visit(node.body)
         self.around.pop()

@@ -16,12 +16,12 @@ from ...ir.build import int_value
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad, IterVar
-from ...ir.stmt import AllocBuffer, Block, BufferStore, For, Stmt, seq, statements_of
+from ...ir.stmt import AllocBuffer, Block, BufferStore, Stmt, seq, statements_of
 from ...ir.types import prim_type
 from ...ir.walk import collect, free_vars, fresh_copy, rewrite, substitute
 from ..infra.backend import Machine
 from ..tir.analysis.choices import choose, part_of
-from ..tir.analysis.loop_nests import JOINS, Nest, Update, neutral_value, perfect_nest, point_update, reduced_value
+from ..tir.analysis.loop_nests import JOINS, Nest, cell_nest, neutral_value, reduced_value
 from .base import Rule, Scheduled
 from .nests import nest_of, output_axes
 
@@ -43,14 +43,11 @@ def schedule_separated(fn: PrimFunc, constants: Collection[int], machine: Machin
 
 
 def _separated(stmt: Stmt) -> list[Stmt]:
-    nest = perfect_nest(stmt) if type(stmt) is For else None
-    update = point_update(nest) if nest is not None else None
-    if nest is None or update is None:
+    nest = cell_nest(stmt)
+    found = None if nest is None else _along(nest.block)
+    if nest is None or found is None or not _is_worth(nest.block, *found):
         return [stmt]
-    found = _along(nest.realize.block)
-    if found is None:
-        return [stmt]
-    return _split_nest(nest, update, *found) if _is_worth(nest.realize.block, *found) else [stmt]
+    return _split_nest(nest, *found)
 
 
 def _along(block: Block) -> tuple[BufferLoad, int, IterVar, IterVar] | None:
@@ -89,9 +86,9 @@ def _is_worth(block: Block, load: BufferLoad, place: int, row: IterVar, step: It
     return left < whole and bool(choose(block, "separate", (0, 1), whole >= GAIN * left))
 
 
-def _split_nest(nest: Nest, update: Update, load: BufferLoad, place: int, row: IterVar, step: IterVar) -> list[Stmt]:
+def _split_nest(nest: Nest, load: BufferLoad, place: int, row: IterVar, step: IterVar) -> list[Stmt]:
     """The reduction along ``step`` into a buffer with the rows in place of an axis of what is read, and the rest of it."""
-    block, store = nest.realize.block, update.store
+    block, store = nest.block, nest.store
     assert type(block.init) is BufferStore
     join, value, dtype = JOINS[type(store.value)], reduced_value(store), prim_type(store.buffer.dtype)
     shape = [*load.buffer.shape[:place], row.domain.extent, *load.buffer.shape[place + 1 :]]

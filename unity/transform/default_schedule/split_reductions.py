@@ -20,9 +20,9 @@ from ...support.errors import ScheduleError
 from ..infra.backend import Machine
 from ..schedule import Schedule
 from ..tir.analysis.choices import choose, part_of
-from ..tir.analysis.loop_nests import perfect_nest, point_update, reduced_value, stride_class
+from ..tir.analysis.loop_nests import cell_nest, reduced_value
 from ..tir.analysis.parallel_cost import FEW, SHARED_WORK, store_work
-from ..tir.analysis.tiles import extent_of, iterators_of, operands_of
+from ..tir.analysis.tiles import extent_of
 from .base import Rule, Scheduled, program_of, schedule_of
 
 MOST_PIECES = 64
@@ -52,30 +52,28 @@ class Pieces:
 
 def pieces_of(stmt: Stmt) -> Pieces | str:
     """The pieces of a nest, or why it is not to be split."""
-    nest = perfect_nest(stmt)
-    update = point_update(nest) if nest is not None else None
-    if nest is None or update is None or nest.realize.block.init is None:
+    nest = cell_nest(stmt)
+    if nest is None or nest.block.init is None:
         return "no nest over one reduction"
-    dtype = update.store.buffer.dtype
-    if reduced_value(update.store) is None or dtype.lanes != 1 or dtype.is_bool or (dtype.is_float and dtype.bits < 32):
+    dtype = nest.store.buffer.dtype
+    if reduced_value(nest.store) is None or dtype.lanes != 1 or dtype.is_bool or (dtype.is_float and dtype.bits < 32):
         return "its steps may not be joined in another order"
     if not all([type(loop.extent) is IntImm for loop in nest.loops]):
         return "an extent is a symbol"
-    iterator, operands = iterators_of(update), operands_of(update)
-    cells = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "S"]
+    cells = nest.of_kind("S")
     tiles = 1
     for loop in cells:
-        along = any([stride_class(load, iterator[loop.loop_var]) == 1 for load in operands])
+        along = any([nest.stride(load, loop) == 1 for load in nest.operands])
         tiles *= -(-extent_of(loop) // TILE) if along else extent_of(loop)
     steps = math.prod([extent_of(loop) for loop in nest.loops])
-    work = steps * store_work(update.store)
+    work = steps * store_work(nest.store)
     if tiles >= FEW or work < SHARED_WORK:
         return "cells enough for the threads, or little work"
     most = min(MOST_PIECES, work // PIECE_WORK)
     found = []
     for index, loop in enumerate(nest.loops):
         extent, line = extent_of(loop), 1
-        if any([stride_class(load, iterator[loop.loop_var]) == 1 for load in operands]):
+        if any([nest.stride(load, loop) == 1 for load in nest.operands]):
             line = LINE
         for count in range(max(FEW, most // 2), most + 1) if loop not in cells else ():
             size = extent // count // line * line
@@ -85,13 +83,13 @@ def pieces_of(stmt: Stmt) -> Pieces | str:
         return "no loop is long enough"
     found.sort()
     options = min(len(found), SPLITS)
-    taken = choose(nest.realize.block, "pieces", range(options + 1), 0)
+    taken = choose(nest.block, "pieces", range(options + 1), 0)
     if taken == options:
         return "it was decided that it stays whole"
     _, count, index, size = found[taken]
     rest = extent_of(nest.loops[index]) + count * size
-    is_float_sum = type(update.store.value) is Add and dtype.is_float and dtype.bits == 32
-    return Pieces(nest.realize.block.name, index, -count, size, rest, is_float_sum)
+    is_float_sum = type(nest.store.value) is Add and dtype.is_float and dtype.bits == 32
+    return Pieces(nest.block.name, index, -count, size, rest, is_float_sum)
 
 
 def schedule_split(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:

@@ -1,4 +1,4 @@
-"""Perfect loop nests over one block, and how each access of the block strides with each loop; loops that threads may share.
+"""Loop nests that compute independent cells, and how each access strides with each loop; loops that threads may share.
 
 Not here: any rewriting.
 """
@@ -11,15 +11,16 @@ from typing import TypeGuard
 
 from ....ffi.dtype import DataType
 from ....ir.analysis.lanes import independent
-from ....ir.analysis.reductions import reduction_operand
+from ....ir.analysis.reductions import is_cell, reduction_operand
 from ....ir.buffer import Buffer
 from ....ir.build import add, const, is_int, maximum, minimum, mul
 from ....ir.expr import Call, IntImm, Var
 from ....ir.intrinsic import INTRINSICS
-from ....ir.scalar import Add, BufferLoad, Max, Min, Mul, Sub
-from ....ir.stmt import AllocBuffer, Bind, BlockRealize, BufferStore, For, IfThenElse, SeqStmt, Stmt, While
+from ....ir.scalar import Add, BufferLoad, IterVar, Max, Min, Mul, Sub
+from ....ir.stmt import AllocBuffer, Bind, Block, BlockRealize, BufferStore, For, IfThenElse, SeqStmt, Stmt, While
+from ....ir.structural import structural_equal
 from ....ir.types import Expr
-from ....ir.walk import collect, used_vars
+from ....ir.walk import collect, used_vars, uses_any
 
 SMALL_STRIDE = 4
 """Elements of a step that still walks through memory."""
@@ -27,51 +28,70 @@ SMALL_STRIDE = 4
 
 @dataclass(slots=True)
 class Nest:
-    """Loops from the outside in, and the block realised in the innermost."""
+    """Loops from the outside in around one block that computes a cell per point of its spatial iterators: ``store`` is its whole
+    body."""
 
     loops: list[For]
     realize: BlockRealize
+    store: BufferStore
+    loads: list[BufferLoad]
+    axis: dict[Var, Var]
+    """Loop variable by block iterator."""
+    iterator: dict[Var, IterVar]
+    """Block iterator by loop variable."""
+
+    @property
+    def block(self) -> Block:
+        """The block in the innermost loop."""
+        return self.realize.block
+
+    @property
+    def accesses(self) -> list[BufferLoad | BufferStore]:
+        """The store and the loads."""
+        return [self.store, *self.loads]
+
+    @property
+    def operands(self) -> list[BufferLoad]:
+        """The loads besides those of the cell that is updated."""
+        return [load for load in self.loads if load.buffer is not self.store.buffer]
+
+    def of_kind(self, kind: str) -> list[For]:
+        """The loops over iterators of a kind, in order."""
+        return [loop for loop in self.loops if self.iterator[loop.loop_var].kind == kind]
+
+    def stride(self, access: BufferLoad | BufferStore, loop: For) -> int:
+        """The ``stride_class`` of an access along a loop."""
+        return stride_class(access, self.iterator[loop.loop_var].var)
 
 
-def perfect_nest(stmt: Stmt) -> Nest | None:
-    """The nest of plain serial loops whose only content is a block, or None. Loop k's extent must not use an outer loop's
-    variable (the nest is rectangular)."""
+def perfect_nest(stmt: Stmt) -> tuple[list[For], BlockRealize] | None:
+    """The plain serial loops, from the outside in, whose only content is a block, and that; or None. Loop k's extent must not use
+    an outer loop's variable (the nest is rectangular)."""
     loops: list[For] = []
     inner: Stmt = stmt
     while type(inner) is For:
-        if inner.kind != "serial" or inner.annotations or inner.step is not None or not is_int(inner.min, 0):
+        if inner.kind != "serial" or inner.annotations or not inner.counts_up:
             return None
         loops.append(inner)
         inner = inner.body
     if not loops or type(inner) is not BlockRealize:
         return None
     variables = {loop.loop_var for loop in loops}
-    for loop in loops:
-        if any([var in variables for var in used_vars(loop.extent)]):
-            return None
-    return Nest(loops, inner)
+    return None if any([uses_any(loop.extent, variables) for loop in loops]) else (loops, inner)
 
 
-@dataclass(slots=True)
-class Update:
-    """A block that computes one cell per point of its spatial iterators: ``store`` is its whole body."""
-
-    store: BufferStore
-    loads: list[BufferLoad]
-    kinds: dict[Var, str]
-    """Kind ("S" or "R") by loop variable."""
-    axis: dict[Var, Var]
-    """Loop variable by block iterator."""
-
-
-def point_update(nest: Nest) -> Update | None:
-    """The update of a nest, or None where independence of its points cannot be seen.
+def cell_nest(stmt: Stmt) -> Nest | None:
+    """The nest that a statement is, or None where independence of its points cannot be seen.
 
     Holds: each iterator is one loop variable; the store's indices are distinct spatial iterators or constants, covering
     all of them (different points write different cells); the stored buffer is read at exactly that cell only; nothing is
     called for effect; nothing is allocated or matched.
     """
-    realize, block = nest.realize, nest.realize.block
+    found = perfect_nest(stmt)
+    if found is None:
+        return None
+    loops, realize = found
+    block = realize.block
     if (
         not is_int(realize.predicate, 1)
         or block.alloc_buffers
@@ -84,7 +104,7 @@ def point_update(nest: Nest) -> Update | None:
         if type(value) is not Var or value in axis.values() or iterator.kind not in ("S", "R"):
             return None
         axis[iterator.var] = value
-    if set(axis.values()) != {loop.loop_var for loop in nest.loops}:
+    if set(axis.values()) != {loop.loop_var for loop in loops}:
         return None
     store = block.body
     spatial = {i.var for i in block.iter_vars if i.kind == "S"}
@@ -102,25 +122,21 @@ def point_update(nest: Nest) -> Update | None:
         return None
     loads = collect(store.value, BufferLoad)
     for load in loads:
-        if load.predicate is not None:
+        if load.predicate is not None or (load.buffer.data is store.buffer.data and not is_cell(load, store)):
             return None
-        if load.buffer.data is store.buffer.data:
-            if load.buffer is not store.buffer or not _same_indices(load.indices, store.indices):
-                return None
     if block.init is not None:
         init = block.init
         if (
             type(init) is not BufferStore
             or init.buffer is not store.buffer
-            or not _same_indices(init.indices, store.indices)
+            or not structural_equal(init.indices, store.indices)
         ):
             return None
         if collect(init.value, BufferLoad) or not calls_are_pure(init.value):
             return None
         if any([i.kind == "R" and i.var in used_vars(init.value) for i in block.iter_vars]):
             return None
-    kinds = {axis[i.var]: i.kind for i in block.iter_vars}
-    return Update(store, loads, kinds, axis)
+    return Nest(loops, realize, store, loads, axis, {axis[i.var]: i for i in block.iter_vars})
 
 
 JOINS: dict[type, Callable[[Expr, Expr], Expr]] = {Add: add, Mul: mul, Max: maximum, Min: minimum}
@@ -149,12 +165,6 @@ PURE_CALLS = frozenset([row.name for row in INTRINSICS.values() if row.result in
 def calls_are_pure(expr: Expr) -> bool:
     """True if an expression may be left out or evaluated twice: it calls nothing but pure functions."""
     return all([call.op_name in PURE_CALLS for call in collect(expr, Call)])
-
-
-def _same_indices(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
-    return len(a) == len(b) and all(
-        [x is y or (type(x) is IntImm and type(y) is IntImm and x.value == y.value) for x, y in zip(a, b)]
-    )
 
 
 def stride_class(access: BufferLoad | BufferStore, var: Var) -> int:

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, int_value, is_int, minimum, mul, sub
 from ....ir.expr import IntImm, Var
 from ....ir.node import replace
-from ....ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod
+from ....ir.scalar import Div, FloorDiv, FloorMod, Mod
 from ....ir.stmt import For, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, fresh_copy
-from .loop_nests import Nest, Update, stride_class
+from .choices import choose
+from .loop_nests import Nest
 from .parallel_cost import SHARED_WORK, is_few, store_work
 
 UNKNOWN = 64
@@ -41,19 +42,10 @@ def extent_of(loop: For) -> int:
     return int_value(loop.extent, UNKNOWN)
 
 
-def iterators_of(update: Update) -> dict[Var, Var]:
-    """Block iterator by loop variable."""
-    return {loop: iterator for iterator, loop in update.axis.items()}
-
-
-def operands_of(update: Update) -> list[BufferLoad]:
-    """The loads of an update besides the cell it updates."""
-    return [load for load in update.loads if load.buffer is not update.store.buffer]
-
-
-def is_large(nest: Nest, update: Update) -> bool:
-    """Enough work to share between threads; a symbolic extent counts as 64."""
-    return store_work(update.store) * math.prod([extent_of(loop) for loop in nest.loops]) >= SHARED_WORK
+def is_shared(nest: Nest) -> bool:
+    """True if threads share a nest: by its own choice where there is enough work; a symbolic extent counts as 64."""
+    large = store_work(nest.store) * math.prod([extent_of(loop) for loop in nest.loops]) >= SHARED_WORK
+    return bool(choose(nest.block, "parallel", (0, 1), large))
 
 
 def may_fail(value: Expr) -> bool:
@@ -62,19 +54,12 @@ def may_fail(value: Expr) -> bool:
     return any([not dtype_of(d).is_float and (type(d.b) is not IntImm or d.b.value == 0) for d in divisions])
 
 
-def _footprint(load: BufferLoad) -> int:
-    return math.prod([int_value(extent, 64) for extent in load.buffer.shape])
-
-
-def loop_order(loops: Sequence[For], update: Update) -> list[For]:
+def loop_order(loops: Sequence[For], nest: Nest) -> list[For]:
     """Loops over tiles from the outside in: first those that move in the largest operand, so that it is read once."""
-    loads = operands_of(update)
-    if not loads:
+    if not nest.operands:
         return list(loops)
-    largest = max(loads, key=_footprint)
-    iterator = iterators_of(update)
-    moves = [loop for loop in loops if stride_class(largest, iterator[loop.loop_var]) > 0]
-    return moves + [loop for loop in loops if loop not in moves]
+    largest = max(nest.operands, key=lambda load: math.prod([int_value(n, UNKNOWN) for n in load.buffer.shape]))
+    return sorted(loops, key=lambda loop: nest.stride(largest, loop) == 0)
 
 
 def _parts(loop: For, size: int, lanes: int, bordered: bool) -> list[tuple[Expr, Expr, Piece]]:
@@ -141,10 +126,10 @@ def over_tiles(
     return write(0)
 
 
-def split_loop(loop: For, size: int) -> tuple[For, For, Expr]:
+def split_loop(loop: For, size: int, name: str = "chunk") -> tuple[For, For, Expr]:
     """A loop from 0 as a loop over chunks of ``size`` steps, one over the steps of a chunk, and what the loop variable is there."""
     ty = prim_type(dtype_of(loop.loop_var))
-    chunk, here, most = Var("chunk", ty), Var(loop.loop_var.name, ty), int_imm(size, ty)
+    chunk, here, most = Var(name, ty), Var(loop.loop_var.name, ty), int_imm(size, ty)
     start = mul(chunk, most)
     whole = type(loop.extent) is IntImm and loop.extent.value % size == 0
     inner = replace(loop, loop_var=here, extent=most if whole else minimum(most, sub(loop.extent, start)))

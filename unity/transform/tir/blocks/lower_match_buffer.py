@@ -64,9 +64,7 @@ class _View(Rewriter):
         return tuple(mins[: self.drop] + [index_add(low, i) for low, i in zip(mins[self.drop :], indices, strict=True)])
 
     def leave(self, node: Any) -> Any:
-        if type(node) is BufferLoad and node.buffer is self.view:
-            return replace(node, buffer=self.source.buffer, indices=self._indices(node.indices))
-        if type(node) is BufferStore and node.buffer is self.view:
+        if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is self.view:
             return replace(node, buffer=self.source.buffer, indices=self._indices(node.indices))
         return node
 

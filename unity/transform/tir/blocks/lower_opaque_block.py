@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 from ....ir.analysis.empty_reduction import init_empty_reductions
@@ -19,7 +20,6 @@ from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, Break, Continue, For, IfThenElse, Stmt, While, seq
-from ....ir.types import Expr
 from ....ir.walk import children, rewrite, substitute
 from ....support.errors import PassError
 from ...infra.passes import prim_func_pass
@@ -114,17 +114,13 @@ REDUCTION = "reduction"
 
 def _block(block: Block) -> Block:
     reductions = [i for i in block.iter_vars if i.kind == "R"]
-    notes = (
-        {**block.annotations, REDUCTION: 1} if reductions and REDUCTION not in block.annotations else block.annotations
-    )
+    notes = block.annotations
+    if reductions and REDUCTION not in notes:
+        notes = {**notes, REDUCTION: 1}
     if block.init is None:
         return replace(block, annotations=notes)
-    condition: Expr | None = None
-    for iterator in reductions:
-        first = iterator.domain.min
-        at_first = eq(iterator.var, first)
-        condition = at_first if condition is None else logical_and(condition, at_first)
-    init = block.init if condition is None else IfThenElse(condition, block.init)
+    at_first = [eq(iterator.var, iterator.domain.min) for iterator in reductions]
+    init = IfThenElse(reduce(logical_and, at_first), block.init) if at_first else block.init
     return replace(block, init=None, body=seq(init, block.body), annotations=notes)
 
 

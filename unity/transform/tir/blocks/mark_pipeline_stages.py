@@ -52,8 +52,7 @@ def _loop(loop: For) -> For:
             "E532", f"{ORDER} of loop {loop.loop_var.name} is no order of {len(stages)} statements", loop.span
         )
     marks = [f"{s} {o}{' async' if s in beside else ''}" for s, o in zip(stages, orders)]
-    rest = {key: value for key, value in notes.items() if key not in (STAGE, ORDER, ASYNC)}
-    return replace(loop, body=_marked(loop.body, marks, loop), annotations=rest or None)
+    return replace(loop.without_notes(STAGE, ORDER, ASYNC), body=_marked(loop.body, marks, loop))
 
 
 def _marked(body: Stmt, marks: list[str], loop: For) -> Stmt:

@@ -37,8 +37,7 @@ def _flat_index(outer: Expr, extent: Expr, inner: Expr) -> Expr:
 
 
 def _is_flat(buffer: Buffer) -> bool:
-    plain_offset = buffer.elem_offset is None
-    return len(buffer.shape) == 1 and not buffer.strides and plain_offset
+    return len(buffer.shape) == 1 and not buffer.strides and buffer.elem_offset is None
 
 
 class _Flattener:
@@ -71,10 +70,7 @@ class _Flattener:
     def _check_size(self, buffer: Buffer) -> None:
         """The product of constant extents must not wrap. Raises PassError E525."""
         count = math.prod([e.value for e in buffer.shape if type(e) is IntImm])
-        if (
-            0 not in [e.value for e in buffer.shape if type(e) is IntImm]
-            and abs(count) * buffer.dtype.itemsize >= 1 << 47
-        ):
+        if abs(count) * buffer.dtype.itemsize >= 1 << 47:
             raise PassError("E525", f"buffer {buffer.name} needs {count * buffer.dtype.itemsize} bytes", buffer.span)
 
     def _offset(self, buffer: Buffer) -> Expr | None:
@@ -95,12 +91,7 @@ class _Flattener:
             total = inner if total is None else total if inner is None else index_add(total, inner)
         return total if total is not None else const(0, "int32")
 
-    def load(self, node: BufferLoad) -> BufferLoad:
-        if _is_flat(node.buffer):
-            return node
-        return replace(node, buffer=self.flat_of(node.buffer), indices=(self.index(node.buffer, node.indices),))
-
-    def store(self, node: BufferStore) -> BufferStore:
+    def access(self, node: BufferLoad | BufferStore) -> BufferLoad | BufferStore:
         if _is_flat(node.buffer):
             return node
         return replace(node, buffer=self.flat_of(node.buffer), indices=(self.index(node.buffer, node.indices),))
@@ -121,7 +112,7 @@ def flatten_buffer(func: PrimFunc) -> PrimFunc:
     body = rewrite(
         func.body,
         {
-            BufferLoad: flattener.load, BufferStore: flattener.store, AllocBuffer: flattener.declare,
+            BufferLoad: flattener.access, BufferStore: flattener.access, AllocBuffer: flattener.declare,
             AllocConst: flattener.declare, DeclBuffer: flattener.declare, Block: refuse_block,
         },
     )  # fmt: skip

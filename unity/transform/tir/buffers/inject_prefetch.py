@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ....ir.buffer import Buffer
 from ....ir.build import add, buffer_load, dtype_of, int_imm, minimum, sub
-from ....ir.expr import Call, IntImm
+from ....ir.expr import Call
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Ramp
@@ -28,22 +28,15 @@ SOFTWARE_PREFETCH = "software_prefetch"
 """Annotation of a loop: how many iterations ahead."""
 
 
-def _distance(loop: For) -> int:
-    value = (loop.annotations or {}).get(SOFTWARE_PREFETCH, 0)
-    number = value.value if isinstance(value, IntImm) else value
-    if not isinstance(number, int) or number < 0:
+def _loop(loop: For) -> Stmt:
+    distance = loop.note(SOFTWARE_PREFETCH)
+    if distance is None:
+        return loop
+    if not isinstance(distance, int) or distance < 0:
         raise PassError(
             "E532", f"{SOFTWARE_PREFETCH} of loop {loop.loop_var.name} must be a count of iterations", loop.span
         )
-    return number
-
-
-def _loop(loop: For) -> Stmt:
-    if SOFTWARE_PREFETCH not in (loop.annotations or {}):
-        return loop
-    distance = _distance(loop)
-    notes = {k: v for k, v in (loop.annotations or {}).items() if k != SOFTWARE_PREFETCH}
-    bare = replace(loop, annotations=notes or None)
+    bare = loop.without_notes(SOFTWARE_PREFETCH)
     if not distance:
         return bare
     inner = {part.loop_var for part in collect(loop.body, For)} | {part.var for part in collect(loop.body, Bind)}
@@ -64,14 +57,12 @@ def _loop(loop: For) -> Stmt:
         ):
             continue
         loads.append(buffer_load(load.buffer, index))
-    fetches: list[Stmt] = []
-    for load in loads:
-        later = replace(load, indices=(substitute(load.indices[0], {loop.loop_var: ahead}),))
-        fetches.append(prefetch_of(later, 3))
+    later = [buffer_load(load.buffer, substitute(load.indices[0], {loop.loop_var: ahead})) for load in loads]
+    fetches = [prefetch_of(load, 3) for load in later]
     return replace(bare, body=seq(*fetches, loop.body))
 
 
 @prim_func_pass()
 def inject_prefetch(func: PrimFunc) -> PrimFunc:
     """Prefetch what later iterations of a loop read. For flat buffers and the annotation ``software_prefetch``."""
-    return replace(func, body=rewrite(rewrite(func.body, {For: _loop}), {For: fetch_panels}))
+    return rewrite(rewrite(func, {For: _loop}), {For: fetch_panels})

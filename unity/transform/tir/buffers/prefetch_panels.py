@@ -41,16 +41,14 @@ def prefetch_of(load: BufferLoad, locality: int) -> Stmt:
 
 def fetch_panels(loop: For) -> Stmt:
     """The loop with panels fetched ahead where it asks for it. Raises PassError E532 for a count of tiles below one."""
-    if SOFTWARE_PREFETCH_PANEL not in (loop.annotations or {}):
+    tiles = loop.note(SOFTWARE_PREFETCH_PANEL)
+    if tiles is None:
         return loop
-    value = (loop.annotations or {})[SOFTWARE_PREFETCH_PANEL]
-    tiles = value.value if isinstance(value, IntImm) else value
     if not isinstance(tiles, int) or tiles < 1:
         raise PassError(
             "E532", f"{SOFTWARE_PREFETCH_PANEL} of loop {loop.loop_var.name} must be a count of tiles", loop.span
         )
-    notes = {k: v for k, v in (loop.annotations or {}).items() if k != SOFTWARE_PREFETCH_PANEL}
-    bare = replace(loop, annotations=notes or None)
+    bare = loop.without_notes(SOFTWARE_PREFETCH_PANEL)
     serial = [part for part in collect(bare.body, For) if part.kind == "serial"]
     steps = {part.loop_var: part for part in serial if not [f for f in collect(part.body, For) if f.kind == "serial"]}
 

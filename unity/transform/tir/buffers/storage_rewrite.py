@@ -15,7 +15,7 @@ from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.stmt import AllocBuffer, DeclBuffer, For, SeqStmt, Stmt, seq, statements_of
-from ....ir.walk import StatementRewriter, collect, substitute, used_vars
+from ....ir.walk import StatementRewriter, collect, rewrite_outermost, substitute, used_vars
 from ...infra.passes import prim_func_pass
 
 
@@ -62,7 +62,12 @@ class _Hoist(StatementRewriter):
 
 def _scope(body: Stmt, least_bytes: int) -> Stmt:
     """One function or thread: its parallel loops first, each a scope of its own."""
-    body = _Threads(least_bytes)(body)
+
+    def thread(stmt: Any) -> Stmt | None:
+        is_parallel = type(stmt) is For and stmt.kind == "parallel"
+        return replace(stmt, body=_scope(stmt.body, least_bytes)) if is_parallel else None
+
+    body = rewrite_outermost(body, thread)
     views = {view.buffer.data for view in collect(body, DeclBuffer)}
     take = _Hoist(least_bytes, views)
     rest = take(body)
@@ -83,11 +88,11 @@ def _scope(body: Stmt, least_bytes: int) -> Stmt:
         count = extent.value
         free = [s for s in slots if s.last < first and s.buffer.dtype is alloc.buffer.dtype]
         if free:
-            slot = min([(abs(s.elements - count), i, s) for i, s in enumerate(free)])[2]
-            slot.elements, slot.last = max(slot.elements, extent.value), last
+            slot = min(free, key=lambda s: abs(s.elements - count))
+            slot.elements, slot.last = max(slot.elements, count), last
             slot.members.append(alloc.buffer)
         else:
-            slots.append(_Slot(alloc.buffer, extent.value, last, [alloc.buffer]))
+            slots.append(_Slot(alloc.buffer, count, last, [alloc.buffer]))
     if not take.moved and len(slots) == len(take.taken):
         return body
     mapping: dict[Any, Any] = {}
@@ -103,19 +108,6 @@ def _scope(body: Stmt, least_bytes: int) -> Stmt:
             if member is not buffer:
                 mapping[member], mapping[member.data] = buffer, buffer.data
     return seq(*made, *[substitute(part, mapping) if mapping else part for part in parts])
-
-
-class _Threads(StatementRewriter):
-    """Parallel loops: each body is a scope."""
-
-    def __init__(self, least_bytes: int) -> None:
-        super().__init__()
-        self.least_bytes = least_bytes
-
-    def enter(self, node: Any) -> Any | None:
-        if type(node) is For and node.kind == "parallel":
-            return replace(node, body=_scope(node.body, self.least_bytes))
-        return None
 
 
 @prim_func_pass()

@@ -6,7 +6,7 @@ A step that is no constant is checked to be positive first.
 
 from __future__ import annotations
 
-from ....ir.build import add, ceildiv, const, dtype_of, floordiv, gt, is_int, mul, select, sub
+from ....ir.build import add, ceildiv, const, dtype_of, floordiv, gt, mul, select, sub
 from ....ir.expr import IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -29,7 +29,7 @@ def _trips(extent: Expr, step: Expr) -> Expr:
 
 
 def _loop(loop: For) -> Stmt:
-    if loop.kind == "thread_binding" or (is_int(loop.min, 0) and (loop.step is None or is_int(loop.step, 1))):
+    if loop.kind == "thread_binding" or loop.counts_up:
         return loop if loop.step is None or loop.kind == "thread_binding" else replace(loop, step=None)
     var = Var(loop.loop_var.name, prim_type(dtype_of(loop.loop_var)), loop.loop_var.span)
     step = loop.step

@@ -22,7 +22,7 @@ from ....ir.node import replace
 from ....ir.scalar import Add, BufferLoad, Min
 from ....ir.stmt import AttrStmt, Bind, BufferStore, For, Stmt, seq
 from ....ir.types import Expr
-from ....ir.walk import StatementRewriter, children, collect, free_vars, used_vars
+from ....ir.walk import children, collect, free_vars, rewrite_outermost, used_vars
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import is_shareable
 from ..analysis.parallel_cost import PARALLEL_CHUNK, SHARED_WORK, is_few, store_work
@@ -46,17 +46,17 @@ def chunk_parallel(func: PrimFunc) -> PrimFunc:
 
     For programs without blocks. Gives the attribute ``parallel_chunk``, which code generation reads.
     """
-    return replace(func, body=_Chunk()(func.body))
+    return rewrite_outermost(func, _chunked)
 
 
-class _Chunk(StatementRewriter):
-    def enter(self, node: object) -> object | None:
-        if type(node) is AttrStmt and node.key == PARALLEL_CHUNK:
-            return node  # said already
-        if type(node) is not For or node.kind != "parallel" or node.step is not None:
-            return None
-        loop = _collapsed(node)
-        return AttrStmt(const(0, "int32"), PARALLEL_CHUNK, _chunk(loop), loop)
+def _chunked(stmt: object) -> Stmt | None:
+    """A parallel loop with its chunk."""
+    if type(stmt) is AttrStmt and stmt.key == PARALLEL_CHUNK:
+        return stmt  # said already
+    if type(stmt) is not For or stmt.kind != "parallel" or stmt.step is not None:
+        return None
+    loop = _collapsed(stmt)
+    return AttrStmt(const(0, "int32"), PARALLEL_CHUNK, _chunk(loop), loop)
 
 
 def _collapsed(stmt: For) -> For:
@@ -64,8 +64,11 @@ def _collapsed(stmt: For) -> For:
     inner = stmt.body
     if type(inner) is not For or inner.kind != "parallel" or not is_few(stmt.extent):
         return stmt
-    plain = all([is_int(loop.min, 0) and loop.step is None for loop in (stmt, inner)])
-    if not plain or stmt.loop_var in used_vars(inner.extent) or dtype_of(inner.loop_var) is not dtype_of(stmt.loop_var):
+    if (
+        not (stmt.counts_up and inner.counts_up)
+        or stmt.loop_var in used_vars(inner.extent)
+        or dtype_of(inner.loop_var) is not dtype_of(stmt.loop_var)
+    ):
         return stmt
     both = Var(f"{stmt.loop_var.name}_{inner.loop_var.name}", stmt.loop_var.ty)
     body = seq(
@@ -115,20 +118,20 @@ def _parts(extent: Expr) -> list[Expr]:
     return _parts(extent.a) + _parts(extent.b) if type(extent) is Min else [extent]
 
 
-class _Share(StatementRewriter):
-    def enter(self, node: object) -> object | None:
-        if type(node) is not For or node.kind != "serial":
-            return node if type(node) is For else None
-        plain = not node.annotations and node.step is None and is_int(node.min, 0) and not is_int(node.extent, 1)
-        symbolic = any([type(loop.extent) is not IntImm for loop in collect(node, For)])
-        if not plain or not (symbolic or _work(node, set())[0] >= SHARED_WORK) or collect(node.body, For) == []:
-            return None
-        return replace(node, kind="parallel") if is_shareable(node) else None
+def _shared(stmt: object) -> Stmt | None:
+    """A serial loop as a parallel one, where it is worth that and may be."""
+    if type(stmt) is not For or stmt.kind != "serial":
+        return stmt if type(stmt) is For else None
+    plain = not stmt.annotations and stmt.counts_up and not is_int(stmt.extent, 1)
+    symbolic = any([type(loop.extent) is not IntImm for loop in collect(stmt, For)])
+    if not plain or not (symbolic or _work(stmt, set())[0] >= SHARED_WORK) or not collect(stmt.body, For):
+        return None
+    return replace(stmt, kind="parallel") if is_shareable(stmt) else None
 
 
 @prim_func_pass()
-def share_loops(func: PrimFunc, *, parallel: bool = True) -> PrimFunc:
+def share_loops(func: PrimFunc) -> PrimFunc:
     """Share outermost independent loops between threads. For programs without blocks whose buffers have their axes."""
-    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False or not parallel:
+    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
         return func
-    return replace(func, body=_Share()(func.body))
+    return rewrite_outermost(func, _shared)

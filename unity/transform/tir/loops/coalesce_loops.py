@@ -38,14 +38,9 @@ def _innermost(stmt: Stmt) -> BufferStore | None:
     return stmt if type(stmt) is BufferStore else None
 
 
-def _plain(loop: For, inner: bool) -> bool:
-    notes = set(loop.annotations or {})
-    return (
-        loop.kind == "serial"
-        and loop.step is None
-        and is_int(loop.min, 0)
-        and notes <= ({VECTORIZE} if inner else set())
-    )
+def _plain(loop: For, *known: str) -> bool:
+    """True for a serial loop with no other annotations than those known."""
+    return loop.kind == "serial" and loop.counts_up and set(loop.annotations or ()) <= {*known}
 
 
 class _Coalesce(StatementRewriter):
@@ -64,7 +59,7 @@ class _Coalesce(StatementRewriter):
     def fused(self, outer: For, inner: For) -> For | None:
         """One loop instead of two, or None."""
         store = _innermost(inner.body)
-        if store is None or store.predicate is not None or not _plain(outer, False) or not _plain(inner, True):
+        if store is None or store.predicate is not None or not _plain(outer) or not _plain(inner, VECTORIZE):
             return None
         pair = (outer.loop_var, inner.loop_var)
         if outer.loop_var in used_vars(inner.extent) or dtype_of(pair[0]) is not dtype_of(pair[1]):
@@ -136,7 +131,7 @@ SHORTEST = 16
 
 def _period(loop: For) -> int | None:
     """The only period of a loop's variable that divides its extent."""
-    if loop.kind != "serial" or loop.step is not None or not is_int(loop.min, 0) or type(loop.extent) is not IntImm:
+    if loop.kind != "serial" or not loop.counts_up or type(loop.extent) is not IntImm:
         return None
     found = {mod.b.value for mod in collect(loop.body, FloorMod) if mod.a is loop.loop_var and type(mod.b) is IntImm}
     period = found.pop() if len(found) == 1 else 0

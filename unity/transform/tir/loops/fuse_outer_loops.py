@@ -29,8 +29,7 @@ def _plain(loop: For) -> bool:
     return (
         loop.kind in ("serial", "parallel")
         and not loop.annotations
-        and loop.step is None
-        and is_int(loop.min, 0)
+        and loop.counts_up
         and not is_int(loop.extent, 1)
         and not collect(loop, (Evaluate, While, Return, AssertStmt))
     )
@@ -94,19 +93,17 @@ def _fused(first: For, second: For, intermediate: set[Buffer]) -> For | None:
 
 
 class _Fuse(StatementRewriter):
-    def __init__(self) -> None:
+    """Fuses the loops of sequences, then those inside."""
+
+    def __init__(self, intermediate: set[Buffer]) -> None:
         super().__init__()
-        self.intermediate: set[Buffer] = set()
+        self.intermediate = intermediate
 
     def enter(self, node: Any) -> Any | None:
-        return self.sequence(node) if type(node) is SeqStmt else None
-
-    def sequence(self, stmt: SeqStmt) -> Stmt:
-        """Fuse the loops of a sequence, then those inside."""
+        if type(node) is not SeqStmt:
+            return None
         parts: list[Stmt] = []
-        for part in stmt.stmts:
-            if type(part) is AllocBuffer:
-                self.intermediate.add(part.buffer)
+        for part in node.stmts:
             before = parts[-1] if parts else None
             if type(before) is For and type(part) is For:
                 made = _fused(before, part, self.intermediate)
@@ -114,7 +111,7 @@ class _Fuse(StatementRewriter):
                     parts[-1] = made
                     continue
             parts.append(part)
-        return seq(*[self.visit(part) for part in parts], old=stmt)
+        return seq(*[self.visit(part) for part in parts], old=node)
 
 
 @prim_func_pass()
@@ -125,4 +122,4 @@ def fuse_outer_loops(func: PrimFunc) -> PrimFunc:
     """
     if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
         return func
-    return replace(func, body=_Fuse()(func.body))
+    return _Fuse({alloc.buffer for alloc in collect(func.body, AllocBuffer)})(func)

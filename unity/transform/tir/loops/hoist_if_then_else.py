@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from functools import reduce
 
-from ....ir.build import conjuncts, logical_and
-from ....ir.expr import Call, IntImm
+from ....ir.build import conjuncts, int_value, logical_and
+from ....ir.expr import Call
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.scalar import Binary, BufferLoad, Div, FloorDiv, FloorMod, Mod
+from ....ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod
 from ....ir.stmt import For, IfThenElse, Stmt
 from ....ir.types import Expr
 from ....ir.walk import collect, fresh_copy, rewrite, used_vars
@@ -30,11 +30,7 @@ _SMALL = 64
 def is_plain(cond: Expr) -> bool:
     """A condition that may be evaluated at any time: it reads nothing, calls nothing, divides by nothing."""
     divisions = collect(cond, (Div, FloorDiv, FloorMod, Mod))
-    return not collect(cond, (BufferLoad, Call)) and all([_constant_divisor(d) for d in divisions])
-
-
-def _constant_divisor(expr: Binary) -> bool:
-    return type(expr.b) is IntImm and expr.b.value != 0
+    return not collect(cond, (BufferLoad, Call)) and all([int_value(d.b, 0) != 0 for d in divisions])
 
 
 def _loop(loop: For) -> Stmt:
@@ -55,17 +51,12 @@ def _loop(loop: For) -> Stmt:
     return IfThenElse(reduce(logical_and, fixed), replace(loop, body=body), None, inner.span)
 
 
-def _marked_loop(loop: For) -> Stmt:
-    notes = loop.annotations or {}
-    if MARK not in notes:
-        return loop
-    return _loop(replace(loop, annotations={k: v for k, v in notes.items() if k != MARK} or None))
-
-
 @prim_func_pass()
 def hoist_if_then_else(func: PrimFunc, *, marked: bool = False) -> PrimFunc:
     """Move conditions out of loops that do not change them. For programs without blocks.
 
     ``marked``: only out of loops that are annotated.
     """
-    return rewrite(func, {For: _marked_loop if marked else _loop})
+    if not marked:
+        return rewrite(func, {For: _loop})
+    return rewrite(func, {For: lambda loop: loop if loop.note(MARK) is None else _loop(loop.without_notes(MARK))})

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....arith.analyzer import Analyzer
-from ....ir.build import add, conjuncts, const, dtype_of, floordiv, int_imm, is_int, maximum, minimum, sub
+from ....ir.build import add, conjuncts, const, dtype_of, floordiv, int_imm, int_value, is_int, maximum, minimum, sub
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import Node, replace
@@ -89,23 +89,16 @@ def _part(loop: For, first: Expr, last: Expr, body: Stmt, main: bool) -> Stmt:
     if type(extent) is IntImm and extent.value <= 0:
         return seq()
     shifted = body if start else substitute(body, {loop.loop_var: add(loop.loop_var, first)})
-    notes = {k: v for k, v in (loop.annotations or {}).items() if k != HINT} if main else {DONE: 1}
-    return fresh_copy(replace(loop, extent=extent, body=shifted, annotations=notes or None))
+    noted = loop.without_notes(HINT) if main else replace(loop, annotations={DONE: 1})
+    return fresh_copy(replace(noted, extent=extent, body=shifted))
 
 
 def _loop(loop: For, max_statements: int, least: int) -> Stmt:
     inner = collect(loop.body, For)
-    hinted = bool((loop.annotations or {}).get(HINT))
-    small = type(loop.extent) is IntImm and loop.extent.value < least
-    if (
-        DONE in (loop.annotations or {})
-        or loop.kind != "serial"
-        or loop.step is not None
-        or not is_int(loop.min, 0)
-        or leaves_loop(loop.body)
-    ):
+    small = int_value(loop.extent, least) < least
+    if loop.note(DONE) or loop.kind != "serial" or not loop.counts_up or leaves_loop(loop.body):
         return loop
-    if not hinted and (inner or small or statement_count(loop.body) > max_statements):
+    if not loop.note(HINT) and (inner or small or statement_count(loop.body) > max_statements):
         return loop
     bound = {part.loop_var for part in inner} | {part.var for part in collect(loop.body, (Bind, Let))}
     ranges = _ranges(loop, bound)
@@ -184,7 +177,7 @@ class _Copies(StatementRewriter):
             return replace(loop, body=self.split(loop.body, budget))
         inner = {part.loop_var for part in collect(loop.body, For)}
         found = None if any([v in inner for v in used_vars(cond)]) else _range(cond, loop.loop_var)
-        if found is None or loop.step is not None or not is_int(loop.min, 0) or loop.kind not in ("serial", "parallel"):
+        if found is None or not loop.counts_up or loop.kind not in ("serial", "parallel"):
             return loop
         first = (found.high is not None) == found.value  # the condition's value in the iterations before the border
         bodies = [Assume({chosen: value})(loop.body) for value in (first, not first)]

@@ -25,7 +25,7 @@ from ....ir.stmt import AllocBuffer, Bind, BufferStore, For, Stmt, seq
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, fresh_copy, rewrite, substitute
-from ..analysis.loop_nests import Nest, Update, slope, stride_class
+from ..analysis.loop_nests import Nest, is_choice, slope
 from ..analysis.tiles import nested
 
 LEAST_BITS, MOST_BITS = 16, 64
@@ -38,48 +38,39 @@ class _Plan:
     """``along`` is contiguous in the target, ``across`` in the source ``source``; blocks of ``side`` x ``side``."""
 
     nest: Nest
-    update: Update
     source: BufferLoad
     along: For
     across: For
     side: int
 
-    def iterator(self, loop: For) -> Var:
-        """The block iterator of a loop."""
-        return next(it for it, var in self.update.axis.items() if var is loop.loop_var)
 
-
-def _plan(order: list[For], nest: Nest, update: Update, vector_bytes: int) -> _Plan | None:
-    iterator = {loop: it for it, loop in update.axis.items()}
-    along, store = order[-1], update.store
-    inner = iterator[along.loop_var]
-    source = [load for load in update.loads if stride_class(load, inner) == 2]
+def _plan(order: list[For], nest: Nest, vector_bytes: int) -> _Plan | None:
+    along, store = order[-1], nest.store
+    source = [load for load in nest.loads if nest.stride(load, along) == 2]
     if not source or not all([structural_equal(load, source[0]) for load in source]):
         return None
     dtype = source[0].buffer.dtype
     plain = dtype.lanes == 1 and not dtype.is_bool and LEAST_BITS <= dtype.bits <= MOST_BITS
     if not plain or source[0].buffer.strides or store.buffer.strides:
         return None
-    if not store.indices or slope(store.indices[-1], inner) != 1 or stride_class(store, inner) != 1:
+
+    def goes_along(access: BufferLoad | BufferStore, loop: For) -> bool:
+        forwards = bool(access.indices) and slope(access.indices[-1], nest.iterator[loop.loop_var].var) == 1
+        return forwards and nest.stride(access, loop) == 1
+
+    if not goes_along(store, along):
         return None
-    lines = [
-        loop
-        for loop in order[:-1]
-        if stride_class(source[0], iterator[loop.loop_var]) == 1
-        and slope(source[0].indices[-1], iterator[loop.loop_var]) == 1
-    ]
-    lazy = collect(store.value, (Select, Let)) or any(
-        [getattr(call.op, "name", "") == "T.if_then_else" for call in collect(store.value, Call)]
-    )
+    lines = [loop for loop in order[:-1] if goes_along(source[0], loop)]
+    lazy = collect(store.value, (Select, Let)) or any([is_choice(call) for call in collect(store.value, Call)])
     side = max(2, vector_bytes // max(4, dtype.bits // 8))
     if len(lines) != 1 or lazy or int_value(along.extent, side) < side or int_value(lines[0].extent, side) < side:
         return None
-    return _Plan(nest, update, source[0], along, lines[0], side)
+    return _Plan(nest, source[0], along, lines[0], side)
 
 
-def transposed(order: list[For], nest: Nest, update: Update, vector_bytes: int, parallel: bool) -> Stmt | None:
+def transposed(order: list[For], nest: Nest, vector_bytes: int, parallel: bool) -> Stmt | None:
     """The nest in blocks; None where it is no transposition, or too small for one block."""
-    plan = _plan(order, nest, update, vector_bytes)
+    plan = _plan(order, nest, vector_bytes)
     if plan is None:
         return None
     side, ty = plan.side, prim_type(dtype_of(plan.along.loop_var))
@@ -87,7 +78,7 @@ def transposed(order: list[For], nest: Nest, update: Update, vector_bytes: int, 
     if dtype_of(plan.across.loop_var) is not ty.dtype:
         return None
     rest = [loop for loop in order if loop is not plan.along and loop is not plan.across]
-    once = any([load.buffer.data is update.store.buffer.data for load in update.loads])
+    once = any([load.buffer.data is nest.store.buffer.data for load in nest.loads])
     loops, corner, lefts = [], [], []
     for loop, name in ((plan.across, "row_block"), (plan.along, "column_block")):
         block, count = Var(name, ty), floordiv(loop.extent, size)
@@ -114,25 +105,19 @@ def _parallel(stmt: Stmt) -> Stmt:
 
 def _remainder(plan: _Plan, loop: For, whole: Expr, lefts: Sequence[tuple[For, Expr]]) -> Stmt:
     """Cells behind the whole blocks along a loop; along the other, columns behind those that rows cover."""
-    values = {plan.iterator(loop): add(loop.loop_var, whole)}
-    body: Stmt = substitute(_cell(plan), values)
-    body = replace(loop, extent=sub(loop.extent, whole), body=body)
+    values = {**plan.nest.axis, plan.nest.iterator[loop.loop_var].var: add(loop.loop_var, whole)}
     other = plan.along if loop is plan.across else plan.across
     covered = dict(lefts).get(other, other.extent) if loop is plan.along else other.extent
-    body = replace(other, extent=covered, body=body)
-    loops = {it: var for it, var in plan.update.axis.items() if it not in values}
-    return fresh_copy(substitute(body, loops))
-
-
-def _cell(plan: _Plan) -> BufferStore:
-    return plan.update.store
+    body = replace(loop, extent=sub(loop.extent, whole), body=substitute(plan.nest.store, values))
+    return fresh_copy(replace(other, extent=covered, body=body))
 
 
 def _block(plan: _Plan, first_row: Expr, first_column: Expr) -> Stmt:
     """One block: vectors in, rounds of shuffles, vectors out."""
     side, source, dtype = plan.side, plan.source, plan.source.buffer.dtype
-    across, along = plan.iterator(plan.across), plan.iterator(plan.along)
-    others = {it: var for it, var in plan.update.axis.items() if it not in (across, along)}
+    nest = plan.nest
+    across, along = [nest.iterator[loop.loop_var].var for loop in (plan.across, plan.along)]
+    others = {it: var for it, var in nest.axis.items() if it not in (across, along)}
     index_type = prim_type(dtype_of(plan.along.loop_var))
     vector = prim_type(dtype.with_lanes(side))
     parts: list[Stmt] = []
@@ -166,7 +151,7 @@ def _block(plan: _Plan, first_row: Expr, first_column: Expr) -> Stmt:
     row, lane = Var("row", index_type), Var("lane", index_type)
     cell = add(mul(row, int_imm(side, index_type)), lane)
     read = BufferLoad(tile, (cell,), prim_type(dtype))
-    store = rewrite(plan.update.store, {BufferLoad: lambda load: read if structural_equal(load, source) else load})
+    store = rewrite(nest.store, {BufferLoad: lambda load: read if structural_equal(load, source) else load})
     out = substitute(store, {**others, across: add(first_row, row), along: add(first_column, lane)})
     zero, count = int_imm(0, index_type), int_imm(side, index_type)
     parts.append(For(row, zero, count, "unrolled", For(lane, zero, count, "vectorized", out)))

@@ -45,14 +45,12 @@ class _Unroll(StatementRewriter):
         super().__init__()
         self.max_copies, self.max_size, self.explicit = max_copies, max_size, explicit
         self.steps = 0
-        self.explicit = explicit
 
     def enter(self, node: Any) -> Any | None:
         if type(node) is AttrStmt and node.key in (PRAGMA, EXPLICIT):
             return self._within({node.key: node.value}, node.body)
         if type(node) is For and node.annotations and (PRAGMA in node.annotations or EXPLICIT in node.annotations):
-            notes = {k: v for k, v in node.annotations.items() if k not in (PRAGMA, EXPLICIT)}
-            return self._within(node.annotations, replace(node, annotations=notes or None))
+            return self._within(node.annotations, node.without_notes(PRAGMA, EXPLICIT))
         return None
 
     def _within(self, asked: dict[str, Any], body: Stmt) -> Stmt:
@@ -92,8 +90,8 @@ def statement_count(body: Stmt) -> int:
         stmt, times = rest.pop()
         if isinstance(stmt, (BufferStore, Evaluate)):
             count += times
-        elif type(stmt) is For and stmt.annotations:
-            times *= _number(stmt.annotations.get("unroll", 1))
+        elif type(stmt) is For:
+            times *= stmt.note("unroll", 1)
         rest += [(part, times) for part in children(stmt) if isinstance(part, Stmt)]
     return count
 

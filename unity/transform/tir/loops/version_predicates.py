@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from ....arith.analyzer import Analyzer
@@ -151,10 +152,7 @@ def _all(checks: Sequence[_Check]) -> Expr:
     for check in checks:
         if not any([structural_equal(check.whole, c) for c in conditions]):
             conditions.append(check.whole)
-    whole = conditions[0]
-    for condition in conditions[1:]:
-        whole = logical_and(whole, condition)
-    return whole
+    return reduce(logical_and, conditions)
 
 
 class Assume(Rewriter):

@@ -6,7 +6,7 @@ Shared by the passes that tile reductions, as is the walk over the nests that th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass
 
 from ....ir.build import add, is_int, mul
 from ....ir.expr import IntImm, Var
@@ -18,10 +18,10 @@ from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import StatementRewriter, collect, rewrite, substitute
 from ..analysis.choices import choose
-from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
+from ..analysis.loop_nests import Nest, cell_nest, small_stride, stride_class
 
 
-def follow(epilogue: Update, store: BufferStore, result: Var, coordinates: dict[Var, Expr]) -> Stmt:
+def follow(epilogue: Nest, store: BufferStore, result: Var, coordinates: dict[Var, Expr]) -> Stmt:
     """The consumer's store for the cell that ``store`` would have written."""
     read = next(load for load in epilogue.loads if load.buffer is store.buffer)
     where: dict[Var, Expr] = {}
@@ -34,23 +34,22 @@ def follow(epilogue: Update, store: BufferStore, result: Var, coordinates: dict[
     return substitute(made, where)
 
 
-def epilogue_of(nest: Nest, update: Update, column: Var | None, following: Stmt, func: PrimFunc) -> Update | None:
-    """The update of the next statement, if it may be computed in the place of storing the result; with ``column``, in
-    vectors along that iterator of ``update``."""
-    behind = perfect_nest(following) if type(following) is For else None
-    consumer = point_update(behind) if behind is not None else None
-    result = update.store.buffer
-    if behind is None or consumer is None or behind.realize.block.init is not None or "R" in consumer.kinds.values():
+def epilogue_of(nest: Nest, column: Var | None, following: Stmt, func: PrimFunc) -> Nest | None:
+    """The nest of the next statement, if it may be computed in the place of storing the result; with ``column``, in
+    vectors along that iterator of ``nest``."""
+    consumer = cell_nest(following)
+    result = nest.store.buffer
+    if consumer is None or consumer.block.init is not None or consumer.of_kind("R"):
         return None
     reads = [load for load in consumer.loads if load.buffer is result]
     if not reads or result in func.buffer_map.values() or consumer.store.buffer.data is result.data:
         return None
-    if consumer.store.buffer.data in [load.buffer.data for load in update.loads]:
+    if consumer.store.buffer.data in [load.buffer.data for load in nest.loads]:
         return None
-    if not all([_cell_by_cell(load, reads[0], behind, consumer) for load in reads]):
+    if not all([_cell_by_cell(load, reads[0], consumer) for load in reads]):
         return None
     if column is not None:
-        axis = next(i for i, index in enumerate(update.store.indices) if index is column)
+        axis = next(i for i, index in enumerate(nest.store.indices) if index is column)
         along = reads[0].indices[axis]
         others = [load for load in consumer.loads if load.buffer is not result]
         if type(along) is not Var or stride_class(consumer.store, along) != 1:
@@ -77,10 +76,10 @@ def _axes_of(read: BufferLoad) -> dict[Var, tuple[int, int]]:
     return found
 
 
-def _cell_by_cell(load: BufferLoad, first: BufferLoad, behind: Nest, consumer: Update) -> bool:
+def _cell_by_cell(load: BufferLoad, first: BufferLoad, consumer: Nest) -> bool:
     """True when a read walks over the whole buffer, an iterator an axis or two, as ``first`` does."""
     axes, shape = _axes_of(load), load.buffer.shape
-    extents = {loop.loop_var: loop.extent for loop in behind.loops}
+    extents = {loop.loop_var: loop.extent for loop in consumer.loops}
     if set(axes) != set(consumer.axis):
         return False
     walked: set[int] = set()
@@ -99,35 +98,32 @@ def _same(a: Expr, b: Expr) -> bool:
     return a is b or (type(a) is IntImm and type(b) is IntImm and a.value == b.value)
 
 
-class Planned(Protocol):
+@dataclass(slots=True, kw_only=True)
+class Plan:
     """A nest that is going to be tiled, and what follows it at its tiles."""
 
     nest: Nest
-    update: Update
-    epilogue: Update | None
+    parallel: bool
+    column: Var | None = None
+    """The iterator along which results are vectors."""
+    epilogue: Nest | None = None
+
+    def write(self) -> Stmt:
+        """The loops over tiles."""
+        raise NotImplementedError
 
 
-_P = TypeVar("_P", bound=Planned)
+class _Outermost(StatementRewriter):
+    """Nests that have a plan become what it writes, from the outside in, each with the consumer behind it where that can follow."""
 
-
-class Outermost(StatementRewriter, Generic[_P]):
-    """Nests for which ``plan`` has a plan become what ``make`` makes of it, from the outside in, each with the consumer behind it
-    where that can follow; ``column`` gives the iterator along which the plan's results are vectors."""
-
-    def __init__(
-        self,
-        func: PrimFunc,
-        plan: Callable[[For], _P | None],
-        make: Callable[[_P], Stmt],
-        column: Callable[[_P], Var | None],
-    ) -> None:
+    def __init__(self, func: PrimFunc, plan: Callable[[For], Plan | None]) -> None:
         super().__init__()
-        self.func, self.plan, self.make, self.column = func, plan, make, column
+        self.func, self.plan = func, plan
 
     def enter(self, node: object) -> object | None:
         if type(node) is For:
             plan = self.plan(node)
-            return self.make(plan) if plan is not None else None
+            return plan.write() if plan is not None else None
         return self.sequence(node) if type(node) is SeqStmt else None
 
     def sequence(self, stmt: SeqStmt) -> Stmt:
@@ -139,19 +135,17 @@ class Outermost(StatementRewriter, Generic[_P]):
             plan = self.plan(part) if type(part) is For else None
             if plan is not None and position + 1 < len(stmt.stmts):
                 behind = stmt.stmts[position + 1]
-                epilogue = epilogue_of(plan.nest, plan.update, self.column(plan), behind, self.func)
-                follows = epilogue is not None and choose(plan.nest.realize.block, "follow", (0, 1), 1)
+                epilogue = epilogue_of(plan.nest, plan.column, behind, self.func)
+                follows = epilogue is not None and choose(plan.nest.block, "follow", (0, 1), 1)
                 plan.epilogue = epilogue if follows else None
-            parts.append(self.visit(part) if plan is None else self.make(plan))
+            parts.append(self.visit(part) if plan is None else plan.write())
             position += 2 if plan is not None and plan.epilogue is not None else 1
         changed = len(parts) != len(stmt.stmts) or any([a is not b for a, b in zip(parts, stmt.stmts)])
         return seq(*parts) if changed else stmt
 
 
-def tile_outermost(
-    func: PrimFunc, plan: Callable[[For], _P | None], make: Callable[[_P], Stmt], column: Callable[[_P], Var | None]
-) -> PrimFunc:
-    """The function with its outermost nests tiled (see Outermost), unless a schedule is its author's or memory may be shared."""
+def tile_outermost(func: PrimFunc, plan: Callable[[For], Plan | None]) -> PrimFunc:
+    """The function with its outermost nests tiled, unless a schedule is its author's or memory may be shared."""
     if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
         return func
-    return replace(func, body=Outermost(func, plan, make, column)(func.body))
+    return replace(func, body=_Outermost(func, plan)(func.body))

@@ -1,6 +1,6 @@
 """tile_reductions: outputs of a reduction are computed in tiles that stay in registers.
 
-For a perfect nest over one reduction block (``loop_nests.point_update``) of constant output axes: one output axis along which
+For a perfect nest over one reduction block (``loop_nests.cell_nest``) of constant output axes: one output axis along which
 memory is contiguous becomes vectors, another becomes rows; a tile of rows x vectors (``transform/tir/analysis/tile_shape.py``)
 is accumulated in a local buffer through all reduction loops and stored once. Every cell is accumulated in the written order; a
 long sum of floats in chunks of it (``transform/tir/analysis/tile_shape.py``), whose sums are added to a tile of totals in
@@ -34,23 +34,21 @@ from ....ir.walk import collect, fresh_copy, rewrite, substitute, used_vars
 from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ..analysis.choices import LEAST_LANES, choose, choose_lanes
-from ..analysis.loop_nests import Nest, Update, is_choice, perfect_nest, point_update, slope, small_stride, stride_class
+from ..analysis.loop_nests import Nest, cell_nest, is_choice, slope, small_stride, stride_class
 from ..analysis.tile_shape import RESERVED, chunk_of, most_rows, tile_rows, tile_shape
 from ..analysis.tiles import (
     Corner,
     Piece,
     extent_of,
-    is_large,
-    iterators_of,
+    is_shared,
     loop_order,
     may_fail,
     nested,
-    operands_of,
     over_tiles,
     split_loop,
 )
 from ..blocks.lower_opaque_block import REDUCTION
-from .epilogues import follow, tile_outermost
+from .epilogues import Plan, follow, tile_outermost
 from .tile_walk import Walk, find_walk, runs_on, step_of
 
 MOST_ROWS, MOST_VECTORS = 16, 16
@@ -81,12 +79,8 @@ class _Cells:
     running: tuple[Corner, Expr | None] | None = None
 
 
-@dataclass(slots=True)
-class _Plan:
-    """A nest that is going to be tiled."""
-
-    nest: Nest
-    update: Update
+@dataclass(slots=True, kw_only=True)
+class _Plan(Plan):
     columns: For
     """The loop that becomes vectors."""
     rows: For | None
@@ -98,53 +92,71 @@ class _Plan:
     lanes: int
     windows: bool
     """Each row reads vectors of its own."""
-    epilogue: Update | None = None
-    parallel: bool = False
 
-    def loops(self, kind: str) -> list[For]:
-        """Loops of one kind, in order."""
-        return [loop for loop in self.nest.loops if self.update.kinds[loop.loop_var] == kind]
+    def write(self) -> Stmt:
+        """The loops over tiles."""
+        tiled = ([self.rows] if self.rows is not None else []) + [self.columns]  # lines of memory one after the other
+        across = [] if self.walk is None else [self.walk.across]
+        others = [loop for loop in self.nest.of_kind("S") if loop not in tiled and loop not in across]
+        order = loop_order(others + tiled, self.nest)
+        line, width = self.columns, self.width
+        if self.walk is not None:
+            line, width = self.walk.tiled, self.walk.lines or self.width
+        order = [line if loop is self.columns else loop for loop in order]
+        sizes = {line: width}
+        if self.rows is not None:
+            sizes[self.rows] = self.height
+        turning = [loop for loop in order if not is_int(loop.extent, 1) and extent_of(loop) > sizes.get(loop, 1)]
+        moved = list(turning)
+        for index in range(min(2, len(moved) - 1)):
+            at = choose(self.nest.block, f"loop_{index}", range(len(moved) - index), 0)
+            moved.insert(index, moved.pop(index + at))
+        order = [moved.pop(0) if loop in turning else loop for loop in order]
+        vectors = (line, self.lanes)
+        bordered = [self.rows] if self.rows is not None and _is_bordered(self.nest, self.rows) else []
+
+        def leaf(corner: Corner, pieces: dict[For, Piece]) -> Stmt:
+            return _Tile(self, corner, pieces).write()
+
+        return over_tiles(order, sizes, self.parallel, leaf, vectors, bordered)
 
 
-def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
-    nest = perfect_nest(stmt)
-    update = point_update(nest) if nest is not None else None
-    if nest is None or update is None or nest.realize.block.init is None or "R" not in update.kinds.values():
+def _plan(stmt: Stmt) -> _Plan | None:
+    nest = cell_nest(stmt)
+    if nest is None or nest.block.init is None or not nest.of_kind("R"):
         return None
-    dtype = update.store.buffer.dtype
-    if dtype.bits < 8 or dtype.lanes != 1 or dtype.is_bool or may_fail(update.store.value):
+    dtype = nest.store.buffer.dtype
+    if dtype.bits < 8 or dtype.lanes != 1 or dtype.is_bool or may_fail(nest.store.value):
         return None
-    iterator = iterators_of(update)
-    spatial = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "S"]
-    fixed = [loop for loop in spatial if extent_of(loop) > 1]
+    fixed = [loop for loop in nest.of_kind("S") if extent_of(loop) > 1]
     candidates = [
         loop
         for loop in fixed
-        if stride_class(update.store, iterator[loop.loop_var]) == 1
-        and all([small_stride(load, iterator[loop.loop_var]) for load in operands_of(update)])
+        if nest.stride(nest.store, loop) == 1
+        and all([small_stride(load, nest.iterator[loop.loop_var].var) for load in nest.operands])
     ]
-    block = nest.realize.block
+    block = nest.block
     extents = [extent_of(loop) for loop in candidates]
     own = extents.index(max(extents)) if extents else 0
     columns = candidates[choose(block, "columns", range(len(extents)), own)] if extents else None
     if columns is None:
         return None
     machine = machine_in_use()
-    lanes = _lanes(nest, update, columns, fixed, machine.lanes(max(1, dtype.bits // 8)))
-    moving = [load for load in operands_of(update) if stride_class(load, iterator[columns.loop_var]) > 0]
+    lanes = _lanes(nest, columns, fixed, machine.lanes(max(1, dtype.bits // 8)))
+    moving = [load for load in nest.operands if nest.stride(load, columns) > 0]
     size = extent_of(columns)
     is_short = size <= 2 * lanes or (size % lanes > 0 and size <= 4 * lanes)
 
     def rows_without(across: For | None) -> For | None:
         others = [loop for loop in fixed if loop is not columns and loop is not across]
-        return _rows(nest, update, others, moving, is_short)
+        return _rows(nest, others, moving, is_short)
 
     def height_without(across: For | None) -> int:
         found = rows_without(across)
         return 1 if found is None else extent_of(found)
 
     registers = machine.registers - 1
-    walk = find_walk(block, update, fixed, columns, lanes, registers, height_without)
+    walk = find_walk(nest, fixed, columns, lanes, registers, height_without)
     rows = rows_without(None if walk is None else walk.across)
     others = [loop for loop in fixed if loop is not columns and (walk is None or loop is not walk.across)]
     axis = choose(block, "row_axis", range(-1, len(others)), others.index(rows) if rows is not None else -1)
@@ -153,7 +165,7 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     if 2 * length < min(lanes, 8):
         return None
     most = extent_of(rows) if rows is not None else 1
-    windows = rows is not None and all([stride_class(load, iterator[rows.loop_var]) > 0 for load in moving])
+    windows = rows is not None and all([nest.stride(load, rows) > 0 for load in moving])
     if windows:
         registers = RESERVED + int(registers * SUMS_OF_WINDOWS)
     if walk is not None and walk.lines:
@@ -163,28 +175,29 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
         height, vectors = tile_shape(most, length, lanes, registers)
         vectors = choose(block, "vectors", range(1, MOST_VECTORS + 1), vectors, -(-length // lanes))
     fit = min(most, most_rows(vectors, machine.registers))
-    if vectors > 1 and rows is not None and _is_bordered(update, rows):
+    if vectors > 1 and rows is not None and _is_bordered(nest, rows):
         height = min(height, BORDERED_ROWS)
     height = choose(block, "rows", range(1, MOST_ROWS + 1), height, fit)
-    parallel = parallel and bool(choose(block, "parallel", (0, 1), is_large(nest, update)))
-    return _Plan(nest, update, columns, rows, walk, height, vectors * lanes, lanes, windows, None, parallel)
+    return _Plan(
+        nest=nest, parallel=is_shared(nest), column=nest.iterator[columns.loop_var].var, columns=columns, rows=rows, walk=walk,
+        height=height, width=vectors * lanes, lanes=lanes, windows=windows,
+    )  # fmt: skip
 
 
-def _lanes(nest: Nest, update: Update, columns: For, loops: list[For], full: int) -> int:
+def _lanes(nest: Nest, columns: For, loops: list[For], full: int) -> int:
     """Elements of a vector: of the least one for lines that fill most of it, where no other lines go into the same vector."""
     fills_least = 3 * LEAST_LANES <= 4 * extent_of(columns) < 4 * LEAST_LANES
-    is_alone = fills_least and all([step_of(update, loop, columns) is None for loop in loops])
-    return choose_lanes(nest.realize.block, full, min(full, LEAST_LANES) if is_alone else full)
+    is_alone = fills_least and all([step_of(nest, loop, columns) is None for loop in loops])
+    return choose_lanes(nest.block, full, min(full, LEAST_LANES) if is_alone else full)
 
 
-def _rows(nest: Nest, update: Update, loops: list[For], moving: list[BufferLoad], is_short: bool) -> For | None:
+def _rows(nest: Nest, loops: list[For], moving: list[BufferLoad], is_short: bool) -> For | None:
     """The loop whose iterations read the same vectors, else the one that shares most reads, else one whose windows overlap, if
     lines are short; of several one that fills a tile."""
-    iterator = iterators_of(update)
-    steps = {iterator[loop.loop_var]: extent_of(loop) for loop in nest.loops if update.kinds[loop.loop_var] == "R"}
-    best, most, loads = None, (0, 0), operands_of(update)
+    steps = {nest.iterator[loop.loop_var].var: extent_of(loop) for loop in nest.of_kind("R")}
+    best, most, loads = None, (0, 0), nest.operands
     for loop in loops:
-        var = iterator[loop.loop_var]
+        var = nest.iterator[loop.loop_var].var
         shared = sum([8 if load in moving else 2 for load in loads if stride_class(load, var) == 0])
         if not shared and is_short and loop is loops[-1]:
             shared = sum([_overlaps(index, var, steps) for load in loads for index in load.indices])
@@ -200,38 +213,10 @@ def _overlaps(index: Expr, var: Var, steps: dict[Var, int]) -> bool:
     return own is not None and 0 < own * 2 <= reach
 
 
-def _nest(plan: _Plan) -> Stmt:
-    """The loops over tiles."""
-    tiled = ([plan.rows] if plan.rows is not None else []) + [plan.columns]  # lines of memory one after the other
-    across = [] if plan.walk is None else [plan.walk.across]
-    others = [loop for loop in plan.loops("S") if loop not in tiled and loop not in across]
-    order = loop_order(others + tiled, plan.update)
-    line, width = plan.columns, plan.width
-    if plan.walk is not None:
-        line, width = plan.walk.tiled, plan.walk.lines or plan.width
-    order = [line if loop is plan.columns else loop for loop in order]
-    sizes = {line: width}
-    if plan.rows is not None:
-        sizes[plan.rows] = plan.height
-    turning = [loop for loop in order if not is_int(loop.extent, 1) and extent_of(loop) > sizes.get(loop, 1)]
-    moved = list(turning)
-    for index in range(min(2, len(moved) - 1)):
-        at = choose(plan.nest.realize.block, f"loop_{index}", range(len(moved) - index), 0)
-        moved.insert(index, moved.pop(index + at))
-    order = [moved.pop(0) if loop in turning else loop for loop in order]
-    vectors = (line, plan.lanes)
-    bordered = [plan.rows] if plan.rows is not None and _is_bordered(plan.update, plan.rows) else []
-
-    def leaf(corner: Corner, pieces: dict[For, Piece]) -> Stmt:
-        return _Tile(plan, corner, pieces).write()
-
-    return over_tiles(order, sizes, plan.parallel, leaf, vectors, bordered)
-
-
-def _is_bordered(update: Update, rows: For) -> bool:
+def _is_bordered(nest: Nest, rows: For) -> bool:
     """True if a value depends on a condition that a loop meets: the border of an image."""
-    choices = [call for call in collect(update.store.value, Call) if is_choice(call)]
-    return any([iterators_of(update)[rows.loop_var] in used_vars(call.args[0]) for call in choices])
+    choices = [call for call in collect(nest.store.value, Call) if is_choice(call)]
+    return any([nest.iterator[rows.loop_var].var in used_vars(call.args[0]) for call in choices])
 
 
 class _Tile:
@@ -244,10 +229,10 @@ class _Tile:
         size, self.limit = pieces[self.line].size, pieces[self.line].limit
         self.width = size if plan.walk is None else plan.walk.width(size)
         self.height = pieces[plan.rows].size if plan.rows is not None else 1
-        self.store = plan.update.store
-        block = plan.nest.realize.block
-        assert type(block.init) is BufferStore
-        self.initial = block.init.value
+        self.store = plan.nest.store
+        init = plan.nest.block.init
+        assert type(init) is BufferStore
+        self.initial = init.value
         self.buffer = self.total = self.tile("tile", self.store.buffer.dtype)
 
     def tile(self, name: str, dtype: DataType) -> Buffer:
@@ -264,7 +249,7 @@ class _Tile:
 
     def write(self) -> Stmt:
         """All of it."""
-        loops = self.plan.loops("R")
+        loops = self.plan.nest.of_kind("R")
         float_sum = type(self.store.value) is Add and self.buffer.dtype.is_float and self.buffer.dtype.bits >= 32
         cut = chunk_of([extent_of(s) if type(s.extent) is IntImm else None for s in loops]) if float_sum else None
         body = self.steps(loops, self.over(self.accumulate)) if cut is None else self.chunks(loops, *cut)
@@ -273,7 +258,7 @@ class _Tile:
 
     def steps(self, loops: list[For], body: Stmt) -> Stmt:
         """Reduction loops around a step, the innermost written out."""
-        block = self.plan.nest.realize.block
+        block = self.plan.nest.block
         fixed = [type(loop.extent) is IntImm for loop in reversed(loops)]
         most = fixed.index(False) if False in fixed else len(fixed)
         own = int(fixed[0] and extent_of(loops[-1]) <= 4)
@@ -351,7 +336,7 @@ class _Tile:
 
     def iterators(self, values: Corner) -> Corner:
         """Values of the iterators where loop variables have these."""
-        return {iterator: values.get(loop, loop) for iterator, loop in self.plan.update.axis.items()}
+        return {iterator: values.get(loop, loop) for iterator, loop in self.plan.nest.axis.items()}
 
     def start(self, cells: _Cells) -> Stmt:
         """The initial value of a cell."""
@@ -360,20 +345,19 @@ class _Tile:
     def accumulate(self, cells: _Cells) -> Stmt:
         """One step of the reduction for a cell; reads along the vectors happen in lanes that count."""
         old = self.store.buffer
-        iterator_of = iterators_of(self.plan.update)
-        iterator = iterator_of[self.plan.columns.loop_var]
+        nest = self.plan.nest
 
         def read(load: BufferLoad) -> Expr:
             if load.buffer is old:
                 return replace(load, buffer=self.buffer, indices=cells.cell)
             made: Expr = load
             inside = cells.inside
-            if stride_class(load, iterator) == 0:
+            if nest.stride(load, self.plan.columns) == 0:
                 return load
             on = (
                 None
                 if self.walk is None or cells.running is None
-                else runs_on(load, iterator_of[self.walk.across.loop_var])
+                else runs_on(load, nest.iterator[self.walk.across.loop_var].var)
             )
             if on is not None and cells.running is not None:
                 inside, made = cells.running[1], substitute(on, cells.running[0])
@@ -398,8 +382,6 @@ class _Tile:
 
 
 @prim_func_pass()
-def tile_reductions(func: PrimFunc, *, parallel: bool = True) -> PrimFunc:
+def tile_reductions(func: PrimFunc) -> PrimFunc:
     """Compute outputs of reductions in tiles that stay in registers. For programs with blocks. Scheduled programs stay."""
-    return tile_outermost(
-        func, lambda loop: _plan(loop, parallel), _nest, lambda plan: iterators_of(plan.update)[plan.columns.loop_var]
-    )
+    return tile_outermost(func, _plan)

@@ -15,12 +15,12 @@ from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, logical_and
 from ....ir.expr import IntImm, Var
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
-from ....ir.stmt import Block, Evaluate, For
+from ....ir.stmt import Evaluate, For
 from ....ir.types import Expr, prim_type
 from ..analysis.choices import choose
-from ..analysis.loop_nests import Update, linear_step, slope
+from ..analysis.loop_nests import Nest, linear_step, slope
 from ..analysis.tile_shape import tile_cost, tile_rows
-from ..analysis.tiles import Corner, extent_of, iterators_of, operands_of
+from ..analysis.tiles import Corner, extent_of
 
 GAIN = 1.1
 """Cycles of line after line by those of lines together from which on they are, where they take no more vectors."""
@@ -67,16 +67,15 @@ class Walk:
         return on_line if condition is None else logical_and(condition, on_line)
 
 
-def step_of(update: Update, across: For, along: For) -> int | None:
+def step_of(nest: Nest, across: For, along: For) -> int | None:
     """Positions from line to line, the same for all operands; None where lines cannot be taken together."""
     if across is along or type(across.extent) is not IntImm or type(along.extent) is not IntImm:
         return None
     if dtype_of(across.extent) is not dtype_of(along.extent):
         return None
-    iterator = iterators_of(update)
     steps: set[int | None] = set()
-    for load in operands_of(update):
-        one, many = linear_step(load, iterator[along.loop_var]), linear_step(load, iterator[across.loop_var])
+    for load in nest.operands:
+        one, many = [linear_step(load, nest.iterator[loop.loop_var].var) for loop in (along, across)]
         if one != 0 or many != 0:
             steps.add(many if one == 1 else None)
     step = steps.pop() if len(steps) == 1 else None
@@ -106,8 +105,7 @@ def _in_groups(
 
 
 def find_walk(
-    block: Block,
-    update: Update,
+    nest: Nest,
     loops: list[For],
     along: For,
     lanes: int,
@@ -118,7 +116,7 @@ def find_walk(
     ``rows`` gives the rows that tiles share out where a loop is taken."""
     length, best = extent_of(along), None
     for across in loops:
-        step = step_of(update, across, along)
+        step = step_of(nest, across, along)
         if step is None:
             continue
         count, height = extent_of(across), rows(across)
@@ -136,7 +134,7 @@ def find_walk(
     cost, lines, most, across, step = best
     height = rows(None)
     own = lines if cost * GAIN <= tile_cost(height, length, lanes, registers)[0] / height else 0
-    lines = choose(block, "walk", (0, extent_of(across)) if step == length else (0, *range(2, most + 1)), own)
+    lines = choose(nest.block, "walk", (0, extent_of(across)) if step == length else (0, *range(2, most + 1)), own)
     if not lines:
         return None
     ty = prim_type(dtype_of(along.loop_var))

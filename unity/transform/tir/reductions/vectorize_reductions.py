@@ -1,6 +1,6 @@
 """vectorize_reductions: a reduction along contiguous memory is accumulated lane by lane in vectors, joined at the end.
 
-For a perfect nest over one reduction block (``loop_nests.point_update``) that adds, multiplies or takes the least or greatest
+For a perfect nest over one reduction block (``loop_nests.cell_nest``) that adds, multiplies or takes the least or greatest
 of values read contiguously along its last reduction loop. A tile of outputs, or for a single output several vectors side by
 side, hides the latency of the additions; lanes beyond the end hold the operation's neutral value; the vectors are joined in
 halves. This reassociates, as reductions may.
@@ -41,29 +41,24 @@ from ..analysis.choices import choose, choose_lanes
 from ..analysis.loop_nests import (
     JOINS,
     Nest,
-    Update,
+    cell_nest,
     neutral_value,
-    perfect_nest,
-    point_update,
     reduced_value,
-    stride_class,
 )
 from ..analysis.tile_shape import LATENCY, chunk_of
 from ..analysis.tiles import (
     Corner,
     Piece,
     extent_of,
-    is_large,
-    iterators_of,
+    is_shared,
     loop_order,
     may_fail,
     nested,
-    operands_of,
     over_tiles,
     split_loop,
 )
 from ..blocks.lower_opaque_block import REDUCTION
-from .epilogues import follow, tile_outermost
+from .epilogues import Plan, follow, tile_outermost
 
 MOST_OUTPUTS = 8
 """Outputs of a tile along one loop, at most."""
@@ -71,12 +66,8 @@ _Make = Callable[[Corner, tuple[Expr, ...], Var], Stmt]
 """Statement of one output: (values of the loop variables, its place in the tile, lane)."""
 
 
-@dataclass(slots=True)
-class _Plan:
-    """A nest whose reduction gets lanes."""
-
-    nest: Nest
-    update: Update
+@dataclass(slots=True, kw_only=True)
+class _Plan(Plan):
     along: For
     """The reduction loop that becomes vectors."""
     value: Expr
@@ -85,38 +76,33 @@ class _Plan:
     """Outputs of a tile along each of its loops."""
     side_by_side: int
     lanes: int
-    epilogue: Update | None = None
-    parallel: bool = False
 
-    def loops(self, kind: str) -> list[For]:
-        """Loops of one kind, in order."""
-        return [loop for loop in self.nest.loops if self.update.kinds[loop.loop_var] == kind]
+    def write(self) -> Stmt:
+        order = [loop for loop in self.nest.of_kind("S") if loop not in self.sizes]
+        order = loop_order([*order, *self.sizes], self.nest)
+        return over_tiles(order, self.sizes, self.parallel, lambda corner, pieces: _Tile(self, corner, pieces).write())
 
 
-def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
-    nest = perfect_nest(stmt)
-    update = point_update(nest) if nest is not None else None
-    if nest is None or update is None or nest.realize.block.init is None:
+def _plan(stmt: Stmt) -> _Plan | None:
+    nest = cell_nest(stmt)
+    if nest is None or nest.block.init is None:
         return None
-    reductions = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "R"]
-    value = reduced_value(update.store)
-    dtype = update.store.buffer.dtype
+    reductions, value, dtype = nest.of_kind("R"), reduced_value(nest.store), nest.store.buffer.dtype
     if not reductions or value is None or dtype.lanes != 1 or dtype.is_bool or (dtype.is_float and dtype.bits < 32):
         return None
     if dtype.bits < 8 or may_fail(value):
         return None
     along = reductions[-1]
     machine = machine_in_use()
-    lanes = choose_lanes(nest.realize.block, machine.lanes(max(1, dtype.bits // 8)))
+    lanes = choose_lanes(nest.block, machine.lanes(max(1, dtype.bits // 8)))
     if type(along.extent) is IntImm and 2 * extent_of(along) < lanes:
         return None
-    var = iterators_of(update)[along.loop_var]
-    classes = [stride_class(load, var) for load in operands_of(update)]
+    classes = [nest.stride(load, along) for load in nest.operands]
     if 1 not in classes or 2 in classes:
         return None
-    moving = [load for load in operands_of(update) if stride_class(load, var) == 1]
-    block, outputs = nest.realize.block, 1
-    sizes = _sizes(nest, update, moving, machine.accumulators)
+    moving = [load for load in nest.operands if nest.stride(load, along) == 1]
+    block, outputs = nest.block, 1
+    sizes = _sizes(nest, moving, machine.accumulators)
     for index, (loop, size) in enumerate(sizes.items()):
         fit = min(extent_of(loop), MOST_OUTPUTS, max(1, machine.accumulators // outputs))
         sizes[loop] = choose(block, f"outputs_{index}", range(1, MOST_OUTPUTS + 1), size, fit)
@@ -126,18 +112,17 @@ def _plan(stmt: Stmt, parallel: bool) -> _Plan | None:
     while side * outputs < 2 * LATENCY and side < 4 and side * 2 <= steps:
         side *= 2
     side = choose(block, "side_by_side", (1, 2, 4, 8), side)
-    parallel = parallel and bool(choose(block, "parallel", (0, 1), is_large(nest, update)))
-    return _Plan(nest, update, along, value, sizes, side, lanes, None, parallel)
+    return _Plan(
+        nest=nest, parallel=is_shared(nest), along=along, value=value, sizes=sizes, side_by_side=side, lanes=lanes
+    )
 
 
-def _sizes(nest: Nest, update: Update, moving: list[BufferLoad], accumulators: int) -> dict[For, int]:
+def _sizes(nest: Nest, moving: list[BufferLoad], accumulators: int) -> dict[For, int]:
     """Up to two loops along which a vector read is shared, and how many of their outputs make a tile."""
-    iterator = iterators_of(update)
     shared: list[For] = []
     for load in moving:
-        for loop in nest.loops:
-            fixed = update.kinds[loop.loop_var] == "S" and extent_of(loop) > 1
-            if fixed and loop not in shared and stride_class(load, iterator[loop.loop_var]) == 0:
+        for loop in nest.of_kind("S"):
+            if extent_of(loop) > 1 and loop not in shared and nest.stride(load, loop) == 0:
                 shared.append(loop)
                 break
     best: dict[For, int] = {}
@@ -161,17 +146,17 @@ class _Tile:
     def __init__(self, plan: _Plan, corner: Corner, pieces: dict[For, Piece]) -> None:
         self.plan, self.corner = plan, corner
         self.pieces = {loop: piece.size for loop, piece in pieces.items()}
-        block = plan.nest.realize.block
-        assert type(block.init) is BufferStore
-        self.initial = block.init.value
-        self.operation = type(plan.update.store.value)
+        init = plan.nest.block.init
+        assert type(init) is BufferStore
+        self.initial = init.value
+        self.operation = type(plan.nest.store.value)
         self.width = plan.side_by_side * plan.lanes
         self.buffer = self.lanes("lanes")
         self.ty = prim_type(dtype_of(plan.along.loop_var))
 
     def lanes(self, name: str) -> Buffer:
         """A buffer for the lanes of all outputs."""
-        target = self.plan.update.store.buffer
+        target = self.plan.nest.store.buffer
         return make_buffer(f"{target.name}_{name}", target.dtype, [*self.pieces.values(), self.width], "local")
 
     def write(self) -> Stmt:
@@ -200,10 +185,8 @@ class _Tile:
 
     def coordinates(self, values: Corner, at: Expr | None = None) -> Corner:
         """Value of each block iterator; ``at`` is that of the reduction loop with lanes."""
-        found: Corner = {}
-        for iterator, loop in self.plan.update.axis.items():
-            found[iterator] = at if at is not None and loop is self.plan.along.loop_var else values.get(loop, loop)
-        return found
+        values = values if at is None else {**values, self.plan.along.loop_var: at}
+        return {iterator: values.get(loop, loop) for iterator, loop in self.plan.nest.axis.items()}
 
     def start(self) -> Stmt:
         """All lanes neutral."""
@@ -237,7 +220,7 @@ class _Tile:
     def accumulate(self) -> Stmt:
         """The reduction loops; a long sum of floats in chunks of them, each added to the totals."""
         plan = self.plan
-        loops = [loop for loop in plan.loops("R") if loop is not plan.along]
+        loops = [loop for loop in plan.nest.of_kind("R") if loop is not plan.along]
         number = floordiv(plan.along.extent, int_imm(self.width, self.ty))
         strides = For(Var(f"{plan.along.loop_var.name}_vector", self.ty), int_imm(0, self.ty), number, "serial", seq())
         float_sum = self.operation is Add and self.buffer.dtype.is_float
@@ -316,7 +299,7 @@ class _Tile:
     def finish(self) -> Stmt:
         """The store of each output, or what follows in its place."""
         ty = prim_type(self.buffer.dtype)
-        store = self.plan.update.store
+        store = self.plan.nest.store
 
         def make(values: Corner, cell: tuple[Expr, ...], lane: Var) -> Stmt:
             coordinates = self.coordinates(values)
@@ -337,16 +320,10 @@ def _is_neutral(value: Expr, operation: type) -> bool:
     return is_const(value) and isinstance(value, (IntImm, FloatImm)) and value.value == (0 if operation is Add else 1)
 
 
-def _nest(plan: _Plan) -> Stmt:
-    spatial = plan.loops("S")
-    order = loop_order([loop for loop in spatial if loop not in plan.sizes] + list(plan.sizes), plan.update)
-    return over_tiles(order, plan.sizes, plan.parallel, lambda corner, pieces: _Tile(plan, corner, pieces).write())
-
-
 @prim_func_pass()
-def vectorize_reductions(func: PrimFunc, *, parallel: bool = True) -> PrimFunc:
+def vectorize_reductions(func: PrimFunc) -> PrimFunc:
     """Accumulate reductions along contiguous memory in vectors. Changes the order of sums.
 
     For programs with blocks. Scheduled programs stay.
     """
-    return tile_outermost(func, lambda loop: _plan(loop, parallel), _nest, lambda plan: None)
+    return tile_outermost(func, _plan)

@@ -162,10 +162,7 @@ class _Lanes:
             raise CannotVectorize  # uses a value bound per lane: the whole loop goes lane by lane
         if type(stmt) in DEFINITIONS or leaves_loop(stmt):
             raise CannotVectorize  # what follows depends on it: a loop around it alone would change its meaning
-        var = Var(self.var.name, self.var.ty)
-        ty = prim_type(dtype_of(var))
-        body = fresh_copy(stmt, {self.var: add(var, self.base)})
-        return For(var, int_imm(0, ty), int_imm(self.lanes, ty), "serial", body)
+        return lane_by_lane(stmt, self.var, self.base, self.lanes)
 
     def _stmt(self, stmt: Stmt) -> Stmt:
         if type(stmt) is SeqStmt:
@@ -234,6 +231,13 @@ class _Lanes:
         body = self.stmt(stmt.body)
         self.vectors = before
         return replace(stmt, min=low, extent=extent, body=body)
+
+
+def lane_by_lane(stmt: Stmt, var: Var, base: Expr, lanes: int) -> Stmt:
+    """A serial loop over the lanes of a statement, the first of them at ``base``."""
+    lane, ty = Var(var.name, var.ty), scalar_type(var)
+    body = fresh_copy(stmt, {var: add(lane, base)})
+    return For(lane, int_imm(0, ty), int_imm(lanes, ty), "serial", body)
 
 
 def _ramp_with_scalar(kind: type, a: Expr, b: Expr) -> Expr | None:
@@ -325,17 +329,14 @@ def _vectors(loop: For, first: Expr, lanes: int) -> Stmt:
     try:
         return _Lanes(loop.loop_var, base, lanes).stmt(loop.body)
     except CannotVectorize:
-        ty = prim_type(dtype_of(loop.loop_var))
-        var = Var(loop.loop_var.name, ty)
-        body = fresh_copy(loop.body, {loop.loop_var: add(var, base)})
-        return For(var, int_imm(0, ty), int_imm(lanes, ty), "serial", body)
+        return lane_by_lane(loop.body, loop.loop_var, base, lanes)
 
 
 def _loop(loop: For, max_lanes: int, serial_lanes: int) -> Stmt:
     if loop.kind == "vectorized" and type(loop.extent) is not IntImm:
         loop = replace(loop, kind="serial", annotations={**(loop.annotations or {}), "vectorize": 1})
     if loop.kind != "vectorized":
-        return _serial(loop, serial_lanes) if (loop.annotations or {}).get("vectorize") else loop
+        return _serial(loop, serial_lanes) if loop.note("vectorize") else loop
     assert type(loop.extent) is IntImm
     ty = prim_type(dtype_of(loop.loop_var))
     count = loop.extent.value
