@@ -100,7 +100,8 @@ class Rewriter:
             for name, role in node.walked:
                 if role is DEF:
                     self.define_symbols(getattr(node, name))
-        return self.leave(rebuild(node, self.visit, self.define))
+        made = node._map_children(self.visit, self.define)
+        return self.leave(made if type(made) is not SeqStmt else _flat(node, made))
 
     def enter(self, node: Any) -> Any | None:
         """Called before the children: a result that is not None replaces the node."""
@@ -165,7 +166,10 @@ class StatementRewriter(Rewriter):
         if isinstance(node, Expr):
             return node
         entered = self.enter(node)
-        return self.leave(_flat(node, node._map_statements(self.visit))) if entered is None else entered
+        if entered is not None:
+            return entered
+        made = node._map_statements(self.visit)
+        return self.leave(made if type(made) is not SeqStmt else _flat(node, made))
 
 
 class _Outermost(StatementRewriter):
