@@ -51,14 +51,46 @@ def _text(path: tuple[Any, ...]) -> str:
 
 def check_fields(root: Node, report: Report) -> None:
     """Record E330 for every field of the wrong kind; iterative, any depth, shared nodes once. E348: too large written out."""
+    repeated = _repeated(root)
+    if repeated is None:
+        _report_fields(root, report)
+    elif repeated >= _FEW:
+        try:
+            check_size(root)
+        except VerifyError as error:
+            report.add("E348", error.message, error.span)
+
+
+def _repeated(root: Node) -> int | None:
+    """Visits of expressions that were there before; None where a field is of the wrong kind."""
     seen: set[int] = set()
     repeated = 0
+    stack: list[Any] = [root]
+    while stack:
+        node = stack.pop()
+        kind = type(node)
+        if id(node) in seen:
+            if node.walked and not node.is_reference and isinstance(node, Expr) and kind is not ShapeExpr:
+                repeated += 1
+            continue
+        seen.add(id(node))
+        for name, _, check in _CHECKS.get(kind) or _checks(kind):
+            if check is not None and not check(getattr(node, name)):
+                return None
+        if kind is TensorType and not _shape_agrees(node):
+            return None
+        if node._push_children is not None:
+            node._push_children(node, stack)
+    return repeated
+
+
+def _report_fields(root: Node, report: Report) -> None:
+    """Record E330 for every field of the wrong kind, with the way to it."""
+    seen: set[int] = set()
     stack: list[tuple[Any, tuple[Any, ...]]] = [(root, ())]
     while stack:
         node, path = stack.pop()
         if id(node) in seen:
-            if node.walked and not node.is_reference and isinstance(node, Expr) and type(node) is not ShapeExpr:
-                repeated += 1
             continue
         seen.add(id(node))
         for name, hint, check in _checks(type(node)):
@@ -75,17 +107,8 @@ def check_fields(root: Node, report: Report) -> None:
             )
         found: list[tuple[Node, tuple[Any, ...]]] = []
         for name, _ in node.walked:
-            value = getattr(node, name)
-            if isinstance(value, Node):
-                found.append((value, (path, f".{name}")))
-            elif value is not None:
-                _nodes(value, (path, f".{name}"), found)
+            _nodes(getattr(node, name), (path, f".{name}"), found)
         stack.extend(reversed(found))
-    if repeated >= _FEW:
-        try:
-            check_size(root)
-        except VerifyError as error:
-            report.add("E348", error.message, error.span)
 
 
 def _shape_agrees(ty: TensorType) -> bool:
