@@ -1,9 +1,7 @@
 """The one intermediate representation: types, expressions, statements, functions, modules. Nodes and what follows from
 them (walks, equality, inference, building, verification, reference interpretation); no script, no operators, no targets."""
 
-from inspect import ismodule as _ismodule
-
-from ..support.arguments import make_public as _make_public
+from ..support.arguments import gathered as _gathered
 from .buffer import (
     Buffer as Buffer,
     BufferRegion as BufferRegion,
@@ -124,5 +122,4 @@ from .walk import (
     substitute as substitute,
 )
 
-__all__ = [name for name, value in globals().items() if not name.startswith("_") and not _ismodule(value)]
-_make_public(globals(), __all__)
+__all__ = _gathered(globals())

@@ -240,3 +240,10 @@ def make_public(
     for name in names:
         if name in namespace:
             namespace[name] = public(namespace[name], guard)
+
+
+def gathered(namespace: MutableMapping[str, Any]) -> list[str]:
+    """The names that a package has gathered: all but private ones and modules. Their functions are guarded."""
+    names = [name for name, value in namespace.items() if name[0] != "_" and not isinstance(value, types.ModuleType)]
+    make_public(namespace, names)
+    return names

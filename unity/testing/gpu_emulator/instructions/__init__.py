@@ -14,20 +14,4 @@ from . import (
     warp,
     warpgroup,
 )
-from .table import compile_program
-
-__all__ = [
-    "asynchronous",
-    "bits",
-    "compile_program",
-    "convert",
-    "floating",
-    "flow",
-    "integer",
-    "matrix",
-    "memory",
-    "select",
-    "transactions",
-    "warp",
-    "warpgroup",
-]
+from .table import compile_program as compile_program
