@@ -13,7 +13,7 @@ from ...ir.builder import make_call
 from ...ir.expr import Call, Op, Tuple
 from ...ir.op import row_of
 from ...ir.types import Expr, TensorType
-from .type_rules import axes_attr, int_attr, ints_attr, normal_axis
+from .type_rules import axes_attr, axis_attr, int_attr, ints_attr, normal_axis
 
 
 class Forms(Protocol):
@@ -105,7 +105,7 @@ def split(call: Call, forms: Forms) -> Converted:
     rank, data = rank_of(call.args[0]), forms.known(call.args[0])
     if data is None:
         return None
-    axis = normal_axis(call, int_attr(call, "axis"), rank)
+    axis = axis_attr(call, rank)
     return _with_operands(call, [data, *call.args[1:]], axis=channels_last_axis(axis, rank))
 
 
@@ -151,7 +151,7 @@ def channel_norm(call: Call, forms: Forms) -> Converted:
     if data is None:
         return None
     axes = axes_attr(call, "axes", rank)
-    channel = channels_last_axis(normal_axis(call, int_attr(call, "channel_axis"), rank), rank)
+    channel = channels_last_axis(axis_attr(call, rank, "channel_axis"), rank)
     moved = None if axes is None else tuple(sorted([channels_last_axis(a, rank) for a in axes]))
     return _with_operands(call, [data, *call.args[1:]], channel_axis=channel, axes=moved)
 

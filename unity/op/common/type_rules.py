@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ...ffi.dtype import DataType
 from ...ir.build import const, eq, select
@@ -20,6 +20,7 @@ from ...ir.scalar import EQ, Mul, Select
 from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType
 from ...support.errors import FFIError, Note, TypeRuleError
 
+_T = TypeVar("_T")
 ONE = const(1, "int64")
 ZERO = const(0, "int64")
 
@@ -191,6 +192,11 @@ def normal_axis(call: Call, axis: int, ndim: int, name: str = "axis") -> int:
     return axis + ndim if axis < 0 else axis
 
 
+def axis_attr(call: Call, ndim: int, name: str = "axis", default: int | None = None) -> int:
+    """Axis attribute counted from the front. Raises E214."""
+    return normal_axis(call, int_attr(call, name, default), ndim)
+
+
 def axes_attr(call: Call, name: str, ndim: int) -> tuple[int, ...] | None:
     """Axes attribute (one integer, several, or None for all), each counted from the front. Raises E214."""
     value = attr(call, name)
@@ -295,6 +301,11 @@ def broadcast_type(call: Call, types: Sequence[TensorType], dtype: DataType | No
         return TensorType(first, dtype, types[0].ndim, vdevice)
     ndim = -1 if any([t.ndim == -1 for t in types]) else max([t.ndim for t in types])
     return TensorType(None, dtype, ndim, vdevice)
+
+
+def put_at(items: Sequence[_T], axis: int, item: _T) -> list[_T]:
+    """Indices or sizes by axis with another one at an axis."""
+    return [item if a == axis else v for a, v in enumerate(items)]
 
 
 def product(values: Sequence[Expr]) -> Expr:

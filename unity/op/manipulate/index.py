@@ -23,11 +23,12 @@ from ..common.type_rules import (
     ONE,
     argument,
     attr,
+    axis_attr,
     choice_attr,
     fail,
     int_attr,
-    normal_axis,
     product,
+    put_at,
     tensor_arg,
     with_rank,
     with_shape,
@@ -90,7 +91,7 @@ def _take_type(call: Call) -> Type:
             raise fail(call, "E214", f"axis is needed for a tensor of rank {ty.ndim}")
         axis = 0
     else:
-        axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
+        axis = axis_attr(call, ty.ndim)
     known, picked = dims(ty), dims(indices)
     if known is None or picked is None:
         rank = -1 if ty.ndim == -1 or indices.ndim == -1 else ty.ndim - 1 + indices.ndim
@@ -100,7 +101,7 @@ def _take_type(call: Call) -> Type:
 
 
 def _take(call: Call, x: te.Tensor, indices: Any) -> te.Tensor:
-    axis = 0 if attr(call, "axis") is None else normal_axis(call, int_attr(call, "axis"), x.ndim)
+    axis = 0 if attr(call, "axis") is None else axis_attr(call, x.ndim)
     rank = indices.ndim if isinstance(indices, te.Tensor) else 0
     mode = attr(call, "mode")
     extent = x.shape[axis]
@@ -136,7 +137,7 @@ def _take_grad(call: Call, g: Expr) -> list[Any]:
     mode = attr(call, "mode")
     if not isinstance(indices.ty, TensorType) or mode == "nan":
         raise fail(call, "E214", "the gradient needs an index tensor and mode fast, clip or wrap")
-    axis = 0 if attr(call, "axis") is None else normal_axis(call, int_attr(call, "axis"), len(shape))
+    axis = 0 if attr(call, "axis") is None else axis_attr(call, len(shape))
     rank = len(operand_shape(call, indices))
     if mode == "wrap":
         indices = R.floor_mod(indices, constant(operand_sizes(call, x)[axis], dtype_of(indices)))
@@ -175,7 +176,7 @@ def _gather_type(call: Call) -> Type:
     ty, indices = tensor_arg(call, 0, "data"), index_tensor(call, 1)
     if ty.ndim != -1 and indices.ndim != -1 and ty.ndim != indices.ndim:
         raise fail(call, "E212", f"data and indices must have one rank, got {ty.ndim} and {indices.ndim}", arg=1)
-    axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    axis = axis_attr(call, ty.ndim)
     known, picked = dims(ty), dims(indices)
     if known is not None and picked is not None:
         check_indexable(call, axis, known[axis], picked)
@@ -186,11 +187,11 @@ def _gather_type(call: Call) -> Type:
 
 
 def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
-    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+    axis = axis_attr(call, x.ndim)
     extent = x.shape[axis]
     return te.compute(
         indices.shape,
-        lambda *i: x[[in_range(indices[i], extent) if a == axis else v for a, v in enumerate(i)]],
+        lambda *i: x[put_at(i, axis, in_range(indices[i], extent))],
         "gather",
     )
 
@@ -232,14 +233,14 @@ def _one_hot_type(call: Call) -> Type:
     known = dims(indices)
     if known is None:
         return TensorType(None, values[0].dtype, indices.ndim + 1 if indices.ndim >= 0 else -1)
-    axis = normal_axis(call, int_attr(call, "axis"), len(known) + 1)
+    axis = axis_attr(call, len(known) + 1)
     shape = list(known)
     shape.insert(axis, build.const(depth, "int64"))
     return tensor_type(shape, values[0].dtype)
 
 
 def _one_hot(call: Call, indices: te.Tensor, on: te.Value, off: te.Value) -> te.Tensor:
-    axis = normal_axis(call, int_attr(call, "axis"), indices.ndim + 1)
+    axis = axis_attr(call, indices.ndim + 1)
 
     def body(*i: te.Value) -> te.Value:
         index = indices[[v for a, v in enumerate(i) if a != axis]].astype("int64")

@@ -23,6 +23,7 @@ from ..common.type_rules import (
     ONE,
     attr,
     axes_attr,
+    axis_attr,
     broadcast_dims,
     fail,
     int_attr,
@@ -30,6 +31,7 @@ from ..common.type_rules import (
     is_one,
     normal_axis,
     product,
+    put_at,
     shape_arg,
     tensor_arg,
     with_rank,
@@ -286,14 +288,14 @@ broadcast_to = row(
 
 def _flip_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
-    normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    axis_attr(call, ty.ndim)
     return ty
 
 
 def _flip(call: Call, x: te.Tensor) -> te.Tensor:
-    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+    axis = axis_attr(call, x.ndim)
     last = te.Value(x.shape[axis] - 1)
-    return te.compute(x.shape, lambda *i: x[[last - v if a == axis else v for a, v in enumerate(i)]], "flip")
+    return te.compute(x.shape, lambda *i: x[put_at(i, axis, last - i[axis])], "flip")
 
 
 flip = row(
@@ -317,10 +319,10 @@ def _repeat_type(call: Call) -> Type:
     axis = attr(call, "axis")
     if axis is None:
         return tensor_type((product(known) * count,), ty.dtype) if known is not None else with_rank(ty, 1)
-    axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    axis = axis_attr(call, ty.ndim)
     if known is None:
         return with_rank(ty, ty.ndim)
-    return with_shape(ty, [d * count if i == axis else d for i, d in enumerate(known)])
+    return with_shape(ty, put_at(known, axis, known[axis] * count))
 
 
 def _repeat(call: Call, x: te.Tensor) -> te.Tensor:
@@ -328,8 +330,8 @@ def _repeat(call: Call, x: te.Tensor) -> te.Tensor:
     shape = result_dims(call)
     if attr(call, "axis") is None:
         return te.compute(shape, lambda i: x[unravel(i // count, x.shape)], "repeat")
-    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
-    return te.compute(shape, lambda *i: x[[v // count if a == axis else v for a, v in enumerate(i)]], "repeat")
+    axis = axis_attr(call, x.ndim)
+    return te.compute(shape, lambda *i: x[put_at(i, axis, i[axis] // count)], "repeat")
 
 
 def _repeat_grad(call: Call, g: Expr) -> list[Any]:
@@ -337,7 +339,7 @@ def _repeat_grad(call: Call, g: Expr) -> list[Any]:
     if attr(call, "axis") is None:
         total = R.sum(R.reshape(g, ShapeExpr((product(shape), const(count, "int64")))), axis=[1])
         return [R.reshape(total, ShapeExpr(shape))]
-    axis = normal_axis(call, int_attr(call, "axis"), len(shape))
+    axis = axis_attr(call, len(shape))
     apart = (*shape[: axis + 1], const(count, "int64"), *shape[axis + 1 :])
     return [R.sum(R.reshape(g, ShapeExpr(apart)), axis=[axis + 1])]
 

@@ -23,10 +23,11 @@ from ..common.table import R, attribute, optional, rows
 from ..common.type_rules import (
     ONE,
     attr,
+    axis_attr,
     choice_attr,
     fail,
     int_attr,
-    normal_axis,
+    put_at,
     same_dtype,
     same_vdevice,
     tensor_arg,
@@ -189,7 +190,7 @@ def _slice_type(call: Call) -> Type:
     step = call.args[4]
     if type(step) is not IntImm or step.value < 1:
         raise fail(call, "E214", "step must be a positive constant", arg=step)
-    axis = normal_axis(call, int_attr(call, "axis"), data.ndim)
+    axis = axis_attr(call, data.ndim)
     if data.ndim != -1 and src.ndim not in (-1, data.ndim):
         raise fail(call, "E212", f"src must have rank {data.ndim}, got {src.ndim}", arg=1)
     whole, part = dims(data), dims(src)
@@ -207,7 +208,7 @@ def _slice_type(call: Call) -> Type:
 
 
 def _slice(call: Call, x: te.Tensor, src: te.Tensor, start: te.Value, end: te.Value, step: te.Value) -> te.Tensor:
-    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+    axis = axis_attr(call, x.ndim)
     size = te.Value(x.shape[axis])
 
     def bound(value: te.Value) -> te.Value:
@@ -220,7 +221,7 @@ def _slice(call: Call, x: te.Tensor, src: te.Tensor, start: te.Value, end: te.Va
         distance = i[axis] - low
         position = distance // stride
         inside = te.all(distance >= 0, i[axis] < high, distance % stride == 0, position < te.Value(src.shape[axis]))
-        return te.if_then_else(inside, src[[position if a == axis else v for a, v in enumerate(i)]], x[i])
+        return te.if_then_else(inside, src[put_at(i, axis, position)], x[i])
 
     return te.compute(x.shape, body, "slice_scatter")
 
@@ -240,7 +241,7 @@ def _slice_grad(call: Call, g: Expr) -> list[Any]:
     if len(known) != len(bounds):
         raise fail(call, "E218", "the gradient needs constant bounds")
     start, end, step = [*known, 1][:3]
-    axis = normal_axis(call, int_attr(call, "axis"), len(operand_shape(call, g)))
+    axis = axis_attr(call, len(operand_shape(call, g)))
     cut = R.strided_slice(g, axes=[axis], begin=[start], end=[end], strides=[step])
     return [R.slice_scatter(g, R.zeros_like(source), *bounds, axis=axis), cut, *[None] * len(bounds)]
 

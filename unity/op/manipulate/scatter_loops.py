@@ -24,12 +24,12 @@ from ..common.table import Operator, R, attribute, row
 from ..common.type_rules import (
     ZERO,
     attr,
+    axis_attr,
     bool_attr,
     broadcast_dims,
     fail,
     int_attr,
     is_one,
-    normal_axis,
     same_dtype,
     tensor_arg,
     tensor_tuple,
@@ -62,7 +62,7 @@ def _scatter_type(call: Call) -> Type:
     ranks = {t.ndim for t in (data, indices, updates) if t.ndim != -1}
     if len(ranks) > 1:
         raise fail(call, "E212", f"data, indices and updates must have one rank, got {sorted(ranks)}")
-    axis = normal_axis(call, int_attr(call, "axis"), data.ndim)
+    axis = axis_attr(call, data.ndim)
     known, positions, given = dims(data), dims(indices), dims(updates)
     if known is not None and positions is not None and given is not None:
         check_indexable(call, axis, known[axis], positions)
@@ -84,7 +84,7 @@ def copy_and_update(call: Call, inputs: list[te.Tensor], write: Callable[[list[B
 
 
 def _scatter(call: Call, data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
-    axis = normal_axis(call, int_attr(call, "axis"), data.ndim)
+    axis = axis_attr(call, data.ndim)
     combine = COMBINE[attr(call, "reduction")]
 
     def write(ins: list[Buffer], out: Buffer) -> Stmt:

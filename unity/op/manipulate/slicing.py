@@ -25,10 +25,10 @@ from ..common.type_rules import (
     ZERO,
     attr,
     axes_attr,
+    axis_attr,
     bool_attr,
     fail,
-    int_attr,
-    normal_axis,
+    put_at,
     same_dtype,
     same_vdevice,
     tensor_arg,
@@ -54,7 +54,7 @@ def _concat_type(call: Call) -> Type:
     if rank == 0:
         raise fail(call, "E212", "tensors of rank 0 cannot be joined", "use R.stack")
     raw = attr(call, "axis")
-    axis = 0 if raw is None else normal_axis(call, int_attr(call, "axis"), rank)
+    axis = 0 if raw is None else axis_attr(call, rank)
     shapes = [s for s in [dims(t) for t in types] if s is not None]
     for other in shapes[1:]:
         for a in range(rank):
@@ -71,7 +71,7 @@ def _concat_type(call: Call) -> Type:
     for s in shapes:
         total = total + s[axis]
     total = Analyzer().simplify(total)
-    return tensor_type([total if a == axis else d for a, d in enumerate(shapes[0])], dtype, vdevice=vdevice)
+    return tensor_type(put_at(shapes[0], axis, total), dtype, vdevice=vdevice)
 
 
 def _select_piece(
@@ -87,14 +87,14 @@ def _select_piece(
 
 def _concat(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
     shape = result_dims(call)
-    axis = normal_axis(call, int_attr(call, "axis"), len(shape)) if attr(call, "axis") is not None else 0
+    axis = axis_attr(call, len(shape)) if attr(call, "axis") is not None else 0
     starts: list[Any] = [te.const(0, "int64")]
     for x in tensors[:-1]:
         starts.append(starts[-1] + te.Value(x.shape[axis]))
 
     def body(*i: te.Value) -> te.Value:
         def at(n: int) -> te.Value:
-            return tensors[n][[v - starts[n] if a == axis else v for a, v in enumerate(i)]]
+            return tensors[n][put_at(i, axis, i[axis] - starts[n])]
 
         return _select_piece(i[axis], starts, at, 0, len(tensors))
 
@@ -103,7 +103,7 @@ def _concat(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
 
 def _concat_grad(call: Call, g: Expr) -> list[Any]:
     fields = fields_of(call.args[0])
-    axis = normal_axis(call, int_attr(call, "axis"), len(operand_shape(call, fields[0])))
+    axis = axis_attr(call, len(operand_shape(call, fields[0])))
     cuts, index = [], 0
     for item in fields[:-1]:
         size = operand_shape(call, item)[axis]
@@ -138,7 +138,7 @@ def _stack_type(call: Call) -> Type:
     first = shapes[0]
     if first is None or any([s is None for s in shapes]):
         return TensorType(None, dtype, types[0].ndim + 1 if types[0].ndim != -1 else -1, vdevice)
-    axis = normal_axis(call, int_attr(call, "axis"), len(first) + 1)
+    axis = axis_attr(call, len(first) + 1)
     for other in shapes[1:]:
         assert other is not None
         if len(other) != len(first) or any([unequal(a, b) for a, b in zip(first, other)]):
@@ -150,7 +150,7 @@ def _stack_type(call: Call) -> Type:
 
 def _stack(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
     shape = result_dims(call)
-    axis = normal_axis(call, int_attr(call, "axis"), len(shape))
+    axis = axis_attr(call, len(shape))
 
     def body(*i: te.Value) -> te.Value:
         rest = [v for a, v in enumerate(i) if a != axis]
@@ -162,7 +162,7 @@ def _stack(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
 def _stack_grad(call: Call, g: Expr) -> list[Any]:
     source = call.args[0].ty
     assert isinstance(source, TupleType)
-    axis = normal_axis(call, int_attr(call, "axis"), len(operand_shape(call, g)))
+    axis = axis_attr(call, len(operand_shape(call, g)))
     parts = R.split(g, len(source.fields), axis=axis)
     return [Tuple(tuple([R.squeeze(TupleGetItem(parts, n), axis=[axis]) for n in range(len(source.fields))]))]
 
@@ -220,32 +220,25 @@ def _split_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     if ty.ndim == 0:
         raise fail(call, "E212", "a tensor of rank 0 cannot be split", arg=0)
-    axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    axis = axis_attr(call, ty.ndim)
     known = dims(ty)
     if known is None:
         parts = _sections(call)
         count = parts if isinstance(parts, int) else len(parts) + 1
         return TupleType((with_rank(ty, ty.ndim),) * count)
-    return TupleType(
-        tuple(
-            [
-                with_shape(ty, [size if a == axis else d for a, d in enumerate(known)])
-                for _, size in _split_ranges(call, known[axis])
-            ]
-        )
-    )
+    return TupleType(tuple([with_shape(ty, put_at(known, axis, size)) for _, size in _split_ranges(call, known[axis])]))
 
 
 def offset_view(x: te.Tensor, axis: int, start: te.Value) -> Callable[..., te.Value]:
     """Elements of ``x`` counted from ``start`` along an axis."""
-    return lambda *i: x[[v + start if a == axis else v for a, v in enumerate(i)]]
+    return lambda *i: x[put_at(i, axis, i[axis] + start)]
 
 
 def _split(call: Call, x: te.Tensor) -> tuple[te.Tensor, ...]:
-    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+    axis = axis_attr(call, x.ndim)
     result = []
     for start, size in _split_ranges(call, x.shape[axis]):
-        shape = [size if a == axis else d for a, d in enumerate(x.shape)]
+        shape = put_at(x.shape, axis, size)
         result.append(te.compute(shape, offset_view(x, axis, te.Value(start)), "split"))
     return tuple(result)
 
@@ -258,7 +251,7 @@ def _split_ref(x: np.ndarray, indices_or_sections: Any, axis: int = 0) -> tuple[
 
 
 def _split_grad(call: Call, g: Expr) -> list[Any]:
-    axis = normal_axis(call, int_attr(call, "axis"), len(operand_shape(call, call.args[0])))
+    axis = axis_attr(call, len(operand_shape(call, call.args[0])))
     return [R.concat(g, axis=axis)]
 
 

@@ -20,7 +20,7 @@ from ..common import channels_last
 from ..common.gradients import dtype_of, mask_grad, unary_grad
 from ..common.lowering import cast_tensor, elementwise, let_value, upcast
 from ..common.table import Operator, R, attribute, rows
-from ..common.type_rules import attr, fail, float_tensor, int_attr, normal_axis, tensor_arg
+from ..common.type_rules import attr, axis_attr, fail, float_tensor, int_attr, put_at, tensor_arg
 from ..elementwise.unary import in_float32
 from ..reduction.reduce import accumulate, reduce_tensor
 
@@ -200,17 +200,17 @@ def _softmax_type(call: Call) -> Type:
     ty = float_tensor(call, 0)
     if ty.ndim == 0:
         raise fail(call, "E212", "expected at least one axis", arg=0)
-    normal_axis(call, int_attr(call, "axis"), ty.ndim if ty.ndim != -1 else 64)
+    axis_attr(call, ty.ndim if ty.ndim != -1 else 64)
     return ty
 
 
 def _softmax(log: bool) -> Callable[..., te.Tensor]:
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
-        axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+        axis = axis_attr(call, x.ndim)
         high = reduce_tensor(x, [axis], True, te.max, lambda v, _: accumulate(v), "maximum")
 
         def at(i: Sequence[Any]) -> list[Any]:
-            return [0 if a == axis else v for a, v in enumerate(i)]
+            return put_at(i, axis, 0)
 
         exponential = te.compute(x.shape, lambda *i: te.exp(upcast(x[i]) - high[at(i)]), "exponent")
         total = reduce_tensor(exponential, [axis], True, te.sum, lambda v, _: v, "total")

@@ -176,6 +176,8 @@ def _attention_ref(
     return np.asarray(np.transpose(result, ["BHSD".index(axis) for axis in orders[3]]), q.dtype)
 
 
+_OPERANDS = ("query", "key", "value")
+_BIAS = "added to (batch, heads, queries, keys) before softmax, broadcast; bool: true where seen"
 _OPTIONS = (
     attribute("scale", None, "factor of query key^T; None: 1 / sqrt(width)"),
     attribute("causal_mask", None),
@@ -293,10 +295,8 @@ def _sum_groups(x: Expr, sizes: Sequence[Expr], group: int) -> Expr:
 attention = row(
     "nn.attention",
     (
-        "query",
-        "key",
-        "value",
-        optional("bias", doc="added to (batch, heads, queries, keys) before softmax, broadcast; bool: true where seen"),
+        *_OPERANDS,
+        optional("bias", doc=_BIAS),
         *_OPTIONS,
     ),
     _attention_type,
@@ -318,10 +318,8 @@ attention = row(
 attention_bias = row(
     "nn.attention_bias",
     (
-        "query",
-        "key",
-        "value",
-        "bias: added to (batch, heads, queries, keys) before softmax, broadcast; bool: true where seen",
+        *_OPERANDS,
+        f"bias: {_BIAS}",
         *_OPTIONS,
     ),
     _attention_type,
@@ -340,6 +338,7 @@ _PAD_NEEDS: dict[str, Callable[[int], int]] = {
 }  # fmt: skip
 """Mode to the size an axis needs for a border of some width."""
 _MODES = tuple(_PAD_NEEDS)
+_NUMPY_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 def _pad_widths(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -416,8 +415,7 @@ def _pad_ref(x: np.ndarray, pad_width: Any, pad_mode: str = "constant", pad_valu
     for size, pair in zip(x.shape, pairs):  # numpy reflects and wraps as often as it takes
         if any(pair) and _PAD_NEEDS[pad_mode](max(pair)) > size:
             raise ValueError(f"a border of {max(pair)} is too wide for an axis of size {size}")
-    modes: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-    return np.pad(x, pairs, mode=modes[pad_mode])
+    return np.pad(x, pairs, mode=_NUMPY_MODES[pad_mode])
 
 
 def _pad_grad(call: Call, g: Expr) -> list[Any]:
@@ -433,8 +431,7 @@ def _pad_grad(call: Call, g: Expr) -> list[Any]:
         size = shape[axis]
         if type(size) is not IntImm:
             raise fail(call, "E218", f"the gradient needs constant sizes, got {call.args[0].ty}")
-        how: Any = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
-        source = np.pad(np.arange(size.value), widths[2 * axis : 2 * axis + 2], mode=how)
+        source = np.pad(np.arange(size.value), widths[2 * axis : 2 * axis + 2], mode=_NUMPY_MODES[mode])
         order = [axis, *[a for a in range(rank) if a != axis]]
         flow = R.permute_dims(g, axes=order)
         base = R.zeros_like(R.strided_slice(flow, axes=[0], begin=[0], end=[size.value]))

@@ -18,11 +18,11 @@ from ..common.table import R, attribute, rows
 from ..common.type_rules import (
     attr,
     axes_attr,
+    axis_attr,
     bool_attr,
     fail,
     float_tensor,
     int_attr,
-    normal_axis,
     product,
     same_dtype,
     tensor_arg,
@@ -36,12 +36,12 @@ row = rows("nn")
 def _instance_norm_type(call: Call) -> Type:
     ty = float_tensor(call, 0, "data")
     norm_axes(call, ty)
-    channel_params(call, ty, ("gamma", "beta"), normal_axis(call, int_attr(call, "channel_axis"), ty.ndim))
+    channel_params(call, ty, ("gamma", "beta"), axis_attr(call, ty.ndim, "channel_axis"))
     return ty
 
 
 def _instance_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
-    channel = normal_axis(call, int_attr(call, "channel_axis"), x.ndim)
+    channel = axis_attr(call, x.ndim, "channel_axis")
     return normalize(call, x, gamma, beta, (channel,), "instance_norm")
 
 
@@ -58,7 +58,7 @@ def channel_norm_grad(call: Call, g: Expr) -> list[Any]:
     x, gamma, beta = call.args
     shape = operand_shape(call, x)
     rank = len(shape)
-    channel = normal_axis(call, int_attr(call, "channel_axis"), rank)
+    channel = axis_attr(call, rank, "channel_axis")
     eps, scale = float(attr(call, "epsilon")), bool_attr(call, "scale")
     spread = tuple([shape[a] if a == channel else 1 for a in range(rank)])
     weighted = g * R.reshape(gamma, spread) if scale else g
@@ -106,7 +106,7 @@ instance_norm = row(
 def _group_norm_type(call: Call) -> Type:
     ty = float_tensor(call, 0)
     same_dtype(call, ty, tensor_arg(call, 1, "gamma"), tensor_arg(call, 2, "beta"))
-    axis = normal_axis(call, int_attr(call, "channel_axis"), ty.ndim)
+    axis = axis_attr(call, ty.ndim, "channel_axis")
     groups = int_attr(call, "num_groups")
     known = dims(ty)
     if ty.ndim < 2 or axis == 0:
@@ -121,7 +121,7 @@ def _group_norm_type(call: Call) -> Type:
 
 
 def _group_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
-    axis = normal_axis(call, int_attr(call, "channel_axis"), x.ndim)
+    axis = axis_attr(call, x.ndim, "channel_axis")
     groups, eps = int_attr(call, "num_groups"), float_attr(call, "epsilon")
     center, scale = bool_attr(call, "center"), bool_attr(call, "scale")
     batch, channels = x.shape[0], x.shape[axis]

@@ -21,12 +21,11 @@ from ..common.table import R, attribute, rows
 from ..common.type_rules import (
     attr,
     axes_attr,
+    axis_attr,
     bool_attr,
     fail,
     float_tensor,
-    int_attr,
     is_one,
-    normal_axis,
     same_dtype,
     tensor_arg,
 )
@@ -40,7 +39,7 @@ def norm_axes(call: Call, ty: TensorType | te.Tensor) -> tuple[int, ...]:
     """Axes normalised over, in order; None are all but those of the batch and of channels."""
     axes = axes_attr(call, "axes", ty.ndim)
     if axes is None:
-        channel = normal_axis(call, int_attr(call, "channel_axis"), ty.ndim)
+        channel = axis_attr(call, ty.ndim, "channel_axis")
         axes = tuple([a for a in range(1, ty.ndim) if a != channel])
     if not axes:
         raise fail(call, "E214", "axes must name at least one axis")
@@ -225,7 +224,7 @@ rms_norm = row(
 
 def _batch_norm_type(call: Call) -> Type:
     ty = float_tensor(call, 0)
-    names, axis = ("gamma", "beta", "moving_mean", "moving_var"), normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    names, axis = ("gamma", "beta", "moving_mean", "moving_var"), axis_attr(call, ty.ndim)
     params = channel_params(call, ty, names, axis)
     bool_attr(call, "training")
     return TupleType((ty, *params[2:]))
@@ -233,14 +232,14 @@ def _batch_norm_type(call: Call) -> Type:
 
 def statistics_axes(call: Call, rank: int) -> list[int]:
     """The axes a batch normalisation takes its statistics over in training: all but that of the channels."""
-    axis = normal_axis(call, int_attr(call, "axis"), rank)
+    axis = axis_attr(call, rank)
     return [a for a in range(rank) if a != axis]
 
 
 def _batch_norm(
     call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, mean: te.Tensor, variance: te.Tensor
 ) -> tuple[te.Tensor, ...]:
-    axis, eps = normal_axis(call, int_attr(call, "axis"), x.ndim), float_attr(call, "epsilon")
+    axis, eps = axis_attr(call, x.ndim), float_attr(call, "epsilon")
     center, scale = bool_attr(call, "center"), bool_attr(call, "scale")
     used, running = [mean, variance], [mean, variance]
     if bool_attr(call, "training"):
@@ -294,7 +293,7 @@ def _batch_norm_ref(
 def _batch_norm_grad(call: Call, g: Expr) -> list[Any]:
     x, gamma, beta, center, variance = call.args
     shape = operand_shape(call, x)
-    axis = normal_axis(call, int_attr(call, "axis"), len(shape))
+    axis = axis_attr(call, len(shape))
     channel_shape = tuple([shape[a] if a == axis else 1 for a in range(len(shape))])
     out, grad_mean, grad_variance = fields_of(g)
     if bool_attr(call, "training"):

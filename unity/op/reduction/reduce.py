@@ -35,13 +35,12 @@ from ..common.type_rules import (
     ONE,
     attr,
     axes_attr,
+    axis_attr,
     bool_attr,
     broadcast_dims,
     fail,
     float_tensor,
-    int_attr,
     is_one,
-    normal_axis,
     product,
     shape_arg,
     tensor_arg,
@@ -306,7 +305,7 @@ std = _reduction("std", float_reduction, np.std, _statistic(_exact_variance, Tru
 def _arg_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     axis = attr(call, "axis")
-    axes = None if axis is None else (normal_axis(call, int_attr(call, "axis"), ty.ndim),)
+    axes = None if axis is None else (axis_attr(call, ty.ndim),)
     known = dims(ty)
     if known is not None and any([exceeds(ONE, d) for i, d in enumerate(known) if axes is None or i in axes]):
         raise fail(call, "E213", "no element to choose from: an axis has size 0", arg=0)
@@ -317,9 +316,7 @@ def _arg_lower(largest: bool) -> Callable[..., te.Tensor]:
     """Two reductions that run in vectors: the best value, then the least index of an element that is it (NaN is NaN's)."""
 
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
-        axes, _ = reduce_axes(
-            call, x, None if attr(call, "axis") is None else (normal_axis(call, int_attr(call, "axis"), x.ndim),)
-        )
+        axes, _ = reduce_axes(call, x, None if attr(call, "axis") is None else (axis_attr(call, x.ndim),))
         keepdims = bool_attr(call, "keepdims")
         if not axes:
             shape = list(x.shape)

@@ -25,13 +25,14 @@ from ..common.table import Operator, R, attribute, rows
 from ..common.type_rules import (
     ZERO,
     attr,
+    axis_attr,
     bool_attr,
     dtype_value,
     fail,
     float_tensor,
     int_attr,
-    normal_axis,
     product,
+    put_at,
     same_dtype,
     tensor_arg,
     with_dtype,
@@ -56,7 +57,7 @@ def _scan_type(call: Call) -> Type:
             if known is not None
             else TensorType(None, dtype, 1, ty.vdevice)
         )
-    normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    axis_attr(call, ty.ndim)
     return TensorType(ty.shape, dtype, ty.ndim, ty.vdevice)
 
 
@@ -71,7 +72,7 @@ def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.T
         if attr(call, "axis") is None:
             x, axis = (reorder(call, x) if x.ndim != 1 else x), 0
         else:
-            axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+            axis = axis_attr(call, x.ndim)
         acc_dtype = compute_dtype(dtype)
         carried = _accumulator_dtype(acc_dtype)
 
@@ -126,7 +127,7 @@ def _cumprod_grad(call: Call, g: Expr) -> list[Any]:
     """The product before i times r[i], r[i] = g[i] + x[i + 1] r[i + 1]: without division, so zeros are no exception."""
     x = call.args[0]
     shape, whole = operand_shape(call, x), attr(call, "axis") is None
-    axis = 0 if whole else normal_axis(call, int_attr(call, "axis"), len(shape))
+    axis = 0 if whole else axis_attr(call, len(shape))
     values = R.reshape(x, ShapeExpr((product(shape),))) if whole else x
     factor, term = R.flip(values, axis=axis), R.flip(R.astype(g, dtype_of(x)), axis=axis)
     begin = R.zeros_like(R.strided_slice(factor, axes=[axis], begin=[0], end=[1]))
@@ -145,7 +146,7 @@ def _cumprod_grad(call: Call, g: Expr) -> list[Any]:
 def _recurrence_type(call: Call) -> Type:
     factor, term = float_tensor(call, 0, "factor"), float_tensor(call, 1, "term")
     same_dtype(call, factor, term)
-    normal_axis(call, int_attr(call, "axis"), factor.ndim)
+    axis_attr(call, factor.ndim)
     known, given = dims(factor), dims(term)
     if known is not None and given is not None and unequal_shapes(known, given):
         raise fail(call, "E213", f"factor {factor} and term {term} must have one shape", arg=1)
@@ -153,7 +154,7 @@ def _recurrence_type(call: Call) -> Type:
 
 
 def _recurrence(call: Call, factor: te.Tensor, term: te.Tensor) -> te.Tensor:
-    acc_dtype, axis = compute_dtype(factor.data_type), normal_axis(call, int_attr(call, "axis"), factor.ndim)
+    acc_dtype, axis = compute_dtype(factor.data_type), axis_attr(call, factor.ndim)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
@@ -214,7 +215,7 @@ def _extreme_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, "data")
     if ty.ndim == 0:
         raise fail(call, "E212", "a scalar has no axis", arg=0)
-    normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    axis_attr(call, ty.ndim)
     return TupleType((ty, with_dtype(ty, INT64)))
 
 
@@ -239,14 +240,14 @@ def _by_key(data: Buffer, keys: Buffer, axis: int) -> Carried:
         return [build.select(build.ge(new, old[0]), take, keep) for take, keep in zip((new, i[axis]), old)]
 
     def results(i: list[Expr], carried: list[Expr]) -> list[Expr]:
-        return [read(data, [carried[1] if a == axis else v for a, v in enumerate(i)]), carried[1]]
+        return [read(data, put_at(i, axis, carried[1])), carried[1]]
 
     return Carried([keys.dtype, INT64], lambda i: [read(keys, i), ZERO], step, results, LINES)
 
 
 def _extreme(largest: bool) -> Callable[..., Any]:
     def lower(call: Call, x: te.Tensor) -> Any:
-        axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+        axis = axis_attr(call, x.ndim)
         kind = x.data_type
         source = te.compute(x.shape, lambda *i: x[i].astype("int8"), "wide") if kind.is_bool else x
         last = axis == x.ndim - 1

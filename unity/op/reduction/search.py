@@ -26,10 +26,9 @@ from ..common.type_rules import (
     ONE,
     ZERO,
     attr,
+    axis_attr,
     bool_attr,
     fail,
-    int_attr,
-    normal_axis,
     same_dtype,
     tensor_arg,
     with_dtype,
@@ -151,7 +150,7 @@ nonzero = row(
 
 def _unique_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
-    axes = None if attr(call, "axis") is None else (normal_axis(call, int_attr(call, "axis"), ty.ndim),)
+    axes = None if attr(call, "axis") is None else (axis_attr(call, ty.ndim),)
     bool_attr(call, "sorted")
     values = with_rank(ty, 1 if axes is None else ty.ndim)
     index = TensorType(None, INT64, 1, ty.vdevice)

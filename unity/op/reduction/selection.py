@@ -16,7 +16,7 @@ from ...ir.expr import IntImm, Var
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, IfThenElse, Stmt, seq
 from ...ir.types import Expr
 from ..common.loop_nests import read, reduction_nest, serial_loop
-from ..common.type_rules import ONE, ZERO
+from ..common.type_rules import ONE, ZERO, put_at
 from .sort_loops import MergeSort, index_at, key_type, loop_over_lines, max_key, ordered_key
 
 Element = Callable[[Expr], Expr]
@@ -144,7 +144,7 @@ def first_sorted(x: te.Tensor, axis: int, descending: bool, count: Expr) -> te.T
     """Indices of the first ``count`` (at least one) elements of each line in sorted order: those are selected, then merged."""
     length = x.shape[axis]
     rest = [d for a, d in enumerate(x.shape) if a != axis]
-    shape = [count if a == axis else d for a, d in enumerate(x.shape)]
+    shape = put_at(x.shape, axis, count)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def line(i: list[Var]) -> Stmt:

@@ -18,7 +18,7 @@ from ...ir.node import replace
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, IfThenElse, Stmt, While, seq
 from ...ir.types import Expr, prim_type
 from ..common.loop_nests import loops, read, reduction_nest, serial_loop
-from ..common.type_rules import ONE, ZERO
+from ..common.type_rules import ONE, ZERO, put_at
 
 MOST_INSERTED = 32
 """Elements up to which the first of a line are kept in order by insertion."""
@@ -286,7 +286,7 @@ def topk_axis(x: te.Tensor, axis: int, descending: bool, count: Expr) -> tuple[t
     those kept so far is inserted there."""
     length = x.shape[axis]
     rest = [d for a, d in enumerate(x.shape) if a != axis]
-    shape = [count if a == axis else d for a, d in enumerate(x.shape)]
+    shape = put_at(x.shape, axis, count)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         data, (values, order) = ins[0], outs

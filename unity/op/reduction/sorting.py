@@ -19,12 +19,13 @@ from ..common.gradients import field_of
 from ..common.table import R, attribute, rows
 from ..common.type_rules import (
     attr,
+    axis_attr,
     bool_attr,
     choice_attr,
     dtype_value,
     fail,
     int_attr,
-    normal_axis,
+    put_at,
     tensor_arg,
     with_dtype,
     with_rank,
@@ -36,17 +37,13 @@ row = rows("index")
 
 
 def gather_axis(x: te.Tensor, order: te.Tensor, axis: int, shape: Any, name: str) -> te.Tensor:
-    return te.compute(shape, lambda *i: x[[order[i] if a == axis else v for a, v in enumerate(i)]], name)
-
-
-def axis_of(call: Call, ndim: int) -> int:
-    return normal_axis(call, int_attr(call, "axis"), ndim)
+    return te.compute(shape, lambda *i: x[put_at(i, axis, order[i])], name)
 
 
 def _sort_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, "data")
     bool_attr(call, "descending")
-    axis_of(call, ty.ndim)
+    axis_attr(call, ty.ndim)
     return ty
 
 
@@ -57,12 +54,12 @@ def _argsort_type(call: Call) -> Type:
 
 
 def _sort(call: Call, x: te.Tensor) -> te.Tensor:
-    axis = axis_of(call, x.ndim)
+    axis = axis_attr(call, x.ndim)
     return gather_axis(x, argsort_axis(x, axis, bool_attr(call, "descending")), axis, x.shape, "sort")
 
 
 def _argsort(call: Call, x: te.Tensor) -> te.Tensor:
-    order = argsort_axis(x, axis_of(call, x.ndim), bool_attr(call, "descending"))
+    order = argsort_axis(x, axis_attr(call, x.ndim), bool_attr(call, "descending"))
     dtype = dtype_value(call, attr(call, "dtype")) or DataType("int32")
     return te.compute(x.shape, lambda *i: order[i].astype(dtype), "argsort")
 
@@ -122,7 +119,7 @@ def _topk_size(count: int, extent: Expr) -> Expr:
 
 def _topk_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, "data")
-    axis, count = axis_of(call, ty.ndim), int_attr(call, "k")
+    axis, count = axis_attr(call, ty.ndim), int_attr(call, "k")
     known = dims(ty)
     extent = known[axis] if known is not None else None
     if type(extent) is IntImm and not 0 <= count <= extent.value:
@@ -134,7 +131,7 @@ def _topk_type(call: Call) -> Type:
     values = (
         with_rank(ty, ty.ndim)
         if known is None
-        else tensor_type([_topk_size(count, d) if a == axis else d for a, d in enumerate(known)], ty.dtype)
+        else tensor_type(put_at(known, axis, _topk_size(count, known[axis])), ty.dtype)
     )
     chosen = {
         "values": values,
@@ -145,9 +142,9 @@ def _topk_type(call: Call) -> Type:
 
 
 def _topk(call: Call, x: te.Tensor) -> Any:
-    axis, count = axis_of(call, x.ndim), int_attr(call, "k")
+    axis, count = axis_attr(call, x.ndim), int_attr(call, "k")
     largest = bool_attr(call, "largest")
-    shape = [_topk_size(count, d) if a == axis else d for a, d in enumerate(x.shape)]
+    shape = put_at(x.shape, axis, _topk_size(count, x.shape[axis]))
     kind = dtype_value(call, attr(call, "dtype")) or DataType("int32")
     length = x.shape[axis]
     most = type(length) is IntImm and length.value <= min(RUN, 2 * count)  # of a line that counting sorts at once

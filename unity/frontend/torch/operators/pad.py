@@ -9,6 +9,7 @@ from .... import op
 from ....ir import build
 from ....ir.expr import IntImm
 from ....ir.types import Expr
+from ....op.common.type_rules import put_at
 from ..context.context import Args, Context, aten, is_float, number, rank_of, shape_of, to_dim
 from .shape import slice_axis
 
@@ -65,7 +66,7 @@ def _constant(c: Context, x: Expr, axis: int, low: Expr, high: Expr, value: floa
     kept, low, high = _crop(x, axis, low, high)
     borders: list[list[Expr]] = []
     for width in (low, high):
-        shape = tuple([width if n == axis else d for n, d in enumerate(shape_of(x))])
+        shape = tuple(put_at(shape_of(x), axis, width))
         borders.append([] if build.is_int(width, 0) else [op.full(shape, number(value, c.dtype), c.dtype)])
     return op.concat([*borders[0], kept, *borders[1]], axis=axis)
 

@@ -9,7 +9,7 @@ from .... import op
 from ....ir import build
 from ....ir.expr import IntImm
 from ....ir.types import Expr
-from ....op.common.type_rules import product
+from ....op.common.type_rules import product, put_at
 from ..context.context import (
     Args,
     Context,
@@ -120,7 +120,7 @@ def _broadcast_slices(c: Context, x: Expr, axis: int, index: Expr, source: Expr)
     vector = c.cast(at_least_vector(c, index), "int64")
     length = shape_of(vector)[0]
     line = c.reshape(vector, [length if n == axis else 1 for n in range(rank)])
-    shape = [length if n == axis else d for n, d in enumerate(shape_of(data))]
+    shape = put_at(shape_of(data), axis, length)
     return data, c.broadcast(line, shape), c.broadcast(slices, shape)
 
 

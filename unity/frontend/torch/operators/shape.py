@@ -9,7 +9,7 @@ from ....ir import build
 from ....ir.expr import IntImm, ShapeExpr
 from ....ir.relation import Answer, same_dim
 from ....ir.types import Expr, ShapeType
-from ....op.common.type_rules import product
+from ....op.common.type_rules import product, put_at
 from ..context.context import (
     Args,
     Context,
@@ -300,7 +300,7 @@ def _slice_scatter(c: Context, a: Args) -> Expr:
 def _select_scatter(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
     extent, index = shape_of(a.self)[axis], to_dim(a.index)
-    shape = [to_dim(1) if i == axis else d for i, d in enumerate(shape_of(a.self))]
+    shape = put_at(shape_of(a.self), axis, to_dim(1))
     part = c.cast(c.reshape(a.src, shape), c.dtype)
     if type(index) is not IntImm:  # only the program knows it
         line = [extent if i == axis else to_dim(1) for i in range(len(shape))]

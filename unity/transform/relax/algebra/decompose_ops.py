@@ -16,7 +16,7 @@ from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
 from ....op.common.lowering import SMALL_FLOATS
 from ....op.common.table import R, constant
-from ....op.common.type_rules import bool_attr, int_attr, normal_axis
+from ....op.common.type_rules import axis_attr, bool_attr
 from ....op.elementwise import unary as elementwise
 from ....op.elementwise.binary import add, divide, multiply, subtract
 from ....op.manipulate import create, manipulate
@@ -60,7 +60,7 @@ def batch_norm(call: Call) -> Expr | None:
         return None
     assert isinstance(call.args[0].ty, TensorType)
     rank = call.args[0].ty.ndim
-    axis = [normal_axis(call, int_attr(call, "axis", 1), rank)]
+    axis = [axis_attr(call, rank, "axis", 1)]
     x, gamma, beta, mean, var = [_wide(a, dtype) for a in call.args]
     handed_on = [call.args[3], call.args[4]]
     if bool_attr(call, "training", False):

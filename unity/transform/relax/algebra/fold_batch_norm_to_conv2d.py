@@ -17,7 +17,7 @@ from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
 from ....op.common.lowering import SMALL_FLOATS
 from ....op.common.table import R, constant
-from ....op.common.type_rules import bool_attr, int_attr, is_one, normal_axis
+from ....op.common.type_rules import axis_attr, bool_attr, is_one
 from ....op.elementwise import unary as elementwise
 from ....op.elementwise.binary import add, divide, multiply, subtract
 from ....op.manipulate import create, manipulate
@@ -66,7 +66,7 @@ class _Folder:
             return None
         if self.only_constants and not all([self.source.is_constant(p) for p in parts]):
             return None
-        axis = normal_axis(call, int_attr(call, "axis", 1), ty.ndim)
+        axis = axis_attr(call, ty.ndim, "axis", 1)
         gamma, beta, mean, var = [create.astype(p, dtype="float32") for p in parts]
         root = elementwise.sqrt(add(var, constant(float(call.attrs.get("epsilon", 1e-5)), "float32")))
         scale = divide(gamma if bool_attr(call, "scale", True) else constant(1.0, "float32"), root)
@@ -97,7 +97,7 @@ class _Folder:
         weight, dtype = conv.args[1], conv.ty.dtype.name
         if not isinstance(weight.ty, TensorType) or weight.ty.dtype is not conv.ty.dtype:
             return None
-        axis = normal_axis(call, int_attr(call, "axis", 1), 4)
+        axis = axis_attr(call, 4, "axis", 1)
         out_layout = _layout(conv, "out_layout", _layout(conv, "data_layout", "NCHW"))
         if (
             out_layout.find("C") != axis

@@ -16,7 +16,7 @@ from ....ir.relation import Answer, dims, same_dims
 from ....ir.types import Expr
 from ....op.common.channels_last import rank_of
 from ....op.common.table import R
-from ....op.common.type_rules import int_attr, normal_axis
+from ....op.common.type_rules import axis_attr
 from ....op.elementwise.binary import add
 from ....op.linalg.products import matmul
 from ....op.manipulate.index import take
@@ -55,7 +55,7 @@ def reorder_take_after_matmul(fn: Function) -> Function:
         taken = source(call.args[1]) if is_product(call) else None
         if taken is None or rank_of(taken) != 2 or rank_of(taken.args[0]) != 2 or taken.attrs.get("axis") is None:
             return None
-        if normal_axis(taken, int_attr(taken, "axis", 0), 2) != 1 or rank_of(call.args[0]) < 1:
+        if axis_attr(taken, 2, "axis", 0) != 1 or rank_of(call.args[0]) < 1:
             return None
         whole = rewriter.emit(matmul(call.args[0], taken.args[0]))
         return take(whole, taken.args[1], axis=rank_of(whole) - 1, mode=taken.attrs.get("mode", "fast"))
@@ -79,7 +79,7 @@ def reorder_permute_dims_after_concat(fn: Function) -> Function:
         if len(orders) != 1:
             return None
         (order,) = orders
-        axis = normal_axis(call, int_attr(call, "axis", 0), rank)
+        axis = axis_attr(call, rank, "axis", 0)
         joined = rewriter.emit(concat([t.args[0] for t in found], axis=order[axis]))
         return permute_dims(joined, axes=list(order))
 
