@@ -60,8 +60,8 @@ class EvaluatorConfig:
     """
 
     number: int = 1
-    repeat: int = 5
-    min_repeat_ms: float = 4.0
+    repeat: int = 20
+    min_repeat_ms: float = 0.5
     enable_cpu_cache_flush: bool = False
 
     def __post_init__(self) -> None:

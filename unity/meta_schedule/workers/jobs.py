@@ -35,8 +35,10 @@ from ..core.tune_context import MAIN
 RTOL = {8: 1e-9, 4: 1e-4, 2: 2e-2, 1: 2.5e-1}
 """Relative distance of floating-point results, by bytes of an element; what is near zero may be as far off as the largest element
 times this."""
-BEHIND = 1.25
-"""Time of a candidate by the slowest of the default's from which on it gets no further turns."""
+BEHIND, SURE = 1.1, 3
+"""Time of a candidate by the slowest of the default's from which on it gets no further turns, after so many."""
+LEAST, ENOUGH = 5, 0.05
+"""Turns that all others get, and the seconds from which on they get no more."""
 FAR_BEHIND = 4.0
 """Time by that of the default after a single call of each from which on it gets no turn."""
 LARGEST_INTEGER = 8
@@ -46,11 +48,12 @@ LARGEST_INTEGER = 8
 @dataclass(slots=True, frozen=True)
 class Turns:
     """The way a candidate is timed: ``repeat`` samples, of as many calls as take ``min_repeat_ms``, at least ``number``; fewer
-    samples, but one, where it has taken ``seconds``."""
+    samples, but one, where it has taken ``seconds``. Many short samples tell more than a few long ones: what else the machine does
+    meets candidate and default alike, or leaves a sample alone."""
 
     number: int = 1
-    repeat: int = 5
-    min_repeat_ms: float = 4.0
+    repeat: int = 20
+    min_repeat_ms: float = 0.5
     seconds: float = 1.0
 
 
@@ -96,8 +99,11 @@ def run_program(
     secs: dict[_Entry, list[float]] = {reference: [], tried: []}
     if tried.first <= FAR_BEHIND * reference.first or tried.first <= 1e-3:
         tried.count(turns)
+        enough = reference.clock() + ENOUGH
         for turn in range(turns.repeat):
-            if time.perf_counter() > end or (turn > 1 and min(secs[tried]) > BEHIND * max(secs[reference])):
+            if time.perf_counter() > end or (turn >= SURE and min(secs[tried]) > BEHIND * max(secs[reference])):
+                break
+            if turn >= LEAST and reference.clock() > enough:
                 break
             for entry in (reference, tried) if turn % 2 else (tried, reference):
                 secs[entry].append(entry.sample())
@@ -225,7 +231,8 @@ class _Entry:
         self.calls = max(turns.number, round(self.calls * turns.min_repeat_ms / max(took, 1e-6)))
 
     def sample(self) -> float:
-        """Seconds of a call, in one turn."""
+        """Seconds of a call, in one turn; what it reads is in the caches as if it had run before."""
+        self.call()
         start = self.clock()
         for _ in range(self.calls):
             self.call()
