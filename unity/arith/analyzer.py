@@ -65,16 +65,22 @@ class Analyzer:
         """Assume that ``var`` lies in the range ``value``, or equals that expression."""
         if not isinstance(var, Var):
             raise TypeRuleError("E201", f"a variable is bound, not {var!r}")
+        known = len(self.known.table.atoms)
         number = self.known.table.variable(var)
         if isinstance(value, Range):
             value = Range(_expr(value.min), _expr(value.extent))
         if isinstance(value, Range) and type(value.min) is IntImm and type(value.extent) is IntImm:
             self.known.domain[number] = Interval(value.min.value, value.min.value + value.extent.value - 1)
+            if number == known and value.extent.value > 0:  # nothing that was derived can be about a new variable
+                return
         elif isinstance(value, Range):
             low, extent = self.poly(value.min), self.poly(value.extent)
             high = plus(plus(low, extent), constant(-1))
             interval = Interval(self.known.bound(low).low, self.known.bound(high).high)
             self.known.domain[number] = interval
+            self.known.ends.pop(number, None)
+            if number == known:
+                self.known.ends[number] = low, high
             self._has_values(extent)
             me: Poly = {(number,): 1}
             if constant_value(low) is None:
@@ -82,7 +88,7 @@ class Analyzer:
             if constant_value(high) is None:
                 self.known.nonnegative.append(plus(high, me, -1))
         else:
-            self.known.value[number] = self.poly(_expr(value))
+            self._be(number, self.poly(_expr(value)))
         self.known.changed()
 
     def _has_values(self, extent: Poly) -> None:
@@ -180,11 +186,16 @@ class Analyzer:
                 atom = self.known.table[mono[0]]
                 wide = dtype_of(a).bits > atom.bits and constant_value(rest) is None
                 if not wide and not self._depends_on(rest, atom.depends):
-                    self.known.value[mono[0]] = rest
+                    self._be(mono[0], rest)
                     return
                 self._congruent(mono[0], self.known.modular_set(rest))
         self.known.nonnegative.append(gap)
         self.known.nonnegative.append({m: -c for m, c in gap.items()})
+
+    def _be(self, number: int, value: Poly) -> None:
+        """Learn that an atom equals a polynomial. What ends of ranges depend on may be an atom with such an end then."""
+        self.known.value[number] = value
+        self.known.ends.clear()
 
     def _congruent(self, number: int, members: ModularSet) -> None:
         """Learn that an atom is in a modular set."""

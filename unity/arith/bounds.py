@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..ffi.dtype import DataType
 from ..ir.build import dtype_of
 from ..ir.types import Expr
@@ -19,6 +21,8 @@ class Knowledge:
         self.modular: dict[int, ModularSet] = {}
         self.nonnegative: list[Poly] = []
         self.value: dict[int, Poly] = {}
+        self.ends: dict[int, tuple[Poly, Poly]] = {}
+        """Least and greatest value of variables that were new when they were bound to a range with other variables in its ends."""
         self._bound_memo: dict[int, Interval] = {}
         self.atom_memo: dict[Expr, Poly] = {}
         """Polynomials of operations that are not linear, under the present knowledge."""
@@ -31,21 +35,28 @@ class Knowledge:
 
     def changed(self) -> None:
         """Forget what was derived from older knowledge."""
-        self._bound_memo.clear()
-        self.atom_memo.clear()
-        self.undecided.clear()
-        self.quotients.clear()
-        self.points = None
+        self._bound_memo, self.atom_memo, self.undecided, self.quotients, self.points = {}, {}, set(), {}, None
 
-    def snapshot(self) -> tuple[dict[int, Interval], dict[int, ModularSet], int, dict[int, Poly]]:
-        """State to go back to with ``restore``."""
-        return dict(self.domain), dict(self.modular), len(self.nonnegative), dict(self.value)
+    def snapshot(self) -> tuple[Any, ...]:
+        """State to go back to with ``restore``: what is known, and what was derived from it."""
+        state = self._state()
+        self._set(*[old if type(old) is int or old is None else old.copy() for old in state])
+        return state
 
-    def restore(self, state: tuple[dict[int, Interval], dict[int, ModularSet], int, dict[int, Poly]]) -> None:
+    def restore(self, state: tuple[Any, ...]) -> None:
         """Forget what was learned since the snapshot."""
-        self.domain, self.modular, count, self.value = state
+        self._set(*state)
+
+    def _state(self) -> tuple[Any, ...]:
+        return (
+            len(self.nonnegative), self.domain, self.modular, self.value, self.ends,
+            self._bound_memo, self.atom_memo, self.undecided, self.quotients, self.points,
+        )  # fmt: skip
+
+    def _set(self, count: int, *rest: Any) -> None:
         del self.nonnegative[count:]
-        self.changed()
+        self.domain, self.modular, self.value, self.ends, *derived = rest
+        self._bound_memo, self.atom_memo, self.undecided, self.quotients, self.points = derived
 
     # ---- intervals
 

@@ -180,8 +180,8 @@ Point = dict[int, int]
 
 COUNT = 8
 """Points that are tried."""
-FAR = 1000
-"""Largest distance of a value from the end of a range that has no other."""
+FAR = 997
+"""Largest distance of a value from the end of a range that has no other: odd, so that products of such are no whole tiles."""
 
 
 class _Undefined(Exception):
@@ -243,7 +243,8 @@ def _computed(known: Knowledge, number: int, point: Point, atom: int) -> int:
         return _at(known, number, point, given)
     row = known.table[atom]
     if row.a is None or row.b is None:
-        return _chosen(known.atom_bound(atom), number, atom)
+        ends = [_at(known, number, point, end) for end in known.ends.get(atom, ())]
+        return _chosen(Interval(*ends) if ends else known.atom_bound(atom), number, atom)
     a, b = _at(known, number, point, row.a), _at(known, number, point, row.b)
     if row.kind == "min":
         return min(a, b)
