@@ -370,3 +370,28 @@ def test_operands_may_be_numbers_and_nothing_else():
         for wrong in (None, "i"):
             with pytest.raises(TypeRuleError, match="E201"):
                 ask(wrong)
+
+
+def test_what_a_scope_derives_ends_with_it():
+    """Bounds and decisions about a variable that is bound inside say nothing behind; those from before are there again."""
+    ana = Analyzer([n])
+    assert ana.can_prove(b.ge(b.add(n, 1), 1)) and not ana.can_prove(b.lt(i, 16))
+    for extent in (c(16), n):
+        whole = b.floordiv(i, extent)
+        with ana.scope():
+            ana.bind(i, Range(c(0), extent))
+            assert ana.can_prove(b.ge(i, 0)) and ana.can_prove(b.lt(i, extent))
+            assert structural_equal(ana.simplify(whole), c(0))
+        assert not ana.can_prove(b.lt(i, extent)) and not ana.can_prove(b.ge(i, 0))
+        assert structural_equal(ana.simplify(whole), whole) and ana.can_prove(b.ge(n, 0))
+
+
+def test_a_guard_of_a_last_tile_is_refuted_at_a_point():
+    """No search over inequalities for what does not hold in a tile that hangs over, however many sizes make its rows."""
+    rows = b.mul(b.mul(n, m), k)
+    ana = Analyzer([n, m, k])
+    ana.bind(j, Range(c(0), b.floordiv(b.add(rows, 127), 128)))
+    ana.bind(i, Range(c(0), c(128)))
+    last = b.sub(b.sub(rows, b.mul(j, 128)), 1)
+    assert prove.negative_somewhere(ana.known, ana.poly(b.sub(last, i)))
+    assert not prove.negative_somewhere(ana.known, ana.poly(last))

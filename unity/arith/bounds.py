@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from ..ffi.dtype import DataType
@@ -40,7 +41,7 @@ class Knowledge:
     def snapshot(self) -> tuple[Any, ...]:
         """State to go back to with ``restore``: what is known, and what was derived from it."""
         state = self._state()
-        self._set(*[old if type(old) is int or old is None else old.copy() for old in state])
+        self._set(state[0], *[copy(old) for old in state[1:]])
         return state
 
     def restore(self, state: tuple[Any, ...]) -> None:

@@ -26,7 +26,21 @@ from ....tir.threads.inject_software_pipeline import ASYNC_SCOPE
 from ...nests import INT
 from .product import Product, extent_of
 from .thread_tile_parts import SHARED, Part, Step, ThreadTile, buffers_of, parts_of
-from .tile_blocks import VECTOR, WARP, Position, do, fill, launch, loop, registers, store_width, vector, write
+from .tile_blocks import (
+    VECTOR,
+    WARP,
+    Position,
+    do,
+    fill,
+    launch,
+    loop,
+    on_columns,
+    on_row,
+    registers,
+    store_width,
+    vector,
+    write_cells,
+)  # fmt: skip
 from .tile_sides import Side, sum_of
 
 
@@ -122,20 +136,39 @@ def _rows(tile: ThreadTile, body: Callable[[Expr, Expr | None], Stmt]) -> Stmt:
 
 
 def _finish(product: Product, tile: ThreadTile, parts: tuple[Part, Part], sums: Buffer, pos: Position) -> Stmt:
-    """The epilogue: each thread stores its sums, neighbouring columns at once."""
+    """The epilogue: each thread stores its sums, neighbouring columns at once. Columns of several axes, whose places are divisions,
+    are gone through outside: a place and its guard serve all rows."""
     down, over = parts
     width = store_width(product) if over.piece == VECTOR else 1
+    row_count, column_count = tile.thread_rows, tile.thread_columns // width
 
-    def some(i: Expr, j: Expr) -> Stmt:
-        first = mul(j, width)
+    def row(i: Expr, body: Callable[[Expr], Stmt]) -> Stmt:
+        return on_row(product, tile.rows, add(pos.row, down.at(i)), body)
 
+    def column(j: Expr, body: Callable[[Expr], Stmt]) -> Stmt:
+        group = add(floordiv(pos.column, width), floordiv(over.at(mul(j, width)), width))
+        return on_columns(product, tile.columns, group, width, body)
+
+    def cells(i: Expr, j: Expr, line: Expr, group: Expr) -> Stmt:
         def cell(lane: Expr | None) -> Expr:
-            index = sum_of(mul(i, tile.thread_columns), first, lane)
-            return buffer_load(sums, index)
+            return buffer_load(sums, sum_of(mul(i, tile.thread_columns), mul(j, width), lane))
 
-        return write(product, (tile.rows, tile.columns), pos, down.at(i), floordiv(over.at(first), width), width, cell)
+        return write_cells(product, pos, line, group, width, cell)
 
-    stores = loop("i", tile.thread_rows, lambda i: loop("j", tile.thread_columns // width, lambda j: some(i, j)))
+    def by_rows(i: Expr) -> Stmt:
+        def inner(line: Expr) -> Stmt:
+            return loop("j", column_count, lambda j: column(j, lambda group: cells(i, j, line, group)))
+
+        return row(i, inner)
+
+    def by_columns(j: Expr) -> Stmt:
+        def inner(group: Expr) -> Stmt:
+            return loop("i", row_count, lambda i: row(i, lambda line: cells(i, j, line, group)))
+
+        return column(j, inner)
+
+    columns_outside = len(product.columns) > max(1, len(product.rows))
+    stores = loop("j", column_count, by_columns) if columns_outside else loop("i", row_count, by_rows)
     return stores if tile.step_groups == 1 else _reduce_groups(product, tile, sums, pos, stores)
 
 

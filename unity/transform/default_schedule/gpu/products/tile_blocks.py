@@ -5,13 +5,14 @@ Not here: what a block does with its tile (`warp_tiles.py`, `warpgroup_tiles.py`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .....ir.buffer import Buffer, make_buffer
 from .....ir.build import add, ceildiv, const, floordiv, floormod, intrinsic, is_int, lt, minimum, mul, sub
 from .....ir.expr import IntImm, Var
+from .....ir.scalar import IterVar
 from .....ir.stmt import Bind, Block, BlockRealize, Evaluate, For, IfThenElse, Stmt, seq
 from .....ir.types import Expr, prim_type
 from ...nests import INT
@@ -212,14 +213,42 @@ def write(
     cell: Callable[[Expr | None], Expr], guarded: bool = True,
 ) -> Stmt:  # fmt: skip
     """The store of ``width`` finished sums, those of a row's group in the tile, guarded where tiles of such sizes hang over."""
-    line, groups = Var("line", prim_type(INT)), add(floordiv(pos.column, width), group)
-    begin, row = Bind(line, add(pos.row, row)), line  # addresses in a compact tensor follow from one number
+
+    def store(line: Expr) -> Stmt:
+        columns = add(floordiv(pos.column, width), group)
+        return on_columns(product, sizes[1] if guarded else 1, columns, width, lambda groups: (
+            write_cells(product, pos, line, groups, width, cell)))  # fmt: skip
+
+    return on_row(product, sizes[0] if guarded else 1, add(pos.row, row), store)
+
+
+def on_row(product: Product, size: int, at: Expr, body: Callable[[Expr], Stmt]) -> Stmt:
+    """A statement about a row, guarded where tiles of ``size`` rows hang over. The row gets a variable: addresses in a compact
+    tensor follow from one number."""
+    line = Var("line", prim_type(INT))
+    return seq(Bind(line, at), _guarded(product.rows, line, size, body(line)))
+
+
+def on_columns(product: Product, size: int, at: Expr, width: int, body: Callable[[Expr], Stmt]) -> Stmt:
+    """The same of a group of ``width`` columns. It gets a variable where columns have several axes, whose places are divisions."""
+    if len(product.columns) < 2:
+        return _guarded(product.columns, mul(at, width), size, body(at))
+    group = Var("columns", prim_type(INT))
+    return seq(Bind(group, at), _guarded(product.columns, mul(group, width), size, body(group)))
+
+
+def _guarded(axes: Sequence[IterVar], at: Expr, size: int, body: Stmt) -> Stmt:
+    guard = all_of(bound_checks(at, extent_of(axes), size))
+    return body if guard is None else IfThenElse(guard, body)
+
+
+def write_cells(
+    product: Product, pos: Position, row: Expr, groups: Expr, width: int, cell: Callable[[Expr | None], Expr]
+) -> Stmt:
+    """The store of ``width`` finished sums, those of a row's group."""
 
     def one(lane: Expr | None) -> Stmt:
         at = {**unravel(product.rows, row), **unravel(product.columns, groups, width, lane)}
         return output_at(product, {**unravel(product.batch, pos.batch), **at}, cell(lane))
 
-    stores = vector(width, one)
-    rows, columns = extent_of(product.rows), extent_of(product.columns)
-    guard = all_of([*bound_checks(row, rows, sizes[0]), *bound_checks(mul(groups, width), columns, sizes[1])])
-    return seq(begin, stores if guard is None or not guarded else IfThenElse(guard, stores))
+    return vector(width, one)
