@@ -1,13 +1,15 @@
 """Rewriting statements alone: expressions stay, and nothing in them is looked at."""
 
+from cases import GOLDEN, as_module, read_cases
+
 from unity.ir.build import add
 from unity.ir.expr import IntImm
 from unity.ir.node import replace
 from unity.ir.scalar import BufferLoad
-from unity.ir.stmt import Block, BufferStore, For
+from unity.ir.stmt import Block, BufferStore, For, Stmt
 from unity.ir.structural import structural_equal
 from unity.ir.types import Expr
-from unity.ir.walk import Rewriter, StatementRewriter, collect, rewrite, walked_statement
+from unity.ir.walk import Rewriter, StatementRewriter, collect, nodes_in, rewrite, statements_in, walked_statement
 from unity.script import parse
 
 PROGRAM = """
@@ -72,3 +74,17 @@ def test_what_was_collected_is_the_caller_s_own() -> None:
     assert collect(changed, BufferLoad) == []
     walked_statement.cache_clear()
     assert len(collect(body, BufferLoad)) == 2
+
+
+def test_statements_are_those_among_all_nodes() -> None:
+    """In the same order, with no look into expressions: programs before and after blocks, vectors and attributes."""
+    kinds = set()
+    for name in ("lowering", "lanes"):
+        for case in read_cases(GOLDEN / "tir" / f"{name}.case"):
+            for text in filter(None, (case.before, case.after)):
+                for func in as_module(parse(text)).prim_funcs().values():
+                    among = [node for node in nodes_in(func.body) if isinstance(node, (Stmt, Block))]
+                    found = [node for node in statements_in(func.body) if isinstance(node, (Stmt, Block))]
+                    assert [id(node) for node in found] == [id(node) for node in among]
+                    kinds |= {type(node).__name__ for node in found}
+    assert {"Block", "BlockRealize", "For", "BufferStore", "SeqStmt", "AttrStmt", "IfThenElse"} <= kinds

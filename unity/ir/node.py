@@ -64,6 +64,8 @@ class Node:
     """Some fields bind what they hold."""
     _push_children: ClassVar[Any] = None
     """``_push_children(node, stack)`` appends what the fields hold, last first; None for nodes that hold none."""
+    _push_statements: ClassVar[Any] = None
+    """The same, first first, for the fields that may hold statements; None for nodes without such a field."""
     _map_children: ClassVar[Any] = lambda node, visit, define: node
     """``_map_children(node, visit, define)``: the node with ``visit`` of its children (``define`` in binding fields), itself if all
     are the same."""
@@ -307,15 +309,22 @@ def derive_walks(cls: Any, types: dict[str, str]) -> None:
 
     def write() -> None:
         scope: dict[str, Any] = {
-            "cls": cls, "Node": Node, "push_held": push_held, "map_held": map_held, "__name__": cls.__module__,
+            "cls": cls, "Node": Node, "push_held": push_held, "collect_held": collect_held, "map_held": map_held,
+            "__name__": cls.__module__,
         }  # fmt: skip
         exec(_source(cls, types), scope)
         cls._push_children = staticmethod(scope["_push_children"])
+        cls._push_statements = staticmethod(scope["_push_statements"]) if "_push_statements" in scope else None
         cls._map_children, cls._map_statements = scope["_map_children"], scope["_map_statements"]
 
     def push_children(node: Any, stack: list[Any]) -> None:
         write()
         cls._push_children(node, stack)
+
+    def push_statements(node: Any, stack: list[Any]) -> None:
+        write()
+        if cls._push_statements is not None:
+            cls._push_statements(node, stack)
 
     def map_children(node: Any, visit: Visit, define: Visit) -> Any:
         write()
@@ -326,7 +335,7 @@ def derive_walks(cls: Any, types: dict[str, str]) -> None:
         return cls._map_statements(node, visit)
 
     cls.binds = any([role in BINDING for _, role in cls.walked])
-    cls._push_children = staticmethod(push_children)
+    cls._push_children, cls._push_statements = staticmethod(push_children), staticmethod(push_statements)
     cls._map_children, cls._map_statements = map_children, map_statements
 
 
@@ -342,6 +351,12 @@ def _source(cls: Any, types: dict[str, str]) -> str:
     holding_statements = {
         name: "visit" for name in ways if _kind(types[name])[0] == "any" or re.search(r"\b(Stmt|Block)\b", types[name])
     }
+    lines += ["def _push_statements(node, stack):"] * bool(holding_statements)
+    for name in holding_statements:
+        how = {"node": f"stack.append(node.{name})", "tuple": f"stack += node.{name}"}
+        lines.append(
+            f"    if node.{name} is not None: " + how.get(_kind(types[name])[0], f"collect_held(node.{name}, stack)")
+        )
     lines += _rebuilding(cls, "_map_children(node, visit, define)", ways, types)
     lines += _rebuilding(cls, "_map_statements(node, visit)", holding_statements, types)
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from ..support.recursion import deep_recursion
@@ -255,8 +255,29 @@ def nodes_in(root: Node, seen: set[int] | None = None) -> list[Any]:
 
 def collect(root: Node, kinds: type | tuple[type, ...]) -> list[Any]:
     """Return all nodes of the classes ``kinds`` in ``root``, children first, each once."""
-    nodes = walked_statement(root) if isinstance(root, Stmt) else nodes_in(root)
+    if not isinstance(root, Stmt):
+        nodes = nodes_in(root)
+    else:
+        nodes = statements_in(root) if _are_statements(kinds) else walked_statement(root)
     return [node for node in nodes if isinstance(node, kinds)]
+
+
+@cache
+def _are_statements(kinds: type | tuple[type, ...]) -> bool:
+    return all([issubclass(kind, (Stmt, Block)) for kind in (kinds if isinstance(kinds, tuple) else (kinds,))])
+
+
+def statements_in(root: Stmt) -> list[Any]:
+    """The statements of a statement and their blocks, in the order of ``nodes_in``. Expressions hold none and are not entered."""
+    found: list[Any] = []
+    stack: list[Any] = [root]
+    while stack:
+        node = stack.pop()
+        found.append(node)
+        if node._push_statements is not None:
+            node._push_statements(node, stack)
+    found.reverse()
+    return list({id(node): node for node in found}.values())
 
 
 @lru_cache(64)
