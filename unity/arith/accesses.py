@@ -17,7 +17,7 @@ from typing import Any
 from ..ir.buffer import Buffer
 from ..ir.build import add, cast, const, dtype_of, eq, logical_not, mul
 from ..ir.expr import Call, IntImm, Op, Var
-from ..ir.function import PrimFunc
+from ..ir.function import PrimFunc, may_alias
 from ..ir.node import replace
 from ..ir.scalar import (  # fmt: skip
     Add,
@@ -111,7 +111,7 @@ class _Walk:
     def __init__(self, fn: PrimFunc) -> None:
         nodes = collect(fn.body, (BufferStore, Call, Break, Continue, Return))
         written = {node.buffer.data for node in nodes if type(node) is BufferStore}
-        opaque = not fn.attrs.get("tir.noalias", True)
+        opaque = may_alias(fn)
         leaves = False
         for node in nodes:
             if type(node) is Call and any([_is_pointer(arg) for arg in node.args]):

@@ -25,13 +25,14 @@ from .intset import IntSet, eval_set, of_range
 from .itermap import detect_iter_map
 from .itermap_inverse import inverse_affine_iter_map
 
-_ARITHMETIC: dict[type[Expr], Callable[..., Expr]] = {
+ARITHMETIC: dict[type[Expr], Callable[..., Expr]] = {
     Add: add,
     Sub: sub,
     Mul: mul,
     FloorDiv: floordiv,
     FloorMod: floormod,
 }
+"""Builders of the arithmetic of index maps, by the node."""
 
 
 @guarded_class
@@ -190,8 +191,8 @@ def _retyped(expr: Expr, own: dict[Var, Var], dtype: str) -> Expr:
         return const(expr.value, dtype)
     if type(expr) is Cast and dtype_of(expr.value).is_int:
         return _retyped(expr.value, own, dtype)
-    if isinstance(expr, Binary) and type(expr) in _ARITHMETIC:
-        return _ARITHMETIC[type(expr)](_retyped(expr.a, own, dtype), _retyped(expr.b, own, dtype))
+    if isinstance(expr, Binary) and type(expr) in ARITHMETIC:
+        return ARITHMETIC[type(expr)](_retyped(expr.a, own, dtype), _retyped(expr.b, own, dtype))
     return cast(substitute(expr, {v: cast(new, dtype_of(v)) for v, new in own.items()}), dtype)
 
 

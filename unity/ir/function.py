@@ -121,3 +121,17 @@ def is_marked(fn: Function) -> bool:
 def has_global_symbol(fn: Function | PrimFunc) -> bool:
     """True when the function is visible from outside the module."""
     return "global_symbol" in fn.attrs
+
+
+SCHEDULED = "tir.is_scheduled"
+"""The attribute of tensor programs whose loops stay as they are."""
+
+
+def is_scheduled(fn: PrimFunc) -> bool:
+    """True when a schedule made the loops, which passes leave as they are."""
+    return bool(fn.attrs.get(SCHEDULED))
+
+
+def may_alias(fn: PrimFunc) -> bool:
+    """True when the memory of different parameters may overlap."""
+    return not fn.attrs.get("tir.noalias", True)

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..ffi.targets.target import Target
-from ..ir.function import PrimFunc
+from ..ir.function import PrimFunc, is_scheduled
 from ..ir.module import IRModule
 from ..support.errors import ScheduleError
 from ..transform.default_schedule.apply import calls_of, constant_parameters
-from ..transform.default_schedule.base import SCHEDULED
 from ..transform.infra.backend import target_of
 from ..transform.infra.passes import Pipeline
 from ..vm.stages import check, configure, graph
@@ -92,7 +91,7 @@ def programs_in(
 
 def _no_task(name: str, fn: PrimFunc, names: Sequence[str] | None, sizes: Sizes) -> str:
     """The reason why a program is not tuned; "" where it is."""
-    if fn.attrs.get(SCHEDULED):
+    if is_scheduled(fn):
         return "it is scheduled already"
     if names is not None and not any([part in name for part in names]):
         return "it was not asked for"

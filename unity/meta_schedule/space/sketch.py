@@ -9,12 +9,12 @@ from __future__ import annotations
 import random
 
 from ...ffi.native.pool import num_threads
-from ...ir.function import PrimFunc
+from ...ir.function import PrimFunc, is_scheduled
 from ...ir.module import IRModule
 from ...ir.stmt import Block
 from ...ir.walk import collect
 from ...transform.default_schedule.apply import schedule_function
-from ...transform.default_schedule.base import SCHEDULED, Scheduled, mark_scheduled
+from ...transform.default_schedule.base import Scheduled, mark_scheduled
 from ...transform.infra.backend import backend_of
 from ...transform.infra.passes import Pipeline
 from ...transform.schedule import Schedule
@@ -121,7 +121,7 @@ def has_own_steps(sch: Schedule) -> bool:
         for inst in sch.trace.simplified(True).insts
         if inst.row.kind == STEP and inst.args.get("ann_key") != SCHEDULE
     ]
-    return bool(steps or sch.mod.prim_funcs()[MAIN].attrs.get(SCHEDULED))
+    return bool(steps) or is_scheduled(sch.mod.prim_funcs()[MAIN])
 
 
 def default_candidate(context: TuneContext) -> MeasureCandidate:

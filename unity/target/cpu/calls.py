@@ -13,11 +13,11 @@ from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, IntImm, StringImm, Var
 from ...ir.types import Expr
 from ...support.errors import CodegenError
-from ..llvm.casts import convert
+from ..llvm.casts import convert, from_memory
 from ..llvm.lltypes import llvm_type, memory_type, value_type
 from ..llvm.memory import index, strides_of
 from ..llvm.narrow import widen
-from ..llvm.writer import FunctionWriter
+from ..llvm.writer import UNDEFINED, FunctionWriter
 
 _I64, _F64 = DataType("int64"), DataType("float64")
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*$")
@@ -69,10 +69,7 @@ def call_extern(w: FunctionWriter, call: Call) -> str:
     kinds += ", ..." if fixed is not None else ""
     w.module.externs[name] = None
     w.module.declare(f"@{name}", f"declare {extend.get(ty, '')}{ty} @{name}({kinds})\n")
-    if ty == "void":
-        w.do(f"call void ({kinds}) @{name}({shown})")
-        return "undef"
-    return w.emit(f"call {extend.get(ty, '')}{ty} ({kinds}) @{name}({shown})")
+    return w.call(f"{extend.get(ty, '')}{ty} ({kinds})", f"@{name}", shown)
 
 
 def _call_imported(w: FunctionWriter, call: Call, name: str) -> str:
@@ -85,10 +82,7 @@ def _call_imported(w: FunctionWriter, call: Call, name: str) -> str:
         raise CodegenError("E450", f"{name} is {known.result} ({wanted}), called as {result} ({given})", call.span)
     w.module.declare(f"@{name}", f"declare {known.result} @{name}({', '.join(known.params)})\n")
     shown = ", ".join([f"{kind} {text}" for kind, text in arguments])
-    if known.result == "void":
-        w.do(f"call void @{name}({shown})")
-        return "undef"
-    return w.emit(f"call {known.result} @{name}({shown})")
+    return w.call(known.result, f"@{name}", shown)
 
 
 def _promoted(w: FunctionWriter, argument: tuple[str, str], expr: Expr) -> tuple[str, str]:
@@ -128,11 +122,7 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
     if problem:
         raise CodegenError("E527", f"{name} with ({', '.join(kinds)}) -> {ty}: {problem}", call.span)
     actual = ", ".join([f"{k} {t}" for k, t in zip(kinds, texts)])
-    if ty == "void":
-        w.do(f"call void @{name}({actual})")
-        return "undef"
-    made = w.emit(f"call {ty} @{name}({actual})")
-    return made if ty == value_type(result) else w.emit(f"bitcast {ty} {made} to {value_type(result)}")
+    return from_native(w, w.call(ty, f"@{name}", actual), result)
 
 
 def without_arity(call: Call) -> list[Expr]:
@@ -147,6 +137,12 @@ def native(w: FunctionWriter, text: str, dtype: DataType) -> str:
     """A value as LLVM's own type: narrow floats are integers of their bits everywhere else."""
     ty = llvm_type(dtype)
     return text if ty == value_type(dtype) else w.emit(f"bitcast {value_type(dtype)} {text} to {ty}")
+
+
+def from_native(w: FunctionWriter, text: str, dtype: DataType) -> str:
+    """A value of LLVM's own type as registers hold it."""
+    ty = llvm_type(dtype)
+    return text if ty == value_type(dtype) else w.emit(f"bitcast {ty} {text} to {value_type(dtype)}")
 
 
 def call_packed(w: FunctionWriter, call: Call) -> str:
@@ -276,9 +272,8 @@ def call_kernel(w: FunctionWriter, call: Call) -> str:
     status = w.emit(f"call i32 @{w.module.symbols[name]}({', '.join(arguments)})")
     w.leave_unless(f"icmp eq i32 {status}, 0", lambda: _translated(w, status, name))
     if result is None:
-        return "undef"
-    loaded = w.emit(f"load {memory_type(result)}, ptr {slot}")
-    return w.emit(f"trunc i8 {loaded} to i1") if result.is_bool else loaded
+        return UNDEFINED
+    return from_memory(w, w.emit(f"load {memory_type(result)}, ptr {slot}"), result)
 
 
 def _translated(w: FunctionWriter, status: str, name: str) -> str:

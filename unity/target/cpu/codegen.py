@@ -21,7 +21,7 @@ from ...ffi.targets.processor import host_triple
 from ...ffi.targets.target import Target
 from ...ir.build import dtype_of
 from ...ir.expr import Var
-from ...ir.function import PrimFunc
+from ...ir.function import PrimFunc, may_alias
 from ...ir.module import IRModule
 from ...ir.node import Node
 from ...ir.types import PointerType
@@ -32,8 +32,9 @@ from ...support.options import str_option
 from ...support.recursion import deep_recursion
 from ..kernel_groups import callees, imported_texts, special_nodes
 from ..llvm.casts import convert
-from ..llvm.lltypes import memory_type, value_type
+from ..llvm.lltypes import value_type
 from ..llvm.math.library import scales_by_instruction
+from ..llvm.memory import scalar_parameter
 from ..llvm.writer import I64, FunctionWriter, Kernel, ModuleWriter, Rules
 from ..signature import find_symbols, kernel_signature, result_dtype
 from .half import conversion_functions, converts_half
@@ -115,7 +116,7 @@ def _write_kernel(module: ModuleWriter, name: str, func: PrimFunc) -> KernelSign
     kernel.result = DataType(result) if result else None
     w = FunctionWriter(module, kernel)
     parameters: list[str] = []
-    no_alias = func.attrs.get("tir.noalias", True)
+    no_alias = not may_alias(func)
     for number, param in enumerate(func.params):
         operand = f"%p{number}"
         buffer = func.buffer_map.get(param)
@@ -127,11 +128,7 @@ def _write_kernel(module: ModuleWriter, name: str, func: PrimFunc) -> KernelSign
             parameters.append(f"ptr {operand}")
             w.env[param] = operand
         else:
-            dtype = dtype_of(param)
-            if dtype.lanes != 1:
-                raise CodegenError("E521", f"parameter {param.name} is a vector ({dtype.name})", param.span)
-            parameters.append(f"{memory_type(dtype)} {operand}")
-            w.env[param] = w.emit(f"trunc i8 {operand} to i1") if dtype.is_bool else operand
+            parameters.append(scalar_parameter(w, param, operand))
     scalars = set(func.params)
     for number, var in enumerate(find_symbols(func)):
         parameters.append(f"i64 %s{number}")

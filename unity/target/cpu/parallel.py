@@ -10,6 +10,7 @@ from __future__ import annotations
 from ...ffi.native.pool import PARALLEL_FOR
 from ...ir.build import dtype_of
 from ...ir.expr import IntImm, Var
+from ...ir.function import may_alias
 from ...ir.stmt import AllocBuffer, AttrStmt, For, Stmt, seq, statements_of
 from ...ir.types import PointerType
 from ...ir.walk import used_vars
@@ -81,7 +82,7 @@ def _write_body(
     inner = FunctionWriter(w.module, w.kernel, inside_parallel=True, fast=w.fast, buffers=dict(w.buffers))
     inner.env.update([(var, text) for var, text in w.env.items() if not text.startswith("%")])
     parameters = ["i64 %begin", "i64 %end"]
-    no_alias = w.kernel.func.attrs.get("tir.noalias", True)
+    no_alias = not may_alias(w.kernel.func)
     for number, (var, kind, _) in enumerate(captured):
         parameters.append(f"{kind}{' noalias' if kind == 'ptr' and no_alias else ''} %c{number}")
         inner.env[var] = f"%c{number}"

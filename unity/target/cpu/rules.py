@@ -13,7 +13,7 @@ from . import calls
 from .statements import CPU_STATEMENTS
 
 
-def prefetch(w: FunctionWriter, call: Call) -> str:
+def prefetch(w: FunctionWriter, call: Call) -> None:
     """``T.prefetch(place, write, locality, data cache)``."""
     numbers = [a.value for a in call.args[1:] if type(a) is IntImm]
     write, locality, kind = (numbers + [0, 3, 1][len(numbers) :])[:3]
@@ -22,7 +22,6 @@ def prefetch(w: FunctionWriter, call: Call) -> str:
     first = call.args[0]
     ptr = address(w, first.buffer, first.indices) if type(first) is BufferLoad else pointer(w, first)
     w.do(f"call void @llvm.prefetch.p0(ptr {ptr}, i32 {write}, i32 {locality}, i32 {kind})")
-    return "undef"
 
 
 def stack_alloca(w: FunctionWriter, call: Call) -> str:

@@ -25,7 +25,7 @@ def _pointer(w: FunctionWriter, call: Call, number: int, space: int) -> str:
     return w.emit(f"addrspacecast ptr {at} to ptr addrspace({space})")
 
 
-def cp_async(w: FunctionWriter, call: Call) -> str:
+def cp_async(w: FunctionWriter, call: Call) -> None:
     """Arguments: shared pointer and offset, global pointer and offset (in elements), bytes, and optionally a condition: where it
     does not hold, zeros are written."""
     size = call.args[4].value if type(call.args[4]) is IntImm else 0
@@ -39,24 +39,21 @@ def cp_async(w: FunctionWriter, call: Call) -> str:
         name += ".s"
         operands.append(("i32", w.emit(f"select i1 {w.value(call.args[5])}, i32 {size}, i32 0")))
     nvvm(w, name, "void", *operands)
-    return "undef"
 
 
-def commit_group(w: FunctionWriter, call: Call) -> str:
+def commit_group(w: FunctionWriter, call: Call) -> None:
     """Commit the copies begun since the last group as a group."""
     require(w, "sm_80", call)
     nvvm(w, "cp.async.commit.group", "void")
-    return "undef"
 
 
-def wait_group(w: FunctionWriter, call: Call) -> str:
+def wait_group(w: FunctionWriter, call: Call) -> None:
     """Wait until at most a given number of groups of the thread are unfinished."""
     count = call.args[0]
     if type(count) is not IntImm or count.value < 0:
         raise CodegenError("E526", "T.ptx_wait_group takes a constant", call.span)
     require(w, "sm_80", call)
     nvvm(w, "cp.async.wait.group", "void", ("i32", str(count.value)))
-    return "undef"
 
 
 RULES: Intrinsics = {

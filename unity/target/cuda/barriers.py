@@ -24,7 +24,7 @@ TensorMap = tuple[Var, TensorCopy]
 """A tensor map that a launch creates: the parameter of the pointer, and the copy whose tensor and box it describes."""
 
 
-def create(w: FunctionWriter, call: Call) -> str:
+def create(w: FunctionWriter, call: Call) -> None:
     """Barriers of the block, in its static shared memory."""
     require(w, "sm_90", call)
     count = call.args[0]
@@ -35,7 +35,6 @@ def create(w: FunctionWriter, call: Call) -> str:
             "E526", "T.create_barriers stands twice in a kernel", call.span, help="make all barriers at once"
         )
     w.module.definitions[symbol] = f"{symbol} = internal addrspace(3) global [{count.value} x i64] undef, align 8\n"
-    return "undef"
 
 
 def _symbol(w: FunctionWriter) -> str:
@@ -58,27 +57,24 @@ def _word(w: FunctionWriter, call: Call, index: int) -> tuple[str, str]:
     return "i32", convert(w, w.value(argument), dtype_of(argument), I32)
 
 
-def initialize(w: FunctionWriter, call: Call) -> str:
+def initialize(w: FunctionWriter, call: Call) -> None:
     """Arguments: barrier, arrivals of a phase. Copies may name the barrier at once."""
     text = "mbarrier.init.shared::cta.b64 [$0], $1; fence.mbarrier_init.release.cluster;"
     assembly(w, text, (), _barrier(w, call), _word(w, call, 1))
-    return "undef"
 
 
-def arrive(w: FunctionWriter, call: Call) -> str:
+def arrive(w: FunctionWriter, call: Call) -> None:
     """Argument: barrier."""
     assembly(w, "mbarrier.arrive.shared::cta.b64 _, [$0];", (), _barrier(w, call))
-    return "undef"
 
 
-def arrive_expecting(w: FunctionWriter, call: Call) -> str:
+def arrive_expecting(w: FunctionWriter, call: Call) -> None:
     """Arguments: barrier, bytes."""
     text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
     assembly(w, text, (), _barrier(w, call), _word(w, call, 1))
-    return "undef"
 
 
-def wait(w: FunctionWriter, call: Call) -> str:
+def wait(w: FunctionWriter, call: Call) -> None:
     """Arguments: barrier, parity of the phase."""
     barrier = _barrier(w, call)
     parity = _word(w, call, 1) if len(call.args) > 1 else ("i32", "0")
@@ -89,16 +85,14 @@ def wait(w: FunctionWriter, call: Call) -> str:
     come = assembly(w, text, ("i32",), barrier, parity)
     w.branch(w.emit(f"icmp ne i32 {come}, 0"), ended, again)
     w.start(ended)
-    return "undef"
 
 
-def arrive_when_copied(w: FunctionWriter, call: Call) -> str:
+def arrive_when_copied(w: FunctionWriter, call: Call) -> None:
     """Argument: barrier."""
     assembly(w, "cp.async.mbarrier.arrive.shared::cta.b64 [$0];", (), _barrier(w, call))
-    return "undef"
 
 
-def bulk(w: FunctionWriter, call: Call) -> str:
+def bulk(w: FunctionWriter, call: Call) -> None:
     """Arguments: shared pointer and offset, global pointer and offset (in elements), bytes, barrier."""
     dtype = dtype_of(call).element
     to = shared_address(w, element(w, call.args[0], call.args[1], dtype))
@@ -106,7 +100,6 @@ def bulk(w: FunctionWriter, call: Call) -> str:
     source_address = w.emit(f"ptrtoint ptr addrspace(1) {source} to i64")
     text = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];"
     assembly(w, text, (), to, ("i64", source_address), _word(w, call, 4), _barrier(w, call, 5))
-    return "undef"
 
 
 def tensor_maps(func: PrimFunc) -> list[TensorMap]:
@@ -147,7 +140,7 @@ def _window(copy: TensorCopy) -> object:
     return None if window is None else (window.lower, window.upper, window.strides)
 
 
-def bulk_tensor(w: FunctionWriter, call: Call) -> str:
+def bulk_tensor(w: FunctionWriter, call: Call) -> None:
     """Copy a box of a tensor whose map is a parameter of the kernel: ``%map0`` and so on in the order of ``tensor_maps``."""
     copy, source = _copy(call), call.args[2]
     assert type(source) is Var
@@ -162,18 +155,17 @@ def bulk_tensor(w: FunctionWriter, call: Call) -> str:
         registers = ", ".join([f"${2 + axis}" for axis in range(rank)])
         text = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group [$1, {{{registers}}}], [$0];"
         assembly(w, text, (), to, ("i64", tensor), *coordinates)
-        return "undef"
+        return
     kind = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global"
     rest = "mbarrier::complete_tx::bytes [$0], [$1"
     barrier = _barrier(w, call, 3)
     if copy.window is None:
         assembly(w, f"{kind}.tile.{rest}, {{{registers}}}], [$2];", (), to, ("i64", tensor), barrier, *coordinates)
-        return "undef"
+        return
     window = [("i16", convert(w, w.value(n), dtype_of(n), I16)) for n in reversed(copy.window.offsets)]
     offsets = ", ".join([f"${3 + rank + axis}" for axis in range(rank - 2)])
     text = f"{kind}.im2col.{rest}, {{{registers}}}], [$2], {{{offsets}}};"
     assembly(w, text, (), to, ("i64", tensor), barrier, *coordinates, *window)
-    return "undef"
 
 
 def elect(w: FunctionWriter, call: Call) -> str:

@@ -16,14 +16,14 @@ from ...ffi.device import CUDA_MEMORY
 from ...ir.analysis.threads import MIN_BLOCKS_PER_SM
 from ...ir.build import const, dtype_of, is_int
 from ...ir.expr import Call, IntImm, Var
-from ...ir.function import PrimFunc
+from ...ir.function import PrimFunc, may_alias
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import AllocBuffer, AttrStmt, BufferStore
 from ...ir.types import Expr, PointerType
 from ...ir.walk import collect, substitute, used_vars
 from ...support.errors import CodegenError
 from ..kernel_groups import special_nodes
-from ..llvm.lltypes import memory_type
+from ..llvm.memory import scalar_parameter
 from ..llvm.small_indices import size_word
 from ..llvm.writer import FunctionWriter, Kernel, ModuleWriter, Rules
 from ..signature import written_pointers
@@ -115,11 +115,11 @@ def _write_kernel(
 ) -> None:
     func = kernel.func
     w = FunctionWriter(module, kernel)
-    no_alias = func.attrs.get("tir.noalias", True)
+    no_alias = not may_alias(func)
     parameters = []
     for number, param in enumerate(func.params):
-        operand, dtype = f"%p{number}", dtype_of(param)
-        if type(param.ty) is PointerType or dtype.code == "handle":
+        operand = f"%p{number}"
+        if type(param.ty) is PointerType or dtype_of(param).code == "handle":
             if no_alias and param not in written:
                 w.unchanging.add(param)
             if number in aligned:
@@ -128,10 +128,7 @@ def _write_kernel(
             parameters.append(f"ptr{hints}{f' align {VECTOR_ALIGN}' if number in aligned else ''} {operand}")
             w.env[param] = operand
             continue
-        if dtype.lanes != 1:
-            raise CodegenError("E521", f"parameter {param.name} is a vector ({dtype.name})", param.span)
-        parameters.append(f"{memory_type(dtype)} {operand}")
-        w.env[param] = w.emit(f"trunc i8 {operand} to i1") if dtype.is_bool else operand
+        parameters.append(scalar_parameter(w, param, operand))
     for buffer in func.buffer_map.values():
         raise CodegenError(
             "E520", f"the kernel {kernel.name} takes the buffer {buffer.name}, not its pointer", func.span

@@ -28,7 +28,7 @@ from ..kernel_groups import special_nodes
 from ..llvm.lltypes import memory_type
 from ..llvm.memory import index
 from ..llvm.statements import constant_count
-from ..llvm.writer import FunctionWriter, Rules
+from ..llvm.writer import UNDEFINED, FunctionWriter, Rules
 from .barriers import TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES
 from .kernels import VECTOR_ALIGN, DeviceModule, thread_extents
 
@@ -210,7 +210,7 @@ class Launcher:
             f"call i32 @unity.cuda.launch(ptr {cell}, {text_of_call}, ptr {words}, ptr {w.module.string(name)})"
         )
         w.leave_unless(f"icmp eq i32 {status}, 0", lambda: status)
-        return "undef"
+        return UNDEFINED
 
     def _pass(self, w: FunctionWriter, words: str, number: int, param: Var, argument: Expr, name: str) -> None:
         """Store an argument in memory, and its address in the array of arguments."""

@@ -12,8 +12,8 @@ from ...ir.build import dtype_of
 from ...ir.expr import Call
 from ...ir.intrinsic import INTRINSICS as KNOWN
 from ...support.errors import CodegenError
-from ..cpu.calls import called_name, native, without_arity
-from ..llvm.lltypes import llvm_type, value_type
+from ..cpu.calls import called_name, from_native, native, without_arity
+from ..llvm.lltypes import llvm_type
 from ..llvm.writer import FunctionWriter, Intrinsics
 from .registers import require
 
@@ -85,11 +85,7 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
         )
     given = ", ".join([f"{kind} {native(w, w.value(a), dtype_of(a))}" for kind, a in zip(kinds, operands)])
     w.module.declare(f"@{name}", f"declare {result} @{name}({', '.join(params)})\n")
-    if result == "void":
-        w.do(f"call void @{name}({given})")
-        return "undef"
-    made = w.emit(f"call {result} @{name}({given})")
-    return made if result == value_type(expected) else w.emit(f"bitcast {result} {made} to {value_type(expected)}")
+    return from_native(w, w.call(result, f"@{name}", given), expected)
 
 
 def refuse_call(w: FunctionWriter, call: Call) -> str:

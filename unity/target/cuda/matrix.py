@@ -97,7 +97,7 @@ def store_words(w: FunctionWriter, ptr: str, result: str, count: int, kind: str)
         w.do(f"store {kind} {part}, ptr {at}, align 4")
 
 
-def mma(w: FunctionWriter, call: Call) -> str:
+def mma(w: FunctionWriter, call: Call) -> None:
     """``C += A @ B``. Arguments: shape, layouts of A and B, types of A, B, C, pointer and offset of A, B, C, saturate."""
     kinds = [_TYPES.get(_text(call, position), _text(call, position)) for position in (3, 4, 5)]
     form = MMA.get((_text(call, 0), kinds[0], kinds[1], kinds[2]))
@@ -113,10 +113,9 @@ def mma(w: FunctionWriter, call: Call) -> str:
     operands += load_words(w, c, form.c, form.total)
     made = nvvm(w, f"mma.{_text(call, 0)}.row.col.{form.name}", structure(w, [form.total] * form.c), *operands)
     store_words(w, c, made, form.c, form.total)
-    return "undef"
 
 
-def ldmatrix(w: FunctionWriter, call: Call) -> str:
+def ldmatrix(w: FunctionWriter, call: Call) -> None:
     """8x8 matrices of 16 bits from shared memory. Arguments: trans, number, ".b16", pointer and offset of the registers,
     pointer and offset of the row that the lane gives."""
     trans, number = [argument.value if type(argument) is IntImm else None for argument in call.args[:2]]
@@ -128,7 +127,6 @@ def ldmatrix(w: FunctionWriter, call: Call) -> str:
     shared = w.emit(f"addrspacecast ptr {row} to ptr addrspace(3)")
     name = f"ldmatrix.sync.aligned.m8n8.x{number}{'.trans' if trans else ''}.b16.p3"
     store_words(w, to, nvvm(w, name, structure(w, ["i32"] * number), ("ptr addrspace(3)", shared)), number, "i32")
-    return "undef"
 
 
 def fragments(w: FunctionWriter, buffer: Buffer, count: int, span: Span | None) -> None:
@@ -161,7 +159,7 @@ def _accumulator(buffer: Buffer, call: Call) -> tuple[str, int, str]:
     raise CodegenError("E526", f"no accumulator of {buffer.dtype.name}", call.span)
 
 
-def fill_fragment(w: FunctionWriter, call: Call) -> str:
+def fill_fragment(w: FunctionWriter, call: Call) -> None:
     """Arguments: fragments, m, n, k, number, value."""
     _checked_size(call)
     registers, buffer = _fragment(w, call, 0, 4)
@@ -174,7 +172,6 @@ def fill_fragment(w: FunctionWriter, call: Call) -> str:
     for number in range(count):
         at = w.emit(f"getelementptr i32, ptr {registers}, i64 {number}")
         w.do(f"store {ty} {value}, ptr {at}, align 4")
-    return "undef"
 
 
 def _operand(buffer: Buffer, call: Call) -> tuple[str, int, str]:
@@ -185,7 +182,7 @@ def _operand(buffer: Buffer, call: Call) -> tuple[str, int, str]:
     raise CodegenError("E526", f"no fragments of {buffer.dtype.name}", call.span)
 
 
-def load_fragment(w: FunctionWriter, call: Call) -> str:
+def load_fragment(w: FunctionWriter, call: Call) -> None:
     """Arguments: fragments, m, n, k, number, pointer, stride, layout."""
     _checked_size(call)
     registers, buffer = _fragment(w, call, 0, 4)
@@ -201,10 +198,9 @@ def load_fragment(w: FunctionWriter, call: Call) -> str:
         w, f"wmma.m16n16k16.load.{letter}.{layout}.stride.{name}.p0", structure(w, [kind] * count), ("ptr", source), ("i32", stride)
     )  # fmt: skip
     store_words(w, registers, made, count, kind)
-    return "undef"
 
 
-def store_fragment(w: FunctionWriter, call: Call) -> str:
+def store_fragment(w: FunctionWriter, call: Call) -> None:
     """Arguments: fragments, m, n, k, number, pointer, stride, layout."""
     _checked_size(call)
     registers, buffer = _fragment(w, call, 0, 4)
@@ -214,7 +210,6 @@ def store_fragment(w: FunctionWriter, call: Call) -> str:
     stride = w.emit(f"trunc i64 {index(w, call.args[6])} to i32")
     words = load_words(w, registers, count, kind)
     nvvm(w, f"wmma.m16n16k16.store.d.{layout}.stride.{name}.p0", "void", ("ptr", to), *words, ("i32", stride))
-    return "undef"
 
 
 def _layout(w: FunctionWriter, var: Expr, call: Call) -> str:
@@ -226,7 +221,7 @@ def _layout(w: FunctionWriter, var: Expr, call: Call) -> str:
     return found.pop()
 
 
-def mma_fragments(w: FunctionWriter, call: Call) -> str:
+def mma_fragments(w: FunctionWriter, call: Call) -> None:
     """``D = A @ B + C``. Arguments: fragments and number of D, A, B, C."""
     (d, total), (a, left), (b, _), (c, _) = [_fragment(w, call, k, k + 1) for k in (0, 2, 4, 6)]
     found = WMMA.get((left.dtype.name, total.dtype.name))
@@ -239,7 +234,6 @@ def mma_fragments(w: FunctionWriter, call: Call) -> str:
     layouts = f"{_layout(w, call.args[2], call)}.{_layout(w, call.args[4], call)}"
     made = nvvm(w, f"wmma.m16n16k16.mma.{layouts}.{form.name}", structure(w, [form.total] * form.c), *words)
     store_words(w, d, made, form.c, form.total)
-    return "undef"
 
 
 RULES: Intrinsics = {

@@ -40,14 +40,10 @@ def read_register(w: FunctionWriter, name: str) -> str:
 
 
 def nvvm(w: FunctionWriter, name: str, result: str, *arguments: tuple[str, str]) -> str:
-    """Call the intrinsic ``llvm.nvvm.NAME`` with (type, operand) pairs; "" for one without result."""
+    """Call the intrinsic ``llvm.nvvm.NAME`` with (type, operand) pairs."""
     symbol = f"@llvm.nvvm.{name}"
     w.module.declare(symbol, f"declare {result} {symbol}({', '.join([kind for kind, _ in arguments])})\n")
-    text = f"call {result} {symbol}({', '.join([f'{kind} {operand}' for kind, operand in arguments])})"
-    if result == "void":
-        w.do(text)
-        return ""
-    return w.emit(text)
+    return w.call(result, symbol, ", ".join([f"{kind} {operand}" for kind, operand in arguments]))
 
 
 def structure(w: FunctionWriter, kinds: Sequence[str]) -> str:
@@ -91,10 +87,9 @@ def number(call: Call, index: int) -> int:
 def fixed(arch: str, text: str) -> Rule:
     """The rule of an instruction from an architecture on, whose arguments are constants: each stands at a ``{}`` of its text."""
 
-    def rule(w: FunctionWriter, call: Call) -> str:
+    def rule(w: FunctionWriter, call: Call) -> None:
         require(w, arch, call)
         assembly(w, text.format(*[number(call, index) for index in range(len(call.args))]), ())
-        return "undef"
 
     return rule
 

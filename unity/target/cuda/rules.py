@@ -119,8 +119,8 @@ def _declare(w: FunctionWriter, stmt: DeclBuffer) -> None:
     w.buffers.setdefault(stmt.buffer.data, stmt.buffer)
 
 
-def _ignored(w: FunctionWriter, call: Call) -> str:
-    return "undef"
+def _ignored(w: FunctionWriter, call: Call) -> None:
+    """No code."""
 
 
 def _ex2(w: FunctionWriter, call: Call) -> str:

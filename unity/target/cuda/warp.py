@@ -25,7 +25,7 @@ _SHUFFLES = {
 }
 
 
-def storage_sync(w: FunctionWriter, call: Call) -> str:
+def storage_sync(w: FunctionWriter, call: Call) -> None:
     """A barrier of the block or of the warp."""
     scope = call.args[0].value if type(call.args[0]) is StringImm else ""
     if scope in ("shared", "shared.dyn"):
@@ -35,7 +35,6 @@ def storage_sync(w: FunctionWriter, call: Call) -> str:
     else:
         raise CodegenError("E526", f"T.tvm_storage_sync of scope {scope!r} has no code on a GPU", call.span,
                            help="a barrier of the whole grid is the end of a kernel")  # fmt: skip
-    return "undef"
 
 
 def shuffle(w: FunctionWriter, call: Call) -> str:

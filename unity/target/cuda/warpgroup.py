@@ -43,7 +43,7 @@ def _descriptor(
     return "i64", w.emit(f"or i64 {w.emit(f'zext i32 {low} to i64')}, {signed}")
 
 
-def product(w: FunctionWriter, call: Call) -> str:
+def product(w: FunctionWriter, call: Call) -> None:
     """Arguments: shape, layouts of A and B, types of A, B, D, pointer and offset of A, B, D, swizzle, whether D is added to,
     and optionally the distance between pieces of B."""
     require(w, "sm_90a", call)
@@ -77,10 +77,9 @@ def product(w: FunctionWriter, call: Call) -> str:
     text = f"{{ {before}wgmma.mma_async.sync.aligned.{shape} {{{registers}}}, {left}, ${right}, {', '.join(rest)}; }}"
     made = assembly(w, text, [kind] * count, *operands, tied=[value for _, value in held])
     store_words(w, sums, made, count, kind)
-    return "undef"
 
 
-def fence(w: FunctionWriter, call: Call) -> str:
+def fence(w: FunctionWriter, call: Call) -> None:
     """Put the sums into their registers before the fence: if they move after it, the assembler serialises the products."""
     require(w, "sm_90a", call)
     products = [found for found in collect(w.kernel.func.body, Call) if found.op_name == "T.ptx_wgmma"]
@@ -93,7 +92,6 @@ def fence(w: FunctionWriter, call: Call) -> str:
             made = assembly(w, "", [kind] * count, tied=[value for _, value in load_words(w, sums, count, kind)])
             store_words(w, sums, made, count, kind)
     assembly(w, "wgmma.fence.sync.aligned;", ())
-    return "undef"
 
 
 def _sums(form: WarpgroupProduct) -> tuple[int, str]:
@@ -101,11 +99,10 @@ def _sums(form: WarpgroupProduct) -> tuple[int, str]:
     return form.columns * form.total.itemsize // 8, "float" if form.total.name == "float32" else "i32"
 
 
-def set_registers(w: FunctionWriter, call: Call) -> str:
+def set_registers(w: FunctionWriter, call: Call) -> None:
     """Arguments: whether the number grows, registers of a thread."""
     require(w, "sm_90a", call)
     assembly(w, f"setmaxnreg.{'inc' if number(call, 0) else 'dec'}.sync.aligned.u32 {number(call, 1)};", ())
-    return "undef"
 
 
 def sets_registers(func: PrimFunc) -> bool:

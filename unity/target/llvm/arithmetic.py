@@ -45,6 +45,7 @@ from .lltypes import float_text, int_text, suffix, value_type
 from .math.library import math_function
 from .narrow import narrow, widen
 from .small_indices import range_of, small_index, word
+from .vectors import concat_vectors, shuffled
 from .writer import EXPRESSIONS, FunctionWriter
 
 _F32 = DataType("float32")
@@ -71,24 +72,16 @@ def _split_lanes(w: FunctionWriter, name: str, dtype: DataType, arguments: tuple
     lower = 1 << ((lanes - 1).bit_length() - 1)
     results = []
     for first, count in ((0, lower), (lower, lanes - lower)):
-        picks = ", ".join([f"i32 {first + i}" for i in range(count)])
         part = dtype.with_lanes(count)
-        pick = f"<{count} x i32> <{picks}>"
-        pieces = [w.emit(f"shufflevector {ty} {a}, {ty} poison, {pick}") for a in arguments]
+        pieces = [shuffled(w, ty, a, range(first, first + count)) for a in arguments]
         if count == 1:
             single = f"<1 x {value_type(part)}>"
             pieces = [w.emit(f"extractelement {single} {piece}, i64 0") for piece in pieces]
         result = math_call(w, name, part, *pieces)
         if count == 1:
             result = w.emit(f"insertelement {single} poison, {value_type(part)} {result}, i64 0")
-        if count < lower:  # a shuffle joins vectors of one length
-            grown = ", ".join([f"i32 {i}" if i < count else "i32 poison" for i in range(lower)])
-            short = f"<{count} x {value_type(dtype.element)}>"
-            result = w.emit(f"shufflevector {short} {result}, {short} poison, <{lower} x i32> <{grown}>")
         results.append(result)
-    whole = ", ".join([f"i32 {i}" for i in range(lanes)])
-    half = value_type(dtype.with_lanes(lower))
-    return w.emit(f"shufflevector {half} {results[0]}, {half} {results[1]}, <{lanes} x i32> <{whole}>")
+    return concat_vectors(w, value_type(dtype.element), results, (lower, lanes - lower))
 
 
 def math_symbol(w: FunctionWriter, name: str, dtype: DataType) -> str:

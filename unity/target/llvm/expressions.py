@@ -9,7 +9,7 @@ from ...ir.scalar import Broadcast, Let, Ramp, Shuffle
 from ...ir.walk import collect
 from ...support.errors import CodegenError
 from .lltypes import float_text, int_text, value_type
-from .memory import splat
+from .vectors import shuffled, splat
 from .writer import EXPRESSIONS, FunctionWriter
 
 
@@ -93,9 +93,7 @@ def _shuffle_of_two(w: FunctionWriter, parts: list[tuple[str, DataType]], picks:
     whole = len(parts) <= 2 and dtype is other and dtype.lanes > 1 and len(picks) > 1
     if not whole or not all([0 <= n < dtype.lanes * len(parts) for n in picks]):
         return None
-    ty = value_type(dtype)
-    lanes = ", ".join([f"i32 {n}" for n in picks])
-    return w.emit(f"shufflevector {ty} {first}, {ty} {second}, <{len(picks)} x i32> <{lanes}>")
+    return shuffled(w, value_type(dtype), first, picks, second)
 
 
 def _let(w: FunctionWriter, expr: Let) -> str:

@@ -18,11 +18,12 @@ from .lltypes import float_text, int_text, memory_type, suffix, value_type
 from .math.library import is_math_function
 from .memory import address
 from .narrow import narrow, widen
-from .writer import EXPRESSIONS, INTRINSICS, FunctionWriter
+from .vectors import concat_vectors, shuffled
+from .writer import EXPRESSIONS, INTRINSICS, UNDEFINED, FunctionWriter
 
 _F32 = DataType("float32")
 _I64 = DataType("int64")
-Rule = Callable[[FunctionWriter, Call], str]
+Rule = Callable[[FunctionWriter, Call], str | None]
 
 
 def _result(call: Call) -> DataType:
@@ -42,7 +43,7 @@ def _call(w: FunctionWriter, call: Call) -> str:
         raise CodegenError("E526", f"{name} cannot take {len(call.args)} arguments", call.span)
     rule = w.module.rules.intrinsics.get(name)
     if rule is not None:
-        return rule(w, call)
+        return rule(w, call) or UNDEFINED
     return library_call(w, call, name.removeprefix("T."))
 
 
@@ -264,8 +265,7 @@ def _half_of(high: bool) -> Rule:
         ty, text = value_type(dtype), w.unmasked(call.args[0])
         if half == 1:
             return w.emit(f"extractelement {ty} {text}, i64 {first}")
-        picks = ", ".join([f"i32 {first + i}" for i in range(half)])
-        return w.emit(f"shufflevector {ty} {text}, {ty} poison, <{half} x i32> <{picks}>")
+        return shuffled(w, ty, text, range(first, first + half))
 
     return rule
 
@@ -280,8 +280,7 @@ def _combine(w: FunctionWriter, call: Call) -> str:
     if dtype.lanes == 1:
         first = w.emit(f"insertelement {ty} poison, {element} {a}, i64 0")
         return w.emit(f"insertelement {ty} {first}, {element} {b}, i64 1")
-    picks = ", ".join([f"i32 {i}" for i in range(2 * dtype.lanes)])
-    return w.emit(f"shufflevector {element} {a}, {element} {b}, <{2 * dtype.lanes} x i32> <{picks}>")
+    return concat_vectors(w, value_type(dtype.element), (a, b), (dtype.lanes, dtype.lanes))
 
 
 def _dp4a(w: FunctionWriter, call: Call) -> str:

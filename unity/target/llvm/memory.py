@@ -7,8 +7,6 @@ scatter. Masked-off lanes of a read are zero. Masked accesses have their alignme
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...arith import Analyzer
 from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
@@ -23,6 +21,7 @@ from .casts import convert, from_memory, to_memory
 from .lltypes import memory_type, value_type
 from .rows import contiguous_lanes, shuffled_load
 from .small_indices import small_index
+from .vectors import concat_vectors, shuffled, splat
 from .writer import EXPRESSIONS, FunctionWriter
 
 _I64 = DataType("int64")
@@ -51,13 +50,6 @@ def index(w: FunctionWriter, expr: Expr, narrow: bool = True) -> str:
     if type(expr) is Broadcast and dtype.is_int:
         return splat(w, index(w, expr.value), _I64.with_lanes(expr.lanes))
     return convert(w, w.value(expr), dtype, _I64.with_lanes(dtype.lanes))
-
-
-def splat(w: FunctionWriter, text: str, dtype: DataType) -> str:
-    """A scalar operand repeated in all lanes of a vector type."""
-    ty, element = value_type(dtype), value_type(dtype.element)
-    single = w.emit(f"insertelement {ty} poison, {element} {text}, i64 0")
-    return w.emit(f"shufflevector {ty} {single}, {ty} poison, <{dtype.lanes} x i32> zeroinitializer")
 
 
 def data_pointer(w: FunctionWriter, buffer: Buffer, span: Span | None = None) -> tuple[str, str]:
@@ -192,8 +184,8 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
         indices, predicate = _from_first(row, expr.indices)
         text, ty = w.value(replace(expr, indices=indices, predicate=predicate)), value_type(expr.ty.dtype)
         lanes = expr.ty.dtype.lanes
-        picks = ", ".join([f"i32 {row[1].index(lane) if lane in row[1] else lanes}" for lane in range(lanes)])
-        return w.emit(f"shufflevector {ty} {text}, {ty} zeroinitializer, <{lanes} x i32> <{picks}>")
+        picks = [row[1].index(lane) if lane in row[1] else lanes for lane in range(lanes)]
+        return shuffled(w, ty, text, picks, "zeroinitializer")
     offset, lanes, step = _linear(w, buffer, expr.indices, expr.span, NEAR)
     kind, pointer = data_pointer(w, buffer, expr.span)
     result = expr.ty.dtype
@@ -213,10 +205,7 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
             if lanes == 1 and active is not None:
                 raise CodegenError("E524", f"a predicate on a single element of {buffer.name}", expr.span)
         else:
-            name = f"@llvm.masked.load.v{lanes}{element_suffix(element)}.p{space_of(kind)}"
-            loaded = w.emit(
-                f"call {ty} {name}({kind} {address}, i32 {align}, <{lanes} x i1> {active}, {ty} zeroinitializer)"
-            )
+            loaded = _masked_load(w, kind, element, address, align, lanes, active)
         return from_memory(w, loaded, result)
     if buffer.dtype.lanes != 1:
         raise CodegenError("E524", f"a vector of indices into {buffer.name}, whose elements are vectors", expr.span)
@@ -255,35 +244,16 @@ def _strided_load(
         lit = ", ".join([f"i1 {'true' if i % step == 0 else 'false'}" for i in range(wide)])
         mask = f"<{lit}>"
     else:
-        stride_lanes = ", ".join([f"i32 {i // step if i % step == 0 else lanes}" for i in range(wide)])
-        mask = w.emit(
-            f"shufflevector <{lanes} x i1> {active}, <{lanes} x i1> zeroinitializer, <{wide} x i32> <{stride_lanes}>"
-        )
-    name = f"@llvm.masked.load.v{wide}{element_suffix(element)}.p{space_of(kind)}"
-    ty = f"<{wide} x {element}>"
-    read = w.emit(f"call {ty} {name}({kind} {address}, i32 {align}, <{wide} x i1> {mask}, {ty} zeroinitializer)")
-    return shuffled(w, ty, read, range(0, wide, step))
+        stride_lanes = [i // step if i % step == 0 else lanes for i in range(wide)]
+        mask = shuffled(w, f"<{lanes} x i1>", active, stride_lanes, "zeroinitializer")
+    read = _masked_load(w, kind, element, address, align, wide, mask)
+    return shuffled(w, f"<{wide} x {element}>", read, range(0, wide, step))
 
 
-def shuffled(w: FunctionWriter, ty: str, text: str, lanes: Sequence[int]) -> str:
-    """Some lanes of a vector."""
-    picks = ", ".join([f"i32 {i}" for i in lanes])
-    return w.emit(f"shufflevector {ty} {text}, {ty} poison, <{len(lanes)} x i32> <{picks}>")
-
-
-def concat_vectors(w: FunctionWriter, element: str, parts: list[str], sizes: tuple[int, int]) -> str:
-    """Two vectors after each other."""
-    large = max(sizes)
-    grown = []
-    for part, size in zip(parts, sizes):
-        picks = ", ".join([f"i32 {i}" if i < size else "i32 poison" for i in range(large)])
-        ty = f"<{size} x {element}>"
-        grown.append(
-            part if size == large else w.emit(f"shufflevector {ty} {part}, {ty} poison, <{large} x i32> <{picks}>")
-        )
-    picks = ", ".join([f"i32 {i}" for i in range(sizes[0])] + [f"i32 {large + i}" for i in range(sizes[1])])
-    ty = f"<{large} x {element}>"
-    return w.emit(f"shufflevector {ty} {grown[0]}, {ty} {grown[1]}, <{sum(sizes)} x i32> <{picks}>")
+def _masked_load(w: FunctionWriter, kind: str, element: str, address: str, align: int, lanes: int, mask: str) -> str:
+    """Elements after each other, those of the mask; zero in the other lanes."""
+    name, ty = f"@llvm.masked.load.v{lanes}{element_suffix(element)}.p{space_of(kind)}", f"<{lanes} x {element}>"
+    return w.emit(f"call {ty} {name}({kind} {address}, i32 {align}, <{lanes} x i1> {mask}, {ty} zeroinitializer)")
 
 
 def element_suffix(element: str) -> str:
@@ -361,6 +331,15 @@ def variable(w: FunctionWriter, var: Var) -> str:
     if found is None:
         raise CodegenError("E524", f"variable {var.name} has no value here", var.span)
     return found
+
+
+def scalar_parameter(w: FunctionWriter, param: Var, operand: str) -> str:
+    """The text of a scalar parameter; the variable has its value. Raises CodegenError E521 for a vector."""
+    dtype = dtype_of(param)
+    if dtype.lanes != 1:
+        raise CodegenError("E521", f"parameter {param.name} is a vector ({dtype.name})", param.span)
+    w.env[param] = from_memory(w, operand, dtype)
+    return f"{memory_type(dtype)} {operand}"
 
 
 EXPRESSIONS[BufferLoad] = _load

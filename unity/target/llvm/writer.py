@@ -27,8 +27,10 @@ Expressions = dict[type, Callable[[Any, Any], str]]
 """Rules (writer, expression) -> operand text, by exact node type."""
 Statements = dict[type, Callable[[Any, Any], None]]
 """Rules (writer, statement) -> None, by exact node type."""
-Intrinsics = dict[str, Callable[[Any, Any], str]]
-"""Rules (writer, call) -> operand text, by the name of a ``T.*`` intrinsic."""
+Intrinsics = dict[str, Callable[[Any, Any], str | None]]
+"""Rules (writer, call) -> operand text, None without a result, by the name of a ``T.*`` intrinsic."""
+UNDEFINED = "undef"
+"""The operand for a call without result."""
 EXPRESSIONS: Expressions = {}
 """The rules of expressions that all targets share."""
 STATEMENTS: Statements = {}
@@ -231,6 +233,14 @@ class FunctionWriter:
         if opcode in REPEATABLE or (opcode == "call" and is_arithmetic(instruction)):
             self.note(instruction, name)
         return name
+
+    def call(self, result: str, callee: str, arguments: str) -> str:
+        """Append a call; the value of one without result is undefined."""
+        text = f"call {result} {callee}({arguments})"
+        if result.partition(" ")[0] != "void":
+            return self.emit(text)
+        self.do(text)
+        return UNDEFINED
 
     def note(self, text: str, value: str = "") -> None:
         """Know a result or a condition here and in the blocks that only this one leads to."""

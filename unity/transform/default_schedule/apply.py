@@ -21,7 +21,7 @@ from ...arith.cost import keep_cost
 from ...ffi.native.compact import compact
 from ...ffi.targets.target import Target, target as make_target
 from ...ir.expr import Call, Constant, GlobalVar, Tuple
-from ...ir.function import Function, PrimFunc
+from ...ir.function import Function, PrimFunc, is_scheduled
 from ...ir.module import IRModule
 from ...ir.node import replace
 from ...ir.relation import tensor_type
@@ -35,7 +35,7 @@ from ..infra.constant_lifetime import drop_use
 from ..infra.constant_provenance import derive, peek, recipe
 from ..infra.passes import PassContext, function_pass, module_pass
 from ..tir.analysis.choices import is_decided, without_decisions
-from .base import SCHEDULED, Rule, Scheduled
+from .base import Rule, Scheduled
 from .inlined import inlined
 from .packing import Packing
 from .read_packed import PackedRead, read_packed
@@ -95,7 +95,7 @@ def schedule_programs(
     calls, chosen = calls_of(mod), make_target()
     made: dict[str, Scheduled] = {}
     for name, fn in mod.prim_funcs().items():
-        if fn.attrs.get(SCHEDULED):
+        if is_scheduled(fn):
             continue
         target = target_of(fn, chosen)
         machine = backend_of(target).machine(target)
@@ -128,9 +128,7 @@ def schedule_function(
         found = rule.apply(whole, constants, machine)
         if isinstance(found, Scheduled):
             said.append(f"{rule.name}: {found.reason}")
-            left = not found.func.attrs.get(
-                SCHEDULED
-            )  # the nests that the rule left to passes have decisions of their own
+            left = not is_scheduled(found.func)  # the nests that the rule left to passes have decisions of their own
             done = found.func if left or not is_decided(fn) else without_decisions(found.func)
             taken = replace_found(found, func=keep_cost(done, fn))
             break

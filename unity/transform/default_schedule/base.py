@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.build import int_value
 from ...ir.expr import Call, Var
-from ...ir.function import PrimFunc
+from ...ir.function import SCHEDULED, PrimFunc
 from ...ir.module import IRModule
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import Block, BufferStore
@@ -21,9 +21,6 @@ from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.loop_nests import is_choice, stride_class
 from .contraction import extent_of
 from .packing import Packing
-
-SCHEDULED = "tir.is_scheduled"
-"""Attribute of programs whose loops are as somebody wants them."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from ...ir.buffer import make_buffer
 from ...ir.build import const, dtype_of, int_value
-from ...ir.function import PrimFunc
+from ...ir.function import PrimFunc, may_alias
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import Block
@@ -31,7 +31,7 @@ from .split_reductions import schedule_split
 
 def schedule_few_columns(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
     """Lay out the weights of a product of few columns along its reduction, and split it where it is long."""
-    if fn.attrs.get("tir.noalias", True) is False:
+    if may_alias(fn):
         return "its arguments may share memory"
     contractions = [found for found in map(contraction_of, collect(fn.body, Block)) if isinstance(found, Contraction)]
     if len(contractions) != 1:

@@ -16,13 +16,12 @@ import numpy as np
 from ...ir.buffer import Buffer
 from ...ir.build import const
 from ...ir.expr import Constant, Var
-from ...ir.function import PrimFunc
+from ...ir.function import PrimFunc, is_scheduled
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.walk import collect, rewrite
 from ..infra.constant_lifetime import is_owned
 from ..infra.constant_provenance import peek
-from .base import SCHEDULED
 from .packing import Packing
 
 Form = tuple[Constant, Packing]
@@ -50,7 +49,7 @@ def read_packed(
                 forms.setdefault(args[index].data.data_ptr, (args[index], layout))
     made: dict[str, PackedRead] = {}
     for name, fn in functions.items():
-        if fn.attrs.get(SCHEDULED) or len(calls.get(name, ())) != 1:
+        if is_scheduled(fn) or len(calls.get(name, ())) != 1:
             continue
         for index, value in enumerate(calls[name][0]):
             form = forms.get(value.data.data_ptr) if type(value) is Constant and is_owned(value.data) else None

@@ -37,8 +37,7 @@ def cached_schedule(
     """The result of ``make`` for a program, made now or before."""
     if not are_own(rules):
         return make()
-    attrs = {key: value for key, value in fn.attrs.items() if key != _NAME}
-    text = IRModule({"program": replace(bind_shared.on(fn), attrs=attrs)}, {}, {}).script()
+    text = IRModule({"program": bind_shared.on(fn).without_attr(_NAME)}, {}, {}).script()
     key = Key(
         "schedule", program=text, constants=repr(sorted(constants)), machine=repr(machine),
         rules=repr([rule.name for rule in rules]), package=package_state(),
@@ -58,7 +57,7 @@ def _written(found: Scheduled | None) -> bytes | None:
     packed = [[place, *astuple(layout)] for place, layout in found.packed.items()]
     head = json.dumps([found.reason, packed]).encode()
     try:
-        body = pack(replace(found.func, attrs={k: v for k, v in found.func.attrs.items() if k != _NAME}))
+        body = pack(found.func.without_attr(_NAME))
     except NotPackable:
         return None
     return len(head).to_bytes(4, "little") + head + body

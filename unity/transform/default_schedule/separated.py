@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from ...ir.buffer import make_buffer
 from ...ir.build import int_value
-from ...ir.function import PrimFunc
+from ...ir.function import PrimFunc, may_alias
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad, IterVar
 from ...ir.stmt import AllocBuffer, Block, BufferStore, Stmt, seq, statements_of
@@ -31,7 +31,7 @@ GAIN = 1.5
 
 def schedule_separated(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
     """Separate every window of a program that stands in no other loop."""
-    if fn.attrs.get("tir.noalias", True) is False:
+    if may_alias(fn):
         return "its arguments may share memory"
     statements = statements_of(fn.body)
     parts = [part for stmt in statements for part in _separated(stmt)]

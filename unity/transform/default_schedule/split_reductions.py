@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...ir.expr import IntImm
-from ...ir.function import PrimFunc
+from ...ir.function import PrimFunc, may_alias
 from ...ir.scalar import Add
 from ...ir.stmt import Block, BlockRealize, For, SeqStmt, Stmt
 from ...ir.walk import collect
@@ -94,7 +94,7 @@ def pieces_of(stmt: Stmt) -> Pieces | str:
 
 def schedule_split(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
     """Split every long reduction of a program that stands in no other loop."""
-    if fn.attrs.get("tir.noalias", True) is False:
+    if may_alias(fn):
         return "its arguments may share memory"
     found = [pieces_of(loop) for loop in _outermost(fn.body)]
     splits = [pieces for pieces in found if isinstance(pieces, Pieces)]

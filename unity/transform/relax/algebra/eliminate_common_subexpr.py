@@ -100,11 +100,11 @@ class _Sharing(GraphRewriter):
         self.scopes.pop()
         return made
 
-    def _block(self, block: Any) -> Any:
+    def block(self, block: Any) -> Any:
         if type(block) is not DataflowBlock:
-            return super()._block(block)
+            return super().block(block)
         self.scopes.append({})
-        made = super()._block(block)
+        made = super().block(block)
         inner = self.scopes.pop()
         for key, entries in inner.items():  # outputs stay known, inner variables end with the block
             outside = [e for e in entries if type(e[1]) is Var]

@@ -18,7 +18,7 @@ from typing import Any
 from ....ffi.targets.target import target as make_target
 from ....ir.build import add, int_imm, mul
 from ....ir.expr import Call, GlobalVar, IntImm, ShapeExpr, Tuple, Var
-from ....ir.function import PrimFunc, has_global_symbol
+from ....ir.function import PrimFunc, has_global_symbol, is_scheduled
 from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.stmt import AttrStmt, Block, BufferStore, For
@@ -27,7 +27,6 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, children, collect, nodes_in, rewrite, substitute
 from ....op.common.table import R
 from ...default_schedule.apply import schedule_function
-from ...default_schedule.base import SCHEDULED
 from ...infra.backend import backend_of
 from ...infra.passes import module_pass
 
@@ -77,7 +76,7 @@ def merge_families(mod: IRModule) -> IRModule:
 
 def _is_plain(fn: PrimFunc) -> bool:
     """True for a private program of buffers of known sizes that nobody has scheduled, without a target of its own."""
-    if has_global_symbol(fn) or "target" in fn.attrs or fn.attrs.get(SCHEDULED) or len(fn.buffer_map) != len(fn.params):
+    if has_global_symbol(fn) or "target" in fn.attrs or is_scheduled(fn) or len(fn.buffer_map) != len(fn.params):
         return False
     return all([type(dim) is IntImm for buffer in fn.buffer_map.values() for dim in buffer.shape])
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....ir.buffer import Buffer, make_buffer
 from ....ir.expr import Call, GlobalVar, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding
-from ....ir.function import Function, PrimFunc, seq_body
+from ....ir.function import SCHEDULED, Function, PrimFunc, seq_body
 from ....ir.module import IRModule
 from ....ir.names import NameSupply
 from ....ir.node import replace
@@ -159,7 +159,7 @@ class KernelMerger:
             for x, y in zip(formal.shape, value.shape, strict=True):
                 if isinstance(x, Var):
                     mapping.setdefault(x, y)
-        self.notes |= {key: callee.attrs[key] for key in ("tir.is_scheduled", "target") if key in callee.attrs}
+        self.notes |= {key: callee.attrs[key] for key in (SCHEDULED, "target") if key in callee.attrs}
         body: Stmt = fresh_copy(callee.body, mapping)
         return rewrite(body, {Block: self._named})
 

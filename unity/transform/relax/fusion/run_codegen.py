@@ -20,7 +20,7 @@ from ....ffi.registry import register_func
 from ....ir.expr import Call, ExternFunc, GlobalVar, ShapeExpr
 from ....ir.function import Function, PrimFunc
 from ....ir.module import IRModule
-from ....ir.node import Node, replace
+from ....ir.node import Node
 from ....ir.types import Expr, ShapeType
 from ....op.building.call_inputs import kernel_call
 from ....support.arguments import checked
@@ -111,7 +111,7 @@ def run_codegen(
         made = codegen(dict(functions), (target_options or {}).get(library, {}))
         for name, fn in functions.items():
             if name not in made:
-                changes[name] = replace(fn, attrs={k: v for k, v in fn.attrs.items() if k != "Codegen"})
+                changes[name] = fn.without_attr("Codegen")
                 continue
             found = _target(name, made[name])
             if isinstance(found, Function):

@@ -11,7 +11,7 @@ from typing import Any
 
 from ....ffi.dtype import DataType
 from ....ir.build import const
-from ....ir.expr import Call, DataTypeImm, ExternFunc, ShapeExpr, StringImm, Tuple, TupleGetItem, Var
+from ....ir.expr import Call, DataTypeImm, ExternFunc, ShapeExpr, StringImm, Tuple, TupleGetItem
 from ....ir.function import Function
 from ....ir.infer import find_impure_call
 from ....ir.module import IRModule
@@ -80,15 +80,13 @@ def lower(call: Call, rewriter: GraphRewriter) -> Any:
         if index != -1:
             outputs.append(operands[index])
             continue
-        hint = f"{rewriter.var.name}_{number}" if several and rewriter.var else ""
-        outputs.append(emit_as(rewriter, alloc_tensor(ty), hint, reuse=not several))
-        fresh.append(outputs[-1])
-    arguments = [*operands, *fresh, *scalars]
-    if type(callee) is ExternFunc:
-        made = Call(R.call_packed.op, (callee, *arguments), {}, (), OBJECT, call.span)
-    else:
-        made = Call(callee, tuple(arguments), {}, (), OBJECT, call.span)
-    rewriter.emit(made, "_")
+        tensor = alloc_tensor(ty)
+        if several:
+            fresh.append(rewriter.emit(tensor, f"{rewriter.name_hint}_{number}"))
+        else:
+            fresh.append(rewriter.emit_under_own_name(tensor))
+        outputs.append(fresh[-1])
+    _emit_call(callee, [*operands, *fresh, *scalars], call, rewriter)
     return Replaced(Tuple(tuple(outputs)) if several else outputs[0])
 
 
@@ -98,18 +96,15 @@ def lower_dyn(call: Call, rewriter: GraphRewriter) -> Any:
     arguments: list[Expr] = []
     for field in [given] if isinstance(given.ty, ShapeType) else _fields(given, rewriter):
         arguments += _scalars(field) if isinstance(field.ty, ShapeType) else [field]
-    if type(callee) is ExternFunc:
-        rewriter.emit(Call(R.call_packed.op, (callee, *arguments), {}, (), OBJECT, call.span), "_")
-    else:
-        rewriter.emit(Call(callee, tuple(arguments), {}, (), OBJECT, call.span), "_")
+    _emit_call(callee, arguments, call, rewriter)
     return Replaced(Tuple(()))
 
 
-def emit_as(rewriter: GraphRewriter, value: Call, hint: str, reuse: bool) -> Var:
-    """Emit under the name of the variable being bound where it is the only result."""
-    if reuse and rewriter.var is not None:
-        return rewriter.emit_under_own_name(value)
-    return rewriter.emit(value, hint)
+def _emit_call(callee: Expr, arguments: list[Expr], call: Call, rewriter: GraphRewriter) -> None:
+    """The call of a tensor program or of a registered function, for its effect."""
+    if type(callee) is ExternFunc:
+        callee, arguments = R.call_packed.op, [callee, *arguments]
+    rewriter.emit(Call(callee, tuple(arguments), {}, (), OBJECT, call.span), "_")
 
 
 def _forced(fn: Function) -> Function:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....ir.builder import is_graph_call, is_unknown, join_branches
 from ....ir.expr import BindingBlock, Call, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ....ir.function import Function
@@ -50,7 +48,7 @@ def _closed(value: Expr, rewriter: GraphRewriter) -> SeqExpr:
     if not (isinstance(body, (TupleGetItem, If, SeqExpr, Function)) or is_graph_call(body) or _nested(body)):
         return seq
     var = Var(rewriter.names.fresh("gv"), body.ty)
-    block = rewriter.sub_block(BindingBlock((VarBinding(var, body),)))
+    block = rewriter.block(BindingBlock((VarBinding(var, body),)))
     last = block.bindings[-1].var
     return SeqExpr((*seq.blocks, block), last, seq.span)
 
@@ -64,10 +62,6 @@ def _nested(value: Expr) -> bool:
 @function_pass()
 def normalize(fn: Function) -> Function:
     """Bind nested expressions to variables, and deduce missing types. Gives A-normal form."""
-
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        return normal_form(value, rewriter)
-
-    rewriter = GraphRewriter(rule)
+    rewriter = GraphRewriter(normal_form)
     made = rewriter.function(fn)
     return replace(made, body=_closed(made.body, rewriter))

@@ -20,6 +20,7 @@ from .... import te
 from ....ffi.tensor import Tensor
 from ....ir.build import const
 from ....ir.expr import Call, Constant, IntImm, Op, ShapeExpr, Var, VarBinding
+from ....ir.function import SCHEDULED
 from ....ir.module import IRModule
 from ....ir.relation import dims, tensor_type
 from ....ir.types import Expr, TensorType
@@ -29,7 +30,6 @@ from ....op.manipulate.manipulate import reshape
 from ....op.manipulate.slicing import strided_slice
 from ....support.errors import PassError
 from ....te.kernel_table import KernelTable
-from ...default_schedule.base import SCHEDULED
 from ...infra.passes import module_pass
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding, rewrite_calls
 from .few_bits import MOST_ROWS, few_bit_product

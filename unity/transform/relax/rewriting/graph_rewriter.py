@@ -82,16 +82,14 @@ class GraphRewriter:
 
     def emit(self, value: Expr, hint: str = "") -> Var:
         """Bind a value before the current binding."""
-        kind = DataflowVar if self.in_dataflow else Var
-        var = kind(self.names.fresh(hint or self.name_hint), value.ty)
+        var = self._variable(self.names.fresh(hint or self.name_hint), value.ty)
         self._out.append(VarBinding(var, self._placed(value)))
         return var
 
     def emit_under_own_name(self, value: Expr) -> Var:
         """Bind a value to a variable with the name of the one being bound, which the rule then replaces by it."""
         assert self.var is not None
-        kind = DataflowVar if self.in_dataflow else Var
-        var = kind(self.var.name, value.ty, self.var.span)
+        var = self._variable(self.var.name, value.ty, self.var.span)
         self._out.append(VarBinding(var, self._placed(value)))
         return var
 
@@ -101,8 +99,7 @@ class GraphRewriter:
 
     def emit_match(self, value: Expr, target: Type, hint: str) -> Var:
         """Bind ``match_cast(value, target)`` before the current binding; the value is a leaf."""
-        kind = DataflowVar if self.in_dataflow else Var
-        var = kind(self.names.fresh(hint), target)
+        var = self._variable(self.names.fresh(hint), target)
         self._out.append(MatchCast(var, value, target, getattr(value, "span", None)))
         return var
 
@@ -125,9 +122,8 @@ class GraphRewriter:
             self._out.extend(block.bindings)
         return finish(seq.body, self)
 
-    def sub_block(self, block: BindingBlock) -> BindingBlock:
-        """A block of its own, rewritten."""
-        return self._block(block)
+    def _variable(self, name: str, ty: Type, span: Span | None = None) -> Var:
+        return (DataflowVar if self.in_dataflow else Var)(name, ty, span)
 
     def _placed(self, value: Expr) -> Expr:
         """A call that a rule made stands where the value being rewritten stands in the source."""
@@ -141,12 +137,13 @@ class GraphRewriter:
     def _sequence(self, expr: Expr) -> Expr:
         if type(expr) is not SeqExpr:
             return self._apply(expr)  # type: ignore[no-any-return]
-        blocks = [self._block(b) for b in expr.blocks]
+        blocks = [self.block(b) for b in expr.blocks]
         body = self._apply(expr.body)
         kept = tuple([b for b in blocks if b.bindings or type(b) is DataflowBlock])
         return replace(expr, blocks=kept, body=body)
 
-    def _block(self, block: BindingBlock) -> BindingBlock:
+    def block(self, block: BindingBlock) -> BindingBlock:
+        """A block of its own, rewritten."""
         saved = self._out, self.in_dataflow
         self._out, self.in_dataflow = [], type(block) is DataflowBlock
         for binding in block.bindings:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....arith import Analyzer
-from ....arith.index_map import IndexMap
+from ....arith.index_map import ARITHMETIC, IndexMap
 from ....ir import build
 from ....ir.build import const, dtype_of, ge, index_var, maximum
 from ....ir.expr import IntImm, Var
-from ....ir.scalar import Add, Cast, FloorDiv, FloorMod, Mul, Sub
+from ....ir.scalar import Cast
 from ....ir.types import Expr, PrimType
 from ....support.errors import ScheduleError, UnityError
 from ....te.value import Operand, Value, to_scalar
@@ -23,13 +23,6 @@ from ..core.state import ScheduleState
 from .rewriting import size_vars
 
 Given = IndexMap | Callable[..., Any]
-_MAKERS: dict[type, Callable[..., Expr]] = {
-    Add: build.add,
-    Sub: build.sub,
-    Mul: build.mul,
-    FloorDiv: build.floordiv,
-    FloorMod: build.floormod,
-}
 
 
 def to_index_map(
@@ -97,7 +90,7 @@ def _typed(expr: Expr, known: Mapping[Var, Expr], symbols: Mapping[str, Var], dt
         return const(expr.value, dtype)
     if type(expr) is Cast and isinstance(expr.ty, PrimType) and expr.ty.dtype.is_int:
         return _typed(expr.value, known, symbols, dtype)
-    make = _MAKERS.get(type(expr))
+    make = ARITHMETIC.get(type(expr))
     if make is None:
         raise ScheduleError("E403", f"an index map gives integer expressions of its indices, got {expr}",
                             help="write it with +, -, *, // and %")  # fmt: skip

@@ -16,7 +16,7 @@ from ....ir.analysis.regions import opaque_buffers
 from ....ir.buffer import Buffer
 from ....ir.build import is_int
 from ....ir.expr import Call, FloatImm, IntImm, Var
-from ....ir.function import PrimFunc
+from ....ir.function import PrimFunc, is_scheduled
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Let, Mod, Mul
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
@@ -292,6 +292,6 @@ def auto_inline(func: PrimFunc) -> PrimFunc:
 
     For unscheduled programs with blocks. Results are the same to the bit.
     """
-    if func.attrs.get("tir.is_scheduled"):
+    if is_scheduled(func):
         return func
     return replace(func, body=inline_all(func.body))

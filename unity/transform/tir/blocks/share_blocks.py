@@ -9,7 +9,7 @@ from __future__ import annotations
 from ....ir.analysis.regions import opaque_buffers
 from ....ir.buffer import Buffer
 from ....ir.expr import Call, Var
-from ....ir.function import PrimFunc
+from ....ir.function import PrimFunc, is_scheduled
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, Block, BufferStore, For, SeqStmt, Stmt, seq
@@ -103,6 +103,6 @@ def _over(stmt: Stmt, buffer: Buffer, other: Buffer) -> Stmt:
 @prim_func_pass()
 def share_blocks(func: PrimFunc) -> PrimFunc:
     """Compute equal intermediate results of a tensor program once. For programs with blocks."""
-    if func.attrs.get("tir.is_scheduled"):
+    if is_scheduled(func):
         return func
     return replace(func, body=share(func.body))

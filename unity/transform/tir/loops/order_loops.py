@@ -22,7 +22,7 @@ from collections.abc import Mapping
 
 from ....ir.build import dtype_of, int_imm, int_value, is_int, logical_and, lt
 from ....ir.expr import Call, IntImm, Var
-from ....ir.function import PrimFunc
+from ....ir.function import PrimFunc, is_scheduled, may_alias
 from ....ir.node import replace
 from ....ir.stmt import Block, BlockRealize, For, Stmt, seq
 from ....ir.types import Expr, prim_type
@@ -236,7 +236,7 @@ def order_loops(func: PrimFunc) -> PrimFunc:
 
     For programs with blocks. Scheduled programs stay.
     """
-    if func.attrs.get("tir.is_scheduled"):
+    if is_scheduled(func):
         return func
-    noalias = func.attrs.get("tir.noalias", True) is not False
+    noalias = not may_alias(func)
     return rewrite_outermost(func, lambda node: _order(node, noalias) if type(node) is For else None)

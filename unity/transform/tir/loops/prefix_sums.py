@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ....ir.buffer import make_buffer
 from ....ir.build import add, broadcast, const, dtype_of, floordiv, floormod, int_imm, int_value, maximum, mul
 from ....ir.expr import Var
-from ....ir.function import PrimFunc
+from ....ir.function import PrimFunc, is_scheduled, may_alias
 from ....ir.node import replace
 from ....ir.scalar import Add, BufferLoad, Cast, Ramp, Shuffle
 from ....ir.stmt import AllocBuffer, Bind, Block, BufferStore, For, SeqStmt, Stmt, seq
@@ -162,7 +162,7 @@ class _Sums(StatementRewriter):
 @prim_func_pass()
 def prefix_sums(func: PrimFunc) -> PrimFunc:
     """Compute running sums along contiguous memory a vector at a time. For programs with blocks. Scheduled programs stay."""
-    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
+    if is_scheduled(func) or may_alias(func):
         return func
     body = _Sums()(func.body)
     return func if body is func.body else replace(func, body=body)

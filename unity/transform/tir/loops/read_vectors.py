@@ -14,7 +14,7 @@ from ....arith.analyzer import Analyzer
 from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import const, dtype_of
 from ....ir.expr import Call, IntImm, Var
-from ....ir.function import PrimFunc
+from ....ir.function import PrimFunc, may_alias
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, IfThenElse, Stmt, seq
@@ -109,7 +109,7 @@ def _vector_of(load: BufferLoad, loop: For) -> Buffer:
 @prim_func_pass()
 def read_vectors(func: PrimFunc) -> PrimFunc:
     """Read neighbours in global memory at once, where an unrolled loop takes one after another."""
-    if func.attrs.get("tir.noalias", True) is False:
+    if may_alias(func):
         return func  # what is stored may be what is read
     written = {store.buffer.data for store in collect(func.body, BufferStore)}
     for call in collect(func.body, Call):  # what is given a pointer may write

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ....ir.build import add, is_int, mul
 from ....ir.expr import IntImm, Var
-from ....ir.function import PrimFunc
+from ....ir.function import PrimFunc, is_scheduled, may_alias
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, FloorDiv, FloorMod
 from ....ir.stmt import BufferStore, For, SeqStmt, Stmt, seq
@@ -146,6 +146,6 @@ class _Outermost(StatementRewriter):
 
 def tile_outermost(func: PrimFunc, plan: Callable[[For], Plan | None]) -> PrimFunc:
     """The function with its outermost nests tiled, unless a schedule is its author's or memory may be shared."""
-    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
+    if is_scheduled(func) or may_alias(func):
         return func
     return replace(func, body=_Outermost(func, plan)(func.body))
