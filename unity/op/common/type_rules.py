@@ -159,12 +159,11 @@ def bool_attr(call: Call, name: str, default: bool = False) -> bool:
     return bool(value)
 
 
-def choice_attr(call: Call, name: str, known: Sequence[str | None]) -> Any:
-    """Attribute that is one of a few words. Raises E214."""
+def choice_attr(call: Call, name: str, known: Sequence[str | None]) -> None:
+    """Raise E214 for an attribute that is none of a few words."""
     value = attr(call, name)
     if value not in known:
         raise fail(call, "E214", f"{name} must be one of {', '.join(map(str, known))}, got {value!r}")
-    return value
 
 
 def ints_attr(call: Call, name: str, count: int | None = None) -> tuple[int, ...]:

@@ -102,7 +102,7 @@ def _gru_update(
     return [new + update * (states[0] - new)]
 
 
-def _layer(count: int, update: Update) -> Callable[..., Any]:
+def _layer(update: Update) -> Callable[..., Any]:
     def lower(call: Call, gates: te.Tensor, hidden: te.Tensor, *rest: te.Tensor) -> Any:
         states = [hidden, *rest[:1]] if short_name(call) == "lstm" else [hidden]
         weight, *bias = rest[len(states) - 1 :]
@@ -247,7 +247,7 @@ def _row(
         (*[_PARAMS.get(n, n) for n in names], *extra, attribute("reverse", False)),
         _layer_type(count, names),
         doc,
-        lower=_layer(count, update),
+        lower=_layer(update),
         ref=_in_float32(ref),
         grad="layers are trained in torch: torch.compile runs their backward graphs there",
         narrow_argument=names.index("weight"),

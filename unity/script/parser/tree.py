@@ -7,6 +7,7 @@ cost of a text is linear in its length; nesting is bounded by ``layout.py``.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from lark import Token, Transformer
@@ -55,6 +56,11 @@ def _check_name(token: Token) -> str:
 
 def _plain(children: list[Any]) -> list[Any]:
     return [child for child in children if child.__class__ is not Token]
+
+
+def _of_word(kind: Callable[..., s.Syntax], *values: str) -> Callable[[Any, list[Any]], s.Syntax]:
+    """The method of a rule whose node stands where its first word does."""
+    return lambda builder, c: kind(c[0].start_pos, c[0].end_pos, *values)
 
 
 class TreeBuilder(Transformer[Any, Any]):
@@ -254,14 +260,9 @@ class TreeBuilder(Transformer[Any, Any]):
     def aug_assign(self, c: list[Any]) -> s.Syntax:
         return s.AugAssign(c[0].start, c[2].end, c[0], c[1].value[:-1], c[2])
 
-    def pass_stmt(self, c: list[Any]) -> s.Syntax:
-        return s.Pass(c[0].start_pos, c[0].end_pos)
-
-    def break_stmt(self, c: list[Any]) -> s.Syntax:
-        return s.Break(c[0].start_pos, c[0].end_pos)
-
-    def continue_stmt(self, c: list[Any]) -> s.Syntax:
-        return s.Continue(c[0].start_pos, c[0].end_pos)
+    pass_stmt, break_stmt, continue_stmt = _of_word(s.Pass), _of_word(s.Break), _of_word(s.Continue)
+    try_stmt, async_stmt = _of_word(s.Refused, "try"), _of_word(s.Refused, "async")
+    skipped = skipped_block = _of_word(s.Skipped)
 
     def return_stmt(self, c: list[Any]) -> s.Syntax:
         value = c[1] if len(c) > 1 else None
@@ -273,19 +274,8 @@ class TreeBuilder(Transformer[Any, Any]):
     def refused_stmt(self, c: list[Any]) -> s.Syntax:
         return s.Refused(c[0].start_pos, c[0].end_pos, c[0].value)
 
-    def try_stmt(self, c: list[Any]) -> s.Syntax:
-        return s.Refused(c[0].start_pos, c[0].end_pos, "try")
-
-    def async_stmt(self, c: list[Any]) -> s.Syntax:
-        return s.Refused(c[0].start_pos, c[0].end_pos, "async")
-
     def handler(self, c: list[Any]) -> None:
         return None
-
-    def skipped(self, c: list[Any]) -> s.Syntax:
-        return s.Skipped(c[0].start_pos, c[0].end_pos)
-
-    skipped_block = skipped
 
     def dotted(self, c: list[Any]) -> str:
         return ".".join(token.value for token in c)
@@ -305,6 +295,8 @@ class TreeBuilder(Transformer[Any, Any]):
 
     def simple_line(self, c: list[Any]) -> list[s.Syntax]:
         return c
+
+    parameters = type_params = bases = simple_line
 
     def suite(self, c: list[Any]) -> list[s.Syntax]:
         return _flatten(c)
@@ -356,23 +348,14 @@ class TreeBuilder(Transformer[Any, Any]):
             c[0].start_pos, c[min(1, len(c) - 1)].end_pos, name, c[2] if len(c) > 2 else None, None, c[0].value
         )
 
-    def parameters(self, c: list[Any]) -> list[s.Syntax]:
-        return c
-
     def type_param(self, c: list[Any]) -> s.Syntax:
         return s.TypeParameter(c[0].start_pos, c[0].end_pos, _check_name(c[0]), c[1] if len(c) > 1 else None)
-
-    def type_params(self, c: list[Any]) -> list[s.Syntax]:
-        return c
 
     def function(self, c: list[Any]) -> s.Syntax:
         type_params = c[2] if len(c) == 6 else []
         params, returns, body = c[-3:]
         name = _check_name(c[1])
         return s.FunctionDef(c[0].start_pos, c[1].end_pos, name, c[1].start_pos, [], type_params, params, returns, body)
-
-    def bases(self, c: list[Any]) -> list[s.Syntax]:
-        return c
 
     def class_def(self, c: list[Any]) -> s.Syntax:
         return s.ClassDef(c[0].start_pos, c[1].end_pos, _check_name(c[1]), c[1].start_pos, [], c[2], c[3])

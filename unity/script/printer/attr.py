@@ -150,7 +150,7 @@ def _nested(array: np.ndarray, dtype: DataType) -> str:
     return "[" + ", ".join([_nested(array[i], dtype) for i in range(array.shape[0])]) + "]"
 
 
-def _default_nans(array: np.ndarray, dtype: DataType) -> bool:
+def _default_nans(array: np.ndarray) -> bool:
     """True when every NaN is the one that reading ``"nan"`` makes."""
     x64 = array.astype(np.float64)
     bad = np.isnan(x64)
@@ -181,7 +181,7 @@ def tensor_text(p: Printer, data: Tensor, function: str) -> str:
     if p.dialect.tvm:
         literal = True
     elif literal and dtype.is_float:
-        literal = _default_nans(array, dtype)
+        literal = _default_nans(array)
     if literal:
         return f'{function}({_nested(array, dtype)}, "{dtype.name}")'
     shape = ", ".join([str(n) for n in array.shape]) + ("," if array.ndim == 1 else "")

@@ -417,7 +417,7 @@ def function(p: Printer, fn: Function, name: str, nested: bool = False) -> None:
         p.free.update({v: None for v in used if v not in p.bound})
     else:
         p.free = used
-        lines = declarations(p, "R")
+        lines = declarations(p)
         if p.dialect.tvm and any([type(v) is GlobalVar for v in used]):
             lines = "\n" + "    " * p.indent + f"cls = {p.class_name}" + lines
         p.out[slot] = lines

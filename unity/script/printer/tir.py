@@ -129,7 +129,7 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
     if p.costs:
         costs(p, cost_of(fn))
     _body(p, fn.body)
-    p.out[slot] = declarations(p, "T")
+    p.out[slot] = declarations(p)
     p.free = outer_free
     p.dedent()
     p.level = before
@@ -172,7 +172,7 @@ def costs(p: Printer, work: Cost) -> None:
         p.line(f"# {what}: ", (amount, INDEX))
 
 
-def declarations(p: Printer, level: str) -> str:
+def declarations(p: Printer) -> str:
     """Lines that declare the symbols used: ``n, m = T.int64(), T.int64()``."""
     names: list[str] = []
     types: list[str] = []

@@ -51,7 +51,7 @@ def compile_call(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
             return vm_call(fc, callee.name, call, var)
         if type(member) is ExternFunc:
             return packed_call(fc, member.name, call.args, call, var)
-        return kernel_call(fc, callee.name, call.args, call, var)
+        return kernel_on(fc, callee.name, [fc.value(a) for a in call.args], [a.ty for a in call.args], call)
     if type(callee) is ExternFunc:
         return packed_call(fc, callee.name, call.args, call, var)
     return invoke(fc, [callee, *call.args], call, var)
@@ -88,11 +88,6 @@ def _given(call: Call) -> Type:
 
 
 # ---- tensor programs
-
-
-def kernel_call(fc: FunctionCompiler, name: str, args: tuple[Expr, ...], call: Call, var: Var | None) -> bc.Arg:
-    """A call of a tensor program with explicit outputs."""
-    return kernel_on(fc, name, [fc.value(a) for a in args], [a.ty for a in args], call)
 
 
 def kernel_on(fc: FunctionCompiler, name: str, values: list[bc.Arg], types: list[Type], call: Call) -> bc.Arg:
@@ -225,7 +220,7 @@ def compare_shapes(fc: FunctionCompiler, signature: KernelSignature, shapes: lis
 # ---- operators
 
 
-def argument(call: Call, index: int, name: str) -> Expr | None:
+def argument(call: Call, index: int) -> Expr | None:
     """An operator's argument by position, else None."""
     return call.args[index] if index < len(call.args) else None
 
@@ -234,7 +229,7 @@ def attribute(call: Call, index: int, name: str) -> object:
     """A compile-time value given as attribute or as literal argument, else None."""
     if name in call.attrs:
         return call.attrs[name]
-    expr = argument(call, index, name)
+    expr = argument(call, index)
     return expr.value if isinstance(expr, (DataTypeImm, IntImm, StringImm, FloatImm)) else None
 
 
@@ -276,10 +271,10 @@ def _alloc_storage(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
 
 def _alloc_tensor(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     storage = fc.value(call.args[0])
-    offset = argument(call, 1, "offset")
+    offset = argument(call, 1)
     offset_dim = fc.dim(offset) if offset is not None else 0
     return _new_tensor(
-        fc, call.ty, argument(call, 2, "shape"), attribute(call, 3, "dtype"), "tensor_in", storage, bc.Size(offset_dim)
+        fc, call.ty, argument(call, 2), attribute(call, 3, "dtype"), "tensor_in", storage, bc.Size(offset_dim)
     )
 
 
@@ -292,8 +287,8 @@ def _kill(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
 
 def _view(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     source = fc.value(call.args[0])
-    shape, dtype = argument(call, 1, "shape"), attribute(call, 2, "dtype")
-    offset = argument(call, 3, "relative_byte_offset")
+    shape, dtype = argument(call, 1), attribute(call, 2, "dtype")
+    offset = argument(call, 3)
     given = call.attrs.get("relative_byte_offset")
     offset_dim: Dim = fc.dim(offset) if offset is not None else int(given) if isinstance(given, int) else 0
     if isinstance(source, bc.Const):
@@ -427,15 +422,10 @@ OPERATORS: dict[str, LowerCall] = {
     R.invoke_closure.name: _invoke_closure,
     R.invoke_pure_closure.name: _invoke_closure,
     R.shape_of.name: _shape_of,
-    R.tensor_to_shape.name: _builtin("tensor_to_shape"),
-    R.shape_to_tensor.name: _builtin("shape_to_tensor"),
-    R.print.name: _builtin("print"),
-    R.assert_op.name: _builtin("assert_op"),
-    R.null_value.name: _builtin("null_value"),
-    R.size.name: _builtin("size"),
-    R.nonzero.name: _builtin("nonzero"),
-    R.unique.name: _builtin("unique"),
-    R.dynamic_strided_slice.name: _builtin("dynamic_strided_slice"),
+    **{operator.name: _builtin(operator.name.removeprefix("R.")) for operator in (
+        R.tensor_to_shape, R.shape_to_tensor, R.print, R.assert_op, R.null_value, R.size, R.nonzero, R.unique,
+        R.dynamic_strided_slice,
+    )},
     **{f"R.inspect.tensor_{field}": _inspect(field) for field in INSPECTED},
-}
+}  # fmt: skip
 """Operators the VM executes itself, by name."""

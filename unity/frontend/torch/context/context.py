@@ -252,9 +252,9 @@ def is_float(x: Expr) -> bool:
     return isinstance(x.ty, TensorType) and x.ty.dtype is not None and x.ty.dtype.is_float
 
 
-def axis_of(axis: int, rank: int) -> int:
-    """Axis counted from the front; torch lets scalars have an axis 0."""
-    return axis % max(rank, 1)
+def axis_of(axis: int, of: Expr | int) -> int:
+    """Axis of a tensor, or of so many axes, counted from the front; torch lets scalars have an axis 0."""
+    return axis % max(rank_of(of) if isinstance(of, Expr) else of, 1)
 
 
 def static(dim: Expr, what: str = "the size") -> int:

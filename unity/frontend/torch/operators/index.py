@@ -47,7 +47,7 @@ def _embedding(c: Context, a: Args) -> Expr:
 @aten("index_select.default")
 def _index_select(c: Context, a: Args) -> Expr:
     x, indices = at_least_vector(c, a.self), at_least_vector(c, a.index)
-    result = op.take(x, indices, axis=axis_of(a.dim, rank_of(x)))
+    result = op.take(x, indices, axis=axis_of(a.dim, x))
     return result if rank_of(a.self) else c.reshape(result)
 
 
@@ -55,7 +55,7 @@ def _index_select(c: Context, a: Args) -> Expr:
 def _gather(c: Context, a: Args) -> Expr:
     x, indices = at_least_vector(c, a.self), at_least_vector(c, a.index)
     refuse(rank_of(x) != rank_of(indices), "indices of another rank")
-    result = op.gather_elements(x, indices, axis=axis_of(a.dim, rank_of(x)))
+    result = op.gather_elements(x, indices, axis=axis_of(a.dim, x))
     return result if rank_of(a.index) else c.reshape(result)
 
 
@@ -195,7 +195,7 @@ def _bucketize(c: Context, a: Args) -> Expr:
 def _sort(c: Context, a: Args) -> list[Expr]:
     if rank_of(a.self) == 0:
         return [a.self, number(0, "int64")]
-    axis = axis_of(a.dim, rank_of(a.self))
+    axis = axis_of(a.dim, a.self)
     order = c.emit(op.argsort(_orderable(c, a.self), axis=axis, descending=a.descending, dtype="int64"))
     return [_gather_axis(a.self, order, axis), order]
 
@@ -206,7 +206,7 @@ def _topk(c: Context, a: Args) -> list[Expr]:
     if rank_of(a.self) == 0:
         refuse(not build.is_int(count, 1), "no element")
         return [a.self, number(0, "int64")]
-    axis = axis_of(a.dim, rank_of(a.self))
+    axis = axis_of(a.dim, a.self)
     if build.is_int(count, 0):
         return [op.zeros(c.shape, kind) for kind in (c.dtype, "int64")]
     result = c.emit(_topk_indices(_orderable(c, a.self), count, axis, a.largest))

@@ -22,7 +22,7 @@ from .reduce import norm
 from .rounding import rounded_once
 
 
-def _reduced(c: Context, x: Expr, reduction: int) -> Expr:
+def _reduced(x: Expr, reduction: int) -> Expr:
     return x if reduction == 0 else (op.mean if reduction == 1 else op.sum)(x)
 
 
@@ -64,7 +64,7 @@ def _cross_entropy(c: Context, a: Args) -> Expr:
         if share is not None:
             target = target * number(1 - smoothing, c.dtype) + share
         lost = -op.sum(weighted * target, axis=(axis,))
-        return _reduced(c, lost, a.reduction)
+        return _reduced(lost, a.reduction)
     a.self, a.target = logs, c.emit(c.cast(a.target, "int64"))
     exact: Expr = _nll(c, a)
     if share is None:

@@ -91,12 +91,12 @@ def _mish(c: Context, a: Args) -> Any:
     return a.self * op.tanh(op.nn_softplus(a.self))
 
 
-def _hard_gate(c: Context, x: Expr) -> Expr:
+def _hard_gate(x: Expr) -> Expr:
     return op.nn_relu6(x + 3) / 6
 
 
-aten("hardsigmoid.default")(rounded_once(lambda c, a: _hard_gate(c, a.self)))
-aten("hardswish.default")(rounded_once(lambda c, a: a.self * _hard_gate(c, a.self)))
+aten("hardsigmoid.default")(rounded_once(lambda c, a: _hard_gate(a.self)))
+aten("hardswish.default")(rounded_once(lambda c, a: a.self * _hard_gate(a.self)))
 
 
 def _exponential(c: Context, x: Expr, alpha: float, scale: float, inner: float) -> Expr:
@@ -135,7 +135,7 @@ def _softmax(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
     def translate(c: Context, a: Args) -> Expr:
         x = c.cast(a.self, c.dtype)
         if rank_of(x):
-            return fn(x, axis=axis_of(a.dim, rank_of(x)))
+            return fn(x, axis=axis_of(a.dim, x))
         x = c.emit(x)  # a scalar is the only one of its kind
         none = x - x
         return none if "log" in c.node_target else op.exp(none)

@@ -79,8 +79,8 @@ def _extreme(largest: bool) -> Callable[[Context, Args], list[Expr]]:
         if rank_of(a.self) == 0:
             return [a.self, number(0, "int64")]
         x = c.emit(a.self)
-        positions = c.emit(c.cast(_argument(c, x, largest, a.dim, True), "int64"))
-        values = op.gather_elements(x, positions, axis=axis_of(a.dim, rank_of(x)))
+        positions = c.emit(c.cast(_argument(x, largest, a.dim, True), "int64"))
+        values = op.gather_elements(x, positions, axis=axis_of(a.dim, x))
         return (
             [values, positions]
             if a.keepdim
@@ -94,17 +94,17 @@ def _dropped(c: Context, x: Expr, output: int) -> Expr:
     return c.reshape(x, c.symbols.dims(c.value[output].shape))
 
 
-def _argument(c: Context, x: Expr, largest: bool, dim: int | None, keepdim: bool) -> Expr:
+def _argument(x: Expr, largest: bool, dim: int | None, keepdim: bool) -> Expr:
     if rank_of(x) == 0:
         return number(0, "int64")
-    axis = None if dim is None else axis_of(dim, rank_of(x))
+    axis = None if dim is None else axis_of(dim, x)
     return (op.argmax if largest else op.argmin)(x, axis=axis, keepdims=bool(keepdim))
 
 
 aten("max.dim")(_extreme(True))
 aten("min.dim")(_extreme(False))
-aten("argmax.default")(lambda c, a: c.cast(_argument(c, a.self, True, a.dim, a.keepdim), "int64"))
-aten("argmin.default")(lambda c, a: c.cast(_argument(c, a.self, False, a.dim, a.keepdim), "int64"))
+aten("argmax.default")(lambda c, a: c.cast(_argument(a.self, True, a.dim, a.keepdim), "int64"))
+aten("argmin.default")(lambda c, a: c.cast(_argument(a.self, False, a.dim, a.keepdim), "int64"))
 
 
 def _count(c: Context, x: Expr, axes: Sequence[int]) -> Expr:
@@ -197,7 +197,7 @@ def _median(c: Context, a: Args) -> Any:
         return a.self if rank_of(a.self) == 0 else op.median(a.self)
     if rank_of(a.self) == 0:
         return [a.self, number(0, "int64")]
-    result = c.emit(op.median(a.self, axis=axis_of(a.dim, rank_of(a.self)), keepdims=bool(a.keepdim)))
+    result = c.emit(op.median(a.self, axis=axis_of(a.dim, a.self), keepdims=bool(a.keepdim)))
     return [TupleGetItem(result, 0), TupleGetItem(result, 1)]
 
 
@@ -235,7 +235,7 @@ def _histc(c: Context, a: Args) -> Expr:
 def _scan(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
     def translate(c: Context, a: Args) -> Expr:
         result = c.cast(a.self, c.dtype)
-        return result if rank_of(result) == 0 else fn(result, axis=axis_of(a.dim, rank_of(result)), dtype=c.dtype)
+        return result if rank_of(result) == 0 else fn(result, axis=axis_of(a.dim, result), dtype=c.dtype)
 
     return translate
 
@@ -248,7 +248,7 @@ def _running(fn: Callable[..., Expr]) -> Callable[[Context, Args], list[Expr]]:
     def translate(c: Context, a: Args) -> list[Expr]:
         if rank_of(a.self) == 0:
             return [a.self, number(0, "int64")]
-        result = c.emit(fn(a.self, axis=axis_of(a.dim, rank_of(a.self))))
+        result = c.emit(fn(a.self, axis=axis_of(a.dim, a.self)))
         return [TupleGetItem(result, 0), TupleGetItem(result, 1)]
 
     return translate

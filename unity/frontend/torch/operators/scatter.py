@@ -58,7 +58,7 @@ def _write(c: Context, x: Expr, axis: int, index: Expr, updates: Expr, how: str)
 def _scatter(c: Context, a: Args) -> Expr:
     index, source = at_least_vector(c, a.index), at_least_vector(c, a.src)
     how = _REDUCTIONS[a.reduce] if hasattr(a, "reduce") else "add" if "add" in c.node_target else "update"
-    return _write(c, a.self, axis_of(a.dim, rank_of(a.self)), index, _fitted(source, index), how)
+    return _write(c, a.self, axis_of(a.dim, a.self), index, _fitted(source, index), how)
 
 
 @aten("scatter.value", "scatter.value_reduce")
@@ -68,7 +68,7 @@ def _scatter_value(c: Context, a: Args) -> Expr:
     if has_none(index):
         return c.cast(a.self, c.dtype)
     updates = c.broadcast(number(a.value, c.dtype), shape_of(index))
-    return _write(c, a.self, axis_of(a.dim, rank_of(a.self)), index, updates, how)
+    return _write(c, a.self, axis_of(a.dim, a.self), index, updates, how)
 
 
 def _neutral(c: Context, how: str) -> Any:
@@ -110,7 +110,7 @@ def reduced(c: Context, x: Expr, axis: int, index: Expr, source: Expr, reduce: s
 def _scatter_reduce(c: Context, a: Args) -> Expr:
     index = at_least_vector(c, a.index)
     source = _fitted(at_least_vector(c, a.src), index)
-    return reduced(c, a.self, axis_of(a.dim, rank_of(a.self)), index, source, a.reduce, a.include_self)
+    return reduced(c, a.self, axis_of(a.dim, a.self), index, source, a.reduce, a.include_self)
 
 
 def _broadcast_slices(c: Context, x: Expr, axis: int, index: Expr, source: Expr) -> tuple[Expr, Expr, Expr]:
@@ -126,7 +126,7 @@ def _broadcast_slices(c: Context, x: Expr, axis: int, index: Expr, source: Expr)
 
 @aten("index_add.default")
 def _index_add(c: Context, a: Args) -> Expr:
-    axis = axis_of(a.dim, rank_of(a.self))
+    axis = axis_of(a.dim, a.self)
     if has_none(a.index) or has_none(a.source):
         return c.cast(a.self, c.dtype)
     source = c.cast(a.source, c.dtype)
@@ -137,7 +137,7 @@ def _index_add(c: Context, a: Args) -> Expr:
 
 @aten("index_copy.default")
 def _index_copy(c: Context, a: Args) -> Expr:
-    axis = axis_of(a.dim, rank_of(a.self))
+    axis = axis_of(a.dim, a.self)
     if has_none(a.index) or has_none(a.source):
         return c.cast(a.self, c.dtype)
     return _write_slices(c, axis, a.index, a.source, a.self, "update")
@@ -202,7 +202,7 @@ def _index_put(c: Context, a: Args) -> Expr:
     result = op.index_put(
         permute(a.self, order),
         tensors,
-        _indexed_axes_first(c, a, values, axes, others, tensors),
+        _indexed_axes_first(c, values, axes, others, tensors),
         accumulate=a.accumulate,
     )
     return permute(result, [order.index(n) for n in range(len(order))])
@@ -241,9 +241,7 @@ def _where_mask(c: Context, a: Args, mask: Expr, value: Expr) -> Expr:
     return op.where(c.reshape(c.cast(mask, "bool"), shape), value, a.self)
 
 
-def _indexed_axes_first(
-    c: Context, a: Args, values: Expr, axes: list[int], others: list[int], tensors: list[Expr]
-) -> Expr:
+def _indexed_axes_first(c: Context, values: Expr, axes: list[int], others: list[int], tensors: list[Expr]) -> Expr:
     """Values with the axes of the indices in front, as index_put takes them."""
     if axes[0] == 0 or axes != list(range(axes[0], axes[0] + len(axes))):
         return values  # there they stand already

@@ -53,7 +53,7 @@ def swap(x: Expr, first: int, second: int) -> Expr:
 
 @aten("permute.default")
 def _permute(c: Context, a: Args) -> Expr:
-    return permute(a.self, [axis_of(d, rank_of(a.self)) for d in a.dims])
+    return permute(a.self, [axis_of(d, a.self) for d in a.dims])
 
 
 aten("transpose.int")(lambda c, a: swap(a.self, a.dim0, a.dim1))
@@ -108,7 +108,7 @@ def _define_size(c: Context, a: Args, axis: int, begin: Expr) -> None:
 
 @aten("slice.Tensor")
 def _slice(c: Context, a: Args) -> Expr:
-    axis = axis_of(a.dim, rank_of(a.self))
+    axis = axis_of(a.dim, a.self)
     begin = _begin(c, a, axis)
     if not c.symbols.knows([c.value.shape[axis]]):
         _define_size(c, a, axis, begin)
@@ -117,7 +117,7 @@ def _slice(c: Context, a: Args) -> Expr:
 
 @aten("narrow.default", "narrow_copy.default")
 def _narrow(c: Context, a: Args) -> Expr:
-    axis = axis_of(a.dim, rank_of(a.self))
+    axis = axis_of(a.dim, a.self)
     return slice_axis(a.self, axis, _begin(c, a, axis), c.shape[axis])
 
 
@@ -132,12 +132,12 @@ def _one(c: Context, x: Expr, axis: int, index: Any, shape: Any) -> Expr:
 
 @aten("select.int")
 def _select(c: Context, a: Args) -> Expr:
-    return _one(c, a.self, axis_of(a.dim, rank_of(a.self)), a.index, c.shape)
+    return _one(c, a.self, axis_of(a.dim, a.self), a.index, c.shape)
 
 
 @aten("unbind.int")
 def _unbind(c: Context, a: Args) -> list[Expr]:
-    axis = axis_of(a.dim, rank_of(a.self))
+    axis = axis_of(a.dim, a.self)
     return [_one(c, a.self, axis, i, c.symbols.dims(v.shape)) for i, v in enumerate(c.value)]
 
 
@@ -154,7 +154,7 @@ def _unbind(c: Context, a: Args) -> list[Expr]:
     "split_copy.Tensor",
 )
 def _split(c: Context, a: Args) -> list[Expr]:
-    axis = axis_of(a.dim, rank_of(a.self))
+    axis = axis_of(a.dim, a.self)
     start: Expr = to_dim(0)
     parts = []
     for value in c.value:
@@ -186,7 +186,7 @@ def _roll(c: Context, a: Args) -> Expr:
         return c.reshape(_rolled(c, flat, 0, a.shifts[0]))
     x: Expr = a.self
     for shift, dim in zip(a.shifts, a.dims):
-        x = _rolled(c, x, axis_of(dim, rank_of(x)), shift)
+        x = _rolled(c, x, axis_of(dim, x), shift)
     return x
 
 
@@ -205,7 +205,7 @@ def _rolled(c: Context, x: Expr, axis: int, shift: Any) -> Expr:
 def _flip(c: Context, a: Args) -> Expr:
     x: Expr = a.self
     for dim in a.dims:
-        x = op.flip(x, axis=axis_of(dim, rank_of(a.self)))
+        x = op.flip(x, axis=axis_of(dim, a.self))
     return x
 
 
@@ -286,7 +286,7 @@ def _window(c: Context, a: Args) -> Expr:
 
 @aten("slice_scatter.default")
 def _slice_scatter(c: Context, a: Args) -> Expr:
-    axis = axis_of(a.dim, rank_of(a.self))
+    axis = axis_of(a.dim, a.self)
     begin, step = _begin(c, a, axis), static(to_dim(a.step), "the step")
     if has_none(a.src):
         return c.cast(a.self, c.dtype)
@@ -298,7 +298,7 @@ def _slice_scatter(c: Context, a: Args) -> Expr:
 
 @aten("select_scatter.default")
 def _select_scatter(c: Context, a: Args) -> Expr:
-    axis = axis_of(a.dim, rank_of(a.self))
+    axis = axis_of(a.dim, a.self)
     extent, index = shape_of(a.self)[axis], to_dim(a.index)
     shape = put_at(shape_of(a.self), axis, to_dim(1))
     part = c.cast(c.reshape(a.src, shape), c.dtype)

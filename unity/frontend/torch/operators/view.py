@@ -36,7 +36,7 @@ def strided(c: Context, x: Expr, sizes: Sequence[Any], strides: Sequence[Any], o
     return op.take(flat, strided_indices(c, sizes, strides, offset), axis=0)
 
 
-def diagonal_view(c: Context, x: Expr, offset: Any, first: int, second: int) -> tuple[list[Expr], list[Expr], Expr]:
+def diagonal_view(x: Expr, offset: Any, first: int, second: int) -> tuple[list[Expr], list[Expr], Expr]:
     """Sizes, strides and offset of the view of a diagonal, whose axis comes last."""
     rank, dims, steps = rank_of(x), shape_of(x), strides_of(x)
     i, j = axis_of(first, rank), axis_of(second, rank)
@@ -53,12 +53,12 @@ def diagonal_view(c: Context, x: Expr, offset: Any, first: int, second: int) -> 
 @aten("diagonal.default", "diagonal_copy.default", "linalg_diagonal.default")
 def _diagonal(c: Context, a: Args) -> Expr:
     x = a.A if hasattr(a, "A") else a.self
-    return strided(c, x, c.shape, *diagonal_view(c, x, a.offset, a.dim1, a.dim2)[1:])
+    return strided(c, x, c.shape, *diagonal_view(x, a.offset, a.dim1, a.dim2)[1:])
 
 
 def _write_diagonal(c: Context, area: Expr, values: Expr, offset: Any, first: int, second: int) -> Expr:
     """A tensor with the elements of one diagonal replaced."""
-    sizes, steps, begin = diagonal_view(c, area, offset, first, second)
+    sizes, steps, begin = diagonal_view(area, offset, first, second)
     if has_none(sizes):
         return area
     flat = c.reshape(area, [product(shape_of(area))])
@@ -138,7 +138,7 @@ def _interleave(first: list[Expr], second: list[Expr]) -> list[Expr]:
 def _repeat_interleave(c: Context, a: Args) -> Expr:
     x, dim = (c.reshape(a.self, [product(shape_of(a.self))]), 0) if a.dim is None else (a.self, a.dim)
     x = x if rank_of(x) else c.reshape(x, [1])
-    axis, count, sizes = axis_of(dim, rank_of(x)), to_dim(a.repeats), shape_of(x)
+    axis, count, sizes = axis_of(dim, x), to_dim(a.repeats), shape_of(x)
     if type(count) is not IntImm:  # a new axis after it, as long as there are repeats
         rows, rest = sizes[: axis + 1], sizes[axis + 1 :]
         return c.reshape(c.broadcast(c.reshape(x, [*rows, 1, *rest]), [*rows, count, *rest]))

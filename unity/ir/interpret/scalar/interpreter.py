@@ -34,7 +34,7 @@ class Interpreter:
         """
         with deep_recursion(), np.errstate(all="ignore"):
             try:
-                values = [_shape_or_value(p, a) for p, a in zip(self._params(name, args), args)]
+                values = [FunctionValue(a) if isinstance(a, Function) else to_value(a) for a in args]
                 return from_value(self._call(name, values, None))
             except RecursionError:
                 raise InterpreterError("E325", f"{name} recurses too deeply") from None
@@ -46,11 +46,6 @@ class Interpreter:
                         "E326", f"not a valid program: {found.message}", found.span, found.notes
                     ) from error
                 raise
-
-    def _params(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        fn = self.mod[name]
-        params = getattr(fn, "params", None)
-        return params if params is not None and len(params) == len(args) else (None,) * len(args)
 
     def _call(self, name: str, args: list[Any], span: Any) -> Any:
         fn = self.mod[name]
@@ -64,7 +59,3 @@ class Interpreter:
         if isinstance(fn, ExternFunc):
             return self.graph.apply(registered(fn.name, span), args, span)
         raise InterpreterError("E318", f"{name} cannot be run: it is a {type(fn).__name__}", span)
-
-
-def _shape_or_value(param: Any, arg: Any) -> Any:
-    return FunctionValue(arg) if isinstance(arg, Function) else to_value(arg)

@@ -32,7 +32,7 @@ Places = tuple[np.ndarray, np.ndarray]
 """Row and column of each element: lanes x registers."""
 
 
-def _coordinates(count: int, width: int, k: int) -> tuple[Places, Places]:
+def _coordinates(count: int, width: int) -> tuple[Places, Places]:
     """Elements of A and B whose runs of ``width`` neighbours along k lie in one lane."""
     i = np.arange(count)
     run = i // width
@@ -44,9 +44,9 @@ def _coordinates(count: int, width: int, k: int) -> tuple[Places, Places]:
 
 
 LAYOUTS: dict[tuple[str, int], tuple[Places, Places]] = {
-    ("m16n8k8", 32): _coordinates(4, 1, 8),
-    ("m16n8k8", 16): _coordinates(4, 2, 8), ("m16n8k16", 16): _coordinates(8, 2, 16), ("m16n8k16", 8): _coordinates(8, 4, 16),
-    ("m16n8k32", 8): _coordinates(16, 4, 32),
+    ("m16n8k8", 32): _coordinates(4, 1),
+    ("m16n8k8", 16): _coordinates(4, 2), ("m16n8k16", 16): _coordinates(8, 2), ("m16n8k16", 8): _coordinates(8, 4),
+    ("m16n8k32", 8): _coordinates(16, 4),
 }  # fmt: skip
 """Places of A and B by shape and bits of their elements."""
 _I = np.arange(4)

@@ -81,7 +81,7 @@ def _map_of(
     return find
 
 
-def _elements(reading: Reading, batch: Batch, tensor: TensorMap, corner: list[int]) -> tuple[Rows, Rows]:
+def _elements(tensor: TensorMap, corner: list[int]) -> tuple[Rows, Rows]:
     """Addresses of the bytes of a box in global memory in the order of shared memory, and which lie inside the tensor."""
     if tensor.windowed:
         coordinates = _pixels(tensor, corner)
@@ -151,7 +151,7 @@ def _tensor_in(reading: Reading, rank: int, windowed: bool) -> Run:
             _aligned(reading, batch, starts[k], 128)
             _bounded(reading, batch, starts[k], tensor.size)
             corner = _cornered(reading, batch, tensor, [int(c[k]) for c in corners])
-            address, inside = _elements(reading, batch, tensor, corner)
+            address, inside = _elements(tensor, corner)
             landing = swizzled(starts[k] + np.arange(tensor.size), tensor.swizzle) + batch.shared_base[lanes[k]]
             batch.shared_written[landing] = 0
             _engage(reading, batch, access, address, inside, tensor.fill, landing, keys[k])
@@ -213,7 +213,7 @@ def _out(reading: Reading, rank: int) -> Run:
                 tensor = maps[k]
                 _aligned(reading, batch, starts[k], 128)
                 corner = _cornered(reading, batch, tensor, [int(c[k]) for c in corners])
-                address, inside = _elements(reading, batch, tensor, corner)
+                address, inside = _elements(tensor, corner)
                 count, width = tensor.size, tensor.swizzle
             else:
                 assert target is not None and size is not None

@@ -347,9 +347,7 @@ FLOAT_COMPARE: dict[str, Callable[[Rows, Rows], Rows]] = {
 }  # fmt: skip
 
 
-def comparison(
-    reading: Reading, compare: str, type_: Type, ftz: bool
-) -> tuple[Callable[[Rows, Rows], Rows], Callable[..., Get]]:
+def comparison(reading: Reading, compare: str, ftz: bool) -> tuple[Callable[[Rows, Rows], Rows], Callable[..., Get]]:
     """The comparison of a word, and operands as numbers that numpy compares."""
     if compare not in FLOAT_COMPARE:
         raise reading.refuse()

@@ -188,11 +188,11 @@ def _barrier(reading: Reading) -> Step:
     reading.count(1, 2)
     expected = reading.value(1, U32) if len(reading.operands) > 1 else None
     if kind == "arrive":
-        return _arrive(reading.value(0, U32), expected)
-    return _wait(reading, reading.value(0, U32), expected, None)
+        return _arrive(reading.value(0, U32))
+    return _wait(reading.value(0, U32), expected, None)
 
 
-def _wait(reading: Reading, number: Get, expected: Get | None, vote: Get | None) -> Step:
+def _wait(number: Get, expected: Get | None, vote: Get | None) -> Step:
     def wait(batch: Batch, ix: Index, pc: int) -> int | None:
         batch.launch.log.barriers += 1
         if ix is None and expected is None and vote is None and not batch.arrived:
@@ -214,7 +214,7 @@ def _wait(reading: Reading, number: Get, expected: Get | None, vote: Get | None)
     return wait
 
 
-def _arrive(number: Get, expected: Get | None) -> Step:
+def _arrive(number: Get) -> Step:
     def arrive(batch: Batch, ix: Index, pc: int) -> int | None:
         lanes = batch.lanes(ix)
         ids = np.broadcast_to(number(batch, lanes), len(lanes))
@@ -246,7 +246,7 @@ def _reduction(reading: Reading) -> Step:
         result(batch, lanes, (yes == all_)[block] if kind == "and" else (yes > 0)[block])
 
     reading.program.finish[len(reading.program.plain)] = finish
-    return _wait(reading, reading.value(1, U32), expected, vote)
+    return _wait(reading.value(1, U32), expected, vote)
 
 
 def complete_barriers(batch: Batch) -> None:

@@ -33,9 +33,7 @@ def _setp(reading: Reading) -> Run:
     result = reading.type() if sets else PRED
     type_ = reading.type()
     run, get = (
-        floating.comparison(reading, compare, type_, ftz)
-        if type_.kind == "f"
-        else (COMPARE.get(compare), reading.value)
+        floating.comparison(reading, compare, ftz) if type_.kind == "f" else (COMPARE.get(compare), reading.value)
     )
     if run is None:
         raise reading.refuse()
