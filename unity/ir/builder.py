@@ -125,16 +125,13 @@ class BlockBuilder:
         set_field(made, "ty", fn.ty)
 
     def finish_function(
-        self, params: list[Var], result: Expr, attrs: dict[str, Any] | None, pure: bool | None, ret_ty: Type | None = None,
-        span: Span | None = None,
+        self, params: list[Var], result: Expr, attrs: dict[str, Any] | None, pure: bool | None, ret_ty: Type,
     ) -> Function:  # fmt: skip
-        """Close the innermost frame into a Function with these ``params``, ``result``, ``attrs``, ``pure``, ``ret_ty`` and
-        ``span``.
-        """
+        """Close the innermost frame into a Function with these ``params``, ``result``, ``attrs``, ``pure`` and ``ret_ty``."""
         body = self.end_sequence(result)
         if pure is None:
             pure = find_impure_call(body) is None
-        return Function(tuple(params), body, ret_ty or body.ty, pure, dict(attrs or {}), span)
+        return Function(tuple(params), body, ret_ty, pure, dict(attrs or {}))
 
     def begin_sequence(self) -> None:
         """Open a sequence of bindings (function or branch body)."""

@@ -192,9 +192,9 @@ def row_of(expr: Expr) -> OpInfo:
     return OPS.get(expr.op_name, NO_ROW) if type(expr) is Call else NO_ROW
 
 
-def similar_ops(name: str, count: int = 3) -> list[str]:
+def similar_ops(name: str) -> list[str]:
     """Names of the table close to a misspelled one."""
-    return difflib.get_close_matches(name, OPS, n=count, cutoff=0.6)
+    return difflib.get_close_matches(name, OPS, n=3, cutoff=0.6)
 
 
 def is_pure_op(call: Call) -> bool:

@@ -29,12 +29,12 @@ class Note:
     span: Span | None = None
 
 
-def render_place(span: Span, indent: str = "  ") -> list[str]:
+def render_place(span: Span) -> list[str]:
     """Lines ``--> file:line:col``, the source line, and a caret line under the span."""
     line, column = span.source.line_column(span.start)
     text = span.source.line_text(line)
     owner = f" in {span.source.owner}" if span.source.owner else ""
-    lines = [f"{indent}--> {span.source.name}:{line}:{column}{owner}"]
+    lines = [f"  --> {span.source.name}:{line}:{column}{owner}"]
     if not text:
         return lines
     start = column - 1 - span.source.indent

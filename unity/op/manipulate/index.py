@@ -64,11 +64,11 @@ def clamp_index(index: np.ndarray, size: int) -> np.ndarray:
     return np.clip(np.where(index < 0, index + size, index), 0, max(size - 1, 0))
 
 
-def check_indexable(call: Call, axis: int, extent: Expr, indices: Sequence[Expr], position: int = 0) -> None:
+def check_indexable(call: Call, axis: int, extent: Expr, indices: Sequence[Expr]) -> None:
     """Check that there is an element along an axis wherever an index asks for one. Raises E213; unknown: a requirement."""
     empty = extent.value == 0 if type(extent) is IntImm else exceeds(build.minimum(product(indices), ONE), extent)
     if empty:
-        raise fail(call, "E213", f"axis {axis} has no element to take", arg=position)
+        raise fail(call, "E213", f"axis {axis} has no element to take", arg=0)
 
 
 def check_not_larger(call: Call, axis: int, size: Expr, limit: Expr, names: tuple[str, str]) -> None:

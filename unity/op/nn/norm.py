@@ -25,7 +25,6 @@ from ..common.type_rules import (
     bool_attr,
     fail,
     float_tensor,
-    is_one,
     same_dtype,
     tensor_arg,
 )
@@ -74,18 +73,14 @@ def _norm_type(weights: int) -> Callable[[Call], Type]:
     return rule
 
 
-def channel_params(
-    call: Call, ty: TensorType, names: tuple[str, ...], axis: int, single: bool = False
-) -> list[TensorType]:
-    """Types of the parameters behind the data: vectors of one element for each channel (or one in all)."""
+def channel_params(call: Call, ty: TensorType, names: tuple[str, ...], axis: int) -> list[TensorType]:
+    """Types of the parameters behind the data: vectors of one element for each channel."""
     params = [float_tensor(call, n + 1, name, 1) for n, name in enumerate(names)]
     same_dtype(call, ty, *params)
     known = dims(ty)
     for n, param in enumerate(params):
         shape = dims(param)
-        if known is None or shape is None or (single and is_one(shape[0])):
-            continue
-        if unequal(known[axis], shape[0]):
+        if known is not None and shape is not None and unequal(known[axis], shape[0]):
             raise fail(call, "E213", f"axis {axis} has size {known[axis]}, {names[n]} {shape[0]}", arg=n + 1)
     return params
 

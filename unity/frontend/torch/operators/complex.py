@@ -136,9 +136,9 @@ _VALUES = {
 """Operators that treat both parts of these operands alike, some of which may be real; others say where."""
 
 
-def pair_of(c: Context, value: Any, dtype: str | None = None) -> Pair:
+def pair_of(c: Context, value: Any) -> Pair:
     """A complex value of a pair, a real tensor or a number; the imaginary part of a real one has no axes."""
-    kind = c.dtype if dtype is None else dtype
+    kind = c.dtype
     if isinstance(value, Pair):
         return value
     if isinstance(value, complex):

@@ -46,7 +46,7 @@ class Memory:
         return Memory(np.full(size, POISON, np.uint8), bytearray(size), name)
 
     @staticmethod
-    def of_array(array: np.ndarray, name: str, written: bool = True) -> Memory:
+    def of_array(array: np.ndarray, name: str) -> Memory:
         """The bytes an array spans (any strides), shared."""
         low, high = np.lib.array_utils.byte_bounds(array)
         if array.size == 0:
@@ -56,7 +56,7 @@ class Memory:
         else:
             raw = np.frombuffer(memoryview((ctypes.c_uint8 * (high - low)).from_address(low)), np.uint8)
             raw.flags.writeable = array.flags.writeable
-        return Memory(raw, None if written else bytearray(raw.size), name, array)
+        return Memory(raw, None, name, array)
 
     @property
     def size(self) -> int:

@@ -132,7 +132,7 @@ class CompiledPrimFunc:
         return given
 
 
-def view_of_array(array: np.ndarray, name: str, written: bool = True) -> View:
+def view_of_array(array: np.ndarray, name: str) -> View:
     """A view over a numpy array's own memory."""
     dtype = from_numpy(array.dtype)
     low = np.lib.array_utils.byte_bounds(array)[0] if array.size else 0
@@ -140,6 +140,4 @@ def view_of_array(array: np.ndarray, name: str, written: bool = True) -> View:
     strides = tuple([s // array.itemsize for s in array.strides])
     if array.flags.c_contiguous:
         strides = ()
-    return View(
-        Pointer(Memory.of_array(array, name, written)), dtype, array.shape, strides, start // array.itemsize, name
-    )
+    return View(Pointer(Memory.of_array(array, name)), dtype, array.shape, strides, start // array.itemsize, name)

@@ -187,11 +187,11 @@ class Batch:
         made[ix] = True
         return made
 
-    def full_row(self, ix: Index, values: np.ndarray, fill: Any = 0) -> np.ndarray:
+    def full_row(self, ix: Index, values: np.ndarray) -> np.ndarray:
         """Values of some lanes as a row of all lanes."""
         if len(values) == self.n and ix is None:
             return values
-        made = np.full(self.n, fill, values.dtype)
+        made = np.zeros(self.n, values.dtype)
         made[self.lanes(ix)] = values
         return made
 
