@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 import unity  # noqa: E402
 from unity.arith.evaluate import evaluate  # noqa: E402
-from unity.frontend.torch.capture.guards import guard_conditions  # noqa: E402
+from unity.frontend.torch.capture.guards import guard_conditions, holds_in_range  # noqa: E402
 from unity.frontend.torch.context.report import FallbackWarning, Gap  # noqa: E402
 from unity.ir.expr import Var  # noqa: E402
 from unity.ir.types import Expr, prim_type  # noqa: E402
@@ -278,6 +278,31 @@ def test_a_condition_that_torch_needs_for_layouts_says_nothing() -> None:
     g = unity.compile(Unequal(), example_inputs=(torch.randn(3, 4),), dynamic_shapes=vary)
     with pytest.raises(VMError, match=r"expected x\.shape\[0\] != x\.shape\[1\]"):
         g(torch.randn(5, 5))
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.interpolate(x, scale_factor=2.0) + x.repeat_interleave(2, 2)
+
+
+@pytest.mark.parametrize("guard, low, high, holds", [
+    ("2*N == math.trunc(2.0*torch.sym_float(N))", "8", "99", True), ("(2 % (2 + 2*(N // 32))) != 0", "64", "", True),
+    ("(2 % (2 + 2*(N // 32))) != 0", "2", "", False), ("N // 2 > 3", "8", "9", True), ("N // 2 > 3", "7", "9", False),
+    ("N % 2 == 0", "4", "8", False), ("math.trunc(1.5*torch.sym_float(N)) > N", "", "", True), ("N % (N - 4) >= 0", "", "", False),
+    ("L['x'].stride()[0] == N", "", "", False),
+])  # fmt: skip
+def test_a_condition_that_holds_in_all_of_a_range(guard: str, low: str, high: str, holds: bool) -> None:
+    assert holds_in_range(guard.replace("N", "L['x'].size()[1]"), low, high) == holds
+
+
+def test_a_named_size_keeps_its_range_where_a_condition_always_holds() -> None:
+    vary = ({2: torch.export.Dim("length", min=3, max=40)},)
+    f = unity.compile(Twice(), example_inputs=(torch.randn(1, 2, 5),), dynamic_shapes=vary)
+    for length in (3, 8, 40):
+        x = torch.randn(1, 2, length)
+        torch.testing.assert_close(f(x), Twice()(x))
+    with pytest.raises(VMError, match="E635"):
+        f(torch.randn(1, 2, 41))
 
 
 def test_a_condition_on_strides_of_unit_axes_says_nothing() -> None:

@@ -13,6 +13,7 @@ from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
 from torch_models import same  # noqa: E402
 
 from unity.frontend import FallbackWarning, unity_backend  # noqa: E402
+from unity.frontend.torch import dynamo  # noqa: E402
 from unity.frontend.torch.dynamo import compile_graph  # noqa: E402
 from unity.support.errors import VMError  # noqa: E402
 
@@ -53,6 +54,37 @@ def test_every_batch_size() -> None:
         for size in (4, 7, 1, 0):
             x = torch.randn(size, 8)
             same(run(x), model(x))
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(8, 8) for _ in range(3)])
+
+    def forward(self, x: Any) -> Any:
+        rows = x
+        for layer in self.layers:
+            rows = layer(rows)
+        return rows, rows.T, x[1:]
+
+
+def test_plain_arguments_are_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call hands weights and inputs to the program as they lie; only others are made compact, and none shares its memory."""
+    model, asked = Scaled().eval(), list[Any]()
+    run, convert = compiled(model), dynamo._as_real_input
+    monkeypatch.setattr(dynamo, "_as_real_input", lambda torch, value: asked.append(value) or convert(torch, value))
+    with torch.no_grad():
+        pairs = torch.randn(4, 8, dtype=torch.complex64)
+        for x in (torch.randn(4, 8), torch.randn(8, 4).T, pairs.conj().imag, torch.randn(4, 16)[:, ::2]):
+            made, plain = run(x), x.is_contiguous()
+            assert bool(asked) != plain
+            for got, expected in zip(made, model(x), strict=True):
+                same(got, expected)
+                assert got.stride() == expected.stride()
+            if plain:
+                made[0].zero_()
+                same(run(x)[0], model(x)[0])
+            asked.clear()
 
 
 class Counter(torch.nn.Module):

@@ -65,8 +65,13 @@ def _allocation(fn: bc.VMFunction, program: bc.Program, value: bc.Arg) -> int | 
 
 
 def allocates_results(program: bc.Program, name: str) -> bool:
-    """True if every result of a function is memory that it allocates, or a view of it: no parameter, no constant, no value of a
-    call, and no memory of another result."""
+    """True if every result of a function is memory that it allocates and no other result has."""
+    return all(allocated_results(program, name))
+
+
+def allocated_results(program: bc.Program, name: str) -> list[bool]:
+    """For each result of a function: is it memory that the function allocates, or a view of it? False for a parameter, a constant, a
+    value of a call, memory of an earlier result, and where the bytecode does not say."""
     fn = program.functions[name]
     found = results_of(fn, program)
     definitions: dict[int, list[bc.Call]] = {}
@@ -86,7 +91,7 @@ def allocates_results(program: bc.Program, name: str) -> bool:
         return None
 
     origins = [allocated(v) for v in found[1]] if found is not None else [None]
-    return None not in origins and len(set(origins)) == len(origins)
+    return [origin is not None and origin not in origins[:k] for k, origin in enumerate(origins)]
 
 
 def with_outputs(program: bc.Program, name: str) -> OutPlan | None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from ... import op
+from ...ffi.calls.check import Refused
 from ...ffi.targets.target import Target
 from ...ffi.tensor import Tensor
 from ...ir.builder import BlockBuilder
@@ -22,6 +23,7 @@ from ...ir.relation import tensor_type
 from ...ir.types import Expr, prim_type
 from ...support.errors import FrontendError, VMError
 from ...support.optional import require
+from ...vm.out_calls import allocated_results
 from ...vm.virtual_machine import VirtualMachine
 from ..entry import BuildOptions, compile_chosen
 from .capture.inputs import device_target
@@ -113,20 +115,27 @@ def compile_graph(
     boxed = require("functorch.compile").make_boxed_func
 
     constants = {c.data_ptr for c in executable.program.constants}
+    given_results = [own for plan in plans for own in plan.given_results]
+    apart = all([not given or own for given, own in zip(given_results, allocated_results(executable.program, "main"))])
+    direct = None if placement.own_memory else vm.silent("main")
 
     tokens = {k for k, n in enumerate(graph_module.graph.find_nodes(op="placeholder")) if _is_token(n)}
 
+    def converted(given: Sequence[Any]) -> Any:
+        """The results for arguments that are no plain tensors of the host."""
+        made = [_as_real_input(torch, a) if isinstance(a, torch.Tensor) else a for a in given]
+        results = main(*[placement.value(m) for m in made] if placement.own_memory else made)
+        on_device = placement.own_memory and any([is_on_device(placement.device.kind, a) for a in given])
+        return results if on_device or not placement.own_memory else on_host(results)
+
     def run(*args: Any) -> list[Any]:
-        given = [
-            _as_real_input(torch, a) if isinstance(a, torch.Tensor) else a
-            for k, a in enumerate(args)
-            if k not in tokens
-        ]
-        results = main(*[placement.value(g) for g in given] if placement.own_memory else given)
-        if placement.own_memory and not any([is_on_device(placement.device.kind, a) for a in args]):
-            results = on_host(results)
+        given = [a for k, a in enumerate(args) if k not in tokens] if tokens else args
+        try:
+            results = converted(given) if direct is None else direct(*given)
+        except Refused:  # gaps, complex numbers, or a mistake: the general way makes compact tensors and explains
+            results = converted(given)
         found = iter(results)
-        taken = constants | {v.data_ptr for v in given if isinstance(v, Tensor)}
+        taken = set[int]() if apart else constants | {a.data_ptr() for a in given if isinstance(a, torch.Tensor)}
         outputs: list[Any] = []
         for plan in plans:
             outputs.append(plan.rebuild(found, args, outputs, taken))
@@ -162,6 +171,13 @@ class OutputPlan:
     computed: bool = False
     strided: bool = False
     complex: bool = False
+
+    @property
+    def given_results(self) -> tuple[bool, ...]:
+        """Of each result of ``main`` that the output is made of: does torch get its memory?"""
+        if self.argument is not None:
+            return (False,) if self.view is not None else ()
+        return ((False, False) if self.strided else (True,)) if self.computed else ()
 
     def rebuild(self, found: Iterator[Any], args: Sequence[Any], results: Sequence[Any], taken: set[int]) -> Any:
         """The output from the results of ``main``: a tensor is followed by its strides and offset where they matter; a view is

@@ -17,8 +17,10 @@ from contextlib import suppress
 from functools import reduce
 from typing import Any
 
+from ....arith.analyzer import Analyzer
 from ....ir import build
-from ....ir.types import Expr
+from ....ir.expr import Var
+from ....ir.types import Expr, prim_type
 from ....support.optional import require
 from ..context.report import FallbackWarning, Gap
 
@@ -84,6 +86,18 @@ def guard_conditions(program: Any, size: Size) -> list[Expr]:
             continue  # a condition on strides or objects: inputs are made compact, objects are compared with the example
         found += [c for c in (*reader.divisible, condition) if not build.is_const(c)]
     return list({str(c): c for c in found}.values())
+
+
+def holds_in_range(guard: str, low: str, high: str) -> bool:
+    """True if a guard on one size is proved for the sizes from ``low`` (2 where empty, as torch has it) to ``high``, or to any."""
+    size, known = Var("size", prim_type("int64")), Analyzer()
+    known.bind_range(size, int(low or 2), int(high or _MOST))
+    reader = _Reader(lambda name, axis: size)
+    try:
+        condition = reader.read(ast.parse(guard, mode="eval").body)
+    except Gap:
+        return False
+    return all([known.can_prove(c) for c in (*reader.divisible, condition)])
 
 
 def layout_guards(program: Any) -> set[str]:

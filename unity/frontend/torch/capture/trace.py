@@ -26,7 +26,7 @@ from ..translate.in_place import is_mutable, overwrites_own_value, refuse_other_
 from .discard_parameters import memory_key
 from .dynamic import expand_dynamic_shapes, without_dim_names
 from .grad_modes import with_graph, without_grad_modes
-from .guards import layout_guards
+from .guards import holds_in_range, layout_guards
 from .inputs import check_examples, forward_signature
 from .known_numbers import known_numbers, whole_numbers
 from .lost_effects import lost_effects
@@ -78,7 +78,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
                     )  # those of our hooks
                     program = exported(False, strict=True)
             if _NARROWED.search(words):
-                program = _of_any_layout(exported, without_dim_names(dynamic_shapes), words)
+                program = _of_whole_range(exported, without_dim_names(dynamic_shapes), words)
             if program is None:
                 raise
             return program
@@ -97,15 +97,21 @@ def _with_known_numbers(torch: Any, model: Any, exported: Callable[[bool], Any])
     return program if mode.sound and own.isdisjoint([node.all_input_nodes[0].name for node in written]) else None
 
 
-_NARROWED = re.compile(r"Not all values of .* satisfy the generated guard (.*?)\.?$", re.MULTILINE)
+_NARROWED = re.compile(
+    r"Not all values of .* in the specified range(?: (?:(\d+) <= )?\w+(?: <= (\d+))?)? satisfy the generated guard (.*?)\.?$",
+    re.MULTILINE,
+)
+"""The ends of the range, where it has them, and the guard."""
 
 
-def _of_any_layout(exported: Callable[..., Any], shapes: Any, words: str) -> Any:
-    """The program where torch refused ranges of named dimensions for how tensors lie in its memory alone; else None."""
+def _of_whole_range(exported: Callable[..., Any], shapes: Any, words: str) -> Any:
+    """The program where torch refused ranges of named dimensions for guards that hold in all of the range, or that are about how
+    tensors lie in its memory alone; else None."""
     if "specialized" in words:
         return None
+    open_guards = {guard for low, high, guard in _NARROWED.findall(words) if not holds_in_range(guard, low, high)}
     program = exported(False, shapes)
-    return program if layout_guards(program).issuperset(_NARROWED.findall(words)) else None
+    return program if layout_guards(program).issuperset(open_guards) else None
 
 
 def _copy_aliased(torch: Any, model: Any, inputs: Any) -> Any:
