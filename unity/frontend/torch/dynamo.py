@@ -31,7 +31,7 @@ from .context.context import Context, dtype_name
 from .context.fallback import Deferred, complex_of
 from .context.report import FallbackWarning, Gap, ImportReport
 from .context.symbols import Symbols
-from .runtime.memory import copy_if_aliased, is_on_device, on_host
+from .runtime.memory import addresses, copy_if_aliased, is_on_device, on_host
 from .translate.graph import EFFECTS, TOKEN, GraphImporter
 
 _MODES: dict[str | None, dict[str, Any]] = {
@@ -135,7 +135,7 @@ def compile_graph(
         except Refused:  # gaps, complex numbers, or a mistake: the general way makes compact tensors and explains
             results = converted(given)
         found = iter(results)
-        taken = set[int]() if apart else constants | {a.data_ptr() for a in given if isinstance(a, torch.Tensor)}
+        taken = None if apart else constants | addresses(given)
         outputs: list[Any] = []
         for plan in plans:
             outputs.append(plan.rebuild(found, args, outputs, taken))
@@ -179,7 +179,7 @@ class OutputPlan:
             return (False,) if self.view is not None else ()
         return ((False, False) if self.strided else (True,)) if self.computed else ()
 
-    def rebuild(self, found: Iterator[Any], args: Sequence[Any], results: Sequence[Any], taken: set[int]) -> Any:
+    def rebuild(self, found: Iterator[Any], args: Sequence[Any], results: Sequence[Any], taken: set[int] | None) -> Any:
         """The output from the results of ``main``: a tensor is followed by its strides and offset where they matter; a view is
         these alone.
 

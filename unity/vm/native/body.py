@@ -13,7 +13,7 @@ import math
 from ...ffi.abi import BufferParam, Dim, KernelSignature
 from ...ffi.dtype import DataType
 from ..executable import bytecode as bc
-from .checks import bind_scalar, check_bounds, check_equal, check_tensor, match_shape, recheck, set_slot
+from .checks import bind_scalar, check_bounds, check_equal, check_shape, check_tensor, match_shape, recheck, set_slot
 from .ir import FunctionWriter, quoted, register_scalars
 from .memory import alloc_storage, builtin, kill, move, new_tensor, tensor_in, view
 from .segments import Segment, segment_starts
@@ -35,7 +35,7 @@ from .values import (
 
 RELEASE_BYTES = 512 << 10
 """A kernel whose tensors have this many bytes or more runs without the GIL (never one that calls back into Python)."""
-_RECHECKED = ("check_shape", "check_scalar", "check_tuple", "check_function", "check_writable")
+_RECHECKED = ("check_scalar", "check_tuple", "check_function", "check_writable")
 
 
 def instructions(w: FunctionWriter) -> None:
@@ -271,7 +271,7 @@ def invoke(w: FunctionWriter, instruction: bc.Call) -> None:
 
 
 _NATIVE = {
-    "check_tensor": check_tensor, "match_shape": match_shape, "check_equal": check_equal,
+    "check_tensor": check_tensor, "check_shape": check_shape, "match_shape": match_shape, "check_equal": check_equal,
     "check_bounds": check_bounds, "bind_scalar": bind_scalar, "set_slot": set_slot,
     "kill": kill,
     "alloc_storage": alloc_storage, "tensor_in": tensor_in, "new_tensor": new_tensor,

@@ -41,25 +41,43 @@ def check_tensor(w: FunctionWriter, instruction: bc.Call) -> None:
         w.do(f"store ptr {w.load(record, 0)}, ptr %p{reg.index}")
 
 
+def formulas(w: FunctionWriter, arg: bc.Arg) -> list[bc.Size] | None:
+    """The formulas of a shape that the function itself computes; None for any other value."""
+    made = w.writers.get(arg.index, []) if isinstance(arg, bc.Reg) and arg.index >= len(w.fn.params) else []
+    if len(made) != 1 or w.program.table[made[0].function] != bc.Entry("builtin", "shape"):
+        return None
+    sizes = [a for a in made[0].args if isinstance(a, bc.Size)]
+    return sizes if len(sizes) == len(made[0].args) else None
+
+
+def check_shape(w: FunctionWriter, instruction: bc.Call) -> None:
+    """A tuple of integers: in Python, unless the function computes it."""
+    reg, _, ndim = instruction.args
+    sizes = formulas(w, reg)
+    if sizes is None or ndim not in (bc.Imm(-1), bc.Imm(len(sizes))):
+        recheck(w, instruction, reg)
+
+
 def match_shape(w: FunctionWriter, instruction: bc.Call) -> None:
-    """Compare and bind dimensions of a tensor that was read."""
+    """Compare and bind dimensions of a tensor that was read, or of a shape that the function computes."""
     reg, _, *axes = instruction.args
     assert isinstance(reg, bc.Reg)
-    record = w.records.get(reg.index)
-    if record is None:
+    record, sizes = w.records.get(reg.index), formulas(w, reg)
+    if record is None and (sizes is None or len(sizes) != len(axes)):
         recheck(w, instruction, reg)
         return
     value = w.emit(f"load ptr, ptr %o{reg.index}")
-    ndim = w.load(record, 24, "i64")
-    explain_unless(w, w.emit(f"icmp eq i64 {ndim}, {len(axes)}"), value)
-    extents = w.load(record, 16)
+    if record is not None:
+        explain_unless(w, w.emit(f"icmp eq i64 {w.load(record, 24, 'i64')}, {len(axes)}"), value)
+    extents = "" if record is None else w.load(record, 16)
     for axis, wanted in enumerate(axes):
+        if isinstance(wanted, bc.Imm):
+            continue
+        extent = w.dim(sizes[axis].dim) if sizes is not None else w.load(extents, 8 * axis, "i64")
         if isinstance(wanted, bc.Bind):
-            w.set_slot_value(wanted.slot, w.load(extents, 8 * axis, "i64"))
+            w.set_slot_value(wanted.slot, extent)
         elif isinstance(wanted, bc.Size):
-            expected = w.dim(wanted.dim)
-            same = w.emit(f"icmp eq i64 {w.load(extents, 8 * axis, 'i64')}, {expected}")
-            explain_unless(w, same, value)
+            explain_unless(w, w.emit(f"icmp eq i64 {extent}, {w.dim(wanted.dim)}"), value)
 
 
 def explain_unless(w: FunctionWriter, condition: str, value: str) -> None:

@@ -6,6 +6,7 @@ keeps them apart, so that writing to one shows in no other. Not here: which resu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ....ffi.device import CPU
@@ -14,15 +15,23 @@ from ....support.errors import FrontendError
 from ....support.optional import require
 
 
-def copy_if_aliased(value: Any, taken: set[int]) -> Any:
-    """A result as torch has it: a copy where its memory, by address, is ``taken``; it is taken afterwards. Numbers stay."""
+def copy_if_aliased(value: Any, taken: set[int] | None) -> Any:
+    """A result as torch has it: a copy where its memory, by address, is ``taken``; it is taken afterwards. Numbers stay. None for
+    ``taken``: all memory is new."""
     if not isinstance(value, Tensor):
         return value
     result = value.torch()
-    if value.data_ptr in taken:
-        return result.clone()
-    taken.add(value.data_ptr)
+    if taken is not None:
+        if value.data_ptr in taken:
+            return result.clone()
+        taken.add(value.data_ptr)
     return result
+
+
+def addresses(values: Iterable[Any]) -> set[int]:
+    """Where the tensors among some values lie."""
+    tensor = require("torch").Tensor
+    return {v.data_ptr() if isinstance(v, tensor) else v.data_ptr for v in values if isinstance(v, (tensor, Tensor))}
 
 
 def is_on_device(kind: str, value: Any) -> bool:

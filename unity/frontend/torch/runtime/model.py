@@ -24,7 +24,7 @@ from ....vm.virtual_machine import VirtualMachine
 from .arguments import arguments_text, overlap, rearranged, refuse_tensor, span
 from .classes import AllowedClasses
 from .interface import Interface, check_program, read_interface, write_interface
-from .memory import CopiedWeight, copy_if_aliased, is_on_device, on_host
+from .memory import CopiedWeight, addresses, copy_if_aliased, is_on_device, on_host
 from .module import CompiledModule, torch, without_gradients
 from .operators import PREFIX, register_torch_operator
 from .structures import constant_difference, register_classes
@@ -63,6 +63,8 @@ class TorchModel(CompiledModule):
         where a model is compiled and saved."""
         self._vm: VirtualMachine | None = None
         self._silent: Callable[..., Any] | None = None
+        self._apart = False
+        """Is every result memory of its own?"""
         self._weights = {c.data_ptr for c in self.executable.program.constants}
         if self._place == CPU.kind:
             self._linked()
@@ -74,6 +76,7 @@ class TorchModel(CompiledModule):
         if self._vm is None:
             self._vm = VirtualMachine(self.executable, exec_mode=self._exec_mode)
             self._silent = self._vm.silent("main")
+            self._apart = allocates_results(self.executable.program, "main")
             self._plain = self._plain_count()
             self._direct_calls(-1 if self._forward_hooks or self._forward_pre_hooks else self._plain)
         return self._vm
@@ -99,7 +102,7 @@ class TorchModel(CompiledModule):
         computed = all([computed for computed, _ in self._outputs])
         paired = self.interface.complex_inputs or self.interface.complex_outputs
         changed = self._updates or any(self._floats) or any([fixed for fixed, _ in self._fixed]) or paired
-        own = self._silent is not None and allocates_results(self.executable.program, "main")
+        own = self._silent is not None and self._apart
         return len(arguments.children()) if simple and outputs and computed and not changed and own else -1
 
     def _direct_calls(self, count: int) -> None:
@@ -192,10 +195,15 @@ class TorchModel(CompiledModule):
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any = None) -> Any:
         leaves, inputs = self._leaves(args, kwargs)
         self._refuse_shared(leaves)
-        taken = {v.data_ptr for v in inputs if isinstance(v, Tensor)} | self._weights
         wanted = () if out is None else self._given(out)
-        given = {} if out is None else {"out": tuple([self._written(w) for w in wanted])}
-        found = self._main(*inputs, **given)
+        found = self._as_they_lie([leaf for _, leaf in inputs]) if out is None else None
+        if found is None:
+            compact = [self._input(leaf, position) for position, leaf in inputs] + [
+                self._compact(t) for t in self._state
+            ]
+            given = {} if out is None else {"out": tuple([self._written(w) for w in wanted])}
+            found = self._main(*compact, **given)
+        taken = None if self._apart else self._weights | addresses([*leaves, *self._state])
         if self._place != CPU.kind and not any([is_on_device(self._place, leaf) for leaf in leaves]):
             found = on_host(found)
         found = tuple([f if w is None else w for f, w in zip_longest(found, wanted)])
@@ -210,7 +218,16 @@ class TorchModel(CompiledModule):
                 "E805", f"{self.file}: the results do not fit the description of the model: {error}"
             ) from error
 
-    def _result(self, found: Any, leaves: list[Any], taken: set[int], traced: bool) -> Any:
+    def _as_they_lie(self, inputs: list[Any]) -> Any:
+        """The results for inputs that kernels read where they are; None where they need more care, or an explanation."""
+        if self._silent is None or self.interface.complex_inputs or self.interface.complex_state:
+            return None
+        try:
+            return self._silent(*inputs, *self._state)
+        except Refused:
+            return None
+
+    def _result(self, found: Any, leaves: list[Any], taken: set[int] | None, traced: bool) -> Any:
         """The results of the program, nested as the model's result, with the tensors that the model writes to written."""
         results = self._copy_aliased(found[len(self._updates) :], taken)
         with self._torch.no_grad():
@@ -225,19 +242,18 @@ class TorchModel(CompiledModule):
             result = self._traced(leaves, result)
         return self._tree.tree_unflatten(result, self._out_spec)
 
-    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-        """The leaves of a call's arguments, and the arguments of ``main``. Raises FrontendError E017."""
+    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[tuple[int, Any]]]:
+        """The leaves of a call's arguments, and those that ``main`` takes with their positions. Raises FrontendError E017."""
         leaves, spec = self._tree.tree_flatten((args, kwargs))
         if spec != self._in_spec:
             leaves = self._rearranged(args, kwargs, spec)
         inputs = []
         for position, (leaf, (fixed, value)) in enumerate(zip(leaves, self._fixed)):
             if not fixed:
-                inputs.append(self._input(leaf, position))
+                inputs.append((position, leaf))
             elif leaf is not value and (isinstance(leaf, self._torch.Tensor) or leaf != value):
                 raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
                                     help="compile again for this value")  # fmt: skip
-        inputs += [self._compact(t) for t in self._state]
         return leaves, inputs
 
     def _given(self, out: Any) -> tuple[Any, ...]:
@@ -341,7 +357,7 @@ class TorchModel(CompiledModule):
                 found[leaf] = f"{name}{self._tree.keystr(path)}"
         return found.get(position, str(position))
 
-    def _copy_aliased(self, values: Any, taken: set[int]) -> list[Any]:
+    def _copy_aliased(self, values: Any, taken: set[int] | None) -> list[Any]:
         """Results as torch has them: a copy where one would be an input, a weight or a result that torch does not give twice."""
         result: list[Any] = []
         for value, first in zip(values, self._twice):
