@@ -174,7 +174,7 @@ class OutputPlan:
 
     @property
     def given_results(self) -> tuple[bool, ...]:
-        """Of each result of ``main`` that the output is made of: does torch get its memory?"""
+        """For each result of ``main`` that the output is made of, true if torch gets its memory."""
         if self.argument is not None:
             return (False,) if self.view is not None else ()
         return ((False, False) if self.strided else (True,)) if self.computed else ()

@@ -64,7 +64,7 @@ class TorchModel(CompiledModule):
         self._vm: VirtualMachine | None = None
         self._silent: Callable[..., Any] | None = None
         self._apart = False
-        """Is every result memory of its own?"""
+        """True if every result is memory of its own."""
         self._weights = {c.data_ptr for c in self.executable.program.constants}
         if self._place == CPU.kind:
             self._linked()
