@@ -70,8 +70,8 @@ def allocates_results(program: bc.Program, name: str) -> bool:
 
 
 def allocated_results(program: bc.Program, name: str) -> list[bool]:
-    """For each result of a function, true if it is memory that the function allocates, or a view of it: no parameter, constant, value
-    of a call, or memory of an earlier result. False where the bytecode does not say."""
+    """For each result of a function, true if it is memory that the function allocates, or a view of it: no parameter, constant,
+    value of a call, or memory of an earlier result. False where the bytecode does not say."""
     fn = program.functions[name]
     found = results_of(fn, program)
     definitions: dict[int, list[bc.Call]] = {}
