@@ -110,7 +110,9 @@ ALIKE = [
 """Programs that have the same kernels on every architecture: assembled for one of them, in turn."""
 ARCHS = ("sm_80", "sm_90a")
 CASES = [(name, ARCHS[place % 2]) for place, name in enumerate(ALIKE)]
-CASES += [(name, arch) for name in PROGRAMS if name not in ALIKE for arch in ARCHS]
+PACKED = {"attention_of_any_heads": ("sm_80", "sm_120")}
+"""Programs that are also assembled for a device which packs vectors of float32 in pairs of registers."""
+CASES += [(name, arch) for name in PROGRAMS if name not in ALIKE for arch in PACKED.get(name, ARCHS)]
 CASES += [(name, "sm_90a") for name in (*ON_HOPPER, "warpgroups")]
 
 
