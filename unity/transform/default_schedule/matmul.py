@@ -42,6 +42,8 @@ PACKED_ROWS = 16
 NEAR, NEAR_ROWS = 1 << 14, 128
 """Bytes of an operand of contiguous columns that the first cache keeps beside the rows, and rows up to which it is read as it
 is: the copy costs more than what lies unaligned."""
+FAR, FAR_ROWS = 1 << 20, 48
+"""The same of the second cache."""
 
 
 def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
@@ -208,14 +210,16 @@ def _schedule(
 
 
 def _is_near(contraction: Contraction) -> bool:
-    """True if a batch of the weights stays in the first cache while few rows read its lines, which are contiguous."""
+    """True if a batch of the weights stays in a cache while few rows read its lines, which are contiguous."""
     weights = contraction.weights
     inner = [contraction.columns, *contraction.reductions]
     if None in [extent_of(axis) for axis in (*inner, *contraction.rows)]:
         return False
     is_contiguous = slope(weights.indices[-1], contraction.columns.var) == 1
-    is_small = steps_of(inner) * weights.buffer.dtype.itemsize <= NEAR
-    return is_contiguous and is_small and steps_of(contraction.rows) <= NEAR_ROWS
+    size, rows = steps_of(inner) * weights.buffer.dtype.itemsize, steps_of(contraction.rows)
+    return is_contiguous and any(
+        [size <= most and rows <= lines for most, lines in ((NEAR, NEAR_ROWS), (FAR, FAR_ROWS))]
+    )
 
 
 def _before(sch: Schedule, block: BlockRV) -> list[BlockRV]:

@@ -64,6 +64,9 @@ masks have few."""
 SUMS_OF_WINDOWS = 0.4
 """Share of the registers that is left to sums where each row reads vectors of its own, as lines of windows: what several rows read
 stays as well."""
+SUMS_OF_STEPS = 0.7
+"""Share of the registers up to which sums leave room for the operands of several steps, which LLVM loads at once: beyond it keeps
+sums in memory."""
 WRITTEN = 1024
 """Vectors of sums in all steps that are written out, at most: more instructions stay in no cache, and take seconds to compile."""
 
@@ -271,7 +274,8 @@ class _Tile:
         steps = accumulate([extent_of(loop) for loop in reversed(loops)][:most], times)
         fits = sum([count * vectors <= WRITTEN for count in steps])
         written = choose(block, "written", range(most + 1), own, max(own, fits))
-        unrolled = 4 if written == len(loops) else choose(block, "unrolled", (1, 2, 4, 8), 4)
+        room = written or vectors <= machine_in_use().registers * SUMS_OF_STEPS
+        unrolled = 4 if written == len(loops) else choose(block, "unrolled", (1, 2, 4, 8), 4 if room else 1)
         for depth, loop in enumerate(reversed(loops)):
             kind = "unrolled" if depth < written else "serial"
             notes = {"unroll": unrolled} if depth == written and (depth == 0 or unrolled != 4) else None
