@@ -76,4 +76,10 @@ def test_large_memory_begins_at_a_huge_page_and_goes_with_its_array():
     assert made.ctypes.data % compact.HUGE_PAGE == 0
     made[...] = 1
     assert made.sum() == made.size
-    assert compact.empty((3,), np.dtype("int64")).base is None
+    assert compact.empty((3,), np.dtype("int64")).nbytes == 24
+
+
+@pytest.mark.parametrize("shape", [(), (3, 5), (331, 80)])
+def test_new_arrays_begin_at_a_line_of_the_cache(shape):
+    made = [compact.empty(shape, np.dtype("float32")) for _ in range(4)]
+    assert all([one.ctypes.data % 64 == 0 and one.shape == shape and one.flags.c_contiguous for one in made])

@@ -24,6 +24,8 @@ from .trim import trim_heap
 MIN_NATIVE = 1 << 16
 """Smaller arrays are copied by numpy."""
 HUGE_PAGE = 2 << 20
+LINE = 64
+"""Bytes of a line of the cache."""
 TRIM_BYTES = 16 << 20
 """Own pages after which the heap gives back what was freed meanwhile: what was packed, for example."""
 RUN = 256
@@ -51,18 +53,21 @@ _FRESH = _Fresh()
 
 def compact(array: np.ndarray) -> np.ndarray:
     """The array in row-major order, itself where it is."""
-    if array.flags.c_contiguous or array.nbytes < MIN_NATIVE:
-        return np.asarray(array, order="C")
+    if array.flags.c_contiguous:
+        return array
     made = empty(array.shape, array.dtype)
     copy_into(made, array)
     return made
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An array without values in row-major order; a large one begins at a huge page, its pages are touched by who fills it."""
+    """An array without values in row-major order, from a line of the cache on, so that vectors of panels lie in one line each; a
+    large one begins at a huge page, its pages are touched by who fills it."""
     size = math.prod(shape) * dtype.itemsize
     if size < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return np.empty(shape, dtype)
+        memory = np.empty(size + LINE, np.uint8)
+        first = -int(memory.__array_interface__["data"][0]) % LINE
+        return memory[first : first + size].view(dtype).reshape(shape)
     _FRESH.add(size)
     pages = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory = np.frombuffer(pages, np.uint8)
