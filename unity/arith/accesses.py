@@ -238,7 +238,7 @@ class _Walk:
     def block(self, stmt: BlockRealize) -> None:
         block = stmt.block
         with self.inside():
-            for iter_var, value in zip(block.iter_vars, stmt.iter_values):
+            for iter_var, value in stmt.bindings:
                 self.expr(value)
                 self.bind(iter_var.var, value)
             self.expr(stmt.predicate)

@@ -70,7 +70,7 @@ class _Counter:
                 return add(cost, maximum(then, other))
             case BlockRealize():
                 inside = dict(means)
-                for var, value in zip(stmt.block.iter_vars, stmt.iter_values):
+                for var, value in stmt.bindings:
                     inside[var.var] = substitute(value, means)
                 if stmt.block.init is not None:
                     self.visit(stmt.block.init, trips, inside)

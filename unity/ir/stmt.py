@@ -215,6 +215,11 @@ class BlockRealize(Stmt):
     block: Block
     span: Aside[Span | None] = None
 
+    @property
+    def bindings(self) -> list[tuple[IterVar, Expr]]:
+        """The iterators with their values."""
+        return list(zip(self.block.iter_vars, self.iter_values))
+
 
 def seq(*stmts: Stmt, span: Span | None = None, old: Stmt | None = None) -> Stmt:
     """Return ``stmts`` in order as one flat statement at ``span``; a single one stands alone, ``old`` where it is that sequence."""

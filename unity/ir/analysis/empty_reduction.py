@@ -47,7 +47,7 @@ def _initialisation(loop: For) -> Stmt | None:
     needed = set(used_vars(init))
     own = tuple([buffer for buffer in block.alloc_buffers if buffer.data in needed])
     spatial: set[Var] = set()
-    for iterator, value in zip(block.iter_vars, realize.iter_values):
+    for iterator, value in realize.bindings:
         if iterator.kind != "R":
             spatial.update(used_vars(value))
     over = [inner for inner in loops if inner.loop_var not in spatial]
@@ -69,7 +69,7 @@ def _initialisation(loop: For) -> Stmt | None:
     predicate: Expr = const(True)
     for part in kept:
         predicate = logical_and(predicate, part)
-    pairs = [(i, v) for i, v in zip(block.iter_vars, realize.iter_values) if i.kind != "R"]
+    pairs = [(i, v) for i, v in realize.bindings if i.kind != "R"]
     init = Block(tuple([i for i, _ in pairs]), None, None, own, (), {}, f"{block.name}_init", block.init or seq())
     made: Stmt = BlockRealize(tuple([v for _, v in pairs]), predicate, init)
     for inner in reversed(loops):

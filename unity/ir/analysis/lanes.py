@@ -140,7 +140,7 @@ class _Reader:
 
     def block(self, stmt: BlockRealize) -> None:
         self.loads(stmt.predicate)
-        for axis, value in zip(stmt.block.iter_vars, stmt.iter_values):
+        for axis, value in stmt.bindings:
             self.loads(value)
             self.values[axis.var] = self.sum(value)
         self.found.opaque |= bool(stmt.block.match_buffers)

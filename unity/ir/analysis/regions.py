@@ -219,7 +219,7 @@ class _RegionWalk:
             for value in (*node.iter_values, node.predicate):
                 self.visit(value)
             reads, writes = block_regions(node.block)
-            mapping = {iv.var: value for iv, value in zip(node.block.iter_vars, node.iter_values)}
+            mapping = {iv.var: value for iv, value in node.bindings}
             for touched, regions in ((self.reads, reads), (self.writes, writes)):
                 for region in regions:
                     self.region(touched, substitute_region(region, mapping))

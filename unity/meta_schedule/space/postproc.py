@@ -120,7 +120,7 @@ def loop_kinds(sch: Schedule, block: BlockRV) -> list[str]:
     """Of each loop around a block: "S" where iterators that keep elements apart use it alone, "R" where a reduction does, "-" where
     nothing uses it."""
     sref = sch.get_sref(block)
-    used = [(axis.kind, used_vars(value)) for axis, value in zip(sref.block.iter_vars, sref.realize.iter_values)]
+    used = [(axis.kind, used_vars(value)) for axis, value in sref.realize.bindings]
     found = []
     for loop in sch.get_loops(block):
         kinds = {kind for kind, names in used if sch.get(loop).loop_var in names}
@@ -168,7 +168,7 @@ def _innermost(sch: Schedule, block: BlockRV, most: int) -> int:
 def _is_along(sch: Schedule, block: BlockRV, loop: LoopRV) -> bool:
     """True if a loop goes along the last axis of what a block writes."""
     sref, var = sch.get_sref(block), sch.get(loop).loop_var
-    values = {axis.var: value for axis, value in zip(sref.block.iter_vars, sref.realize.iter_values)}
+    values = {axis.var: value for axis, value in sref.realize.bindings}
     stores = collect(sref.block.body, BufferStore)
     last = [used_vars(store.indices[-1]) for store in stores if store.indices]
     return bool(last) and all([any([var in used_vars(values[v]) for v in names if v in values]) for names in last])

@@ -283,8 +283,4 @@ def same_region(a: BufferRegion, b: BufferRegion) -> bool:
 def iterators_driven(block: Sref, loop: Sref) -> list[tuple[str, Expr]]:
     """(kind, value) of the block's iterators whose value uses the loop."""
     var = loop.loop.loop_var
-    return [
-        (axis.kind, value)
-        for axis, value in zip(block.block.iter_vars, block.realize.iter_values)
-        if uses_any(value, (var,))
-    ]
+    return [(axis.kind, value) for axis, value in block.realize.bindings if uses_any(value, (var,))]

@@ -46,7 +46,7 @@ def moving_iterators(block: Sref, loop: Sref) -> dict[Var, Range]:
     loops = {item.loop.loop_var for item in inside}
     return {
         axis.var: axis.domain
-        for axis, value in zip(block.block.iter_vars, block.realize.iter_values)
+        for axis, value in block.realize.bindings
         if axis.kind == "S" and not is_int(axis.domain.extent, 1) and uses_any(value, loops)
     }
 

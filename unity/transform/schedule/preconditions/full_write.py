@@ -133,7 +133,7 @@ def _match(pattern: Expr, found: Expr, axes: Mapping[Var, object], values: dict[
 def _runs_all(producer: Sref, used: set[Var], inner: Sequence[Sref], ana: Analyzer) -> bool:
     """True if the loops ``inner`` run the whole domain of the iterators, independently."""
     ranges = {s.loop.loop_var: loop_range(s.loop) for s in inner}
-    chosen = [(a, v) for a, v in zip(producer.block.iter_vars, producer.realize.iter_values) if a.var in used]
+    chosen = [(a, v) for a, v in producer.realize.bindings if a.var in used]
     if any([var not in ranges and type(value) is not IntImm for _, value in chosen for var in free_vars(value)]):
         return False
     predicate = None if is_int(producer.realize.predicate, 1) else producer.realize.predicate

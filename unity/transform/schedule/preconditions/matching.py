@@ -54,7 +54,7 @@ class _WithoutUnits(Rewriter):
             return self.visit(node.body)
         if type(node) is BlockRealize:
             kept = []
-            for axis, value in zip(node.block.iter_vars, node.iter_values):
+            for axis, value in node.bindings:
                 if is_int(axis.domain.extent, 1):
                     self.mapping[axis.var] = self.visit(axis.domain.min)
                 else:
@@ -122,8 +122,8 @@ class Matcher:
             self.stmt(d.body, t.body)
 
     def _block(self, d: BlockRealize, t: BlockRealize) -> None:
-        left = list(zip(t.block.iter_vars, t.iter_values))
-        for axis, value in zip(d.block.iter_vars, d.iter_values):
+        left = t.bindings
+        for axis, value in d.bindings:
             wanted = self.image(value)
             found = [
                 p for p in left if p[0].kind == axis.kind and self.same(p[1], wanted) and self._same_domain(axis, p[0])

@@ -221,7 +221,7 @@ def _require_whole_domain(state: ScheduleState, block: Sref) -> None:
 def _plain(block: Sref) -> bool:
     """Each iterator is a loop of its own extent, or a constant of a domain of one value."""
     loops = {s.loop.loop_var: s.loop for s in loops_of(block)}
-    for axis, value in zip(block.block.iter_vars, block.realize.iter_values):
+    for axis, value in block.realize.bindings:
         loop = loops.get(value)  # type: ignore[call-overload]
         if loop is None and not is_int(axis.domain.extent, 1):
             return False
@@ -240,7 +240,7 @@ def _plain(block: Sref) -> bool:
 
 def _require_finished(producer: Sref, loop: Sref) -> None:
     """No loop outside of (or equal to) ``loop`` goes on with a reduction of the producer."""
-    values = [v for axis, v in zip(producer.block.iter_vars, producer.realize.iter_values) if axis.kind == "R"]
+    values = [v for axis, v in producer.realize.bindings if axis.kind == "R"]
     used = {v for value in values for v in free_vars(value)}
     for outer in (loop, *[s for s in loop.above() if not s.is_block]):
         if outer.loop.loop_var in used:

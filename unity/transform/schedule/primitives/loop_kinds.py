@@ -90,8 +90,8 @@ def _depends(block: Sref, loop: Sref) -> bool:
     carried = {loop.loop.loop_var}
     for item in reversed(around[: around.index(loop)]):
         if item.is_block:
-            pairs = zip(item.block.iter_vars, item.realize.iter_values, strict=True)
-            carried.update([axis.var for axis, value in pairs if carried.intersection(free_vars(value))])
+            bound = item.realize.bindings
+            carried.update([axis.var for axis, value in bound if carried.intersection(free_vars(value))])
         elif carried.intersection([*free_vars(item.loop.min), *free_vars(item.loop.extent)]):
             carried.add(item.loop.loop_var)
     return bool(carried.intersection(free_vars(block.realize)))

@@ -74,7 +74,7 @@ def _without_late_init(body: Stmt, ana: Analyzer) -> Stmt:
     def visit(realize: BlockRealize) -> BlockRealize:
         block = realize.block
         late = [
-            axis for axis, value in zip(block.iter_vars, realize.iter_values)
+            axis for axis, value in realize.bindings
             if axis.kind == "R" and ana.can_prove(gt(value, axis.domain.min))
         ]  # fmt: skip
         if block.init is None or not late:

@@ -101,7 +101,7 @@ def _require_free_reductions(state: ScheduleState, bottom: Sref, chain: list[Sre
     if outside:
         require_not_empty(state, bottom, outside)
     for block in state.blocks_below(bottom):
-        values = [v for axis, v in zip(block.block.iter_vars, block.realize.iter_values) if axis.kind == "R"]
+        values = [v for axis, v in block.realize.bindings if axis.kind == "R"]
         used = {v for value in values for v in free_vars(value)}
         idle = idle_loops(block, chain) if used else []
         steps = [[s for s in each if s.loop.loop_var in used or s in idle] for each in (chain, order)]
@@ -117,7 +117,7 @@ def _require_first_step_first(state: ScheduleState, block: Sref, chain: list[Sre
     steps together, another step of a cell may come before it: the step is then tested."""
     if block.block.init is None:
         return
-    pairs = list(zip(block.block.iter_vars, block.realize.iter_values))
+    pairs = block.realize.bindings
     cells, steps = [{v for axis, value in pairs if axis.kind == kind for v in free_vars(value)} for kind in ("S", "R")]
     before, after = [[s for s in each if s.loop.loop_var in cells & steps] for each in (chain, order)]
     if before != after:

@@ -319,7 +319,7 @@ class _Wider(BlockTracker):
     def __init__(self, wide: dict[Var, int], block: Sref, mapping: dict[Any, Any]) -> None:
         super().__init__(mapping=mapping)
         self.wide = wide
-        self.loops = {v: wide[axis.var] for axis, v in zip(block.block.iter_vars, block.realize.iter_values)}
+        self.loops = {v: wide[axis.var] for axis, v in block.realize.bindings}
 
     def leave(self, node: object) -> object:
         if type(node) is For and node.loop_var in self.loops:

@@ -50,8 +50,8 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
         )
     old, realize = block.block, block.realize
     depth = loops.index(loop)
-    reducing = [v for axis, v in zip(old.iter_vars, realize.iter_values) if axis.kind == "R"]
-    spatial = [v for axis, v in zip(old.iter_vars, realize.iter_values) if axis.kind != "R"]
+    reducing = [v for axis, v in realize.bindings if axis.kind == "R"]
+    spatial = [v for axis, v in realize.bindings if axis.kind != "R"]
     for outer in loops[:depth]:
         if any([outer.loop.loop_var in free_vars(v) for v in reducing]):
             refuse(

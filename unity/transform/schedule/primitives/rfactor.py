@@ -103,7 +103,7 @@ def _plan(state: ScheduleState, block: Sref, loop: Sref, factor_axis: int) -> _P
             block,
         )
     by_kind: dict[str, set[Var]] = {"S": set(), "R": set()}
-    for axis, value in zip(old.iter_vars, realize.iter_values):
+    for axis, value in realize.bindings:
         by_kind[axis.kind].update(free_vars(value))
     if loop.loop.loop_var not in by_kind["R"] or loop.loop.loop_var in by_kind["S"]:
         refuse(
@@ -258,7 +258,7 @@ def _partial(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan) -> tupl
         return made[var]
 
     iterator(factor, "S")
-    for axis, value in zip(old.iter_vars, realize.iter_values):
+    for axis, value in realize.bindings:
         if axis.kind == "R" and factor in free_vars(value):
             inside = {v: iterator(v, "S" if v is factor else "R") for v in free_vars(value) if v in ranges}
             mapping[axis.var] = substitute(value, inside)
@@ -292,13 +292,11 @@ def _apart(old: Buffer, axis: int, loop: Sref) -> Buffer:
 
 def _require_first(block: Sref, loop: Sref, made: dict[Var, Var], ana: Analyzer) -> None:
     """A partial result is initialised in its first step: refuse E443 unless that step meets the condition of the block."""
-    spatial = {
-        v for axis, e in zip(block.block.iter_vars, block.realize.iter_values) if axis.kind == "S" for v in free_vars(e)
-    }
+    spatial = {v for axis, e in block.realize.bindings if axis.kind == "S" for v in free_vars(e)}
     reducing = {
         s.loop.loop_var: s.loop.min for s in loops_of(block) if s.loop.loop_var not in spatial and s is not loop
     }
-    for axis, value in zip(block.block.iter_vars, block.realize.iter_values):
+    for axis, value in block.realize.bindings:
         if axis.kind != "R" or loop.loop.loop_var in free_vars(value):
             continue
         if not ana.can_prove(eq(substitute(value, reducing), axis.domain.min)):
@@ -325,7 +323,7 @@ def _rewrite(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan, merge_l
     partial, buffers = _partial(state, block, loop, plan)
     old, realize = block.block, block.realize
     loops = loops_of(block)
-    reducing = {v for axis, e in zip(old.iter_vars, realize.iter_values) if axis.kind == "R" for v in free_vars(e)}
+    reducing = {v for axis, e in realize.bindings if axis.kind == "R" for v in free_vars(e)}
     top = len(loops)
     while top > 0 and len(state.blocks_below(loops[top - 1])) == 1:
         top -= 1
@@ -357,9 +355,7 @@ def _final(
     kept = [item.loop for item in inside if item is loop or item.loop.loop_var not in reducing]
     copies, fresh = loop_copies(kept, {item.loop_var for item in kept})
     factor = Var(f"v{loop.name}", loop.loop.loop_var.ty)
-    spatial = [
-        (axis, substitute(value, fresh)) for axis, value in zip(old.iter_vars, realize.iter_values) if axis.kind == "S"
-    ]
+    spatial = [(axis, substitute(value, fresh)) for axis, value in realize.bindings if axis.kind == "S"]
     axes = (IterVar(factor, loop_range(loop.loop), "R"), *[axis for axis, _ in spatial])
     values = (fresh[loop.loop.loop_var], *[value for _, value in spatial])
     results, place = [store.buffer for store in plan.stores], plan.stores[0].indices

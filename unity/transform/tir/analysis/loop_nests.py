@@ -100,7 +100,7 @@ def cell_nest(stmt: Stmt) -> Nest | None:
     ):
         return None
     axis: dict[Var, Var] = {}
-    for iterator, value in zip(block.iter_vars, realize.iter_values):
+    for iterator, value in realize.bindings:
         if type(value) is not Var or value in axis.values() or iterator.kind not in ("S", "R"):
             return None
         axis[iterator.var] = value

@@ -71,7 +71,7 @@ def runs_everywhere(realize: BlockRealize) -> bool:
     if is_int(realize.predicate, 1):
         return True
     ana = Analyzer()
-    for axis, value in zip(realize.block.iter_vars, realize.iter_values):
+    for axis, value in realize.bindings:
         ana.assume(ge(value, axis.domain.min))
         ana.assume(lt(value, add(axis.domain.min, axis.domain.extent)))
     return ana.can_prove(realize.predicate)

@@ -97,7 +97,7 @@ def _unbind(realize: BlockRealize) -> BlockRealize:
     if block.init is not None:
         raise PassError("E504", f"block {block.name} still has an initialisation", realize.span,
                         help="run lower_init_block first")  # fmt: skip
-    values = {iterator.var: value for iterator, value in zip(block.iter_vars, realize.iter_values, strict=True)}
+    values = {iterator.var: value for iterator, value in realize.bindings}
     bare = replace(block, iter_vars=())
     return BlockRealize((), realize.predicate, substitute(bare, values), realize.span)
 

@@ -59,7 +59,7 @@ def _lowered(top: For | BlockRealize, around: Sequence[Stmt]) -> Stmt | None:
     if type(at) is not BlockRealize:
         return None
     block, store, init = at.block, at.block.body, at.block.init
-    pairs = list(zip(block.iter_vars, at.iter_values))
+    pairs = at.bindings
     reducing = {v for axis, value in pairs if axis.kind == "R" for v in free_vars(value)}
     spatial = {v for axis, value in pairs if axis.kind != "R" for v in free_vars(value)}
     threads = [loop for loop in loops if (loop.thread or "").startswith("threadIdx")]
@@ -126,7 +126,7 @@ def _obstacle(
         differing: list[Expr] = []
         if type(stmt) is BlockRealize:
             differing.append(stmt.predicate)
-            pairs = zip(stmt.block.iter_vars, stmt.iter_values)
+            pairs = stmt.bindings
             varying.update([axis.var for axis, value in pairs if varying.intersection(free_vars(value))])
         elif type(stmt) is IfThenElse:
             differing.append(stmt.cond)
@@ -166,7 +166,7 @@ def _write_back(
 ) -> Stmt:
     """The block that puts what all threads reduced into the cell; ``steps`` are the iterations that do so one after another."""
     init = at.block.init
-    pairs = [(axis, value) for axis, value in zip(at.block.iter_vars, at.iter_values) if axis.kind != "R"]
+    pairs = [(axis, value) for axis, value in at.bindings if axis.kind != "R"]
     before: Expr = buffer_load(store.buffer, *store.indices)
     if init is not None and not steps:
         assert type(init) is BufferStore

@@ -218,7 +218,7 @@ class _Kernel:
 
     def _block(self, stmt: BlockRealize) -> tuple[Stmt, Summary]:
         block, outer = stmt.block, self.fixed
-        for iterator, value in zip(block.iter_vars, stmt.iter_values):
+        for iterator, value in stmt.bindings:
             self.accesses.values[iterator.var] = substitute(value, self.accesses.values)
             if self._varies(value):
                 self.varying.add(iterator.var)

@@ -74,7 +74,7 @@ def stage_of(sch: Schedule, rv: BlockRV) -> Stage | None:
     ):
         return None
     kinds, iterators = [], []
-    pairs = list(zip(realize.block.iter_vars, realize.iter_values))
+    pairs = realize.bindings
     for node in nodes:
         driven = [(axis, value) for axis, value in pairs if node.loop_var in free_vars(value)]
         kinds.append("".join(sorted({axis.kind for axis, _ in driven}, reverse=True)))
