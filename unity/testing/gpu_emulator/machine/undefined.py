@@ -14,7 +14,7 @@ import numpy as np
 
 from ..ptx.program import Instruction, Memory, Number, Operand, Pair, Register, Vector
 from .batch import Batch, Index
-from .reading import Get, Reading
+from .reading import Get, Reading, each
 
 Rows = np.ndarray
 _NO_RESULT = frozenset((
@@ -152,7 +152,7 @@ def before(batch: Batch, ix: Index, flow: Flow) -> tuple[Rows, Rows, Tell | None
     if flow.guard is not None:
         if flow.guard_slot in undefined:
             _used(batch, flow.guard_slot, lanes, flow.instruction)
-        lanes = lanes[np.broadcast_to(flow.guard(batch, lanes), len(lanes))]
+        lanes = lanes[each(flow.guard, batch, lanes)]
     hot = [slot for slot in flow.sources if slot is not None and slot in undefined]
     parts, tell = np.zeros((len(flow.results), len(lanes)), np.uint8), None
     if hot and flow.uses:
@@ -181,9 +181,9 @@ def _propagated(batch: Batch, flow: Flow, lanes: Rows) -> Rows:
         ], np.uint8)  # fmt: skip
     flags = [mark != 0 for mark in marks]
     if flow.choice is not None:
-        found = np.where(np.broadcast_to(flow.choice(batch, lanes), len(lanes)), flags[0], flags[1]) | flags[2]
+        found = np.where(each(flow.choice, batch, lanes), flags[0], flags[1]) | flags[2]
     elif flow.neutral is not None:
-        (a, b), (x, y) = flags, [np.broadcast_to(get(batch, lanes), len(lanes)) for get in flow.values]
+        (a, b), (x, y) = flags, [each(get, batch, lanes) for get in flow.values]
         found = (a & (b | (y == flow.neutral))) | (b & (a | (x == flow.neutral)))
     else:
         found = np.logical_or.reduce(flags)
