@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -108,6 +109,33 @@ def test_files_are_read_again(tmp_path: Path) -> None:
         state = make().state()
         make().commit_tuning_record(record(1e-6))
         assert make().state() != state
+
+
+def test_a_full_disk_spoils_no_file(tmp_path: Path) -> None:
+    """A line that finds no room is taken back: what was there, and what comes later, is read again."""
+    database = ms.database.JSONDatabase(work_dir=tmp_path)
+    database.commit_tuning_record(record(2e-6))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    for room in (0, 40):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (database.path_tuning_record.stat().st_size + room, limits[1]))
+        try:
+            with pytest.raises(ScheduleError, match="E461"):
+                database.commit_tuning_record(record(1e-6))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, before)
+    database.commit_tuning_record(record(3e-6))
+    again = ms.database.JSONDatabase(work_dir=tmp_path)
+    assert (
+        [r.seconds for r in again.get_all_tuning_records()]
+        == [r.seconds for r in database.get_all_tuning_records()]
+        == [2e-6, 3e-6]
+    )
+    database.path_workload.write_bytes(b"\xff\n")
+    for folder in (tmp_path, database.path_workload):  # no text; a file where a folder belongs
+        with pytest.raises(ScheduleError, match="E461"):
+            ms.database.JSONDatabase(work_dir=folder)
 
 
 def test_traces_of_tvm_are_read(tmp_path: Path) -> None:

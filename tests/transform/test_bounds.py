@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from growth import assert_grows_at_most
 
 import unity
 from unity.arith.accesses import judge
@@ -217,3 +218,16 @@ def test_time_is_linear_in_the_length():
         return calls
 
     assert steps(160) < 6 * steps(40)
+
+
+@pytest.mark.parametrize("part", ["A[{k} % n] > {k}.0", "A[0] > {k}.0"])
+@pytest.mark.parametrize("word", ["and", "or"])
+def test_long_conditions_are_judged_in_time_of_their_length(part, word):
+    def made(count):
+        return program(
+            "n -> n",
+            f"for i in range(n):\n    B[i] = T.Select({f' {word} '.join([part.format(k=k) for k in range(count)])}, A[i], 0.0)",
+        )
+
+    short, long = made(150), made(600)
+    assert_grows_at_most(8, lambda: judge(short), lambda: judge(long))

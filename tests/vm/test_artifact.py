@@ -251,3 +251,13 @@ def test_what_names_no_file(path):
         with pytest.raises(unity.UnityError) as caught:
             use(path)
         assert caught.value.code == "E801"
+
+
+def test_saving_replaces_files_alone(tmp_path):
+    """A device is no file: renamed over, it would be gone."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path / ("x" * 250), tmp_path):
+        with pytest.raises(ArtifactError) as caught:
+            program().save(path)
+        assert caught.value.code == "E801"
+    assert [p.name for p in tmp_path.iterdir()] == ["pipe"] and (tmp_path / "pipe").is_fifo()

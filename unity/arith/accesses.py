@@ -57,7 +57,7 @@ from ..ir.stmt import (  # fmt: skip
     While,
 )
 from ..ir.types import Expr, PointerType, prim_type
-from ..ir.walk import children, collect
+from ..ir.walk import children, collect, nodes_in
 from ..support.recursion import deep_recursion
 from .access_proof import Access, AccessVerdict, Judge, Loop, Scope
 
@@ -123,6 +123,9 @@ class _Walk:
         self.owners = owners(fn)
         self.found: list[AccessVerdict] = []
         self.count = 0
+        self.invariant: dict[Any, bool] = {}
+        self.walked: set[int] = set()
+        """Ids of the nodes of ``invariant``, which keeps them alive."""
 
     # ---- scope
 
@@ -139,8 +142,10 @@ class _Walk:
 
     def is_invariant(self, expr: Expr) -> bool:
         """True for a value that no store of the program changes."""
-        loads = collect(expr, BufferLoad)
-        return not loads or (self.written is not None and not any([load.buffer.data in self.written for load in loads]))
+        for node in nodes_in(expr, self.walked):  # children first; each condition of a chain holds those before it
+            varies = type(node) is BufferLoad and (self.written is None or node.buffer.data in self.written)
+            self.invariant[node] = not varies and all([self.invariant.get(child, True) for child in children(node)])
+        return self.invariant[expr]
 
     def guard(self, cond: Expr) -> None:
         """From here on the condition held when it was evaluated."""

@@ -2,10 +2,12 @@
 
 import random
 
+import numpy as np
 import pytest
 from fuzz import TIMES
 from schedule_programs import ELEMENTWISE, MM_RELU, SYMBOLIC, assert_same, module
 
+from unity.ir.interpret import run
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import Schedule, Trace
 
@@ -112,6 +114,16 @@ def test_random_tiles(seed):
     if rng.random() < 0.5:
         sch.decompose_reduction(block, sch.get_loops(block)[0])
     assert_same(mod, sch.mod, seeds=1)
+
+
+def test_regions_divide_by_no_size_of_zero():
+    mod = module(SYMBOLIC.replace("A[vi, vj] +", "A[vi % n, vi % m] +"))
+    sch = Schedule(mod)
+    sch.blockize(sch.get_loops("B")[1])
+    for sizes in ((0, 0), (3, 0), (0, 3), (3, 4)):
+        found = np.zeros(sizes, "float32")
+        run(sch.mod, "main", np.ones(sizes, "float32"), found)
+        assert (found == 2).all()
 
 
 REFUSED = [

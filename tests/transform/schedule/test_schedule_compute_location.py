@@ -5,6 +5,7 @@ import random
 import pytest
 from fuzz import TIMES
 from schedule_programs import ELEMENTWISE, MM_RELU, assert_same, module
+from schedule_text import match, program
 
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import Schedule
@@ -229,6 +230,26 @@ def test_moving_by_quotients_and_remainders(factor, layout, move, inside):
     assert_same(mod, sch.mod)
 
 
+@pytest.mark.parametrize(
+    "index", ["{n} - 1 - vi, vj", "vi, 3 - vj", "{n} - 1 - vi, vj // 2 * 2 + 1 - vj % 2", "{n} * 2 - 1 - vi * 2, vj"]
+)
+@pytest.mark.parametrize("n", ["5", "n"])
+def test_copies_of_what_is_stored_backwards(n, index):
+    """The copy goes over all cells that were stored, or the step is refused."""
+    nest = f"for i, j in T.grid({n}, 4):\n    with T.block('B'):\n        vi, vj = T.axis.remap('SS', [i, j])\n"
+    mod = module(program(
+        "a: T.handle, b: T.handle", "n = T.int64()", match("A", "a", "n, 4"), match("B", "b", f"{n} * 2, 4"),
+        f"{nest}        B[{index.format(n=n)}] = A[vi % n, vj] + T.float32(1)",
+    ))  # fmt: skip
+    for step in (lambda s: s.cache_write("B", 0, "global"), lambda s: s.reindex("B", ("write", 0))):
+        sch = Schedule(mod)
+        try:
+            step(sch)
+        except ScheduleError as error:
+            assert error.code == "E438" and "* 2" in index + n
+        assert_same(mod, sch.mod)
+
+
 def test_consumer_blocks():
     _, sch = start(MM_RELU)
     made = sch.cache_write(sch.get_block("C"), 0, "global", consumer_blocks=[sch.get_block("D")])
@@ -277,6 +298,32 @@ def test_inlining_through_layouts_and_inexact_splits(layout: str, inline: str) -
     getattr(sch, inline)("B" if inline == "compute_inline" else "D")
     assert "alloc_buffer" not in sch.mod.script() and sch.mod.script().count("T.where") == 1
     assert_same(mod, sch.mod)
+
+
+@pytest.mark.parametrize("seed", range(4 * TIMES))
+@pytest.mark.parametrize(("inline", "block"), [("compute_inline", "B"), ("reverse_compute_inline", "D")])
+def test_inlining_after_inexact_splits_of_inexact_splits(inline: str, block: str, seed: int) -> None:
+    rng = random.Random(seed)
+    mod, sch = start(ELEMENTWISE)
+    for _ in range(3):
+        sch.split(rng.choice(sch.get_loops(block)), [None, rng.choice([2, 3, 5, 7])])
+    getattr(sch, inline)(block)
+    assert "alloc_buffer" not in sch.mod.script()
+    assert_same(mod, sch.mod, seeds=1)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_a_consumer_moves_to_whole_sums_of_fused_loops(rows: int) -> None:
+    mod, sch = start(MM_RELU)
+    k = sch.get(sch.get_loops("C")[2]).extent.value
+    fused = sch.fuse(*sch.get_loops("C"))
+    with pytest.raises(ScheduleError, match="E434"):
+        sch.reverse_compute_at("D", fused)
+    sch.reverse_compute_at("D", sch.split(fused, [None, rows * k])[0])
+    assert_same(mod, sch.mod, seeds=1)
+    with pytest.raises(ScheduleError):  # pieces of a sum
+        other = start(MM_RELU)[1]
+        other.reverse_compute_at("D", other.split(other.fuse(*other.get_loops("C")), [None, k // 2])[0])
 
 
 def test_inlining_under_a_condition_of_the_data_is_refused() -> None:

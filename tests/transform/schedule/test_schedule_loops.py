@@ -13,6 +13,7 @@ import unity
 from unity.ir.interpret import run
 from unity.ir.stmt import Block
 from unity.ir.walk import collect
+from unity.support.errors import ScheduleError
 from unity.transform.schedule import Refused, Schedule, Trace
 
 WRONG_SPATIAL = """
@@ -406,6 +407,29 @@ def test_a_buffer_that_outlives_the_iteration_stays_shared() -> None:
     loose.compute_at(panel, j)
     loose.parallel(j)
     assert_same(module(MM_RELU), loose.mod)
+
+
+@pytest.mark.parametrize("loops", [1, 2])
+def test_a_running_sum_is_no_buffer_of_one_iteration(loops: int) -> None:
+    text = (
+        MM_RELU[: MM_RELU.index("        for i, j, k in T.grid")]
+        + """
+        for i, j, k in T.grid(6, 10, 8):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+            with T.block("D"):
+                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                D[vi, vk] = C[vi, vj]
+"""
+    )
+    for step in (lambda s, x: s.parallel(x), lambda s, x: s.bind(x, "blockIdx.x")):
+        sch = Schedule(module(text))
+        inner = sch.get_loops("C")[-loops:]
+        with pytest.raises(ScheduleError, match="drives a reduction iterator"):
+            step(sch, sch.fuse(*inner))
 
 
 def test_scheduled_programs_compile() -> None:

@@ -29,6 +29,7 @@ KINDS = [
     ("float64", "T.float64(1)", "A[vi, vj] * B[vi]"), ("int32", "T.int32(1000)", "T.min(B[vi], A[vi, vj])"),
     ("float32", 'T.min_value("float32")', "T.max(B[vi], A[vi, vj])"), ("bool", "T.bool(False)", "B[vi] or A[vi, vj]"),
     ("bool", "T.bool(True)", "B[vi] and A[vi, vj]"), ("int32", "T.int32(3)", "B[vi] + A[vi, vj]"),
+    ("float32", "A[vi, 1]", "B[vi] + A[vi, vj]"),
 ]  # fmt: skip
 
 

@@ -7,9 +7,11 @@ TVM's own, so that the modules are given beside them. Not for many writers: that
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from ...ir.function import PrimFunc
@@ -50,10 +52,11 @@ class JSONDatabase(MemoryDatabase, names=("json",)):
         self.path_tuning_record = Path(path_tuning_record or folder / "database_tuning_record.json")
         self._places: dict[str, int] = {}
         for path in (self.path_workload, self.path_tuning_record):
-            if not path.exists() and not allow_missing:
-                raise ScheduleError("E461", f"there is no file {path}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
+            with _using(path):
+                if not path.exists() and not allow_missing:
+                    raise ScheduleError("E461", f"there is no file {path}")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
         known: list[Workload] = []
         for number, line in enumerate(_lines(self.path_workload)):
             data = as_record_data(line)
@@ -79,30 +82,45 @@ class JSONDatabase(MemoryDatabase, names=("json",)):
     def commit_workload(self, mod: IRModule | PrimFunc, constants: Collection[int] = ()) -> Workload:
         workload = super().commit_workload(mod, constants)
         if workload.shash not in self._places:
-            self._places[workload.shash] = len(self._places)
             _append(self.path_workload, workload.as_json())
+            self._places[workload.shash] = len(self._places)
         return workload
 
     def commit_tuning_record(self, record: TuningRecord) -> None:
         self.commit_workload(record.workload.mod, record.workload.constants)
-        super().commit_tuning_record(record)
         _append(self.path_tuning_record, [self._places[record.workload.shash], record.as_json()])
+        super().commit_tuning_record(record)
 
 
 def _lines(path: Path) -> list[str]:
     """The lines of a file that may be missing. A last one without an end is cut off: its writer died."""
-    if not path.exists():
-        return []
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        os.truncate(path, len(whole))
-    return whole.decode().splitlines()
+    with _using(path):
+        data = path.read_bytes() if path.exists() else b""
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            os.truncate(path, len(whole))
+        return whole.decode().splitlines()
 
 
 def _append(path: Path, data: object) -> None:
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps(data, separators=(",", ":")) + "\n")
+    """Add a line, or nothing where there is no room for it."""
+    with _using(path), open(path, "ab", buffering=0) as file:
+        line, end = json.dumps(data, separators=(",", ":")).encode() + b"\n", file.tell()
+        try:
+            if file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            file.truncate(end)
+            raise
+
+
+@contextmanager
+def _using(path: Path) -> Iterator[None]:
+    """Turn what the system refuses, and bytes that are no text, into a ScheduleError E461."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScheduleError("E461", f"{path}: {error}", help="give another file") from error
 
 
 __all__ = ["JSONDatabase"]

@@ -14,6 +14,7 @@ the file's.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import mmap
 import os
@@ -54,6 +55,8 @@ def write_sections(path: str | Path, sections: Mapping[str, Any]) -> None:
     temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
     first = _aligned(HEAD.size + ROW.size * len(sections))
     try:
+        if target.exists() and not target.is_file():
+            raise ArtifactError("E801", f"cannot write {target}: it is no regular file, and would be replaced")
         with open(temporary, "w+b") as file:
             file.write(bytes(first))
             entries = [(name, *_write(file, data)) for name, data in sections.items()]
@@ -72,7 +75,8 @@ def write_sections(path: str | Path, sections: Mapping[str, Any]) -> None:
     except OSError as error:
         raise ArtifactError("E801", f"cannot write {target}: {error.strerror}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def _write(file: BinaryIO, data: Any) -> tuple[int, int]:

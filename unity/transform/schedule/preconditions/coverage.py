@@ -7,7 +7,7 @@ conditions on one block (``conditions.py``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -99,14 +99,14 @@ def _relaxed_region(
 
 
 def _is_defined(state: ScheduleState, bound: Expr | None, at: Sref) -> bool:
-    """True if a bound divides by no size that may be zero: the loops around a block then run not at all."""
-    if bound is None or isinstance(bound, (IntImm, Var)):
-        return True
+    """True if a bound has a value where the loops around a block run not at all."""
+    return bound is None or isinstance(bound, (IntImm, Var)) or is_defined(bound, lambda: analyzer_at(state, at))
+
+
+def is_defined(bound: Expr, analyzer: Callable[[], Analyzer]) -> bool:
+    """True if a bound divides by no size that may be zero."""
     divisors = [d.b for d in collect(bound, (FloorDiv, FloorMod)) if type(d.b) is not IntImm]
-    if not divisors:
-        return True
-    ana = analyzer_at(state, at)
-    return all([ana.can_prove_greater_equal(divisor, 1) for divisor in divisors])
+    return not divisors or all([analyzer().can_prove_greater_equal(divisor, 1) for divisor in divisors])
 
 
 def exact_region(state: ScheduleState, block: Sref, region: BufferRegion, upto: Sref) -> list[IntSet] | None:
@@ -154,7 +154,7 @@ def exact_box(
         predicate = None
     elif any([v not in ranges for v in free_vars(predicate)]):  # type: ignore[arg-type]
         return None
-    found = iteration_map([r.min for r in bound], ranges, predicate, analyzer_at(state, upto))
+    found = iteration_map([r.min for r in bound], ranges, predicate, analyzer_at(state, upto), "onto")
     if not found or not found.exact:
         return None
     boxes: list[IntSet] = []
@@ -163,10 +163,13 @@ def exact_box(
         if not s.args:
             boxes.append(IntSet(s.base, sub(add(s.base, r.extent), one)))
             continue
-        if len(s.args) > 1 or not ana.can_prove(le(s.args[0].scale, r.extent)):
+        step = s.args[0].scale
+        ends = [s.base, add(s.base, mul(sub(s.args[0].extent, one), step))]
+        if not ana.can_prove(le(one, step)):  # from the last cell to the first
+            ends, step = ends[::-1], ana.simplify(sub(const(0, dtype_of(step)), step))
+        if len(s.args) > 1 or not ana.can_prove(le(one, step)) or not ana.can_prove(le(step, r.extent)):
             return None
-        reach = mul(sub(s.args[0].extent, one), s.args[0].scale)
-        boxes.append(IntSet(s.base, ana.simplify(sub(add(add(s.base, reach), r.extent), one))))
+        boxes.append(IntSet(ana.simplify(ends[0]), ana.simplify(sub(add(ends[1], r.extent), one))))
     return boxes
 
 

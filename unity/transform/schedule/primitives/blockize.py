@@ -29,7 +29,7 @@ from ..core.sref import BlockRef, ItemRef, Sref, loops_of
 from ..core.state import ScheduleState
 from ..core.tree import TRUE
 from ..preconditions.conditions import check_of, require_no_repetition, require_regular
-from ..preconditions.coverage import common_ancestor
+from ..preconditions.coverage import common_ancestor, is_defined
 from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
 from ..preconditions.first_step import conditions, init_predicate
@@ -76,7 +76,7 @@ def blockize_one(state: ScheduleState, target: Sref, preserve_unit_iters: bool) 
     block = state.sref(target.func, at)
     require_no_repetition(block, [state.sref(target.func, loop) for loop in inside])
     parts = _divide(state, block, [loop.loop_var for loop in inside])
-    outer = _Outer(state, target, preserve_unit_iters)
+    outer = _Outer(state, target.parent or target, preserve_unit_iters)
     outer.enter(block, parts)
     inner = parts.inner_realize(outer.replacement(parts), drop_init=True)
     body: Stmt = inner
@@ -323,12 +323,14 @@ class _Outer:
 
 
 def _simple(ana: Analyzer, regions: Sequence[BufferRegion], changed: set[Buffer]) -> tuple[BufferRegion, ...]:
-    """Regions as they stand at the block's entry: a bound that reads what the block changes is not known there."""
+    """Regions as they stand at the block's entry: a bound that reads what the block changes is not known there, nor one
+    that divides by a size that may be zero: loops inside then run not at all."""
     found = []
     for region in regions:
         ranges = []
         for r, dim in zip(region.region, region.buffer.shape):
-            if any([load.buffer in changed for load in collect(r, BufferLoad)]):
+            known = not any([load.buffer in changed for load in collect(r, BufferLoad)])
+            if not known or not all([is_defined(e, lambda: ana) for e in (r.min, r.extent)]):
                 ranges.append(Range(const(0, dtype_of(dim)), dim))
                 continue
             low, extent = ana.simplify(r.min), ana.simplify(r.extent)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ....ir.build import is_int
+from ....ir.node import replace
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import Block, BlockRealize, BufferStore, Stmt
-from ....ir.walk import collect, used_vars
+from ....ir.walk import collect, rewrite, used_vars
 from ....support.errors import PassError
 from ....support.recursion import deep_recursion
 from ...tir.blocks import inline_blocks, reverse_inline
@@ -18,6 +20,8 @@ from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, Sref
 from ..core.state import ScheduleState
+from ..core.tree import TRUE
+from ..preconditions.coverage import runs_whole_domain
 from ..preconditions.dependence import regions, scope_of
 
 _RESULT = "one element for each point"
@@ -68,12 +72,14 @@ def _require_own_scope(state: ScheduleState, block: Sref) -> None:
                    "can be inlined", [block, scope], "inline before blockize")  # fmt: skip
 
 
-def _inline(state: ScheduleState, block: Sref, rewrite: Callable[[Stmt, Block], Stmt], nearest: str) -> None:
+def _inline(state: ScheduleState, block: Sref, inlined: Callable[[Stmt, Block], Stmt], nearest: str) -> None:
     root = state.root(block.func)
     _require_own_scope(state, block)
+    everywhere = not is_int(block.realize.predicate, 1) and runs_whole_domain(state, block)
+    given = _without_condition(root.realize, block.realize) if everywhere else root.realize
     try:
         with deep_recursion():
-            made = rewrite(root.realize, block.block)
+            made = inlined(given, block.block)
     except PassError as problem:
         refuse("E439", problem.message, "can be inlined", block, nearest)
     assert isinstance(made, BlockRealize)
@@ -84,6 +90,12 @@ def _inline(state: ScheduleState, block: Sref, rewrite: Callable[[Stmt, Block], 
             refuse("E439", f"cannot inline: a block around its producer or consumer declares a region of {buffer.name}",
                    "can be inlined", block, "inline before blockize")  # fmt: skip
     state.replace(root, made, _pairs(root.realize, made, block.block))
+
+
+def _without_condition(body: Stmt, realize: BlockRealize) -> Stmt:
+    """The body with a block that its condition keeps from no point of its domain, without that condition."""
+    free = replace(realize, predicate=TRUE)
+    return rewrite(body, {BlockRealize: lambda node: free if node.block is realize.block else node})
 
 
 def _pairs(before: Stmt, after: Stmt, removed: Block) -> dict[Block, Block]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ....arith import Analyzer
 from ....ffi.dtype import DataType
 from ....ir.analysis.reductions import REDUCERS, reduction_operand
+from ....ir.analysis.regions import block_regions
 from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import buffer_load, const, eq, is_int, logical_and
 from ....ir.expr import Var
@@ -364,9 +365,8 @@ def _final(
     loads = [buffer_load(buffer, *cell) for buffer in buffers]
     body = _stores(results, place, plan.combine([buffer_load(b, *place) for b in results], loads), None)
     own = tuple([point(buffer, place) for buffer in results])
-    parts = tuple([point(buffer, cell) for buffer in buffers])
-    reads = parts if old.init is not None else (*own, *parts)
-    made = fresh_copy(Block(axes, reads, own, (), (), {}, old.name, body, old.init, old.span))
+    made = Block(axes, None, own, (), (), {}, old.name, body, old.init, old.span)
+    made = fresh_copy(with_fields(made, reads=block_regions(made, derive=True)[0]))
     guard: Expr = TRUE
     for part in conditions(realize.predicate):
         if not reducing & set(free_vars(part)):
