@@ -1,5 +1,6 @@
 """Every operator's lowering, run by the reference interpreter, against its numpy meaning."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from op_cases import CASES, Shape
@@ -157,3 +158,23 @@ def test_symbolic_shapes():
             assert problem.code in ("E214", "E218")
             refused.add(case[0])
     assert refused == NEEDS_SIZES and len(first) > 170
+
+
+@pytest.mark.parametrize("dtype", [name for name in dir(ml_dtypes) if name.startswith("float8_e")])
+def test_maxima_begin_with_a_value_of_the_type(dtype):
+    """Not every type has an infinity to begin with."""
+    x = np.array([[0.25, 2.0, 1.0], [1.0, 0.5, 4.0]]).astype(getattr(ml_dtypes, dtype))
+    fn = parse(f"""
+@R.function
+def main(x: R.Tensor((2, 3), "{dtype}")):
+    return R.max(x, axis=1), R.min(x, axis=1), R.argmax(x, axis=1), R.nn.softmax(R.multiply(x, x), axis=1)
+""")
+    mod = unity.IRModule({"main": fn})
+    wide = x.astype("float32")
+    for run_it in (lambda: run(mod, "main", x), lambda: unity.VirtualMachine(unity.compile(mod))["main"](x)):
+        high, low, at, soft = as_numpy(run_it())
+        assert (
+            high.astype("float32").tolist() == wide.max(1).tolist()
+            and low.astype("float32").tolist() == wide.min(1).tolist()
+        )
+        assert at.tolist() == wide.argmax(1).tolist() and np.isfinite(soft.astype("float32")).all()

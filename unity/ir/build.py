@@ -18,12 +18,14 @@ from .constant import (
     cast,
     const,
     dtype_of,
+    highest,
     infinity,
     int_imm,
     int_value,
     is_const,
     is_int,
     join_dtypes,
+    lowest,
     max_value,
     min_value,
     number,
@@ -64,11 +66,11 @@ from .scalar import (
 from .types import ARITHMETIC, Expr, PrimType, Type, prim_type
 
 __all__ = [
-    "Operand", "add", "as_bool", "bool_like", "broadcast", "buffer_load", "call_extern", "cast", "ceildiv", "conjuncts", "const",
-    "div", "dtype_of", "eq", "floordiv", "floormod", "ge", "gt", "if_then_else", "index_var", "infinity", "int_imm", "int_value",
-    "intrinsic", "is_const", "is_int", "join_dtypes", "le", "logical_and", "logical_not", "logical_or", "lt",
-    "max_value", "maximum", "min_value", "minimum", "mul", "ne", "negate", "number", "ramp", "round_float", "scalar_type", "select",
-    "sub", "truncdiv", "truncmod", "unify", "wrap_int",
+    "Operand", "add", "as_bool", "bool_like", "broadcast", "buffer_load", "call_extern", "cast", "ceildiv", "conjuncts",
+    "const", "div", "dtype_of", "eq", "floordiv", "floormod", "ge", "gt", "highest", "if_then_else", "index_var", "infinity",
+    "int_imm", "int_value", "intrinsic", "is_const", "is_int", "join_dtypes", "le", "logical_and", "logical_not", "logical_or",
+    "lowest", "lt", "max_value", "maximum", "min_value", "minimum", "mul", "ne", "negate", "number", "ramp", "round_float",
+    "scalar_type", "select", "sub", "truncdiv", "truncmod", "unify", "wrap_int",
 ]  # fmt: skip
 
 _BOOL = prim_type("bool")

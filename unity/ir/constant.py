@@ -263,11 +263,25 @@ def _finite_limit(dtype: DataType) -> float:
     return float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
 
 
+def lowest(dtype: DataType | str) -> Expr:
+    """The neutral element of max: minus infinity where a type has one, else its smallest value."""
+    return const(-math.inf, dtype) if _has_infinity(DataType(dtype)) else min_value(dtype)
+
+
+def highest(dtype: DataType | str) -> Expr:
+    """The neutral element of min: infinity where a type has one, else its largest value."""
+    return const(math.inf, dtype) if _has_infinity(DataType(dtype)) else max_value(dtype)
+
+
+def _has_infinity(dtype: DataType) -> bool:
+    return dtype.is_float and bool(np.isinf(np.array(math.inf).astype(dtype.numpy)))
+
+
 def min_value(dtype: DataType | str) -> Expr:
     """Smallest finite value of a type."""
     data_type = DataType(dtype)
     if data_type.is_float:
-        return const(-_finite_limit(data_type), data_type)
+        return const(float(ml_dtypes.finfo(data_type.numpy).min), data_type)  # type: ignore[no-untyped-call]
     return const(0 if not data_type.is_int else -(1 << (data_type.bits - 1)), data_type)
 
 

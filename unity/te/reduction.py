@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, overload
 
-from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Range
 from ..ir.expr import Var
@@ -100,13 +99,13 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
 
 
 def lowest(dtype: str) -> Value:
-    """Return the neutral element of max in ``dtype``: minus infinity, or the smallest integer."""
-    return Value(build.const(float("-inf"), dtype)) if DataType(dtype).is_float else Value(build.min_value(dtype))
+    """Return the neutral element of max in ``dtype``: minus infinity, or the smallest value."""
+    return Value(build.lowest(dtype))
 
 
 def highest(dtype: str) -> Value:
-    """Return the neutral element of min in ``dtype``: infinity, or the largest integer."""
-    return Value(build.infinity(dtype)) if DataType(dtype).is_float else Value(build.max_value(dtype))
+    """Return the neutral element of min in ``dtype``: infinity, or the largest value."""
+    return Value(build.highest(dtype))
 
 
 _sum = comm_reducer(lambda x, y: x + y, lambda dtype: build.const(0, dtype), "sum")

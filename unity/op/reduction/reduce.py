@@ -227,13 +227,8 @@ def _extreme_ref(fn: Any, largest: bool) -> Callable[..., Any]:
     """numpy's function; over nothing, the value that every other one displaces."""
 
     def ref(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
-        if x.dtype.kind == "b":
-            edge: Any = not largest
-        elif x.dtype.kind == "f":
-            edge = -np.inf if largest else np.inf
-        else:
-            edge = np.iinfo(x.dtype).min if largest else np.iinfo(x.dtype).max
-        return fn(x, axis=axis, keepdims=keepdims, initial=edge)
+        edge: Any = (build.lowest if largest else build.highest)(DataType(x.dtype))
+        return fn(x, axis=axis, keepdims=keepdims, initial=edge.value)
 
     return ref
 

@@ -10,12 +10,11 @@ Not here: the exchange itself. Raises PassError E374 for any other reduction ove
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ....ir.analysis.threads import ThreadAxis, axis_of, is_thread_axis, is_virtual
 from ....ir.buffer import Buffer, Range, make_buffer
-from ....ir.build import buffer_load, const, dtype_of, eq, intrinsic, is_int, logical_and, max_value, min_value
+from ....ir.build import buffer_load, const, dtype_of, eq, highest, intrinsic, is_int, logical_and, lowest
 from ....ir.expr import Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -145,9 +144,7 @@ def _neutral(operation: type, buffer: Buffer, init: Stmt | None) -> Expr:
         return neutral_value(operation, buffer.dtype, init.value)
     if operation not in (Max, Min):
         return neutral_value(operation, buffer.dtype, const(0))
-    if buffer.dtype.is_float and buffer.dtype.bits >= 16:
-        return const(-math.inf if operation is Max else math.inf, buffer.dtype)
-    return (min_value if operation is Max else max_value)(buffer.dtype)
+    return (lowest if operation is Max else highest)(buffer.dtype)
 
 
 def _outer_steps(around: Sequence[Stmt], reducing: set[Var]) -> list[IterVar]:
