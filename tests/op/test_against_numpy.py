@@ -160,14 +160,16 @@ def test_symbolic_shapes():
     assert refused == NEEDS_SIZES and len(first) > 170
 
 
-@pytest.mark.parametrize("dtype", [name for name in dir(ml_dtypes) if name.startswith("float8_e")])
+@pytest.mark.parametrize(
+    "dtype", [name for name in dir(ml_dtypes) if name.startswith("float8_e") and name != "float8_e8m0fnu"]
+)
 def test_maxima_begin_with_a_value_of_the_type(dtype):
     """Not every type has an infinity to begin with."""
     x = np.array([[0.25, 2.0, 1.0], [1.0, 0.5, 4.0]]).astype(getattr(ml_dtypes, dtype))
     fn = parse(f"""
 @R.function
 def main(x: R.Tensor((2, 3), "{dtype}")):
-    return R.max(x, axis=1), R.min(x, axis=1), R.argmax(x, axis=1), R.nn.softmax(R.multiply(x, x), axis=1)
+    return R.max(x, axis=1), R.min(x, axis=1), R.argmax(x, axis=1), R.nn.softmax(x, axis=1)
 """)
     mod = unity.IRModule({"main": fn})
     wide = x.astype("float32")

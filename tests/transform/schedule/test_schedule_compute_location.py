@@ -5,7 +5,7 @@ import random
 import pytest
 from fuzz import TIMES
 from schedule_programs import ELEMENTWISE, MM_RELU, assert_same, module
-from schedule_text import match, program
+from schedule_text import alloc, buffers, match, nest, program
 
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import Schedule
@@ -236,10 +236,10 @@ def test_moving_by_quotients_and_remainders(factor, layout, move, inside):
 @pytest.mark.parametrize("n", ["5", "n"])
 def test_copies_of_what_is_stored_backwards(n, index):
     """The copy goes over all cells that were stored, or the step is refused."""
-    nest = f"for i, j in T.grid({n}, 4):\n    with T.block('B'):\n        vi, vj = T.axis.remap('SS', [i, j])\n"
+    loops = f"for i, j in T.grid({n}, 4):\n    with T.block('B'):\n        vi, vj = T.axis.remap('SS', [i, j])\n"
     mod = module(program(
         "a: T.handle, b: T.handle", "n = T.int64()", match("A", "a", "n, 4"), match("B", "b", f"{n} * 2, 4"),
-        f"{nest}        B[{index.format(n=n)}] = A[vi % n, vj] + T.float32(1)",
+        f"{loops}        B[{index.format(n=n)}] = A[vi % n, vj] + T.float32(1)",
     ))  # fmt: skip
     for step in (lambda s: s.cache_write("B", 0, "global"), lambda s: s.reindex("B", ("write", 0))):
         sch = Schedule(mod)
@@ -310,6 +310,19 @@ def test_inlining_after_inexact_splits_of_inexact_splits(inline: str, block: str
     getattr(sch, inline)(block)
     assert "alloc_buffer" not in sch.mod.script()
     assert_same(mod, sch.mod, seeds=1)
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_consumer_of_a_part_stays(split: bool) -> None:
+    """Its producer would write beyond what it stores to."""
+    sch = Schedule(module(program(
+        buffers(A="8", D="4"), alloc("B", "8"),
+        nest("B", "i", "8", "S", "B[vi] = A[vi] + T.float32(1)"), nest("D", "i", "4", "S", "D[vi] = B[vi]"),
+    )))  # fmt: skip
+    if split:
+        sch.split(sch.get_loops("D")[0], [None, 3])
+    with pytest.raises(ScheduleError, match="does not read each element"):
+        sch.reverse_compute_inline("D")
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])

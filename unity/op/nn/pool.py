@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.expr import Call, IntImm, Tuple
 from ...ir.op import Param
@@ -175,7 +174,7 @@ def _pool_ref(largest: bool, rank: int) -> Any:
         data = np.transpose(x, [layout.index(c) for c in _layout(rank)])
         data = data if largest else data.astype(np.float64)
         border, spans, count = pad_widths(padding, rank), data.shape[2:], np.ones((), int)
-        fill = build.lowest(DataType(data.dtype)).value if largest else 0
+        fill = (-np.inf if data.dtype.kind not in "iu" else np.iinfo(data.dtype).min) if largest else 0
         for a, at in reversed([*enumerate(window_indices(spans, pool_size, strides, dilation, border, ceil_mode))]):
             widths = [(0, 0)] * data.ndim
             widths[2 + a] = before, _ = -at.min(initial=0), max(0, at.max(initial=0) + 1 - spans[a])

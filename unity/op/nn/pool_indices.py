@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import INT64, DataType
+from ...ffi.dtype import INT64
 from ...ir import build
 from ...ir.expr import Call, ShapeExpr
 from ...ir.op import Param
@@ -128,7 +128,7 @@ def _window_argmax_ref(data: np.ndarray, windows: Sequence[Sequence[Sequence[int
     for out in np.ndindex(*shape[2:]):
         index: tuple[Any, ...] = (slice(None), slice(None), *out)
         if not all([len(w[o]) for w, o in zip(windows, out)]):
-            values[index], positions[index] = build.lowest(DataType(data.dtype)).value, -1
+            values[index], positions[index] = -np.inf if data.dtype.kind not in "iu" else np.iinfo(data.dtype).min, -1
             continue
         grid = np.meshgrid(*[w[o] for w, o in zip(windows, out)], indexing="ij")
         flat = np.ravel_multi_index([g.reshape(-1) for g in grid], span)

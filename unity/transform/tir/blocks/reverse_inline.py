@@ -6,8 +6,10 @@ The counterpart of ``compute_inline`` (`inline_blocks.py`), for producers that c
 
 from __future__ import annotations
 
+from ....arith import Analyzer
 from ....ir.analysis.regions import opaque_in
 from ....ir.buffer import Buffer
+from ....ir.build import is_int
 from ....ir.expr import Var
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
@@ -80,6 +82,11 @@ def _points(block: Block, load: BufferLoad, cell: tuple[Expr, ...]) -> dict[Var,
     if not {axis.var for axis in block.iter_vars} <= variables_in(load.indices):
         return None
     if covers(load.indices, load.buffer.shape, block):
+        ana, domains = Analyzer(), {axis.var: axis.domain for axis in block.iter_vars}
+        for index, dim in zip(load.indices, load.buffer.shape):
+            domain = domains.get(index) if type(index) is Var else None
+            if domain and not (is_int(domain.min, 0) and ana.can_prove_equal(domain.extent, dim)):
+                return None  # the producer computes more
         return {formal: given for formal, given in zip(load.indices, cell) if type(formal) is Var}
     inverse = inverse_of(block, load.indices, load.buffer.shape)
     return None if inverse is None else inverse.at(cell)
