@@ -425,10 +425,15 @@ def test_a_running_sum_is_no_buffer_of_one_iteration(loops: int) -> None:
                 D[vi, vk] = C[vi, vj]
 """
     )
-    for step in (lambda s, x: s.parallel(x), lambda s, x: s.bind(x, "blockIdx.x")):
+    drives, reads = "drives a reduction iterator", {1: "completes its reduction", 2: "the same cell"}
+    for step, reason in (
+        (lambda s, x: s.parallel(x), drives),
+        (lambda s, x: s.bind(x, "blockIdx.x"), drives),
+        (lambda s, x: s.bind(x, "threadIdx.x"), reads[loops]),
+    ):
         sch = Schedule(module(text))
         inner = sch.get_loops("C")[-loops:]
-        with pytest.raises(ScheduleError, match="drives a reduction iterator"):
+        with pytest.raises(ScheduleError, match=reason):
             step(sch, sch.fuse(*inner))
 
 

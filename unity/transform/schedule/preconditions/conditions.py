@@ -209,14 +209,15 @@ def require_blocks_only(at: Sref) -> None:
 _DECLARATIONS = (AllocBuffer, AllocConst, DeclBuffer)
 
 
-def require_complete_values(state: ScheduleState, blocks: Sequence[Sref]) -> None:
-    """Refuse E415 when one of the blocks reads the result of another inside a loop that still reduces into it."""
+def require_complete_values(state: ScheduleState, blocks: Sequence[Sref], over: Sref | None = None) -> None:
+    """Refuse E415 when one of the blocks reads the result of another inside a loop that still reduces into it; with ``over``,
+    inside that loop."""
     known = block_scope(state, blocks[0])
     inside = set(blocks)
     for block in blocks:
         for producer in known.producers(block):
             around = set(loops_of(producer)) if producer in inside else set()
-            for loop in [s for s in loops_of(block) if s in around]:
+            for loop in [s for s in loops_of(block) if s in around and over in (None, s)]:
                 if any([kind == "R" for kind, _ in iterators_driven(producer, loop)]):
                     refuse(
                         "E415", f"block {block.name} would read {producer.name} before loop {loop.name} completes its reduction",

@@ -19,6 +19,7 @@ from .conditions import (
     iterators_driven,
     require_affine,
     require_blocks_only,
+    require_complete_values,
     why_not_complete,
     why_not_update,
 )
@@ -55,6 +56,7 @@ def require_parallel(state: ScheduleState, loop: Sref, threads: str = "", privat
                 _require_block(state, loop, block, threads)
         except Refused:
             own += [buffer for buffer in written if buffer not in own]
+    require_complete_values(state, state.blocks_below(loop), loop)  # threads reduce together, without sums on the way
     fault = why_not_independent(state, loop)
     if fault is not None:
         refuse(
