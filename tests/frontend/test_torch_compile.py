@@ -85,6 +85,8 @@ def test_plain_arguments_are_not_converted(monkeypatch: pytest.MonkeyPatch) -> N
                 made[0].zero_()
                 same(run(x)[0], model(x)[0])
             asked.clear()
+        one = torch.tensor([1 + 2j]).conj().imag  # contiguous, and its sign is not in its memory
+        same(compiled(lambda x: x * 2 + 1)(one), torch.tensor([-3.0]))
 
 
 class Counter(torch.nn.Module):

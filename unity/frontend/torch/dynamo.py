@@ -152,7 +152,7 @@ def _is_token(node: Any) -> bool:
 def _as_real_input(torch: Any, value: Any) -> Tensor:
     """An input, a complex one as pairs of numbers."""
     real = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
-    return Tensor.from_torch(real.contiguous())
+    return Tensor.from_torch(real.contiguous().resolve_neg())
 
 
 @dataclass(slots=True, frozen=True)
