@@ -44,12 +44,12 @@ class For(Stmt):
         return _is(self.min, 0) and (self.step is None or _is(self.step, 1))
 
     def note(self, key: str, default: Any = None) -> Any:
-        """The value of an annotation, a number instead of a constant."""
+        """The value of the annotation ``key``, a number instead of a constant; ``default`` where there is none."""
         value = default if self.annotations is None else self.annotations.get(key, default)
         return value.value if type(value) is IntImm else value
 
     def without_notes(self, *keys: str) -> For:
-        """The loop without some annotations."""
+        """The loop without the annotations ``keys``."""
         kept = {key: value for key, value in (self.annotations or {}).items() if key not in keys}
         return replace(self, annotations=kept or None)
 

@@ -167,7 +167,7 @@ class CompiledModel(TorchModel):
         """Return the results of ``main`` for the arguments ``args`` of a call and further ones (``more``) of ``main``, without
         updating state or nesting results.
         """
-        return self._main(*self._leaves(args, {})[1], *more)
+        return self._main(*self._converted(self._leaves(args, {})[1]), *more)
 
     def script(self, **options: Any) -> str:
         """The imported module as script, the weights as names; options as in ``IRModule.script``, e.g. ``places=True``."""

@@ -198,11 +198,8 @@ class TorchModel(CompiledModule):
         wanted = () if out is None else self._given(out)
         found = self._as_they_lie([leaf for _, leaf in inputs]) if out is None else None
         if found is None:
-            compact = [self._input(leaf, position) for position, leaf in inputs] + [
-                self._compact(t) for t in self._state
-            ]
             given = {} if out is None else {"out": tuple([self._written(w) for w in wanted])}
-            found = self._main(*compact, **given)
+            found = self._main(*self._converted(inputs), **given)
         taken = None if self._apart else self._weights | addresses([*leaves, *self._state])
         if self._place != CPU.kind and not any([is_on_device(self._place, leaf) for leaf in leaves]):
             found = on_host(found)
@@ -255,6 +252,10 @@ class TorchModel(CompiledModule):
                 raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
                                     help="compile again for this value")  # fmt: skip
         return leaves, inputs
+
+    def _converted(self, inputs: list[tuple[int, Any]]) -> list[Any]:
+        """The arguments of ``main`` for inputs with their positions, and the state."""
+        return [*[self._input(leaf, position) for position, leaf in inputs], *[self._compact(t) for t in self._state]]
 
     def _given(self, out: Any) -> tuple[Any, ...]:
         """The ``out=`` of each result of ``main``. Raises VMError E982 where it has another structure than the results."""
