@@ -14,7 +14,8 @@ from unity.script import parse
 from unity.target.cpu.backend import CPU
 from unity.transform.default_schedule import Packing, schedule_default
 from unity.transform.default_schedule.apply import schedule_function
-from unity.transform.infra.backend import Machine
+from unity.transform.infra.backend import Machine, machine_in_use
+from unity.transform.tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL
 
 SMALL = Machine(16, 16)
 
@@ -247,3 +248,14 @@ def test_what_is_read_again_stays_near(m, n, k, order):
     found = schedule_function("main", parse(PRODUCT.format(m=m, n=n, k=k)), {1}, Machine(64, 32), CPU.rules)
     assert found is not None
     assert [loop.loop_var.name for loop in collect(found.func.body, For) if loop.kind == "parallel"] == [order]
+
+
+def test_panels_are_fetched_ahead_where_the_second_level_cache_holds_two():
+    """A panel of more than a megabyte: of processors whose cores have two, not of others."""
+    for processor, fetched in (("znver4", False), ("sapphirerapids", True), ("x86-64-v4", False)):
+        with unity.Target(f"llvm -mcpu={processor}"):
+            machine = machine_in_use()
+        found = schedule_function("main", parse(PRODUCT.format(m=64, n=512, k=4608)), {1}, machine, CPU.rules)
+        assert found is not None
+        loops = collect(found.func.body, For)
+        assert any([loop.note(SOFTWARE_PREFETCH_PANEL) is not None for loop in loops]) == fetched, processor

@@ -48,6 +48,9 @@ _INTRINSICS = {
 _SLOW = {"dot_16x2_bf16_avx512_local": "sse4a"}
 """Tensor intrinsic -> the feature without which it is slower than plain steps. Of pairs of bfloat16 a Zen 4 begins as many as of
 multiply-adds, an Emerald Rapids one in the time of four (1.7 and 6.8 thousand million a second)."""
+_TWO_MEGABYTES = "avx512fp16"
+"""The feature of processors whose cores have a second-level cache of 2 MiB: Intel's from Sapphire Rapids on. Others with
+AVX-512 have one or one and a quarter, and a Zen 5 one."""
 
 
 def machine_of(target: Target) -> Machine:
@@ -61,7 +64,8 @@ def _of_processor(processor: Processor) -> Machine:
         return Machine(processor.vector_bytes, 16)
     has = [name for feature, names in _INTRINSICS.items() if feature in processor.features for name in names]
     slow = [name for name in has if name in _SLOW and _SLOW[name] not in processor.features]
-    return Machine(64, 32, tuple(has), slow_intrinsics=tuple(slow))
+    cache = 2 << 20 if _TWO_MEGABYTES in processor.features else 1 << 20
+    return Machine(64, 32, tuple(has), slow_intrinsics=tuple(slow), second_level=cache)
 
 
 CPU = Backend(

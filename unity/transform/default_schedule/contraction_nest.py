@@ -29,8 +29,9 @@ UNROLLED = 16
 """Vectors of sums updated in one iteration: small tiles write several steps of the innermost reduction out, others one."""
 CACHED = 1 << 18
 """Bytes of weights that stay in a core's cache while it goes through the rows."""
-FETCHED = 3 << 18
-"""Most bytes of a panel of weights that is fetched while the panel before it is used: the second-level cache holds most of both."""
+FETCHED = 0.75
+"""Most of the second-level cache that a panel of weights takes which is fetched while the panel before it is used: it holds most of
+both."""
 MOST_ROWS, MOST_VECTORS = 16, 8
 """Rows and vectors of a tile, at most."""
 WRITTEN = (1, 2, 4, 8)
@@ -56,7 +57,7 @@ def tile_size(
 
 def tile_nest(
     sch: Schedule, block: BlockRV, after: BlockRV, contraction: Contraction, row: Any, rows: int, vectors: int, lanes: int,
-    dot: Dot | None,
+    dot: Dot | None, machine: Machine,
 ) -> LoopRV:  # fmt: skip
     """Tiles outside, the reduction inside them in chunks, the tile unrolled and in vectors (or in dot products of groups of the
     reduction); the consumer on each tile. The loop around each tile."""
@@ -104,7 +105,7 @@ def tile_nest(
     panels, at = 0, outer[-1]
     if is_large(contraction):
         panel = steps_of(contraction.reductions) * vectors * lanes * contraction.weights.buffer.dtype.itemsize
-        if at is not j0 and choose(contraction.block, "prefetch", (0, 1), panel <= FETCHED):
+        if at is not j0 and choose(contraction.block, "prefetch", (0, 1), panel <= FETCHED * machine.second_level):
             panels = outer.index(j0) + 1
         at = _parallelize(sch, outer, panels)
     sch.reverse_compute_at(after, at)

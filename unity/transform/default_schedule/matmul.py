@@ -195,7 +195,7 @@ def _schedule(
         assert row is not None
         place = schedule_tile_block(sch, block, consumer, contraction, row, unit, lanes, is_large(contraction))
     else:
-        place = tile_nest(sch, block, consumer, contraction, row, rows, vectors, lanes, unit)
+        place = tile_nest(sch, block, consumer, contraction, row, rows, vectors, lanes, unit, machine)
     if then is not None:
         transpose_tile(sch, sch.get_block(then), sch.get_block(padded.after), place, rows)
     for border in borders:

@@ -48,6 +48,7 @@ class Machine:
     """Facts about a machine that passes and rules need: bytes of a vector register, how many there are, its tensor intrinsics or
     families of them, and what is known of its blocks of threads where it has any. ``transposes_operands``: products read matrices
     whose rows are columns in memory as fast as others. ``slow_intrinsics``: those that are slower than plain steps in their place.
+    ``second_level``: bytes of a core's second-level cache.
     """
 
     vector_bytes: int = 16
@@ -56,6 +57,7 @@ class Machine:
     gpu: GpuMachine = GpuMachine()
     transposes_operands: bool = False
     slow_intrinsics: tuple[str, ...] = ()
+    second_level: int = 1 << 20
 
     def lanes(self, item_bytes: int) -> int:
         """Return the number of elements of ``item_bytes`` bytes in a vector."""
