@@ -38,8 +38,9 @@ class Atom:
     @property
     def divisor(self) -> int:
         """The positive constant by which a quotient or remainder divides, else 0."""
-        divides = self.b is not None and self.kind in ("floordiv", "floormod")
-        return max(0, constant_value(self.b) or 0) if divides else 0  # type: ignore[arg-type]
+        if self.b is None or self.kind not in ("floordiv", "floormod"):
+            return 0
+        return max(0, constant_value(self.b) or 0)
 
 
 def poly_key(p: Poly) -> PolyKey:
