@@ -64,8 +64,8 @@ def _of_processor(processor: Processor) -> Machine:
         return Machine(processor.vector_bytes, 16)
     has = [name for feature, names in _INTRINSICS.items() if feature in processor.features for name in names]
     slow = [name for name in has if name in _SLOW and _SLOW[name] not in processor.features]
-    cache = 2 << 20 if _TWO_MEGABYTES in processor.features else 1 << 20
-    return Machine(64, 32, tuple(has), slow_intrinsics=tuple(slow), second_level=cache)
+    second_level = 2 << 20 if _TWO_MEGABYTES in processor.features else 1 << 20
+    return Machine(64, 32, tuple(has), slow_intrinsics=tuple(slow), second_level=second_level)
 
 
 CPU = Backend(

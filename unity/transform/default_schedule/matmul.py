@@ -42,8 +42,8 @@ PACKED_ROWS = 16
 NEAR, NEAR_ROWS = 1 << 14, 128
 """Bytes of an operand of contiguous columns that the first cache keeps beside the rows, and rows up to which it is read as it
 is: the copy costs more than what lies unaligned."""
-FAR, FAR_ROWS = 1 << 20, 48
-"""The same of the second cache."""
+FAR, FAR_ROWS = 0.5, 48
+"""The same of the second cache, as a share of it."""
 
 
 def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
@@ -172,7 +172,7 @@ def _schedule(
         rows, vectors = tile_size(contraction, height, -(-width // lanes), lanes, machine, whole)
     weights = is_parameter(fn, contraction.weights.buffer)
     constant = weights is not None and weights in constants
-    near = unit is None and _is_near(contraction)
+    near = unit is None and _is_near(contraction, machine)
     many = steps_of(contraction.rows, UNKNOWN) >= PACKED_ROWS and not near
     worth = constant or many or decided_intrinsic(contraction.block) is not None
     packs = choose(contraction.block, "pack", (0, 1), worth)
@@ -209,7 +209,7 @@ def _schedule(
     return Scheduled(mark_scheduled(program_of(sch)), f"tile of {rows} x {vectors * lanes}, {said}", packed)
 
 
-def _is_near(contraction: Contraction) -> bool:
+def _is_near(contraction: Contraction, machine: Machine) -> bool:
     """True if a batch of the weights stays in a cache while few rows read its lines, which are contiguous."""
     weights = contraction.weights
     inner = [contraction.columns, *contraction.reductions]
@@ -217,9 +217,8 @@ def _is_near(contraction: Contraction) -> bool:
         return False
     is_contiguous = slope(weights.indices[-1], contraction.columns.var) == 1
     size, rows = steps_of(inner) * weights.buffer.dtype.itemsize, steps_of(contraction.rows)
-    return is_contiguous and any(
-        [size <= most and rows <= lines for most, lines in ((NEAR, NEAR_ROWS), (FAR, FAR_ROWS))]
-    )
+    limits = (NEAR, NEAR_ROWS), (FAR * machine.second_level, FAR_ROWS)
+    return is_contiguous and any([size <= most and rows <= lines for most, lines in limits])
 
 
 def _before(sch: Schedule, block: BlockRV) -> list[BlockRV]:

@@ -128,10 +128,9 @@ def private_buffers(state: ScheduleState, loop: Sref, threads: str = "") -> set[
         users = [b for b in scope.blocks if buffer in scope.writes[b] or buffer in scope.reads[b]]
         if not users or buffer in scope.reads[users[0]] or not all([b in blocks for b in users]):
             continue
-        if all(
-            [kind != "R" for kind, _ in iterators_driven(users[0], loop)]
-        ):  # else it goes on from the iteration before
-            found.add(buffer)
+        if "R" in [kind for kind, _ in iterators_driven(users[0], loop)]:
+            continue  # a sum that goes on from the iteration before
+        found.add(buffer)
     elsewhere = used_outside(state, loop, root) if found else set()
     return {buffer for buffer in found if buffer.data not in elsewhere}
 
