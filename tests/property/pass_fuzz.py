@@ -48,8 +48,8 @@ SETTLES = (
     "decompose_ops_for_inference", "decompose_ops_for_training", "fold_batch_norm_to_conv2d{only_constants=False}",
     "remove_redundant_reshape", "rewrite_reshape", "dataflow_use_inplace_calls", "remove_purity_checking", "normalize_global_var",
     "keep_unit_axes", "fuse_attention", "check_shapes", "compact_constants", "merge_families", "share_blocks", "auto_inline",
-    "simplify_blocks", "attach_global_symbol", "eliminate_common_subexpr{call_only=True}", "alter_op_impl", "update_param_type",
-    "merge_composite_functions", "run_codegen", "optimize_layout_transform", "split_layout_rewrite_preproc", "shift_signed_data", "simplify", "remove_no_op", "rewrite_unsafe_select",
+    "simplify_blocks", "attach_global_symbol", "eliminate_common_subexpr{call_only=True}", "update_param_type",
+    "merge_composite_functions", "run_codegen", "shift_signed_data", "simplify", "remove_no_op", "rewrite_unsafe_select",
     "legalize_narrow_float", "canonicalize_loop", "schedule_default", "winograd", "lower_init_block", "chunk_parallel", "assert_last",
     "attend_in_place",
 )  # fmt: skip
@@ -57,8 +57,7 @@ SETTLES = (
 FUSION = "legalize_ops,canonicalize,dead_code,convert_to_dataflow{min_size=1},annotate_tir_op_pattern,fuse_ops,fuse_tir"
 OTHERS = (
     "convert_to_dataflow,annotate_tir_op_pattern,fuse_ops", "fuse_ops{max_depth=2}", "fuse_ops{max_args=3}", "fuse_ops{fuse_opt_level=1}",
-    "convert_layout{always=True,only_constants=False,lanes=1}", "adjust_matmul_order", "expand_matmul_of_sum",
-    "reorder_take_after_matmul", "reorder_permute_dims_after_concat", "gradient", "to_mixed_precision",
+    "convert_layout{always=True,only_constants=False,lanes=1}", "adjust_matmul_order", "gradient", "to_mixed_precision",
     "to_mixed_precision{dtype='bfloat16',wide_results=True}", "lift_transform_params", "quantize_weights",
     "unroll_loop{max_copies=4}", "hoist_if_then_else", "loop_partition", "vectorize_loop", "storage_rewrite", "coalesce_loops",
     "order_loops", "tile_reductions", "vectorize_reductions", "share_loops", "split_periods", "plan_buffer_allocation",

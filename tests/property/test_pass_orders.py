@@ -32,8 +32,7 @@ PASSES = (
     "combine_parallel_matmul{only_weights=False}", "decompose_ops_for_inference", "decompose_ops_for_training",
     "fold_batch_norm_to_conv2d{only_constants=False}", "convert_layout{always=True,only_constants=False,lanes=1}",
     "remove_redundant_reshape", "rewrite_reshape", "dataflow_use_inplace_calls", "remove_purity_checking", "normalize_global_var",
-    "keep_unit_axes", "fuse_attention", "check_shapes", "adjust_matmul_order", "expand_matmul_of_sum",
-    "reorder_take_after_matmul", "reorder_permute_dims_after_concat",
+    "keep_unit_axes", "fuse_attention", "check_shapes", "adjust_matmul_order",
 )  # fmt: skip
 LAST = ("", "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps", "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps,"
         "canonicalize,plan_memory,lower_alloc_tensor,kill_after_last_use")  # fmt: skip

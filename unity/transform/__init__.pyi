@@ -30,11 +30,6 @@ from .relax.algebra.eliminate_common_subexpr import eliminate_common_subexpr as 
 from .relax.algebra.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d as fold_batch_norm_to_conv2d
 from .relax.algebra.fold_constant import fold_constant as fold_constant
 from .relax.algebra.fuse_transpose_matmul import fuse_transpose_matmul as fuse_transpose_matmul
-from .relax.algebra.matmul_algebra import (
-    expand_matmul_of_sum as expand_matmul_of_sum,
-    reorder_permute_dims_after_concat as reorder_permute_dims_after_concat,
-    reorder_take_after_matmul as reorder_take_after_matmul,
-)
 from .relax.algebra.remove_redundant_reshape import remove_redundant_reshape as remove_redundant_reshape
 from .relax.fusion.fuse_ops import fuse_ops as fuse_ops
 from .relax.fusion.fuse_ops_by_pattern import (
@@ -62,11 +57,8 @@ from .relax.interprocedural.normalize_global_var import (
     normalize_global_var as normalize_global_var,
 )
 from .relax.interprocedural.remove_purity_checking import remove_purity_checking as remove_purity_checking
-from .relax.layout.alter_op_impl import alter_op_impl as alter_op_impl
 from .relax.layout.convert_layout import convert_layout as convert_layout
 from .relax.layout.image_lines import image_lines as image_lines
-from .relax.layout.optimize_layout_transform import optimize_layout_transform as optimize_layout_transform
-from .relax.layout.split_layout_rewrite_preproc import split_layout_rewrite_preproc as split_layout_rewrite_preproc
 from .relax.layout.winograd import winograd as winograd
 from .relax.lowering.legalize_ops import legalize_ops as legalize_ops
 from .relax.memory.dataflow_use_inplace_calls import dataflow_use_inplace_calls as dataflow_use_inplace_calls
@@ -87,8 +79,6 @@ from .relax.params.bind_params import (
     bundle_model_params as bundle_model_params,
     update_param_type as update_param_type,
 )
-from .relax.params.lazy_params import lazy_get_input as lazy_get_input, lazy_set_output as lazy_set_output
-from .relax.params.lazy_transform_params import lazy_transform_params as lazy_transform_params
 from .relax.params.lift_transform_params import lift_transform_params as lift_transform_params
 from .relax.pipeline import DEFAULT_PIPELINE as DEFAULT_PIPELINE
 from .relax.precision.quantize_weights import quantize_weights as quantize_weights
