@@ -5,9 +5,9 @@ the figures of the search itself.
 whose names have a text. Programs are graph functions of one operator; where it becomes several tensor programs their times are
 added.
 
-Aims: geometric mean 1.3, none below 1.0, ten of 1.5; 6 trials a second of programs of at most ``SMALL`` seconds; the search takes
-at most 15 % of the time of builds and runs besides; the best of the model's first 16 candidates 0.9 of the best of 256 random ones.
-With 64 trials it takes a quarter of an hour on two quiet cores.
+Aims: geometric mean 1.3, none below 1.0, ten of 1.5; 6 trials a second of programs of at most ``SMALL`` seconds; time at which
+nothing is built and nothing runs, 15 % of the other; the best of the model's first 16 candidates 0.9 of the best of 256 random
+ones. With 64 trials it takes a quarter of an hour on two quiet cores.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import unity
 from unity import meta_schedule as ms
+from unity.meta_schedule.builder import ENVIRONMENT
 from unity.meta_schedule.extracted_task import extracted
 from unity.meta_schedule.relax_integration import extracted_tasks_to_tune_contexts
 from unity.meta_schedule.tune import tuned
+from unity.meta_schedule.workers.pool import LocalWorkers
 from unity.script import parse
 
 F32 = "float32"
@@ -94,8 +98,8 @@ def module(text: str, shapes: dict[str, tuple[int, ...]]) -> unity.IRModule:
 
 @dataclass(slots=True)
 class Found:
-    """A program tuned: seconds of the default and the winner, its trials, failures and remarks, seconds of all, of builds and
-    runs, and of this process on a processor."""
+    """A program tuned: seconds of the default and the winner, its trials, failures and remarks, seconds of all, those at which
+    something was built or run, and those of this process on a processor."""
 
     name: str
     default: float
@@ -120,21 +124,46 @@ class Found:
         return f"{self.name:44} {times}  {speed}, {own} {self.remark}"
 
 
+Spans = list[tuple[float, float]]
+"""Beginnings and ends of what workers did."""
+
+
+class Watched(LocalWorkers):
+    """Workers, and when they had something to do."""
+
+    def __init__(self, count: int | None, seconds: float, spans: Spans) -> None:
+        super().__init__(count, seconds, environment=ENVIRONMENT)
+        self.spans = spans
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call a function in a worker."""
+        future, start = super().submit(fn, *args, **kwargs), time.perf_counter()
+        future.add_done_callback(lambda _: self.spans.append((start, time.perf_counter())))
+        return future
+
+
+def covered(spans: Spans) -> float:
+    """Seconds at which at least one span goes on."""
+    found, end = 0.0, 0.0
+    for first, last in sorted(spans):
+        found, end = found + max(0.0, last - max(first, end)), max(end, last)
+    return found
+
+
 def measured(
-    name: str, trials: int, strategy: str, builder: ms.builder.LocalBuilder, runner: ms.runner.LocalRunner
+    name: str, trials: int, strategy: str, builder: ms.builder.LocalBuilder, runner: ms.runner.LocalRunner, spans: Spans
 ) -> Found:
     """A program tuned: the times of its tasks added."""
-    start, own, before = time.perf_counter(), time.process_time(), builder.seconds + runner.seconds
+    spans.clear()
+    start, own = time.perf_counter(), time.process_time()
     found = extracted(module(*PROGRAMS[name]))
     tasks, weights = extracted_tasks_to_tune_contexts(found.tasks, strategy=strategy, seed=0)
     _, rows = tuned(tasks, weights, None, trials, database="memory", builder=builder, runner=runner)
     default, best = [sum([row.weight * getattr(row, part) for row in rows]) for part in ("default", "best")]
     remark = ", ".join(filter(None, [*[row.remark for row in rows], *found.others.values()]))
     tried, failed = [sum([getattr(row, part) for row in rows]) for part in ("trials", "failures")]
-    outside = builder.seconds + runner.seconds - before
-    return Found(
-        name, default, best, tried, failed, remark, time.perf_counter() - start, outside, time.process_time() - own
-    )
+    spent, own = time.perf_counter() - start, time.process_time() - own
+    return Found(name, default, best, tried, failed, remark, spent, covered(spans), own)
 
 
 class State:
@@ -167,12 +196,15 @@ def main() -> None:
     )
     options = parser.parse_args()
     unity.set_num_threads(options.threads)
-    builder, runner, state = ms.builder.LocalBuilder(), ms.runner.LocalRunner(), State(options.state)
+    spans: Spans = []
+    builder = ms.builder.LocalBuilder(executor=Watched(None, 30.0, spans))
+    runner = ms.runner.LocalRunner(executor=Watched(1, 10.0, spans))
+    state = State(options.state)
     names = [n for n in PROGRAMS if not options.only or any([text in n for text in options.only])]
 
     def tune(name: str, trials: int, strategy: str = "evolutionary") -> Found:
         key = f"{name}, {trials} {strategy}, {options.threads} threads"
-        return state.get(key, lambda: measured(name, trials, strategy, builder, runner))
+        return state.get(key, lambda: measured(name, trials, strategy, builder, runner, spans))
 
     found = [tune(name, options.trials) for name in names]
     gains = [one.gain for one in found]

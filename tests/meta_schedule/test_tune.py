@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -49,6 +50,8 @@ class Model:
 
 class Clock(ms.Runner):
     """A runner that measures nothing: the default takes a second, others what the test says of their number."""
+
+    threads: int | None = None
 
     def __init__(self, seconds: Any) -> None:
         self.seconds, self.count = seconds, 0
@@ -171,6 +174,32 @@ def test_an_interrupt_keeps_what_was_measured(capsys: Any) -> None:
     said = capsys.readouterr().err
     assert "interrupted" in said and "2.00" in said
     assert database.get_all_tuning_records()[-1].verdict == "kept"
+
+
+@pytest.mark.parametrize("processors", [1, 2])
+def test_a_round_is_built_beside_another_where_there_is_a_processor(processors: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr("unity.meta_schedule.tuning_loop.processors", lambda: processors)
+    seen: list[str] = []
+    built = threading.Event()
+
+    class Builds(Paper):
+        def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
+            seen.append("build")
+            if seen.count("build") == 3:  # the default, a round, the next
+                built.set()
+            return super().build(build_inputs)
+
+    def seconds(count: int) -> float:
+        seen.append("run")
+        assert count > 1 or processors == 1 or built.wait(60), "nothing is built while a round runs"
+        return 0.5
+
+    runner = Clock(seconds)
+    runner.threads = 1
+    database = tune(product(), 8, builder=Builds(), runner=runner)
+    assert len([r for r in database.get_all_tuning_records() if r.verdict == "trial"]) == 8
+    if processors == 1:
+        assert seen[:7] == ["build", "build", "run", "run", "run", "build", "run"]
 
 
 def test_trials_are_resumed(tmp_path: Path, capsys: Any) -> None:
@@ -324,6 +353,7 @@ def test_the_gradient_goes_where_most_is_gained() -> None:
     class Task:
         def __init__(self, weight: float, history: list[float], ended: bool = False) -> None:
             self.task_weight, self.history, self.is_terminated = weight, history, ended
+            self.rounds = len(history)
 
     scheduler: Any = ms.task_scheduler.GradientBased(seed=0)
     scheduler.tasks = [Task(1, [1.0]), Task(1, [])]

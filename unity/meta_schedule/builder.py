@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, TimeoutError as FutureTimeout
@@ -77,15 +76,9 @@ class LocalBuilder(Builder):
         self.executor: Executor = executor or LocalWorkers(max_workers, timeout_sec, environment=ENVIRONMENT)
         self._folder = tempfile.TemporaryDirectory(prefix="unity-tune-")
         self._count = 0
-        self.seconds = 0.0
-        """Time that building took."""
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
-        start = time.perf_counter()
-        futures = [self._submit(one) for one in build_inputs]
-        found = [self._result(future) for future in futures]
-        self.seconds += time.perf_counter() - start
-        return found
+        return [self._result(future) for future in [self._submit(one) for one in build_inputs]]
 
     def _submit(self, one: BuilderInput) -> Future[bytes] | str:
         program = next(iter(one_program(one.mod).prim_funcs().values()))

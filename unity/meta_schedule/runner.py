@@ -117,8 +117,6 @@ class LocalRunner(Runner):
         self.cooldown_sec = cooldown_sec
         self.threads = threads
         self.executor: Executor = executor or LocalWorkers(1, timeout_sec, environment=ENVIRONMENT)
-        self.seconds = 0.0
-        """Time that running took."""
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
         return [RunnerFuture(future.done, partial(self._result, future)) for future in map(self._submit, runner_inputs)]
@@ -136,10 +134,8 @@ class LocalRunner(Runner):
         return self.executor.submit(run_program, default, candidate, info, turns, threads, other, kind)
 
     def _result(self, future: Future[Run]) -> RunnerResult:
-        start = time.perf_counter()
         found = wait_for(future, self.timeout_sec)
         time.sleep(self.cooldown_sec)
-        self.seconds += time.perf_counter() - start
         if isinstance(found, str):
             return RunnerResult(None, found)
         reference, secs, error = found

@@ -36,7 +36,7 @@ class GradientBased(TaskScheduler, names=("gradient",)):
     def next_task_id(self) -> int:
         """The task that promises most; each has one round first."""
         open_tasks = [task_id for task_id, task in enumerate(self.tasks) if not task.is_terminated]
-        fresh = [task_id for task_id in open_tasks if not self.tasks[task_id].history]
+        fresh = [task_id for task_id in open_tasks if not self.tasks[task_id].rounds]
         if fresh or not open_tasks:
             return fresh[0] if fresh else -1
         promised = {task_id: self._expected_gain(self.tasks[task_id]) for task_id in open_tasks}

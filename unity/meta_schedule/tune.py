@@ -80,7 +80,7 @@ def tuned(
     max_trials_global: int = 64,
     max_trials_per_task: int | None = None,
     *,
-    num_trials_per_iter: int = 16,
+    num_trials_per_iter: int = 8,
     builder: Builder | str = "local",
     runner: Runner | str = "local",
     database: Database | str = "sqlite",
@@ -122,7 +122,7 @@ def tune_tasks(
     """Tune tasks and return the database of what was measured; the table of tasks goes to standard error.
 
     ``max_trials_global``: candidates of all tasks together; ``max_trials_per_task``: of one. ``num_trials_per_iter``: of one round
-    (16). ``database``: a ``Database``, or "sqlite" (a file in ``work_dir``; without a folder in memory), "json" (TVM's files),
+    (8). ``database``: a ``Database``, or "sqlite" (a file in ``work_dir``; without a folder in memory), "json" (TVM's files),
     "memory". ``task_scheduler``: "gradient" or "round-robin". ``seed`` starts every random choice (None and -1: from the
     system). ``num_tuning_cores``: processes that build. ``resume``: trials that the database has count. ``cost_model``: "linear",
     "trees" (LightGBM; also "xgb"), "random", or a model, which all tasks teach. ``builder``, ``runner``, ``measure_callbacks``:

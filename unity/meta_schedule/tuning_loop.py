@@ -1,7 +1,8 @@
 """``TaskScheduler``: the loop of a tuning: rounds of candidates, built, run beside the default, written down; then the verdicts.
 
-Which task gets the next round is the only question its kinds differ in (`task_scheduler.py`). Invariant: what a build will take was
-measured against the default in turns at the end and was faster; an interrupt ends the rounds, not the verdicts.
+The next round is chosen and built while one runs, where the machine has a processor besides those that run. Which task gets it is
+the only question its kinds differ in (`task_scheduler.py`). Invariant: what a build will take was measured against the default in
+turns at the end and was faster; an interrupt ends the rounds, not the verdicts.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 
+from ..ffi.native.pool import num_threads, processors
 from ..support.errors import ScheduleError, UnityError
 from ..support.gc_pause import young_collection
 from ..transform.infra.backend import backend_of
@@ -28,8 +32,6 @@ from .runner import Runner, RunnerInput, RunnerResult
 from .search.replay import ReplayTrace
 from .space.sketch import default_candidate
 
-AHEAD = 8
-"""Candidates that are built before the first of them runs: a tuning that is killed builds them again."""
 FINALISTS = 3
 """Candidates of a task that run against the default at the end."""
 ROUNDS = 4
@@ -40,7 +42,8 @@ MIN_GAIN = 1.02
 
 @dataclass(slots=True, eq=False)
 class TaskRecord:
-    """A task while it is tuned. ``history``: the best seconds after each round; ``finalists``: the best candidates."""
+    """A task while it is tuned. ``history``: the best seconds after each round; ``finalists``: the best candidates; ``rounds`` and
+    ``chosen``: rounds that have begun, and their candidates."""
 
     ctx: TuneContext
     task_weight: float
@@ -52,6 +55,8 @@ class TaskRecord:
     default_path: str | None = None
     best_written: float = math.inf
     trials: int = 0
+    rounds: int = 0
+    chosen: int = 0
     failures: int = 0
     is_terminated: bool = False
     problem: str = ""
@@ -83,6 +88,16 @@ class TaskRecord:
         self.finalists = sorted([*self.finalists, *found], key=lambda pair: pair[0])[:FINALISTS]
 
 
+@dataclass(slots=True, eq=False)
+class _Round:
+    """Candidates of a task, what was built of them, and the results of those that ran."""
+
+    task_id: int
+    candidates: list[MeasureCandidate]
+    built: list[BuilderResult]
+    results: list[RunnerResult] = field(default_factory=list)
+
+
 class TaskScheduler(Part):
     """Gives tasks rounds of trials until the trials are used up."""
 
@@ -91,6 +106,7 @@ class TaskScheduler(Part):
     def __init__(self) -> None:
         self.tasks: list[TaskRecord] = []
         self.cost_model: CostModel | None = None
+        self.is_interrupted = False
 
     @abstractmethod
     def next_task_id(self) -> int:
@@ -107,7 +123,7 @@ class TaskScheduler(Part):
         runs.
         """
         self.builder, self.runner, self.callbacks = builder, runner, list(measure_callbacks)
-        self.database, self.cost_model = database, cost_model
+        self.database, self.cost_model, self.is_interrupted = database, cost_model, False
         most = max_trials_global if max_trials_per_task is None else min(max_trials_per_task, max_trials_global)
         self.tasks = [self._record(ctx, weight, most, resume) for ctx, weight in zip(tasks, task_weights, strict=True)]
         left = max_trials_global - sum([task.trials for task in self.tasks])
@@ -116,12 +132,7 @@ class TaskScheduler(Part):
                 for task in self.tasks:
                     self._begin(task, num_trials_per_iter)
                     progress.show()
-                while left > 0:
-                    task_id = self.next_task_id()
-                    if task_id < 0:
-                        break
-                    left -= self._round(task_id, min(left, self.tasks[task_id].max_trials - self.tasks[task_id].trials))
-                    progress.show()
+                self._go_on(left, progress)
             except KeyboardInterrupt:
                 progress.say("interrupted: the best so far are measured against the default; once more ends at once")
             rows = [self._finish(task) for task in self.tasks]
@@ -138,7 +149,7 @@ class TaskScheduler(Part):
             features = machine_features(ctx.target)
             known = [r for r in self.database.records_of(workload.shash) if r.features == features]
             task.known = [record for record in known if record.verdict not in (KEPT, DEFAULT)]
-            task.trials = len(task.known)
+            task.trials = task.chosen = len(task.known)
             whole = sorted([r for r in known if r.is_valid() and r.scheduled], key=lambda record: record.seconds)
             for record in whole[:FINALISTS]:
                 try:
@@ -178,31 +189,73 @@ class TaskScheduler(Part):
             if self.cost_model is not None and ran:
                 self.cost_model.update(task.ctx, [candidate for candidate, _ in ran], [result for _, result in ran])
 
-    def _round(self, task_id: int, most: int) -> int:
-        """One round of a task; returns how many candidates it had."""
+    def _go_on(self, left: int, progress: TuneProgress) -> None:
+        """Rounds of ``left`` candidates in all. The next is made beside one that runs, from what those before that one taught."""
+        beside = processors() > (getattr(self.runner, "threads", None) or num_threads())
+        ran: _Round | None = None
+        with ThreadPoolExecutor(1, "unity-search") as thread:
+            try:
+                made = self._next(thread, left)
+                while made is not None:
+                    found = made.result()
+                    left -= len(found.candidates)
+                    if beside:
+                        self._learn(ran)
+                        made, ran = self._next(thread, left), found
+                        self._run(found, progress)
+                    else:
+                        self._run(found, progress)
+                        self._learn(found)
+                        made = self._next(thread, left)
+                self._learn(ran)
+            except KeyboardInterrupt:
+                self.is_interrupted = True
+                raise
+
+    def _next(self, thread: ThreadPoolExecutor, left: int) -> Future[_Round] | None:
+        """The next round, while a thread makes it; None where there is none."""
+        task_id = self.next_task_id() if left > 0 else -1
+        if task_id < 0:
+            return None
+        task = self.tasks[task_id]
+        task.rounds += 1
+        return thread.submit(copy_context().run, self._made, task_id, min(left, task.max_trials - task.chosen))
+
+    def _made(self, task_id: int, most: int) -> _Round:
+        """A round, chosen and built; without candidates where the task has no more."""
         task = self.tasks[task_id]
         strategy = task.ctx.strategy
         with young_collection(), Profiler.timeit("search"):
-            candidates = strategy.generate_measure_candidates() if most > 0 else None
-        if not candidates:
+            found = strategy.generate_measure_candidates() if most > 0 else None
+        if not found:
             strategy.post_tuning()
             task.is_terminated = True
-            return 0
-        candidates = candidates[:most]
-        built: list[BuilderResult] = []
-        results: list[RunnerResult] = []
-        for first in range(0, len(candidates), AHEAD):
-            ahead = candidates[first : first + AHEAD]
-            built += self._build(task, ahead)
-            for candidate, artifact, result in zip(ahead, built[first:], self._times(task, ahead, built[first:])):
-                task.add_results([candidate], [result])
-                self._notify(True, task_id, [candidate], [artifact], [result])
-                results.append(result)
-        task.history.append(task.best_secs)
-        self._notify(False, task_id, candidates, built, results)
-        with Profiler.timeit("callbacks"):
-            strategy.notify_runner_results(candidates, results)
-        return len(candidates)
+        candidates = (found or [])[: 0 if self.is_interrupted else most]
+        task.chosen += len(candidates)
+        with ThreadPoolExecutor(1, "unity-build") as thread:
+            built = thread.submit(copy_context().run, self._build, task, candidates)
+            if candidates:
+                with young_collection(), Profiler.timeit("search"):
+                    strategy.look_ahead()
+            return _Round(task_id, candidates, built.result())
+
+    def _run(self, one: _Round, progress: TuneProgress) -> None:
+        """Run a round; each candidate is written down as soon as it was measured."""
+        task = self.tasks[one.task_id]
+        for candidate, artifact, result in zip(one.candidates, one.built, self._times(task, one.candidates, one.built)):
+            task.add_results([candidate], [result])
+            self._notify(True, one.task_id, [candidate], [artifact], [result])
+            one.results.append(result)
+            progress.show()
+
+    def _learn(self, one: _Round | None) -> None:
+        """Let callbacks and the strategy hear of a round that ran."""
+        if one is not None and one.candidates:
+            task = self.tasks[one.task_id]
+            task.history.append(task.best_secs)
+            self._notify(False, one.task_id, one.candidates, one.built, one.results)
+            with Profiler.timeit("callbacks"):
+                task.ctx.strategy.notify_runner_results(one.candidates, one.results)
 
     @Profiler.timeit("callbacks")
     def _notify(

@@ -10,7 +10,6 @@ nor one that somebody watches, nor code of a target without a `cache_key`.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from ..ffi.abi import KernelSignature
 from ..ffi.cache.cache_key import Key, package_state
 from ..ffi.cache.object_cache import object_cache
+from ..ffi.native.pool import processors
 from ..ffi.targets.target import Target
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
@@ -201,8 +201,3 @@ def _generated(
 def _suffix(key: str) -> str:
     """Makes symbols of different programs different, whatever build they come from."""
     return f".{key[:16]}"
-
-
-def processors() -> int:
-    """Processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -49,11 +49,15 @@ def processor_limit() -> int:
         return 0
 
 
-def default_threads() -> int:
-    """Threads of a parallel loop: ``UNITY_NUM_THREADS``, else one per core this process may use: those of its affinity, at most
-    as many as its container grants."""
+def processors() -> int:
+    """Processors this process may use: those of its affinity, at most as many as its container grants."""
     cores = len(os.sched_getaffinity(0))
-    return int_option("UNITY_NUM_THREADS") or min(cores, processor_limit() or cores, MAX_WORKERS + 1)
+    return min(cores, processor_limit() or cores)
+
+
+def default_threads() -> int:
+    """Threads of a parallel loop: ``UNITY_NUM_THREADS``, else one per processor."""
+    return int_option("UNITY_NUM_THREADS") or min(processors(), MAX_WORKERS + 1)
 
 
 class _Pool:

@@ -1,7 +1,7 @@
 """``Profiler``: where the time of a search goes, by name.
 
 The loop of a search notes its parts ("begin", "search", "build", "run", "callbacks", "verdicts") with ``Profiler.timeit``. A part
-inside a part counts in both.
+inside a part, or beside one, counts as well.
 """
 
 from __future__ import annotations

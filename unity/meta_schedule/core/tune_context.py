@@ -108,6 +108,9 @@ class SearchStrategy(Part):
     def notify_runner_results(self, candidates: Sequence[MeasureCandidate], results: Sequence[Measured]) -> None:
         """Hear of a round."""
 
+    def look_ahead(self) -> None:
+        """Draw what the next round is chosen from; it is called while a round is built, and need not do anything."""
+
     def post_tuning(self) -> None:
         """End."""
 

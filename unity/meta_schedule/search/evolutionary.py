@@ -20,11 +20,11 @@ from .mutator import Mutator, default_mutators
 from .replay import PATIENCE, ReplayTrace
 
 DRAWS = 3
-"""Draws for each trial, where there are few trials: a draw takes a tenth of the time of a trial."""
+"""Draws for each trial until the population is there: a draw takes a tenth of the time of a trial."""
 
 
 class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
-    """Rounds of the best of ``population_size`` draws by the cost model, of three for each trial where there are few.
+    """Rounds of the best of ``population_size`` draws by the cost model; at first of three for each trial.
 
     ``init_measured_ratio``: how many of the best that ran are mutated, as a share of the population. ``init_min_unmeasured``:
     random draws before the first round, at least. ``genetic_num_iters``: generations of a round; those after the first mutate what
@@ -62,14 +62,13 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
         super().pre_tuning(max_trials, num_trials_per_iter, design_spaces, database, cost_model)
         self.own_model = cost_model is None
         self.cost_model: CostModel = cost_model if cost_model is not None else LinearModel()
-        self.population = min(self.population_size, DRAWS * max_trials)
         self.ran: list[tuple[float, Trace]] = []
         self.pool: list[MeasureCandidate] = []
 
     def _others(self, count: int) -> list[MeasureCandidate]:
         """Those of the draws that the model ranks highest, some at random. The rest stays for the next round."""
-        wanted = max(count, self.population, 0 if self.ran else self.init_min_unmeasured)
-        self.pool += self._sample_new(wanted - len(self.pool))
+        wanted = max(count, 0 if self.ran else self.init_min_unmeasured)
+        self._draw_up_to(max(wanted, min(self.population_size, DRAWS * count)))
         order = self._ranked()
         for _ in range(self.genetic_num_iters - 1):
             best = [candidate.sch.trace for candidate in order[: self._parents()]]
@@ -80,6 +79,14 @@ class EvolutionarySearch(ReplayTrace, names=("evolutionary",)):
         chosen += self.sampler.rng.sample(order[count - chance :], chance)
         self.pool = [candidate for candidate in order if candidate not in chosen]
         return chosen
+
+    def look_ahead(self) -> None:
+        """Fill the population."""
+        if self.left > 0:
+            self._draw_up_to(min(self.population_size, len(self.pool) + DRAWS * self.round))
+
+    def _draw_up_to(self, wanted: int) -> None:
+        self.pool += self._sample_new(wanted - len(self.pool))
 
     def _ranked(self) -> list[MeasureCandidate]:
         """The pool, what the model ranks highest first."""
