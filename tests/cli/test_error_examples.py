@@ -205,6 +205,7 @@ EXAMPLES: dict[str, tuple[str, str | None]] = {
     "E745": ("import unity.relax as relax\nmod = graph('R.nn.conv2d(x, w)', 'x: R.Tensor((1, 4, 8, 8), \"float32\"), w: R.Tensor((4, 4, 3, 3), \"float32\")')\n$", 'relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]})(mod)'),
     "E748": ("module(it + '\\nreturn x', 'x: R.Tensor((\"n\",), \"float32\")')", 'R.func_attr({"tir_var_upper_bound": {"n": 1024}})'),
     "E749": ("mod = module(it + '\\ny = R.exp(x)\\nreturn y', 'x: R.Tensor((\"n\",), \"float32\")')\nrun(mod, np.ones(9, 'float32'))", 'R.func_attr({"tir_var_upper_bound": {"n": 9}})'),
+    "E750": ("from unity.transform import lazy_transform_params\nmod = unity.IRModule({'main_transform_params': graph('R.exp(x)')['main']})\n$", 'lazy_transform_params.with_options(extra_get_item_params=(1, 2))(mod)'),
     "E980": ("model, x = graph('R.exp(x)'), np.ones(2, 'float32')\n$", None),
     "E981": ("mod = graph('R.exp(x)')\n$", 'unity.compile(mod, choose="analytic")'),
     "E982": ("vm = unity.VirtualMachine(unity.compile(graph('R.exp(x)')))\nx, y = np.ones((2, 2), 'float32')\n$", 'vm["main"](x, out=y)'),
@@ -257,7 +258,7 @@ def test_corrected_examples_run(code: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 NOT_RUN = {
     **dict.fromkeys(["E010", "E012", "E016", "E655", "E660", "E662", "E663", "E664", "E732", "E733", "E962", "E987"], "torch's models"),
-    **dict.fromkeys(["E331", "E348", "E376", "E383", "E448", "E450", "E535", "E555", "E740", "E741"], "the example says it in words"),
+    **dict.fromkeys(["E331", "E348", "E376", "E383", "E448", "E450", "E535", "E555", "E740", "E741", "E747"], "the example says it in words"),
     **dict.fromkeys(["E451", "E736", "E985"], "another machine or process"), "E712": "torch's tensors",
 }  # fmt: skip
 """Examples that tests of their own room run, and why not here."""

@@ -48,8 +48,8 @@ SETTLES = (
     "decompose_ops_for_inference", "decompose_ops_for_training", "fold_batch_norm_to_conv2d{only_constants=False}",
     "remove_redundant_reshape", "rewrite_reshape", "dataflow_use_inplace_calls", "remove_purity_checking", "normalize_global_var",
     "keep_unit_axes", "fuse_attention", "check_shapes", "compact_constants", "merge_families", "share_blocks", "auto_inline",
-    "simplify_blocks", "attach_global_symbol", "eliminate_common_subexpr{call_only=True}", "update_param_type",
-    "merge_composite_functions", "run_codegen", "shift_signed_data", "simplify", "remove_no_op", "rewrite_unsafe_select",
+    "simplify_blocks", "attach_global_symbol", "eliminate_common_subexpr{call_only=True}", "alter_op_impl", "update_param_type",
+    "merge_composite_functions", "run_codegen", "optimize_layout_transform", "split_layout_rewrite_preproc", "shift_signed_data", "simplify", "remove_no_op", "rewrite_unsafe_select",
     "legalize_narrow_float", "canonicalize_loop", "schedule_default", "winograd", "lower_init_block", "chunk_parallel", "assert_last",
     "attend_in_place",
 )  # fmt: skip

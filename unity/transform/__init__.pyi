@@ -57,8 +57,11 @@ from .relax.interprocedural.normalize_global_var import (
     normalize_global_var as normalize_global_var,
 )
 from .relax.interprocedural.remove_purity_checking import remove_purity_checking as remove_purity_checking
+from .relax.layout.alter_op_impl import alter_op_impl as alter_op_impl
 from .relax.layout.convert_layout import convert_layout as convert_layout
 from .relax.layout.image_lines import image_lines as image_lines
+from .relax.layout.optimize_layout_transform import optimize_layout_transform as optimize_layout_transform
+from .relax.layout.split_layout_rewrite_preproc import split_layout_rewrite_preproc as split_layout_rewrite_preproc
 from .relax.layout.winograd import winograd as winograd
 from .relax.lowering.legalize_ops import legalize_ops as legalize_ops
 from .relax.memory.dataflow_use_inplace_calls import dataflow_use_inplace_calls as dataflow_use_inplace_calls
@@ -79,6 +82,8 @@ from .relax.params.bind_params import (
     bundle_model_params as bundle_model_params,
     update_param_type as update_param_type,
 )
+from .relax.params.lazy_params import lazy_get_input as lazy_get_input, lazy_set_output as lazy_set_output
+from .relax.params.lazy_transform_params import lazy_transform_params as lazy_transform_params
 from .relax.params.lift_transform_params import lift_transform_params as lift_transform_params
 from .relax.pipeline import DEFAULT_PIPELINE as DEFAULT_PIPELINE
 from .relax.precision.quantize_weights import quantize_weights as quantize_weights
