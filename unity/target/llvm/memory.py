@@ -7,10 +7,12 @@ scatter. Masked-off lanes of a read are zero. Masked accesses have their alignme
 
 from __future__ import annotations
 
+from functools import reduce
+
 from ...arith import Analyzer
 from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
-from ...ir.build import broadcast, const, dtype_of, floormod, is_int, lt, ramp
+from ...ir.build import broadcast, conjuncts, const, dtype_of, floormod, is_int, logical_and, lt, ramp
 from ...ir.expr import IntImm, Var
 from ...ir.node import replace
 from ...ir.scalar import Add, Broadcast, BufferLoad, Mul, Ramp, Sub
@@ -205,6 +207,7 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
             if lanes == 1 and active is not None:
                 raise CodegenError("E524", f"a predicate on a single element of {buffer.name}", expr.span)
         else:
+            address = _within(w, expr.predicate, kind, address, pointer)
             loaded = _masked_load(w, kind, element, address, align, lanes, active)
         return from_memory(w, loaded, result)
     if buffer.dtype.lanes != 1:
@@ -225,6 +228,16 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
         f"call {ty} {name}(<{lanes} x {kind}> {addresses}, i32 {align}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
     )
     return from_memory(w, loaded, result)
+
+
+def _within(w: FunctionWriter, predicate: Expr | None, kind: str, address: str, first: str) -> str:
+    """An address to read from: that of the ``first`` element where a predicate holds in no lane, as far as its lanes have
+    conditions in common. Masked instructions would read nothing, but take hundreds of cycles at a page that nobody touched."""
+    parts = [] if predicate is None else conjuncts(w.masks.get(predicate, predicate))
+    common = [part.value for part in parts if type(part) is Broadcast]
+    if not common:
+        return address
+    return w.emit(f"select i1 {w.value(reduce(logical_and, common))}, {kind} {address}, {kind} {first}")
 
 
 def _strided_load(

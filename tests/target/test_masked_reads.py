@@ -1,0 +1,44 @@
+"""Reads of vectors whose lanes have a condition in common: where it fails they are zero, and no address outside is asked for, as that
+of a page that nobody touched takes an instruction under a mask hundreds of cycles."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from kernels import Loaded
+
+from unity.script import parse
+
+LANES = "T.Ramp(T.int64(0), T.int64(1), 16) < T.Broadcast(T.int64(5), 16)"
+PREDICATES = {
+    "shared": ("T.Broadcast(n < T.int64(4), 16)", 16),
+    "shared, and lanes of its own": (f"T.And({LANES}, T.Broadcast(n < T.int64(4), 16))", 5),
+    "two that are shared": ("T.And(T.Broadcast(n < T.int64(4), 16), T.Broadcast(n >= T.int64(0), 16))", 16),
+}
+
+
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize("name", PREDICATES)
+def test_addresses_stay_inside(name: str, bound: bool) -> None:
+    predicate, active = PREDICATES[name]
+    program = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), n: T.int64, B: T.Buffer((16,), "float32")):
+    T.func_attr({{"global_symbol": "main", "tir.noalias": True}})
+    {f"p = T.bind({predicate})" if bound else ""}
+    B[T.Ramp(T.int64(0), T.int64(1), 16)] = A.vload(
+        [T.Ramp(n * T.int64(16), T.int64(1), 16)], predicate={"p" if bound else predicate})
+""")
+    loaded = Loaded({"main": program})
+    (address,) = re.findall(r"masked\.load\S*\(ptr (\S+),", loaded.library.ir_text)
+    assert re.search(rf"{re.escape(address)} = select i1 \S+ ptr \S+, ptr \S+\n", loaded.library.ir_text)
+    data = np.arange(1, 65, dtype=np.float32)
+    for place in (3, 4, 1 << 20):
+        out = np.ones(16, np.float32)
+        loaded("main", data, place, out)
+        expected = np.zeros(16, np.float32)
+        if place < 4:
+            expected[:active] = data[16 * place :][:active]
+        np.testing.assert_array_equal(out, expected)
