@@ -98,7 +98,7 @@ class _Round:
     results: list[RunnerResult] = field(default_factory=list)
 
 
-class TaskScheduler(Part):
+class TaskScheduler(metaclass=Part):
     """Gives tasks rounds of trials until the trials are used up."""
 
     what = "task scheduler"

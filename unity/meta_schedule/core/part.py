@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from abc import ABCMeta
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from ...ffi.targets.target import Target
 from ...ffi.targets.target_kind import KINDS
@@ -19,20 +19,23 @@ from ...transform.infra.backend import backend_of
 Class = TypeVar("Class", bound=type)
 
 
-class Part(metaclass=ABCMeta):  # noqa: B024 - its kinds have abstract methods
-    """A part of a search. ``names``, of a class: those that ``create`` knows it by."""
+class Part(ABCMeta):
+    """The class of the kinds of parts. ``names``, of a class: those that ``create`` of its kind knows it by."""
 
-    what: ClassVar[str] = "part"
+    what: str
     """The kind of part, in errors."""
-    kinds: ClassVar[dict[str, Callable[..., Any]]] = {}
+    kinds: dict[str, Callable[..., Any]]
 
-    def __init_subclass__(cls, names: tuple[str, ...] = (), **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if Part in cls.__bases__:
-            cls.kinds = {}
-        cls.kinds.update(dict.fromkeys(names, cls))
+    def __new__(
+        mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], names: tuple[str, ...] = (), **options: Any
+    ) -> Part:
+        """Make the class of a part, or of a kind of parts where no base is one."""
+        made = super().__new__(mcls, name, bases, namespace, **options)
+        if not any([isinstance(base, Part) for base in bases]):
+            made.kinds = {}
+        made.kinds.update(dict.fromkeys(names, made))
+        return made
 
-    @classmethod
     def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
         """The part with a name; what is no text as it is. Raises ScheduleError E401 for another name."""
         if not isinstance(kind, str):
@@ -41,22 +44,19 @@ class Part(metaclass=ABCMeta):  # noqa: B024 - its kinds have abstract methods
             raise ScheduleError("E401", f"no {cls.what} {kind!r}", help=f"one of: {', '.join(cls.kinds)}")
         return cls.kinds[kind](*args, **options)
 
-    def initialize_with_tune_context(self, context: Any) -> None:
-        """Take the task, under TVM's name where a class was written for it."""
-        tell = getattr(self, "_initialize_with_tune_context", None)
-        if tell is not None:
-            tell(context)
-
-    def clone(self) -> Any:
-        """Another one like this, for another task."""
-        return copy.deepcopy(self)
-
 
 def is_for_processor(kind: Any) -> bool | None:
     """True if a kind of targets ("llvm") is that of a processor, False of a device; None where the text names none."""
     if not isinstance(kind, str) or kind not in KINDS or not KINDS[kind].generates:
         return None
     return bool(backend_of(Target(kind)).runtime.device.host_memory)
+
+
+def take_task(part: Any, context: Any) -> None:
+    """Take the task, under TVM's name where a class was written for it: a method of parts."""
+    tell = getattr(part, "_initialize_with_tune_context", None)
+    if tell is not None:
+        tell(context)
 
 
 def initialize_part(part: Any, context: Any) -> None:
@@ -76,4 +76,4 @@ def derived_object(cls: Class) -> Class:
     return cls
 
 
-__all__ = ["Part", "clone_part", "derived_object", "initialize_part", "is_for_processor"]
+__all__ = ["Part", "clone_part", "derived_object", "initialize_part", "is_for_processor", "take_task"]

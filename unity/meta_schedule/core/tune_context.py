@@ -25,7 +25,7 @@ from ...transform.infra.backend import Machine, backend_of
 from ...transform.schedule import Schedule
 from .arg_info import ArgInfo, Sizes, TensorInfo, other_size
 from .measure_candidate import MeasureCandidate
-from .part import Part, clone_part, initialize_part
+from .part import Part, clone_part, initialize_part, take_task
 
 MAIN = "main"
 """Name of the program in the module of a task."""
@@ -40,7 +40,7 @@ class Measured(Protocol):
     def error_msg(self) -> str | None: ...
 
 
-class CostModel(Part):
+class CostModel(metaclass=Part):
     """Ranks candidates: a larger score is a better candidate."""
 
     what = "cost model"
@@ -62,7 +62,7 @@ class CostModel(Part):
         raise ScheduleError("E461", f"a {type(self).__name__} reads no file", help="load() of linear and trees does")
 
 
-class SpaceGenerator(Part):
+class SpaceGenerator(metaclass=Part):
     """Gives the sketches of a program: schedules whose sampling steps span the space; the first is the default build.
 
     ``postprocs`` finish candidates with steps of their own (None: those of the target); ``mutator_probs`` are the mutators of an
@@ -70,6 +70,7 @@ class SpaceGenerator(Part):
     """
 
     what = "space generator"
+    initialize_with_tune_context, clone = take_task, copy.deepcopy
     sch_rules: Sequence[Any] = ()
     postprocs: Sequence[Any] | None = None
     mutator_probs: Mapping[Any, float] | None = None
@@ -78,9 +79,9 @@ class SpaceGenerator(Part):
     def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
         """As for every part; a function of a schedule is a space as well."""
         return (
-            super().create("schedule-fn", kind)
+            Part.create(cls, "schedule-fn", kind)
             if isinstance(kind, FunctionType)
-            else super().create(kind, *args, **options)
+            else Part.create(cls, kind, *args, **options)
         )
 
     @abstractmethod
@@ -88,10 +89,11 @@ class SpaceGenerator(Part):
         """The sketches."""
 
 
-class SearchStrategy(Part):
+class SearchStrategy(metaclass=Part):
     """Gives candidates in rounds, the default build first, and hears how fast they were."""
 
     what = "search strategy"
+    initialize_with_tune_context, clone = take_task, copy.deepcopy
 
     @abstractmethod
     def pre_tuning(

@@ -21,7 +21,7 @@ from ..space.sketch import candidate_of
 from .features import NAMES, features_of
 
 
-class FeatureExtractor(Part):
+class FeatureExtractor(metaclass=Part):
     """Gives the features of candidates. ``columns``: their names; the first is the logarithm of a time guessed from nothing."""
 
     what = "feature extractor"

@@ -31,7 +31,7 @@ from .workload import Workload, machine_features, workload_hash
 
 
 @guarded_class
-class Database(Part):
+class Database(metaclass=Part):
     """Records by program."""
 
     what = "kind of database"

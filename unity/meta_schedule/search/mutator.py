@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -16,16 +17,17 @@ from ...support.errors import UnityError
 from ...transform.schedule import Instruction, Trace
 from ...transform.schedule.primitives.location import legal_locations
 from ...transform.schedule.primitives.sampling import divisors
-from ..core.part import Part, is_for_processor
+from ..core.part import Part, is_for_processor, take_task
 from ..core.tune_context import TuneContext
 from ..space.postproc import PARALLEL, UNROLL
 from ..space.sketch import start
 
 
-class Mutator(Part):
+class Mutator(metaclass=Part):
     """Gives a trace with another decision, or None."""
 
     what = "mutator"
+    initialize_with_tune_context, clone = take_task, deepcopy
 
     @abstractmethod
     def apply(self, trace: Trace, rng: random.Random) -> Trace | None:
@@ -34,7 +36,7 @@ class Mutator(Part):
     @classmethod
     def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
         """The mutators of a kind of targets and how often each is tried; what is no text as it is."""
-        return default_mutators() if is_for_processor(kind) is not None else super().create(kind, *args, **options)
+        return default_mutators() if is_for_processor(kind) is not None else Part.create(cls, kind, *args, **options)
 
 
 def _sampling(trace: Trace, kind: str) -> list[Instruction]:

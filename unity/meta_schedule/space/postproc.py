@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from ...ir.build import int_value
@@ -19,7 +20,7 @@ from ...ir.walk import collect, used_vars
 from ...support.errors import ScheduleError
 from ...support.lazy import absent_names
 from ...transform.schedule import BlockRV, LoopRV, Schedule
-from ..core.part import Part, is_for_processor
+from ..core.part import Part, is_for_processor, take_task
 from ..core.tune_context import MAIN, TuneContext
 
 PARALLEL, VECTORIZE = "meta_schedule.parallel", "meta_schedule.vectorize"
@@ -27,10 +28,11 @@ UNROLL = {"meta_schedule.unroll_explicit": 1, "meta_schedule.unroll_implicit": 0
 """Annotations of the root block: the most parallel turns, the most lanes, statements that are written out (by LLVM: implicit)."""
 
 
-class Postproc(Part):
+class Postproc(metaclass=Part):
     """Finishes a schedule in place; False where it is no candidate."""
 
     what = "postprocessing step"
+    initialize_with_tune_context, clone = take_task, deepcopy
 
     @abstractmethod
     def apply(self, sch: Schedule) -> bool:
@@ -40,7 +42,7 @@ class Postproc(Part):
     def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
         """The steps of a kind of targets, in order; what is no text as it is."""
         found = is_for_processor(kind)
-        return super().create(kind, *args, **options) if found is None else _of_target(found)
+        return Part.create(cls, kind, *args, **options) if found is None else _of_target(found)
 
 
 class DisallowDynamicLoop(Postproc, names=("disallow-dynamic-loop",)):

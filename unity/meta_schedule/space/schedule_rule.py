@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from ...ffi.native.pool import num_threads
@@ -23,17 +24,18 @@ from ...ir.walk import collect, used_vars
 from ...support.errors import ScheduleError
 from ...support.lazy import absent_names
 from ...transform.schedule import BlockRV, LoopRV, Schedule
-from ..core.part import Part, is_for_processor
+from ..core.part import Part, is_for_processor, take_task
 from .postproc import PARALLEL, UNROLL, VECTORIZE, loop_kinds
 
 STRUCTURE = "meta_schedule.tiling_structure"
 """Annotation of a block that was tiled: no other rule moves it."""
 
 
-class ScheduleRule(Part):
+class ScheduleRule(metaclass=Part):
     """Makes of a schedule, at one of its blocks, one or several: itself, where it has nothing to do."""
 
     what = "schedule rule"
+    initialize_with_tune_context, clone = take_task, deepcopy
 
     @abstractmethod
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
@@ -43,7 +45,7 @@ class ScheduleRule(Part):
     def create(cls, kind: Any, *args: Any, **options: Any) -> Any:
         """The rules of a kind of targets, in order: TVM's of a processor, none of a device; what is no text as it is."""
         found = is_for_processor(kind)
-        return super().create(kind, *args, **options) if found is None else _of_processor() if found else []
+        return Part.create(cls, kind, *args, **options) if found is None else _of_processor() if found else []
 
 
 class ApplyCustomRule(ScheduleRule, names=("apply-custom-rule",)):
