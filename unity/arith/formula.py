@@ -11,7 +11,7 @@ from typing import TypeGuard
 from ..ffi.abi import Dim
 from ..ir import build
 from ..ir.expr import Call, IntImm, Var
-from ..ir.scalar import OPERATOR_NAMES, Binary, Cast, Not, Select
+from ..ir.scalar import OPERATOR_NAMES, Cast, Not, Select, is_binary
 from ..ir.types import Expr, PrimType
 
 _CALLS = {
@@ -58,7 +58,7 @@ def to_formula(expr: Expr, symbol_of: Callable[[Var], int]) -> Dim:
         return int(expr.value)
     if isinstance(expr, Var):
         return ("sym", symbol_of(expr))
-    if isinstance(expr, Binary):
+    if is_binary(expr):
         return (OPERATOR_NAMES[type(expr)], to_formula(expr.a, symbol_of), to_formula(expr.b, symbol_of))
     if isinstance(expr, Not):
         return ("not", to_formula(expr.a, symbol_of))

@@ -14,7 +14,7 @@ from ..ir.buffer import Range
 from ..ir.build import add, cast, const, dtype_of, eq, floordiv, floormod, ge, index_var, logical_or, mul, sub
 from ..ir.expr import IntImm, Var
 from ..ir.node import Def, Node, node
-from ..ir.scalar import Add, Binary, Cast, FloorDiv, FloorMod, Mul, Sub
+from ..ir.scalar import Add, Cast, FloorDiv, FloorMod, Mul, Sub, is_binary
 from ..ir.types import Expr
 from ..ir.walk import collect, substitute
 from ..support.arguments import guarded_class
@@ -191,7 +191,7 @@ def _retyped(expr: Expr, own: dict[Var, Var], dtype: str) -> Expr:
         return const(expr.value, dtype)
     if type(expr) is Cast and dtype_of(expr.value).is_int:
         return _retyped(expr.value, own, dtype)
-    if isinstance(expr, Binary) and type(expr) in ARITHMETIC:
+    if is_binary(expr) and type(expr) in ARITHMETIC:
         return ARITHMETIC[type(expr)](_retyped(expr.a, own, dtype), _retyped(expr.b, own, dtype))
     return cast(substitute(expr, {v: cast(new, dtype_of(v)) for v, new in own.items()}), dtype)
 

@@ -17,7 +17,6 @@ from ..ir.scalar import (
     NE,
     Add,
     And,
-    Binary,
     Cast,
     Compare,
     Div,
@@ -32,6 +31,7 @@ from ..ir.scalar import (
     Or,
     Select,
     Sub,
+    is_binary,
 )  # fmt: skip
 from ..ir.structural import structural_equal
 from ..ir.types import Expr
@@ -63,7 +63,7 @@ class Simplifier:
         self.canonical = Canonical(known, self._inside)
         self._rules: dict[type, Callable[[Any], Expr]] = {
             And: self._logical, Or: self._logical, Not: self._not, Select: self._select, Cast: self._cast, Call: self._call,
-            Let: self._let,
+            Let: self._let, **dict.fromkeys(_NEGATED, self._comparison),
         }  # fmt: skip
 
     def visit(self, expr: Expr) -> Expr:
@@ -96,9 +96,7 @@ class Simplifier:
         rule = self._rules.get(type(rebuilt))
         if rule is not None:
             return rule(rebuilt)
-        if isinstance(rebuilt, Compare):
-            return self._comparison(rebuilt)
-        if isinstance(rebuilt, Binary) and build.is_const(rebuilt.a) and build.is_const(rebuilt.b):
+        if is_binary(rebuilt) and build.is_const(rebuilt.a) and build.is_const(rebuilt.b):
             return _FOLD[type(rebuilt)](rebuilt.a, rebuilt.b)
         return rebuilt
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from ..support.errors import VerifyError
 from ..support.source import Span
 from .buffer import Buffer, Range
@@ -21,8 +23,8 @@ class Cast(Expr):
 
 
 @node
-class Binary(Expr):
-    """Base of two-operand expressions; operands have one type."""
+class Add(Expr):
+    """``a + b``."""
 
     a: Expr
     b: Expr
@@ -31,92 +33,169 @@ class Binary(Expr):
 
 
 @node
-class Add(Binary):
-    """``a + b``."""
-
-
-@node
-class Sub(Binary):
+class Sub(Expr):
     """``a - b``."""
 
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
 
 @node
-class Mul(Binary):
+class Mul(Expr):
     """``a * b``."""
 
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
 
 @node
-class Div(Binary):
+class Div(Expr):
     """True division of floats; division truncating towards zero of integers."""
 
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
 
 @node
-class Mod(Binary):
+class Mod(Expr):
     """Remainder of the truncating division (sign of ``a``)."""
 
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
 
 @node
-class FloorDiv(Binary):
+class FloorDiv(Expr):
     """Division rounding down."""
 
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
 
 @node
-class FloorMod(Binary):
+class FloorMod(Expr):
     """Remainder of the flooring division (sign of ``b``)."""
 
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
 
 @node
-class Min(Binary):
+class Min(Expr):
     """Smaller of two; NaN if either is NaN."""
 
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
 
 @node
-class Max(Binary):
+class Max(Expr):
     """Larger of two; NaN if either is NaN."""
 
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
 
 @node
-class EQ(Binary):
+class EQ(Expr):
     """``a == b``."""
 
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
 
 @node
-class NE(Binary):
+class NE(Expr):
     """``a != b``."""
 
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
 
 @node
-class LT(Binary):
+class LT(Expr):
     """``a < b``."""
 
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
 
 @node
-class LE(Binary):
+class LE(Expr):
     """``a <= b``."""
 
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
 
 @node
-class GT(Binary):
+class GT(Expr):
     """``a > b``."""
 
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
 
 @node
-class GE(Binary):
+class GE(Expr):
     """``a >= b``."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class And(Expr):
+    """Logical and, right side evaluated only when the left holds."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class Or(Expr):
+    """Logical or, right side evaluated only when the left does not hold."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
 
 
 Compare = EQ | NE | LT | LE | GT | GE
 """A comparison; ``ty`` is bool with the operands' lanes."""
-
-
-@node
-class And(Binary):
-    """Logical and, right side evaluated only when the left holds."""
-
-
-@node
-class Or(Binary):
-    """Logical or, right side evaluated only when the left does not hold."""
+Binary = Add | Sub | Mul | Div | Mod | FloorDiv | FloorMod | Min | Max | Compare | And | Or
+"""An operator of two operands, which have one type; ``is_binary`` asks for it."""
 
 
 @node
@@ -243,3 +322,8 @@ OPERATOR_NAMES: dict[type, str] = {
     Min: "min", Max: "max", EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge", And: "and", Or: "or",
 }  # fmt: skip
 """Operators of two operands by the name of what they do to whole numbers (``ffi.abi.INTEGERS``)."""
+
+
+def is_binary(expr: object) -> TypeGuard[Binary]:
+    """True for an operator of two operands: one look into a table, where ``isinstance`` would ask for each class."""
+    return type(expr) in OPERATOR_NAMES

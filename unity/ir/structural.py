@@ -18,7 +18,7 @@ from .buffer import Buffer
 from .expr import GlobalVar, IntImm, Op, Var
 from .module import IRModule
 from .node import ASIDE, BINDING, DEF, DERIVED, LEAF, Node
-from .scalar import Binary, Let
+from .scalar import OPERATOR_NAMES, Let
 from .stmt import DeclBuffer
 from .types import PrimType
 
@@ -247,7 +247,7 @@ def _arithmetic_equal(a: Any, b: Any) -> bool | None:
         kind = type(x)
         if kind is not type(y):
             return False
-        if isinstance(x, Binary):
+        if kind in OPERATOR_NAMES:
             if x.ty is not y.ty:
                 return False
             pending += ((x.b, y.b), (x.a, y.a))

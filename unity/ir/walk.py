@@ -13,7 +13,7 @@ from .expr import Binding, BindingBlock, DataflowVar, IntImm, MatchCast, ShapeEx
 from .function import Function, PrimFunc
 from .module import IRModule
 from .node import BINDING, DEF, OWN, Node
-from .scalar import Binary
+from .scalar import OPERATOR_NAMES
 from .stmt import Block, DeclBuffer, SeqStmt, Stmt, flat_statements
 from .types import Expr, Type
 
@@ -320,7 +320,7 @@ def _arithmetic_vars(root: Node) -> list[Var] | None:
         node = stack.pop()
         if type(node) is Var and not node.ty.walked:
             found[node] = None
-        elif isinstance(node, Binary):
+        elif type(node) in OPERATOR_NAMES:
             stack += (node.b, node.a)
         elif type(node) is not IntImm:
             return None

@@ -18,7 +18,7 @@ from ...ir.buffer import Buffer
 from ...ir.build import const, dtype_of
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
-from ...ir.scalar import Add, Binary, BufferLoad, Mul
+from ...ir.scalar import Add, BufferLoad, Mul, is_binary
 from ...ir.stmt import AllocBuffer, BufferStore, For, IfThenElse, Stmt
 from ...ir.types import Expr, PointerType
 from ...ir.walk import children, collect, substitute, used_vars
@@ -207,7 +207,7 @@ def _operations(value: object) -> int:
         return 0
     inside: int = sum([_operations(part) for part in children(value)])
     fused = type(value) is Add and Mul in (type(value.a), type(value.b))
-    return inside + int(isinstance(value, Binary) and not fused)
+    return inside + int(is_binary(value) and not fused)
 
 
 def _step(access: BufferLoad | BufferStore, lane: Var | None) -> int:

@@ -12,7 +12,7 @@ from ...arith.interval import Interval, point
 from ...ffi.dtype import DataType
 from ...ir.build import dtype_of, int_value
 from ...ir.expr import IntImm, Var
-from ...ir.scalar import Add, Binary, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub
+from ...ir.scalar import Add, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub, is_binary
 from ...ir.stmt import For
 from ...ir.types import Expr, prim_type
 from .writer import FunctionWriter
@@ -60,7 +60,7 @@ def _range(w: FunctionWriter, expr: Expr) -> Interval | None:
         return WORD if dtype_of(expr.value) is _I32 else None
     if type(expr) not in _NAMES and type(expr) not in _EXTREMES:
         return None
-    assert isinstance(expr, Binary)
+    assert is_binary(expr)
     kind = type(expr)
     a, b = range_of(w, expr.a), range_of(w, expr.b)
     if a is None:
@@ -100,7 +100,7 @@ def word(w: FunctionWriter, expr: Expr) -> str:
         return w.emit(f"trunc i64 {w.value(expr)} to i32")
     if type(expr) is Cast:
         return w.value(expr.value)
-    assert isinstance(expr, Binary)
+    assert is_binary(expr)
     a, b = word(w, expr.a), word(w, expr.b)
     name = _EXTREMES.get(type(expr))
     return w.emit(f"call i32 @llvm.{name}.i32(i32 {a}, i32 {b})" if name else f"{_NAMES[type(expr)]} i32 {a}, {b}")
@@ -108,6 +108,6 @@ def word(w: FunctionWriter, expr: Expr) -> str:
 
 def small_index(w: FunctionWriter, expr: Expr) -> str | None:
     """Operand of an arithmetic expression as i64, computed in 32 bits; None where it has no range."""
-    if not isinstance(expr, Binary) or range_of(w, expr) is None:
+    if not is_binary(expr) or range_of(w, expr) is None:
         return None
     return w.emit(f"sext i32 {word(w, expr)} to i64")

@@ -29,7 +29,7 @@ from ...ir.expr import (
     VarBinding,
 )  # fmt: skip
 from ...ir.function import Function, has_global_symbol, seq_body
-from ...ir.scalar import Add, Binary, Cast, Div, Max, Min, Mul, Sub
+from ...ir.scalar import Add, Cast, Div, Max, Min, Mul, Sub, is_binary
 from ...ir.types import Expr, PrimType
 from ...support.errors import VMError
 from ..executable import bytecode as bc
@@ -162,7 +162,7 @@ class FunctionCompiler(FunctionTables):
 
     def float_value(self, expr: Expr) -> bc.Arg:
         """Arithmetic on floating-point scalars."""
-        if isinstance(expr, Binary) and type(expr) in _FLOAT_OPS:
+        if is_binary(expr) and type(expr) in _FLOAT_OPS:
             return self.result("arith", bc.Imm(_FLOAT_OPS[type(expr)]), self.value(expr.a), self.value(expr.b))
         if type(expr) is Cast:
             return self.result("cast", bc.Imm(expr.ty.dtype.name), self.value(expr.value))

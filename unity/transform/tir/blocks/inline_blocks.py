@@ -18,7 +18,7 @@ from ....ir.buffer import Buffer
 from ....ir.build import add, ge, is_int, lt
 from ....ir.expr import Call, IntImm, Var
 from ....ir.node import Node, replace
-from ....ir.scalar import And, Binary, BufferLoad, Let, Or
+from ....ir.scalar import And, BufferLoad, Let, Or, is_binary
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, is_nothing
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
@@ -372,7 +372,7 @@ def inline_value(expr: Expr, found: Definition, outer: _LoadVars | None = None) 
 
 def _bound(var: Var, value: Expr, expr: Expr) -> Expr:
     """The expression with a variable bound; what joins a value to a cell keeps that form, with the binding inside."""
-    if isinstance(expr, Binary) and type(expr) in JOINS:
+    if is_binary(expr) and type(expr) in JOINS:
         a, b = expr.a, expr.b
         if var not in used_vars(a):
             return replace(expr, b=Let(var, value, b))

@@ -54,6 +54,7 @@ from ....ir.scalar import (
     Select,
     Shuffle,
     Sub,
+    is_binary,
 )  # fmt: skip
 from ....ir.stmt import (
     AllocBuffer,
@@ -102,7 +103,7 @@ class _Lanes:
             return self.vectors.get(expr, expr)
         if isinstance(expr, (IntImm, FloatImm)):
             return expr
-        if isinstance(expr, Binary):
+        if is_binary(expr):
             return self._binary(expr)
         rule = _RULES.get(type(expr))
         if rule is None:
