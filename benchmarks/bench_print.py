@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "script")
 
 from test_print_module import matmul, sym, tensor
 
-from unity.ir import Call, DataflowBlock, DataflowVar, Function, IRModule, SeqExpr, Var, VarBinding, op
+from unity.ir import Call, DataflowBlock, Function, IRModule, SeqExpr, Var, VarBinding, op
 
 
 def graph(lines: int) -> IRModule:
@@ -20,7 +20,7 @@ def graph(lines: int) -> IRModule:
     last = first = Var("x", tensor(n))
     bindings = []
     for number in range(lines):
-        var = DataflowVar(f"lv{number}", tensor(n))
+        var = Var(f"lv{number}", tensor(n), dataflow=True)
         bindings.append(VarBinding(var, Call(op("R.add"), (last, last), {}, (), tensor(n))))
         last = var
     body = SeqExpr((DataflowBlock(tuple(bindings)),), last)

@@ -20,7 +20,6 @@ from unity.ir import (
     BufferStore,
     Call,
     DataflowBlock,
-    DataflowVar,
     Evaluate,
     For,
     Function,
@@ -83,6 +82,7 @@ A = buffer("A", (4,))
 V, W = Var("v", I64), Var("w", I64)
 ONE = const(1.0, "float32")
 BAD_PRIM = {
+    "dataflow variable": ("E334", lambda: prim_func(Bind(replace(V, dataflow=True), i64(1)), A)),
     "mixed operands": ("E341", lambda: store(Add(ONE, const(1.0, "float64"), F32))),
     "wrong result type": ("E341", lambda: store(Add(ONE, ONE, prim_type("float64")))),
     "bool operands of and": ("E341", lambda: store(And(const(1), const(1), prim_type("bool")), "bool")),
@@ -136,7 +136,7 @@ def exp(x: Any, ty: Any = None) -> Call:
 
 T4, T5 = tensor_type((i64(4),), "float32"), tensor_type((i64(5),), "float32")
 X = Var("x", T4)
-Y, Z, D = Var("y", T4), Var("z", T4), DataflowVar("d", T4)
+Y, Z, D = Var("y", T4), Var("z", T4), Var("d", T4, dataflow=True)
 N = Var("n", I64)
 PRINT = Call(op("R.print"), (X,), {"format": ""}, (), Tuple(()).ty)
 U = Var("u", Tuple(()).ty)

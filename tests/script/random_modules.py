@@ -34,7 +34,6 @@ from unity.ir import (
     Cast,
     Constant,
     DataflowBlock,
-    DataflowVar,
     Evaluate,
     Expr,
     ExternFunc,
@@ -362,7 +361,7 @@ class GraphMaker:
         made: list[VarBinding | MatchCast] = []
         for _ in range(count):
             name = self.rng.choice((*NAMES, "lv", "gv"))
-            kind = DataflowVar if flow and self.rng.random() < 0.6 else Var
+            dataflow = flow and self.rng.random() < 0.6
             if not flow and depth > 0 and self.rng.random() < 0.15:
                 cond = Call(op("R.call_packed"), (ExternFunc("cond"),), {}, (self.bool_type(),), self.bool_type())
                 flag = Var("c", self.bool_type())
@@ -370,13 +369,13 @@ class GraphMaker:
                 value: Expr = If(flag, self.branch(depth - 1), self.branch(depth - 1), self.ty)
                 ty: object = self.ty
             elif depth == 2 and self.rng.random() < 0.1:
-                var = kind(name, self.ty)
+                var = Var(name, self.ty, dataflow=dataflow)
                 made.append(MatchCast(var, self.rng.choice(self.known), self.ty))
                 self.known.append(var)
                 continue
             else:
                 value, ty = self.value(flow)
-            var = kind(name, ty)  # type: ignore[arg-type]
+            var = Var(name, ty, dataflow=dataflow)  # type: ignore[arg-type]
             made.append(VarBinding(var, value))
             if ty is self.ty:
                 self.known.append(var)
@@ -410,8 +409,8 @@ class GraphMaker:
                 continue
             made = self.bindings(rng.randint(1, 5), flow, 2)
             blocks.append(DataflowBlock(tuple(made)) if flow else BindingBlock(tuple(made)))
-            self.known = [v for v in self.known if type(v) is not DataflowVar]
-            self.tuples = [v for v in self.tuples if type(v) is not DataflowVar]
+            self.known = [v for v in self.known if not v.dataflow]
+            self.tuples = [v for v in self.tuples if not v.dataflow]
         attrs: dict[str, object] = {"global_symbol": name} if public else {}
         if rng.random() < 0.2:
             attrs["num_input"] = 1

@@ -24,7 +24,6 @@ from unity.ir import (
     Call,
     Constant,
     DataflowBlock,
-    DataflowVar,
     Evaluate,
     Expr,
     ExternFunc,
@@ -100,7 +99,7 @@ def main_job() -> IRModule:
     n, k, m = sym("n"), sym("k"), sym("m")
     x, w = Var("x", tensor(n, k)), Var("w", tensor(k, m))
     flat = tensor(b.mul(n, m))
-    lv0, lv1, gv0 = DataflowVar("lv0", tensor(n, m)), DataflowVar("lv1", flat), Var("gv0", flat)
+    lv0, lv1, gv0 = Var("lv0", tensor(n, m), dataflow=True), Var("lv1", flat, dataflow=True), Var("gv0", flat)
     out = tensor(n, m)
     dps = Call(op("R.call_dps"), (GlobalVar("tir_mm"), Tuple((x, w))), {}, (out,), out)
     flow = DataflowBlock((

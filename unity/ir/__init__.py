@@ -15,7 +15,6 @@ from .expr import (
     Call as Call,
     Constant as Constant,
     DataflowBlock as DataflowBlock,
-    DataflowVar as DataflowVar,
     DataTypeImm as DataTypeImm,
     ExternFunc as ExternFunc,
     FloatImm as FloatImm,
@@ -31,6 +30,7 @@ from .expr import (
     TupleGetItem as TupleGetItem,
     Var as Var,
     VarBinding as VarBinding,
+    is_dataflow_var as is_dataflow_var,
     op as op,
 )
 from .function import BaseFunc as BaseFunc, Function as Function, PrimFunc as PrimFunc

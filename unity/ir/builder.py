@@ -16,7 +16,6 @@ from .expr import (
     BindingBlock,
     Call,
     DataflowBlock,
-    DataflowVar,
     GlobalVar,
     If,
     MatchCast,
@@ -221,7 +220,7 @@ class BlockBuilder:
         inside = frame.dataflow and not output
         name = self._names.fresh(name_hint or ("lv" if inside else "gv"))
         span = getattr(expr, "span", None) or self.span
-        var = (DataflowVar if inside else Var)(name, value.ty, span)
+        var = Var(name, value.ty, span, inside)
         self._append(VarBinding(var, value, span))
         return var
 
@@ -259,7 +258,7 @@ class BlockBuilder:
             )
         frame = self._frame()
         inside = frame.dataflow and not output
-        var = (DataflowVar if inside else Var)(self._names.fresh(name_hint or ("lv" if inside else "gv")), target)
+        var = Var(self._names.fresh(name_hint or ("lv" if inside else "gv")), target, dataflow=inside)
         self._append(MatchCast(var, leaf, target, getattr(value, "span", None) or self.span))
         return var
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..ffi.dtype import DataType
 from ..ffi.tensor import Tensor
@@ -15,11 +15,13 @@ from .types import Expr, FuncType, ObjectType, PrimType, ShapeType, TensorType, 
 
 @node
 class Var(Expr):
-    """A variable; identity is the object, ``name`` is a hint for printing."""
+    """A variable; identity is the object, ``name`` is a hint for printing. ``dataflow``: it is visible only inside its dataflow
+    block."""
 
     name: str
     ty: Type
     span: Aside[Span | None] = None
+    dataflow: bool = False
 
     @property
     def name_hint(self) -> str:
@@ -32,13 +34,12 @@ class Var(Expr):
         return self
 
 
-@node
-class DataflowVar(Var):
-    """A variable visible only inside its dataflow block."""
-
-
 Var.is_reference = True
-DataflowVar.is_reference = True
+
+
+def is_dataflow_var(value: object) -> TypeGuard[Var]:
+    """True for a variable that is visible only inside its dataflow block."""
+    return isinstance(value, Var) and value.dataflow
 
 
 @node
@@ -349,7 +350,7 @@ class BindingBlock(Node):
 
 @node
 class DataflowBlock(BindingBlock):
-    """Bindings without effects; only plain Vars (not DataflowVars) are visible outside."""
+    """Bindings without effects; variables with ``dataflow`` are not visible outside."""
 
 
 @node

@@ -138,6 +138,8 @@ class _Comparer:
             return
         self.bind(a, b)
         if isinstance(a, Var):
+            if a.dataflow is not b.dataflow:
+                raise _Different(f"{name_of(a)} and {name_of(b)}: one is visible only inside its dataflow block")
             try:
                 self.value(a.ty, b.ty, False)
             except _Different as difference:

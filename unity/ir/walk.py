@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ..support.recursion import deep_recursion
 from .binders import bound_symbols
 from .buffer import Buffer, BufferRegion, MatchBufferRegion, Range
-from .expr import Binding, BindingBlock, DataflowVar, IntImm, MatchCast, ShapeExpr, Var, VarBinding
+from .expr import Binding, BindingBlock, IntImm, MatchCast, ShapeExpr, Var, VarBinding
 from .function import Function, PrimFunc
 from .module import IRModule
 from .node import BINDING, DEF, OWN, Node
@@ -115,15 +115,14 @@ class Rewriter:
     def define(self, node: Any) -> Any:
         """Return a child ``node`` in a binding field: variables and buffers are redefined if needed, other nodes visited."""
         kind = type(node)
-        if kind is Var or kind is DataflowVar:
+        if kind is Var:
             if node in self.mapping:
                 return self.mapping[node]
             ty = self.visit(node.ty) if node.ty.walked else node.ty
             if ty is node.ty and not self.fresh:
                 return node
-            new = kind(node.name, ty, node.span)
-            self.mapping[node] = new
-            return new
+            var = self.mapping[node] = Var(node.name, ty, node.span, node.dataflow)
+            return var
         if kind is Buffer:
             if node in self.mapping:
                 return self.mapping[node]

@@ -111,7 +111,7 @@ class PyExprMutator(ExprFunctor):
     def with_type(self, var: Var, ty: Type) -> Var:
         """The variable if its type is this one, else a new variable of the type."""
         same = ty is var.ty or structural_equal(ty, var.ty)
-        return var if same else type(var)(var.name, ty, var.span)
+        return var if same else replace(var, ty=ty)
 
     with_ty = with_struct_info = with_type
 

@@ -14,6 +14,7 @@ from ..ffi.dtype import DataType
 from ..ir import expr as ir, function, relation, types
 from ..ir.builder import UNKNOWN, is_unknown, join_branches
 from ..ir.infer import find_impure_call, infer_call
+from ..ir.node import replace
 from ..ir.walk import free_vars
 from ..op.building.block_builder import BlockBuilder
 from ..op.common.table import constant, to_expr
@@ -109,27 +110,32 @@ def FuncType(params: Sequence[types.Type], ret: types.Type, purity: bool = True)
 # ---- expressions
 
 
-def _var(kind: type[ir.Var], name: str, annotation: Any, dtype: str | DataType | None) -> ir.Var:
-    if isinstance(annotation, types.Type):
-        return kind(name, annotation)
-    if annotation is None:
-        raise TypeRuleError("E210", f"variable {name} needs a type", help='relax.Var("x", (4, 4), "float32")')
-    return kind(name, TensorType(annotation, dtype or "float32"))
-
-
 @makes(ir.Var)
 def Var(name: str, annotation: Any = None, dtype: str | DataType | None = None) -> ir.Var:
     """A variable of the graph level: ``Var("x", type)``, or ``Var("x", (n, 4), "float32")`` for a tensor.
 
     Raises TypeRuleError E210 without a type.
     """
-    return _var(ir.Var, name, annotation, dtype)
+    if annotation is None:
+        raise TypeRuleError("E210", f"variable {name} needs a type", help='relax.Var("x", (4, 4), "float32")')
+    given = isinstance(annotation, types.Type)
+    return ir.Var(name, annotation if given else TensorType(annotation, dtype or "float32"))
 
 
-@makes(ir.DataflowVar)
+class _OfDataflow(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return ir.is_dataflow_var(instance)
+
+
+class _DataflowVars(metaclass=_OfDataflow):
+    """Variables of dataflow blocks, which TVM has a class for."""
+
+
+@makes(_DataflowVars)
 def DataflowVar(name: str, annotation: Any = None, dtype: str | DataType | None = None) -> ir.Var:
     """A variable of a dataflow block."""
-    return _var(ir.DataflowVar, name, annotation, dtype)
+    made: ir.Var = Var(name, annotation, dtype)
+    return replace(made, dataflow=True)
 
 
 @makes(ir.Call)

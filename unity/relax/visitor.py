@@ -20,7 +20,6 @@ from ..ir.expr import (
     Call,
     Constant,
     DataflowBlock,
-    DataflowVar,
     DataTypeImm,
     ExternFunc,
     FloatImm,
@@ -36,12 +35,14 @@ from ..ir.expr import (
     TupleGetItem,
     Var,
     VarBinding,
+    is_dataflow_var,
 )  # fmt: skip
 from ..ir.function import Function
 from ..ir.node import Node
 from ..ir.types import Expr
 from ..support.errors import PassError
 from ..support.recursion import deep_recursion
+from .nodes import DataflowVar
 
 _SNAKE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _METHOD = re.compile(r"visit_\w+_")
@@ -51,7 +52,7 @@ _KINDS: tuple[type, ...] = (
 )  # fmt: skip
 _OF_SCALARS = [kind for kind in vars(scalar).values() if isinstance(kind, type) and issubclass(kind, Expr)]
 _SCALARS: list[type] = [IntImm, FloatImm, *_OF_SCALARS]
-METHODS: dict[type, str] = {kind: f"visit_{_SNAKE.sub('_', kind.__name__).lower()}_" for kind in _KINDS}
+METHODS: dict[Any, str] = {kind: f"visit_{_SNAKE.sub('_', kind.__name__).lower()}_" for kind in _KINDS}
 """The method of each kind of node of the graph level."""
 METHODS[TupleGetItem] = "visit_tuple_getitem_"
 SCALARS: dict[type, str] = {kind: f"visit_{_SNAKE.sub('_', kind.__name__).lower()}_" for kind in _SCALARS}
@@ -62,9 +63,14 @@ _ALIASES = {"visit_generic_const_": "visit_constant_", "visit_expr_fallback_": "
 _KNOWN = {*METHODS.values(), *SCALARS.values(), *DEFINITIONS.values(), *_ALIASES, "visit_prim_value_"}
 
 
+def _kind(node: Any) -> Any:
+    """The class that TVM has for a node."""
+    return DataflowVar if is_dataflow_var(node) else type(node)
+
+
 def _named(table: Mapping[Any, str], node: Any, what: str) -> str:
     """The name of the method for a node. Raises PassError E740 for what is none of its kind."""
-    name = table.get(type(node))
+    name = table.get(_kind(node))
     if name is None:
         raise PassError("E740", f"a {type(node).__name__} is no {what} of the graph level")
     return name
@@ -98,7 +104,7 @@ class ExprFunctor:
         """Name of the method for an expression. Raises PassError E740 for what is none of the graph level."""
         if type(expr) is Call and not is_graph_call(expr):
             return "visit_prim_value_"
-        name = METHODS.get(type(expr))
+        name = METHODS.get(_kind(expr))
         if name is None:
             name = SCALARS.get(type(expr))
             name = name if name is None or hasattr(self, name) else "visit_prim_value_"

@@ -16,7 +16,7 @@ from ... import op, script as _script  # noqa: F401 - importing script fills the
 from ...ffi.tensor import Tensor
 from ...ir import build
 from ...ir.builder import BlockBuilder
-from ...ir.expr import Constant, Tuple, Var
+from ...ir.expr import Constant, Tuple, Var, is_dataflow_var
 from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.relation import tensor_type
@@ -320,7 +320,7 @@ class _Import:
         return result if self.options.no_bind_return_tuple else self.builder.emit_output(result)
 
     def _output(self, value: Expr) -> Expr:
-        if isinstance(value, Var) and type(value) is not Var:  # a dataflow variable is not visible outside
+        if is_dataflow_var(value):  # a dataflow variable is not visible outside
             return self.builder.emit_output(value)
         return value
 

@@ -12,7 +12,6 @@ from ..expr import (
     BindingBlock,
     Call,
     Constant,
-    DataflowVar,
     IntImm,
     MatchCast,
     SeqExpr,
@@ -186,7 +185,7 @@ def computable_at_compile_time(fn: Function, known: Iterable[Var] = ()) -> list[
         if not isinstance(binding, VarBinding) or isinstance(binding.value, (SeqExpr, Function)):
             continue
         value = binding.value
-        if isinstance(value, (Call, Tuple, TupleGetItem, Constant, ShapeExpr, Var, DataflowVar)):
+        if isinstance(value, (Call, Tuple, TupleGetItem, Constant, ShapeExpr, Var)):
             impure = isinstance(value, Call) and value.op_name in (
                 "R.call_packed",
                 "R.print",

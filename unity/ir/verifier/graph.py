@@ -15,7 +15,6 @@ from ..expr import (
     Call,
     Constant,
     DataflowBlock,
-    DataflowVar,
     DataTypeImm,
     ExternFunc,
     GlobalVar,
@@ -39,7 +38,7 @@ from ..walk import free_vars
 from .in_place import IN_PLACE
 from .report import Report
 
-_ATOMS = (Var, DataflowVar, Constant, GlobalVar, ExternFunc, StringImm, DataTypeImm, Op)
+_ATOMS = (Var, Constant, GlobalVar, ExternFunc, StringImm, DataTypeImm, Op)
 
 
 class GraphVerifier:
@@ -57,7 +56,7 @@ class GraphVerifier:
         """Check a function; ``outer`` is the scope around a local one."""
         defined = set(outer)
         for param in fn.params:
-            if isinstance(param, DataflowVar):
+            if param.dataflow:
                 self.report.add("E334", f"parameter {param.name} is a dataflow variable", param.span)
             self._define(param, defined)
             defined.update(bound_symbols(param.ty))
@@ -104,7 +103,7 @@ class GraphVerifier:
                 defined.add(var)  # a local function may call itself
             with self.report.at(var.name):
                 self._value(binding.value, defined, "a dataflow block" if dataflow else pure)
-                if isinstance(var, DataflowVar):
+                if var.dataflow:
                     local.append(var)
                     if not dataflow:
                         self.report.add(
@@ -150,7 +149,7 @@ class GraphVerifier:
             inner = GraphVerifier(self.report, self.mod)
             inner.bound = self.bound
             inner.ended = self.ended
-            inner.function(value, {v for v in defined if type(v) is not DataflowVar})
+            inner.function(value, {v for v in defined if not v.dataflow})
             self.takes = self.takes or inner.takes
         elif type(value) is SeqExpr:
             self.report.add("E331", "a sequence may stand only as a body or a branch", value.span)
@@ -177,7 +176,7 @@ class GraphVerifier:
             self._leaf(source, defined, what)
             if isinstance(source.ty, TupleType) and not 0 <= expr.index < len(source.ty.fields):
                 self.report.add("E335", f"there is no field {expr.index} in a value of type {source.ty}", expr.span)
-        elif isinstance(expr, (Var, DataflowVar)):
+        elif isinstance(expr, Var):
             self._use(expr, defined)
         elif type(expr) is GlobalVar:
             if self.mod is not None and expr.name not in self.mod:

@@ -92,6 +92,8 @@ class PrimVerifier:
     # ---- definitions
 
     def _define_var(self, var: Var) -> None:
+        if var.dataflow:
+            self.report.add("E334", f"{var.name} is a dataflow variable, and no value of a graph function", var.span)
         if var in self.bound:
             self.report.add("E333", f"variable {var.name} is bound twice", var.span)
         self.bound.add(var)

@@ -14,7 +14,6 @@ from ...ir.expr import (
     Call,
     Constant,
     DataflowBlock,
-    DataflowVar,
     DataTypeImm,
     ExternFunc,
     FloatImm,
@@ -45,11 +44,11 @@ from .intrinsic import intrinsic
 from .tir import costs, declarations, open_body, prim_func
 from .types import same_type, types
 
-LEAVES = (Var, DataflowVar, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, IntImm, FloatImm)
+LEAVES = (Var, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, IntImm, FloatImm)
 """Values that end a branch without a binding of their own."""
 _CALL_DPS = {o.name for o in (R.call_dps, R.call_inplace, R.call_dps_with_grad)}
 _PACKED = {o.name for o in (R.call_packed, R.call_pure_packed, R.call_inplace_packed, R.call_builtin_with_ctx)}
-_EVIDENT = (Var, DataflowVar, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, Function)
+_EVIDENT = (Var, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, Function)
 
 
 # ------------------------------------------------------------------------------------------------------- expressions
@@ -58,7 +57,7 @@ _EVIDENT = (Var, DataflowVar, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm
 def graph_value(p: Printer, node: Expr) -> None:
     """An argument or bound value: scalar expressions other than variables stand in ``R.prim_value``."""
     kind = type(node)
-    scalar = type(node.ty) is ty.PrimType and kind not in (Var, DataflowVar, If, TupleGetItem, SeqExpr)
+    scalar = type(node.ty) is ty.PrimType and kind not in (Var, If, TupleGetItem, SeqExpr)
     if scalar and not (type(node) is Call and not _is_intrinsic(node)):
         p.put("R.prim_value(", (node, INDEX), ")")
     else:
@@ -326,7 +325,7 @@ def _block(p: Printer, block: BindingBlock, last: str | None = None) -> None:
     p.indent += 1
     for binding in block.bindings:
         _binding(p, binding)
-    outputs = [b.var for b in block.bindings if type(b.var) is not DataflowVar]
+    outputs = [b.var for b in block.bindings if not b.var.dataflow]
     p.line(f"R.output({', '.join([p.name_of(v) for v in outputs])})")
     p.dedent()
 

@@ -17,7 +17,7 @@ from ...ffi.dtype import DataType
 from ...ir import scalar as sc
 from ...ir.buffer import BufferRegion, Range
 from ...ir.build import dtype_of, round_float, scalar_type
-from ...ir.expr import DataflowVar, FloatImm, IntImm, StringImm, Var
+from ...ir.expr import FloatImm, IntImm, StringImm, Var
 from ...ir.types import Expr, PrimType, prim_type
 from ..spelling.ranges import stop_of
 from ..spelling.spelling import INFIX_BY_NODE, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_NOT, LEVEL_UNARY
@@ -329,7 +329,7 @@ def region(p: Printer, node: BufferRegion) -> None:
 
 
 EXPRS.update({
-    IntImm: _int_imm, FloatImm: _float_imm, StringImm: _string_imm, Var: _var, DataflowVar: _var,
+    IntImm: _int_imm, FloatImm: _float_imm, StringImm: _string_imm, Var: _var,
     sc.Mod: _binary_call, sc.Min: _binary_call, sc.Max: _binary_call, sc.Not: _not, sc.Cast: _cast,
     sc.Select: _select, sc.Ramp: _ramp, sc.Broadcast: _broadcast, sc.Shuffle: _shuffle, sc.Let: _let,
     sc.BufferLoad: _load, sc.Reduce: _reduce,

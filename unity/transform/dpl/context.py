@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from ...ir.analysis.use import users as find_users
-from ...ir.expr import BindingBlock, Call, DataflowVar, SeqExpr, Tuple, Var, VarBinding
+from ...ir.expr import BindingBlock, Call, SeqExpr, Tuple, Var, VarBinding
 from ...ir.function import Function
 from ...ir.types import VOID_TYPE, Expr
 from ...ir.walk import used_vars
@@ -57,7 +57,7 @@ class _Search:
         self.bound = {value: var for var, value in self.bindings.items()}
         whole = Function((), SeqExpr((block,), Tuple(())), VOID_TYPE, True, {})
         self.users = find_users(whole)
-        self.outputs = outputs | {v for v in self.bindings if type(v) is not DataflowVar}
+        self.outputs = outputs | {v for v in self.bindings if not v.dataflow}
         self.matcher = Matcher(self.bindings)
 
     def run(self) -> dict[DFPattern, Var] | None:

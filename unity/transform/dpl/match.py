@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...ir.build import const
-from ...ir.expr import Call, Constant, DataflowVar, GlobalVar, ShapeExpr, Tuple, TupleGetItem, Var
+from ...ir.expr import Call, Constant, GlobalVar, ShapeExpr, Tuple, TupleGetItem, Var
 from ...ir.node import Node
 from ...ir.relation import Answer, dims, is_subtype, same_dim
 from ...ir.structural import data_equal, structural_equal
@@ -41,8 +41,8 @@ def _wildcard(m: Matcher, p: WildcardPattern, expr: Expr) -> bool:
 
 
 def _var(m: Matcher, p: VarPattern, expr: Expr) -> bool:
-    kind: type = {"var": Var, "dataflow": DataflowVar, "global": GlobalVar}[p.kind]
-    return isinstance(expr, kind) and (not p.name or expr.name == p.name)  # type: ignore[attr-defined]
+    fits = type(expr) is GlobalVar if p.kind == "global" else type(expr) is Var and (p.kind == "var" or expr.dataflow)
+    return fits and p.name in ("", getattr(expr, "name", ""))
 
 
 def _constant(m: Matcher, p: ConstantPattern, expr: Expr) -> bool:

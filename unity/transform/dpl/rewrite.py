@@ -11,7 +11,6 @@ from ...ir.expr import (
     Binding,
     Call,
     DataflowBlock,
-    DataflowVar,
     If,
     MatchCast,
     SeqExpr,
@@ -127,7 +126,7 @@ class _Emitter:
         var = self.known.get(value)
         if var is None:
             made = self.flat(value)
-            var = self.known[value] = DataflowVar(self.names.fresh("lv"), made.ty, getattr(value, "span", None))
+            var = self.known[value] = Var(self.names.fresh("lv"), made.ty, getattr(value, "span", None), True)
             self.out.append(VarBinding(var, made))
         return var
 
@@ -137,7 +136,7 @@ def remove_unused_bindings(bindings: list[Binding]) -> list[Binding]:
     used: set[Var] = set()
     kept: list[Binding] = []
     for binding in reversed(bindings):
-        if type(binding.var) is DataflowVar and binding.var not in used and not isinstance(binding, MatchCast):
+        if binding.var.dataflow and binding.var not in used and not isinstance(binding, MatchCast):
             continue
         used.update(used_vars(binding.value))
         used.update(used_vars(binding.var.ty))

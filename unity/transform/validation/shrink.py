@@ -17,7 +17,7 @@ from ...ffi.tensor import Tensor
 from ...ir.analysis import use_counts
 from ...ir.analysis.calls import reachable_functions
 from ...ir.build import const
-from ...ir.expr import Binding, BindingBlock, Constant, DataflowVar, IntImm, SeqExpr, Tuple, Var
+from ...ir.expr import Binding, BindingBlock, Constant, IntImm, SeqExpr, Tuple, Var
 from ...ir.function import Function, PrimFunc, seq_body
 from ...ir.infer import find_impure_call
 from ...ir.module import IRModule
@@ -153,7 +153,7 @@ class Shrinker:
 def _closed(fn: Function, blocks: tuple[BindingBlock, ...], value: Var) -> Function | None:
     """The function returning a value; inner variables of a dataflow block become outputs."""
     mapping: dict[Any, Any] = {}
-    if type(value) is DataflowVar:
+    if value.dataflow:
         mapping[value] = Var(value.name, value.ty, value.span)
     body = Rewriter(mapping=mapping)(SeqExpr(blocks, mapping.get(value, value)))
     made = clean_function(replace(fn, body=body, ret_ty=value.ty))

@@ -13,7 +13,6 @@ from ...analysis.symbol_bounds import promised_bounds
 from ...expr import (
     Call,
     Constant,
-    DataflowVar,
     DataTypeImm,
     ExternFunc,
     FloatImm,
@@ -68,7 +67,7 @@ class GraphEvaluator:
         self.required: dict[Call, list[tuple[Expr, Expr]]] = {}
         """Dimensions that a call needs to be equal and that its type rule could not compare."""
         self.handlers: dict[type, Callable[[Any, Env], Any]] = {
-            Var: self._var, DataflowVar: self._var, Constant: self._constant, Tuple: self._tuple,
+            Var: self._var, Constant: self._constant, Tuple: self._tuple,
             TupleGetItem: self._get_item, ShapeExpr: self._shape, If: self._if, SeqExpr: self._seq, Call: self._call,
             Function: self._function, GlobalVar: self._global, ExternFunc: self._extern, StringImm: self._plain,
             DataTypeImm: self._plain, IntImm: self._scalar, FloatImm: self._scalar,

@@ -13,7 +13,6 @@ from ....ffi.dtype import DataType
 from ....ffi.tensor import Tensor
 from ....ir import (
     Constant,
-    DataflowVar,
     Expr,
     GlobalVar,
     IntImm,
@@ -124,7 +123,7 @@ def bind(r: GraphReading, name: str, value: Expr, ty: Type | None, node: s.Synta
             raise r.error("E118", f"a value of type {found} never has type {ty}", node)
         found = ty
     span = r.span(node)
-    var = (DataflowVar if r.is_dataflow_local(name) else Var)(name or r.builder.get_unique_name("gv"), found, span)
+    var = Var(name or r.builder.get_unique_name("gv"), found, span, r.is_dataflow_local(name))
     r.builder.emit_binding(VarBinding(var, normal, span))
     return var
 
@@ -145,7 +144,7 @@ def read_match_cast(r: GraphReading, target: s.Syntax | None, node: s.Call, writ
     if is_subtype(leaf.ty, wanted) is Answer.NO:
         raise r.error("E118", f"a value of type {leaf.ty} never has type {wanted}", node)
     name = target.name if type(target) is s.Name else "_"
-    var = (DataflowVar if r.is_dataflow_local(name) else Var)(name, written or wanted, r.span(target or node))
+    var = Var(name, written or wanted, r.span(target or node), r.is_dataflow_local(name))
     r.builder.emit_binding(MatchCast(var, leaf, wanted, r.span(node)))
     if type(target) is s.Name:
         r.scope.names[name] = var

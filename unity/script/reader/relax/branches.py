@@ -5,7 +5,7 @@ Invariant: only the outputs of a dataflow block are visible after it; both branc
 
 from __future__ import annotations
 
-from ....ir import Constant, DataflowVar, Expr, If, ObjectType, PrimType, SeqExpr, TensorType, Tuple, Var
+from ....ir import Constant, Expr, If, ObjectType, PrimType, SeqExpr, TensorType, Tuple, Var, is_dataflow_var
 from ....ir.builder import join_branches
 from ....support.errors import UnityError
 from ...parser import syntax as s
@@ -50,7 +50,7 @@ def read_with(r: GraphReading, node: s.With) -> None:
             value = POISON
         outer.names[name] = value
     for name, value in inner.names.items():
-        if name not in names and isinstance(value, DataflowVar) and outer.get(name) is not value:
+        if name not in names and is_dataflow_var(value) and outer.get(name) is not value:
             r.hidden[name] = value
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir import DataflowVar, Expr, Function, PrimType, Tuple, Type, Var, VarBinding, replace
+from ....ir import Expr, Function, PrimType, Tuple, Type, Var, VarBinding, replace
 from ....ir.infer import find_impure_call
 from ....ir.relation import Answer, erase, is_subtype
 from ....ir.types import FuncType
@@ -117,7 +117,7 @@ def _nested(r: GraphReading, node: s.FunctionDef) -> None:
     if inner_body is None:
         raise Silent
     inside = r.is_dataflow_local(node.name)
-    var = own if own is not None and not inside else (DataflowVar if inside else Var)(node.name, inner_body.ty, span)
+    var = own if own is not None and not inside else Var(node.name, inner_body.ty, span, inside)
     r.builder.emit_binding(VarBinding(var, inner_body, span))
     r.scope.names[node.name] = var
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.expr import Constant, DataflowVar, GlobalVar, IntImm, MatchCast, Tuple, TupleGetItem, Var, VarBinding
+from ....ir.expr import Constant, GlobalVar, IntImm, MatchCast, Tuple, TupleGetItem, Var, VarBinding, is_dataflow_var
 from ....ir.function import Function
+from ....ir.node import replace
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import Rewriter
@@ -24,16 +25,16 @@ def _promote_outputs(fn: Function) -> Function:
         value = binding.value
         if (
             isinstance(binding, VarBinding)
-            and type(binding.var) is Var
-            and type(value) is DataflowVar
+            and not binding.var.dataflow
+            and is_dataflow_var(value)
             and value not in promoted
         ):
-            promoted[value] = Var(binding.var.name, value.ty, value.span)
+            promoted[value] = replace(value, name=binding.var.name, dataflow=False)
     return Rewriter(mapping=promoted)(fn) if promoted else fn
 
 
 def _may_replace(var: Var, value: Expr) -> bool:
-    return type(var) is DataflowVar or type(value) is not DataflowVar
+    return var.dataflow or not is_dataflow_var(value)
 
 
 @function_pass()

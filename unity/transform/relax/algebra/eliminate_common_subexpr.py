@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.expr import Call, Constant, DataflowBlock, DataflowVar, ExternFunc, GlobalVar, Op, Tuple, TupleGetItem, Var
+from ....ir.expr import Call, Constant, DataflowBlock, ExternFunc, GlobalVar, Op, Tuple, TupleGetItem, Var
 from ....ir.function import Function
 from ....ir.infer import is_pure_call
 from ....ir.op import OPS
@@ -107,7 +107,7 @@ class _Sharing(GraphRewriter):
         made = super().block(block)
         inner = self.scopes.pop()
         for key, entries in inner.items():  # outputs stay known, inner variables end with the block
-            outside = [e for e in entries if type(e[1]) is Var]
+            outside = [e for e in entries if not e[1].dataflow]
             if outside:
                 self.scopes[-1].setdefault(key, []).extend(outside)
         return made
@@ -124,7 +124,7 @@ class _Sharing(GraphRewriter):
                     continue
                 if not structural_equal(earlier.ty, var.ty):
                     continue
-                if type(earlier) is DataflowVar and type(var) is Var:
+                if earlier.dataflow and not var.dataflow:
                     return earlier  # an output that stands for an inner variable
                 if var in self.leaving:
                     self.leaving.add(earlier)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.expr import Call, DataflowVar, ShapeExpr, Var
+from ....ir.expr import Call, ShapeExpr, Var, is_dataflow_var
 from ....ir.function import Function
 from ....ir.op import row_of
 from ....ir.relation import Answer, dims, same_dims
@@ -29,7 +29,7 @@ def remove_redundant_reshape(fn: Function) -> Function:
 
     def same_value(value: Expr, var: Var) -> bool:
         """True if the variable may replace the value: not where a result would share a parameter's memory."""
-        return var not in kept and (type(var) is DataflowVar or type(value) is not DataflowVar)
+        return var not in kept and (var.dataflow or not is_dataflow_var(value))
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         var, name = rewriter.var, value.op_name

@@ -5,7 +5,7 @@ Merging or reusing such a value would show the change elsewhere. Views, tuples a
 
 from __future__ import annotations
 
-from ....ir.expr import Call, Constant, DataflowVar, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
+from ....ir.expr import Call, Constant, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ....ir.function import Function
 from ....ir.infer import is_pure_call
 from ....ir.op import shares_memory
@@ -121,4 +121,4 @@ class Visibility:
         if at is None:
             return False
         here = self.home.get(at)
-        return all([type(v) is not DataflowVar or self.home.get(v) is here for v in leaf_vars(value)])
+        return all([not v.dataflow or self.home.get(v) is here for v in leaf_vars(value)])

@@ -26,7 +26,6 @@ from ....ir.expr import (
     Call,
     Constant,
     DataflowBlock,
-    DataflowVar,
     GlobalVar,
     SeqExpr,
     ShapeExpr,
@@ -114,7 +113,7 @@ def primitive_function(
     made: list[Binding] = []
     for binding in bindings:
         var = binding.var
-        kept: Var = (Var if var in outputs else DataflowVar)(var.name, var.ty, var.span)
+        kept = Var(var.name, var.ty, var.span, var not in outputs)
         value = _with_args(binding.value, params)
         made.append(VarBinding(kept, Rewriter(mapping=mapping)(value) if mapping else value, binding.span))
         mapping[var] = kept

@@ -20,7 +20,6 @@ from ....ir.expr import (
     BindingBlock,
     Call,
     DataflowBlock,
-    DataflowVar,
     GlobalVar,
     SeqExpr,
     Tuple,
@@ -130,7 +129,7 @@ class BlockView:
 
     def outputs(self, group: set[Var]) -> list[Var]:
         """Variables of a group that are used outside of it, in order."""
-        found = [v for v in group if type(v) is not DataflowVar or any([u not in group for u in self.users[v]])]
+        found = [v for v in group if not v.dataflow or any([u not in group for u in self.users[v]])]
         return sorted(found, key=self.order.__getitem__)
 
     def is_convex(self, group: set[Var]) -> bool:
@@ -208,7 +207,7 @@ def replace_groups(
             made: list[Binding] = [VarBinding(outputs[0], call, call.span)]
         else:
             types = Tuple(tuple(outputs)).ty
-            whole = DataflowVar(f"{outputs[-1].name}_all", types)
+            whole = Var(f"{outputs[-1].name}_all", types, dataflow=True)
             made = [VarBinding(whole, Call(call.op, call.args, {}, (), types, call.span), call.span)]
             made += [VarBinding(v, TupleGetItem(whole, k)) for k, v in enumerate(outputs)]
         replaced[group[-1]] = made

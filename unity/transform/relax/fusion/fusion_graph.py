@@ -16,7 +16,6 @@ from ....ir.expr import (
     Call,
     Constant,
     DataflowBlock,
-    DataflowVar,
     GlobalVar,
     Op,
     ShapeExpr,
@@ -118,7 +117,7 @@ def build_graph(block: DataflowBlock, patterns: Patterns) -> list[Item]:
 
 def _item(index: int, binding: Binding, patterns: Patterns, by_var: dict[Var, Item]) -> Item:
     value = binding.value
-    escapes = type(binding.var) is not DataflowVar
+    escapes = not binding.var.dataflow
     pattern = patterns.of(value) if type(binding) is VarBinding else None
     if pattern is not None and pattern.kind is not OPAQUE and isinstance(value, Call):
         given = value.args[1]

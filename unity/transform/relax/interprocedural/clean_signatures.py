@@ -12,7 +12,7 @@ from typing import Any
 
 from ....ir.analysis.use import bindings
 from ....ir.binders import bound_symbols
-from ....ir.expr import Call, DataflowVar, GlobalVar, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
+from ....ir.expr import Call, GlobalVar, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ....ir.function import Function, has_global_symbol, is_marked, seq_body
 from ....ir.module import IRModule
 from ....ir.node import replace
@@ -174,7 +174,7 @@ def remove_unused_outputs(mod: IRModule) -> IRModule:
         made: list[Var] = []
         for value in [whole] if len(kept) == 1 else [whole, *[None] * len(kept)]:
             item = TupleGetItem(made[0], len(made) - 1) if value is None else value
-            made.append(type(bound)(rewriter.names.fresh(bound.name), item.ty, bound.span))
+            made.append(replace(bound, name=rewriter.names.fresh(bound.name), ty=item.ty))
             rewriter.append(VarBinding(made[-1], item))
         places[bound] = dict(zip(kept, made if len(kept) == 1 else made[1:]))
         return None
@@ -186,7 +186,7 @@ def remove_unused_outputs(mod: IRModule) -> IRModule:
             return results(replace(value, op=GlobalVar(value.op.name, changed[value.op.name].ty)), rewriter)
         if type(value) is TupleGetItem and value.tuple_value in places:
             part = places[value.tuple_value][value.index]
-            inner = type(part) is DataflowVar and type(rewriter.var) is Var
+            inner = part.dataflow and rewriter.var is not None and not rewriter.var.dataflow
             return part if inner else Replaced(part)
         return value
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....ir.analysis import detect_recursion
 from ....ir.binders import bound_symbols
-from ....ir.expr import Call, DataflowVar, GlobalVar, If, SeqExpr, Tuple, TupleGetItem, Var
+from ....ir.expr import Call, GlobalVar, If, SeqExpr, Tuple, TupleGetItem, Var
 from ....ir.function import Function, has_global_symbol, is_marked
 from ....ir.module import IRModule
 from ....ir.relation import Answer, bind_symbols, is_subtype
@@ -26,9 +26,9 @@ from ..rewriting.graph_rewriter import GraphRewriter, Replaced, each_binding
 class _Copy(Rewriter):
     """A copy with new variables of one kind and names that are free in the caller."""
 
-    def __init__(self, kind: type[Var], mapping: dict[Any, Any], rewriter: GraphRewriter) -> None:
+    def __init__(self, dataflow: bool, mapping: dict[Any, Any], rewriter: GraphRewriter) -> None:
         super().__init__(mapping=mapping, fresh=True)
-        self.kind = kind
+        self.dataflow = dataflow
         self.names = rewriter.names
 
     def leave(self, node: Any) -> Any:
@@ -39,7 +39,7 @@ class _Copy(Rewriter):
     def define(self, node: Any) -> Any:
         if isinstance(node, Var) and node not in self.mapping:
             ty = self.visit(node.ty) if node.ty.walked else node.ty
-            self.mapping[node] = self.kind(self.names.fresh(node.name), ty, node.span)
+            self.mapping[node] = Var(self.names.fresh(node.name), ty, node.span, self.dataflow)
         return super().define(node)
 
 
@@ -69,7 +69,7 @@ def inline_call(call: Call, fn: Function, rewriter: GraphRewriter) -> Any:
     """Put the body of ``fn`` before the current binding; the value it returns."""
     mapping: dict[Any, Any] = {}
     args = call.args
-    copy = _Copy(DataflowVar if rewriter.in_dataflow else Var, mapping, rewriter)
+    copy = _Copy(rewriter.in_dataflow, mapping, rewriter)
     if not _symbols_known(fn, args, copy.mapping):
         copy.mapping = {}
         for param, arg in zip(fn.params, args):
@@ -111,7 +111,7 @@ def inline_private_functions(mod: IRModule) -> IRModule:
             var = rewriter.var
             assert var is not None
             same = is_subtype(made.ty, var.ty) is Answer.YES
-            simple = isinstance(made, Var) and same and (type(var) is DataflowVar or type(made) is not DataflowVar)
+            simple = isinstance(made, Var) and same and (var.dataflow or not made.dataflow)
             return Replaced(made) if simple else made
 
         return GraphRewriter(rule).function(fn)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ....ir.buffer import Buffer
 from ....ir.build import is_int
-from ....ir.expr import Binding, Call, Constant, DataflowBlock, DataflowVar, GlobalVar, Tuple, Var, VarBinding
+from ....ir.expr import Binding, Call, Constant, DataflowBlock, GlobalVar, Tuple, Var, VarBinding
 from ....ir.function import PrimFunc, is_marked
 from ....ir.module import IRModule
 from ....ir.node import replace
@@ -80,11 +80,7 @@ class _InPlace:
                 held.update(free_vars(value))
                 continue
             held.update([v for a in operands if type(a) is Tuple for v in free_vars(a)])
-            if (
-                type(binding.var) is DataflowVar
-                and isinstance(value.ty, TensorType)
-                and value.op_name == R.call_dps.name
-            ):
+            if binding.var.dataflow and isinstance(value.ty, TensorType) and value.op_name == R.call_dps.name:
                 own.add(binding.var)
         made: list[Binding] = []
         for index, binding in enumerate(block.bindings):

@@ -1,18 +1,19 @@
-"""Neighbouring bindings without effects are put into dataflow blocks; variables used only inside become DataflowVars.
+"""Neighbouring bindings without effects are put into dataflow blocks; variables used only inside are visible only there.
 
 Conditionals, local functions, match_casts outside a block and calls with effects stay between the blocks. Runs shorter than
 ``min_size`` stay as they are.
 
-And back, ``to_non_dataflow``: dataflow blocks become plain binding blocks, DataflowVars plain variables; neighbours are joined.
+And back, ``to_non_dataflow``: dataflow blocks become plain ones, and their variables visible everywhere; neighbours are joined.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ....ir.expr import Binding, BindingBlock, Call, DataflowBlock, DataflowVar, If, SeqExpr, Var, VarBinding
+from ....ir.expr import Binding, BindingBlock, Call, DataflowBlock, If, SeqExpr, Var, VarBinding, is_dataflow_var
 from ....ir.function import Function
 from ....ir.infer import is_pure_call
+from ....ir.node import replace
 from ....ir.walk import Rewriter, free_vars
 from ...infra.passes import function_pass
 from ..rewriting.graph_rewriter import join_blocks
@@ -55,7 +56,7 @@ class _Grouping:
         return kind(tuple(run))
 
     def _hide(self, node: SeqExpr) -> SeqExpr:
-        """Variables nothing outside their block uses become DataflowVars."""
+        """Variables that nothing outside their block uses become visible only inside."""
         outside = set(free_vars(node.body))
         owner = {b.var: index for index, block in enumerate(node.blocks) for b in block.bindings}
         for index, block in enumerate(node.blocks):
@@ -67,9 +68,9 @@ class _Grouping:
                 blocks.append(block)
                 continue
             inner: dict[Any, Any] = {
-                b.var: DataflowVar(b.var.name, b.var.ty, b.var.span)
+                b.var: replace(b.var, dataflow=True)
                 for b in block.bindings
-                if type(b.var) is Var and b.var not in outside
+                if not b.var.dataflow and b.var not in outside
             }
             blocks.append(Rewriter(mapping=inner)(block) if inner else block)
         return SeqExpr(tuple(blocks), node.body, node.span)
@@ -86,7 +87,7 @@ def convert_to_dataflow(fn: Function, *, min_size: int = 2) -> Function:
 
 class _Plain(Rewriter):
     def define(self, node: Any) -> Any:
-        if type(node) is DataflowVar:
+        if is_dataflow_var(node):
             found = self.mapping.get(node)
             if found is None:
                 found = self.mapping[node] = Var(node.name, self.visit(node.ty), node.span)

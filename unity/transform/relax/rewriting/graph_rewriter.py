@@ -16,7 +16,6 @@ from ....ir.expr import (
     BindingBlock,
     Call,
     DataflowBlock,
-    DataflowVar,
     If,
     MatchCast,
     SeqExpr,
@@ -123,7 +122,7 @@ class GraphRewriter:
         return finish(seq.body, self)
 
     def _variable(self, name: str, ty: Type, span: Span | None = None) -> Var:
-        return (DataflowVar if self.in_dataflow else Var)(name, ty, span)
+        return Var(name, ty, span, self.in_dataflow)
 
     def _placed(self, value: Expr) -> Expr:
         """A call that a rule made stands where the value being rewritten stands in the source."""
@@ -180,7 +179,7 @@ class GraphRewriter:
     def _redefine(self, var: Var, ty: Any) -> Var:
         if ty is var.ty or structural_equal(ty, var.ty, map_free_vars=False):
             return var
-        made = type(var)(var.name, ty, var.span)
+        made = replace(var, ty=ty)
         self.replacer.mapping[var] = made
         return made
 
