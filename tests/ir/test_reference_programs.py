@@ -52,6 +52,7 @@ from unity.ir.build import (
     floordiv,
     floormod,
     ge,
+    gt,
     if_then_else,
     intrinsic,
     logical_and,
@@ -372,3 +373,12 @@ def test_a_fresh_copy_runs_the_same():
     run(fresh_copy(fn), None, a, b, second)
     np.testing.assert_array_equal(first, second)
     assert floordiv(i64(7), i64(2)).value == 3 and sub(i64(7), i64(2)).value == 5
+
+
+def test_a_program_that_ends_without_its_value():
+    x = Var("x", I64)
+    fn = PrimFunc((x,), {}, IfThenElse(gt(x, i64(0)), Return(x)), I64, {})
+    assert run(fn, None, 2) == 2
+    with pytest.raises(InterpreterError) as caught:
+        run(fn, None, 0)
+    assert caught.value.code == "E323"

@@ -72,6 +72,8 @@ class CompiledPrimFunc:
             env[buffer] = self._checked_view(env, buffer, view, span)
             env[buffer.data] = view.first
         self.body(env)
+        if RESULT not in env and type(fn.ret_ty) is PrimType and fn.ret_ty.dtype.code != "void":
+            raise InterpreterError("E323", f"{self.name} ended without returning a value", fn.span)
         return env.get(RESULT)
 
     def _scalar(self, param: Var, arg: Any, span: Any) -> Any:
