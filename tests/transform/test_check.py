@@ -207,6 +207,22 @@ def test_default_pipelines_agree(tmp_path):
     assert any("n=0" in text or "n=1" in text for text in main[0].inputs)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+def test_tensors_of_rank_0_are_given(dtype, tmp_path):
+    text = f"""
+@R.function
+def main(x: R.Tensor((), "{dtype}"), y: R.Tensor((), "{dtype}")):
+    return x
+"""
+
+    @function_pass()
+    def turned(fn):
+        return replace(fn, params=fn.params[::-1])
+
+    with PassContext(CheckInstrument(folder=tmp_path)), pytest.raises(PassError):
+        turned(IRModule({"main": parse(text)}, {}, {}))
+
+
 def test_what_is_not_run_is_said(tmp_path):
     text = """
 @I.ir_module

@@ -76,14 +76,14 @@ class InputMaker:
         if int(np.prod(shape, dtype=object)) > MAX_ELEMENTS:
             raise NoInput(f"a tensor of shape {shape} is too large to check with")
         if dtype.is_float:
-            made = (self.data.integers(-8, 9, shape) / 4).astype(dtype.numpy)
+            made = np.asarray(self.data.integers(-8, 9, shape) / 4).astype(dtype.numpy)
             if self.kind == "special" and made.size:
                 value = self.random.choice((np.nan, np.inf, -np.inf, -0.0))
                 made.reshape(-1)[self.random.randrange(made.size)] = value
             return made
         if dtype.is_bool:
-            return self.data.integers(0, 2, shape).astype("bool")
-        return self.data.integers(0, self.limit, shape).astype(dtype.numpy)
+            return np.asarray(self.data.integers(0, 2, shape)).astype("bool")
+        return np.asarray(self.data.integers(0, self.limit, shape)).astype(dtype.numpy)
 
     def value(self, ty: Type) -> Any:
         """A value of a type. Raises NoInput where it says too little."""
