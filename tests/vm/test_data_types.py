@@ -114,6 +114,7 @@ def test_is_refused(place, dtype):
 
 PROGRAMS = {
     "parameter": 'a: T.Buffer((4,), "{d}")):\n    a[0] = a[1]',
+    "parameter that is not read": 'a: T.Buffer((4,), "{d}"), b: T.Buffer((4,), "float32")):\n    b[0] = 0.0',
     "scalar parameter": 'a: T.{d}, b: T.Buffer((4,), "float32")):\n    b[0] = T.Cast("float32", a)',
     "cast to it and back": 'a: T.Buffer((4,), "float32")):\n    a[0] = T.Cast("float32", T.Cast("{d}", a[1]))',
     "memory of its own": 'a: T.Buffer((4,), "float32")):\n    b = T.alloc_buffer((4,), "{d}")\n    b[0] = T.Cast("{d}", a[0])',

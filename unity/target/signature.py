@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ..arith.formula import NoFormula, to_formula
 from ..ffi.abi import BufferParam, Dim, KernelSignature, ScalarParam, SymbolSource
+from ..ffi.native.runtime_table import DTYPE_INDEX
 from ..ir.buffer import Buffer
 from ..ir.build import dtype_of, mul
 from ..ir.expr import Call, IntImm, Var
@@ -105,8 +106,8 @@ def _only_reads(mask: Expr) -> bool:
 def kernel_signature(name: str, func: PrimFunc, nodes: Iterable[Node] | None = None) -> KernelSignature:
     """Return the signature of the tensor program ``func``, called ``name``.
 
-    ``nodes``: the stores and calls of its body, and maybe more, if they are known already. Raises CodegenError E528 for a shape
-    that no formula of its parameters gives.
+    ``nodes``: the stores and calls of its body, and maybe more, if they are known already. Raises CodegenError E521 for elements
+    that no array has, E528 for a shape that no formula of its parameters gives.
     """
     nodes = special_nodes(func) if nodes is None else nodes
     sources = find_symbols(func)
@@ -118,10 +119,14 @@ def kernel_signature(name: str, func: PrimFunc, nodes: Iterable[Node] | None = N
         if buffer is None:
             params.append(ScalarParam(param.name, dtype_of(param).name))
             continue
+        element = buffer.dtype.element
+        if element.name not in DTYPE_INDEX and element.code != "handle":
+            raise CodegenError("E521", f"parameter {buffer.name} of {name} holds {element.name}, which no array does",
+                               buffer.span or param.span, help="hold it in whole bytes: int8 or uint8")  # fmt: skip
         shape = tuple([formula(e, symbols) for e in _element_shape(buffer, sources)])
         strides = tuple([formula(e, symbols) for e in buffer.strides])
         is_written = buffer.data in written or param in written
-        params.append(BufferParam(buffer.name, buffer.dtype.element.name, shape, strides, is_written))
+        params.append(BufferParam(buffer.name, element.name, shape, strides, is_written))
     return KernelSignature(name, tuple(params), tuple(sources.values()), (), result_dtype(func), ())
 
 
