@@ -257,3 +257,26 @@ def main(a: T.handle, b: T.handle, n: T.int64):
     assert (b == 2).all()
     with pytest.raises(UnityError, match=r"E608.*expected n \* 3 = 9, got 6"):
         run(a, b, 3)
+
+
+ORDERS = ("s", "k, s", "s, k", "s, k, t", "p, k")
+SHAPES = {"R.Tensor((\"k\", 4), \"float32\")": lambda k: np.zeros((k, 4), "float32"), "R.Shape([\"k\"])": lambda k: (k,),
+          "R.Tensor((\"k\", \"k + 1\"), \"float32\")": lambda k: np.zeros((k, k + 1), "float32")}  # fmt: skip
+
+
+@pytest.mark.parametrize("names", ORDERS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_size_that_is_a_parameter_as_well(names, shape, tmp_path):
+    """In any order it is compared with the shapes that name it."""
+    types = {"k": 'R.Prim("int64")', "s": shape, "t": shape, "p": f"R.Tuple({shape}, R.Object)"}
+    known = "" if "k" in names else "    k = T.int64()\n"
+    params = ", ".join([f"{name}: {types[name]}" for name in names.split(", ")])
+    text = f"from unity.script import relax as R, tir as T\n@R.function\ndef main({params}):\n{known}    return R.shape([k, k + 1])\n"
+
+    def arguments(k, size):
+        one = SHAPES[shape](size)
+        return [{"k": k, "p": (one, 0)}.get(name, one) for name in names.split(", ")]
+
+    for vm in machines(text, tmp_path):
+        assert tuple(vm["main"](*arguments(3, 3))) == (3, 4)
+        assert "k" not in names or outcome(vm["main"], *arguments(4, 3)) in ("E607", "E608")

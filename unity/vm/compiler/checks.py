@@ -17,10 +17,10 @@ from .tables import FunctionTables
 
 
 def bind_parameters(to: FunctionTables) -> None:
-    """Entry checks: types first, symbols where they first show, formulas when every symbol is known."""
+    """Entry checks: integers first, which shapes may name, symbols where they first show, formulas when every symbol is known."""
     registers = [to.register() for _ in to.fn.params]
     pending: list[tuple[bc.Reg, bc.Imm, tuple[Expr, ...]]] = []
-    for reg, param in zip(registers, to.fn.params):
+    for reg, param in sorted(zip(registers, to.fn.params), key=lambda pair: not is_integral(pair[1].ty)):
         to.where = to.module.place(param.span)
         ctx = to.context(f"parameter {param.name}", param.ty, param.span)
         to.parameter_contexts[reg.index] = ctx
