@@ -65,9 +65,9 @@ CPU_PIPELINE = Pipeline((
     vectorize_loop,
     inject_prefetch,
     rewrite_unsafe_select,
+    chunk_parallel,
     unroll_loop,
     remove_no_op,
-    chunk_parallel,
     configure_tiles,
 ))  # fmt: skip
 """Blocks and loops of any program to flat loops over one-dimensional buffers."""

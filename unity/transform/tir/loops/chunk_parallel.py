@@ -81,7 +81,8 @@ def _collapsed(stmt: For) -> For:
 
 def _chunk(stmt: For) -> Expr:
     """Iterations of a chunk."""
-    constant, extents = _work(stmt.body, set(free_vars(stmt)))
+    symbolic = any([type(loop.extent) is not IntImm for loop in collect(stmt.body, For)])
+    constant, extents = _work(stmt.body, set(free_vars(stmt)) if symbolic else set())
     if type(stmt.extent) is IntImm and not extents:
         total = stmt.extent.value
         chunks = max(FEW_CHUNKS, min(CHUNKS, total * constant // CHUNK_WORK))
