@@ -18,6 +18,7 @@ from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.infra.backend import Machine
 from unity.transform.schedule import Schedule
 from unity.transform.tir.analysis.choices import SCHEDULE, choices_of, without_decisions
+from unity.transform.tir.loops.unroll_loop import statement_count
 from unity.transform.tir.pipeline import CPU_PIPELINE
 
 LEVELS = {f"v{level}": Target(f"llvm -mcpu=x86-64-v{level}") for level in (2, 3, 4)}
@@ -155,6 +156,21 @@ def result(fn, packed, given):
     own[-1] = np.zeros_like(own[-1])
     run(module, "main", *own)
     return own[-1]
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("is_bordered", [False, True])
+def test_what_is_written_out_is_bounded(stride, is_bordered):
+    inside = f"v2 * {stride} + v5 >= 3 and v2 * {stride} + v5 < 64"
+    read = f"X[v3, v1 * {stride} + v4, v2 * {stride} + v5]"
+    value = f"T.if_then_else({inside}, {read}, T.float32(0))" if is_bordered else read
+    extents = (19, 60 // stride, 60 // stride, 3, 7, 7)
+    fn = nest({"X": ((3, 67, 67), F), "W": ((19, 3, 7, 7), F), "Y": (extents[:3], F)}, extents, "SSSRRR", "Y[v0, v1, v2]",
+              f"{value} * W[v0, v3, v4, v5]")  # fmt: skip
+    asked = {"row_axis": 0, "rows": 10, "vectors": 2, "written": 3, "unrolled": 8, "transpose": 0, "dots": 0}
+    one = decided(fn, {("Y", name): number for name, number in asked.items()})
+    statements = statement_count(lowered(built(one, set(), LEVELS["v4"])[0], LEVELS["v4"]).body)
+    assert 100 < statements < (1000 if is_bordered and stride > 1 else 6000)  # without bounds 15,000 and more
 
 
 @pytest.mark.parametrize("level", LEVELS)

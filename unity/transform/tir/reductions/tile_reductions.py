@@ -68,7 +68,8 @@ SUMS_OF_STEPS = 0.7
 """Share of the registers up to which sums leave room for the operands of several steps, which LLVM loads at once: beyond it keeps
 sums in memory."""
 WRITTEN = 1024
-"""Vectors of sums in all steps that are written out, at most: more instructions stay in no cache, and take seconds to compile."""
+"""Vectors of sums in all steps that are written out, at most: more instructions stay in no cache, and take seconds to compile.
+Lanes, where these are picked under conditions."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -216,6 +217,12 @@ def _overlaps(index: Expr, var: Var, steps: dict[Var, int]) -> bool:
     return own is not None and 0 < own * 2 <= reach
 
 
+def _picks_lanes(plan: _Plan) -> bool:
+    """True if a value under a condition is read with a step between lanes, which takes instructions for each."""
+    choices = [call for call in collect(plan.nest.store.value, Call) if is_choice(call)]
+    return any([plan.nest.stride(load, plan.columns) > 1 for call in choices for load in collect(call, BufferLoad)])
+
+
 def _is_bordered(nest: Nest, rows: For) -> bool:
     """True if a value depends on a condition that a loop meets: the border of an image."""
     choices = [call for call in collect(nest.store.value, Call) if is_choice(call)]
@@ -272,10 +279,14 @@ class _Tile:
         own += int(own == 1 and most > 1 and window <= WINDOW)
         vectors = self.height * -(-self.width // self.plan.lanes)
         steps = accumulate([extent_of(loop) for loop in reversed(loops)][:most], times)
-        fits = sum([count * vectors <= WRITTEN for count in steps])
-        written = choose(block, "written", range(most + 1), own, max(own, fits))
+        counts = [1, *steps]
+        size = vectors * (self.plan.lanes if _picks_lanes(self.plan) else 1)
+        written = choose(
+            block, "written", range(most + 1), own, max(own, sum([n * size <= WRITTEN for n in counts[1:]]))
+        )
         room = written or vectors <= machine_in_use().registers * SUMS_OF_STEPS
-        unrolled = 4 if written == len(loops) else choose(block, "unrolled", (1, 2, 4, 8), 4 if room else 1)
+        turns = max(4, WRITTEN // (counts[written] * size))
+        unrolled = 4 if written == len(loops) else choose(block, "unrolled", (1, 2, 4, 8), 4 if room else 1, turns)
         for depth, loop in enumerate(reversed(loops)):
             kind = "unrolled" if depth < written else "serial"
             notes = {"unroll": unrolled} if depth == written and (depth == 0 or unrolled != 4) else None
