@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any
 
 from ... import op
 from ...ffi.calls.check import Refused
-from ...ffi.targets.target import Target
+from ...ffi.targets.target import Target, target as make_target
 from ...ffi.tensor import Tensor
 from ...ir.builder import BlockBuilder
 from ...ir.expr import ShapeExpr, Tuple, Var
@@ -23,6 +24,9 @@ from ...ir.relation import tensor_type
 from ...ir.types import Expr, prim_type
 from ...support.errors import FrontendError, VMError
 from ...support.optional import require
+from ...transform.infra.backend import backend_of
+from ...vm.builtins.placement import Placement
+from ...vm.executable.executable import Executable
 from ...vm.out_calls import allocated_results
 from ...vm.virtual_machine import VirtualMachine
 from ..entry import BuildOptions, compile_chosen
@@ -31,6 +35,7 @@ from .context.context import Context, dtype_name
 from .context.fallback import Deferred, complex_of
 from .context.report import FallbackWarning, Gap, ImportReport
 from .context.symbols import Symbols
+from .frozen_weights import FrozenWeights, frozen_inputs, graph_weights
 from .runtime.memory import addresses, copy_if_aliased, is_on_device, on_host
 from .translate.graph import EFFECTS, TOKEN, GraphImporter
 
@@ -50,6 +55,7 @@ class BackendOptions:
     exec_mode: str = "native"
     choose: str = "analytic"
     cuda_graph: bool = False
+    freezing: bool = True
 
 
 def unity_backend(
@@ -68,8 +74,11 @@ def unity_backend(
         raise FrontendError("E733", f"the backend does not know the {', '.join(unknown)}",
                             help=f"options: {', '.join(known)}; modes: {', '.join([m for m in _MODES if m])}")  # fmt: skip
     chosen = BackendOptions(**{**_MODES[mode], **(options or {})})
+    weights = graph_weights(example_inputs) if chosen.freezing else ()
     make = require("torch._dynamo.backends.common").aot_autograd(
-        fw_compiler=partial(compile_graph, options=chosen), bw_compiler=_run_in_torch
+        fw_compiler=partial(compile_graph, options=chosen),
+        bw_compiler=_run_in_torch,
+        inference_compiler=partial(compile_graph, options=chosen, weights=weights),
     )
     compiled: Callable[..., Any] = make(graph_module, list(example_inputs))
     return compiled
@@ -80,27 +89,20 @@ def _run_in_torch(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[
     return boxed
 
 
-def compile_graph(
-    graph_module: Any, example_inputs: Sequence[Any], options: BackendOptions = BackendOptions()
-) -> Callable[..., Any]:
-    """A callable for a functional ATen graph with metadata; takes and returns flat sequences, as AOT autograd asks.
+@dataclass(slots=True, frozen=True)
+class LinkedGraph:
+    """A graph's program in this process: ``main``; ``direct``, which refuses what needs more care, None where there is none; the
+    addresses of its constants; whether every result that torch gets is memory of its own."""
 
-    A graph that cannot be imported (an unknown operator of operators, a quantised result) runs in torch, with a FallbackWarning;
-    with ``strict`` that is the FrontendError.
-    """
-    torch = require("torch")
-    with require("torch._subclasses.fake_tensor").unset_fake_temporarily():  # constants made here are true tensors
-        try:
-            module, plans, report = import_graph(graph_module, options.strict)
-        except FrontendError as error:
-            if options.strict:
-                raise
-            warnings.warn(f"a whole graph runs in torch: {error.message}", FallbackWarning, stacklevel=2)
-            return _run_in_torch(graph_module, example_inputs)
-        if report.fallbacks:
-            warnings.warn(str(report), FallbackWarning, stacklevel=2)
-        target = device_target(example_inputs) if options.target is None else options.target
-        executable = compile_chosen(module, BuildOptions(target, options.exec_mode, choose=options.choose))
+    main: Callable[..., Any]
+    direct: Callable[..., Any] | None
+    placement: Placement
+    constants: set[int]
+    apart: bool
+
+    @staticmethod
+    def of(executable: Executable, options: BackendOptions, plans: Sequence[OutputPlan]) -> LinkedGraph:
+        """That of an executable; with a FallbackWarning where it should be captured and cannot be."""
         vm = VirtualMachine(executable, exec_mode=options.exec_mode)
         placement = vm.placement
         vm.cuda_graph |= options.cuda_graph and placement.own_memory
@@ -112,36 +114,80 @@ def compile_graph(
             warnings.warn(f"a graph is not captured: {error.message}", FallbackWarning, stacklevel=2)
             vm.cuda_graph = False
             main = vm["main"]
-    boxed = require("functorch.compile").make_boxed_func
+        given_results = [own for plan in plans for own in plan.given_results]
+        own_memory = allocated_results(executable.program, "main")
+        return LinkedGraph(
+            main,
+            None if placement.own_memory else vm.silent("main"),
+            placement,
+            {c.data_ptr for c in executable.program.constants},
+            all([not given or own for given, own in zip(given_results, own_memory)]),
+        )
 
-    constants = {c.data_ptr for c in executable.program.constants}
-    given_results = [own for plan in plans for own in plan.given_results]
-    apart = all([not given or own for given, own in zip(given_results, allocated_results(executable.program, "main"))])
-    direct = None if placement.own_memory else vm.silent("main")
-
-    tokens = {k for k, n in enumerate(graph_module.graph.find_nodes(op="placeholder")) if _is_token(n)}
-
-    def converted(given: Sequence[Any]) -> Any:
-        """The results for arguments that are no plain tensors of the host."""
+    def results(self, torch: Any, given: Sequence[Any]) -> Any:
+        """Those of ``main`` for arguments of a call."""
+        if self.direct is not None:
+            try:
+                return self.direct(*given)
+            except Refused:  # gaps, complex numbers, or a mistake: the general way makes compact tensors and explains
+                pass
+        placement = self.placement
         made = [_as_real_input(torch, a) if isinstance(a, torch.Tensor) else a for a in given]
-        results = main(*[placement.value(m) for m in made] if placement.own_memory else made)
+        results = self.main(*[placement.value(m) for m in made] if placement.own_memory else made)
         on_device = placement.own_memory and any([is_on_device(placement.device.kind, a) for a in given])
         return results if on_device or not placement.own_memory else on_host(results)
 
-    def run(*args: Any) -> list[Any]:
-        given = [a for k, a in enumerate(args) if k not in tokens] if tokens else args
+
+def compile_graph(
+    graph_module: Any,
+    example_inputs: Sequence[Any],
+    options: BackendOptions = BackendOptions(),
+    weights: Sequence[weakref.ref[Any] | None] = (),
+) -> Callable[..., Any]:
+    """A callable for a functional ATen graph with metadata; takes and returns flat sequences, as AOT autograd asks.
+
+    ``weights``: for each input of the graph that torch captured, the weight it is. A graph that cannot be imported (an unknown
+    operator of operators, a quantised result) runs in torch, with a FallbackWarning; with ``strict`` that is the FrontendError.
+    """
+    torch = require("torch")
+    target = make_target(device_target(example_inputs) if options.target is None else options.target)
+
+    def build(module: IRModule) -> Executable:
+        return compile_chosen(module, BuildOptions(target, options.exec_mode, choose=options.choose))
+
+    with require("torch._subclasses.fake_tensor").unset_fake_temporarily():  # constants made here are true tensors
         try:
-            results = converted(given) if direct is None else direct(*given)
-        except Refused:  # gaps, complex numbers, or a mistake: the general way makes compact tensors and explains
-            results = converted(given)
-        found = iter(results)
-        taken = None if apart else constants | addresses(given)
+            module, plans, report = import_graph(graph_module, options.strict)
+        except FrontendError as error:
+            if options.strict:
+                raise
+            warnings.warn(f"a whole graph runs in torch: {error.message}", FallbackWarning, stacklevel=2)
+            return _run_in_torch(graph_module, example_inputs)
+        if report.fallbacks:
+            warnings.warn(str(report), FallbackWarning, stacklevel=2)
+        inputs = [(k, n) for k, n in enumerate(graph_module.graph.find_nodes(op="placeholder")) if not _is_token(n)]
+        positions, nodes = [k for k, _ in inputs], [n for _, n in inputs]
+        kept = frozen_inputs(weights, nodes, positions) if backend_of(target).runtime.device.host_memory else {}
+        link = partial(LinkedGraph.of, options=options, plans=plans)
+        places, left = [*kept], [k for k in positions if k not in kept]
+        frozen = FrozenWeights(module, [module["main"].params[positions.index(k)] for k in places], build, link)
+        if kept:
+            frozen.program([*kept.values()])
+        else:
+            frozen.plain()
+
+    def run(*args: Any) -> list[Any]:
+        packed = frozen.program([args[k] for k in places]) if places else None
+        linked = frozen.plain() if packed is None else packed
+        given = [args[k] for k in (positions if packed is None else left)]
+        found = iter(linked.results(torch, given))
+        taken = None if linked.apart else linked.constants | addresses(args)
         outputs: list[Any] = []
         for plan in plans:
             outputs.append(plan.rebuild(found, args, outputs, taken))
         return outputs
 
-    return boxed(run)  # type: ignore[no-any-return]
+    return require("functorch.compile").make_boxed_func(run)  # type: ignore[no-any-return]
 
 
 def _is_token(node: Any) -> bool:

@@ -240,8 +240,7 @@ def replay(
     arguments: dict[int, list[int]] = {}
     for row in range(len(sources) + len(steps) - 1, len(sources) - 1, -1):
         if row in needed:
-            arguments[row] = []
-            unpack_value(steps[row - len(sources)][1], arguments[row].append)
+            arguments[row] = _rows_of(steps[row - len(sources)][1])
             needed.update(arguments[row])
     uses = Counter([argument for found in arguments.values() for argument in found])
     uses.update({*observed, *wanted})
@@ -273,3 +272,26 @@ class Provenance:
     def constants(self, sources: Sequence[Tensor]) -> list[Tensor] | None:
         """The constants of the program, made of other sources; None where one that was observed differs."""
         return replay(sources, self.steps, self.literals, self.observed, self.rows)
+
+    def read_sources(self, sources: int) -> set[int]:
+        """Those of so many sources that a step takes or that passes looked at; others are constants as they are, or nothing."""
+        return {
+            row
+            for row in {*self.observed, *[a for _, data in self.steps for a in _rows_of(data)]}
+            if 0 <= row < sources
+        }
+
+    def names(self, sources: Sequence[str]) -> list[str]:
+        """For each constant a name that is the same for what the same steps make of sources of the same names."""
+        known: dict[int, str] = dict(enumerate(sources))
+        known.update({-1 - index: repr(found) for index, found in enumerate(self.literals)})
+        for row, (name, data) in enumerate(self.steps, len(sources)):
+            known[row] = hashlib.sha256(repr((name, unpack_value(data, known.__getitem__))).encode()).hexdigest()
+        return [known[row] for row in self.rows]
+
+
+def _rows_of(data: Any) -> list[int]:
+    """The rows that a step takes."""
+    found: list[int] = []
+    unpack_value(data, found.append)
+    return found
