@@ -13,7 +13,7 @@ from typing import Any
 from ..ir.module import IRModule
 from ..support.arguments import checked, make_public, public
 from ..support.errors import PassError
-from ..support.lazy import lazy_names
+from ..support.lazy import absent_names, lazy_names
 from ..transform import DEFAULT_PIPELINE, Pipeline
 from ..transform.all_passes import PASSES
 from ..transform.infra.context import OTHER_NAMES
@@ -107,22 +107,8 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
 """The conversion of an option's value from TVM's."""
 
 
-_ABSENT = {
-    "AttachExternModules": "register functions, or save libraries beside the program",
-    "BindTarget": "pass target= to unity.compile, or enter it: with Target(...)",
-    "ForceNarrowIndexToInt32": "leave it out: the code generators choose the width of indices by what they prove",
-    "NarrowDataType": "leave it out: the code generators choose the width of indices by what they prove",
-    "RealizeVDevice": "leave it out: devices of tensors are followed when bytecode is written",
-    "RewriteCUDAGraph": 'build with PassContext(config={"relax.backend.use_cuda_graph": True})',
-    "SplitCallTIRByPattern": "fuse_ops_by_pattern before legalize_ops",
-}
-"""Passes of TVM that there are none of, and what to do instead."""
-
-
 def find_pass(name: str, table: Mapping[str, str]) -> Callable[..., Pass]:
     """The function that makes the pass of TVM's name. Raises AttributeError for a name that a table of them does not have."""
-    if name in _ABSENT:
-        raise AttributeError(f"there is no pass {name}: {_ABSENT[name]}")
     if name not in table:
         close = difflib.get_close_matches(name, table, 3) or sorted(table)
         raise AttributeError(f"there is no pass {name}; did you mean {', '.join(close)}?")
@@ -228,11 +214,19 @@ _SEARCH, _ = lazy_names(
 """Passes of the search, loaded when one is asked for."""
 
 
-def __getattr__(name: str) -> Any:
+def _find(name: str) -> Any:
     if name.startswith("MetaSchedule"):
         return _SEARCH(name)
     globals()[name] = made = public(find_pass(name, TVM_NAMES))
     return made
+
+
+__getattr__ = absent_names(__name__, {
+    "AttachExternModules": "register functions, or save libraries beside the program",
+    "RealizeVDevice": "leave it out: devices of tensors are followed when bytecode is written",
+    "RewriteCUDAGraph": 'build with PassContext(config={"relax.backend.use_cuda_graph": True})',
+    "SplitCallTIRByPattern": "fuse_ops_by_pattern before legalize_ops",
+}, _find)  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -88,13 +88,16 @@ def lazy_names(package: str, places: Mapping[str, str]) -> tuple[Find, List]:
     return find, lambda: sorted(places)
 
 
-def absent_names(module: str, instead: Mapping[str, str]) -> Find:
-    """``__getattr__`` of a module that lacks names of TVM: the AttributeError says what to use instead."""
+def absent_names(module: str, instead: Mapping[str, str], others: Find | None = None) -> Find:
+    """``__getattr__`` of a module that lacks names of TVM: the AttributeError says what to use instead. ``others`` finds further
+    names."""
 
     def find(name: str) -> Any:
         if name in instead:
             raise AttributeError(f"there is no {module.removeprefix('unity.')}.{name}: {instead[name]}")
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        if others is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return others(name)
 
     return find
 

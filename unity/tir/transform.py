@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..relax.transform import find_pass
+from ..support.lazy import absent_names
 from ..transform.infra.passes import prim_func_pass
 
 TIR_NAMES = {
@@ -41,9 +42,16 @@ TIR_NAMES = {
 """TVM's name to the pass."""
 
 
-def __getattr__(name: str) -> Any:
+def _find(name: str) -> Any:
     globals()[name] = made = find_pass(name, TIR_NAMES)
     return made
+
+
+__getattr__ = absent_names(__name__, {
+    "BindTarget": "pass target= to unity.compile, or enter it: with Target(...)",
+    "ForceNarrowIndexToInt32": "leave it out: the code generators choose the width of indices by what they prove",
+    "NarrowDataType": "leave it out: the code generators choose the width of indices by what they prove",
+}, _find)  # fmt: skip
 
 
 def __dir__() -> list[str]:
