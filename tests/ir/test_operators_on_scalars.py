@@ -5,7 +5,8 @@ import pytest
 
 import unity
 from unity import relax, te, tir
-from unity.ir.build import const
+from unity.arith.evaluate import evaluate
+from unity.ir.build import ceildiv, const
 
 
 def test_arithmetic_makes_expressions() -> None:
@@ -44,3 +45,16 @@ def test_texts_and_scalars_beside_tensors_have_no_operators() -> None:
     k, n = te.var("k", "int64"), tir.Var("n", "int64")
     value = k * n + (n + k)
     assert isinstance(value, te.Value) and str(value.expr) == "k * n + (n + k)"
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "int64"])
+def test_division_rounding_up(dtype: str) -> None:
+    """Constants fold without leaving the type; other values give the quotient; by one nothing is left."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    for a in (low, low + 1, 0, 1, 7, 8, high - 1, high):
+        for b in (1, 2, 7, high):
+            assert ceildiv(const(a, dtype), const(b, dtype)) == -(-a // b)
+    n = tir.Var("n", dtype)
+    assert ceildiv(n, 1) is n and str(ceildiv(n, 4).b) == str(const(4, dtype))
+    for value in range(9):
+        assert evaluate(ceildiv(n, 4), {n: value}) == -(-value // 4) == evaluate(ceildiv(value, n + 1), {n: 3})

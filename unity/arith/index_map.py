@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..ir.buffer import Range
-from ..ir.build import add, cast, const, dtype_of, eq, floordiv, floormod, ge, index_var, logical_or, mul, sub
+from ..ir.build import add, cast, ceildiv, const, dtype_of, eq, floordiv, floormod, ge, index_var, logical_or, mul, sub
 from ..ir.expr import IntImm, Var
 from ..ir.node import Def, Node, node
 from ..ir.scalar import Add, Cast, FloorDiv, FloorMod, Mul, Sub, is_binary
@@ -173,8 +173,7 @@ class IndexMap(Node):
         dtype = dtype_of(extent)
         if divisor == 1 or Analyzer().can_prove(eq(floormod(extent, const(divisor, dtype)), const(0, dtype))):
             return extent
-        blocks = floordiv(add(extent, const(divisor - 1, dtype)), const(divisor, dtype))
-        return Analyzer().simplify(mul(blocks, const(divisor, dtype)))
+        return Analyzer().simplify(mul(ceildiv(extent, divisor), divisor))
 
 
 def index_map(ndim: int, make: Callable[..., Sequence[Expr]], dtype: str = "int64") -> IndexMap:

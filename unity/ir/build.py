@@ -161,9 +161,11 @@ def floormod(a: Operand, b: Operand, span: Span | None = None) -> Expr:
 
 
 def ceildiv(a: Operand, b: Operand, span: Span | None = None) -> Expr:
-    """Integer division rounding up: ``(a + b - 1) // b``."""
+    """Integer division rounding up: exact for constants, otherwise ``(a + (b - 1)) // b``."""
     x, y = unify(a, b)
-    return floordiv(sub(add(x, y), int_imm(1, prim_type(dtype_of(x)))), y, span)
+    if type(x) is IntImm and type(y) is IntImm and y.value > 0:
+        return int_imm(-(-x.value // y.value), x.ty, span)
+    return floordiv(add(x, sub(y, int_imm(1, prim_type(dtype_of(y))))), y, span)
 
 
 def minimum(a: Operand, b: Operand, span: Span | None = None) -> Expr:

@@ -185,7 +185,7 @@ def _arange_type(call: Call) -> Type:
         return TensorType(None, dtype, 1)
     low, high = [build.cast(v, "int64") if isinstance(v, Expr) else build.const(v, "int64") for v in (start, end)]
     distance = high - low if step > 0 else low - high
-    count = distance if abs(step) == 1 else build.ceildiv(distance, abs(step))
+    count = build.ceildiv(distance, abs(step))
     return tensor_type(
         (count if start == 0 and isinstance(step, int) and step > 0 else build.maximum(count, 0),), dtype
     )

@@ -288,10 +288,7 @@ def _bounds(call: Call, extent: Expr, begin: Any, end: Any, step: int) -> tuple[
         low, high = build.const(first, "int64"), build.const(last, "int64")
     else:
         low, high = [_clamp(v, extent, step) for v in (begin, end)]
-    if step > 0:
-        size = build.ceildiv(high - low, step) if step != 1 else high - low
-    else:
-        size = build.ceildiv(low - high, -step)
+    size = build.ceildiv(high - low if step > 0 else low - high, abs(step))
     whole = low is ZERO or (type(low) is IntImm and low.value == 0)
     if type(size) is IntImm or (whole and same_dim(size, extent) is Answer.YES) or bool_attr(call, "assume_inbound"):
         return low, build.const(max(size.value, 0), "int64") if type(size) is IntImm else size

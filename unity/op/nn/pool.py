@@ -294,7 +294,7 @@ def adaptive_window_bound(span: Expr, size: Expr) -> Expr:
     size = window_divisor(size)
     if build.is_int(span % size, 0):
         return span // size
-    return (span + size - 1) // size + 1
+    return build.ceildiv(span, size) + 1
 
 
 def _adaptive(rank: int) -> Any:

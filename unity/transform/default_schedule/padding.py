@@ -12,7 +12,20 @@ from dataclasses import dataclass
 
 from ...arith import Analyzer
 from ...ir.buffer import Buffer, Range, make_buffer
-from ...ir.build import add, buffer_load, const, dtype_of, floordiv, floormod, if_then_else, lt, minimum, mul, sub
+from ...ir.build import (
+    add,
+    buffer_load,
+    ceildiv,
+    const,
+    dtype_of,
+    floordiv,
+    floormod,
+    if_then_else,
+    lt,
+    minimum,
+    mul,
+    sub,
+)
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -96,13 +109,8 @@ def pad_to_tiles(
     return Padded(replace(fn, buffer_map=buffer_map, body=body), after or f"{contraction.output.name}_out", copy)
 
 
-def _pieces(extent: Expr, size: int) -> Expr:
-    dtype = dtype_of(extent)
-    return Analyzer().simplify(floordiv(add(extent, const(size - 1, dtype)), const(size, dtype)))
-
-
 def _round_up(extent: Expr, size: int) -> Expr:
-    return Analyzer().simplify(mul(_pieces(extent, size), const(size, dtype_of(extent))))
+    return Analyzer().simplify(mul(ceildiv(extent, size), size))
 
 
 def _strided(contraction: Contraction, row: IterVar) -> bool:
@@ -169,7 +177,7 @@ class _Lines:
         extent = row.domain.extent
         more = mul(sub(_round_up(extent, rows), extent), const(step, dtype_of(extent)))
         long = Analyzer().simplify(add(data.shape[axis], more))
-        parts = [long] if step == 1 else [const(step, dtype_of(long)), _pieces(long, step)]
+        parts = [long] if step == 1 else [const(step, dtype_of(long)), Analyzer().simplify(ceildiv(long, step))]
         shape = (*data.shape[:axis], *parts, *data.shape[axis + 1 :])
         return cls(data, make_buffer(f"{data.name}_rows", data.dtype, shape, "global"), row, axis, step)
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, int_value, is_int, minimum, mul, sub
+from ....ir.build import add, ceildiv, dtype_of, floordiv, floormod, int_imm, int_value, is_int, minimum, mul, sub
 from ....ir.expr import IntImm, Var
 from ....ir.node import replace
 from ....ir.scalar import Div, FloorDiv, FloorMod, Mod
@@ -133,8 +133,7 @@ def split_loop(loop: For, size: int, name: str = "chunk") -> tuple[For, For, Exp
     start = mul(chunk, most)
     whole = type(loop.extent) is IntImm and loop.extent.value % size == 0
     inner = replace(loop, loop_var=here, extent=most if whole else minimum(most, sub(loop.extent, start)))
-    number = floordiv(add(loop.extent, int_imm(size - 1, ty)), most)
-    return replace(loop, loop_var=chunk, extent=number), inner, add(start, here)
+    return replace(loop, loop_var=chunk, extent=ceildiv(loop.extent, most)), inner, add(start, here)
 
 
 def nested(loops: Sequence[For], body: Stmt) -> Stmt:

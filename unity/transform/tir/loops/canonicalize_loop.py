@@ -20,9 +20,8 @@ from ...infra.passes import prim_func_pass
 def _trips(extent: Expr, step: Expr) -> Expr:
     """Number of steps: extent / step rounded up. ``extent + step - 1`` could leave the range of a narrow type."""
     dtype = dtype_of(extent)
-    if type(extent) is IntImm and type(step) is IntImm:
-        return const(-(-extent.value // step.value), dtype)
-    if dtype.bits >= 32 and dtype.is_int:
+    constant = type(extent) is IntImm and type(step) is IntImm
+    if constant or (dtype.bits >= 32 and dtype.is_int):
         return ceildiv(extent, step)
     one, zero = const(1, dtype), const(0, dtype)
     return select(gt(extent, zero), add(floordiv(sub(extent, one), step), one), zero)

@@ -15,7 +15,7 @@ holds nothing but another parallel one becomes one loop over both. Code generati
 
 from __future__ import annotations
 
-from ....ir.build import add, cast, const, dtype_of, floordiv, floormod, is_int, lt, maximum, mul, select
+from ....ir.build import add, cast, ceildiv, const, dtype_of, floordiv, floormod, is_int, lt, maximum, mul, select
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc, is_scheduled, may_alias
 from ....ir.node import replace
@@ -88,7 +88,7 @@ def _chunk(stmt: For) -> Expr:
         chunks = max(FEW_CHUNKS, min(CHUNKS, total * constant // CHUNK_WORK))
         return const(max(1, -(-total // chunks)), "int64")
     count = cast(stmt.extent, "int64")
-    chunk = maximum(floordiv(add(count, const(CHUNKS - 1, "int64")), const(CHUNKS, "int64")), const(1, "int64"))
+    chunk = maximum(ceildiv(count, CHUNKS), const(1, "int64"))
     work = cast(count, "float64")
     for extent in extents:
         work = mul(work, cast(extent, "float64"))

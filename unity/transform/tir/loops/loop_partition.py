@@ -17,7 +17,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....arith.analyzer import Analyzer
-from ....ir.build import add, conjuncts, const, dtype_of, floordiv, int_imm, int_value, is_int, maximum, minimum, sub
+from ....ir.build import (
+    add,
+    ceildiv,
+    conjuncts,
+    const,
+    dtype_of,
+    floordiv,
+    int_imm,
+    int_value,
+    is_int,
+    maximum,
+    minimum,
+    sub,
+)
 from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import Node, replace
@@ -61,7 +74,7 @@ def _range(atom: Expr, var: Var) -> _Range | None:
     rest = substitute(difference, {var: const(0, dtype_of(var))})
     rest = sub(rest, one) if strict else rest  # the atom says step * var + rest >= 0
     if step > 0:
-        return _Range(atom, True, low=floordiv(add(sub(const(0, dtype_of(var)), rest), step - 1), step))
+        return _Range(atom, True, low=ceildiv(sub(const(0, dtype_of(var)), rest), step))
     return _Range(atom, True, high=add(floordiv(rest, -step), one))
 
 

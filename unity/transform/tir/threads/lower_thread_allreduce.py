@@ -27,6 +27,7 @@ from ....ir.buffer import Buffer, make_buffer
 from ....ir.build import (
     add,
     cast,
+    ceildiv,
     const,
     eq,
     floordiv,
@@ -180,7 +181,7 @@ def _of_whole_warps(values: _Values, at: _Group, size: int, groups: int) -> list
 def _of_one_group(values: _Values, at: _Group) -> list[Stmt]:
     """All threads of the block are one group; its last warp may have fewer than 32 lanes. The first warp combines the results."""
     size = int_value(at.size)
-    warps = floordiv(add(at.size, WARP - 1), WARP)
+    warps = ceildiv(at.size, WARP)
     most = MAX_THREADS // WARP if size is None else -(-size // WARP)
     staged, result = values.shared("warp", most), values.shared("all", 1)
     lane, warp = floormod(at.rank, WARP), floordiv(at.rank, WARP)

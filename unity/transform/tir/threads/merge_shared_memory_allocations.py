@@ -22,7 +22,7 @@ from typing import Any
 from ....ir.analysis.asynchronous import STORE
 from ....ir.analysis.threads import is_thread_axis
 from ....ir.buffer import Buffer, make_buffer
-from ....ir.build import add, cast, const, floordiv, intrinsic, is_int, mul
+from ....ir.build import add, cast, ceildiv, const, intrinsic, is_int, mul
 from ....ir.expr import Call, IntImm, StringImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -137,7 +137,7 @@ class _Merge:
         offsets: dict[Buffer, Expr] = {life.buffer: const(life.offset, "int64") for life in self.lives}
         for buffer in self.free:
             offsets[buffer] = total
-            total = add(total, mul(floordiv(add(_size(buffer), ALIGN - 1), ALIGN), ALIGN))
+            total = add(total, mul(ceildiv(_size(buffer), ALIGN), ALIGN))
         align = max([ALIGN, *[buffer.align for buffer in offsets]])
         memory = replace(make_buffer("shared_dyn", "uint8", (total,), SCOPE), align=align)
         views: list[Stmt] = [AllocBuffer(memory)]
