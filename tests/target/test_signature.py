@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import unity
 from unity.ir.expr import Call
 from unity.ir.stmt import BufferStore
 from unity.ir.walk import collect
 from unity.script import parse
-from unity.target.signature import written_pointers
+from unity.target.signature import kernel_signature, written_pointers
 
 
 @pytest.mark.parametrize(
@@ -43,3 +45,20 @@ def main(A: T.Buffer((4,), "float32")):
 """)
     (buffer,) = func.buffer_map.values()
     assert buffer.data in written_pointers(collect(func.body, (Call, BufferStore)))
+
+
+def test_a_pointer_with_another_name_counts() -> None:
+    """The array is not taken for one that may be read-only, and reads of it are not taken for one."""
+    mod = parse("""
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    p: T.handle("float32") = A.data
+    V = T.decl_buffer((4,), "float32", data=p)
+    B[0] = A[0]
+    V[0] = A[0] + T.float32(2)
+    B[1] = A[0]
+""")
+    assert [param.written for param in kernel_signature("main", mod).params] == [True, True]
+    a, b = np.ones(4, "float32"), np.zeros(4, "float32")
+    unity.VirtualMachine(unity.compile(mod))["main"](a, b)
+    assert [a[0], *b] == [3, 1, 3, 0, 0]

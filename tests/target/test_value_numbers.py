@@ -1,5 +1,7 @@
 """Code generation writes a pure instruction once on a way, and never reuses a value from a block that may not have run."""
 
+import re
+
 import numpy as np
 
 import unity
@@ -58,3 +60,21 @@ def test_loads_and_other_blocks_are_not_reused():
         expected = np.zeros(16, "float32")
         expected[:5] = a[row, 0] + 1, a[row, 1] + 2, max(a[row, 2], 0) * a[row, 2], a[row, 2] ** 2, a[row, 1] + 2
         np.testing.assert_array_equal(b[row], expected)
+
+
+def test_memory_that_nothing_writes_is_read_once():
+    """A value is read once where it is known; memory that the program writes, or that may be another parameter's, each time."""
+    head = '@T.prim_func\ndef main(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8, 16), "float32"), i: T.int64):\n'
+    body = "    B[i, 0] = A[i, 1]\n    B[i, 2] = A[i, 1] * A[i, 1]\n"
+    may_alias = '    T.func_attr({"tir.noalias": False})\n'
+    for text, reads in (
+        (head + body, 1),
+        (head + may_alias + body, 3),
+        (head + body + "    A[i, 1] = T.float32(0)\n", 3),
+        (head + body + '    T.evaluate(T.call_extern("int32", "free", A.data))\n', 3),
+        (head + "    if i < T.int64(2):\n" + body.replace("    ", "        ") + body, 2),
+        (head + "    for k in range(i):\n        B[k, 0] = A[i, 1]\n    B[i, 0] = A[i, 1]\n", 2),
+        (head + "    for k in T.vectorized(16):\n        B[i, k] = A[i, k] + A[i, k]\n", 1),
+    ):
+        written = write_module(lower_prim_funcs({"main": parse(text)}), target("llvm"))[0]
+        assert len(re.findall(r"= load [<\w ]*float", written)) == reads, text

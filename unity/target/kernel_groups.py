@@ -11,7 +11,8 @@ from typing import Any
 from ..ir.expr import Call, GlobalVar, StringImm
 from ..ir.function import PrimFunc
 from ..ir.node import Node
-from ..ir.stmt import AttrStmt, BufferStore, For
+from ..ir.scalar import Let
+from ..ir.stmt import AttrStmt, Bind, BufferStore, For
 from ..ir.walk import collect
 from ..support.errors import CodegenError
 from ..support.graph import strongly_connected
@@ -25,8 +26,9 @@ KEY = "pragma_import_llvm"
 
 
 def special_nodes(func: PrimFunc) -> list[Any]:
-    """The nodes that matter to questions about a whole program, gathered in one walk: calls, stores, loops, attributes."""
-    return collect(func.body, (Call, BufferStore, For, AttrStmt))
+    """The nodes that matter to questions about a whole program, gathered in one walk: calls, stores, names of values, loops,
+    attributes."""
+    return collect(func.body, (Call, BufferStore, Bind, Let, For, AttrStmt))
 
 
 def callees(nodes: Iterable[Node], functions: Mapping[str, PrimFunc]) -> list[str]:

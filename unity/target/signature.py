@@ -12,8 +12,8 @@ from ..ir.build import dtype_of, mul
 from ..ir.expr import Call, IntImm, Var
 from ..ir.function import PrimFunc
 from ..ir.node import Node
-from ..ir.scalar import BufferLoad
-from ..ir.stmt import BufferStore
+from ..ir.scalar import BufferLoad, Let, Select
+from ..ir.stmt import Bind, BufferStore
 from ..ir.types import Expr, PrimType, TupleType, prim_type
 from ..ir.walk import collect
 from ..support.errors import CodegenError
@@ -76,13 +76,16 @@ _SOURCES = {
 
 
 def written_pointers(nodes: Iterable[Node]) -> set[Var]:
-    """Data pointers that a body with these nodes may write through: stored to, or passed on as a pointer that is not only read."""
+    """Data pointers that a body with these nodes may write through: stored to, called by another name, or passed on as a pointer
+    that is not only read."""
     written: set[Var] = set()
     taken: dict[int, Var] = {}
     fetched, passed = set[int](), set[int]()
     for found in nodes:
         if isinstance(found, BufferStore):
             written.add(found.buffer.data)
+        if isinstance(found, (Bind, Let)):
+            written.update(_named(found.value))
         if not isinstance(found, Call):
             continue
         name = found.op_name
@@ -96,6 +99,18 @@ def written_pointers(nodes: Iterable[Node]) -> set[Var]:
             elif name == "T.address_of" and type(argument) is BufferLoad:
                 taken[id(found)] = argument.buffer.data
     return written | {data for call, data in taken.items() if call in passed or call not in fetched}
+
+
+def _named(value: Expr) -> list[Var]:
+    """The variables of which one is the value."""
+    found, values = list[Var](), [value]
+    while values:
+        value = values.pop()
+        if isinstance(value, Select):
+            values += [value.true_value, value.false_value]
+        elif isinstance(value, Var):
+            found.append(value)
+    return found
 
 
 def _only_reads(mask: Expr) -> bool:

@@ -35,8 +35,8 @@ PIPELINES = ("none", "long", "light", "O1", "O2", "O3")
 class CompileOptions:
     """Options of turning text IR into an object.
 
-    ``pipeline``: ``none``, ``long`` (passes whose time is linear in a function), ``light`` (always-inline, SROA, instruction
-    combining, CFG clean-up) or LLVM's ``O1`` to ``O3``. ``opt`` is the code generator's level. ``cpu`` and ``features`` are
+    ``pipeline``: ``none``, ``long`` (passes whose time is linear in a function), ``light`` (always-inline and SROA, for code that
+    is calls and little between them) or LLVM's ``O1`` to ``O3``. ``opt`` is the code generator's level. ``cpu`` and ``features`` are
     LLVM's names; empty means those of the default processor, or this machine's where it cannot run code for that.
     ``reloc``/``codemodel``: keep ``pic``/``small`` for objects that get linked or loaded by an ``Engine``. ``triple`` is this
     machine's where it is empty. With ``assembly`` the object is assembler text.
@@ -137,9 +137,6 @@ def _parse(text: str, machine: binding.TargetMachine | None, context: binding.Co
 def _light(manager: binding.ModulePassManager) -> None:
     manager.add_always_inliner_pass()
     manager.add_sroa_pass()
-    manager.add_instruction_combine_pass()
-    manager.add_simplify_cfg_pass()
-    manager.add_global_dead_code_eliminate_pass()
 
 
 def _long(manager: binding.ModulePassManager) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...ffi.abi import KernelSignature, linkage_ir
+from ...ffi.abi import BufferParam, KernelSignature, linkage_ir
 from ...ffi.dtype import DataType
 from ...ffi.machine_code.engine import CALLS_C
 from ...ffi.machine_code.llvm import CompileOptions, assembly, compile_ir
@@ -124,6 +124,9 @@ def _write_kernel(module: ModuleWriter, name: str, func: PrimFunc) -> KernelSign
             parameters.append(f"ptr{' noalias' if no_alias else ''} {operand}")
             w.env[param] = w.env[buffer.data] = operand
             w.buffers[buffer.data] = w.buffers[param] = buffer
+            shown = module.signatures[name].params[number]
+            if no_alias and type(shown) is BufferParam and not shown.written:
+                w.unchanging[buffer.data] = ""
         elif type(param.ty) is PointerType or dtype_of(param).code == "handle":
             parameters.append(f"ptr {operand}")
             w.env[param] = operand

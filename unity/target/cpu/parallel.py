@@ -79,7 +79,9 @@ def _write_body(
     the pool calls, which reads the context. It calls the other: LLVM would run all its passes again over what it has inlined."""
     dtype = dtype_of(stmt.loop_var)
     ty = value_type(dtype)
-    inner = FunctionWriter(w.module, w.kernel, inside_parallel=True, fast=w.fast, buffers=dict(w.buffers))
+    inner = FunctionWriter(
+        w.module, w.kernel, inside_parallel=True, fast=w.fast, buffers=dict(w.buffers), unchanging=w.unchanging
+    )
     inner.env.update([(var, text) for var, text in w.env.items() if not text.startswith("%")])
     parameters = ["i64 %begin", "i64 %end"]
     no_alias = not may_alias(w.kernel.func)

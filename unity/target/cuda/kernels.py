@@ -121,7 +121,7 @@ def _write_kernel(
         operand = f"%p{number}"
         if type(param.ty) is PointerType or dtype_of(param).code == "handle":
             if no_alias and param not in written:
-                w.unchanging.add(param)
+                w.unchanging[param] = ", !invariant.load !1"
             if number in aligned:
                 w.aligned[param] = VECTOR_ALIGN
             hints = " noalias" * no_alias + " readonly" * (no_alias and param not in written)

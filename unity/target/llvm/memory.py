@@ -202,13 +202,13 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
         address = element_pointer(w, buffer, kind, pointer, offset)
         ty = memory_type(result)
         if active is None or lanes == 1:
-            invariant = ", !invariant.load !1" if buffer.data in w.unchanging else ""
-            loaded = w.emit(f"load {ty}, {kind} {address}, align {align}{invariant}")
+            hint = w.unchanging.get(buffer.data, "")
+            loaded = w.read(buffer, f"load {ty}, {kind} {address}, align {align}{hint}")
             if lanes == 1 and active is not None:
                 raise CodegenError("E524", f"a predicate on a single element of {buffer.name}", expr.span)
         else:
             address = _within(w, expr.predicate, kind, address, pointer)
-            loaded = _masked_load(w, kind, element, address, align, lanes, active)
+            loaded = _masked_load(w, buffer, kind, address, align, lanes, active)
         return from_memory(w, loaded, result)
     if buffer.dtype.lanes != 1:
         raise CodegenError("E524", f"a vector of indices into {buffer.name}, whose elements are vectors", expr.span)
@@ -217,15 +217,16 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
         return from_memory(
             w,
             _strided_load(
-                w, kind, element, element_pointer(w, buffer, kind, pointer, offset), align, lanes, int(step), active
+                w, buffer, kind, element_pointer(w, buffer, kind, pointer, offset), align, lanes, int(step), active
             ),
             result,
         )
     addresses = w.emit(f"getelementptr {element}, {kind} {pointer}, <{lanes} x i64> {offset}")
     mask = active or "splat (i1 true)"
     name = f"@llvm.masked.gather.v{lanes}{element_suffix(element)}.v{lanes}p{space_of(kind)}"
-    loaded = w.emit(
-        f"call {ty} {name}(<{lanes} x {kind}> {addresses}, i32 {align}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
+    loaded = w.read(
+        buffer,
+        f"call {ty} {name}(<{lanes} x {kind}> {addresses}, i32 {align}, <{lanes} x i1> {mask}, {ty} zeroinitializer)",
     )
     return from_memory(w, loaded, result)
 
@@ -241,16 +242,17 @@ def _within(w: FunctionWriter, predicate: Expr | None, kind: str, address: str, 
 
 
 def _strided_load(
-    w: FunctionWriter, kind: str, element: str, address: str, align: int, lanes: int, step: int, active: str | None
+    w: FunctionWriter, buffer: Buffer, kind: str, address: str, align: int, lanes: int, step: int, active: str | None
 ) -> str:
     """Elements 0, step, 2 * step, ... as a vector: whole vectors are read under a mask, so that nothing else is touched."""
+    element = memory_type(buffer.dtype)
     if lanes > PIECE and lanes % PIECE == 0:  # LLVM picks well from few registers only
         half = lanes // 2 if lanes // 2 % PIECE == 0 else PIECE
         parts = []
         for first, count in ((0, half), (half, lanes - half)):
             address_at = w.emit(f"getelementptr {element}, {kind} {address}, i64 {first * step}") if first else address
             picked = active and shuffled(w, f"<{lanes} x i1>", active, range(first, first + count))
-            parts.append(_strided_load(w, kind, element, address_at, align, count, step, picked))
+            parts.append(_strided_load(w, buffer, kind, address_at, align, count, step, picked))
         return concat_vectors(w, element, parts, (half, lanes - half))
     wide = lanes * step
     if active is None:
@@ -259,14 +261,17 @@ def _strided_load(
     else:
         stride_lanes = [i // step if i % step == 0 else lanes for i in range(wide)]
         mask = shuffled(w, f"<{lanes} x i1>", active, stride_lanes, "zeroinitializer")
-    read = _masked_load(w, kind, element, address, align, wide, mask)
+    read = _masked_load(w, buffer, kind, address, align, wide, mask)
     return shuffled(w, f"<{wide} x {element}>", read, range(0, wide, step))
 
 
-def _masked_load(w: FunctionWriter, kind: str, element: str, address: str, align: int, lanes: int, mask: str) -> str:
+def _masked_load(w: FunctionWriter, buffer: Buffer, kind: str, address: str, align: int, lanes: int, mask: str) -> str:
     """Elements after each other, those of the mask; zero in the other lanes."""
+    element = memory_type(buffer.dtype)
     name, ty = f"@llvm.masked.load.v{lanes}{element_suffix(element)}.p{space_of(kind)}", f"<{lanes} x {element}>"
-    return w.emit(f"call {ty} {name}({kind} {address}, i32 {align}, <{lanes} x i1> {mask}, {ty} zeroinitializer)")
+    return w.read(
+        buffer, f"call {ty} {name}({kind} {address}, i32 {align}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
+    )
 
 
 def element_suffix(element: str) -> str:

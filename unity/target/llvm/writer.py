@@ -187,8 +187,8 @@ class FunctionWriter:
     """Sizes above zero, for such targets: as divisors of what fits."""
     aligned: dict[Var, int] = field(default_factory=dict)
     """Bytes that data pointers from outside are multiples of, where that is known."""
-    unchanging: set[Var] = field(default_factory=set)
-    """Data pointers to memory that nothing writes while the function runs."""
+    unchanging: dict[Var, str] = field(default_factory=dict)
+    """Data pointers to memory that nothing writes while the function runs, and what LLVM is told where they are read."""
     block: str = "entry"
     counter: int = 0
     mask: str | None = None
@@ -231,6 +231,13 @@ class FunctionWriter:
         self.lines.append(f"  {name} = {instruction}")
         opcode = instruction[: instruction.find(" ")]
         if opcode in REPEATABLE or (opcode == "call" and is_arithmetic(instruction)):
+            self.note(instruction, name)
+        return name
+
+    def read(self, buffer: Buffer, instruction: str) -> str:
+        """Append a read of a buffer; one of memory that nothing writes stands once in what a block dominates."""
+        name = self.emit(instruction)
+        if buffer.data in self.unchanging and instruction not in self.known:
             self.note(instruction, name)
         return name
 
