@@ -2,20 +2,16 @@
 
 `judge(fn)` gives the verdicts of all accesses that are not certainly inside. Here: scopes and guards. Not here: what follows from
 them (`access_proof.py`). A condition that reads memory the program writes is forgotten, since it need not hold any more.
-
-Views: ``V = T.decl_buffer((16,), data=A.data)`` shows the memory of ``A``; an index that is inside ``V`` may lie behind the end of
-``A``, so its bytes are judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from ..ir.buffer import Buffer
-from ..ir.build import add, cast, const, dtype_of, eq, logical_not, mul
+from ..ir.build import add, const, dtype_of, eq, logical_not, mul
 from ..ir.expr import Call, IntImm, Op, Var
 from ..ir.function import PrimFunc, may_alias
 from ..ir.node import replace
@@ -42,7 +38,6 @@ from ..ir.stmt import (  # fmt: skip
     AssertStmt,
     AttrStmt,
     Bind,
-    Block,
     BlockRealize,
     Break,
     BufferStore,
@@ -60,6 +55,7 @@ from ..ir.types import Expr, PointerType, prim_type
 from ..ir.walk import children, collect, nodes_in
 from ..support.recursion import deep_recursion
 from .access_proof import Access, AccessVerdict, Judge, Loop, Scope
+from .views import byte_range, owners, viewed_buffer
 
 _LEAVE = frozenset(("T.ret", "T.thread_return", "T.break_loop", "T.continue_loop"))
 _ADDRESSES = frozenset(("T.address_of", "T.prefetch"))
@@ -344,54 +340,3 @@ class _Walk:
         verdict = self.judge(access, self.scope)
         if verdict is not None:
             self.found.append(verdict)
-
-
-@dataclass(slots=True, frozen=True)
-class ByteRange:
-    """The bytes ``[first, end)`` of the ``size`` bytes that ``owner`` has."""
-
-    owner: Buffer
-    first: Expr
-    end: Expr
-    size: Expr
-
-
-def owners(fn: PrimFunc) -> dict[Var, Buffer]:
-    """The buffer whose elements a pointer's memory is, without gaps: parameters and allocations."""
-    buffers = [*fn.buffer_map.values()]
-    for node in collect(fn.body, (AllocBuffer, Block)):
-        buffers += node.alloc_buffers if type(node) is Block else [node.buffer]
-    return {buffer.data: buffer for buffer in buffers if not buffer.strides and buffer.elem_offset is None}
-
-
-def byte_range(view: Buffer, indices: Sequence[Expr], owner: Buffer) -> ByteRange | None:
-    """The bytes of an element of a view; None where an element is no whole number of bytes."""
-    if any([buffer.dtype.bits % 8 or buffer.dtype.scalable for buffer in (view, owner)]):
-        return None
-    strides, step = [*view.strides], _number(1)
-    if not strides:
-        for extent in reversed(view.shape):
-            strides.insert(0, step)
-            step = mul(step, cast(extent, "int64"))
-    offset = _number(0) if view.elem_offset is None else cast(view.elem_offset, "int64")
-    for index, stride in zip(indices, strides):
-        offset = add(offset, mul(cast(index, "int64"), cast(stride, "int64")))
-    size = _bytes(owner)
-    for extent in owner.shape:
-        size = mul(size, cast(extent, "int64"))
-    first = mul(offset, _bytes(view))
-    return ByteRange(owner, first, add(first, _bytes(view)), size)
-
-
-def viewed_buffer(view: Buffer, memory: Mapping[Var, Buffer]) -> Buffer | None:
-    """The other buffer whose memory a view shows, where it is known."""
-    owner = memory.get(view.data)
-    return None if owner is view else owner
-
-
-def _number(value: int) -> Expr:
-    return const(value, "int64")
-
-
-def _bytes(buffer: Buffer) -> Expr:
-    return _number(buffer.dtype.bits * buffer.dtype.lanes // 8)

@@ -20,7 +20,8 @@ from .canonical import Canonical, is_index
 from .interval import EVERYTHING, Interval
 from .modular import ModularSet
 from .poly import ONE, Poly, constant, constant_value, plus
-from .prove import Proof, Verdict, find_counterexample, nonnegative
+from .prove import Proof, Verdict, nonnegative
+from .refute import find_counterexample
 from .simplify import Simplifier
 
 

@@ -32,7 +32,7 @@ class Knowledge:
         self.quotients: dict[int, Poly] = {}
         """``a // b`` of atoms ``a % b``, under the present knowledge."""
         self.points: dict[int, dict[int, int]] | None = None
-        """Values of atoms at points that satisfy all that is known, as far as asked (`prove.py`)."""
+        """Values of atoms at points that satisfy all that is known, as far as asked (`refute.py`)."""
 
     def changed(self) -> None:
         """Forget what was derived from older knowledge."""

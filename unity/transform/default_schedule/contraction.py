@@ -2,10 +2,6 @@
 select.
 
 Matrix products (batched, transposed), convolutions and their channels-last forms are contractions. Not here: schedules.
-
-Also which instruction that adds products of neighbours along the reduction a contraction can use: one of the machine, or the one
-that an annotation of the block names. The weights are then packed in groups, and the elements of the data must lie side by side
-along the innermost reduction.
 """
 
 from __future__ import annotations
@@ -23,8 +19,6 @@ from ...ir.scalar import Add, BufferLoad, Cast, IterVar, Mul
 from ...ir.stmt import Block, BufferStore
 from ...ir.types import Expr
 from ...ir.walk import free_vars
-from ..auto_tensorize.dots import Dot, decided_intrinsic, dot_named
-from ..infra.backend import Machine
 
 
 @dataclass(slots=True, frozen=True)
@@ -141,32 +135,3 @@ def is_parameter(fn: PrimFunc, buffer: Buffer) -> int | None:
         if fn.buffer_map.get(param) is buffer:
             return number
     return None
-
-
-FAST, SLOW = 1.5, 0.4
-"""Steps in the time of one without an instruction, of each that an instruction takes at once."""
-
-
-def dot_of(contraction: Contraction, machine: Machine) -> Dot | None:
-    """The intrinsic for a contraction: types fit, whole groups along the innermost reduction, contiguous in the data."""
-    innermost, indices = contraction.reductions[-1], contraction.data.indices
-    depth = extent_of(innermost)
-    dot = _of_types(contraction, machine)
-    contiguous = bool(indices) and not contraction.data.buffer.strides and indices[-1] is innermost.var
-    return dot if dot is not None and contiguous and depth is not None and depth % dot.group == 0 else None
-
-
-def dot_multiple(contraction: Contraction, machine: Machine) -> tuple[int, float]:
-    """The multiple of steps that an intrinsic for the types of a contraction takes, 0 where there is none; how many times as fast
-    it is as steps one by one."""
-    dot = _of_types(contraction, machine)
-    if dot is None:
-        return 0, 1.0
-    return dot.group, (SLOW if dot.name in machine.slow_intrinsics else FAST) * dot.group
-
-
-def _of_types(contraction: Contraction, machine: Machine) -> Dot | None:
-    types = tuple([b.dtype.name for b in (contraction.data.buffer, contraction.weights.buffer, contraction.output)])
-    lanes, wanted = machine.lanes(contraction.output.dtype.itemsize), decided_intrinsic(contraction.block)
-    found = [dot_named(name) for name in (machine.intrinsics if wanted is None else (wanted,))]
-    return next((dot for dot in found if dot is not None and dot.types == types and dot.lanes == lanes), None)

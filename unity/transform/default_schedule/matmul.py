@@ -26,7 +26,8 @@ from ..tir.analysis.loop_nests import slope
 from ..tir.analysis.tiles import UNKNOWN
 from .amx_tiles import TileBlock, schedule_tile_block, tile_block_of, tile_multiple
 from .base import Rule, Scheduled, is_touched, mark_scheduled, program_of, schedule_of, vectorize_copy
-from .contraction import Contraction, contraction_of, dot_multiple, dot_of, extent_of, is_parameter, steps_of
+from .contraction import Contraction, contraction_of, extent_of, is_parameter, steps_of
+from .contraction_dots import dot_multiple, dot_of
 from .contraction_nest import is_large, tile_nest, tile_size, transpose_tile
 from .gathered import fused_reductions, gather
 from .packing import Packing

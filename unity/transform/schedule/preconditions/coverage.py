@@ -27,7 +27,8 @@ from ..rewrites.rewriting import analyzer_at, iteration_map, loop_range
 from .dependence import block_scope, regions, scope_of
 from .enclosing import instance_key, loads_around, triangular, value_key, why_irregular
 from .first_step import init_predicate
-from .full_write import fills, reads_written_layout
+from .full_write import fills
+from .layout_cover import reads_written_layout
 
 
 @dataclass(slots=True, frozen=True)

@@ -13,7 +13,7 @@ from functools import reduce
 from itertools import product
 from typing import Any
 
-from ....arith.accesses import byte_range, owners, viewed_buffer
+from ....arith.views import byte_range, owners, viewed_buffer
 from ....ir.buffer import Buffer
 from ....ir.build import add, const, dtype_of, ge, le, logical_and, logical_not, logical_or, lt, mul
 from ....ir.expr import Call, IntImm, Op, Var
