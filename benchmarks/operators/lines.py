@@ -39,8 +39,6 @@ LINES: dict[str, Callable[..., Any]] = {
     "log_softmax": torch.log_softmax,
     "cumsum": torch.cumsum,
     "cumprod": torch.cumprod,
-    "cummax": torch.cummax,
-    "cummin": torch.cummin,
     "sort": torch.sort,
     "stable argsort": lambda x, d: torch.argsort(x, dim=d, stable=True),
     "topk 5": lambda x, d: torch.topk(x, 5, d),

@@ -8,8 +8,6 @@ REASONS: dict[str, str] = {
     "bincount, small": "the size of the result depends on the data: the call goes back into torch",
     "bfloat16 gelu, large": "computed in float32 with float32's polynomials, then rounded: a fifth more work than float32",
     "broadcast_to, large": "stores alone: each row is a call of memcpy for 4 KB",
-    "cummax, axis 1, large": "keys that order as the values do are written to memory first, so that a step compares integers",
-    "cummin, axis 1, large": "as cummax",
     "concat, axis 0, large": "a copy of 4 MB, bound by memory: 0.8 to 1.1 from run to run",
     "bfloat16 softmax, small": "numpy has no bfloat16: results go to torch as integers, two views more than for float32",
     "bfloat16 exp, small": "numpy has no bfloat16: results go to torch as integers, two views more than for float32",

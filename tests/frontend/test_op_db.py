@@ -45,6 +45,8 @@ IN_TORCH = {
     "igamma": "igamma.default", "igammac": "igammac.default", "hash_tensor": "hash_tensor.default",
     "resize_": "resize.default",
     "mode": "mode.default", "nanmedian": "nanmedian.default nanmedian.dim", "histc": "histc.default",
+    "cummax": "cummax.default", "cummin": "cummin.default", "bincount": "bincount.default",
+    "_upsample_bilinear2d_aa": "_upsample_bilinear2d_aa.default",
     "linalg.pinv": "linalg_pinv.atol_rtol_tensor", "linalg.pinv.hermitian": "linalg_pinv.atol_rtol_tensor",
     "pinverse": "linalg_pinv.atol_rtol_tensor", "linalg.cond": "linalg_cond.default",
     "linalg.tensorinv": "linalg_tensorinv.default", "linalg.tensorsolve": "linalg_tensorsolve.default",

@@ -76,24 +76,6 @@ def test_signal_from_its_short_time_transform() -> None:
     check(Vocoder(), torch.randn(2, 40), strict=False)
 
 
-class Counts(torch.nn.Module):
-    def forward(self, x: Any, w: Any) -> Any:
-        return torch.bincount(x), torch.bincount(x, minlength=9), torch.bincount(x, w), torch.bincount(x, w.double(), 3)
-
-
-def test_bincount_takes_its_size_from_the_values() -> None:
-    length = torch.export.Dim("n", min=0)
-    compiled = check(Counts(), torch.tensor([1, 5, 1, 0]), torch.rand(4), dynamic_shapes=({0: length}, {0: length}))
-    for count in (1, 40):
-        again(compiled, Counts(), torch.randint(0, 12, (count,)), torch.rand(count))
-    assert [tuple(t.shape) for t in compiled(torch.zeros(0, dtype=torch.int64), torch.zeros(0))] == [
-        (0,),
-        (9,),
-        (0,),
-        (3,),
-    ]
-
-
 class Places(torch.nn.Module):
     """Slices for the places of a mask, as embeddings of special tokens are written."""
 

@@ -10,7 +10,7 @@ import unity
 from unity.script import parse
 
 SHAPES = [(1,), (37,), (5, 7), (16, 3), (17, 9), (33, 70), (2, 300), (300, 2), (3, 5, 18), (1, 19, 4), (0, 3), (3, 0)]
-NAMES = ("cumsum", "cumprod", "cummax", "cummin")
+NAMES = ("cumsum", "cumprod")
 
 
 def _text(name: str, dims: str, axis: int) -> str:
@@ -45,15 +45,14 @@ def _agrees(name: str, dims: str, shape: tuple[int, ...], axis: int) -> None:
     x = _input(shape)
     expected = getattr(torch, name)(torch.from_numpy(x), axis)
     got = _compiled(_text(name, dims, axis))["main"](x)
-    for a, b in zip(got, expected) if isinstance(expected, tuple) else [(got, expected)]:
-        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=2e-5, atol=1e-5)
+    np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=2e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     "name,shape",
-    [(n, s) for k, n in enumerate(NAMES) for j, s in enumerate(SHAPES) if n in ("cumsum", "cummax") or (j + k) % 2],
+    [(n, s) for n in NAMES for s in SHAPES if n == "cumsum" or len(s) > 1],
     ids=str,
-)  # of each kind one with every shape
+)
 def test_fixed(name: str, shape: tuple[int, ...]) -> None:
     for axis in range(len(shape)):
         _agrees(name, ", ".join([str(d) for d in shape]), shape, axis)

@@ -248,12 +248,6 @@ def cos(x: Any) -> Any:
 def cosh(x: Any) -> Any:
     """Returns the hyperbolic cosine."""
 
-def cummax(data: Any, axis: Any) -> Any:
-    """Returns the largest element so far along an axis and its int64 index, the last of equal ones; NaN stays."""
-
-def cummin(data: Any, axis: Any) -> Any:
-    """Returns the smallest element so far along an axis and its int64 index, the last of equal ones; NaN stays."""
-
 def cumprod(data: Any, axis: Any = None, dtype: Any = None, exclusive: builtins.bool = False) -> Any:
     """Returns the cumulative product along an axis."""
 

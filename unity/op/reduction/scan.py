@@ -1,7 +1,4 @@
-"""Running sums, products, largest and smallest elements (with their indices), along one axis.
-
-Of equal elements the last counts; a NaN stays from where it stands. The loops: scan_loops.py.
-"""
+"""Running sums and products along one axis. The loops: scan_loops.py."""
 
 from __future__ import annotations
 
@@ -17,29 +14,24 @@ from ...ir.buffer import Buffer
 from ...ir.expr import Call, ShapeExpr, Tuple
 from ...ir.relation import dims, tensor_type, unequal_shapes
 from ...ir.stmt import Stmt
-from ...ir.types import Expr, TensorType, TupleType, Type
-from ..common.gradients import SECOND_DERIVATIVE, dtype_of, field_of, operand_shape
+from ...ir.types import Expr, TensorType, Type
+from ..common.gradients import SECOND_DERIVATIVE, dtype_of, operand_shape
 from ..common.loop_nests import read
 from ..common.lowering import SMALL_FLOATS, cast_tensor, compute_dtype, result_dtype, short_name
-from ..common.table import Operator, R, attribute, rows
+from ..common.table import R, attribute, rows
 from ..common.type_rules import (
-    ZERO,
     attr,
     axis_attr,
     bool_attr,
     dtype_value,
     fail,
     float_tensor,
-    int_attr,
     product,
-    put_at,
     same_dtype,
     tensor_arg,
-    with_dtype,
 )
 from ..manipulate.manipulate import reorder
 from .scan_loops import LINES, Carried, scan_lines
-from .sort_loops import ordered_key
 
 row = rows("reduce")
 
@@ -209,103 +201,3 @@ cumprod = row(
     samples="f32[3,4], axis=-1; f32[2,3]; f32[3,4], axis=1, exclusive=True; "
     "i32[3,4], axis=0, exclusive=True; b[5], axis=0, dtype=each('int64', None); f16[6], axis=0",
 )
-
-
-def _extreme_type(call: Call) -> Type:
-    ty = tensor_arg(call, 0, "data")
-    if ty.ndim == 0:
-        raise fail(call, "E212", "a scalar has no axis", arg=0)
-    axis_attr(call, ty.ndim)
-    return TupleType((ty, with_dtype(ty, INT64)))
-
-
-def _by_value(data: Buffer, axis: int, largest: bool) -> Carried:
-    """Carries the value and its position: what vectors of lines can do."""
-
-    def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
-        new = read(data, i)
-        wins = build.ge(new, old[0]) if largest else build.le(new, old[0])
-        if data.dtype.is_float:
-            wins = build.logical_or(build.ne(new, new), wins)
-        return [build.select(wins, take, keep) for take, keep in zip((new, i[axis]), old)]
-
-    return Carried([data.dtype, INT64], lambda i: [read(data, i), ZERO], step)
-
-
-def _by_key(data: Buffer, keys: Buffer, axis: int) -> Carried:
-    """Carries an integer that orders as the value, and its position, where the value is read again: comparing floats takes long."""
-
-    def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
-        new = read(keys, i)
-        return [build.select(build.ge(new, old[0]), take, keep) for take, keep in zip((new, i[axis]), old)]
-
-    def results(i: list[Expr], carried: list[Expr]) -> list[Expr]:
-        return [read(data, put_at(i, axis, carried[1])), carried[1]]
-
-    return Carried([keys.dtype, INT64], lambda i: [read(keys, i), ZERO], step, results, LINES)
-
-
-def _extreme(largest: bool) -> Callable[..., Any]:
-    def lower(call: Call, x: te.Tensor) -> Any:
-        axis = axis_attr(call, x.ndim)
-        kind = x.data_type
-        source = te.compute(x.shape, lambda *i: x[i].astype("int8"), "wide") if kind.is_bool else x
-        last = axis == x.ndim - 1
-
-        def key(*i: te.Value) -> te.Value:
-            return te.Value(ordered_key(source[i].expr, descending=not largest, nan_first=False))
-
-        keys = te.compute(x.shape, key, "keys")
-
-        def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-            carried = _by_key(ins[0], ins[1], axis) if last else _by_value(ins[0], axis, largest)
-            return scan_lines(outs, axis, carried)
-
-        values, positions = te.extern(
-            [x.shape, x.shape],
-            [source, keys] if last else [source],
-            emit,
-            short_name(call),
-            [source.data_type, INT64],
-        )
-        return cast_tensor(values, kind, "cast"), positions
-
-    return lower
-
-
-def _extreme_ref(largest: bool) -> Callable[..., Any]:
-    def ref(x: np.ndarray, axis: int) -> Any:
-        lines = np.moveaxis(x, axis, 0)
-        values, positions = lines.copy(), np.zeros(lines.shape, np.int64)
-        for t in range(1, len(lines)):
-            new, old = lines[t], values[t - 1]
-            better = (new != new) | ((new >= old) if largest else (new <= old))
-            values[t] = np.where(better, new, old)
-            positions[t] = np.where(better, t, positions[t - 1])
-        return np.moveaxis(values, 0, axis), np.moveaxis(positions, 0, axis)
-
-    return ref
-
-
-def _extreme_grad(call: Call, g: Expr) -> list[Any]:
-    """Every gradient goes to the element its value came from."""
-    base = R.zeros_like(call.args[0])
-    return [R.scatter_elements(base, field_of(call, 1), field_of(g, 0), axis=int_attr(call, "axis"), reduction="add")]
-
-
-def _extreme_row(largest: bool) -> Operator:
-    name, what = ("cummax", "largest") if largest else ("cummin", "smallest")
-    return row(
-        name,
-        ("data", attribute("axis")),
-        _extreme_type,
-        f"Returns the {what} element so far along an axis and its int64 index, the last of equal ones; NaN stays.",
-        lower=_extreme(largest),
-        ref=_extreme_ref(largest),
-        grad=_extreme_grad,
-        samples="f32[3,4], axis=each(0, -1); i32[4,3](0,3), axis=0; f32[0,3], axis=0; b[3], axis=-1; f16[3], axis=0",
-    )
-
-
-cummax = _extreme_row(True)
-cummin = _extreme_row(False)

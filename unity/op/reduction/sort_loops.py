@@ -36,9 +36,8 @@ def max_key(kind: DataType) -> Expr:
     return build.const(2 ** (kind.bits - 1) - 1, kind)
 
 
-def ordered_key(value: Expr, descending: bool = False, nan_first: bool | None = None) -> Expr:
-    """A signed integer that orders as the value does; backwards with ``descending``. NaN is the greatest value, or the least or
-    greatest key as ``nan_first`` says."""
+def ordered_key(value: Expr, descending: bool = False) -> Expr:
+    """A signed integer that orders as the value does; backwards with ``descending``. NaN is the greatest value."""
     dtype = build.dtype_of(value)
     kind = key_type(dtype)
     if dtype.is_float:
@@ -48,8 +47,7 @@ def ordered_key(value: Expr, descending: bool = False, nan_first: bool | None = 
         sign = build.intrinsic("shift_right", raw, build.const(kind.bits - 1, kind))
         key = build.intrinsic("bitwise_xor", raw, build.intrinsic("bitwise_and", sign, max_key(kind)))
         key = build.intrinsic("bitwise_not", key) if descending else key
-        first = descending if nan_first is None else nan_first
-        edge = build.const(-(2 ** (kind.bits - 1)), kind) if first else max_key(kind)
+        edge = build.const(-(2 ** (kind.bits - 1)), kind) if descending else max_key(kind)
         return build.select(build.eq(value, value), key, edge)
     if dtype.is_uint and not dtype.is_bool:
         key = build.cast(build.intrinsic("bitwise_xor", value, build.const(1 << (dtype.bits - 1), dtype)), kind)

@@ -9,7 +9,7 @@ from typing import Any
 from .... import op
 from ....ir import build
 from ....ir.expr import IntImm, TupleGetItem
-from ....ir.types import Expr, ShapeType
+from ....ir.types import Expr
 from ..context.context import (
     Args,
     Context,
@@ -201,21 +201,6 @@ def _median(c: Context, a: Args) -> Any:
     return [TupleGetItem(result, 0), TupleGetItem(result, 1)]
 
 
-@aten("bincount.default")
-def _bincount(c: Context, a: Args) -> Expr:
-    """The number of occurrences of each number from 0 on, or the sum of its weights; the greatest and ``minlength`` give the
-    size."""
-    size = c.value.shape[0]
-    x = c.emit(c.cast(a.self, "int64"))
-    if not c.symbols.knows([size]):
-        minimum = op.full((1,), number(a.minlength - 1, "int64"), "int64")
-        total = op.max(op.concat([x, minimum], axis=0), axis=0, keepdims=True) + 1
-        c.builder.match_cast(c.emit(op.tensor_to_shape(c.emit(total))), ShapeType((c.symbols.bind(size),), 1))
-    amounts = op.ones(shape_of(x), c.dtype) if a.weights is None else c.cast(a.weights, c.dtype)
-    zeros = op.zeros((c.symbols.expr(size),), c.dtype)
-    return op.scatter_elements(zeros, x, amounts, axis=0, reduction="add")
-
-
 @aten("histc.default")
 def _histc(c: Context, a: Args) -> Expr:
     """The number of elements in each of equal parts of a range; those outside and NaN count nowhere."""
@@ -242,17 +227,3 @@ def _scan(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
 
 aten("cumsum.default")(_scan(op.cumsum))
 aten("cumprod.default")(_scan(op.cumprod))
-
-
-def _running(fn: Callable[..., Expr]) -> Callable[[Context, Args], list[Expr]]:
-    def translate(c: Context, a: Args) -> list[Expr]:
-        if rank_of(a.self) == 0:
-            return [a.self, number(0, "int64")]
-        result = c.emit(fn(a.self, axis=axis_of(a.dim, a.self)))
-        return [TupleGetItem(result, 0), TupleGetItem(result, 1)]
-
-    return translate
-
-
-aten("cummax.default")(_running(op.cummax))
-aten("cummin.default")(_running(op.cummin))

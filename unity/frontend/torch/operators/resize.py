@@ -11,7 +11,7 @@ from .... import op
 from ....ir.expr import IntImm, ShapeExpr
 from ....ir.types import Expr
 from ....op.composite import affine_grid
-from ..context.context import Args, Context, aten, dtype_of, is_float, rank_of, refuse, shape_of
+from ..context.context import Args, Context, aten, is_float, rank_of, refuse, shape_of
 from .shape import permute
 
 _RESIZE = {1: op.image_resize1d, 2: op.image_resize2d, 3: op.image_resize3d}
@@ -88,51 +88,6 @@ def _smooth(method: str) -> Any:
 aten(*_SMOOTH)(_smooth("linear"))
 aten("upsample_bicubic2d.vec", "upsample_bicubic2d.default")(_smooth("cubic"))
 
-
-def _cubic(c: Context, x: Expr) -> Expr:
-    """Keys' filter with a = -1/2 at distances ``x``."""
-    near = (x * 1.5 - 2.5) * x * x + 1
-    far = ((2.5 - x * 0.5) * x - 4) * x + 2
-    return c.emit(op.where(op.less(x, 1), near, op.where(op.less(x, 2), far, 0)))
-
-
-def _filter(c: Context, size: Expr, out: Expr, align: bool, scale: float | None, cubic: bool) -> Expr:
-    """The matrix (out, size) of a filter as wide as a target pixel: a constant, once folded, where both sizes are known.
-
-    Source: torch's ``compute_index_ranges_weights``.
-    """
-    old, new = [c.cast(n, "float64") for n in (size, out)]
-    step = c.cast(1 / scale, "float64") if scale else old / new
-    if align:
-        step = op.where(op.greater(new, 1), (old - 1) / op.maximum(new - 1, 1), 0)
-    step = c.emit(step)
-    middles, positions = [op.arange(0, n, 1, dtype="float64") + 0.5 for n in (out, size)]
-    x = c.emit(op.abs((positions - op.expand_dims(middles, axis=1) * step) / op.maximum(step, 1)))
-    weights = _cubic(c, x) if cubic else c.emit(op.maximum(1 - x, 0))
-    total = c.emit(op.sum(weights, axis=1, keepdims=True))
-    return c.cast(weights / op.where(op.equal(total, 0), 1, total), c.dtype)
-
-
-def _antialiased(cubic: bool) -> Any:
-    """Separable, hence a product with one matrix per axis."""
-
-    def translate(c: Context, a: Args) -> Expr:
-        x = getattr(a, "input", None)
-        x = a.self if x is None else x
-        refuse(dtype_of(x) not in ("float32", "float64"), "images of this type")
-        given = (_scales(a, 2) or (None, None)) if not a.align_corners else (None, None)
-        rows, columns = [
-            _filter(c, size, out, bool(a.align_corners), scale, cubic)
-            for size, out, scale in zip(shape_of(x)[-2:], c.shape[-2:], given)
-        ]
-        lines = c.emit(op.matmul(x, op.permute_dims(columns, (1, 0))))
-        return op.matmul(rows, lines)
-
-    return translate
-
-
-aten("_upsample_bilinear2d_aa.vec", "_upsample_bilinear2d_aa.default")(_antialiased(False))
-aten("_upsample_bicubic2d_aa.vec", "_upsample_bicubic2d_aa.default")(_antialiased(True))
 
 _METHODS = ("bilinear", "nearest", "bicubic")
 _PADDING = ("zeros", "border", "reflection")
