@@ -38,7 +38,7 @@ Var.is_reference = True
 
 
 def is_dataflow_var(value: object) -> TypeGuard[Var]:
-    """True for a variable that is visible only inside its dataflow block."""
+    """True for a ``value`` that is a variable visible only inside its dataflow block."""
     return isinstance(value, Var) and value.dataflow
 
 
