@@ -268,6 +268,3 @@ _Class = TypeVar("_Class", bound=type)
 def mutator(cls: _Class) -> _Class:
     """TVM's decorator of classes over ``PyExprMutator``."""
     return decorated(cls, PyExprMutator)
-
-
-__all__ = ["PyExprMutator", "mutator"]

@@ -225,6 +225,3 @@ def nothing_returned(owner: object, name: str, node: Node) -> PassError:
     """The error for a method that forgot its ``return``."""
     return PassError("E741", f"{type(owner).__name__}.{name} returned None for {type(node).__name__}",
                      help="return the node itself where nothing changes, or what super() gives")  # fmt: skip
-
-
-__all__ = ["ExprFunctor", "PyExprVisitor", "visitor"]

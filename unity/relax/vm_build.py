@@ -32,6 +32,3 @@ def build(
     if tir_pipeline not in (None, "default"):
         options["tir_pipeline"] = tir_pipeline
     return compile(bound, target, exec_mode=_MODES.get(exec_mode, exec_mode), **options)
-
-
-__all__ = ["build"]

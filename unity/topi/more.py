@@ -75,6 +75,3 @@ def pool_kind(pool_type: str) -> str:
     if pool_type not in ("avg", "max"):
         raise TypeRuleError("E217", f"pool_type must be avg or max, got {pool_type!r}")
     return pool_type
-
-
-__all__ = ["more", "pool_kind"]

@@ -231,6 +231,3 @@ def whole_number(value: Any, what: str) -> int:
     if isinstance(found, (int, IntImm)):
         return int(found)
     raise TypeRuleError("E217", f"{what} must be known when the program is built")
-
-
-__all__ = ["ALIASES", "FIRST", "orders", "whole_number"]

@@ -174,6 +174,3 @@ def kernel_name(kernel: Candidate) -> str:
 def _best(shares: list[float]) -> int:
     usable = [k for k in range(1, len(shares)) if shares[k] * MARGIN < 1 and shares[k] != float("inf")]
     return min(usable, key=lambda k: shares[k], default=0)
-
-
-__all__ = ["OURS", "Candidate", "Measured", "allclose", "kernel_name", "measure_site", "random_tensor"]

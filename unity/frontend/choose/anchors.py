@@ -89,6 +89,3 @@ def sites_of(mod: IRModule) -> dict[Key, Site]:
 def text_of(anchor: Anchor) -> str:
     """A call as the table shows it."""
     return f"{' x '.join([str(list(s)).replace(' ', '') for s in anchor.shapes])} {anchor.dtypes[0]}"
-
-
-__all__ = ["ANCHORS", "BUCKETS", "Key", "Site", "key_of", "sites_of", "text_of"]

@@ -91,6 +91,3 @@ def analytic_choices(mod: IRModule) -> tuple[Choice, ...]:
             reason = f"estimated, bound by {bound}; a library would add a call and computes what follows apart"
             rows.append(Choice(anchor.op, text_of(anchor), OURS, roofline.seconds(flops, moved), reason, True))
     return tuple(rows)
-
-
-__all__ = ["WAYS", "analytic_choices", "choose_measured"]

@@ -73,6 +73,3 @@ def with_kernels(mod: IRModule, chosen: Mapping[Key, tuple[Candidate, ...]]) -> 
     if not names:
         return mod
     return mod.with_graph_functions(lambda fn: rewrite_calls(fn, change, *names), table.added)
-
-
-__all__ = ["with_kernels"]

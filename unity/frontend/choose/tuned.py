@@ -72,6 +72,3 @@ def _is_known(task: ExtractedTask, database: Database) -> bool:
     """True if there is a verdict about a task on this machine."""
     found = database.best(Workload(task.mod, task.constants).shash, machine_features(task.target))
     return found is not None and found.verdict != TRIAL
-
-
-__all__ = ["schedule_database"]

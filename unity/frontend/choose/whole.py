@@ -283,6 +283,3 @@ def _fusion_steps(mod: IRModule, point: Point, how: BuildOptions) -> Iterator[_S
     lowered = Pipeline(point.graph_passes.passes[: steps.index(fuse_ops.name)])(check(mod, configure(how.target)))
     for name in fused_programs(lowered):
         yield _Step("fusion", name, "stored", partial(Point.storing, name=name))
-
-
-__all__ = ["Point", "Result", "decide"]

@@ -96,6 +96,3 @@ class QuickParser:
 def _reduction(rule: Any, make: Any) -> tuple[int, _Make, str]:
     alone = len(rule.expansion) == 1 and type(make) is ExpandSingleChild
     return len(rule.expansion), None if alone else make, rule.origin.name
-
-
-__all__ = ["QuickParser"]
