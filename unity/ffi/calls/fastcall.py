@@ -26,7 +26,8 @@ from .entry_spec import EntrySpec, spec_of_kernel, validate
 from .fastcall_ir import ANY_LANE, device_number, entry_ir
 
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
-OPTIONS = CompileOptions(pipeline="O1")
+OPTIONS = CompileOptions(pipeline="light", opt=0)
+"""Entries are branches and calls: LLVM's quick code generation takes a quarter of the time and makes no slower ones."""
 
 
 class _MethodDef(ctypes.Structure):
