@@ -12,8 +12,9 @@ import pytest
 from accelerator import accelerated
 
 import unity
-from unity import meta_schedule as ms
-from unity.script import ir_module, tir as T
+from unity import meta_schedule as ms, relax
+from unity.script import ir_module, relax as R, tir as T
+from unity.support.errors import VerifyError
 from unity.target import GPU_PIPELINE
 
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))
@@ -435,3 +436,70 @@ def test_automatic_program_optimization(space: Callable[..., unity.Schedule] | N
     lib = unity.build(sch.mod, target="llvm")
     f_timer_after = lib.time_evaluator("main", unity.cpu())
     assert f_timer_after(a_nd, b_nd, c_nd).mean > 0
+
+
+@ir_module
+class MyModuleMixture:
+    @T.prim_func
+    def linear0(
+        X: T.Buffer((1, 784), "float32"),
+        W: T.Buffer((128, 784), "float32"),
+        B: T.Buffer((128,), "float32"),
+        Z: T.Buffer((1, 128), "float32"),
+    ):
+        T.func_attr({"global_symbol": "linear0", "tir.noalias": True})
+        Y = T.alloc_buffer((1, 128), "float32")
+        for i, j, k in T.grid(1, 128, 784):
+            with T.block("Y"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    Y[vi, vj] = T.float32(0)
+                Y[vi, vj] = Y[vi, vj] + X[vi, vk] * W[vj, vk]
+        for i, j in T.grid(1, 128):
+            with T.block("Z"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Z[vi, vj] = Y[vi, vj] + B[vj]
+
+    @R.function
+    def main(
+        x: R.Tensor((1, 784), "float32"),
+        w0: R.Tensor((128, 784), "float32"),
+        b0: R.Tensor((128,), "float32"),
+        w1: R.Tensor((10, 128), "float32"),
+        b1: R.Tensor((10,), "float32"),
+    ):
+        with R.dataflow():
+            lv0 = R.call_tir(linear0, (x, w0, b0), R.Tensor((1, 128), dtype="float32"))
+            lv1 = R.call_dps_packed("env.relu", (lv0,), R.Tensor((1, 128), dtype="float32"))
+            out = R.call_dps_packed("env.linear", (lv1, w1, b1), R.Tensor((1, 10), dtype="float32"))
+            R.output(out)
+        return out
+
+
+def test_tuned_functions_go_into_the_model(tmp_path: Path) -> None:
+    """The end of the chapter: one line changes a module in place; the error says the line that takes its place."""
+    unity.register_func("env.relu", lambda x, out: out.copyfrom(np.maximum(x.numpy(), 0)), override=True)
+    unity.register_func(
+        "env.linear", lambda x, w, b, out: out.copyfrom(x.numpy() @ w.numpy().T + b.numpy()), override=True
+    )
+    x = random(1, 784)
+    params = {"w0": random(128, 784), "b0": random(128), "w1": random(10, 128), "b1": random(10)}
+    nd_params = {k: unity.nd.array(v) for k, v in params.items()}
+    mod_linear = unity.IRModule.from_expr(MyModuleMixture["linear0"].with_attr("global_symbol", "main"))
+    database = ms.tune_tir(
+        mod=mod_linear, target="llvm --num-cores=1", max_trials_global=3, num_trials_per_iter=64, work_dir=tmp_path,
+        task_name="main",
+    )  # fmt: skip
+    sch = ms.tir_integration.compile_tir(database, mod_linear, "llvm --num-cores=1")
+    MyModuleWithParams2 = relax.transform.BindParams("main", nd_params)(MyModuleMixture)
+    new_func = sch.mod["main"].with_attr("global_symbol", "linear0")
+    gv = MyModuleWithParams2.get_global_var("linear0")
+    with pytest.raises(VerifyError) as error:
+        MyModuleWithParams2.update_func(gv, new_func)
+    assert error.value.help == "write mod = mod.with_functions({'linear0': function})"
+    MyModuleWithParams2 = MyModuleWithParams2.with_functions({"linear0": new_func})
+    ex = relax.build(MyModuleWithParams2, target="llvm")
+    vm = relax.VirtualMachine(ex, unity.cpu())
+    nd_res = vm["main"](unity.nd.array(x))
+    hidden = np.maximum(x @ params["w0"].T + params["b0"], 0)
+    np.testing.assert_allclose(nd_res.numpy(), hidden @ params["w1"].T + params["b1"], rtol=1e-3, atol=1e-3)
