@@ -55,6 +55,10 @@ PROGRAMS = {
         nest({"A": ((3, 260), F), "B": ((9, 260), F), "Y": ((3, 9), F)}, (3, 9, 260), "SSR", "Y[v0, v1]", "A[v0, v2] * B[v1, v2]"),
         {1},
     ),
+    "product of a transposed input": (
+        nest({"A": ((19, 13), F), "B": ((21, 13), F), "Y": ((19, 21), F)}, (19, 21, 13), "SSR", "Y[v0, v1]", "A[v0, v2] * B[v1, v2]"),
+        set(),
+    ),
     "convolution, channels last": (
         nest({"X": ((7, 8, 3), F), "W": ((3, 3, 3, 10), F), "Y": ((5, 6, 10), F)}, (5, 6, 10, 3, 3, 3), "SSSRRR", "Y[v0, v1, v2]",
              "X[v0 + v3, v1 + v4, v5] * W[v3, v4, v5, v2]"), {1},
@@ -212,6 +216,19 @@ def test_lines_that_are_not_filled_have_shorter_vectors(name, lanes):
     assert explored(fn, constants, LEVELS["v4"])["Y", "lanes"].candidates == lanes
     for number in lanes:
         check(fn, constants, {("Y", "lanes"): number}, LEVELS["v4"])
+
+
+def test_an_operand_contiguous_along_the_steps_is_copied_by_squares_where_that_is_decided():
+    fn, constants = PROGRAMS["product of a transposed input"]
+    target = LEVELS["v3"]
+    assert explored(fn, constants, target)["Y", "side"].candidates == (8, 0, 4, 16)
+    for side in (8, 0, 4, 16):
+        program = built(decided(fn, {("Y", "side"): side}), constants, target)[0]
+        (copy,) = [block for block in collect(program.body, Block) if block.name == "B_packed"]
+        around = [loop for loop in collect(program.body, For) if copy in collect(loop.body, Block)]
+        assert {loop.extent.value for loop in around if loop.kind == "serial"} >= ({side, 4} if side else set())
+        assert any([loop.kind == "vectorized" for loop in around]) == (not side)
+        check(fn, constants, {("Y", "side"): side}, target)
 
 
 def check(fn, constants, decisions, target):

@@ -43,8 +43,11 @@ PACKED_ROWS = 16
 NEAR, NEAR_ROWS = 1 << 14, 128
 """Bytes of an operand of contiguous columns that the first cache keeps beside the rows, and rows up to which it is read as it
 is: the copy costs more than what lies unaligned."""
-FAR, FAR_ROWS = 0.5, 48
+FAR, FAR_ROWS = 0.5, 96
 """The same of the second cache, as a share of it."""
+SIDE, COPIED = 8, 4
+"""Steps and columns that are copied together from an operand that is contiguous along the steps: lines of columns whose distance is
+a power of two displace each other before they are read whole."""
 
 
 def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
@@ -202,12 +205,24 @@ def _schedule(
     for border in borders:
         vectorize_copy(sch, border, lanes)
     if padded.copy is not None:
-        *_, column, lane = sch.get_loops(sch.get_block(padded.copy))
-        sch.vectorize(sch.fuse(column, lane) if layout is not None and layout.group > 1 else lane)
+        _fill_panels(sch, sch.get_block(padded.copy), contraction, layout)
     said = "not packed" if layout is None else "packed at build" if constant else "packed"
     packed = {weights: layout} if constant and layout is not None and weights is not None else {}
     said += f", {unit.name}" if unit is not None else ""
     return Scheduled(mark_scheduled(program_of(sch)), f"tile of {rows} x {vectors * lanes}, {said}", packed)
+
+
+def _fill_panels(sch: Schedule, copy: BlockRV, contraction: Contraction, layout: Packing | None) -> None:
+    """The copy of an operand into panels: in vectors along the columns, or a few steps and columns at a time."""
+    *_, step, lane = sch.get_loops(copy)
+    turned = slope(contraction.weights.indices[-1], contraction.columns.var) != 1
+    if layout is not None and layout.group > 1:
+        sch.vectorize(sch.fuse(step, lane))
+    elif turned and (side := choose(contraction.block, "side", (0, SIDE // 2, SIDE, 2 * SIDE), SIDE)):
+        (steps, step), (lanes, lane) = sch.split(step, [None, side]), sch.split(lane, [None, COPIED])
+        sch.reorder(steps, lanes, step, lane)
+    else:
+        sch.vectorize(lane)
 
 
 def _is_near(contraction: Contraction, machine: Machine) -> bool:
