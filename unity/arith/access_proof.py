@@ -20,21 +20,10 @@ from ..ir.function import PrimFunc
 from ..ir.scalar import (
     EQ,
     NE,
-    Add,
-    And,
+    OPERATOR_NAMES,
     Cast,
-    Compare,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Max,
-    Min,
-    Mod,
-    Mul,
     Not,
-    Or,
     Select,
-    Sub,
 )  # fmt: skip
 from ..ir.types import Expr, PrimType
 from ..ir.walk import children, free_vars, substitute
@@ -51,7 +40,7 @@ TRIES = 512
 """Runs that are tried in search of one that is outside."""
 UNDECIDED = "nothing shows an index outside, nothing rules it out"
 SIZES = (1, 2, 3, 4, 5, 8, 16, 17, 33, 64, 128)
-_ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max, And, Or, Not, Select, Cast)
+_ARITHMETIC = frozenset((*OPERATOR_NAMES, Not, Select, Cast))
 _PLAIN_CALLS = frozenset(("T.likely", "T.if_then_else", *BITS))
 
 
@@ -468,7 +457,7 @@ def _is_plain(expr: Expr) -> bool:
         if type(node) is IntImm or isinstance(node, Var):
             continue
         plain_call = type(node) is Call and node.op_name in _PLAIN_CALLS
-        if not (isinstance(node, (Compare, *_ARITHMETIC)) or plain_call):
+        if not (type(node) in _ARITHMETIC or plain_call):
             return False
         stack.extend([c for c in children(node) if isinstance(c, Expr) and not isinstance(c, Op)])
     return True

@@ -34,10 +34,7 @@ def is_integral(ty: object) -> TypeGuard[PrimType]:
 
 
 _BUILD: dict[str, Callable[..., Expr]] = {
-    "add": build.add, "sub": build.sub, "mul": build.mul, "floordiv": build.floordiv, "floormod": build.floormod,
-    "truncdiv": build.truncdiv, "truncmod": build.truncmod, "min": build.minimum, "max": build.maximum, "eq": build.eq,
-    "ne": build.ne, "lt": build.lt, "le": build.le, "gt": build.gt, "ge": build.ge, "and": build.logical_and,
-    "or": build.logical_or, "not": build.logical_not, "select": build.select,
+    **build.BY_NAME, "not": build.logical_not, "select": build.select,
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.build import add, cast, dtype_of, floordiv, floormod, int_imm, maximum, minimum, mul, sub, wrap_int
+from ..ir.build import BY_NAME, add, cast, dtype_of, int_imm, mul, sub, wrap_int
 from ..ir.expr import Var
 from ..ir.structural import structural_equal, structural_hash
 from ..ir.types import Expr, PrimType, prim_type
@@ -145,9 +145,6 @@ def common_factor(p: Poly) -> Mono:
     return tuple(factor)
 
 
-_OPERATIONS = {"floordiv": floordiv, "floormod": floormod, "min": minimum, "max": maximum}
-
-
 def _number(value: int, ty: PrimType) -> Expr:
     if wrap_int(value, ty.dtype) != value:
         raise OverflowError(f"{ty.dtype} has no {value}")
@@ -229,7 +226,7 @@ class AtomTable:
         if found is None:
             assert atom.a is not None and atom.b is not None
             wide = ty if atom.bits <= ty.dtype.bits else prim_type("int64")
-            made = _OPERATIONS[atom.kind](self.expr(atom.a, wide), self.expr(atom.b, wide))
+            made = BY_NAME[atom.kind](self.expr(atom.a, wide), self.expr(atom.b, wide))
             found = self._made[number, ty] = cast(made, ty.dtype)
         return found
 

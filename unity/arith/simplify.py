@@ -9,28 +9,20 @@ from ..ir import build
 from ..ir.build import scalar_type
 from ..ir.expr import Call, FloatImm, IntImm, Var
 from ..ir.scalar import (
+    ARITHMETIC,
     EQ,
     GE,
     GT,
     LE,
     LT,
     NE,
-    Add,
     And,
     Cast,
     Compare,
-    Div,
-    FloorDiv,
-    FloorMod,
     Let,
-    Max,
-    Min,
-    Mod,
-    Mul,
     Not,
     Or,
     Select,
-    Sub,
     is_binary,
 )  # fmt: skip
 from ..ir.structural import structural_equal
@@ -41,15 +33,9 @@ from .canonical import Canonical, is_index
 
 Decide = Callable[[Expr], "bool | None"]
 
-_FOLD: dict[type, Callable[..., Expr]] = {
-    Add: build.add, Sub: build.sub, Mul: build.mul, Div: build.truncdiv, Mod: build.truncmod, FloorDiv: build.floordiv,
-    FloorMod: build.floormod, Min: build.minimum, Max: build.maximum, EQ: build.eq, NE: build.ne, LT: build.lt, LE: build.le,
-    GT: build.gt, GE: build.ge,
-}  # fmt: skip
 _NEGATED: dict[type, Callable[..., Expr]] = {
     EQ: build.ne, NE: build.eq, LT: build.ge, LE: build.gt, GT: build.le, GE: build.lt,
 }  # fmt: skip
-_POLYNOMIAL = frozenset((Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max))
 
 
 class Simplifier:
@@ -71,7 +57,7 @@ class Simplifier:
         kind = type(expr)
         if kind is IntImm or kind is FloatImm:
             return expr
-        if is_index(expr) and (kind in _POLYNOMIAL or isinstance(expr, Var) or kind is Cast):
+        if is_index(expr) and (kind in ARITHMETIC or isinstance(expr, Var) or kind is Cast):
             poly, atoms = self.canonical.poly(expr), self.known.table.atoms
             values = self.known.value
             self.is_linear = all(
@@ -97,7 +83,7 @@ class Simplifier:
         if rule is not None:
             return rule(rebuilt)
         if is_binary(rebuilt) and build.is_const(rebuilt.a) and build.is_const(rebuilt.b):
-            return _FOLD[type(rebuilt)](rebuilt.a, rebuilt.b)
+            return build.OPERATORS[type(rebuilt)](rebuilt.a, rebuilt.b)
         return rebuilt
 
     def _child(self, node: Any) -> Any:
@@ -107,7 +93,7 @@ class Simplifier:
 
     def _comparison(self, expr: Compare) -> Expr:
         if not is_index(expr.a):
-            fold = _FOLD[type(expr)]
+            fold = build.OPERATORS[type(expr)]
             return fold(expr.a, expr.b) if build.is_const(expr.a) and build.is_const(expr.b) else expr
         decided = self.decide(expr)
         if decided is not None:

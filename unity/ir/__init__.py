@@ -117,7 +117,6 @@ from .walk import (
     collect as collect,
     free_vars as free_vars,
     fresh_copy as fresh_copy,
-    post_order as post_order,
     rewrite as rewrite,
     substitute as substitute,
 )

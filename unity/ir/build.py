@@ -6,6 +6,7 @@ Not here: constants, casts and the typing of mixed operands (``constant.py``), w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from ..ffi.abi import DIVISIONS, INTEGERS
@@ -66,11 +67,11 @@ from .scalar import (
 from .types import ARITHMETIC, Expr, PrimType, Type, prim_type
 
 __all__ = [
-    "Operand", "add", "as_bool", "bool_like", "broadcast", "buffer_load", "call_extern", "cast", "ceildiv", "conjuncts",
-    "const", "div", "dtype_of", "eq", "floordiv", "floormod", "ge", "gt", "highest", "if_then_else", "index_var", "infinity",
-    "int_imm", "int_value", "intrinsic", "is_const", "is_int", "join_dtypes", "le", "logical_and", "logical_not", "logical_or",
-    "lowest", "lt", "max_value", "maximum", "min_value", "minimum", "mul", "ne", "negate", "number", "ramp", "round_float",
-    "scalar_type", "select", "sub", "truncdiv", "truncmod", "unify", "wrap_int",
+    "BY_NAME", "OPERATORS", "Operand", "add", "as_bool", "bool_like", "broadcast", "buffer_load", "call_extern", "cast",
+    "ceildiv", "conjuncts", "const", "div", "dtype_of", "eq", "floordiv", "floormod", "ge", "gt", "highest", "if_then_else",
+    "index_var", "infinity", "int_imm", "int_value", "intrinsic", "is_const", "is_int", "join_dtypes", "le", "logical_and",
+    "logical_not", "logical_or", "lowest", "lt", "max_value", "maximum", "min_value", "minimum", "mul", "ne", "negate", "number",
+    "ramp", "round_float", "scalar_type", "select", "sub", "truncdiv", "truncmod", "unify", "wrap_int",
 ]  # fmt: skip
 
 _BOOL = prim_type("bool")
@@ -364,7 +365,11 @@ def index_var(name: str, dtype: str = "int64") -> Var:
     return Var(name, prim_type(dtype))
 
 
-ARITHMETIC.update(
-    {"add": add, "sub": sub, "mul": mul, "floordiv": floordiv, "floormod": floormod, "cast": cast, "divide": div}
-)
-ARITHMETIC["power"] = partial(intrinsic, "pow")
+OPERATORS: dict[type, Callable[..., Expr]] = {
+    Add: add, Sub: sub, Mul: mul, FloorDiv: floordiv, FloorMod: floormod, Div: truncdiv, Mod: truncmod, Min: minimum, Max: maximum,
+    EQ: eq, NE: ne, LT: lt, LE: le, GT: gt, GE: ge, And: logical_and, Or: logical_or,
+}  # fmt: skip
+"""The constructor of each operator of two operands."""
+BY_NAME = {name: OPERATORS[kind] for kind, name in OPERATOR_NAMES.items()}
+"""The same by the names of ``OPERATOR_NAMES``."""
+ARITHMETIC.update(BY_NAME | {"cast": cast, "divide": div, "power": partial(intrinsic, "pow")})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from typing import TypeGuard, get_args
 
 from ..support.errors import VerifyError
 from ..support.source import Span
@@ -194,7 +194,9 @@ class Or(Expr):
 
 Compare = EQ | NE | LT | LE | GT | GE
 """A comparison; ``ty`` is bool with the operands' lanes."""
-Binary = Add | Sub | Mul | Div | Mod | FloorDiv | FloorMod | Min | Max | Compare | And | Or
+Arithmetic = Add | Sub | Mul | Div | Mod | FloorDiv | FloorMod | Min | Max
+"""An operator whose value is of the operands' type."""
+Binary = Arithmetic | Compare | And | Or
 """An operator of two operands, which have one type; ``is_binary`` asks for it."""
 
 
@@ -317,6 +319,7 @@ class Reduce(Expr):
     span: Aside[Span | None] = None
 
 
+COMPARISONS, ARITHMETIC = frozenset(get_args(Compare)), frozenset(get_args(Arithmetic))
 OPERATOR_NAMES: dict[type, str] = {
     Add: "add", Sub: "sub", Mul: "mul", FloorDiv: "floordiv", FloorMod: "floormod", Div: "truncdiv", Mod: "truncmod",
     Min: "min", Max: "max", EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge", And: "and", Or: "or",

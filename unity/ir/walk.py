@@ -219,12 +219,6 @@ def fresh_copy(node: Tree, mapping: Mapping[Any, Any] | None = None) -> Tree:
     return _with_deep_stack(lambda: Rewriter(mapping=mapping, fresh=True)(node))
 
 
-def post_order(root: Node, visit: Callable[[Any], None], seen: set[int] | None = None) -> None:
-    """Call ``visit`` on every node of ``root`` that is not in ``seen``, in the order of ``nodes_in``."""
-    for node in nodes_in(root, seen):
-        visit(node)
-
-
 def nodes_in(root: Node, seen: set[int] | None = None) -> list[Any]:
     """Every node, children first, each shared node once; iterative, any depth.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..ir import analysis, walk
 from ..ir.analysis import (
@@ -24,9 +25,15 @@ from ..ir.infer import find_impure_call
 from ..ir.node import Node
 from ..ir.types import PrimType
 from ..ir.verifier.verifier import is_well_formed as well_formed
-from ..ir.walk import post_order as post_order_visit
+from ..ir.walk import nodes_in
 from ..support.arguments import make_public
 from ..transform.relax.normalize.dead_code import clean_function as remove_all_unused
+
+
+def post_order_visit(expr: Node, fvisit: Callable[[Any], None]) -> None:
+    """Call ``fvisit`` on every node, children first, each shared node once."""
+    for node in nodes_in(expr):
+        fvisit(node)
 
 
 def _of_the_graph(find: Callable[[Node], list[Var]]) -> Callable[[Node], list[Var]]:

@@ -127,15 +127,9 @@ def _scalar(function: Callable[..., Any]) -> Callable[..., Any]:
 
 Select = makes(scalar.Select)(_scalar(te.select))
 if_then_else = _scalar(te.if_then_else)
-Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Max, Min, And, Or, EQ, NE, LT, LE, GT, GE = [
-    makes(kind)(_scalar(getattr(_build, name)))
-    for kind, name in (
-        (scalar.Add, "add"), (scalar.Sub, "sub"), (scalar.Mul, "mul"), (scalar.Div, "div"), (scalar.Mod, "truncmod"),
-        (scalar.FloorDiv, "floordiv"), (scalar.FloorMod, "floormod"), (scalar.Max, "maximum"), (scalar.Min, "minimum"),
-        (scalar.And, "logical_and"), (scalar.Or, "logical_or"), (scalar.EQ, "eq"), (scalar.NE, "ne"), (scalar.LT, "lt"),
-        (scalar.LE, "le"), (scalar.GT, "gt"), (scalar.GE, "ge"),
-    )
-]  # fmt: skip
+Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max, EQ, NE, LT, LE, GT, GE, And, Or = [
+    makes(kind)(_scalar(_build.div if kind is scalar.Div else make)) for kind, make in _build.OPERATORS.items()
+]
 Not = makes(scalar.Not)(_scalar(_build.logical_not))
 div, floordiv, floormod, truncdiv, truncmod, indexdiv, indexmod = [
     _scalar(f) for f in (te.div, te.floordiv, te.floormod, te.truncdiv, te.truncmod, te.indexdiv, te.indexmod)

@@ -11,13 +11,12 @@ from ..function import Function, PrimFunc
 from ..intrinsic import BINARY_MATH, UNARY_MATH
 from ..node import Node
 from ..relation import dims
-from ..scalar import Add, BufferLoad, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Select, Sub
+from ..scalar import ARITHMETIC, BufferLoad, Cast, Select
 from ..stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, IfThenElse, SeqStmt, While
 from ..types import TensorType
 from ..walk import children, collect
 from .use import bindings
 
-_COUNTED = (Add, Sub, Mul, Div, Min, Max, Mod, FloorDiv, FloorMod)
 _MATH = {f"T.{name}" for name in (*UNARY_MATH.split(), *BINARY_MATH.split())}
 
 
@@ -30,7 +29,7 @@ def expression_flops(expr: Node) -> int:
         if isinstance(node, BufferLoad):
             continue
         lanes = getattr(getattr(node.ty, "dtype", None), "lanes", 1) if hasattr(node, "ty") else 1
-        if isinstance(node, _COUNTED) and node.ty.dtype.is_float:
+        if type(node) in ARITHMETIC and node.ty.dtype.is_float:
             total += lanes
         elif isinstance(node, Call) and type(node.op) is Op:
             if node.op.name in _MATH:

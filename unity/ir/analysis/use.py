@@ -26,7 +26,7 @@ from ..node import BINDING, DEF, OWN, Node, same_items
 from ..scalar import BufferLoad, FloorDiv, Mul
 from ..stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer
 from ..types import Expr, PrimType
-from ..walk import children, collect, free_vars, post_order
+from ..walk import children, collect, free_vars, nodes_in
 
 
 def bindings(fn: Node) -> list[Binding]:
@@ -63,14 +63,13 @@ def definitions(root: Node) -> dict[Var | Buffer, Node]:
             for item in value.values():
                 add(item, owner)
 
-    def visit(node: Node) -> None:
+    for node in nodes_in(root):
         for name, role in node.walked:
             if role in BINDING:
                 add(getattr(node, name), node)
             if role is DEF:
                 add(tuple(bound_symbols(getattr(node, name))), node)
 
-    post_order(root, visit)
     return found
 
 

@@ -13,38 +13,23 @@ from ..function import PrimFunc
 from ..intrinsic import INTRINSICS
 from ..module import IRModule
 from ..scalar import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
+    ARITHMETIC,
+    COMPARISONS,
     And,
     Broadcast,
     BufferLoad,
     Cast,
-    Div,
-    FloorDiv,
-    FloorMod,
     Let,
-    Max,
-    Min,
-    Mod,
-    Mul,
     Not,
     Or,
     Ramp,
     Reduce,
     Select,
     Shuffle,
-    Sub,
 )  # fmt: skip
 from ..types import Expr, PointerType, PrimType, Type
 from .report import Report
 
-_ARITHMETIC = (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max)
-_COMPARE = (EQ, NE, LT, LE, GT, GE)
 _ADDRESS_AT = {
     "T.atomic_add": 0, "T.handle_add_byte_offset": 0, "T.ptr_byte_offset": 0, "T.isnullptr": 0, "T.tvm_access_ptr": 1,
 }  # fmt: skip
@@ -73,10 +58,7 @@ class ScalarVerifier:
             Ramp: self._ramp, Broadcast: self._broadcast, Shuffle: self._shuffle, Let: self._let, Call: self._call,
             Reduce: self._reduce,
         }  # fmt: skip
-        for cls in _ARITHMETIC:
-            self.handlers[cls] = self._arithmetic
-        for compare in _COMPARE:
-            self.handlers[compare] = self._compare
+        self.handlers |= dict.fromkeys(ARITHMETIC, self._arithmetic) | dict.fromkeys(COMPARISONS, self._compare)
 
     def visit(self, expr: Expr) -> None:
         """Check an expression."""

@@ -23,7 +23,6 @@ from ..spelling.ranges import stop_of
 from ..spelling.spelling import INFIX_BY_NODE, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_NOT, LEVEL_UNARY
 from .core import EXPRS, INDEX, PAIR, RAW, VALUE, Printer, quote
 
-_ARITH = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Div, sc.Mod, sc.Min, sc.Max)
 _INFIX = {getattr(sc, name): row for name, row in INFIX_BY_NODE.items()}
 _INT32_RANGE = range(-(2**31), 2**31)
 _BOOL = prim_type("bool")
@@ -122,7 +121,7 @@ def _folds(node: Any, kind: type) -> bool:
             return bool(b.value == 1)
     if type(ty) is not PrimType:
         return True
-    return ty.dtype.is_bool and kind in _ARITH and kind not in (sc.Min, sc.Max)
+    return ty.dtype.is_bool and kind in sc.ARITHMETIC and kind not in (sc.Min, sc.Max)
 
 
 def _level(node: Any) -> int:

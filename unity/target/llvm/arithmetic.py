@@ -12,6 +12,7 @@ from ...ffi.dtype import DataType
 from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm
 from ...ir.scalar import (
+    ARITHMETIC,
     EQ,
     GE,
     GT,
@@ -293,7 +294,7 @@ def _select(w: FunctionWriter, expr: Select) -> str:
     )
 
 
-EXPRESSIONS.update(dict.fromkeys((Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max), _arithmetic))
+EXPRESSIONS.update(dict.fromkeys(ARITHMETIC, _arithmetic))
 EXPRESSIONS.update(dict.fromkeys(_CODES, _compare))
 EXPRESSIONS[And] = EXPRESSIONS[Or] = _logic
 EXPRESSIONS[Not] = _not

@@ -17,7 +17,7 @@ from ....ir.module import IRModule
 from ....ir.node import replace, same_items
 from ....ir.relation import Answer, is_subtype
 from ....ir.types import Expr
-from ....ir.walk import collect, post_order
+from ....ir.walk import collect, nodes_in
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..rewriting.graph_rewriter import join_blocks
@@ -40,11 +40,7 @@ class _Cleaner:
 
     def use(self, value: Any) -> None:
         """Record the variables in a part of the function as it was."""
-        post_order(value, self._note, self.seen)
-
-    def _note(self, node: Any) -> None:
-        if isinstance(node, Var):
-            self.used.add(node)
+        self.used.update([node for node in nodes_in(value, self.seen) if isinstance(node, Var)])
 
     def sequence(self, expr: Expr) -> Expr:
         """The sequence without unused bindings; visited backwards so that uses are known before definitions."""

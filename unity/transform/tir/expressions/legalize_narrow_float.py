@@ -13,13 +13,12 @@ from ....ir.build import cast, dtype_of
 from ....ir.expr import Call, FloatImm
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ....ir.scalar import Add, Broadcast, Cast, Compare, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Select, Sub
+from ....ir.scalar import ARITHMETIC, Broadcast, Cast, Compare, Select
 from ....ir.types import Expr, PrimType, prim_type
 from ....ir.walk import Rewriter
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import PURE_CALLS
 
-_ARITHMETIC = (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max)
 _BITS = frozenset(["T.reinterpret", "T.bitwise_and", "T.bitwise_or", "T.bitwise_xor", "T.bitwise_not"])
 
 
@@ -66,7 +65,7 @@ class _Legalize(Rewriter):
         chosen = _chosen(node)
         if chosen and not any([self.is_rounded(part) for part in chosen]):
             return node
-        if kind in _ARITHMETIC:
+        if kind in ARITHMETIC:
             return self.round(kind(self.wide(node.a), self.wide(node.b), wide, node.span), ty)
         if kind is Select:
             return self.round(
