@@ -71,8 +71,8 @@ class Scaled(torch.nn.Module):
 def test_plain_arguments_are_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call hands weights and inputs to the program as they lie; only others are made compact, and none shares its memory."""
     model, asked = Scaled().eval(), list[Any]()
-    run, convert = compiled(model), dynamo._as_real_input
-    monkeypatch.setattr(dynamo, "_as_real_input", lambda torch, value: asked.append(value) or convert(torch, value))
+    run, convert = compiled(model), dynamo._as_pairs
+    monkeypatch.setattr(dynamo, "_as_pairs", lambda torch, value: asked.append(value) or convert(torch, value))
     with torch.no_grad():
         pairs = torch.randn(4, 8, dtype=torch.complex64)
         for x in (torch.randn(4, 8), torch.randn(8, 4).T, pairs.conj().imag, torch.randn(4, 16)[:, ::2]):
@@ -87,6 +87,27 @@ def test_plain_arguments_are_not_converted(monkeypatch: pytest.MonkeyPatch) -> N
             asked.clear()
         one = torch.tensor([1 + 2j]).conj().imag  # contiguous, and its sign is not in its memory
         same(compiled(lambda x: x * 2 + 1)(one), torch.tensor([-3.0]))
+
+
+def test_results_in_another_order_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dense result whose axes lie in another order is computed in that order; others are copied into torch's strides."""
+    copied = list[Any]()
+    with_layout = dynamo._with_layout
+    monkeypatch.setattr(dynamo, "_with_layout", lambda *args: copied.append(args) or with_layout(*args))
+    x, pairs = torch.randn(2, 3, 4), torch.randn(3, 4, dtype=torch.complex64)
+    cases: list[tuple[Any, Any, bool]] = [
+        (lambda x: (x * 2).permute(2, 0, 1), x, False),
+        (lambda x: torch.relu(x.to(memory_format=torch.channels_last)), torch.randn(2, 3, 4, 5), False),
+        (lambda x: (x + 1).T, pairs, False),
+        (lambda x: (x + 1)[:, 1:], x, True),
+        (lambda x: (x + 1)[:, :1].expand(2, 3, 4), x, True),
+        (lambda x: (x * 2)[1:2].permute(2, 1, 0), x, True),
+    ]
+    for function, given, copies in cases:
+        made, expected = compiled(function)(given), function(given)
+        same(made, expected)
+        assert made.stride() == expected.stride() and bool(copied) == copies
+        copied.clear()
 
 
 class Counter(torch.nn.Module):

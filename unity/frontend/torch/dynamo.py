@@ -129,11 +129,18 @@ class LinkedGraph:
         if self.direct is not None:
             try:
                 return self.direct(*given)
-            except Refused:  # gaps, complex numbers, or a mistake: the general way makes compact tensors and explains
+            except Refused:  # gaps, complex numbers, or a mistake
                 pass
+        made = [_as_pairs(torch, a) if isinstance(a, torch.Tensor) else a for a in given]
+        if self.direct is not None:
+            try:
+                return self.direct(*made)
+            except Refused:  # the general way explains
+                return self.main(*made)
         placement = self.placement
-        made = [_as_real_input(torch, a) if isinstance(a, torch.Tensor) else a for a in given]
-        results = self.main(*[placement.value(m) for m in made] if placement.own_memory else made)
+        results = self.main(
+            *[placement.value(Tensor.from_torch(m) if isinstance(m, torch.Tensor) else m) for m in made]
+        )
         on_device = placement.own_memory and any([is_on_device(placement.device.kind, a) for a in given])
         return results if on_device or not placement.own_memory else on_host(results)
 
@@ -195,16 +202,16 @@ def _is_token(node: Any) -> bool:
     return node.op == "placeholder" and any([str(u.target) == EFFECTS and u.args[0] is node for u in node.users])
 
 
-def _as_real_input(torch: Any, value: Any) -> Tensor:
-    """An input, a complex one as pairs of numbers."""
+def _as_pairs(torch: Any, value: Any) -> Any:
+    """An input as kernels read it, where it is not already: without gaps, signs in its memory, complex numbers as pairs."""
     real = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
-    return Tensor.from_torch(real.contiguous().resolve_neg())
+    return real.contiguous().resolve_neg()
 
 
 @dataclass(slots=True, frozen=True)
 class OutputPlan:
     """One output: a value known beforehand, an argument or a view of it (of a data type), an earlier output, or the next result,
-    laid out as torch traced it where that is not contiguous.
+    laid out as torch traced it where that is not contiguous: with its axes in another ``order``, or copied where ``strided``.
 
     torch makes the views of a function anew with the strides and the offset of what a backend gives it: a view of an argument lies
     in the argument's memory, so that the offset counts from where the argument lies in this call.
@@ -215,6 +222,7 @@ class OutputPlan:
     view: Any = None
     earlier: int | None = None
     computed: bool = False
+    order: tuple[int, ...] = ()
     strided: bool = False
     complex: bool = False
 
@@ -242,7 +250,8 @@ class OutputPlan:
             tensor = result.torch()
             return _with_layout(require("torch").view_as_complex(tensor) if self.complex else tensor, *next(found))
         view = copy_if_aliased(result, taken)
-        return require("torch").view_as_complex(view) if self.complex else view
+        view = require("torch").view_as_complex(view) if self.complex else view
+        return view.permute(self.order) if self.order else view
 
 
 def _view_of(argument: Any, dtype: Any, *layout: int) -> Any:
@@ -285,7 +294,9 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
         elif node.op == "get_attr":
             value = operator.attrgetter(node.target)(graph_module)
             if isinstance(value, context.torch.Tensor):  # else a branch or the body of a loop
-                graph.values[node] = _as_used(op.constant(_as_real_input(context.torch, value.detach())), value)
+                graph.values[node] = _as_used(
+                    op.constant(Tensor.from_torch(_as_pairs(context.torch, value.detach()))), value
+                )
     with builder.function("main", params):
         graph.run(nodes)
         raw = next(n for n in nodes if n.op == "output").args[0]
@@ -311,8 +322,12 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
             if not isinstance(value, Expr):
                 plans.append(OutputPlan(value))
                 continue
-            layout = _layout(context, node.meta["val"])
-            plans.append(OutputPlan(computed=True, strided=layout is not None, complex=paired))
+            order = _order(context, node.meta["val"])
+            if order:
+                places = sorted(range(len(order)), key=order.__getitem__)
+                value = builder.emit(op.permute_dims(value, [*places, len(order)] if paired else places))
+            layout = None if order else _layout(context, node.meta["val"])
+            plans.append(OutputPlan(computed=True, order=order, strided=layout is not None, complex=paired))
             leaves += [value] if layout is None else [value, layout]
         builder.emit_func_output(Tuple(tuple(leaves)))
     return builder.get(), plans, report
@@ -339,6 +354,19 @@ def _strided(context: Context, value: Any) -> bool:
     """True for a tensor whose elements are what lies in memory."""
     torch = context.torch
     return isinstance(value, torch.Tensor) and value.layout == torch.strided and not (value.is_conj() or value.is_neg())
+
+
+def _order(context: Context, value: Any) -> tuple[int, ...]:
+    """For each axis of an output of known sizes its place in memory, where all its elements lie there without gaps in another order
+    than that of the axes; empty for other outputs."""
+    torch = context.torch
+    known = isinstance(value, torch.Tensor) and all([isinstance(d, int) for d in (*value.shape, *value.stride())])
+    if not known or value.is_contiguous() or value.storage_offset() != 0:
+        return ()
+    axes = sorted(range(value.ndim), key=lambda axis: -value.stride(axis))
+    places = tuple(sorted(range(value.ndim), key=axes.__getitem__))
+    made = torch.empty([value.shape[axis] for axis in axes], device="meta").permute(places)
+    return places if made.stride() == value.stride() else ()
 
 
 def _layout(context: Context, value: Any) -> ShapeExpr | None:
