@@ -36,9 +36,9 @@ class CompileOptions:
     """Options of turning text IR into an object.
 
     ``pipeline``: ``none``, ``long`` (passes whose time is linear in a function), ``light`` (always-inline and SROA, for code that
-    is calls and little between them) or LLVM's ``O1`` to ``O3``. ``opt`` is the code generator's level. ``cpu`` and ``features`` are
-    LLVM's names; empty means those of the default processor, or this machine's where it cannot run code for that.
-    ``reloc``/``codemodel``: keep ``pic``/``small`` for objects that get linked or loaded by an ``Engine``. ``triple`` is this
+    is calls and little between them) or LLVM's ``O1`` to ``O3``. ``opt`` is the code generator's level. ``cpu`` and
+    ``features`` are LLVM's names; empty means those of the default processor, or this machine's where it cannot run code for
+    that. ``reloc``/``codemodel``: keep ``pic``/``small`` for objects that get linked or loaded by an ``Engine``. ``triple`` is this
     machine's where it is empty. With ``assembly`` the object is assembler text.
     """
 
