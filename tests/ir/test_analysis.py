@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from samples import I64, buffer, i64, load, loop, matmul, matmul_module, nest, prim_func
 
+from unity import relax, tir
 from unity.ir import (
     Add,
     AllocBuffer,
@@ -11,6 +13,7 @@ from unity.ir import (
     BlockRealize,
     BufferStore,
     Evaluate,
+    FloorDiv,
     For,
     IRModule,
     IterVar,
@@ -22,23 +25,13 @@ from unity.ir import (
     seq,
 )  # fmt: skip
 from unity.ir.analysis import (
-    allocated_bytes,
     block_regions,
-    bound_vars,
-    buffer_access_lca,
     call_graph,
-    computable_at_compile_time,
     defined_symbols,
     definitions,
     detect_recursion,
-    estimate_bytes,
-    estimate_flops,
-    find_reshape,
-    is_pure_function,
-    name_to_binding,
     opaque_buffers,
     reachable_functions,
-    undefined_vars,
     use_counts,
     used_symbols,
     users,
@@ -48,6 +41,7 @@ from unity.ir.build import const, intrinsic
 from unity.ir.node import Node, replace
 from unity.ir.walk import nodes_in
 from unity.script.reader.module import parse
+from unity.support.errors import UnityError
 
 
 def shown(regions):
@@ -104,20 +98,22 @@ def test_lowest_common_ancestor_of_accesses():
     fn = prim_func(seq(AllocBuffer(t), nest([i], seq(first, second))), a)
     outer = next(x for x in collect(fn, For) if x.loop_var is i[0])
     inner = next(x for x in collect(fn, For) if x.loop_var is k[0])
-    found = buffer_access_lca(fn)
+    found = tir.analysis.detect_buffer_access_lca(fn)
     assert found[t] is outer and found[a] is inner
 
 
 def test_variables():
     fn = matmul()
-    n = next(v for v in bound_vars(fn) if v.name == "n")
-    assert defined_symbols(fn) == [n] and undefined_vars(fn) == [] and n in used_symbols(fn)
+    n = next(v for v in definitions(fn) if v.name == "n")
+    assert defined_symbols(fn) == [n] and tir.analysis.undefined_vars(fn) == [] and n in used_symbols(fn)
     counts = use_counts(fn)
     by_name = {x.name: c for x, c in counts.items() if hasattr(x, "shape")}
     assert by_name["A"] == 2 and by_name["C"] == 4  # loads, stores and declared regions
     loops = collect(fn, For)
     assert definitions(fn)[loops[0].loop_var] is loops[0]
-    assert undefined_vars(loops[0].body) and loops[0].loop_var in undefined_vars(loops[0].body)
+    assert tir.analysis.undefined_vars(loops[0].body) and loops[0].loop_var in tir.analysis.undefined_vars(
+        loops[0].body
+    )
 
 
 def test_flops_and_bytes():
@@ -128,17 +124,24 @@ def test_flops_and_bytes():
         Mul(load(a, *at), load(a, *at), prim_type("float32")), intrinsic("exp", load(a, *at)), prim_type("float32")
     )
     fn = prim_func(seq(AllocBuffer(t), nest(loops, BufferStore(t, value, at))), a)
-    assert estimate_flops(fn) == 3 * 32
-    assert allocated_bytes(fn) == {"shared": 128}
-    assert estimate_flops(matmul(), default_extent=10) == 2 * 10 * 8 * 16
+    assert tir.analysis.estimate_tir_flops(fn) == 3 * 32
+    assert tir.analysis.calculate_allocated_bytes(fn) == {"shared": 128}
+    assert tir.analysis.estimate_tir_flops(matmul(), default_extent=10) == 2 * 10 * 8 * 16
+    assert tir.analysis.estimate_tir_flops(IRModule({"f": fn, "g": matmul()}, {}, {}), 10) == 3 * 32 + 2 * 10 * 8 * 16
+    n = Var("n", I64)
+    divided = nest([loop("i", FloorDiv(i64(8), n, I64))], BufferStore(t, value, (i64(0), i64(0))))
+    with pytest.raises(UnityError, match="E717"):
+        tir.analysis.estimate_tir_flops(divided, 0)
 
 
 def test_purity_of_tensor_programs():
     a, t = buffer("A", (4,)), buffer("T", (4,))
     i = loop("i", 4)
-    assert not is_pure_function(matmul())
-    assert is_pure_function(prim_func(seq(AllocBuffer(t), nest([i], BufferStore(t, load(a, i[0]), (i[0],)))), a))
-    assert not is_pure_function(prim_func(Evaluate(intrinsic("call_extern", const(1), dtype="int32")), a))
+    assert not tir.analysis.is_pure_function(matmul())
+    assert tir.analysis.is_pure_function(
+        prim_func(seq(AllocBuffer(t), nest([i], BufferStore(t, load(a, i[0]), (i[0],)))), a)
+    )
+    assert not tir.analysis.is_pure_function(prim_func(Evaluate(intrinsic("call_extern", const(1), dtype="int32")), a))
     assert opaque_buffers(Evaluate(intrinsic("address_of", load(a, i64(0))))) == [a]
 
 
@@ -146,8 +149,8 @@ def test_reshape_is_recognised():
     a, b = buffer("A", (4, 8)), buffer("B", (4, 8))
     loops = [loop("i", 4), loop("j", 8)]
     at = (loops[0][0], loops[1][0])
-    assert find_reshape(prim_func(nest(loops, BufferStore(b, load(a, *at), at)), a, b))
-    assert not find_reshape(matmul())
+    assert relax.analysis.has_reshape_pattern(prim_func(nest(loops, BufferStore(b, load(a, *at), at)), a, b))
+    assert not relax.analysis.has_reshape_pattern(matmul())
 
 
 GRAPH = """
@@ -178,14 +181,15 @@ def test_graph_functions():
     mod = parse(GRAPH)
     assert isinstance(mod, IRModule)
     main = mod["main"]
-    bindings = name_to_binding(main)
+    bindings = relax.analysis.name_to_binding(main)
     assert [len(v) for v in bindings.values()] == [1] * len(bindings) and {"a", "b", "c"} <= set(bindings)
     x, a, b = main.params[0], bindings["a"][0].var, bindings["b"][0].var
     assert users(main)[x] == [a, b] and users(main)[a] == [b]
     assert var_to_value(main)[a] is bindings["a"][0].value
-    assert bindings["c"][0].var in computable_at_compile_time(main) and a not in computable_at_compile_time(main)
-    assert is_pure_function(main)
-    assert estimate_bytes(main)["total"] == 4 + 16 + 16
+    assert bindings["c"][0].var in relax.analysis.computable_at_compile_time(
+        main
+    ) and a not in relax.analysis.computable_at_compile_time(main)
+    assert not relax.analysis.contains_impure_call(main)
     assert detect_recursion(mod) == [["even", "odd"]]
     assert call_graph(mod)["even"] == ["odd"] and reachable_functions(mod, ["main"]) == {"main"}
     assert call_graph(matmul_module())["main"] == ["matmul"]

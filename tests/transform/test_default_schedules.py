@@ -227,7 +227,8 @@ def main(a: T.handle, B: T.Buffer((128, 256), "float32"), c: T.handle):
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "k", "said"), [(64, 64, 64, "not packed"), (64, 192, 64, "not packed"), (112, 192, 64, "packed"), (192, 64, 64, "packed")]
+    ("m", "n", "k", "said"),
+    [(64, 64, 64, "not packed"), (64, 192, 64, "not packed"), (112, 192, 64, "packed"), (192, 64, 64, "packed")],
 )
 def test_an_operand_that_the_first_cache_keeps_is_read_as_it_is(m, n, k, said):
     """No constant, few bytes of contiguous columns, not many rows: the copy would cost more than it saves."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.analysis.cost import expression_flops
 from ..ir.buffer import Buffer
 from ..ir.build import add, cast, const, floordiv, maximum, mul, sub
-from ..ir.expr import IntImm, Var
+from ..ir.expr import Call, IntImm, Op, Var
 from ..ir.function import PrimFunc
-from ..ir.scalar import BufferLoad
-from ..ir.stmt import BlockRealize, BufferStore, For, IfThenElse, SeqStmt
+from ..ir.intrinsic import BINARY_MATH, UNARY_MATH
+from ..ir.node import Node
+from ..ir.scalar import ARITHMETIC, BufferLoad
+from ..ir.stmt import BlockRealize, BufferStore, For, IfThenElse, SeqStmt, Stmt
 from ..ir.types import Expr, PrimType
 from ..ir.walk import children, collect, free_vars, substitute
 from ..support.errors import UnityError
@@ -25,6 +26,7 @@ from .formula import NoFormula, from_formula, to_formula
 
 WORK = "tir.work"
 """Attribute of a scheduled program: formulas (`formula.py`) of the operations, bytes read and bytes written of its source."""
+_MATH = {f"T.{name}" for name in (*UNARY_MATH.split(), *BINARY_MATH.split())}
 TYPICAL = 64
 """Value of a symbol where two counts must be compared that no proof orders."""
 
@@ -36,6 +38,26 @@ class Cost:
     flops: Expr
     read: Expr
     written: Expr
+
+
+def _flops(expr: Node) -> int:
+    """Floating-point operations of one evaluation of an expression (indices of loads do not count)."""
+    total = 0
+    stack: list[Any] = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, BufferLoad):
+            continue
+        lanes = getattr(getattr(node.ty, "dtype", None), "lanes", 1) if hasattr(node, "ty") else 1
+        if type(node) in ARITHMETIC and node.ty.dtype.is_float:
+            total += lanes
+        elif isinstance(node, Call) and type(node.op) is Op:
+            if node.op.name in _MATH:
+                total += lanes
+            elif node.op.name == "T.fma":
+                total += 2 * lanes
+        stack.extend([c for c in children(node) if not c.is_reference])
+    return total
 
 
 def _as_int64(value: Expr | int) -> Expr:
@@ -92,7 +114,7 @@ class _Counter:
             for load in collect(part, BufferLoad):
                 lanes = load.ty.dtype.lanes if isinstance(load.ty, PrimType) else 1
                 self.loads[load.buffer] = add(self.loads.get(load.buffer, const(0, "int64")), mul(trips, lanes))
-        return mul(trips, expression_flops(expr))
+        return mul(trips, _flops(expr))
 
 
 def _smaller(a: Expr, b: Expr) -> Expr:
@@ -130,6 +152,11 @@ def _own_cost(fn: PrimFunc) -> Cost | None:
     except (TypeError, ValueError, UnityError):  # somebody else's attribute
         return None
     return Cost(flops, read, written)
+
+
+def operations_of(stmt: Stmt) -> Expr:
+    """Floating-point operations of one run of a statement."""
+    return Analyzer().simplify(_Counter().visit(stmt, const(1, "int64"), {}))
 
 
 def cost_of(fn: PrimFunc) -> Cost:

@@ -9,10 +9,8 @@ from .expr import (
     ExternFunc,
     GlobalVar,
     If,
-    MatchCast,
     Op,
     SeqExpr,
-    VarBinding,
 )  # fmt: skip
 from .function import Function
 from .op import OPS, check_attributes, check_operands, is_pure_op, similar_ops
@@ -92,12 +90,7 @@ def find_impure_call(body: Expr) -> Call | None:
     while stack:
         expr = stack.pop()
         if type(expr) is SeqExpr:
-            values: list[Expr] = [expr.body]
-            for block in reversed(expr.blocks):
-                for binding in reversed(block.bindings):
-                    if isinstance(binding, (VarBinding, MatchCast)):
-                        values.append(binding.value)
-            stack.extend(values)
+            stack += [expr.body, *[binding.value for binding in reversed(expr.bindings)]]
         elif type(expr) is If:
             stack += [expr.else_branch, expr.then_branch, expr.cond]
         elif type(expr) is Call:

@@ -1,4 +1,4 @@
-"""Memory that statements touch: buffer accesses, regions a block reads and writes, the lowest statement enclosing all accesses."""
+"""Memory that statements touch: the regions that a block reads and writes, buffers whose accesses cannot be seen."""
 
 from __future__ import annotations
 
@@ -8,21 +8,15 @@ from typing import Any
 from ..buffer import Buffer, BufferRegion, Range
 from ..build import add, const, dtype_of, floordiv, maximum, minimum, mul, sub
 from ..expr import Call, IntImm, Var
-from ..function import PrimFunc
 from ..node import Node
 from ..scalar import Add, BufferLoad, FloorDiv, FloorMod, Let, Max, Min, Mul, Ramp, Sub
 from ..stmt import AllocBuffer, AllocConst, Block, BlockRealize, BufferStore, DeclBuffer, For
 from ..structural import structural_equal
 from ..types import Expr
-from ..walk import children, collect, free_vars, nodes_in, substitute, used_vars
+from ..walk import children, free_vars, nodes_in, substitute, used_vars
 
 Bounds = dict[Var, tuple[Expr, Expr]]
 """Inner variables with their least and greatest values."""
-
-
-def buffer_accesses(root: Node) -> list[BufferLoad | BufferStore]:
-    """All loads and stores, in order."""
-    return collect(root, (BufferLoad, BufferStore))
 
 
 def opaque_buffers(root: Node) -> list[Buffer]:
@@ -273,44 +267,3 @@ def block_regions(block: Block, derive: bool = False) -> tuple[tuple[BufferRegio
         reads = block.reads if block.reads is not None else reads
         writes = block.writes if block.writes is not None else writes
     return reads, writes
-
-
-def buffer_access_lca(fn: PrimFunc) -> dict[Buffer, Node]:
-    """For each buffer the lowest loop, block or function that encloses all its accesses (pointers passed on count)."""
-    found: dict[Buffer, tuple[Node, ...]] = {}
-    pointers: dict[Var, list[Buffer]] = {}
-    for buffer in collect(fn, Buffer):
-        pointers.setdefault(buffer.data, []).append(buffer)
-
-    def touch(buffer: Buffer, path: tuple[Node, ...]) -> None:
-        known = found.get(buffer)
-        if known is None:
-            found[buffer] = path
-            return
-        length = 0
-        while length < min(len(known), len(path)) and known[length] is path[length]:
-            length += 1
-        found[buffer] = path[:length]
-
-    stack: list[tuple[Any, tuple[Node, ...]]] = [(fn.body, (fn,))]
-    while stack:
-        node, path = stack.pop()
-        if isinstance(node, (BufferLoad, BufferStore)):
-            touch(node.buffer, path)
-        elif isinstance(node, Call):
-            for arg in node.args:
-                if isinstance(arg, Var):
-                    for buffer in pointers.get(arg, []):
-                        touch(buffer, path)
-        elif isinstance(node, BlockRealize):
-            stack.extend([(v, path) for v in (*node.iter_values, node.predicate)])
-            inside = (*path, node.block)
-            for match in node.block.match_buffers:
-                touch(match.source.buffer, inside)
-            stack.extend([(s, inside) for s in (node.block.init, node.block.body) if s is not None])
-            continue
-        elif isinstance(node, For):
-            stack.extend([(node.min, path), (node.extent, path), (node.body, (*path, node))])
-            continue
-        stack.extend([(c, path) for c in children(node) if not c.is_reference])
-    return {buffer: path[-1] for buffer, path in found.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from ..binders import bound_symbols
@@ -10,21 +9,14 @@ from ..buffer import Buffer
 from ..expr import (
     Binding,
     BindingBlock,
-    Call,
-    Constant,
     IntImm,
     MatchCast,
-    SeqExpr,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
     Var,
-    VarBinding,
 )
 from ..function import Function, PrimFunc
-from ..node import BINDING, DEF, OWN, Node, same_items
-from ..scalar import BufferLoad, FloorDiv, Mul
-from ..stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer
+from ..node import BINDING, DEF, OWN, Node, collect_held
+from ..scalar import FloorDiv, Mul
+from ..stmt import DeclBuffer
 from ..types import Expr, PrimType
 from ..walk import children, collect, free_vars, nodes_in
 
@@ -37,14 +29,6 @@ def bindings(fn: Node) -> list[Binding]:
 def var_to_value(fn: Function) -> dict[Var, Expr]:
     """The value bound to each variable."""
     return {b.var: b.value for b in bindings(fn)}
-
-
-def name_to_binding(fn: Function) -> dict[str, list[Binding]]:
-    """Bindings by the name hint of their variable."""
-    found: dict[str, list[Binding]] = {}
-    for binding in bindings(fn):
-        found.setdefault(binding.var.name, []).append(binding)
-    return found
 
 
 def definitions(root: Node) -> dict[Var | Buffer, Node]:
@@ -73,17 +57,6 @@ def definitions(root: Node) -> dict[Var | Buffer, Node]:
     return found
 
 
-def bound_vars(root: Node) -> list[Var]:
-    """Variables that are bound somewhere inside."""
-    return [v for v in definitions(root) if isinstance(v, Var)]
-
-
-def undefined_vars(root: Node, defined: Iterable[Var] = ()) -> list[Var]:
-    """Variables used inside and bound neither there nor in ``defined``."""
-    known = set(defined)
-    return [v for v in free_vars(root) if v not in known]
-
-
 def use_counts(root: Node) -> dict[Var | Buffer, int]:
     """The number of uses of each variable and buffer (definitions do not count)."""
     counts: dict[Var | Buffer, int] = {}
@@ -94,22 +67,13 @@ def use_counts(root: Node) -> dict[Var | Buffer, int]:
             counts[node] = counts.get(node, 0) + 1
             continue
         for name, role in node.walked:
-            held = _nodes(getattr(node, name))
+            held: list[Any] = []
+            collect_held(getattr(node, name), held)
             if role is OWN:  # sizes are used, and so is the pointer of a view
                 for buffer in [b for b in held if type(b) is Buffer]:
                     stack.extend([n for n in children(buffer) if n is not buffer.data or type(node) is DeclBuffer])
             stack.extend(held if role not in BINDING else [n for n in held if not n.is_reference])
     return counts
-
-
-def _nodes(value: Any) -> list[Node]:
-    if isinstance(value, Node):
-        return [value]
-    if type(value) is tuple:
-        return [n for item in value for n in _nodes(item)]
-    if isinstance(value, dict):
-        return [n for item in value.values() for n in _nodes(item)]
-    return []
 
 
 def users(fn: Function | BindingBlock) -> dict[Var, list[Var]]:
@@ -174,46 +138,3 @@ def used_symbols(root: Node) -> list[Var]:
 def free_symbols(fn: Function | PrimFunc) -> list[Var]:
     """Scalar variables that occur free."""
     return [v for v in free_vars(fn) if isinstance(v.ty, PrimType)]
-
-
-def computable_at_compile_time(fn: Function, known: Iterable[Var] = ()) -> list[Var]:
-    """Variables whose values depend on constants (and ``known`` variables) only and have no effect."""
-    ready = set(known)
-    found: list[Var] = []
-    for binding in bindings(fn):
-        if not isinstance(binding, VarBinding) or isinstance(binding.value, (SeqExpr, Function)):
-            continue
-        value = binding.value
-        if isinstance(value, (Call, Tuple, TupleGetItem, Constant, ShapeExpr, Var)):
-            impure = isinstance(value, Call) and value.op_name in (
-                "R.call_packed",
-                "R.print",
-                "R.assert_op",
-            )
-            if not impure and all([v in ready for v in free_vars(value)]):
-                ready.add(binding.var)
-                found.append(binding.var)
-    return found
-
-
-def find_reshape(fn: PrimFunc) -> bool:
-    """True for a tensor program that copies one buffer to another in row-major order without changing a value.
-
-    Recognised by shape: two buffers, one store of a plain load, equal element counts with the same linear index in the
-    innermost block or loop (indices of one side are the loop variables themselves).
-    """
-    if len(fn.buffer_map) != 2:
-        return False
-    source, target = list(fn.buffer_map.values())
-    stores = collect(fn.body, BufferStore)
-    allocations = collect(fn.body, (AllocBuffer, AllocConst, DeclBuffer))
-    if len(stores) != 1 or allocations or any([b.alloc_buffers for b in collect(fn.body, Block)]):
-        return False
-    store = stores[0]
-    if store.buffer is not target or type(store.value) is not BufferLoad or store.value.buffer is not source:
-        return False
-    if source.dtype is not target.dtype:
-        return False
-    if len(source.shape) == len(target.shape):
-        return same_items(store.indices, store.value.indices)
-    return False
