@@ -73,3 +73,21 @@ def test_a_branch_on_the_inputs_stays_refused() -> None:
 
     with pytest.raises(FrontendError, match="data-dependent"):
         unity.compile(Branches(3, 1), example_inputs=(torch.ones(2, 2, 9),))
+
+
+class Scheduled(torch.nn.Module):
+    """Reads numbers of tensors that are no buffers, which torch's trace knows: it leaves ``item`` without a user behind."""
+
+    def __init__(self, step: float) -> None:
+        super().__init__()
+        self.step, self.rates = torch.tensor(step), torch.arange(10.0)
+
+    def forward(self, x):
+        later = self.step + 1
+        return x * self.rates[int(later)] + float(later * 2) + (1 if bool(later > 3) else 2)
+
+
+@pytest.mark.parametrize("step", [1, 3.5])
+def test_numbers_that_the_trace_knows(step) -> None:
+    model, x = Scheduled(step), torch.randn(3)
+    torch.testing.assert_close(unity.compile(model, example_inputs=(x,))(x), model(x))

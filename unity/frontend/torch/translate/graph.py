@@ -90,8 +90,8 @@ class GraphImporter:
         c.used = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
         if node.target is operator.getitem:
             return self.value_of(node.args[0])[node.args[1]]
-        if name in _CHECKS_OF_TORCH:
-            return None
+        if name in _CHECKS_OF_TORCH or (name in READS and c.value is None and not node.users):
+            return None  # of a number that the trace knew
         try:
             if name == "aten._assert_scalar.default":
                 return self._assert(node)
