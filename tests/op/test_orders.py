@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import unity
+from unity.ffi.dtype import DataType, dtype_names
 from unity.ir.function import PrimFunc
+from unity.ir.interpret import run
 from unity.ir.stmt import For
 from unity.ir.walk import collect
 from unity.script import parse
@@ -44,6 +46,36 @@ def _order(x: np.ndarray, descending: bool) -> np.ndarray:
         return np.argsort(x, axis=1, kind="stable")
     turned = x.shape[1] - 1 - np.argsort(x[:, ::-1], axis=1, kind="stable")
     return turned[:, ::-1]
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtype_names() if DataType(d).is_narrow])
+def test_narrow_floats_with_nan(dtype: str) -> None:
+    """Those that numpy orders without regard for NaN, in the interpreter and in machine code."""
+    kind = DataType(dtype).numpy
+    x = np.array([[1, np.nan, 0.5, 4, np.nan, 0.25, 2], [4, 2, 1, 0.5, np.nan, 8, np.nan]]).astype(kind)
+    text = f"""
+@R.function
+def main(x: R.Tensor((2, 7), "{dtype}")):
+    s = R.sort(x, axis=1)
+    d = R.argsort(x, axis=1, descending=True)
+    t = R.topk(x, k=3, axis=1)
+    m = R.median(x, axis=1)
+    u = R.unique(x, return_counts=True)
+    p = R.searchsorted(s, x)
+    return (s, d, t, m, u, p)
+"""
+    mod = parse(text)
+    wide = x.astype("float32")
+    wanted = [np.sort(wide, 1), _order(wide, True), -np.sort(-wide, 1)[:, [-2, -1, 0]], _order(wide, True)[:, :3],
+              np.array([np.nan] * 2), np.array([4, 6]), *np.unique(wide, return_counts=True),
+              np.stack([np.searchsorted(np.sort(line), line) for line in wide])]  # fmt: skip
+    for found in (unity.compile(mod)["main"](x), run(mod, None, x)):
+        for one, expected in zip(_flat(found), wanted, strict=True):
+            np.testing.assert_array_equal(np.asarray(one).astype("float32"), expected)
+
+
+def _flat(value: object) -> list[object]:
+    return [item for part in value for item in _flat(part)] if isinstance(value, tuple) else [value]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int8"])

@@ -184,6 +184,11 @@ def from_numpy(dtype: np.dtype) -> DataType:
     return DataType(name)
 
 
+def sortable(array: np.ndarray) -> np.ndarray:
+    """An array, narrow floats as float32: numpy orders bfloat16 and float8 without regard for NaN."""
+    return array.astype(np.float32) if from_numpy(array.dtype).is_narrow else array
+
+
 def dtype_names() -> tuple[str, ...]:
     """Names of all scalar types that have a numpy counterpart."""
     return tuple(_NUMPY)

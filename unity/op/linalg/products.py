@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
+from ...ffi.dtype import from_numpy
 from ...ir import build
 from ...ir.expr import Call, ShapeExpr
 from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
@@ -61,7 +62,7 @@ def _matmul_type(call: Call) -> Type:
 
 def _matmul_ref(x1: np.ndarray, x2: np.ndarray, out_dtype: str | None = None) -> np.ndarray:
     dtype = x1.dtype if not out_dtype else np.dtype(out_dtype)
-    if str(x1.dtype) in ("float16", "bfloat16"):
+    if from_numpy(x1.dtype).is_narrow:
         return np.asarray(np.matmul(x1.astype(np.float32), x2.astype(np.float32)), dtype)
     return np.asarray(np.matmul(x1.astype(dtype), x2.astype(dtype)))
 

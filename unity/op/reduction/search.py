@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import INT64, DataType
+from ...ffi.dtype import INT64, DataType, sortable
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.build import cast
@@ -91,6 +91,7 @@ def _result(call: Call, values: TensorType) -> TensorType:
 
 def _search_ref(sequence: np.ndarray, values: np.ndarray, right: bool = False, out_int32: bool = False) -> np.ndarray:
     side: Any = "right" if right else "left"
+    sequence, values = sortable(sequence), sortable(values)
     result = np.empty(values.shape, np.int32 if out_int32 else np.int64)
     if sequence.ndim == 1:
         result[...] = np.searchsorted(sequence, values, side)
@@ -167,10 +168,10 @@ def _unique_ref(
     axis: Any = None,
 ) -> Any:
     find: Any = np.unique
-    result = find(x, bool(return_index), bool(return_inverse), bool(return_counts), axis)
+    result = find(sortable(x), bool(return_index), bool(return_inverse), bool(return_counts), axis)
     if not isinstance(result, tuple):
-        return result
-    return (result[0], *[part.reshape(-1).astype(np.int64) for part in result[1:]])
+        return result.astype(x.dtype)
+    return (result[0].astype(x.dtype), *[part.reshape(-1).astype(np.int64) for part in result[1:]])
 
 
 unique = row(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import DataType
+from ...ffi.dtype import DataType, sortable
 from ...ir import build
 from ...ir.expr import Call, IntImm, TupleGetItem
 from ...ir.relation import dims, tensor_type
@@ -65,6 +65,7 @@ def _argsort(call: Call, x: te.Tensor) -> te.Tensor:
 
 
 def _argsort_ref(x: np.ndarray, axis: int = -1, descending: bool = False, dtype: str = "int32") -> np.ndarray:
+    x = sortable(x)
     order = np.argsort(x, axis=axis, kind="stable")
     if descending:
         order = np.flip(x.shape[axis] - 1 - np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)

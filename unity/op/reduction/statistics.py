@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import BOOL, INT64
+from ...ffi.dtype import BOOL, INT64, sortable
 from ...ir.expr import Call
 from ...ir.relation import dims, exceeds
 from ...ir.types import Expr, TupleType, Type
@@ -150,7 +150,7 @@ def _median_ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> Any:
     axes = tuple(range(x.ndim)) if axis is None else tuple([a % x.ndim for a in np.atleast_1d(axis)])
     lines = np.moveaxis(x, axes, tuple(range(-len(axes), 0)))
     lines = lines.reshape(*lines.shape[: x.ndim - len(axes)], -1)
-    order = np.argsort(lines, axis=-1, kind="stable")
+    order = np.argsort(sortable(lines), axis=-1, kind="stable")
     middle = np.take(order, (lines.shape[-1] - 1) // 2, -1)
     index = np.where(np.isnan(lines.astype(np.float64)).any(-1), order[..., -1], middle)
     values = np.take_along_axis(lines, index[..., None], -1)[..., 0]

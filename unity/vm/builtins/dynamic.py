@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ffi.dtype import sortable
 from ...ffi.tensor import Tensor
 from ...support.errors import VMError
 
@@ -26,11 +27,12 @@ def nonzero(value: Tensor) -> Tensor:
 def unique(value: Tensor, ordered: int, index: int, inverse: int, counts: int, axis: int | None = None) -> Any:
     """Different elements in order, and what else is wanted. The order is always that of the values."""
     find: Any = np.unique
-    result = find(value.numpy(), bool(index), bool(inverse), bool(counts), axis)
+    data = value.numpy()
+    result = find(sortable(data), bool(index), bool(inverse), bool(counts), axis)
     if not isinstance(result, tuple):
-        return Tensor(np.ascontiguousarray(result))
+        return Tensor(np.ascontiguousarray(result.astype(data.dtype)))
     rest = [Tensor(np.ascontiguousarray(part.reshape(-1).astype(np.int64))) for part in result[1:]]
-    return (Tensor(np.ascontiguousarray(result[0])), *rest)
+    return (Tensor(np.ascontiguousarray(result[0].astype(data.dtype))), *rest)
 
 
 def dynamic_strided_slice(value: Tensor, begin: Tensor, end: Tensor, strides: Tensor) -> Tensor:
