@@ -7,11 +7,13 @@ from op_cases import CASES, Shape
 
 import unity
 import unity.op as op
+from unity.ffi.dtype import DataType
 from unity.ir import BlockBuilder, ShapeExpr, Tuple, Var, prim_type
 from unity.ir.build import const
 from unity.ir.interpret import run
 from unity.ir.op import OPS
 from unity.ir.relation import tensor_type
+from unity.op.common.lowering import SMALL_FLOATS
 from unity.op.common.table import to_expr
 from unity.script import parse
 from unity.support.errors import TypeRuleError, UnityError
@@ -88,6 +90,24 @@ def check(name, inputs, attrs, symbolic=False):
 @pytest.mark.parametrize("case", CASES, ids=[f"{n}-{k}" for k, (n, _, _) in enumerate(CASES)])
 def test_lowering_means_what_numpy_says(case):
     check(*case)
+
+
+def narrowed(value, dtype):
+    """Floats of a sample in another type."""
+    if isinstance(value, tuple) and not isinstance(value, Shape):
+        return tuple([narrowed(part, dtype) for part in value])
+    return value.astype(dtype) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
+
+
+@pytest.mark.parametrize("dtype", SMALL_FLOATS)
+def test_numpy_means_the_type_of_the_result(dtype):
+    """The interpreter checks each value's type: what numpy computes in a wider one is given back in the operator's."""
+    for name, inputs, attrs in CASES:
+        given = [narrowed(value, DataType(dtype).numpy) for value in inputs]
+        if not all([x is y for x, y in zip(given, inputs)]):
+            mod, arrays = build(name, given, attrs, False)
+            with np.errstate(all="ignore"):
+                run(mod, "main", *arrays)
 
 
 def test_every_lowered_row_has_a_case():

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import unity
+from unity.ffi.dtype import DataType
+from unity.ir.interpret import run
 from unity.script import parse
 
 HALF_ULP = 6e-8
@@ -94,3 +96,31 @@ def test_rounded_once(call: str, dims: str, exact) -> None:
 
 def _sizes(dims: str) -> list[int]:
     return [int(d) if d.isdigit() else {0: 3000, 1: 7}[n] for n, d in enumerate(dims.split(", "))]
+
+
+NARROW = [
+    "R.sum(x)", "R.mean(x)", "R.variance(x)", "R.prod(x)", "R.cumsum(x, axis=1)", "R.collapse_sum_to(x, (1, 1))", "R.matmul(x, y)",
+    'R.einsum((x, y), "ij,jk->ik")', "R.nn.log_softmax(x)", "R.nn.conv1d(v, v)", "R.nn.avg_pool1d(v, pool_size=(512,))",
+    "R.nn.layer_norm(x, w, w, axes=[-1])", "R.nn.rms_norm(x, w, axes=[-1])", "R.image.resize2d(R.reshape(x, (1, 1, 16, 32)), (5, 7))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e3m4", "float16", "bfloat16"])
+def test_sums_of_narrow_floats(dtype: str) -> None:
+    """In the type itself a sum of 512 stops growing, or is infinite or NaN: taken in float32, and rounded once."""
+    lines = "".join([f"    o{k} = {call}\n" for k, call in enumerate(NARROW)])
+    mod = parse(f"""
+@R.function
+def main(x: R.Tensor((1, 512), "{dtype}"), y: R.Tensor((512, 1), "{dtype}")):
+    v = R.reshape(x, (1, 1, 512))
+    w = R.reshape(x, (512,))
+{lines}    return ({", ".join([f"o{k}" for k in range(len(NARROW))])})
+""")
+    x = (np.random.default_rng(0).random((1, 512)) * 0.5 + 0.25).astype(DataType(dtype).numpy)
+    y = np.ascontiguousarray(x.T)
+    for call, made, expected in zip(NARROW, unity.compile(mod)["main"](x, y), run(mod, None, x, y), strict=True):
+        assert made.shape == expected.shape and np.asarray(made).dtype == expected.dtype == x.dtype, call
+        made, expected = np.asarray(made).astype("float32"), expected.astype("float32")
+        np.testing.assert_allclose(made, expected, rtol=0.26, err_msg=call)  # one step of the narrowest
+        if call == "R.mean(x)":
+            np.testing.assert_allclose(made, x.astype("float32").mean(), rtol=0.3)

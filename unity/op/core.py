@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ffi.dtype import DataType
+from ..ffi.dlpack import dlpack_type
+from ..ffi.dtype import from_numpy
 from ..ffi.targets.kinds import virtual_device
 from ..ir.build import const
 from ..ir.expr import Call, ExternFunc, GlobalVar, Op, StringImm
@@ -364,13 +365,12 @@ def _inspect(name: str, dtype: str, doc: str, ref: Callable[..., int], axis: boo
     return row(f"inspect.{name}", params, rule, doc, ref=ref, samples="f32[3,4], 1" if axis else "f32[3,4]")
 
 
-_DTYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 _inspect("tensor_ndim", "int32", "Returns the rank of a tensor at run time.", lambda t: t.ndim)
 _inspect(
     "tensor_dtype_code",
     "uint8",
     "Returns the DLPack code of the data type.",
-    lambda t: _DTYPE_CODES[DataType(str(t.dtype)).code],
+    lambda t: dlpack_type(from_numpy(t.dtype))[0],
 )
 _inspect("tensor_dtype_bits", "uint8", "Returns the number of bits of an element.", lambda t: t.dtype.itemsize * 8)
 _inspect("tensor_dtype_lanes", "uint16", "Returns the number of lanes of an element.", lambda t: 1)

@@ -1,4 +1,4 @@
-"""Parts of lowerings: broadcasting loads, 16-bit floats computed in float32, names of results.
+"""Parts of lowerings: broadcasting loads, narrow floats computed in float32, names of results.
 
 A lowering is called as ``lower(call, *inputs)``: a te.Tensor for a tensor argument, a list of them for a tuple, a te.Value for a
 scalar, a tuple of dimensions for a shape. It returns a te.Tensor or a tuple of them.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import te
-from ...ffi.dtype import DataType
+from ...ffi.dtype import DataType, dtype_names
 from ...ir import build
 from ...ir.expr import Call, Var
 from ...ir.relation import Answer, dims, same_dim
@@ -18,11 +18,12 @@ from ...ir.scalar import Let
 from ...ir.types import Expr, TensorType, prim_type
 from .type_rules import fail, is_one
 
-SMALL_FLOATS = ("float16", "bfloat16")
+SMALL_FLOATS = tuple([name for name in dtype_names() if DataType(name).is_narrow])
+"""Floats below 32 bits: computed in float32, rounded once at the end."""
 
 
 def compute_dtype(dtype: DataType) -> DataType:
-    """The type in which 16-bit floats are computed: float32; other numbers stay."""
+    """The type in which narrow floats are computed: float32; other numbers stay."""
     return DataType("float32") if dtype.name in SMALL_FLOATS else dtype
 
 
@@ -80,12 +81,12 @@ def broadcast_indices(source: Sequence[Expr], indices: Sequence[Any], shape: Seq
 
 
 def upcast(value: te.Value) -> te.Value:
-    """A 16-bit float as float32, other values as they are."""
+    """A narrow float as float32, other values as they are."""
     return value.astype("float32") if value.dtype.name in SMALL_FLOATS else value
 
 
 def elementwise(call: Call, fn: Callable[..., Any], *inputs: Any) -> te.Tensor:
-    """Broadcast the inputs to the result's shape and apply ``fn`` to elements (16-bit floats in float32)."""
+    """Broadcast the inputs to the result's shape and apply ``fn`` to elements (narrow floats in float32)."""
     shape, dtype = result_dims(call), result_dtype(call)
 
     def body(*indices: te.Value) -> te.Value:

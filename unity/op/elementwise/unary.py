@@ -17,23 +17,23 @@ from ...ir.build import max_value, min_value, number
 from ...ir.expr import Call
 from ...ir.types import Expr, TensorType
 from ..common.gradients import mask_grad, unary_grad, zero_grad
-from ..common.lowering import elementwise, let_value
+from ..common.lowering import SMALL_FLOATS, elementwise, let_value
 from ..common.table import Operator, R, attribute, row
 from ..common.type_rules import attr, fail, float_tensor, tensor_arg, with_dtype
 
-_SMALL = ("float16", "bfloat16")
-
 
 def in_float32(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    """The numpy function with 16-bit floats computed in float32 and rounded once, without warnings."""
+    """The numpy function with narrow floats computed in float32 and rounded once, without warnings."""
 
     def wrapped(x: Any, *rest: Any, **attrs: Any) -> np.ndarray:
         values = [np.asarray(v) for v in (x, *rest)]
-        small = next((v.dtype for v in values if str(v.dtype) in _SMALL), None)
+        small = next((v.dtype for v in values if str(v.dtype) in SMALL_FLOATS), None)
         with np.errstate(all="ignore"):
             if small is None:
                 return np.asarray(fn(*values, **attrs))
-            result = np.asarray(fn(*[v.astype(np.float32) if str(v.dtype) in _SMALL else v for v in values], **attrs))
+            result = np.asarray(
+                fn(*[v.astype(np.float32) if str(v.dtype) in SMALL_FLOATS else v for v in values], **attrs)
+            )
             return result.astype(small) if result.dtype == np.float32 else result
 
     return wrapped
@@ -72,7 +72,7 @@ def unary(
     doc: str,
     **fields: Any,
 ) -> Operator:
-    """Register a unary elementwise operator ``R.<name>``; 16-bit floats are computed in float32 and rounded once.
+    """Register a unary elementwise operator ``R.<name>``; narrow floats are computed in float32 and rounded once.
 
     ``rule``: type rule. ``ref``: numpy meaning. ``fn``: meaning for one element. ``doc``: one sentence. ``fields``: further fields
     of ``OpInfo``.

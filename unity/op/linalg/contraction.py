@@ -1,7 +1,7 @@
 """Sums of products named by letters: einsum, and the outer product.
 
 Operands are contracted from left to right, so the work is that of pairwise products. A dimension of size 1 broadcasts, as in
-numpy; 16-bit floats are summed in float32.
+numpy; narrow floats are summed in float32.
 """
 
 from __future__ import annotations

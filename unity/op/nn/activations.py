@@ -1,6 +1,6 @@
 """Neural network operators: activations and softmax. Normalisations: norm.py. Convolution and pooling: conv.py, pool.py.
 
-16-bit floats are computed in float32 and rounded once at the end.
+narrow floats are computed in float32 and rounded once at the end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Convolution and pooling of images (conv1d, conv2d, pooling), by direct definition.
 
 Layouts NCHW / NCW with weights OIHW / OIW, and NHWC with HWIO or OHWI. Padding is one number, one per axis, or begins then ends.
-Sums of 16-bit floats are taken in float32.
+Sums of narrow floats are taken in float32.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Products of groups of rows with a matrix each: the experts of a mixture.
 
 Rows of ``x`` stand one group after the other; ``ends`` says where each group ends. Rows behind the last group give zeros.
-Sums of 16-bit floats are taken in float32.
+Sums of narrow floats are taken in float32.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Losses: negative log likelihood. Sums of 16-bit floats are taken in float32.
+"""Losses: negative log likelihood. Sums of narrow floats are taken in float32.
 
 A target below 0 counts from the end and one outside is clamped, as everywhere (``op/manipulate/index.py``); the ignored one
 counts nothing.
@@ -15,7 +15,7 @@ from ...ir.expr import Call
 from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import dtype_of, number_like, operand_shape
-from ..common.lowering import cast_tensor, result_dtype, upcast
+from ..common.lowering import cast_tensor, compute_dtype, result_dtype, upcast
 from ..common.table import R, attribute, constant, optional, rows
 from ..common.type_rules import attr, choice_attr, fail, float_tensor, int_attr, same_dtype
 from ..manipulate.index import check_indexable, clamp_index, in_range, index_tensor
@@ -63,7 +63,7 @@ def check_targets(call: Call, x: TensorType, targets: TensorType, weights: Tenso
 def _nll(call: Call, x: te.Tensor, targets: te.Tensor, weights: te.Tensor | None = None) -> te.Tensor:
     axis = 0 if x.ndim == 1 else 1
     ignored = int_attr(call, "ignore_index")
-    acc_dtype = "float32" if result_dtype(call).bits == 16 else x.dtype
+    acc_dtype = compute_dtype(result_dtype(call)).name
 
     def weight(*i: te.Value) -> te.Value:
         target = targets[i]

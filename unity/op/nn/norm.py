@@ -1,6 +1,6 @@
 """Normalisations: layer, root mean square, batch, and dropout, which does nothing at inference.
 
-Means and variances of 16-bit floats are taken in float32; the result is rounded once at the end.
+Means and variances of narrow floats are taken in float32; the result is rounded once at the end.
 """
 
 from __future__ import annotations

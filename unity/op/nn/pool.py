@@ -1,6 +1,6 @@
 """Pooling over one, two or three spatial axes: largest and mean over windows, and means over windows chosen by the output size.
 
-Layouts NCW, NCHW, NCDHW and their orders. Means of 16-bit floats are taken in float32, sums of
+Layouts NCW, NCHW, NCDHW and their orders. Means of narrow floats are taken in float32, sums of
 integers in 64 bits; which positions count in a mean
 at the border is an attribute.
 """

@@ -17,7 +17,7 @@ from ...ir import build
 from ...ir.expr import Call
 from ...ir.relation import dims, unequal
 from ...ir.types import Type
-from ..common.lowering import let_value, let_values, result_dims, result_dtype, upcast
+from ..common.lowering import compute_dtype, let_value, let_values, result_dims, result_dtype, upcast
 from ..common.table import attribute, rows
 from ..common.type_rules import (
     attr,
@@ -62,7 +62,7 @@ def _sample_type(call: Call) -> Type:
 def _sample(call: Call, x: te.Tensor, grid: te.Tensor) -> te.Tensor:
     method, padding = attr(call, "method"), attr(call, "padding_mode")
     corners = bool_attr(call, "align_corners")
-    acc_dtype = "float32" if result_dtype(call).bits == 16 else x.dtype
+    acc_dtype = compute_dtype(result_dtype(call)).name
     rank = x.ndim - 2
 
     def c(value: float) -> te.Value:

@@ -1,6 +1,6 @@
 """Reductions over axes. ``axis`` None is all axes; negative axes count from the end; ``keepdims`` leaves them with size 1.
 
-Sums of 16-bit floats are taken in float32; products and variances of floats in float64, rounded once: a product's rounding errors
+Sums of narrow floats are taken in float32; products and variances of floats in float64, rounded once: a product's rounding errors
 add up, and a variance has the square of its mean's. Integer sums keep their dtype and wrap, as the tensors' type says (numpy would
 widen); those of bool count in int64.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import BOOL, INT64, DataType
+from ...ffi.dtype import BOOL, INT64, DataType, from_numpy
 from ...ir import build
 from ...ir.expr import Call, ShapeExpr
 from ...ir.relation import Answer, dims, exceeds, same_dims, tensor_type, unequal_shapes
@@ -405,7 +405,8 @@ def _collapse_ref(data: np.ndarray, shape: Any) -> np.ndarray:
     wanted = tuple(shape)
     offset = data.ndim - len(wanted)
     axes = tuple([a for a in range(data.ndim) if a < offset or (wanted[a - offset] == 1 and data.shape[a] != 1)])
-    return np.asarray(np.sum(data, axis=axes, keepdims=True, dtype=data.dtype).reshape(wanted))
+    wide = data.astype(np.float64) if from_numpy(data.dtype).is_float else data
+    return np.asarray(np.sum(wide, axis=axes, keepdims=True, dtype=wide.dtype).reshape(wanted), data.dtype)
 
 
 collapse_sum_to = row(

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...ffi.device import CPU, Device
 from ...ffi.device_array import empty
+from ...ffi.dlpack import dlpack_type
 from ...ffi.dtype import DataType
 from ...ffi.registry import CONTEXT, register_func
 from ...ffi.tensor import Tensor, float_bits, float_of_bits
@@ -130,9 +131,6 @@ def shape_to_tensor(value: tuple[int, ...]) -> Tensor:
     return Tensor(np.array(value, np.int64))
 
 
-_TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
-
-
 def inspect_tensor(field: str, value: Tensor, axis: int = 0) -> int:
     """A fact about a run-time tensor. Raises VMError E605 for an axis it does not have."""
     if field in ("shape_i", "stride_i"):
@@ -142,9 +140,9 @@ def inspect_tensor(field: str, value: Tensor, axis: int = 0) -> int:
     if field == "ndim":
         return value.ndim
     if field == "dtype_code":
-        return _TYPE_CODES.get(value.data_type.code, 5)
+        return dlpack_type(value.data_type)[0]
     if field == "dtype_bits":
-        return value.data_type.bits
+        return dlpack_type(value.data_type)[1]
     return 1 if field == "dtype_lanes" else 0
 
 
