@@ -9,8 +9,11 @@ E9xx internal.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import Any, Self
 
 from .source import Span
@@ -58,6 +61,21 @@ def _shortened(text: str) -> str:
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 4 :]}"
 
 
+@cache
+def advice(code: str) -> str:
+    """The first sentence of the fix on the page of a code, for errors that bring no help of their own; "" without a page."""
+    page = resources.files(__package__) / "error_docs" / f"{code}.md"
+    if not page.is_file():
+        return ""
+    fix = page.read_text(encoding="utf-8").partition("**Fix.** ")[2].partition("\n\n")[0].replace("\n", " ")
+    ends = [m.start() for m in re.finditer(r"[.:](?=\s|$)", fix)]
+    at = next((k for k in ends if fix.count("(", 0, k) == fix.count(")", 0, k)), None)
+    if at is None:
+        return ""
+    text, end = fix[:at], fix[at]
+    return f"{text[0].lower()}{text[1:]}" + (f" (python -m unity explain {code} shows how)" if end == ":" else "")
+
+
 def suggest(name: object, known: Iterable[str]) -> str | None:
     """A sentence that names known names close to a misspelled one; the same word in another case comes first."""
     names = list(known)
@@ -88,8 +106,8 @@ class UnityError(Exception):
         self.notes = list(notes)
         self.help = help
 
-    def render(self) -> str:
-        """The error as text: header, place with caret, notes, help."""
+    def render(self, advised: bool = True) -> str:
+        """The error as text: header, place with caret, notes, help; without help what its page advises, where ``advised``."""
         lines = [f"error[{self.code}]: {_shortened(self.message)}"]
         if isinstance(self.span, Span):
             lines += render_place(self.span)
@@ -97,8 +115,9 @@ class UnityError(Exception):
             lines.append(f"note: {_shortened(note.message)}")
             if isinstance(note.span, Span):
                 lines += render_place(note.span)
-        if self.help:
-            lines.append(f"help: {_shortened(self.help)}")
+        help = self.help or (advice(self.code) if advised else "")
+        if help:
+            lines.append(f"help: {_shortened(help)}")
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -115,7 +134,9 @@ def _remade(kind: type[UnityError], args: tuple[Any, ...]) -> UnityError:
 
 def render_all(errors: Sequence[UnityError]) -> str:
     """Several errors as text, the first ``MAX_SHOWN`` of them whole."""
-    lines = [error.render() for error in errors[:MAX_SHOWN]]
+    shown = errors[:MAX_SHOWN]
+    first = {error.code: error for error in reversed(shown) if not error.help}
+    lines = [error.render(advised=error is first.get(error.code)) for error in shown]
     more = f", {len(errors) - MAX_SHOWN} not shown" if len(errors) > MAX_SHOWN else ""
     return "\n".join([*lines, f"{len(errors)} errors{more}"])
 
