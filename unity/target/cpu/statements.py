@@ -89,6 +89,8 @@ def _attr(w: FunctionWriter, stmt: AttrStmt) -> None:
         _marked_for(w, stmt)
         return
     if stmt.key == TILE_REGISTERS:
+        if "amx-tile" not in w.module.features:  # LLVM would end the process
+            raise CodegenError("E520", f"attribute {stmt.key}: the target has no tile registers (amx-tile)", stmt.span)
         configure_tiles(w)
         scoped(w, stmt.body)
         release_tiles(w)
@@ -103,9 +105,10 @@ def _marked_for(w: FunctionWriter, stmt: AttrStmt) -> None:
     inner: Stmt = stmt
     marks: dict[str, str] = {}
     while type(inner) is AttrStmt and inner.key in (BACKWARDS, PARALLEL_CHUNK):
-        dtype, wanted = dtype_of(inner.value), "bool" if inner.key == BACKWARDS else "int64"
-        if dtype.name != wanted:
-            raise CodegenError("E523", f"attribute {inner.key} is a {wanted}, got {dtype}", inner.span)
+        wanted = "bool" if inner.key == BACKWARDS else "int64"
+        given = dtype_of(inner.value).name if isinstance(inner.value, Expr) else repr(inner.value)
+        if given != wanted:
+            raise CodegenError("E523", f"attribute {inner.key} is a {wanted}, got {given}", inner.span)
         marks[inner.key] = w.value(inner.value)
         inner = inner.body
     if type(inner) is not For or inner.step is not None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...arith.analyzer import Analyzer
 from ...ffi.device import CUDA_MEMORY
-from ...ir.analysis.threads import MIN_BLOCKS_PER_SM
+from ...ir.analysis.threads import MIN_BLOCKS_PER_SM, is_thread_axis
 from ...ir.build import const, dtype_of, is_int
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc, may_alias
@@ -172,7 +172,7 @@ def thread_extents(func: PrimFunc) -> dict[str, Expr]:
     """Extent of each thread axis of a device function by its tag, in order of appearance."""
     found: dict[str, Expr] = {}
     for attr in collect(func.body, AttrStmt):
-        if attr.key == "thread_extent" and attr.node.thread_tag in AXES:
+        if attr.key == "thread_extent" and is_thread_axis(attr) and attr.node.thread_tag in AXES:
             found.setdefault(attr.node.thread_tag, attr.value)
     return found
 

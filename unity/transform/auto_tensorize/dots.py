@@ -14,11 +14,8 @@ from ...ir.scalar import BufferLoad, Cast, Mul
 from ...ir.stmt import Block
 from ...ir.types import Expr
 from ..schedule.core.tensor_intrin import TensorIntrin
-from ..tir.analysis.choices import SCHEDULE
+from ..tir.analysis.choices import INTRINSIC, decisions
 from .pairing import Description, describe
-
-INTRINSIC = "intrinsic"
-"""The decision of a block by which intrinsic it is computed, a name."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -46,8 +43,7 @@ def dot_named(name: str) -> Dot | None:
 
 def decided_intrinsic(block: Block) -> str | None:
     """The intrinsic that the annotation of a block asks for."""
-    name = (block.annotations.get(SCHEDULE) or {}).get(INTRINSIC)
-    return name if isinstance(name, str) else None
+    return (decisions(block) or {}).get(INTRINSIC)
 
 
 @cache

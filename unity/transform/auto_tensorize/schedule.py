@@ -22,9 +22,9 @@ from ...ir.walk import free_vars
 from ...support.errors import ScheduleError
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..schedule.core.tensor_intrin import TensorIntrin
-from ..tir.analysis.choices import SCHEDULE
+from ..tir.analysis.choices import INTRINSIC, SCHEDULE, decisions
 from ..tir.analysis.loop_nests import slope
-from .dots import INTRINSIC, dot_named
+from .dots import dot_named
 from .mapping import (
     TensorizeInfo,
     get_tensorize_loop_mapping,
@@ -74,8 +74,8 @@ def auto_tensorize(sch: Schedule, block: BlockRV, intrin_name: str, side_by_side
         fits = iterators_of_description(sch, block, desc)
         if isinstance(fits, str):
             raise ScheduleError("E441", f"{intrin_name} does not compute block {sch.get(block).name}: {fits}")
-        decisions = sch.get(block).annotations.get(SCHEDULE) or {}
-        sch.annotate(block, SCHEDULE, {**decisions, INTRINSIC: intrin_name})
+        decided = decisions(sch.get(block)) or {}
+        sch.annotate(block, SCHEDULE, {**decided, INTRINSIC: intrin_name})
         return block
     loops = loops_of_description(sch, block, desc)
     if not isinstance(loops, str):

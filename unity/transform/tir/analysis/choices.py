@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace as replace_fields
+from numbers import Integral
 from typing import Any
 
 from ....ir.function import PrimFunc
@@ -17,12 +18,15 @@ from ....ir.node import replace
 from ....ir.stmt import Block
 from ....ir.walk import collect, rewrite
 from ....support.context_stack import ContextStack
+from ....support.errors import PassError
 
 SCHEDULE = "schedule"
 """Annotation of a block: a number by the name of a decision."""
 PART = "schedule_part"
 """Annotation of a block that a rule made of another: the name of the other, whose annotation decides about it as well, and what
 the names of its decisions begin with."""
+INTRINSIC = "intrinsic"
+"""The decision that is the name of a tensor intrinsic."""
 LEAST_LANES = 4
 """Elements of a vector that is a part of a register."""
 
@@ -44,16 +48,36 @@ class Choice:
         return taken if self.most is None else min(taken, self.most)
 
 
+def decisions(block: Block) -> dict[str, Any] | None:
+    """The decisions that the annotation of a block names. Raises PassError E532 for an annotation of another form."""
+    found = block.annotations.get(SCHEDULE)
+    if found is None:
+        return None
+    kinds = {INTRINSIC: str}
+    if not isinstance(found, dict) or any([not isinstance(v, kinds.get(name, Integral)) for name, v in found.items()]):
+        text = f"{SCHEDULE} of block {block.name} must be a dict from decisions to numbers"
+        raise PassError("E532", text, block.span, help='write for example {"schedule": {"rows": 8}}')
+    return found
+
+
+def _part(block: Block) -> tuple[str, str]:
+    """The block whose annotation decides about a block, and what the names of its decisions begin with. Raises PassError E532."""
+    found = block.annotations.get(PART, (block.name, ""))
+    if not isinstance(found, (tuple, list)) or [type(part) for part in found] != [str, str]:
+        raise PassError("E532", f"{PART} of block {block.name} must be two texts", block.span)
+    return found[0], found[1]
+
+
 _WATCHED: ContextStack[list[Choice]] = ContextStack("choices")
 
 
 def choose(block: Block, name: str, candidates: Iterable[int], own: int, most: int | None = None) -> int:
     """The decision that the annotation of a block names, else ``own``; of a decision that is no candidate the nearest is taken.
     ``most``: the largest that fits where the decisions before this one are as they are."""
-    decided, seen = block.annotations.get(SCHEDULE), _WATCHED.top
+    decided, seen = decisions(block), _WATCHED.top
     if decided is None and seen is None:
         return own if most is None else min(own, most)
-    whole, part = block.annotations.get(PART, (block.name, ""))
+    whole, part = _part(block)
     choice = Choice(whole, part + name, tuple(dict.fromkeys([int(own), *candidates])), most, own)
     choice = replace_fields(choice, taken=choice.answer(decided))
     if seen is not None:
@@ -69,7 +93,7 @@ def choose_lanes(block: Block, full: int, own: int | None = None) -> int:
 
 def part_of(block: Block, name: str) -> dict[str, Any]:
     """The annotations by which a block that is made of ``block`` has decisions of its own."""
-    whole, part = block.annotations.get(PART, (block.name, ""))
+    whole, part = _part(block)
     decided = {SCHEDULE: block.annotations[SCHEDULE]} if SCHEDULE in block.annotations else {}
     return {**decided, PART: (whole, f"{part}{name}_")}
 
